@@ -28,7 +28,7 @@ from graphnet.system.streams import prepare_streams
 from graphnet_rnn.cell.cell import Cell
 from graphnet_rnn.cell.initializers import Initializer, normal, thinned
 from graphnet_rnn.data import Corpus, read_text
-from graphnet_rnn.optimizers import Adam, ConstantRate, GreedyHessianFree, HessianFree, Optimizer
+from graphnet_rnn.optimizers import Adam, Constant, GreedyHessianFree, HessianFree, Optimizer
 from graphnet_rnn.training import CarriedText, DrawnText, Listener, Problem, Trainer, Training
 
 TIME, BATCH, LANES = 100, 50, 20
@@ -134,7 +134,7 @@ def run(job: Job) -> Row:
     settings = Training(
         optimizer(architecture, job.method),
         epochs=10**6,
-        schedule=ConstantRate(),
+        schedule=Constant(),
         stopping=None,
         checkpoint_seconds=1e9,
     )

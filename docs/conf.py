@@ -74,6 +74,7 @@ guides_that_run = [
     "declaring_cells",
     "declaring_optimizers",
     "training_on_arrays",
+    "ragged",
     "training",
     "second_order",
     "riemannian",

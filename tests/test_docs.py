@@ -19,7 +19,8 @@ ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 #: Guides whose blocks are run here one after another; the others have tests of their own, below.
 GUIDES = (
-    "quick_start", "training", "declaring_cells", "declaring_optimizers", "adding_an_op", "finding_a_nan",
+    "quick_start", "training", "ragged", "composing", "declaring_cells", "declaring_optimizers", "adding_an_op",
+    "finding_a_nan",
     "speed_and_memory", "threads", "on_a_gpu",
     "long_sequences", "riemannian", "exchange", "drawing", "reading_a_run", "writing", "sweeps", "several_machines",
 )  # fmt: skip

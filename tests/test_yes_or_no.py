@@ -127,7 +127,12 @@ CALLS: dict[str, Callable[[Any], Any]] = {
         2, mean_field=v
     ),
     "graphnet_rnn.initializers.sparse: outgoing": lambda v: rnn.initializers.sparse(1, outgoing=v),
+    "graphnet_rnn.Network.unroll: lengths": lambda v: net().unroll(3, 2, lengths=v),
     "graphnet_rnn.data.Choice: cases_first": lambda v: rnn.data.Choice(cases_first=v),
+    "graphnet_rnn.data.Choice: whole": lambda v: rnn.data.Choice(whole=v),
+    "graphnet_rnn.data.Sequences: by_step": lambda v: rnn.data.Sequences(
+        np.ones((2, 2, 1)), np.ones((2, 2)), by_step=v
+    ),
     "graphnet_rnn.Sweep.run: retry": lambda v: swept().run(retry=v),
     "graphnet_rnn.sweep.Between: log": lambda v: rnn.sweep.Between(1.0, 2.0, log=v),
     "graphnet_rnn.sweep.Between: whole": lambda v: rnn.sweep.Between(1, 3, whole=v),

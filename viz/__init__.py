@@ -9,15 +9,18 @@ viz.mirror(cost)                                     # forward and backward, sid
 viz.explore(cost, "cost.html")                       # one page to open, search and step through
 viz.training_curve("run/history.jsonl").savefig("curve.png")
 viz.flight_recorder("run.jsonl").savefig("run.png")  # of Hessian-free steps
+viz.schedule_curve(rnn.Warmup(500).then(rnn.Cosine(20_000)))
 print(viz.reading(rnn.read(network, text)))          # coloured by the probability of each character
 """
 
 from __future__ import annotations
 
+from viz.charts.attention import attention_map
 from viz.charts.compare import best_setting, compare_runs
 from viz.charts.curves import training_curve
 from viz.charts.norms import gradient_by_distance, weight_norms
 from viz.charts.reading import cost_over_text
+from viz.charts.schedule import schedule_curve
 from viz.charts.second_order import flight_recorder
 from viz.charts.settings import compare_settings
 from viz.charts.solved import minibatches_and_failures
@@ -38,10 +41,10 @@ from viz.text import coloured, coloured_html
 from viz.units import units
 
 __all__ = [
-    "COLOUR_BLIND", "DARK", "LIGHT", "Drawing", "DrawingError", "Notes", "Style", "TextPage", "best_setting",
-    "changes", "coloured", "coloured_html", "compare_runs", "compare_settings", "cost_over_text", "draw",
+    "COLOUR_BLIND", "DARK", "LIGHT", "Drawing", "DrawingError", "Notes", "Style", "TextPage", "attention_map",
+    "best_setting", "changes", "coloured", "coloured_html", "compare_runs", "compare_settings", "cost_over_text",
+    "draw",
     "dump", "explore", "flight_recorder", "generation", "gradient_by_distance", "gradients", "history_chart",
-    "mimebundle",
-    "minibatches_and_failures", "mirror", "passes", "reading", "samples", "times", "to_dot", "training_curve",
-    "units", "values", "weight_norms",
+    "mimebundle", "minibatches_and_failures", "mirror", "passes", "reading", "samples", "schedule_curve", "times",
+    "to_dot", "training_curve", "units", "values", "weight_norms",
 ]  # fmt: skip

@@ -40,6 +40,11 @@ def generation(network: Network, steps: int = 4, *, theme: Theme = "light") -> D
             f"network: {shown(network, MANY)} reads later inputs, which a network that reads its own predictions does "
             "not have; it has nothing to generate."
         )
+    if network.pool is not None:
+        raise DrawingError(
+            f"network: with pool={network.pool!r} it has one output for a whole sequence, so there is none at each "
+            "step to be read by it."
+        )
     count = check_steps(steps, 4)
     colours = style_of(theme)
     outputs = _outputs(network, count)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from viz.charts.curves import training_curve
 from viz.charts.history import History, measures_of, rows_of
 from viz.charts.reading import cost_over_text
+from viz.charts.schedule import is_schedule, schedule_curve
 from viz.charts.second_order import flight_recorder, has_flight
 from viz.drawing.draw import draw
 from viz.notebook import bundle_of
@@ -23,7 +24,7 @@ def mimebundle(thing: Any) -> dict[str, str]:
 
     Of a picture: SVG, and HTML that fits it to the width of the page.
     A run's history (an object with a method `__history__`) as its curve; what `rnn.read` and `rnn.cost_over_text` give;
-    and all that `viz.draw` draws. Raises DrawingError for anything else.
+    a schedule as its curve; and all that `viz.draw` draws. Raises DrawingError for anything else.
     """
     if callable(getattr(thing, "__history__", None)):
         return bundle_of(history_chart(thing).svg, repr(thing))
@@ -32,6 +33,8 @@ def mimebundle(thing: Any) -> dict[str, str]:
         return {"text/plain": page.terminal, "text/html": page._repr_mimebundle_()["text/html"]}
     if hasattr(thing, "new_words") and hasattr(thing, "bits"):
         return bundle_of(cost_over_text(thing).svg, repr(thing))
+    if is_schedule(thing):
+        return bundle_of(schedule_curve(thing).svg, repr(thing))
     return bundle_of(draw(thing).svg, repr(thing))
 
 

@@ -449,6 +449,8 @@ def classes_of(settings: Iterable[Any]) -> Iterator[type[Cell]]:
 
 def kept_inside(inside: Node, new: Node, outside: Node | float) -> Node:
     """`new` for the cases that have this step."""
+    if new is outside:
+        return new
     with gn.scope(composite=ENDED):
         return gn.where(inside, new, outside)
 

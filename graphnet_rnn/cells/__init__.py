@@ -14,11 +14,13 @@ delay           NARX and time-delay connections
 boltzmann       the deterministic part of the RTRBM
 markov          the filter of a hidden Markov model
 combine         both directions of time, shortcuts
+attention       looking up in what another network has remembered
 """
 
 from __future__ import annotations
 
 from graphnet_rnn.cell.cell import Cell
+from graphnet_rnn.cells.attention import Attention, attention_memory
 from graphnet_rnn.cells.boltzmann import RTRBM
 from graphnet_rnn.cells.combine import Bidirectional, Normalized, Residual
 from graphnet_rnn.cells.delay import NARX
@@ -45,6 +47,7 @@ __all__ = [
     "NARX",
     "RHN",
     "RTRBM",
+    "Attention",
     "Bidirectional",
     "Dense",
     "EchoState",
@@ -66,6 +69,7 @@ __all__ = [
     "Residual",
     "StackedMRNN",
     "TensorRNN",
+    "attention_memory",
 ]  # fmt: skip
 
 ALL: dict[str, type[Cell]] = {
@@ -74,6 +78,6 @@ ALL: dict[str, type[Cell]] = {
         Elman, Dense, LSTM, LSTMPeephole, LSTM1997, LSTMKrause, LSTMSutskever, GRU, GRUResetAfter,
         TensorRNN, MRNN, StackedMRNN, MultiplicativeLSTM, RHN, HyperRHN, Hyper, HyperLSTM,
         Normalized, LayerNormLSTM, GraphRNN, GNN, GLNN, GraphLSTM, LeakyRNN, EchoState, NARX, RTRBM, HMMFilter,
-        Residual, Bidirectional,
+        Residual, Bidirectional, Attention,
     )
 }  # fmt: skip

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from graphnet.errors import GraphnetError
 from graphnet_rnn.errors import UsageError
+from graphnet_rnn.optimizers.schedules import Schedule
+from graphnet_rnn.settings import is_number
 
 __all__ = [
     "Named",
@@ -20,11 +22,15 @@ __all__ = [
     "line_of",
     "made",
     "quoted",
+    "read_expression",
     "read_settings",
     "signature_of",
     "taken_apart",
     "usage",
 ]
+
+#: The methods by which schedules are made of others.
+COMPOSING = ("then", "by_epoch", "capped", "spaced")
 
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = 120
@@ -54,10 +60,11 @@ def read_settings(
     example: str,
     look_up: Callable[[str], Any] | None = None,
     words: Collection[str] = (),
+    called: str = "a cell with parentheses",
 ) -> tuple[list[Any], dict[str, Any]]:
     """The arguments in the parentheses, which are literals, or calls of what `look_up` finds, or one of the words.
 
-    Raises UsageError for anything else.
+    called: what that is, in words. Schedules may be composed as in Python. Raises UsageError for anything else.
     """
     try:
         call = ast.parse(f"call{settings or '()'}", mode="eval").body
@@ -65,7 +72,16 @@ def read_settings(
         call = None
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
         raise _unreadable(text, example)
-    return _arguments(text, call, look_up, words)
+    return _arguments(text, call, _Known(look_up, words, called))
+
+
+def read_expression(text: str, example: str, look_up: Callable[[str], Any], called: str) -> Any:
+    """What one expression says: a literal, or a call of what `look_up` finds; UsageError for anything else."""
+    try:
+        expression = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise UsageError(f"{quoted(text)} cannot be read; write it as in Python: {example!r}") from None
+    return _value(text, expression, _Known(look_up, (), called))
 
 
 def made(kind: Callable[..., Made], arguments: list[Any], named: dict[str, Any]) -> Made:
@@ -129,31 +145,38 @@ def _unreadable(text: str, example: str) -> UsageError:
     return UsageError(f"{quoted(text)} cannot be read; write settings as in Python: {example!r}")
 
 
-def _arguments(
-    text: str, call: ast.Call, look_up: Callable[[str], Any] | None, words: Collection[str]
-) -> tuple[list[Any], dict[str, Any]]:
-    values = [_value(text, argument, look_up, words) for argument in call.args]
+class _Known(NamedTuple):
+    """What arguments may hold besides literals. called: what `look_up` finds, in words."""
+
+    look_up: Callable[[str], Any] | None
+    words: Collection[str]
+    called: str
+
+
+def _arguments(text: str, call: ast.Call, known: _Known) -> tuple[list[Any], dict[str, Any]]:
+    values = [_value(text, argument, known) for argument in call.args]
     named = {}
     for keyword in call.keywords:
         if keyword.arg is None:
             raise UsageError(f"{quoted(text)}: write settings one by one, name=value")
         if keyword.arg in named:
             raise UsageError(f"{quoted(text)} says {keyword.arg} twice; leave out one")
-        named[keyword.arg] = _value(text, keyword.value, look_up, words)
+        named[keyword.arg] = _value(text, keyword.value, known)
     return values, named
 
 
-def _value(
-    text: str, node: ast.expr, look_up: Callable[[str], Any] | None, words: Collection[str] = ()
-) -> Any:
+def _value(text: str, node: ast.expr, known: _Known) -> Any:
+    look_up, words, called = known
     if look_up is not None and isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-        return made(look_up(node.func.id), *_arguments(text, node, look_up, words))
+        return made(look_up(node.func.id), *_arguments(text, node, known))
+    if look_up is not None and _is_composed(node):
+        return _composed(text, node, known)
     if isinstance(node, ast.Name) and node.id in words:
         return node.id
     try:
         value = ast.literal_eval(node)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        others = "" if look_up is None else ", or a cell with parentheses"
+        others = "" if look_up is None else f", or {called}"
         others = f", or one of {', '.join(words)}" if words else others + _hint(node, look_up)
         raise UsageError(
             f"{quoted(text)}: {_written(node)} is no setting; one is a number, a 'word' in quotes, "
@@ -168,6 +191,36 @@ def _value(
                 if keys.count(key) > 1:
                     raise UsageError(f"{quoted(text)} says {key!r:.60} twice; leave out one")
     return value
+
+
+def _is_composed(node: ast.expr) -> bool:
+    """Whether it is a method of a call, or a product that holds a call."""
+    if isinstance(node, ast.Call):
+        return isinstance(node.func, ast.Attribute)
+    product = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult)
+    return product and any(isinstance(part, ast.Call) for part in ast.walk(node))
+
+
+def _composed(text: str, node: ast.expr, known: _Known) -> Any:
+    """A schedule that is made of others; UsageError where that cannot be."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        if isinstance(node.func.value, ast.Name) and known.look_up is not None:
+            of = known.look_up(node.func.value.id)  # Stepwise.spaced(...)
+        else:
+            of = _value(text, node.func.value, known)
+        kind = of if isinstance(of, type) else type(of)
+        if issubclass(kind, Schedule) and node.func.attr in COMPOSING:
+            return made(getattr(of, node.func.attr), *_arguments(text, node, known))
+    elif isinstance(node, ast.BinOp):
+        factors = [_value(text, each, known) for each in (node.left, node.right)]
+        if any(isinstance(each, Schedule) for each in factors) and all(
+            isinstance(each, Schedule) or is_number(each) for each in factors
+        ):
+            return factors[0] * factors[1]
+    raise UsageError(
+        f"{quoted(text)}: {_written(node)} is no setting; schedules are multiplied, and have "
+        f"{', '.join(COMPOSING)}, as in Python"
+    )
 
 
 def _written(node: ast.expr) -> str:

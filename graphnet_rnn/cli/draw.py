@@ -6,6 +6,7 @@ import argparse
 
 from graphnet_rnn.cell.cell import Cell
 from graphnet_rnn.cli.graphs import SHOWN, draw_graph
+from graphnet_rnn.cli.optimizer import is_schedule, make_schedule
 from graphnet_rnn.cli.outputs import require_ending
 from graphnet_rnn.cli.pictures import KINDS, draw_runs, is_run
 from graphnet_rnn.cli.user_cells import make_cell, own_cells
@@ -24,7 +25,8 @@ EXAMPLE = """example:
   graphnet-rnn draw runs/book --out curve.png
   graphnet-rnn draw runs/gru runs/lstm runs/rhn --out compared.png
   graphnet-rnn draw runs/book --chart weights --out weights.png
-  graphnet-rnn draw runs/book --chart samples"""
+  graphnet-rnn draw runs/book --chart samples
+  graphnet-rnn draw "Warmup(500).then(Cosine(20000))" --out schedule.svg"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,8 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "what",
         nargs="+",
-        help="a cell (LSTM, my_cells.py:MyCell), a model file, or a run: its folder or its history (.jsonl); several "
-        "runs are compared",
+        help="a cell (LSTM, my_cells.py:MyCell), a model file, a run: its folder or its history (.jsonl), several "
+        "of which are compared; or a schedule, as train takes it",
     )
     add(
         "--chart",
@@ -82,6 +84,8 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"--cell says of which cell a model file is made, and {what} is none; leave it out")
     if options.time < 1:
         raise UsageError(f"--time must be at least 1, not {options.time}")
+    if options.chart is None and is_schedule(what):
+        return _draw_schedule(what, options.out)
     subject: Cell | Network
     if what.endswith(".safetensors"):
         subject = load_network(what, own_cells(options.cell))
@@ -103,6 +107,15 @@ def _refuse_options_of_graphs(options: argparse.Namespace) -> None:
     if stray:
         names = ", ".join(f"--{name}" for name in sorted(stray))
         raise UsageError(f"{names} is of cells and models, and means nothing for runs; leave it out")
+
+
+def _draw_schedule(text: str, out: str) -> int:
+    import viz
+
+    require_ending("--out", out)
+    viz.schedule_curve(make_schedule(text)).savefig(out, dpi=150)
+    print(f"wrote {out} (drawn by matplotlib)")
+    return 0
 
 
 def _draw_weights(network: Network, out: str) -> int:

@@ -1,22 +1,40 @@
-"""Optimisers by name, with settings: adam, momentum(momentum=0.99), hf(structural=0.1), riemannian(rbpm)."""
+"""Optimisers by name, with settings: adam, momentum(momentum=0.99), hf(structural=0.1), riemannian(rbpm).
+
+And schedules, as in Python: Warmup(500).then(Cosine(20000)).
+"""
 
 from __future__ import annotations
 
 import difflib
 import inspect
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from graphnet_rnn import optimizers
-from graphnet_rnn.cli.calls import made, quoted, read_settings, taken_apart
+from graphnet_rnn.cli.calls import made, quoted, read_expression, read_settings, taken_apart
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.optimizers import FirstOrder, Optimizer, StepSchedule, Stepwise
-from graphnet_rnn.riemannian import KINDS, METRICS, Metric
+from graphnet_rnn.optimizers import FirstOrder, NaturalGradient, Optimizer, Schedule, Stepwise
+from graphnet_rnn.optimizers.schedules import KINDS as SCHEDULES
+from graphnet_rnn.riemannian import KINDS, METRICS
 from graphnet_rnn.settings import amount
 
 EXAMPLE = "hf(structural=0.1, cg_steps=100)"
+EXAMPLE_OF_SCHEDULE = "Warmup(500).then(Cosine(20000))"
+A_SCHEDULE = f"a schedule, e.g. {EXAMPLE_OF_SCHEDULE}"
 
-__all__ = ["make_optimizer", "no_limit", "optimizer_class", "rate_for_text", "rates_for_text"]
+__all__ = [
+    "EXAMPLE_OF_SCHEDULE",
+    "is_schedule",
+    "make_optimizer",
+    "make_schedule",
+    "no_limit",
+    "optimizer_class",
+    "rate_for_text",
+    "rates_for_text",
+    "require_rate",
+    "schedule_help",
+]
 
 
 def optimizer_class(text: str) -> type[Optimizer]:
@@ -29,7 +47,7 @@ def optimizer_class(text: str) -> type[Optimizer]:
     raise UsageError(f"there is no optimizer {quoted(text)}; there are {', '.join(optimizers.ALL)}.{hint}")
 
 
-def rate_for_text(kind: type[FirstOrder]) -> float | StepSchedule:
+def rate_for_text(kind: type[FirstOrder]) -> float | Schedule:
     """The rate at which texts are learned if no other is given."""
     return kind.rate if kind.rate_for_text is None else kind.rate_for_text
 
@@ -55,8 +73,9 @@ def make_optimizer(
 ) -> Optimizer:
     """The optimiser with the settings in the parentheses; those that are not said are `default`, or its own.
 
-    A rate or momentum may be a dict by step: momentum(rate={0: 1e-4, 1000: 1e-3}). A metric may be its name alone, or
-    a call: riemannian(rbpm), riemannian(OuterProduct('diagonal', damping=0.1)). rate, clip_norm: of options of their
+    A rate or momentum may be a schedule, adam(rate=0.002 * Warmup(500)), or a dict by step:
+    momentum(rate={0: 1e-4, 1000: 1e-3}). A metric may be its name alone, or a call: riemannian(rbpm),
+    riemannian(OuterProduct('diagonal', damping=0.1)). rate, clip_norm: of options of their
     own, for optimisers that have such settings; clip_norm 0 for no limit.
     Raises UsageError for settings that it does not have, or that are said twice.
     """
@@ -67,8 +86,9 @@ def make_optimizer(
         text,
         taken_apart(text, EXAMPLE).settings,
         EXAMPLE,
-        _metric if has_metric else None,
+        _metric_or_schedule if has_metric else _schedule,
         METRICS if has_metric else (),
+        A_SCHEDULE,
     )
     if has_metric and len(arguments) == 1 and "metric" not in named:
         named["metric"] = arguments.pop()
@@ -83,11 +103,58 @@ def make_optimizer(
             raise UsageError(f"{option} {value:g} and {quoted(text)} both say {name}; leave out one")
         named[name] = amount(option, value, above_zero=True) if name == "rate" else no_limit(option, value)
     settings = {**{k: v for k, v in (default or {}).items() if k in own}, **named}
-    return made(kind, [], {k: Stepwise(v) if isinstance(v, dict) else v for k, v in settings.items()})
+    return made(
+        kind,
+        [],
+        {k: Stepwise(v) if isinstance(v, dict) and k != "groups" else v for k, v in settings.items()},
+    )
 
 
-def _metric(name: str) -> type[Metric]:
-    """The class of metrics of this name; UsageError if there is none."""
+def make_schedule(text: str) -> Schedule:
+    """The schedule that an expression says; UsageError for anything else."""
+    found = read_expression(text, EXAMPLE_OF_SCHEDULE, _schedule, A_SCHEDULE)
+    if not isinstance(found, Schedule):
+        raise UsageError(f"{quoted(text)} is no schedule; one is e.g. {EXAMPLE_OF_SCHEDULE!r}")
+    return found
+
+
+def require_rate(optimizer: Optimizer, text: str, scheduled: bool = False) -> None:
+    """UsageError for an optimizer without a rate, or, scheduled, without one that itself may be a schedule."""
+    if not (
+        isinstance(optimizer, (FirstOrder, NaturalGradient)) if scheduled else hasattr(optimizer, "rate")
+    ):
+        kind = " that may change" if scheduled else ""
+        raise UsageError(f"--schedule is a factor on a rate{kind}, and --optimizer {text} has none")
+
+
+def is_schedule(text: str) -> bool:
+    """Whether it begins as an expression that makes a schedule."""
+    return re.match(rf"[(\s]*([\d.e-]+\s*\*[(\s]*)?({'|'.join(SCHEDULES)})\s*[(.]", text) is not None
+
+
+def schedule_help(epochs: bool = True) -> str:
+    """What an option that takes a schedule says. epochs: whether there are any."""
+    by_epoch = ", or by epoch, 'Cosine(20).by_epoch()'" if epochs else ""
+    return (
+        f"factor on the rate by step, '{EXAMPLE_OF_SCHEDULE}'{by_epoch}; made of "
+        f"{', '.join(SCHEDULES)}, multiplied by * or one .then(another)"
+    )
+
+
+def _schedule(name: str) -> type[Schedule]:
+    """The class of schedules of this name; UsageError if there is none."""
+    if name in SCHEDULES:
+        return SCHEDULES[name]
+    lowered = {kind.lower(): kind for kind in SCHEDULES}
+    close = difflib.get_close_matches(name.lower(), lowered, 1, 0.5)
+    hint = f". Did you mean {lowered[close[0]]}?" if close else ""
+    raise UsageError(f"there is no schedule {quoted(name)}; there are {', '.join(SCHEDULES)}{hint}")
+
+
+def _metric_or_schedule(name: str) -> type:
+    """The class of metrics, or of schedules, of this name; UsageError if there is none."""
+    if name in SCHEDULES:
+        return SCHEDULES[name]
     if name in KINDS:
         return KINDS[name]
     hint = f"; write {name} alone, or one of these" if name in METRICS else ""

@@ -15,12 +15,19 @@ import re
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from graphnet.system.files import remove_parts
 from graphnet.system.json_lines import Row, read_rows
-from graphnet_rnn.cli.optimizer import make_optimizer, optimizer_class
+from graphnet_rnn.cli.optimizer import (
+    make_optimizer,
+    make_schedule,
+    optimizer_class,
+    require_rate,
+    schedule_help,
+)
 from graphnet_rnn.cli.outputs import RECORDS, require_apart, require_ending, require_no_network_of_text
 from graphnet_rnn.cli.settings import add_settings, given_settings
 from graphnet_rnn.errors import UsageError
@@ -54,6 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--no-structural", action="store_true", help="hf: without structural damping")
     add("--rate", type=float, help="learning rate (default: the optimizer's own)")
+    add("--schedule", metavar="EXPRESSION", help=schedule_help(epochs=False))
     add(
         "--clip-norm",
         type=float,
@@ -286,7 +294,17 @@ def _optimizer(options: argparse.Namespace, source: Settings) -> Optimizer:
     default: dict[str, Any] = {"clip_norm": 1.0}
     if issubclass(kind, HessianFree):
         default = source.optimizer().settings()
-    return make_optimizer(options.optimizer, default, options.rate, options.clip_norm)
+    made = make_optimizer(options.optimizer, default, options.rate, options.clip_norm)
+    if options.schedule is None:
+        return made
+    require_rate(made, options.optimizer, scheduled=True)
+    factor = make_schedule(options.schedule)
+    if not factor.reads <= {"step"}:
+        raise UsageError(
+            f"--schedule {options.schedule}: a task has steps alone, no epochs and no validated costs"
+        )
+    scheduled: Optimizer = replace(made, rate=factor * made.rate)  # type: ignore[attr-defined, call-arg]
+    return scheduled
 
 
 def _verdict(task: Task, trial: Trial, source: Settings, wrong: float) -> str:

@@ -24,10 +24,13 @@ from graphnet_rnn.cli.console import Console
 from graphnet_rnn.cli.material import add_choices, chosen, material_of
 from graphnet_rnn.cli.optimizer import (
     make_optimizer,
+    make_schedule,
     no_limit,
     optimizer_class,
     rate_for_text,
     rates_for_text,
+    require_rate,
+    schedule_help,
 )
 from graphnet_rnn.cli.outputs import require_folder
 from graphnet_rnn.cli.parser import brief
@@ -38,14 +41,7 @@ from graphnet_rnn.data.sequence_files import is_file
 from graphnet_rnn.errors import ModelFileError, SaveError, UsageError
 from graphnet_rnn.formats.model_file import load_network, network_of
 from graphnet_rnn.network.network import Network
-from graphnet_rnn.optimizers import (
-    ALL,
-    DelayedDecay,
-    EpochSchedule,
-    FirstOrder,
-    Optimizer,
-    StepSchedule,
-)
+from graphnet_rnn.optimizers import ALL, FirstOrder, Optimizer
 from graphnet_rnn.parallel import ALONE, Ranks, launched
 from graphnet_rnn.settings import shown, whole_number
 from graphnet_rnn.text.evaluation import Evaluator
@@ -57,6 +53,7 @@ from graphnet_rnn.training.text import TextProblem
 EXAMPLE = """example:
   graphnet-rnn train book.txt --cell GRU --units 256 --layers 2 --dropout 0.2 --out runs/book
   graphnet-rnn train book.txt --cell "my_cells.py:MyCell(units=64, depth=3)"
+  graphnet-rnn train book.txt --rate 0.002 --schedule "Warmup(500).then(Cosine(20000))"
   graphnet-rnn train weather.csv --target rain,wind --pieces 48
   graphnet-rnn train --resume runs/book"""
 
@@ -69,19 +66,8 @@ APART = ("quiet", "no_live", "debug", "resume", "command", "out", "checkpoint_se
 #: the run is to go on, and how the same is computed.
 FILES = ("data", "valid", "test", "cell")
 #: The arguments without a default that are words; the others are numbers.
-WORDS = (
-    *FILES,
-    "unknown",
-    "memory",
-    "fold",
-    "inputs",
-    "target",
-    "weights",
-    "lengths",
-    "case",
-    "loss",
-    "pool",
-)
+OF_DATA = ("fold", "inputs", "target", "weights", "lengths", "case", "loss", "pool")
+WORDS = (*FILES, *OF_DATA, "unknown", "memory", "schedule")
 FREE_ON_RESUME = free_settings(Training, CarriedText, DrawnText, Arrays) | {
     *FILES,
     "quiet",
@@ -154,8 +140,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"{', '.join(ALL)}; with settings: 'hf(structural=0.1)'",
     )
     add("--rate", type=float, help=f"learning rate (default: {rates_for_text()})")
-    add("--rate-after", type=int, help="epochs before a rate that is a number starts to fall (default: 10)")
-    add("--rate-decay", type=float, help="factor on it at each epoch after that (default: 0.95)")
+    add(
+        "--schedule",
+        metavar="EXPRESSION",
+        help=f"{schedule_help()} (default: 'ExponentialDecay(0.95, after=10).by_epoch()' where the rate is a number)",
+    )
     add(
         "--clip-norm",
         type=float,
@@ -376,9 +365,11 @@ def make_trainer(
     )
     notes = {k: v for k, v in vars(options).items() if k not in APART}
     optimizer = _optimizer(options)
+    if options.schedule is not None:
+        require_rate(optimizer, options.optimizer)
     settings = Training(
         optimizer,
-        schedule=_schedule(options, optimizer),
+        schedule=None if options.schedule is None else make_schedule(options.schedule),
         stopping=None if options.no_early_stopping else EarlyStopping(),
         **given_settings(Training, options),
     )
@@ -397,10 +388,6 @@ def _require_sense(options: argparse.Namespace) -> None:
     whole_number("--sample", options.sample, least=0)
     if options.threads is not None:
         whole_number("--threads", options.threads)
-    if options.rate_after is not None:
-        whole_number("--rate-after", options.rate_after, least=0)
-    if options.rate_decay is not None and not 0 < options.rate_decay <= 1:
-        raise UsageError(f"--rate-decay must be in (0, 1], not {options.rate_decay:g}")
     no_limit("--clip-values", options.clip_values)
 
 
@@ -408,18 +395,6 @@ def _optimizer(options: argparse.Namespace) -> Optimizer:
     kind = optimizer_class(options.optimizer)
     default = {"rate": rate_for_text(kind), "clip_norm": 5.0} if issubclass(kind, FirstOrder) else {}
     return make_optimizer(options.optimizer, default, options.rate, options.clip_norm)
-
-
-def _schedule(options: argparse.Namespace, optimizer: Optimizer) -> EpochSchedule | None:
-    """By epoch for rates that are numbers; the Trainer's own choice else."""
-    if isinstance(optimizer, FirstOrder) and not isinstance(optimizer.rate, StepSchedule):
-        given = {"after": options.rate_after, "decay": options.rate_decay}
-        return DelayedDecay(**{name: value for name, value in given.items() if value is not None})
-    if options.rate_after is not None or options.rate_decay is not None:
-        raise UsageError(
-            f"--rate-after and --rate-decay are for rates that are numbers, not for --optimizer {options.optimizer}"
-        )
-    return None
 
 
 def _missing(folder: Path) -> list[Path]:

@@ -11,7 +11,7 @@ import numpy as np
 from graphnet.graph.dtypes import require_unmasked
 from graphnet.graph.node import Array
 from graphnet_rnn.errors import DataError, UsageError
-from graphnet_rnn.settings import shown, whole_number
+from graphnet_rnn.settings import shown, whole_number, yes_no_or_none
 
 __all__ = ["Sequences", "balanced_weights", "checked_lengths", "named_sequences", "with_missing"]
 
@@ -41,6 +41,7 @@ class Sequences:
             given = getattr(self, name)
             if given is not None:
                 object.__setattr__(self, name, _array(f"Sequences: {name}", given))
+        yes_no_or_none("Sequences: by_step", self.by_step)
         x, t, w = self.inputs, self.targets, self.weights
         if x.ndim not in (2, 3) or not x.size:
             raise DataError(

@@ -50,7 +50,8 @@ def equation_digest(model: Model) -> list[float]:
 def _of_network(network: Network) -> list[Array]:
     u = network.unroll(STEPS, 1, training=False, labels=0 if network.loss == "ctc" else None)
     weights = [*network.parameters.values(), *network.fixed.values()]
-    outputs = substitute([u.logits, *u.final], {node: gn.constant(_numbers(node)) for node in weights})
+    made = [u.logits] if network.outputs else u.hidden[-1:]
+    outputs = substitute([*made, *u.final], {node: gn.constant(_numbers(node)) for node in weights})
     x = np.arange(STEPS)[:, None] % network.inputs if network.reads == "symbols" else _numbers(u.inputs)
     function = gn.compile(outputs, [u.inputs, *u.initial], backend="numpy")
     with np.errstate(all="ignore"):

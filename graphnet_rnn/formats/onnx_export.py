@@ -94,6 +94,7 @@ def export_onnx(
     """
     if not isinstance(network, Network):
         raise UsageError(f"export_onnx: an rnn.Network is needed, not a {type(network).__name__}")
+    network.require_each_step("export_onnx")
     sizes: list[int | str] = [
         name if size is None else whole_number(f"export_onnx: {name}", size)
         for name, size in (("time", time), ("batch", batch))

@@ -10,7 +10,10 @@ import graphnet as gn
 from graphnet.graph.node import Node
 from graphnet.graph.provenance import hide_module
 
-__all__ = ["Lengths"]
+__all__ = ["ENDS", "Lengths"]
+
+#: The label of a scope whose inputs say where cases end: pictures do not draw them at each step.
+ENDS = "ends"
 
 hide_module(__file__)
 
@@ -25,7 +28,7 @@ class Lengths:
     def __init__(self, time: int, node: Node) -> None:
         (batch,) = node.shape
         # A lookup, whose error names the input and the lengths that there may be.
-        self.node = gn.take(gn.constant(np.arange(time + 1), name=f"0 ... {time} steps"), node)
+        self.node = gn.take(gn.constant(np.arange(time + 1)), node)
         steps = gn.constant(np.arange(time)[:, None])
         self.inside = steps < self.node
         last = gn.maximum(self.node - 1, 0)

@@ -44,8 +44,9 @@ class Network(Model):
 
     layers: cells, first to last (each use in the list gets weights of its own, unless `share` says otherwise).
     inputs: how many symbols (reads="symbols"), or the width of the input vectors (reads="vectors").
-    outputs: width of o. loss: "softmax" (targets: symbols), "sigmoid" or "squared" (targets: vectors), or "ctc"
-    (targets: labels of the whole sequence; the last output is the blank, see rnn.ctc.ctc_loss).
+    outputs: width of o; 0: no output layer and no loss, but states that others read. loss: "softmax" (targets:
+    symbols), "sigmoid" or "squared" (targets: vectors), or "ctc" (targets: labels of the whole sequence; the last
+    output is the blank, see rnn.ctc.ctc_loss).
     skip: every layer also reads x_t, and the output sums a projection of every layer (Lynge 2016, 3.4.2);
     "inputs" for the first half of this alone, "outputs" for the second.
     dropout: share of values zeroed between layers while training (not into the first, nor out of the last, so of one
@@ -89,7 +90,7 @@ class Network(Model):
         pool: str | None = None,
         values: Mapping[str, Array] | None = None,
     ) -> None:
-        self.inputs, self.outputs = whole_number("inputs", inputs), whole_number("outputs", outputs)
+        self.inputs, self.outputs = whole_number("inputs", inputs), whole_number("outputs", outputs, least=0)
         self.loss = one_of("loss", loss, (*LOSSES, *SEQUENCE_LOSSES))
         self.skip = (
             skip
@@ -261,6 +262,9 @@ class Network(Model):
             ) from error
 
     def _declare_projection(self) -> None:
+        self._projections: list[str] = []
+        if not self.outputs:
+            return
         readers = self.layers if self.skips_outputs else self.layers[-1:]
         self._projections = [f"W_h{l}o" for l in range(len(readers))] if self.skips_outputs else ["W_ho"]
         for name, cell in zip(self._projections, readers, strict=True):
@@ -296,7 +300,7 @@ class Network(Model):
     @property
     def predicts_symbols(self) -> bool:
         """Whether it reads symbols and predicts them, as a model of text does."""
-        return self.loss == "softmax" and self.reads == "symbols" and self.pool is None
+        return self.loss == "softmax" and self.reads == "symbols" and self.pool is None and self.outputs > 0
 
     def require_causal(self, who: str) -> None:
         """UsageError, naming `who` asks, if a layer reads later inputs: what comes next would be known to it."""
@@ -306,6 +310,13 @@ class Network(Model):
                     f"{who}: {shown(cell, MANY)} reads a sequence from its end as well, so a network with it cannot "
                     "predict what comes next; train it on targets of your own, see rnn.Arrays."
                 )
+
+    def require_output(self, who: str) -> None:
+        """UsageError, naming `who` asks, if there is no output layer."""
+        if not self.outputs:
+            raise UsageError(
+                f"{who}: a network with an output is needed; this one was made with outputs=0, for its states alone"
+            )
 
     def require_each_step(self, who: str) -> None:
         """UsageError, naming `who` asks, if there is one output for a whole sequence instead of one at each step."""
@@ -342,26 +353,33 @@ class Network(Model):
         time: int,
         batch: int,
         training: bool = True,
-        initial: str = "given",
+        initial: str | Mapping[str, Node] | Sequence[Node] = "given",
         unscored: int = 0,
         random: gn.RandomSource | None = None,
         labels: int | None = None,
         predict_first: bool = False,
-        lengths: bool = False,
+        lengths: bool | Node = False,
+        inputs: Node | None = None,
+        feedback: str | None = None,
+        name: str = "",
     ) -> Unrolled:
         """The network over `time` steps of `batch` sequences, as a graph. See Unrolled.
 
         training: apply dropout. initial: "given" (u.initial are Inputs, to carry states from one piece of
-        text to the next), "zero", or "learned". unscored: steps at the start that the cost leaves out.
+        text to the next), "zero", "learned", or nodes (batch, width): all in the order of `u.initial`, or some by the
+        names of states, {"h": node}, {"h1": node} of the second layer; the others are learned or zero.
+        unscored: steps at the start that the cost leaves out.
         random: the source of dropout masks; a new one of the network's seed by default. labels: with the loss
         "ctc", the most that a target has. predict_first: the output is read off the states before the first step,
         too, so that x_0 itself is predicted (π_0 of Ollivier 2013, eqs 6-7): logits, targets and losses then have one
         step more than the inputs, in front. lengths: cases have lengths of their own, u.lengths, at most `time`; what
-        follows them in inputs and targets reaches nothing.
+        follows them in inputs and targets reaches nothing; or a node of them, int64 (batch,). inputs: a node that is
+        read instead of an Input. feedback: each step but the first reads what the one before has predicted, the
+        "likeliest", or "drawn" from its distribution; u.inputs is then what the first reads, of one step. name: of the
+        network in a graph of several, for pictures and profiles.
         """
-        return Unrolled(
-            self, time, batch, training, initial, unscored, random, labels, predict_first, lengths
-        )
+        how = (training, initial, unscored, random, labels, predict_first, lengths, inputs, feedback, name)
+        return Unrolled(self, time, batch, *how)
 
     # -- description -------------------------------------------------------------------------
 

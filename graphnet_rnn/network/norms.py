@@ -54,6 +54,7 @@ def gradient_by_distance(
     Source: Suarez 2017, 5.4 and figs 4 to 6.
     """
     require_network("gradient_by_distance", network).require_causal("gradient_by_distance")
+    network.require_each_step("gradient_by_distance")
     if network.loss in SEQUENCE_LOSSES:
         raise UsageError(
             f"gradient_by_distance: the loss {network.loss!r} judges whole sequences, so the last step has "

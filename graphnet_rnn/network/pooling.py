@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -17,22 +17,28 @@ __all__ = ["POOLS"]
 hide_module(__file__)
 
 
-def _last(cell: Cell, h: Node, ends: Lengths | None) -> Node:
-    return cell.whole(h[0], h[-1] if ends is None else ends.last(h))
+def _last(cell: Cell, steps: Sequence[Node], ends: Lengths | None) -> Node:
+    return cell.whole(steps[0], steps[-1] if ends is None else ends.last(gn.stack(steps)))
 
 
-def _mean(cell: Cell, h: Node, ends: Lengths | None) -> Node:
+def _mean(cell: Cell, steps: Sequence[Node], ends: Lengths | None) -> Node:
+    h = gn.stack(steps)
     if ends is None:
         return gn.mean(h, axis=0)
     count = gn.reshape(gn.cast(gn.maximum(ends.node, 1), h.dtype), (-1, 1))
     return gn.sum(ends.cut(h), axis=0) / count
 
 
-def _max(cell: Cell, h: Node, ends: Lengths | None) -> Node:
+def _max(cell: Cell, steps: Sequence[Node], ends: Lengths | None) -> Node:
+    h = gn.stack(steps)
     # Not -inf: of a case without steps there would be nothing else.
     lowest = float(np.finfo(h.dtype).min)
     return gn.max(h if ends is None else ends.cut(h, lowest), axis=0)
 
 
-#: name -> function of a layer, its outputs (time, batch, units), and where cases end; gives (batch, units).
-POOLS: dict[str, Callable[[Cell, Node, Lengths | None], Node]] = {"last": _last, "mean": _mean, "max": _max}
+#: name -> function of a layer, its outputs (batch, units) at each step, and where cases end; gives (batch, units).
+POOLS: dict[str, Callable[[Cell, Sequence[Node], Lengths | None], Node]] = {
+    "last": _last,
+    "mean": _mean,
+    "max": _max,
+}

@@ -33,7 +33,7 @@ def fit_output(
     Raises UsageError for a network whose loss is not "squared", DataError for arrays that do not fit.
     Source: Jaeger & Haas 2004; Sutskever 2013, 2.8.4.
     """
-    require_network("fit_output", network)
+    require_network("fit_output", network).require_each_step("fit_output")
     if network.loss != "squared":
         raise UsageError(
             f"fit_output minimises squared errors, but the network's loss is {network.loss!r}; give it "

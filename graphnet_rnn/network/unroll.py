@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import graphnet as gn
 from graphnet.graph.display import ShowsItself
+from graphnet.graph.dtypes import INT64
+from graphnet.graph.graph import ancestors
 from graphnet.graph.node import Node
 from graphnet.graph.provenance import hide_module
 from graphnet.system.collector import collector_paused
@@ -17,11 +19,16 @@ from graphnet_rnn.cell.graph_size import require_nodes
 from graphnet_rnn.cell.masks import Masks
 from graphnet_rnn.cell.weights import FlatParameters
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.network.lengths import Lengths
+from graphnet_rnn.network.lengths import ENDS, Lengths
 from graphnet_rnn.network.losses import LOSSES, SEQUENCE_LOSSES, VALUE_LOSSES
 from graphnet_rnn.network.pooling import POOLS
 from graphnet_rnn.optimizers.structure import hidden_units
-from graphnet_rnn.settings import MANY, shown, whole_number, yes_or_no
+from graphnet_rnn.settings import MANY, listed, one_of, shown, text, whole_number, yes_or_no
+
+#: What there is of a network with an output alone.
+OF_OUTPUTS = ("targets", "logits", "values", "losses", "cost")
+#: What a network reads of its own predictions.
+FEEDBACKS = ("likeliest", "drawn")
 
 if TYPE_CHECKING:
     from graphnet_rnn.network.network import Network
@@ -59,12 +66,15 @@ class Unrolled(ShowsItself):
         time: int,
         batch: int,
         training: bool,
-        initial: str,
+        initial: str | Mapping[str, Node] | Sequence[Node],
         unscored: int,
         random: gn.RandomSource | None,
         labels: int | None,
         predict_first: bool = False,
-        lengths: bool = False,
+        lengths: bool | Node = False,
+        inputs: Node | None = None,
+        feedback: str | None = None,
+        name: str = "",
     ) -> None:
         if not isinstance(network, FlatParameters) or not hasattr(network, "unroll"):
             raise UsageError(f"Unrolled: a Network is needed, not {shown(network)}")
@@ -72,7 +82,7 @@ class Unrolled(ShowsItself):
         time, batch = whole_number("unroll: time", time), whole_number("unroll: batch", batch)
         unscored = whole_number("unroll: unscored", unscored, least=0)
         predict_first = yes_or_no("unroll: predict_first", predict_first)
-        ragged = yes_or_no("unroll: lengths", lengths)
+        self.name = text("unroll: name", name)
         judged = time + predict_first
         if unscored >= judged:
             raise UsageError(f"unroll: unscored must be in 0 ... {judged - 1}, not {unscored}")
@@ -83,23 +93,78 @@ class Unrolled(ShowsItself):
                 "unroll: predict_first needs a network that reads no later input, and a loss of each step; this one "
                 f"{'reads later inputs' if not network.causal else f'has the loss {network.loss!r}'}"
             )
+        if unscored or predict_first:
+            network.require_output("unroll: unscored" if unscored else "unroll: predict_first")
         self.network, self.time, self.batch = network, time, batch
+        self.feedback = self._checked_feedback(feedback)
         self.random = gn.RandomSource(network.seed) if random is None else random
         self._masks = self._new_masks(training)
         self._layer_masks = [self._new_masks(training) for _ in network.layers]
-        self.inputs = _sequence_input("x", time, batch, network.inputs, network.reads == "symbols", network)
-        self.targets = self._targets(labels, unscored, judged)
-        self.lengths = gn.input((batch,), "int64", name="lengths") if ragged else None
+        self.inputs = self._given_inputs(inputs)
+        if network.outputs:
+            self.targets = self._targets(labels, unscored, judged)
+        self.lengths = self._given_lengths(lengths)
         self.ends = None if self.lengths is None else Lengths(time, self.lengths)
-        with gn.scope(layer="input"):
-            self._steps = self.inputs if self.ends is None else self.ends.held(self.inputs)
+        with gn.scope(layer=self._layer("input")):
+            self._steps = self.inputs
+            if self.ends is not None and not self.feedback:
+                self._steps = self.ends.held(self.inputs)
+        self.begins = _last_time([inputs, *_nodes_of(initial)])
         self.initial = self._initial_states(initial)
         with collector_paused():
             first = [self._read_off()] if predict_first else []
             outputs = self._run()
         self._require_recurrent_dropout()
-        with gn.scope(layer="cost"):
-            self._judge([*first, *outputs], unscored, predict_first)
+        if network.outputs:
+            with gn.scope(layer="cost"):
+                self._judge([*first, *outputs], unscored, predict_first)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in OF_OUTPUTS and not self.network.outputs:
+            self.network.require_output(f"unroll: {name}")
+        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+
+    # -- what may be nodes ---------------------------------------------------------------------
+
+    def _checked_feedback(self, feedback: str | None) -> str | None:
+        if feedback is None:
+            return None
+        one_of("unroll: feedback", feedback, FEEDBACKS)
+        network = self.network
+        network.require_output("unroll: feedback")
+        network.require_each_step("unroll: feedback")
+        if not network.causal or network.loss in SEQUENCE_LOSSES or network.inputs != network.outputs:
+            raise UsageError(
+                "unroll: feedback is for a network that reads what it predicts: no later inputs, a loss of each step, "
+                f"and as many inputs as outputs; this one is {shown(network, MANY)}"
+            )
+        if feedback == "drawn" and network.loss == "squared":
+            raise UsageError(
+                "unroll: with the loss 'squared' a prediction has no distribution to be drawn from; "
+                "feedback='likeliest' reads the prediction itself"
+            )
+        return feedback
+
+    def _given_inputs(self, inputs: Node | None) -> Node:
+        network = self.network
+        symbols = network.reads == "symbols"
+        time = 1 if self.feedback else self.time
+        if inputs is None:
+            return _sequence_input("x", time, self.batch, network.inputs, symbols, network)
+        shape = (time, self.batch) if symbols else (time, self.batch, network.inputs)
+        return _required_node("inputs", inputs, shape, INT64 if symbols else network.dtype)
+
+    def _given_lengths(self, lengths: bool | Node) -> Node | None:
+        if isinstance(lengths, Node):
+            return _required_node("lengths", lengths, (self.batch,), INT64)
+        if not yes_or_no("unroll: lengths", lengths):
+            return None
+        with gn.scope(**{ENDS: True}):
+            return gn.input((self.batch,), "int64", name="lengths")
+
+    def _layer(self, name: str) -> str:
+        """What scopes call a layer of this network."""
+        return f"{self.name}.{name}" if self.name else name
 
     def _judge(self, outputs: list[Node], unscored: int, predict_first: bool) -> None:
         """Logits, losses and cost, from what the output layer has made at each step, or of the whole sequence."""
@@ -165,8 +230,10 @@ class Unrolled(ShowsItself):
             return gn.input((self.batch, network.outputs), network.dtype, name="t")
         return _sequence_input("t", judged, self.batch, network.outputs, network.loss == "softmax", network)
 
-    def _initial_states(self, kind: str) -> list[Node]:
+    def _initial_states(self, kind: str | Mapping[str, Node] | Sequence[Node]) -> list[Node]:
         names = self.network.state_names()
+        if not isinstance(kind, str):
+            return self._given_states(kind)
         if kind == "given":
             return [gn.input((self.batch, width), self.network.dtype, name=name) for name, width in names]
         if kind == "zero":
@@ -174,9 +241,32 @@ class Unrolled(ShowsItself):
         if kind == "learned" and self.network.initial_state == "learned":
             return self.network.learned_states(self.batch)
         raise UsageError(
-            f"unroll: initial must be 'given', 'zero', or 'learned' (for a network made with "
-            f"initial_state='learned'), not {kind!r}"
+            f"unroll: initial must be 'given', 'zero', 'learned' (for a network made with initial_state='learned'), or "
+            f"nodes, not {shown(kind)}"
         )
+
+    def _given_states(self, given: Mapping[str, Node] | Sequence[Node]) -> list[Node]:
+        """First states that are nodes: all in order, or some by name, the others as the network has them."""
+        network = self.network
+        widths = [width for _, width in network.state_names()]
+        known = [state.name for cell in network.layers for state in cell.states]
+        if not isinstance(given, Mapping):
+            nodes = listed("unroll: initial", given, "nodes")
+            if len(nodes) != len(widths):
+                raise UsageError(
+                    f"unroll: initial has {len(nodes)} nodes for the {len(widths)} states {', '.join(known)}; those "
+                    "that are meant can be named: initial={'h': node}"
+                )
+            return [
+                _required_node(f"initial: {name}", node, (self.batch, width), network.dtype)
+                for name, node, width in zip(known, nodes, widths, strict=True)
+            ]
+        learned = network.initial_state == "learned"
+        found = network.learned_states(self.batch) if learned else self._initial_states("zero")
+        for name, node in given.items():
+            i = self._number_of("unroll: initial names", name)
+            found[i] = _required_node(f"initial: {name}", node, (self.batch, widths[i]), network.dtype)
+        return found
 
     def _run(self) -> list[Node]:
         """Steps all layers through time; returns o_t for each step, or the o of the whole sequence."""
@@ -186,30 +276,35 @@ class Unrolled(ShowsItself):
         states = [tuple(self.initial[a:b]) for a, b in itertools.pairwise(starts)]
         hidden: list[list[Node]] = [[] for _ in layers]
         self.after: list[list[Node]] = []
-        outputs = []
+        outputs: list[Node] = []
+        self._outputs = outputs
         # Time step by time step where that can be: a segment of time is then a segment of the program.
         run = self._step_by_step if self.network.causal else self._layer_by_layer
         for t, column in enumerate(run(layers, states)):
-            if self.network.pool is None:
-                with gn.scope(layer="output", time=t + 1):
+            if self.network.pool is None and self.network.outputs:
+                with gn.scope(layer=self._layer("output"), time=self.begins + t + 1):
                     outputs.append(self.network.project(column))
             for steps, h in zip(hidden, column, strict=True):
                 steps.append(h)
-        self.hidden = [gn.stack(steps) for steps in hidden]
-        if self.network.pool is not None:
-            with gn.scope(layer="output"):
-                outputs.append(self._pooled())
-        if self.ends is not None:
-            self.hidden = [self.ends.cut(h) for h in self.hidden]
+        if self.network.pool is not None and self.network.outputs:
+            with gn.scope(layer=self._layer("output")):
+                outputs.append(self._pooled(hidden))
+        self.hidden = [self._over_time(l, steps) for l, steps in enumerate(hidden)]
         self.final = [node for layer in states for node in layer]
         return outputs
 
-    def _pooled(self) -> Node:
+    def _over_time(self, layer: int, steps: list[Node]) -> Node:
+        """(time, batch, units): what others read of a layer, which is known when it has read the last step."""
+        with gn.scope(layer=self._layer(f"layer{layer}.outputs"), time=self.begins + self.time):
+            h = gn.stack(steps)
+            return h if self.ends is None else self.ends.cut(h)
+
+    def _pooled(self, hidden: list[list[Node]]) -> Node:
         """o, of the outputs of all layers at all steps"""
         pool = POOLS[self.network.pool or ""]
         readers = self.network.layers if self.network.skips_outputs else self.network.layers[-1:]
-        hidden = self.hidden[-len(readers) :]
-        pooled = [pool(cell, h, self.ends) for cell, h in zip(readers, hidden, strict=True)]
+        steps = hidden[-len(readers) :]
+        pooled = [pool(cell, each, self.ends) for cell, each in zip(readers, steps, strict=True)]
         return self.network.project(pooled)
 
     def _read_off(self) -> Node:
@@ -217,9 +312,9 @@ class Unrolled(ShowsItself):
         starts = itertools.accumulate([0, *(len(cell.states) for cell in self.network.layers)])
         column = []
         for l, (cell, (a, b)) in enumerate(zip(self.network.layers, itertools.pairwise(starts), strict=True)):
-            with gn.scope(layer=f"layer{l}", cell=type(cell).__name__, time=0):
+            with gn.scope(layer=self._layer(f"layer{l}"), cell=type(cell).__name__, time=self.begins):
                 column.append(cell.read_off(self.initial[a:b]))
-        with gn.scope(layer="output", time=0):
+        with gn.scope(layer=self._layer("output"), time=self.begins):
             return self.network.project(column)
 
     def _step_by_step(self, layers: Sequence[Cell], states: list[tuple[Node, ...]]) -> Iterator[list[Node]]:
@@ -227,13 +322,15 @@ class Unrolled(ShowsItself):
         first = 0
         for t in range(self.time):
             below = x = self._input_at(t)
-            inside = None if self.ends is None else self.ends.inside_at(t)
+            inside = self._inside_at(t)
             if t == 1:  # all steps make as many nodes as the first
                 self._require_room(x.serial - first)
             first = x.serial
             column = []
             for l, cell in enumerate(layers):
-                with gn.scope(layer=f"layer{l}", cell=type(cell).__name__, time=t + 1):
+                with gn.scope(
+                    layer=self._layer(f"layer{l}"), cell=type(cell).__name__, time=self.begins + t + 1
+                ):
                     below, states[l] = cell.advance(self._read(l, below, x), states[l], inside)
                 column.append(below)
             self.after.append([node for layer in states for node in layer])
@@ -243,16 +340,24 @@ class Unrolled(ShowsItself):
         """The same for networks with a layer that needs the whole sequence below it."""
         self._require_room(len(layers))
         below = xs = [self._input_at(t) for t in range(self.time)]
-        inside = None if self.ends is None else [self.ends.inside_at(t) for t in range(self.time)]
+        steps = [self._inside_at(t) for t in range(self.time)]
+        inside = [each for each in steps if each is not None] or None
         hidden = []
         for l, cell in enumerate(layers):
-            with gn.scope(layer=f"layer{l}"):
+            with gn.scope(layer=self._layer(f"layer{l}")):
                 with gn.scope(part="input"):
                     read = at_each_step(partial(self._read, l), below, xs)
                 with gn.scope(cell=type(cell).__name__):
                     below, states[l] = cell.sequence(read, states[l], inside=inside)
             hidden.append(below)
         yield from map(list, zip(*hidden, strict=True))
+
+    def _inside_at(self, t: int) -> Node | None:
+        """Which cases have this step; None: all."""
+        if self.ends is None:
+            return None
+        with gn.scope(layer=self._layer("input"), time=self.begins + t + 1):
+            return self.ends.inside_at(t)
 
     def _require_room(self, nodes: int) -> None:
         """NotEnoughMemoryError where steps of so many nodes each cannot be made, before they are."""
@@ -267,9 +372,62 @@ class Unrolled(ShowsItself):
 
     def _input_at(self, t: int) -> Node:
         network = self.network
-        with gn.scope(layer="input", time=t + 1):
-            x = self._steps[t]
+        with gn.scope(layer=self._layer("input"), time=self.begins + t + 1):
+            x = self._predicted(self._outputs[-1]) if t and self.feedback else self._steps[t]
             return gn.one_hot(x, network.inputs, network.dtype) if network.reads == "symbols" else x
+
+    def _predicted(self, o: Node) -> Node:
+        """What the next step reads of a prediction: the likeliest, or one that is drawn."""
+        network, drawn = self.network, self.feedback == "drawn"
+        if network.loss == "softmax":
+            if drawn:  # argmax of log p and Gumbel noise; Maddison, Tarlow & Minka 2014, 2
+                # Of numbers within (-1, 1); exactly -1 would be an infinity.
+                share = self.random.uniform(0.5, o.shape, o.dtype) + 0.5
+                o = o - gn.log(-gn.log(gn.clip(share, 1e-30, 1 - 1e-7)))
+            symbol = gn.argmax(o)
+            return symbol if network.reads == "symbols" else gn.one_hot(symbol, network.inputs, o.dtype)
+        if network.loss == "squared":
+            return o
+        half = self.random.uniform(0.5, o.shape, o.dtype) + 0.5 if drawn else 0.5
+        return gn.cast(gn.sigmoid(o) > half, o.dtype)
+
+    def course(self, name: str) -> Node:
+        """(time, batch, width): at each step what the equations of a cell have labelled so, or else a state after it.
+
+        States are named as in `initial`. UsageError if there is none of this name, or several in a step.
+        """
+        labelled: dict[int, list[Node]] = {}
+        for node in ancestors([*self.hidden, *self.final]):
+            if (
+                node.op.is_label
+                and node.name == name
+                and str(node.scope.get("layer", "")).startswith(self.name)
+            ):
+                labelled.setdefault(node.scope["time"] - self.begins, []).append(node)
+        if labelled:
+            if set(labelled) != set(range(1, self.time + 1)) or any(
+                len(each) > 1 for each in labelled.values()
+            ):
+                raise UsageError(
+                    f"course: {shown(name)} is not there once at each step, but in {labelled!r:.80}"
+                )
+            return gn.stack([labelled[t + 1][0] for t in range(self.time)])
+        if not self.after:
+            raise UsageError("course: states after each step are known where no layer reads later inputs")
+        at = self._number_of("course: asked for is", name)
+        return gn.stack([states[at] for states in self.after])
+
+    def _number_of(self, what: str, name: str) -> int:
+        """Where a state is among `initial`: by its name, or by that and the number of its layer."""
+        known = [(state.name, l) for l, cell in enumerate(self.network.layers) for state in cell.states]
+        exact = [i for i, (each, l) in enumerate(known) if name == f"{each}{l}"]
+        found = exact or [i for i, (each, _) in enumerate(known) if name == each]
+        if len(found) != 1:
+            named = ", ".join(f"{each}{l}" for each, l in known)
+            raise UsageError(
+                f"{what} the state {shown(name)}, but states, with their layers, are {named or 'none'}"
+            )
+        return found[0]
 
     @property
     def structure(self) -> list[tuple[Node, Node]]:
@@ -277,14 +435,43 @@ class Unrolled(ShowsItself):
 
         Each unit is there once, however often the equations write it. An Objective finds them by itself.
         """
-        return hidden_units(self.cost)
+        return hidden_units(self.cost if self.network.outputs else self.final)
 
     def __graph__(self) -> gn.Graph:
-        """The cost as a graph, for pictures."""
-        return gn.Graph([self.cost])
+        """The cost as a graph, for pictures; the outputs of the last layer, of a network that has no output layer."""
+        return gn.Graph([self.cost] if self.network.outputs else [*self.hidden[-1:], *self.final])
 
     def __repr__(self) -> str:
         return f"<{self.network!r} over {self.time} steps of {self.batch} sequences>"
+
+
+def _nodes_of(initial: Any) -> list[Any]:
+    return (
+        list(initial.values())
+        if isinstance(initial, Mapping)
+        else []
+        if isinstance(initial, str)
+        else initial
+    )
+
+
+def _last_time(given: Iterable[Any]) -> int:
+    """The last time step of another network that these nodes come from; 0 if from none."""
+    nodes = [node for node in given if isinstance(node, Node) and node.inputs]
+    times = (node.scope.get("time") for node in ancestors(nodes))
+    return max((time for time in times if isinstance(time, int)), default=0)
+
+
+def _required_node(name: str, node: Any, shape: tuple[int, ...], dtype: Any) -> Node:
+    """The node; UsageError for what is none, or of another shape or dtype."""
+    if not isinstance(node, Node):
+        raise UsageError(f"unroll: {name} must be a node {list(shape)}, not {shown(node)}")
+    if node.shape != shape or node.dtype != dtype:
+        raise UsageError(
+            f"unroll: {name} must be {dtype}{list(shape)}, but {node.describe()} (made at {node.origin}) is "
+            f"{node.dtype}"
+        )
+    return node
 
 
 def _sequence_input(name: str, time: int, batch: int, width: int, symbols: bool, network: Network) -> Node:

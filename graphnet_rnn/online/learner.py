@@ -39,6 +39,7 @@ class Learner(ABC):
     ) -> None:
         name = type(self).__name__
         require_network(name, network).require_causal(name)
+        network.require_each_step(name)
         network.require_finite(name)
         if network.loss in SEQUENCE_LOSSES:
             raise UsageError(

@@ -3,10 +3,12 @@
 base         what every optimiser is: settings, a state of arrays, and a step
 objective    the cost as a function of the flat vector: loss, gradient, curvature
 batched      each of these over batches of its own
+by_size      for batches of several sizes, a graph of each
 structure    the hidden units, whose change structural damping penalises
 vectors      what is computed of long vectors
 equations    from equations on nodes to functions that change arrays
-first_order  SGD, momentum, Nesterov, RMSprop, Adam
+first_order  SGD, momentum, Nesterov, RMSprop, Adam, AdamW
+groups       which parameters learn more slowly, decay less, or do not learn
 conjugate_gradient  linear systems by products with their matrix
 quadratic_model  what a second-order step minimises, and how well it predicts
 hessian_free  steps to the minimum of a damped quadratic model
@@ -20,7 +22,7 @@ nonlinear_cg  nonlinear conjugate gradient
 expectation  expectation-maximisation
 step         one guarded step, under every loop
 clipping     limits on the gradient
-schedules    how the learning rate changes from epoch to epoch, and rate and momentum from step to step
+schedules    how rate and momentum change from step to step, from epoch to epoch, and by what was validated
 minimize     an optimiser applied to any objective
 checks       what must hold of any optimiser
 """
@@ -31,7 +33,7 @@ from graphnet_rnn.optimizers.base import Optimizer, Report
 from graphnet_rnn.optimizers.conjugate_gradient import conjugate_gradient
 from graphnet_rnn.optimizers.descent import LineSearchOptimizer, LineSearchReport
 from graphnet_rnn.optimizers.expectation import ExpectationMaximization
-from graphnet_rnn.optimizers.first_order import SGD, Adam, FirstOrder, Momentum, Nesterov, RMSprop
+from graphnet_rnn.optimizers.first_order import SGD, Adam, AdamW, FirstOrder, Momentum, Nesterov, RMSprop
 from graphnet_rnn.optimizers.hessian_free import (
     AugmentedHessianFree,
     CurvedOptimizer,
@@ -45,12 +47,17 @@ from graphnet_rnn.optimizers.natural_gradient import NaturalGradient, NaturalGra
 from graphnet_rnn.optimizers.nonlinear_cg import NonlinearConjugateGradient
 from graphnet_rnn.optimizers.riemannian import Riemannian, RiemannianReport
 from graphnet_rnn.optimizers.schedules import (
-    ConstantRate,
-    DelayedDecay,
-    EpochSchedule,
+    Constant,
+    Cosine,
+    ExponentialDecay,
+    InverseRootDecay,
     NesterovMomentum,
-    StepSchedule,
+    OneCycle,
+    OnPlateau,
+    Ramp,
+    Schedule,
     Stepwise,
+    Warmup,
 )
 from graphnet_rnn.optimizers.trust_region import TrustRegion, TrustRegionReport
 
@@ -59,16 +66,18 @@ __all__ = [
     "LBFGS",
     "SGD",
     "Adam",
+    "AdamW",
     "AugmentedHessianFree",
-    "ConstantRate",
+    "Constant",
+    "Cosine",
     "CurvedOptimizer",
-    "DelayedDecay",
-    "EpochSchedule",
     "ExpectationMaximization",
+    "ExponentialDecay",
     "FirstOrder",
     "GreedyHessianFree",
     "HessianFree",
     "HessianFreeReport",
+    "InverseRootDecay",
     "LineSearchOptimizer",
     "LineSearchReport",
     "Momentum",
@@ -77,16 +86,20 @@ __all__ = [
     "Nesterov",
     "NesterovMomentum",
     "NonlinearConjugateGradient",
+    "OnPlateau",
+    "OneCycle",
     "Optimizer",
     "RMSprop",
+    "Ramp",
     "Report",
     "Result",
     "Riemannian",
     "RiemannianReport",
-    "StepSchedule",
+    "Schedule",
     "Stepwise",
     "TrustRegion",
     "TrustRegionReport",
+    "Warmup",
     "conjugate_gradient",
     "minimize",
 ]  # fmt: skip
@@ -98,6 +111,7 @@ ALL: dict[str, type[Optimizer]] = {
     "nesterov": Nesterov,
     "rmsprop": RMSprop,
     "adam": Adam,
+    "adamw": AdamW,
     "hf": HessianFree,
     "greedy_hf": GreedyHessianFree,
     "augmented_hf": AugmentedHessianFree,

@@ -147,9 +147,13 @@ class Optimizer(ABC):
         key = theta.size, theta.dtype
         found: tuple[Any, Kept] | None = vars(self).get("_keeps")
         if found is None or found[0] != key:
-            found = key, kept_of(self.init(theta, objective))
+            found = key, kept_of(self._fresh(theta, objective))
             object.__setattr__(self, "_keeps", found)
         return found[1]
+
+    def _fresh(self, theta: Array, objective: Any = None) -> State:
+        """Arrays as `init` gives them, whatever they hold."""
+        return self.init(theta, objective)
 
     def evaluation_point(self, theta: Array, state: State) -> Array:
         """Where a step takes its (first) gradient."""

@@ -166,6 +166,11 @@ class BatchedObjective:
         return self.objective.metric_solver(metric, part, numbers, damping)
 
     @property
+    def parameters(self) -> list[Node]:
+        """See Objective."""
+        return self.objective.parameters
+
+    @property
     def slices(self) -> list[slice]:
         """See Objective.slices."""
         return self.objective.slices

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -17,11 +17,12 @@ from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers.base import Differentiable, Optimizer, Report, State
 from graphnet_rnn.optimizers.clipping import clip_by_norm, clip_by_value
 from graphnet_rnn.optimizers.equations import Kind, lookahead_function, update_function
-from graphnet_rnn.optimizers.schedules import StepSchedule, described, rate_or_schedule, share_or_schedule
+from graphnet_rnn.optimizers.groups import DECAYS, RATES, as_groups, as_mapping, factors, kinds_of
+from graphnet_rnn.optimizers.schedules import Schedule, described, rate_or_schedule, share_or_schedule
 from graphnet_rnn.optimizers.vectors import compiled, norm
 from graphnet_rnn.settings import amount, fraction, limit
 
-__all__ = ["SGD", "Adam", "FirstOrder", "Momentum", "Nesterov", "RMSprop"]
+__all__ = ["SGD", "Adam", "AdamW", "FirstOrder", "Momentum", "Nesterov", "RMSprop"]
 
 Nodes = dict[str, Node]
 
@@ -44,21 +45,36 @@ class FirstOrder(Optimizer):
                 v = self.decay * state["v"] - rate * g
                 return theta + v, {"v": v}
 
-    rate: a number, or a StepSchedule. Where there is a schedule, the state holds the number of steps that were made,
+    rate: a number, or a Schedule. Where there is a schedule, the state holds the number of steps that were made,
     "step", so that it resumes exactly; without one it holds no count. A setting that follows a schedule is a node in
     `update`; others are the numbers that they are. Settings must be hashable: functions are kept by them.
+    weight_decay: λ, decoupled: θ ← what the equations give - ε λ θ, in no gradient and in no accumulator (l2 of an
+    Objective is). groups: factors on ε and λ for parameters whose names fit a pattern, or frozen: then they stay to the
+    bit, and their gradient counts in no norm. The last pattern that fits wins, setting by setting:
+
+        rnn.Adam(1e-3, groups={"layer0.*": {"rate": 0.1}, "*.b_*": {"weight_decay": 0}, "output.*": {"frozen": True}})
+
+    They are vectors of the state; `rate` is a vector, too, in `update` then. Such optimisers are begun by
+    init(theta, objective), of an objective whose parameters have names.
+    Source of decoupled decay: Loshchilov & Hutter 2019, algorithm 2, whose λ is ε λ here.
     Where the loss or the gradient is not finite, θ and the state stay as they are.
     """
 
     #: The rate that the command `train` takes for texts; None for that of the class.
     rate_for_text: ClassVar[float | None] = None
 
-    rate: float | StepSchedule = 1e-3
+    rate: float | Schedule = 1e-3
     clip_norm: float | None = None
     clip_value: float | None = None
+    weight_decay: float = field(default=0.0, kw_only=True)
+    groups: Any = field(default=(), kw_only=True)
 
     def __post_init__(self) -> None:
         own = type(self).__name__
+        object.__setattr__(self, "weight_decay", amount(f"{own}: weight_decay", self.weight_decay))
+        object.__setattr__(self, "groups", as_groups(own, self.groups))
+        if DECAYS in kinds_of(self.groups) and not self.weight_decay:
+            raise UsageError(f"{own}: groups have factors on the weight decay, which is 0; give weight_decay")
         object.__setattr__(self, "rate", rate_or_schedule(f"{own}: rate", self.rate))
         for name in ("clip_norm", "clip_value"):
             value = getattr(self, name)
@@ -67,7 +83,8 @@ class FirstOrder(Optimizer):
 
     def settings(self) -> dict[str, Any]:
         """The arguments that make this optimiser again, as JSON knows them: a schedule by its description."""
-        return {name: described(value) for name, value in super().settings().items()}
+        own = {name: described(value) for name, value in super().settings().items()}
+        return own | {"groups": as_mapping(self.groups)}
 
     # -- what a class declares -----------------------------------------------------------------
 
@@ -98,17 +115,24 @@ class FirstOrder(Optimizer):
         given = {"rate": self.rate if rate is None else rate, **settings}
         own = self._with(**given)
         name = type(self).__name__
-        for scheduled in (f for f in fields(self) if isinstance(getattr(own, f.name), StepSchedule)):
+        for array in kinds_of(self.groups):
+            if array not in state:
+                raise UsageError(
+                    f"{name}.apply: the state has no {array}; make it with init(theta, objective)"
+                )
+        for scheduled in (f for f in fields(self) if isinstance(getattr(own, f.name), Schedule)):
             raise UsageError(
                 f"{name}.apply: {scheduled.name} follows a schedule; give its value of this step: "
                 f"apply(..., {scheduled.name}=...)"
             )
+        g = self._free(g, state)
         if own.clip_value is not None:
             g = clip_by_value(g, own.clip_value)
         if own.clip_norm is not None:
             g = clip_by_norm(g, own.clip_norm)
         try:
-            after, changed = own.update(theta, g, dict(state), own.rate)  # type: ignore[arg-type]
+            scaled: Any = own.rate * state[RATES] if RATES in state else own.rate
+            after, changed = own.update(theta, g, dict(state), scaled)
         except KeyError as error:
             raise UsageError(
                 f"{name}: the state has no {error}, only {', '.join(state) or 'nothing'}; make it with `init`"
@@ -117,7 +141,17 @@ class FirstOrder(Optimizer):
             {**changed, "step": state["step"] + 1} if self._scheduled and "step" in state else dict(changed)
         )
         self._require_fit({"θ": theta, **state}, {"θ": after, **changed})
+        if self.weight_decay:
+            decay = self.weight_decay * state[DECAYS] if DECAYS in state else self.weight_decay
+            after = after - scaled * decay * theta
+        if RATES in state:  # an update may divide by what is 0 where there is no gradient
+            after = gn.where(gn.greater(state[RATES], 0), after, theta)
         return after, {**state, **changed}
+
+    def _free(self, g: Node, state: Mapping[str, Node]) -> Node:
+        """The gradient, 0 where parameters are frozen."""
+        frozen = any(name == "frozen" and value for _, settings in self.groups for name, value in settings)
+        return gn.where(gn.greater(state[RATES], 0), g, 0.0) if frozen else g
 
     def looked_ahead(self, theta: Node, state: Mapping[str, Node], **settings: float | Node) -> Node:
         """Where a step takes its gradient, as a node. settings: as in `apply`."""
@@ -140,7 +174,7 @@ class FirstOrder(Optimizer):
 
     def __graph__(self) -> gn.Graph:
         """A step as a graph, for pictures: θ, g, the state and ε, and what becomes of them."""
-        kind = Kind.of(np.zeros(1), self.init(np.zeros(1)), self._scalars, None)
+        kind = Kind.of(np.zeros(1), self._fresh(np.zeros(1)), self._scalars, None)
         theta, state, scalars = kind.nodes()
         g = gn.input(theta.shape, theta.dtype, name="g")
         scalars["rate"] = rate = gn.input((), theta.dtype, name="ε")
@@ -153,7 +187,16 @@ class FirstOrder(Optimizer):
     # -- on arrays -----------------------------------------------------------------------------
 
     def init(self, theta: Array, objective: Any = None) -> State:
-        return self.accumulators(theta) | ({"step": np.zeros(1, np.int64)} if self._scheduled else {})
+        found = self._begun(theta)
+        return found | factors(type(self).__name__, self.groups, theta, objective) if self.groups else found
+
+    def _begun(self, theta: Array) -> State:
+        """The state before the first step, but for which parameters are in which group."""
+        counted = {"step": np.zeros(1, np.int64)} if self._scheduled else {}
+        return self.accumulators(theta) | counted | {name: theta.copy() for name in kinds_of(self.groups)}
+
+    def _fresh(self, theta: Array, objective: Any = None) -> State:
+        return self._begun(theta) if self.groups else self.init(theta, objective)
 
     def rate_at(self, state: State) -> float:
         """ε of the next step."""
@@ -180,7 +223,8 @@ class FirstOrder(Optimizer):
         kind = Kind.of(theta, state, self._scalars, getattr(objective, "threads", None))
 
         def make() -> gn.Function:
-            return update_function(kind, lambda t, g, s, scalars: self.apply(t, g, s, **scalars))
+            applied = lambda t, g, s, scalars: self.apply(t, g, s, **scalars)  # noqa: E731
+            return update_function(kind, applied, self._free)
 
         if g.dtype != theta.dtype or (isinstance(g, np.ndarray) and np.may_share_memory(g, theta)):
             g = g.astype(theta.dtype)
@@ -206,7 +250,7 @@ class FirstOrder(Optimizer):
     @cached_property
     def _scheduled(self) -> tuple[str, ...]:
         """The names of the settings that follow schedules."""
-        return tuple(f.name for f in fields(self) if isinstance(getattr(self, f.name), StepSchedule))
+        return tuple(f.name for f in fields(self) if isinstance(getattr(self, f.name), Schedule))
 
     @cached_property
     def _scalars(self) -> tuple[str, ...]:
@@ -232,7 +276,7 @@ class FirstOrder(Optimizer):
     def _now(self, name: str, state: State) -> float:
         """The setting at the next step."""
         setting = getattr(self, name)
-        if not isinstance(setting, StepSchedule):
+        if not isinstance(setting, Schedule):
             return float(setting)
         if "step" not in state:
             raise UsageError(
@@ -246,7 +290,7 @@ class FirstOrder(Optimizer):
 class SGD(FirstOrder):
     """θ ← θ - ε g"""
 
-    rate: float | StepSchedule = 0.1
+    rate: float | Schedule = 0.1
 
     def update(self, theta: Node, g: Node, state: Nodes, rate: Node) -> tuple[Node, Nodes]:
         return theta - rate * g, {}
@@ -256,11 +300,11 @@ class SGD(FirstOrder):
 class Momentum(FirstOrder):
     """v ← μ v - ε g(θ);  θ ← θ + v. Source: Polyak 1964; Sutskever 2013, 7.2.
 
-    momentum: μ, a number or a StepSchedule.
+    momentum: μ, a number or a Schedule.
     """
 
-    rate: float | StepSchedule = 0.1
-    momentum: float | StepSchedule = 0.9
+    rate: float | Schedule = 0.1
+    momentum: float | Schedule = 0.9
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -294,7 +338,7 @@ class RMSprop(FirstOrder):
     (Lynge's eq. 3.54 averages g where his source, and this, average g².)
     """
 
-    rate: float | StepSchedule = 2e-3
+    rate: float | Schedule = 2e-3
     decay: float = 0.95
     delta: float = 1e-8
 
@@ -320,7 +364,7 @@ class Adam(FirstOrder):
 
     rate_for_text: ClassVar[float | None] = 5e-3
 
-    rate: float | StepSchedule = 2e-3
+    rate: float | Schedule = 2e-3
     beta1: float = 0.9
     beta2: float = 0.999
     delta: float = 1e-8
@@ -340,6 +384,17 @@ class Adam(FirstOrder):
         v = self.beta2 * state["v"] + (1 - self.beta2) * g * g
         m_hat, v_hat = (a * _unbiasing(beta, t, a.dtype) for a, beta in ((m, self.beta1), (v, self.beta2)))
         return theta - rate * m_hat / (gn.sqrt(v_hat) + self.delta), {"m": m, "v": v, "t": t}
+
+
+@dataclass(frozen=True)
+class AdamW(Adam):
+    """Adam, and θ ← θ - ε λ θ, λ = weight_decay: θ ← θ - ε (m̂ / (√v̂ + δ) + λ θ)
+
+    As of any optimiser with weight_decay; this one has some if nothing else is said, as in PyTorch.
+    Source: Loshchilov & Hutter 2019, algorithm 2, whose λ is ε λ here.
+    """
+
+    weight_decay: float = field(default=0.01, kw_only=True)
 
 
 def _unbiasing(beta: float, t: Node, dtype: Any) -> Node:

@@ -14,7 +14,7 @@ from graphnet.graph.node import Array
 from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.optimizers.base import Kept, Optimizer, Report, State, kept_of
 from graphnet_rnn.optimizers.first_order import SGD, Adam, FirstOrder, Momentum, RMSprop
-from graphnet_rnn.optimizers.schedules import StepSchedule, described, rate_or_schedule, share_or_schedule
+from graphnet_rnn.optimizers.schedules import Schedule, described, rate_or_schedule, share_or_schedule
 from graphnet_rnn.optimizers.vectors import inner, norm
 from graphnet_rnn.riemannian.blocks import Solver
 from graphnet_rnn.riemannian.metrics import Metric, OuterProduct, as_metric
@@ -59,7 +59,7 @@ class NaturalGradient(Optimizer):
     """v ← μ v - ε (M̄ + λ)⁻¹ ∇C;  θ ← θ + v;  M̄ ← ρ M̄ + (1 - ρ) M, M the metric of the batch's summed cost
 
     metric: M, see rnn.riemannian, or the name of one ("qdruop", "kfac", ...). rate: ε, momentum: μ, each a number or
-    a StepSchedule. damping: λ, of the mean cost, besides the metric's own. averaged: ρ, at step t at most 1 - 1/t, so
+    a Schedule. damping: λ, of the mean cost, besides the metric's own. averaged: ρ, at step t at most 1 - 1/t, so
     that the first steps need no other start. every: M is measured, and factored, at each so many steps.
     clip_norm: the longest √(∇Cᵀ (M̄ + λ)⁻¹ ∇C), the length of a step in the metric; None for no limit. graft: "adam",
     "rmsprop" or "sgd", whose step at this rate says how long that of each parameter is: then the metric gives
@@ -72,8 +72,8 @@ class NaturalGradient(Optimizer):
     """
 
     metric: Metric = field(default_factory=lambda: OuterProduct("quasi-diagonal"))
-    rate: float | StepSchedule = 0.03
-    momentum: float | StepSchedule = 0.9
+    rate: float | Schedule = 0.03
+    momentum: float | Schedule = 0.9
     damping: float = 0.01
     averaged: float = 0.95
     every: int = 1

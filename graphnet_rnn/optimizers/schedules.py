@@ -1,7 +1,14 @@
-"""How settings change while training goes on.
+"""Schedules: how a rate or a momentum changes while training goes on.
 
-By epoch: an EpochSchedule is a factor on the optimiser's own rate. By step: a StepSchedule stands where a first-order
-optimiser takes a rate or a momentum, and the optimiser counts the steps.
+A schedule is a number for each step. Where an optimiser takes a rate or a momentum it is that; where a Trainer takes a
+schedule it is a factor on the optimiser's rate. Shapes begin or end at 1, and are multiplied and put one after another:
+
+    rnn.Adam(rate=0.002 * rnn.Warmup(500).then(rnn.Cosine(20_000)))            # a rate, by step
+    rnn.Training(schedule=rnn.Warmup(500).then(rnn.Cosine(20_000)))            # the same factors on the rate
+    rnn.Training(schedule=rnn.Cosine(20).by_epoch() * rnn.Warmup(500))         # by epoch, and by step
+    rnn.Training(schedule=rnn.OnPlateau(0.5, patience=3))                      # by what was validated
+
+None of them has a state: what they read (steps, epochs, validated costs) is counted where the run is kept.
 """
 
 from __future__ import annotations
@@ -11,67 +18,49 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
+from graphnet.graph.display import ShowsItself
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.settings import amount, fraction, has_items, is_number, shown, whole_number
+from graphnet_rnn.settings import amount, fraction, has_items, is_number, number, shown, whole_number
 
 __all__ = [
-    "ConstantRate",
-    "DelayedDecay",
-    "EpochSchedule",
+    "KINDS",
+    "Constant",
+    "Cosine",
+    "ExponentialDecay",
+    "InverseRootDecay",
     "NesterovMomentum",
-    "StepSchedule",
+    "OnPlateau",
+    "OneCycle",
+    "Ramp",
+    "Schedule",
     "Stepwise",
+    "Warmup",
     "described",
+    "factor_schedule",
     "rate_or_schedule",
     "share_or_schedule",
 ]  # fmt: skip
 
-# -- by epoch ------------------------------------------------------------------------------------
-
-
-class EpochSchedule(Protocol):
-    """epoch (0, 1, ...) -> factor"""
-
-    def factor(self, epoch: int) -> float: ...
+#: What a schedule may read.
+STEP, EPOCH, COSTS = "step", "epoch", "costs"
+#: How what an optimiser does not know is called.
+UNKNOWN = {EPOCH: "epochs", COSTS: "validated costs"}
 
 
 @dataclass(frozen=True)
-class ConstantRate:
-    """ε_e = ε"""
+class Schedule(ShowsItself, ABC):
+    """step (0, 1, ...) -> value. A frozen dataclass, which is all that says what it will do.
 
-    def factor(self, epoch: int) -> float:
-        return 1.0
-
-
-@dataclass(frozen=True)
-class DelayedDecay:
-    """ε_e = ε for the first `after` epochs, then × `decay` at every further one.
-
-    The defaults, 10 and 0.95, are Lynge's (2016, 3.6.1, after Karpathy, Johnson & Li 2015).
+    One of your own gives `at` and `range`. reads: what it depends on, of "step", "epoch" and "costs". length: after so
+    many steps it has its last value; None where there is no such step.
     """
 
-    after: int = 10
-    decay: float = 0.95
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "after", whole_number("DelayedDecay: after", self.after, least=0))
-        if not is_number(self.decay) or not 0 < self.decay <= 1:
-            raise UsageError(f"DelayedDecay: decay must be in (0, 1], not {shown(self.decay)}")
-
-    def factor(self, epoch: int) -> float:
-        return float(self.decay ** max(0, epoch - self.after + 1))
-
-
-# -- by step -------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class StepSchedule(ABC):
-    """step (0, 1, ...) -> value. A frozen dataclass, which is all that says what it will do."""
+    #: NumPy's numbers leave `number * schedule` to the schedule.
+    __array_ufunc__ = None
 
     @abstractmethod
     def at(self, step: int) -> float:
@@ -82,6 +71,18 @@ class StepSchedule(ABC):
     def range(self) -> tuple[float, float]:
         """No value is below the first, none above the second."""
 
+    @property
+    def reads(self) -> frozenset[str]:
+        return frozenset({STEP})
+
+    @property
+    def length(self) -> int | None:
+        return None
+
+    def now(self, step: int, epoch: int = 0, costs: Sequence[float] = ()) -> float:
+        """The value after so many steps and epochs, and these validated costs, one for each epoch."""
+        return self.at(step)
+
     def description(self) -> dict[str, Any]:
         """It in words, numbers and lists alone, for JSON; an optimiser takes this, too, where it takes a schedule."""
         return {
@@ -89,9 +90,233 @@ class StepSchedule(ABC):
             **{f.name: _plain(getattr(self, f.name)) for f in fields(self)},
         }
 
+    # -- composed ------------------------------------------------------------------------------
+
+    def then(self, following: Schedule | float, at: int | None = None) -> Schedule:
+        """This until step `at`, its own length if it has one, and then the other, a number or a schedule, from its 0 on
+
+        Warmup(500).then(Cosine(20_000)). Raises UsageError for a schedule that has no end where none is said.
+        """
+        if at is None:
+            at = self.length
+            if at is None:
+                raise UsageError(
+                    f"then: {shown(self)} has no last step; say when the next one begins: "
+                    "schedule.then(following, at=1000)"
+                )
+        return Then(self, _as_schedule("then: following", following), at)
+
+    def by_epoch(self) -> Schedule:
+        """The same of epochs instead of steps; for a Trainer, which counts them."""
+        return ByEpoch(self)
+
+    def __mul__(self, other: Schedule | float) -> Schedule:
+        if not isinstance(other, Schedule) and not is_number(other):
+            return NotImplemented
+        return Times(other, self) if not isinstance(other, Schedule) else Times(self, other)
+
+    def __rmul__(self, other: float) -> Schedule:
+        return Times(other, self) if is_number(other) else NotImplemented
+
+
+# -- shapes --------------------------------------------------------------------------------------
+
 
 @dataclass(frozen=True)
-class Stepwise(StepSchedule):
+class Constant(Schedule):
+    """x_t = value"""
+
+    value: float = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "value", number("Constant: value", self.value))
+
+    def at(self, step: int) -> float:
+        return self.value
+
+    @property
+    def reads(self) -> frozenset[str]:
+        return frozenset()
+
+    @property
+    def range(self) -> tuple[float, float]:
+        return self.value, self.value
+
+
+@dataclass(frozen=True)
+class Ramp(Schedule):
+    """x_t = first + (last - first) min(t, n) / n, n = steps: a straight line from one value to another"""
+
+    first: float
+    last: float
+    steps: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "first", number("Ramp: first", self.first))
+        object.__setattr__(self, "last", number("Ramp: last", self.last))
+        object.__setattr__(self, "steps", whole_number("Ramp: steps", self.steps))
+
+    @property
+    def length(self) -> int:
+        return self.steps
+
+    def at(self, step: int) -> float:
+        return _between(self.first, self.last, min(step, self.steps) / self.steps)
+
+    @property
+    def range(self) -> tuple[float, float]:
+        return min(self.first, self.last), max(self.first, self.last)
+
+
+@dataclass(frozen=True)
+class Warmup(Schedule):
+    """x_t = start + (1 - start) min(t + 1, n) / n, n = steps: up to 1, which the n-th step has
+
+    No step is lost: with start 0, the first has 1 / n. Source: Goyal et al. 2017, 2.2.
+    """
+
+    steps: int
+    start: float = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "steps", whole_number("Warmup: steps", self.steps))
+        object.__setattr__(self, "start", fraction("Warmup: start", self.start))
+
+    @property
+    def length(self) -> int:
+        return self.steps
+
+    def at(self, step: int) -> float:
+        return _between(self.start, 1.0, min(step + 1, self.steps) / self.steps)
+
+    @property
+    def range(self) -> tuple[float, float]:
+        return self.at(0), 1.0
+
+
+@dataclass(frozen=True)
+class Cosine(Schedule):
+    """x_t = final + (1 - final) (1 + cos(π min(t, n) / n)) / 2, n = steps: from 1 down to `final`
+
+    Source: Loshchilov & Hutter 2017 (SGDR), eq. 5, without restarts.
+    """
+
+    steps: int
+    final: float = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "steps", whole_number("Cosine: steps", self.steps))
+        object.__setattr__(self, "final", fraction("Cosine: final", self.final))
+
+    @property
+    def length(self) -> int:
+        return self.steps
+
+    def at(self, step: int) -> float:
+        if step >= self.steps:
+            return self.final
+        return _between(self.final, 1.0, (1 + math.cos(math.pi * step / self.steps)) / 2)
+
+    @property
+    def range(self) -> tuple[float, float]:
+        return self.final, 1.0
+
+
+@dataclass(frozen=True)
+class OneCycle(Schedule):
+    """x_t: in straight lines from `start` up to 1, back to `start`, and down to `final`, in n = steps
+
+    Up and down take round(rise · n) steps each, and what is left leads to `final`, far below `start`. Momentum may go
+    the other way: Ramp(0.95, 0.85, 450).then(Ramp(0.85, 0.95, 450)). Source: Smith & Topin 2018, 2 (1cycle).
+    """
+
+    steps: int
+    start: float = 0.1
+    final: float = 0.001
+    rise: float = 0.45
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "steps", whole_number("OneCycle: steps", self.steps))
+        object.__setattr__(self, "start", fraction("OneCycle: start", self.start))
+        object.__setattr__(self, "final", fraction("OneCycle: final", self.final))
+        if not is_number(self.rise) or not 0 < self.rise <= 0.5:
+            raise UsageError(f"OneCycle: rise must be in (0, 0.5], not {shown(self.rise)}")
+        if not 1 <= self._up <= self.steps / 2:
+            raise UsageError(
+                f"OneCycle: {self.steps} steps are too few to go up and down, {self._up} steps each way; give more"
+            )
+
+    @property
+    def _up(self) -> int:
+        return round(self.rise * self.steps)
+
+    @property
+    def length(self) -> int:
+        return self.steps
+
+    def at(self, step: int) -> float:
+        up, left = self._up, self.steps - 2 * self._up
+        if step <= up:
+            return _between(self.start, 1.0, step / up)
+        if step <= 2 * up and (left or step < 2 * up):
+            return _between(1.0, self.start, (step - up) / up)
+        return _between(self.start, self.final, min(step - 2 * up, left) / left if left else 1.0)
+
+    @property
+    def range(self) -> tuple[float, float]:
+        return min(self.start, self.final), 1.0
+
+
+@dataclass(frozen=True)
+class ExponentialDecay(Schedule):
+    """x_t = decay^(max(0, t - after + 1) / n), n = steps: 1 at first, and × decay in each n steps then
+
+    after: so many steps have 1. ExponentialDecay(0.95, after=10).by_epoch(), which a Trainer takes if nothing else is
+    said, is Lynge's (2016, 3.6.1, after Karpathy, Johnson & Li 2015).
+    """
+
+    decay: float = 0.95
+    after: int = 1
+    steps: int = 1
+
+    def __post_init__(self) -> None:
+        if not is_number(self.decay) or not 0 < self.decay <= 1:
+            raise UsageError(f"ExponentialDecay: decay must be in (0, 1], not {shown(self.decay)}")
+        object.__setattr__(self, "decay", float(self.decay))
+        object.__setattr__(self, "after", whole_number("ExponentialDecay: after", self.after, least=0))
+        object.__setattr__(self, "steps", whole_number("ExponentialDecay: steps", self.steps))
+
+    def at(self, step: int) -> float:
+        return float(self.decay ** (max(0, step - self.after + 1) / self.steps))
+
+    @property
+    def range(self) -> tuple[float, float]:
+        return (1.0 if self.decay == 1 else 0.0), 1.0
+
+
+@dataclass(frozen=True)
+class InverseRootDecay(Schedule):
+    """x_t = √(n / (n + t)), n = steps
+
+    Warmup(n).then(InverseRootDecay(n)) goes up to 1 in n steps, and then as 1/√t of all steps t. Source: Vaswani et al.
+    2017, eq. 3, over its largest value.
+    """
+
+    steps: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "steps", whole_number("InverseRootDecay: steps", self.steps))
+
+    def at(self, step: int) -> float:
+        return math.sqrt(self.steps / (self.steps + step))
+
+    @property
+    def range(self) -> tuple[float, float]:
+        return 0.0, 1.0
+
+
+@dataclass(frozen=True)
+class Stepwise(Schedule):
     """The value at step t is that of the last of the given steps that is not after t
 
     values: a mapping, or pairs, step -> value; the first step is 0. Stepwise({0: 3e-5, 1500: 3e-4}) is 3e-5 at 1500
@@ -135,13 +360,15 @@ class Stepwise(StepSchedule):
         most = amount("Stepwise.capped: most", most)
         return Stepwise((step, min(value, most)) for step, value in self.values)
 
-    def then(self, step: int, value: float) -> Stepwise:
-        """This until `step`, and `value` from there on.
+    def then(self, following: Schedule | float, at: int | None = None) -> Schedule:
+        """As of any schedule; with a number, one more step of it.
 
-        Sutskever 2013, 7.3, in the last tenth of 600,000 steps: rate.then(540_000, rate / 10), and momentum 0.99.
+        Sutskever 2013, 7.3, in the last tenth of 600,000 steps: rate.then(rate / 10, at=540_000), and momentum 0.99.
         """
-        step = whole_number("Stepwise.then: step", step, least=0)
-        return Stepwise([*(pair for pair in self.values if pair[0] < step), (step, value)])
+        if isinstance(following, Schedule) or at is None:
+            return super().then(following, at)
+        at = whole_number("then: at", at, least=0)
+        return Stepwise([*(pair for pair in self.values if pair[0] < at), (at, following)])
 
     def at(self, step: int) -> float:
         value: float = self.values[bisect_right(self.values, step, key=lambda pair: pair[0]) - 1][1]
@@ -154,7 +381,7 @@ class Stepwise(StepSchedule):
 
 
 @dataclass(frozen=True)
-class NesterovMomentum(StepSchedule):
+class NesterovMomentum(Schedule):
     """μ_t = min(1 - 3 / (t + 5), most)
 
     What Nesterov's own method comes to; for costs that are not convex it is to be limited.
@@ -174,22 +401,200 @@ class NesterovMomentum(StepSchedule):
         return self.at(0), self.most
 
 
+@dataclass(frozen=True)
+class OnPlateau(Schedule):
+    """x = max(factor^k, least), k how often `patience` epochs in a row have not improved the validated cost
+
+    An epoch improves where C < C_best - tolerance |C_best|. It reads the costs that a Trainer validates (those of
+    training, where nothing is kept to validate). Checkpoints have them, so it has nothing of its own to be resumed.
+    With others: Warmup(500) * OnPlateau(0.5).
+    """
+
+    factor: float = 0.5
+    patience: int = 5
+    tolerance: float = 1e-4
+    least: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not is_number(self.factor) or not 0 < self.factor < 1:
+            raise UsageError(f"OnPlateau: factor must be in (0, 1), not {shown(self.factor)}")
+        object.__setattr__(self, "factor", float(self.factor))
+        object.__setattr__(self, "patience", whole_number("OnPlateau: patience", self.patience))
+        object.__setattr__(self, "tolerance", fraction("OnPlateau: tolerance", self.tolerance))
+        object.__setattr__(self, "least", fraction("OnPlateau: least", self.least))
+
+    def at(self, step: int) -> float:
+        raise _unknown(self)
+
+    def now(self, step: int, epoch: int = 0, costs: Sequence[float] = ()) -> float:
+        best, idle, times = math.inf, 0, 0
+        for cost in costs:
+            improves = cost < best - (self.tolerance * abs(best) if math.isfinite(best) else 0.0)
+            best, idle = (cost, 0) if improves else (best, idle + 1)
+            if idle == self.patience:
+                times, idle = times + 1, 0
+        return max(self.factor**times, self.least)
+
+    @property
+    def reads(self) -> frozenset[str]:
+        return frozenset({COSTS})
+
+    @property
+    def range(self) -> tuple[float, float]:
+        return self.least, 1.0
+
+
+# -- composed ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Composed(Schedule):
+    """A schedule of schedules, some of which may read more than the step."""
+
+    @abstractmethod
+    def now(self, step: int, epoch: int = 0, costs: Sequence[float] = ()) -> float: ...
+
+    def at(self, step: int) -> float:
+        if self.reads - {STEP}:
+            raise _unknown(self)
+        return self.now(step)
+
+
+@dataclass(frozen=True, repr=False)
+class Then(Composed):
+    """x_t = first_t for t < at, following_{t - at} from there on: what `first.then(following)` gives."""
+
+    first: Schedule
+    following: Schedule
+    start: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "first", _as_schedule("then: first", self.first))
+        object.__setattr__(self, "following", _as_schedule("then: following", self.following))
+        object.__setattr__(self, "start", whole_number("then: at", self.start))
+
+    def __repr__(self) -> str:
+        at = "" if self.start == self.first.length else f", at={self.start}"
+        first = f"({self.first!r})" if isinstance(self.first, Times) else repr(self.first)
+        return f"{first}.then({self.following!r}{at})"
+
+    def now(self, step: int, epoch: int = 0, costs: Sequence[float] = ()) -> float:
+        if step < self.start:
+            return self.first.now(step, epoch, costs)
+        return self.following.now(step - self.start, epoch, costs)
+
+    @property
+    def reads(self) -> frozenset[str]:
+        return self.first.reads | self.following.reads | {STEP}
+
+    @property
+    def length(self) -> int | None:
+        following = 0 if isinstance(self.following, Constant) else self.following.length
+        return None if following is None else self.start + following
+
+    @property
+    def range(self) -> tuple[float, float]:
+        (a, b), (c, d) = self.first.range, self.following.range
+        return min(a, c), max(b, d)
+
+
+@dataclass(frozen=True, repr=False)
+class Times(Composed):
+    """x_t = a_t b_t, or a b_t of a number a: what `a * b` gives."""
+
+    factor: Schedule | float
+    of: Schedule
+
+    def __post_init__(self) -> None:
+        if not is_number(self.factor):
+            object.__setattr__(self, "factor", _as_schedule("a schedule's factor", self.factor))
+        else:
+            object.__setattr__(self, "factor", number("a schedule's factor", self.factor))
+        object.__setattr__(self, "of", _as_schedule("a product of schedules", self.of))
+
+    def __repr__(self) -> str:
+        of = f"({self.of!r})" if isinstance(self.of, Times) else repr(self.of)
+        return f"{self.factor!r} * {of}"
+
+    def now(self, step: int, epoch: int = 0, costs: Sequence[float] = ()) -> float:
+        factor = self.factor.now(step, epoch, costs) if isinstance(self.factor, Schedule) else self.factor
+        return factor * self.of.now(step, epoch, costs)
+
+    @property
+    def reads(self) -> frozenset[str]:
+        return self.of.reads | (self.factor.reads if isinstance(self.factor, Schedule) else frozenset())
+
+    @property
+    def length(self) -> int | None:
+        if not isinstance(self.factor, Schedule):
+            return self.of.length
+        lengths = self.factor.length, self.of.length
+        return None if lengths[0] is None or lengths[1] is None else max(lengths[0], lengths[1])
+
+    @property
+    def range(self) -> tuple[float, float]:
+        ends = [a * b for a in _extremes(self.factor) for b in self.of.range]
+        return min(ends), max(ends)
+
+
+@dataclass(frozen=True, repr=False)
+class ByEpoch(Composed):
+    """x = of_e, e epochs: what `schedule.by_epoch()` gives."""
+
+    of: Schedule
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "of", _as_schedule("by_epoch", self.of))
+
+    def __repr__(self) -> str:
+        of = f"({self.of!r})" if isinstance(self.of, Times) else repr(self.of)
+        return f"{of}.by_epoch()"
+
+    def now(self, step: int, epoch: int = 0, costs: Sequence[float] = ()) -> float:
+        return self.of.now(epoch, epoch, costs)
+
+    @property
+    def reads(self) -> frozenset[str]:
+        return frozenset(EPOCH if each == STEP else each for each in self.of.reads)
+
+    @property
+    def range(self) -> tuple[float, float]:
+        return self.of.range
+
+
+#: What an expression on the command line may name.
+KINDS: dict[str, type[Schedule]] = {
+    kind.__name__: kind
+    for kind in (
+        Warmup, Cosine, OneCycle, Ramp, ExponentialDecay, InverseRootDecay, OnPlateau, Stepwise, NesterovMomentum,
+        Constant,
+    )
+}  # fmt: skip
 #: What a description may name.
-KINDS: dict[str, type[StepSchedule]] = {kind.__name__: kind for kind in (Stepwise, NesterovMomentum)}
+DESCRIBED = KINDS | {kind.__name__: kind for kind in (Then, Times, ByEpoch)}
 
 
-def rate_or_schedule(argument: str, value: Any) -> float | StepSchedule:
-    """A learning rate: a number > 0, a StepSchedule of such, or the description of one; UsageError for others."""
+# -- where one is given --------------------------------------------------------------------------
+
+
+def rate_or_schedule(argument: str, value: Any) -> float | Schedule:
+    """A learning rate: a number > 0, a Schedule of rates, or the description of one; UsageError for others.
+
+    A schedule may come down to 0, where nothing is learned any more.
+    """
     rate = _number_or_schedule(argument, value)
-    for each in _extremes(rate):
-        if not each > 0:
-            raise UsageError(f"{argument} must be > 0, not {each!r}")
+    least, most = _extremes(rate)
+    scheduled = isinstance(rate, Schedule)
+    for each, fits in ((least, least >= 0 if scheduled else least > 0), (most, most > 0)):
+        if not fits:
+            sign = ">= 0, and not always 0" if scheduled else "> 0"
+            raise UsageError(f"{argument} must be {sign}, not {each!r}")
         if math.isinf(each):
             raise UsageError(f"{argument} must be finite, not {each!r}")
     return rate
 
 
-def share_or_schedule(argument: str, value: Any) -> float | StepSchedule:
+def share_or_schedule(argument: str, value: Any) -> float | Schedule:
     """The same of numbers in [0, 1), such as a momentum."""
     share = _number_or_schedule(argument, value)
     for each in _extremes(share):
@@ -198,30 +603,68 @@ def share_or_schedule(argument: str, value: Any) -> float | StepSchedule:
     return share
 
 
+def factor_schedule(argument: str, value: Any) -> Schedule:
+    """A Schedule of factors on a rate; UsageError for others."""
+    if not isinstance(value, Schedule):
+        raise UsageError(f"{argument} must be a Schedule, e.g. rnn.Warmup(500), or None, not {shown(value)}")
+    least, most = value.range
+    if not (least >= 0 and 0 < most < math.inf):
+        raise UsageError(
+            f"{argument} must be of factors >= 0, and not always 0, but {shown(value)} goes from {least:g} to {most:g}"
+        )
+    return value
+
+
 def described(setting: Any) -> Any:
     """A setting as JSON knows it: a schedule by its description."""
-    return setting.description() if isinstance(setting, StepSchedule) else setting
+    return setting.description() if isinstance(setting, Schedule) else setting
 
 
-def _number_or_schedule(argument: str, value: Any) -> float | StepSchedule:
-    """The value, if it is a number or a StepSchedule; the schedule, if it is the description of one."""
-    if isinstance(value, StepSchedule):
-        return value
-    if isinstance(value, Mapping) and isinstance(value.get("schedule"), str) and value["schedule"] in KINDS:
-        settings = {str(name): setting for name, setting in value.items() if name != "schedule"}
-        kind = KINDS[value["schedule"]]
-        if set(settings) == {f.name for f in fields(kind)}:
-            return kind(**settings)
+def _number_or_schedule(argument: str, value: Any) -> float | Schedule:
+    """The value, if it is a number or a Schedule by step; the schedule, if it is the description of one."""
+    found = _of_description(value)
+    if isinstance(found, Schedule):
+        for each in sorted(found.reads - {STEP}):
+            raise UsageError(
+                f"{argument} cannot follow {shown(found)}, since an optimizer does not know {UNKNOWN[each]}; a Trainer "
+                "does, and takes factors on the rate: rnn.Training(schedule=...)"
+            )
+        return found
     if is_number(value):
         return float(value) if isinstance(value, np.generic) else value
-    raise UsageError(
-        f"{argument} must be a number or a StepSchedule, e.g. Stepwise({{0: 0.1}}), not {shown(value)}"
-    )
+    raise UsageError(f"{argument} must be a number or a Schedule, e.g. 0.1 * Warmup(500), not {shown(value)}")
 
 
-def _extremes(setting: float | StepSchedule) -> tuple[float, ...]:
+def _of_description(value: Any) -> Any:
+    """The schedule, if that is what is described; the value itself if it is anything else."""
+    if isinstance(value, Mapping) and isinstance(value.get("schedule"), str):
+        kind = DESCRIBED.get(value["schedule"])
+        settings = {str(name): _of_description(s) for name, s in value.items() if name != "schedule"}
+        if kind is not None and set(settings) == {f.name for f in fields(kind)}:
+            return kind(**settings)
+    return value
+
+
+def _as_schedule(argument: str, value: Any) -> Schedule:
+    found = Constant(value) if is_number(value) else _of_description(value)
+    if not isinstance(found, Schedule):
+        raise UsageError(f"{argument} must be a Schedule or a number, not {shown(value)}")
+    return found
+
+
+def _unknown(schedule: Schedule) -> UsageError:
+    reads = " and ".join(UNKNOWN[each] for each in sorted(schedule.reads - {STEP}))
+    return UsageError(f"{shown(schedule)}: its value depends on {reads}; ask now(step, epoch, costs)")
+
+
+def _between(a: float, b: float, share: float) -> float:
+    """a where the share is 0, b where it is 1, both exactly."""
+    return a + (b - a) * share if share < 1 else b
+
+
+def _extremes(setting: float | Schedule) -> tuple[float, float]:
     """The least and the largest value that it takes; of a number, the number."""
-    return setting.range if isinstance(setting, StepSchedule) else (setting,)
+    return setting.range if isinstance(setting, Schedule) else (setting, setting)
 
 
 def _listed(given: Any) -> Iterable[Any]:
@@ -242,4 +685,6 @@ def _pair(given: Any) -> tuple[int, float]:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, Schedule):
+        return value.description()
     return [_plain(part) for part in value] if isinstance(value, tuple) else value

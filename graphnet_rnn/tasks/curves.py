@@ -186,5 +186,5 @@ def autoencoder_optimizer(
     rate = RATES[name] / (8 if activation == "tanh" else 1)
     momenta = (0.8, 0.9, 0.95, 0.97, 0.99, 0.995, 0.997, 0.999)
     end = iterations - iterations // 10
-    momentum = Stepwise.spaced(momenta, last=iterations // 3).then(end, 0.99).capped(most)
+    momentum = Stepwise.spaced(momenta, last=iterations // 3).capped(most).then(min(0.99, most), at=end)
     return kind(rate=Stepwise({0: rate, end: rate / 10}), momentum=momentum)

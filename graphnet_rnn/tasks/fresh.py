@@ -59,6 +59,7 @@ class FreshSequences(CompiledProblem):
         if self.network is None:
             self.network = elman(task, source.units, self.seed)
         self.model = require_network(own, self.network)
+        self.model.require_each_step(own)
         fits = (task.inputs, task.outputs, task.reads, task.loss)
         if (self.model.inputs, self.model.outputs, self.model.reads, self.model.loss) != fits:
             raise UsageError(

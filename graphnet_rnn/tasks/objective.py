@@ -21,7 +21,7 @@ def summed_over_time(
     how: further settings of Objective (backend, memory, ...).
     """
     require_task("summed_over_time", task)
-    require_network("summed_over_time", network)
+    require_network("summed_over_time", network).require_each_step("summed_over_time")
     unscored = task.unscored if unscored is None else unscored
     u = network.unroll(task.time, count, initial="zero", unscored=unscored)
     cost = u.cost * float(task.time - unscored)

@@ -4,6 +4,7 @@ from graphnet_rnn.training.arrays import Arrays
 from graphnet_rnn.training.early_stopping import EarlyStopping
 from graphnet_rnn.training.energy import EnergyCases
 from graphnet_rnn.training.folder import RunFolder
+from graphnet_rnn.training.graph_cases import GraphCases
 from graphnet_rnn.training.interruption import Interruption
 from graphnet_rnn.training.long_sequence import LongSequence
 from graphnet_rnn.training.movements import Movements
@@ -11,6 +12,7 @@ from graphnet_rnn.training.problem import Problem
 from graphnet_rnn.training.settings import Training
 from graphnet_rnn.training.stream import Stream
 from graphnet_rnn.training.symbols import SymbolSequences
+from graphnet_rnn.training.tensorboard import TensorBoard
 from graphnet_rnn.training.text import CarriedText, DrawnText
 from graphnet_rnn.training.trainer import Listener, Outcome, Trainer
 
@@ -20,6 +22,7 @@ __all__ = [
     "DrawnText",
     "EarlyStopping",
     "EnergyCases",
+    "GraphCases",
     "Interruption",
     "Listener",
     "LongSequence",
@@ -29,6 +32,7 @@ __all__ = [
     "RunFolder",
     "Stream",
     "SymbolSequences",
+    "TensorBoard",
     "Trainer",
     "Training",
 ]

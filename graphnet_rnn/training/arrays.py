@@ -2,33 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, InitVar, dataclass, field
-from typing import Any, ClassVar
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 import graphnet as gn
 from graphnet.graph.node import Array, Node
+from graphnet.system.cached import cached_property
 from graphnet_rnn.data.packing import bucket_of, bucket_times
 from graphnet_rnn.data.sequences import Sequences, named_sequences
 from graphnet_rnn.errors import DataError, UsageError
+from graphnet_rnn.network.ctc.decoding import greedy, label_error_rate
 from graphnet_rnn.network.losses import SEQUENCE_LOSSES
 from graphnet_rnn.network.network import Network
+from graphnet_rnn.network.running import Runner
 from graphnet_rnn.network.unroll import Unrolled
-from graphnet_rnn.optimizers import Optimizer
 from graphnet_rnn.optimizers.batched import BatchedObjective
 from graphnet_rnn.optimizers.by_size import ObjectiveBySize
 from graphnet_rnn.optimizers.objective import Objective
-from graphnet_rnn.settings import amount, setting, whole_number
+from graphnet_rnn.settings import setting, whole_number
+from graphnet_rnn.training.batches_of_cases import BatchesOfCases, divided
 from graphnet_rnn.training.cases import Cases, fitting, judged_by_step, kind_of_weights
-from graphnet_rnn.training.problem import ObjectiveProblem
 from graphnet_rnn.training.state import digest_of
 
 __all__ = ["Arrays"]
 
 
 @dataclass(eq=False, repr=False)
-class Arrays(ObjectiveProblem):
+class Arrays(BatchesOfCases):
     """C = Σ w L / Σ w over all targets of a batch that are there, L the loss of one and w its weight
 
     A target is that of a step of a case (loss summed over its values), of a single value where there are weights of
@@ -50,7 +54,6 @@ class Arrays(ObjectiveProblem):
     Rows are in the network's loss, in nats but for "squared". Raises UsageError, DataError.
     """
 
-    item: ClassVar[str] = "case"
     model: Network = field(init=False)
     objective: Objective | ObjectiveBySize | BatchedObjective = field(init=False)
 
@@ -78,16 +81,9 @@ class Arrays(ObjectiveProblem):
         if not isinstance(self.network, Network):
             raise UsageError(f"Arrays: network must be a Network, not {self.network!r:.60}")
         self.model = network = self.network
-        self.batch = whole_number("Arrays: batch", self.batch)
-        self.gradient_batches = whole_number("Arrays: gradient_batches", self.gradient_batches)
-        self.curvature_batches = whole_number("Arrays: curvature_batches", self.curvature_batches)
+        self._check_sizes()
         self.unscored = whole_number("Arrays: unscored", self.unscored, least=0)
         self.buckets = whole_number("Arrays: buckets", self.buckets)
-        if self.curvature_batches > self.gradient_batches:
-            raise UsageError(
-                f"Arrays: curvature_batches must be at most gradient_batches, {self.gradient_batches}, not "
-                f"{self.curvature_batches}: they are a part of these"
-            )
         if isinstance(inputs, Sequences):
             if any(each is not None for each in (targets, lengths, weights)):
                 raise UsageError("Arrays: Sequences have targets, lengths and weights; give none beside them")
@@ -105,27 +101,19 @@ class Arrays(ObjectiveProblem):
         self._require_weight()
         self._labels = train.targets.shape[1] if network.loss in SEQUENCE_LOSSES else None
         self.batch = min(self.batch, len(self._train))
-        self.items = self.batch * self.gradient_batches
         self._times = [self._train.time]
         if self._ragged:
             lengths = [each.lengths for each in (self._train, self._valid) if each is not None]
-            self._times = bucket_times(np.concatenate(lengths), self.buckets)
+            self._times = bucket_times(np.concatenate(lengths), self.buckets, self.batch)
         if self.unscored >= self._times[0] and self.unscored:
             raise UsageError(
                 f"Arrays: unscored = {self.unscored} leaves no target in cases of {self._times[0]} steps"
             )
-        self._order: tuple[int, list[Array]] | None = None
-        self._steps = len(self._batches_of(0)) // self.gradient_batches
-        if not self._steps:
-            raise DataError(
-                f"Arrays: a step takes {self.items} cases, but there are {len(self._train)} to train on; use a "
-                "smaller batch"
-            )
-        self._random = gn.RandomSource(network.seed)
-        each = [self._objective(time) for time in self._times]
-        self._single = each[0] if len(each) == 1 else ObjectiveBySize(each)
-        self.objective = self._single if self.gradient_batches == 1 else BatchedObjective(self._single)
+        self._begin(network.seed)
+        self._make([self._objective(time) for time in self._times])
         self._judges: dict[int, gn.Function] = {}
+        #: The metrics, when it was validated last.
+        self._measured: list[float] = []
 
     @property
     def unit_name(self) -> str:  # type: ignore[override]
@@ -149,17 +137,8 @@ class Arrays(ObjectiveProblem):
                     "Arrays: valid", *valid[:2], None, weights, judged_by_step(self.model)
                 )
             return whole, self._like(whole, fitting(self.model, valid))
-        share = amount("Arrays: valid", valid)
-        count = len(whole)
-        kept_count = round(share * count)
-        if not kept_count:
-            return whole, None
-        if kept_count >= count:
-            raise UsageError(f"Arrays: valid = {share:g} of {count} cases leaves none to train on")
-        return (
-            whole.chosen(np.arange(count - kept_count)),
-            whole.chosen(np.arange(count - kept_count, count)),
-        )
+        first, last = divided("Arrays", valid, len(whole))
+        return whole.chosen(first), whole.chosen(last) if len(last) else None
 
     def _require_weight(self) -> None:
         """DataError where no target counts."""
@@ -185,25 +164,28 @@ class Arrays(ObjectiveProblem):
 
     # -- batches -------------------------------------------------------------------------------
 
-    def _packed(self, cases: Cases, order: Array) -> list[Array]:
-        """The numbers of the cases of each batch: those of like lengths together."""
+    @property
+    def _count(self) -> int:
+        return len(self._train)
+
+    def _packed(self, order: Array) -> list[Array]:
+        return self._of_like_lengths(self._train, order)
+
+    def _of_like_lengths(self, cases: Cases, order: Array) -> list[Array]:
         if not self._ragged:
-            return [order[i : i + self.batch] for i in range(0, len(order), self.batch)]
+            return super()._packed(order)
         bucket = bucket_of(cases.lengths, self._times)[order]
         groups = [order[bucket == k] for k in range(len(self._times))]
         return [group[i : i + self.batch] for group in groups for i in range(0, len(group), self.batch)]
 
-    def _batches_of(self, epoch: int) -> list[Array]:
-        """The numbers of the cases of each batch of an epoch."""
-        if self._order is None or self._order[0] != epoch:
-            generator = np.random.default_rng([self.model.seed, epoch])
-            batches = self._packed(self._train, generator.permutation(len(self._train)))
-            if len(self._times) > 1:
-                batches = [batches[i] for i in generator.permutation(len(batches))]
-            elif self.gradient_batches > 1:
-                batches = [each for each in batches if len(each) == self.batch]
-            self._order = epoch, batches
-        return self._order[1]
+    def _mixed(self, batches: list[Array], generator: np.random.Generator) -> list[Array]:
+        if len(self._times) == 1:
+            return super()._mixed(batches, generator)
+        return [batches[i] for i in generator.permutation(len(batches))]
+
+    def _batch(self, which: Array) -> tuple[float, Callable[[float], tuple[Any, ...]]]:
+        batch = self._fed(self._train, which)
+        return batch.total(self.unscored), partial(self._arrays_of, batch)
 
     def _fed(self, cases: Cases, which: Array) -> Cases:
         """A batch, filled up with cases of no weight and cut to its length."""
@@ -230,16 +212,16 @@ class Arrays(ObjectiveProblem):
             **how,
         )
         with gn.scope(layer="cost"):
-            if self._kind != "cases":
-                losses = u.losses if self._kind == "steps" else u.values
-                losses = losses[self.unscored :]
-            elif u.losses.ndim > 1:
-                losses = gn.mean(u.losses[self.unscored :], axis=0)
-            else:
-                losses = u.losses
+            losses = self._of_targets(u.values if self._kind == "values" else u.losses)
             w = gn.input(losses.shape, network.dtype, name="w")
             cost = gn.sum(w * losses)
         return u, [u.inputs, u.targets, w, *([] if u.lengths is None else [u.lengths])], cost
+
+    def _of_targets(self, values: Node) -> Node:
+        """Of each that there is a weight for: those of scored steps, or their mean."""
+        by_step = judged_by_step(self.model)
+        scored = values[self.unscored :] if by_step else values
+        return gn.mean(scored, axis=0) if by_step and self._kind == "cases" else scored
 
     def _objective(self, time: int) -> Objective:
         u, inputs, cost = self._unrolled(time, random=self._random)
@@ -254,61 +236,52 @@ class Arrays(ObjectiveProblem):
         )
 
     def _judge(self, time: int) -> gn.Function:
+        """The cost, and what metrics are by name, of a batch."""
         if time not in self._judges:
-            _, inputs, cost = self._unrolled(time, training=False)
-            self._judges[time] = gn.compile([cost], inputs, backend=self.backend, threads=self.threads)
+            u, inputs, cost = self._unrolled(time, training=False)
+            w = inputs[2]
+            found = [gn.sum(w * self._of_targets(each)) for each in _measures(u, self._kind)]
+            self._judges[time] = gn.compile(
+                [cost, *found], inputs, backend=self.backend, threads=self.threads
+            )
         return self._judges[time]
 
     # -- what a Trainer asks -------------------------------------------------------------------
 
-    def require_fit(self, optimizer: Optimizer) -> None:
-        super().require_fit(optimizer)
-        own = type(optimizer).__name__
-        if self.curvature_batches > 1 and not optimizer.curved:
-            raise UsageError(f"Arrays: curvature_batches means nothing to {own}, which asks for no curvature")
-        if optimizer.needs_single_cases:
-            raise UsageError(
-                "Arrays: a preconditioner that is an exponent needs the gradients of single cases, which are not "
-                "computed here; use a metric ('kfac')"
-            )
-
-    def __len__(self) -> int:
-        return self._steps
-
-    def compile(self) -> None:
-        self._single.compile()
-
-    def feed(self, epoch: int, step: int) -> Objective | ObjectiveBySize | BatchedObjective:
-        batches = [self._fed(self._train, which) for which in self._taken(epoch, step)]
-        total = sum(batch.total(self.unscored) for batch in batches)
-        # The mean over the batches of a step is then that over all its targets.
-        scale = len(batches) / total if total else 0.0
-        arrays = [self._arrays_of(batch, scale) for batch in batches]
-        self.objective.redraw()
-        if isinstance(self.objective, BatchedObjective):
-            self.objective.feed(arrays, curvature=arrays[: self.curvature_batches])
-        else:
-            self.objective.feed(*arrays[0])
-        return self.objective
-
-    def _taken(self, epoch: int, step: int) -> list[Array]:
-        """The numbers of the cases of the step's batches."""
-        first = step * self.gradient_batches
-        return self._batches_of(epoch)[first : first + self.gradient_batches]
-
-    def weight(self, epoch: int, step: int) -> float:
-        """The weight of its targets, so that an epoch's mean is that over all of them."""
-        which = np.concatenate(self._taken(epoch, step))
-        return self._train.chosen(which).total(self.unscored)
-
     def validate(self) -> float | None:
         if self._valid is None:
             return None
-        total = 0.0
-        for which in self._packed(self._valid, np.arange(len(self._valid))):
+        sums = np.zeros(1 + len(_NAMES.get(self.model.loss, ())))
+        for which in self._of_like_lengths(self._valid, np.arange(len(self._valid))):
             batch = self._fed(self._valid, which)
-            total += float(self._judge(batch.time)(*self._arrays_of(batch))[0])
-        return total / self._valid.total(self.unscored)
+            sums += np.array(self._judge(batch.time)(*self._arrays_of(batch)), np.float64)
+        cost, *self._measured = (sums / self._valid.total(self.unscored)).tolist()
+        return float(cost)
+
+    def metrics(self) -> Mapping[str, Callable[[], float]]:
+        """Of what is validated on, by weight "accuracy" of classes and bits, "absolute_error" of numbers.
+
+        With the loss "ctc" the "label_error_rate" of the most probable alignments.
+        """
+        if self._valid is None:
+            return {}
+        if self._labels is not None:
+            return {"label_error_rate": self._label_error_rate}
+        return {name: partial(self._metric, i) for i, name in enumerate(_NAMES.get(self.model.loss, ()))}
+
+    def _metric(self, number: int) -> float:
+        if not self._measured:
+            self.validate()
+        return self._measured[number]
+
+    def _label_error_rate(self) -> float:
+        assert self._valid is not None
+        logits, _ = self._runner(self._valid.x, lengths=self._valid.lengths)
+        return label_error_rate(greedy(logits), list(self._valid.t))
+
+    @cached_property
+    def _runner(self) -> Runner:
+        return Runner(self.model, backend=self.backend, threads=self.threads)
 
     def description(self) -> dict[str, Any]:
         kept = [self._train, *([] if self._valid is None else [self._valid])]
@@ -316,11 +289,28 @@ class Arrays(ObjectiveProblem):
         arrays = [array for each in kept for array in (each.x, each.t, each.w)] + lengths
         return {**super().description(), "data": digest_of(*arrays)}
 
-    def numbers(self) -> dict[str, Any]:
-        return {"random": self._random.state}
 
-    def restore(self, arrays: Any, numbers: Any) -> None:
-        self._random.state = numbers["random"]
+#: By loss the names of what `_measures` gives.
+_NAMES: dict[str, tuple[str, ...]] = {
+    "softmax": ("accuracy",),
+    "sigmoid": ("accuracy",),
+    "squared": ("absolute_error",),
+}
+
+
+def _measures(u: Unrolled, kind: str) -> list[Node]:
+    """Of each target, or each value where these are weighed, how right it was, or how far away."""
+    o, t = u.logits, u.targets
+    match u.network.loss:
+        case "softmax":
+            return [gn.cast(gn.equal(gn.argmax(o), t), o.dtype)]
+        case "sigmoid":
+            values = gn.cast(gn.equal(o > 0, t > 0.5), o.dtype)
+        case "squared":
+            values = gn.absolute(o - t)
+        case _:
+            return []
+    return [values if kind == "values" else gn.mean(values, axis=-1)]
 
 
 def _first(network: Network) -> str:

@@ -16,7 +16,7 @@ from graphnet_rnn.formats.model_file import model_bytes
 from graphnet_rnn.model import Model
 from graphnet_rnn.training.state import TrainingState, read_training_state, write_training_state
 
-__all__ = ["Onlooker", "RunFolder", "RunWriter"]
+__all__ = ["NoFolder", "Onlooker", "RunFolder", "RunWriter"]
 
 KEPT = 2
 
@@ -38,6 +38,16 @@ class RunFolder:
         self.timing = self.path / "timing.jsonl"
         #: What the command draws at the end: the curve, and the flight recorder.
         self.curve, self.flight = self.path / "curve.png", self.path / "flight.png"
+
+    @property
+    def kept(self) -> str:
+        """What a step that fails leaves as it was, in words."""
+        return f"The checkpoints in {self.path}"
+
+    @property
+    def recorded(self) -> str | list[dict[str, Any]]:
+        """The path of the rows, or the rows."""
+        return str(self.history)
 
     def checkpoints(self) -> list[Path]:
         """Oldest first."""
@@ -110,6 +120,39 @@ class RunFolder:
                 f"{self.history} is not what it was when the checkpoint was written; it was changed or lost, so "
                 "the run cannot be resumed exactly. Start anew from model.safetensors."
             )
+
+
+class NoFolder(RunFolder):
+    """Of a run without files: its rows are kept, and nothing else."""
+
+    def __init__(self) -> None:
+        super().__init__("no folder")
+        self.rows: list[dict[str, Any]] = []
+
+    @property
+    def kept(self) -> str:
+        return "The weights of the best epoch, which the trainer holds,"
+
+    @property
+    def recorded(self) -> list[dict[str, Any]]:
+        return self.rows
+
+    def checkpoints(self) -> list[Path]:
+        return []
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[RunWriter]:
+        yield Recorder(self)
+
+    def require_new(self) -> None: ...
+
+    def read_checkpoint(self) -> TrainingState:
+        raise UsageError(
+            "Trainer.resume: this run has no folder, so no checkpoint; run() goes on from where the trainer stands"
+        )
+
+    def history_size(self) -> int:
+        return len(self.rows)
 
 
 class RunWriter:
@@ -211,3 +254,12 @@ class Onlooker(RunWriter):
     def add_time(self, row: Mapping[str, Any]) -> None: ...
 
     def cut_history(self, size: int, digest: str) -> None: ...
+
+
+class Recorder(Onlooker):
+    """Keeps the rows of a run without files."""
+
+    folder: NoFolder
+
+    def add_row(self, row: Mapping[str, Any]) -> None:
+        self.folder.rows.append(dict(row))

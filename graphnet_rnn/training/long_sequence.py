@@ -56,6 +56,7 @@ class LongSequence:
                 "LongSequence: the network must read no later input, and have a loss of each step; train it on whole "
                 "sequences by rnn.Objective(..., memory='sqrt')"
             )
+        network.require_each_step("LongSequence")
         self.network = network
         self.time = whole_number("LongSequence: time", time)
         self.batch = whole_number("LongSequence: batch", batch)

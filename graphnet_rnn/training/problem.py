@@ -94,6 +94,13 @@ class Problem(ABC):
         """How bad the model is with its present parameters on what is kept for that; None where nothing is."""
         return None
 
+    def metrics(self) -> Mapping[str, Callable[[], float]]:
+        """What a Trainer can measure by name after `validate`, of the model with its present parameters: none.
+
+        Each is a function without arguments, of what is kept to validate: {"accuracy": self._accuracy}.
+        """
+        return {}
+
     @property
     def row_names(self) -> tuple[str, str]:
         """What rows call the cost of the training data, and what `validate` gives."""

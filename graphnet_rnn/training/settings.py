@@ -9,15 +9,15 @@ from typing import Any
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers import (
     Adam,
-    ConstantRate,
-    DelayedDecay,
-    EpochSchedule,
+    Constant,
+    ExponentialDecay,
     FirstOrder,
     Optimizer,
-    StepSchedule,
+    Schedule,
 )
 from graphnet_rnn.optimizers.base import require_optimizer
-from graphnet_rnn.settings import amount, is_number, setting, whole_number
+from graphnet_rnn.optimizers.schedules import factor_schedule
+from graphnet_rnn.settings import amount, fraction, is_number, setting, whole_number
 from graphnet_rnn.training.early_stopping import EarlyStopping
 from graphnet_rnn.training.state import as_stored, description_of
 
@@ -32,9 +32,13 @@ class Training:
     many, and core_seconds: at most so much of the processors' time for steps and validation, counted while this is set
     (None: whatever the epochs take). What is used up first ends the run, within an epoch if need be, and what was
     reached is validated.
-    schedule: a factor on the rate for each epoch (by default DelayedDecay for first-order optimizers whose rate is a
-    number, else none). stopping: None for none. goal: the run ends where the validated measure is at most that.
-    log_every: steps from one row of the history to the next; steps of second-order optimizers are few, and all there.
+    schedule: a rnn.Schedule of factors on the rate, which may read steps, epochs (`by_epoch`) and validated costs
+    (OnPlateau); by default ExponentialDecay(0.95, after=10).by_epoch() for first-order optimizers whose rate is a
+    number, else Constant().
+    average: κ; what is validated and saved is then a ← κ_t a + (1 - κ_t) θ, κ_t = min(κ, 1 - 1/t) after step t, of any
+    optimizer's steps; 1 for the mean of all. stopping: None for none. goal: the run ends where the validated measure
+    is at most that. log_every: steps from one row of the history to the next; steps of second-order optimizers are few,
+    and all there.
     checkpoint_seconds: at most so long between checkpoints.
     Raises UsageError for settings that cannot be meant.
     """
@@ -45,7 +49,12 @@ class Training:
     core_seconds: float | None = setting(
         None, "at most so much of the processors' time for steps and validation", free=True, type=float
     )
-    schedule: EpochSchedule | None = None
+    schedule: Schedule | None = None
+    average: float | None = setting(
+        None,
+        "validate and save a running mean of the weights, of which each step keeps so much (0.999)",
+        type=float,
+    )
     stopping: EarlyStopping | None = field(default_factory=EarlyStopping)
     goal: float | None = setting(None, "end where what is validated is at most that", type=float)
     log_every: int = setting(10, "steps from one row of the history to the next")
@@ -53,25 +62,27 @@ class Training:
 
     def __post_init__(self) -> None:
         require_optimizer("Training", self.optimizer)
-        for name, method in (("schedule", "factor"), ("stopping", "should_stop")):
-            given = getattr(self, name)
-            if given is not None and not callable(getattr(given, method, None)):
-                raise UsageError(
-                    f"Training: {name} must have a method {method}, or be None, not {given!r:.60}"
-                )
+        if self.stopping is not None and not callable(getattr(self.stopping, "should_stop", None)):
+            raise UsageError(
+                f"Training: stopping must have a method should_stop, or be None, not {self.stopping!r:.60}"
+            )
+        if self.schedule is not None:
+            factor_schedule("Training: schedule", self.schedule)
         if self.goal is not None and (not is_number(self.goal) or math.isnan(self.goal)):
             raise UsageError(f"Training: goal must be a number or None, not {self.goal!r:.60}")
+        if self.average is not None:
+            object.__setattr__(self, "average", fraction("average", self.average, or_all=True))
         if self.steps is not None:
             object.__setattr__(self, "steps", whole_number("steps", self.steps))
         if self.core_seconds is not None:
             seconds = amount("core_seconds", self.core_seconds, above_zero=True)
             object.__setattr__(self, "core_seconds", seconds)
-        falls = isinstance(self.optimizer, FirstOrder) and not isinstance(self.optimizer.rate, StepSchedule)
+        falls = isinstance(self.optimizer, FirstOrder) and not isinstance(self.optimizer.rate, Schedule)
         chosen = {
             "epochs": whole_number("epochs", self.epochs),
             "log_every": whole_number("log_every", self.log_every),
             "checkpoint_seconds": amount("checkpoint_seconds", self.checkpoint_seconds),
-            "schedule": self.schedule or (DelayedDecay() if falls else ConstantRate()),
+            "schedule": self.schedule or default_schedule(falls),
         }
         for name, value in chosen.items():
             object.__setattr__(self, name, value)
@@ -86,6 +97,11 @@ class Training:
                 "optimizer": own,
             }
         )
+
+
+def default_schedule(falls: bool) -> Schedule:
+    """What a Trainer takes where nothing is said; falls: whether nothing else lowers the rate."""
+    return ExponentialDecay(0.95, after=10).by_epoch() if falls else Constant()
 
 
 def _is_object(value: Any) -> bool:

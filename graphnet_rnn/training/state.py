@@ -45,7 +45,11 @@ LISTED = 5
 #: What tells of which class settings are.
 KINDS = ("problem", "name", "model", "cell")
 #: Settings of which only a digest is kept, and what is said where it differs.
-DIGESTS = {"text": "the text is another one", "data": "the data are others"}
+DIGESTS = {
+    "text": "the text is another one",
+    "data": "the data are others",
+    "graph": "the graph is another one",
+}
 
 
 @dataclass(frozen=True)

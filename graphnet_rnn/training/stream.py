@@ -26,6 +26,7 @@ class _Steps:
         self.learner, self.network = learner, learner.network
         self.inputs: Array = np.zeros(0)
         self.targets: Array = np.zeros(0)
+        self.parameters = self.network.parameters
 
     def start(self) -> Array:
         return self.network.theta.copy()

@@ -21,7 +21,7 @@ from graphnet_rnn.optimizers.batched import Batch, BatchedObjective
 from graphnet_rnn.optimizers.objective import Objective
 from graphnet_rnn.parallel import Ranks
 from graphnet_rnn.settings import amount, setting, whole_number
-from graphnet_rnn.text.evaluation import Evaluator
+from graphnet_rnn.text.evaluation import Evaluation, Evaluator
 from graphnet_rnn.text.sampling import Sampler
 from graphnet_rnn.training.problem import ObjectiveProblem
 
@@ -76,6 +76,7 @@ class TextProblem(ObjectiveProblem):
         self._sampler = Sampler(network) if self.sample else None
         # Each lane reads as much context as the net sees in training before it is scored.
         enough = len(corpus.valid) > self.time + 1
+        self._judged: Evaluation | None = None
         self._evaluator = Evaluator(network, min(self.batch, 32), self.time, self.threads) if enough else None
 
     @staticmethod
@@ -100,7 +101,17 @@ class TextProblem(ObjectiveProblem):
     def validate(self) -> float | None:
         if self._evaluator is None:
             return None
-        return self._evaluator(self.corpus.valid, context=self.time).bits
+        self._judged = self._evaluator(self.corpus.valid, context=self.time)
+        return self._judged.bits
+
+    def metrics(self) -> Mapping[str, Callable[[], float]]:
+        return {} if self._evaluator is None else {"accuracy": self._accuracy}
+
+    def _accuracy(self) -> float:
+        """The share of the characters that were the most probable ones, when it was validated last."""
+        if self._judged is None:
+            self.validate()
+        return math.nan if self._judged is None else self._judged.accuracy
 
     def row(self, epoch: int) -> dict[str, Any]:
         if self._sampler is None:

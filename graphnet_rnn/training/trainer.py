@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time as clock
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -22,8 +22,9 @@ from graphnet_rnn.network.norms import weight_norms
 from graphnet_rnn.optimizers.base import Report, State
 from graphnet_rnn.optimizers.step import guarded_step, require_finite
 from graphnet_rnn.parallel import Ranks, as_ranks
-from graphnet_rnn.settings import shown
-from graphnet_rnn.training.folder import Onlooker, RunFolder, RunWriter
+from graphnet_rnn.settings import is_number, is_true, listed, shown
+from graphnet_rnn.training.averaging import average_in
+from graphnet_rnn.training.folder import NoFolder, Onlooker, RunFolder, RunWriter
 from graphnet_rnn.training.interruption import Interruption
 from graphnet_rnn.training.problem import Problem
 from graphnet_rnn.training.settings import Training
@@ -33,6 +34,8 @@ __all__ = ["Listener", "Outcome", "Trainer"]
 
 #: What a checkpoint calls the weights of the best epoch, unless they are the present ones.
 BEST = "best"
+#: And their running mean.
+AVERAGE = "average"
 #: What a run may use up; more of it may be asked for later.
 EPOCHS, STEPS, CORE_SECONDS = BUDGETS = ("epochs", "steps", "core seconds")
 #: Why a run may have ended for good.
@@ -57,14 +60,27 @@ class Listener:
         """At the very end."""
 
 
+class _AfterEpochs(Listener):
+    """A function that is told of each epoch."""
+
+    def __init__(self, function: Callable[[Trainer, Mapping[str, Any]], Any]) -> None:
+        self.function = function
+
+    def epoch_ended(self, trainer: Trainer, row: Mapping[str, Any]) -> None:
+        if is_true(self.function(trainer, row)):
+            trainer.stop("callback")
+
+
 @dataclass(frozen=True)
 class Outcome(ShowsItself):
     """How a run ended, and its best epoch.
 
-    reason: "epochs", "steps", "core seconds", "early stopping", "goal" or "interrupted".
+    reason: "epochs", "steps", "core seconds", "early stopping", "goal", "interrupted", "callback" (a function among the
+    listeners said True), or what a listener gave to `trainer.stop`.
 
     best: the validated measure after it (of the training data, where nothing is kept to validate), in the problem's
-    unit: bits per character of texts. history: the path of its rows; notebooks show their curve.
+    unit: bits per character of texts. history: the path of its rows, or, of a run without a folder,
+    the rows; notebooks show their curve.
     """
 
     reason: str
@@ -72,10 +88,10 @@ class Outcome(ShowsItself):
     best_epoch: int
     epochs: int
     steps: int
-    history: str = field(default="", compare=False, repr=False)
+    history: str | list[dict[str, Any]] = field(default="", compare=False, repr=False)
 
-    def __history__(self) -> str:
-        """The path of the rows, for pictures."""
+    def __history__(self) -> str | list[dict[str, Any]]:
+        """The rows or their path, for pictures."""
         return self.history
 
 
@@ -98,10 +114,13 @@ class Trainer:
     """Trains the model of a problem.
 
     problem: what learns from what, see rnn.Problem. settings: see rnn.Training. folder: where files go; a run is
-    resumed from there. listeners: are told what happens. notes: kept in every checkpoint (the command line keeps its
-    arguments there). parallel: "mpi", or rnn.parallel.Ranks: processes that make each step together. Each has all of
-    the data, and its share of a step's batches; all come to the same numbers, and the first writes and speaks for all:
-    the listeners of the others hear nothing.
+    resumed from there. None for no files: rows are in the outcome, and `take_best` gives the model the weights of the
+    best epoch. listeners: Listeners, which are told what happens, or functions of (trainer, row), called after each
+    epoch; one that returns True ends the run. metrics: what else is measured after each epoch, for the rows and their
+    curve: names that the problem has, see Problem.metrics, or functions of the model that give a number. notes: kept in
+    every checkpoint (the command line keeps its arguments there). parallel: "mpi", or rnn.parallel.Ranks: processes
+    that make each step together. Each has all of the data, and its share of a step's batches; all come to the same
+    numbers, and the first writes and speaks for all: the listeners of the others hear nothing.
     cost: of the last step, in the problem's unit.
 
         problem = rnn.CarriedText(network, corpus, time=50, batch=32)
@@ -114,9 +133,10 @@ class Trainer:
         self,
         problem: Problem,
         settings: Training | None = None,
-        folder: str | Path = "run",
+        folder: str | Path | None = "run",
         *,
-        listeners: Sequence[Listener] = (),
+        listeners: Sequence[Listener | Callable[[Trainer, Mapping[str, Any]], Any]] = (),
+        metrics: Sequence[str | Callable[[Any], float]] = (),
         notes: Mapping[str, Any] | None = None,
         parallel: Ranks | str | None = None,
     ) -> None:
@@ -128,18 +148,19 @@ class Trainer:
             settings = Training()
         if not isinstance(settings, Training):
             raise UsageError(f"Trainer: settings must be a Training, not {settings!r:.60}")
-        if isinstance(listeners, Listener) or not all(isinstance(each, Listener) for each in listeners):
-            raise UsageError(f"Trainer: listeners must be a list of Listeners, not {listeners!r:.60}")
+        heard_by = _listeners(listeners)
         _require_whole(problem)
+        self.metrics = _metrics(problem, metrics)
         problem.require_fit(settings.optimizer)
         ranks = as_ranks("Trainer", parallel)
         problem.share(ranks)
         self.problem, self.settings, self.ranks = problem, settings, ranks
-        self.folder = RunFolder(folder)
-        self.listeners, self.notes = list(listeners) if ranks.is_first else [], dict(notes or {})
+        self.folder: RunFolder = NoFolder() if folder is None else RunFolder(folder)
+        self.listeners, self.notes = heard_by if ranks.is_first else [], dict(notes or {})
         # The optimiser works on a vector of its own: looking ahead (Nesterov) changes the parameters.
         self.theta = problem.objective.start()
         self.state: State = settings.optimizer.init(self.theta, problem.objective)
+        self._average: Array | None = None if settings.average is None else self.theta.copy()
         self.progress, self.cost = Progress(), math.nan
         self._resumed, self._interruption = False, Interruption()
         #: Whether some process was told to end.
@@ -161,6 +182,19 @@ class Trainer:
             files: list[RunWriter] = []
             self.ranks.of_first(lambda: files.append(stack.enter_context(self.folder.locked())))
             return self._run(files[0] if files else Onlooker(self.folder))
+
+    @property
+    def weights(self) -> Array:
+        """What is validated and saved: θ, or its running mean, where `average` is set."""
+        return np.asarray(self.theta if self._average is None else self._average)
+
+    def take_best(self) -> None:
+        """Gives the model the weights of the best epoch, as its file has them. UsageError before the first epoch."""
+        if self._best is None:
+            raise UsageError(
+                "Trainer.take_best: no epoch has ended yet, so none is the best; call run() first"
+            )
+        self.problem.model.theta = self._best
 
     def _require_same_everywhere(self) -> None:
         """UsageError unless all processes are about to do the same."""
@@ -204,7 +238,7 @@ class Trainer:
             progress.best_epoch,
             progress.epoch,
             progress.step,
-            str(self.folder.history),
+            self.folder.recorded,
         )
         for each in self.listeners:
             each.ended(self, outcome)
@@ -284,11 +318,11 @@ class Trainer:
         return CORE_SECONDS if out_of_time else ""
 
     def _rate(self) -> float:
-        """Of the next step: the optimiser's own, times the epoch's factor."""
-        assert self.settings.schedule is not None
-        return self.settings.optimizer.rate_at(self.state) * self.settings.schedule.factor(
-            self.progress.epoch
-        )
+        """Of the next step: the optimiser's own, times the schedule's factor."""
+        schedule, progress = self.settings.schedule, self.progress
+        assert schedule is not None
+        factor = schedule.now(progress.step, progress.epoch, progress.costs)
+        return self.settings.optimizer.rate_at(self.state) * factor
 
     def _step(self, files: RunWriter) -> Report:
         problem, progress, rate = self.problem, self.progress, self._rate()
@@ -296,8 +330,7 @@ class Trainer:
         point = self.settings.optimizer.evaluation_point(self.theta, self.state).copy()
         at = f"step {progress.step} (epoch {progress.epoch + 1})"
         remedy = (
-            "training cannot go on; try a smaller --rate or --clip-norm. "
-            f"The checkpoints in {self.folder.path} are untouched"
+            f"training cannot go on; try a smaller --rate or --clip-norm. {self.folder.kept} are untouched"
         )
         report = guarded_step(self.settings.optimizer, objective, self.theta, self.state, at, rate, remedy)
         loss = report.loss - objective.penalty(point)
@@ -305,6 +338,8 @@ class Trainer:
         progress.epoch_loss += loss * problem.weight(progress.epoch, progress.epoch_step)
         progress.epoch_step += 1
         progress.step += 1
+        if self._average is not None and self.settings.average is not None:
+            average_in(self._average, self.theta, self.settings.average, progress.step)
         self.cost = loss / problem.unit
         # A step that reports more than its loss is one of few.
         if progress.step % self.settings.log_every == 0 or type(report) is not Report:
@@ -333,9 +368,9 @@ class Trainer:
         done, whole = progress.epoch_step / len(problem), progress.epoch_step == len(problem)
         self._require_finite()
         self._require_same_weights()
-        problem.model.theta = np.asarray(self.theta)
-        weights = sum(problem.weight(progress.epoch, step) for step in range(progress.epoch_step))
-        trained = progress.epoch_loss / weights / problem.unit
+        problem.model.theta = self.weights
+        total = sum(problem.weight(progress.epoch, step) for step in range(progress.epoch_step))
+        trained = progress.epoch_loss / total / problem.unit
         found = self.ranks.of_first(problem.validate)
         validated = None if found is None else float(found)
         criterion = trained if validated is None else validated
@@ -351,12 +386,13 @@ class Trainer:
             "learning_rate": rate,
             "best": best,
             "weight_norms": weight_norms(problem.model),
+            **self.ranks.of_first(self._measured),  # where it fails, the others hear
             **(problem.row(progress.epoch) if self.ranks.is_first else {}),
         }
         files.add_row(row)
         if best:
             progress.best, progress.best_epoch = criterion, progress.epoch
-            self._best = np.asarray(self.theta).copy()
+            self._best = self.weights.copy()
             self._write_best(files)
         settings = self.settings
         if not whole:
@@ -374,6 +410,16 @@ class Trainer:
         self._checkpoint(files)
         return row
 
+    def _measured(self) -> dict[str, Any]:
+        """The metrics of the model as it is."""
+        found = {}
+        for name, measure in self.metrics.items():
+            value = measure()
+            if not is_number(value):
+                raise UsageError(f"Trainer: the metric {name} must give a number, not {shown(value)}")
+            found[name] = _json_number(float(value))
+        return {"metrics": found} if found else {}
+
     def _write_best(self, files: RunWriter) -> None:
         """The model with the weights of the best epoch, which it has then."""
         problem, progress = self.problem, self.progress
@@ -387,7 +433,7 @@ class Trainer:
         return self.progress.best_epoch == self.progress.epoch and self.progress.epoch_step == 0
 
     def _require_finite(self) -> None:
-        require_finite(self.theta, self.progress.step, f"The checkpoints in {self.folder.path} are")
+        require_finite(self.theta, self.progress.step, f"{self.folder.kept} are")
 
     def _require_same_weights(self) -> None:
         """TrainingError where the processes have come to different weights."""
@@ -420,9 +466,11 @@ class Trainer:
             "progress": {**vars(self.progress), "best": _json_number(self.progress.best)},
             "numbers": problem.numbers(),
         }
-        best = {} if self._best is None or self._is_best else {BEST: self._best}
+        own = {} if self._best is None or self._is_best else {BEST: self._best}
+        if self._average is not None:
+            own[AVERAGE] = self._average
         files.write_checkpoint(
-            problem.model, self.progress.step, self.state, {**problem.arrays(), **best}, training
+            problem.model, self.progress.step, self.state, {**problem.arrays(), **own}, training
         )
         self._last_checkpoint = clock.monotonic()
 
@@ -452,13 +500,58 @@ class Trainer:
             )
         problem.restore(stored.array, numbers)
         self._best = None
+        theta = np.asarray(problem.model.theta)
+        if self._average is not None:
+            self._average = problem.objective.place(stored.array(AVERAGE, theta))
         if self.progress.best_epoch:
-            theta = np.asarray(problem.model.theta)
-            self._best = theta.copy() if self._is_best else stored.array(BEST, theta)
+            self._best = self.weights.copy() if self._is_best else stored.array(BEST, theta)
         if self.progress.finished in ("", *BUDGETS):  # more, or less, may have been asked for
             self.progress.finished = EPOCHS if self.progress.epoch >= self.settings.epochs else ""
             if not self.progress.finished and not self.progress.epoch_step:
                 self.progress.finished = self._spent()
+
+
+def _listeners(given: Any) -> list[Listener]:
+    """Listeners, functions among them; UsageError for anything else."""
+    if isinstance(given, Listener) or not isinstance(given, Sequence):
+        given = [None]
+    found = [each if isinstance(each, Listener) else _AfterEpochs(each) for each in given]
+    for each in found:
+        if isinstance(each, _AfterEpochs) and (
+            not callable(each.function) or isinstance(each.function, type)
+        ):
+            raise UsageError(
+                "Trainer: listeners must be a list of Listeners, or functions of (trainer, row), not "
+                f"{shown(each.function)}"
+            )
+    return found
+
+
+def _metrics(problem: Problem, given: Any) -> dict[str, Callable[[], Any]]:
+    """Each metric by its name; UsageError for one that the problem does not have, and for two of a name."""
+    known, found = problem.metrics(), dict[str, Callable[[], Any]]()
+    for each in listed("Trainer: metrics", given, "names and functions of the model"):
+        if callable(each):
+            name = getattr(each, "__name__", type(each).__name__)
+            measure: Callable[[], Any] = partial(_of_model, each, problem)
+        elif isinstance(each, str) and each in known:
+            name, measure = each, known[each]
+        else:
+            there = ", ".join(known) or "none"
+            raise UsageError(
+                f"Trainer: metrics are functions of the model, or names that {type(problem).__name__} has ({there}), "
+                f"not {shown(each)}"
+            )
+        if name in found:
+            raise UsageError(
+                f"Trainer: two metrics are called {name}; give one of the functions another name"
+            )
+        found[name] = measure
+    return found
+
+
+def _of_model(function: Callable[[Model], Any], problem: Problem) -> Any:
+    return function(problem.model)
 
 
 def _raise(error: Exception | None) -> None:

@@ -2,7 +2,7 @@
 
     python -m graphnet_rnn.writer.own_model text python.txt
     graphnet-rnn train python.txt --cell "LSTM(units=256)" --recurrent-dropout 0.3 --time 100 \
-        --rate-after 8 --rate-decay 0.85 --epochs 32 --sample 0 --out runs/documentation
+        --schedule "ExponentialDecay(0.85, after=8).by_epoch()" --epochs 32 --sample 0 --out runs/documentation
     python -m graphnet_rnn.writer.own_model keep runs/documentation/model.safetensors
 
 The text is that of the topics of `help()`, and of the docstrings of the standard library's public modules: as the

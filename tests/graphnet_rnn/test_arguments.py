@@ -23,7 +23,7 @@ from graphnet_rnn.network.ctc import label_error_rate
 from graphnet_rnn.network.norms import gradient_by_distance, weight_norms
 from graphnet_rnn.network.running import run
 from graphnet_rnn.network.unroll import Unrolled
-from graphnet_rnn.optimizers.schedules import DelayedDecay, Stepwise
+from graphnet_rnn.optimizers.schedules import ExponentialDecay, Stepwise
 from graphnet_rnn.text.evaluation import Evaluator
 from graphnet_rnn.text.reading import cost_over_text, read
 from graphnet_rnn.text.sampling import Sampler
@@ -169,8 +169,8 @@ NUMBERS = [
     Row(lambda: EarlyStopping(memory="a"), UsageError, ("EarlyStopping: memory", "'a'")),
     Row(lambda: EarlyStopping(memory=math.nan), UsageError, ("EarlyStopping: memory", "nan")),
     Row(lambda: EarlyStopping(tolerance="a"), UsageError, ("EarlyStopping: tolerance", "'a'")),
-    Row(lambda: DelayedDecay("a"), UsageError, ("DelayedDecay: after", "'a'")),
-    Row(lambda: DelayedDecay(decay=[]), UsageError, ("DelayedDecay: decay", "[]")),
+    Row(lambda: ExponentialDecay(after="a"), UsageError, ("ExponentialDecay: after", "'a'")),
+    Row(lambda: ExponentialDecay([]), UsageError, ("ExponentialDecay: decay", "[]")),
     Row(lambda: Stepwise({0: 10**400}), UsageError, ("Stepwise", "finite number")),
     Row(lambda: rnn.Adam(rate=10**400), UsageError, ("Adam: rate", "1000")),
     Row(lambda: rnn.Adam(clip_norm=10**400), UsageError, ("Adam: clip_norm", "1000")),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from viz.charts.history import History, is_number, measures_of, read_history, rows_of
-from viz.charts.parts import BLUE, VERMILION, frame
+from viz.charts.parts import BLUE, GREEN, VERMILION, frame
 from viz.errors import DrawingError, by_matplotlib
 
 if TYPE_CHECKING:
@@ -29,7 +29,8 @@ def training_curve(history: History) -> Chart:
     history: rows, or the path of a JSON-lines file of rows: `{"event": "step", "epoch": 0.1, "train_bits":
     4.2, ...}` and `{"event": "epoch", "epoch": 1, "train_bits": 3.1, "valid_bits": 3.2}`. Others are skipped. Any
     measure will do: "train_loss" and "valid_loss"; where validation has another than training, "valid_wrong", each has
-    axes of its own.
+    axes of its own,
+    and so has each of the metrics that a Trainer was given.
     Raises DrawingError if the file cannot be read or nothing in it can be drawn.
     """
     from viz.charts.figure import Chart
@@ -44,14 +45,33 @@ def training_curve(history: History) -> Chart:
             "'train_bits' or 'valid_bits', or another measure: 'train_loss', 'valid_wrong'."
         )
     names = {found.words(name): name for name in (found.trained, found.validated) if name}
-    figure = Chart(7, 4.2 if len(names) == 1 else 6)
-    grid = figure.subplots(len(names), squeeze=False, sharex=True)[:, 0]
+    metrics = _metrics(rows)
+    figure = Chart(7, (4.2 if len(names) == 1 else 6) + 2.2 * len(metrics))
+    whole = figure.subplots(len(names) + len(metrics), squeeze=False, sharex=True)[:, 0]
+    grid = whole[: len(names)]
     _draw_training(grid[0], training)
     _draw_validation(grid[-1], validation)
     for axes, words in zip(grid, names, strict=True):
         _finish(axes, words)
-    grid[-1].set_xlabel("epoch", fontsize=12)
+    for axes, (name, points) in zip(whole[len(names) :], metrics.items(), strict=True):
+        epochs, values = np.array(points).T
+        axes.plot(epochs, values, color=GREEN, linewidth=1.2, marker="o", markersize=5)
+        axes.set_ylabel(name.replace("_", " "), fontsize=12)
+        frame(axes)
+    whole[-1].set_xlabel("epoch", fontsize=12)
     return figure
+
+
+def _metrics(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[tuple[float, float]]]:
+    """Of each metric that a Trainer was given, (epoch, value)."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    for row in rows:
+        measured = row.get("metrics")
+        if row.get("event") == "epoch" and is_number(row.get("epoch")) and isinstance(measured, Mapping):
+            for name, value in measured.items():
+                if is_number(value):
+                    found.setdefault(str(name), []).append((float(row["epoch"]), float(value)))
+    return found
 
 
 def _points(rows: Sequence[Mapping[str, Any]], event: str, key: str) -> list[tuple[float, float]]:

@@ -18,6 +18,7 @@ from typing import Any
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Node
 from graphnet.ops.broadcast import Sum
+from graphnet.ops.elementwise import Where
 from graphnet.ops.leaf import Fill, Parameter
 from graphnet.ops.linear import Product
 from graphnet.ops.random import Random
@@ -252,8 +253,9 @@ class _Closing:
         return _dropout(group) if drops else (self.output_name(group), *_dropout(group))
 
     def output_name(self, group: Group) -> str:
-        if group.row == "output":
-            return self.at_time("o", group)
+        of = str(group.row).rpartition(".")[2]
+        if of in ("output", "outputs"):  # the latter of all steps of a layer, for another network
+            return self.at_time("o", group) if of == "output" else "outputs"
         last = group.nodes[-1]
         return self.names.markup(last.name) if last.name else self.symbols.get(last, symbol_of(last))
 
@@ -415,7 +417,11 @@ def _cost_lines(after: Iterable[Node]) -> Iterator[str]:
         return
     yield escape(judges[0].op.symbol or judges[0].op.name)
     sums = [node for node in after if isinstance(node.op, Sum) and not node.shape]
-    if sums:
+    if any(isinstance(node.op, Where) and node.inputs[1] is judges[0] for node in after):
+        yield "mean over the steps of all cases"
+    elif sums and judges[0].ndim == 1:
+        yield f"mean over {judges[0].size} case{'s' if judges[0].size != 1 else ''}"
+    elif sums:
         steps = sums[-1].inputs[0].shape
         judged = judges[0].shape[:1]
         cut = any(isinstance(node.op, Slice) for node in after)

@@ -172,6 +172,8 @@ def data_behind(node: Node, groups: Groups) -> list[Node]:
 
 def _is_inside(leaf: Node) -> bool:
     """True for leaves that a closed box does not show."""
+    if "ends" in leaf.scope:  # how many steps each case has
+        return True
     match leaf.op:
         case Constant():
             return leaf.name is None or "cell" in leaf.scope  # a cell's own, as its weights are

@@ -29,6 +29,8 @@ def graph_of(thing: Drawable) -> Graph:
         return _asked(thing)
     if isinstance(thing, Sequence) and thing and all(isinstance(x, Node) for x in thing):
         return Graph(thing)
+    if callable(getattr(thing, "by_epoch", None)):
+        raise DrawingError(f"thing: {_described(thing)} is no graph but a curve: viz.schedule_curve(it).")
     raise DrawingError(
         f"thing: cannot draw {_described(thing)}. Give a Node, a sequence of Nodes, a Graph, a Function, a "
         "cell, a network or an unrolled network (anything with a method __graph__ that returns a Graph)."

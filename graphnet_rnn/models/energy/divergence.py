@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import graphnet as gn
-from graphnet.graph.node import Array
+from graphnet.graph.node import Array, Node
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.models.energy.gibbs import gibbs
 from graphnet_rnn.models.energy.model import EnergyModel, as_generator
@@ -64,6 +64,11 @@ class ContrastiveDivergence:
         self._held: tuple[Array, Array] | None = None
         #: The objective that was fed with them.
         self._fed: Objective | None = None
+
+    @property
+    def parameters(self) -> list[Node]:
+        """Those of the model, in the order of the vector."""
+        return list(self.model.parameters.values())
 
     @property
     def size(self) -> int:

@@ -335,6 +335,37 @@ def hyper(cell: Any, reads: int) -> Oracle:
     return Oracle(states, large.width, step)
 
 
+def attention(cell: Any, reads: int) -> Oracle:
+    """Bahdanau, Cho & Bengio 2015, A.1.2: e_ij = v·tanh(W s_{i-1} + U h_j), c_i = Σ_j softmax_j(e_ij) h_j, beside x.
+
+    "dot": Luong, Pham & Manning 2015, (8), "general", over √width as in Vaswani et al. 2017, (1). One case, one place
+    at a time; l_j is added to e_ij. The output is the state beside c_i, A.2.2.
+    """
+    inner = oracle_of(cell.inner, reads + cell.memory)
+    count = len(inner.states)
+
+    def step(w: Weights, x: Array, *states: Array) -> tuple[Array, ...]:
+        memory, l = states[count:]
+        contexts = []
+        for b in range(len(x)):
+            query = states[0][b] @ w["W_hq"]
+            places = np.split(memory[b], cell.places)
+            scores = []
+            for place in places:
+                if cell.score == "dot":
+                    scores.append(query @ place / np.sqrt(cell.memory))
+                else:
+                    scores.append((np.tanh(query + place @ w["W_mq"] + w["b_q"]) @ w["W_qe"])[0])
+            a = softmax(np.array(scores) + l[b])
+            contexts.append(sum(share * place for share, place in zip(a, places, strict=True)))
+        c = np.array(contexts)
+        y, *new = inner.step(part(w, "inner"), np.concatenate([x, c], axis=1), *states[:count])
+        return np.concatenate([y, c], axis=1), *new, memory, l
+
+    own = (("memory", cell.places * cell.memory), ("l", cell.places))
+    return Oracle((*inner.states, *own), inner.width + cell.memory, step)
+
+
 def hyper_lstm(cell: Any, reads: int) -> Oracle:
     """Ha, Dai & Le 2016, (10)–(13), with the ĥ of this step; without layer norm, LN(y) = y."""
     small = lstm if not cell.layer_norm else layer_norm_lstm
@@ -497,6 +528,7 @@ ORACLES: dict[str, Maker] = {
     "HMMFilter": lambda cell, reads: Oracle((("l", cell.units),), cell.units, hmm_filter),
     "Residual": residual,
     "Bidirectional": bidirectional,
+    "Attention": attention,
 }
 
 

@@ -72,6 +72,8 @@ CELLS: dict[str, Callable[[int], rnn.Cell]] = {
     "NARX, taps 0": lambda n: rnn.cells.NARX(n, order=1, taps=0),
     "RTRBM": rnn.cells.RTRBM,
     "HMMFilter": rnn.cells.HMMFilter,
+    "Attention": lambda n: rnn.Attention(rnn.GRU(n), memory=3, places=2),
+    "Attention, dot": lambda n: rnn.Attention(rnn.LSTM(n), memory=2, places=3, score="dot"),
     "Residual": lambda n: rnn.cells.Residual(rnn.LSTM(n)),
     "Residual, same width": lambda n: rnn.cells.Residual(rnn.cells.LSTMSutskever(n)),
     "Residual, both directions": lambda n: rnn.cells.Residual(

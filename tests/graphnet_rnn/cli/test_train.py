@@ -321,6 +321,37 @@ def test_resume_alone_goes_to_the_epochs_that_were_asked_for(here: Path) -> None
     }
 
 
+@pytest.mark.parametrize(
+    ("schedule", "optimizer"),
+    [
+        ("Warmup(5).then(Cosine(20))", "adamw(groups={'layer0.b_*': {'weight_decay': 0}})"),
+        ("OnPlateau(0.5, patience=1)", "adam(rate=0.002 * Warmup(5))"),
+    ],
+)
+def test_a_schedule_and_an_average_by_the_command(here: Path, schedule: str, optimizer: str) -> None:
+    """The rates are those of the library, and more epochs go on as if they had been asked for at once."""
+    options = [*SMALL, "--schedule", schedule, "--optimizer", optimizer, "--average", "0.9", "--quiet"]
+    assert main(["train", "text.txt", *options, "--epochs", "4", "--out", "whole"]) == 0
+    assert main(["train", "text.txt", *options, "--epochs", "2", "--out", "run"]) == 0
+    assert main(["train", "--resume", "run", "--epochs", "4", "--quiet"]) == 0
+    whole, again = (
+        {n: each for n, each in files(here / name).items() if n.endswith((".safetensors", ".jsonl"))}
+        for name in ("whole", "run")
+    )
+    assert whole["history.jsonl"] == again["history.jsonl"]
+    assert whole["model.safetensors"] == again["model.safetensors"]
+    rows = [json.loads(line) for line in (here / "run" / "history.jsonl").read_text().splitlines()]
+    epochs = [row for row in rows if row["event"] == "epoch"]
+    if schedule.startswith("Warmup"):
+        steps = [row for row in rows if row["event"] == "step"]
+        expected = rnn.Warmup(5).then(rnn.Cosine(20))
+        base = steps[0]["learning_rate"] / expected.at(steps[0]["step"] - 1)
+        assert [row["learning_rate"] for row in steps] == pytest.approx(
+            [base * expected.at(row["step"] - 1) for row in steps]
+        )
+    assert len(epochs) == 4
+
+
 def test_resume_computed_in_another_way(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["train", "text.txt", *SMALL, "--out", "run", "--quiet"])
     again = ["train", "--resume", "run", "--quiet", "--epochs"]
@@ -411,7 +442,8 @@ def test_given_validation_text_and_options(here: Path, capsys: pytest.CaptureFix
     assert "1,380 characters to train on, 200 to validate, 0 to test" in capsys.readouterr().out
     start = json.loads((here / "run" / "history.jsonl").read_text().splitlines()[0])
     assert start["optimizer"] == {
-        "name": "Nesterov", "rate": 0.05, "clip_norm": None, "clip_value": None, "momentum": 0.9
+        "name": "Nesterov", "rate": 0.05, "clip_norm": None, "clip_value": None, "momentum": 0.9,
+        "weight_decay": 0.0, "groups": {},
     }  # fmt: skip
     assert start["clip_values"] == 1
     network = start["model"]
@@ -539,7 +571,6 @@ def test_missing_model(here: Path, capsys: pytest.CaptureFixture[str], command: 
         ("train text.txt --rate nan", "--rate must be a number, not nan"),
         ("train text.txt --clip-norm -1", "--clip-norm must be > 0, or 0 for no limit, not -1"),
         ("train text.txt --clip-values -1", "--clip-values must be > 0, or 0 for no limit, not -1"),
-        ("train text.txt --rate-decay 2", "--rate-decay must be in (0, 1], not 2"),
         (
             "train text.txt --optimizer adamm",
             "there is no optimizer 'adamm'; there are sgd, momentum, nesterov,",
@@ -550,8 +581,8 @@ def test_missing_model(here: Path, capsys: pytest.CaptureFixture[str], command: 
         ),
         ("train text.txt --optimizer hf --clip-values 2", "it is for first-order optimizers"),
         (
-            "train text.txt --optimizer hf --rate-after 2",
-            "--rate-after and --rate-decay are for rates that are",
+            "train text.txt --optimizer lbfgs --schedule Warmup(2)",
+            "--schedule is a factor on a rate, and --optimizer lbfgs has none",
         ),
         (
             "train text.txt --optimizer lbfgs --rate 2",
@@ -902,6 +933,15 @@ METRICS: dict[str, optimizers.Optimizer] = {
     ),
     "natural_gradient(rate={0: 0.1, 9: 0.01})": optimizers.NaturalGradient(
         rate=optimizers.Stepwise({0: 0.1, 9: 0.01})
+    ),
+    "adam(rate=0.002 * Warmup(5).then(Cosine(20)))": optimizers.Adam(
+        0.002 * rnn.Warmup(5).then(rnn.Cosine(20))
+    ),
+    "natural_gradient(rate=2 * Cosine(9), momentum=NesterovMomentum(0.9))": optimizers.NaturalGradient(
+        rate=2 * rnn.Cosine(9), momentum=rnn.NesterovMomentum(0.9)
+    ),
+    "momentum(momentum=Stepwise.spaced((0.5, 0.9), last=8).capped(0.8))": optimizers.Momentum(
+        momentum=rnn.Stepwise({0: 0.5, 8: 0.8})
     ),
     "hf(preconditioner='qdruop')": optimizers.HessianFree(preconditioner=rnn.riemannian.METRICS["qdruop"]()),
 }

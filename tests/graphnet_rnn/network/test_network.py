@@ -248,7 +248,7 @@ def test_dropout_masks_hold_zeros_and_the_inverse_share() -> None:
     ("settings", "content"),
     [
         ({"inputs": 0}, "inputs must be a whole number >= 1, not 0"),
-        ({"outputs": 2.5}, "outputs must be a whole number >= 1, not 2.5"),
+        ({"outputs": 2.5}, "outputs must be a whole number >= 0, not 2.5"),
         ({"inputs": True}, "inputs must be a whole number >= 1, not True"),
         ({"loss": "hinge"}, "loss must be 'softmax' or 'sigmoid' or 'squared' or 'ctc', not 'hinge'"),
         ({"reads": "tea leaves"}, "reads must be 'symbols' or 'vectors', not 'tea leaves'"),
@@ -288,7 +288,7 @@ def test_layers_may_be_one_cell_or_any_iterable() -> None:
         ({"batch": True}, "unroll: batch must be a whole number >= 1, not True"),
         ({"unscored": 3}, "unroll: unscored must be in 0 ... 2, not 3"),
         ({"unscored": -1}, "unroll: unscored must be a whole number >= 0, not -1"),
-        ({"initial": "warm"}, "unroll: initial must be 'given', 'zero', or 'learned'"),
+        ({"initial": "warm"}, "unroll: initial must be 'given', 'zero', 'learned'"),
         ({"initial": "learned"}, "for a network made with initial_state='learned'"),
     ],
     ids=str,

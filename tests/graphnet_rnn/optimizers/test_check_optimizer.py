@@ -48,13 +48,16 @@ GOOD: list[optimizers.Optimizer] = [
         every=3, graft="adam", rate=Stepwise({0: 0.1, 2: 0.2}), momentum=NesterovMomentum(0.9)
     ),
     rnn.HessianFree(damping=0.0, adapts="nothing"),
+    rnn.Adam(weight_decay=0.1, groups={"a": {"rate": 0.5}, "b": {"weight_decay": 0.2}}),
+    rnn.Nesterov(Stepwise({0: 0.1, 2: 0.05}), groups={"*": {"frozen": True}, "b": {"frozen": False}}),
     Lion(0.01),
+    Lion(0.01, weight_decay=0.1, groups={"b": {"weight_decay": 0}}),
     Lion(Stepwise({0: 0.1, 1: 0.2}), clip_norm=0.1),
 ]
 
 
 @pytest.mark.parametrize(
-    "optimizer", GOOD, ids=lambda o: f"{type(o).__name__}-{len(o.init(np.zeros(1), Bowl()))}"
+    "optimizer", GOOD, ids=lambda o: f"{type(o).__name__}-{len(o.init(Bowl().start(), Bowl()))}"
 )
 def test_all_that_we_have(optimizer: optimizers.Optimizer) -> None:
     told: list[str] = []

@@ -22,8 +22,8 @@ from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.optimizers import (
     SGD,
     Adam,
-    ConstantRate,
-    DelayedDecay,
+    AdamW,
+    ExponentialDecay,
     Momentum,
     Nesterov,
     RMSprop,
@@ -80,6 +80,15 @@ def adam(theta: Array, g: Gradient, steps: int) -> Array:
     return theta
 
 
+def adamw(theta: Array, g: Gradient, steps: int) -> Array:
+    m, v = 0 * theta, 0 * theta
+    for t in range(1, steps + 1):
+        m = 0.8 * m + 0.2 * g(theta)
+        v = 0.95 * v + 0.05 * g(theta) ** 2
+        theta = theta - 0.07 * ((m / (1 - 0.8**t)) / (np.sqrt(v / (1 - 0.95**t)) + 1e-6) + 0.3 * theta)
+    return theta
+
+
 @dataclass(frozen=True)
 class Case:
     """An optimiser, what it must do, a rate at which it settles on a quadratic, and one for Rosenbrock's function."""
@@ -97,6 +106,12 @@ CASES = {
     "nesterov": Case(Nesterov(0.07, momentum=0.8), nesterov, Nesterov(0.05), 1e-4),
     "rmsprop": Case(RMSprop(0.07, decay=0.9, delta=1e-6), rmsprop, RMSprop(1e-3), 1e-3),
     "adam": Case(Adam(0.07, beta1=0.8, beta2=0.95, delta=1e-6), adam, Adam(0.02), 0.02),
+    "adamw": Case(
+        AdamW(0.07, beta1=0.8, beta2=0.95, delta=1e-6, weight_decay=0.3),
+        adamw,
+        AdamW(0.02, weight_decay=1e-9),
+        0.02,
+    ),
 }
 every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 
@@ -360,16 +375,19 @@ def test_optimizer_clips_by_value_then_norm(settings: dict[str, float], expected
 
 def test_delayed_decay_is_lynges() -> None:
     """Ten epochs at the full rate, then 5 % less at each."""
-    factors = [DelayedDecay().factor(epoch) for epoch in range(13)]
+    factors = [ExponentialDecay(0.95, after=10).at(epoch) for epoch in range(13)]
     assert factors == pytest.approx([1.0] * 10 + [0.95, 0.95**2, 0.95**3])
-    assert DelayedDecay(after=0, decay=0.5).factor(0) == 0.5
-    assert {ConstantRate().factor(epoch) for epoch in range(50)} == {1.0}
+    assert ExponentialDecay(0.5, after=0).at(0) == 0.5
 
 
-@pytest.mark.parametrize("arguments", [{"after": -1}, {"decay": 0}, {"decay": 1.1}, {"decay": float("nan")}])
+@pytest.mark.parametrize(
+    "arguments", [{"after": -1}, {"steps": 0}, {"decay": 0}, {"decay": 1.1}, {"decay": float("nan")}]
+)
 def test_impossible_schedule(arguments: dict[str, Any]) -> None:
-    with pytest.raises(UsageError, match=r"DelayedDecay: (after must be .* >= 0|decay must be in)"):
-        DelayedDecay(**arguments)
+    with pytest.raises(
+        UsageError, match=r"ExponentialDecay: (after must be .* >= 0|steps must be .* >= 1|decay must be in)"
+    ):
+        ExponentialDecay(**arguments)
 
 
 @pytest.mark.parametrize(
@@ -735,3 +753,112 @@ def test_a_norm_whose_square_is_no_number() -> None:
 def test_products_beyond_the_range_of_float32(optimizer: rnn.optimizers.Optimizer, scale: float) -> None:
     result = rnn.minimize(line(scale, "float32"), optimizer, steps=40)
     np.testing.assert_allclose(result.theta, np.ones(2), rtol=1e-3)
+
+
+# -- groups of parameters ------------------------------------------------------------------------
+
+
+def two_parameters(dtype: str = "float64") -> rnn.Objective:
+    """½ (w - c)ᵀ H (w - c) of w = (layer.w, output.b)."""
+    w = gn.parameter(np.array([0.3, -0.4], dtype), name="layer.w")
+    b = gn.parameter(np.array([2.0], dtype), name="output.b")
+    d = gn.concatenate([w, b]) - gn.constant(CENTRE.astype(dtype))
+    return rnn.Objective(gn.sum(d * (gn.constant(H.astype(dtype)) @ d)) / 2, [w, b])
+
+
+GROUPED: dict[str, tuple[Optimizer, list[float], list[float]]] = {
+    "sgd, rates": (SGD(0.07, groups={"layer.*": {"rate": 0.5}}), [0.5, 0.5, 1], [1, 1, 1]),
+    "sgd, decay": (SGD(0.07, weight_decay=0.2, groups={"*.b": {"weight_decay": 0}}), [1, 1, 1], [1, 1, 0]),
+    "sgd, frozen": (SGD(0.07, weight_decay=0.2, groups={"layer.w": {"frozen": True}}), [0, 0, 1], [1, 1, 1]),
+    "the last one wins": (
+        SGD(0.07, groups={"*": {"frozen": True}, "output.*": {"frozen": False, "rate": 3}}),
+        [0, 0, 3],
+        [1, 1, 1],
+    ),
+}
+
+
+@pytest.mark.parametrize(("optimizer", "rates", "decays"), GROUPED.values(), ids=GROUPED)
+def test_groups_are_factors_on_rate_and_decay(
+    optimizer: SGD, rates: list[float], decays: list[float]
+) -> None:
+    objective, w = two_parameters(), np.array([0.3, -0.4, 2.0])
+    result = rnn.minimize(objective, optimizer, steps=7)
+    for _ in range(7):
+        g = H @ (w - CENTRE)
+        w = w - 0.07 * np.array(rates) * (g + optimizer.weight_decay * np.array(decays) * w)
+    assert np.allclose(result.theta, w, rtol=1e-13)
+
+
+@pytest.mark.parametrize("kind", FIRST_ORDER.values(), ids=FIRST_ORDER)
+def test_what_is_frozen_stays_to_the_bit(kind: type[optimizers.FirstOrder]) -> None:
+    """Its gradient is in no norm: the rest is as if there was nothing else."""
+    optimizer = kind(0.05, clip_norm=0.5, weight_decay=0.1, groups={"layer.*": {"frozen": True}})
+    objective = two_parameters()
+    result = rnn.minimize(objective, optimizer, steps=5)
+    assert result.theta[:2].tolist() == [0.3, -0.4]
+    b = gn.parameter(np.array([2.0]), name="output.b")
+    d = gn.concatenate([gn.constant(np.array([0.3, -0.4])), b]) - gn.constant(CENTRE)
+    alone = rnn.Objective(gn.sum(d * (gn.constant(H) @ d)) / 2, [b])
+    expected = rnn.minimize(alone, kind(0.05, clip_norm=0.5, weight_decay=0.1), steps=5)
+    assert np.allclose(result.theta[2:], expected.theta, rtol=1e-12)
+    found, norms = ([report.gradient_norm for report in r.reports] for r in (result, expected))
+    assert found == pytest.approx(norms, rel=1e-12)
+
+
+def test_a_run_with_groups_goes_on_to_the_same_numbers() -> None:
+    optimizer = Adam(0.05, weight_decay=0.1, groups={"layer.*": {"rate": 0.2}, "*.b": {"weight_decay": 0.5}})
+    whole = rnn.minimize(two_parameters(), optimizer, steps=7)
+    assert set(whole.state) == {"m", "v", "t", "group_rate", "group_weight_decay"}
+    first = rnn.minimize(two_parameters(), optimizer, steps=3)
+    again = Adam(**json.loads(json.dumps(optimizer.settings())))
+    assert again == optimizer
+    assert hash(again) == hash(optimizer)
+    rest = rnn.minimize(two_parameters(), again, steps=4, start=first.theta, state=first.state)
+    assert rest.theta.tobytes() == whole.theta.tobytes()
+
+
+def test_decoupled_decay_is_in_no_accumulator() -> None:
+    """With a gradient of nothing Adam's moments stay 0, and θ shrinks by 1 - ε λ."""
+    theta = np.array([1.0, -2.0])
+    optimizer = AdamW(0.1, weight_decay=0.5)
+
+    class Flat:
+        def gradient(self, w: Array) -> tuple[float, Array]:
+            return 0.0, np.zeros(2)
+
+    state = optimizer.init(theta)
+    optimizer.step(Flat(), theta, state)
+    assert np.allclose(theta, [0.95, -1.9], rtol=1e-15)
+    assert not state["m"].any()
+    assert not state["v"].any()
+    assert np.allclose(AdamW().weight_decay, 0.01)
+
+
+@pytest.mark.parametrize(
+    ("make", "content"),
+    [
+        (lambda: Adam(groups=[1]), "Adam: groups must be a mapping"),
+        (lambda: Adam(groups={1: {"rate": 1}}), "groups go by patterns of names"),
+        (lambda: Adam(groups={"a": {}}), "groups, 'a' must be one or more of"),
+        (lambda: Adam(groups={"a": {"speed": 1}}), "groups, 'a' must be one or more of"),
+        (lambda: Adam(groups={"a": 0.1}), "groups, 'a' must be one or more of"),
+        (
+            lambda: Adam(groups={"a": {"rate": 0}}),
+            "the factor on the rate must be a finite number > 0, not 0",
+        ),
+        (lambda: Adam(groups={"a": {"frozen": 1}}), "frozen must be True or False, not 1"),
+        (lambda: Adam(groups={"a": {"frozen": True, "rate": 2}}), "what is frozen has no rate"),
+        (lambda: Adam(groups={"a": {"weight_decay": 0}}), "factors on the weight decay, which is 0"),
+        (lambda: Adam(weight_decay=-1), "Adam: weight_decay must be a finite number >= 0, not -1"),
+        (lambda: Adam(groups={"a": {"rate": 2}}).init(np.zeros(3)), "write init(theta, objective)"),
+        (
+            lambda: rnn.minimize(two_parameters(), Adam(groups={"layer1.*": {"rate": 2}})),
+            "groups name 'layer1.*', but no parameter is called so; there are layer.w, output.b",
+        ),
+        (lambda: rnn.minimize(two_parameters(), Adam(groups={"*": {"frozen": True}})), "freeze all of the"),
+    ],
+)
+def test_impossible_groups(make: Callable[[], Any], content: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(content)):
+        make()

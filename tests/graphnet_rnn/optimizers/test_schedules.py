@@ -25,7 +25,7 @@ from graphnet_rnn.optimizers import (
     NesterovMomentum,
     Optimizer,
     RMSprop,
-    StepSchedule,
+    Schedule,
     Stepwise,
 )
 from graphnet_rnn.tasks import TASKS, Trial, echo_state_weights, elman, momentum_settings, zero_one_loss
@@ -70,14 +70,14 @@ def test_momenta_at_exponentially_spaced_steps() -> None:
 
 def test_the_last_tenth_and_the_cap() -> None:
     """7.3: classical momentum is capped at 0.99, and the last tenth has it too; at 0.9 the cap holds there as well."""
-    whole = Stepwise.spaced(MOMENTA, last=200_000).then(540_000, 0.99)
+    whole = Stepwise.spaced(MOMENTA, last=200_000).then(0.99, at=540_000)
     assert [whole.at(step) for step in (300_000, 539_999, 540_000, 599_999)] == [0.999, 0.999, 0.99, 0.99]
     for cap in (0.99, 0.9):
-        capped = whole.capped(cap)
+        capped = rnn.Stepwise(whole.values).capped(cap)
         grid = range(0, 600_000, 777)
         assert [capped.at(step) for step in grid] == [min(whole.at(step), cap) for step in grid]
-    assert whole.then(0, 0.5).values == ((0, 0.5),)
-    assert whole.then(200_000, 0.5).at(10**6) == 0.5, "what was to come later is gone"
+    assert whole.then(0.5, at=0).values == ((0, 0.5),)
+    assert whole.then(0.5, at=200_000).at(10**6) == 0.5, "what was to come later is gone"
 
 
 def test_nesterov_momentum() -> None:
@@ -114,13 +114,157 @@ def test_nesterov_momentum() -> None:
         (lambda: Stepwise.spaced(MOMENTA, 0), "last must be a whole number >= 1, not 0"),
         (lambda: Stepwise.spaced(MOMENTA, 999, 1), "ratio must be a finite number > 1, not 1"),
         (lambda: Stepwise({0: 0.5}).capped(math.nan), "capped: most must be a finite number >= 0, not nan"),
-        (lambda: Stepwise({0: 0.5}).then(-1, 0.2), "then: step must be a whole number >= 0, not -1"),
+        (lambda: Stepwise({0: 0.5}).then(0.2, at=-1), "then: at must be a whole number >= 0, not -1"),
+        (lambda: rnn.Warmup(0), "Warmup: steps must be a whole number >= 1, not 0"),
+        (lambda: rnn.Warmup(5, 1.0), "Warmup: start must be in [0, 1), not 1.0"),
+        (lambda: rnn.Cosine(5.5), "Cosine: steps must be a whole number >= 1, not 5.5"),
+        (lambda: rnn.Cosine(5, -1), "Cosine: final must be in [0, 1), not -1"),
+        (lambda: rnn.OneCycle(100, rise=0.6), "OneCycle: rise must be in (0, 0.5], not 0.6"),
+        (lambda: rnn.OneCycle(3, rise=0.1), "OneCycle: 3 steps are too few to go up and down"),
+        (lambda: rnn.Ramp(math.nan, 1, 3), "Ramp: first must be a finite number, not nan"),
+        (lambda: rnn.Constant("1"), "Constant: value must be a finite number, not '1'"),
+        (lambda: rnn.ExponentialDecay(2), "ExponentialDecay: decay must be in (0, 1], not 2"),
+        (lambda: rnn.InverseRootDecay(0), "InverseRootDecay: steps must be a whole number >= 1, not 0"),
+        (lambda: rnn.OnPlateau(1), "OnPlateau: factor must be in (0, 1), not 1"),
+        (lambda: rnn.OnPlateau(0.5, 0), "OnPlateau: patience must be a whole number >= 1, not 0"),
+        (
+            lambda: rnn.Constant().then(rnn.Cosine(5)),
+            "Constant(value=1.0) has no last step; say when the next",
+        ),
+        (lambda: rnn.Cosine(5).then(rnn.Cosine(5), at=0), "then: at must be a whole number >= 1, not 0"),
+        (lambda: rnn.Cosine(5).then("slow"), "then: following must be a Schedule or a number, not 'slow'"),
+        (lambda: math.nan * rnn.Cosine(5), "a schedule's factor must be a finite number, not nan"),
+        (lambda: SGD(rnn.OnPlateau()), "an optimizer does not know validated costs; a Trainer does"),
+        (lambda: SGD(rnn.Cosine(5).by_epoch()), "an optimizer does not know epochs; a Trainer does"),
+        (
+            lambda: rnn.Training(schedule=0.5),
+            "schedule must be a Schedule, e.g. rnn.Warmup(500), or None, not 0.5",
+        ),
+        (
+            lambda: rnn.Training(schedule=rnn.Constant(0)),
+            "schedule must be of factors >= 0, and not always 0",
+        ),
         (lambda: NesterovMomentum(1.0), "NesterovMomentum: most must be in [0, 1), not 1.0"),
     ],
 )
 def test_impossible_schedules(make: Any, content: str) -> None:
     with pytest.raises(UsageError, match=re.escape(content)):
         make()
+
+
+# -- shapes, each against its formula as a plain loop ----------------------------------------------
+
+
+def warmup(n: int, start: float) -> list[float]:
+    value, values = start, []
+    for _ in range(n):
+        value += (1 - start) / n
+        values.append(value)
+    return values
+
+
+def one_cycle(up: int, left: int, start: float, final: float) -> list[float]:
+    values = [start + (1 - start) * i / up for i in range(up)]
+    values += [1 - (1 - start) * i / up for i in range(up)]
+    return values + [start - (start - final) * i / left for i in range(left)]
+
+
+def plateau(costs: list[float], patience: int) -> list[float]:
+    """The factor after each of these epochs: halved when so many in a row were no lower than the best before."""
+    best, waited, factor, factors = math.inf, 0, 1.0, []
+    for cost in costs:
+        if cost < best:
+            best, waited = cost, 0
+        else:
+            waited += 1
+            if waited == patience:
+                factor, waited = factor / 2, 0
+        factors.append(factor)
+    return factors
+
+
+COSTS = [3.0, 2.0, 2.0, 2.5, 1.9, 1.9, 2.0, 1.9, 1.8, 1.7, math.nan, 1.7]
+SHAPES: dict[str, tuple[Schedule, list[float], float]] = {
+    "constant": (rnn.Constant(0.3), [0.3] * 5, 0.3),
+    "ramp": (rnn.Ramp(2, 1, 4), [2, 1.75, 1.5, 1.25], 1.0),
+    "warm-up": (rnn.Warmup(8), warmup(8, 0), 1.0),
+    "warm-up from a tenth": (rnn.Warmup(3, 0.1), warmup(3, 0.1), 1.0),
+    "warm-up of a step": (rnn.Warmup(1), [1.0], 1.0),
+    "cosine": (rnn.Cosine(10), [math.cos(math.pi * t / 20) ** 2 for t in range(10)], 0.0),
+    "cosine to a tenth": (
+        rnn.Cosine(7, 0.1),
+        [0.1 + 0.9 * math.cos(math.pi * t / 14) ** 2 for t in range(7)],
+        0.1,
+    ),
+    "one cycle": (rnn.OneCycle(20), one_cycle(9, 2, 0.1, 0.001), 0.001),
+    "one cycle, half down": (rnn.OneCycle(12, 0.2, 0.0, rise=0.25), one_cycle(3, 6, 0.2, 0.0), 0.0),
+    "one cycle, nothing left": (rnn.OneCycle(8, 0.2, 0.1, rise=0.5), one_cycle(4, 0, 0.2, 0.1), 0.1),
+    "exponential": (rnn.ExponentialDecay(0.5), [0.5**t for t in range(9)], 0.0),
+    "exponential, in so many steps": (
+        rnn.ExponentialDecay(0.5, steps=4),
+        [2 ** (-t / 4) for t in range(9)],
+        0.0,
+    ),
+    "inverse root": (rnn.InverseRootDecay(4), [2 / math.sqrt(4 + t) for t in range(9)], 0.0),
+    "then": (
+        rnn.Warmup(3).then(rnn.Cosine(4, 0.5)).then(rnn.Ramp(1, 0, 2)),
+        [*warmup(3, 0), *(0.5 + 0.5 * math.cos(math.pi * t / 8) ** 2 for t in range(4)), 1, 0.5],
+        0.0,
+    ),
+    "then, at a step": (rnn.Cosine(10).then(0.7, at=2), [1, math.cos(math.pi / 20) ** 2, 0.7], 0.7),
+    "transformer": (
+        rnn.Warmup(5).then(rnn.InverseRootDecay(5)),
+        [min((t + 1) / 5, math.sqrt(5 / max(t, 5))) for t in range(20)],
+        0.0,
+    ),
+    "scaled": (0.002 * rnn.Warmup(4), [0.002 * v for v in warmup(4, 0)], 0.002),
+    "scaled by NumPy": (np.float64(2) * rnn.Warmup(2) * np.float32(2), [2, 4], 4.0),
+    "product": (rnn.Warmup(3) * rnn.Ramp(1, 0, 6), [1 / 3, 2 / 3 * 5 / 6, 4 / 6, 3 / 6], 0.0),
+}
+
+
+@pytest.mark.parametrize(("schedule", "expected", "limit"), SHAPES.values(), ids=SHAPES)
+def test_shapes(schedule: Schedule, expected: list[float], limit: float) -> None:
+    """The formula, the limit, the promised range; what it is made of says it again, in words and in JSON."""
+    found = [schedule.at(t) for t in range(len(expected))]
+    assert found == pytest.approx(expected, rel=1e-12, abs=1e-15)
+    assert schedule.at(10**12) == pytest.approx(limit, abs=1e-5)
+    assert schedule.length is None or schedule.at(schedule.length) == schedule.at(10**9)
+    least, most = schedule.range
+    assert all(least <= schedule.at(t) <= most for t in (*range(60), 10**9))
+    assert [schedule.now(t, 3, [1.0]) for t in range(len(expected))] == found
+    assert eval(repr(schedule), dict(vars(rnn))) == schedule
+    stored = json.loads(json.dumps(schedule.description()))
+    if most < math.inf:
+        assert rnn.SGD(stored).rate == schedule
+        assert [rnn.SGD(stored).rate.at(t) for t in range(30)] == [schedule.at(t) for t in range(30)]
+    assert hash(schedule) == hash(eval(repr(schedule), dict(vars(rnn))))
+
+
+def test_by_epoch_the_same_of_epochs() -> None:
+    schedule = rnn.Warmup(100) * rnn.Cosine(10).by_epoch()
+    assert schedule.reads == {"step", "epoch"}
+    for step, epoch in ((0, 0), (57, 2), (500, 9)):
+        expected = min(step + 1, 100) / 100 * math.cos(math.pi * epoch / 20) ** 2
+        assert schedule.now(step, epoch) == pytest.approx(expected)
+    in_epochs = rnn.Warmup(2).then(rnn.Ramp(1, 0, 4)).by_epoch()
+    assert [in_epochs.now(999, epoch) for epoch in range(7)] == [0.5, 1, 1, 0.75, 0.5, 0.25, 0]
+    assert eval(repr(schedule), dict(vars(rnn))) == schedule
+    with pytest.raises(UsageError, match=re.escape("depends on epochs; ask now(step, epoch, costs)")):
+        schedule.at(0)
+
+
+@pytest.mark.parametrize("patience", [1, 2, 3])
+def test_on_plateau(patience: int) -> None:
+    schedule = rnn.OnPlateau(0.5, patience, tolerance=0.0)
+    found = [schedule.now(0, n, COSTS[:n]) for n in range(1, len(COSTS) + 1)]
+    assert found == plateau(COSTS, patience)
+    assert found[-1] < 1
+    assert rnn.OnPlateau(0.5, 1, least=0.3).now(0, 9, [1.0] * 9) == 0.3
+    assert rnn.OnPlateau(0.5, 1, tolerance=0.1).now(0, 2, [1.0, 0.95]) == 0.5, "a twentieth is no improvement"
+    assert rnn.OnPlateau(0.5, 1, tolerance=0.1).now(0, 2, [-1.0, -1.05]) == 0.5, "nor below 0"
+    warm = rnn.Warmup(10).then(schedule)
+    assert [warm.now(4, 9, COSTS), warm.now(10, 12, COSTS)] == [0.5, found[-1]]
 
 
 # -- optimisers with them ------------------------------------------------------------------------
@@ -258,7 +402,7 @@ def test_a_state_without_a_count_is_told() -> None:
         SGD(RATE).step(Quadratic(), theta, SGD(0.1).init(theta))
 
 
-class Wave(StepSchedule):
+class Wave(Schedule):
     """A schedule of a user's own."""
 
     def at(self, step: int) -> float:
@@ -284,18 +428,18 @@ def test_a_schedule_of_ones_own() -> None:
 @pytest.mark.parametrize(
     ("make", "content"),
     [
-        (lambda: SGD(Stepwise({0: 0.1, 9: 0.0})), "SGD: rate must be > 0, not 0.0"),
-        (lambda: Adam(Stepwise({0: -0.1, 9: 0.1})), "Adam: rate must be > 0, not -0.1"),
+        (lambda: SGD(Stepwise({0: 0.0, 9: 0.0})), "SGD: rate must be >= 0, and not always 0, not 0.0"),
+        (lambda: Adam(Stepwise({0: -0.1, 9: 0.1})), "Adam: rate must be >= 0, and not always 0, not -0.1"),
         (lambda: Momentum(0.1, momentum=Stepwise({0: 0.9, 9: 1.0})), "momentum must be in [0, 1), not 1.0"),
         (lambda: Nesterov(0.1, momentum=Stepwise({0: -0.1})), "momentum must be in [0, 1), not -0.1"),
         (
             lambda: SGD("0.1"),
-            "SGD: rate must be a number or a StepSchedule, e.g. Stepwise({0: 0.1}), not '0.1'",
+            "SGD: rate must be a number or a Schedule, e.g. 0.1 * Warmup(500), not '0.1'",
         ),
-        (lambda: SGD({0: 0.1}), "rate must be a number or a StepSchedule"),
-        (lambda: SGD({"schedule": "Wave"}), "rate must be a number or a StepSchedule"),
-        (lambda: SGD({"schedule": "Stepwise"}), "rate must be a number or a StepSchedule"),
-        (lambda: Nesterov(momentum=None), "Nesterov: momentum must be a number or a StepSchedule"),
+        (lambda: SGD({0: 0.1}), "rate must be a number or a Schedule"),
+        (lambda: SGD({"schedule": "Wave"}), "rate must be a number or a Schedule"),
+        (lambda: SGD({"schedule": "Stepwise"}), "rate must be a number or a Schedule"),
+        (lambda: Nesterov(momentum=None), "Nesterov: momentum must be a number or a Schedule"),
         (lambda: SGD(RATE, clip_norm=0), "SGD: clip_norm must be > 0, or None for no limit, not 0"),
     ],
 )
@@ -407,7 +551,7 @@ def test_a_trainer_with_schedules_resumes_to_the_byte(tmp_path: Path) -> None:
 
     whole = trainer("whole")
     whole.run()
-    assert whole.settings.schedule.factor(99) == 1, "a rate by step falls by epoch only if that is asked for"
+    assert whole.settings.schedule.now(99, 99) == 1, "a rate by step falls by epoch only if that is asked for"
     assert trainer("broken", listeners=[StopAt()]).run().reason == "interrupted"
     again = trainer("broken")
     again.resume()
@@ -421,3 +565,54 @@ def test_a_trainer_with_schedules_resumes_to_the_byte(tmp_path: Path) -> None:
     rows = [row for row in map(json.loads, histories[0]) if row["event"] == "step"]
     assert len(rows) > 25
     assert [row["learning_rate"] for row in rows] == [rate.at(t) for t in range(len(rows))]
+
+
+class StopAt(rnn.training.Listener):
+    """Interrupts a run after a step."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def stepped(self, trainer: rnn.Trainer, report: rnn.optimizers.Report) -> None:
+        if trainer.progress.step == self.step:
+            trainer._interruption.came = True
+
+
+FACTORS = {
+    "warm-up and cosine": rnn.Warmup(6).then(rnn.Cosine(20)),
+    "on a plateau": rnn.Warmup(3) * rnn.OnPlateau(0.5, patience=1, tolerance=0.5),
+    "by epoch": rnn.Cosine(6).by_epoch(),
+}
+
+
+@pytest.mark.parametrize("schedule", FACTORS.values(), ids=FACTORS)
+@pytest.mark.parametrize("stop", [2, 13])
+def test_a_run_of_factors_that_is_broken_ends_with_the_same_bytes(
+    schedule: Schedule, stop: int, tmp_path: Path
+) -> None:
+    """The rates are those of steps, epochs and costs, and a resumed run has them, too."""
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=(3, 20, 1))
+
+    def trainer(folder: str, **more: Any) -> rnn.Trainer:
+        problem = rnn.Arrays(rnn.Network([rnn.Elman(3)], 1, 1, loss="squared"), x, x.cumsum(0), 5, valid=0.25)
+        settings = rnn.Training(rnn.Adam(0.05), epochs=6, schedule=schedule, stopping=None, log_every=1)
+        return rnn.Trainer(problem, settings, tmp_path / folder, **more)
+
+    whole = trainer("whole")
+    whole.run()
+    assert trainer("broken", listeners=[StopAt(stop)]).run().reason == "interrupted"
+    again = trainer("broken")
+    again.resume()
+    again.run()
+    assert again.theta.tobytes() == whole.theta.tobytes()
+    texts = [(tmp_path / name / "history.jsonl").read_text() for name in ("whole", "broken")]
+    assert texts[0] == texts[1]
+    rows = [json.loads(line) for line in texts[0].splitlines()]
+    costs = [row["valid_loss"] for row in rows if row["event"] == "epoch"]
+    rates = [row["learning_rate"] for row in rows if row["event"] == "step"]
+    per_epoch = len(whole.problem)
+    assert rates == [
+        0.05 * schedule.now(t, t // per_epoch, costs[: t // per_epoch]) for t in range(len(rates))
+    ]
+    assert len(set(rates)) > 2

@@ -74,6 +74,24 @@ def test_what_is_drawn_follows_from_its_number_alone(read: Any) -> None:
     assert list(read(TOML.replace("trials = 5", "trials = 5\nseed = 1")).configurations()) != drawn[:5]
 
 
+def test_optimizers_and_schedules_are_words(read: Any) -> None:
+    recipe = read("""
+data = "book.txt"
+[settings]
+optimizer = { values = ["adam", "adamw(weight_decay=0.1)"] }
+schedule = { values = ["Cosine(20)", "Warmup(5).then(Cosine(20))"] }
+average = 0.99
+epochs = 3
+""")
+    commands = [recipe.command(each, 0, "there") for each in recipe.configurations()]
+    assert len(commands) == 4
+    assert {
+        "--optimizer=adamw(weight_decay=0.1)",
+        "--schedule=Warmup(5).then(Cosine(20))",
+        "--average=0.99",
+    } < set(commands[-1])
+
+
 def test_a_grid(read: Any) -> None:
     recipe = read("""
 data = "book.txt"
@@ -152,7 +170,7 @@ epochs = 3
             "units is a setting when layers is 7, which it never is",
         ),
         ("data = 'a'\nfolds = 2\n[settings]\nvalid = 'b'", "folds say what to validate on"),
-        ("data = 'a'\nrate-after = 3", "options of train stand under [settings]"),
+        ("data = 'a'\nclip-norm = 3", "options of train stand under [settings]"),
         ("data = 'a'\nseed-s = 3", "did you mean seeds?"),
         ("data = 'a'\n[halving]\nfirst = 0", "halving: first must be"),
         ("data = 'a'\n[halving]\nspeed = 0", "halving has first and factor"),

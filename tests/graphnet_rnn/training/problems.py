@@ -114,6 +114,52 @@ def ragged(**how: Any) -> Problem:
     return rnn.Arrays(net, **settings)
 
 
+class Pair(rnn.Model):
+    """A net that reads, and one that begins with its state."""
+
+    def __init__(self, one: rnn.Network, other: rnn.Network) -> None:
+        self.one, self.other = one, other
+        self.declare_parameters({}, 0, one.dtype)
+
+    def losses(self, batch: int, **how: Any) -> Any:
+        u = self.one.unroll(3, batch, initial="zero", **how)
+        v = self.other.unroll(4, batch, initial=u.final, **how)
+        right = gn.cast(gn.equal(gn.argmax(v.logits), v.targets), v.logits.dtype)
+        inputs = {"x": u.inputs, "z": v.inputs, "t": v.targets}
+        return gn.sum(v.losses, axis=0), inputs, {"right": gn.mean(right, axis=0)}
+
+    def __graph__(self) -> gn.Graph:
+        return gn.Graph([self.losses(1, training=False)[0]])
+
+
+def pair_arrays() -> dict[str, Array]:
+    return {
+        "x": draws().normal(size=(3, 37, 3)),
+        "z": draws(1).normal(size=(4, 37, 2)),
+        "t": draws(2).integers(0, 3, (4, 37)),
+    }
+
+
+def with_noise(model: Pair) -> Any:
+    """The same net, other losses."""
+
+    def losses(batch: int, **how: Any) -> Any:
+        found, inputs, right = model.losses(batch, **how)
+        return found + 0.1 * gn.sum(inputs["x"] * inputs["x"], axis=(0, 2)), inputs, right
+
+    return losses
+
+
+def composed(model: dict[str, Any] | None = None, graph: Any = None, **how: Any) -> Problem:
+    """By default the last batch of an epoch is not full."""
+    pair = Pair(
+        rnn.Network([rnn.GRU(4)], 3, 0, recurrent_dropout=0.2, reads="vectors", **(model or {})),
+        rnn.Network([rnn.GRU(4)], 2, 3, reads="vectors"),
+    )
+    settings = {"arrays": pair_arrays(), "batch": 8, "weights": np.arange(1, 38), **how}
+    return rnn.GraphCases(pair, pair.losses if graph is None else graph(pair), **settings)
+
+
 def fresh(length: int = 10, **how: Any) -> Problem:
     settings = {"batch": 10, "gradient_batches": 2, "test": 30, "steps": 3, **how}
     network = rnn.Network([rnn.Elman(5)], 2, 1, "squared")
@@ -184,6 +230,8 @@ PROBLEMS: dict[str, Row] = {
     "drawn": Row(drawn, HESSIAN_FREE),
     "arrays": Row(arrays),
     "arrays, several batches": Row(lambda **how: arrays(gradient_batches=2, **how), HESSIAN_FREE),
+    "composed": Row(composed),
+    "composed, several batches": Row(lambda **how: composed(gradient_batches=2, **how), HESSIAN_FREE),
     "arrays, ragged": Row(ragged),
     "arrays, ragged, several batches": Row(lambda **how: ragged(gradient_batches=2, **how), HESSIAN_FREE),
     "fresh": Row(fresh, HESSIAN_FREE),
@@ -198,7 +246,9 @@ PROBLEMS: dict[str, Row] = {
 }  # fmt: skip
 
 
-def begin(name: str, folder: Path, *, epochs: int = 3, problem: Problem | None = None, **how: Any) -> Trainer:
+def begin(
+    name: str, folder: Path | None, *, epochs: int = 3, problem: Problem | None = None, **how: Any
+) -> Trainer:
     """A Trainer of this row; how: more of Training, and listeners."""
     row = PROBLEMS[name]
     listeners = how.pop("listeners", ())

@@ -16,7 +16,7 @@ import graphnet_rnn as rnn
 from graphnet.graph.node import Array
 from graphnet_rnn.data import Sequences
 from graphnet_rnn.errors import DataError, UsageError
-from graphnet_rnn.optimizers import ConstantRate
+from graphnet_rnn.optimizers import Constant
 from graphnet_rnn.training import Trainer, Training
 from tests.graphnet_rnn.training.runs import At, rows
 
@@ -85,7 +85,7 @@ def test_a_run_is_a_loop_by_hand(loss: str, initial_state: str, unscored: int, t
     assert len(problem) == 3
     steps: list[list[int]] = []
     listeners = [At(step, lambda: steps.append(taken(problem, x))) for step in range(1, 7)]
-    settings = Training(rnn.SGD(0.3), epochs=2, schedule=ConstantRate(), stopping=None, log_every=1)
+    settings = Training(rnn.SGD(0.3), epochs=2, schedule=Constant(), stopping=None, log_every=1)
     run = Trainer(problem, settings, tmp_path / "run", listeners=listeners)
     outcome = run.run()
     orders = [sorted(itertools.chain(*some)) for some in (steps[:3], steps[3:])]
@@ -385,7 +385,7 @@ def test_steps_of_batches_of_several_lengths_are_one_mean() -> None:
     """Hessian-free's gradient and curvature over batches of several lengths, as over all cases at once."""
     cases = ragged("squared", "steps")
     net = network("squared")
-    packed = rnn.Arrays(net, cases, batch=3, valid=None, buckets=3, gradient_batches=5, curvature_batches=5)
+    packed = rnn.Arrays(net, cases, batch=3, valid=None, buckets=3, gradient_batches=4, curvature_batches=4)
     whole = rnn.Arrays(net, cases, batch=CASES, valid=None, buckets=1)
     assert (len(packed), len(whole)) == (1, 1)
     one, other = packed.feed(0, 0), whole.feed(0, 0)
@@ -430,3 +430,36 @@ def test_targets_of_cases_as_a_whole(loss: str, pool: str) -> None:
     assert weights == pytest.approx(WEIGHTS.sum())
     assert seen == pytest.approx(total, rel=1e-9)
     assert problem.validate() is not None
+
+
+@pytest.mark.parametrize(("loss", "by"), [("softmax", "steps"), ("sigmoid", "values"), ("squared", "cases")])
+def test_metrics_are_means_by_weight(loss: str, by: str, tmp_path: Path) -> None:
+    cases, kept = ragged(loss, by), ragged(loss, by, seed=1)
+    net = network(loss)
+    problem = rnn.Arrays(net, cases, batch=3, valid=kept, buckets=3)
+    (name,) = problem.metrics()
+    found = problem.metrics()[name]()
+    o, _ = rnn.run(net, kept.inputs, lengths=kept.lengths)
+    t, w = kept.targets, np.where(kept.inside(), kept.weights if by != "values" else 1.0, 0.0)
+    if loss == "softmax":
+        each = o.argmax(axis=2) == t
+    elif loss == "squared":
+        each = np.abs(o - np.nan_to_num(t)).mean(axis=2)
+    else:
+        each, w = (o > 0) == (t > 0.5), w[..., None] * kept.weights
+    assert found == pytest.approx((each * w).sum() / w.sum(), rel=1e-6)
+    Trainer(problem, Training(rnn.Adam(0.01), epochs=2), tmp_path / "run", metrics=[name]).run()
+    (*_, last) = rows(tmp_path / "run", "epoch")
+    assert last["metrics"] == {name: problem.metrics()[name]()}
+
+
+def test_label_error_rate_is_of_each_case_by_itself() -> None:
+    cases = ragged("ctc", "cases")
+    assert cases.lengths is not None
+    net = network("ctc")
+    problem = rnn.Arrays(net, cases, valid=cases)
+    decoded = []
+    for n, steps in enumerate(cases.lengths):
+        decoded += rnn.ctc.greedy(rnn.run(net, cases.inputs[:steps, [n]])[0])
+    expected = rnn.ctc.label_error_rate(decoded, cases.targets)
+    assert problem.metrics()["label_error_rate"]() == expected > 0

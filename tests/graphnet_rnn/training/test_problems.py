@@ -23,7 +23,17 @@ from graphnet.errors import GraphnetError
 from graphnet_rnn.errors import ModelFileError, TrainingError, UsageError
 from graphnet_rnn.training import Listener, Problem, Trainer, Training
 from tests.graphnet_rnn.training import problems
-from tests.graphnet_rnn.training.problems import PROBLEMS, Line, begin, bits, draws, rbm
+from tests.graphnet_rnn.training.problems import (
+    PROBLEMS,
+    Line,
+    Pair,
+    begin,
+    bits,
+    draws,
+    pair_arrays,
+    rbm,
+    with_noise,
+)
 from tests.graphnet_rnn.training.runs import At, contents, interrupt_at, require_same_files, rows, settings_of
 from tests.tables import require_rows
 
@@ -147,7 +157,7 @@ def test_killed_and_resumed_is_never_stopped(name: str, whole: Any, killed: Path
 def test_what_is_kept_is_the_best_model(name: str, whole: Any, tmp_path: Path) -> None:
     outcome, files = whole(name)
     (tmp_path / "model.safetensors").write_bytes(files["model.safetensors"])
-    model = rnn.load(tmp_path / "model.safetensors", Line)
+    model = rnn.load(tmp_path / "model.safetensors", [Line, Pair])
     assert model.description() == PROBLEMS[name].make().model.description()
     epochs = [row for row in map(json.loads, files["history.jsonl"].splitlines()) if row["event"] == "epoch"]
     trained, validated = PROBLEMS[name].make().row_names
@@ -188,6 +198,20 @@ OTHER: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
     "arrays, ragged": {
         "lengths": ({"lengths": np.arange(37) % 7 + 1}, "the data are others"),
         "buckets": ({"buckets": 1}, "buckets was 3, now it is 1"),
+    },
+    "composed": {
+        "model": ({"model": {"seed": 1}}, "model.one.seed was 0, now it is 1"),
+        "arrays": ({"arrays": {**pair_arrays(), "t": 0 * pair_arrays()["t"]}}, "the data are others"),
+        "batch": ({"batch": 7}, "batch was 8, now it is 7"),
+        "valid": ({"valid": 0.2}, "the data are others"),
+        "weights": ({"weights": None}, "the data are others"),
+        "gradient_batches": ({"gradient_batches": 2}, "gradient_batches was 1, now it is 2"),
+        "clip_values": ({"clip_values": 1.0}, "clip_values was None, now it is 1.0"),
+        "l2": ({"l2": 0.1}, "l2 was 0.0, now it is 0.1"),
+        "graph": ({"graph": with_noise}, "the graph is another one"),
+    },
+    "composed, several batches": {
+        "curvature_batches": ({"curvature_batches": 2}, "curvature_batches was 1, now it is 2"),
     },
     "arrays, several batches": {
         "curvature_batches": ({"curvature_batches": 2}, "curvature_batches was 1, now it is 2"),
@@ -360,9 +384,13 @@ def test_what_is_validated_may_be_a_number_of_numpy(tmp_path: Path) -> None:
     assert Trainer(problem, Training(epochs=1), tmp_path / "run").run().best == 0.25
 
 
-@pytest.mark.parametrize("listeners", [Listener(), [print]], ids=["one", "a function"])
+@pytest.mark.parametrize(
+    "listeners", [Listener(), [3], [Listener], print], ids=["one", "a number", "a class", "a function alone"]
+)
 def test_listeners_are_a_list(listeners: Any) -> None:
-    with pytest.raises(UsageError, match="listeners must be a list of Listeners, not"):
+    with pytest.raises(
+        UsageError, match=r"listeners must be a list of Listeners, or functions of \(trainer, row\), not"
+    ):
         Trainer(problems.own(), listeners=listeners)
 
 
@@ -373,7 +401,7 @@ def test_listeners_are_a_list(listeners: Any) -> None:
         ({"log_every": 0}, "log_every must be a whole number >= 1, not 0"),
         ({"checkpoint_seconds": -1}, "checkpoint_seconds must be"),
         ({"checkpoint_seconds": float("nan")}, "checkpoint_seconds must be"),
-        ({"schedule": 0.9}, "Training: schedule must have a method factor, or be None, not 0.9"),
+        ({"schedule": 0.9}, "Training: schedule must be a Schedule, e.g. rnn.Warmup(500), or None, not 0.9"),
         ({"stopping": True}, "Training: stopping must have a method should_stop, or be None, not True"),
         ({"goal": "0.1"}, "Training: goal must be a number or None, not '0.1'"),
         (
@@ -496,9 +524,7 @@ def test_a_stream_is_online_learning(kind: Any, every: int, tmp_path: Path) -> N
     s = draws().integers(0, 4, (20, 2))
     nets = [rnn.Network([rnn.LSTM(4)], 4, 4, seed=1) for _ in range(2)]
     optimizer = rnn.Nesterov(0.1)
-    settings = Training(
-        optimizer, epochs=2, schedule=rnn.optimizers.ConstantRate(), stopping=None, log_every=1
-    )
+    settings = Training(optimizer, epochs=2, schedule=rnn.Constant(), stopping=None, log_every=1)
     Trainer(rnn.Stream(kind(nets[0], batch=2), s[:-1], s[1:], every), settings, tmp_path / "run").run()
     learning = rnn.online.OnlineLearning(kind(nets[1], batch=2), optimizer, every)
     costs = []
@@ -519,9 +545,7 @@ def test_energy_cases_are_contrastive_divergence_by_hand(tmp_path: Path) -> None
     fed: list[Any] = []
     own = problem.objective.feed
     problem.objective.feed = lambda data: (fed.append(np.array(data)), own(data))[1]  # type: ignore[method-assign]
-    settings = Training(
-        rnn.Momentum(0.05), epochs=2, schedule=rnn.optimizers.ConstantRate(), stopping=None, log_every=1
-    )
+    settings = Training(rnn.Momentum(0.05), epochs=2, schedule=rnn.Constant(), stopping=None, log_every=1)
     Trainer(problem, settings, tmp_path / "run").run()
     kept = v[-4:]  # a tenth, rounded
     assert len(problem) == 4

@@ -51,15 +51,19 @@ def begun(folder: Path, **changed: Any) -> None:
         trainer(folder, **changed, listeners=[At(3, kill)]).run()
 
 
-@dataclass
-class Halved:
+@dataclass(frozen=True)
+class Halved(optimizers.Schedule):
     """A user's schedule, which says nothing of itself."""
 
     by: float = 0.5
     __repr__ = object.__repr__
 
-    def factor(self, epoch: int) -> float:
-        return self.by**epoch
+    def at(self, step: int) -> float:
+        return float(self.by**step)
+
+    @property
+    def range(self) -> tuple[float, float]:
+        return 0.0, 1.0
 
 
 #: setting -> (what the run was begun with, what is tried, what is named)
@@ -95,10 +99,14 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "curvature_batches": (DRAWN, {"curvature_batches": 2}, "curvature_batches was 1, now it is 2"),
     "unscored": (DRAWN, {"unscored": 1}, "unscored was 0, now it is 1"),
     "l2": ({}, {"l2": 0.1}, "l2 was 0.0, now it is 0.1"),
-    "schedule": ({}, {"schedule": optimizers.DelayedDecay(5)}, "schedule was DelayedDecay(after=10, decay=0.95), now"),
+    "schedule": (
+        {}, {"schedule": optimizers.ExponentialDecay(after=5).by_epoch()},
+        "schedule was ExponentialDecay(decay=0.95, after=10, steps=1).by_epoch(), now",
+    ),
     "schedule of a user": (
         {"schedule": Halved()}, {"schedule": Halved(0.3)}, "was Halved(by=0.5), now it is Halved(by=0.3)",
     ),
+    "average": ({}, {"average": 0.9}, "average was None, now it is 0.9"),
     "stopping": ({}, {"stopping": None}, "stopping was EarlyStopping("),
     "clip_values": ({}, {"clip_values": 1.0}, "clip_values was None, now it is 1.0"),
     "sample": ({}, {"sample": 6}, "sample was 5, now it is 6"),
@@ -114,11 +122,16 @@ ACCEPTED: dict[str, dict[str, Any]] = {
     "checkpoint_seconds": {"checkpoint_seconds": 20.0},
     "notes": {},
     "listeners": {"listeners": [Listener()]},
-    "schedule that says the same": {"schedule": optimizers.DelayedDecay()},
+    "schedule that says the same": {"schedule": optimizers.ExponentialDecay(0.95, after=10).by_epoch()},
     "stopping that says the same": {"stopping": EarlyStopping()},
 }  # fmt: skip
 #: Those that change how a number is rounded, and nothing else: for another machine, or less memory.
-ROUNDED: dict[str, dict[str, Any]] = {"backend": {"backend": "numpy"}, "memory": {"memory": "sqrt"}}
+#: And metrics, which rows have, and weights do not depend on.
+ROUNDED: dict[str, dict[str, Any]] = {
+    "backend": {"backend": "numpy"},
+    "memory": {"memory": "sqrt"},
+    "metrics": {"metrics": ["accuracy"]},
+}
 #: Those of which a run on a text can have one value only, and those that say where and how long.
 FIXED = {
     "pool",

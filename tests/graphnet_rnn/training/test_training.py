@@ -105,7 +105,7 @@ def test_less_memory_is_the_same_training(tmp_path: Path) -> None:
 
 
 def test_rate_follows_the_schedule(tmp_path: Path) -> None:
-    trainer(tmp_path / "run", epochs=4, schedule=optimizers.DelayedDecay(after=2, decay=0.5)).run()
+    trainer(tmp_path / "run", epochs=4, schedule=optimizers.ExponentialDecay(0.5, after=2).by_epoch()).run()
     assert [row["learning_rate"] for row in rows(tmp_path / "run", "epoch")] == [0.01, 0.01, 0.005, 0.0025]
 
 

@@ -208,11 +208,14 @@ def test_the_alignments_of_ctc_are_one_cost(layer):
     assert sum(plain(shape.lines[0]) == "CTC" for shape in compact.picture.shapes) == 1
 
 
-#: Without NARX, of whose states most are earlier values of others, and layers that need a whole sequence.
+#: Without NARX, of whose states most are earlier values of others, Attention, each step of which reads what it
+#: remembers from outside, and layers that need a whole sequence.
 FORWARD = [cell for cell in (c().resized(2) for c in cells.ALL.values()) if cell.causal and cell.states]
 
 
-@pytest.mark.parametrize("cell", [c for c in FORWARD if not isinstance(c, cells.NARX)], ids=repr)
+@pytest.mark.parametrize(
+    "cell", [c for c in FORWARD if not isinstance(c, (cells.NARX, cells.Attention))], ids=repr
+)
 def test_edges_between_steps_carry_the_names_of_the_states(cell):
     drawing = viz.draw(unrolled(cell, time=4))
     links = [link for link in drawing.picture.edges if link.slot is not None]

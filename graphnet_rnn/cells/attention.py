@@ -1,0 +1,130 @@
+"""A cell that looks up, at each step, in what another network has remembered."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+import graphnet as gn
+from graphnet.graph.node import Node
+from graphnet_rnn.cell.cell import Cell
+from graphnet_rnn.cell.declaration import State
+from graphnet_rnn.cell.initializers import Initializer, zeros
+from graphnet_rnn.cells.combine import as_cell, output_or_one, parts_states
+from graphnet_rnn.errors import UsageError
+from graphnet_rnn.settings import MANY, one_of, shown, whole_number
+
+__all__ = ["SCORES", "Attention", "attention_memory"]
+
+#: How well a query q and a place of the memory m_s go together.
+SCORES = ("additive", "dot")
+
+
+class Attention(Cell):
+    """a_s = softmax_s(e(h_{t-1}, m_s) + l_s), c = Σ_s a_s m_s;  h_t = inner([x_t, c], h_{t-1});  y_t = [h_t, c]
+
+    "additive": e = tanh(h W_hq + m_s W_mq + b_q) w_qe; "dot": e = (h W_hq) · m_s / √width.
+    inner: any causal cell with a state, the first of which is h; or a number: of units of an LSTM. memory: the width of
+    a place; places: how many there are, s = 1 ... places.
+    What it remembers are states that stay as they are: memory, all places one after another, and l, the logarithm of
+    how much each may be looked at (0, or very low where there is none). rnn.attention_memory makes these first states
+    of what another network has seen. u.course("attention") is a at all steps, which viz.attention_map draws.
+    Source: Bahdanau, Cho & Bengio 2015, A.1.2 and A.2.2 ("additive"); Luong, Pham & Manning 2015, eq. 8, "general", and
+    Vaswani et al. 2017, eq. 1, for the scale ("dot").
+    """
+
+    sizes = ("memory", "places")
+
+    def __init__(
+        self,
+        inner: Cell | int = 128,
+        memory: int = 128,
+        places: int = 10,
+        score: str = "additive",
+        *,
+        initial: Mapping[str, Initializer] | None = None,
+    ) -> None:
+        self.inner = as_cell("Attention", "inner", inner)
+        if not self.inner.causal or not self.inner.states:
+            raise UsageError(
+                "Attention: inner must go forward in time and have a state, which asks what to look at; "
+                f"{shown(self.inner, MANY)} has not"
+            )
+        super().__init__(1, initial=initial)
+        self.memory = whole_number("Attention: memory", memory)
+        self.places = whole_number("Attention: places", places)
+        self.score = one_of("Attention: score", score, SCORES)
+        self.resolve()
+
+    def resolve(self) -> None:
+        inner = self.inner.reading(self.reads + self.memory)
+        own = {"memory": self.places * self.memory, "l": self.places}
+        taken = {state.name for state in inner.states}
+        for name in own:
+            if name in taken:
+                raise UsageError(
+                    f"Attention: inner, {shown(self.inner, MANY)}, has a state {name!r} of its own"
+                )
+        self.states = [*parts_states(inner), *(State(name, width) for name, width in own.items())]
+        self.output = State("y", output_or_one(inner) + self.memory)
+
+    def step(self, x: Node, *states: Node) -> tuple[Node, ...]:
+        *own, memory, l = states
+        batch, places, width = x.shape[0], self.places, self.memory
+        a = gn.label(gn.softmax(self._scores(own[0], memory) + l, axis=1), "attention")
+        c = gn.reshape(
+            gn.reshape(a, (batch, 1, places)) @ gn.reshape(memory, (batch, places, width)), (batch, width)
+        )
+        read = gn.concatenate([x, c], axis=1)
+        h, after = self.part("inner", self.inner, read.shape[1]).advance(read, own)
+        return gn.concatenate([h, c], axis=1), *after, memory, l
+
+    def _scores(self, h: Node, memory: Node) -> Node:
+        """e(h, m_s), (batch, places)"""
+        batch, places, width = h.shape[0], self.places, self.memory
+        query = self.product("h", "q", h, width)
+        if self.score == "dot":
+            each = gn.reshape(memory, (batch, places, width)) @ gn.reshape(query, (batch, width, 1))
+            return gn.reshape(each, (batch, places)) / math.sqrt(width)
+        # All places of all cases are rows; the same at each step, so that it is computed once.
+        keys = self.product("m", "q", gn.reshape(memory, (batch * places, width)), width)
+        both = gn.reshape(keys, (batch, places, width)) + gn.reshape(query, (batch, 1, width))
+        hidden = gn.tanh(both + self.weight("b_q", (width,), zeros()))
+        each = self.product("q", "e", gn.reshape(hidden, (batch * places, width)), 1)
+        return gn.reshape(each, (batch, places))
+
+
+#: l of a place where there is nothing: its share of the attention is 0 beside any other.
+NOTHING = -1e9
+
+
+def attention_memory(seen: Node, lengths: Node | None = None) -> dict[str, Node]:
+    """First states of an Attention that looks at `seen` (places, batch, width): {"memory": ..., "l": ...}
+
+    lengths: int64 (batch,), at least 1: how many places each case has; None: all.
+
+        e = encoder.unroll(20, 32, initial="zero", lengths=True)
+        d = decoder.unroll(12, 32, initial=rnn.attention_memory(e.hidden[-1], e.lengths))
+
+    Raises UsageError for nodes of other shapes.
+    """
+    if not isinstance(seen, Node) or seen.ndim != 3:
+        what = seen.describe() if isinstance(seen, Node) else shown(seen)
+        raise UsageError(f"attention_memory: seen must be a node (places, batch, width), not {what}")
+    with gn.scope(**seen.scope):
+        return _first_states(seen, lengths)
+
+
+def _first_states(seen: Node, lengths: Node | None) -> dict[str, Node]:
+    places, batch, width = seen.shape
+    memory = gn.reshape(gn.transpose(seen, (1, 0, 2)), (batch, places * width))
+    if lengths is None:
+        return {"memory": memory, "l": gn.fill(0, (batch, places), seen.dtype)}
+    if not isinstance(lengths, Node) or lengths.shape != (batch,):
+        what = lengths.describe() if isinstance(lengths, Node) else shown(lengths)
+        raise UsageError(f"attention_memory: lengths must be a node ({batch},), not {what}")
+    inside = gn.constant(np.arange(places)[None]) < gn.reshape(lengths, (batch, 1))
+    zero = gn.fill(0, (batch, places), seen.dtype)
+    return {"memory": memory, "l": gn.where(inside, zero, NOTHING)}

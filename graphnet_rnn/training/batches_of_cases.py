@@ -1,0 +1,156 @@
+"""Batches of cases that are drawn anew in every epoch: what problems with a fixed number of cases share."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+import graphnet as gn
+from graphnet.graph.node import Array
+from graphnet_rnn.errors import DataError, UsageError
+from graphnet_rnn.model import Model
+from graphnet_rnn.optimizers import Optimizer
+from graphnet_rnn.optimizers.batched import BatchedObjective
+from graphnet_rnn.optimizers.by_size import ObjectiveBySize
+from graphnet_rnn.optimizers.objective import Objective
+from graphnet_rnn.settings import amount, whole_number
+from graphnet_rnn.training.problem import ObjectiveProblem
+
+__all__ = ["BatchesOfCases", "divided", "seed_of"]
+
+
+class BatchesOfCases(ObjectiveProblem):
+    """A subclass, a dataclass, declares batch, gradient_batches and curvature_batches, and says what a batch is.
+
+    `_begin` is called before there are objectives, `_make` with them. The cost of a step is the mean over all its
+    targets, by weight, in however many batches.
+    """
+
+    item: ClassVar[str] = "case"
+
+    #: Settings that subclasses declare, as fields at the places that they like.
+    batch: int
+    gradient_batches: int
+    curvature_batches: int
+    objective: Any
+
+    @property
+    @abstractmethod
+    def _count(self) -> int:
+        """How many cases there are to train on."""
+
+    @abstractmethod
+    def _batch(self, which: Array) -> tuple[float, Callable[[float], tuple[Any, ...]]]:
+        """The weight of these cases, and what the objective is fed of them, for weights times a number."""
+
+    def _packed(self, order: Array) -> list[Array]:
+        """The numbers of the cases of each batch."""
+        return [order[i : i + self.batch] for i in range(0, len(order), self.batch)]
+
+    def _mixed(self, batches: list[Array], generator: np.random.Generator) -> list[Array]:
+        """The batches of an epoch in their order; of several for a step, those that are full."""
+        if self.gradient_batches > 1:
+            return [each for each in batches if len(each) == self.batch]
+        return batches
+
+    # -- beginning -----------------------------------------------------------------------------
+
+    def _check_sizes(self) -> None:
+        own = type(self).__name__
+        for name in ("batch", "gradient_batches", "curvature_batches"):
+            setattr(self, name, whole_number(f"{own}: {name}", getattr(self, name)))
+        if self.curvature_batches > self.gradient_batches:
+            raise UsageError(
+                f"{own}: curvature_batches must be at most gradient_batches, {self.gradient_batches}, not "
+                f"{self.curvature_batches}: they are a part of these"
+            )
+
+    def _begin(self, seed: int) -> None:
+        """Counts the steps of an epoch."""
+        self._seed, self._random = seed, gn.RandomSource(seed)
+        self.items = self.batch * self.gradient_batches
+        self._order: tuple[int, list[Array]] | None = None
+        self._steps = len(self._batches_of(0)) // self.gradient_batches
+        if not self._steps:
+            raise DataError(
+                f"{type(self).__name__}: a step takes {self.items} cases, but there are {self._count} to train on; "
+                "use a smaller batch"
+            )
+
+    def _make(self, objectives: Sequence[Objective]) -> None:
+        """objectives: one for each size of batches."""
+        self._single = objectives[0] if len(objectives) == 1 else ObjectiveBySize(objectives)
+        self.objective = self._single if self.gradient_batches == 1 else BatchedObjective(self._single)
+
+    # -- what a Trainer asks -------------------------------------------------------------------
+
+    def _batches_of(self, epoch: int) -> list[Array]:
+        """The numbers of the cases of each batch of an epoch."""
+        if self._order is None or self._order[0] != epoch:
+            generator = np.random.default_rng([self._seed, epoch])
+            batches = self._packed(generator.permutation(self._count))
+            self._order = epoch, self._mixed(batches, generator)
+        return self._order[1]
+
+    def _taken(self, epoch: int, step: int) -> list[Array]:
+        """The numbers of the cases of the step's batches."""
+        first = step * self.gradient_batches
+        return self._batches_of(epoch)[first : first + self.gradient_batches]
+
+    def __len__(self) -> int:
+        return self._steps
+
+    def compile(self) -> None:
+        self._single.compile()
+
+    def require_fit(self, optimizer: Optimizer) -> None:
+        super().require_fit(optimizer)
+        own, its = type(self).__name__, type(optimizer).__name__
+        if self.curvature_batches > 1 and not optimizer.curved:
+            raise UsageError(f"{own}: curvature_batches means nothing to {its}, which asks for no curvature")
+        if optimizer.needs_single_cases:
+            raise UsageError(
+                f"{own}: a preconditioner that is an exponent needs the gradients of single cases, which are not "
+                "computed here; use a metric ('kfac')"
+            )
+
+    def feed(self, epoch: int, step: int) -> Objective | ObjectiveBySize | BatchedObjective:
+        batches = [self._batch(which) for which in self._taken(epoch, step)]
+        total = sum(weight for weight, _ in batches)
+        # The mean over the batches of a step is then that over all its targets.
+        scale = len(batches) / total if total else 0.0
+        arrays = [arrays_of(scale) for _, arrays_of in batches]
+        objective: Any = self.objective
+        objective.redraw()
+        if isinstance(objective, BatchedObjective):
+            objective.feed(arrays, curvature=arrays[: self.curvature_batches])
+        else:
+            objective.feed(*arrays[0])
+        return objective
+
+    def weight(self, epoch: int, step: int) -> float:
+        """The weight of its targets, so that an epoch's mean is that over all of them."""
+        return sum(self._batch(which)[0] for which in self._taken(epoch, step))
+
+    def numbers(self) -> dict[str, Any]:
+        return {"random": self._random.state}
+
+    def restore(self, arrays: Any, numbers: Any) -> None:
+        self._random.state = numbers["random"]
+
+
+def divided(own: str, share: Any, count: int) -> tuple[Array, Array]:
+    """The numbers of the cases to train on, and of the share that is kept to validate on, the last ones."""
+    share = amount(f"{own}: valid", share)
+    kept = round(share * count)
+    if kept and kept >= count:
+        raise UsageError(f"{own}: valid = {share:g} of {count} cases leaves none to train on")
+    return np.arange(count - kept), np.arange(count - kept, count)
+
+
+def seed_of(model: Model) -> int:
+    """That of the model, 0 for one that has none."""
+    return int(getattr(model, "seed", 0))

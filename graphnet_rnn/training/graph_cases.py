@@ -1,0 +1,270 @@
+"""Cases for a graph of one's own: networks put together, with arrays for whatever it reads."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, InitVar, dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+import graphnet as gn
+from graphnet.graph.dtypes import is_float, require_unmasked
+from graphnet.graph.graph import ancestors
+from graphnet.graph.node import Array, Node
+from graphnet_rnn.errors import DataError, UsageError
+from graphnet_rnn.model import Model
+from graphnet_rnn.network.running import checked_floats
+from graphnet_rnn.optimizers.batched import BatchedObjective
+from graphnet_rnn.optimizers.objective import Objective
+from graphnet_rnn.settings import setting, shown
+from graphnet_rnn.training.batches_of_cases import BatchesOfCases, divided, seed_of
+from graphnet_rnn.training.state import digest_of
+
+__all__ = ["GraphCases"]
+
+#: losses (batch,), what is read, by name, and, if they are given, values (batch,) that are measured, by name.
+Graph = tuple[Node, Mapping[str, Node]] | tuple[Node, Mapping[str, Node], Mapping[str, Node]]
+
+
+@dataclass(eq=False, repr=False)
+class GraphCases(BatchesOfCases):
+    """C = Σ_n w_n L_n / Σ_n w_n over the cases n of a batch, L the losses of a graph of your own
+
+    model: what learns, an rnn.Model, the networks among whose arguments are its parts. graph(batch, **how): the losses
+    of so many cases, (batch,), and the inputs of the graph, by name; it is handed how["training"] and how["random"],
+    which `unroll` takes. It may give a third thing, values (batch,) by name, whose means over what is validated on are
+    metrics. arrays: what is read, by name, all cases of it: cases lie along the axis whose size is the batch. An input
+    that is the same in batches of any size is read by all cases, and so is its array.
+    batch: cases of a batch (all, if there are fewer); an epoch has every case once, in an order of its own; where the
+    last batch is not full, cases of no weight fill it up. gradient_batches, curvature_batches, weights (of cases): as
+    in Arrays. valid: cases to validate on, arrays of the same names, or the share of the cases that is kept for it, the
+    last ones; None for none.
+    clip_values, l2, threads, memory, backend: see Objective.
+
+        def graph(batch, **how):
+            e = model.encoder.unroll(9, batch, initial="zero", **how)
+            d = model.decoder.unroll(9, batch, initial=e.final, **how)
+            return gn.sum(d.losses, axis=0), {"word": e.inputs, "before": d.inputs, "answer": d.targets}
+
+        problem = rnn.GraphCases(model, graph, {"word": x, "before": b, "answer": t})
+
+    Rows are in the losses' unit. Raises UsageError, DataError.
+    """
+
+    objective: Objective | BatchedObjective = field(init=False)
+
+    model: Model
+    graph: Callable[..., Graph]
+    arrays: InitVar[Mapping[str, Any]]
+    batch: int = setting(32, "cases of a batch")
+    _: KW_ONLY
+    valid: InitVar[float | Mapping[str, Any] | None] = 0.1
+    weights: InitVar[Any] = None
+    gradient_batches: int = setting(1, "batches of a step")
+    curvature_batches: int = setting(1, "the first of them, for the curvature")
+
+    def __post_init__(self, arrays: Any, valid: Any, weights: Any) -> None:
+        if not isinstance(self.model, Model):
+            raise UsageError(f"GraphCases: model must be a Model, not {shown(self.model)}")
+        if not callable(self.graph):
+            raise UsageError(f"GraphCases: graph must be a function of the batch, not {shown(self.graph)}")
+        self._check_sizes()
+        self._random = gn.RandomSource(seed_of(self.model))
+        # Two sizes tell which axis is that of the cases.
+        one, other = (_read(self.graph(n, training=False, random=self._random), n) for n in (2, 3))
+        self._axes = {name: _axis(name, node, other[1][name]) for name, node in one[1].items()}
+        self._inputs = one[1]
+        self._measured_names = tuple(one[2])
+        self._train, count = self._fitting("arrays", arrays)
+        self._weights = _checked_weights(weights, count)
+        self._valid: dict[str, Array] | None = None
+        self._valid_weights = np.ones(0)
+        if isinstance(valid, Mapping):
+            self._valid, kept = self._fitting("valid", valid)
+            self._valid_weights = np.ones(kept)
+        elif valid is not None:
+            first, last = divided("GraphCases", valid, count)
+            if len(last):
+                self._valid = self._chosen(self._train, last)
+                self._valid_weights = self._weights[last]
+                self._train, self._weights = self._chosen(self._train, first), self._weights[first]
+        if not self._weights.any() or (self._valid is not None and not self._valid_weights.any()):
+            raise DataError(
+                "GraphCases: there must be cases whose weight is above 0, to train and to validate on"
+            )
+        self.batch = min(self.batch, self._count)
+        self._begin(seed_of(self.model))
+        cost, inputs, _ = self._weighed(training=True)
+        settings = self.objective_settings()
+        parameters = list(self.model.parameters.values())
+        self._digest = _digest(cost)
+        self._make([Objective(cost, parameters, inputs, random=self._random, **settings)])
+        self._judge: gn.Function | None = None
+        self._measured: list[float] = []
+
+    # -- arrays --------------------------------------------------------------------------------
+
+    @property
+    def _count(self) -> int:
+        return len(self._weights)
+
+    def _fitting(self, argument: str, given: Any) -> tuple[dict[str, Array], int]:
+        """The arrays as the graph reads them, and how many cases they have."""
+        if not isinstance(given, Mapping) or set(given) != set(self._axes):
+            names = ", ".join(given) if isinstance(given, Mapping) else shown(given)
+            raise DataError(
+                f"GraphCases: {argument} must be arrays by the names of what the graph reads, "
+                f"{', '.join(self._axes)}, not {names}"
+            )
+        found, counts = {}, {}
+        for name, node in self._inputs.items():
+            require_unmasked(f"GraphCases: {argument}: {name}", given[name])
+            array, axis = np.asarray(given[name]), self._axes[name]
+            shape = list(node.shape)
+            if axis is not None:
+                shape[axis] = array.shape[axis] if array.ndim == node.ndim else 0
+                counts[name] = shape[axis]
+            if list(array.shape) != shape:
+                wanted = [("cases" if i == axis else size) for i, size in enumerate(node.shape)]
+                raise DataError(
+                    f"GraphCases: {argument}: {name} must be ({', '.join(map(str, wanted))}), for {node.describe()} "
+                    f"(made at {node.origin}), not {list(array.shape)}"
+                )
+            if is_float(node.dtype):
+                array = checked_floats(f"GraphCases: {argument}: {name}", array)
+            elif array.dtype.kind not in "iub":
+                raise DataError(
+                    f"GraphCases: {argument}: {name} must be {node.dtype}, for {node.describe()} (made at "
+                    f"{node.origin}), not {array.dtype}"
+                )
+            found[name] = array.astype(node.dtype)
+        if not counts or len(set(counts.values())) > 1 or not all(counts.values()):
+            shown_counts = ", ".join(f"{name} {n}" for name, n in counts.items())
+            raise DataError(
+                f"GraphCases: {argument} must all be of as many cases, at least one, but are {shown_counts}"
+            )
+        return found, next(iter(counts.values()))
+
+    def _chosen(self, arrays: Mapping[str, Array], which: Array) -> dict[str, Array]:
+        axes = self._axes.items()
+        return {n: arrays[n] if axis is None else arrays[n].take(which, axis=axis) for n, axis in axes}
+
+    def _filled(
+        self, arrays: Mapping[str, Array], weights: Array, which: Array
+    ) -> tuple[dict[str, Array], Array]:
+        """These cases, and others of no weight that fill the batch up, and their weights."""
+        missing = self.batch - len(which)
+        w = np.concatenate([weights[which], np.zeros(missing)])
+        return self._chosen(arrays, np.concatenate([which, np.resize(which, missing)])), w
+
+    def _batch(self, which: Array) -> tuple[float, Callable[[float], tuple[Any, ...]]]:
+        arrays, w = self._filled(self._train, self._weights, which)
+        return float(w.sum()), partial(self._fed, arrays, w)
+
+    def _fed(self, arrays: Mapping[str, Array], w: Array, scale: float = 1.0) -> tuple[Any, ...]:
+        return (*arrays.values(), (w * scale).astype(self._dtype))
+
+    # -- graphs --------------------------------------------------------------------------------
+
+    def _weighed(self, training: bool) -> tuple[Node, list[Node], list[Node]]:
+        """C, the inputs, the last of which are the weights, and the weighed metrics."""
+        losses, inputs, measured = _read(
+            self.graph(self.batch, training=training, random=self._random), self.batch
+        )
+        self._dtype = losses.dtype
+        with gn.scope(layer="cost"):
+            w = gn.input((self.batch,), losses.dtype, name="w")
+            sums = [gn.sum(w * gn.cast(value, losses.dtype)) for value in measured.values()]
+            return gn.sum(w * losses), [*(inputs[name] for name in self._axes), w], sums
+
+    # -- what a Trainer asks -------------------------------------------------------------------
+
+    def validate(self) -> float | None:
+        if self._valid is None:
+            return None
+        if self._judge is None:
+            cost, inputs, measured = self._weighed(training=False)
+            self._judge = gn.compile([cost, *measured], inputs, backend=self.backend, threads=self.threads)
+        sums = np.zeros(1 + len(self._measured_names))
+        for which in self._packed(np.arange(len(self._valid_weights))):
+            arrays, w = self._filled(self._valid, self._valid_weights, which)
+            sums += np.array(self._judge(*self._fed(arrays, w)), np.float64)
+        cost, *self._measured = (sums / self._valid_weights.sum()).tolist()
+        return float(cost)
+
+    def metrics(self) -> Mapping[str, Callable[[], float]]:
+        """The third thing that `graph` gives: its mean over what is validated on."""
+        names = () if self._valid is None else self._measured_names
+        return {name: partial(self._metric, i) for i, name in enumerate(names)}
+
+    def _metric(self, number: int) -> float:
+        if not self._measured:
+            self.validate()
+        return self._measured[number]
+
+    def description(self) -> dict[str, Any]:
+        kept = [*self._train.values(), self._weights, *(self._valid or {}).values(), self._valid_weights]
+        return {**super().description(), "data": digest_of(*kept), "graph": self._digest}
+
+
+def _read(given: Any, batch: int) -> tuple[Node, dict[str, Node], dict[str, Node]]:
+    """What a graph gave, checked."""
+    if not isinstance(given, tuple) or len(given) not in (2, 3):
+        raise UsageError(
+            f"GraphCases: graph must give (losses, inputs by name) or (losses, inputs, values), not {shown(given)}"
+        )
+    losses, inputs, measured = (*given, {})[:3]
+    if not isinstance(losses, Node) or losses.shape != (batch,) or not is_float(losses.dtype):
+        what = f"{losses.describe()} (made at {losses.origin})" if isinstance(losses, Node) else shown(losses)
+        raise UsageError(
+            f"GraphCases: the losses must be floats ({batch},), one for each case, not {what}; of losses of steps and "
+            "cases take gn.sum(losses, axis=0)"
+        )
+    for what, nodes in (("inputs", inputs), ("values", measured)):
+        if not isinstance(nodes, Mapping) or not all(isinstance(node, Node) for node in nodes.values()):
+            raise UsageError(f"GraphCases: {what} of graph must be nodes by name, not {shown(nodes)}")
+    for name, node in inputs.items():
+        if not node.op.is_input:
+            raise UsageError(
+                f"GraphCases: {name} is {node.describe()} (made at {node.origin}), which is no gn.input"
+            )
+    for name, node in measured.items():
+        if node.shape != (batch,):
+            raise UsageError(
+                f"GraphCases: {name} must be a value of each case, ({batch},), not {node.describe()} (made at "
+                f"{node.origin})"
+            )
+    return losses, dict(inputs), dict(measured)
+
+
+def _digest(cost: Node) -> str:
+    """Tells graphs of other ops, shapes, or ways apart."""
+    order = ancestors([cost])
+    number = {node: i for i, node in enumerate(order)}
+    lines = (f"{n.op.name} {n.dtype} {n.shape} {[number[x] for x in n.inputs]}" for n in order)
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+
+
+def _axis(name: str, one: Node, other: Node) -> int | None:
+    """Where the cases lie: on the axis in which two batches differ."""
+    differ = [i for i, (a, b) in enumerate(zip(one.shape, other.shape, strict=False)) if a != b]
+    if one.ndim != other.ndim or len(differ) > 1 or (differ and one.shape[differ[0]] != 2):
+        raise UsageError(
+            f"GraphCases: {name} must have one axis of cases; of 2 cases it is {list(one.shape)}, of 3 "
+            f"{list(other.shape)} (made at {one.origin})"
+        )
+    return differ[0] if differ else None
+
+
+def _checked_weights(weights: Any, count: int) -> Array:
+    if weights is None:
+        return np.ones(count)
+    w = checked_floats("GraphCases: weights", np.asarray(weights)).astype(np.float64)
+    if w.shape != (count,) or w.min() < 0:
+        raise DataError(
+            f"GraphCases: weights must be ({count},), one for each case, at least 0, not {list(w.shape)}"
+        )
+    return w

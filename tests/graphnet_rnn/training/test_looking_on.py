@@ -1,0 +1,197 @@
+"""Averaged weights, functions as listeners, metrics, runs without a folder, TensorBoard."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import types
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphnet_rnn as rnn
+import viz
+from graphnet.graph.node import Array
+from graphnet_rnn.errors import UsageError
+from graphnet_rnn.training import Listener, TensorBoard, Trainer, Training
+from tests.graphnet_rnn.training import problems
+from tests.graphnet_rnn.training.problems import begin
+from tests.graphnet_rnn.training.runs import contents, interrupt_at, require_same_files, rows
+
+KEEP = 0.7
+
+
+class Passed(Listener):
+    """The weights after each step."""
+
+    def __init__(self) -> None:
+        self.weights: list[Array] = []
+
+    def stepped(self, trainer: Trainer, report: rnn.optimizers.Report) -> None:
+        self.weights.append(np.asarray(trainer.theta, np.float64).copy())
+
+
+def averaged(weights: list[Array], keep: float) -> Array:
+    average = 0 * weights[0]
+    for t, theta in enumerate(weights, start=1):
+        kept = min(keep, (t - 1) / t)
+        average = kept * average + (1 - kept) * theta
+    return average
+
+
+@pytest.mark.parametrize("keep", [KEEP, 1.0])
+def test_the_average_is_what_is_validated_and_saved(keep: float, tmp_path: Path) -> None:
+    passed = Passed()
+    trainer = begin("arrays", tmp_path / "run", average=keep, listeners=[passed])
+    outcome = trainer.run()
+    expected = averaged(passed.weights, keep)
+    assert np.allclose(trainer.weights, expected, rtol=1e-5, atol=1e-6)
+    assert not np.allclose(trainer.weights, trainer.theta, rtol=1e-3)
+    if keep == 1:
+        assert np.allclose(expected, np.mean(passed.weights, axis=0))
+    per_epoch = len(trainer.problem)
+    best = averaged(passed.weights[: outcome.best_epoch * per_epoch], keep)
+    saved = rnn.load(trainer.folder.model)
+    assert np.allclose(saved.theta, best, rtol=1e-5, atol=1e-6)
+    trainer.problem.model.theta = saved.theta
+    assert trainer.problem.validate() == outcome.best
+
+
+@pytest.mark.parametrize("name", ["carried", "drawn", "arrays", "energy", "symbols", "stream"])
+def test_an_average_that_is_broken_ends_with_the_same_bytes(name: str, tmp_path: Path) -> None:
+    """In the middle of an epoch, and at the end of one, of any optimizer."""
+    begin(name, tmp_path / "whole", average=KEEP).run()
+    expected = contents(tmp_path / "whole")
+    steps = len(begin(name, tmp_path / "unused").problem)
+    for stop in {steps, steps + 1, max(1, steps // 2)}:
+        folder = tmp_path / f"broken {stop}"
+        begin(name, folder, average=KEEP, listeners=[interrupt_at(stop)]).run()
+        again = begin(name, folder, average=KEEP)
+        again.resume()
+        again.run()
+        require_same_files(contents(folder), expected)
+
+
+def test_functions_are_told_of_each_epoch(tmp_path: Path) -> None:
+    told: list[Mapping[str, Any]] = []
+
+    def look(trainer: Trainer, row: Mapping[str, Any]) -> bool:
+        assert trainer.progress.epoch == row["epoch"]
+        told.append(row)
+        return len(told) == 2
+
+    outcome = begin("arrays", tmp_path / "run", epochs=5, listeners=[look, lambda trainer, row: None]).run()
+    assert (outcome.reason, outcome.epochs) == ("callback", 2)
+    assert [dict(row) for row in told] == rows(tmp_path / "run", "epoch")
+
+
+def test_metrics_are_in_the_rows_and_in_the_curve(tmp_path: Path) -> None:
+    """By name of what the problem validates on; functions see the model with the weights that are validated."""
+    problem = problems.carried()
+
+    def largest_weight(model: rnn.Model) -> float:
+        return float(np.abs(model.theta).max())
+
+    settings = Training(rnn.Adam(0.01), epochs=3, stopping=None)
+    trainer = Trainer(problem, settings, tmp_path / "run", metrics=["accuracy", largest_weight])
+    trainer.run()
+    found = [row["metrics"] for row in rows(tmp_path / "run", "epoch")]
+    assert len(found) == 3
+    assert found[-1]["largest_weight"] == float(np.abs(trainer.theta).max())
+    assert found[-1]["accuracy"] == problem._evaluator(problem.corpus.valid, context=problem.time).accuracy  # type: ignore[attr-defined]
+    words = [axes.get_ylabel() for axes in viz.training_curve(tmp_path / "run").axes]
+    assert words[-2:] == ["accuracy", "largest weight"]
+
+
+@pytest.mark.parametrize(
+    ("metrics", "says"),
+    [
+        ("accuracy", "Trainer: metrics must be a list of names and functions of the model, not 'accuracy'"),
+        (["accuracy"], "names that Fit has (none), not 'accuracy'"),
+        ([3], "names that Fit has (none), not 3"),
+        ([max, max], "two metrics are called max; give one of the functions another name"),
+    ],
+)
+def test_impossible_metrics(metrics: Any, says: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=re.escape(says)):
+        Trainer(problems.own(), folder=tmp_path, metrics=metrics)
+
+
+def test_a_metric_that_is_no_number_is_told(tmp_path: Path) -> None:
+    trainer = Trainer(problems.own(), folder=tmp_path / "run", metrics=[lambda model: "good"])  # type: ignore[list-item, return-value]
+    with pytest.raises(UsageError, match=r"the metric <lambda> must give a number, not 'good'"):
+        trainer.run()
+
+
+def test_a_run_without_a_folder_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its numbers and rows are those of one with a folder; run again, it goes on from where it stands."""
+    monkeypatch.chdir(tmp_path)
+    kept = begin("arrays", tmp_path / "run")
+    kept.run()
+    trainer = begin("arrays", None, listeners=[interrupt_at(3)])
+    with pytest.raises(UsageError, match="take_best: no epoch has ended yet"):
+        trainer.take_best()
+    assert trainer.run().reason == "interrupted"
+    trainer.listeners.clear()
+    trainer._interruption = rnn.training.Interruption()
+    outcome = trainer.run()
+    assert [each.name for each in tmp_path.iterdir()] == ["run"]
+    assert trainer.theta.tobytes() == kept.theta.tobytes()
+    lines = (tmp_path / "run" / "history.jsonl").read_text().splitlines()
+    assert json.loads(json.dumps(outcome.history)) == [json.loads(line) for line in lines]
+    assert "<svg" in outcome._repr_mimebundle_()["image/svg+xml"]
+    trainer.take_best()
+    assert np.array_equal(trainer.problem.model.theta, rnn.load(tmp_path / "run" / "model.safetensors").theta)
+    with pytest.raises(UsageError, match=r"Trainer\.resume: this run has no folder, so no checkpoint"):
+        trainer.resume()
+
+
+class Writer:
+    """What writes for TensorBoard, as far as it is asked."""
+
+    made: list[Writer]
+
+    def __init__(self, folder: str) -> None:
+        self.folder, self.numbers, self.closed = folder, dict[str, dict[int, float]](), False
+        self.made.append(self)
+
+    def add_scalar(self, name: str, value: float, step: int) -> None:
+        self.numbers.setdefault(name, {})[step] = value
+
+    def flush(self) -> None: ...
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.mark.parametrize(
+    ("module", "name"), [("tensorboard.summary", "Writer"), ("tensorboardX", "SummaryWriter")]
+)
+def test_tensorboard_gets_the_numbers(
+    module: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for each in ("tensorboard", "tensorboard.summary", "tensorboardX"):
+        monkeypatch.setitem(sys.modules, each, None)
+    with pytest.raises(UsageError, match="neither tensorboard nor tensorboardX is installed; pip install"):
+        TensorBoard()
+    monkeypatch.setitem(sys.modules, "tensorboard", types.ModuleType("tensorboard"))
+    monkeypatch.setitem(sys.modules, module, types.SimpleNamespace(**{name: Writer}))  # type: ignore[arg-type]
+    Writer.made = []
+    trainer = begin("arrays", tmp_path / "run", listeners=[TensorBoard()])
+    trainer.run()
+    (writer,) = Writer.made
+    assert writer.folder == str(tmp_path / "run" / "tensorboard")
+    assert writer.closed
+    per_epoch = len(trainer.problem)
+    epochs = rows(tmp_path / "run", "epoch")
+    validated = {per_epoch * row["epoch"]: row["valid_loss"] for row in epochs}
+    assert writer.numbers["epoch/valid_loss"] == validated
+    steps = {row["step"]: row["train_loss"] for row in rows(tmp_path / "run", "step")}
+    assert writer.numbers["step/train_loss"] == steps
+    assert any(each.startswith("epoch/weight_norms/") for each in writer.numbers)
+    with pytest.raises(UsageError, match="the run has no folder; name one"):
+        begin("arrays", None, listeners=[TensorBoard()]).run()

@@ -1,0 +1,71 @@
+"""Where a net looks while it writes: the shares of attention as a map."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from viz.errors import DrawingError, by_matplotlib
+
+if TYPE_CHECKING:
+    from viz.charts.figure import Chart
+
+__all__ = ["attention_map"]
+
+#: Inches of a cell of the map, of what is beside it, and the most of a side.
+CELL, BESIDE, MOST = 0.32, 1.2, 12.0
+
+
+@by_matplotlib()
+def attention_map(
+    shares: Any, read: Sequence[Any] | None = None, written: Sequence[Any] | None = None
+) -> Chart:
+    """a_ts, how much step t looks at place s: a row for each step, a column for each place, dark where it looks
+
+    shares: (steps, places) in 0 ... 1, as gn.compile(u.course("attention"), ...) gives them, of one case. read: what is
+    at each place; written: what came out at each step; numbers, if they are not given.
+    Raises DrawingError for arrays of other shapes, or of what are no shares.
+    """
+    from viz.charts.figure import Chart
+
+    try:
+        a = np.asarray(shares, np.float64)
+    except (TypeError, ValueError):
+        raise DrawingError(f"attention_map: shares must be an array, not {shares!r:.60}.") from None
+    if a.ndim != 2 or not a.size:
+        raise DrawingError(
+            f"attention_map: shares must be (steps, places) of one case, not {list(a.shape)}; of several take "
+            "shares[:, case]."
+        )
+    if not np.isfinite(a).all() or a.min() < -1e-6 or a.max() > 1 + 1e-6:
+        raise DrawingError(f"attention_map: shares must be in 0 ... 1, not {a.min():g} ... {a.max():g}.")
+    names = [
+        _names(what, given, count)
+        for what, given, count in (("written", written, len(a)), ("read", read, a.shape[1]))
+    ]
+    height, width = (min(MOST, BESIDE + CELL * count) for count in a.shape)
+    figure = Chart(width, height)
+    axes = figure.subplots()
+    axes.imshow(a, cmap="Blues", vmin=0, vmax=1, aspect="auto", interpolation="nearest")
+    axes.set_yticks(range(len(a)), names[0])
+    axes.set_xticks(range(a.shape[1]), names[1])
+    axes.tick_params(length=0, top=True, labeltop=True, bottom=False, labelbottom=False)
+    axes.set_xlabel("read")
+    axes.xaxis.set_label_position("top")
+    axes.set_ylabel("written")
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    axes.set_xticks(np.arange(a.shape[1] + 1) - 0.5, minor=True)
+    axes.set_yticks(np.arange(len(a) + 1) - 0.5, minor=True)
+    axes.grid(which="minor", color="#E4E7EB", linewidth=0.8)
+    axes.tick_params(which="minor", length=0)
+    return figure
+
+
+def _names(what: str, given: Sequence[Any] | None, count: int) -> list[str]:
+    names = [str(i + 1) for i in range(count)] if given is None else [str(each) for each in given]
+    if len(names) != count:
+        raise DrawingError(f"attention_map: {what} must be {count}, not {len(names)}.")
+    return names

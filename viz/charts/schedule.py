@@ -1,0 +1,88 @@
+"""Schedules as curves: what a rate is multiplied by, or is, at each step."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from viz.charts.history import is_number
+from viz.charts.parts import BLUE, frame
+from viz.errors import DrawingError, by_matplotlib, count_of
+
+if TYPE_CHECKING:
+    from viz.charts.figure import Chart
+
+__all__ = ["is_schedule", "schedule_curve"]
+
+#: Steps, or epochs, that are drawn of a schedule without an end.
+MANY = 1000
+#: Values along a line; of more steps, some have none.
+POINTS = 2000
+
+
+def is_schedule(thing: Any) -> bool:
+    """Whether it is an rnn.Schedule, which `viz` knows by what it can be asked."""
+    asked = callable(getattr(thing, "now", None)) and callable(getattr(thing, "by_epoch", None))
+    return asked and not isinstance(thing, type)
+
+
+@by_matplotlib()
+def schedule_curve(
+    schedule: Any, until: int | None = None, *, epoch: int | None = None, costs: Sequence[float] = ()
+) -> Chart:
+    """x_t against t: steps, or epochs for a schedule that does not read the step
+
+    until: the last of them (its length and a tenth more, that of `costs`, or 1000). epoch: steps of an epoch, for a
+    schedule that reads steps and epochs. costs: what was validated after each epoch, for one that reads it.
+    Raises DrawingError where one of these is missing.
+    """
+    from viz.charts.figure import Chart
+
+    if not is_schedule(schedule):
+        raise DrawingError(f"schedule must be a Schedule, e.g. rnn.Warmup(500), not {schedule!r:.60}.")
+    costs = list(costs)
+    if not all(is_number(each) for each in costs):
+        raise DrawingError(f"costs must be a list of numbers, one for each epoch, not {costs!r:.60}.")
+    reads = schedule.reads
+    by_step = "step" in reads or not reads
+    if "costs" in reads and not costs:
+        raise DrawingError(f"{schedule!r:.80} follows validated costs; give some: costs=[2.1, 1.9, ...].")
+    if by_step and len(reads) > 1 and epoch is None:
+        raise DrawingError(f"{schedule!r:.80} reads steps and epochs; say how many steps make one: epoch=...")
+    each = 1 if not by_step or epoch is None else count_of("epoch", epoch)
+    last = _last(schedule, by_step, len(costs) * each) if until is None else count_of("until", until)
+    at = np.unique(np.linspace(0, last, min(last + 1, POINTS)).round().astype(int))
+    values = [schedule.now(int(t), int(t) // each, costs[: int(t) // each]) for t in at]
+    figure = Chart(7, 3.2)
+    axes = figure.subplots()
+    if len(at) <= 60:  # each value holds for a step or an epoch
+        axes.step(at, values, where="post", color=BLUE, linewidth=1.8, marker=".")
+    else:
+        axes.plot(at, values, color=BLUE, linewidth=1.8)
+    axes.set_ylim(bottom=min(0.0, *values))
+    axes.set_xlim(0, last)
+    axes.set_xlabel("step" if by_step else "epoch", fontsize=12)
+    axes.set_title(_short(str(schedule)), loc="left", fontsize=10)
+    frame(axes)
+    return figure
+
+
+def _last(schedule: Any, by_step: bool, of_costs: int) -> int:
+    length = schedule.length
+    if not by_step and length is None:
+        length = getattr(getattr(schedule, "of", None), "length", None)
+    values = getattr(schedule, "values", None)
+    if length is None and isinstance(values, tuple):  # Stepwise
+        length = values[-1][0]
+    if of_costs:
+        return of_costs
+    return MANY if not length else length + max(1, length // 10)
+
+
+def _short(words: str) -> str:
+    """On two lines at most, which fit the figure."""
+    lines = textwrap.wrap(words, 78, max_lines=2, placeholder=" ...")
+    return "\n".join(lines)
