@@ -36,6 +36,7 @@ from graphnet.ops.linear import matmul, scaled_matmul
 from graphnet.ops.loss import sigmoid_cross_entropy, softmax_cross_entropy, squared_error
 from graphnet.ops.random import RandomSource
 from graphnet.ops.reduce import argmax, cumsum, log_softmax, logsumexp, max, mean, min, softmax, sum
+from graphnet.ops.rowwise import Rowwise
 from graphnet.ops.shape import concatenate, pad, reshape, stack, transpose
 from graphnet.ops.surrogate import with_surrogate
 from graphnet.graph.provenance import scope
@@ -57,7 +58,7 @@ from graphnet.version import __version__  # isort: skip
 __all__ = [
     "BackendError", "DifferentiationError", "DtypeError", "Eigenvalues", "Elementwise", "Estimate",
     "Function", "Graph", "GraphnetError", "Node", "NonFiniteError", "NotEnoughMemoryError", "Op",
-    "RandomSource", "ShapeError", "SpectralDensity", "StoredFunction", "UsageError", "ValueAccessError",
+    "RandomSource", "Rowwise", "ShapeError", "SpectralDensity", "StoredFunction", "UsageError", "ValueAccessError",
     "__version__", "absolute", "add", "argmax", "backend_of", "backward", "broadcast_to", "cast", "ceil",
     "clip", "compile", "concatenate", "constant", "cos", "cumsum", "diagonal", "divide", "eigenvalues",
     "einsum", "equal", "erf", "exp", "fill", "floor", "gauss_newton_product", "gradient", "greater",

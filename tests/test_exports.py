@@ -12,6 +12,7 @@ from tests.tables import require_rows
 
 #: Functions of the families of ops that are for other modules: they take or give no nodes, or have an operator.
 INTERNAL = {
+    "rowwise": {"refused", "run_rows"},
     "leaf": {"as_node", "as_shape", "as_size", "filled", "zeros"},
     "shape": {
         "basic_slice", "edges_of", "is_whole", "joined_entry", "normalize_axes", "normalize_axis", "inputs_between",

@@ -11,6 +11,7 @@ reduce       sums, maxima, the softmax family
 loss         the three losses
 surrogate    what stands for a loss where its curvature is wanted
 random       dropout masks and noise
+rowwise      what ops are made of whose meaning is a loop
 """
 
 from __future__ import annotations
@@ -28,13 +29,27 @@ from graphnet.ops import (
     loss,
     random,
     reduce,
+    rowwise,
     shape,
     surrogate,
 )
 
 __all__ = ["FAMILIES", "all_ops"]
 
-FAMILIES = (leaf, shape, broadcast, elementwise, linear, einsum, index, reduce, loss, surrogate, random)
+FAMILIES = (
+    leaf,
+    shape,
+    broadcast,
+    elementwise,
+    linear,
+    einsum,
+    index,
+    reduce,
+    loss,
+    surrogate,
+    random,
+    rowwise,
+)
 
 
 def all_ops() -> Iterator[type[Op]]:
@@ -42,6 +57,7 @@ def all_ops() -> Iterator[type[Op]]:
     for family in FAMILIES:
         for name in family.__all__:
             member = getattr(family, name)
-            # Elementwise is the base for users' own ops, not an op.
-            if isinstance(member, type) and issubclass(member, Op) and member is not elementwise.Elementwise:
+            # Elementwise and Rowwise are bases for users' own ops, not ops.
+            bases = (elementwise.Elementwise, rowwise.Rowwise)
+            if isinstance(member, type) and issubclass(member, Op) and member not in bases:
                 yield member

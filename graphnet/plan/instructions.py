@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from graphnet.graph.node import Dtype, Node, Shape
+from graphnet.ops.rowwise import RowLayout
 from graphnet.plan.views import Buffer, View
 from graphnet.system.cached import cached_property
 
@@ -15,12 +16,14 @@ __all__ = [
     "Access",
     "Host",
     "Instruction",
+    "KernelCall",
     "Load",
     "Loop",
     "Product",
     "Reduction",
     "Scatter",
     "Step",
+    "by_rows",
     "looking_at",
 ]
 
@@ -223,6 +226,44 @@ class Host(Instruction):
 
     def _writes(self) -> Iterator[Access]:
         yield Access(self.target, False)
+
+
+@dataclass(eq=False)
+class KernelCall(Host):
+    """The op's own kernel, for each row. A back end that has no code of it calls `forward`, as of any host call.
+
+    Cores lie in one piece: `lowering` sees to that.
+    """
+
+    layout: RowLayout
+
+    @cached_property
+    def operands(self) -> list[View]:
+        """The output and the inputs: their rows along the first axis, then what the kernel sees."""
+        layout = self.layout
+        found = []
+        for view, core, own in zip((self.target, *self.sources), layout.cores, layout.by_rows, strict=True):
+            rows = by_rows(view, (layout.rows, *core), own)
+            assert rows is not None, "lowering makes copies of what does not lie in one piece"
+            found.append(rows)
+        return found
+
+    def _reads(self) -> Iterator[Access]:
+        return (Access(view, _moves(view)) for view in self.operands[1:])
+
+    def _writes(self) -> Iterator[Access]:
+        yield Access(self.operands[0], True)
+
+
+def by_rows(view: View, shape: Shape, own: bool) -> View | None:
+    """The view as rows, each of them in one piece; None where that cannot be.
+
+    own: they are rows of it; else each of them is all of it.
+    """
+    found = view.reshaped(shape) if own else view.broadcast(shape)
+    if found is None or not found.size:
+        return found
+    return found if View(found.buffer, 0, shape[1:], found.strides[1:]).is_contiguous else None
 
 
 def _moves(view: View) -> bool:

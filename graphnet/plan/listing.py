@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from graphnet.graph.expression import VARIABLES
-from graphnet.plan.instructions import Host, Instruction, Load, Loop, Product, Scatter
+from graphnet.plan.instructions import Host, Instruction, KernelCall, Load, Loop, Product, Scatter
 from graphnet.plan.lowering import Lowered
 from graphnet.plan.views import Buffer, View
 
@@ -30,7 +30,7 @@ def listing(lowered: Lowered) -> list[str]:
 def _kind(step: Instruction) -> str:
     if isinstance(step, Loop) and step.reductions and not step.stores:
         return step.reductions[0].how
-    return type(step).__name__.lower()
+    return "kernel" if isinstance(step, KernelCall) else type(step).__name__.lower()
 
 
 def _purpose(step: Instruction) -> str:

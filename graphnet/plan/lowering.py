@@ -18,11 +18,22 @@ from graphnet.ops.index import Lookup, ScatterAdd, is_by_columns
 from graphnet.ops.leaf import Fill
 from graphnet.ops.linear import MatMul
 from graphnet.ops.linear import Product as MatrixProduct
+from graphnet.ops.rowwise import Rowwise
 from graphnet.ops.shape import Join, Pad, Transpose
 from graphnet.passes.analysis import varying_nodes
 from graphnet.passes.fuse import WIDEST, is_fusable
 from graphnet.plan.chunks import in_chunks
-from graphnet.plan.instructions import Host, Instruction, Load, Loop, Product, Scatter, Step
+from graphnet.plan.instructions import (
+    Host,
+    Instruction,
+    KernelCall,
+    Load,
+    Loop,
+    Product,
+    Scatter,
+    Step,
+    by_rows,
+)
 from graphnet.plan.instructions import Reduction as Combined
 from graphnet.plan.placement import place
 from graphnet.plan.updates import can_fail, copied, write_updates
@@ -284,6 +295,8 @@ class _Lowering:
                 self._fused(Group((node,), (node,)))
             case Add():
                 self._wide_sum(node)
+            case Rowwise() as op:
+                self._kernel_call(node, op)
             case _:
                 self._host(node)
 
@@ -419,6 +432,18 @@ class _Lowering:
                 (node,), node, sources, target,
             )
         )  # fmt: skip
+
+    def _kernel_call(self, node: Node, op: Rowwise) -> None:
+        layout = op.row_layout(node, node.inputs)
+        sources = []
+        for x, core, own in zip(node.inputs, layout.cores[1:], layout.by_rows[1:], strict=True):
+            view = self.view(x)
+            if by_rows(view, (layout.rows, *core), own) is None:
+                whole = Buffer(x.size, x.dtype).whole(x.shape)
+                self._copy(node, x, view, whole)
+                view = whole
+            sources.append(view)
+        self.instructions.append(KernelCall((node,), node, sources, self._own(node), layout))
 
     # -- fused loops -----------------------------------------------------------------------------------
 

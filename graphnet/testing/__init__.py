@@ -4,6 +4,7 @@
     gn.testing.check_graph([cost], inputs=[x, W])
 
 laws     what must be true of every op, graph, pass and back end, each as one function
+rows     a kernel of rows: its bounds, its memory, what it gives
 kernel   an elementwise op's expression, read as Python
 shrink   the smallest input that still breaks a law
 check    the two functions above

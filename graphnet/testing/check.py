@@ -16,10 +16,12 @@ from graphnet.graph.node import Array, Node, Op
 from graphnet.graph.signature import parse
 from graphnet.ops.elementwise import Elementwise
 from graphnet.ops.leaf import input
+from graphnet.ops.rowwise import Rowwise
 from graphnet.settings import yes_or_no
 from graphnet.testing.declared import check_declared
 from graphnet.testing.kernel import MATHEMATICS, evaluate_kernel
 from graphnet.testing.laws import LAWS, OF_GRAPHS, TOLERANCES, LawError, make_problem
+from graphnet.testing.rows import check_rows, seen_otherwise
 from graphnet.testing.shrink import shrink
 
 __all__ = ["check_graph", "check_op"]
@@ -36,9 +38,10 @@ def check_op(
     op: an Op, or any function from nodes to a node. example_inputs: arrays; float ones are differentiated
     (keep them away from kinks, where no derivative exists), integers and booleans are data. Sizes 1 and 0
     are tried for every axis of the op's signature, and, for elementwise ops, broadcasting. An elementwise
-    op's kernel must mean the same as its forward, and what an op says of itself besides (its rows, how it expands, ...)
-    must be so. narrow: laws 1 and 7 also with int8, uint8 and bool for floats, and the first two for integers, unless
-    the op refuses them.
+    op's kernel must mean the same as its forward; one of rows must keep to its arrays, depend on nothing that it has
+    not written, and give the same of views that lie anyhow. What an op says of itself besides (its rows, how it
+    expands, ...) must be so. narrow: laws 1 and 7 also with int8, uint8 and bool for floats, and the first two for
+    integers, unless the op refuses them.
     """
     if isinstance(op, type):
         raise ValueAccessError(f"check_op takes an op, not its class: check_op({op.__name__}(...), ...)")
@@ -46,15 +49,25 @@ def check_op(
     name = op.name if isinstance(op, Op) else getattr(op, "__name__", repr(op))
     chosen, narrow = tuple(laws), yes_or_no("check_op: narrow", narrow)
     for variant in [arrays, *_smaller(op, arrays)]:
+        if isinstance(op, Rowwise):
+            check_rows(op, variant)
         _check(op, name, variant, chosen)
         leaves = [input(a.shape, a.dtype) for a in variant]
         check_declared(op(*leaves), leaves, variant)
+    if isinstance(op, Rowwise):
+        _check(*_otherwise(op, arrays), [number for number in chosen if number in (7, 8)])
     if any(a.dtype.kind == "f" for a in arrays):
         _check_float32(op, name, arrays)
     if narrow:
         _check_narrow(op, name, arrays, [number for number in chosen if number in (1, 7)])
     if isinstance(op, Elementwise) and op.kernel and op.arity == len(arrays):
         _check_kernel(op, arrays)
+
+
+def _otherwise(op: Rowwise, arrays: Sequence[Array]) -> tuple[Callable[..., Node], str, list[Array]]:
+    """The op of views that do not lie in one piece, its name, and arrays for it."""
+    seen, held = seen_otherwise(op, arrays)
+    return seen, f"{op.name} of views", held
 
 
 def _check_kernel(op: Elementwise, arrays: Sequence[Array]) -> None:

@@ -15,6 +15,7 @@ from graphnet.graph.node import Array, Node
 from graphnet.ops import all_ops
 from graphnet.ops.elementwise import Elementwise
 from graphnet.ops.leaf import Constant, Parameter
+from graphnet.ops.rowwise import Rowwise
 from graphnet.plan.order import Memory
 
 __all__ = ["require_storable", "restored_schedule", "stored_schedule"]
@@ -36,8 +37,13 @@ def _runs_in_python(node: Node) -> BackendError:
         remedy = "It has none where all passes run: compile with passes=gn.passes.DEFAULT."
     elif isinstance(node.op, Elementwise):
         remedy = "Give the op a `kernel`."
+    elif isinstance(node.op, Rowwise):
+        remedy = 'Its kernel is native code on the back end "numba" alone: compile with that.'
     else:
-        remedy = "Give the op `expanded`, which writes its value with graphnet's own ops, or leave it out."
+        remedy = (
+            "Give the op `expanded`, which writes its value with graphnet's own ops, or a `kernel` of rows "
+            "(gn.Rowwise), or leave it out."
+        )
     return BackendError(
         f"this function cannot be stored: {node.describe()} (made at {node.origin}) runs the Python rule of "
         f"{node.op.name}, which no file can hold. {remedy}"

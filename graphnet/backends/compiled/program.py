@@ -26,7 +26,7 @@ S = TypeVar("S", bound=Schedule[Any])
 #: What a program says that has no graph to tell more.
 OUT_OF_RANGE = (
     "an index is out of range in this stored function (a symbol that the vocabulary does not hold, or a size that does "
-    "not fit the data, are the usual causes)."
+    "not fit the data, are the usual causes), or a kernel that a user wrote raised an error."
 )
 
 

@@ -98,6 +98,10 @@ class Scheduler(ABC, Generic[J, W]):
     def work(self, first: int, jobs: Sequence[J]) -> W:
         """What the jobs of a section come to, whose memory has its place by now. first: the first one's number."""
 
+    def host(self, host: Host) -> Sequence[J | Host]:
+        """Itself, for Python to run; or what a back end makes of the kernel that the op has (see KernelCall)."""
+        return [host]
+
     def before_inputs(self) -> Sequence[J]:
         """More jobs, after those that depend on parameters and constants alone."""
         return ()
@@ -192,7 +196,7 @@ class Scheduler(ABC, Generic[J, W]):
                 self.jobs += self.scatter(instruction)
                 looked_at = instruction.writes
             case Host():
-                self.jobs.append(instruction)
+                self.jobs += self.host(instruction)
                 looked_at = instruction.writes
             case Instruction():
                 raise BackendError(f"compiled back ends know no {type(instruction).__name__}")

@@ -18,16 +18,22 @@ from graphnet.backends.numba.loop import LoopKernel
 from graphnet.backends.numba.operands import Operand, Reduced, Stored, lanes_for
 from graphnet.backends.numba.records import RecordForm
 from graphnet.backends.numba.reduction import CHUNK
+from graphnet.backends.numba.rowwise import Parameter, RowwiseKernel, words_of
 from graphnet.backends.numba.scatter import ColumnScatterKernel, ScatterKernel
-from graphnet.graph.dtypes import FLOAT64
+from graphnet.errors import BackendError, table_of_inputs
+from graphnet.graph.dtypes import FLOAT64, INT64
 from graphnet.graph.node import Node
+from graphnet.ops.rowwise import Rowwise
+from graphnet.plan.arena import ALIGNMENT
 from graphnet.plan.axes import is_along_reduced, joined, operand_strides
-from graphnet.plan.instructions import Access, Load, Loop, Reduction, Scatter
+from graphnet.plan.instructions import Access, KernelCall, Load, Loop, Reduction, Scatter
 from graphnet.plan.views import Buffer, View
 
 __all__ = [
+    "WORK",
     "Division",
     "Job",
+    "KernelCallJob",
     "LoopJob",
     "Record",
     "RecordContext",
@@ -39,6 +45,8 @@ __all__ = [
 
 #: The axis of the rows of what all rows read.
 NO_ROWS = 1 << 30
+#: What a kernel that a user wrote does with each number that it touches, in operations of a loop: a guess.
+WORK = 64
 #: Numbers of a vector that make a tile.
 VECTOR_TILE = 1 << 14
 #: The most that a scatter adds up in a core's own memory: a part of what the core's second cache holds.
@@ -423,3 +431,63 @@ class ScatterJob(Job):
             if self.own:
                 words += (context.scratch + share * context.scratch_stride,)
         return [Record(text_of(kernel), words)]
+
+
+# -- kernels that users write ----------------------------------------------------------------------
+
+
+class KernelCallJob(Job):
+    """An op's own kernel, for each row. Without rows of its own, one core does it."""
+
+    def __init__(self, call: KernelCall, division: Division, follows: bool = False) -> None:
+        super().__init__(division, call.nodes, call.reads, call.writes)
+        self.call = call
+        layout = call.layout
+        large = (
+            follows or WORK * sum(math.prod(core) for core in layout.cores) * layout.rows >= division.least
+        )
+        if layout.by_rows[0] and layout.rows >= division.parts and large:
+            self.split, self.count = "rows", layout.rows
+            self.tiles = division.tiles(layout.rows)
+
+    def scratch(self, vector_bytes: int) -> int:
+        return sum(self._scratch_sizes())
+
+    def _scratch_sizes(self) -> list[int]:
+        """Bytes of each array of scratch memory, up to where the next may begin."""
+        item = self.call.target.dtype.itemsize
+        shapes = [held for held in self.call.layout.more if isinstance(held, tuple)]
+        return [-(-math.prod(shape) * item // ALIGNMENT) * ALIGNMENT for shape in shapes]
+
+    def records(self, context: RecordContext, share: int) -> list[Record]:
+        layout = self.call.layout
+        start, stop = self.rows_of(share) if self.split else (0, 0 if share else layout.rows)
+        if start == stop:
+            return []
+        parameters: list[Parameter] = []
+        words = [context.arena, stop - start]
+        for i, (view, own) in enumerate(zip(self.call.operands, layout.by_rows, strict=True)):
+            parameters.append(Parameter("input" if i else "output", view.dtype, len(view.shape) - 1))
+            address = context.address(part_of(view, 0, start, stop))
+            core = view.shape[1:]
+            words += [address, view.strides[0] if own else 0, math.prod(core), *core]
+        free = context.scratch + share // self.tiles * context.scratch_stride
+        sizes = iter(self._scratch_sizes())
+        for held in layout.more:
+            if isinstance(held, tuple):
+                parameters.append(Parameter("scratch", self.call.target.dtype, len(held)))
+                words += [free, 0, math.prod(held), *held]
+                free += next(sizes)
+            else:
+                parameters.append(Parameter("setting", FLOAT64 if isinstance(held, float) else INT64, 0))
+                words += words_of(held)
+        op = self.call.node.op
+        assert isinstance(op, Rowwise)
+        kernel = RowwiseKernel(op.name, op.python_kernel, tuple(parameters), context.vector_bytes)
+        try:
+            text = text_of(kernel)
+        except BackendError as error:
+            node = self.call.node
+            place = f"\n    node made at {node.origin}{table_of_inputs(node.inputs)}"
+            raise BackendError(f"{error}{place}") from error.__cause__
+        return [Record(text, tuple(words))]

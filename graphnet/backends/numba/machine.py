@@ -195,6 +195,19 @@ class Machine:
             except RuntimeError as error:
                 raise BackendError(f"a kernel is not valid LLVM code: {error}\n{text}") from None
 
+    def kept_text(self, content: str, make: Callable[[], str]) -> str:
+        """A kernel's text that takes long to make, kept on disk under the digest of all that it is made of."""
+        kept = open_cache()
+        name = f"{self.keys([content])[0]}.kernel"
+        found = kept.read(name) if kept else None
+        if found is not None:
+            return found.decode()
+        with self._lock:
+            text = make()
+        if kept:
+            kept.write(name, text.encode())
+        return text
+
     def assembly(self, text: str) -> str:
         """The kernel in the machine's assembly language."""
         with self._lock:

@@ -11,7 +11,16 @@ from graphnet.backends.compiled.arena import require_arena
 from graphnet.backends.compiled.locations import ARENA
 from graphnet.backends.compiled.schedule import Schedule, Scheduler
 from graphnet.backends.numba.barriers import barriers_of
-from graphnet.backends.numba.jobs import Division, Job, LoopJob, Record, RecordContext, ScatterJob
+from graphnet.backends.numba.jobs import (
+    WORK,
+    Division,
+    Job,
+    KernelCallJob,
+    LoopJob,
+    Record,
+    RecordContext,
+    ScatterJob,
+)
 from graphnet.backends.numba.machine import Machine
 from graphnet.backends.numba.product_jobs import (
     Block,
@@ -26,7 +35,7 @@ from graphnet.graph.graph import Graph
 from graphnet.graph.node import Node
 from graphnet.passes.analysis import varying_nodes
 from graphnet.plan.arena import ALIGNMENT
-from graphnet.plan.instructions import Access, Host, Instruction, Loop, Product, Scatter
+from graphnet.plan.instructions import Access, Host, Instruction, KernelCall, Loop, Product, Scatter
 from graphnet.plan.lowering import Lowered, lower
 from graphnet.plan.views import Buffer, View
 from graphnet.system.cores import own_cores
@@ -102,6 +111,11 @@ class TapeScheduler(Scheduler[Job, list[Tape]]):
 
     def scatter(self, scatter: Scatter) -> Sequence[Job]:
         return [self._noted(scatter, ScatterJob(scatter, self.division, self._follows(scatter)))]
+
+    def host(self, host: Host) -> Sequence[Job | Host]:
+        if not isinstance(host, KernelCall):
+            return [host]
+        return [self._noted(host, KernelCallJob(host, self.division, self._follows(host)))]
 
     def products(self, products: Sequence[Product]) -> Sequence[Job]:
         return [job for product in products for job in self._product(product)]
@@ -201,6 +215,9 @@ def _work(lowered: Lowered) -> int:
             total += instruction.c.size * instruction.a.shape[1]
         elif isinstance(instruction, Loop):
             total += math.prod(instruction.shape) * (1 + len(instruction.steps))
+        elif isinstance(instruction, KernelCall):
+            layout = instruction.layout
+            total += WORK * layout.rows * sum(math.prod(core) for core in layout.cores)
     return total
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from graphnet.backends.numba.jobs import Job, LoopJob, ScatterJob, share_of
+from graphnet.backends.numba.jobs import Job, KernelCallJob, LoopJob, ScatterJob, share_of
 from graphnet.backends.numba.product_jobs import BlockedProductJob, PackedProductJob, PackJob
 from graphnet.backends.numba.schedule import TapeScheduler
 from graphnet.graph.node import Array
@@ -132,6 +132,8 @@ def _touched(job: Job, share: int, vector_bytes: int) -> tuple[Views, Views]:
         return _of_scatter(job, share)
     if isinstance(job, PackJob):
         return _of_packing(job, share)
+    if isinstance(job, KernelCallJob):
+        return _of_kernel_call(job, share)
     if isinstance(job, PackedProductJob):
         a, c = job.product.a, job.product.c
         start, stop = job.rows_of(share) if job.split else (0, 0 if share else a.shape[0])
@@ -175,6 +177,24 @@ def _of_scatter(job: ScatterJob, share: int) -> tuple[Views, Views]:
         start, stop, axis = 0, 0 if share else 1, 2
     reads = [*_cut(scatter.x, axis, start, stop), *_cut(scatter.index, 2, start, stop)]
     return reads, _cut(scatter.y, axis, start, stop)
+
+
+def _of_kernel_call(job: KernelCallJob, share: int) -> tuple[Views, Views]:
+    """What a row reads of an input without rows is all of it."""
+    call = job.call
+    start, stop = job.rows_of(share) if job.split else (0, 0 if share else call.layout.rows)
+    reads: Views = []
+    for source, own in zip(call.sources, call.layout.by_rows[1:], strict=True):
+        rows = (
+            source.reshaped((call.layout.rows, -(-source.size // max(call.layout.rows, 1))))
+            if own
+            else source
+        )
+        assert rows is not None
+        reads += _cut(rows, 0 if own else len(rows.shape), start, stop)
+    target = call.target.reshaped((call.layout.rows, -(-call.target.size // max(call.layout.rows, 1))))
+    assert target is not None
+    return reads, _cut(target, 0, start, stop)
 
 
 def _of_packing(job: PackJob, share: int) -> tuple[Views, Views]:

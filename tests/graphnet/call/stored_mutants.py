@@ -29,6 +29,7 @@ import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet.call.stored import LENGTH, MAGIC
 from graphnet.errors import GraphnetError
+from tests.graphnet.ops.lattices import PathSums, Recursion
 
 #: What stands in a header instead of what belongs there.
 ODD: list[Any] = [
@@ -59,6 +60,12 @@ def functions(backend: str) -> Iterator[gn.Function]:
     v = gn.input((4096, 3), "float64", name="v")
     at = gn.input((4096,), "int64", name="at")
     yield gn.compile([gn.scatter_add(v, at, 5), gn.exp(v)], backend=backend, threads=3)
+    if backend == "numba":  # elsewhere Python runs what a user wrote, which no file holds
+        p, r = gn.input((40, 3, 5, 6), "float64", name="p"), gn.input((40, 5, 6), "float64", name="r")
+        sums = Recursion(True)(p, r)
+        yield gn.compile(
+            [PathSums()(p), *gn.gradient(gn.sum(sums * sums), [p, r])], backend=backend, threads=2
+        )
 
 
 def split(content: bytes) -> tuple[dict[str, Any], bytes]:

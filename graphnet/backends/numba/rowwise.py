@@ -1,0 +1,286 @@
+"""Kernels that users write: Numba's front end makes LLVM code of one row, which is called for each of them.
+
+Numba types the function and optimises it. What comes out has no Python in it: no memory is asked for, no lock is held,
+no object is touched; whatever would is refused. From there on it is a kernel like any other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import struct
+import sys
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from graphnet.backends.numba.ir import Code, Value, llvm_type
+from graphnet.backends.numba.machine import this_machine
+from graphnet.backends.numba.records import FLAG, RecordForm, Touched, constant, word
+from graphnet.graph.node import Dtype
+from graphnet.ops.rowwise import refused
+
+__all__ = ["Parameter", "RowwiseKernel", "words_of"]
+
+#: What Numba's functions return when all is well: a value, or None.
+_WELL = (0, -2)
+#: Functions of the C library, which every process has: all that code may call that is not in it. (Numba brings others
+#: in a library of its own, which is not there when a stored function is called.)
+_LIBRARY = frozenset(
+    f"{name}{suffix}"
+    for name in (
+        "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "copysign", "cos", "cosh",
+        "erf", "erfc", "exp", "exp2", "expm1", "fabs", "floor", "fma", "fmod", "hypot",
+        "ldexp", "lgamma", "log", "log10", "log1p", "log2", "nextafter", "pow", "remainder", "rint", "round",
+        "sin", "sinh", "sqrt", "tan", "tanh", "tgamma", "trunc", "memcpy", "memmove", "memset",
+    )
+    for suffix in ("", "f")
+)  # fmt: skip
+_ROWS, _FIRST = 3, 4
+
+
+class Parameter(NamedTuple):
+    """kind: "output", "input", "scratch" or "setting". axes: how many it has, of one row."""
+
+    kind: str
+    dtype: Dtype
+    axes: int
+
+    @property
+    def words(self) -> int:
+        """Of an array: its address, how many elements further on the next row lies, how many elements a row has, and
+        its sizes. Of a setting: the upper and the lower half of its bits, since a word is no larger than memory."""
+        return 2 if self.kind == "setting" else 3 + self.axes
+
+
+def words_of(setting: float | int | bool) -> tuple[int, int]:
+    """A setting in two words of a record."""
+    (bits,) = struct.unpack("<Q", struct.pack("<d" if isinstance(setting, float) else "<q", setting))
+    return bits >> 32, bits & 0xFFFFFFFF
+
+
+@dataclass(frozen=True)
+class RowwiseKernel:
+    """name: of the op, for errors.
+
+    Record: error flag, rows, then the words of each parameter.
+    """
+
+    name: str
+    function: Callable[..., None]
+    parameters: tuple[Parameter, ...]
+    vector_bytes: int
+
+    def record(self) -> RecordForm:
+        touched, at = [], _FIRST
+        for parameter in self.parameters:
+            if parameter.kind != "setting":
+                axes = ((word(_ROWS), word(at + 1)), (word(at + 2), constant(1)))
+                touched.append(Touched(at, parameter.dtype.itemsize, parameter.kind != "input", axes))
+            at += parameter.words
+        return RecordForm(at, True, tuple(touched))
+
+    def text(self) -> str:
+        signature = [(p.kind, p.dtype.str, p.axes) for p in self.parameters]
+        content = content_of(self.function)
+        if content is None:  # it may become another one when it is compiled again
+            own = self._own()
+        else:
+            made_of = ["own", version("numba"), sys.version, content, signature]
+            own = this_machine().kept_text(repr(made_of), self._own)
+        return f"{own}\n{_Caller(self).text()}"
+
+    def _own(self) -> str:
+        return _without_python(self.name, self.function, self._compiled())
+
+    def _compiled(self) -> tuple[str, str]:
+        """LLVM code by Numba, and the name of its function in it. BackendError for what Numba cannot compile."""
+        from numba import from_dtype
+        from numba.core import compiler, errors, registry
+        from numba.core.types import Array, none
+
+        types_of = []
+        for kind, dtype, axes in self.parameters:
+            number = from_dtype(dtype)
+            types_of.append(
+                number if kind == "setting" else Array(number, axes, "C", readonly=kind == "input")
+            )
+        flags: Any = compiler.Flags()
+        flags.nrt = False  # no memory of its own
+        flags.error_model = "numpy"
+        flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
+        flags.boundscheck = True  # no kernel leaves its arrays, also one that comes from a file
+        typing, target = registry.cpu_target.typing_context, registry.cpu_target.target_context
+        typing.refresh()
+        target.refresh()
+        try:
+            found = compiler.compile_extra(typing, target, self.function, tuple(types_of), none, flags, {})
+        except errors.NumbaError as error:
+            raise refused(self.name, self.function, error) from None
+        return found.library.get_llvm_str(), found.fndesc.llvm_func_name
+
+
+def _without_python(name: str, function: Callable[..., None], compiled: tuple[str, str]) -> str:
+    """The code, of which nothing but @own is seen from outside. BackendError where it calls what it cannot have."""
+    text, entry = compiled
+    lines = [
+        line
+        for line in text.splitlines()
+        if not line.startswith(("; ModuleID", "source_filename", "target "))
+    ]
+    declared = [re.findall(r"@\"?([\w.$]+)", line)[0] for line in lines if line.startswith("declare")]
+    foreign = [
+        each
+        for each in declared
+        if each.startswith("llvm.powi") or not (each.startswith("llvm.") or each in _LIBRARY)
+    ]
+    if foreign:
+        raise refused(name, function, f"It would call {', '.join(foreign)}")
+    defined = re.compile(r"^(?:define .*?@|@)(\"[^\"]+\"|[\w.$]+)")
+    names = {found[1]: None for line in lines if (found := defined.match(line))}
+    inside = {each: "own" if each.strip('"') == entry else f"own.{i}" for i, each in enumerate(names)}
+    words = "|".join(re.escape(each) for each in sorted(inside, key=len, reverse=True))
+    body = re.sub(rf"@({words})(?![\w.$])", lambda found: f"@{inside[found[1]]}", "\n".join(lines))
+    body = re.sub(r"^define (?:linkonce_odr |internal |hidden )*", "define internal ", body, flags=re.M)
+    body = re.sub(
+        r"^(@own[.\d]*) = (?:common|internal|linkonce_odr|weak_odr) ", r"\1 = internal ", body, flags=re.M
+    )
+    return body
+
+
+class _Caller(Code):
+    """Calls @own for each row."""
+
+    def __init__(self, kernel: RowwiseKernel) -> None:
+        super().__init__(kernel.vector_bytes)
+        self.line("%returned = alloca i64")
+        self.line("%raised = alloca i64")
+        self.flag, self.too_large = self.pointer_slot(FLAG), Value("i1", "false")
+        at = _FIRST
+        self.given: list[Callable[[Value], list[Value]]] = []
+        for parameter in kernel.parameters:
+            self.given.append((self._setting if parameter.kind == "setting" else self._array)(parameter, at))
+            at += parameter.words
+        fits = self.binary("xor", self.too_large, Value("i1", "true"))
+        self.raise_where(self.too_large, self.flag)
+        self.when(fits, lambda: self.loop(self.integer(0), self.slot(_ROWS), 1, [], self._row))
+
+    def _array(self, parameter: Parameter, at: int) -> Callable[[Value], list[Value]]:
+        base, step, elements = self.pointer_slot(at), self.slot(at + 1), self.slot(at + 2)
+        sizes = [self.slot(at + 3 + axis) for axis in range(parameter.axes)]
+        scalar = llvm_type(parameter.dtype)
+        # What a record says of its reach is held by its number of elements: sizes say no more.
+        most = self.convert("zext", elements, "i128")
+        total = Value("i128", "1")
+        for size in sizes:
+            total = self.multiply(total, self.convert("zext", size, "i128"))
+            self.too_large = self.binary("or", self.too_large, self.compare("ugt", total, most))
+        strides: list[Value] = []
+        stride = self.integer(parameter.dtype.itemsize)
+        for size in reversed(sizes):
+            strides.insert(0, stride)
+            stride = self.multiply(stride, size)
+        nothing, item = Value("ptr", "null"), self.integer(parameter.dtype.itemsize)
+
+        def given(row: Value) -> list[Value]:
+            address = self.offset(base, scalar, self.multiply(row, step))
+            return [nothing, nothing, elements, item, address, *sizes, *strides]
+
+        return given
+
+    def _setting(self, parameter: Parameter, at: int) -> Callable[[Value], list[Value]]:
+        upper = self.binary("shl", self.slot(at), self.integer(32))
+        held = self.binary("or", upper, self.slot(at + 1))
+        if parameter.dtype.kind == "f":
+            held = self.convert("bitcast", held, "double")
+        return lambda row: [held]
+
+    def _row(self, row: Value, _: list[Value]) -> None:
+        given = [Value("ptr", "%returned"), Value("ptr", "%raised")]
+        for each in self.given:
+            given += each(row)
+        status = self.value("i32", f"call i32 @own({', '.join(map(str, given))})")
+        wrong = Value("i1", "true")
+        for well in _WELL:
+            differs = self.compare("ne", status, Value("i32", str(well)))
+            wrong = self.binary("and", wrong, differs)
+        self.raise_where(wrong, self.flag)
+
+    def text(self) -> str:
+        # Numba's code numbers its attributes from 0 on.
+        return self.module().replace("#0", "#1000")
+
+
+# -- what a function is made of --------------------------------------------------------------------------------------
+
+#: Modules whose names mean the same as long as their versions do, which the digest has.
+_KNOWN = ("math", "numpy", "numba", "operator", "builtins", "cmath")
+
+
+def content_of(function: Callable[..., Any]) -> str | None:
+    """All that its machine code depends on, as text; None where something is not known: a global that may change."""
+    try:
+        return hashlib.sha256(repr(_described(function, [])).encode()).hexdigest()
+    except _UnknownContentError:
+        return None
+
+
+class _UnknownContentError(Exception):
+    pass
+
+
+def _described(function: Any, within: list[Any]) -> Any:
+    if function in within:  # it calls itself
+        return ["again", within.index(function)]
+    code: types.CodeType = function.__code__
+    within = [*within, function]
+    cells = dict(
+        zip(code.co_freevars, (cell.cell_contents for cell in function.__closure__ or ()), strict=True)
+    )
+    names = {name for each in _codes(code) for name in each.co_names}
+    known = {name: function.__globals__[name] for name in sorted(names) if name in function.__globals__}
+    defaults = function.__defaults__ or ()
+    return [
+        [_of_code(each) for each in _codes(code)], _of_value(defaults, within),
+        *([name, _of_value(value, within)] for name, value in (known | cells).items()),
+    ]  # fmt: skip
+
+
+def _codes(code: types.CodeType) -> list[types.CodeType]:
+    """It, and those of functions and comprehensions in it."""
+    inner = [const for const in code.co_consts if isinstance(const, types.CodeType)]
+    return [code, *(found for each in inner for found in _codes(each))]
+
+
+def _of_code(code: types.CodeType) -> Any:
+    constants = [repr(const) for const in code.co_consts if not isinstance(const, types.CodeType)]
+    # The lines stand in what errors say.
+    return [
+        code.co_code, constants, code.co_names, code.co_varnames, code.co_freevars, code.co_argcount, code.co_filename,
+        code.co_firstlineno,
+    ]  # fmt: skip
+
+
+def _of_value(value: Any, within: list[Any]) -> Any:
+    if isinstance(value, (bool, int, float, complex, str, bytes, type(None), np.generic)):
+        return [type(value).__name__, repr(value)]
+    if isinstance(value, tuple):
+        return [_of_value(each, within) for each in value]
+    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+        return [value.dtype.str, value.shape, value.tobytes()]
+    if isinstance(value, types.ModuleType) and value.__name__.split(".")[0] in _KNOWN:
+        return [value.__name__, getattr(value, "__version__", "")]
+    inner = getattr(value, "py_func", None)
+    if inner is not None:  # decorated with numba.njit
+        return [_described(inner, within), repr(sorted(getattr(value, "targetoptions", {}).items()))]
+    module, name = (
+        getattr(value, "__module__", None),
+        getattr(value, "__qualname__", getattr(value, "__name__", "")),
+    )
+    if isinstance(module, str) and module.split(".")[0] in _KNOWN and name:
+        return [module, name]
+    raise _UnknownContentError

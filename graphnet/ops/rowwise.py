@@ -1,0 +1,254 @@
+"""Rowwise: ops whose meaning is a loop, stated once for one row, which Numba compiles.
+
+Importing this file imports no Numba: only running or compiling such an op does.
+"""
+
+from __future__ import annotations
+
+import inspect
+import linecache
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import numpy as np
+
+from graphnet.errors import BackendError, UsageError
+from graphnet.graph.node import Array, Dtype, Node, Op, RowsOf, Shape
+from graphnet.graph.signature import parse
+
+__all__ = ["RowLayout", "Rowwise", "refused", "run_rows"]
+
+Setting = float | int | bool
+ROWS = "..."
+
+
+class Typed(Protocol):
+    """What is known of a node, and of an array."""
+
+    @property
+    def shape(self) -> Shape: ...
+
+    @property
+    def dtype(self) -> Dtype: ...
+
+
+class RowLayout(NamedTuple):
+    """How a kernel is called: once for each of so many rows.
+
+    cores: the shapes that it sees, of the output and of each input. by_rows: which of these have a row for each call;
+    all others are handed over whole. more: what its further parameters are, in their order: a setting's value, or the
+    shape of an array of scratch memory.
+    """
+
+    rows: int
+    cores: tuple[Shape, ...]
+    by_rows: tuple[bool, ...]
+    more: tuple[Setting | Shape, ...]
+
+
+class Rowwise(Op):
+    """y = a loop over x_1, ..., x_n, for each row"""
+
+    #: kernel(y, *inputs, ...): writes y, for one row. A `staticmethod`, in the Python that Numba compiles. It sees
+    #: arrays in one piece, without the axes that `...` stands for in the signature; where none is left, they are arrays
+    #: without axes (`y[()] = x[()]`). Further parameters are settings (fields of the op that are numbers) and scratch
+    #: memory, by their names.
+    kernel: ClassVar[Callable[..., None]]
+
+    def scratch(self, y: Any, *inputs: Any) -> Mapping[str, Shape]:
+        """Arrays of y's dtype that the kernel works in, by the names of its parameters; what they hold is not known."""
+        return {}
+
+    # -- what follows from it ------------------------------------------------------------------------
+
+    def __init_subclass__(cls, **settings: Any) -> None:
+        super().__init_subclass__(**settings)
+        if "kernel" in vars(cls) and not cls.signature:
+            raise UsageError(
+                f"{cls.__name__}: an op with a kernel of rows needs a `signature`, such as '... n m -> ...': the axes "
+                "after ... are what the kernel sees."
+            )
+
+    @property
+    def python_kernel(self) -> Callable[..., None]:
+        """The kernel as it was written."""
+        found = inspect.getattr_static(self, "kernel", None)
+        found = found.__func__ if isinstance(found, staticmethod) else found
+        found = getattr(found, "py_func", found)
+        if not inspect.isfunction(found):
+            raise UsageError(
+                f"{self.name}: `kernel` is {found!r:.60}; it must be a function kernel(y, *inputs) that writes y."
+            )
+        return found
+
+    def row_layout(self, y: Typed, inputs: Sequence[Typed]) -> RowLayout:
+        """UsageError for a parameter of the kernel that is nothing."""
+        leading, mapped = self._leading(y), self._is_mapped
+        by_rows = (mapped, *self._reads_rows())
+        cores = tuple(
+            x.shape[leading:] if own else x.shape for x, own in zip((y, *inputs), by_rows, strict=True)
+        )
+        return RowLayout(math.prod(y.shape[:leading]), cores, by_rows, self._more(y, inputs))
+
+    def _more(self, y: Typed, inputs: Sequence[Typed]) -> tuple[Setting | Shape, ...]:
+        function = self.python_kernel
+        parameters = list(inspect.signature(function).parameters.values())
+        named = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+        place = f"{function.__code__.co_filename}:{function.__code__.co_firstlineno}"
+        if len(named) < len(parameters) or len(named) <= len(inputs):
+            raise UsageError(
+                f"{self.name}: the kernel at {place} takes ({', '.join(map(str, parameters))}); it is given the output "
+                f"and {len(inputs)} input(s), one after the other, then settings and scratch memory by name."
+            )
+        settings, scratch = vars(self), self.scratch(y, *inputs)
+        found: list[Setting | Shape] = []
+        for name in named[1 + len(inputs) :]:
+            if name in scratch:
+                found.append(tuple(scratch[name]))
+            elif isinstance(settings.get(name), (bool, int, float)):
+                found.append(settings[name])
+            else:
+                what = f"{settings[name]!r:.40}, no number" if name in settings else "nothing that the op has"
+                raise UsageError(
+                    f"{self.name}: the parameter {name!r} of the kernel at {place} is {what}. After the output and "
+                    f"{len(inputs)} input(s) come fields of the op that are numbers, and arrays that `scratch` names."
+                )
+        return tuple(found)
+
+    def forward(self, *arrays: Array) -> Array:
+        """The kernel by Numba, with every index looked at."""
+        inputs = [np.asarray(x) for x in arrays]
+        shape, dtype = self.infer(*inputs)  # type: ignore[arg-type]  # which looks at shapes and dtypes alone
+        y = np.empty(shape, dtype)
+        if y.size:
+            from numba.core.errors import NumbaError
+
+            try:
+                run_rows(self, _compiled(self.python_kernel), y, inputs)
+            except NumbaError as error:
+                raise refused(self.name, self.python_kernel, error) from error
+        return y
+
+    # -- rows are apart by the signature, so none of this need be said -------------------------------
+
+    @property
+    def _is_mapped(self) -> bool:
+        """Whether the kernel is called for each row; else it is called once, with all of every array."""
+        return parse(self.signature).output[:1] == (ROWS,)
+
+    def _leading(self, y: Typed) -> int:
+        """How many axes of y make its rows."""
+        return len(y.shape) - len(parse(self.signature).output) + 1 if self._is_mapped else 0
+
+    def _reads_rows(self) -> list[bool]:
+        """For each input whether a row of y reads one row of it."""
+        return [self._is_mapped and axes[:1] == (ROWS,) for axes in parse(self.signature).inputs]
+
+    def row_offset(self, y: Node, *inputs: Node) -> int | None:
+        return 0 if self._leading(y) and all(self._reads_rows()) else None
+
+    def aligned_axes(self, axis: int, y: Node, *inputs: Node) -> Sequence[int | None] | None:
+        return [axis if own else None for own in self._reads_rows()] if axis < self._leading(y) else None
+
+    def rows(self, some: range, of: RowsOf, y: Node, *inputs: Node) -> Node | None:
+        if not self._leading(y):
+            return None
+        found = [of(x, some) if own else x for x, own in zip(inputs, self._reads_rows(), strict=True)]
+        return None if None in found else self(*found)
+
+
+def run_rows(
+    op: Rowwise,
+    function: Callable[..., None],
+    y: Array,
+    inputs: Sequence[Array],
+    unknown: float | None = None,
+) -> None:
+    """Calls the function for each row, as the op's kernel. unknown: what scratch memory is full of; None: anything.
+
+    Inputs are read-only, as to Numba; booleans among settings are integers, as in compiled code.
+    """
+    layout = op.row_layout(y, inputs)
+    arrays = []
+    for x, core, own in zip((y, *inputs), layout.cores, layout.by_rows, strict=True):
+        rows = np.ascontiguousarray(x).reshape((layout.rows if own else 1, *core)).view()
+        rows.flags.writeable = x is y
+        arrays.append(rows)
+    more: list[Any] = []
+    for held in layout.more:
+        if isinstance(held, tuple):
+            memory = np.empty(held, y.dtype)
+            if unknown is not None:
+                memory.fill(unknown)
+            more.append(memory)
+        else:
+            more.append(held if isinstance(held, float) else int(held))
+    for i in range(layout.rows):
+        # A row without axes is an array, not a number.
+        function(*(a[i if own else 0, ...] for a, own in zip(arrays, layout.by_rows, strict=True)), *more)
+
+
+@cache
+def _compiled(function: Callable[..., None]) -> Callable[..., None]:
+    import numba
+
+    found: Callable[..., None] = numba.njit(boundscheck=True, error_model="numpy", nogil=True)(function)
+    return found
+
+
+#: Parts of what Numba says -> what to do.
+_REMEDIES: tuple[tuple[tuple[str, ...], str], ...] = (
+    (
+        ("Cannot modify readonly",),
+        "A kernel writes its output, its first parameter, and scratch memory, and no input.",
+    ),
+    (
+        ("__svml",),
+        "Set NUMBA_DISABLE_INTEL_SVML=1 before Numba is imported: a library of Intel's is not part of compiled code.",
+    ),
+    (
+        ("It would call",),
+        "Compiled code has no Python in it: nothing is printed or drawn, there are no lists, dictionaries or texts, "
+        "and of the functions of `math` only those that C has, too (for gamma: exp of lgamma).",
+    ),
+    (
+        ("NRT required", "Only accept returning of array", "NRT_", "_ol_array_allocate"),
+        "A kernel makes no arrays, and copies none: write loops over numbers, and let `scratch` name the memory that "
+        "it works in.",
+    ),
+    (
+        ("Untyped global name",),
+        "What a kernel calls is a function of `math`, or decorated with numba.njit.",
+    ),
+    (
+        ("to none for",),
+        "A kernel returns nothing: it writes its output, y[i] = ..., or y[()] = ... where y has no axes.",
+    ),
+)
+_OTHERWISE = "Write it as loops over numbers, in the Python that Numba compiles."
+
+
+def refused(name: str, function: Callable[..., Any], error: Exception | str) -> BackendError:
+    """The error for a kernel that Numba cannot compile: with the user's line, Numba's reason, and the remedy."""
+    code, message = function.__code__, re.sub(r"\x1b\[[0-9;]*m", "", str(error))
+    lines = [int(n) for n in re.findall(re.escape(code.co_filename) + r" \((\d+)\)", message)]
+    loc = getattr(error, "loc", None)
+    if loc is not None and loc.filename == code.co_filename:
+        lines.insert(0, loc.line)
+    line = lines[0] if lines else code.co_firstlineno
+    part, remedy = next(
+        ((part, remedy) for parts, remedy in _REMEDIES for part in parts if part in message), ("", _OTHERWISE)
+    )
+    reasons = [
+        text.strip() for text in message.splitlines() if text.strip() and not text.startswith("Failed in ")
+    ]
+    reason = next((text for text in reasons if part and part in text), " ".join(reasons[:2]))
+    text = linecache.getline(code.co_filename, line).strip()
+    return BackendError(
+        f"{name}: its kernel cannot be compiled, at {code.co_filename}:{line}"
+        + (f"\n        {text}" if text else "")
+        + f"\n    {'Numba says: ' if isinstance(error, Exception) else ''}{reason[:300]}\n    {remedy}"
+    )

@@ -1,0 +1,723 @@
+"""Ops whose meaning is a loop: kernels of rows, which are native code, stored, divided, and held to their memory."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphnet as gn
+import graphnet_rnn as rnn
+import viz
+from graphnet import passes
+from graphnet.backends import usable_backends
+from graphnet.backends.numba.backend import NumbaBackend
+from graphnet.backends.numba.machine import this_machine
+from graphnet.backends.numba.program import NumbaProgram
+from graphnet.backends.numba.reach import arena_end
+from graphnet.backends.numba.records import form_of
+from graphnet.backends.numba.rowwise import content_of
+from graphnet.backends.numba.schedule import make_schedule
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Array, Node, Shape
+from graphnet.plan import lower
+from graphnet.plan.instructions import KernelCall
+from tests.graphnet.backends.races import planned, races
+from tests.graphnet.backends.third import ThirdBackend
+from tests.graphnet.call.stored_mutants import sealed, split
+from tests.graphnet.call.test_stored import write_where_they_say
+from tests.graphnet.ops.lattices import PathSums, Recursion, alignment, soft_dtw, soft_edit_distance
+
+GENERATOR = np.random.default_rng(5)
+
+
+# -- an op of each kind ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Decayed(gn.Rowwise):
+    """y[t] = x[t] + λ y[t-1], or from the end; λ^n of what was so many steps ago"""
+
+    signature = "... t -> ... t"
+    zero_if = "all"
+
+    decay: float = 0.9
+    from_end: bool = False
+
+    @staticmethod
+    def kernel(y: Array, x: Array, work: Array, decay: float, from_end: bool) -> None:
+        size, total = x.shape[0], 0.0
+        for k in range(size):
+            work[k] = x[size - 1 - k] if from_end else x[k]
+        for k in range(size):
+            total = work[k] + decay * total
+            y[size - 1 - k if from_end else k] = total
+
+    def scratch(self, y: Any, *inputs: Any) -> Mapping[str, Shape]:
+        return {"work": y.shape[-1:]}
+
+    def backward(self, gy: Node, y: Node, x: Node) -> Sequence[Node]:
+        return (type(self)(self.decay, not self.from_end)(gy),)
+
+    def rop(self, rx: Node, y: Node, x: Node) -> Node:
+        return self(rx)
+
+
+class Through(gn.Rowwise):
+    """y = x W: a row of y reads its row of x, and all of W"""
+
+    signature = "... n, n m -> ... m"
+    zero_if = "any"
+
+    @staticmethod
+    def kernel(y: Array, x: Array, W: Array) -> None:
+        for j in range(y.shape[0]):
+            y[j] = 0
+            for i in range(x.shape[0]):
+                y[j] += x[i] * W[i, j]
+
+    def backward(self, gy: Node, y: Node, x: Node, W: Node) -> Sequence[Node]:
+        rows, out = (gn.reshape(z, (math.prod(z.shape[:-1]), z.shape[-1])) for z in (x, gy))
+        return self(gy, gn.transpose(W)), gn.transpose(rows) @ out
+
+    def rop(self, rx: Node, rW: Node, y: Node, x: Node, W: Node) -> Node:
+        return gn.add(self(rx, W), self(x, rW))
+
+
+class Norm(gn.Rowwise):
+    """y = √(1 + Σ x²): what is left of a row has no axes"""
+
+    signature = "... n -> ..."
+
+    @staticmethod
+    def kernel(y: Array, x: Array) -> None:
+        total = 1.0
+        for i in range(x.shape[0]):
+            total += x[i] * x[i]
+        y[()] = math.sqrt(total)
+
+    def backward(self, gy: Node, y: Node, x: Node) -> Sequence[Node]:
+        return (x * (gy / y)[..., None],)
+
+    def rop(self, rx: Node, y: Node, x: Node) -> Node:
+        return gn.sum(rx * x, -1) / y
+
+
+class Shifted(gn.Rowwise):
+    """y[i] = x[(i - n) mod size] of all of x at once, n an integer; it has no rows"""
+
+    signature = "n, -> n"
+
+    @staticmethod
+    def kernel(y: Array, x: Array, by: Array) -> None:
+        size = x.shape[0]
+        for i in range(size):
+            y[(i + by[()]) % size] = x[i]
+
+    def backward(self, gy: Node, y: Node, x: Node, by: Node) -> Sequence[Node]:
+        return self(gy, 0 - by), gn.fill(0, (), gy.dtype)
+
+    def rop(self, rx: Node, rby: Node, y: Node, x: Node, by: Node) -> Node:
+        return self(rx, by)
+
+
+OPS: dict[str, tuple[gn.Rowwise, tuple[Array, ...]]] = {
+    "scratch and settings": (Decayed(0.8), (GENERATOR.standard_normal((2, 3, 4)),)),
+    "an input that all rows read": (
+        Through(),
+        (GENERATOR.standard_normal((4, 3)), GENERATOR.standard_normal((3, 2))),
+    ),
+    "rows without axes": (Norm(), (1 + GENERATOR.uniform(size=(4, 3)),)),
+    "no rows": (Shifted(), (GENERATOR.standard_normal(5), np.array(2))),
+    "sums over paths": (PathSums(), (GENERATOR.standard_normal((2, 3, 3, 4)),)),
+    "a recursion": (Recursion(), (GENERATOR.uniform(size=(2, 3, 3, 2)), GENERATOR.standard_normal((2, 3, 2)))),
+    "a recursion back": (
+        Recursion(True),
+        (GENERATOR.uniform(size=(2, 3, 2, 3)), GENERATOR.standard_normal((2, 2, 3))),
+    ),
+}  # fmt: skip
+each_op = pytest.mark.parametrize("name", OPS)
+
+
+@pytest.mark.cuda
+@each_op
+def test_all_laws(name: str) -> None:
+    op, arrays = OPS[name]
+    gn.testing.check_op(op, *arrays)
+
+
+def test_narrow_numbers() -> None:
+    op, arrays = OPS["an input that all rows read"]
+    gn.testing.check_op(op, *arrays, laws=(1, 7), narrow=True)
+
+
+@each_op
+def test_it_is_native_and_python_runs_it_elsewhere(name: str) -> None:
+    op, arrays = OPS[name]
+    leaves = [gn.input(a.shape, a.dtype) for a in arrays]
+    graph = Graph([op(*leaves)], leaves)
+    (call,) = lower(graph).instructions
+    assert isinstance(call, KernelCall)
+    schedule = make_schedule(graph, this_machine(), 2, False)
+    assert [section.host for section in schedule.sections] == [None]
+    (found,) = ThirdBackend().build(graph, graph, None, False).run(arrays)
+    np.testing.assert_allclose(found, op.forward(*arrays), rtol=1e-12)
+
+
+def test_rows_follow_from_the_signature() -> None:
+    x, W = gn.input((4, 2, 3), "float64"), gn.input((3, 5), "float64")
+    y = Through()(x, W)
+    assert (y.op.row_offset(y, x, W), y.op.aligned_axes(1, y, x, W), y.op.aligned_axes(2, y, x, W)) == (
+        None, [1, None], None,
+    )  # fmt: skip
+    assert Norm()(x).op.row_offset(Norm()(x), x) == 0
+    some = y.op.rows(range(1, 3), lambda node, rows: node[rows.start : rows.stop], y, x, W)
+    assert some is not None
+    assert some.shape == (2, 2, 5)
+    (per_case,) = gn.per_example_gradients(gn.sum(y * y, (1, 2)), [W])
+    assert per_case.shape == (4, 3, 5)
+
+
+# -- cores -----------------------------------------------------------------------------------------------------------
+
+
+def recurrent() -> tuple[list[Node], list[Node], list[Array]]:
+    """Kernels amid a recurrence, of its rows and of what all rows make, with gradients and curvature."""
+    x = gn.input((12, 6), "float64", name="x")
+    W = gn.parameter(np.random.default_rng(0).standard_normal((6, 6)) / 3, name="W")
+    h = x
+    for _ in range(3):
+        h = gn.tanh(Decayed(0.5)(h @ W) + Through()(h, gn.tanh(W)))
+        h = h + Decayed(0.3)(h.T).T / 4
+    cost = gn.sum(Norm()(h))
+    nodes = [cost, *gn.gradient(cost, [W, x]), *gn.hessian_product(cost, {W: np.ones(W.shape)})]
+    return nodes, [x], [np.random.default_rng(1).standard_normal(x.shape)]
+
+
+def test_any_order_of_cores_gives_the_same_bits() -> None:
+    nodes, inputs, arrays = recurrent()
+    gn.testing.require_same_in_any_order(Graph(nodes, inputs), arrays)
+    expected = gn.compile(nodes, inputs, backend="numpy", passes=())(*arrays)
+    for threads in (1, 2):
+        for found, right in zip(gn.compile(nodes, inputs, threads=threads)(*arrays), expected, strict=True):
+            np.testing.assert_allclose(found, right, rtol=1e-11, atol=1e-13)
+
+
+@pytest.mark.parametrize("parts", [2, 3, 8])
+def test_there_are_no_races(parts: int) -> None:
+    nodes, inputs, _ = recurrent()
+    graph, _ = passes.optimize(Graph(nodes, inputs), passes.DEFAULT, NumbaBackend.has)
+    plan = planned(lambda: make_schedule(graph, this_machine(), parts, False, finely=True))
+    assert not list(races(plan))
+    # The oracle sees what a barrier is for.
+    assert any(list(races(plan, without=barrier)) for barrier in plan.barriers)
+
+
+def test_rows_are_divided_and_scratch_memory_is_each_core_s_own() -> None:
+    x = gn.input((64, 50), "float64")
+    nodes = [Decayed(0.5)(x)]
+    plan = planned(lambda: make_schedule(Graph(nodes, [x]), this_machine(), 2, False))
+    (job,) = plan.jobs
+    assert (job.split, job.count, job.scratch(0)) == ("rows", 64, 448)  # type: ignore[union-attr]
+    a = GENERATOR.standard_normal(x.shape)
+    for threads in (1, 2):
+        np.testing.assert_allclose(gn.compile(nodes, [x], threads=threads)(a)[0], Decayed(0.5).forward(a))
+
+
+@pytest.mark.parametrize("settings", [{"memory": "sqrt"}, {"check": True}, {"backend": "cuda"}], ids=str)
+def test_however_it_is_compiled(settings: dict[str, Any]) -> None:
+    if settings.get("backend", "numba") not in usable_backends():
+        pytest.skip("the cuda back end cannot run here")
+    nodes, inputs, arrays = recurrent()
+    expected = gn.compile(nodes, inputs, backend="numpy", passes=())(*arrays)
+    for found, right in zip(gn.compile(nodes, inputs, **settings)(*arrays), expected, strict=True):
+        np.testing.assert_allclose(np.asarray(found), right, rtol=1e-11, atol=1e-13)
+
+
+def test_on_a_gpu_python_calls_it_and_no_file_holds_it(tmp_path: Path) -> None:
+    if "cuda" not in usable_backends():
+        pytest.skip("the cuda back end cannot run here")
+    x = gn.input((2, 3), "float64")
+    function = gn.compile([Decayed(0.5)(gn.tanh(x).T)], [x], backend="cuda")
+    np.testing.assert_allclose(function(np.eye(2, 3))[0], Decayed(0.5).forward(np.tanh(np.eye(2, 3)).T))
+    with pytest.raises(
+        gn.BackendError, match=r"Python rule of Decayed.*native code on the back end \"numba\" alone"
+    ):
+        function.save(tmp_path / "f.gn")
+
+
+def test_with_recomputation_rows_are_had_a_segment_at_a_time() -> None:
+    """A stack of all time steps under a kernel is never whole, since its rows are apart."""
+
+    def peak(loop: Callable[[Node], Node]) -> int:
+        x = gn.input((200, 32, 4), name="x")
+        W = gn.parameter(np.eye(4, dtype="float32"))
+        h, states = gn.fill(0, (32, 4), "float32"), []
+        for t in range(200):
+            h = gn.tanh((x[t] + h) @ W)
+            states.append(h)
+        cost = gn.sum(gn.exp(gn.sin(loop(gn.stack(states)))))
+        return gn.compile([cost, *gn.gradient(cost, [W])], [x], backend="numpy", memory="sqrt").memory.peak
+
+    class Whole(Decayed):
+        """y[t] = x[t] + λ y[t-1], of all rows at once"""
+
+        signature = "a b t -> a b t"
+
+    assert peak(Decayed(0.5)) < 0.7 * peak(Whole(0.5))
+
+
+def test_it_is_seen() -> None:
+    nodes, inputs, arrays = recurrent()
+    function = gn.compile(nodes, inputs)
+    assert any(
+        " kernel " in line and "Decayed(" in line for line in str(function.instructions()).splitlines()
+    )
+    assert "Decayed" in viz.draw(nodes[:1]).dot
+    assert "Decayed" in str(function.profile(*arrays))
+
+
+def test_several_threads_may_compile_at_once() -> None:
+    def scaled(factor: float) -> Callable[..., None]:
+        def kernel(y: Array, x: Array) -> None:
+            for i in range(x.shape[0]):
+                y[i] = factor * x[i]
+
+        return kernel
+
+    def run(factor: float) -> Array:
+        x = gn.input((2, 3), "float64")
+        node = with_kernel(scaled(factor))(x)
+        (plain,) = gn.compile([node], [x], backend="numpy")(np.ones((2, 3)))
+        (found,) = gn.compile([node], [x])(np.ones((2, 3)))
+        assert (plain == found).all()
+        return found
+
+    with ThreadPoolExecutor(4) as pool:
+        for factor, found in zip((1.5, 2.5, 3.5, 4.5), pool.map(run, (1.5, 2.5, 3.5, 4.5)), strict=True):
+            assert (found == factor).all()
+
+
+# -- files -----------------------------------------------------------------------------------------------------------
+
+
+def test_it_is_stored_and_another_process_needs_no_numba(tmp_path: Path) -> None:
+    nodes, inputs, arrays = recurrent()
+    function = gn.compile(nodes, inputs, threads=2)
+    function.save(tmp_path / "f.gn")
+    np.save(tmp_path / "x.npy", arrays[0])
+    program = """
+import json, sys
+import numpy as np, graphnet as gn
+from graphnet.backends.numba.machine import this_machine
+x, function = np.load(sys.argv[2]), gn.load_function(sys.argv[1])
+compiled = this_machine().compiled
+found = [a.tobytes().hex() for a in function(x)]
+print(json.dumps([found, compiled, "numba" in sys.modules]))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "f.gn"), str(tmp_path / "x.npy")],
+        capture_output=True, text=True, check=True,
+        env=_environment({"GRAPHNET_CACHE": str(tmp_path / "empty")}),
+    )  # fmt: skip
+    found, compiled, numba = json.loads(done.stdout)
+    assert found == [a.tobytes().hex() for a in function(*arrays)]
+    assert (compiled, numba) == (0, False)
+
+
+def _environment(more: Mapping[str, str]) -> dict[str, str]:
+    root = str(Path(gn.__file__).parents[1])
+    return {**os.environ, "PYTHONPATH": root, "PYTHONIOENCODING": "utf-8", **more}
+
+
+def test_what_records_touch_is_known() -> None:
+    """Run one by one over memory full of noise, they change nothing but what their forms say that they write."""
+    nodes, inputs, _ = recurrent()
+    for threads in (1, 2):
+        program = gn.compile(nodes, inputs, threads=threads)._program
+        assert isinstance(program, NumbaProgram)
+        end = arena_end(program.schedule, [form_of(text) for text in program.schedule.kernels])
+        assert program.schedule.arena_bytes // 3 < end <= program.schedule.arena_bytes
+        write_where_they_say(program)
+
+
+#: Words of a record of `Decayed`: rows; of y how many elements further on the next row lies, elements of a row, size.
+ROWS, STEP, ELEMENTS, SIZE, LENGTH = 3, 5, 6, 7, 20
+
+
+def forged(tmp_path: Path, word: int, number: int) -> gn.StoredFunction:
+    """A stored function whose record says something else, under seals that fit."""
+    x = gn.input((6, 5), "float64")
+    function = gn.compile([Decayed(0.5)(gn.tanh(x))], [x], threads=1)
+    function.save(tmp_path / "f.gn")
+    (tape,) = function._program.schedule.sections[0].work  # type: ignore[attr-defined]
+    (head,) = [at for at in tape.heads if tape.words[at + 1] == LENGTH]
+    assert tape.words[[head + ROWS, head + STEP, head + ELEMENTS, head + SIZE]].tolist() == [6, 5, 5, 5]
+    header, data = split((tmp_path / "f.gn").read_bytes())
+    changed = tape.words.copy()
+    changed[head + word] = number
+    start = data.index(tape.words.tobytes())
+    whole = data[:start] + changed.tobytes() + data[start + changed.nbytes :]
+    (tmp_path / "forged.gn").write_bytes(sealed(header, whole))
+    return gn.load_function(tmp_path / "forged.gn")
+
+
+@pytest.mark.parametrize(("word", "number"), [(ROWS, 600), (STEP, 500), (ELEMENTS, 500), (STEP, -5)])
+def test_a_record_that_reaches_beyond_its_memory_is_refused(tmp_path: Path, word: int, number: int) -> None:
+    with pytest.raises(gn.BackendError, match="an operand reaches outside of its memory"):
+        forged(tmp_path, word, number)
+
+
+@pytest.mark.parametrize("size", [6, (1 << 44) - 1, -1])
+def test_sizes_that_say_more_than_rows_have_are_an_error_and_no_crash(tmp_path: Path, size: int) -> None:
+    """What a kernel is told of an axis is held, where it runs, to what its record says of its reach."""
+    with pytest.raises(gn.GraphnetError, match="in this stored function"):
+        forged(tmp_path, SIZE, size)(np.ones((6, 5)))
+
+
+def test_only_who_uses_a_kernel_imports_numba(tmp_path: Path) -> None:
+    """Nobody who builds, or differentiates; and nobody who compiles what was compiled before."""
+    (tmp_path / "own.py").write_text(
+        """
+import sys
+import numpy as np, graphnet as gn
+class Doubled(gn.Rowwise):
+    "y = 2 x"
+    signature = "... n -> ... n"
+    @staticmethod
+    def kernel(y, x):
+        for i in range(x.shape[0]):
+            y[i] = 2 * x[i]
+    def backward(self, gy, y, x):
+        return (2 * gy,)
+x = gn.input((3, 4), "float64")
+y = Doubled()(x)
+g, = gn.gradient(gn.sum(y * y), [x])
+built = "numba" in sys.modules
+found, = gn.compile([g], [x])(np.ones((3, 4)))
+assert (found == 8).all()
+print(built, "numba" in sys.modules)
+""",
+        encoding="utf-8",
+    )
+    said = [
+        subprocess.run(
+            [sys.executable, str(tmp_path / "own.py")], capture_output=True, text=True, check=True,
+            env=_environment({"GRAPHNET_CACHE": str(tmp_path / "cache")}),
+        ).stdout.split()
+        for _ in range(2)
+    ]  # fmt: skip
+    assert said == [["False", "True"], ["False", "False"]]
+
+
+def test_a_kernel_is_known_by_all_that_it_is_made_of() -> None:
+    def scaled(factor: Any) -> Callable[..., None]:
+        def kernel(y: Array, x: Array) -> None:
+            y[0] = factor * x[0]
+
+        return kernel
+
+    assert content_of(scaled(2)) == content_of(scaled(2))
+    assert len({content_of(scaled(value)) for value in (2, 3, 2.0, True)}) == 4
+    assert content_of(scaled(object())) is None  # nobody knows whether it stays as it is
+    assert content_of(PathSums().python_kernel) is not None
+
+
+# -- what is wrong is told -------------------------------------------------------------------------------------------
+
+
+def plain_helper(x: float) -> float:
+    return 2 * x
+
+
+def beyond(y: Array, x: Array) -> None:
+    for i in range(x.shape[0]):
+        y[i + 1] = 2 * x[i]
+
+
+def unwritten(y: Array, x: Array) -> None:
+    for i in range(1, x.shape[0]):
+        y[i] = 2 * x[i]
+
+
+def added_up(y: Array, x: Array) -> None:
+    for i in range(x.shape[0]):
+        y[i] += 2 * x[i]
+
+
+def before_the_first(y: Array, x: Array) -> None:
+    for i in range(x.shape[0]):
+        y[i] = 2 * x[i] + 0 * y[i - 1]
+
+
+def into_an_input(y: Array, x: Array) -> None:
+    for i in range(x.shape[0]):
+        x[i] = 2 * x[i]
+        y[i] = x[i]
+
+
+def with_arrays(y: Array, x: Array) -> None:
+    twice = 2 * x
+    for i in range(x.shape[0]):
+        y[i] = twice[i]
+
+
+def with_a_function(y: Array, x: Array) -> None:
+    for i in range(x.shape[0]):
+        y[i] = plain_helper(x[i])
+
+
+def with_a_draw(y: Array, x: Array) -> None:
+    for i in range(x.shape[0]):
+        y[i] = 2 * x[i] + 0 * np.random.random()
+
+
+def with_gamma(y: Array, x: Array) -> None:
+    for i in range(x.shape[0]):
+        y[i] = 2 * x[i] * math.gamma(2.0 + 0 * x[i])
+
+
+def returned(y: Array, x: Array) -> Any:
+    y[:] = 0
+    return 2 * x[0]
+
+
+def unknown_parameter(y: Array, x: Array, z: Array) -> None:
+    y[0] = z[0]
+
+
+def with_kernel(function: Callable[..., Any]) -> gn.Rowwise:
+    class Doubled(gn.Rowwise):
+        """y = 2 x"""
+
+        signature, kernel = "... n -> ... n", staticmethod(function)
+        zero_if = "all"
+
+        def backward(self, gy: Node, y: Node, x: Node) -> Sequence[Node]:
+            return (2 * gy,)
+
+        def rop(self, rx: Node, y: Node, x: Node) -> Node:
+            return 2 * rx
+
+    return Doubled()
+
+
+#: Kernel -> what check_op says; its lines are told, too.
+WRONG: dict[Callable[..., Any], str] = {
+    beyond: r"leaves an array: index 3 is out of bounds .*: y\[i \+ 1\] = 2 \* x\[i\]\. Indices go",
+    unwritten: r"leaves y\[0, 0\] unwritten, or makes it of memory that it has not written",
+    added_up: r"leaves y\[0, 0\] unwritten, or makes it of memory that it has not written",
+    before_the_first: r"leaves y\[0, 0\] unwritten, .*an index below 0 counts from the end",
+    into_an_input: r"writes an input, at .*: x\[i\] = 2 \* x\[i\]",
+    with_arrays: r"(?s)cannot be compiled, at .*:\d+.*twice = 2 \* x.*makes no arrays, .*let `scratch` name",
+    with_a_function: r"(?s)cannot be compiled, at .*plain_helper\(x\[i\]\).*decorated with numba\.njit",
+    with_a_draw: r"(?s)cannot be compiled, at .*nothing is printed or drawn",
+    with_gamma: r"(?s)cannot be compiled, at .*It would call numba_gamma.*for gamma: exp of lgamma",
+    unknown_parameter: r"the parameter 'z' of the kernel at .* is nothing that the op has.*`scratch` names",
+}
+
+
+@pytest.mark.parametrize("kernel", WRONG, ids=lambda kernel: kernel.__name__)
+def test_what_is_wrong_in_a_kernel_is_told_with_its_line(kernel: Callable[..., Any]) -> None:
+    with pytest.raises((gn.testing.LawError, gn.BackendError, gn.UsageError), match=WRONG[kernel]) as told:
+        gn.testing.check_op(with_kernel(kernel), np.array([[1.0, 2.0, -3.0], [0.5, 1.0, 2.0]]))
+    assert str(told.value).startswith("Doubled: ")
+    assert kernel is unknown_parameter or f"{Path(__file__).name}:" in str(told.value)
+
+
+def test_what_it_returns_is_an_error_where_it_is_compiled() -> None:
+    x = gn.input((2, 3), "float64")
+    with pytest.raises(
+        gn.BackendError, match=r"(?s)Doubled: its kernel .*returns nothing.*node made at .*test_row"
+    ):
+        gn.compile([with_kernel(returned)(x)], [x])
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_native_code_leaves_no_array(check: bool) -> None:
+    x = gn.input((2, 3), "float64")
+    function = gn.compile([with_kernel(beyond)(x)], [x], check=check)
+    with pytest.raises(
+        gn.BackendError, match=r"(?s)Doubled\.forward failed .*out of bounds.*made at .*test_row"
+    ):
+        function(np.ones((2, 3)))
+
+
+def test_nor_does_that_of_a_file(tmp_path: Path) -> None:
+    x = gn.input((2, 3), "float64")
+    gn.compile([with_kernel(beyond)(x)], [x]).save(tmp_path / "f.gn")
+    with pytest.raises(gn.GraphnetError, match="in this stored function"):
+        gn.load_function(tmp_path / "f.gn")(np.ones((2, 3)))
+
+
+def test_what_a_kernel_raises_is_told_with_the_node() -> None:
+    def of_positive(y: Array, x: Array) -> None:
+        for i in range(x.shape[0]):
+            if x[i] < 0:
+                raise ValueError("x must be positive")
+            y[i] = 2 * x[i]
+
+    x = gn.input((2, 3), "float64", name="x")
+    function = gn.compile([with_kernel(of_positive)(x)], [x])
+    np.testing.assert_array_equal(function(np.ones((2, 3)))[0], 2)
+    with pytest.raises(
+        gn.BackendError, match=r"(?s)Doubled\.forward failed .*: x must be positive.*x\[2, 3\]"
+    ):
+        function(-np.ones((2, 3)))
+
+
+def test_an_op_without_a_signature() -> None:
+    with pytest.raises(gn.UsageError, match=r"Bare: an op with a kernel of rows needs a `signature`"):
+        type("Bare", (gn.Rowwise,), {"kernel": staticmethod(beyond)})
+
+
+def test_forward_beside_a_kernel_is_held_to_it() -> None:
+    op = with_kernel(into_an_input)
+    kind = type("Doubled", (type(op),), {
+        "kernel": staticmethod(lambda y, x: None), "forward": lambda self, x: 2 * x,
+    })  # fmt: skip
+
+    def doubled(y: Array, x: Array) -> None:
+        for i in range(x.shape[0]):
+            y[i] = 3 * x[i]
+
+    kind.kernel = staticmethod(doubled)  # type: ignore[attr-defined]
+    with pytest.raises(
+        gn.testing.LawError, match=r"forward is not what the kernel in Python gives, .* at \[0, 0\]"
+    ):
+        gn.testing.check_op(kind(), np.ones((2, 3)))
+
+
+# -- soft dynamic time warping, soft edit distance -------------------------------------------------------------------
+
+
+def soft_minimum(values: Sequence[float], smoothing: float) -> float:
+    least = min(values)
+    if math.isinf(least):
+        return least
+    return least - smoothing * math.log(sum(math.exp((least - v) / smoothing) for v in values))
+
+
+def dtw_by_a_loop(cost: Array, smoothing: float) -> float:
+    """Cuturi & Blondel 2017, algorithm 1."""
+    n, m = cost.shape
+    R = np.full((n + 1, m + 1), np.inf)
+    R[0, 0] = 0
+    for i, j in itertools.product(range(1, n + 1), range(1, m + 1)):
+        R[i, j] = cost[i - 1, j - 1] + soft_minimum([R[i - 1, j - 1], R[i - 1, j], R[i, j - 1]], smoothing)
+    return float(R[n, m])
+
+
+def dtw_gradient_by_a_loop(cost: Array, smoothing: float) -> Array:
+    """Cuturi & Blondel 2017, algorithm 2."""
+    n, m = cost.shape
+    R = np.full((n + 2, m + 2), np.inf)
+    R[0, 0] = 0
+    D = np.zeros((n + 2, m + 2))
+    D[1:-1, 1:-1] = cost
+    for i, j in itertools.product(range(1, n + 1), range(1, m + 1)):
+        R[i, j] = D[i, j] + soft_minimum([R[i - 1, j - 1], R[i - 1, j], R[i, j - 1]], smoothing)
+    R[-1], R[:, -1] = -np.inf, -np.inf
+    R[-1, -1] = R[n, m]
+    E = np.zeros((n + 2, m + 2))
+    E[-1, -1] = 1
+    for j, i in itertools.product(range(m, 0, -1), range(n, 0, -1)):
+        a = math.exp((R[i + 1, j] - R[i, j] - D[i + 1, j]) / smoothing)
+        b = math.exp((R[i, j + 1] - R[i, j] - D[i, j + 1]) / smoothing)
+        c = math.exp((R[i + 1, j + 1] - R[i, j] - D[i + 1, j + 1]) / smoothing)
+        E[i, j] = E[i + 1, j] * a + E[i, j + 1] * b + E[i + 1, j + 1] * c
+    return E[1:-1, 1:-1]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("shape", [(1, 1), (1, 4), (5, 3)], ids=str)
+def test_soft_dtw_and_its_gradient_are_the_sources(shape: Shape, dtype: str) -> None:
+    costs = GENERATOR.standard_normal((3, *shape)).astype(dtype) ** 2
+    cost = gn.input(costs.shape, dtype)
+    found = gn.compile([soft_dtw(cost, 0.7), alignment(cost, 0.7)], [cost])(costs)
+    tolerance = 1e-12 if dtype == "float64" else 2e-5
+    np.testing.assert_allclose(found[0], [dtw_by_a_loop(c, 0.7) for c in costs], tolerance, tolerance)
+    gradients = [dtw_gradient_by_a_loop(c, 0.7) for c in costs]
+    np.testing.assert_allclose(found[1], gradients, tolerance, tolerance)
+
+
+@pytest.mark.cuda
+def test_derivatives_of_soft_dtw_to_second_order() -> None:
+    """From two sequences: value, gradient and R-rule, Hessian and Gauss-Newton products, by finite differences."""
+    x, z = gn.input((2, 3, 2), "float64"), gn.input((2, 4, 2), "float64")
+    distances = gn.sum(gn.squared_error(x[:, :, None], z[:, None]), -1)
+    gn.testing.check_graph([soft_dtw(distances, 0.5)], [x, z])
+
+
+@pytest.mark.cuda
+def test_derivatives_of_the_soft_edit_distance_with_learned_costs() -> None:
+    """Costs of two symbols are a table's, and of a symbol another's: their gradients are scattered into these."""
+    generator = np.random.default_rng(0)
+    table, gap = gn.input((4, 4), "float64"), gn.input((4,), "float64")
+    a, b = gn.constant(generator.integers(0, 4, (2, 3))), gn.constant(generator.integers(0, 4, (2, 4)))
+    substitute = gn.reshape(gn.take(gn.reshape(table, (-1,)), 4 * a[:, :, None] + b[:, None]), (2, 3, 4))
+    distance = soft_edit_distance(substitute, gn.take(gap, a), gn.take(gap, b), 0.5)
+    gn.testing.check_graph(
+        [distance], [table, gap], [generator.uniform(0.5, 1.5, n.shape) for n in (table, gap)]
+    )
+
+
+def levenshtein(a: str, b: str) -> int:
+    row = list(range(len(b) + 1))
+    for i, x in enumerate(a, 1):
+        above, row = row, [i]
+        for j, y in enumerate(b, 1):
+            row.append(min(above[j - 1] + (x != y), above[j] + 1, row[-1] + 1))
+    return row[-1]
+
+
+def test_a_soft_edit_distance_becomes_the_edit_distance() -> None:
+    pairs = [("kitten", "sitting"), ("aaaaaa", "aaabbaa"), ("abcdef", "fedcbaa")]
+    different = np.array([[[x != y for y in b] for x in a] for a, b in pairs], "float64")
+    nodes = gn.input(different.shape, "float64"), gn.input((3, 6), "float64"), gn.input((3, 7), "float64")
+    function = gn.compile([soft_edit_distance(*nodes, 0.01)], list(nodes))
+    found = function(different, np.ones((3, 6)), np.ones((3, 7)))[0]
+    expected = [levenshtein(a, b) for a, b in pairs]
+    np.testing.assert_allclose(found, expected, atol=0.05)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "steps"),
+    [(rnn.Adam(0.03), 60), (rnn.HessianFree(damping=1.0), 6)],
+    ids=["Adam", "HessianFree"],
+)
+def test_a_recurrent_net_learns_a_shape_whose_time_is_free(optimizer: Any, steps: int) -> None:
+    """Targets are bumps at other times than the inputs'. Where curvature is wanted, the softened least cost is below
+    the cost of the paths that it takes now (it is concave in costs), which is a sum of squares."""
+    generator = np.random.default_rng(0)
+    batch, time = 6, 12
+    at = generator.integers(2, 8, (2, batch))
+    x, target = (np.exp(-((np.arange(time) - t[:, None]) ** 2) / 4)[..., None] for t in at)
+    net = rnn.Network([rnn.Elman(8)], 1, 1, loss="squared", dtype="float64", seed=2)
+    u = net.unroll(time, batch, training=False)
+    found = gn.stack(list(u.logits), 1)
+    given = gn.input(target.shape, "float64", name="target")
+    distances = gn.sum(gn.squared_error(found[:, :, None], given[:, None]), -1)
+
+    def along_the_paths(found: Node, given: Node, paths: Node) -> Node:
+        distances = gn.sum(gn.squared_error(found[:, :, None], given[:, None]), -1)
+        return gn.sum(gn.stop_gradient(paths) * distances, (1, 2))
+
+    loss = gn.with_surrogate(
+        soft_dtw(distances, 0.1), along_the_paths, [found], [given, alignment(distances, 0.1)]
+    )
+    objective = rnn.Objective(gn.mean(loss), net.parameters, [u.inputs, given, *u.initial])
+    objective.feed(np.swapaxes(x, 0, 1), target, *(np.zeros(node.shape) for node in u.initial))
+    start = objective.loss(objective.start())
+    assert rnn.minimize(objective, optimizer, steps=steps).loss < 0.25 * start
