@@ -160,7 +160,7 @@ def write_files(folder: Path) -> None:
     for name in ("steps.csv", "new.csv"):
         (folder / name).write_text("ax,ay,kind,who\n" + "".join(f"{row}\n" for row in rows))
     x = np.linspace(-1, 1, 600).reshape(10, 30, 2)
-    np.savez(folder / "signals.npz", x=x, y=x.sum(axis=2))
+    np.savez(folder / "signals.npz", x=x, y=x.sum(axis=2), there=np.ones((10, 30)))
     (folder / "graphnet" / "graph").mkdir(parents=True)
     shutil.copy(ROOT / "graphnet" / "graph" / "node.py", folder / "graphnet" / "graph")
     (folder / "docs").mkdir()
