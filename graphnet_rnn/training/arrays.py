@@ -183,16 +183,18 @@ class Arrays(BatchesOfCases):
             return super()._mixed(batches, generator)
         return [batches[i] for i in generator.permutation(len(batches))]
 
-    def _batch(self, which: Array) -> tuple[float, Callable[[float], tuple[Any, ...]]]:
-        batch = self._fed(self._train, which)
-        return batch.total(self.unscored), partial(self._arrays_of, batch)
+    def _weight_of(self, which: Array) -> float:
+        return self._train.weight_of(which, self.unscored)
+
+    def _arrays_of(self, which: Array, scale: float) -> tuple[Any, ...]:
+        return self._as_read(self._fed(self._train, which), scale)
 
     def _fed(self, cases: Cases, which: Array) -> Cases:
         """A batch, filled up with cases of no weight and cut to its length."""
         batch = cases.filled(which, self.batch)
         return batch.of_time(self._times[int(bucket_of(batch.lengths, self._times).max())])
 
-    def _arrays_of(self, batch: Cases, scale: float = 1.0) -> tuple[Any, ...]:
+    def _as_read(self, batch: Cases, scale: float = 1.0) -> tuple[Any, ...]:
         """As the graph takes them, weights by so much."""
         shares = batch.shares(self.unscored) * np.float64(scale)
         return (batch.x, batch.t, shares.astype(self.model.dtype), *([batch.lengths] if self._ragged else []))
@@ -254,7 +256,7 @@ class Arrays(BatchesOfCases):
         sums = np.zeros(1 + len(_NAMES.get(self.model.loss, ())))
         for which in self._of_like_lengths(self._valid, np.arange(len(self._valid))):
             batch = self._fed(self._valid, which)
-            sums += np.array(self._judge(batch.time)(*self._arrays_of(batch)), np.float64)
+            sums += np.array(self._judge(batch.time)(*self._as_read(batch)), np.float64)
         cost, *self._measured = (sums / self._valid.total(self.unscored)).tolist()
         return float(cost)
 

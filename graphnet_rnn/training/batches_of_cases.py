@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -43,8 +43,12 @@ class BatchesOfCases(ObjectiveProblem):
         """How many cases there are to train on."""
 
     @abstractmethod
-    def _batch(self, which: Array) -> tuple[float, Callable[[float], tuple[Any, ...]]]:
-        """The weight of these cases, and what the objective is fed of them, for weights times a number."""
+    def _weight_of(self, which: Array) -> float:
+        """How much all targets of these cases count."""
+
+    @abstractmethod
+    def _arrays_of(self, which: Array, scale: float) -> tuple[Any, ...]:
+        """What the objective is fed of these cases, their weights times a number."""
 
     def _packed(self, order: Array) -> list[Array]:
         """The numbers of the cases of each batch."""
@@ -118,11 +122,10 @@ class BatchesOfCases(ObjectiveProblem):
             )
 
     def feed(self, epoch: int, step: int) -> Objective | ObjectiveBySize | BatchedObjective:
-        batches = [self._batch(which) for which in self._taken(epoch, step)]
-        total = sum(weight for weight, _ in batches)
+        taken, total = self._taken(epoch, step), self.weight(epoch, step)
         # The mean over the batches of a step is then that over all its targets.
-        scale = len(batches) / total if total else 0.0
-        arrays = [arrays_of(scale) for _, arrays_of in batches]
+        scale = len(taken) / total if total else 0.0
+        arrays = [self._arrays_of(which, scale) for which in taken]
         objective: Any = self.objective
         objective.redraw()
         if isinstance(objective, BatchedObjective):
@@ -133,7 +136,7 @@ class BatchesOfCases(ObjectiveProblem):
 
     def weight(self, epoch: int, step: int) -> float:
         """The weight of its targets, so that an epoch's mean is that over all of them."""
-        return sum(self._batch(which)[0] for which in self._taken(epoch, step))
+        return sum(map(self._weight_of, self._taken(epoch, step)))
 
     def numbers(self) -> dict[str, Any]:
         return {"random": self._random.state}

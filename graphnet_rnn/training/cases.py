@@ -99,6 +99,11 @@ class Cases:
         """The weight of all of it."""
         return float(self.shares(unscored).sum(dtype=np.float64))
 
+    def weight_of(self, which: Array, unscored: int) -> float:
+        """That of these cases."""
+        axis = 0 if self.kind == "cases" else self._axis
+        return float(self.shares(unscored).take(which, axis=axis).sum(dtype=np.float64))
+
 
 def judged_by_step(network: Network) -> bool:
     """Whether there is a target for each step, not for a case as a whole."""
@@ -123,8 +128,8 @@ def fitting(network: Network, given: Sequences) -> Sequences:
     t, w, lengths = given.targets, given.weights, given.lengths
     if lengths is not None and (lengths == given.time).all():
         lengths = None
-    if lengths is not None and given.by_step:
-        inside = given.inside()
+    inside = given.inside()
+    if lengths is not None and judged_by_step(network) and t.shape[:2] == inside.shape:
         t = np.where(inside if t.ndim == 2 else inside[..., None], t, np.zeros((), t.dtype))
     x, _ = inputs_and_lengths("Arrays", network, given.inputs, lengths)
     if w is not None:

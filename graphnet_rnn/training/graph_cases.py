@@ -160,9 +160,11 @@ class GraphCases(BatchesOfCases):
         w = np.concatenate([weights[which], np.zeros(missing)])
         return self._chosen(arrays, np.concatenate([which, np.resize(which, missing)])), w
 
-    def _batch(self, which: Array) -> tuple[float, Callable[[float], tuple[Any, ...]]]:
-        arrays, w = self._filled(self._train, self._weights, which)
-        return float(w.sum()), partial(self._fed, arrays, w)
+    def _weight_of(self, which: Array) -> float:
+        return float(self._weights[which].sum())
+
+    def _arrays_of(self, which: Array, scale: float) -> tuple[Any, ...]:
+        return self._fed(*self._filled(self._train, self._weights, which), scale)
 
     def _fed(self, arrays: Mapping[str, Array], w: Array, scale: float = 1.0) -> tuple[Any, ...]:
         return (*arrays.values(), (w * scale).astype(self._dtype))

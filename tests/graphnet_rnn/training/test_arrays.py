@@ -463,3 +463,16 @@ def test_label_error_rate_is_of_each_case_by_itself() -> None:
         decoded += rnn.ctc.greedy(rnn.run(net, cases.inputs[:steps, [n]])[0])
     expected = rnn.ctc.label_error_rate(decoded, cases.targets)
     assert problem.metrics()["label_error_rate"]() == expected > 0
+
+
+def test_labels_are_no_steps_though_there_are_as_many() -> None:
+    """Six cases of six steps with six labels: what is behind the end of a case is no label of another."""
+    draw = np.random.default_rng(0)
+    labels = np.full((TIME, TIME), -1)
+    labels[:, 0] = draw.integers(0, OUTPUTS - 1, TIME)
+    lengths = np.array([2, 6, 3, 4, 5, 2])
+    x = draw.normal(size=(TIME, TIME, INPUTS))
+    problem = rnn.Arrays(network("ctc"), Sequences(x, labels, lengths), batch=TIME, valid=None)
+    fed = problem.feed(0, 0).fed
+    np.testing.assert_array_equal(np.sort(fed[1][:, 0]), np.sort(labels[:, 0]))
+    assert (fed[1][:, 1:] == -1).all()
