@@ -50,8 +50,8 @@ def pair(seed=0):
 
 
 encoder, decoder = pair()
-e = encoder.unroll(STEPS, 1, initial="zero", name="encoder")
-d = decoder.unroll(STEPS, 1, initial=e.final, name="decoder")
+e = encoder.unroll(3, 1, initial="zero", name="encoder")
+d = decoder.unroll(3, 1, initial=e.final, name="decoder")
 viz.draw(d, closed=True)
 
 # %% [markdown]
@@ -189,10 +189,13 @@ print(f"{share_looking:.0%} of the words are right, instead of {share:.0%}")
 assert share_looking > share
 
 # %% [markdown]
-# The whole, and where it looks. Now it runs free: it reads what it has written itself, the likeliest digit.
+# One step of the decoder's cell: scores and shares on the left, the cell within on the right.
 
 # %%
-viz.draw(model, closed=True)
+viz.draw(rnn.Attention(rnn.GRU(24), memory=32, places=STEPS, score="dot"))
+
+# %% [markdown]
+# Where does it look? Now it runs free: it reads what it has written itself, the likeliest digit.
 
 # %%
 e, d = model.unroll(1, feedback="likeliest", training=False)
