@@ -182,10 +182,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=21)
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
-    prepare_streams()
     of_a_batch(options)
     of_an_epoch(options)
 
 
 if __name__ == "__main__":
+    prepare_streams()
     main()

@@ -87,7 +87,7 @@ def _remedy(cell: Cell, error: Exception) -> str:
     text = str(error)
     if "'Node'" in text and "operand" in text:
         return (
-            ". Nodes have + - * / ** @, comparisons, & | ~ of these, and slices; all else are functions: "
+            ". Nodes have + - * / % ** @, comparisons, & | ~ of these, and slices; all else are functions: "
             "gn.sum(x), gn.sqrt(x)."
         )
     if isinstance(error, NameError):

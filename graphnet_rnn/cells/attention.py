@@ -11,7 +11,7 @@ import graphnet as gn
 from graphnet.graph.node import Node
 from graphnet_rnn.cell.cell import Cell
 from graphnet_rnn.cell.declaration import State
-from graphnet_rnn.cell.initializers import Initializer, zeros
+from graphnet_rnn.cell.initializers import Initializer
 from graphnet_rnn.cells.combine import as_cell, output_or_one, parts_states
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.settings import MANY, one_of, shown, whole_number
@@ -84,15 +84,15 @@ class Attention(Cell):
     def _scores(self, h: Node, memory: Node) -> Node:
         """e(h, m_s), (batch, places)"""
         batch, places, width = h.shape[0], self.places, self.memory
-        query = self.product("h", "q", h, width)
         if self.score == "dot":
+            query = self.product("h", "q", h, width)
             each = gn.reshape(memory, (batch, places, width)) @ gn.reshape(query, (batch, width, 1))
             return gn.reshape(each, (batch, places)) / math.sqrt(width)
         # All places of all cases are rows; the same at each step, so that it is computed once.
+        query = self.affine("q", units=width, h=h)
         keys = self.product("m", "q", gn.reshape(memory, (batch * places, width)), width)
         both = gn.reshape(keys, (batch, places, width)) + gn.reshape(query, (batch, 1, width))
-        hidden = gn.tanh(both + self.weight("b_q", (width,), zeros()))
-        each = self.product("q", "e", gn.reshape(hidden, (batch * places, width)), 1)
+        each = self.product("q", "e", gn.reshape(gn.tanh(both), (batch * places, width)), 1)
         return gn.reshape(each, (batch, places))
 
 

@@ -648,7 +648,7 @@ PYTHON = [
     of("gn.cast(h == x, 'float32')", ValueAccessError, "cast is given Python's False", "gn.equal(a, b)"),
     of("gn.where(True, h, 0)", ValueAccessError, "x if flag else y"),
     of("gn.where(~h, h, 0)", DtypeError, "~ is for booleans", "gn.logical_not(...)"),
-    of("h % 2", CellError, "Nodes have + - * / ** @"),
+    of("h // 2", CellError, "Nodes have + - * / % ** @"),
     of("h - h.sum(axis=1)", CellError, "h[1, 3]", "no attribute 'sum'", "write gn.sum(node, ...)"),
     of("h.reshape(-1)", CellError, "'reshape'", "write gn.reshape(node, ...)"),
     of("h.astype('float32')", CellError, "'astype'", "write gn.cast(node, dtype)"),
