@@ -16,7 +16,7 @@ from graphnet_rnn.data.batches import Batches
 from graphnet_rnn.data.characters import read_text
 from graphnet_rnn.data.default import standard_library_text
 from graphnet_rnn.data.sequence_files import Choice, read_sequences
-from graphnet_rnn.data.sequences import Sequences, balanced_weights, with_missing
+from graphnet_rnn.data.sequences import Sequences, balanced_weights, padded, with_missing
 from graphnet_rnn.data.text import Corpus, Vocabulary
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "Sequences",
     "Vocabulary",
     "balanced_weights",
+    "padded",
     "read_sequences",
     "read_text",
     "standard_library_text",

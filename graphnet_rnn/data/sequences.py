@@ -13,7 +13,7 @@ from graphnet.graph.node import Array
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.settings import shown, whole_number, yes_no_or_none
 
-__all__ = ["Sequences", "balanced_weights", "checked_lengths", "named_sequences", "with_missing"]
+__all__ = ["Sequences", "balanced_weights", "checked_lengths", "named_sequences", "padded", "with_missing"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,6 +192,20 @@ def checked_lengths(who: str, lengths: Any, time: int, cases: int) -> Array:
             "of the inputs"
         )
     return found.astype(np.int64)
+
+
+def padded(cases: Sequence[Any]) -> tuple[Array, Array]:
+    """(time, cases, ...) and lengths (cases,): a list of cases (steps, ...), filled up with zeros to the longest
+
+    What rnn.run takes of cases without targets: x, lengths = padded(cases); rnn.run(net, x, lengths=lengths).
+    Raises DataError for cases that do not fit each other, or have no steps.
+    """
+    listed = [_array(f"padded: case {i}", each) for i, each in enumerate(cases)]
+    lengths = np.array([len(each) if each.ndim else 0 for each in listed])
+    if not len(lengths) or not lengths.all():
+        which = f"case {int(lengths.argmin())} has no steps" if len(lengths) else "there are no cases"
+        raise DataError(f"padded: {which}")
+    return _filled("inputs", listed, axis=1), lengths
 
 
 def with_missing(x: Any) -> Array:

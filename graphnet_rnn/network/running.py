@@ -147,14 +147,15 @@ def checked_inputs(who: str, network: Network, inputs: Any) -> Array:
                 f"from {x.min()} to {x.max()}"
             )
         return x.astype(np.int64)
-    return checked_floats(f"{who}: inputs", x).astype(network.dtype)
+    remedy = ", and for NaN where values are missing there is rnn.data.with_missing"
+    return checked_floats(f"{who}: inputs", x, remedy).astype(network.dtype)
 
 
-def checked_floats(what: str, array: Array) -> Array:
+def checked_floats(what: str, array: Array, remedy: str = "") -> Array:
     """The array, if it holds finite numbers; DataError with the place of the first that is none."""
     if array.dtype.kind not in "biuf":
         raise DataError(f"{what} must be numbers, not {array.dtype}")
     if not np.isfinite(array).all():
         place = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
-        raise DataError(f"{what} at {list(place)} is {array[place]}; all must be finite")
+        raise DataError(f"{what} at {list(place)} is {array[place]}; all must be finite{remedy}")
     return array

@@ -245,6 +245,11 @@ class Unrolled(ShowsItself):
             f"nodes, not {shown(kind)}"
         )
 
+    def _starts(self) -> list[range]:
+        """By layer the numbers of its states."""
+        ends = list(itertools.accumulate((len(cell.states) for cell in self.network.layers), initial=0))
+        return [range(a, b) for a, b in itertools.pairwise(ends)]
+
     def _given_states(self, given: Mapping[str, Node] | Sequence[Node]) -> list[Node]:
         """First states that are nodes: all in order, or some by name, the others as the network has them."""
         network = self.network
@@ -265,7 +270,9 @@ class Unrolled(ShowsItself):
         found = network.learned_states(self.batch) if learned else self._initial_states("zero")
         for name, node in given.items():
             i = self._number_of("unroll: initial names", name)
-            found[i] = _required_node(f"initial: {name}", node, (self.batch, widths[i]), network.dtype)
+            (cell,) = (c for c, at in zip(network.layers, self._starts(), strict=True) if i in at)
+            of = f" (of {shown(cell, MANY)})"
+            found[i] = _required_node(f"initial: {name}{of}", node, (self.batch, widths[i]), network.dtype)
         return found
 
     def _run(self) -> list[Node]:

@@ -299,9 +299,9 @@ class Book:
         return next((entry.unit for entry in self.entries if entry.unit), "value")
 
     def best(self) -> list[Configuration]:
-        """The configurations that have a value, the best first."""
+        """The configurations that have a value as they are now, the best first."""
         found = []
-        for number in sorted({entry.number for entry in self.entries}):
+        for number in sorted({entry.number for entry in self.look()}):
             runs = sorted(self.of(number), key=_order)
             values = [entry.best for entry in runs if math.isfinite(entry.best)]
             if values:

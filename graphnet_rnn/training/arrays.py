@@ -238,11 +238,10 @@ class Arrays(BatchesOfCases):
         )
 
     def _judge(self, time: int) -> gn.Function:
-        """The cost, and what metrics are by name, of a batch."""
+        """The cost, and what metrics are of each target, of a batch."""
         if time not in self._judges:
             u, inputs, cost = self._unrolled(time, training=False)
-            w = inputs[2]
-            found = [gn.sum(w * self._of_targets(each)) for each in _measures(u, self._kind)]
+            found = [self._of_targets(each) for each in _measures(u, self._kind)]
             self._judges[time] = gn.compile(
                 [cost, *found], inputs, backend=self.backend, threads=self.threads
             )
@@ -256,9 +255,11 @@ class Arrays(BatchesOfCases):
         sums = np.zeros(1 + len(_NAMES.get(self.model.loss, ())))
         for which in self._of_like_lengths(self._valid, np.arange(len(self._valid))):
             batch = self._fed(self._valid, which)
-            sums += np.array(self._judge(batch.time)(*self._as_read(batch)), np.float64)
-        cost, *self._measured = (sums / self._valid.total(self.unscored)).tolist()
-        return float(cost)
+            cost, *each = self._judge(batch.time)(*self._as_read(batch))
+            shares = batch.shares(self.unscored).astype(np.float64)
+            sums += [float(cost), *(float((shares * values).sum()) for values in each)]
+        mean, *self._measured = (sums / self._valid.total(self.unscored)).tolist()
+        return float(mean)
 
     def metrics(self) -> Mapping[str, Callable[[], float]]:
         """Of what is validated on, by weight "accuracy" of classes and bits, "absolute_error" of numbers.

@@ -138,7 +138,23 @@ def fitting(network: Network, given: Sequences) -> Sequences:
             raise DataError(f"Arrays: weights must be at least 0, and not all 0; the least is {w.min():g}")
         if t.dtype.kind == "f" and w.ndim in (t.ndim, 2):
             t = np.where(w > 0 if w.ndim == t.ndim else (w > 0)[..., None], t, np.zeros((), t.dtype))
-    return Sequences(x, checked_targets(network, t, x.shape[:2]), lengths, w, judged_by_step(network))
+    t = checked_targets(network, t, x.shape[:2])
+    if network.loss in SEQUENCE_LOSSES:
+        _require_spellable(t, np.full(len(t), len(x)) if lengths is None else lengths)
+    return Sequences(x, t, lengths, w, judged_by_step(network))
+
+
+def _require_spellable(labels: Array, lengths: Array) -> None:
+    """DataError for a case with more labels than steps: a label takes one, and one more between equal ones."""
+    there = labels >= 0
+    needed = there.sum(axis=1) + ((labels[:, 1:] == labels[:, :-1]) & there[:, 1:]).sum(axis=1)
+    odd = np.flatnonzero(needed > lengths)
+    if len(odd):
+        n = int(odd[0])
+        raise DataError(
+            f"Arrays: the labels of case {n} take {int(needed[n])} steps (one each, and one between two that are "
+            f"equal), but it has {int(lengths[n])}, so nothing spells them; leave the case out"
+        )
 
 
 def checked_targets(network: Network, targets: Any, shape: Sequence[int]) -> Array:
@@ -155,9 +171,16 @@ def checked_targets(network: Network, targets: Any, shape: Sequence[int]) -> Arr
     if not (t.ndim == 2 and len(t) == count if labels else t.shape == whole):
         raise DataError(f"Arrays: targets must be {wanted} for these inputs, not {list(t.shape)}")
     if not symbols:
-        return checked_floats("Arrays: targets", t).astype(network.dtype)
-    if t.dtype.kind not in "iu" or (t.size and (t.min() < least or t.max() > largest)):
+        remedy = "; where a target is missing, give it the weight 0, weights=~np.isnan(targets)"
+        return checked_floats("Arrays: targets", t, remedy).astype(network.dtype)
+    if t.dtype.kind not in "iu":
         raise DataError(
             f"Arrays: targets must be whole numbers in {least} ... {largest}, {wanted}, not {t.dtype}"
+        )
+    odd = np.argwhere((t < least) | (t > largest))
+    if len(odd):
+        at = tuple(int(i) for i in odd[0])
+        raise DataError(
+            f"Arrays: targets must be whole numbers in {least} ... {largest}, {wanted}, but at {list(at)} is {t[at]}"
         )
     return t.astype(np.int64)

@@ -513,8 +513,10 @@ class Trainer:
 
 def _listeners(given: Any) -> list[Listener]:
     """Listeners, functions among them; UsageError for anything else."""
-    if isinstance(given, Listener) or not isinstance(given, Sequence):
-        given = [None]
+    if isinstance(given, (Listener, str)) or not isinstance(given, Sequence):
+        raise UsageError(
+            f"Trainer: listeners must be a list of Listeners, or functions of (trainer, row), not {shown(given)}"
+        )
     found = [each if isinstance(each, Listener) else _AfterEpochs(each) for each in given]
     for each in found:
         if isinstance(each, _AfterEpochs) and (

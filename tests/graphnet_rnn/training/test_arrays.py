@@ -476,3 +476,25 @@ def test_labels_are_no_steps_though_there_are_as_many() -> None:
     fed = problem.feed(0, 0).fed
     np.testing.assert_array_equal(np.sort(fed[1][:, 0]), np.sort(labels[:, 0]))
     assert (fed[1][:, 1:] == -1).all()
+
+
+def test_labels_that_no_alignment_spells_are_told() -> None:
+    """Equal neighbours take a step between them."""
+    x = np.zeros((4, 2, INPUTS))
+    labels = np.array([[0, 1, 2], [1, 1, 0]])
+    rnn.Arrays(network("ctc"), x, labels, lengths=[3, 4], valid=None)
+    with pytest.raises(
+        DataError, match=r"labels of case 1 take 4 steps .* but it has 3, so nothing spells them"
+    ):
+        rnn.Arrays(network("ctc"), x, labels, lengths=[3, 3], valid=None)
+
+
+def test_what_is_all_right_has_the_accuracy_one() -> None:
+    """Exactly, whatever the weights are."""
+    net = rnn.Network([rnn.cells.Dense(OUTPUTS, activation="linear")], OUTPUTS, OUTPUTS, reads="vectors")
+    for name, node in net.parameters.items():
+        node.value[...] = np.eye(OUTPUTS) if "W" in name else 0
+    t = np.random.default_rng(0).integers(0, OUTPUTS, (TIME, 50))
+    w = np.random.default_rng(1).random((TIME, 50))
+    problem = rnn.Arrays(net, np.eye(OUTPUTS)[t], t, weights=w, valid=0.5)
+    assert problem.metrics()["accuracy"]() == pytest.approx(1, abs=1e-15)
