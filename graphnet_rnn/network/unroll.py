@@ -279,8 +279,7 @@ class Unrolled(ShowsItself):
         """Steps all layers through time; returns o_t for each step, or the o of the whole sequence."""
         pairs = zip(self.network.layers, self._layer_masks, strict=True)
         layers = [cell.running(masks) for cell, masks in pairs]
-        starts = itertools.accumulate([0, *(len(cell.states) for cell in layers)])
-        states = [tuple(self.initial[a:b]) for a, b in itertools.pairwise(starts)]
+        states = [tuple(self.initial[i] for i in at) for at in self._starts()]
         hidden: list[list[Node]] = [[] for _ in layers]
         self.after: list[list[Node]] = []
         outputs: list[Node] = []
@@ -316,11 +315,10 @@ class Unrolled(ShowsItself):
 
     def _read_off(self) -> Node:
         """o_0, of the states before the first step"""
-        starts = itertools.accumulate([0, *(len(cell.states) for cell in self.network.layers)])
         column = []
-        for l, (cell, (a, b)) in enumerate(zip(self.network.layers, itertools.pairwise(starts), strict=True)):
+        for l, (cell, at) in enumerate(zip(self.network.layers, self._starts(), strict=True)):
             with gn.scope(layer=self._layer(f"layer{l}"), cell=type(cell).__name__, time=self.begins):
-                column.append(cell.read_off(self.initial[a:b]))
+                column.append(cell.read_off([self.initial[i] for i in at]))
         with gn.scope(layer=self._layer("output"), time=self.begins):
             return self.network.project(column)
 
