@@ -13,7 +13,15 @@ from graphnet.graph.node import Array
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.settings import shown, whole_number, yes_no_or_none
 
-__all__ = ["Sequences", "balanced_weights", "checked_lengths", "named_sequences", "padded", "with_missing"]
+__all__ = [
+    "Sequences",
+    "balanced_weights",
+    "checked_lengths",
+    "named_sequences",
+    "padded",
+    "with_missing",
+    "zero_outside",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,6 +200,11 @@ def checked_lengths(who: str, lengths: Any, time: int, cases: int) -> Array:
             "of the inputs"
         )
     return found.astype(np.int64)
+
+
+def zero_outside(array: Array, inside: Array) -> Array:
+    """(time, cases, ...), 0 where `inside` (time, cases) says that a case has no such step."""
+    return np.where(inside if array.ndim == 2 else inside[..., None], array, np.zeros((), array.dtype))
 
 
 def padded(cases: Sequence[Any]) -> tuple[Array, Array]:

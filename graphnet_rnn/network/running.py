@@ -10,7 +10,7 @@ import numpy as np
 import graphnet as gn
 from graphnet.graph.dtypes import require_unmasked
 from graphnet.graph.node import Array, Node
-from graphnet_rnn.data.sequences import checked_lengths
+from graphnet_rnn.data.sequences import checked_lengths, zero_outside
 from graphnet_rnn.errors import DataError
 from graphnet_rnn.network.ctc.loss import blank_for_sure
 from graphnet_rnn.network.network import Network, require_network
@@ -121,8 +121,7 @@ def inputs_and_lengths(who: str, network: Network, inputs: Any, lengths: Any) ->
     given = np.asarray(inputs)
     ends = checked_lengths(who, lengths, *given.shape[:2]) if given.ndim in (2, 3) else None
     if ends is not None:
-        inside = np.arange(len(given))[:, None] < ends
-        given = np.where(inside if given.ndim == 2 else inside[..., None], given, np.zeros((), given.dtype))
+        given = zero_outside(given, np.arange(len(given))[:, None] < ends)
     return checked_inputs(who, network, given), ends
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from graphnet.graph.node import Array
-from graphnet_rnn.data.sequences import Sequences
+from graphnet_rnn.data.sequences import Sequences, zero_outside
 from graphnet_rnn.errors import DataError
 from graphnet_rnn.network.losses import SEQUENCE_LOSSES, VALUE_LOSSES
 from graphnet_rnn.network.network import Network
@@ -130,7 +130,7 @@ def fitting(network: Network, given: Sequences) -> Sequences:
         lengths = None
     inside = given.inside()
     if lengths is not None and judged_by_step(network) and t.shape[:2] == inside.shape:
-        t = np.where(inside if t.ndim == 2 else inside[..., None], t, np.zeros((), t.dtype))
+        t = zero_outside(t, inside)
     x, _ = inputs_and_lengths("Arrays", network, given.inputs, lengths)
     if w is not None:
         w = checked_floats("Arrays: weights", w).astype(network.dtype)
