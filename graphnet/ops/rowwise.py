@@ -17,6 +17,7 @@ import numpy as np
 
 from graphnet.errors import BackendError, UsageError
 from graphnet.graph.node import Array, Dtype, Node, Op, RowsOf, Shape
+from graphnet.graph.provenance import Origin
 from graphnet.graph.signature import parse
 
 __all__ = ["RowLayout", "Rowwise", "refused", "run_rows"]
@@ -97,7 +98,7 @@ class Rowwise(Op):
         function = self.python_kernel
         parameters = list(inspect.signature(function).parameters.values())
         named = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
-        place = f"{function.__code__.co_filename}:{function.__code__.co_firstlineno}"
+        place = Origin(function.__code__.co_filename, function.__code__.co_firstlineno)
         if len(named) < len(parameters) or len(named) <= len(inputs):
             raise UsageError(
                 f"{self.name}: the kernel at {place} takes ({', '.join(map(str, parameters))}); it is given the output "
@@ -248,7 +249,7 @@ def refused(name: str, function: Callable[..., Any], error: Exception | str) -> 
     reason = next((text for text in reasons if part and part in text), " ".join(reasons[:2]))
     text = linecache.getline(code.co_filename, line).strip()
     return BackendError(
-        f"{name}: its kernel cannot be compiled, at {code.co_filename}:{line}"
+        f"{name}: its kernel cannot be compiled, at {Origin(code.co_filename, line)}"
         + (f"\n        {text}" if text else "")
         + f"\n    {'Numba says: ' if isinstance(error, Exception) else ''}{reason[:300]}\n    {remedy}"
     )

@@ -12,6 +12,7 @@ import numpy as np
 from graphnet.call.function import compile
 from graphnet.graph.dtypes import FLOAT32, is_float
 from graphnet.graph.node import Array, Node
+from graphnet.graph.provenance import Origin
 from graphnet.ops.leaf import input
 from graphnet.ops.rowwise import Rowwise, run_rows
 from graphnet.ops.shape import slice_along, transpose
@@ -82,12 +83,12 @@ def _line_of(op: Rowwise, error: Exception) -> str:
     """Where the kernel, or what it calls, was then."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     assert frame.lineno is not None
-    return f"at {frame.filename}:{frame.lineno}: {linecache.getline(frame.filename, frame.lineno).strip()}"
+    return f"at {Origin(frame.filename, frame.lineno)}: {linecache.getline(frame.filename, frame.lineno).strip()}"
 
 
-def _place(op: Rowwise) -> str:
+def _place(op: Rowwise) -> Origin:
     code = op.python_kernel.__code__
-    return f"{code.co_filename}:{code.co_firstlineno}"
+    return Origin(code.co_filename, code.co_firstlineno)
 
 
 def _require_same(op: Rowwise, what: str, found: Array, other: str, expected: Array) -> None:
