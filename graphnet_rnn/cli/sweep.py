@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from graphnet.system.characters import on_one_line
-from graphnet_rnn.cli import train
 from graphnet_rnn.cli.calls import quoted, read_settings, taken_apart
 from graphnet_rnn.cli.outputs import require_apart, require_ending, require_folder
-from graphnet_rnn.cli.parser import Parser, brief
+from graphnet_rnn.cli.parser import brief
 from graphnet_rnn.cli.sweep_page import SweepPage, page_of
 from graphnet_rnn.cli.user_cells import parts_of
 from graphnet_rnn.errors import UsageError
@@ -22,7 +21,6 @@ from graphnet_rnn.files.whole import write_atomically
 from graphnet_rnn.settings import whole_number
 from graphnet_rnn.sweep import Book, Entry, Recipe, Sweep, Values
 from graphnet_rnn.sweep.book import ENDS
-from graphnet_rnn.sweep.recipe import OWN
 from graphnet_rnn.sweep.report import KINDS, report
 from graphnet_rnn.training.interruption import Interruption
 
@@ -157,7 +155,6 @@ def _what_and_where(options: argparse.Namespace) -> tuple[Recipe | None, str]:
     recipe = Recipe.read(options.recipe)
     if options.data is not None:
         recipe = replace(recipe, data=options.data)
-    recipe.require_known(_settings_of_train())
     _ = recipe.epochs
     folder = options.out or str(Path("sweeps") / Path(options.recipe).stem)
     require_folder("--out", folder)
@@ -186,17 +183,6 @@ def _parallel(given: str | None) -> dict[str, Any] | None:
     if unnamed:
         raise UsageError(f"--parallel {quoted(given)}: say which setting it is, as in {example}")
     return {"backend": name, **named}
-
-
-def _settings_of_train() -> set[str]:
-    """What a recipe may set."""
-    parser = Parser(add_help=False)
-    train.add_arguments(parser)
-    return (
-        {action.dest for action in parser._actions if action.option_strings}
-        - set(OWN)
-        - {"checkpoint_seconds"}
-    )
 
 
 def _trained(sweep: Sweep, options: argparse.Namespace, changed: Callable[[], None]) -> bool:

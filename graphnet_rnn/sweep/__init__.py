@@ -3,6 +3,7 @@
 ranges     what a setting may be, and values drawn from it
 recipe     a command, its settings and their ranges, seeds, and how they are searched; a TOML file
 container  the files that it names, kept by their content
+program    what the program whose runs they are can be told
 tuner      what Optuna proposes, and whom it would cut down
 book       what there is of each run in the sweep's folder, whoever made it
 oven       the runs, on all cores: resumed where they were killed, cut down where others learn better

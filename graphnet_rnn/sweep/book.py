@@ -296,7 +296,7 @@ class Book:
     @property
     def unit(self) -> str:
         """Of what is compared; "value" before the first run has said it."""
-        return next((entry.unit for entry in self.entries if entry.unit), "value")
+        return next((entry.unit for entry in self.look() if entry.unit), "value")
 
     def best(self) -> list[Configuration]:
         """The configurations that have a value as they are now, the best first."""

@@ -24,6 +24,7 @@ from graphnet_rnn.files.whole import locked, write_atomically
 from graphnet_rnn.parallel.mpi import alone
 from graphnet_rnn.settings import shown, whole_number, yes_or_no
 from graphnet_rnn.sweep.book import ENDS, SETTINGS, Book, Entry
+from graphnet_rnn.sweep.program import settings_of_train
 from graphnet_rnn.sweep.recipe import Recipe
 
 __all__ = ["Sweep"]
@@ -61,6 +62,8 @@ class Sweep:
         parallel: str | Mapping[str, Any] | None = None,
     ) -> None:
         self._config = None if parallel is None else _configuration(parallel)
+        if recipe is not None:
+            recipe.require_known(settings_of_train())
         self.book = Book(recipe, folder)
         self.recipe = self.book.recipe
         most = max(1, len(own_cores()) // self.recipe.threads) if parallel is None else -1

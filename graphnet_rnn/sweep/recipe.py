@@ -26,7 +26,24 @@ __all__ = ["Halving", "Optuna", "Recipe", "Settings"]
 Settings = dict[str, Any]
 METHODS = ("grid", "random", "optuna")
 #: What a recipe says elsewhere, or what the sweep sees to.
-OWN = ("seed", "fold", "gap", "threads", "out", "resume", "quiet", "no_live", "debug", "data")
+OWN = (
+    "seed",
+    "fold",
+    "gap",
+    "threads",
+    "out",
+    "resume",
+    "quiet",
+    "no_live",
+    "debug",
+    "data",
+    "checkpoint_seconds",
+)
+#: What settings are called elsewhere.
+ELSEWHERE = {
+    "lr": "rate", "learning_rate": "rate", "batch_size": "batch", "hidden_size": "units", "hidden": "units",
+    "num_layers": "layers", "seq_len": "time", "wd": "optimizer", "weight_decay": "optimizer",
+}  # fmt: skip
 #: What names a file: the recipe's data, and these settings.
 FILES = ("valid", "test")
 #: What may be another when a sweep goes on.
@@ -234,10 +251,15 @@ class Recipe:
         return self.trials if self.method != "grid" else sum(1 for _ in self.configurations())
 
     def require_known(self, options: Collection[str]) -> None:
-        """UsageError for a setting that is none of these."""
+        """UsageError for a setting that is none of these options of `train`."""
+        options = set(options) - set(OWN)
         for name in self.settings:
             if name not in options:
-                close = difflib.get_close_matches(name, options, 1, 0.5)
+                close = (
+                    [ELSEWHERE[name]]
+                    if name in ELSEWHERE
+                    else difflib.get_close_matches(name, options, 1, 0.5)
+                )
                 hint = f" Did you mean {close[0]}?" if close else ""
                 raise UsageError(
                     f"recipe: train has no setting {name}; it has {', '.join(sorted(options))}.{hint}"

@@ -78,9 +78,21 @@ def test_a_sweep_is_the_runs_that_train_makes(text: str, tmp_path: Path) -> None
     assert math.isnan(error)
     assert best["cell"] == "GRU"
     before = rows(tmp_path / "sweep")
+    assert Book(None, tmp_path / "sweep").unit == sweep.book.unit == "bits/char"
     again = Sweep(sweep.recipe, tmp_path / "sweep")
     again.run()
     assert rows(tmp_path / "sweep") == before
+
+
+@pytest.mark.parametrize(
+    ("name", "close"), [("lr", "rate"), ("learning_rate", "rate"), ("batch_size", "batch"), ("unit", "units")]
+)
+def test_what_the_program_does_not_know_is_refused_before_the_first_run(
+    text: str, tmp_path: Path, name: str, close: str
+) -> None:
+    with pytest.raises(UsageError, match=rf"train has no setting {name}; it has .*Did you mean {close}\?"):
+        Sweep(recipe(text, settings={name: 1}), tmp_path / "sweep")
+    assert not (tmp_path / "sweep").exists()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
