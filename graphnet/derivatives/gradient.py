@@ -7,12 +7,12 @@ Source: Lynge 2016, 3.2 (cotangents add over all consumers); Pearlmutter 1994 (t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from graphnet.errors import DifferentiationError, DtypeError, ShapeError, ValueAccessError
 from graphnet.graph.dtypes import is_float
-from graphnet.graph.graph import ancestors, as_nodes, dependents
+from graphnet.graph.graph import Nodes, ancestors, as_nodes, dependents
 from graphnet.graph.node import Node
 from graphnet.graph.provenance import attributed_to
 from graphnet.ops.elementwise import add, cast, clip
@@ -32,10 +32,11 @@ __all__ = [
 ]
 
 
-def gradient(cost: Node, wrt: Node | Sequence[Node], clip_values: float | None = None) -> list[Node]:
-    """g = ∂cost/∂w for each w of `wrt`; zeros for one that the cost does not depend on.
+def gradient(cost: Node, wrt: Nodes, clip_values: float | None = None) -> list[Node]:
+    """g = ∂cost/∂w for each w of `wrt`, in its order; zeros for one that the cost does not depend on.
 
-    cost: a float scalar node. `clip_values=5.0` truncates every cotangent to [-5, 5] at every node as it
+    cost: a float scalar node. wrt: a node, a list of nodes, or a mapping of them by names, as net.parameters.
+    `clip_values=5.0` truncates every cotangent to [-5, 5] at every node as it
     flows back (Mikolov 2012; Lynge 2016, 3.7.1); the result is then not the gradient of any cost.
     Raises DifferentiationError if the cost is not a scalar, UsageError for a limit that is not above 0.
     """
@@ -54,12 +55,10 @@ def require_scalar(function: str, cost: Any) -> None:
         )
 
 
-def backward(
-    cotangents: Mapping[Node, Any], wrt: Node | Sequence[Node], clip_values: float | None = None
-) -> list[Node]:
+def backward(cotangents: Mapping[Node, Any], wrt: Nodes, clip_values: float | None = None) -> list[Node]:
     """Jᵀu: for each w of `wrt`, Σ_y (∂y/∂w)ᵀ u_y over the outputs y with their cotangents u_y.
 
-    cotangents: {output: cotangent of its shape}. A node in `wrt` may be any node of the graph.
+    cotangents: {output: cotangent of its shape}. wrt: as for `gradient`; any nodes of the graph.
     """
     return _pulled_back("backward", cotangents, wrt, clip_values)
 
@@ -124,7 +123,7 @@ def pull_back(
     return [totals[w] if w in totals else zeros(w.shape, w.dtype) for w in targets]
 
 
-def rop(outputs: Node | Sequence[Node], tangents: Mapping[Node, Any]) -> list[Node]:
+def rop(outputs: Nodes, tangents: Mapping[Node, Any]) -> list[Node]:
     """Jv: for each output y, R{y} = Σ_w (∂y/∂w) v_w over the nodes w with their tangents v_w.
 
     tangents: {node: tangent of its shape}; the node may be any node of the graph, and what lies behind it
@@ -184,7 +183,7 @@ def _require_nodes(node: Node, rule: str, results: Any) -> None:
     )
 
 
-def float_nodes(function: str, argument: str, nodes: Node | Iterable[Node], doing: str) -> Sequence[Node]:
+def float_nodes(function: str, argument: str, nodes: Nodes, doing: str) -> Sequence[Node]:
     """The nodes; ValueAccessError for what is none, DifferentiationError for one that has no derivatives."""
     found = as_nodes(nodes, f"{function}: {argument}")
     for node in found:

@@ -12,7 +12,7 @@ import numpy as np
 
 from graphnet.derivatives.gradient import float_nodes, pull_back, push_forward
 from graphnet.errors import UsageError
-from graphnet.graph.graph import ancestors, dependents
+from graphnet.graph.graph import Nodes, ancestors, dependents
 from graphnet.graph.node import Node
 from graphnet.ops.leaf import fill, zeros
 from graphnet.ops.shape import Pad, reshape, stack
@@ -21,7 +21,7 @@ from graphnet.system.collector import collector_paused
 __all__ = ["jacobian"]
 
 
-def jacobian(output: Node, wrt: Node | Sequence[Node]) -> list[Node]:
+def jacobian(output: Node, wrt: Nodes) -> list[Node]:
     """J[i, j] = ∂y_i/∂w_j for each w of `wrt`, of shape y.shape + w.shape; zeros for one that y does not depend on.
 
     output: a float node y of any shape. wrt: nodes of any shapes, as for `gradient`; the Hessian of a cost is the

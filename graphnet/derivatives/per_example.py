@@ -15,15 +15,14 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from graphnet.derivatives.gradient import float_nodes, gradient, pull_back
 from graphnet.errors import DifferentiationError, ValueAccessError
 from graphnet.graph.dtypes import INT64, is_float
-from graphnet.graph.graph import ancestors, dependents
+from graphnet.graph.graph import Nodes, ancestors, dependents
 from graphnet.graph.node import Node, Shape
 from graphnet.graph.provenance import attributed_to
 from graphnet.ops.broadcast import BroadcastTo, Sum, broadcast_to
@@ -51,9 +50,7 @@ from graphnet.system.collector import collector_paused
 __all__ = ["per_example_gradients"]
 
 
-def per_example_gradients(
-    losses: Node, parameters: Node | Sequence[Node] | Mapping[str, Node], mixed: bool = False
-) -> list[Node]:
+def per_example_gradients(losses: Node, parameters: Nodes, mixed: bool = False) -> list[Node]:
     """g_b = ∂losses[b]/∂w for each case b and each w of `parameters`, (batch, *w.shape); zeros where none depends on w.
 
     losses: floats (batch,), one value for each case: gn.sum(u.losses, axis=0) of an unrolled network. parameters: a
@@ -71,8 +68,7 @@ def per_example_gradients(
     """
     function = "per_example_gradients"
     mixed = yes_or_no(f"{function}: mixed", mixed)
-    given: Any = list(parameters.values()) if isinstance(parameters, Mapping) else parameters
-    targets = list(float_nodes(function, "parameters", given, "differentiate with respect to"))
+    targets = list(float_nodes(function, "parameters", parameters, "differentiate with respect to"))
     if not isinstance(losses, Node):
         raise ValueAccessError(f"{function}: the losses must be a node, not {losses!r:.60}")
     if losses.ndim != 1 or not is_float(losses.dtype):

@@ -16,8 +16,10 @@ from graphnet.settings import has_items, shown
 from graphnet.system.cached import cached_property
 from graphnet.system.collector import collector_paused
 
-__all__ = ["Graph", "Group", "ancestors", "as_nodes", "dependents", "rewrite", "substitute"]
+__all__ = ["Graph", "Group", "Nodes", "ancestors", "as_nodes", "dependents", "rewrite", "substitute"]
 
+#: One node, several, or several by their names.
+Nodes = Node | Iterable[Node] | Mapping[str, Node]
 _by_serial = attrgetter("serial")
 
 
@@ -178,8 +180,10 @@ def substitute(outputs: Sequence[Node], replacements: Mapping[Node, Node]) -> li
     return [done.get(node, node) for node in outputs]
 
 
-def as_nodes(nodes: Node | Iterable[Node], argument: str) -> tuple[Node, ...]:
-    """The nodes of an argument, or the one that it is; ValueAccessError where something else is."""
+def as_nodes(nodes: Nodes, argument: str) -> tuple[Node, ...]:
+    """The nodes of an argument, those of a mapping by names, or the one that it is; ValueAccessError for others."""
+    if isinstance(nodes, Mapping):
+        nodes = nodes.values()
     if not isinstance(nodes, Node) and (not has_items(nodes) or isinstance(nodes, (str, bytes))):
         raise ValueAccessError(
             f"{argument}: {nodes!r:.60} of type {type(nodes).__name__} is not a node, nor a list of nodes; they are "

@@ -34,8 +34,9 @@ def _check_index(op_name: str, index: Array, size: int) -> None:
     if index.size and (index.min() < 0 or index.max() >= size):
         wrong = int(index.min() if index.min() < 0 else index.max())
         raise GraphnetError(
-            f"{op_name}: index {wrong} is out of range: it must be 0 ... {size - 1}. (Symbols that the "
-            "vocabulary does not hold, or a size that does not fit the data, are the usual causes.)"
+            f"{op_name}: index {wrong} is out of range: it must be 0 ... {size - 1}. (Symbols or labels that the net "
+            "does not have, lengths of no steps or beyond the last, or a size that does not fit the data, are "
+            "the usual causes.)"
         )
 
 

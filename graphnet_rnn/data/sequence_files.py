@@ -110,13 +110,10 @@ def _named(path: str | Path) -> tuple[Path, str]:
 
 def _of_arrays(path: Path, choice: Choice) -> Sequences:
     arrays = _arrays(path)
-    x, t = _inputs(path, arrays, choice), _array(path, arrays, choice.targets, "y")
-    if choice.cases_first and t.shape[:2] == x.shape[1::-1]:
-        t = np.swapaxes(t, 0, 1)
+    x, t = _array_of_inputs(path, arrays, choice), _array(path, arrays, choice.targets, "y")
     weights = None if choice.weights is None else _array(path, arrays, (choice.weights,), "")
-    if weights is not None and choice.cases_first and weights.shape[:2] == x.shape[1::-1]:
-        weights = np.swapaxes(weights, 0, 1)
-    return named_sequences(str(path), x, t, _lengths(path, arrays, choice), weights)
+    kind = Sequences.cases_first if choice.cases_first else Sequences
+    return named_sequences(str(path), x, t, _lengths(path, arrays, choice), weights, kind=kind)
 
 
 def _lengths(path: Path, arrays: Mapping[str, Array], choice: Choice) -> Array | None:
@@ -126,6 +123,13 @@ def _lengths(path: Path, arrays: Mapping[str, Array], choice: Choice) -> Array |
 
 
 def _inputs(path: Path, arrays: Mapping[str, Array], choice: Choice) -> Array:
+    """(time, cases, ...)"""
+    x = _array_of_inputs(path, arrays, choice)
+    return np.swapaxes(x, 0, 1) if choice.cases_first else x
+
+
+def _array_of_inputs(path: Path, arrays: Mapping[str, Array], choice: Choice) -> Array:
+    """As the file has it."""
     if choice.case is not None:
         raise UsageError(f"{path}: a column of cases is of tables; arrays have an axis of cases")
     x = _array(path, arrays, choice.inputs, "x")
@@ -133,7 +137,7 @@ def _inputs(path: Path, arrays: Mapping[str, Array], choice: Choice) -> Array:
         raise DataError(
             f"{path}: inputs must be (time, cases, width), or symbols (time, cases), not {list(x.shape)}"
         )
-    return np.swapaxes(x, 0, 1) if choice.cases_first else x
+    return x
 
 
 def _array(path: Path, arrays: Mapping[str, Array], names: tuple[str, ...], default: str) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,7 +62,8 @@ class Sequences:
         if not {True: of_steps, False: of_cases, None: of_steps or of_cases}[self.by_step]:
             wanted = [f"({time}, {cases}, ...), of each step"] if self.by_step is not False else []
             wanted += [f"({cases}, ...), of each case"] if not self.by_step else []
-            raise DataError(f"Sequences: targets must be {' or '.join(wanted)}, not {list(t.shape)}")
+            turned = "; of arrays with cases first make Sequences.cases_first(...)" if len(t) == time else ""
+            raise DataError(f"Sequences: targets must be {' or '.join(wanted)}, not {list(t.shape)}{turned}")
         if self.by_step is None:
             object.__setattr__(self, "by_step", of_steps)
         if self.lengths is not None:
@@ -76,14 +77,37 @@ class Sequences:
             )
 
     @classmethod
+    def cases_first(
+        cls, inputs: Any, targets: Any, lengths: Any = None, weights: Any = None, by_step: bool | None = None
+    ) -> Sequences:
+        """The same of arrays whose first axis is that of the cases: inputs (cases, time, width) or (cases, time).
+
+        Targets, and weights, of steps are (cases, time, ...), too; those of cases as in Sequences. Raises DataError.
+        """
+        x, t = _array("Sequences: inputs", inputs), _array("Sequences: targets", targets)
+        w = None if weights is None else _array("Sequences: weights", weights)
+        yes_no_or_none("Sequences: by_step", by_step)
+
+        def turned(array: Array, of_steps: bool) -> Array:
+            return np.swapaxes(array, 0, 1) if of_steps and array.ndim > 1 else array
+
+        of_steps = t.shape[:2] == x.shape[:2] if by_step is None else by_step
+        w = w if w is None else turned(w, of_steps and w.shape[:2] == x.shape[:2])
+        return cls(turned(x, True), turned(t, of_steps), lengths, w, of_steps)
+
+    @classmethod
     def of(
-        cls, inputs: Sequence[Any], targets: Sequence[Any], weights: Sequence[Any] | None = None
+        cls,
+        inputs: Sequence[Any],
+        targets: Sequence[Any],
+        weights: Sequence[Any] | None = None,
+        by_step: bool | None = None,
     ) -> Sequences:
         """From lists of cases: inputs (steps, width), or symbols (steps,); targets of each step, (steps, ...), of the
         case as a whole, (), or labels, (labels,); weights like targets, or a number for each case.
 
-        Cases are filled up with zeros, labels with -1. Where targets are as long as inputs in all cases, they are of
-        steps. Raises DataError for cases that do not fit each other.
+        Cases are filled up with zeros, labels with -1. by_step: whether targets are of steps; None: where they are as
+        long as inputs in all cases. Raises DataError for cases that do not fit each other.
         """
         x = [_array(f"Sequences: inputs of case {i}", each) for i, each in enumerate(inputs)]
         t = [_array(f"Sequences: targets of case {i}", each) for i, each in enumerate(targets)]
@@ -95,7 +119,12 @@ class Sequences:
         lengths = np.array([len(each) if each.ndim else 0 for each in x])
         if not lengths.all():
             raise DataError(f"Sequences: case {int(lengths.argmin())} has no steps")
-        by_step = all(b.ndim and len(b) == n for b, n in zip(t, lengths, strict=True))
+        as_long = all(b.ndim and len(b) == n for b, n in zip(t, lengths, strict=True))
+        if yes_no_or_none("Sequences: by_step", by_step) and not as_long:
+            raise DataError(
+                "Sequences: targets of steps must be as long as the inputs of their case; some are not"
+            )
+        by_step = as_long if by_step is None else by_step
         if by_step:
             stacked = _filled("targets", t, axis=1)
         elif all(b.ndim == 0 for b in t):
@@ -177,10 +206,10 @@ class Sequences:
         return Sequences(self.inputs[rows, cases], self.targets[rows, cases], lengths, weights, True)
 
 
-def named_sequences(who: str, *arrays: Any) -> Sequences:
-    """Sequences; an error names who was given the arrays."""
+def named_sequences(who: str, *arrays: Any, kind: Callable[..., Sequences] = Sequences) -> Sequences:
+    """Sequences, as `kind` makes them; an error names who was given the arrays."""
     try:
-        return Sequences(*arrays)
+        return kind(*arrays)
     except DataError as error:
         raise DataError(f"{who}: {str(error).removeprefix('Sequences: ')}") from None
 

@@ -53,6 +53,11 @@ class Chart(Figure):
             whole = path if path.suffix or "format" in how else path.with_name(f"{path.name}.{ending}")
             write_file(whole, stream.getvalue())
 
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Writes the picture, as the other pictures' `save` does; the suffix says how."""
+        self.savefig(path)
+        return Path(path)
+
     @property
     def svg(self) -> str:
         """The picture as SVG text."""

@@ -25,8 +25,9 @@ __all__ = ["CompiledProgram"]
 S = TypeVar("S", bound=Schedule[Any])
 #: What a program says that has no graph to tell more.
 OUT_OF_RANGE = (
-    "an index is out of range in this stored function (a symbol that the vocabulary does not hold, or a size that does "
-    "not fit the data, are the usual causes), or a kernel that a user wrote raised an error."
+    "an index is out of range in this stored function (a symbol or label that the net does not have, a length of no "
+    "steps or beyond the last, or a size that does not fit the data, are the usual causes), or "
+    "a kernel that a user wrote raised an error."
 )
 
 
