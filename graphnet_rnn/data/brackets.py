@@ -38,8 +38,8 @@ class BracketText:
 
 def bracket_text(
     characters: int,
-    link: float = 40.0,
-    gap: float = 80.0,
+    link: float = 20.0,
+    gap: float = 20.0,
     depth: int = 2,
     nested: float = 0.1,
     stray: float = 0.1,

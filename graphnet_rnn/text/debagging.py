@@ -85,7 +85,8 @@ def draw_bags(text: str, count: int = 500, words: int = 7, context: int = 2, see
 def debag(model: Network | TextModel[Any], bag: Bag, beam: int = 20, unknown: str | None = None) -> Debagged:
     """argmax over all orders w of ln p(w, the words after | the words before): exactly, though few orders are read
 
-    Prefixes are shared. A beam of the `beam` likeliest prefixes of each length finds a good order first; then every
+    Prefixes are shared. A beam of `beam` prefixes of each length, those whose words gain most by
+    their order, finds a good order first; then every
     prefix is followed whose ln p is above that order's: as no further character adds to ln p, the others cannot win.
     Words that come twice are not told apart. model: a network of text (better its `Lanes`, which are compiled once for
     many bags), or NGrams.
@@ -104,14 +105,19 @@ def debag(model: Network | TextModel[Any], bag: Bag, beam: int = 20, unknown: st
 
 
 class _Prefixes(NamedTuple):
-    """Beginnings of orders, of one length: numbers of words (n, length), ln p (n,), and the model's place after them."""
+    """Beginnings of orders, of one length: numbers of words (n, length), ln p (n,), and the model's place after them.
+
+    gain: ln p less that of each word right behind the context, by which prefixes of other words are compared: by ln p
+    alone, those of short words would come first.
+    """
 
     words: Array
     log_p: Array
+    gain: Array
     place: Any
 
     def rows(self, model: TextModel[Any], rows: Array) -> _Prefixes:
-        return _Prefixes(self.words[rows], self.log_p[rows], model.rows(self.place, rows))
+        return _Prefixes(self.words[rows], self.log_p[rows], self.gain[rows], model.rows(self.place, rows))
 
 
 class _Search:
@@ -126,7 +132,8 @@ class _Search:
         counts = Counter(bag.words)
         self.counts = np.array([counts[word] for word in self.words])
         start = model.start(encode("".join(f"{word} " for word in bag.before), unknown))
-        self.root = _Prefixes(np.empty((1, 0), np.int64), np.zeros(1), start)
+        self.root = _Prefixes(np.empty((1, 0), np.int64), np.zeros(1), np.zeros(1), start)
+        self.alone = model.read(model.rows(start, np.zeros(len(self.words), np.int64)), self.spelt)[0]
         self.read, self.best, self.order = 0, -math.inf, np.empty(0, np.int64)
 
     def log_p_of(self, words: tuple[str, ...]) -> float:
@@ -139,7 +146,7 @@ class _Search:
         now = self.root
         for _ in self.bag.words:
             grown = self._grown(now)
-            now = grown.rows(self.model, np.argsort(-grown.log_p, kind="stable")[:width])
+            now = grown.rows(self.model, np.argsort(-grown.gain, kind="stable")[:width])
         self._finish(now)
 
     def all(self) -> None:
@@ -147,7 +154,7 @@ class _Search:
         waiting = [self.root]
         while waiting:
             now = waiting.pop()
-            order = np.argsort(-now.log_p, kind="stable")
+            order = np.argsort(-now.gain, kind="stable")
             order = order[now.log_p[order] > self.best]
             if len(order) > ROWS:
                 waiting.append(now.rows(self.model, order[ROWS:]))
@@ -167,7 +174,8 @@ class _Search:
         texts = [self.spelt[word] for word in words]
         log_p, place = self.model.read(self.model.rows(now.place, rows), texts)
         self.read += sum(map(len, texts))
-        return _Prefixes(np.column_stack([now.words[rows], words]), now.log_p[rows] + log_p, place)
+        gain = now.gain[rows] + log_p - self.alone[words]
+        return _Prefixes(np.column_stack([now.words[rows], words]), now.log_p[rows] + log_p, gain, place)
 
     def _finish(self, now: _Prefixes) -> None:
         log_p = now.log_p + self.model.read(now.place, [self.ending] * len(now.log_p))[0]

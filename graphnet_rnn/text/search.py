@@ -188,22 +188,24 @@ def beam(
     left_behind, read = -math.inf, 1
     for left in range(condition.steps, 0, -1):
         log_p = np.where(condition.allowed(states, left), _log_p(now, temperature), -np.inf) + scores[:, None]
-        best = np.argsort(-log_p, axis=None, kind="stable")
-        best = best[np.isfinite(log_p.ravel()[best])]
-        left_behind = max(left_behind, float(log_p.ravel()[best[width]]) if len(best) > width else -math.inf)
-        rows, symbols = np.divmod(best[:width], log_p.shape[1])
+        rows, symbols = np.nonzero(np.isfinite(log_p))
         scores, states = log_p[rows, symbols], condition.table[states[rows], symbols]
-        texts = [[*texts[row], int(symbol)] for row, symbol in zip(rows, symbols, strict=True)]
+        # Texts at their end take no places in the beam.
         ended = condition.ended(states, left - 1)
-        done += [(float(scores[k]), texts[k]) for k in np.flatnonzero(ended)]
+        done += [(float(scores[k]), [*texts[rows[k]], int(symbols[k])]) for k in np.flatnonzero(ended)]
         done = sorted(done, key=lambda each: -each[0])[:count]
         going = np.flatnonzero(~ended)
+        going = going[np.argsort(-scores[going], kind="stable")]
+        if len(going) > width:
+            left_behind = max(left_behind, float(scores[going[width]]))
+            going = going[:width]
         if len(done) == count:  # no prefix that is less likely grows into a better text
             going = going[scores[going] > done[-1][0]]
         if not len(going):
             break
         read += len(going)
-        texts, scores, states = [texts[k] for k in going], scores[going], states[going]
+        texts = [[*texts[rows[k]], int(symbols[k])] for k in going]
+        scores, states = scores[going], states[going]
         now = lanes.step(now.rows(rows[going]), symbols[going])
     found = np.array([score for score, _ in done])
     proved = left_behind <= found[0]
