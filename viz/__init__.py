@@ -46,6 +46,6 @@ __all__ = [
     "best_setting", "changes", "coloured", "coloured_html", "compare_runs", "compare_settings", "cost_over_text",
     "draw",
     "dump", "explore", "flight_recorder", "generation", "gradient_by_distance", "gradients", "history_chart",
-    "mimebundle", "minibatches_and_failures", "mirror", "passes", "reading", "samples", "schedule_curve", "time_lag", "times",
-    "to_dot", "training_curve", "units", "values", "weight_norms",
+    "mimebundle", "minibatches_and_failures", "mirror", "passes", "reading", "samples", "schedule_curve", "time_lag",
+    "times", "to_dot", "training_curve", "units", "values", "weight_norms",
 ]  # fmt: skip

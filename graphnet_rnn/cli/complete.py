@@ -23,7 +23,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--start", default="", metavar="TEXT", help="text that the model reads first; it is printed too")
     add("--ending", default="", metavar="TEXT", help="what the text ends in")
     add("--pattern", metavar="REGEX", help="what stands before the ending, as a whole (default: any text)")
-    add("--length", type=int, default=80, help="characters of the text, or, with --stop-line, the most of them")
+    add(
+        "--length",
+        type=int,
+        default=80,
+        help="characters of the text, or, with --stop-line, the most of them",
+    )
     add("--stop-line", action="store_true", help="the text ends where its line does")
     add(
         "--method",
@@ -37,7 +42,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--seed", type=int, default=0, help="another seed, other texts")
     add("--width", type=int, default=64, help="of the beam")
     add("--attempts", type=int, default=10_000, help="of exact samples, at most")
-    add("--unknown", metavar="CHAR", help="read characters of --start that the model does not know as this one")
+    add(
+        "--unknown",
+        metavar="CHAR",
+        help="read characters of --start that the model does not know as this one",
+    )
 
 
 def run(options: argparse.Namespace) -> int:

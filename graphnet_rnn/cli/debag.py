@@ -29,7 +29,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--bags", type=int, default=500, help="how many")
     add("--words", type=int, default=7, help="of a bag that are shuffled, at most 9")
     add("--context", type=int, default=2, help="words before them, and as many after them, that stay")
-    add("--split", action="store_true", help="bags from the last 10 %% of the text, n-grams from the first 80 %%")
+    add(
+        "--split",
+        action="store_true",
+        help="bags from the last 10 %% of the text, n-grams from the first 80 %%",
+    )
     add("--ngrams", metavar="FILE", help="a text in which to count n-grams (with --split: the text itself)")
     add("--order", type=int, default=6, help="characters of an n-gram")
     add("--beam", type=int, default=20, help="prefixes of a beam; the answer is exact with any")

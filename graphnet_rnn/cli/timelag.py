@@ -31,7 +31,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--smooth", type=int, default=10, help="steps whose mean is a point")
     add("--open", default="[[", metavar="TEXT", help="the context that opens a bracket")
     add("--control", default="Th", metavar="TEXT", help="the context that does not")
-    add("--brackets", default="[]", metavar="TEXT", help="the opening and the closing one, whose ratio is measured")
+    add("--warm-up", default="", metavar="TEXT", help="text that the model reads before either context")
+    add(
+        "--brackets",
+        default="[]",
+        metavar="TEXT",
+        help="the opening and the closing one, whose ratio is measured",
+    )
     add("--ideal", type=float, help="draw a line at this difference: 2 for the text of --write-text")
     add("--figure", metavar="FILE", help="draw the differences; .svg, .png or .pdf")
     add("--out", metavar="FILE", help="write the points as rows of .jsonl, one for each model")
@@ -63,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
     for name, network in zip(_names(options.models), networks, strict=True):
         lag = lags[name] = time_lag(
             network, (options.open, options.control), tuple(options.brackets), options.steps, options.runs,
-            options.smooth, options.seed,
+            options.smooth, options.seed, options.warm_up,
         )  # fmt: skip
         print(
             f"{name}: log₁₀ ratio higher by {lag.difference[0]:.2f} at first, by {lag.difference.mean():.2f} over "
@@ -78,7 +84,7 @@ def _keep(lags: dict[str, TimeLag], options: argparse.Namespace) -> None:
         rows = [
             {
                 "model": name, "contexts": lag.contexts, "runs": options.runs, "steps": options.steps,
-                "smooth": lag.smooth, "seed": options.seed, "memory": lag.memory,
+                "smooth": lag.smooth, "seed": options.seed, "warm_up": options.warm_up, "memory": lag.memory,
                 "difference": np.round(lag.difference, 4).tolist(),
                 "error": None if options.runs < 2 else np.round(lag.error, 4).tolist(),
             }
@@ -97,7 +103,9 @@ def _names(models: list[str]) -> list[str]:
     """What tells models apart: their folders, or their names."""
     if len(set(models)) < len(models):
         raise UsageError("a model is named twice; leave out one")
-    short = [path.parent.name if path.name == "model.safetensors" else path.stem for path in map(Path, models)]
+    short = [
+        path.parent.name if path.name == "model.safetensors" else path.stem for path in map(Path, models)
+    ]
     return short if len(set(short)) == len(models) and all(short) else models
 
 
@@ -111,6 +119,10 @@ def _write(options: argparse.Namespace) -> int:
     made = bracket_text(options.characters, seed=options.seed)
     Path(options.write_text).write_text(made.text, encoding="utf-8")
     inside = made.links[:, 1]
-    found = f"{len(inside):,} links of {inside.mean():.0f} characters, at most {inside.max():,}" if len(inside) else "no links"
+    found = (
+        f"{len(inside):,} links of {inside.mean():.0f} characters, at most {inside.max():,}"
+        if len(inside)
+        else "no links"
+    )
     print(f"wrote {options.write_text}: {found}; the right difference of log₁₀ ratios is {made.difference:g}")
     return 0

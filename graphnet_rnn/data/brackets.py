@@ -13,11 +13,7 @@ from graphnet_rnn.settings import number, whole_number
 
 __all__ = ["BracketText", "bracket_text"]
 
-WORDS = (
-    "the of and to in a is that for it was on with as by at this from which or an be are not they were one all their "
-    "has there then than those three these thing thought through town river house stone light water under over north "
-    "south winter summer letter number garden window market bridge silver yellow green morning evening"
-).split()
+WORDS = ["the", "of", "and", "to", "in", "a", "is", "that", "for", "it", "was", "on", "with", "as", "by", "at", "this", "from", "which", "or", "an", "be", "are", "not", "they", "were", "one", "all", "their", "has", "there", "then", "than", "those", "three", "these", "thing", "thought", "through", "town", "river", "house", "stone", "light", "water", "under", "over", "north", "south", "winter", "summer", "letter", "number", "garden", "window", "market", "bridge", "silver", "yellow", "green", "morning", "evening"]
 #: Of the words, so many begin with a capital.
 CAPITALS = 0.15
 
@@ -57,14 +53,18 @@ def bracket_text(
     depth = whole_number("bracket_text: depth", depth)
     for name, value, least in (("link", link, 2.0), ("gap", gap, 2.0)):
         if number(f"bracket_text: {name}", value) < least:
-            raise UsageError(f"bracket_text: {name} must be a mean length of at least {least:g}, not {value:g}")
+            raise UsageError(
+                f"bracket_text: {name} must be a mean length of at least {least:g}, not {value:g}"
+            )
     for name, value in (("nested", nested), ("stray", stray)):
         if not 0 < number(f"bracket_text: {name}", value) < 1:
             raise UsageError(f"bracket_text: {name} must be above 0 and below 1, not {value:g}")
     random = np.random.default_rng(whole_number("bracket_text: seed", seed, least=0))
     letters = iter(_letters(random, characters))
     parts: list[str] = []
-    length, opened, links = 0, [], []
+    length = 0
+    opened: list[int] = []
+    links: list[tuple[int, int, int]] = []
     for chance in random.random(characters):
         p_close = 1 / link if opened else stray / gap
         p_open = (nested / link if len(opened) < depth else 0.0) if opened else 1 / gap

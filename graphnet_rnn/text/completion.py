@@ -96,9 +96,13 @@ def complete(
         raise UsageError(f"complete: a beam of width {width} finds no {count} texts; give a larger width")
     if method == "exact" and count > attempts:
         raise UsageError(f"complete: {count} texts take at least as many attempts; {attempts} are allowed")
-    lanes = Lanes(network, min(64, width if method == "beam" else count if method == "weighted" else 64), "complete")
+    lanes = Lanes(
+        network, min(64, width if method == "beam" else count if method == "weighted" else 64), "complete"
+    )
     vocabulary = lanes.vocabulary
-    if stop is not None and (not isinstance(stop, str) or len(stop) != 1 or stop not in vocabulary.characters):
+    if stop is not None and (
+        not isinstance(stop, str) or len(stop) != 1 or stop not in vocabulary.characters
+    ):
         raise UsageError(f"complete: stop must be one character that the model knows, not {shown(stop)}")
     condition = Condition.of(vocabulary, pattern, ending, length, stop)
     place = lanes.start(vocabulary.encode(start, unknown))
@@ -128,5 +132,3 @@ def _too_few(found: Found, count: int) -> UsageError:
         f"condition with a probability of at most {math.exp(found.log_p_condition):.2g}. Allow more attempts, ask for "
         'less, or take method="weighted" or "beam", which always find something'
     )
-
-

@@ -51,7 +51,12 @@ class Condition:
         table, ends, steps = found.table, found.accepts, length
         if stop is not None:  # two more states: of no return, and the end
             count = len(table)
-            table = np.concatenate([table, np.full((2, symbols), count), ])
+            table = np.concatenate(
+                [
+                    table,
+                    np.full((2, symbols), count),
+                ]
+            )
             table[:, vocabulary.characters.index(stop)] = count
             table[:count, vocabulary.characters.index(stop)][ends] = count + 1
             ends = np.arange(count + 2) == count + 1
@@ -62,9 +67,9 @@ class Condition:
                 f"complete: a pattern of {len(table):,} states and a length of {length:,} are too much together; "
                 "make one smaller"
             )
-        reach = [ends]
+        reach: list[Array] = [np.asarray(ends)]
         for _ in range(steps):
-            reach.append(reach[-1][table].any(axis=1))
+            reach.append(np.asarray(reach[-1][table].any(axis=1)))
         if not reach[-1][0]:
             how = f"{length} characters" if stop is None else f"at most {length} characters before {stop!r}"
             raise UsageError(

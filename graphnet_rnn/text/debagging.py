@@ -77,9 +77,13 @@ def draw_bags(text: str, count: int = 500, words: int = 7, context: int = 2, see
             f"draw_bags: the text has {len(every):,} words, so it has {max(0, starts):,} passages of "
             f"{middle + 2 * around}, not {count:,}; give a longer text, or ask for fewer bags"
         )
-    drawn = np.random.default_rng(whole_number("draw_bags: seed", seed, least=0)).choice(starts, count, replace=False)
+    drawn = np.random.default_rng(whole_number("draw_bags: seed", seed, least=0)).choice(
+        starts, count, replace=False
+    )
     ends = np.cumsum([around, middle, around])
-    return [Bag(*(tuple(every[s + a : s + b]) for a, b in zip((0, *ends), ends, strict=False))) for s in drawn]
+    return [
+        Bag(*(tuple(every[s + a : s + b]) for a, b in zip((0, *ends), ends, strict=False))) for s in drawn
+    ]
 
 
 def debag(model: Network | TextModel[Any], bag: Bag, beam: int = 20, unknown: str | None = None) -> Debagged:

@@ -98,7 +98,9 @@ class Lanes:
         filled = np.zeros((1, self.lanes), np.int64)
         filled[0, :count] = symbols
         if count < self.lanes:
-            states = [np.concatenate([s, np.zeros((self.lanes - count, *s.shape[1:]), s.dtype)]) for s in states]
+            states = [
+                np.concatenate([s, np.zeros((self.lanes - count, *s.shape[1:]), s.dtype)]) for s in states
+            ]
         logits, *after = self._function(filled, *states)
         return [logits[0, :count], *(state[:count] for state in after)]
 

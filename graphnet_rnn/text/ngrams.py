@@ -109,7 +109,9 @@ class NGrams:
 
     def _after(self, place: Array, texts: Sequence[Array]) -> Array:
         width = self.order - 1
-        rows = [np.concatenate([before, text])[len(text) :] for before, text in zip(place, texts, strict=True)]
+        rows = [
+            np.concatenate([before, text])[len(text) :] for before, text in zip(place, texts, strict=True)
+        ]
         return np.array(rows, np.int64).reshape(len(texts), width)
 
 

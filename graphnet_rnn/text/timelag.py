@@ -72,19 +72,27 @@ def time_lag(
     runs: int = 10,
     smooth: int = 10,
     seed: int = 0,
+    warm_up: str = "",
 ) -> TimeLag:
     """log₁₀ p(']') / p('[') at each of `steps` steps after "[[", and after "Th", in `runs` runs of each
 
-    The model reads a context from a cold start, and goes on by itself, drawing letters and spaces alone (by their
+    The model reads a context from a cold start (or after `warm_up`), and goes on by itself, drawing letters and spaces alone (by their
     probabilities among these); p is over all characters. brackets: the opening and the closing one whose ratio it is.
-    seed: another one, other runs.
+    seed: another one, other runs. warm_up: what is read before either context; a model that was trained on texts without
+    an end may not know a context that nothing stands before.
     Raises UsageError, DataError for a context or bracket that the model does not know.
     Source: Krause 2015, 5.2.4 (10 runs of 1,000 steps, smoothed by 10).
     """
-    pair = tuple(text_of("time_lag: contexts", each) for each in listed("time_lag: contexts", contexts, "two texts"))
-    signs = tuple(text_of("time_lag: brackets", each) for each in listed("time_lag: brackets", brackets, "two texts"))
+    pair = tuple(
+        text_of("time_lag: contexts", each) for each in listed("time_lag: contexts", contexts, "two texts")
+    )
+    signs = tuple(
+        text_of("time_lag: brackets", each) for each in listed("time_lag: brackets", brackets, "two texts")
+    )
     if len(pair) != 2 or not all(pair):
-        raise UsageError(f"time_lag: contexts must be two texts, with a bracket open and without, not {shown(pair)}")
+        raise UsageError(
+            f"time_lag: contexts must be two texts, with a bracket open and without, not {shown(pair)}"
+        )
     if len(signs) != 2 or any(len(sign) != 1 for sign in signs) or signs[0] == signs[1]:
         raise UsageError(f"time_lag: brackets must be two different characters, not {shown(signs)}")
     steps, runs = whole_number("time_lag: steps", steps), whole_number("time_lag: runs", runs)
@@ -96,7 +104,8 @@ def time_lag(
     letters = np.array([k for k, c in enumerate(characters) if c.isalpha() or c == " "], np.int64)
     if not letters.size:
         raise UsageError("time_lag: the network's vocabulary has neither letters nor a space to go on with")
-    starts = [lanes.start(lanes.vocabulary.encode(context)) for context in pair]
+    before = text_of("time_lag: warm_up", warm_up)
+    starts = [lanes.start(lanes.vocabulary.encode(before + context)) for context in pair]
     place = Place(
         np.concatenate([start.log_p for start in starts]),
         tuple(np.concatenate(each) for each in zip(*(start.states for start in starts), strict=True)),

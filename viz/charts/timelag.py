@@ -31,7 +31,9 @@ def time_lag(lags: Any, ideal: float | None = None, title: str | None = None) ->
     several = dict(lags) if isinstance(lags, Mapping) else {"": lags}
     wrong = [name for name, lag in several.items() if not hasattr(lag, "difference")]
     if wrong or not several:
-        raise DrawingError("lags holds nothing to draw; give what rnn.time_lag(network) returns, or several by name.")
+        raise DrawingError(
+            "lags holds nothing to draw; give what rnn.time_lag(network) returns, or several by name."
+        )
     figure = Chart(8, 3.8)
     axes = figure.subplots()
     endings = []

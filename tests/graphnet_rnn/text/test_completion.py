@@ -67,7 +67,9 @@ def test_weights_make_up_for_how_samples_were_drawn(settings: dict[str, Any], sa
     for each in found.found:
         share[each.text] += each.weight  # type: ignore[assignment]
     error = 5 / math.sqrt(found.effective)
-    assert all(abs(share[text] - p / total) < error * math.sqrt(p / total) + 1e-3 for text, p in texts.items())
+    assert all(
+        abs(share[text] - p / total) < error * math.sqrt(p / total) + 1e-3 for text, p in texts.items()
+    )
     assert math.exp(found.log_p_condition) == pytest.approx(total, rel=0.1)
 
 

@@ -25,7 +25,8 @@ def test_the_order_found_is_the_likeliest_of_all(seed: int, beam: int) -> None:
         start = " ".join(bag.before) + " "
         after = " " + " ".join(bag.after)
         costs = {
-            order: log_p(net, start, " ".join(order) + after) for order in set(itertools.permutations(bag.words))
+            order: log_p(net, start, " ".join(order) + after)
+            for order in set(itertools.permutations(bag.words))
         }
         found = rnn.debag(lanes, bag, beam)
         assert found.log_p == pytest.approx(max(costs.values()), abs=1e-4)
@@ -55,7 +56,7 @@ def test_counts_by_hand() -> None:
     # abab a c: ab 2, ba 2, ac 1. Once: ac; twice: ab, ba: D2 = 1 / (1 + 4). Before a: b; before b: a; before c: a.
     model = rnn.NGrams("ababac", 2)
     unigram_discount = 1.0  # each is met after one other character alone: n1 = 3, n2 = 0
-    single = {c: (1 - unigram_discount) / 3 + unigram_discount * 3 / 3 / 3 for c in "abc"}
+    single = dict.fromkeys("abc", (1 - unigram_discount) / 3 + unigram_discount * 3 / 3 / 3)
     d = 1 / 5
     after_a = {"a": 0.0, "b": 2 - d, "c": 1 - d}
     right = {c: after_a[c] / 3 + d * 2 / 3 * single[c] for c in "abc"}
@@ -72,7 +73,9 @@ def test_probabilities_sum_to_one_and_texts_cost_their_sum(order: int) -> None:
     count = len(model.vocabulary)
     for before in ("", "c", "the ", "xq" if count > 50 else "tt t"):
         place = model.start(model.vocabulary.encode(before))
-        total, _ = model.read(model.rows(place, np.zeros(count, np.int64)), [np.array([k]) for k in range(count)])
+        total, _ = model.read(
+            model.rows(place, np.zeros(count, np.int64)), [np.array([k]) for k in range(count)]
+        )
         assert np.exp(total).sum() == pytest.approx(1.0)
     start = model.start(model.vocabulary.encode("a "))
     whole, _ = model.read(start, [model.vocabulary.encode("cat sat")])

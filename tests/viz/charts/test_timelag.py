@@ -27,5 +27,5 @@ def test_lines_are_the_differences_and_zero_is_drawn() -> None:
 
 
 def test_what_is_no_lag_is_said() -> None:
-    with pytest.raises(viz.DrawingError, match="give what rnn.time_lag"):
+    with pytest.raises(viz.DrawingError, match=r"give what rnn\.time_lag"):
         viz.time_lag([1, 2])
