@@ -13,7 +13,7 @@ from graphnet_rnn.text.completion import METHODS, complete
 
 EXAMPLE = """example:
   graphnet-rnn complete runs/book/model.safetensors --start "He " --ending "." --length 12
-  graphnet-rnn complete runs/book/model.safetensors --start "The " --pattern "[a-z]+ [a-z]+" --length 10 --method beam"""
+  graphnet-rnn complete runs/book/model.safetensors --pattern "[a-z]+ [a-z]+" --length 10 --method beam"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
         print(f"    {each.nats / math.log(2):.2f} bits{weight}")
     share = math.exp(found.log_p_condition)
     said = {
-        "exact": f"{found.attempts:,} attempts; the model meets the condition with a probability of at most {share:.3g}",
+        "exact": f"{found.attempts:,} attempts; the probability of the condition is at most {share:.3g}",
         "weighted": f"as good as {found.effective:.1f} independent samples; p(condition) is about {share:.3g}",
         "beam": "no text is likelier than the first"
         if found.proved

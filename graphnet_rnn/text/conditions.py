@@ -1,4 +1,4 @@
-"""Which characters may come next, so that a text can still fulfil what is asked of it in the characters that are left."""
+"""Which characters may come next, so that what is asked of a text can still be met in the characters that are left."""
 
 from __future__ import annotations
 
