@@ -13,7 +13,13 @@ from graphnet_rnn.settings import number, whole_number
 
 __all__ = ["BracketText", "bracket_text"]
 
-WORDS = ["the", "of", "and", "to", "in", "a", "is", "that", "for", "it", "was", "on", "with", "as", "by", "at", "this", "from", "which", "or", "an", "be", "are", "not", "they", "were", "one", "all", "their", "has", "there", "then", "than", "those", "three", "these", "thing", "thought", "through", "town", "river", "house", "stone", "light", "water", "under", "over", "north", "south", "winter", "summer", "letter", "number", "garden", "window", "market", "bridge", "silver", "yellow", "green", "morning", "evening"]
+WORDS = [
+    "the", "of", "and", "to", "in", "a", "is", "that", "for", "it", "was", "on", "with", "as", "by", "at",
+    "this", "from", "which", "or", "an", "be", "are", "not", "they", "were", "one", "all", "their", "has",
+    "there", "then", "than", "those", "three", "these", "thing", "thought", "through", "town", "river", "house",
+    "stone", "light", "water", "under", "over", "north", "south", "winter", "summer", "letter", "number",
+    "garden", "window", "market", "bridge", "silver", "yellow", "green", "morning", "evening",
+]  # fmt: skip
 #: Of the words, so many begin with a capital.
 CAPITALS = 0.15
 

@@ -37,9 +37,9 @@ class Completion:
 class Completions(ShowsItself):
     """What `complete` found, the likeliest first by beam, else in the order in which they were drawn.
 
-    log_p_condition: about ln p(condition | start). "exact": it is at most that; "weighted": an estimate, right on average
-    as a probability; "beam": it is at least that. attempts: texts that were begun; by beam, prefixes that were read.
-    proved: of a beam, whether no other text can be likelier than the first: all that were left behind cost more already.
+    log_p_condition: about ln p(condition | start). "exact": p is at most that; "weighted": an estimate of p, right on
+    average; "beam": it is at least that. attempts: texts that were begun; by beam, prefixes that were read.
+    proved: of a beam, whether no other text can be likelier than the first: all that were left behind cost more.
     """
 
     start: str

@@ -28,7 +28,7 @@ class _Level(NamedTuple):
 
 
 class NGrams:
-    """p_n(c | h) = max(N(hc) - D_n, 0) / N(h) + D_n / N(h) · |{c': N(hc') > 0}| · p_{n-1}(c | h'), and p_0 = 1 / symbols
+    """p_n(c | h) = max(N(hc) - D_n, 0) / N(h) + D_n / N(h) · |{c': N(hc') > 0}| · p_{n-1}(c | h'); p_0 = 1 / symbols
 
     Interpolated Kneser-Ney over characters: N counts grams of the full order in the text, and below that the different
     characters that stand before a gram; h' is h without its first character; D_n = n_1 / (n_1 + 2 n_2), of grams that
@@ -36,7 +36,7 @@ class NGrams:
 
     text: to count in. order: characters of a gram, with the one that is predicted. vocabulary: that of the text, unless
     it is given (that of the network with which this is compared). unknown: see Vocabulary.encode.
-    Raises UsageError where grams of so many characters have no number of 64 bits, DataError for a text that is too short.
+    Raises UsageError where grams of so many characters have no number of 64 bits, DataError for too short a text.
     Source: Kneser and Ney 1995; Chen and Goodman 1998, eq. 25 to 27.
     """
 
@@ -47,7 +47,8 @@ class NGrams:
         self.order = whole_number("NGrams: order", order)
         if len(text) < self.order + 1:
             raise DataError(
-                f"NGrams: the text has {len(text)} characters, too few to count grams of {self.order}; give a longer one"
+                f"NGrams: the text has {len(text)} characters, too few to count grams of {self.order}; give "
+                "a longer one"
             )
         self.vocabulary = Vocabulary.of(text) if vocabulary is None else vocabulary
         self._base = base = max(2, len(self.vocabulary))
@@ -68,7 +69,7 @@ class NGrams:
         self._levels = levels[::-1]
 
     def probability(self, windows: Array) -> Array:
-        """p of the last symbol of each window after those before it; windows (n, order), with -1 before a text begins."""
+        """p of the last symbol of each window after those before it; windows (n, order), -1 before a text begins."""
         p = np.full(len(windows), 1.0 / len(self.vocabulary))
         keys, known = np.zeros(len(windows), np.int64), np.ones(len(windows), bool)
         for length, level in enumerate(self._levels, 1):

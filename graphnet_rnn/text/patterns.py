@@ -120,7 +120,7 @@ def _sets(pattern: Pattern) -> set[frozenset[int]]:
 
 @dataclass(frozen=True, eq=False)
 class Automaton:
-    """table: (states, symbols), the state after a symbol; 0 is the first state. accepts: (states,), where a text matches."""
+    """table: (states, symbols), the state after a symbol; 0 is the first. accepts: (states,), where a text matches."""
 
     table: Array
     accepts: Array

@@ -87,7 +87,7 @@ def test_a_wide_beam_finds_the_likeliest_and_proves_it(settings: dict[str, Any],
 def test_what_cannot_be_met_is_said() -> None:
     with pytest.raises(UsageError, match="no text of 3 characters that the model can write matches"):
         rnn.complete(NET, pattern="ab", length=3)
-    with pytest.raises(UsageError, match="of 64 attempts 0 were accepted, not 1: .* at most"):
+    with pytest.raises(UsageError, match=r"of 64 attempts 0 were accepted, not 1: .* at most"):
         rnn.complete(network("abc", seed=1, scale=4.0), "a", ending="cabbcabcbacbcba", length=15, attempts=64)
 
 
