@@ -63,12 +63,12 @@ def run(options: argparse.Namespace) -> int:
         print(shown_on(sys.stdout, f"{options.start}{each.text}"))
         print(f"    {each.nats / math.log(2):.2f} bits{weight}")
     share = math.exp(found.log_p_condition)
-    said = {
+    summary = {
         "exact": f"{found.attempts:,} attempts; the probability of the condition is at most {share:.3g}",
         "weighted": f"as good as {found.effective:.1f} independent samples; p(condition) is about {share:.3g}",
         "beam": "no text is likelier than the first"
         if found.proved
         else "the first may not be the likeliest; a wider beam may find a likelier one",
     }
-    print(said[found.method])
+    print(summary[found.method])
     return 0
