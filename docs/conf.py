@@ -91,6 +91,7 @@ guides_that_run = [
     "sweeps",
     "several_machines",
     "writing",
+    "asking_a_model",
 ]
 nb_custom_formats = {".py": "extensions.guides.read_tutorial"}
 nb_execution_mode = "cache"

@@ -103,9 +103,14 @@ from graphnet_rnn.optimizers import (
 from graphnet_rnn.optimizers.batched import BatchedObjective
 from graphnet_rnn.optimizers.objective import Objective
 from graphnet_rnn.sweep import Sweep
+from graphnet_rnn.text.completion import Completion, Completions, complete
+from graphnet_rnn.text.debagging import Bag, Debagged, debag, draw_bags
 from graphnet_rnn.text.evaluation import Evaluator
+from graphnet_rnn.text.lanes import Lanes
+from graphnet_rnn.text.ngrams import NGrams
 from graphnet_rnn.text.reading import Reading, TextCost, cost_over_text, read
 from graphnet_rnn.text.sampling import Sampler
+from graphnet_rnn.text.timelag import TimeLag, time_lag
 from graphnet_rnn.training import (
     Arrays,
     CarriedText,
@@ -140,12 +145,16 @@ __all__ = [
     "Arrays",
     "Attention",
     "AugmentedHessianFree",
+    "Bag",
     "BatchedObjective",
     "Bidirectional",
     "CarriedText",
     "Cell",
+    "Completion",
+    "Completions",
     "Constant",
     "Cosine",
+    "Debagged",
     "Dense",
     "DrawnText",
     "EarlyStopping",
@@ -170,6 +179,7 @@ __all__ = [
     "LSTMKrause",
     "LSTMPeephole",
     "LSTMSutskever",
+    "Lanes",
     "LayerNormLSTM",
     "LeakyRNN",
     "LongSequence",
@@ -177,6 +187,7 @@ __all__ = [
     "Momentum",
     "Movements",
     "MultiplicativeLSTM",
+    "NGrams",
     "NaturalGradient",
     "Nesterov",
     "NesterovMomentum",
@@ -203,6 +214,7 @@ __all__ = [
     "SymbolSequences",
     "TensorRNN",
     "TextCost",
+    "TimeLag",
     "Trainer",
     "Training",
     "TrustRegion",
@@ -210,10 +222,13 @@ __all__ = [
     "Warmup",
     "attention_memory",
     "cells",
+    "complete",
     "control",
     "cost_over_text",
     "ctc",
     "data",
+    "debag",
+    "draw_bags",
     "energy",
     "fit_output",
     "formats",
@@ -231,6 +246,7 @@ __all__ = [
     "sweep",
     "tasks",
     "testing",
+    "time_lag",
     "training",
     "weight_norms",
     "writer",

@@ -23,6 +23,7 @@ GUIDES = (
     "finding_a_nan",
     "speed_and_memory", "threads", "on_a_gpu",
     "long_sequences", "riemannian", "exchange", "drawing", "reading_a_run", "writing", "sweeps", "several_machines",
+    "asking_a_model",
 )  # fmt: skip
 
 

@@ -144,6 +144,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
 }
 #: What is called by graphnet itself, or by who writes a class of it.
 INNER = {
+    "graphnet_rnn.Completions": "complete makes it",
     "Function": "gn.compile makes it",
     "Unrolled": "Network.unroll makes it",
     "sequence: backward": "Bidirectional calls it",

@@ -24,6 +24,7 @@ from viz.charts.schedule import schedule_curve
 from viz.charts.second_order import flight_recorder
 from viz.charts.settings import compare_settings
 from viz.charts.solved import minibatches_and_failures
+from viz.charts.timelag import time_lag
 from viz.drawing.dot import to_dot
 from viz.drawing.draw import draw
 from viz.drawing.note import Notes
@@ -45,6 +46,6 @@ __all__ = [
     "best_setting", "changes", "coloured", "coloured_html", "compare_runs", "compare_settings", "cost_over_text",
     "draw",
     "dump", "explore", "flight_recorder", "generation", "gradient_by_distance", "gradients", "history_chart",
-    "mimebundle", "minibatches_and_failures", "mirror", "passes", "reading", "samples", "schedule_curve", "times",
-    "to_dot", "training_curve", "units", "values", "weight_norms",
+    "mimebundle", "minibatches_and_failures", "mirror", "passes", "reading", "samples", "schedule_curve", "time_lag",
+    "times", "to_dot", "training_curve", "units", "values", "weight_norms",
 ]  # fmt: skip

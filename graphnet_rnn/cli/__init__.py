@@ -1,5 +1,5 @@
-"""The command line: graphnet-rnn demo | train | sample | write | evaluate | predict | draw | check | cells | export |
-tasks | sweep.
+"""The command line: graphnet-rnn demo | train | sample | complete | write | evaluate | predict | timelag |
+debag | draw | check | cells | export | tasks | sweep.
 
 One file for each command: it adds its arguments to a parser, and runs. Exit codes: 0 well, 1 a failure, 2 a
 usage error, 130 interrupted (Ctrl-C, SIGTERM, SIGHUP). A failure is one clear sentence on standard error; --debug
@@ -21,6 +21,8 @@ from graphnet.version import __version__
 from graphnet_rnn.cli import (
     cells,
     check,
+    complete,
+    debag,
     demo,
     draw,
     evaluate,
@@ -29,6 +31,7 @@ from graphnet_rnn.cli import (
     sample,
     sweep,
     tasks,
+    timelag,
     train,
     write,
 )
@@ -45,9 +48,12 @@ COMMANDS = {
     "demo": demo,
     "train": train,
     "sample": sample,
+    "complete": complete,
     "write": write,
     "evaluate": evaluate,
     "predict": predict,
+    "timelag": timelag,
+    "debag": debag,
     "draw": draw,
     "check": check,
     "cells": cells,

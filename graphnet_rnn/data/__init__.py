@@ -7,12 +7,14 @@ batches  contiguous lanes of a sequence, cut into pieces of equal time
 sequences  cases side by side, each with as many steps as it has
 sequence_files  these from arrays, tables and music
 packing  cases of like lengths together
+brackets  a text with nested links, of which all is known
 default  the text that is always there: Python's own standard library
 """
 
 from __future__ import annotations
 
 from graphnet_rnn.data.batches import Batches
+from graphnet_rnn.data.brackets import BracketText, bracket_text
 from graphnet_rnn.data.characters import read_text
 from graphnet_rnn.data.default import standard_library_text
 from graphnet_rnn.data.sequence_files import Choice, read_sequences
@@ -21,11 +23,13 @@ from graphnet_rnn.data.text import Corpus, Vocabulary
 
 __all__ = [
     "Batches",
+    "BracketText",
     "Choice",
     "Corpus",
     "Sequences",
     "Vocabulary",
     "balanced_weights",
+    "bracket_text",
     "padded",
     "read_sequences",
     "read_text",

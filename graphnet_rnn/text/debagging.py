@@ -1,0 +1,193 @@
+"""Bags of words: the order of the middle words of a passage that a model of characters thinks likeliest."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from graphnet.graph.node import Array
+from graphnet_rnn.errors import DataError, UsageError
+from graphnet_rnn.network.network import Network
+from graphnet_rnn.settings import text as text_of
+from graphnet_rnn.settings import whole_number
+from graphnet_rnn.text.lanes import Lanes, TextModel
+
+__all__ = ["Bag", "Debagged", "debag", "draw_bags"]
+
+#: Rows that are read at once: more would take memory, and be read before the best of them can rule out others.
+ROWS = 512
+
+
+@dataclass(frozen=True)
+class Bag:
+    """A passage whose middle words are shuffled: words before and after them are known, and stay.
+
+    words: in the order of the text.
+    """
+
+    before: tuple[str, ...]
+    words: tuple[str, ...]
+    after: tuple[str, ...]
+
+    @property
+    def orders(self) -> int:
+        """In how many ways the words can follow each other: n! / Π (how often each comes)!"""
+        repeats = math.prod(math.factorial(n) for n in Counter(self.words).values())
+        return math.factorial(len(self.words)) // repeats
+
+
+@dataclass(frozen=True)
+class Debagged:
+    """The likeliest order of a bag's words.
+
+    words: in that order. log_p: ln p of them and of the words behind them, after those before, in nats. true_log_p: the
+    same of the text's own order. by_beam: what the beam alone found. read: characters that were read.
+    """
+
+    bag: Bag
+    words: tuple[str, ...]
+    log_p: float
+    true_log_p: float
+    by_beam: tuple[str, ...]
+    read: int
+
+    @property
+    def correct(self) -> bool:
+        """Whether it is the order of the text."""
+        return self.words == self.bag.words
+
+
+def draw_bags(text: str, count: int = 500, words: int = 7, context: int = 2, seed: int = 0) -> list[Bag]:
+    """`count` passages of context + words + context words in succession, drawn without a passage coming twice.
+
+    A word is what stands between white space, with its punctuation.
+    Raises UsageError, DataError for a text of too few words.
+    Source: Sutskever 2013, 5.4.4 (11 words, of which 2 + 2 are context).
+    """
+    every = text_of("draw_bags: text", text).split()
+    count, middle = whole_number("draw_bags: count", count), whole_number("draw_bags: words", words, most=9)
+    around = whole_number("draw_bags: context", context)
+    starts = len(every) - middle - 2 * around + 1
+    if starts < count:
+        raise DataError(
+            f"draw_bags: the text has {len(every):,} words, so it has {max(0, starts):,} passages of "
+            f"{middle + 2 * around}, not {count:,}; give a longer text, or ask for fewer bags"
+        )
+    drawn = np.random.default_rng(whole_number("draw_bags: seed", seed, least=0)).choice(
+        starts, count, replace=False
+    )
+    ends = np.cumsum([around, middle, around])
+    return [
+        Bag(*(tuple(every[s + a : s + b]) for a, b in zip((0, *ends), ends, strict=False))) for s in drawn
+    ]
+
+
+def debag(model: Network | TextModel[Any], bag: Bag, beam: int = 20, unknown: str | None = None) -> Debagged:
+    """argmax over all orders w of ln p(w, the words after | the words before): exactly, though few orders are read
+
+    Prefixes are shared. A beam of `beam` prefixes of each length, those whose words gain most by
+    their order, finds a good order first; then every
+    prefix is followed whose ln p is above that order's: as no further character adds to ln p, the others cannot win.
+    Words that come twice are not told apart. model: a network of text (better its `Lanes`, which are compiled once for
+    many bags), or NGrams.
+    Raises UsageError, DataError for characters that the model does not know, unless `unknown` is one to read for them.
+    Source: Sutskever 2013, 5.4.4, where all 5,040 orders are read.
+    """
+    if isinstance(model, Network):
+        model = Lanes(model, 256, "debag")
+    if not isinstance(bag, Bag):
+        raise UsageError(f"debag: bag must be a Bag, as draw_bags gives, not {bag!r:.60}")
+    search = _Search(model, bag, unknown)
+    search.beam(whole_number("debag: beam", beam))
+    by_beam = search.found()
+    search.all()
+    return Debagged(bag, search.found(), search.best, search.log_p_of(bag.words), by_beam, search.read)
+
+
+class _Prefixes(NamedTuple):
+    """Beginnings of orders, of one length: numbers of words (n, length), ln p (n,), and the model's place after them.
+
+    gain: ln p less that of each word right behind the context, by which prefixes of other words are compared: by ln p
+    alone, those of short words would come first.
+    """
+
+    words: Array
+    log_p: Array
+    gain: Array
+    place: Any
+
+    def rows(self, model: TextModel[Any], rows: Array) -> _Prefixes:
+        return _Prefixes(self.words[rows], self.log_p[rows], self.gain[rows], model.rows(self.place, rows))
+
+
+class _Search:
+    """A word is read with the space behind it, so that what is read of a prefix is the same in whatever follows."""
+
+    def __init__(self, model: TextModel[Any], bag: Bag, unknown: str | None) -> None:
+        self.model, self.bag = model, bag
+        encode = model.vocabulary.encode
+        self.words = sorted(set(bag.words))
+        self.spelt = [encode(word + " ", unknown) for word in self.words]
+        self.ending = encode(" ".join(bag.after), unknown)
+        counts = Counter(bag.words)
+        self.counts = np.array([counts[word] for word in self.words])
+        start = model.start(encode("".join(f"{word} " for word in bag.before), unknown))
+        self.root = _Prefixes(np.empty((1, 0), np.int64), np.zeros(1), np.zeros(1), start)
+        self.alone = model.read(model.rows(start, np.zeros(len(self.words), np.int64)), self.spelt)[0]
+        self.read, self.best, self.order = 0, -math.inf, np.empty(0, np.int64)
+
+    def log_p_of(self, words: tuple[str, ...]) -> float:
+        """ln p of one order."""
+        texts = [*(self.spelt[self.words.index(word)] for word in words), self.ending]
+        return float(self.model.read(self.root.place, [np.concatenate(texts)])[0][0])
+
+    def beam(self, width: int) -> None:
+        """Takes the best order of those that keep to the `width` likeliest prefixes of each length."""
+        now = self.root
+        for _ in self.bag.words:
+            grown = self._grown(now)
+            now = grown.rows(self.model, np.argsort(-grown.gain, kind="stable")[:width])
+        self._finish(now)
+
+    def all(self) -> None:
+        """Takes the best order of all, given a good one: prefixes that are no better than it are left."""
+        waiting = [self.root]
+        while waiting:
+            now = waiting.pop()
+            order = np.argsort(-now.gain, kind="stable")
+            order = order[now.log_p[order] > self.best]
+            if len(order) > ROWS:
+                waiting.append(now.rows(self.model, order[ROWS:]))
+            now = now.rows(self.model, order[:ROWS])
+            if not len(order):
+                continue
+            if now.words.shape[1] == len(self.bag.words):
+                self._finish(now)
+            else:
+                waiting.append(self._grown(now))
+
+    def _grown(self, now: _Prefixes) -> _Prefixes:
+        """Each prefix with each word that is left."""
+        kinds = len(self.words)
+        used = (now.words[:, :, None] == np.arange(kinds)).sum(axis=1)
+        rows, words = np.nonzero(used < self.counts)
+        texts = [self.spelt[word] for word in words]
+        log_p, place = self.model.read(self.model.rows(now.place, rows), texts)
+        self.read += sum(map(len, texts))
+        gain = now.gain[rows] + log_p - self.alone[words]
+        return _Prefixes(np.column_stack([now.words[rows], words]), now.log_p[rows] + log_p, gain, place)
+
+    def _finish(self, now: _Prefixes) -> None:
+        log_p = now.log_p + self.model.read(now.place, [self.ending] * len(now.log_p))[0]
+        self.read += len(self.ending) * len(log_p)
+        at = int(log_p.argmax())
+        if log_p[at] > self.best:
+            self.best, self.order = float(log_p[at]), now.words[at]
+
+    def found(self) -> tuple[str, ...]:
+        """The best order so far."""
+        return tuple(self.words[word] for word in self.order)

@@ -1,0 +1,130 @@
+"""n-grams of characters, smoothed: what a model that counts makes of a text, to compare a network with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from graphnet.graph.node import Array
+from graphnet_rnn.data.text import Vocabulary
+from graphnet_rnn.errors import DataError, UsageError
+from graphnet_rnn.settings import text as text_of
+from graphnet_rnn.settings import whole_number
+
+__all__ = ["NGrams"]
+
+
+class _Level(NamedTuple):
+    """Counts of the grams of one length. A gram, and a context, is one whole number: its symbols are the digits."""
+
+    grams: Array
+    counts: Array
+    contexts: Array
+    totals: Array
+    kinds: Array
+    discount: float
+
+
+class NGrams:
+    """p_n(c | h) = max(N(hc) - D_n, 0) / N(h) + D_n / N(h) · |{c': N(hc') > 0}| · p_{n-1}(c | h'); p_0 = 1 / symbols
+
+    Interpolated Kneser-Ney over characters: N counts grams of the full order in the text, and below that the different
+    characters that stand before a gram; h' is h without its first character; D_n = n_1 / (n_1 + 2 n_2), of grams that
+    are counted once and twice. Where h was never seen, p_{n-1}(c | h').
+
+    text: to count in. order: characters of a gram, with the one that is predicted. vocabulary: that of the text, unless
+    it is given (that of the network with which this is compared). unknown: see Vocabulary.encode.
+    Raises UsageError where grams of so many characters have no number of 64 bits, DataError for too short a text.
+    Source: Kneser and Ney 1995; Chen and Goodman 1998, eq. 25 to 27.
+    """
+
+    def __init__(
+        self, text: str, order: int = 6, vocabulary: Vocabulary | None = None, unknown: str | None = None
+    ) -> None:
+        text_of("NGrams: text", text)
+        self.order = whole_number("NGrams: order", order)
+        if len(text) < self.order + 1:
+            raise DataError(
+                f"NGrams: the text has {len(text)} characters, too few to count grams of {self.order}; give "
+                "a longer one"
+            )
+        self.vocabulary = Vocabulary.of(text) if vocabulary is None else vocabulary
+        self._base = base = max(2, len(self.vocabulary))
+        most = int(63 / np.log2(base))
+        if self.order > most:
+            raise UsageError(
+                f"NGrams: order must be at most {most} with {base} different characters, not {self.order}"
+            )
+        symbols = self.vocabulary.encode(text, unknown)
+        keys = np.zeros(len(symbols) - self.order + 1, np.int64)
+        for digit in range(self.order):
+            keys = keys * base + symbols[digit : digit + len(keys)]
+        grams, counts = np.unique(keys, return_counts=True)
+        levels = [_level(grams, counts, base)]
+        for length in range(self.order - 1, 0, -1):
+            grams, counts = np.unique(levels[-1].grams % base**length, return_counts=True)
+            levels.append(_level(grams, counts, base))
+        self._levels = levels[::-1]
+
+    def probability(self, windows: Array) -> Array:
+        """p of the last symbol of each window after those before it; windows (n, order), -1 before a text begins."""
+        p = np.full(len(windows), 1.0 / len(self.vocabulary))
+        keys, known = np.zeros(len(windows), np.int64), np.ones(len(windows), bool)
+        for length, level in enumerate(self._levels, 1):
+            digit = windows[:, self.order - length].astype(np.int64)
+            known &= digit >= 0
+            keys = keys + digit * self._base ** (length - 1)
+            context = _found(level.contexts, keys // self._base)
+            use = known & (context >= 0)
+            gram = _found(level.grams, keys[use])
+            count = np.where(gram >= 0, level.counts[gram], 0)
+            total, kinds = level.totals[context[use]], level.kinds[context[use]]
+            left = level.discount * kinds / total
+            p[use] = np.maximum(count - level.discount, 0) / total + left * p[use]
+        return p
+
+    def start(self, symbols: Array) -> Array:
+        """The place after a text: its last order - 1 symbols, (1, order - 1), -1 where there are fewer."""
+        return self._after(np.full((1, self.order - 1), -1), [symbols])
+
+    def rows(self, place: Array, rows: Array) -> Array:
+        """The place of these rows."""
+        return place[rows]
+
+    def read(self, place: Array, texts: Sequence[Array]) -> tuple[Array, Array]:
+        """ln p of a text behind each row of the place, (rows,), and the place after them."""
+        lengths = np.array([len(text) for text in texts], np.int64)
+        windows = [
+            np.lib.stride_tricks.sliding_window_view(np.concatenate([before, text]), self.order)
+            for before, text in zip(place, texts, strict=True)
+            if len(text)
+        ]
+        total = np.zeros(len(texts))
+        if windows:
+            owner = np.repeat(np.arange(len(texts)), lengths)
+            each, where = np.unique(np.concatenate(windows), axis=0, return_inverse=True)
+            np.add.at(total, owner, np.log(self.probability(each))[where.reshape(-1)])
+        return total, self._after(place, texts)
+
+    def _after(self, place: Array, texts: Sequence[Array]) -> Array:
+        width = self.order - 1
+        rows = [
+            np.concatenate([before, text])[len(text) :] for before, text in zip(place, texts, strict=True)
+        ]
+        return np.array(rows, np.int64).reshape(len(texts), width)
+
+
+def _level(grams: Array, counts: Array, base: int) -> _Level:
+    contexts, where = np.unique(grams // base, return_inverse=True)
+    once, twice = int((counts == 1).sum()), int((counts == 2).sum())
+    discount = once / (once + 2 * twice) if once else 0.5
+    totals, kinds = np.bincount(where, counts), np.bincount(where)
+    return _Level(grams, counts, contexts, totals, kinds, discount)
+
+
+def _found(keys: Array, wanted: Array) -> Array:
+    """Where each is among the sorted keys; -1 where it is not."""
+    at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return np.where(keys[at] == wanted, at, -1)

@@ -1,0 +1,119 @@
+"""How long a model remembers that a bracket is open."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from graphnet.graph.display import ShowsItself
+from graphnet.graph.node import Array
+from graphnet_rnn.errors import UsageError
+from graphnet_rnn.network.network import Network
+from graphnet_rnn.settings import listed, shown, whole_number
+from graphnet_rnn.settings import text as text_of
+from graphnet_rnn.text.lanes import Lanes, Place
+from graphnet_rnn.text.sampling import choose
+
+__all__ = ["TimeLag", "time_lag"]
+
+
+@dataclass(frozen=True, eq=False)
+class TimeLag(ShowsItself):
+    """log₁₀ p(closing) / p(opening) as a model goes on after each of two contexts.
+
+    contexts: the one that opens a bracket, and the control. log_ratios: (2, runs, steps). smooth: steps of a mean.
+    """
+
+    contexts: tuple[str, str]
+    log_ratios: Array
+    smooth: int
+
+    @property
+    def steps(self) -> Array:
+        """The middle of each set of `smooth` steps, (points,); the first step is 1."""
+        return np.arange(self._smoothed.shape[2]) * self.smooth + (self.smooth + 1) / 2
+
+    @property
+    def difference(self) -> Array:
+        """Mean over runs and over `smooth` steps after the first context, minus that after the control, (points,)"""
+        with_open, control = self._smoothed.mean(axis=1)
+        return np.asarray(with_open - control)
+
+    @property
+    def error(self) -> Array:
+        """The standard error of `difference`, from how the runs differ; NaN of one run."""
+        runs = self._smoothed.shape[1]
+        if runs < 2:
+            return np.full(self._smoothed.shape[2], np.nan)
+        return np.asarray(np.sqrt((self._smoothed.var(axis=1, ddof=1) / runs).sum(axis=0)))
+
+    @property
+    def memory(self) -> int:
+        """Steps until the difference is first less than two standard errors above 0; all, if it never is."""
+        lost = np.flatnonzero(~(self.difference > 2 * np.nan_to_num(self.error)))
+        points = int(lost[0]) if lost.size else self._smoothed.shape[2]
+        return points * self.smooth
+
+    @property
+    def _smoothed(self) -> Array:
+        contexts, runs, steps = self.log_ratios.shape
+        points = steps // self.smooth
+        whole = self.log_ratios[:, :, : points * self.smooth]
+        return np.asarray(whole.reshape(contexts, runs, points, self.smooth).mean(axis=3))
+
+
+def time_lag(
+    network: Network,
+    contexts: Sequence[str] = ("[[", "Th"),
+    brackets: Sequence[str] = ("[", "]"),
+    steps: int = 1000,
+    runs: int = 10,
+    smooth: int = 10,
+    seed: int = 0,
+    warm_up: str = "",
+) -> TimeLag:
+    """log₁₀ p(']') / p('[') at each of `steps` steps after "[[", and after "Th", in `runs` runs of each
+
+    The model reads a context from a cold start (or after `warm_up`), and goes on by itself, drawing letters and spaces
+    alone (by their probabilities among these); p is over all characters. brackets: the opening and the closing one
+    whose ratio it is. seed: another one, other runs. warm_up: what is read before either context; a model that was
+    trained on a long text may not know a context that nothing stands before.
+    Raises UsageError, DataError for a context or bracket that the model does not know.
+    Source: Krause 2015, 5.2.4 (10 runs of 1,000 steps, smoothed by 10).
+    """
+    pair = tuple(
+        text_of("time_lag: contexts", each) for each in listed("time_lag: contexts", contexts, "two texts")
+    )
+    signs = tuple(
+        text_of("time_lag: brackets", each) for each in listed("time_lag: brackets", brackets, "two texts")
+    )
+    if len(pair) != 2 or not all(pair):
+        raise UsageError(
+            f"time_lag: contexts must be two texts, with a bracket open and without, not {shown(pair)}"
+        )
+    if len(signs) != 2 or any(len(sign) != 1 for sign in signs) or signs[0] == signs[1]:
+        raise UsageError(f"time_lag: brackets must be two different characters, not {shown(signs)}")
+    steps, runs = whole_number("time_lag: steps", steps), whole_number("time_lag: runs", runs)
+    smooth = whole_number("time_lag: smooth", smooth, most=steps)
+    seed = whole_number("time_lag: seed", seed, least=0)
+    lanes = Lanes(network, 2 * runs, "time_lag")
+    opening, closing = lanes.vocabulary.encode(signs[0] + signs[1])
+    characters = lanes.vocabulary.characters
+    letters = np.array([k for k, c in enumerate(characters) if c.isalpha() or c == " "], np.int64)
+    if not letters.size:
+        raise UsageError("time_lag: the network's vocabulary has neither letters nor a space to go on with")
+    before = text_of("time_lag: warm_up", warm_up)
+    starts = [lanes.start(lanes.vocabulary.encode(before + context)) for context in pair]
+    place = Place(
+        np.concatenate([start.log_p for start in starts]),
+        tuple(np.concatenate(each) for each in zip(*(start.states for start in starts), strict=True)),
+    ).rows(np.repeat([0, 1], runs))
+    generators = [np.random.default_rng([seed, context, run]) for context in (0, 1) for run in range(runs)]
+    ratios = np.empty((2 * runs, steps))
+    for t in range(steps):
+        ratios[:, t] = (place.log_p[:, closing] - place.log_p[:, opening]) / np.log(10)
+        drawn = [choose(row[letters], 1.0, each) for row, each in zip(place.log_p, generators, strict=True)]
+        place = lanes.step(place, letters[drawn])
+    return TimeLag((pair[0], pair[1]), ratios.reshape(2, runs, steps), smooth)

@@ -1,0 +1,60 @@
+"""How long models remember an open bracket (Krause 2015, fig. 5.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from viz.charts import parts as chart
+from viz.charts.labels import Ending, colour_of, label_ends
+from viz.errors import DrawingError, by_matplotlib
+
+if TYPE_CHECKING:
+    from viz.charts.figure import Chart
+
+__all__ = ["time_lag"]
+
+
+@by_matplotlib()
+def time_lag(lags: Any, ideal: float | None = None, title: str | None = None) -> Chart:
+    """log₁₀ p(']') / p('[') with a bracket open minus without, against the steps since; bands are ± a standard error.
+
+    lags: what `rnn.time_lag(network)` gives, or several by name: a line for each. ideal: a line at what is right, where
+    that is known (`BracketText.difference`).
+    Raises DrawingError if there is nothing to draw.
+    Source: Krause 2015, fig. 5.1.
+    """
+    from viz.charts.figure import Chart
+
+    several = dict(lags) if isinstance(lags, Mapping) else {"": lags}
+    wrong = [name for name, lag in several.items() if not hasattr(lag, "difference")]
+    if wrong or not several:
+        raise DrawingError(
+            "lags holds nothing to draw; give what rnn.time_lag(network) returns, or several by name."
+        )
+    figure = Chart(8, 3.8)
+    axes = figure.subplots()
+    endings = []
+    for number, (name, lag) in enumerate(several.items()):
+        x, y, error = (np.asarray(each, np.float64) for each in (lag.steps, lag.difference, lag.error))
+        colour = colour_of(number)
+        axes.plot(x, y, color=colour, linewidth=1.6, marker="o" if len(x) == 1 else "")
+        if np.isfinite(error).all():
+            axes.fill_between(x, y - error, y + error, color=colour, alpha=0.18, linewidth=0)
+        endings.append(Ending(float(y[-1]), name, colour))
+    axes.axhline(0, color=chart.BLACK, linewidth=1.0)
+    if ideal is not None and np.isfinite(ideal):
+        axes.axhline(ideal, color=chart.GREY, linewidth=1.2, linestyle=chart.DASHES)
+        endings.append(Ending(float(ideal), "ideal", chart.GREY))
+    first = next(iter(several.values()))
+    opened, control = first.contexts
+    axes.set_xlim(0, max(float(lag.steps[-1]) for lag in several.values()))
+    axes.set_xlabel("characters since the context", fontsize=11)
+    axes.set_ylabel(f"log₁₀ ratio, after {opened!r}\nminus after {control!r}", fontsize=11)
+    chart.frame(axes, 10)
+    label_ends(axes, [ending for ending in endings if ending.words], 3.0)
+    if title:
+        figure.suptitle(title, x=0.01, horizontalalignment="left", fontsize=13)
+    return figure
