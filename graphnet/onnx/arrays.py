@@ -47,7 +47,13 @@ def _constant(call: Call) -> Value:
         if one is not other and not np.array_equal(one, other, equal_nan=is_float(one.dtype)):
             raise _depends(call)
         return Value(call.writer.constant(one), one.shape)
-    if one.ndim == 1 and one.dtype.kind in "iu" and _is_range(one) and _is_range(other) and one[0] == other[0]:
+    if (
+        one.ndim == 1
+        and one.dtype.kind in "iu"
+        and _is_range(one)
+        and _is_range(other)
+        and one[0] == other[0]
+    ):
         return Value(_range(call, one), call.shape)
     # The same for each case: one of them, which broadcasts.
     key = tuple(slice(0, 1) if isinstance(n, Size) else slice(None) for n in call.shape)
@@ -101,7 +107,9 @@ def _reshape(call: Call) -> str:
     to: Sequence[Extent] = call.shape
     open_ones = [n for n in to if isinstance(n, Size)]
     if len(open_ones) == 1 and 0 not in to:
-        return call.say("Reshape", call.full(), call.integers(*(-1 if isinstance(n, Size) else n for n in to)))
+        return call.say(
+            "Reshape", call.full(), call.integers(*(-1 if isinstance(n, Size) else n for n in to))
+        )
     return call.say("Reshape", call.full(), call.writer.sizes(to), allowzero=1)
 
 
@@ -134,31 +142,33 @@ def _slice(call: Call) -> str:
 
 def _pad(call: Call) -> str:
     """Zeros around x; where it lies apart in them, rows of zeros are looked up between its own."""
-    x, key, to = call.full(), call.setting("key"), call.shape
+    x, key, to, shape = (
+        call.wide(call.full(), call.dtype),
+        call.setting("key"),
+        call.shape,
+        [*call.input_shape()],
+    )
+    zero = call.wide(call.number(0), call.dtype)
     new = [axis for axis, entry in enumerate(key) if isinstance(entry, int)]
+    for axis in new:
+        shape.insert(axis, 1)
     if new:
         x = call.say("Unsqueeze", x, call.integers(*new))
-    spans = [(k, k + 1, 1) if isinstance(k, int) else k for k in key]
-    shape = [1 if axis in new else None for axis in range(len(to))]
-    kept = iter(call.input_shape())
-    lengths: list[Extent] = [next(kept) if n is None else n for n in shape]
-    before: list[Extent] = []
-    after: list[Extent] = []
-    for axis, ((start, stop, step), size) in enumerate(zip(spans, to, strict=True)):
-        if step == 1 or (start, stop, step) == (0, size, 1):
-            before.append(start)
-            after.append(_less(size, stop))
+    before: list[Extent] = [0] * len(to)
+    after: list[Extent] = [0] * len(to)
+    for axis, (entry, size) in enumerate(zip(key, to, strict=True)):
+        start, stop, step = (entry, entry + 1, 1) if isinstance(entry, int) else entry
+        if step == 1:
+            before[axis], after[axis] = start, _less(size, stop)
             continue
-        places = np.full(size, lengths[axis])
-        places[list(range(start, stop, step))] = np.arange(lengths[axis])
-        pads = [0] * len(to) + [int(i == axis) for i in range(len(to))]
-        x = call.say("Pad", x, call.integers(*pads), call.number(0))
+        places = np.full(size, shape[axis])
+        places[list(range(start, stop, step))] = np.arange(shape[axis])
+        one_more = [0] * len(to) + [int(i == axis) for i in range(len(to))]
+        x = call.say("Pad", x, call.integers(*one_more), zero)
         x = call.say("Gather", x, call.writer.constant(places), axis=axis)
-        before.append(0)
-        after.append(0)
     if any([*before, *after]):
-        x = call.say("Pad", x, call.writer.sizes([*before, *after]), call.number(0))
-    return x
+        x = call.say("Pad", x, call.writer.sizes([*before, *after]), zero)
+    return call.narrow(x)
 
 
 def _less(size: Extent, by: Extent) -> Extent:
@@ -249,7 +259,11 @@ def _scatter_add(call: Call) -> str:
     column = [length if i == axis else 1 for i in range(len(rows))]
     at = call.say("Reshape", at, call.integers(*column), allowzero=1)
     at = call.say("Expand", at, call.writer.sizes(rows))
-    zeros = call.say("Expand", call.wide(call.number(0), call.dtype), call.writer.sizes((*rows[:axis], size, *rows[axis + 1 :])))
+    zeros = call.say(
+        "Expand",
+        call.wide(call.number(0), call.dtype),
+        call.writer.sizes((*rows[:axis], size, *rows[axis + 1 :])),
+    )
     return call.narrow(call.say("ScatterElements", zeros, at, x, axis=axis, reduction="add"))
 
 

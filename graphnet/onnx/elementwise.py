@@ -8,7 +8,7 @@ import numpy as np
 
 from graphnet.graph.dtypes import BOOL, is_float
 from graphnet.graph.node import Dtype, Op
-from graphnet.onnx.call import Call
+from graphnet.onnx.call import WIDENED, Call
 from graphnet.ops import elementwise, loss
 
 __all__ = ["ELEMENTWISE", "Saying"]
@@ -95,7 +95,7 @@ def _mod(call: Call) -> str:
         other = call.say("Less", call.say("Mul", call.say("Sign", rest), call.say("Sign", y)), zero)
         return call.say("Where", other, call.say("Add", rest, y), rest)
     x, y = (call.wide(each, call.dtype) for each in (x, y))
-    dtype = np.dtype("int64") if call.dtype.itemsize < 4 else call.dtype
+    dtype = np.dtype("int64") if call.dtype in WIDENED else call.dtype
     is_zero = call.say("Equal", y, call.number(0, dtype))
     return call.narrow(call.say("Mod", x, call.say("Where", is_zero, call.number(1, dtype), y)))
 

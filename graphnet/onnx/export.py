@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 from graphnet.errors import BackendError, UsageError
 from graphnet.graph.graph import as_nodes
@@ -49,7 +48,9 @@ def export_onnx(
     writer = Writer()
     if callable(outputs):
         if inputs is not None:
-            raise UsageError("export_onnx: a function of the number of cases gives the inputs, too; leave inputs= out")
+            raise UsageError(
+                "export_onnx: a function of the number of cases gives the inputs, too; leave inputs= out"
+            )
         graph, names = _of_any_number(outputs)
     else:
         ends, end_names = _named(outputs, "outputs", "output")

@@ -20,7 +20,9 @@ __all__ = ["FED", "REFUSED", "WRITTEN_OUT", "in_known_ops", "said"]
 #: What the file is given.
 FED: frozenset[type[Op]] = frozenset({Input})
 #: Ops that ONNX has not, which say by `expanded` what they are in other ops.
-WRITTEN_OUT: frozenset[type[Op]] = frozenset({ScaledMatMul, LogSumExp, SoftmaxCrossEntropy, SymbolCrossEntropy})
+WRITTEN_OUT: frozenset[type[Op]] = frozenset(
+    {ScaledMatMul, LogSumExp, SoftmaxCrossEntropy, SymbolCrossEntropy}
+)
 #: Ops that no file can hold, with the reason and the remedy.
 REFUSED: dict[type[Op], str] = {
     Random: "is drawn here, and a file draws nothing: unroll with training=False, or make it an input",

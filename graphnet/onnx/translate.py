@@ -78,4 +78,7 @@ def write(writer: Writer, graph: Traced, given: Sequence[str]) -> list[str]:
 def axes_of(graph: Traced, node: Node, cases: str = "batch") -> list[int | str]:
     """The shape of an input or output, with a name for the number of cases."""
     shape = graph.pairs.shape(node)
-    return [n if isinstance(n, int) else cases if n == Size(1) else f"{n.per_case}*{cases}+{n.plus}" for n in shape]
+    return [
+        n if isinstance(n, int) else cases if n == Size(1) else f"{n.per_case}*{cases}+{n.plus}"
+        for n in shape
+    ]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from graphnet.errors import UsageError
-from graphnet.graph.node import Array, Dtype
+from graphnet.graph.node import Dtype
 from graphnet.onnx.sizes import Extent, Size
 from graphnet.version import __version__
 
