@@ -12,7 +12,7 @@ from graphnet.graph.dtypes import INT64, is_float
 from graphnet.graph.node import Array, Op
 from graphnet.onnx.call import Call, Value
 from graphnet.onnx.elementwise import Saying
-from graphnet.onnx.sizes import Extent, Size
+from graphnet.onnx.sizes import CASES, Extent, Size
 from graphnet.ops import index, leaf, linear, reduce, shape
 from graphnet.ops.broadcast import BroadcastTo, Sum
 from graphnet.ops.surrogate import Surrogate
@@ -31,14 +31,19 @@ def _first(call: Call) -> Value:
 
 
 def _parameter(call: Call) -> Value:
-    writer, node = call.writer.main, call.node
-    if node not in writer._known:
-        writer._known[node] = writer.constant(node.value, node.name or "parameter")
-    return Value(writer._known[node], node.shape)
+    return Value(call.writer.parameter(call.node), call.node.shape)
 
 
 def _fill(call: Call) -> Value:
-    return Value(call.number(getattr(call.node.op, "number", 0)), ())
+    """One number; it may be how many cases there are, or a share of each of them, as in a mean."""
+    one, other = (getattr(node.op, "number", 0) for node in (call.node, call.pairs.other[call.node]))
+    if isinstance(one, float) and one != other and math.isclose(one * CASES[0], other * CASES[1]):
+        count = call.cast(call.writer.scalar(Size(1)), call.dtype)
+        return Value(call.say("Div", call.number(one * CASES[0]), count), ())
+    number = call.pairs.merged(call.node, one, other)
+    if isinstance(number, Size):
+        return Value(call.cast(call.writer.scalar(number), call.dtype), ())
+    return Value(call.number(number), ())
 
 
 def _constant(call: Call) -> Value:
@@ -69,7 +74,7 @@ def _is_range(array: Array) -> bool:
 
 def _range(call: Call, array: Array) -> str:
     """first + step i, for each of so many i"""
-    count = call.say("Squeeze", call.writer.sizes(call.shape), call.integers(0))
+    count = call.writer.scalar(call.shape[0])
     start, step = int(array[0]), int(array[1]) - int(array[0])
     found = call.say("Range", call.number(0, INT64), count, call.number(1, INT64))
     if step != 1:
@@ -161,8 +166,9 @@ def _pad(call: Call) -> str:
         if step == 1:
             before[axis], after[axis] = start, _less(size, stop)
             continue
-        places = np.full(size, shape[axis])
-        places[list(range(start, stop, step))] = np.arange(shape[axis])
+        among = range(start, stop, step)
+        places = np.full(size, len(among))
+        places[list(among)] = np.arange(len(among))
         one_more = [0] * len(to) + [int(i == axis) for i in range(len(to))]
         x = call.say("Pad", x, call.integers(*one_more), zero)
         x = call.say("Gather", x, call.writer.constant(places), axis=axis)

@@ -16,6 +16,11 @@ __all__ = ["CASES", "Extent", "Pairs", "Size", "broadcast_extents"]
 CASES = (10007, 10009)
 
 
+#: What settings of ops are compared, and what is left to the rows of the table: the number of a fill.
+SETTINGS = (bool, int, float, str, tuple, np.dtype)
+FOUND_BY_ROWS = frozenset({"number"})
+
+
 class Size(NamedTuple):
     """plus + per_case · n, n the number of cases"""
 
@@ -54,6 +59,9 @@ class Pairs:
                     "fixed number, or let the equations not depend on it."
                 )
             self.other[node] = other
+            for name in vars(node.op).keys() - FOUND_BY_ROWS:
+                if isinstance(getattr(node.op, name), SETTINGS):
+                    self.setting(node, name)
             pending += zip(node.inputs, other.inputs, strict=True)
 
     def shape(self, node: Node) -> tuple[Extent, ...]:
@@ -73,12 +81,14 @@ class Pairs:
         """A number or a tuple that both have, with sizes where they differ."""
         if isinstance(one, tuple):
             return tuple(self.merged(node, a, b) for a, b in zip(one, other, strict=True))
-        if one == other or not isinstance(one, (int, np.integer)):
+        if one == other:
             return one
-        per_case, rest = divmod(other - one, CASES[1] - CASES[0])
-        if rest or not isinstance(other, (int, np.integer)):
+        whole = isinstance(one, (int, np.integer)) and isinstance(other, (int, np.integer))
+        per_case, rest = divmod(other - one, CASES[1] - CASES[0]) if whole else (0, 1)
+        if rest:
             raise UsageError(
-                f"export_onnx: a size of {node.describe()} (made at {node.origin}) is no multiple of the number of "
-                "cases; give the nodes of a fixed number, or let the equations not depend on it."
+                f"export_onnx: {node.describe()} (made at {node.origin}) has {one!r:.40} where there are {CASES[0]} cases "
+                f"and {other!r:.40} where there are {CASES[1]}, so no file can be for any number of them; give the nodes of "
+                "a fixed number, or let the equations not depend on it."
             )
         return Size(int(per_case), int(one - per_case * CASES[0]))

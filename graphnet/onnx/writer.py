@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from graphnet.errors import UsageError
-from graphnet.graph.node import Dtype
+from graphnet.graph.node import Dtype, Node
 from graphnet.onnx.sizes import Extent, Size
 from graphnet.version import __version__
 
@@ -39,7 +39,7 @@ class Writer:
         self.onnx = require_onnx()
         self.around = around
         self.main: Writer = self if around is None else around.main
-        self.number = number if around is None else around.number
+        self.number: Dtype | None = number if around is None else around.number
         self.nodes: list[Any] = []
         self.inputs: list[Any] = []
         self.outputs: list[Any] = []
@@ -76,6 +76,12 @@ class Writer:
         if key is not None:
             self.main._known[key] = name
         return name
+
+    def parameter(self, node: Node) -> str:
+        """What a parameter holds, by its own name."""
+        if node not in self.main._known:
+            self.main._known[node] = self.constant(node.value, node.name or "parameter")
+        return self.main._known[node]
 
     def node(
         self, operator: str, inputs: Sequence[str], output: str | Sequence[str] = "", **attributes: Any
@@ -115,6 +121,11 @@ class Writer:
             return self.constant(np.array(extents, np.int64))
         parts = [self._size(n) for n in extents]
         return parts[0] if len(parts) == 1 else self.once(("sizes", *parts), "Concat", parts, axis=0)
+
+    def scalar(self, extent: Extent) -> str:
+        """The same of one size, without an axis."""
+        vector = self.sizes([extent])
+        return self.once(("scalar", extent), "Squeeze", [vector, self.constant(np.array([0]))])
 
     def _size(self, extent: Extent) -> str:
         if not isinstance(extent, Size):

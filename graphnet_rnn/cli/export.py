@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from graphnet_rnn.cli.models import load_finite
 from graphnet_rnn.cli.outputs import require_apart, require_ending, require_no_model
@@ -35,10 +36,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("given", "zero", "learned"),
         help="onnx: states before the first step: inputs of the file (given, the usual), zeros, or what was learned",
     )
+    add(
+        "--lengths",
+        action="store_const",
+        const=True,
+        help="onnx: sequences of several lengths, which are one more input of the file",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
-    choices = {"torch": ("prefix", "output_prefix"), "onnx": ("time", "batch", "initial")}
+    choices = {"torch": ("prefix", "output_prefix"), "onnx": ("time", "batch", "initial", "lengths")}
     given = {k: v for names in choices.values() for k in names if (v := getattr(options, k)) is not None}
     stray = [name for name in given if name not in choices[options.to]]
     if stray:
@@ -53,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
     network = load_finite(options.model, options.cell)
     if options.to == "onnx":
         export_onnx(network, out, **given)
-        print(f"wrote {out}: {_onnx_signature(network, given.get('initial', 'given'))}")
+        print(f"wrote {out}: {_onnx_signature(network, **given)}")
     else:
         save_torch(network, out, **given)
         print(f"wrote {out}: {_torch_modules(network, **given)}")
@@ -81,9 +88,9 @@ def _named(prefix: str) -> str:
     return f"{prefix[:-1]} = " if prefix else ""
 
 
-def _onnx_signature(network: Network, initial: str) -> str:
+def _onnx_signature(network: Network, initial: str = "given", lengths: bool = False, **sizes: Any) -> str:
     """What goes in and what comes out."""
     states = [f"{state.name}{l}" for l, cell in enumerate(network.layers) for state in cell.states]
-    inputs = ["x", *([f"initial_{state}" for state in states] if initial == "given" else [])]
-    outputs = ["logits", *(f"final_{state}" for state in states)]
+    inputs = ["x", *([f"initial_{state}" for state in states] if initial == "given" else []), *(["lengths"] if lengths else [])]
+    outputs = ["logits" if network.outputs else "hidden", *(f"final_{state}" for state in states)]
     return f"{', '.join(inputs)} -> {', '.join(outputs)}"

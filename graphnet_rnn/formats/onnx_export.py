@@ -86,7 +86,7 @@ class _File:
         network, writer = self.network, self.writer
         reserved = ["logits" if network.outputs else "hidden"]
         states = [
-            (f"{s.name}{l}", n) for l, c in enumerate(network.layers) for s, n in zip(c.states, c.widths)
+            (f"{s.name}{l}", n) for l, c in enumerate(network.layers) for s, n in zip(c.states, c.widths, strict=True)
         ]
         reserved += [f"final_{name}" for name, _ in states]
         ends = [writer.unique(name) for name in reserved]
@@ -188,12 +188,11 @@ class _File:
         writer, weights = self.writer, self.network.output_weights
         total = ""
         for h, weight in zip(hidden[-len(weights) :], weights, strict=True):
-            product = writer.node("MatMul", [h, writer.constant(weight.value, weight.name or "")])
+            product = writer.node("MatMul", [h, writer.parameter(weight)])
             total = writer.node("Add", [total, product]) if total else product
         if not self.network.output_bias:
             return total
-        bias = self.network.parameters["output.b_o"]
-        return writer.node("Add", [total, writer.constant(bias.value, "output.b_o")])
+        return writer.node("Add", [total, writer.parameter(self.network.parameters["output.b_o"])])
 
     def pooled(self, cell: Cell, h: str, lengths: str, inside: str) -> str:
         """(batch, width), of what a layer gives at all steps: see network.pooling."""

@@ -122,15 +122,15 @@ class Layers:
         for node, value in zip(step.outputs, write(body, step, given), strict=True):
             made = body.node("Identity", [value], writer.unique(f"{name}.step"))
             body.declare(body.outputs, made, writer.dtype(node.dtype), axes_of(step, node))
-        made = [writer.unique(f"{name}.{each}") for each in (*(f"after{i}" for i in range(len(before))), "y")]
+        ends = [writer.unique(f"{name}.{each}") for each in (*(f"after{i}" for i in range(len(before))), "y")]
         directions = [int(reverse)]
         writer.node(
             "Scan",
             [*before, *scanned],
-            made,
+            ends,
             body=body.graph(f"{name} at one step"),
             num_scan_inputs=len(scanned),
             scan_input_directions=directions * len(scanned),
             scan_output_directions=directions,
         )
-        return made[-1], made[:-1]
+        return ends[-1], ends[:-1]

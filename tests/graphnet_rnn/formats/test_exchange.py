@@ -648,22 +648,14 @@ def test_a_symbol_that_is_too_large_is_an_error_in_onnxruntime(
         session.run(None, {"x": np.array([[INPUTS]])})
 
 
-class Mine(rnn.Elman):
-    """h' = tanh(…) / 2: an Elman cell by class, but not by its equations."""
-
-    def step(self, x: Any, h: Any) -> Any:
-        return super().step(x, h) / 2
-
-
 @pytest.mark.parametrize(
     ("cell", "arguments", "sentence"),
     [
-        (rnn.LSTMKrause, {}, ("LSTMKrause", "it has for Elman, LSTM, LSTMPeephole, GRU, GRUResetAfter")),
-        (Mine, {}, ("no operator for the cell Mine",)),
         (rnn.LSTM, {"time": 0}, ("time must be a whole number >= 1, not 0",)),
         (rnn.LSTM, {"batch": 2.5}, ("batch must be a whole number >= 1, not 2.5",)),
         (rnn.LSTM, {"initial": "none"}, ("initial must be",)),
         (rnn.LSTM, {"initial": "learned"}, ("initial_state='learned'",)),
+        (rnn.LSTM, {"lengths": 3}, ("lengths must be",)),
         (rnn.LSTM, {"dtype": "float16"}, ("dtype must be 'float32' or 'float64', not 'float16'",)),
     ],
 )
