@@ -86,7 +86,9 @@ class _File:
         network, writer = self.network, self.writer
         reserved = ["logits" if network.outputs else "hidden"]
         states = [
-            (f"{s.name}{l}", n) for l, c in enumerate(network.layers) for s, n in zip(c.states, c.widths, strict=True)
+            (f"{s.name}{l}", n)
+            for l, c in enumerate(network.layers)
+            for s, n in zip(c.states, c.widths, strict=True)
         ]
         reserved += [f"final_{name}" for name, _ in states]
         ends = [writer.unique(name) for name in reserved]

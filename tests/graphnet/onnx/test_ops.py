@@ -87,10 +87,18 @@ def equations(batch: int) -> tuple[dict[str, Node], dict[str, Node]]:
     y = gn.take(flat, np.arange(batch) + 0)[:, None] * gn.broadcast_to(x[1][:, :1], (2, batch, 4))[1][:, None]
     outer = gn.reshape(x[1], (batch, 4, 1)) @ gn.reshape(x[2], (batch, 1, 4))
     summed = gn.scatter_add(x[0], gn.constant([1, 0, 1, 1]), 3, axis=1)
-    outputs = {"flat": gn.tanh(flat), "both": both * 1, "y": y, "outer": outer + row[:, None], "summed": summed}
+    outputs = {
+        "flat": gn.tanh(flat),
+        "both": both * 1,
+        "y": y,
+        "outer": outer + row[:, None],
+        "summed": summed,
+    }
     padded = gn.pad(x, ((0, 0), (0, 0), (1, 2))) + gn.pad(x[:, :, ::-1], ((0, 0), (0, 0), (2, 1)))
     outputs |= {"mean": gn.mean(x, axis=1), "counted": x[0, :, 0] * batch + (3 * batch - 1)}
-    return outputs | {"padded": padded, "ones": gn.broadcast_to(gn.constant(np.float32(1)), (batch, 2))}, {"x": x}
+    return outputs | {"padded": padded, "ones": gn.broadcast_to(gn.constant(np.float32(1)), (batch, 2))}, {
+        "x": x
+    }
 
 
 @pytest.mark.parametrize("batch", [1, 5])
