@@ -87,8 +87,8 @@ class Pairs:
         per_case, rest = divmod(other - one, CASES[1] - CASES[0]) if whole else (0, 1)
         if rest:
             raise UsageError(
-                f"export_onnx: {node.describe()} (made at {node.origin}) has {one!r:.40} where there are {CASES[0]} cases "
-                f"and {other!r:.40} where there are {CASES[1]}, so no file can be for any number of them; give the nodes of "
-                "a fixed number, or let the equations not depend on it."
+                f"export_onnx: {node.describe()} (made at {node.origin}) has {one!r:.40} where there are {CASES[0]} "
+                f"cases and {other!r:.40} where there are {CASES[1]}, so no file can be for any number of them; give "
+                "the nodes of a fixed number, or let the equations not depend on it."
             )
         return Size(int(per_case), int(one - per_case * CASES[0]))

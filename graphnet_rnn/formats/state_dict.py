@@ -4,8 +4,8 @@ Layer l of a torch.nn.RNN, LSTM or GRU has the tensors
 
     weight_ih_l{l} (gates · units, inputs), weight_hh_l{l} (gates · units, units), bias_ih_l{l}, bias_hh_l{l}
 
-with the gates one below the other: LSTM i, f, g, o; GRU r, z, n. A torch matrix is the transpose of ours. A bidirectional
-module has them once more, ending in _reverse; the RNNCell, LSTMCell or GRUCell of a layer has them without _l{l}.
+with the gates one below the other: LSTM i, f, g, o; GRU r, z, n. A torch matrix is the transpose of ours. A
+bidirectional module has them once more, ending in _reverse; the RNNCell, LSTMCell or GRUCell of a layer has them without _l{l}.
 Source: the equations and "Variables" in PyTorch's documentation of torch.nn.RNN, LSTM, GRU, and of their cells.
 """
 
@@ -153,7 +153,7 @@ def tensors_of(model: Any) -> dict[str, Array]:
 
 
 def as_layers(tensors: Tensors) -> dict[str, Array]:
-    """Tensors of RNNCell, LSTMCell and GRUCell under the names that layers have: those of a list of cells 0, 1, ... too."""
+    """Tensors of RNNCell, LSTMCell and GRUCell under the names that layers have; of a list of cells, those of 0, 1, ..."""
     found = {name: match for name in tensors if (match := OF_CELL.fullmatch(name))}
     owners = sorted({match["owner"] for match in found.values()})
     bases = {owner.rstrip(".").rstrip("0123456789") for owner in owners}
@@ -166,7 +166,7 @@ def as_layers(tensors: Tensors) -> dict[str, Array]:
     def renamed(name: str) -> str:
         if name not in found:
             return name
-        (owner, part), (base, l) = found[name].groups(), layer[found[name]["owner"]]
+        (_owner, part), (base, l) = found[name].groups(), layer[found[name]["owner"]]
         return f"{base}{part}_l{l}"
 
     return {renamed(name): array for name, array in tensors.items()}
@@ -247,7 +247,8 @@ def find_recurrent(tensors: Tensors, kind: str | None, prefix: str | None) -> Re
         matrix = (rows, units if "_hh_" in name else below)
         shape = matrix if name.startswith("weight") else (rows,)
         _check(prefix + name, parts[name], shape, f"a torch.nn.{kind} of {units} units")
-    return Recurrent(kind, prefix, layers, inputs, units, {name: parts[name] for name in wanted}, directions)
+    own = {name: parts[name] for name in wanted}
+    return Recurrent(kind, prefix, layers, inputs, units, own, directions)
 
 
 def _layers_of(parts: Tensors, prefix: str, tensors: Tensors) -> tuple[int, int, list[str]]:

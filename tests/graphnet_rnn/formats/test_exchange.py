@@ -274,7 +274,7 @@ def test_both_directions_are_those_of_torch(torch: Any, kind: str, layers: int, 
     states = 1 + (kind == "LSTM")
     begin = [torch.randn(2 * layers, 1, UNITS, dtype=torch.float64) for _ in range(states)]
     if initial_state == "learned":
-        tensors |= {f"initial.{name}": value for name, value in zip("hc", begin)}
+        tensors |= {f"initial.{name}": value for name, value in zip("hc", begin, strict=False)}
     network = from_torch(tensors)
     assert (len(network.layers), network.initial_state) == (layers, initial_state)
     x = np.random.default_rng(6).normal(size=(TIME, BATCH, INPUTS))

@@ -124,7 +124,7 @@ def test_an_encoder_gives_what_its_last_layer_does(runtime: Any, tmp_path: Path)
     x = np.random.default_rng(0).integers(INPUTS, size=(5, 2))
     u = network.unroll(5, 2, initial="zero", training=False)
     wanted = gn.compile([u.hidden[-1], *u.final], [u.inputs], backend="numpy")(x)
-    assert [o.name for o in session.get_outputs()][0] == "hidden"
+    assert next(o.name for o in session.get_outputs()) == "hidden"
     for value, want in zip(session.run(None, {"x": x}), wanted, strict=True):
         np.testing.assert_allclose(value, want, 1e-5, 1e-5)
 
