@@ -5,7 +5,7 @@ Layer l of a torch.nn.RNN, LSTM or GRU has the tensors
     weight_ih_l{l} (gates · units, inputs), weight_hh_l{l} (gates · units, units), bias_ih_l{l}, bias_hh_l{l}
 
 with the gates one below the other: LSTM i, f, g, o; GRU r, z, n. A torch matrix is the transpose of ours. A
-bidirectional module has them once more, ending in _reverse; the RNNCell, LSTMCell or GRUCell of a layer has them without _l{l}.
+bidirectional module has them once more, ending in _reverse; a layer's RNNCell, LSTMCell or GRUCell without _l{l}.
 Source: the equations and "Variables" in PyTorch's documentation of torch.nn.RNN, LSTM, GRU, and of their cells.
 """
 
@@ -153,7 +153,7 @@ def tensors_of(model: Any) -> dict[str, Array]:
 
 
 def as_layers(tensors: Tensors) -> dict[str, Array]:
-    """Tensors of RNNCell, LSTMCell and GRUCell under the names that layers have; of a list of cells, those of 0, 1, ..."""
+    """Tensors of RNNCell, LSTMCell and GRUCell by the names of layers; of a list of cells, of layers 0, 1, ..."""
     found = {name: match for name in tensors if (match := OF_CELL.fullmatch(name))}
     owners = sorted({match["owner"] for match in found.values()})
     bases = {owner.rstrip(".").rstrip("0123456789") for owner in owners}
@@ -252,7 +252,7 @@ def find_recurrent(tensors: Tensors, kind: str | None, prefix: str | None) -> Re
 
 
 def _layers_of(parts: Tensors, prefix: str, tensors: Tensors) -> tuple[int, int, list[str]]:
-    """How many layers and directions the module has, and the names of what they are made of; DataError where one is missing."""
+    """How many layers and directions there are, and the names of their tensors; DataError where one is missing."""
     layers = len({name.removesuffix("_reverse").rpartition("_l")[2] for name in parts})
     directions = 1 + any(name.endswith("_reverse") for name in parts)
     biased = any(name.startswith("bias") for name in parts)

@@ -835,6 +835,8 @@ def test_export_to_onnx(onnx: Any, model: rnn.Network, capsys: pytest.CaptureFix
     assert Path("a.onnx").read_bytes() == Path("b.onnx").read_bytes()
     assert export("--to", "onnx", "--out", "c.onnx", "--time", "3", "--batch", "2", "--initial", "zero") == 0
     assert "c.onnx: x -> logits, final_h0" in capsys.readouterr().out
+    assert export("--to", "onnx", "--out", "e.onnx", "--lengths", "--initial", "zero") == 0
+    assert "e.onnx: x, lengths -> logits, final_h0" in capsys.readouterr().out
     export_onnx(model, "d.onnx", time=3, batch=2, initial="zero")
     assert Path("c.onnx").read_bytes() == Path("d.onnx").read_bytes()
 
