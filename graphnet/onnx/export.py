@@ -36,9 +36,10 @@ def export_onnx(
 
         gn.export_onnx(equations, "model.onnx")
 
-    Parameters are initializers with their own names, constants hold what they held, labels are left out. Values have
-    the dtypes of their nodes; which operators it computes in float64 is up to a runtime. In the file a negative index
-    counts from the end; one that is too large is an error, as here.
+    Parameters are initializers with their own names (of two that are called alike the second ends in ".2"), constants
+    hold what they held, labels are left out. Values have the dtypes of their nodes; which operators it computes in
+    float64 is up to a runtime. In the file a negative index counts from the end; one that is too large is an error, as
+    here.
     metadata: texts by name, for the file's.
     Raises UsageError, naming the node, for an op that ONNX has no words for (a random draw, a loop of Python), where
     the function makes another graph for another number of cases, and without the package onnx; BackendError if the

@@ -238,3 +238,24 @@ def test_an_encoder_and_a_decoder_that_looks_back(
         wanted = gn.compile([*outputs.values()], [*inputs.values()], backend="numpy")(*arrays.values())
         for value, want in zip(session.run(None, arrays), wanted, strict=True):
             np.testing.assert_allclose(value, want, 1e-5, 1e-5)
+
+
+def test_derivatives_are_graphs_too(runtime: Any, tmp_path: Path) -> None:
+    """The gradient and a Gauss-Newton product of a network, for any number of cases."""
+    network = drawn(rnn.Network([rnn.LSTM(3), rnn.GRU(4)], INPUTS, OUTPUTS))
+    parameters = list(network.parameters.values())
+    directions = {p: gn.constant(np.full(p.shape, 0.1, "float32")) for p in parameters}
+
+    def equations(batch: int) -> tuple[list[Node], dict[str, Node]]:
+        u = network.unroll(3, batch, initial="zero", training=False)
+        products = gn.gauss_newton_product(u.cost, directions)
+        return [u.cost, *gn.gradient(u.cost, parameters), *products], {"x": u.inputs, "t": u.targets}
+
+    gn.export_onnx(equations, tmp_path / "n.onnx")
+    session = runtime.InferenceSession(tmp_path / "n.onnx")
+    outputs, inputs = equations(5)
+    generator = np.random.default_rng(0)
+    arrays = {"x": generator.integers(INPUTS, size=(3, 5)), "t": generator.integers(OUTPUTS, size=(3, 5))}
+    wanted = gn.compile(outputs, [*inputs.values()], backend="numpy")(*arrays.values())
+    for value, want in zip(session.run(None, arrays), wanted, strict=True):
+        np.testing.assert_allclose(value, want, 1e-4, 1e-6)
