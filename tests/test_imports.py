@@ -27,7 +27,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("plan",),
     ("backends",),
     ("call",),
-    ("operators",),
+    ("onnx", "operators"),
     ("testing",),
     ("__init__",),
 )

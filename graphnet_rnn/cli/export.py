@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from graphnet_rnn.cli.models import load_finite
 from graphnet_rnn.cli.outputs import require_apart, require_ending, require_no_model
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.formats import export_onnx, save_torch, torch_kind
+from graphnet_rnn.formats.state_dict import directions_of
 from graphnet_rnn.network.network import Network
 
 EXAMPLE = """example:
@@ -35,10 +37,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("given", "zero", "learned"),
         help="onnx: states before the first step: inputs of the file (given, the usual), zeros, or what was learned",
     )
+    add(
+        "--lengths",
+        action="store_const",
+        const=True,
+        help="onnx: sequences of several lengths, which are one more input of the file",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
-    choices = {"torch": ("prefix", "output_prefix"), "onnx": ("time", "batch", "initial")}
+    choices = {"torch": ("prefix", "output_prefix"), "onnx": ("time", "batch", "initial", "lengths")}
     given = {k: v for names in choices.values() for k in names if (v := getattr(options, k)) is not None}
     stray = [name for name in given if name not in choices[options.to]]
     if stray:
@@ -53,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
     network = load_finite(options.model, options.cell)
     if options.to == "onnx":
         export_onnx(network, out, **given)
-        print(f"wrote {out}: {_onnx_signature(network, given.get('initial', 'given'))}")
+        print(f"wrote {out}: {_onnx_signature(network, **given)}")
     else:
         save_torch(network, out, **given)
         print(f"wrote {out}: {_torch_modules(network, **given)}")
@@ -62,14 +70,16 @@ def run(options: argparse.Namespace) -> int:
 
 def _torch_modules(network: Network, prefix: str = "rnn.", output_prefix: str = "linear.") -> str:
     """The torch modules that load the file, as one would write them."""
-    kind, width = torch_kind(network), network.layers[0].widths[0]
+    kind, first = torch_kind(network), network.layers[0]
+    (cell, *others), width = directions_of(first), first.widths[0]
     layers = f", num_layers={len(network.layers)}" if len(network.layers) > 1 else ""
-    learned = network.layers[0].states if network.initial_state == "learned" else ()
+    layers += ", bidirectional=True" if others else ""
+    learned = cell.states if network.initial_state == "learned" else ()
     parts = [
         f"{_named(prefix)}torch.nn.{kind}({network.inputs}, {width}{layers})",
-        f"{_named(output_prefix)}torch.nn.Linear({width}, {network.outputs})",
+        f"{_named(output_prefix)}torch.nn.Linear({first.output_width}, {network.outputs})",
         *(
-            f"initial.{s.name} ({len(network.layers)}, 1, {width}), to be given as {s.name}_0"
+            f"initial.{s.name} ({len(network.layers) * (1 + len(others))}, 1, {width}), to be given as {s.name}_0"
             for s in learned
         ),
     ]
@@ -81,9 +91,13 @@ def _named(prefix: str) -> str:
     return f"{prefix[:-1]} = " if prefix else ""
 
 
-def _onnx_signature(network: Network, initial: str) -> str:
+def _onnx_signature(network: Network, initial: str = "given", lengths: bool = False, **sizes: Any) -> str:
     """What goes in and what comes out."""
     states = [f"{state.name}{l}" for l, cell in enumerate(network.layers) for state in cell.states]
-    inputs = ["x", *([f"initial_{state}" for state in states] if initial == "given" else [])]
-    outputs = ["logits", *(f"final_{state}" for state in states)]
+    inputs = [
+        "x",
+        *([f"initial_{state}" for state in states] if initial == "given" else []),
+        *(["lengths"] if lengths else []),
+    ]
+    outputs = ["logits" if network.outputs else "hidden", *(f"final_{state}" for state in states)]
     return f"{', '.join(inputs)} -> {', '.join(outputs)}"

@@ -4,15 +4,16 @@ Layer l of a torch.nn.RNN, LSTM or GRU has the tensors
 
     weight_ih_l{l} (gates · units, inputs), weight_hh_l{l} (gates · units, units), bias_ih_l{l}, bias_hh_l{l}
 
-with the gates one below the other: LSTM i, f, g, o; GRU r, z, n. A torch matrix is the transpose of ours.
-Source: the equations and "Variables" in PyTorch's documentation of torch.nn.RNN, LSTM and GRU.
+with the gates one below the other: LSTM i, f, g, o; GRU r, z, n. A torch matrix is the transpose of ours. A
+bidirectional module has them once more, ending in _reverse; a layer's RNNCell, LSTMCell or GRUCell without _l{l}.
+Source: the equations and "Variables" in PyTorch's documentation of torch.nn.RNN, LSTM, GRU, and of their cells.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +22,19 @@ import numpy as np
 from graphnet.graph.node import Array
 from graphnet.system.characters import in_brief
 from graphnet_rnn.cell.cell import Cell
-from graphnet_rnn.cells import LSTM, Elman, GRUResetAfter
+from graphnet_rnn.cells import LSTM, Bidirectional, Elman, GRUResetAfter
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.files.tensor_file import read_tensor_file
 from graphnet_rnn.settings import shown
 
 __all__ = [
+    "DIRECTIONS",
     "FAMILIES",
     "INITIAL",
     "Family",
     "Recurrent",
+    "as_layers",
+    "directions_of",
     "find_initial",
     "find_output",
     "find_recurrent",
@@ -63,7 +67,10 @@ FAMILIES = {
 }
 #: Learned initial states, which torch's modules do not have; each (layers, 1, units), the shape of h_0.
 INITIAL = "initial."
-PART = re.compile(r"(weight|bias)_(ih|hh)_l(\d+)")
+PART = re.compile(r"(weight|bias)_(ih|hh)_l(\d+)(_reverse)?")
+OF_CELL = re.compile(r"(?P<owner>(?:.*\.)?)(?P<part>(?:weight|bias)_(?:ih|hh))")
+#: What stands behind the names of each direction.
+DIRECTIONS = ("", "_reverse")
 
 
 @dataclass(frozen=True)
@@ -76,10 +83,16 @@ class Recurrent:
     inputs: int
     units: int
     tensors: Tensors
+    directions: int = 1
 
     @property
     def family(self) -> Family:
         return FAMILIES[self.kind]
+
+    @property
+    def width(self) -> int:
+        """What the output layer reads: the units of all directions."""
+        return self.units * self.directions
 
     @property
     def names(self) -> frozenset[str]:
@@ -88,13 +101,26 @@ class Recurrent:
 
     def behind(self, embedding: Array) -> Recurrent:
         """The same module reading the one-hot symbols of an embedding (symbols, width)."""
-        first = self.tensors["weight_ih_l0"]
-        product = first.astype(np.float64) @ embedding.T.astype(np.float64)
-        joined = {**self.tensors, "weight_ih_l0": product.astype(np.result_type(first, embedding))}
-        return Recurrent(self.kind, self.prefix, self.layers, len(embedding), self.units, joined)
+        joined = dict(self.tensors)
+        for ending in DIRECTIONS[: self.directions]:
+            first = self.tensors[f"weight_ih_l0{ending}"]
+            product = first.astype(np.float64) @ embedding.T.astype(np.float64)
+            joined[f"weight_ih_l0{ending}"] = product.astype(np.result_type(first, embedding))
+        return replace(self, inputs=len(embedding), tensors=joined)
+
+    def cell(self) -> Cell:
+        """The cell of one layer, not bound."""
+        cell = self.family.cell(self.units)
+        return cell if self.directions == 1 else Bidirectional(cell)
 
     def weights(self, l: int) -> dict[str, Array]:
         """Layer l in our names and layout."""
+        if self.directions == 1:
+            return self._of_direction(f"{l}")
+        both = (("forward", f"{l}"), ("backward", f"{l}_reverse"))
+        return {f"{part}.{k}": v for part, layer in both for k, v in self._of_direction(layer).items()}
+
+    def _of_direction(self, l: str) -> dict[str, Array]:
         family, units = self.family, self.units
         found: dict[str, Array] = {}
         for j, gate in enumerate(family.gates):
@@ -124,6 +150,33 @@ def tensors_of(model: Any) -> dict[str, Array]:
             f"{type(model).__name__}"
         )
     return {str(name): _array(str(name), value) for name, value in given.items()}
+
+
+def as_layers(tensors: Tensors) -> dict[str, Array]:
+    """Tensors of RNNCell, LSTMCell and GRUCell by the names of layers; of a list of cells, of layers 0, 1, ..."""
+    found = {name: match for name in tensors if (match := OF_CELL.fullmatch(name))}
+    owners = sorted({match["owner"] for match in found.values()})
+    bases = {owner.rstrip(".").rstrip("0123456789") for owner in owners}
+    listed = len(bases) == 1 and set(owners) == {f"{base}{l}." for base in bases for l in range(len(owners))}
+    layer = {
+        owner: (next(iter(bases)), owner[:-1].rpartition(".")[2]) if listed else (owner, "0")
+        for owner in owners
+    }
+
+    def renamed(name: str) -> str:
+        if name not in found:
+            return name
+        (_owner, part), (base, l) = found[name].groups(), layer[found[name]["owner"]]
+        return f"{base}{part}_l{l}"
+
+    return {renamed(name): array for name, array in tensors.items()}
+
+
+def directions_of(cell: Cell) -> list[Cell]:
+    """The cells of a layer, one for each direction, with their weights."""
+    if type(cell) is not Bidirectional:
+        return [cell]
+    return [cell.part(name, getattr(cell, name), cell.reads) for name in ("forward", "backward")]
 
 
 def is_module(model: Any) -> bool:
@@ -170,8 +223,8 @@ def find_recurrent(tensors: Tensors, kind: str | None, prefix: str | None) -> Re
     if prefix is None:
         if not prefixes:
             raise DataError(
-                f"there is no {first}, which every torch.nn.RNN, LSTM and GRU has (an LSTMCell's weight_ih must be "
-                f"renamed so; graphnet's own files are read by rnn.load); found: {_listed(tensors)}."
+                f"there is no {first}, which every torch.nn.RNN, LSTM and GRU has (nor the "
+                f"weight_ih of an LSTMCell; graphnet's own files are read by rnn.load); found: {_listed(tensors)}."
             )
         if len(prefixes) > 1:
             raise DataError(
@@ -186,23 +239,27 @@ def find_recurrent(tensors: Tensors, kind: str | None, prefix: str | None) -> Re
     own = {name.removeprefix(prefix): array for name, array in tensors.items() if name.startswith(prefix)}
     _refuse_variants(own)
     parts = {name: array for name, array in own.items() if PART.fullmatch(name)}
-    layers, wanted = _layers_of(parts, prefix, tensors)
+    layers, directions, wanted = _layers_of(parts, prefix, tensors)
     kind = _kind_of(parts, kind, prefix)
     (rows, units), inputs = parts["weight_hh_l0"].shape, parts[first].shape[1]
     for name in wanted:
-        matrix = (rows, units) if "_hh_" in name else (rows, inputs if name == first else units)
+        below = inputs if name in (first, f"{first}_reverse") else units * directions
+        matrix = (rows, units if "_hh_" in name else below)
         shape = matrix if name.startswith("weight") else (rows,)
         _check(prefix + name, parts[name], shape, f"a torch.nn.{kind} of {units} units")
-    return Recurrent(kind, prefix, layers, inputs, units, {name: parts[name] for name in wanted})
+    own = {name: parts[name] for name in wanted}
+    return Recurrent(kind, prefix, layers, inputs, units, own, directions)
 
 
-def _layers_of(parts: Tensors, prefix: str, tensors: Tensors) -> tuple[int, list[str]]:
-    """How many layers the module has, and the names of what they are made of; DataError where one is missing."""
-    layers = len({name.rpartition("_l")[2] for name in parts})
+def _layers_of(parts: Tensors, prefix: str, tensors: Tensors) -> tuple[int, int, list[str]]:
+    """How many layers and directions there are, and the names of their tensors; DataError where one is missing."""
+    layers = len({name.removesuffix("_reverse").rpartition("_l")[2] for name in parts})
+    directions = 1 + any(name.endswith("_reverse") for name in parts)
     biased = any(name.startswith("bias") for name in parts)
     wanted = [
-        f"{what}_{side}_l{l}"
+        f"{what}_{side}_l{l}{ending}"
         for l in range(layers)
+        for ending in DIRECTIONS[:directions]
         for what in ("weight", "bias")[: 1 + biased]
         for side in ("ih", "hh")
     ]
@@ -212,16 +269,11 @@ def _layers_of(parts: Tensors, prefix: str, tensors: Tensors) -> tuple[int, list
             f"{_first(missing, in_brief)} missing: {layers} layer(s) of a torch module need them; found: "
             f"{_listed(tensors)}."
         )
-    return layers, wanted
+    return layers, directions, wanted
 
 
 def _refuse_variants(own: Tensors) -> None:
     """Modules that have the names of a plain one and more."""
-    if any(name.startswith("weight_ih_l") and name.endswith("_reverse") for name in own):
-        raise DataError(
-            "the module is bidirectional (weight_ih_l0_reverse), which is not translated; train one with "
-            "bidirectional=False, or copy its weights into a network of rnn.Bidirectional by hand."
-        )
     if any(name.startswith("weight_hr_l") for name in own):
         raise DataError(
             "the module has a projection of its states (proj_size, weight_hr_l0), and rnn.LSTM has none. Train one "
@@ -275,20 +327,20 @@ def find_output(
     """Weight and bias of the output layer, and their names."""
     if prefix is None:
         matrices = [n for n, a in tensors.items() if n not in used and n.endswith("weight") and a.ndim == 2]
-        fitting = [name for name in matrices if tensors[name].shape[1] == part.units]
+        fitting = [name for name in matrices if tensors[name].shape[1] == part.width]
         if not fitting:
             raise DataError(
-                f"there is no output layer: no other weight reads the {part.units} units of the torch.nn.{part.kind} "
-                f"(found: {_listed(tensors, matrices)}). Add the weight and bias of a torch.nn.Linear({part.units}, "
+                f"there is no output layer: no other weight reads the {part.width} units of the torch.nn.{part.kind} "
+                f"(found: {_listed(tensors, matrices)}). Add the weight and bias of a torch.nn.Linear({part.width}, "
                 "outputs), and name it by output_prefix=."
             )
         if len(fitting) > 1:
             raise DataError(
-                f"{_listed(tensors, fitting)} all read {part.units} units: name the output layer by output_prefix= "
+                f"{_listed(tensors, fitting)} all read {part.width} units: name the output layer by output_prefix= "
                 "(and an embedding by embedding_prefix=)."
             )
         prefix = fitting[0].removesuffix("weight")
-    weight = required_matrix(tensors, f"{prefix}weight", part.units, "output_prefix")
+    weight = required_matrix(tensors, f"{prefix}weight", part.width, "output_prefix")
     names = frozenset({f"{prefix}weight"})
     if f"{prefix}bias" not in tensors:
         return weight, np.zeros(len(weight), weight.dtype), names
@@ -307,7 +359,9 @@ def find_initial(tensors: Tensors, part: Recurrent) -> dict[str, Array]:
             "there, or none."
         )
     for state, array in found.items():
-        _check(INITIAL + state, array, (part.layers, 1, part.units), "a learned initial state")
+        _check(
+            INITIAL + state, array, (part.layers * part.directions, 1, part.units), "a learned initial state"
+        )
     return found
 
 

@@ -1,4 +1,4 @@
-"""Weights of torch.nn.RNN, torch.nn.LSTM and torch.nn.GRU with an output layer, from and to PyTorch.
+"""Weights of torch.nn.RNN, LSTM and GRU, or of their cells, with an output layer, from and to PyTorch.
 
 Names and layouts only: PyTorch need not be installed.
 """
@@ -12,13 +12,19 @@ from typing import Any
 import numpy as np
 
 from graphnet.graph.node import Array
+from graphnet_rnn.cell.cell import Cell
+from graphnet_rnn.cells import Bidirectional
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.files.tensor_file import tensor_bytes
 from graphnet_rnn.files.whole import write_atomically
 from graphnet_rnn.formats.stacked import stacked
 from graphnet_rnn.formats.state_dict import (
+    DIRECTIONS,
     FAMILIES,
     INITIAL,
+    Family,
+    as_layers,
+    directions_of,
     find_initial,
     find_output,
     find_recurrent,
@@ -28,7 +34,7 @@ from graphnet_rnn.formats.state_dict import (
     tensors_of,
 )
 from graphnet_rnn.network.network import Network
-from graphnet_rnn.settings import one_of
+from graphnet_rnn.settings import one_of, yes_or_no
 
 __all__ = ["from_torch", "save_torch", "to_torch", "torch_kind"]
 
@@ -49,6 +55,9 @@ def from_torch(
 ) -> Network:
     """The network of a torch.nn.RNN (tanh), LSTM or GRU, and the torch.nn.Linear after it.
 
+    Of a module of both directions the layers are Bidirectional; of RNNCell, LSTMCell or GRUCell there is one, or a
+    ModuleList of them, a layer each.
+
     model: a state dict of tensors or arrays, a safetensors file of one, or the torch module itself. The
     network is float64 if a tensor is, else float32.
     kind: "RNN", "LSTM" or "GRU"; by default what the shapes say. They cannot tell whether an RNN's
@@ -66,10 +75,10 @@ def from_torch(
     """
     if kind is not None:
         kind = one_of("kind", kind, tuple(FAMILIES))
-    tensors = tensors_of(model)
+    tensors = as_layers(tensors_of(model))
     part = find_recurrent(tensors, kind, prefix)
     module = dict(model.named_modules()).get(part.prefix.rstrip(".")) if is_module(model) else None
-    if getattr(module, "mode", None) == "RNN_RELU":
+    if is_module(model) and _uses_relu(model, part.prefix):
         raise DataError(
             "this torch.nn.RNN has nonlinearity='relu', and no cell of graphnet does; write one (a class with "
             "step: gn.relu(self.affine('h', x=x, h=h)), see rnn.Cell) and copy the weights."
@@ -85,7 +94,7 @@ def from_torch(
     if prefix is None or output_prefix is None:
         refuse_others(tensors, used | names, part, embedding_prefix)
     network = Network(
-        [part.family.cell(part.units) for _ in range(part.layers)],
+        [part.cell() for _ in range(part.layers)],
         part.inputs,
         len(weight),
         loss=loss,
@@ -100,16 +109,34 @@ def from_torch(
     network.parameters["output.W_ho"].value[...] = weight.T
     network.parameters["output.b_o"].value[...] = bias
     for state, rows in initial.items():
-        for l in range(part.layers):
-            network.parameters[f"initial.{state}{l}"].value[...] = rows[l, 0]
+        for row, name in zip(rows, _initial_names(network, state), strict=True):
+            network.parameters[name].value[...] = row[0]
     return network
+
+
+def _uses_relu(model: Any, prefix: str) -> bool:
+    own = [each for name, each in model.named_modules() if f"{name}.".startswith(prefix)]
+    return any(
+        "relu" in str(getattr(each, key, "")).lower() for each in own for key in ("mode", "nonlinearity")
+    )
+
+
+def _initial_names(network: Network, state: str) -> list[str]:
+    """The parameters of a learned state, as torch's h_0 has them: layer by layer, forward before backward."""
+    endings = ("_forward", "_backward") if isinstance(network.layers[0], Bidirectional) else ("",)
+    return [f"initial.{state}{ending}{l}" for l in range(len(network.layers)) for ending in endings]
 
 
 # -- to torch ------------------------------------------------------------------------------------
 
 
-def to_torch(network: Network, prefix: str = "rnn.", output_prefix: str = "linear.") -> dict[str, Array]:
+def to_torch(
+    network: Network, prefix: str = "rnn.", output_prefix: str = "linear.", cells: bool = False
+) -> dict[str, Array]:
     """A network of Elman, LSTM or GRUResetAfter as a state dict of a torch.nn.RNN, LSTM or GRU and a Linear.
+
+    Where all layers are Bidirectional of two such cells, of a module with bidirectional=True. cells: as that of an
+    RNNCell, LSTMCell or GRUCell instead, or, of several layers, of a ModuleList of them.
 
     prefix, output_prefix: the names of the two modules, with a dot. Arrays of their own, of the network's
     dtype; in torch: `{k: torch.from_numpy(v) for k, v in ....items()}`. Our bias is bias_ih, and bias_hh is
@@ -123,22 +150,34 @@ def to_torch(network: Network, prefix: str = "rnn.", output_prefix: str = "linea
     _require_modules(prefix, output_prefix)
     family = FAMILIES[torch_kind(network)]
     tensors: dict[str, Array] = {}
-    for l, cell in enumerate(network.layers):
-        for side, letter in (("ih", "x"), ("hh", "h")):
-            tensors[f"{prefix}weight_{side}_l{l}"] = stacked(cell, [f"W_{letter}{g}" for g in family.gates])
-        of_x = [f"b_x{gate}" if gate in family.split else f"b_{gate}" for gate in family.gates]
-        tensors[f"{prefix}bias_ih_l{l}"] = stacked(cell, of_x)
-        zeros = np.zeros(cell.units, network.dtype)
-        of_h = [cell.weights[f"b_h{g}"].value if g in family.split else zeros for g in family.gates]
-        tensors[f"{prefix}bias_hh_l{l}"] = np.concatenate(of_h)
+    both = isinstance(network.layers[0], Bidirectional)
+    if yes_or_no("to_torch: cells", cells) and both:
+        raise UsageError(
+            "to_torch: a cell of torch's reads forward in time; leave cells= out for two directions"
+        )
+    for l, layer in enumerate(network.layers):
+        for cell, ending in zip(directions_of(layer), DIRECTIONS, strict=False):
+            owner = f"{prefix}{l}." if cells and len(network.layers) > 1 else prefix
+            _add(tensors, owner, "" if cells else f"_l{l}{ending}", family, cell)
     tensors[f"{output_prefix}weight"] = network.parameters["output.W_ho"].value.T.copy(order="C")
     if network.output_bias:
         tensors[f"{output_prefix}bias"] = network.parameters["output.b_o"].value.copy()
     if network.initial_state == "learned":
         for state in family.cell.states:
-            rows = [network.parameters[f"initial.{state.name}{l}"].value for l in range(len(network.layers))]
+            rows = [network.parameters[name].value for name in _initial_names(network, state.name)]
             tensors[f"{INITIAL}{state.name}"] = np.stack(rows)[:, None]
     return tensors
+
+
+def _add(tensors: dict[str, Array], owner: str, ending: str, family: Family, cell: Cell) -> None:
+    """The weights of one layer in one direction."""
+    for side, letter in (("ih", "x"), ("hh", "h")):
+        tensors[f"{owner}weight_{side}{ending}"] = stacked(cell, [f"W_{letter}{g}" for g in family.gates])
+    of_x = [f"b_x{gate}" if gate in family.split else f"b_{gate}" for gate in family.gates]
+    tensors[f"{owner}bias_ih{ending}"] = stacked(cell, of_x)
+    zeros = np.zeros_like(cell.weights[of_x[0]].value)
+    of_h = [cell.weights[f"b_h{g}"].value if g in family.split else zeros for g in family.gates]
+    tensors[f"{owner}bias_hh{ending}"] = np.concatenate(of_h)
 
 
 def _require_modules(prefix: str, output_prefix: str) -> None:
@@ -153,14 +192,18 @@ def _require_modules(prefix: str, output_prefix: str) -> None:
 
 
 def save_torch(
-    network: Network, path: str | Path, prefix: str = "rnn.", output_prefix: str = "linear."
+    network: Network,
+    path: str | Path,
+    prefix: str = "rnn.",
+    output_prefix: str = "linear.",
+    cells: bool = False,
 ) -> None:
     """`to_torch` as a safetensors file: in torch, `module.load_state_dict(safetensors.torch.load_file(path))`.
 
     Raises UsageError as `to_torch` does, SaveError if the file cannot be written.
     """
     # safetensors writes the memory of a strided array as it lies; those of to_torch are in row order.
-    tensors = {k: np.ascontiguousarray(v) for k, v in to_torch(network, prefix, output_prefix).items()}
+    tensors = {k: np.ascontiguousarray(v) for k, v in to_torch(network, prefix, output_prefix, cells).items()}
     write_atomically(path, tensor_bytes(tensors, {"format": "pt"}))
 
 
@@ -173,10 +216,13 @@ def torch_kind(network: Network) -> str:
         raise UsageError(
             "torch's modules have no skip connections: train with skip=False, or write an ONNX file (export_onnx)"
         )
-    kinds = {type(cell) for cell in network.layers}
+    if len({isinstance(layer, Bidirectional) for layer in network.layers}) > 1:
+        raise UsageError("a torch module reads in both directions in all layers, or in none; these are mixed")
+    cells = [cell for layer in network.layers for cell in directions_of(layer)]
+    kinds = {type(cell) for cell in cells}
     found = next((kind for kind, family in FAMILIES.items() if kinds == {family.cell}), None)
     if found is None:
-        names = ", ".join(dict.fromkeys(type(cell).__name__ for cell in network.layers))
+        names = ", ".join(dict.fromkeys(type(cell).__name__ for cell in cells))
         known = ", ".join(f"{f.cell.__name__} (torch.nn.{kind})" for kind, f in FAMILIES.items())
         gru = (
             " torch.nn.GRU applies the reset after the product, as GRUResetAfter does."
@@ -187,7 +233,7 @@ def torch_kind(network: Network) -> str:
             f"no torch module computes a network of {names}; these can be converted, one kind for all layers: "
             f"{known}.{gru}"
         )
-    widths = [cell.units for cell in network.layers]
+    widths = [cell.units for cell in cells]
     if len(set(widths)) > 1:
         raise UsageError(
             f"a torch module has one width for all layers; these have {', '.join(map(str, widths))}"

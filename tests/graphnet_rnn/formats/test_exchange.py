@@ -247,16 +247,96 @@ def test_tensors_in_a_graph_and_of_half_precision(torch: Any) -> None:
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"bidirectional": True}, ("bidirectional", "weight_ih_l0_reverse")),
         ({"proj_size": 3}, ("projection", "proj_size=0")),
     ],
-    ids=["bidirectional", "projected"],
+    ids=["projected"],
 )
 def test_what_torch_has_and_graphnet_has_not(
     torch: Any, settings: dict[str, Any], sentence: tuple[str, ...]
 ) -> None:
     with fails(DataError, *sentence):
         from_torch(modules(torch, "LSTM", **settings))
+
+
+BOTH = {"RNN": "RNNCell", "LSTM": "LSTMCell", "GRU": "GRUCell"}
+
+
+@every_kind
+@pytest.mark.parametrize("initial_state", ["zero", "learned"])
+@pytest.mark.parametrize("layers", [1, 2])
+def test_both_directions_are_those_of_torch(torch: Any, kind: str, layers: int, initial_state: str) -> None:
+    """From torch and, the same tensors, back; learned states lie as h_0 does."""
+    torch.manual_seed(5)
+    module = getattr(torch.nn, kind)(INPUTS, UNITS, layers, bidirectional=True, dtype=torch.float64)
+    linear = torch.nn.Linear(2 * UNITS, OUTPUTS, dtype=torch.float64)
+    model = torch.nn.ModuleDict({"rnn": module, "linear": linear})
+    tensors = dict(model.state_dict())
+    states = 1 + (kind == "LSTM")
+    begin = [torch.randn(2 * layers, 1, UNITS, dtype=torch.float64) for _ in range(states)]
+    if initial_state == "learned":
+        tensors |= {f"initial.{name}": value for name, value in zip("hc", begin, strict=False)}
+    network = from_torch(tensors)
+    assert (len(network.layers), network.initial_state) == (layers, initial_state)
+    x = np.random.default_rng(6).normal(size=(TIME, BATCH, INPUTS))
+    logits, after = rnn.run(network, x, backend="numpy")
+    with torch.no_grad():
+        given = [value.expand(-1, BATCH, -1).contiguous() for value in begin]
+        before = (given[0] if states == 1 else tuple(given)) if initial_state == "learned" else None
+        hidden, ends = module(torch.tensor(x), before)
+        close(logits, linear(hidden), "float64")
+    ends = ends if states > 1 else (ends,)
+    for value, want in zip(after, [end[d] for d in range(2 * layers) for end in ends], strict=True):
+        close(value, want, "float64")
+    again = to_torch(network)
+    assert set(again) == set(tensors)
+    assert from_torch(again).theta.tobytes() == network.theta.tobytes()
+    for name, tensor in tensors.items():
+        if "bias_" not in name:
+            np.testing.assert_array_equal(again[name], np.asarray(tensor))
+
+
+@every_kind
+@pytest.mark.parametrize("layers", [1, 2])
+def test_cell_modules_are_layers(torch: Any, kind: str, layers: int) -> None:
+    """One cell, and a list of them; stepped by hand in torch."""
+    torch.manual_seed(7)
+    cells = [
+        getattr(torch.nn, BOTH[kind])(UNITS if l else INPUTS, UNITS, dtype=torch.float64)
+        for l in range(layers)
+    ]
+    own = torch.nn.ModuleList(cells) if layers > 1 else cells[0]
+    linear = torch.nn.Linear(UNITS, OUTPUTS, dtype=torch.float64)
+    model = torch.nn.ModuleDict({"core": own, "linear": linear})
+    x = np.random.default_rng(8).normal(size=(TIME, BATCH, INPUTS))
+    with torch.no_grad():
+        states: list[Any] = [None] * layers
+        outputs = []
+        for step in torch.tensor(x):
+            for l, cell in enumerate(cells):
+                states[l] = cell(step, states[l])
+                step = states[l][0] if kind == "LSTM" else states[l]
+            outputs.append(linear(step))
+    for given in (model, model.state_dict()):
+        network = from_torch(given)
+        close(rnn.run(network, x, backend="numpy")[0], torch.stack(outputs), "float64")
+    assert [type(cell) for cell in network.layers] == [KINDS[kind][0]] * layers
+    again = to_torch(network, "core.", cells=True)
+    model.load_state_dict({name: torch.from_numpy(array) for name, array in again.items()})
+    assert from_torch(again).theta.tobytes() == network.theta.tobytes()
+
+
+def test_cells_and_directions_that_torch_has_not(torch: Any) -> None:
+    relu = torch.nn.ModuleDict(
+        {"core": torch.nn.RNNCell(4, 4, nonlinearity="relu"), "linear": torch.nn.Linear(4, 2)}
+    )
+    with fails(DataError, "nonlinearity='relu'"):
+        from_torch(relu)
+    with fails(UsageError, "leave cells= out for two directions"):
+        to_torch(network_of(rnn.Bidirectional(rnn.GRUResetAfter(3))), cells=True)
+    with fails(UsageError, "in all layers, or in none"):
+        to_torch(network_of(rnn.Bidirectional(rnn.LSTM(3)), rnn.LSTM(3)))
+    with fails(UsageError, "network of LSTM, Elman"):
+        to_torch(network_of(rnn.Bidirectional(rnn.LSTM(3), rnn.Elman(3))))
 
 
 # -- PyTorch: names and shapes -------------------------------------------------------------------
@@ -648,22 +728,14 @@ def test_a_symbol_that_is_too_large_is_an_error_in_onnxruntime(
         session.run(None, {"x": np.array([[INPUTS]])})
 
 
-class Mine(rnn.Elman):
-    """h' = tanh(…) / 2: an Elman cell by class, but not by its equations."""
-
-    def step(self, x: Any, h: Any) -> Any:
-        return super().step(x, h) / 2
-
-
 @pytest.mark.parametrize(
     ("cell", "arguments", "sentence"),
     [
-        (rnn.LSTMKrause, {}, ("LSTMKrause", "it has for Elman, LSTM, LSTMPeephole, GRU, GRUResetAfter")),
-        (Mine, {}, ("no operator for the cell Mine",)),
         (rnn.LSTM, {"time": 0}, ("time must be a whole number >= 1, not 0",)),
         (rnn.LSTM, {"batch": 2.5}, ("batch must be a whole number >= 1, not 2.5",)),
         (rnn.LSTM, {"initial": "none"}, ("initial must be",)),
         (rnn.LSTM, {"initial": "learned"}, ("initial_state='learned'",)),
+        (rnn.LSTM, {"lengths": 3}, ("lengths must be",)),
         (rnn.LSTM, {"dtype": "float16"}, ("dtype must be 'float32' or 'float64', not 'float16'",)),
     ],
 )
@@ -763,6 +835,8 @@ def test_export_to_onnx(onnx: Any, model: rnn.Network, capsys: pytest.CaptureFix
     assert Path("a.onnx").read_bytes() == Path("b.onnx").read_bytes()
     assert export("--to", "onnx", "--out", "c.onnx", "--time", "3", "--batch", "2", "--initial", "zero") == 0
     assert "c.onnx: x -> logits, final_h0" in capsys.readouterr().out
+    assert export("--to", "onnx", "--out", "e.onnx", "--lengths", "--initial", "zero") == 0
+    assert "e.onnx: x, lengths -> logits, final_h0" in capsys.readouterr().out
     export_onnx(model, "d.onnx", time=3, batch=2, initial="zero")
     assert Path("c.onnx").read_bytes() == Path("d.onnx").read_bytes()
 

@@ -355,7 +355,6 @@ WHOLE_SYMBOLS = rnn.Network([rnn.GRU(3)], 4, 4, pool="max")
         lambda: rnn.LongSequence(WHOLE),
         lambda: rnn.online.RTRL(WHOLE_NUMBERS),
         lambda: rnn.gradient_by_distance(WHOLE, np.zeros((3, 2, 4)), np.zeros((3, 2), int)),
-        lambda: rnn.formats.export_onnx(WHOLE, "never.onnx"),
         lambda: rnn.tasks.FreshSequences(rnn.tasks.Addition(10), WHOLE_NUMBERS),
         lambda: viz.generation(WHOLE),
     ],

@@ -1,0 +1,303 @@
+"""How all ops that are not elementwise are said in ONNX: inputs are read in their whole shapes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from graphnet.errors import UsageError
+from graphnet.graph.dtypes import INT64, is_float
+from graphnet.graph.node import Array, Op
+from graphnet.onnx.call import Call, Value
+from graphnet.onnx.elementwise import Saying
+from graphnet.onnx.sizes import CASES, Extent, Size
+from graphnet.ops import index, leaf, linear, reduce, shape
+from graphnet.ops.broadcast import BroadcastTo, Sum
+from graphnet.ops.surrogate import Surrogate
+
+__all__ = ["ARRAYS", "LOOSE"]
+
+#: Before the first element, for a slice downwards.
+FRONT = np.iinfo(np.int64).min
+
+
+# -- leaves, and what computes nothing: their values may be of shapes that broadcast -----------------
+
+
+def _first(call: Call) -> Value:
+    return call.inputs[0]
+
+
+def _parameter(call: Call) -> Value:
+    return Value(call.writer.parameter(call.node), call.node.shape)
+
+
+def _fill(call: Call) -> Value:
+    """One number; it may be how many cases there are, or a share of each of them, as in a mean."""
+    one, other = (getattr(node.op, "number", 0) for node in (call.node, call.pairs.other[call.node]))
+    if isinstance(one, float) and one != other and math.isclose(one * CASES[0], other * CASES[1]):
+        count = call.cast(call.writer.scalar(Size(1)), call.dtype)
+        return Value(call.say("Div", call.number(one * CASES[0]), count), ())
+    number = call.pairs.merged(call.node, one, other)
+    if isinstance(number, Size):
+        return Value(call.cast(call.writer.scalar(number), call.dtype), ())
+    return Value(call.number(number), ())
+
+
+def _constant(call: Call) -> Value:
+    one, other = call.pairs.array(call.node)
+    if one.shape == other.shape:
+        if one is not other and not np.array_equal(one, other, equal_nan=is_float(one.dtype)):
+            raise _depends(call)
+        return Value(call.writer.constant(one), one.shape)
+    if (
+        one.ndim == 1
+        and one.dtype.kind in "iu"
+        and _is_range(one)
+        and _is_range(other)
+        and one[0] == other[0]
+    ):
+        return Value(_range(call, one), call.shape)
+    # The same for each case: one of them, which broadcasts.
+    key = tuple(slice(0, 1) if isinstance(n, Size) else slice(None) for n in call.shape)
+    row = one[key]
+    if not (np.array_equal(other[key], row) and np.all(one == row) and np.all(other == row)):
+        raise _depends(call)
+    return Value(call.writer.constant(row), row.shape)
+
+
+def _is_range(array: Array) -> bool:
+    return bool(np.all(np.diff(array) == array[1] - array[0]))
+
+
+def _range(call: Call, array: Array) -> str:
+    """first + step i, for each of so many i"""
+    count = call.writer.scalar(call.shape[0])
+    start, step = int(array[0]), int(array[1]) - int(array[0])
+    found = call.say("Range", call.number(0, INT64), count, call.number(1, INT64))
+    if step != 1:
+        found = call.say("Mul", found, call.number(step, INT64))
+    if start:
+        found = call.say("Add", found, call.number(start, INT64))
+    return found if call.dtype == INT64 else call.cast(found, call.dtype)
+
+
+def _depends(call: Call) -> UsageError:
+    return UsageError(
+        f"export_onnx: the constant {call.node.describe()} (made at {call.node.origin}) depends on the number of cases "
+        "in a way that no file can hold for any number of them; give the nodes of a fixed number, or let an input hold "
+        "it."
+    )
+
+
+LOOSE = {
+    leaf.Parameter: _parameter,
+    leaf.Constant: _constant,
+    leaf.Fill: _fill,
+    leaf.Zeros: _fill,
+    leaf.Label: _first,
+    leaf.StopGradient: _first,
+    leaf.After: _first,
+    Surrogate: _first,
+    BroadcastTo: _first,
+}
+
+
+# -- shapes ----------------------------------------------------------------------------------------
+
+
+def _reshape(call: Call) -> str:
+    to: Sequence[Extent] = call.shape
+    open_ones = [n for n in to if isinstance(n, Size)]
+    if len(open_ones) == 1 and 0 not in to:
+        return call.say(
+            "Reshape", call.full(), call.integers(*(-1 if isinstance(n, Size) else n for n in to))
+        )
+    return call.say("Reshape", call.full(), call.writer.sizes(to), allowzero=1)
+
+
+def _transpose(call: Call) -> str:
+    return call.say("Transpose", call.full(), perm=list(call.setting("axes")))
+
+
+def _slice(call: Call) -> str:
+    x, shape = call.full(), call.input_shape()
+    cut: list[tuple[int, Extent, Extent, int]] = []
+    dropped = []
+    for axis, (entry, size) in enumerate(zip(call.setting("key"), shape, strict=True)):
+        if isinstance(entry, int):
+            cut.append((axis, entry, entry + 1, 1))
+            dropped.append(axis)
+        elif isinstance(entry, Size):  # one of the cases, counted from the last
+            raise UsageError(
+                f"export_onnx: {call.node.describe()} (made at {call.node.origin}) reads the case of a number that "
+                "depends on how many there are; give the nodes of a fixed number."
+            )
+        elif entry != (0, size, 1):
+            start, stop, step = entry
+            cut.append((axis, start, FRONT if step < 0 and stop == -1 else stop, step))
+    if cut:
+        axes, starts, stops, steps = zip(*cut, strict=True)
+        sizes = call.writer.sizes
+        x = call.say("Slice", x, sizes(starts), sizes(stops), call.integers(*axes), call.integers(*steps))
+    return call.say("Squeeze", x, call.integers(*dropped)) if dropped else x
+
+
+def _pad(call: Call) -> str:
+    """Zeros around x; where it lies apart in them, rows of zeros are looked up between its own."""
+    x, key, to, shape = (
+        call.wide(call.full(), call.dtype),
+        call.setting("key"),
+        call.shape,
+        [*call.input_shape()],
+    )
+    zero = call.wide(call.number(0), call.dtype)
+    new = [axis for axis, entry in enumerate(key) if isinstance(entry, int)]
+    for axis in new:
+        shape.insert(axis, 1)
+    if new:
+        x = call.say("Unsqueeze", x, call.integers(*new))
+    before: list[Extent] = [0] * len(to)
+    after: list[Extent] = [0] * len(to)
+    for axis, (entry, size) in enumerate(zip(key, to, strict=True)):
+        start, stop, step = (entry, entry + 1, 1) if isinstance(entry, int) else entry
+        if step == 1:
+            before[axis], after[axis] = start, _less(size, stop)
+            continue
+        among = range(start, stop, step)
+        places = np.full(size, len(among))
+        places[list(among)] = np.arange(len(among))
+        one_more = [0] * len(to) + [int(i == axis) for i in range(len(to))]
+        x = call.say("Pad", x, call.integers(*one_more), zero)
+        x = call.say("Gather", x, call.writer.constant(places), axis=axis)
+    if any([*before, *after]):
+        x = call.say("Pad", x, call.writer.sizes([*before, *after]), zero)
+    return call.narrow(x)
+
+
+def _less(size: Extent, by: Extent) -> Extent:
+    """size - by"""
+    if isinstance(size, int) and isinstance(by, int):
+        return size - by
+    a, b = (n if isinstance(n, Size) else Size(0, n) for n in (size, by))
+    found = Size(a.per_case - b.per_case, a.plus - b.plus)
+    return found if found.per_case else found.plus
+
+
+def _concatenate(call: Call) -> str:
+    parts = [call.full(i) for i in range(len(call.inputs))]
+    return call.say("Concat", *parts, axis=call.setting("axis"))
+
+
+def _stack(call: Call) -> str:
+    axis = call.setting("axis")
+    parts = [call.say("Unsqueeze", call.full(i), call.integers(axis)) for i in range(len(call.inputs))]
+    return call.say("Concat", *parts, axis=axis)
+
+
+# -- sums and products -------------------------------------------------------------------------------
+
+
+def _sum(call: Call) -> str:
+    x = call.wide(call.full(), call.dtype)
+    return call.narrow(call.say("ReduceSum", x, call.integers(*call.setting("axes")), keepdims=0))
+
+
+def _extreme(operator: str) -> Saying:
+    def said(call: Call) -> str:
+        x = call.wide(call.full(), call.dtype)
+        return call.narrow(call.say(operator, x, axes=list(call.setting("axes")), keepdims=0))
+
+    return said
+
+
+def _argmax(call: Call) -> str:
+    x, axis = call.full(), call.setting("axis")
+    if not is_float(call.input_dtype()):  # runtimes know it of floats: the first place that holds the largest
+        x = call.wide(x, call.input_dtype())
+        most = call.say("ReduceMax", x, axes=[axis], keepdims=1)
+        x = call.cast(call.say("Equal", x, most), np.dtype("float32"))
+    return call.say("ArgMax", x, axis=axis, keepdims=0)
+
+
+def _cumsum(call: Call) -> str:
+    x, axis = call.wide(call.full(), call.dtype), call.number(call.setting("axis"), INT64)
+    return call.narrow(call.say("CumSum", x, axis, reverse=int(call.setting("reverse"))))
+
+
+def _over_axis(operator: str) -> Saying:
+    return lambda call: call.say(operator, call.full(), axis=call.setting("axis"))
+
+
+def _matmul(call: Call) -> str:
+    return call.narrow(call.say("MatMul", *(call.wide(call.full(i), call.dtype) for i in range(2))))
+
+
+# -- indices -----------------------------------------------------------------------------------------
+
+
+def _index(call: Call, i: int) -> str:
+    """Input i, as int64."""
+    return call.full(i) if call.input_dtype(i) == INT64 else call.cast(call.full(i), INT64)
+
+
+def _take(call: Call) -> str:
+    return call.say("Gather", call.full(), _index(call, 1), axis=call.setting("axis"))
+
+
+def _scatter_add(call: Call) -> str:
+    """Adds along the axis, one number after the other: indices are as many as what is added."""
+    axis, size = call.setting("axis"), call.setting("size")
+    count = len(call.input_shape(1))
+    shape = call.input_shape()
+    length = math.prod(n for n in shape[axis : axis + count] if isinstance(n, int))
+    if any(isinstance(n, Size) for n in call.input_shape(1)):
+        raise UsageError(
+            f"export_onnx: {call.node.describe()} (made at {call.node.origin}) adds up by an index for each case, "
+            "which no file can say for any number of them; give the nodes of a fixed number."
+        )
+    rows = (*shape[:axis], length, *shape[axis + count :])
+    x, at = call.wide(call.full(), call.dtype), _index(call, 1)
+    if count != 1:
+        x = call.say("Reshape", x, call.writer.sizes(rows), allowzero=1)
+    column = [length if i == axis else 1 for i in range(len(rows))]
+    at = call.say("Reshape", at, call.integers(*column), allowzero=1)
+    at = call.say("Expand", at, call.writer.sizes(rows))
+    zeros = call.say(
+        "Expand",
+        call.wide(call.number(0), call.dtype),
+        call.writer.sizes((*rows[:axis], size, *rows[axis + 1 :])),
+    )
+    return call.narrow(call.say("ScatterElements", zeros, at, x, axis=axis, reduction="add"))
+
+
+def _one_hot(call: Call) -> str:
+    """A lookup among all symbols first: one that is too large is an error, and not zeros."""
+    symbols = call.writer.constant(np.arange(call.setting("depth")))
+    known = call.say("Gather", symbols, _index(call, 0))
+    same = call.say("Equal", call.say("Unsqueeze", known, call.integers(-1)), symbols)
+    return call.cast(same, call.dtype)
+
+
+ARRAYS: dict[type[Op], Saying] = {
+    shape.Reshape: _reshape,
+    shape.Transpose: _transpose,
+    shape.Slice: _slice,
+    shape.Pad: _pad,
+    shape.Concatenate: _concatenate,
+    shape.Stack: _stack,
+    Sum: _sum,
+    reduce.Max: _extreme("ReduceMax"),
+    reduce.Min: _extreme("ReduceMin"),
+    reduce.ArgMax: _argmax,
+    reduce.CumSum: _cumsum,
+    reduce.Softmax: _over_axis("Softmax"),
+    reduce.LogSoftmax: _over_axis("LogSoftmax"),
+    linear.MatMul: _matmul,
+    linear.BatchMatMul: _matmul,
+    index.Take: _take,
+    index.ScatterAdd: _scatter_add,
+    index.OneHot: _one_hot,
+}

@@ -1,0 +1,88 @@
+"""Call: what the saying of an op is given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from graphnet.graph.node import Dtype, Node
+from graphnet.onnx.sizes import Extent, Pairs, broadcast_extents
+from graphnet.onnx.writer import Writer
+
+__all__ = ["WIDENED", "Call", "Value"]
+
+#: Runtimes have no arithmetic for these: it is done in int64, and what comes out wraps as it does in NumPy.
+WIDENED = frozenset(map(np.dtype, ("bool", "int8", "uint8", "int16", "uint16", "uint32")))
+
+
+class Value(NamedTuple):
+    """A value of ONNX. Its shape broadcasts to that of the node that it stands for."""
+
+    name: str
+    shape: tuple[Extent, ...]
+
+
+class Call:
+    """A node that is to be said, and its inputs as they have been said."""
+
+    def __init__(self, writer: Writer, pairs: Pairs, node: Node, inputs: Sequence[Value]) -> None:
+        self.writer, self.pairs, self.node, self.inputs = writer, pairs, node, inputs
+        self.shape = pairs.shape(node)
+        self.dtype = writer.dtype(node.dtype)
+
+    def setting(self, name: str) -> Any:
+        """A setting of the op, with sizes for what depends on the number of cases."""
+        return self.pairs.setting(self.node, name)
+
+    def input_shape(self, i: int = 0) -> tuple[Extent, ...]:
+        return self.pairs.shape(self.node.inputs[i])
+
+    def input_dtype(self, i: int = 0) -> Dtype:
+        return self.writer.dtype(self.node.inputs[i].dtype)
+
+    # -- inputs --------------------------------------------------------------------------------
+
+    def full(self, i: int = 0) -> str:
+        """Input i in its whole shape."""
+        value, shape = self.inputs[i], self.input_shape(i)
+        if value.shape == shape:
+            return value.name
+        return self.writer.node("Expand", [value.name, self.writer.sizes(shape)])
+
+    @property
+    def names(self) -> list[str]:
+        """All inputs, in shapes that broadcast."""
+        return [value.name for value in self.inputs]
+
+    @property
+    def broadcast(self) -> tuple[Extent, ...]:
+        """The shape that all inputs have together."""
+        return broadcast_extents([value.shape for value in self.inputs])
+
+    # -- what is said ----------------------------------------------------------------------------
+
+    def say(self, operator: str, *inputs: str, **attributes: Any) -> str:
+        """Adds an operator of ONNX; returns its output."""
+        return self.writer.node(operator, inputs, **attributes)
+
+    def number(self, number: float, dtype: Dtype | None = None) -> str:
+        """A constant without axes, of the node's dtype unless another is asked for."""
+        return self.writer.constant(np.array(number, self.dtype if dtype is None else dtype))
+
+    def integers(self, *numbers: int) -> str:
+        """A constant int64 vector."""
+        return self.writer.constant(np.array(numbers, np.int64))
+
+    def cast(self, name: str, to: Dtype) -> str:
+        kind = self.writer.onnx.helper.np_dtype_to_tensor_dtype(to)
+        return self.say("Cast", name, to=kind)
+
+    def wide(self, name: str, dtype: Dtype) -> str:
+        """A value of this dtype, in one that runtimes compute with."""
+        return self.cast(name, np.dtype("int64")) if dtype in WIDENED else name
+
+    def narrow(self, name: str) -> str:
+        """What was computed so, as the node's dtype again."""
+        return self.cast(name, self.dtype) if self.dtype in WIDENED else name

@@ -1,0 +1,166 @@
+"""How elementwise ops are said in ONNX: inputs come in shapes that broadcast, and so does what comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from graphnet.graph.dtypes import BOOL, is_float
+from graphnet.graph.node import Dtype, Op
+from graphnet.onnx.call import WIDENED, Call
+from graphnet.ops import elementwise, loss
+
+__all__ = ["ELEMENTWISE", "Saying"]
+
+#: Adds operators for a node; returns the value that stands for it.
+Saying = Callable[[Call], str]
+
+
+def operator(name: str) -> Saying:
+    """One operator of ONNX, on numbers; those that runtimes do not compute with are widened."""
+
+    def said(call: Call) -> str:
+        inputs = [call.wide(x, call.input_dtype(i)) for i, x in enumerate(call.names)]
+        return call.narrow(call.say(name, *inputs))
+
+    return said
+
+
+def comparison(name: str) -> Saying:
+    """One that gives truths."""
+
+    def said(call: Call) -> str:
+        return call.say(name, *(call.wide(x, call.input_dtype(i)) for i, x in enumerate(call.names)))
+
+    return said
+
+
+def logical(name: str) -> Saying:
+    """One on truths: of numbers, all but 0 are true."""
+
+    def said(call: Call) -> str:
+        return call.say(name, *(_truth(call, x, call.input_dtype(i)) for i, x in enumerate(call.names)))
+
+    return said
+
+
+def _truth(call: Call, x: str, dtype: Dtype) -> str:
+    return x if dtype == BOOL else call.cast(x, BOOL)
+
+
+def _add(call: Call) -> str:
+    if len(call.inputs) == 1:
+        return call.names[0]
+    if is_float(call.dtype):
+        return call.say("Sum" if len(call.inputs) > 2 else "Add", *call.names)
+    total, *rest = [call.wide(x, call.dtype) for x in call.names]
+    for x in rest:
+        total = call.say("Add", total, x)
+    return call.narrow(total)
+
+
+def _relu(call: Call) -> str:
+    if is_float(call.dtype):
+        return call.say("Relu", *call.names)
+    zero = call.wide(call.number(0), call.dtype)
+    return call.narrow(call.say("Max", call.wide(call.names[0], call.dtype), zero))
+
+
+def _softplus(call: Call) -> str:
+    """ONNX's operator is of float32 in some runtimes, and of all floats in the specification."""
+    (x,) = call.names
+    if call.dtype == np.float32:
+        return call.say("Softplus", x)
+    small = call.say("Exp", call.say("Neg", call.say("Abs", x)))
+    return call.say("Add", call.say("Relu", x), call.say("Log", call.say("Add", call.number(1), small)))
+
+
+def _power(call: Call) -> str:
+    (x,), exponent = call.names, getattr(call.node.op, "exponent", 2.0)
+    x = call.wide(x, call.dtype)
+    dtype = np.dtype("int64") if not is_float(call.dtype) else call.dtype
+    if exponent == 2:
+        return call.narrow(call.say("Mul", x, x))
+    if exponent == 0.5 and is_float(call.dtype):
+        return call.say("Sqrt", x)
+    return call.narrow(call.say("Pow", x, call.number(exponent, dtype)))
+
+
+def _mod(call: Call) -> str:
+    """ONNX's rest of floats has the sign of the dividend, as C's; by the integer 0 it ends the program."""
+    x, y = call.names
+    if is_float(call.dtype):
+        zero, rest = call.number(0), call.say("Mod", x, y, fmod=1)
+        other = call.say("Less", call.say("Mul", call.say("Sign", rest), call.say("Sign", y)), zero)
+        return call.say("Where", other, call.say("Add", rest, y), rest)
+    x, y = (call.wide(each, call.dtype) for each in (x, y))
+    dtype = np.dtype("int64") if call.dtype in WIDENED else call.dtype
+    is_zero = call.say("Equal", y, call.number(0, dtype))
+    return call.narrow(call.say("Mod", x, call.say("Where", is_zero, call.number(1, dtype), y)))
+
+
+def _where(call: Call) -> str:
+    condition, *choices = call.names
+    return call.narrow(call.say("Where", condition, *(call.wide(x, call.dtype) for x in choices)))
+
+
+def _cast(call: Call) -> str:
+    """(What becomes of a float that an integer cannot hold is up to the runtime.)"""
+    return call.names[0] if call.input_dtype() == call.dtype else call.cast(call.names[0], call.dtype)
+
+
+def _sigmoid_cross_entropy(call: Call) -> str:
+    """s |z| + log(1 + exp(-|z|)), s = 1 - t where z > 0, else t; a share s of 0 costs nothing"""
+    z, t = call.names
+    zero, size = call.number(0), call.say("Abs", z)
+    share = call.say("Where", call.say("Greater", z, zero), call.say("Sub", call.number(1), t), t)
+    cost = call.say("Where", call.say("Equal", share, zero), zero, call.say("Mul", share, size))
+    small = call.say("Exp", call.say("Neg", size))
+    return call.say("Add", cost, call.say("Log", call.say("Add", call.number(1), small)))
+
+
+def _squared_error(call: Call) -> str:
+    difference = call.say("Sub", *call.names)
+    return call.say("Mul", difference, difference)
+
+
+ELEMENTWISE: dict[type[Op], Saying] = {
+    elementwise.Add: _add,
+    elementwise.Subtract: operator("Sub"),
+    elementwise.Multiply: operator("Mul"),
+    elementwise.Divide: operator("Div"),
+    elementwise.Negative: operator("Neg"),
+    elementwise.Power: _power,
+    elementwise.PowerOf: operator("Pow"),
+    elementwise.Mod: _mod,
+    elementwise.Tanh: operator("Tanh"),
+    elementwise.Sigmoid: operator("Sigmoid"),
+    elementwise.Exp: operator("Exp"),
+    elementwise.Log: operator("Log"),
+    elementwise.ReLU: _relu,
+    elementwise.Softplus: _softplus,
+    elementwise.Sqrt: operator("Sqrt"),
+    elementwise.Sin: operator("Sin"),
+    elementwise.Cos: operator("Cos"),
+    elementwise.Erf: operator("Erf"),
+    elementwise.Absolute: operator("Abs"),
+    elementwise.Sign: operator("Sign"),
+    elementwise.Floor: operator("Floor"),
+    elementwise.Ceil: operator("Ceil"),
+    elementwise.Round: operator("Round"),
+    elementwise.Maximum: operator("Max"),
+    elementwise.Minimum: operator("Min"),
+    elementwise.Where: _where,
+    elementwise.Less: comparison("Less"),
+    elementwise.LessEqual: comparison("LessOrEqual"),
+    elementwise.Greater: comparison("Greater"),
+    elementwise.GreaterEqual: comparison("GreaterOrEqual"),
+    elementwise.Equal: comparison("Equal"),
+    elementwise.LogicalAnd: logical("And"),
+    elementwise.LogicalOr: logical("Or"),
+    elementwise.LogicalNot: logical("Not"),
+    elementwise.Cast: _cast,
+    loss.SigmoidCrossEntropy: _sigmoid_cross_entropy,
+    loss.SquaredError: _squared_error,
+}

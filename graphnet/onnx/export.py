@@ -1,0 +1,114 @@
+"""export_onnx: a graph as a file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+
+from graphnet.errors import BackendError, UsageError
+from graphnet.graph.graph import as_nodes
+from graphnet.graph.node import Node
+from graphnet.onnx.sizes import CASES, Size
+from graphnet.onnx.translate import Traced, axes_of, fixed, traced, write
+from graphnet.onnx.writer import Writer, named_path
+from graphnet.system.files import write_whole
+
+__all__ = ["export_onnx"]
+
+Nodes = Node | Iterable[Node] | Mapping[str, Node]
+
+
+def export_onnx(
+    outputs: Nodes | Callable[[int], tuple[Nodes, Nodes]],
+    path: str | os.PathLike[str],
+    inputs: Nodes | None = None,
+    metadata: Mapping[str, str] | None = None,
+) -> None:
+    """outputs = f(inputs), any graph of ops, as an ONNX file (opset 17): unrolled, an operator for each node
+
+    outputs, inputs: nodes, or nodes by the names that the file has for them; else they are called by their own names,
+    or "output", "input". inputs=None takes all. Sizes are those of the nodes; or outputs is a function of the number of
+    cases that makes (outputs, inputs), and the file is for any number:
+
+        def equations(batch):
+            e, d = model.unroll(batch, training=False)
+            return {"logits": d.logits}, {"word": e.inputs, "length": e.lengths, "before": d.inputs}
+
+        gn.export_onnx(equations, "model.onnx")
+
+    Parameters are initializers with their own names (of two that are called alike the second ends in ".2"), constants
+    hold what they held, labels are left out. Values have the dtypes of their nodes; which operators it computes in
+    float64 is up to a runtime. In the file a negative index counts from the end; one that is too large is an error, as
+    here.
+    metadata: texts by name, for the file's.
+    Raises UsageError, naming the node, for an op that ONNX has no words for (a random draw, a loop of Python), where
+    the function makes another graph for another number of cases, and without the package onnx; BackendError if the
+    file cannot be written.
+    """
+    where = named_path(path)
+    writer = Writer()
+    if callable(outputs):
+        if inputs is not None:
+            raise UsageError(
+                "export_onnx: a function of the number of cases gives the inputs, too; leave inputs= out"
+            )
+        graph, names = _of_any_number(outputs)
+    else:
+        ends, end_names = _named(outputs, "outputs", "output")
+        starts, start_names = (None, None) if inputs is None else _named(inputs, "inputs", "input")
+        graph = fixed(ends, starts)
+        names = start_names or [node.name or "input" for node in graph.inputs], end_names
+    _write_all(writer, graph, *names)
+    content = writer.file("graph", f"a graph of {len(graph.graph)} nodes", metadata or {})
+    try:
+        write_whole(where, content)
+    except OSError as error:
+        raise BackendError(f"export_onnx: cannot write {where}: {error.strerror}") from None
+
+
+def _named(nodes: Nodes, argument: str, otherwise: str) -> tuple[tuple[Node, ...], list[str]]:
+    """The nodes, and what the file calls them."""
+    if isinstance(nodes, Mapping):
+        wrong = [name for name in nodes if not isinstance(name, str) or not name]
+        if wrong:
+            raise UsageError(f"export_onnx: a name among {argument} must be a text, not {wrong[0]!r:.60}")
+        return as_nodes(nodes.values(), argument), list(nodes)
+    found = as_nodes(nodes, argument)
+    return found, [node.name or otherwise for node in found]
+
+
+def _of_any_number(make: Callable[[int], tuple[Nodes, Nodes]]) -> tuple[Traced, tuple[list[str], list[str]]]:
+    names: list[tuple[list[str], list[str]]] = []
+
+    def equations(count: int) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
+        made = make(count)
+        if not isinstance(made, tuple) or len(made) != 2:
+            raise UsageError(
+                f"export_onnx: the function of the number of cases gave {made!r:.60}; it must return outputs and "
+                "inputs, each nodes or nodes by name"
+            )
+        ends, end_names = _named(made[0], "outputs", "output")
+        starts, start_names = _named(made[1], "inputs", "input")
+        names.append((start_names, end_names))
+        return ends, starts
+
+    graph = traced(equations)
+    if not any(Size(1) in graph.pairs.shape(node) for node in graph.inputs):
+        raise UsageError(
+            f"export_onnx: the function was called with {CASES[0]} and {CASES[1]} cases, but no input has an axis of "
+            "them; give the nodes themselves"
+        )
+    return graph, names[0]
+
+
+def _write_all(writer: Writer, graph: Traced, inputs: list[str], outputs: list[str]) -> None:
+    ends = [writer.unique(name) for name in outputs]
+    given = []
+    for node, name in zip(graph.inputs, inputs, strict=True):
+        name, shape = writer.unique(name), graph.pairs.shape(node)
+        given.append(writer.declare(writer.inputs, name, writer.dtype(node.dtype), axes_of(graph, node)))
+        if Size(1) in shape:
+            writer.cases_of(name, shape.index(Size(1)))
+    for node, value, name in zip(graph.outputs, write(writer, graph, given), ends, strict=True):
+        writer.node("Identity", [value], name)
+        writer.declare(writer.outputs, name, writer.dtype(node.dtype), axes_of(graph, node))

@@ -1,0 +1,58 @@
+"""Each op, and how it is said in ONNX; those that cannot be, with the reason. A test compares this with all ops."""
+
+from __future__ import annotations
+
+from graphnet.errors import UsageError
+from graphnet.graph.graph import ancestors, rewrite
+from graphnet.graph.node import Node, Op
+from graphnet.onnx.arrays import ARRAYS, LOOSE
+from graphnet.onnx.call import Call, Value
+from graphnet.onnx.elementwise import ELEMENTWISE
+from graphnet.ops.leaf import Input
+from graphnet.ops.linear import ScaledMatMul
+from graphnet.ops.loss import SoftmaxCrossEntropy, SymbolCrossEntropy
+from graphnet.ops.random import Random
+from graphnet.ops.reduce import LogSumExp
+from graphnet.ops.rowwise import Rowwise
+
+__all__ = ["FED", "REFUSED", "WRITTEN_OUT", "in_known_ops", "said"]
+
+#: What the file is given.
+FED: frozenset[type[Op]] = frozenset({Input})
+#: Ops that ONNX has not, which say by `expanded` what they are in other ops.
+WRITTEN_OUT: frozenset[type[Op]] = frozenset(
+    {ScaledMatMul, LogSumExp, SoftmaxCrossEntropy, SymbolCrossEntropy}
+)
+#: Ops that no file can hold, with the reason and the remedy.
+REFUSED: dict[type[Op], str] = {
+    Random: "is drawn here, and a file draws nothing: unroll with training=False, or make it an input",
+    Rowwise: "means a loop in Python, which ONNX has no words for: write it with other ops, by `expanded`, or compute "
+    "it outside of the file",
+}
+
+
+def in_known_ops(node: Node) -> Node:
+    """The node, written in ops that the table says; UsageError, naming it, where it cannot be."""
+    kind = type(node.op)
+    if kind in ELEMENTWISE or kind in ARRAYS or kind in LOOSE or kind in FED:
+        return node
+    written = node.op.expanded(node, *node.inputs) if node.inputs else None
+    if written is not None:
+        made = [x for x in ancestors([written], stop=node.inputs) if x not in node.inputs]
+        return rewrite(made, in_known_ops).get(written, written)
+    reason = next(
+        (why for op, why in REFUSED.items() if issubclass(kind, op)),
+        "is an op that ONNX has no words for: say by its method `expanded` what it is in other ops, or compute it "
+        "outside of the file",
+    )
+    raise UsageError(f"export_onnx: {node.describe()} (made at {node.origin}), {kind.__name__}, {reason}.")
+
+
+def said(call: Call) -> Value:
+    """The value that stands for a node, whose op is in the table."""
+    kind = type(call.node.op)
+    if kind in LOOSE:
+        return LOOSE[kind](call)
+    if kind in ELEMENTWISE:
+        return Value(ELEMENTWISE[kind](call), call.broadcast)
+    return Value(ARRAYS[kind](call), call.shape)

@@ -1,0 +1,84 @@
+"""From a graph to nodes of ONNX."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Node
+from graphnet.onnx.call import Call, Value
+from graphnet.onnx.sizes import CASES, Pairs, Size
+from graphnet.onnx.table import in_known_ops, said
+from graphnet.onnx.writer import Writer
+
+__all__ = ["Equations", "Traced", "fixed", "traced", "write"]
+
+#: Of a number of cases, the outputs and the inputs of a graph.
+Equations = Callable[[int], tuple[Sequence[Node], Sequence[Node]]]
+
+
+class Traced:
+    """A graph in ops that ONNX can say, with its sizes for any number of cases.
+
+    Raises UsageError, naming the node, where it cannot be said.
+    """
+
+    def __init__(self, one: Graph, other: Graph) -> None:
+        self.graph = one.rewrite(in_known_ops)
+        twin = self.graph if other is one else other.rewrite(in_known_ops)
+        self.pairs = Pairs((*self.graph.outputs, *self.graph.inputs), (*twin.outputs, *twin.inputs))
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.graph.inputs
+
+    @property
+    def outputs(self) -> tuple[Node, ...]:
+        return self.graph.outputs
+
+
+def traced(equations: Equations) -> Traced:
+    """The graph for any number of cases: it is made for two numbers, and compared."""
+    one, other = (Graph(*equations(count)) for count in CASES)
+    return Traced(one, other)
+
+
+def fixed(outputs: Sequence[Node], inputs: Sequence[Node] | None = None) -> Traced:
+    """The graph as it is, of fixed sizes."""
+    graph = Graph(outputs, inputs)
+    return Traced(graph, graph)
+
+
+def write(writer: Writer, graph: Traced, given: Sequence[str]) -> list[str]:
+    """Adds the nodes of a graph whose inputs are values of ONNX; returns its outputs, in their whole shapes.
+
+    What depends on none of the inputs, within the body of a loop, is computed before it, once.
+    """
+    pairs, main = graph.pairs, writer.main
+    values = {node: Value(name, pairs.shape(node)) for node, name in zip(graph.inputs, given, strict=True)}
+    inside = set(graph.inputs)
+    for node in graph.graph.order:
+        if node in values:
+            continue
+        depends = not inside.isdisjoint(node.inputs)
+        if depends:
+            inside.add(node)
+        place = writer if depends else main
+        values[node] = said(Call(place, pairs, node, [values[x] for x in node.inputs]))
+    found = []
+    for node in graph.outputs:
+        value, shape = values[node], pairs.shape(node)
+        if value.shape == shape:
+            found.append(value.name)
+        else:
+            found.append(writer.node("Expand", [value.name, writer.sizes(shape)]))
+    return found
+
+
+def axes_of(graph: Traced, node: Node, cases: str = "batch") -> list[int | str]:
+    """The shape of an input or output, with a name for the number of cases."""
+    shape = graph.pairs.shape(node)
+    return [
+        n if isinstance(n, int) else cases if n == Size(1) else f"{n.per_case}*{cases}+{n.plus}"
+        for n in shape
+    ]

@@ -1,0 +1,169 @@
+"""Writer: collects what one file of ONNX is made of."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from graphnet.errors import UsageError
+from graphnet.graph.node import Dtype, Node
+from graphnet.onnx.sizes import Extent, Size
+from graphnet.version import __version__
+
+__all__ = ["IR_VERSION", "OPSET", "Writer", "require_onnx"]
+
+#: Of 2022: old enough for every runtime in use; the recurrent operators have not changed since 14.
+OPSET, IR_VERSION = 17, 8
+
+
+def require_onnx() -> Any:
+    """The package onnx; UsageError, with the remedy, where it is not installed."""
+    try:
+        import onnx
+    except ImportError:
+        raise UsageError("writing ONNX files needs the package onnx: pip install 'onnx>=1.16'") from None
+    return onnx
+
+
+class Writer:
+    """The nodes, constants, inputs and outputs of one graph, and of the bodies of loops within it.
+
+    number: the dtype of all floats; None keeps what each has. A body sees the values of what is around it: constants,
+    and what does not depend on the loop, belong to the outermost writer.
+    """
+
+    def __init__(self, number: Dtype | None = None, around: Writer | None = None) -> None:
+        self.onnx = require_onnx()
+        self.around = around
+        self.main: Writer = self if around is None else around.main
+        self.number: Dtype | None = number if around is None else around.number
+        self.nodes: list[Any] = []
+        self.inputs: list[Any] = []
+        self.outputs: list[Any] = []
+        self._names: set[str] = set()
+        self._constants: dict[str, Any] = {}
+        self._known: dict[Any, str] = {}
+        #: Value of ONNX that holds the number of cases, [n]; empty before there is one.
+        self.cases = ""
+
+    # -- words -------------------------------------------------------------------------------
+
+    def unique(self, hint: str) -> str:
+        """A name that nothing in the file has."""
+        names, name, count = self.main._names, hint, 1
+        while name in names:
+            count += 1
+            name = f"{hint}.{count}"
+        names.add(name)
+        return name
+
+    def dtype(self, dtype: Dtype) -> Dtype:
+        """What becomes of a dtype."""
+        return self.number if self.number is not None and dtype.kind == "f" else dtype
+
+    def constant(self, value: Any, hint: str = "") -> str:
+        """A constant, by a name of its own; without one, it is shared with all that hold the same."""
+        array = np.asarray(value)
+        array = array.astype(self.dtype(array.dtype))
+        key = None if hint else (array.shape, array.dtype.str, array.tobytes())
+        if key is not None and key in self.main._known:
+            return self.main._known[key]
+        name = self.unique(hint or "constant")
+        self.main._constants[name] = self.onnx.numpy_helper.from_array(array.copy(order="C"), name)
+        if key is not None:
+            self.main._known[key] = name
+        return name
+
+    def parameter(self, node: Node) -> str:
+        """What a parameter holds, by its own name."""
+        if node not in self.main._known:
+            self.main._known[node] = self.constant(node.value, node.name or "parameter")
+        return self.main._known[node]
+
+    def node(
+        self, operator: str, inputs: Sequence[str], output: str | Sequence[str] = "", **attributes: Any
+    ) -> str:
+        """Adds a node; returns its first output, by default named as the operator is.
+
+        output: its name or names, which must be `unique`.
+        """
+        outputs = [output or self.unique(operator)] if isinstance(output, str) else list(output)
+        self.nodes.append(
+            self.onnx.helper.make_node(operator, list(inputs), outputs, outputs[0], **attributes)
+        )
+        return outputs[0]
+
+    def once(self, key: Any, operator: str, inputs: Sequence[str], **attributes: Any) -> str:
+        """A node of the outermost graph that is made once for all that ask for this key."""
+        main = self.main
+        if key not in main._known:
+            main._known[key] = main.node(operator, inputs, **attributes)
+        return main._known[key]
+
+    def declare(self, where: list[Any], name: str, dtype: Any, shape: Sequence[int | str]) -> str:
+        """An input or output of the graph: where is `inputs` or `outputs`."""
+        kind = self.onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+        where.append(self.onnx.helper.make_tensor_value_info(name, kind, list(shape)))
+        return name
+
+    # -- sizes -------------------------------------------------------------------------------
+
+    def cases_of(self, name: str, axis: int) -> None:
+        """The number of cases is the size of this axis of a value, unless it is known already."""
+        self.cases = self.cases or self.once("cases", "Shape", [name], start=axis, end=axis + 1)
+
+    def sizes(self, extents: Sequence[Extent]) -> str:
+        """A value that holds these sizes, int64."""
+        if all(isinstance(n, int) for n in extents):
+            return self.constant(np.array(extents, np.int64))
+        parts = [self._size(n) for n in extents]
+        return parts[0] if len(parts) == 1 else self.once(("sizes", *parts), "Concat", parts, axis=0)
+
+    def scalar(self, extent: Extent) -> str:
+        """The same of one size, without an axis."""
+        vector = self.sizes([extent])
+        return self.once(("scalar", extent), "Squeeze", [vector, self.constant(np.array([0]))])
+
+    def _size(self, extent: Extent) -> str:
+        if not isinstance(extent, Size):
+            return self.constant(np.array([extent], np.int64))
+        name, (per_case, plus) = self.main.cases, extent
+        if per_case != 1:
+            name = self.once(("times", per_case), "Mul", [name, self.constant(np.array([per_case]))])
+        if plus:
+            name = self.once(("plus", extent), "Add", [name, self.constant(np.array([plus]))])
+        return name
+
+    # -- files -------------------------------------------------------------------------------
+
+    def graph(self, name: str) -> Any:
+        """What has been collected, as a graph of ONNX."""
+        constants = list(self._constants.values())
+        return self.onnx.helper.make_graph(self.nodes, name, self.inputs, self.outputs, constants)
+
+    def file(self, name: str, described: str, metadata: Mapping[str, str]) -> bytes:
+        """The whole file; the same graph makes the same bytes."""
+        helper = self.onnx.helper
+        model = helper.make_model(
+            self.graph(name),
+            opset_imports=[helper.make_opsetid("", OPSET)],
+            ir_version=IR_VERSION,
+            producer_name="graphnet",
+            producer_version=__version__,
+            doc_string=described,
+        )
+        if metadata:
+            helper.set_model_props(model, dict(metadata))
+        content: bytes = model.SerializeToString(deterministic=True)
+        return content
+
+
+def named_path(path: Any) -> str:
+    """The path; UsageError for what is none."""
+    try:
+        return os.fspath(path)
+    except TypeError:
+        raise UsageError(f"export_onnx: path must be the name of a file, not {path!r:.60}") from None
