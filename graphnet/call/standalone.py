@@ -119,7 +119,11 @@ def folder_files(unit: Unit, source: Graph, path: str | os.PathLike[str]) -> dic
 def write_files(files: dict[Path, str]) -> None:
     """Writes them, each whole. BackendError where that cannot be, or another's Makefile would be lost."""
     for path in files:
-        if path.name == "Makefile" and path.is_file() and not path.read_bytes().startswith(b"# Made by graphnet"):
+        if (
+            path.name == "Makefile"
+            and path.is_file()
+            and not path.read_bytes().startswith(b"# Made by graphnet")
+        ):
             raise BackendError(f"save: {path} was not made by graphnet; give a folder of its own")
     for path, text in files.items():
         try:
@@ -139,13 +143,20 @@ def _test(unit: Unit, source: Graph, made: str) -> str:
         checks.append(_check(y))
     names = [*(f"given_{x.name}" for x in unit.inputs), *(f"found_{y.name}" for y in unit.outputs), "&arena"]
     return TEST.format(
-        made=made, name=unit.name, arrays="\n".join(texts), arguments=", ".join(names), checks="\n".join(checks)
+        made=made,
+        name=unit.name,
+        arrays="\n".join(texts),
+        arguments=", ".join(names),
+        checks="\n".join(checks),
     )
 
 
 def _check(y: Argument) -> str:
     return CHECK.format(
-        size=y.node.size, found=f"found_{y.name}", wanted=f"wanted_{y.name}", tolerance=_tolerance(y.node.dtype)
+        size=y.node.size,
+        found=f"found_{y.name}",
+        wanted=f"wanted_{y.name}",
+        tolerance=_tolerance(y.node.dtype),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from contextlib import ExitStack
 
@@ -12,6 +13,7 @@ from graphnet.backends.compiled.expressions import evaluate
 from graphnet.backends.compiled.folds import Fold
 from graphnet.plan.axes import joined, operand_strides
 from graphnet.plan.instructions import Load, Loop
+from graphnet.plan.views import View
 
 __all__ = ["loop_kernel"]
 
@@ -19,8 +21,8 @@ __all__ = ["loop_kernel"]
 Axis = tuple[str, int, Sequence[int | None]]
 
 
-def loop_kernel(loop: Loop, helpers: Helpers) -> Kernel:
-    """The function of a loop; its parameters are the loop's views."""
+def loop_kernel(loop: Loop, helpers: Helpers) -> tuple[Kernel, list[View]]:
+    """The function of a loop, and its arguments: those of the loop's views that it needs."""
     return _Nest(loop, helpers).kernel()
 
 
@@ -53,13 +55,11 @@ class _Nest:
         loop = self.loop
         if loop.looks_up:  # a lookup counts the loop's own axes
             names = ["0" if loop.shape[a] == 1 else f"{letter}{a}" for a in axes]
-            return [
-                (n, loop.shape[a], [t[a] for t in tables]) for n, a in zip(names, axes, strict=True)
-            ]
+            return [(n, loop.shape[a], [t[a] for t in tables]) for n, a in zip(names, axes, strict=True)]
         found = joined(axes, loop.shape, tables)
         return [(f"{letter}{n}", size, strides) for n, (size, strides) in enumerate(found)]
 
-    def kernel(self) -> Kernel:
+    def kernel(self) -> tuple[Kernel, list[View]]:
         loop, source = self.loop, self.source
         folds = [Fold(r.how, loop.dtype_of(r.number)) for r in loop.reductions]
         with ExitStack() as nest:
@@ -75,8 +75,11 @@ class _Nest:
                 source.line(f"{self._element(len(loop.loads) + len(loop.stores) + k)} = {value};")
         if loop.looks_up:
             source.line("return 0;")
-        head = parameters(loop.views, self.arrays, len(self.targets))
-        return Kernel("loop", head, source.text, loop.looks_up)
+        words = set(re.findall(r"\w+", source.text))
+        kept = [(view, name) for view, name in zip(loop.views, self.arrays, strict=True) if name in words]
+        views, names = [view for view, _ in kept], [name for _, name in kept]
+        head = parameters(views, names, sum(name in self.targets for name in names))
+        return Kernel("loop", head, source.text, loop.looks_up), views
 
     def _emitter(self) -> CEmitter:
         return CEmitter(self.helpers, [])

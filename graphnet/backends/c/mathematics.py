@@ -23,7 +23,10 @@ LIBRARY = {
     "pow": "pow", "round": "rint", "sin": "sin", "sqrt": "sqrt",
 }  # fmt: skip
 #: ln 2 in two parts, of which the first has so few digits that its product with an exponent is exact.
-LN2 = {True: (0.693359375, -2.1219444005469057e-4), False: (6.93147180369123816490e-01, 1.90821492927058770002e-10)}
+LN2 = {
+    True: (0.693359375, -2.1219444005469057e-4),
+    False: (6.93147180369123816490e-01, 1.90821492927058770002e-10),
+}
 #: 1.5 · 2^23 and 1.5 · 2^52: added to a number, they leave the nearest integer in its last bits.
 ROUNDING = {True: 12582912.0, False: 6755399441055744.0}
 

@@ -23,7 +23,7 @@ def product_kernel(product: Product) -> tuple[Kernel, tuple[View, View, View]]:
     source = Source()
     with source.counted("i", c.shape[0]):
         floats = c.dtype.kind == "f"
-        if floats and c.shape[1] > 1 and (b.strides[1], c.strides[1]) == (1, 1):
+        if floats and b.shape[0] and c.shape[1] > 1 and (b.strides[1], c.strides[1]) == (1, 1):
             _by_rows(source, a, b, c)
         else:
             lanes = floats and a.strides[1] == 1 and b.strides[0] == 1 and a.shape[1] >= LANES

@@ -98,7 +98,11 @@ class Unit:
         for name, node in self.weights.items():
             if apart:
                 blocks.append(self._declared(name, node, apart) + ";")
-            start = self._declared(name, node, False).removeprefix("static ") if apart else self._declared(name, node, False)
+            start = (
+                self._declared(name, node, False).removeprefix("static ")
+                if apart
+                else self._declared(name, node, False)
+            )
             blocks.append(f"{comment(place(node))}\n{start} = {{\n{listed(node.value)}\n}};")
         if apart and not blocks:
             blocks.append("typedef int no_weights;")
@@ -109,7 +113,9 @@ class Unit:
 
     def _unused(self) -> Iterator[str]:
         words: AbstractSet[str] = {w for call in self.calls for w in _words(call)}
-        return (name for name in [*(a.name for a in (*self.inputs, *self.outputs)), "arena"] if name not in words)
+        return (
+            name for name in [*(a.name for a in (*self.inputs, *self.outputs)), "arena"] if name not in words
+        )
 
 
 def _words(text: str) -> list[str]:
@@ -135,7 +141,9 @@ class _Writer:
         self.lowered, self.name = lowered, name
         names = Names([f"{name}_arena", f"{name}_run"])
         self.inputs = [Argument(names.fresh(x.name or "", f"in{i}"), x) for i, x in enumerate(source.inputs)]
-        self.outputs = [Argument(names.fresh(y.name or "", f"out{i}"), y) for i, y in enumerate(source.outputs)]
+        self.outputs = [
+            Argument(names.fresh(y.name or "", f"out{i}"), y) for i, y in enumerate(source.outputs)
+        ]
         self.helpers = Helpers()
         self.kernels: dict[Kernel, str] = {}
         self.bases: dict[Buffer, str] = {}
@@ -211,7 +219,7 @@ class _Writer:
                 size = f"{target.size} * sizeof({c_type(target.dtype)})"
                 return [f"    memcpy({self._pointer(target)}, {self._pointer(source)}, {size}); {note}"]
             case Loop():
-                kernel, views = loop_kernel(step, self.helpers), step.views
+                kernel, views = loop_kernel(step, self.helpers)
             case Product():
                 kernel, views = product_kernel(step)
             case Scatter():
@@ -231,7 +239,9 @@ def _is_copy(loop: Loop) -> bool:
         return False
     load, target = loop.loads[0], loop.stores[0][1]
     same = load.kind == "plain" and load.data is not None and load.data.is_contiguous
-    return bool(same and target.is_contiguous and load.data is not None and load.data.buffer is not target.buffer)
+    return bool(
+        same and target.is_contiguous and load.data is not None and load.data.buffer is not target.buffer
+    )
 
 
 def _refusal(node: Node) -> BackendError:

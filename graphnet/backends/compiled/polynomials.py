@@ -17,9 +17,7 @@ def exp_coefficients(single: bool, times: int) -> tuple[float, ...]:
     half = math.log(2) / 2
     points = [half * math.cos(math.pi * (2 * i + 1) / (2 * count)) for i in range(count)]
     xs = [Fraction(x) for x in points]
-    polynomial = through(
-        xs, [sum((x**k / math.factorial(k + 1) for k in range(30)), Fraction()) for x in xs]
-    )
+    polynomial = through(xs, [sum((x**k / math.factorial(k + 1) for k in range(30)), Fraction()) for x in xs])
     return tuple(float(c) * times ** (k + 1) for k, c in enumerate(polynomial))
 
 

@@ -7,8 +7,9 @@ import os
 import shutil
 import subprocess
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -22,13 +23,18 @@ FLAGS = ("-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O1")
 TOLERANCE = {"float32": 2e-5, "float64": 1e-10}
 
 
-class Exported(NamedTuple):
+@dataclass
+class Exported:
     """A function, the arrays that it is tried on, and what it is called in C."""
 
     name: str
     outputs: Sequence[Node]
     inputs: Sequence[Node]
     arrays: Sequence[Array]
+
+    @cached_property
+    def function(self) -> gn.Function:
+        return gn.compile(self.outputs, self.inputs)
 
     def expected(self) -> Sequence[Array]:
         return gn.compile(self.outputs, self.inputs, backend="numpy", passes=())(*self.arrays)
@@ -37,7 +43,7 @@ class Exported(NamedTuple):
         """What the C function returns, and its results."""
         results = [np.full(y.shape, 77).astype(y.dtype) for y in self.outputs]
         given = [np.array(a, x.dtype, order="C") for a, x in zip(self.arrays, self.inputs, strict=True)]
-        arena = ctypes.create_string_buffer(int(gn.compile(self.outputs, self.inputs).memory) * 3 + (1 << 20))
+        arena = ctypes.create_string_buffer(int(self.function.memory) * 3 + (1 << 20))
         aligned = (ctypes.addressof(arena) + 63) // 64 * 64
         pointers = [ctypes.c_void_p(a.ctypes.data) for a in (*given, *results)]
         return getattr(loaded, f"{self.name}_run")(*pointers, ctypes.c_void_p(aligned)), results
@@ -47,7 +53,7 @@ def library(functions: Sequence[Exported], folder: Path, flags: Sequence[str] = 
     """All of them in one shared library, each from its own pair of files, compiled by one call."""
     assert COMPILER is not None
     for f in functions:
-        gn.compile(f.outputs, f.inputs).save(folder / f"{f.name}.c")
+        f.function.save(folder / f"{f.name}.c")
     sources = [str(folder / f"{f.name}.c") for f in functions]
     made = folder / "all.so"
     command = [*COMPILER.split(), *FLAGS, *flags, "-fPIC", "-shared", *sources, "-o", str(made), "-lm"]
