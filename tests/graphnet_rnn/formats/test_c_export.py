@@ -30,7 +30,7 @@ def test_every_cell_agrees(tmp_path: Path) -> None:
     found = []
     for number, make in enumerate([*rnn.cells.ALL.values(), Odd]):
         net = rnn.Network(
-            [rnn.testing.example_cell(make) if hasattr(rnn.testing, "example_cell") else make(6)], 5, 5
+            [make(6)], 5, 5
         )
         net.theta[...] = generator.normal(0, 0.4, net.theta.shape)
         u = net.unroll(2, 2, training=False)
