@@ -73,6 +73,20 @@ def in_c(function: Function, folder: Path) -> ctypes.CDLL:
     return ctypes.CDLL(str(folder / "net.so"))
 
 
+def compared(cell: type[rnn.Cell], hidden: int) -> tuple[float, float, float]:
+    """Seconds of ours and of C, and how far their results are apart."""
+    function, arrays = step(cell, hidden)
+    with tempfile.TemporaryDirectory() as folder:
+        loaded = in_c(function, Path(folder))
+    results = [np.empty(y.shape, "float32") for y in function.outputs]
+    pointers = [ctypes.c_void_p(a.ctypes.data) for a in (*arrays, *results)]
+    in_seconds = seconds(lambda: loaded.many(ctypes.c_long(CALLS), *pointers), CALLS)
+    program = function._program
+    ours = seconds(lambda: [program.run(arrays) for _ in range(CALLS)], CALLS)
+    off = max(float(np.abs(a - b).max()) for a, b in zip(results, function(*arrays), strict=True))
+    return ours, in_seconds, off
+
+
 def seconds(call: Callable[[], object], calls: int) -> float:
     """Of one call."""
     found = []
@@ -92,18 +106,9 @@ def main() -> None:
     for name in options.cells:
         cell = Own if name == "Own" else rnn.cells.ALL[name]
         for hidden in options.hidden:
-            function, arrays = step(cell, hidden)
-            with tempfile.TemporaryDirectory() as folder:
-                loaded = in_c(function, Path(folder))
-                results = [np.empty(y.shape, "float32") for y in function.outputs]
-                pointers = [ctypes.c_void_p(a.ctypes.data) for a in (*arrays, *results)]
-                in_seconds = seconds(lambda: loaded.many(ctypes.c_long(CALLS), *pointers), CALLS)
-            program = function._program
-            ours = seconds(lambda: [program.run(arrays) for _ in range(CALLS)], CALLS)
-            off = max(float(np.abs(a - b).max()) for a, b in zip(results, function(*arrays), strict=True))
-            print(
-                f"| {name} | {hidden} | {ours * 1e6:.1f} | {in_seconds * 1e6:.1f} | {in_seconds / ours:.2f} | {off:.1e} |"
-            )
+            ours, in_c_, off = compared(cell, hidden)
+            times = f"{ours * 1e6:.1f} | {in_c_ * 1e6:.1f} | {in_c_ / ours:.2f}"
+            print(f"| {name} | {hidden} | {times} | {off:.1e} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -16,11 +16,14 @@ __all__ = ["Names", "c_type", "comment", "identifier", "listed", "literal", "pla
 
 #: Words that no name may be: C's own, and what the text itself uses.
 RESERVED = frozenset(
-    "alignas alignof auto bool break case char const constexpr continue default do double else enum extern false float "
-    "for goto if inline int long nullptr register restrict return short signed sizeof static struct switch thread_local "
-    "true typedef typeof union unsigned void volatile while asm fortran main arena NULL NAN INFINITY and or not xor "
-    "bitand bitor compl new delete class this template typename namespace using public private protected virtual friend "
-    "operator try catch throw mutable export explicit linux unix near far memcpy ptrdiff_t size_t i386".split()
+    """
+    alignas alignof auto bool break case char const constexpr continue default do double else enum extern
+    false float for goto if inline int long nullptr register restrict return short signed sizeof static struct
+    switch thread_local true typedef typeof union unsigned void volatile while asm fortran main arena NULL NAN
+    INFINITY and or not xor bitand bitor compl new delete class this template typename namespace using public
+    private protected virtual friend operator try catch throw mutable export explicit linux unix near far
+    memcpy ptrdiff_t size_t i386
+    """.split()  # noqa: SIM905
 )
 
 
@@ -91,7 +94,7 @@ def identifier(text: str, otherwise: str) -> str:
 
 
 def place(node: Node) -> str:
-    """What a node is, where in the user's program: its name and shape, layer and time, file and line, without folders."""
+    """What a node is, and where in the user's program: name, shape, layer, time; file, without folders, and line."""
     parts = [node.describe()]
     for label in ("layer", "cell", "time"):
         found = node.scope.get(label)

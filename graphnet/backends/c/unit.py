@@ -75,8 +75,8 @@ class Unit:
             f"/* Memory of a run, {bytes_} bytes: one for each run at a time. Nothing in it need be set. */",
             "typedef struct {", *(pools or ["    char unused;"]), f"}} {self.name}_arena;", "",
             "/* Arrays are row-major, and belong to the caller:", *rows,
-            "   Returns 0, or 1 where an index is out of range; outputs are then as they were. An output may be the very",
-            "   array of an input (a state that is read and then replaced); apart from that no two overlap. */",
+            "   Returns 0, or 1 where an index is out of range; outputs are then as they were. An output may be the",
+            "   very array of an input (a state that is read, then replaced); apart from that no two overlap. */",
             f"{self.signature};", "", "#ifdef __cplusplus", "}", "#endif", "", "#endif", "",
         ])  # fmt: skip
 
@@ -119,7 +119,8 @@ class Unit:
 
 
 def _words(text: str) -> list[str]:
-    return "".join(c if c.isalnum() or c == "_" else " " for c in text.split("/*")[0]).split()
+    code, _, _ = text.partition("/*")
+    return "".join(c if c.isalnum() or c == "_" else " " for c in code).split()
 
 
 def _described(argument: Argument) -> str:
@@ -188,13 +189,12 @@ class _Writer:
                 first.setdefault(buffer, i)
                 last[buffer] = i
         pools: dict[Dtype, list[Life]] = {}
-        for buffer in first:
+        for buffer, begin in first.items():
             if buffer.leaf is None and buffer.size:
-                life = Life(buffer, first[buffer], last[buffer], (first[buffer] + 1, last[buffer] + 1), None)
+                life = Life(buffer, begin, last[buffer], (begin + 1, last[buffer] + 1), None)
                 pools.setdefault(buffer.dtype, []).append(life)
-        return {
-            dtype: give_places(pools[dtype]) // dtype.itemsize for dtype in sorted(pools, key=lambda d: d.str)
-        }
+        in_order = sorted(pools.items(), key=lambda pool: pool[0].str)
+        return {dtype: give_places(lives) // dtype.itemsize for dtype, lives in in_order}
 
     def _pointer(self, view: View) -> str:
         buffer = view.buffer

@@ -29,9 +29,7 @@ def test_every_cell_agrees(tmp_path: Path) -> None:
     generator = np.random.default_rng(3)
     found = []
     for number, make in enumerate([*rnn.cells.ALL.values(), Odd]):
-        net = rnn.Network(
-            [make(6)], 5, 5
-        )
+        net = rnn.Network([make(6)], 5, 5)
         net.theta[...] = generator.normal(0, 0.4, net.theta.shape)
         u = net.unroll(2, 2, training=False)
         inputs = [u.inputs, *u.initial]

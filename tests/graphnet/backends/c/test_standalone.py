@@ -29,8 +29,7 @@ def is_refused(outputs: Sequence[Node], inputs: Sequence[Node]) -> bool:
     try:
         unit_of(gn.Graph(outputs, inputs), gn.passes.DEFAULT, gn.passes.EVERYTHING, "f")
     except BackendError as error:
-        assert "no C can be written" in str(error)
-        return True
+        return "no C can be written" in str(error)
     return False
 
 
