@@ -11,9 +11,11 @@ import numpy as np
 
 from graphnet import passes as passes_module
 from graphnet.backends import load_backend
+from graphnet.backends.c.unit import unit_of
 from graphnet.call.arguments import checked_inputs, sample_inputs
 from graphnet.call.profile import Profile
 from graphnet.call.running import Compiled, Running
+from graphnet.call.standalone import c_files, folder_files, is_folder, name_of, write_files
 from graphnet.call.stored import store_function
 from graphnet.errors import BackendError, GraphnetError, UsageError
 from graphnet.graph.display import ShowsItself
@@ -223,12 +225,20 @@ class Function(Compiled, ShowsItself):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the function, with the present values of its parameters, to a file for `gn.load_function`.
 
+        A path that ends in .c gets standalone C11 instead, with the header beside it; a folder (one that is there, or a
+        path that ends in a slash) gets source, header, weights, a Makefile, and a test with stored results.
         Raises BackendError for a function that no file can hold: one of the NumPy back end, with check=True,
-        or with an op that only Python can run, or with updates.
+        or with an op that only Python can run, or with updates. C is written of a function of any back end.
         """
-        path = named_file("save: path", path)
+        folder, path = is_folder(path), named_file("save: path", path)
         if self._running.updated is not None:
             raise BackendError("a function with updates cannot be stored; return the new values instead")
+        if folder or os.fspath(path).endswith(".c"):
+            if self.check:
+                raise BackendError("C knows no check=True: compile the function without it to save it as C")
+            unit = unit_of(self.source, self.passes, self._has, name_of(path))
+            write_files(folder_files(unit, self.source, path) if folder else c_files(unit, path))
+            return
         store_function(path, self.backend, self.inputs, self._program)
 
     # -- diagnosis ---------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Write a trained model for another program: weights for PyTorch, or an ONNX file."""
+"""Write a trained model for another program: weights for PyTorch, an ONNX file, or standalone C."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from typing import Any
 from graphnet_rnn.cli.models import load_finite
 from graphnet_rnn.cli.outputs import require_apart, require_ending, require_no_model
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.formats import export_onnx, save_torch, torch_kind
+from graphnet_rnn.formats import export_c, export_onnx, save_torch, torch_kind
 from graphnet_rnn.formats.state_dict import directions_of
 from graphnet_rnn.network.network import Network
 
 EXAMPLE = """example:
   graphnet-rnn export runs/book/model.safetensors --to onnx --out book.onnx
-  graphnet-rnn export runs/book/model.safetensors --to torch --prefix lstm. --out book-torch.safetensors"""
+  graphnet-rnn export runs/book/model.safetensors --to torch --prefix lstm. --out book-torch.safetensors
+  graphnet-rnn export runs/book/model.safetensors --to c --out book-c"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("model", help="a file that training wrote")
-    add("--to", choices=("torch", "onnx"), required=True, help="a state dict in safetensors, or an ONNX file")
-    add("--out", required=True, metavar="FILE", help="the file to write")
+    add("--to", choices=("torch", "onnx", "c"), required=True, help="a state dict in safetensors, ONNX, or C")
+    add("--out", required=True, metavar="FILE", help="the file to write; of C a folder, or a file.c")
     add("--cell", metavar="FILE:CELL", help="your own cell, if the model is made of it: my_cells.py:MyCell")
     add(
         "--prefix",
@@ -30,12 +31,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="torch: name of the recurrent module, with a dot (rnn. if not given)",
     )
     add("--output-prefix", metavar="NAME.", help="torch: name of the output layer (linear. if not given)")
-    add("--time", type=int, help="onnx: a fixed number of time steps (any if not given)")
-    add("--batch", type=int, help="onnx: a fixed number of sequences (any if not given)")
+    add("--time", type=int, help="onnx, c: a fixed number of time steps (onnx: any if not given; c: 1)")
+    add("--batch", type=int, help="onnx, c: a fixed number of sequences (onnx: any if not given; c: 1)")
     add(
         "--initial",
         choices=("given", "zero", "learned"),
-        help="onnx: states before the first step: inputs of the file (given, the usual), zeros, or what was learned",
+        help="onnx, c: states before the first step: inputs of the file (given, the usual), zeros, or what was learned",
     )
     add(
         "--lengths",
@@ -46,7 +47,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    choices = {"torch": ("prefix", "output_prefix"), "onnx": ("time", "batch", "initial", "lengths")}
+    choices = {
+        "torch": ("prefix", "output_prefix"),
+        "onnx": ("time", "batch", "initial", "lengths"),
+        "c": ("time", "batch", "initial"),
+    }
     given = {k: v for names in choices.values() for k in names if (v := getattr(options, k)) is not None}
     stray = [name for name in given if name not in choices[options.to]]
     if stray:
@@ -54,6 +59,10 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"{names} means nothing with --to {options.to}; leave it out.")
     out = Path(options.out)
     require_apart({"--out": options.out}, {"model": options.model})
+    if options.to == "c":
+        network = load_finite(options.model, options.cell)
+        print(f"wrote {out}: {export_c(network, out, **given)}")
+        return 0
     ending = {"torch": ".safetensors", "onnx": ".onnx"}[options.to]
     require_ending("--out", options.out, [ending], f"a file for {options.to}")
     if options.to == "torch":

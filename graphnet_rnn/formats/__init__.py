@@ -5,11 +5,13 @@ digest          whether a model's equations have changed since
 torch_weights   state dicts of torch.nn.RNN, LSTM and GRU with an output layer, both ways
 state_dict      the parts of a torch model, found among its tensors
 onnx_export     a network as an ONNX file, for the runtimes that read those
+c_export        a network as standalone C
 """
 
 from __future__ import annotations
 
+from graphnet_rnn.formats.c_export import export_c
 from graphnet_rnn.formats.onnx_export import export_onnx
 from graphnet_rnn.formats.torch_weights import from_torch, save_torch, to_torch, torch_kind
 
-__all__ = ["export_onnx", "from_torch", "save_torch", "to_torch", "torch_kind"]
+__all__ = ["export_c", "export_onnx", "from_torch", "save_torch", "to_torch", "torch_kind"]

@@ -3,6 +3,7 @@
 expressions   the walk over an op's scalar expression, by an emitter
 schedule      from a graph to sections of native work, and locations; jobs are the back end's
 locations     where arrays lie while a program runs
+polynomials   of functions that back ends compute themselves
 layouts       what loops that differ in their places alone share
 program       a schedule put to work: run, again, timed, what Python runs, what went wrong
 arena, host   memory on the host, and programs that use it

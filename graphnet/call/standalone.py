@@ -1,0 +1,168 @@
+"""A compiled function as C: two files, or a folder with a Makefile and a test."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+
+from graphnet.backends.c.language import c_type, identifier, listed
+from graphnet.backends.c.unit import Argument, Unit
+from graphnet.backends.numpy import NumpyProgram
+from graphnet.call.arguments import sample_inputs
+from graphnet.errors import BackendError
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Array, Dtype
+from graphnet.system.files import write_whole
+
+__all__ = ["c_files", "folder_files", "is_folder", "name_of", "write_files"]
+
+#: How far a result may be off, of 1 and its own size together.
+TOLERANCE = {4: 2e-4, 8: 1e-9}
+
+MAKEFILE = """\
+# {made}
+# make test                                   compiles, runs, compares with stored results
+# make CC=arm-none-eabi-gcc ARCH=-mcpu=... {name}.o {name}_weights.o
+ARCH ?= -march=native
+CFLAGS ?= -std=c11 -O3 $(ARCH) -ffp-contract=fast -fno-math-errno -Wall -Wextra -pedantic
+
+lib{name}.a: {name}.o {name}_weights.o
+\t$(AR) rcs $@ $^
+
+{name}.o {name}_test.o: {name}.h
+
+{name}_test: {name}_test.o lib{name}.a
+\t$(CC) $(CFLAGS) -o $@ $^ -lm
+
+test: {name}_test
+\t./{name}_test
+
+clean:
+\trm -f *.o lib{name}.a {name}_test
+
+.PHONY: test clean
+"""
+
+TEST = """\
+/* {made} Runs the function on stored inputs; fails where a result is further off than it may be. */
+#include "{name}.h"
+
+#include <math.h>
+#include <stdio.h>
+
+{arrays}
+static {name}_arena arena;
+
+/* The largest difference, as a share of 1 + |wanted|; what is not finite must be the same. */
+static double worse(double worst, double found, double wanted)
+{{
+    if (isnan(wanted) || isinf(wanted))
+        return (isnan(wanted) ? isnan(found) : found == wanted) ? worst : INFINITY;
+    const double off = fabs(found - wanted) / (1.0 + fabs(wanted));
+    return off <= worst ? worst : isnan(off) ? INFINITY : off;
+}}
+
+int main(void)
+{{
+    int failed = 0;
+    if ({name}_run({arguments})) {{
+        puts("an index is out of range");
+        return 1;
+    }}
+{checks}
+    return failed;
+}}
+"""
+
+CHECK = """\
+    {{
+        double worst = 0.0;
+        for (long i = 0; i < {size}; i++)
+            worst = worse(worst, (double){found}[i], (double){wanted}[i]);
+        printf("{found}: largest difference %g, of at most {tolerance:g}\\n", worst);
+        failed |= !(worst <= {tolerance:g});
+    }}"""
+
+
+def is_folder(path: str | os.PathLike[str]) -> bool:
+    """Whether a folder is meant: it is there, or the path ends in a slash."""
+    text = os.fspath(path) if isinstance(path, (str, os.PathLike)) else ""
+    return isinstance(text, str) and (text.endswith(("/", os.sep)) or os.path.isdir(text))
+
+
+def name_of(path: str | os.PathLike[str]) -> str:
+    """What functions are called: as the file or the folder, in letters, digits and underlines."""
+    return identifier(Path(os.path.abspath(os.fspath(path))).name.removesuffix(".c"), "model")
+
+
+def c_files(unit: Unit, path: str | os.PathLike[str]) -> dict[Path, str]:
+    """The source, weights included, under this path, and the header that it includes beside it."""
+    file = Path(path)
+    return {file: unit.source(apart=False), file.with_name(f"{unit.name}.h"): unit.header()}
+
+
+def folder_files(unit: Unit, source: Graph, path: str | os.PathLike[str]) -> dict[Path, str]:
+    """Header, source, weights, a Makefile, and a test of what the NumPy back end makes of stored inputs."""
+    folder, name = Path(path), unit.name
+    made = unit.header().split("\n")[0][3:-3]
+    return {
+        folder / f"{name}.h": unit.header(),
+        folder / f"{name}.c": unit.source(apart=True),
+        folder / f"{name}_weights.c": unit.weights_text(apart=True) + "\n",
+        folder / f"{name}_test.c": _test(unit, source, made),
+        folder / "Makefile": MAKEFILE.format(name=name, made=made),
+    }
+
+
+def write_files(files: dict[Path, str]) -> None:
+    """Writes them, each whole. BackendError where that cannot be, or another's Makefile would be lost."""
+    for path in files:
+        if (
+            path.name == "Makefile"
+            and path.is_file()
+            and not path.read_bytes().startswith(b"# Made by graphnet")
+        ):
+            raise BackendError(f"save: {path} was not made by graphnet; give a folder of its own")
+    for path, text in files.items():
+        try:
+            write_whole(path, text.encode("ascii"))
+        except OSError as error:
+            raise BackendError(f"save: cannot write {path}: {error.strerror}") from None
+
+
+def _test(unit: Unit, source: Graph, made: str) -> str:
+    arrays = sample_inputs(source.inputs, source)
+    wanted = NumpyProgram(source, None, False).run(arrays)
+    texts = [_array(f"given_{x.name}", array) for x, array in zip(unit.inputs, arrays, strict=True)]
+    checks = []
+    for y, array in zip(unit.outputs, wanted, strict=True):
+        texts.append(_array(f"wanted_{y.name}", np.asarray(array, y.node.dtype)))
+        texts.append(f"static {c_type(y.node.dtype)} found_{y.name}[{max(y.node.size, 1)}];")
+        checks.append(_check(y))
+    names = [*(f"given_{x.name}" for x in unit.inputs), *(f"found_{y.name}" for y in unit.outputs), "&arena"]
+    return TEST.format(
+        made=made,
+        name=unit.name,
+        arrays="\n".join(texts),
+        arguments=", ".join(names),
+        checks="\n".join(checks),
+    )
+
+
+def _check(y: Argument) -> str:
+    return CHECK.format(
+        size=y.node.size,
+        found=f"found_{y.name}",
+        wanted=f"wanted_{y.name}",
+        tolerance=_tolerance(y.node.dtype),
+    )
+
+
+def _tolerance(dtype: Dtype) -> float:
+    return TOLERANCE[dtype.itemsize] if dtype.kind == "f" else 0.0
+
+
+def _array(name: str, array: Array) -> str:
+    return f"static const {c_type(array.dtype)} {name}[{max(array.size, 1)}] = {{\n{listed(array)}\n}};"

@@ -1,0 +1,40 @@
+"""A network as standalone C: one step, or so many, with the states as arguments and results."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import graphnet as gn
+from graphnet_rnn.network.network import Network, require_network
+from graphnet_rnn.settings import one_of, whole_number
+
+__all__ = ["export_c"]
+
+
+def export_c(
+    network: Network, path: str | os.PathLike[str], time: int = 1, batch: int = 1, initial: str = "given"
+) -> str:
+    """Writes the network as C11 into a folder, or to a file if the path ends in .c; see Function.save. Its signature.
+
+    The C function reads x (time, batch, inputs), or symbols (time, batch), and the states before the first step,
+    (batch, width) each; it writes the logits, and the states after the last step, which may be the same arrays. Weights
+    are constants, dropout is left out. initial: "given", or "zero" or "learned" states, which then are no arguments.
+    Raises UsageError for sizes that are none, BackendError for a cell with an op that only Python runs.
+    """
+    require_network("export_c", network)
+    time, batch = whole_number("export_c: time", time), whole_number("export_c: batch", batch)
+    one_of("export_c: initial", initial, ("given", "zero", "learned"))
+    labels = 0 if network.loss == "ctc" else None
+    u = network.unroll(time, batch, training=False, labels=labels, initial=initial)
+    names = [name for name, _ in network.state_names()]
+    finals = [gn.label(state, f"final_{name}") for state, name in zip(u.final, names, strict=True)]
+    inputs, outputs = (
+        [u.inputs, *(u.initial if initial == "given" else [])],
+        [gn.label(u.logits, "logits"), *finals],
+    )
+    function = gn.compile(outputs, inputs)
+    if not os.fspath(path).endswith(".c"):
+        Path(path).mkdir(parents=True, exist_ok=True)
+    function.save(path)
+    return " -> ".join(", ".join(node.describe() for node in nodes) for nodes in (inputs, outputs))

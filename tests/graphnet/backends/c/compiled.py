@@ -1,0 +1,74 @@
+"""Functions as C, compiled all together and called from here."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+import graphnet as gn
+from graphnet.graph.node import Array, Node
+
+__all__ = ["COMPILER", "FLAGS", "Exported", "library", "require_same"]
+
+COMPILER = os.environ.get("CC") or shutil.which("gcc") or shutil.which("cc")
+FLAGS = ("-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O1")
+TOLERANCE = {"float32": 2e-5, "float64": 1e-10}
+
+
+@dataclass
+class Exported:
+    """A function, the arrays that it is tried on, and what it is called in C."""
+
+    name: str
+    outputs: Sequence[Node]
+    inputs: Sequence[Node]
+    arrays: Sequence[Array]
+
+    @cached_property
+    def function(self) -> gn.Function:
+        return gn.compile(self.outputs, self.inputs)
+
+    def expected(self) -> Sequence[Array]:
+        return gn.compile(self.outputs, self.inputs, backend="numpy", passes=())(*self.arrays)
+
+    def run(self, loaded: ctypes.CDLL) -> tuple[int, list[Array]]:
+        """What the C function returns, and its results."""
+        results = [np.full(y.shape, 77).astype(y.dtype) for y in self.outputs]
+        given = [np.array(a, x.dtype, order="C") for a, x in zip(self.arrays, self.inputs, strict=True)]
+        arena = ctypes.create_string_buffer(int(self.function.memory) * 3 + (1 << 20))
+        aligned = (ctypes.addressof(arena) + 63) // 64 * 64
+        pointers = [ctypes.c_void_p(a.ctypes.data) for a in (*given, *results)]
+        return getattr(loaded, f"{self.name}_run")(*pointers, ctypes.c_void_p(aligned)), results
+
+
+def library(functions: Sequence[Exported], folder: Path, flags: Sequence[str] = ()) -> ctypes.CDLL:
+    """All of them in one shared library, each from its own pair of files, compiled by one call."""
+    assert COMPILER is not None
+    for f in functions:
+        f.function.save(folder / f"{f.name}.c")
+    sources = [str(folder / f"{f.name}.c") for f in functions]
+    made = folder / "all.so"
+    command = [*COMPILER.split(), *FLAGS, *flags, "-fPIC", "-shared", *sources, "-o", str(made), "-lm"]
+    done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=False)
+    assert done.returncode == 0, done.stderr[:4000]
+    return ctypes.CDLL(str(made))
+
+
+def require_same(f: Exported, loaded: ctypes.CDLL) -> None:
+    """AssertionError where C and the NumPy back end do not agree."""
+    status, results = f.run(loaded)
+    assert status == 0, f.name
+    for found, wanted in zip(results, f.expected(), strict=True):
+        if found.dtype.kind == "f":
+            off = TOLERANCE[found.dtype.name]
+            np.testing.assert_allclose(found, wanted, rtol=off, atol=off, err_msg=f.name)
+        else:
+            np.testing.assert_array_equal(found, wanted, err_msg=f.name)

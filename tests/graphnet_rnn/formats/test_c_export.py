@@ -1,0 +1,41 @@
+"""Every cell, and one that nobody has written before, computes in C what it computes here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import graphnet as gn
+import graphnet_rnn as rnn
+from tests.graphnet.backends.c.compiled import COMPILER, Exported, library, require_same
+
+pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C compiler on PATH")
+
+
+class Odd(rnn.Cell):
+    """h' = sin(x W + h W) max(c, h);  c' = c mod 1.5 + |h|"""
+
+    states = (rnn.State("h"), rnn.State("c"))
+
+    def step(self, x, h, c):
+        mixed = gn.sin(self.affine("h", x=x, h=h)) * gn.maximum(c, h)
+        return mixed, c % 1.5 + gn.absolute(h)
+
+
+def test_every_cell_agrees(tmp_path: Path) -> None:
+    """Two steps of two sequences, from states that are not zero."""
+    generator = np.random.default_rng(3)
+    found = []
+    for number, make in enumerate([*rnn.cells.ALL.values(), Odd]):
+        net = rnn.Network([make(6)], 5, 5)
+        net.theta[...] = generator.normal(0, 0.4, net.theta.shape)
+        u = net.unroll(2, 2, training=False)
+        inputs = [u.inputs, *u.initial]
+        arrays = [generator.integers(0, 5, u.inputs.shape)]
+        arrays += [generator.uniform(0.1, 0.5, s.shape).astype("float32") for s in u.initial]
+        found.append(Exported(f"cell{number}", [u.logits, *u.final], inputs, arrays))
+    loaded = library(found, tmp_path)
+    for f in found:
+        require_same(f, loaded)
