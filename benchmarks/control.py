@@ -1,0 +1,108 @@
+"""Controllers of an arm by several optimisers, beside what iLQR says is the least (Sutskever 2013, chapter 6).
+
+    python -m benchmarks.control [--tasks center-out postural ddn] [--methods ahf hf ...] [--seconds 100] [--table]
+
+Each run is a folder below --folder, from which it goes on when more --seconds of a core are asked for: a hundred for
+the point, some hours for the source's 100,000 calls. A finished run is a row of benchmarks/results/control.jsonl: the
+loss after so many calls (for a loss, a gradient, or a product with the curvature), at most 60 points of it. Weights are
+those of one seed for all methods, in float64 for centre-out, whose optimum is near float32's rounding.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import graphnet_rnn as rnn
+from benchmarks.runs import complete
+from graphnet.system.json_lines import Row, read_rows
+from graphnet.system.streams import prepare_streams
+from graphnet_rnn.errors import DataError
+from graphnet_rnn.models.control import CenterOut, Controller, ControlTask, DelayDisturbanceNoise, Postural, optimum
+
+RESULTS = Path(__file__).parent / "results" / "control.jsonl"
+#: name -> the task, and its precision.
+TASKS: dict[str, Callable[[int], ControlTask]] = {
+    "center-out": lambda seed: CenterOut(Controller(seed=seed, dtype="float64")),
+    "postural": lambda seed: Postural(Controller(seed=seed)),
+    "ddn": lambda seed: DelayDisturbanceNoise(Controller(seed=seed)),
+}
+METHODS: dict[str, rnn.Optimizer] = {
+    "ahf": rnn.AugmentedHessianFree(cg_steps=100, halvings=3),
+    "hf": rnn.HessianFree(structural=0.1),
+    "hf-plain": rnn.HessianFree(),
+    "lbfgs": rnn.LBFGS(memory=100),
+    "ncg": rnn.NonlinearConjugateGradient(),
+    "nesterov": rnn.Nesterov(rate=1e-3, momentum=0.99, clip_norm=1.0),
+}
+KEY = ("task", "method", "seed")
+POINTS = 60
+Job = tuple[str, str, int, float, Path]
+
+
+def train(job: Job) -> Row:
+    """Goes on with a run until it has had so many seconds of a core."""
+    name, method, seed, seconds, folder = job
+    task, place = TASKS[name](seed), folder / f"{name}-{method}-{seed}"
+    problem = rnn.Movements(task, steps=50 if method == "nesterov" else 1, threads=1)
+    settings = rnn.Training(
+        METHODS[method], epochs=10**9, core_seconds=seconds, stopping=None, log_every=10**6,
+        schedule=rnn.Constant(),
+    )  # fmt: skip
+    trainer = rnn.Trainer(problem, settings, place)
+    if trainer.folder.checkpoints():
+        trainer.resume()
+    trainer.run()
+    rows = [row for row in read_rows(place / "history.jsonl", DataError) if row.get("event") == "epoch"]
+    kept = np.unique(np.geomspace(1, len(rows), POINTS).astype(int)) - 1
+    curve = [[rows[i]["calls"], float(f"{rows[i]['valid_loss']:.5g}")] for i in kept]
+    return {
+        **dict(zip(KEY, (name, method, seed), strict=True)), "optimizer": repr(METHODS[method]),
+        "loss": min(row["valid_loss"] for row in rows), "calls": rows[-1]["calls"], "seconds": seconds,
+        "curve": curve,
+    }  # fmt: skip
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Markdown: a line for each run, the best of a task first, with iLQR's."""
+    lines = ["| task | method | loss | above iLQR | calls | core s |", "|---|---|---|---|---|---|"]
+    for name in dict.fromkeys(row["task"] for row in rows):
+        least = float(optimum(TASKS[name](0)).cost.mean())
+        lines.append(f"| {name} | iLQR, movement by movement | {least:.4g} | | | |")
+        for row in sorted((row for row in rows if row["task"] == name), key=lambda row: row["loss"]):
+            above = f"{row['loss'] / least - 1:.1%}" if name == "center-out" else ""
+            lines.append(
+                f"| {name} | {row['method']} | {row['loss']:.4g} | {above} | {row['calls']:,} | {row['seconds']:.0f} |"
+            )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.control", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    add: Any = parser.add_argument
+    add("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
+    add("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    add("--seed", type=int, default=0)
+    add("--seconds", type=float, default=100.0, help="of a core, for each run, those that it has had included")
+    add("--folder", type=Path, default=Path("runs/control"), help="of the runs, which go on from there")
+    add("--results", type=Path, default=RESULTS)
+    add("--table", action="store_true", help="only show what there is")
+    given = parser.parse_args()
+    jobs = [(t, m, given.seed, given.seconds, given.folder) for t in given.tasks for m in given.methods]
+    rows = complete(
+        given.results, jobs, lambda job: job[:3], KEY, train, 0 if given.table else 1,
+        lambda row: given.table or row["seconds"] >= given.seconds,
+    )  # fmt: skip
+    print(table(rows))
+
+
+if __name__ == "__main__":
+    prepare_streams()
+    main()
