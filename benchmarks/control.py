@@ -1,11 +1,12 @@
 """Controllers of an arm by several optimisers, beside what iLQR says is the least (Sutskever 2013, chapter 6).
 
-    python -m benchmarks.control [--tasks center-out postural ddn] [--methods ahf hf ...] [--seconds 100] [--table]
+    python -m benchmarks.control [--tasks center-out postural ddn delay] [--methods ahf hf ...] [--seconds 100] [--table]
 
 Each run is a folder below --folder, from which it goes on when more --seconds of a core are asked for: a hundred for
 the point, some hours for the source's 100,000 calls. A finished run is a row of benchmarks/results/control.jsonl: the
 loss after so many calls (for a loss, a gradient, or a product with the curvature), at most 60 points of it. Weights are
-those of one seed for all methods, in float64 for centre-out, whose optimum is near float32's rounding.
+those of one seed for all methods, in float64 for centre-out, whose optimum is near float32's rounding. A step of "ddn" sees 100 movements, of the source's 400;
+"delay" is the same without disturbances and noise: the plain controller of figure 6.4.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ RESULTS = Path(__file__).parent / "results" / "control.jsonl"
 TASKS: dict[str, Callable[[int], ControlTask]] = {
     "center-out": lambda seed: CenterOut(Controller(seed=seed, dtype="float64")),
     "postural": lambda seed: Postural(Controller(seed=seed)),
-    "ddn": lambda seed: DelayDisturbanceNoise(Controller(seed=seed)),
+    "ddn": lambda seed: DelayDisturbanceNoise(Controller(seed=seed), batch=100),
+    "delay": lambda seed: DelayDisturbanceNoise(Controller(seed=seed), batch=100, disturbance=0, noise=0),
 }
 METHODS: dict[str, rnn.Optimizer] = {
     "ahf": rnn.AugmentedHessianFree(cg_steps=100, halvings=3),

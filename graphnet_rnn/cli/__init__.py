@@ -1,5 +1,5 @@
 """The command line: graphnet-rnn demo | train | sample | write | evaluate | predict | draw | check | cells | export |
-tasks | sweep.
+tasks | control | sweep.
 
 One file for each command: it adds its arguments to a parser, and runs. Exit codes: 0 well, 1 a failure, 2 a
 usage error, 130 interrupted (Ctrl-C, SIGTERM, SIGHUP). A failure is one clear sentence on standard error; --debug
@@ -21,6 +21,7 @@ from graphnet.version import __version__
 from graphnet_rnn.cli import (
     cells,
     check,
+    control,
     demo,
     draw,
     evaluate,
@@ -53,6 +54,7 @@ COMMANDS = {
     "cells": cells,
     "export": export,
     "tasks": tasks,
+    "control": control,
     "sweep": sweep,
 }
 #: What options hold that may be empty, or a space.
