@@ -12,7 +12,7 @@ from dataclasses import asdict
 from typing import Any
 
 from graphnet_rnn.cells import Elman
-from graphnet_rnn.cli.optimizer import make_optimizer, optimizer_class
+from graphnet_rnn.cli.optimizer import make_optimizer, no_limit, optimizer_class
 from graphnet_rnn.cli.outputs import RECORDS, require_ending, require_folder_of
 from graphnet_rnn.cli.settings import add_settings, given_settings
 from graphnet_rnn.files.whole import append_line
@@ -100,6 +100,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _trainer(options: argparse.Namespace, task: ControlTask, least: float) -> Trainer:
     how = given_settings(Movements, options, steps=options.epoch_steps)
+    how["clip_values"] = no_limit("--clip-values", options.clip_values)
     settings = given_settings(Training, options, without=WITHOUT)
     problem = Movements(task, **how)
     training = Training(_optimizer(options), stopping=None, log_every=10**6, **settings)

@@ -114,9 +114,8 @@ def arm_movements(
         _draw_torques(below, moved.torques[:, torques_of], active[:, torques_of], arm.dt)
         chart.frame(above, 9)
         chart.frame(below, 9)
-    grid[0, 0].set_aspect("equal", adjustable="datalim")
-    for axes in grid[0, 1:]:
-        axes.set_aspect("equal", adjustable="datalim")
+    for axes in grid[0]:
+        axes.set_aspect("equal")
     grid[0, 0].set_ylabel("m", fontsize=11)
     grid[1, 0].set_ylabel("torque, N m", fontsize=11)
     return figure
