@@ -15,6 +15,7 @@ from graphnet_rnn.cells import Elman
 from graphnet_rnn.cli.optimizer import make_optimizer, no_limit, optimizer_class
 from graphnet_rnn.cli.outputs import RECORDS, require_ending, require_folder_of
 from graphnet_rnn.cli.settings import add_settings, given_settings
+from graphnet_rnn.errors import UsageError
 from graphnet_rnn.files.whole import append_line
 from graphnet_rnn.models.control import (
     CenterOut,
@@ -27,6 +28,7 @@ from graphnet_rnn.models.control import (
     planned,
 )
 from graphnet_rnn.optimizers import ALL, FirstOrder, HessianFree, Optimizer
+from graphnet_rnn.settings import whole_number
 from graphnet_rnn.training import Listener, Movements, Outcome, Trainer, Training
 
 EXAMPLE = """example:
@@ -84,6 +86,12 @@ def run(options: argparse.Namespace) -> int:
     require_folder_of("--out", options.out, "history.jsonl")
     if options.record is not None:
         require_ending("--record", options.record, RECORDS, "the name of a record")
+    if options.movements is not None:
+        if options.task == "postural":
+            raise UsageError("--movements is not for postural, which has 9 postures and 8 forces: 72")
+        whole_number("--movements", options.movements)
+    if options.task != "ddn" and options.plant_noise:
+        raise UsageError(f"--plant-noise is for ddn alone; {options.task} is without noise")
     controller = Controller(
         [Elman(options.units), Elman(options.units)], seed=options.seed, dtype=options.dtype
     )

@@ -52,6 +52,8 @@ CHOICES = (
     Choice(r"mpiexec .*--resume", "{}", "as it is"),
     Choice(r"mpiexec .*", "{} --epochs 1", _SHORT),
     Choice(r"(graphnet-rnn|python3 run\.py) train .*", "{} --epochs 1", _SHORT),
+    Choice(r"graphnet-rnn control ", "{} --epochs 2", _SHORT),
+    Choice(r"python -m benchmarks\.control", "{} --table", "minutes for each run"),
     Choice(r"graphnet-rnn tasks ", "{} --steps 1 --test 500", _SHORT),
     Choice(r"python3 run\.py python benchmarks/engine\.py$", "{} --nodes 2000", _SHORT),
     Choice(r"python -m benchmarks\.start$", "{} --steps 20 --processes 1", _SHORT),
