@@ -1,12 +1,12 @@
 """Controllers of an arm by several optimisers, beside what iLQR says is the least (Sutskever 2013, chapter 6).
 
-    python -m benchmarks.control [--tasks center-out postural ddn delay] [--methods ahf hf ...] [--seconds 100] [--table]
+    python -m benchmarks.control [--tasks center-out postural ddn delay] [--methods ahf ...] [--seconds 100] [--table]
 
 Each run is a folder below --folder, from which it goes on when more --seconds of a core are asked for: a hundred for
 the point, some hours for the source's 100,000 calls. A finished run is a row of benchmarks/results/control.jsonl: the
 loss after so many calls (for a loss, a gradient, or a product with the curvature), at most 60 points of it. Weights are
-those of one seed for all methods, in float64 for centre-out, whose optimum is near float32's rounding. A step of "ddn" sees 100 movements, of the source's 400;
-"delay" is the same without disturbances and noise: the plain controller of figure 6.4.
+those of one seed for all methods, in float64 for centre-out, whose optimum is near float32's rounding. A step of "ddn" sees 100 movements, of the source's
+400; "delay" is the same without disturbances and noise: the plain controller of figure 6.4.
 """
 
 from __future__ import annotations
@@ -23,7 +23,15 @@ from benchmarks.runs import complete
 from graphnet.system.json_lines import Row, read_rows
 from graphnet.system.streams import prepare_streams
 from graphnet_rnn.errors import DataError
-from graphnet_rnn.models.control import CenterOut, Controller, ControlTask, DelayDisturbanceNoise, Postural, optimum
+from graphnet_rnn.models.control import (
+    CenterOut,
+    Controller,
+    ControlTask,
+    DelayDisturbanceNoise,
+    Postural,
+    optimum,
+)
+from graphnet_rnn.optimizers import Optimizer
 
 RESULTS = Path(__file__).parent / "results" / "control.jsonl"
 #: name -> the task, and its precision.
@@ -33,7 +41,7 @@ TASKS: dict[str, Callable[[int], ControlTask]] = {
     "ddn": lambda seed: DelayDisturbanceNoise(Controller(seed=seed), batch=100),
     "delay": lambda seed: DelayDisturbanceNoise(Controller(seed=seed), batch=100, disturbance=0, noise=0),
 }
-METHODS: dict[str, rnn.Optimizer] = {
+METHODS: dict[str, Optimizer] = {
     "ahf": rnn.AugmentedHessianFree(cg_steps=100, halvings=3),
     "hf": rnn.HessianFree(structural=0.1),
     "hf-plain": rnn.HessianFree(),
@@ -92,7 +100,9 @@ def main() -> None:
     add("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
     add("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     add("--seed", type=int, default=0)
-    add("--seconds", type=float, default=100.0, help="of a core, for each run, those that it has had included")
+    add(
+        "--seconds", type=float, default=100.0, help="of a core, for each run, those that it has had included"
+    )
     add("--folder", type=Path, default=Path("runs/control"), help="of the runs, which go on from there")
     add("--results", type=Path, default=RESULTS)
     add("--table", action="store_true", help="only show what there is")

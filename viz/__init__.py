@@ -46,7 +46,8 @@ __all__ = [
     "attention_map",
     "best_setting", "changes", "coloured", "coloured_html", "compare_runs", "compare_settings", "cost_over_text",
     "draw",
-    "dump", "explore", "flight_recorder", "generation", "gradient_by_distance", "gradients", "history_chart", "loss_by_calls",
+    "dump", "explore", "flight_recorder", "generation", "gradient_by_distance", "gradients", "history_chart",
+    "loss_by_calls",
     "mimebundle", "minibatches_and_failures", "mirror", "passes", "reading", "samples", "schedule_curve", "times",
     "to_dot", "training_curve", "units", "values", "weight_norms",
 ]  # fmt: skip

@@ -1,12 +1,13 @@
 """Train a recurrent controller of an arm, and compare it with what iLQR says is the least.
 
-Writes the best model, checkpoints, history.jsonl, calls.png (the loss by calls) and movements.png into a folder; the same
-command goes on from there.
+Writes the best model, checkpoints, history.jsonl, calls.png (the loss by calls) and movements.png into a folder; the
+same command goes on from there.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
@@ -34,7 +35,7 @@ from graphnet_rnn.training import Listener, Movements, Outcome, Trainer, Trainin
 EXAMPLE = """example:
   graphnet-rnn control center-out --optimizer hf --epochs 100 --out runs/reach
   graphnet-rnn control postural --optimizer "lbfgs(memory=100)" --core-seconds 300 --out runs/hold
-  graphnet-rnn control ddn --optimizer "augmented_hf(cg_steps=100)" --movements 100 --plant-noise 0.001 --out runs/ddn"""
+  graphnet-rnn control ddn --optimizer "augmented_hf(cg_steps=100)" --plant-noise 0.001 --out runs/ddn"""
 
 #: What `Training` has, and this command does not offer: no schedule, no early end.
 WITHOUT = ("average", "log_every", "goal")
@@ -69,7 +70,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"{', '.join(ALL)}; with settings: 'lbfgs(memory=100)'; hf has structural=0.1 if nothing else is said",
     )
     add("--rate", type=float, help="learning rate (default: the optimizer's own)")
-    add("--clip-norm", type=float, help="longest gradient of first-order optimizers; 0 for no limit (default: 1)")
+    add(
+        "--clip-norm",
+        type=float,
+        help="longest gradient of first-order optimizers; 0 for no limit (default: 1)",
+    )
     add("--units", type=int, default=100, help="of each of the two Elman layers")
     add("--dtype", choices=("float32", "float64"), default="float64", help="of the weights")
     add("--movements", type=int, help="side by side (default: center-out 64, ddn 400; postural has 72)")
@@ -77,7 +82,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--epoch-steps", type=int, default=1, help="steps from one validation to the next")
     add("--seed", type=int, default=0, help="of weights and noise")
     add_settings(parser, Training, Movements, without=WITHOUT)
-    add("--out", metavar="FOLDER", default="runs/control", help="the run's folder; it goes on where it is there")
+    add(
+        "--out",
+        metavar="FOLDER",
+        default="runs/control",
+        help="the run's folder; it goes on where it is there",
+    )
     add("--record", metavar="FILE", help="append the outcome, as a line of JSON")
     add("--quiet", action="store_true", help="no progress")
 
@@ -100,7 +110,12 @@ def run(options: argparse.Namespace) -> int:
     trainer = _trainer(options, task, float(least.cost.mean()))
     if trainer.folder.checkpoints():
         trainer.resume()
-    outcome = trainer.run()
+    try:
+        outcome = trainer.run()
+    except BaseException:
+        with contextlib.suppress(OSError):  # goes where nothing was written into it
+            trainer.folder.path.rmdir()
+        raise
     if outcome.epochs:
         _end(options, trainer, outcome, least)
     return 130 if outcome.reason == "interrupted" else 0
@@ -139,7 +154,13 @@ def _end(options: argparse.Namespace, trainer: Trainer, outcome: Outcome, least:
     shown = {"iLQR": planned(task, least), name: task.trajectories(*given)}
     arm_movements(shown, task.loop.arm, pushed).savefig(folder / "movements.png", dpi=150)
     if options.record is not None:
-        row = {"task": options.task, "optimizer": name, "seed": options.seed, "ilqr": bound, "calls": problem.calls}
+        row = {
+            "task": options.task,
+            "optimizer": name,
+            "seed": options.seed,
+            "ilqr": bound,
+            "calls": problem.calls,
+        }
         append_line(options.record, {**row, **{k: v for k, v in asdict(outcome).items() if k != "history"}})
     if not options.quiet:
         print(f"{options.task}: {outcome.best:.4g} after {problem.calls:,} calls; iLQR {bound:.4g}")

@@ -44,7 +44,8 @@ class HessianFreeReport(Report):
     structural damping. cg_steps, cg_reason: how many steps conjugate gradient made,
     and why no more. cg_values: φ after each. chosen: the CG step that was taken. scale: α, what the line search made of
     it; 0: the step was rejected, and θ is as it was. step_norm: |δ|. products: with the curvature, those for warm
-    starts included. losses: asked for alone, by all searches. (Of the greedy forms, ρ compares the loss at their δ with what the model predicts at CG's own.)
+    starts included. losses: asked for alone, by all searches. (Of the greedy
+    forms, ρ compares the loss at their δ with what the model predicts at CG's own.)
     """
 
     before: float = math.nan

@@ -71,7 +71,9 @@ def _calls(name: str, history: History) -> tuple[chart.Numbers, chart.Numbers]:
         if is_positive(row.get("calls")) and is_number(row.get("valid_loss"))
     ]
     if not points:
-        raise DrawingError(f"the run {name} holds nothing to draw: it needs rows with 'calls' and 'valid_loss'")
+        raise DrawingError(
+            f"the run {name} holds nothing to draw: it needs rows with 'calls' and 'valid_loss'"
+        )
     calls, losses = np.array(points).T
     return calls, np.minimum.accumulate(losses)
 
@@ -155,6 +157,8 @@ def _draw_torques(axes: Axes, torques: Any, active: Any, dt: float) -> None:
     for joint, (name, colour) in enumerate((("shoulder", chart.BLUE), ("elbow", chart.BLACK))):
         axes.plot(seconds, torques[:, joint], color=colour, linewidth=1.4, label=name)
     if active.any():
-        axes.axvspan(dt * int(active.argmax()), float(seconds[-1]), color=chart.VERMILION, alpha=0.12, linewidth=0)
+        axes.axvspan(
+            dt * int(active.argmax()), float(seconds[-1]), color=chart.VERMILION, alpha=0.12, linewidth=0
+        )
     axes.set_xlabel("s", fontsize=11)
     axes.legend(frameon=False, fontsize=9)

@@ -68,12 +68,12 @@ class Plan:
         """û_t + K_t (x - x̂_t): what to do at step t in states (batch, n) that need not be the planned ones."""
         t = whole_number("Plan.command: t", t, least=0)
         if t >= len(self.commands):
-            raise UsageError(f"Plan.command: t must be below {len(self.commands)}, the steps planned, not {t}")
+            raise UsageError(
+                f"Plan.command: t must be below {len(self.commands)}, the steps planned, not {t}"
+            )
         x = np.asarray(state, np.float64)
         if x.shape != self.states[t].shape:
-            raise UsageError(
-                f"Plan.command: state must be {list(self.states[t].shape)}, not {list(x.shape)}"
-            )
+            raise UsageError(f"Plan.command: state must be {list(self.states[t].shape)}, not {list(x.shape)}")
         return self.commands[t] + np.einsum("bij,bj->bi", self.gains[t], x - self.states[t])
 
     def __repr__(self) -> str:

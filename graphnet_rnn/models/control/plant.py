@@ -67,7 +67,9 @@ class Plant:
             )
         if not self.context:
             if context is not None:
-                raise UsageError("ILQR.plan: context is given, but this plant has none; say ILQR(context=...)")
+                raise UsageError(
+                    "ILQR.plan: context is given, but this plant has none; say ILQR(context=...)"
+                )
             return x0, u, None
         if context is None:
             raise UsageError(f"ILQR.plan: context is missing; this plant reads {self.context} numbers of it")

@@ -56,7 +56,7 @@ def riccati(plant: LinearisedPlant, mu: Array) -> Feedback:
         Q_xx = plant.l_xx[t] + back_x @ curved @ f_x
         Q_ux, Q_uu = plant.l_ux[t] + back_u @ curved @ f_x, plant.l_uu[t] + back_u @ curved @ f_u
         damped = _symmetric(Q_uu + back_u @ damping @ f_u)
-        sound &= _definite(damped)
+        sound = sound & _definite(damped)
         damped = np.where(sound[:, None, None], damped, np.eye(m))
         step = -np.linalg.solve(damped, np.concatenate([Q_u, Q_ux + back_u @ damping @ f_x], axis=2))
         offset, gain = step[..., :1], step[..., 1:]
@@ -65,7 +65,7 @@ def riccati(plant: LinearisedPlant, mu: Array) -> Feedback:
         V_x[t] = (Q_x + gain_T @ (Q_uu @ offset + Q_u) + Q_ux.swapaxes(1, 2) @ offset)[..., 0]
         cross = gain_T @ Q_ux
         V_xx[t] = _symmetric(Q_xx + gain_T @ Q_uu @ gain + cross + cross.swapaxes(1, 2))
-        V_x[t][~sound], V_xx[t][~sound] = 0, 0  # which would only grow further
+        V_x[t, ~sound], V_xx[t, ~sound] = 0, 0  # which would only grow further
         linear += (offset * Q_u).sum(axis=(1, 2))
         quadratic += (offset * (Q_uu @ offset)).sum(axis=(1, 2)) / 2
     return Feedback(k, K, V_x, V_xx, linear, quadratic, sound)

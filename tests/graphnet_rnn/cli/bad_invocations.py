@@ -563,6 +563,7 @@ ROWS: dict[str, list[tuple[str, str]]] = {
         ("--l2 -1", "l2 must be a finite number >= 0, not -1"),
         ("--dtype int8", "invalid choice: 'int8'"),
         ("--out text.txt", "text.txt is no folder"),
+        ("--out text.txt/x", "text.txt is no folder"),
         ("--record none/x.jsonl", "there is no folder"),
         ("--record text.txt", "the name of a record must end in .jsonl"),
     ],

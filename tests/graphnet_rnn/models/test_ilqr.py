@@ -13,6 +13,7 @@ from scipy import optimize
 import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet.errors import GraphnetError
+from graphnet.graph.graph import substitute
 from graphnet.graph.node import Array, Node
 from graphnet_rnn.models.control import ILQR, CenterOut, Controller, ControlTask, Plan, optimum, planned
 
@@ -74,14 +75,23 @@ class Linear:
 
         units, zero = np.eye(TIME * M), np.zeros(TIME * M)
         at = [cost(e) for e in units]
-        H = np.array([[cost(a + b) - at[i] - at[j] + cost(zero) for j, b in enumerate(units)] for i, a in enumerate(units)])
+        H = np.array(
+            [
+                [cost(a + b) - at[i] - at[j] + cost(zero) for j, b in enumerate(units)]
+                for i, a in enumerate(units)
+            ]
+        )
         g = np.array(at) - cost(zero) - H.diagonal() / 2
         return np.asarray(-np.linalg.solve(H, g)).reshape(TIME, M)
 
 
 @pytest.fixture(scope="module")
 def linear() -> tuple[Linear, Array, Array, Plan]:
-    plant, x0, c = Linear.drawn(), RNG(1).standard_normal((BATCH, N)), RNG(2).standard_normal((TIME + 1, BATCH, N))
+    plant, x0, c = (
+        Linear.drawn(),
+        RNG(1).standard_normal((BATCH, N)),
+        RNG(2).standard_normal((TIME + 1, BATCH, N)),
+    )
     return plant, x0, c, plant.solver().plan(x0, RNG(3).standard_normal((TIME, BATCH, M)), c)
 
 
@@ -107,8 +117,10 @@ def test_gains_are_those_of_the_riccati_equation(linear: tuple[Linear, Array, Ar
             np.testing.assert_allclose(plan.curvatures[t, b], P, rtol=1e-9)
 
 
-def test_the_value_function_and_feedback_are_best_from_elsewhere(linear: tuple[Linear, Array, Array, Plan]) -> None:
-    """Of a linear plant V is exact: from another start it is what the best commands from there cost, and K gives them."""
+def test_the_value_function_and_feedback_are_best_from_elsewhere(
+    linear: tuple[Linear, Array, Array, Plan],
+) -> None:
+    """Of a linear plant V is exact: from another start it is the least cost, and K gives the commands."""
     plant, x0, c, plan = linear
     move = RNG(4).standard_normal((BATCH, N))
     other = plant.solver().plan(x0 + move, np.zeros((TIME, BATCH, M)), c)
@@ -153,7 +165,9 @@ def test_a_pendulum_ends_where_scipy_does() -> None:
         cost = swing_cost(plan.commands[:, b, 0], x0)
         assert cost == pytest.approx(plan.cost[b], rel=1e-12)
         assert cost < 0.95 * swing_cost(guess[:, b, 0], x0)
-        near = optimize.minimize(swing_cost, plan.commands[:, b, 0], (x0,), method="BFGS", options={"gtol": 1e-7})
+        near = optimize.minimize(
+            swing_cost, plan.commands[:, b, 0], (x0,), method="BFGS", options={"gtol": 1e-7}
+        )
         assert near.fun == pytest.approx(cost, rel=1e-6)
         np.testing.assert_allclose(near.x, plan.commands[:, b, 0], atol=2e-3)
 
@@ -194,7 +208,9 @@ def test_the_optimum_costs_what_the_task_says(make: Callable[[], ControlTask]) -
     loop = task.loop
     x = [gn.input(state.shape, "float64") for state in loop.states]
     u = gn.input(loop.torques.shape, "float64")
-    (cost,) = gn.graph.graph.substitute([task.cost], dict(zip([*loop.states, loop.torques], [*x, u], strict=True)))
+    (cost,) = substitute(
+        [task.cost], dict(zip([*loop.states, loop.torques], [*x, u], strict=True))
+    )
     goal = loop.goal
     run = gn.compile([cost], [*x, u, goal])
     (value,) = run(*found.states, found.torques, found.goals)
@@ -208,12 +224,17 @@ def test_the_optimum_costs_what_the_task_says(make: Callable[[], ControlTask]) -
 # -- errors --------------------------------------------------------------------------------------
 
 ZERO = np.zeros((20, 1, 1))
+NONE = np.zeros((1, N)), np.zeros((2, 1, M))
+
+
+def first(x: Node, *_: Node) -> Node:
+    return x[:, 0]
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: ILQR(lambda x, u: x[:, :1], lambda x, u: x[:, 0], lambda x: x[:, 0], 2, 1), r"step must give .* \[2, 2\], but"),
+        (lambda: ILQR(first, first, first, 2, 1), r"step must give .* \[2, 2\]"),
         (lambda: ILQR(lambda x, u: x, lambda x, u: x, lambda x: x[:, 0], 2, 1), "running must give"),
         (lambda: ILQR(lambda x, u: x, lambda x, u: x[:, 0], lambda x: 1.0, 2, 1), "final must give a node, not 1.0"),  # type: ignore[arg-type,return-value]
         (lambda: ILQR(None, lambda x, u: x[:, 0], lambda x: x[:, 0], 2, 1), "step must be a function"),  # type: ignore[arg-type]
@@ -224,8 +245,8 @@ ZERO = np.zeros((20, 1, 1))
         (lambda: swing().plan([[0.0, np.nan]], ZERO), "start must be finite"),
         (lambda: swing().plan([[0.0, 0.0]], ZERO, [[1.0]]), "context is given"),
         (lambda: swing().plan([[0.0, 0.0]], ZERO + 1e308), "movement 0 .* not finite"),
-        (lambda: Linear.drawn().solver().plan(np.zeros((1, N)), np.zeros((2, 1, M))), "context is missing"),
-        (lambda: Linear.drawn().solver().plan(np.zeros((1, N)), np.zeros((2, 1, M)), np.zeros((2, 1, N))), r"\[3, 1, 4\] or \[1, 4\]"),
+        (lambda: Linear.drawn().solver().plan(*NONE), "context is missing"),
+        (lambda: Linear.drawn().solver().plan(*NONE, np.zeros((2, 1, N))), r"\[3, 1, 4\] or \[1, 4\]"),
         (lambda: optimum("reach"), "task must be one of rnn.control"),  # type: ignore[arg-type]
         (lambda: swing().plan([[0.0, 0.0]], ZERO).command(20, [[0.0, 0.0]]), "t must be below 20"),
         (lambda: swing().plan([[0.0, 0.0]], ZERO).command(0, [0.0, 0.0]), "state must be"),
