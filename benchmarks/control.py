@@ -5,8 +5,10 @@
 Each run is a folder below --folder, from which it goes on when more --seconds of a core are asked for: a hundred for
 the point, some hours for the source's 100,000 calls. A finished run is a row of benchmarks/results/control.jsonl: the
 loss after so many calls (for a loss, a gradient, or a product with the curvature), at most 60 points of it. Weights are
-those of one seed for all methods, in float64 for centre-out, whose optimum is near float32's rounding. A step of "ddn" sees 100 movements, of the source's
-400; "delay" is the same without disturbances and noise: the plain controller of figure 6.4.
+those of one seed for all methods, in float64 for centre-out, whose optimum is near float32's rounding. A step of "ddn"
+sees 100 movements, of the source's 400; "delay" is the same without disturbances and noise: the plain controller of
+figure 6.4. --picture draws the loss by calls of the first task (figure 6.2), --movements what the best models of its
+runs do (figures 6.1, 6.3 and 6.5).
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from graphnet_rnn.models.control import (
     DelayDisturbanceNoise,
     Postural,
     optimum,
+    planned,
 )
 from graphnet_rnn.optimizers import Optimizer
 
@@ -91,6 +94,25 @@ def table(rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
+def draw(name: str, rows: Sequence[Row], folder: Path, picture: Path | None, movements: Path | None) -> None:
+    """The loss by calls, and what the arm does, of the runs of one task."""
+    import viz
+
+    rows, task = [row for row in rows if row["task"] == name], TASKS[name](0)
+    least = optimum(task)
+    if picture is not None:
+        runs = {r["method"]: [{"calls": c, "valid_loss": v} for c, v in r["curve"]] for r in rows}
+        viz.loss_by_calls(runs, float(least.cost.mean())).savefig(picture, dpi=150)
+    if movements is not None:
+        given, shown = task.conditions(), {"iLQR": planned(task, least)}
+        for row in rows:
+            model = rnn.load(folder / f"{name}-{row['method']}-{row['seed']}" / "model.safetensors")
+            task.loop.controller.theta = model.theta
+            shown[row["method"]] = task.trajectories(*given)
+        pushed = None if len(given) < 3 else (given[2] != 0).any(axis=2)
+        viz.arm_movements(shown, task.loop.arm, pushed).savefig(movements, dpi=150)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.control", description=__doc__,
@@ -106,6 +128,8 @@ def main() -> None:
     add("--folder", type=Path, default=Path("runs/control"), help="of the runs, which go on from there")
     add("--results", type=Path, default=RESULTS)
     add("--table", action="store_true", help="only show what there is")
+    add("--picture", type=Path, help="draw the loss by calls of the first of --tasks")
+    add("--movements", type=Path, help="draw what the best models of its runs do")
     given = parser.parse_args()
     jobs = [(t, m, given.seed, given.seconds, given.folder) for t in given.tasks for m in given.methods]
     rows = complete(
@@ -113,6 +137,7 @@ def main() -> None:
         lambda row: given.table or row["seconds"] >= given.seconds,
     )  # fmt: skip
     print(table(rows))
+    draw(given.tasks[0], rows, given.folder, given.picture, given.movements)
 
 
 if __name__ == "__main__":

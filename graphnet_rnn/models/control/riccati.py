@@ -47,7 +47,8 @@ def riccati(plant: LinearisedPlant, mu: Array) -> Feedback:
     k, K = np.zeros((time, batch, m)), np.zeros((time, batch, m, n))
     V_x, V_xx = np.zeros((time + 1, batch, n)), np.zeros((time + 1, batch, n, n))
     V_x[time], V_xx[time] = plant.final_x, plant.final_xx
-    linear, quadratic, sound = np.zeros(batch), np.zeros(batch), np.ones(batch, bool)
+    linear, quadratic = np.zeros(batch), np.zeros(batch)
+    sound: Array = np.ones(batch, bool)
     damping = mu[:, None, None] * np.eye(n)
     for t in reversed(range(time)):
         f_x, f_u, after, curved = plant.f_x[t], plant.f_u[t], V_x[t + 1][..., None], V_xx[t + 1]
@@ -56,7 +57,7 @@ def riccati(plant: LinearisedPlant, mu: Array) -> Feedback:
         Q_xx = plant.l_xx[t] + back_x @ curved @ f_x
         Q_ux, Q_uu = plant.l_ux[t] + back_u @ curved @ f_x, plant.l_uu[t] + back_u @ curved @ f_u
         damped = _symmetric(Q_uu + back_u @ damping @ f_u)
-        sound = sound & _definite(damped)
+        sound[...] = sound & _definite(damped)
         damped = np.where(sound[:, None, None], damped, np.eye(m))
         step = -np.linalg.solve(damped, np.concatenate([Q_u, Q_ux + back_u @ damping @ f_x], axis=2))
         offset, gain = step[..., :1], step[..., 1:]
