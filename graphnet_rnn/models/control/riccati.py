@@ -78,7 +78,7 @@ def _symmetric(matrix: Array) -> Array:
 
 def _definite(matrix: Array) -> Array:
     """Which of these are positive definite by more than rounding; NaN are not."""
-    finite = np.isfinite(matrix).all(axis=(1, 2))
+    finite = np.asarray(np.isfinite(matrix).all(axis=(1, 2)))
     found = np.linalg.eigvalsh(np.where(finite[:, None, None], matrix, np.eye(matrix.shape[1])))
-    least: Array = finite & (found[:, 0] > np.finfo(np.float64).eps * np.abs(found).max(axis=1))
+    least: Array = np.logical_and(finite, found[:, 0] > np.finfo(np.float64).eps * np.abs(found).max(axis=1))
     return least
