@@ -75,7 +75,8 @@ def train(job: Job) -> Row:
     curve = [[rows[i]["calls"], float(f"{rows[i]['valid_loss']:.5g}")] for i in kept]
     return {
         **dict(zip(KEY, (name, method, seed), strict=True)), "optimizer": repr(METHODS[method]),
-        "loss": min(row["valid_loss"] for row in rows), "calls": rows[-1]["calls"], "seconds": round(trainer.progress.core_seconds, 1),
+        "loss": min(row["valid_loss"] for row in rows), "calls": rows[-1]["calls"],
+        "seconds": round(trainer.progress.core_seconds, 1),
         "curve": curve,
     }  # fmt: skip
 
