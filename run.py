@@ -44,6 +44,7 @@ PROGRAM = (
     "cells",
     "export",
     "tasks",
+    "control",
     "sweep",
 )
 

@@ -88,6 +88,7 @@ guides_that_run = [
     "reading_a_run",
     "exchange",
     "long_sequences",
+    "control",
     "sweeps",
     "several_machines",
     "writing",

@@ -22,8 +22,8 @@ GUIDES = (
     "quick_start", "training", "ragged", "composing", "declaring_cells", "declaring_optimizers", "adding_an_op",
     "finding_a_nan",
     "speed_and_memory", "threads", "on_a_gpu",
-    "long_sequences", "riemannian", "exchange", "drawing", "reading_a_run", "writing", "sweeps", "several_machines",
-    "asking_a_model",
+    "long_sequences", "control", "riemannian", "exchange", "drawing", "reading_a_run", "writing", "sweeps",
+    "several_machines", "asking_a_model",
 )  # fmt: skip
 
 
@@ -78,6 +78,7 @@ TOLD = {
     "on_a_gpu": (r"0\.76", r"DeviceArray \d", r"\d -> \d"),
     "speed_and_memory": (r"stack rows", r"by layer", r"sqrt -> .* peak", r"layer0\.W_xi"),
     "long_sequences": (r"memory-20", r"\b0\.\d% wrong", r"[5-9]\d\.\d% wrong before", r"bits per symbol"),
+    "control": (r"Plan\(1 movements of 40 steps: mean cost \d.*1 settled", r", iLQR \d"),
     "exchange": (r"LSTM\(units=24\)", r"\(7, 3, 5\)"),
     "drawing": (r"lstm\.pdf", r"drawn by", r"more than limit=50"),
     "reading_a_run": (r"bits per character, \d\d\.\d% right",),

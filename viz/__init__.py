@@ -15,6 +15,7 @@ print(viz.reading(rnn.read(network, text)))          # coloured by the probabili
 
 from __future__ import annotations
 
+from viz.charts.arm import arm_movements, loss_by_calls
 from viz.charts.attention import attention_map
 from viz.charts.compare import best_setting, compare_runs
 from viz.charts.curves import training_curve
@@ -42,10 +43,11 @@ from viz.text import coloured, coloured_html
 from viz.units import units
 
 __all__ = [
-    "COLOUR_BLIND", "DARK", "LIGHT", "Drawing", "DrawingError", "Notes", "Style", "TextPage", "attention_map",
+    "COLOUR_BLIND", "DARK", "LIGHT", "Drawing", "DrawingError", "Notes", "Style", "TextPage", "arm_movements",
+    "attention_map",
     "best_setting", "changes", "coloured", "coloured_html", "compare_runs", "compare_settings", "cost_over_text",
     "draw",
     "dump", "explore", "flight_recorder", "generation", "gradient_by_distance", "gradients", "history_chart",
-    "mimebundle", "minibatches_and_failures", "mirror", "passes", "reading", "samples", "schedule_curve", "time_lag",
-    "times", "to_dot", "training_curve", "units", "values", "weight_norms",
+    "loss_by_calls", "mimebundle", "minibatches_and_failures", "mirror", "passes", "reading", "samples",
+    "schedule_curve", "time_lag", "times", "to_dot", "training_curve", "units", "values", "weight_norms",
 ]  # fmt: skip

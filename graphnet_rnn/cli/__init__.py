@@ -1,5 +1,5 @@
 """The command line: graphnet-rnn demo | train | sample | complete | write | evaluate | predict | timelag |
-debag | draw | check | cells | export | tasks | sweep.
+debag | draw | check | cells | export | tasks | control | sweep.
 
 One file for each command: it adds its arguments to a parser, and runs. Exit codes: 0 well, 1 a failure, 2 a
 usage error, 130 interrupted (Ctrl-C, SIGTERM, SIGHUP). A failure is one clear sentence on standard error; --debug
@@ -22,6 +22,7 @@ from graphnet_rnn.cli import (
     cells,
     check,
     complete,
+    control,
     debag,
     demo,
     draw,
@@ -59,6 +60,7 @@ COMMANDS = {
     "cells": cells,
     "export": export,
     "tasks": tasks,
+    "control": control,
     "sweep": sweep,
 }
 #: What options hold that may be empty, or a space.

@@ -86,6 +86,11 @@ class Report:
         """How many products with the curvature the step took."""
         return 0
 
+    @property
+    def losses(self) -> int:
+        """How many times the step asked for the loss alone."""
+        return 0
+
     def __str__(self) -> str:
         return f"loss {self.loss:.6g}  |g| {self.gradient_norm:.2g}"
 

@@ -44,7 +44,8 @@ class HessianFreeReport(Report):
     structural damping. cg_steps, cg_reason: how many steps conjugate gradient made,
     and why no more. cg_values: φ after each. chosen: the CG step that was taken. scale: α, what the line search made of
     it; 0: the step was rejected, and θ is as it was. step_norm: |δ|. products: with the curvature, those for warm
-    starts included. (Of the greedy forms, ρ compares the loss at their δ with what the model predicts at CG's own.)
+    starts included. losses: asked for alone, by all searches. (Of the greedy
+    forms, ρ compares the loss at their δ with what the model predicts at CG's own.)
     """
 
     before: float = math.nan
@@ -60,6 +61,7 @@ class HessianFreeReport(Report):
     step_norm: float = 0.0
     products: int = 0
     seconds: float = 0.0
+    losses: int = 0
 
     @property
     def taken(self) -> bool:
@@ -199,7 +201,7 @@ class CurvedOptimizer(Optimizer):
         return HessianFreeReport(
             loss, length, problem.before, after, ratio, damping, weight, len(found.values) - 1, found.reason,
             found.values, found.chosen, scale, norm(found.delta), products,
-            time.perf_counter() - started,
+            time.perf_counter() - started, 1 + len(problem.tried),
         )  # fmt: skip
 
     def _damping(self, state: State) -> tuple[float, float]:

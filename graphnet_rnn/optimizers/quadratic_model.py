@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -25,7 +25,7 @@ FAR = 30
 class QuadraticModel:
     """What a step is about: the objective at θ, and its quadratic model ½ δᵀA δ - bᵀδ, A δ = `product` + λ δ.
 
-    before: f(θ). last: what the step before found, or a share of it.
+    before: f(θ). last: what the step before found, or a share of it. tried: each loss that was asked for.
     """
 
     objective: Curved
@@ -36,6 +36,7 @@ class QuadraticModel:
     damping: float = 0.0
     preconditioner: Preconditioner | None = None
     last: Array | None = None
+    tried: list[float] = field(default_factory=list)
 
     @cached_property
     def product(self) -> Product:
@@ -54,7 +55,8 @@ class QuadraticModel:
         """f(θ + δ), infinite where it is not finite."""
         with np.errstate(over="ignore"):
             value = self.objective.loss(self.theta + delta.astype(self.theta.dtype))
-        return value if math.isfinite(value) else math.inf
+        self.tried.append(value if math.isfinite(value) else math.inf)
+        return self.tried[-1]
 
     @property
     def rounding(self) -> float:

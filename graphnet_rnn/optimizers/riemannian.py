@@ -45,6 +45,10 @@ class RiemannianReport(Report):
     def taken(self) -> bool:
         return self.rate > 0
 
+    @property
+    def losses(self) -> int:
+        return self.tries
+
     def __str__(self) -> str:
         return (
             f"loss {self.loss:.6g} -> {self.after:.6g}  {self.part}, rate {self.rate:.3g}"

@@ -116,7 +116,7 @@ class TrustRegion(Optimizer):
         return TrustRegionReport(
             loss, length, before, after if taken else before, ratio, math.nan, 0.0, len(found.values) - 1,
             found.reason, found.values, len(found.values) - 1, float(taken), norm(found.delta),
-            found.products, time.perf_counter() - started, radius, found.length,
+            found.products, time.perf_counter() - started, 1 + len(model.tried), radius, found.length,
         )  # fmt: skip
 
     def _gradient(self, objective: Any, theta: Array, draw: int) -> tuple[float, Array, Any]:

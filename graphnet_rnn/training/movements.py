@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from graphnet.graph.node import Array
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.models.control.controller import Controller
 from graphnet_rnn.models.control.tasks import ControlTask
+from graphnet_rnn.optimizers import Report
 from graphnet_rnn.optimizers.objective import Objective
 from graphnet_rnn.settings import setting, whole_number
 from graphnet_rnn.training.problem import ObjectiveProblem
@@ -21,7 +23,8 @@ class Movements(ObjectiveProblem):
     """A step on movements of a control task: new ones each time, with new noise, where the task draws them.
 
     task: any of rnn.control. steps: of an epoch. clip_values, l2, threads, memory, backend: see Objective.
-    What is judged after an epoch is the cost of the movements of seed 0. Raises UsageError.
+    What is judged after an epoch is the cost of the movements of seed 0; its row says how many `calls` for a loss, a
+    gradient or a product with the curvature there were until then. Raises UsageError.
     """
 
     item: ClassVar[str] = "movement"
@@ -38,6 +41,7 @@ class Movements(ObjectiveProblem):
         self.model, self.items = task.loop.controller, task.loop.batch
         self.steps = whole_number("Movements: steps", self.steps)
         self.objective = task.objective(**self.objective_settings())
+        self.calls = 0
         #: A second one, so that what is judged draws no noise that training would have drawn.
         self._judge = task.objective(**self.objective_settings())
 
@@ -52,6 +56,12 @@ class Movements(ObjectiveProblem):
         self.objective.feed(*self.task.conditions(1 + epoch * self.steps + step))
         self.objective.redraw()
         return self.objective
+
+    def stepped(self, point: Array, report: Report) -> None:
+        self.calls += report.losses + report.gradients + report.products
+
+    def row(self, epoch: int) -> dict[str, Any]:
+        return {"calls": self.calls}
 
     def validate(self) -> float:
         return self._judge.loss(self._judge.start())
@@ -68,7 +78,8 @@ class Movements(ObjectiveProblem):
         }
 
     def numbers(self) -> dict[str, Any]:
-        return {"random": self.task.loop.random.state}
+        return {"random": self.task.loop.random.state, "calls": self.calls}
 
     def restore(self, arrays: Any, numbers: Any) -> None:
         self.task.loop.random.state = numbers["random"]
+        self.calls = numbers["calls"]

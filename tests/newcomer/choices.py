@@ -56,6 +56,8 @@ CHOICES = (
            "the text is there already, for the commands that read it"),
     Choice(r"graphnet-rnn timelag ", "{} --steps 50", _SHORT),
     Choice(r"graphnet-rnn debag ", "{} --bags 2 --words 4", _SHORT),
+    Choice(r"graphnet-rnn control ", "{} --epochs 2", _SHORT),
+    Choice(r"python -m benchmarks\.control", "{} --table", "minutes for each run"),
     Choice(r"graphnet-rnn tasks ", "{} --steps 1 --test 500", _SHORT),
     Choice(r"python3 run\.py python benchmarks/engine\.py$", "{} --nodes 2000", _SHORT),
     Choice(r"python -m benchmarks\.start$", "{} --steps 20 --processes 1", _SHORT),

@@ -2,6 +2,8 @@
 
 arm         the plant: two joints in a plane, as nodes
 controller  a recurrent controller, and the loop that it closes around the plant
+ilqr        the cheapest commands for any plant declared from nodes: plant, its derivatives; riccati, its backward pass
+optimum     what a task costs at least, by iLQR
 tasks       reaching, holding a posture, and reaching through delay, disturbances and noise
 """
 
@@ -9,15 +11,21 @@ from __future__ import annotations
 
 from graphnet_rnn.models.control.arm import Arm
 from graphnet_rnn.models.control.controller import ClosedLoop, Controller, Trajectories
+from graphnet_rnn.models.control.ilqr import ILQR, Plan
+from graphnet_rnn.models.control.optimum import optimum, planned
 from graphnet_rnn.models.control.tasks import CenterOut, ControlTask, DelayDisturbanceNoise, Postural
 
 __all__ = [
+    "ILQR",
     "Arm",
     "CenterOut",
     "ClosedLoop",
     "ControlTask",
     "Controller",
     "DelayDisturbanceNoise",
+    "Plan",
     "Postural",
     "Trajectories",
+    "optimum",
+    "planned",
 ]  # fmt: skip

@@ -41,10 +41,16 @@ class ControlTask(ABC):
     """A closed loop with a cost.
 
     loop: the ClosedLoop. cost: a scalar node, the mean over movements. inputs, parameters: as rnn.Objective takes them.
+    alpha, weights: it is ½ α Σ_t ‖u_t‖² + ½ Σ_t w_tᵀ (x_t - x*)², for w_0 ... w_T, (time + 1, 4).
     """
 
+    alpha: float
     loop: ClosedLoop
     cost: Node
+
+    @property
+    @abstractmethod
+    def weights(self) -> Array: ...
 
     @property
     def inputs(self) -> list[Node]:
@@ -83,9 +89,10 @@ class ControlTask(ABC):
         """½ Σ losses / batch"""
         return gn.sum(losses) * (0.5 / self.loop.batch)
 
-    def _energy(self, alpha: float) -> Node:
+    @property
+    def _energy(self) -> Node:
         """½ α Σ_t ‖u_t‖², mean over movements"""
-        return alpha * self._mean(gn.squared_error(self.loop.torques, 0))
+        return self.alpha * self._mean(gn.squared_error(self.loop.torques, 0))
 
     def _arrays(self, *arrays: Array) -> list[Array]:
         return [array.astype(self.loop.controller.dtype) for array in arrays]
@@ -115,9 +122,14 @@ class CenterOut(ControlTask):
         self._starts = np.tile(arm.state_at(middle), (directions, 1))
         self._goals = arm.state_at(middle + amount("radius", radius) * compass(directions))
         self.loop = ClosedLoop(controller, arm, time, directions, delay)
+        self.alpha = 1e-2 * arm.dt
         with gn.scope(layer="cost"):
             distance = self._mean(gn.squared_error(self.loop.states[-1], self.loop.goal))
-            self.cost = distance + self._energy(1e-2 * arm.dt)
+            self.cost = distance + self._energy
+
+    @property
+    def weights(self) -> Array:
+        return at_the_end(self.loop.time)
 
     def conditions(self, seed: int = 0) -> list[Array]:
         """The start, and one goal for each direction."""
@@ -150,11 +162,19 @@ class Postural(ControlTask):
         self._starts = np.repeat(arm.state_at(places), len(forces), axis=0)
         self._forces = np.tile(forces, (len(places), 1))
         self.loop = ClosedLoop(controller, arm, time, len(self._starts), delay, disturbance="forces")
+        self.alpha = 1e-6 * arm.dt
         with gn.scope(layer="cost"):
             states = gn.stack(self.loop.states[1:])
             away = self._mean(gn.squared_error(states[..., :2], self.loop.goal[:, :2]))
             moving = self._mean(gn.squared_error(states[self.loop.time // 2 :, :, 2:], self.loop.goal[:, 2:]))
-            self.cost = away + moving + self._energy(1e-6 * arm.dt)
+            self.cost = away + moving + self._energy
+
+    @property
+    def weights(self) -> Array:
+        weights = np.zeros((self.loop.time + 1, 4))
+        weights[1:, :2] = 1
+        weights[1 + self.loop.time // 2 :, 2:] = 1
+        return weights
 
     def conditions(self, seed: int = 0) -> list[Array]:
         """Starts, goals (the same), and forces, which are the same at every step."""
@@ -192,9 +212,14 @@ class DelayDisturbanceNoise(ControlTask):
             self._middle + self._radius * compass(64)
         )  # in reach, or an error now rather than when drawing
         self.loop = ClosedLoop(controller, arm, time, batch, delay, noise, "torques", random, plant_noise)
+        self.alpha = 1e-4 * arm.dt
         with gn.scope(layer="cost"):
             distance = self._mean(gn.squared_error(self.loop.states[-1], self.loop.goal))
-            self.cost = distance + self._energy(1e-4 * arm.dt)
+            self.cost = distance + self._energy
+
+    @property
+    def weights(self) -> Array:
+        return at_the_end(self.loop.time)
 
     def conditions(self, seed: int = 0) -> list[Array]:
         """Starts, goals and disturbances, drawn anew for each seed."""
@@ -223,6 +248,13 @@ def place(center: Sequence[float]) -> Array:
     if at.shape != (2,) or not np.isfinite(at).all():
         raise UsageError(f"center must be a place of the hand, two numbers in m, not {center!r:.60}")
     return at
+
+
+def at_the_end(time: int) -> Array:
+    """The weights of a cost that looks at x_T alone, (time + 1, 4)."""
+    weights = np.zeros((time + 1, 4))
+    weights[-1] = 1
+    return weights
 
 
 def compass(directions: int) -> Array:

@@ -1,0 +1,257 @@
+"""iLQR against one dense system, against SciPy on a pendulum, and as the least that control tasks cost."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import optimize
+
+import graphnet as gn
+import graphnet_rnn as rnn
+from graphnet.errors import GraphnetError
+from graphnet.graph.graph import substitute
+from graphnet.graph.node import Array, Node
+from graphnet_rnn.models.control import ILQR, CenterOut, Controller, ControlTask, Plan, optimum, planned
+
+RNG = np.random.default_rng
+TIME, BATCH, N, M = 7, 3, 4, 2
+
+
+# -- a linear plant ------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Linear:
+    """x' = A x + B u + c,  ℓ = ½ xᵀQx + ½ uᵀRu + xᵀPu + qᵀu,  ℓ_T = ½ xᵀSx + sᵀx"""
+
+    A: Array
+    B: Array
+    Q: Array
+    R: Array
+    P: Array
+    S: Array
+    q: Array
+    s: Array
+
+    @classmethod
+    def drawn(cls) -> Linear:
+        draw = RNG(0).standard_normal
+
+        def positive(n: int) -> Array:
+            half = draw((n, n))
+            return half @ half.T + np.eye(n)
+
+        joint = positive(N + M)
+        return cls(
+            0.6 * draw((N, N)), draw((N, M)), joint[:N, :N], joint[N:, N:], joint[:N, N:], positive(N), draw(M), draw(N)
+        )  # fmt: skip
+
+    def solver(self) -> ILQR:
+        A, B, Q, R, P, S, q, s = (gn.constant(value) for value in vars(self).values())
+
+        def running(x: Node, u: Node, c: Node) -> Node:
+            own = gn.sum(x * (x @ Q), axis=1) + gn.sum(u * (u @ R), axis=1)
+            return 0.5 * own + gn.sum(u * (x @ P + q), axis=1)
+
+        def final(x: Node, c: Node) -> Node:
+            return 0.5 * gn.sum(x * (x @ S), axis=1) + gn.sum(x * s, axis=1)
+
+        return ILQR(lambda x, u, c: x @ A.T + u @ B.T + c, running, final, N, M, context=N)
+
+    def dense(self, x0: Array, pushes: Array) -> Array:
+        """All commands at once: J is a quadratic in them, whose Hessian and slope come from J itself at units."""
+
+        def cost(u: Array) -> float:
+            x, total = x0, 0.0
+            for t in range(TIME):
+                v = u.reshape(TIME, M)[t]
+                total += x @ self.Q @ x / 2 + v @ self.R @ v / 2 + x @ self.P @ v + self.q @ v
+                x = self.A @ x + self.B @ v + pushes[t]
+            return float(total + x @ self.S @ x / 2 + self.s @ x)
+
+        units, zero = np.eye(TIME * M), np.zeros(TIME * M)
+        at = [cost(e) for e in units]
+        H = np.array(
+            [
+                [cost(a + b) - at[i] - at[j] + cost(zero) for j, b in enumerate(units)]
+                for i, a in enumerate(units)
+            ]
+        )
+        g = np.array(at) - cost(zero) - H.diagonal() / 2
+        return np.asarray(-np.linalg.solve(H, g)).reshape(TIME, M)
+
+
+@pytest.fixture(scope="module")
+def linear() -> tuple[Linear, Array, Array, Plan]:
+    plant, x0, c = (
+        Linear.drawn(),
+        RNG(1).standard_normal((BATCH, N)),
+        RNG(2).standard_normal((TIME + 1, BATCH, N)),
+    )
+    return plant, x0, c, plant.solver().plan(x0, RNG(3).standard_normal((TIME, BATCH, M)), c)
+
+
+def test_a_linear_plant_takes_one_iteration(linear: tuple[Linear, Array, Array, Plan]) -> None:
+    plant, x0, c, plan = linear
+    for b in range(BATCH):
+        np.testing.assert_allclose(plan.commands[:, b], plant.dense(x0[b], c[:, b]), rtol=1e-7, atol=1e-9)
+    assert len(plan.costs) == 2
+    assert plan.settled.all()
+    assert plan.costs[-1] == pytest.approx(plan.cost.mean(), rel=1e-12)
+
+
+def test_gains_are_those_of_the_riccati_equation(linear: tuple[Linear, Array, Array, Plan]) -> None:
+    """P = Q + AᵀP'A - (AᵀP'B + N) (R + BᵀP'B)⁻¹ (BᵀP'A + Nᵀ), K = -(R + BᵀP'B)⁻¹ (BᵀP'A + Nᵀ)"""
+    plant, _, _, plan = linear
+    P = plant.S
+    for t in reversed(range(TIME)):
+        across = plant.B.T @ P @ plant.A + plant.P.T
+        K = -np.linalg.inv(plant.R + plant.B.T @ P @ plant.B) @ across
+        P = plant.Q + plant.A.T @ P @ plant.A + across.T @ K
+        for b in range(BATCH):
+            np.testing.assert_allclose(plan.gains[t, b], K, rtol=1e-9)
+            np.testing.assert_allclose(plan.curvatures[t, b], P, rtol=1e-9)
+
+
+def test_the_value_function_and_feedback_are_best_from_elsewhere(
+    linear: tuple[Linear, Array, Array, Plan],
+) -> None:
+    """Of a linear plant V is exact: from another start it is the least cost, and K gives the commands."""
+    plant, x0, c, plan = linear
+    move = RNG(4).standard_normal((BATCH, N))
+    other = plant.solver().plan(x0 + move, np.zeros((TIME, BATCH, M)), c)
+    bent = np.einsum("bi,bij,bj->b", move, plan.curvatures[0], move) / 2
+    np.testing.assert_allclose(plan.cost + (plan.slopes[0] * move).sum(axis=1) + bent, other.cost, rtol=1e-9)
+    x = x0 + move
+    for t in range(TIME):
+        u = plan.command(t, x)
+        np.testing.assert_allclose(u, other.commands[t], rtol=1e-7, atol=1e-9)
+        x = x @ plant.A.T + u @ plant.B.T + c[t]
+        np.testing.assert_allclose(other.states[t + 1], x, rtol=1e-7, atol=1e-9)
+
+
+# -- a pendulum ----------------------------------------------------------------------------------
+
+
+def swing(**how: Any) -> ILQR:
+    """Up from hanging down, by torques that are dear: not convex."""
+    return ILQR(
+        lambda x, u: x + 0.1 * gn.stack([x[:, 1], u[:, 0] - 4 * gn.sin(x[:, 0])], axis=1),
+        lambda x, u: 0.005 * gn.sum(u * u, axis=1) * (1 + x[:, 1] ** 2),
+        lambda x: 1 + gn.cos(x[:, 0]) + 3 * x[:, 1] ** 2,
+        2, 1, **how,
+    )  # fmt: skip
+
+
+def swing_cost(u: Array, x0: Array) -> float:
+    (angle, speed), total = x0, 0.0
+    for torque in u:
+        total += 0.005 * torque**2 * (1 + speed**2)
+        angle, speed = angle + 0.1 * speed, speed + 0.1 * (torque - 4 * np.sin(angle))
+    return float(total + 1 + np.cos(angle) + 3 * speed**2)
+
+
+def test_a_pendulum_ends_where_scipy_does() -> None:
+    """From iLQR's commands SciPy finds nothing better, and from the first guess it finds none that cost less."""
+    starts = np.array([[0.1, 0.0], [-0.4, 0.5]])
+    guess = 0.3 * np.ones((20, 2, 1))
+    plan = swing(tolerance=1e-12).plan(starts, guess)
+    assert plan.settled.all()
+    for b, x0 in enumerate(starts):
+        cost = swing_cost(plan.commands[:, b, 0], x0)
+        assert cost == pytest.approx(plan.cost[b], rel=1e-12)
+        assert cost < 0.95 * swing_cost(guess[:, b, 0], x0)
+        near = optimize.minimize(
+            swing_cost, plan.commands[:, b, 0], (x0,), method="BFGS", options={"gtol": 1e-7}
+        )
+        assert near.fun == pytest.approx(cost, rel=1e-6)
+        np.testing.assert_allclose(near.x, plan.commands[:, b, 0], atol=2e-3)
+
+
+def test_costs_never_rise_and_movements_do_not_meet() -> None:
+    """Each movement is planned as if it were alone."""
+    starts, guess = np.array([[0.1, 0.0], [-0.4, 0.5], [3.0, -1.0]]), 0.3 * np.ones((20, 3, 1))
+    both = swing().plan(starts, guess)
+    assert all(b <= a for a, b in zip(both.costs, both.costs[1:], strict=False))
+    for b in range(3):
+        alone = swing().plan(starts[b : b + 1], guess[:, b : b + 1])
+        np.testing.assert_allclose(both.commands[:, b], alone.commands[:, 0], rtol=1e-6, atol=1e-8)
+
+
+def test_out_of_iterations_is_not_settled() -> None:
+    plan = swing(iterations=1).plan(np.array([[0.1, 0.0]]), np.zeros((20, 1, 1)))
+    assert not plan.settled.any()
+    assert len(plan.costs) == 2
+
+
+# -- the arm -------------------------------------------------------------------------------------
+
+TASKS: dict[str, Callable[[], ControlTask]] = {
+    "center-out": lambda: CenterOut(Controller([rnn.Elman(3)], dtype="float64"), directions=3, time=12),
+    "postural": lambda: rnn.control.Postural(Controller([rnn.Elman(3)], dtype="float64"), time=12),
+    "DDN": lambda: rnn.control.DelayDisturbanceNoise(
+        Controller([rnn.Elman(3)], dtype="float64"), batch=4, time=12, noise=0.0
+    ),
+}
+
+
+@pytest.mark.parametrize("make", TASKS.values(), ids=TASKS)
+def test_the_optimum_costs_what_the_task_says(make: Callable[[], ControlTask]) -> None:
+    """The task's own cost of the planned movements, and a step to any side that costs more."""
+    task = make()
+    plan = optimum(task, seed=3)
+    found = planned(task, plan, seed=3)
+    loop = task.loop
+    x = [gn.input(state.shape, "float64") for state in loop.states]
+    u = gn.input(loop.torques.shape, "float64")
+    (cost,) = substitute(
+        [task.cost], dict(zip([*loop.states, loop.torques], [*x, u], strict=True))
+    )
+    goal = loop.goal
+    run = gn.compile([cost], [*x, u, goal])
+    (value,) = run(*found.states, found.torques, found.goals)
+    assert value == pytest.approx(plan.cost.mean(), rel=1e-10)
+    assert plan.settled.all()
+    controlled = task.trajectories(*task.conditions(3))
+    (worse,) = run(*controlled.states, controlled.torques, controlled.goals)
+    assert plan.cost.mean() < worse
+
+
+# -- errors --------------------------------------------------------------------------------------
+
+ZERO = np.zeros((20, 1, 1))
+NONE = np.zeros((1, N)), np.zeros((2, 1, M))
+
+
+def first(x: Node, *_: Node) -> Node:
+    return x[:, 0]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: ILQR(first, first, first, 2, 1), r"step must give .* \[2, 2\]"),
+        (lambda: ILQR(lambda x, u: x, lambda x, u: x, lambda x: x[:, 0], 2, 1), "running must give"),
+        (lambda: ILQR(lambda x, u: x, lambda x, u: x[:, 0], lambda x: 1.0, 2, 1), "final must give a node, not 1.0"),  # type: ignore[arg-type,return-value]
+        (lambda: ILQR(None, lambda x, u: x[:, 0], lambda x: x[:, 0], 2, 1), "step must be a function"),  # type: ignore[arg-type]
+        (lambda: swing(iterations=0), "iterations must be"),
+        (lambda: swing(tolerance=-1.0), "tolerance must be"),
+        (lambda: swing().plan([[0.0]], ZERO), r"start must be \(batch, 2\), not \[1, 1\]"),
+        (lambda: swing().plan([[0.0, 0.0]], ZERO[:, :, 0]), r"commands must be \(time, 1, 1\), not \[20, 1\]"),
+        (lambda: swing().plan([[0.0, np.nan]], ZERO), "start must be finite"),
+        (lambda: swing().plan([[0.0, 0.0]], ZERO, [[1.0]]), "context is given"),
+        (lambda: swing().plan([[0.0, 0.0]], ZERO + 1e308), "movement 0 .* not finite"),
+        (lambda: Linear.drawn().solver().plan(*NONE), "context is missing"),
+        (lambda: Linear.drawn().solver().plan(*NONE, np.zeros((2, 1, N))), r"\[3, 1, 4\] or \[1, 4\]"),
+        (lambda: optimum("reach"), "task must be one of rnn.control"),  # type: ignore[arg-type]
+        (lambda: swing().plan([[0.0, 0.0]], ZERO).command(20, [[0.0, 0.0]]), "t must be below 20"),
+        (lambda: swing().plan([[0.0, 0.0]], ZERO).command(0, [0.0, 0.0]), "state must be"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_meant(make: Callable[[], Any], message: str) -> None:
+    with pytest.raises(GraphnetError, match=message):
+        make()

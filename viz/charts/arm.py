@@ -1,0 +1,164 @@
+"""An arm: the ways of its hand and its torques, and what learning to move it cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from viz.charts import parts as chart
+from viz.charts.history import History, is_number, is_positive, rows_of
+from viz.charts.labels import Ending, colour_of, label_ends
+from viz.errors import DrawingError, by_matplotlib
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from graphnet_rnn.models.control import Arm, Trajectories
+    from viz.charts.figure import Chart
+
+__all__ = ["arm_movements", "loss_by_calls"]
+
+#: Movements whose way is drawn; of more, evenly spaced ones.
+_WAYS = 16
+
+
+@by_matplotlib()
+def loss_by_calls(runs: Mapping[str, History], least: float | None = None, title: str | None = None) -> Chart:
+    """The loss against the calls for a loss, a gradient or a product that it took, both logarithmic.
+
+    runs: by name, rows or the path of a file of rows: `{"event": "epoch", "calls": 120, "valid_loss": 0.01}`, as the
+    history of rnn.Movements has them. Others are skipped. Each line is the best so far. least: a dashed line, what iLQR
+    comes to.
+    Raises DrawingError if a file cannot be read, or a run has nothing to draw.
+    Source: Sutskever 2013, figure 6.2.
+    """
+    from viz.charts.figure import Chart
+
+    if not runs:
+        raise DrawingError("runs holds nothing to draw: it needs a run by name")
+    figure = Chart(7.6, 4.4)
+    axes = figure.subplots()
+    endings, seen, last = [], [], 1.0
+    for number, (name, history) in enumerate(runs.items()):
+        calls, losses = _calls(name, history)
+        axes.step(calls, losses, where="post", color=colour_of(number), linewidth=1.6)
+        endings.append(Ending(losses[-1], f"{name} {losses[-1]:.3g}", colour_of(number), float(calls[-1])))
+        seen.append(losses)
+        last = max(last, float(calls[-1]))
+    if least is not None:
+        axes.axhline(least, color=chart.GREY, linestyle=chart.DASHES, linewidth=1.3)
+        endings.append(Ending(least, f"iLQR {least:.3g}", chart.GREY))
+        seen.append(np.array([least]))
+    axes.set_xscale("log")
+    axes.set_xlim(right=last * 1.1)
+    chart.logarithmic(axes, np.concatenate(seen))
+    axes.set_xlabel("calls for a loss, a gradient or a product", fontsize=12)
+    axes.set_ylabel("loss", fontsize=12)
+    chart.frame(axes)
+    label_ends(axes, endings, 3.7)
+    if title:
+        axes.set_title(title, loc="left", fontsize=13)
+    return figure
+
+
+def _calls(name: str, history: History) -> tuple[chart.Numbers, chart.Numbers]:
+    rows = rows_of(history)
+    points = [
+        (float(row["calls"]), float(row["valid_loss"]))
+        for row in rows
+        if is_positive(row.get("calls")) and is_number(row.get("valid_loss"))
+    ]
+    if not points:
+        raise DrawingError(
+            f"the run {name} holds nothing to draw: it needs rows with 'calls' and 'valid_loss'"
+        )
+    calls, losses = np.array(points).T
+    return calls, np.minimum.accumulate(losses)
+
+
+@by_matplotlib()
+def arm_movements(
+    shown: Mapping[str, Trajectories], arm: Arm, pushed: Any = None, torques_of: int = 0
+) -> Chart:
+    """For each name: the limb where the first movement starts, the ways of the hand, and below, one movement's torques.
+
+    shown: trajectories, as `task.trajectories()` and `rnn.control.planned` give them. pushed: (time, batch), whether a
+    disturbance acts; the ways are then vermilion where it does. torques_of: the movement whose torques are drawn
+    (shoulder blue, elbow black), and whose way is thick. A cross is a goal. At most 16 ways are drawn.
+    Raises DrawingError for what does not fit.
+    Source: Sutskever 2013, figures 6.1 and 6.3 to 6.5.
+    """
+    from viz.charts.figure import Chart
+
+    if not shown:
+        raise DrawingError("shown holds nothing to draw: it needs trajectories by name")
+    first = next(iter(shown.values()))
+    time, batch, _ = first.torques.shape
+    if any(each.torques.shape != first.torques.shape for each in shown.values()):
+        raise DrawingError("shown must hold as many movements of as many steps under each name")
+    active = np.zeros((time, batch), bool) if pushed is None else np.asarray(pushed, bool)
+    if active.shape != (time, batch):
+        raise DrawingError(f"pushed must be {[time, batch]}, not {list(active.shape)}")
+    if not 0 <= torques_of < batch:
+        raise DrawingError(f"torques_of must be one of the {batch} movements, not {torques_of}")
+    figure = Chart(1.2 + 3.4 * len(shown), 6.0)
+    grid = figure.subplots(2, len(shown), squeeze=False, height_ratios=(2.2, 1), sharey="row", sharex="row")
+    some = sorted({*range(0, batch, -(-batch // _WAYS)), torques_of})
+    for column, (name, moved) in enumerate(shown.items()):
+        above, below = grid[:, column]
+        _draw_limb(above, arm, moved.states[0, torques_of])
+        for b in some:
+            _draw_way(above, moved.hands[:, b], active[:, b], 2.2 if b == torques_of else 1.0)
+        _draw_goals(above, arm, moved.goals[some])
+        above.set_title(name, fontsize=12)
+        _draw_torques(below, moved.torques[:, torques_of], active[:, torques_of], arm.dt)
+        chart.frame(above, 9)
+        chart.frame(below, 9)
+    for axes in grid[0]:
+        axes.set_aspect("equal")
+    grid[0, 0].set_ylabel("m", fontsize=11)
+    grid[1, 0].set_ylabel("torque, N m", fontsize=11)
+    return figure
+
+
+def _places(arm: Arm, state: Sequence[float]) -> chart.Numbers:
+    """Shoulder, elbow and hand, (3, 2)."""
+    theta, both = float(state[0]), float(state[0] + state[1])
+    elbow = arm.length1 * np.array([np.cos(theta), np.sin(theta)])
+    hand = elbow + arm.length2 * np.array([np.cos(both), np.sin(both)])
+    return np.array([np.zeros(2), elbow, hand])
+
+
+def _draw_limb(axes: Axes, arm: Arm, state: Any) -> None:
+    x, y = _places(arm, state).T
+    axes.plot(x, y, color="#c8c8c8", linewidth=7, solid_capstyle="round", zorder=1)
+    axes.plot(x[:2], y[:2], "o", color="white", markeredgecolor=chart.GREY, markersize=7, zorder=2)
+
+
+def _draw_way(axes: Axes, hand: Any, active: Any, width: float) -> None:
+    x, y = np.asarray(hand, np.float64).T
+    axes.plot(x, y, color=chart.BLUE, linewidth=width, zorder=3)
+    if active.any():
+        on = np.concatenate([active, active[-1:]]) | np.concatenate([active[:1], active])
+        axes.plot(
+            np.where(on, x, np.nan), np.where(on, y, np.nan), color=chart.VERMILION, linewidth=width, zorder=4
+        )
+
+
+def _draw_goals(axes: Axes, arm: Arm, goals: Any) -> None:
+    x, y = np.array([_places(arm, goal)[2] for goal in goals]).T
+    axes.plot(x, y, "x", color=chart.BLACK, markersize=5, zorder=5)
+
+
+def _draw_torques(axes: Axes, torques: Any, active: Any, dt: float) -> None:
+    seconds = dt * np.arange(len(torques))
+    for joint, (name, colour) in enumerate((("shoulder", chart.BLUE), ("elbow", chart.BLACK))):
+        axes.plot(seconds, torques[:, joint], color=colour, linewidth=1.4, label=name)
+    if active.any():
+        axes.axvspan(
+            dt * int(active.argmax()), float(seconds[-1]), color=chart.VERMILION, alpha=0.12, linewidth=0
+        )
+    axes.set_xlabel("s", fontsize=11)
+    axes.legend(frameon=False, fontsize=9)
