@@ -208,9 +208,7 @@ def test_the_optimum_costs_what_the_task_says(make: Callable[[], ControlTask]) -
     loop = task.loop
     x = [gn.input(state.shape, "float64") for state in loop.states]
     u = gn.input(loop.torques.shape, "float64")
-    (cost,) = substitute(
-        [task.cost], dict(zip([*loop.states, loop.torques], [*x, u], strict=True))
-    )
+    (cost,) = substitute([task.cost], dict(zip([*loop.states, loop.torques], [*x, u], strict=True)))
     goal = loop.goal
     run = gn.compile([cost], [*x, u, goal])
     (value,) = run(*found.states, found.torques, found.goals)
