@@ -31,6 +31,10 @@ from graphnet.system.memory import readable_bytes
 __all__ = ["Function", "compile"]
 
 
+#: More than any machine has, and what every library can be told.
+MOST_THREADS = 1 << 16
+
+
 def compile(
     outputs: Node | Iterable[Node],
     inputs: Iterable[Node] | None = None,
@@ -167,7 +171,7 @@ class Function(Compiled, ShowsItself):
                 raise BackendError(
                     f"threads must be a whole number, at least 1, or None, not {threads!r:.60}"
                 )
-            threads = int(threads)
+            threads = min(int(threads), MOST_THREADS)
         self.source = source
         self.backend = backend
         self.passes = tuple(passes)

@@ -182,7 +182,7 @@ def substitute(outputs: Sequence[Node], replacements: Mapping[Node, Node]) -> li
 
 def as_nodes(nodes: Nodes, argument: str) -> tuple[Node, ...]:
     """The nodes of an argument, those of a mapping by names, or the one that it is; ValueAccessError for others."""
-    if isinstance(nodes, Mapping):
+    if isinstance(nodes, Mapping) and not any(isinstance(name, Node) for name in nodes):
         nodes = nodes.values()
     if not isinstance(nodes, Node) and (not has_items(nodes) or isinstance(nodes, (str, bytes))):
         raise ValueAccessError(

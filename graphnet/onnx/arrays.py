@@ -206,11 +206,11 @@ def _sum(call: Call) -> str:
 
 
 def _extreme(operator: str) -> Saying:
-    def said(call: Call) -> str:
+    def written(call: Call) -> str:
         x = call.wide(call.full(), call.dtype)
         return call.narrow(call.say(operator, x, axes=list(call.setting("axes")), keepdims=0))
 
-    return said
+    return written
 
 
 def _argmax(call: Call) -> str:

@@ -20,29 +20,29 @@ Saying = Callable[[Call], str]
 def operator(name: str) -> Saying:
     """One operator of ONNX, on numbers; those that runtimes do not compute with are widened."""
 
-    def said(call: Call) -> str:
+    def written(call: Call) -> str:
         inputs = [call.wide(x, call.input_dtype(i)) for i, x in enumerate(call.names)]
         return call.narrow(call.say(name, *inputs))
 
-    return said
+    return written
 
 
 def comparison(name: str) -> Saying:
     """One that gives truths."""
 
-    def said(call: Call) -> str:
+    def written(call: Call) -> str:
         return call.say(name, *(call.wide(x, call.input_dtype(i)) for i, x in enumerate(call.names)))
 
-    return said
+    return written
 
 
 def logical(name: str) -> Saying:
     """One on truths: of numbers, all but 0 are true."""
 
-    def said(call: Call) -> str:
+    def written(call: Call) -> str:
         return call.say(name, *(_truth(call, x, call.input_dtype(i)) for i, x in enumerate(call.names)))
 
-    return said
+    return written
 
 
 def _truth(call: Call, x: str, dtype: Dtype) -> str:

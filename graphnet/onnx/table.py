@@ -15,7 +15,7 @@ from graphnet.ops.random import Random
 from graphnet.ops.reduce import LogSumExp
 from graphnet.ops.rowwise import Rowwise
 
-__all__ = ["FED", "REFUSED", "WRITTEN_OUT", "in_known_ops", "said"]
+__all__ = ["FED", "REFUSED", "WRITTEN_OUT", "in_known_ops", "translated"]
 
 #: What the file is given.
 FED: frozenset[type[Op]] = frozenset({Input})
@@ -48,7 +48,7 @@ def in_known_ops(node: Node) -> Node:
     raise UsageError(f"export_onnx: {node.describe()} (made at {node.origin}), {kind.__name__}, {reason}.")
 
 
-def said(call: Call) -> Value:
+def translated(call: Call) -> Value:
     """The value that stands for a node, whose op is in the table."""
     kind = type(call.node.op)
     if kind in LOOSE:

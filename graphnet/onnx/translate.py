@@ -8,7 +8,7 @@ from graphnet.graph.graph import Graph
 from graphnet.graph.node import Node
 from graphnet.onnx.call import Call, Value
 from graphnet.onnx.sizes import CASES, Pairs, Size
-from graphnet.onnx.table import in_known_ops, said
+from graphnet.onnx.table import in_known_ops, translated
 from graphnet.onnx.writer import Writer
 
 __all__ = ["Equations", "Traced", "fixed", "traced", "write"]
@@ -64,7 +64,7 @@ def write(writer: Writer, graph: Traced, given: Sequence[str]) -> list[str]:
         if depends:
             inside.add(node)
         place = writer if depends else main
-        values[node] = said(Call(place, pairs, node, [values[x] for x in node.inputs]))
+        values[node] = translated(Call(place, pairs, node, [values[x] for x in node.inputs]))
     found = []
     for node in graph.outputs:
         value, shape = values[node], pairs.shape(node)

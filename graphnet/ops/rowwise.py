@@ -19,6 +19,7 @@ from graphnet.errors import BackendError, UsageError
 from graphnet.graph.node import Array, Dtype, Node, Op, RowsOf, Shape
 from graphnet.graph.provenance import Origin
 from graphnet.graph.signature import parse
+from graphnet.ops.kernel_content import content_of
 
 __all__ = ["RowLayout", "Rowwise", "refused", "run_rows"]
 
@@ -192,8 +193,13 @@ def run_rows(
         function(*(a[i if own else 0, ...] for a, own in zip(arrays, layout.by_rows, strict=True)), *more)
 
 
-@cache
 def _compiled(function: Callable[..., None]) -> Callable[..., None]:
+    return _compiled_as(function, content_of(function))
+
+
+@cache
+def _compiled_as(function: Callable[..., None], content: str | None) -> Callable[..., None]:
+    """content: a global number that has become another makes it another function."""
     import numba
 
     found: Callable[..., None] = numba.njit(boundscheck=True, error_model="numpy", nogil=True)(function)

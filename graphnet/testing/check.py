@@ -15,7 +15,7 @@ from graphnet.graph.graph import Graph
 from graphnet.graph.node import Array, Node, Op
 from graphnet.graph.signature import parse
 from graphnet.ops.elementwise import Elementwise
-from graphnet.ops.leaf import input
+from graphnet.ops.leaf import StopGradient, input
 from graphnet.ops.rowwise import Rowwise
 from graphnet.settings import yes_or_no
 from graphnet.testing.declared import check_declared
@@ -40,8 +40,9 @@ def check_op(
     are tried for every axis of the op's signature, and, for elementwise ops, broadcasting. An elementwise
     op's kernel must mean the same as its forward; one of rows must keep to its arrays, depend on nothing that it has
     not written, and give the same of views that lie anyhow. What an op says of itself besides (its rows, how it
-    expands, ...) must be so. narrow: laws 1 and 7 also with int8, uint8 and bool for floats, and the first two for
-    integers, unless the op refuses them.
+    expands, ...) must be so; what its rules stop with gn.stop_gradient is missing in its second derivatives.
+    narrow: laws 1 and 7 also with int8, uint8 and bool for floats, and the first two for integers, unless the op
+    refuses them.
     """
     if isinstance(op, type):
         raise ValueAccessError(f"check_op takes an op, not its class: check_op({op.__name__}(...), ...)")
@@ -99,7 +100,12 @@ def _check(op: Callable[..., Node], name: str, arrays: Sequence[Array], laws: Se
             values: Sequence[Array], law: Any = law, needs: bool = needs_derivatives, number: int = number
         ) -> str | None:
             leaves = [input(a.shape, a.dtype, name=f"input{i}") for i, a in enumerate(values, start=1)]
-            problem = make_problem([op(*leaves)], leaves, values)
+            problem = make_problem(
+                [op(*leaves)],
+                leaves,
+                values,
+                holds_stopped=not isinstance(op, Op) or isinstance(op, StopGradient),
+            )
             if needs and not (problem.wrt and problem.smooth_outputs):
                 return None
             try:

@@ -152,6 +152,13 @@ class _Declared:
             )
 
     def fields(self) -> None:
+        count, kind = len(self.inputs), self.op.zero_if
+        for some in {"all": [range(count)], "any": [range(i, i + 1) for i in range(count)]}.get(kind, []):
+            zeroed = [np.zeros_like(x) if i in some else x for i, x in enumerate(self.inputs)]
+            value = np.asarray(self.op.forward(*zeroed))
+            self.require(
+                not value.any(), f'it says `zero_if = "{kind}"`', "It makes something of zeros: leave it out."
+            )
         if self.op.commutes and len({x.shape for x in self.y.inputs}) == 1:
             other = np.asarray(self.op.forward(*self.inputs[::-1]))
             self.require(_same(other, self.value), "it says `commutes = True`", "Leave it out.")

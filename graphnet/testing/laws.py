@@ -8,8 +8,8 @@
 6  Every pass keeps every output and every derivative.
 7  Every back end agrees with NumPy.
 8  Threads: the cores may run in any order, and be any number; the bits are those of one core.
-9  Edges: with an infinity or a NaN in an input, every back end agrees with NumPy. Of ops alone: in a graph, passes
-   leave out products with what is known to be zero.
+9  Edges: with an infinity, a NaN or a zero in an input, every back end agrees with NumPy. Of ops alone: in a graph,
+   passes leave out products with what is known to be zero.
 
 All derivatives are checked in float64.
 """
@@ -58,7 +58,15 @@ class LawError(AssertionError):
 class Problem:
     """Outputs as a function of leaves, in float64, at one point."""
 
-    def __init__(self, outputs: Sequence[Node], leaves: Sequence[Node], values: Sequence[Array]) -> None:
+    def __init__(
+        self,
+        outputs: Sequence[Node],
+        leaves: Sequence[Node],
+        values: Sequence[Array],
+        holds_stopped: bool = True,
+    ) -> None:
+        """holds_stopped: what gn.stop_gradient stops stays as it is where derivatives are compared with differences."""
+        self.holds_stopped = holds_stopped
         self.outputs, self.leaves, self.values = list(outputs), list(leaves), list(values)
         self.floats = [i for i, leaf in enumerate(leaves) if is_float(leaf.dtype)]
         self.smooth_outputs = [node for node in dict.fromkeys(outputs) if is_float(node.dtype)]  # each once
@@ -95,7 +103,7 @@ class Problem:
 
     def slope(self, nodes: Sequence[Node], direction: Sequence[Array]) -> list[Array]:
         """Central finite difference of the nodes along a direction, along which what is stopped stays as it is."""
-        moving, stopped, held = held_where_stopped(nodes)
+        moving, stopped, held = held_where_stopped(nodes) if self.holds_stopped else (list(nodes), [], [])
         extra = list(zip(held, self.run(stopped) if stopped else (), strict=True))
         plus = self.run(moving, extra, self.moved(direction, STEP))
         minus = self.run(moving, extra, self.moved(direction, -STEP))
@@ -129,7 +137,9 @@ def held_where_stopped(nodes: Sequence[Node]) -> tuple[list[Node], list[Node], l
     return substitute(nodes, dict(zip(stopped, held, strict=True))), stopped, held
 
 
-def make_problem(outputs: Sequence[Node], leaves: Sequence[Node], values: Sequence[Array]) -> Problem:
+def make_problem(
+    outputs: Sequence[Node], leaves: Sequence[Node], values: Sequence[Array], holds_stopped: bool = True
+) -> Problem:
     """The same graph in float64, with every leaf (also parameters) fed as an input."""
     fed: dict[Node, Node] = {leaf: input(leaf.shape, _double(leaf.dtype), name=leaf.name) for leaf in leaves}
 
@@ -149,7 +159,7 @@ def make_problem(outputs: Sequence[Node], leaves: Sequence[Node], values: Sequen
 
     done = rewrite(ancestors(outputs), in_float64)
     doubled = [done.get(node, node) for node in outputs]
-    return Problem(doubled, [fed[leaf] for leaf in leaves], [_as_double(v) for v in values])
+    return Problem(doubled, [fed[leaf] for leaf in leaves], [_as_double(v) for v in values], holds_stopped)
 
 
 def _double(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -372,11 +382,11 @@ def require_same_in_any_order(source: Graph, values: Sequence[Array]) -> None:
 
 
 def law_9_edges(problem: Problem) -> None:
-    """NaN where NumPy has NaN, an infinity where it has one, whichever float input holds one of them."""
+    """NaN where NumPy has NaN, an infinity where it has one, whichever float input holds one of them, or a zero."""
     given = [
         (i, value, [_with_one(a, value) if j == i else a for j, a in enumerate(problem.values)])
         for i in problem.floats
-        for value in (np.inf, np.nan)
+        for value in (np.inf, np.nan, 0.0)
         if problem.values[i].size
     ]
     if not given:

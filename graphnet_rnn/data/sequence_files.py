@@ -191,10 +191,10 @@ def _of_columns(path: Path, columns: Mapping[str, Array], choice: Choice) -> Seq
     for name in sorted(_apart(choice)):
         _require_column(path, columns, name)
     x = _stacked(path, columns, choice.inputs or _columns_read(columns, choice))
-    t = _stacked(path, columns, choice.targets)
+    w = None if choice.weights is None else _stacked(path, columns, (choice.weights,))[:, 0]
+    t = _stacked(path, columns, choice.targets, None if w is None else w == 0)
     if len(choice.targets) == 1 and (t == np.floor(t)).all() and t.min() >= 0 and t.max() < 2**31:
         t = t[:, 0].astype(np.int64)  # labels
-    w = None if choice.weights is None else _stacked(path, columns, (choice.weights,))[:, 0]
     index, lengths = _index(path, columns, choice)
     ends = np.full(index.shape[1], len(index)) if lengths is None else lengths
     last = index[ends - 1, np.arange(index.shape[1])]
@@ -202,8 +202,21 @@ def _of_columns(path: Path, columns: Mapping[str, Array], choice: Choice) -> Seq
         x[index].astype(np.float32),
         t[last] if choice.whole else t[index],
         lengths,
-        None if w is None else w[index[0]],
+        None if w is None else _weights_of_cases(path, w[index], choice),
     )
+
+
+def _weights_of_cases(path: Path, w: Array, choice: Choice) -> Array:
+    """(cases,) where all rows of each case have one weight, otherwise (time, cases)."""
+    differ = (w != w[0]).any(axis=0)
+    if not differ.any():
+        return w[0]
+    if choice.whole:
+        raise DataError(
+            f"{path}: the rows of case {int(differ.argmax()) + 1} have several weights, and one target for all of "
+            "them; give all its rows one"
+        )
+    return w
 
 
 def _apart(choice: Choice) -> set[str]:
@@ -215,13 +228,15 @@ def _columns_read(columns: Mapping[str, Array], choice: Choice) -> tuple[str, ..
     return tuple(name for name in columns if name not in apart)
 
 
-def _stacked(path: Path, columns: Mapping[str, Array], names: tuple[str, ...]) -> Array:
-    """(rows, columns)"""
+def _stacked(
+    path: Path, columns: Mapping[str, Array], names: tuple[str, ...], missing: Array | None = None
+) -> Array:
+    """(rows, columns). missing: (rows,), where 0 stands for what need not be there."""
     if not names:
         raise DataError(f"{path} has no column that is read; it has {_listed(columns)}")
     for name in names:
         _require_column(path, columns, name)
-    return np.stack([_numbers(path, name, columns[name]) for name in names], axis=-1)
+    return np.stack([_numbers(path, name, columns[name], missing) for name in names], axis=-1)
 
 
 def _require_column(path: Path, columns: Mapping[str, Array], name: str) -> None:
@@ -270,17 +285,19 @@ def _rows_of_cases(path: Path, case: Array | None, count: int, choice: Choice) -
     return pieces
 
 
-def _numbers(path: Path, name: str, column: Array) -> Array:
-    """DataError with the row of what is no finite number."""
+def _numbers(path: Path, name: str, column: Array, missing: Array | None) -> Array:
+    """DataError with the row of what is no finite number, but where it is missing."""
     try:
         found = np.asarray(column, np.float64)
     except (TypeError, ValueError):
         found = np.array([_number(value) for value in column])
+    if missing is not None:
+        found = np.where(missing, 0, found)
     odd = np.flatnonzero(~np.isfinite(found))
     if len(odd):
         raise DataError(
             f"{path}: row {int(odd[0]) + 1} of the column {shown(name)} is {shown(str(column[odd[0]]))}; all must be "
-            "finite numbers"
+            "finite numbers; a target that is missing is said by the weight 0 of its row, in a column of weights"
         )
     return found
 

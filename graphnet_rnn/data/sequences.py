@@ -11,7 +11,7 @@ import numpy as np
 from graphnet.graph.dtypes import require_unmasked
 from graphnet.graph.node import Array
 from graphnet_rnn.errors import DataError, UsageError
-from graphnet_rnn.settings import shown, whole_number, yes_no_or_none
+from graphnet_rnn.settings import listed, shown, whole_number, yes_no_or_none
 
 __all__ = [
     "Sequences",
@@ -109,8 +109,8 @@ class Sequences:
         Cases are filled up with zeros, labels with -1. by_step: whether targets are of steps; None: where they are as
         long as inputs in all cases. Raises DataError for cases that do not fit each other.
         """
-        x = [_array(f"Sequences: inputs of case {i}", each) for i, each in enumerate(inputs)]
-        t = [_array(f"Sequences: targets of case {i}", each) for i, each in enumerate(targets)]
+        x = _arrays("Sequences: inputs", inputs)
+        t = _arrays("Sequences: targets", targets)
         if not x or len(x) != len(t):
             raise DataError(
                 f"Sequences: there must be targets for each case, and one at least; there are {len(x)} cases with "
@@ -133,9 +133,14 @@ class Sequences:
             stacked = _filled("labels", t, axis=0, with_value=-1)
         w = None
         if weights is not None:
-            listed = [_array(f"Sequences: weights of case {i}", each) for i, each in enumerate(weights)]
-            whole = not by_step or all(b.ndim == 0 for b in listed)
-            w = np.stack(listed) if whole else _filled("weights", listed, axis=1)
+            each = _arrays("Sequences: weights", weights)
+            whole = not by_step or all(b.ndim == 0 for b in each)
+            if len(each) != len(x) or (whole and len({b.shape for b in each}) > 1):
+                raise DataError(
+                    f"Sequences: weights must be one for each of the {len(x)} cases, a number or shaped like its "
+                    f"targets, not {len(each)} of shapes {sorted({b.shape for b in each})[:4]}"
+                )
+            w = np.stack(each) if whole else _filled("weights", each, axis=1)
         return cls(_filled("inputs", x, axis=1), stacked, lengths, w, by_step)
 
     def __len__(self) -> int:
@@ -242,12 +247,12 @@ def padded(cases: Sequence[Any]) -> tuple[Array, Array]:
     What rnn.run takes of cases without targets: x, lengths = padded(cases); rnn.run(net, x, lengths=lengths).
     Raises DataError for cases that do not fit each other, or have no steps.
     """
-    listed = [_array(f"padded: case {i}", each) for i, each in enumerate(cases)]
-    lengths = np.array([len(each) if each.ndim else 0 for each in listed])
+    given = _arrays("padded: cases", cases)
+    lengths = np.array([len(each) if each.ndim else 0 for each in given])
     if not len(lengths) or not lengths.all():
         which = f"case {int(lengths.argmin())} has no steps" if len(lengths) else "there are no cases"
         raise DataError(f"padded: {which}")
-    return _filled("inputs", listed, axis=1), lengths
+    return _filled("inputs", given, axis=1), lengths
 
 
 def with_missing(x: Any) -> Array:
@@ -257,8 +262,10 @@ def with_missing(x: Any) -> Array:
     Source: Lipton, Kale & Wetzel 2016, 3.2.
     """
     array = _array("with_missing: x", x)
-    if array.dtype.kind != "f":
-        raise DataError(f"with_missing: x must be floats, of which NaN stands for missing, not {array.dtype}")
+    if array.dtype.kind != "f" or not array.ndim:
+        raise DataError(
+            f"with_missing: x must be floats (..., width), of which NaN stands for missing, not {array.dtype}"
+        )
     there = ~np.isnan(array)
     return np.concatenate([np.where(there, array, 0), there.astype(array.dtype)], axis=-1)
 
@@ -277,8 +284,18 @@ def balanced_weights(labels: Any) -> Array:
     return (found.size / (len(classes) * counts))[which.reshape(found.shape)]
 
 
+def _arrays(what: str, given: Any) -> list[Array]:
+    """One of each case."""
+    try:
+        return [_array(f"{what} of case {i}", each) for i, each in enumerate(listed(what, given, "cases"))]
+    except UsageError as error:
+        raise DataError(str(error)) from None
+
+
 def _array(what: str, given: Any) -> Array:
     require_unmasked(what, given)
+    if given is None:
+        raise DataError(f"{what} must be an array, not None")
     try:
         found = np.asarray(given)
     except ValueError:

@@ -78,4 +78,4 @@ def _checked(network: Network, inputs: Any, targets: Any, washout: int) -> tuple
         raise DataError(
             f"fit_output: {len(x)} steps and a washout of {washout} leave nothing to fit; give longer sequences."
         )
-    return x, checked_floats("fit_output: targets", t).astype(np.float64)
+    return x, checked_floats("fit_output: targets", t, np.float64)

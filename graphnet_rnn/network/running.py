@@ -147,14 +147,22 @@ def checked_inputs(who: str, network: Network, inputs: Any) -> Array:
             )
         return x.astype(np.int64)
     remedy = ", and for NaN where values are missing there is rnn.data.with_missing"
-    return checked_floats(f"{who}: inputs", x, remedy).astype(network.dtype)
+    return checked_floats(f"{who}: inputs", x, network.dtype, remedy)
 
 
-def checked_floats(what: str, array: Array, remedy: str = "") -> Array:
-    """The array, if it holds finite numbers; DataError with the place of the first that is none."""
+def checked_floats(what: str, array: Array, dtype: Any, remedy: str = "") -> Array:
+    """The array in this dtype; DataError with the place of the first that is no finite number in it."""
     if array.dtype.kind not in "biuf":
         raise DataError(f"{what} must be numbers, not {array.dtype}")
     if not np.isfinite(array).all():
         place = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
         raise DataError(f"{what} at {list(place)} is {array[place]}; all must be finite{remedy}")
-    return array
+    with np.errstate(over="ignore"):
+        found = array.astype(dtype)
+    if not np.isfinite(found).all():
+        place = tuple(int(i) for i in np.argwhere(~np.isfinite(found))[0])
+        raise DataError(
+            f"{what} at {list(place)} is {array[place]}, which {found.dtype} cannot hold; scale the data, or make the "
+            "network in float64"
+        )
+    return found

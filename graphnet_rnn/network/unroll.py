@@ -234,6 +234,7 @@ class Unrolled(ShowsItself):
         names = self.network.state_names()
         if isinstance(kind, (Mapping, list, tuple)):
             return self._given_states(kind)
+        kind = kind if isinstance(kind, str) else shown(kind)
         if kind == "given":
             return [gn.input((self.batch, width), self.network.dtype, name=name) for name, width in names]
         if kind == "zero":

@@ -168,7 +168,7 @@ class Learner(ABC):
         if array.shape != shape:
             raise DataError(f"{wanted}, (batch{'' if symbols else ', ' + what}), not {list(array.shape)}")
         if not symbols:
-            return checked_floats(f"{name}: {what}", array).astype(self.network.dtype)
+            return checked_floats(f"{name}: {what}", array, self.network.dtype)
         if array.dtype.kind not in "iu" or array.min() < 0 or array.max() >= width:
             raise DataError(
                 f"{wanted} symbols, whole numbers in 0 ... {width - 1}, not {array.dtype} from {array.min()} to "
@@ -185,7 +185,7 @@ class Learner(ABC):
                 f"{[list(array.shape) for array in arrays]}"
             )
         return [
-            checked_floats(f"{type(self).__name__}: the states", array).astype(self.network.dtype)
+            checked_floats(f"{type(self).__name__}: the states", array, self.network.dtype)
             for array in arrays
         ]
 

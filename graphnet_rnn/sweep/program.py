@@ -25,8 +25,8 @@ def settings_of_train() -> frozenset[str]:
     )  # fmt: skip
     names = re.findall(r"^ +--([a-z][a-z0-9-]*)", asked.stdout, re.MULTILINE)
     if asked.returncode or not names:
-        said = asked.stderr.strip().splitlines()
+        lines = asked.stderr.strip().splitlines()
         raise TrainingError(
-            f"the program that trains does not start: {said[-1] if said else asked.returncode}"
+            f"the program that trains does not start: {lines[-1] if lines else asked.returncode}"
         )
     return frozenset(name.replace("-", "_") for name in names)

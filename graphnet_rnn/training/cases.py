@@ -133,11 +133,12 @@ def fitting(network: Network, given: Sequences) -> Sequences:
         t = zero_outside(t, inside)
     x, _ = inputs_and_lengths("Arrays", network, given.inputs, lengths)
     if w is not None:
-        w = checked_floats("Arrays: weights", w).astype(network.dtype)
+        w = checked_floats("Arrays: weights", w, network.dtype)
         if w.min() < 0 or not w.any():
             raise DataError(f"Arrays: weights must be at least 0, and not all 0; the least is {w.min():g}")
-        if t.dtype.kind == "f" and w.ndim in (t.ndim, 2):
-            t = np.where(w > 0 if w.ndim == t.ndim else (w > 0)[..., None], t, np.zeros((), t.dtype))
+        if t.dtype.kind == "f":
+            there = w > 0 if w.ndim > 1 or not given.by_step else (w > 0)[None]
+            t = np.where(there.reshape(*there.shape, *[1] * (t.ndim - there.ndim)), t, np.zeros((), t.dtype))
     t = checked_targets(network, t, x.shape[:2])
     if network.loss in SEQUENCE_LOSSES:
         _require_spellable(t, np.full(len(t), len(x)) if lengths is None else lengths)
@@ -172,7 +173,7 @@ def checked_targets(network: Network, targets: Any, shape: Sequence[int]) -> Arr
         raise DataError(f"Arrays: targets must be {wanted} for these inputs, not {list(t.shape)}")
     if not symbols:
         remedy = "; where a target is missing, give it the weight 0, weights=~np.isnan(targets)"
-        return checked_floats("Arrays: targets", t, remedy).astype(network.dtype)
+        return checked_floats("Arrays: targets", t, network.dtype, remedy)
     if t.dtype.kind not in "iu":
         raise DataError(
             f"Arrays: targets must be whole numbers in {least} ... {largest}, {wanted}, not {t.dtype}"

@@ -114,7 +114,7 @@ class GraphCases(BatchesOfCases):
     def _fitting(self, argument: str, given: Any) -> tuple[dict[str, Array], int]:
         """The arrays as the graph reads them, and how many cases they have."""
         if not isinstance(given, Mapping) or set(given) != set(self._axes):
-            names = ", ".join(given) if isinstance(given, Mapping) else shown(given)
+            names = ", ".join(map(str, given)) if isinstance(given, Mapping) else shown(given)
             raise DataError(
                 f"GraphCases: {argument} must be arrays by the names of what the graph reads, "
                 f"{', '.join(self._axes)}, not {names}"
@@ -134,7 +134,7 @@ class GraphCases(BatchesOfCases):
                     f"(made at {node.origin}), not {list(array.shape)}"
                 )
             if is_float(node.dtype):
-                array = checked_floats(f"GraphCases: {argument}: {name}", array)
+                array = checked_floats(f"GraphCases: {argument}: {name}", array, node.dtype)
             elif array.dtype.kind not in "iub":
                 raise DataError(
                     f"GraphCases: {argument}: {name} must be {node.dtype}, for {node.describe()} (made at "
@@ -264,7 +264,7 @@ def _axis(name: str, one: Node, other: Node) -> int | None:
 def _checked_weights(weights: Any, count: int) -> Array:
     if weights is None:
         return np.ones(count)
-    w = checked_floats("GraphCases: weights", np.asarray(weights)).astype(np.float64)
+    w = checked_floats("GraphCases: weights", np.asarray(weights), np.float64)
     if w.shape != (count,) or w.min() < 0:
         raise DataError(
             f"GraphCases: weights must be ({count},), one for each case, at least 0, not {list(w.shape)}"

@@ -168,7 +168,7 @@ def write_files(folder: Path) -> None:
 
 def bring(words: str, source: Path, folder: Path, checkout: Checkout) -> None:
     """What a command reads and is not there comes from the stand-ins, where it is made when first asked for."""
-    read = re.sub(r"--(out|save|picture|model|record|costs) \S+", "", words)
+    read = re.sub(r"--(out|save|picture|model|record|costs|write-text) \S+", "", words)
     for name, recipe in STAND_INS.items():
         wanted = re.search(rf"(?<![\w./]){re.escape(name)}(?![\w-])", read)
         if not wanted or (folder / name).exists():

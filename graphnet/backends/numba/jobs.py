@@ -23,6 +23,7 @@ from graphnet.backends.numba.scatter import ColumnScatterKernel, ScatterKernel
 from graphnet.errors import BackendError, table_of_inputs
 from graphnet.graph.dtypes import FLOAT64, INT64
 from graphnet.graph.node import Node
+from graphnet.ops.kernel_content import content_of
 from graphnet.ops.rowwise import Rowwise
 from graphnet.plan.arena import ALIGNMENT
 from graphnet.plan.axes import is_along_reduced, joined, operand_strides
@@ -483,7 +484,10 @@ class KernelCallJob(Job):
                 words += words_of(held)
         op = self.call.node.op
         assert isinstance(op, Rowwise)
-        kernel = RowwiseKernel(op.name, op.python_kernel, tuple(parameters), context.vector_bytes)
+        function = op.python_kernel
+        kernel = RowwiseKernel(
+            op.name, function, tuple(parameters), context.vector_bytes, content_of(function)
+        )
         try:
             text = text_of(kernel)
         except BackendError as error:

@@ -27,10 +27,10 @@ from graphnet.backends.numba.machine import this_machine
 from graphnet.backends.numba.program import NumbaProgram
 from graphnet.backends.numba.reach import arena_end
 from graphnet.backends.numba.records import form_of
-from graphnet.backends.numba.rowwise import content_of
 from graphnet.backends.numba.schedule import make_schedule
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Array, Node, Shape
+from graphnet.ops.kernel_content import content_of
 from graphnet.plan import lower
 from graphnet.plan.instructions import KernelCall
 from tests.graphnet.backends.races import planned, races
