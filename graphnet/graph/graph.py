@@ -189,7 +189,7 @@ def as_nodes(nodes: Nodes, argument: str) -> tuple[Node, ...]:
             f"{argument}: {nodes!r:.60} of type {type(nodes).__name__} is not a node, nor a list of nodes; they are "
             "made with gn.input, gn.parameter, or by calling functions on other nodes."
         )
-    result = (nodes,) if isinstance(nodes, Node) else tuple(nodes)
+    result: tuple[Any, ...] = (nodes,) if isinstance(nodes, Node) else tuple(nodes)
     for item in result:
         if not isinstance(item, Node):
             raise ValueAccessError(

@@ -47,7 +47,7 @@ class Sequences:
     def __post_init__(self) -> None:
         for name in ("inputs", "targets", "lengths", "weights"):
             given = getattr(self, name)
-            if given is not None:
+            if given is not None or name in ("inputs", "targets"):
                 object.__setattr__(self, name, _array(f"Sequences: {name}", given))
         yes_no_or_none("Sequences: by_step", self.by_step)
         x, t, w = self.inputs, self.targets, self.weights

@@ -165,3 +165,11 @@ def test_errors() -> None:
         gn.jacobian([y, y], x)  # type: ignore[arg-type]
     with pytest.raises(gn.ValueAccessError, match=r"jacobian: wrt"):
         gn.jacobian(y, "x")  # type: ignore[arg-type]
+
+
+def test_parameters_by_name_are_taken_in_their_order() -> None:
+    a, b = gn.parameter(random.standard_normal(3), "a"), gn.parameter(random.standard_normal(3), "b")
+    cost = gn.sum(a * a * b)
+    for function in (gn.gradient, gn.jacobian):
+        for found, expected in zip(function(cost, {"b": b, "a": a}), function(cost, [b, a]), strict=True):
+            np.testing.assert_array_equal(*run([found, expected], [], []))

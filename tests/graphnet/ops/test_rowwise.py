@@ -434,6 +434,30 @@ def test_a_kernel_is_known_by_all_that_it_is_made_of() -> None:
     assert content_of(PathSums().python_kernel) is not None
 
 
+FACTOR = 5.0
+
+
+def _by_factor(y: Array, x: Array) -> None:
+    for k in range(x.shape[0]):
+        y[k] = x[k] * FACTOR
+
+
+class ByFactor(gn.Rowwise):
+    """y = factor x"""
+
+    signature = "... t -> ... t"
+    kernel = staticmethod(_by_factor)
+
+
+def test_a_global_that_has_become_another_number_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = gn.input((3,), "float64")
+    for factor in (5.0, 7.0, 5.0):
+        monkeypatch.setitem(globals(), "FACTOR", factor)
+        for backend in ("numba", "numpy"):
+            (value,) = gn.compile([ByFactor()(x)], [x], backend=backend)(np.ones(3))
+            np.testing.assert_array_equal(value, np.full(3, factor))
+
+
 # -- what is wrong is told -------------------------------------------------------------------------------------------
 
 

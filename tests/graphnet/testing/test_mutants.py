@@ -303,6 +303,12 @@ class RoundingBackend(NumpyBackend):
 
 MUTANTS: tuple[Mutant, ...] = (
     # rules of ops
+    Mutant(
+        "tanh: its second derivative is stopped",
+        [(e.Tanh, "partials", lambda s, y, *i: [gn.stop_gradient(1 - y * y)])],
+        case("tanh"),
+    ),
+    Mutant("exp: said to be 0 at 0", [(e.Exp, "zero_if", "all")], case("exp")),
     Mutant("tanh: 1 - y for 1 - y²", [(e.Tanh, "partials", lambda s, y, *i: [1 - y])], case("tanh")),
     Mutant("cos: sign", [(e.Cos, "partials", lambda s, y, *i: [gn.sin(i[0])])], case("cos")),
     Mutant("subtract: rop adds", [(e.Subtract, "rop", lambda s, ra, rb, *_: ra + rb)], case("subtract")),

@@ -75,6 +75,26 @@ def test_rows_of_a_table_are_steps_of_their_cases(tmp_path: Path, ending: str) -
     np.testing.assert_array_equal(one.inputs[:, 0, 0], np.array([row["u"] for row in ROWS], "f4"))
 
 
+def write(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def test_rows_have_weights_of_their_own_and_one_of_weight_0_need_no_target(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.csv", "who,u,label,w\na,1,0,1\na,2,,0\nb,3,1,2\nb,4,0,0.5\n")
+    choice = Choice(("u",), ("label",), weights="w", case="who")
+    found = read_sequences(path, choice)
+    np.testing.assert_array_equal(found.weights, [[1, 2], [0, 0.5]])  # type: ignore[arg-type]
+    np.testing.assert_array_equal(found.targets, [[0, 1], [0, 0]])
+    with pytest.raises(
+        DataError, match=r"the rows of case 1 have several weights, and one target for all of them"
+    ):
+        read_sequences(path, Choice(("u",), ("label",), weights="w", case="who", whole=True))
+    path = write(tmp_path / "n.csv", "who,u,label,w\na,1,0,1\na,2,,1\n")
+    with pytest.raises(DataError, match=r"row 2 of the column 'label' is ''.*the weight 0 of its row"):
+        read_sequences(path, choice)
+
+
 def test_arrays_are_taken_as_they_are(tmp_path: Path) -> None:
     x, y = RANDOM.standard_normal((6, 5, 2)).astype("f4"), RANDOM.standard_normal((6, 5, 1))
     labels, ctc = np.arange(5) % 3, np.array([[0, 1], [1, -1], [2, 0], [0, -1], [1, 1]])

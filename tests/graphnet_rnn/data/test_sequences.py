@@ -61,6 +61,30 @@ def test_balanced_classes_count_alike() -> None:
     np.testing.assert_allclose([w[labels == k].sum() for k in range(3)], 2)
 
 
+@pytest.mark.parametrize("targets", ["steps", "labels", "cases", "labels as long as the cases"])
+def test_cases_may_come_first(targets: str) -> None:
+    draw = np.random.default_rng(0)
+    x = draw.standard_normal((5, 7, 2))  # (cases, time, width)
+    shape = {"steps": (5, 7, 3), "labels": (5, 7), "cases": (5, 3)}.get(targets, (5, 7))
+    t, by_step = draw.integers(0, 9, shape), targets.startswith(("steps", "labels")) and "long" not in targets
+    found = Sequences.cases_first(x, t, None, draw.uniform(size=5), None if "long" not in targets else False)
+    assert found.by_step == by_step
+    np.testing.assert_array_equal(found.inputs, x.swapaxes(0, 1))
+    np.testing.assert_array_equal(found.targets, t.swapaxes(0, 1) if by_step else t)
+    assert found.weights is not None
+    assert found.weights.shape == (5,)
+    if by_step:
+        of_steps = Sequences.cases_first(x, t, None, x[..., 0])
+        assert of_steps.weights is not None
+        np.testing.assert_array_equal(of_steps.weights, x[..., 0].T)
+
+
+def test_targets_that_happen_to_be_as_long_as_inputs_can_be_of_cases() -> None:
+    x, labels = [X[:3, 0], X[:2, 1]], [[1, 2, 0], [1, 1]]
+    assert Sequences.of(x, labels).targets.shape == (3, 2)
+    np.testing.assert_array_equal(Sequences.of(x, labels, by_step=False).targets, [[1, 2, 0], [1, 1, -1]])
+
+
 X, T = np.zeros((4, 3, 2)), np.zeros((4, 3), int)
 
 
@@ -72,6 +96,15 @@ X, T = np.zeros((4, 3, 2)), np.zeros((4, 3), int)
         (lambda: Sequences(X, T, None, np.ones((3, 4))), "weights must be [4, 3], one for each target"),
         (lambda: Sequences(X, np.zeros((5, 3))), "targets must be (4, 3, ...), of each step or (3, ...), of each case"),
         (lambda: Sequences(X, T, by_step=False), "targets must be (3, ...), of each case, not [4, 3]"),
+        (lambda: Sequences(X, np.zeros((4, 5))), "of arrays with cases first make Sequences.cases_first"),
+        (lambda: Sequences(None, T), "inputs must be an array, not None"),
+        (lambda: Sequences.of(5, [1]), "inputs must be a list of cases, not 5"),
+        (lambda: Sequences.of([[1], [2]], 5), "targets must be a list of cases, not 5"),
+        (lambda: Sequences.of([[1], [2]], [1, 2], []), "weights must be one for each of the 2 cases"),
+        (lambda: Sequences.of([[1], [2]], [1, 2], [[1], [1, 2]]), "weights must be one for each of the 2 cases"),
+        (lambda: Sequences.of([[1], [2, 3]], [1, 2], by_step=True), "targets of steps must be as long as"),
+        (lambda: padded(5), "padded: cases must be a list of cases, not 5"),
+        (lambda: with_missing(0.5), "with_missing: x must be floats"),
         (lambda: Sequences([[1], [1, 2]], T), "inputs must be an array; cases of several lengths are taken by"),
         (lambda: Sequences.of([], []), "there must be targets for each case, and one at least"),
         (lambda: Sequences.of([np.zeros((0, 2))], [1]), "case 0 has no steps"),

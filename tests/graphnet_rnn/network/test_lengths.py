@@ -141,14 +141,16 @@ def test_what_fills_them_up_is_not_read(loss: str) -> None:
     x = np.random.default_rng(5).standard_normal((TIME, BATCH, 3)).astype("f4")
     _, t = arrays(net)
     t = t.astype("f4") if t.dtype.kind == "f" else t
-    behind = np.arange(TIME)[:, None] >= LENGTHS
+    lengths = np.array([2, TIME, 0])
+    behind = np.arange(TIME)[:, None] >= lengths
+    x[behind] = 0
     function = Found(net, TIME, BATCH, lengths=True)
     before = [state.astype("f4") for state in states(net)]
-    whole = [array.tobytes() for part in function(x, t, *before, LENGTHS) for array in part]
+    whole = [array.tobytes() for part in function(x, t, *before, lengths) for array in part]
     x[behind] = np.nan
     if t.shape[:2] == behind.shape:
         t[behind] = np.nan if t.dtype.kind == "f" else -7
-    assert [array.tobytes() for part in function(x, t, *before, LENGTHS) for array in part] == whole
+    assert [array.tobytes() for part in function(x, t, *before, lengths) for array in part] == whole
 
 
 def test_outputs_and_losses_behind_the_end_are_zero() -> None:

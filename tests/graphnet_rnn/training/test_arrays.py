@@ -172,6 +172,33 @@ def test_what_is_kept_to_validate(valid: Any, trained: int, validated: int, tmp_
     assert outcome.best == epoch["valid_loss" if validated else "train_loss"]
 
 
+@pytest.mark.parametrize("pool", [None, "last"])
+def test_a_case_without_weight_needs_no_targets(pool: str | None) -> None:
+    x, t = data("squared")
+    t = t[0] if pool else t
+    weights = np.ones(CASES)
+    weights[2] = 0
+    missing = t.copy()
+    missing[2 if pool else slice(None), slice(None) if pool else 2] = np.nan
+    outcomes = [
+        Trainer(
+            rnn.Arrays(network("squared", pool=pool), x, given, 4, weights=weights), Training(epochs=2), None
+        ).run()
+        for given in (t, missing)
+    ]
+    assert outcomes[0].best == outcomes[1].best
+
+
+@pytest.mark.parametrize("which", ["inputs", "targets", "weights"])
+def test_what_the_dtype_cannot_hold_is_told(which: str) -> None:
+    x, t = data("squared")
+    given = {"inputs": x, "targets": t, "weights": np.ones(CASES)}
+    given[which] = np.full_like(given[which], 1e39)
+    net = rnn.Network([rnn.GRU(5)], INPUTS, OUTPUTS, "squared", reads="vectors")
+    with pytest.raises(DataError, match=rf"Arrays: {which} at \[0.*\] is 1e\+39, which float32 cannot hold"):
+        rnn.Arrays(net, **given)
+
+
 def test_a_batch_without_weight_changes_nothing(tmp_path: Path) -> None:
     x, t = data("squared")
     weights = np.zeros(CASES)
