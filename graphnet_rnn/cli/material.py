@@ -42,6 +42,8 @@ __all__ = [
     "material_of",
 ]
 
+#: So many classes there may be, however few targets.
+FEW_CLASSES = 1000
 #: Options that say what of a file is what.
 CHOICES = ("inputs", "target", "weights", "lengths", "case", "cases_first", "pieces")
 #: Options that mean something to some kinds alone, besides the settings of their problems.
@@ -348,7 +350,15 @@ def _largest(array: Array) -> int:
 def _outputs(targets: Array, loss: str) -> int:
     if loss in SEQUENCE_LOSSES:
         return _largest(targets) + 2  # and the blank
-    return _largest(targets) + 1 if loss == "softmax" else targets.shape[-1]
+    if loss != "softmax":
+        return int(targets.shape[-1])
+    count = _largest(targets) + 1
+    if count > max(FEW_CLASSES, targets.size):
+        raise UsageError(
+            f"the targets are whole numbers up to {count - 1:,}, which makes {count:,} classes of {targets.size:,} "
+            "targets; number the classes from 0 on, or say --loss squared"
+        )
+    return count
 
 
 # -- problems ----------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from graphnet_rnn.errors import ModelFileError, SaveError, UsageError
 from graphnet_rnn.files.whole import append_line, cut, locked, read_bytes, sync, write_atomically
 from graphnet_rnn.formats.model_file import model_bytes
 from graphnet_rnn.model import Model
+from graphnet_rnn.settings import path as named_file
 from graphnet_rnn.training.state import TrainingState, read_training_state, write_training_state
 
 __all__ = ["NoFolder", "Onlooker", "RunFolder", "RunWriter"]
@@ -32,7 +33,7 @@ class RunFolder:
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        self.path = named_file("Trainer: folder", path)
         self.model = self.path / "model.safetensors"
         self.history = self.path / "history.jsonl"
         self.timing = self.path / "timing.jsonl"

@@ -149,6 +149,8 @@ class Trainer:
         if not isinstance(settings, Training):
             raise UsageError(f"Trainer: settings must be a Training, not {settings!r:.60}")
         heard_by = _listeners(listeners)
+        if notes is not None and not isinstance(notes, Mapping):
+            raise UsageError(f"Trainer: notes must be a mapping, not {shown(notes)}")
         _require_whole(problem)
         self.metrics = _metrics(problem, metrics)
         problem.require_fit(settings.optimizer)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from graphnet.settings import has_items
 from viz.errors import DrawingError, by_matplotlib
 
 if TYPE_CHECKING:
@@ -65,6 +66,8 @@ def attention_map(
 
 
 def _names(what: str, given: Sequence[Any] | None, count: int) -> list[str]:
+    if given is not None and not has_items(given):
+        raise DrawingError(f"attention_map: {what} must be {count} names, not {given!r:.60}.")
     names = [str(i + 1) for i in range(count)] if given is None else [str(each) for each in given]
     if len(names) != count:
         raise DrawingError(f"attention_map: {what} must be {count}, not {len(names)}.")

@@ -200,3 +200,10 @@ def test_another_file_is_validated_on(here: Path, capsys: pytest.CaptureFixture[
     np.savez("v.npz", x=X[:, :9], signs=np.full((5, 9), 2))
     assert main(["train", "d.npz", "--target", "signs", *SMALL, "--valid", "v.npz", "--out", "run"]) == 0
     assert re.search(r"outputs=3", capsys.readouterr().out)
+
+
+def test_numbers_that_are_names_are_no_classes(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("d.csv").write_text("who,ax,kind\n" + "".join(f"{i},{i / 30},{1_000_003 * i}\n" for i in range(30)))
+    assert main(["train", "d.csv", "--target", "kind", "--case", "who", "--out", "run", *SMALL]) == 2
+    assert "makes 29,000,088 classes of 30 targets; number the classes from 0 on" in capsys.readouterr().err
+    assert not Path("run").exists()

@@ -430,6 +430,21 @@ def test_a_target_ends_a_run(tmp_path: Path) -> None:
     assert begin("one's own", tmp_path / "b", goal=1e9).run().reason == "epochs"
 
 
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ({"folder": ""}, "folder must name a file"),
+        ({"folder": 5}, "folder must be a str"),
+        ({"notes": 5}, "notes must be a"),
+    ],
+)
+def test_a_folder_and_notes_are_looked_at(how: dict[str, Any], said: str) -> None:
+    net = rnn.Network([rnn.GRU(2)], 1, 1, "squared")
+    problem = rnn.Arrays(net, np.zeros((2, 4, 1)), np.zeros((2, 4, 1)))
+    with pytest.raises(UsageError, match=f"Trainer: {said}"):
+        Trainer(problem, Training(), **{"folder": None, **how})
+
+
 def test_every_listener_is_told_in_turn(tmp_path: Path) -> None:
     seen: list[tuple[str, str]] = []
 

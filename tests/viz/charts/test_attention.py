@@ -34,3 +34,8 @@ def test_what_is_no_map_is_told(shares: Any, how: dict[str, Any], said: str) -> 
     with pytest.raises(viz.DrawingError) as caught:
         viz.attention_map(shares, **how)
     assert said in str(caught.value)
+
+
+def test_names_are_a_list() -> None:
+    with pytest.raises(viz.DrawingError, match="attention_map: read must be 3 names, not 5"):
+        viz.attention_map([[0.5, 0.5, 0.0]], read=5)
