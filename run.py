@@ -45,6 +45,9 @@ PROGRAM = (
     "export",
     "tasks",
     "control",
+    "complete",
+    "timelag",
+    "debag",
     "sweep",
 )
 

@@ -18,6 +18,7 @@ import numpy as np
 import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet.call.function import Function
+from graphnet.system.streams import prepare_streams
 
 #: So many calls a measurement, and so many measurements, of which the least counts.
 CALLS, REPEATS = 200, 15
@@ -112,4 +113,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    prepare_streams()
     main()

@@ -68,7 +68,19 @@ def swept() -> rnn.Sweep:
     return rnn.Sweep(recipe, folder / "sweep")
 
 
+def exported(**how: Any) -> None:
+    network = rnn.Network([rnn.LSTM(2)], 3, 3)
+    rnn.formats.export_onnx(network, Path(tempfile.mkdtemp()) / "net.onnx", **how)
+
+
 CALLS: dict[str, Callable[[Any], Any]] = {
+    "graphnet_rnn.formats.export_onnx: lengths": lambda v: exported(lengths=v),
+    "graphnet_rnn.formats.to_torch: cells": lambda v: rnn.formats.to_torch(
+        rnn.Network([rnn.LSTM(2)], 3, 3), cells=v
+    ),
+    "graphnet_rnn.formats.save_torch: cells": lambda v: rnn.formats.save_torch(
+        rnn.Network([rnn.LSTM(2)], 3, 3), Path(tempfile.mkdtemp()) / "net.safetensors", cells=v
+    ),
     "graphnet.compile: check": lambda v: gn.compile([cost], [x], check=v),
     "graphnet.compile: deterministic": lambda v: gn.compile([cost], [x], deterministic=v),
     "graphnet.input: varying": lambda v: gn.input((3,), varying=v),

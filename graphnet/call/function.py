@@ -229,8 +229,8 @@ class Function(Compiled, ShowsItself):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the function, with the present values of its parameters, to a file for `gn.load_function`.
 
-        A path that ends in .c gets standalone C11 instead, with the header beside it; a folder (one that is there, or a
-        path that ends in a slash) gets source, header, weights, a Makefile, and a test with stored results.
+        A path that ends in .c gets standalone C11 instead, with the header beside it; a folder, a path that
+        ends in a slash, gets source, header, weights, a Makefile, and a test with stored results.
         Raises BackendError for a function that no file can hold: one of the NumPy back end, with check=True,
         or with an op that only Python can run, or with updates. C is written of a function of any back end.
         """

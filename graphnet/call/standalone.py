@@ -87,9 +87,8 @@ CHECK = """\
 
 
 def is_folder(path: str | os.PathLike[str]) -> bool:
-    """Whether a folder is meant: it is there, or the path ends in a slash."""
-    text = os.fspath(path) if isinstance(path, (str, os.PathLike)) else ""
-    return isinstance(text, str) and (text.endswith(("/", os.sep)) or os.path.isdir(text))
+    """Whether a folder is meant: the path ends in a slash. (One that is there may be a mistake.)"""
+    return isinstance(path, str) and path.endswith(("/", os.sep))
 
 
 def name_of(path: str | os.PathLike[str]) -> str:

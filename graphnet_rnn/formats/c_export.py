@@ -36,5 +36,6 @@ def export_c(
     function = gn.compile(outputs, inputs)
     if not os.fspath(path).endswith(".c"):
         Path(path).mkdir(parents=True, exist_ok=True)
+        path = f"{os.fspath(path)}/"
     function.save(path)
     return " -> ".join(", ".join(node.describe() for node in nodes) for nodes in (inputs, outputs))

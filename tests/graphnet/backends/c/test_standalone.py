@@ -141,4 +141,4 @@ def test_what_cannot_be_said_in_c_is_refused(tmp_path: Path) -> None:
         gn.compile([gn.tanh(x)], [x], check=True).save(tmp_path / "f.c")
     (tmp_path / "Makefile").write_text("all:\n", encoding="ascii")
     with pytest.raises(BackendError, match="not made by graphnet"):
-        gn.compile([gn.tanh(x)], [x]).save(tmp_path)
+        gn.compile([gn.tanh(x)], [x]).save(f"{tmp_path}/")
