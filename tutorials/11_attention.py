@@ -92,7 +92,7 @@ def trained(model, epochs=6):
         model, model.losses, {"word": word, "before": before, "answer": answer}, batch=50
     )
     training = rnn.Training(rnn.Adam(rate=0.005, clip_norm=1.0), epochs=epochs, stopping=None)
-    rnn.Trainer(problem, training, folder=None).run()
+    rnn.Trainer(problem, training).run()
     return problem.metrics()["right"]()
 
 

@@ -30,7 +30,8 @@ class Attention(Cell):
     a place; places: how many there are, s = 1 ... places.
     What it remembers are states that stay as they are: memory, all places one after another, and l, the logarithm of
     how much each may be looked at (0, or very low where there is none). rnn.attention_memory makes these first states
-    of what another network has seen. u.course("attention") is a at all steps, which viz.attention_map draws.
+    of what another network has seen; a network that starts without them, from zero, looks at places that hold zeros.
+    u.course("attention") is a at all steps, which viz.attention_map draws.
     Source: Bahdanau, Cho & Bengio 2015, A.1.2 and A.2.2 ("additive"); Luong, Pham & Manning 2015, eq. 8, "general", and
     Vaswani et al. 2017, eq. 1, for the scale ("dot").
     """

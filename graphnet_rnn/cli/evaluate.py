@@ -7,7 +7,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from graphnet_rnn.cli.material import CHOICES, add_choices, choice_of, judged
+from graphnet_rnn.cli.material import CHOICES, add_choices, choice_for, judged
 from graphnet_rnn.cli.models import load_finite
 from graphnet_rnn.cli.outputs import PAGES, require_apart, require_ending
 from graphnet_rnn.cli.user_cells import parts_of
@@ -122,7 +122,7 @@ def _judge(network: Network, options: argparse.Namespace) -> int:
     strange = sorted(options.written - {*CHOICES, "model", "data", "cell", "debug", "command"})
     if strange:
         raise UsageError(f"--{strange[0].replace('_', '-')} is about texts; leave it out")
-    sequences = read_sequences(options.data, choice_of(options, network.pool is not None))
+    sequences = read_sequences(options.data, choice_for(network, options))
     loss, right = judged(network, sequences)
     accuracy = "" if right is None else f", accuracy {right:.2%}"
     unit = "squared error" if network.loss == "squared" else "nats"

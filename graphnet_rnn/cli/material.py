@@ -18,8 +18,9 @@ from graphnet.graph.node import Array
 from graphnet.system.characters import in_brief
 from graphnet_rnn.cli.optimizer import no_limit, optimizer_class
 from graphnet_rnn.cli.settings import given_settings
-from graphnet_rnn.data import Choice, Corpus, Sequences, read_sequences, standard_library_text
-from graphnet_rnn.data.sequence_files import ENDINGS, TASK
+from graphnet_rnn.data import Choice, Columns, Corpus, Sequences, read_sequences, standard_library_text
+from graphnet_rnn.data.sequence_files import ENDINGS, TASK, with_columns
+from graphnet_rnn.data.tables import TABLES
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.network.losses import LOSSES, SEQUENCE_LOSSES, VALUE_LOSSES
 from graphnet_rnn.network.network import Network
@@ -35,6 +36,7 @@ __all__ = [
     "CHOICES",
     "Material",
     "add_choices",
+    "choice_for",
     "choice_of",
     "chosen",
     "judged",
@@ -88,6 +90,20 @@ def choice_of(options: argparse.Namespace, whole: bool) -> Choice:
         options.cases_first,
         options.pieces,
     )
+
+
+def choice_for(network: Network, options: argparse.Namespace) -> Choice:
+    """What those options say for a network that was trained: it knows the columns that it read and predicts."""
+    choice = choice_of(options, network.pool is not None)
+    known = network.columns
+    if known is None or Path(options.data).suffix.lower() not in TABLES:
+        return choice
+    if choice.inputs and len(choice.inputs) != len(known.inputs):
+        raise UsageError(
+            f"--inputs: {len(choice.inputs)} columns cannot stand for the {len(known.inputs)} that the network reads: "
+            f"{in_brief(', '.join(known.inputs))}"
+        )
+    return replace(choice, inputs=choice.inputs or known.inputs, targets=choice.targets or known.targets)
 
 
 def chosen(options: argparse.Namespace) -> str:
@@ -268,8 +284,10 @@ class FileMaterial(Material):
             )
         if options.pool is not None and options.pool not in POOLS:
             raise UsageError(f"--pool must be one of {', '.join(POOLS)}, not {in_brief(options.pool)}")
-        choice = choice_of(options, options.pool is not None)
+        choice = with_columns(options.data, choice_of(options, options.pool is not None))
         whole = read_sequences(options.data, choice)
+        table = Path(options.data).suffix.lower() in TABLES
+        self.columns = Columns(choice.inputs, choice.targets) if table else None
         self.loss = options.loss or _likely_loss(whole)
         self.train, self.valid = _fitting_loss(whole, self.loss), None
         if options.valid is not None:
@@ -291,6 +309,7 @@ class FileMaterial(Material):
 
     def problem(self, network: Network, optimizer: Optimizer) -> Problem:
         options = self.options
+        network.columns = self.columns
         return Arrays(
             network,
             self.train,

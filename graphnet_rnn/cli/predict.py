@@ -8,12 +8,12 @@ from __future__ import annotations
 import argparse
 import csv
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from graphnet.graph.node import Array
-from graphnet_rnn.cli.material import add_choices, choice_of
+from graphnet_rnn.cli.material import add_choices, choice_for
 from graphnet_rnn.cli.models import load_finite
 from graphnet_rnn.cli.outputs import require_apart, require_ending
 from graphnet_rnn.cli.user_cells import parts_of
@@ -24,7 +24,7 @@ from graphnet_rnn.network.network import Network
 from graphnet_rnn.network.running import run as run_network
 
 EXAMPLE = """example:
-  graphnet-rnn predict runs/weather-LSTM/model.safetensors weather.csv --target rain,wind --pieces 48 --out new.csv"""
+  graphnet-rnn predict runs/weather-LSTM/model.safetensors weather.csv --pieces 48 --out new.csv"""
 
 KINDS = (".npz", ".csv")
 
@@ -45,13 +45,14 @@ def run(options: argparse.Namespace) -> int:
     network = load_finite(options.model, options.cell)
     if network.vocabulary is not None:
         raise UsageError(f"{options.model} writes text: see the command sample")
-    x, lengths = read_inputs(options.data, choice_of(options, network.pool is not None))
+    x, lengths = read_inputs(options.data, choice_for(network, options))
     outputs, _ = run_network(network, x, lengths=lengths)
     found = _meant(network, outputs)
+    targets = () if network.columns is None else network.columns.targets
     if options.out.lower().endswith(".npz"):
         content = _arrays(found if lengths is None else {**found, LENGTHS: lengths})
     else:
-        content = _table(found, len(x), lengths, network.pool is None)
+        content = _table(found, targets, len(x), lengths, network.pool is None)
     write_atomically(options.out, content)
     steps = x.shape[0] * x.shape[1] if lengths is None else int(lengths.sum())
     print(f"wrote {options.out}: {', '.join(found)} of {x.shape[1]:,} cases of {steps:,} steps")
@@ -74,8 +75,10 @@ def _arrays(found: Mapping[str, Array]) -> bytes:
     return file.getvalue()
 
 
-def _table(found: Mapping[str, Array], time: int, lengths: Array | None, by_step: bool) -> bytes:
-    """A row for each step of each case, or for each case."""
+def _table(
+    found: Mapping[str, Array], targets: Sequence[str], time: int, lengths: Array | None, by_step: bool
+) -> bytes:
+    """A row for each step of each case, or for each case. targets: what several outputs are called."""
     cases = next(iter(found.values())).shape[int(by_step)]
     case = np.arange(cases)
     names, columns = ["case"], [case]
@@ -88,7 +91,8 @@ def _table(found: Mapping[str, Array], time: int, lengths: Array | None, by_step
     for name, array in found.items():
         values = array[rows].reshape(len(case), -1)
         width = values.shape[1]
-        names += [name] if width == 1 else [f"{name}_{i}" for i in range(width)]
+        ends_of = targets if len(targets) == width else range(width)
+        names += [name] if width == 1 else [f"{name}_{end}" for end in ends_of]
         columns += list(values.T)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

@@ -5,7 +5,9 @@ symbols  rows of symbols, a byte or two each
 text     vocabularies, and texts as symbols, split
 batches  contiguous lanes of a sequence, cut into pieces of equal time
 sequences  cases side by side, each with as many steps as it has
-sequence_files  these from arrays, tables and music
+choice  what of a file is what, and what of it a network keeps
+tables  sequences from the rows of tables
+sequence_files  and from arrays and music
 packing  cases of like lengths together
 brackets  a text with nested links, of which all is known
 default  the text that is always there: Python's own standard library
@@ -16,8 +18,9 @@ from __future__ import annotations
 from graphnet_rnn.data.batches import Batches
 from graphnet_rnn.data.brackets import BracketText, bracket_text
 from graphnet_rnn.data.characters import read_text
+from graphnet_rnn.data.choice import Choice, Columns
 from graphnet_rnn.data.default import standard_library_text
-from graphnet_rnn.data.sequence_files import Choice, read_sequences
+from graphnet_rnn.data.sequence_files import read_sequences
 from graphnet_rnn.data.sequences import Sequences, balanced_weights, padded, with_missing
 from graphnet_rnn.data.text import Corpus, Vocabulary
 
@@ -25,6 +28,7 @@ __all__ = [
     "Batches",
     "BracketText",
     "Choice",
+    "Columns",
     "Corpus",
     "Sequences",
     "Vocabulary",

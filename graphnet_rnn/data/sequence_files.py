@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
-import csv
-import importlib
 import io
 import math
 import zipfile
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
 import numpy as np
 
 from graphnet.graph.node import Array
 from graphnet.system.memory import require_memory
+from graphnet_rnn.data.choice import Choice
 from graphnet_rnn.data.sequences import Sequences, named_sequences
+from graphnet_rnn.data.tables import (
+    TABLES,
+    column_names,
+    columns_read,
+    index_of_rows,
+    of_columns,
+    package,
+    stacked,
+)
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.files.whole import read_bytes
-from graphnet_rnn.settings import shown, whole_number, yes_or_no
+from graphnet_rnn.settings import shown
 
-__all__ = ["ENDINGS", "LENGTHS", "TASK", "Choice", "is_file", "read_inputs", "read_sequences"]
+__all__ = ["ENDINGS", "LENGTHS", "TASK", "is_file", "read_inputs", "read_sequences", "with_columns"]
 
 #: What begins the name of a problem that draws its sequences.
 TASK = "task:"
@@ -38,33 +46,6 @@ def is_file(data: str | None) -> TypeGuard[str]:
     return bool(data) and not str(data).startswith(TASK)
 
 
-@dataclass(frozen=True)
-class Choice:
-    """What of a file is what.
-
-    inputs, targets: names of arrays or columns; no inputs: all columns that are nothing else ("x" of arrays). weights:
-    the name of the cases' weights. lengths: the array of how many steps each case has ("lengths", if there is one).
-    case: the column that says of which case a row is; without it there is one case. whole: of tables, a case has one
-    target, that of its last row. cases_first: arrays are (cases, time, ...), not (time, cases, ...). pieces: see
-    Sequences.pieces.
-    """
-
-    inputs: tuple[str, ...] = ()
-    targets: tuple[str, ...] = ()
-    weights: str | None = None
-    lengths: str | None = None
-    case: str | None = None
-    whole: bool = False
-    cases_first: bool = False
-    pieces: int | None = None
-
-    def __post_init__(self) -> None:
-        yes_or_no("Choice: cases_first", self.cases_first)
-        yes_or_no("Choice: whole", self.whole)
-        if self.pieces is not None:
-            object.__setattr__(self, "pieces", whole_number("Choice: pieces", self.pieces))
-
-
 def read_sequences(path: str | Path, choice: Choice) -> Sequences:
     """The sequences of a file of arrays (.npz), a table (.csv, .parquet) or music (.mid). DataError, UsageError."""
     path, ending = _named(path)
@@ -73,8 +54,16 @@ def read_sequences(path: str | Path, choice: Choice) -> Sequences:
     elif ending == ARRAYS:
         found = _of_arrays(path, choice)
     else:
-        return _of_columns(path, TABLES[ending](path), choice)
+        return of_columns(path, TABLES[ending](path), choice)
     return found if choice.pieces is None else found.pieces(choice.pieces)
+
+
+def with_columns(path: str | Path, choice: Choice) -> Choice:
+    """The choice with the names of all that is read, where the file is a table."""
+    path, ending = _named(path)
+    if ending not in TABLES or choice.inputs:
+        return choice
+    return replace(choice, inputs=columns_read(column_names(path), choice))
 
 
 def read_inputs(path: str | Path, choice: Choice) -> tuple[Array, Array | None]:
@@ -83,9 +72,9 @@ def read_inputs(path: str | Path, choice: Choice) -> tuple[Array, Array | None]:
     lengths = None
     if ending in TABLES:
         columns = TABLES[ending](path)
-        inputs = choice.inputs or _columns_read(columns, choice)
-        x = _stacked(path, columns, inputs)
-        index, lengths = _index(path, columns, choice)
+        inputs = choice.inputs or columns_read(columns, choice)
+        x = stacked(path, columns, inputs)
+        index, lengths = index_of_rows(path, columns, choice)
         x = x[index].astype(np.float32)
     elif ending in MUSIC:
         x = _piano_roll(path)[:, None]
@@ -182,178 +171,6 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Array:
         return np.asarray(np.lib.format.read_array(file, allow_pickle=False))
 
 
-# -- tables ------------------------------------------------------------------------------------
-
-
-def _of_columns(path: Path, columns: Mapping[str, Array], choice: Choice) -> Sequences:
-    if not choice.targets:
-        raise UsageError(f"{path}: say which columns are targets; it has {_listed(columns)}")
-    for name in sorted(_apart(choice)):
-        _require_column(path, columns, name)
-    x = _stacked(path, columns, choice.inputs or _columns_read(columns, choice))
-    w = None if choice.weights is None else _stacked(path, columns, (choice.weights,))[:, 0]
-    t = _stacked(path, columns, choice.targets, None if w is None else w == 0)
-    if len(choice.targets) == 1 and (t == np.floor(t)).all() and t.min() >= 0 and t.max() < 2**31:
-        t = t[:, 0].astype(np.int64)  # labels
-    index, lengths = _index(path, columns, choice)
-    ends = np.full(index.shape[1], len(index)) if lengths is None else lengths
-    last = index[ends - 1, np.arange(index.shape[1])]
-    return Sequences(
-        x[index].astype(np.float32),
-        t[last] if choice.whole else t[index],
-        lengths,
-        None if w is None else _weights_of_cases(path, w[index], choice),
-    )
-
-
-def _weights_of_cases(path: Path, w: Array, choice: Choice) -> Array:
-    """(cases,) where all rows of each case have one weight, otherwise (time, cases)."""
-    differ = (w != w[0]).any(axis=0)
-    if not differ.any():
-        return w[0]
-    if choice.whole:
-        raise DataError(
-            f"{path}: the rows of case {int(differ.argmax()) + 1} have several weights, and one target for all of "
-            "them; give all its rows one"
-        )
-    return w
-
-
-def _apart(choice: Choice) -> set[str]:
-    return {*choice.targets, *(name for name in (choice.case, choice.weights) if name is not None)}
-
-
-def _columns_read(columns: Mapping[str, Array], choice: Choice) -> tuple[str, ...]:
-    apart = _apart(choice)
-    return tuple(name for name in columns if name not in apart)
-
-
-def _stacked(
-    path: Path, columns: Mapping[str, Array], names: tuple[str, ...], missing: Array | None = None
-) -> Array:
-    """(rows, columns). missing: (rows,), where 0 stands for what need not be there."""
-    if not names:
-        raise DataError(f"{path} has no column that is read; it has {_listed(columns)}")
-    for name in names:
-        _require_column(path, columns, name)
-    return np.stack([_numbers(path, name, columns[name], missing) for name in names], axis=-1)
-
-
-def _require_column(path: Path, columns: Mapping[str, Array], name: str) -> None:
-    if name not in columns:
-        raise DataError(f"{path} has no column {shown(name)}; it has {_listed(columns)}")
-
-
-def _index(path: Path, columns: Mapping[str, Array], choice: Choice) -> tuple[Array, Array | None]:
-    """The rows, (time, cases), the first again behind the end of a case, and lengths, where cases have their own."""
-    if choice.cases_first:
-        raise UsageError(f"{path}: rows of a table are steps; which axis comes first is a matter of arrays")
-    if choice.lengths is not None:
-        raise UsageError(
-            f"{path}: a table has the rows of each case; an array of lengths is a matter of arrays"
-        )
-    if choice.case is not None:
-        _require_column(path, columns, choice.case)
-    count = len(next(iter(columns.values())))
-    groups = _rows_of_cases(path, columns.get(choice.case or ""), count, choice)
-    lengths = np.array([len(rows) for rows in groups])
-    index = np.zeros((lengths.max(), len(groups)), np.int64)
-    for n, rows in enumerate(groups):
-        index[: len(rows), n] = rows
-        index[len(rows) :, n] = rows[0]
-    return index, None if (lengths == len(index)).all() else lengths
-
-
-def _rows_of_cases(path: Path, case: Array | None, count: int, choice: Choice) -> list[Array]:
-    """The rows of each case, or piece of one, in their order."""
-    if case is None:
-        groups = [np.arange(count)]
-    else:
-        _, first, number = np.unique(case, return_index=True, return_inverse=True)
-        order = np.argsort(first)
-        groups = [np.flatnonzero(number == i) for i in order]
-    if choice.pieces is None:
-        return groups
-    if choice.whole:
-        raise UsageError(f"{path}: what has a target for a whole case cannot be cut into pieces")
-    time = choice.pieces
-    # Of one case all pieces are of one length; of several, the last of each may be shorter.
-    most = [len(rows) // time if case is None else -(-len(rows) // time) for rows in groups]
-    pieces = [rows[i * time : (i + 1) * time] for rows, n in zip(groups, most, strict=True) for i in range(n)]
-    if not pieces:
-        raise DataError(f"{path}: no case has the {time} rows of a piece")
-    return pieces
-
-
-def _numbers(path: Path, name: str, column: Array, missing: Array | None) -> Array:
-    """DataError with the row of what is no finite number, but where it is missing."""
-    try:
-        found = np.asarray(column, np.float64)
-    except (TypeError, ValueError):
-        found = np.array([_number(value) for value in column])
-    if missing is not None:
-        found = np.where(missing, 0, found)
-    odd = np.flatnonzero(~np.isfinite(found))
-    if len(odd):
-        raise DataError(
-            f"{path}: row {int(odd[0]) + 1} of the column {shown(name)} is {shown(str(column[odd[0]]))}; all must be "
-            "finite numbers; a target that is missing is said by the weight 0 of its row, in a column of weights"
-        )
-    return found
-
-
-def _number(value: Any) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return math.nan
-
-
-def _listed(names: Any) -> str:
-    some = list(names)
-    return ", ".join(map(str, some[:20])) + (f" and {len(some) - 20} more" if len(some) > 20 else "")
-
-
-def _csv(path: Path) -> dict[str, Array]:
-    try:
-        text = read_bytes(path, DataError).decode("utf-8-sig")
-        rows = list(csv.reader(io.StringIO(text, newline="")))
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{path} is no table in UTF-8: {error}") from None
-    rows = [row for row in rows if row]
-    if len(rows) < 2:
-        raise DataError(f"{path} must have a row of names, and rows of numbers")
-    head = [name.strip() for name in rows[0]]
-    if len(set(head)) < len(head):
-        raise DataError(f"{path}: two columns have the same name")
-    for number, row in enumerate(rows[1:], start=1):
-        if len(row) != len(head):
-            raise DataError(f"{path}: row {number} has {len(row)} values for {len(head)} columns")
-    columns = zip(*rows[1:], strict=True)
-    return {name: np.array(column) for name, column in zip(head, columns, strict=True)}
-
-
-def _parquet(path: Path) -> dict[str, Array]:
-    parquet = _package("pyarrow.parquet", "pyarrow", path)
-    try:
-        table = parquet.read_table(io.BytesIO(read_bytes(path, DataError)))
-        columns: dict[str, Array] = {name: table.column(name).to_numpy() for name in table.column_names}
-    except Exception as error:
-        if isinstance(error, (DataError, MemoryError)):
-            raise
-        raise DataError(f"{path} is no table of Parquet: {' '.join(str(error).split())[:200]}") from None
-    if not columns or not len(next(iter(columns.values()))):
-        raise DataError(f"{path} has no rows")
-    return columns
-
-
-def _package(module: str, package: str, path: Path) -> Any:
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        raise UsageError(f"reading {path} needs {package}: pip install {package}") from None
-
-
 # -- music -------------------------------------------------------------------------------------
 
 
@@ -368,7 +185,7 @@ def _of_music(path: Path, choice: Choice) -> Sequences:
 
 
 def _piano_roll(path: Path) -> Array:
-    mido = _package("mido", "mido", path)
+    mido = package("mido", "mido", path)
     try:
         file = mido.MidiFile(file=io.BytesIO(read_bytes(path, DataError)))
         notes: list[tuple[int, float, float]] = []
@@ -398,7 +215,5 @@ def _piano_roll(path: Path) -> Array:
     return roll
 
 
-#: What reads the columns of which tables.
-TABLES: dict[str, Callable[[Path], dict[str, Array]]] = {".csv": _csv, ".parquet": _parquet}
 ARRAYS, MUSIC = ".npz", (".mid", ".midi")
 ENDINGS = (ARRAYS, *TABLES, *MUSIC)

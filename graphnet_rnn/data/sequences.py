@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -303,7 +303,10 @@ def _array(what: str, given: Any) -> Array:
             f"{what} must be an array; cases of several lengths are taken by Sequences.of, not {shown(given)}"
         ) from None
     if found.dtype == object:
-        raise DataError(f"{what} must be an array of numbers, not of objects; see Sequences.of for lists")
+        remedy = "see Sequences.of for lists"
+        if isinstance(given, Mapping):
+            remedy = "not a mapping: of classes, give np.vectorize(mapping.get)(targets), or balanced_weights(targets)"
+        raise DataError(f"{what} must be an array of numbers, not of objects; {remedy}")
     return found
 
 

@@ -11,7 +11,7 @@ import inspect
 import json
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from graphnet.system.characters import in_brief
 from graphnet.system.json_text import read_json
 from graphnet_rnn.cell.cell import Cell, classes_of
 from graphnet_rnn.cells import ALL
+from graphnet_rnn.data.choice import Columns
 from graphnet_rnn.data.text import Vocabulary
 from graphnet_rnn.errors import ModelFileError, UsageError
 from graphnet_rnn.files.json_values import from_json
@@ -110,6 +111,8 @@ def describe_model(model: Model) -> dict[str, Any]:
     described = {"format": FORMAT, "model": model.description(), "equations": equation_digest(model)}
     if isinstance(model, Network):
         described["vocabulary"] = model.vocabulary.characters if model.vocabulary else None
+        if model.columns is not None:
+            described["columns"] = asdict(model.columns)
     return described
 
 
@@ -224,6 +227,7 @@ def model_of(
         model = reader.model(described, file.weights())
         if isinstance(model, Network):
             model.vocabulary = _vocabulary(file.description.get("vocabulary"), model)
+            model.columns = _columns(file.description.get("columns"))
         same = has_same_equations(model, file)
     except ModelFileError:
         raise
@@ -376,6 +380,15 @@ def _vocabulary(described: Any, network: Network) -> Vocabulary | None:
     if network.reads == "symbols" and len(vocabulary) != network.inputs:
         raise ValueError(f"its vocabulary has {len(vocabulary)} characters for {network.inputs} symbols")
     return vocabulary
+
+
+def _columns(described: Any) -> Columns | None:
+    """The names of what a network of numbers reads; ValueError, or UsageError, for what cannot be them."""
+    if described is None:
+        return None
+    if not isinstance(described, dict) or set(described) != {"inputs", "targets"}:
+        raise ValueError(f"its columns are {described!r:.60}, no names")
+    return Columns(**described)
 
 
 def _differing(name: str, stored: Any, made: Any) -> Iterator[str]:

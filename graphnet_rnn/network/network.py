@@ -17,6 +17,7 @@ from graphnet_rnn.cell.graph_size import require_nodes
 from graphnet_rnn.cell.initializers import Initializer, checked_initial
 from graphnet_rnn.cell.weights import Weights, unfit
 from graphnet_rnn.cells.lstm import without_recurrent_errors
+from graphnet_rnn.data.choice import Columns
 from graphnet_rnn.data.text import Vocabulary
 from graphnet_rnn.errors import CellError, UsageError
 from graphnet_rnn.model import Model, float_dtype, seed_of
@@ -143,6 +144,7 @@ class Network(Model):
         self._require_patterns(own_initial)
         self.lay_out(self._groups(), self.dtype)
         self._vocabulary: Vocabulary | None = None
+        self._columns: Columns | None = None
         if yes_or_no("truncated", truncated):
             self.truncate()
         self._whole = True
@@ -177,6 +179,25 @@ class Network(Model):
                 "symbols; make the network with inputs=len(vocabulary)"
             )
         self._vocabulary = vocabulary
+
+    @property
+    def columns(self) -> Columns | None:
+        """The columns of the table that it was trained on, for a network that reads vectors; kept in its file.
+
+        UsageError for another number of columns than it has inputs.
+        """
+        return self._columns
+
+    @columns.setter
+    def columns(self, columns: Columns | None) -> None:
+        if columns is not None and not isinstance(columns, Columns):
+            raise UsageError(f"Network: columns must be rnn.data.Columns or None, not {shown(columns)}")
+        if columns is not None and (self.reads != "vectors" or len(columns.inputs) != self.inputs):
+            raise UsageError(
+                f"Network: {len(columns.inputs)} columns do not fit a network of {self.inputs} inputs that reads "
+                f"{self.reads}"
+            )
+        self._columns = columns
 
     # -- declaring ---------------------------------------------------------------------------
 

@@ -112,7 +112,10 @@ class Objective:
             names = ", ".join(
                 f"{n.describe()} (made at {n.origin})" for n in sorted(missing, key=lambda n: n.serial)
             )
-            raise UsageError(f"Objective: {cost} depends on {names}; list it in inputs, and feed it")
+            raise UsageError(
+                f"Objective: {cost} depends on {names}; list it in inputs, and feed it "
+                "(first states of a network are 0 after net.unroll(..., initial='zero'))"
+            )
 
     # -- the vector --------------------------------------------------------------------------
 

@@ -207,7 +207,7 @@ class Arrays(BatchesOfCases):
         u = network.unroll(
             time,
             self.batch,
-            initial=_first(network),
+            initial=network.initial_state,
             unscored=self.unscored,
             labels=self._labels,
             lengths=self._ragged,
@@ -314,7 +314,3 @@ def _measures(u: Unrolled, kind: str) -> list[Node]:
         case _:
             return []
     return [values if kind == "values" else gn.mean(values, axis=-1)]
-
-
-def _first(network: Network) -> str:
-    return "learned" if network.initial_state == "learned" else "zero"

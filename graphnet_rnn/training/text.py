@@ -314,7 +314,7 @@ class DrawnText(TextProblem):
         self._starts: tuple[int, Array] | None = None
         self.items = self.gradient_batches * self.batch * (self.time - self.unscored)
         u = network.unroll(
-            self.time, self.batch, initial=_first(network), unscored=self.unscored, random=self._random
+            self.time, self.batch, initial=network.initial_state, unscored=self.unscored, random=self._random
         )
         self.objective = BatchedObjective(
             Objective(
@@ -332,7 +332,9 @@ class DrawnText(TextProblem):
     def _single(self) -> Objective:
         """For preconditioners: the same for one sequence, without dropout and weight decay."""
         network = self.model
-        u = network.unroll(self.time, 1, initial=_first(network), unscored=self.unscored, training=False)
+        u = network.unroll(
+            self.time, 1, initial=network.initial_state, unscored=self.unscored, training=False
+        )
         return Objective(
             u.cost,
             list(network.parameters.values()),
@@ -368,7 +370,3 @@ class DrawnText(TextProblem):
     def _sequences(self, starts: Array) -> Batch:
         at = np.arange(self.time)[:, None] + starts[None, :]
         return self.corpus.train[at], self.corpus.train[at + 1]
-
-
-def _first(network: Network) -> str:
-    return "learned" if network.initial_state == "learned" else "zero"

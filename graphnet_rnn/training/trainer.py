@@ -113,14 +113,15 @@ class Progress:
 class Trainer:
     """Trains the model of a problem.
 
-    problem: what learns from what, see rnn.Problem. settings: see rnn.Training. folder: where files go; a run is
-    resumed from there. None for no files: rows are in the outcome, and `take_best` gives the model the weights of the
-    best epoch. listeners: Listeners, which are told what happens, or functions of (trainer, row), called after each
-    epoch; one that returns True ends the run. metrics: what else is measured after each epoch, for the rows and their
-    curve: names that the problem has, see Problem.metrics, or functions of the model that give a number. notes: kept in
-    every checkpoint (the command line keeps its arguments there). parallel: "mpi", or rnn.parallel.Ranks: processes
-    that make each step together. Each has all of the data, and its share of a step's batches; all come to the same
-    numbers, and the first writes and speaks for all: the listeners of the others hear nothing.
+    problem: what learns from what, see rnn.Problem. settings: see rnn.Training. folder: where files go: model,
+    history, and the checkpoints that a stopped run goes on from. None for no files: rows are in the outcome, and
+    `take_best` gives the model the weights of the best epoch. listeners: Listeners, which are told what happens, or
+    functions of (trainer, row), called after each epoch; one that returns True ends the run. metrics: what else is
+    measured after each epoch, for the rows and their curve: names that the problem has, see Problem.metrics, or
+    functions of the model that give a number. notes: kept in every checkpoint (the command line keeps its arguments
+    there). parallel: "mpi", or rnn.parallel.Ranks: processes that make each step together. Each has all of the data,
+    and its share of a step's batches; all come to the same numbers, and the first writes and speaks for all: the
+    listeners of the others hear nothing.
     cost: of the last step, in the problem's unit.
 
         problem = rnn.CarriedText(network, corpus, time=50, batch=32)
@@ -133,7 +134,7 @@ class Trainer:
         self,
         problem: Problem,
         settings: Training | None = None,
-        folder: str | Path | None = "run",
+        folder: str | Path | None = None,
         *,
         listeners: Sequence[Listener | Callable[[Trainer, Mapping[str, Any]], Any]] = (),
         metrics: Sequence[str | Callable[[Any], float]] = (),

@@ -105,8 +105,8 @@ def test_cases_of_several_lengths(here: Path, capsys: pytest.CaptureFixture[str]
     table = ["--case", "who", "--target", "y"]
     assert main(["train", "r.npz", *small, "--out", "arrays"]) == 0
     assert main(["train", "r.csv", *table, *small, "--out", "table"]) == 0
-    models = [Path(run, "model.safetensors").read_bytes() for run in ("arrays", "table")]
-    assert models[0] == models[1]
+    arrays, tables = (rnn.load(f"{run}/model.safetensors") for run in ("arrays", "table"))
+    np.testing.assert_array_equal(arrays.theta, tables.theta)
     network = rnn.load("arrays/model.safetensors")
     assert isinstance(network, rnn.Network)
     outputs, _ = rnn.run(network, X, lengths=lengths)
@@ -125,6 +125,42 @@ def test_cases_of_several_lengths(here: Path, capsys: pytest.CaptureFixture[str]
     for row in rows:
         assert int(row["step"]) < lengths[int(row["case"])]
         assert float(row["prediction"]) == pytest.approx(outputs[int(row["step"]), int(row["case"]), 0])
+
+
+def written(path: str, head: str, rows: np.ndarray) -> None:
+    np.savetxt(path, rows, "%.17g", ",", header=head, comments="")
+
+
+def test_columns_are_read_by_their_names(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Those of training, wherever they stand in another table, and whatever else it has."""
+    a, b, who = X[..., 0].T.ravel(), X[..., 1].T.ravel(), np.repeat(np.arange(30), 5)
+    y, z = a + b, a - b
+    written("train.csv", "who,a,b,y,z", np.stack([who, a, b, y, z], axis=1))
+    written("valid.csv", "z,b,y,a,who", np.stack([z, b, y, a, who], axis=1))
+    written("more.csv", "noise,b,who,a", np.stack([y * 9, b, who, a], axis=1))
+    train = ["train", "train.csv", "--case", "who", "--target", "y,z", *SMALL, "--quiet"]
+    assert main([*train, "--valid", "valid.csv", "--out", "run"]) == 0
+    network = rnn.load("run/model.safetensors")
+    assert isinstance(network, rnn.Network)
+    assert network.columns == rnn.data.Columns(("a", "b"), ("y", "z"))
+    outputs, _ = rnn.run(network, X)
+    loss = ((outputs - np.stack([y, z], axis=-1).reshape(30, 5, 2).swapaxes(0, 1)) ** 2).sum(axis=-1).mean()
+    row = [json.loads(line) for line in Path("run/history.jsonl").read_text().splitlines()][-1]
+    assert row["valid_loss"] == pytest.approx(loss, rel=1e-5)
+    capsys.readouterr()
+    assert main(["evaluate", "run/model.safetensors", "valid.csv", "--case", "who"]) == 0
+    assert f"{loss:.4f} squared error" in capsys.readouterr().out
+    predict = ["predict", "run/model.safetensors", "more.csv", "--case", "who", "--out", "p.csv"]
+    assert main(predict) == 0
+    with open("p.csv") as file:
+        found = [[float(row["prediction_y"]), float(row["prediction_z"])] for row in csv.DictReader(file)]
+    np.testing.assert_allclose(np.reshape(found, (30, 5, 2)).swapaxes(0, 1), outputs, rtol=1e-6)
+    capsys.readouterr()
+    assert main([*predict, "--inputs", "a,b,noise"]) == 2
+    assert "3 columns cannot stand for the 2 that the network reads: a, b" in capsys.readouterr().err
+    written("less.csv", "b,who", np.stack([b, who], axis=1))
+    assert main(["predict", "run/model.safetensors", "less.csv", "--case", "who", "--out", "p.csv"]) == 1
+    assert "less.csv has no column 'a'; it has b, who" in capsys.readouterr().err
 
 
 def test_one_output_for_a_whole_case(here: Path) -> None:

@@ -1,0 +1,225 @@
+"""Sequences of tables: a row is a step."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import io
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from graphnet.graph.node import Array
+from graphnet_rnn.data.choice import Choice
+from graphnet_rnn.data.sequences import Sequences
+from graphnet_rnn.errors import DataError, UsageError
+from graphnet_rnn.files.whole import read_bytes
+from graphnet_rnn.settings import shown
+
+__all__ = ["TABLES", "column_names", "columns_read", "index_of_rows", "of_columns", "package", "stacked"]
+
+T = TypeVar("T")
+
+
+def column_names(path: Path) -> list[str]:
+    """The names of a table's columns, in their order."""
+    return list(HEADS[path.suffix.lower()](path))
+
+
+def of_columns(path: Path, columns: Mapping[str, Array], choice: Choice) -> Sequences:
+    if not choice.targets:
+        raise UsageError(f"{path}: say which columns are targets; it has {_listed(columns)}")
+    for name in sorted(_apart(choice)):
+        _require_column(path, columns, name)
+    x = stacked(path, columns, choice.inputs or columns_read(columns, choice))
+    w = None if choice.weights is None else stacked(path, columns, (choice.weights,))[:, 0]
+    t = stacked(path, columns, choice.targets, None if w is None else w == 0)
+    if len(choice.targets) == 1 and (t == np.floor(t)).all() and t.min() >= 0 and t.max() < 2**31:
+        t = t[:, 0].astype(np.int64)  # labels
+    index, lengths = index_of_rows(path, columns, choice)
+    ends = np.full(index.shape[1], len(index)) if lengths is None else lengths
+    last = index[ends - 1, np.arange(index.shape[1])]
+    return Sequences(
+        x[index].astype(np.float32),
+        t[last] if choice.whole else t[index],
+        lengths,
+        None if w is None else _weights_of_cases(path, w[index], choice),
+    )
+
+
+def _weights_of_cases(path: Path, w: Array, choice: Choice) -> Array:
+    """(cases,) where all rows of each case have one weight, otherwise (time, cases)."""
+    differ = (w != w[0]).any(axis=0)
+    if not differ.any():
+        return w[0]
+    if choice.whole:
+        raise DataError(
+            f"{path}: the rows of case {int(differ.argmax()) + 1} have several weights, and one target for all of "
+            "them; give all its rows one"
+        )
+    return w
+
+
+def _apart(choice: Choice) -> set[str]:
+    return {*choice.targets, *(name for name in (choice.case, choice.weights) if name is not None)}
+
+
+def columns_read(columns: Iterable[str], choice: Choice) -> tuple[str, ...]:
+    apart = _apart(choice)
+    return tuple(name for name in columns if name not in apart)
+
+
+def stacked(
+    path: Path, columns: Mapping[str, Array], names: tuple[str, ...], missing: Array | None = None
+) -> Array:
+    """(rows, columns). missing: (rows,), where 0 stands for what need not be there."""
+    if not names:
+        raise DataError(f"{path} has no column that is read; it has {_listed(columns)}")
+    for name in names:
+        _require_column(path, columns, name)
+    return np.stack([_numbers(path, name, columns[name], missing) for name in names], axis=-1)
+
+
+def _require_column(path: Path, columns: Mapping[str, Array], name: str) -> None:
+    if name not in columns:
+        raise DataError(f"{path} has no column {shown(name)}; it has {_listed(columns)}")
+
+
+def index_of_rows(path: Path, columns: Mapping[str, Array], choice: Choice) -> tuple[Array, Array | None]:
+    """The rows, (time, cases), the first again behind the end of a case, and lengths, where cases have their own."""
+    if choice.cases_first:
+        raise UsageError(f"{path}: rows of a table are steps; which axis comes first is a matter of arrays")
+    if choice.lengths is not None:
+        raise UsageError(
+            f"{path}: a table has the rows of each case; an array of lengths is a matter of arrays"
+        )
+    if choice.case is not None:
+        _require_column(path, columns, choice.case)
+    count = len(next(iter(columns.values())))
+    groups = _rows_of_cases(path, columns.get(choice.case or ""), count, choice)
+    lengths = np.array([len(rows) for rows in groups])
+    index = np.zeros((lengths.max(), len(groups)), np.int64)
+    for n, rows in enumerate(groups):
+        index[: len(rows), n] = rows
+        index[len(rows) :, n] = rows[0]
+    return index, None if (lengths == len(index)).all() else lengths
+
+
+def _rows_of_cases(path: Path, case: Array | None, count: int, choice: Choice) -> list[Array]:
+    """The rows of each case, or piece of one, in their order."""
+    if case is None:
+        groups = [np.arange(count)]
+    else:
+        _, first, number = np.unique(case, return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        groups = [np.flatnonzero(number == i) for i in order]
+    if choice.pieces is None:
+        return groups
+    if choice.whole:
+        raise UsageError(f"{path}: what has a target for a whole case cannot be cut into pieces")
+    time = choice.pieces
+    # Of one case all pieces are of one length; of several, the last of each may be shorter.
+    most = [len(rows) // time if case is None else -(-len(rows) // time) for rows in groups]
+    pieces = [rows[i * time : (i + 1) * time] for rows, n in zip(groups, most, strict=True) for i in range(n)]
+    if not pieces:
+        raise DataError(f"{path}: no case has the {time} rows of a piece")
+    return pieces
+
+
+def _numbers(path: Path, name: str, column: Array, missing: Array | None) -> Array:
+    """DataError with the row of what is no finite number, but where it is missing."""
+    try:
+        found = np.asarray(column, np.float64)
+    except (TypeError, ValueError):
+        found = np.array([_number(value) for value in column])
+    if missing is not None:
+        found = np.where(missing, 0, found)
+    odd = np.flatnonzero(~np.isfinite(found))
+    if len(odd):
+        raise DataError(
+            f"{path}: row {int(odd[0]) + 1} of the column {shown(name)} is {shown(str(column[odd[0]]))}; all must be "
+            "finite numbers; a target that is missing is said by the weight 0 of its row, in a column of weights"
+        )
+    return found
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return math.nan
+
+
+def _listed(names: Any) -> str:
+    some = list(names)
+    return ", ".join(map(str, some[:20])) + (f" and {len(some) - 20} more" if len(some) > 20 else "")
+
+
+def _rows_of_csv(path: Path) -> Iterator[list[str]]:
+    """The names, and the rows that are not empty."""
+    try:
+        text = read_bytes(path, DataError).decode("utf-8-sig")
+        rows = (row for row in csv.reader(io.StringIO(text, newline="")) if row)
+        head = [name.strip() for name in next(rows, [])]
+        if len(set(head)) < len(head):
+            raise DataError(f"{path}: two columns have the same name")
+        yield head
+        yield from rows
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{path} is no table in UTF-8: {error}") from None
+
+
+def _head_of_csv(path: Path) -> list[str]:
+    return next(_rows_of_csv(path))
+
+
+def _csv(path: Path) -> dict[str, Array]:
+    head, *rows = _rows_of_csv(path)
+    if not rows:
+        raise DataError(f"{path} must have a row of names, and rows of numbers")
+    for number, row in enumerate(rows, start=1):
+        if len(row) != len(head):
+            raise DataError(f"{path}: row {number} has {len(row)} values for {len(head)} columns")
+    columns = zip(*rows, strict=True)
+    return {name: np.array(column) for name, column in zip(head, columns, strict=True)}
+
+
+def _of_parquet(path: Path, read: Callable[[Any, io.BytesIO], T]) -> T:
+    parquet = package("pyarrow.parquet", "pyarrow", path)
+    try:
+        return read(parquet, io.BytesIO(read_bytes(path, DataError)))
+    except Exception as error:
+        if isinstance(error, (DataError, MemoryError)):
+            raise
+        raise DataError(f"{path} is no table of Parquet: {' '.join(str(error).split())[:200]}") from None
+
+
+def _head_of_parquet(path: Path) -> list[str]:
+    return _of_parquet(path, lambda parquet, file: list(parquet.read_schema(file).names))
+
+
+def _parquet(path: Path) -> dict[str, Array]:
+    def read(parquet: Any, file: io.BytesIO) -> dict[str, Array]:
+        table = parquet.read_table(file)
+        return {name: table.column(name).to_numpy() for name in table.column_names}
+
+    columns = _of_parquet(path, read)
+    if not columns or not len(next(iter(columns.values()))):
+        raise DataError(f"{path} has no rows")
+    return columns
+
+
+def package(module: str, package: str, path: Path) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise UsageError(f"reading {path} needs {package}: pip install {package}") from None
+
+
+#: What reads the columns of which tables.
+TABLES: dict[str, Callable[[Path], dict[str, Array]]] = {".csv": _csv, ".parquet": _parquet}
+#: And what reads their names alone.
+HEADS: dict[str, Callable[[Path], list[str]]] = {".csv": _head_of_csv, ".parquet": _head_of_parquet}
