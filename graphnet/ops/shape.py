@@ -484,7 +484,7 @@ def pad(x: Any, widths: Any, value: float = 0) -> Node:
         (before, before + size, 1) for (before, _), size in zip(before_after, node.shape, strict=True)
     )
     around = filled("pad", value, (), node.dtype)
-    if not value:
+    if not value and not np.signbit(value):  # a cotangent has nothing there, and adds 0
         to = tuple(
             before + size + after for (before, after), size in zip(before_after, node.shape, strict=True)
         )

@@ -19,10 +19,19 @@ def merge(graph: Graph) -> Graph:
     return graph.rewrite(lambda node: node if node.op.is_label else first(node))
 
 
-def values_of(graph: Graph) -> dict[Node, Node]:
-    """What stands for each node's value: one node for all that compute the same, whatever labels name on the way."""
+def values_of(graph: Graph, is_passed: Callable[[Node], bool] = lambda node: False) -> dict[Node, Node]:
+    """What stands for each node's value: one node for all that compute the same, whatever labels name on the way.
+
+    is_passed: whether a node is taken for its second input: a choice whose condition holds where it matters.
+    """
     first = _first_of_equals()
-    done = rewrite(graph.order, lambda node: node.inputs[0] if node.op.is_label else first(node))
+
+    def stands(node: Node) -> Node:
+        if node.op.is_label:
+            return node.inputs[0]
+        return node.inputs[1] if is_passed(node) else first(node)
+
+    done = rewrite(graph.order, stands)
     return {node: done.get(node, node) for node in graph.order}
 
 

@@ -35,7 +35,7 @@ def in_words(error: BaseException, options: argparse.Namespace) -> str:
 
 def _sentence(error: BaseException, options: argparse.Namespace) -> str:
     if isinstance(error, GraphnetError):
-        return str(error)
+        return str(error).removeprefix(f"{options.command}: ")  # which is said already
     if isinstance(error, MemoryError):
         smaller = " or ".join("--" + name.replace("_", "-") for name in SIZES if hasattr(options, name))
         return f"there is not enough memory; try a smaller {smaller or 'input'} ({error_text(error)})"

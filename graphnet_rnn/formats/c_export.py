@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import graphnet as gn
+from graphnet_rnn.errors import UsageError
 from graphnet_rnn.network.network import Network, require_network
 from graphnet_rnn.settings import one_of, whole_number
 
@@ -35,6 +36,10 @@ def export_c(
     )
     function = gn.compile(outputs, inputs)
     if not os.fspath(path).endswith(".c"):
+        if os.path.isfile(path):
+            raise UsageError(
+                f"export_c: {os.fspath(path)} is a file, and no folder; name another, or a file that ends in .c"
+            )
         Path(path).mkdir(parents=True, exist_ok=True)
         path = f"{os.fspath(path)}/"
     function.save(path)

@@ -9,6 +9,7 @@ from graphnet.graph.node import Node
 from graphnet.ops.broadcast import BroadcastTo
 from graphnet.ops.elementwise import Sigmoid, Tanh, Where
 from graphnet.passes.merge import values_of
+from graphnet_rnn.errors import UsageError
 
 __all__ = ["ENDED", "hidden_units"]
 
@@ -19,24 +20,43 @@ ENDED = "case has ended"
 def hidden_units(outputs: Node | Iterable[Node]) -> list[tuple[Node, Node]]:
     """(a, h = e(a)) for each tanh and σ that the equations of cells have put into the outputs.
 
-    Each unit is there once, however often the equations write it; h is 0 where a case has ended.
+    Each unit is there once, however often the equations write it; h is 0 where a case has ended. UsageError for a unit
+    of which that cannot be told, as its first axis is not that of the cases.
     Source: Sutskever 2013, 4.2.3.
     """
     graph = gn.Graph(outputs)
     squashed = [node for node in graph.order if isinstance(node.op, (Tanh, Sigmoid)) and "cell" in node.scope]
-    value = values_of(graph)
+    # A case that has a step had the one before: there, the state that its step reads is what that one made of it.
+    value = values_of(graph, _is_choice)
     units: dict[Node, Node] = {}
-    for node in squashed:
+    for node in sorted(
+        squashed, key=lambda node: node.serial
+    ):  # of a unit, the step that made it has most cases
         units.setdefault(value[node], node)
     inside = dict(_cases_inside(graph))
-    return [(h.inputs[0], gn.where(inside[h], h, 0) if h in inside else h) for h in units.values()]
+    return [(h.inputs[0], _cut(h, inside[h]) if h in inside else h) for h in units.values()]
+
+
+def _is_choice(node: Node) -> bool:
+    return isinstance(node.op, Where) and node.scope.get("composite") == ENDED
+
+
+def _cut(h: Node, inside: Node) -> Node:
+    """h (cases, ...), 0 where not inside (cases, 1)."""
+    cases = inside.shape[0]
+    if h.shape[:1] != (cases,):
+        raise UsageError(
+            f"structural damping: {h.describe()} (made at {h.origin}) has no first axis of the {cases} cases, so those "
+            "that have ended cannot be left out; put cases first in the cell's equations"
+        )
+    return gn.where(gn.reshape(inside, (cases,) + (1,) * (len(h.shape) - 1)), h, 0)
 
 
 def _cases_inside(graph: gn.Graph) -> Iterator[tuple[Node, Node]]:
     """(node, which cases have its step) for all nodes of steps that some cases have not."""
     seen: set[Node] = set()
     for choice in graph.order:
-        if isinstance(choice.op, Where) and choice.scope.get("composite") == ENDED:
+        if _is_choice(choice):
             condition, new, _ = choice.inputs
             (inside,) = condition.inputs if isinstance(condition.op, BroadcastTo) else (condition,)
             pending = [new]

@@ -78,8 +78,8 @@ def time_lag(
 
     The model reads a context from a cold start (or after `warm_up`), and goes on by itself, drawing letters and spaces
     alone (by their probabilities among these); p is over all characters. brackets: the opening and the closing one
-    whose ratio it is. seed: another one, other runs. warm_up: what is read before either context; a model that was
-    trained on a long text may not know a context that nothing stands before.
+    whose ratio it is. smooth: steps whose mean is a point, at most all. seed: another one, other
+    runs. warm_up: what is read before either context; a model that was trained on a long text may not know a context that nothing stands before.
     Raises UsageError, DataError for a context or bracket that the model does not know.
     Source: Krause 2015, 5.2.4 (10 runs of 1,000 steps, smoothed by 10).
     """
@@ -96,7 +96,7 @@ def time_lag(
     if len(signs) != 2 or any(len(sign) != 1 for sign in signs) or signs[0] == signs[1]:
         raise UsageError(f"time_lag: brackets must be two different characters, not {shown(signs)}")
     steps, runs = whole_number("time_lag: steps", steps), whole_number("time_lag: runs", runs)
-    smooth = whole_number("time_lag: smooth", smooth, most=steps)
+    smooth = min(whole_number("time_lag: smooth", smooth), steps)
     seed = whole_number("time_lag: seed", seed, least=0)
     lanes = Lanes(network, 2 * runs, "time_lag")
     opening, closing = lanes.vocabulary.encode(signs[0] + signs[1])

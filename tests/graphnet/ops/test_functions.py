@@ -139,7 +139,7 @@ def test_errors_of_lookups_along_an_axis() -> None:
 
 
 @backends
-@pytest.mark.parametrize("value", [0, -1.5, np.inf])
+@pytest.mark.parametrize("value", [0, -0.0, -1.5, np.inf])
 @pytest.mark.parametrize(
     ("shape", "widths"),
     [
@@ -150,7 +150,9 @@ def test_errors_of_lookups_along_an_axis() -> None:
 def test_pad(shape: tuple[int, ...], widths: Any, value: float, backend: str) -> None:
     x, array = gn.input(shape, "float64"), random.standard_normal(shape)
     found = run(gn.pad(x, widths, value), [x], array, backend=backend)
-    np.testing.assert_array_equal(found, np.pad(array, widths, constant_values=value))
+    expected = np.pad(array, widths, constant_values=value)
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(np.signbit(found), np.signbit(expected))
 
 
 @pytest.mark.parametrize("value", [0, 3])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 import graphnet as gn
 import graphnet_rnn as rnn
 import viz
+from graphnet.graph.node import Node
 from graphnet_rnn.data.packing import bucket_of, bucket_times
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.network.pooling import POOLS
@@ -216,10 +218,38 @@ def test_wrong_lengths_are_told(backend: str, wrong: int) -> None:
     assert "lengths[3]" in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["LSTM", "Bidirectional", "HyperLSTM"])
+class Blocks(rnn.Cell):
+    """h_t = Σ_k tanh(a_k): as many blocks as there are cases, so that a mask of cases would fit either axis"""
+
+    states = (rnn.State("h"),)
+
+    def step(self, x: Node, h: Node) -> Node:
+        a = self.affine("a", x=x, h=h, units=BATCH * self.units)
+        return gn.sum(gn.tanh(gn.reshape(a, (h.shape[0], BATCH, self.units))), axis=1)
+
+
+class Turned(rnn.Cell):
+    """h_t = tanh(aᵀ)ᵀ: its units have no first axis of cases"""
+
+    states = (rnn.State("h"),)
+
+    def step(self, x: Node, h: Node) -> Node:
+        return gn.transpose(gn.tanh(gn.transpose(self.affine("a", x=x, h=h))))
+
+
+#: Without tanh and σ, or with fixed weights to them.
+UNDAMPED = ("HMMFilter", "EchoState", "Dense, linear", "GNN, linear", "GLNN, linear")
+DAMPED: dict[str, Callable[[], rnn.Cell]] = {
+    **{name: partial(CELLS[name], 4) for name in CELLS if name not in UNDAMPED},
+    "additive": lambda: rnn.Attention(rnn.GRU(3), memory=2, places=BATCH, score="additive"),
+    "Blocks": lambda: Blocks(2),
+}
+
+
+@pytest.mark.parametrize("name", DAMPED)
 def test_structural_damping_is_of_the_steps_that_there_are(name: str) -> None:
     """G_s of a batch = the mean of that of each case by itself, summed over its own steps."""
-    net = network([CELLS[name](4)])
+    net = network([DAMPED[name]()])
     x, t = arrays(net)
     parameters = list(net.parameters.values())
 
@@ -242,6 +272,15 @@ def test_structural_damping_is_of_the_steps_that_there_are(name: str) -> None:
     ]
     assert np.abs(found).max() > 1e-3
     np.testing.assert_allclose(found, np.mean(alone, axis=0), rtol=1e-10, atol=1e-12)
+
+
+def test_structural_damping_of_units_without_an_axis_of_cases() -> None:
+    u = network([Turned(4)]).unroll(TIME, BATCH, initial="zero", lengths=True)
+    with pytest.raises(
+        UsageError, match=r"Tanh\[4, 3\] \(made at .*test_lengths.*no first axis of the 3 cases"
+    ):
+        _ = u.structure
+    assert len(network([Turned(4)]).unroll(TIME, BATCH, initial="zero").structure) == TIME
 
 
 @pytest.mark.parametrize(

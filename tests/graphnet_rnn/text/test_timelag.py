@@ -74,7 +74,7 @@ def test_a_text_of_brackets_is_what_it_says() -> None:
     [
         ({"contexts": ("[[",)}, "contexts must be two texts"),
         ({"brackets": ("[", "[")}, "brackets must be two different characters"),
-        ({"smooth": 8}, "smooth must be at most 7"),
+        ({"smooth": 0}, "smooth must be a whole number >= 1"),
     ],
 )
 def test_what_cannot_be_meant_is_said(settings: dict[str, object], part: str) -> None:
