@@ -78,8 +78,9 @@ def time_lag(
 
     The model reads a context from a cold start (or after `warm_up`), and goes on by itself, drawing letters and spaces
     alone (by their probabilities among these); p is over all characters. brackets: the opening and the closing one
-    whose ratio it is. smooth: steps whose mean is a point, at most all. seed: another one, other
-    runs. warm_up: what is read before either context; a model that was trained on a long text may not know a context that nothing stands before.
+    whose ratio it is. smooth: steps whose mean is a point, at most all. seed: another one, other runs. warm_up: what is
+    read before either context; a model that was trained on a long text may not know a context that nothing stands
+    before.
     Raises UsageError, DataError for a context or bracket that the model does not know.
     Source: Krause 2015, 5.2.4 (10 runs of 1,000 steps, smoothed by 10).
     """
