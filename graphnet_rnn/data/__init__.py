@@ -6,6 +6,7 @@ text     vocabularies, and texts as symbols, split
 batches  contiguous lanes of a sequence, cut into pieces of equal time
 sequences  cases side by side, each with as many steps as it has
 sequence_files  these from arrays, tables and music
+music  piano rolls, from MIDI and to it
 packing  cases of like lengths together
 brackets  a text with nested links, of which all is known
 default  the text that is always there: Python's own standard library
@@ -17,6 +18,7 @@ from graphnet_rnn.data.batches import Batches
 from graphnet_rnn.data.brackets import BracketText, bracket_text
 from graphnet_rnn.data.characters import read_text
 from graphnet_rnn.data.default import standard_library_text
+from graphnet_rnn.data.music import frame_accuracy, read_midi, read_rolls, write_midi
 from graphnet_rnn.data.sequence_files import Choice, read_sequences
 from graphnet_rnn.data.sequences import Sequences, balanced_weights, padded, with_missing
 from graphnet_rnn.data.text import Corpus, Vocabulary
@@ -30,9 +32,13 @@ __all__ = [
     "Vocabulary",
     "balanced_weights",
     "bracket_text",
+    "frame_accuracy",
     "padded",
+    "read_midi",
+    "read_rolls",
     "read_sequences",
     "read_text",
     "standard_library_text",
     "with_missing",
+    "write_midi",
 ]

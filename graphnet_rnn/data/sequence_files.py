@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import importlib
 import io
 import math
 import zipfile
@@ -16,6 +15,8 @@ import numpy as np
 
 from graphnet.graph.node import Array
 from graphnet.system.memory import require_memory
+from graphnet_rnn.data.music import read_midi
+from graphnet_rnn.data.packages import package_for
 from graphnet_rnn.data.sequences import Sequences, named_sequences
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.files.whole import read_bytes
@@ -25,12 +26,8 @@ __all__ = ["ENDINGS", "LENGTHS", "TASK", "Choice", "is_file", "read_inputs", "re
 
 #: What begins the name of a problem that draws its sequences.
 TASK = "task:"
-#: The lowest and highest key of a piano, by their numbers in MIDI, and frames of a second of music.
-KEYS, FRAMES = (21, 108), 10
 #: What the array of how many steps each case has is called.
 LENGTHS = "lengths"
-#: Seconds of a piece of music at most.
-LONGEST = 36_000
 
 
 def is_file(data: str | None) -> TypeGuard[str]:
@@ -88,7 +85,7 @@ def read_inputs(path: str | Path, choice: Choice) -> tuple[Array, Array | None]:
         index, lengths = _index(path, columns, choice)
         x = x[index].astype(np.float32)
     elif ending in MUSIC:
-        x = _piano_roll(path)[:, None]
+        x = read_midi(path)[:, None]
     else:
         arrays = _arrays(path)
         x, lengths = _inputs(path, arrays, choice), _lengths(path, arrays, choice)
@@ -334,7 +331,7 @@ def _csv(path: Path) -> dict[str, Array]:
 
 
 def _parquet(path: Path) -> dict[str, Array]:
-    parquet = _package("pyarrow.parquet", "pyarrow", path)
+    parquet = package_for(f"reading {path}", "pyarrow.parquet", "pyarrow")
     try:
         table = parquet.read_table(io.BytesIO(read_bytes(path, DataError)))
         columns: dict[str, Array] = {name: table.column(name).to_numpy() for name in table.column_names}
@@ -347,13 +344,6 @@ def _parquet(path: Path) -> dict[str, Array]:
     return columns
 
 
-def _package(module: str, package: str, path: Path) -> Any:
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        raise UsageError(f"reading {path} needs {package}: pip install {package}") from None
-
-
 # -- music -------------------------------------------------------------------------------------
 
 
@@ -363,39 +353,8 @@ def _of_music(path: Path, choice: Choice) -> Sequences:
         raise UsageError(
             f"{path}: of music, keys are read and the next ones predicted; there is nothing to choose"
         )
-    roll = _piano_roll(path)
+    roll = read_midi(path)
     return Sequences(roll[:-1, None], roll[1:, None])
-
-
-def _piano_roll(path: Path) -> Array:
-    mido = _package("mido", "mido", path)
-    try:
-        file = mido.MidiFile(file=io.BytesIO(read_bytes(path, DataError)))
-        notes: list[tuple[int, float, float]] = []
-        sounding: dict[tuple[int, int], float] = {}
-        now = 0.0
-        for message in file:
-            now += message.time
-            if message.type in ("note_on", "note_off"):
-                begun = sounding.pop((message.channel, message.note), None)
-                if begun is not None:
-                    notes.append((message.note, begun, now))
-                if message.type == "note_on" and message.velocity:
-                    sounding[message.channel, message.note] = now
-    except Exception as error:
-        if isinstance(error, (DataError, MemoryError)):
-            raise
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise DataError(f"{path} is no file of MIDI: {reason[:200]}") from None
-    frames = math.ceil(now * FRAMES)
-    if not notes or frames < 2 or now > LONGEST:
-        raise DataError(f"{path} has no music: {len(notes)} notes in {now:.0f} seconds")
-    roll = np.zeros((frames, KEYS[1] - KEYS[0] + 1), np.float32)
-    for note, begun, ended in notes:
-        if KEYS[0] <= note <= KEYS[1]:
-            first = int(begun * FRAMES)
-            roll[first : max(first + 1, round(ended * FRAMES)), note - KEYS[0]] = 1
-    return roll
 
 
 #: What reads the columns of which tables.
