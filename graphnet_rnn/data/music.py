@@ -12,7 +12,7 @@ import numpy as np
 from graphnet.graph.node import Array
 from graphnet_rnn.data.packages import package_for
 from graphnet_rnn.data.sequences import checked_lengths
-from graphnet_rnn.errors import DataError
+from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.files.whole import read_bytes, write_atomically
 from graphnet_rnn.settings import amount
 
@@ -24,8 +24,10 @@ KEYS, FRAMES = (21, 108), 10
 LONGEST = 36_000
 #: How a collection calls its parts, and we do.
 PARTS = {"train": "traindata", "valid": "validdata", "test": "testdata"}
-#: Of the MIDI that is written.
-TICKS, TEMPO = 480, 500_000
+#: Of the MIDI that is written: ticks of a beat, which is a frame, and its most microseconds.
+TICKS, LONGEST_BEAT = 480, 2**24 - 1
+#: Of a frame: a note that begins so little before one, or ends after it, does so because times are rounded.
+HAIR = 0.01
 
 
 def read_midi(path: str | Path, frames_per_second: float = FRAMES) -> Array:
@@ -36,13 +38,13 @@ def read_midi(path: str | Path, frames_per_second: float = FRAMES) -> Array:
     """
     rate = amount("read_midi: frames_per_second", frames_per_second, above_zero=True)
     notes, end = _notes(Path(path))
-    frames = math.ceil(end * rate)
+    frames = math.ceil(end * rate - HAIR)
     if not notes or frames < 2 or end > LONGEST:
         raise DataError(f"{path} has no music: {len(notes)} notes in {end:.0f} seconds")
     roll = np.zeros((frames, KEYS[1] - KEYS[0] + 1), np.float32)
     for note, begun, ended in notes:
         if KEYS[0] <= note <= KEYS[1]:
-            first = int(begun * rate)
+            first = int(begun * rate + HAIR)
             roll[first : max(first + 1, round(ended * rate)), note - KEYS[0]] = 1
     return roll
 
@@ -73,23 +75,29 @@ def _notes(path: Path) -> tuple[list[tuple[int, float, float]], float]:
 def write_midi(path: str | Path, roll: Any, frames_per_second: float = FRAMES) -> None:
     """A piano roll (time, 88) as a file of MIDI, with mido; a key that sounds in frames that follow each other is held
 
-    read_midi at the same frames_per_second gives the roll back, but for frames of silence at its end.
-    Raises UsageError without mido, DataError for what is no roll, SaveError where the file cannot be written.
+    A frame is a beat. read_midi at the same frames_per_second gives the roll back, but for silence at its end.
+    Raises UsageError without mido and for frames that MIDI cannot say, DataError for what is no roll, SaveError where
+    the file cannot be written.
     """
     rate = amount("write_midi: frames_per_second", frames_per_second, above_zero=True)
-    keys = _checked_roll("write_midi: roll", roll)
+    keys, beat = _checked_roll("write_midi: roll", roll), round(1e6 / rate)
+    if not 1 <= beat <= LONGEST_BEAT:
+        raise UsageError(
+            f"write_midi: frames_per_second must be 0.06 ... 1,000,000, which MIDI can say, not {frames_per_second:g}"
+        )
     mido = package_for("writing music", "mido", "mido")
     file, track = mido.MidiFile(ticks_per_beat=TICKS), mido.MidiTrack()
     file.tracks.append(track)
-    track.append(mido.MetaMessage("set_tempo", tempo=TEMPO))
+    track.append(mido.MetaMessage("set_tempo", tempo=beat))
     silence = np.zeros((1, keys.shape[1]), np.int8)
     changes = np.diff(np.concatenate([silence, keys, silence]), axis=0)
     now = 0
     for frame, key in zip(*np.nonzero(changes), strict=True):
-        at = round(frame / rate * 1e6 / TEMPO * TICKS)
         kind = "note_on" if changes[frame, key] > 0 else "note_off"
-        track.append(mido.Message(kind, note=KEYS[0] + int(key), velocity=64, time=at - now))
-        now = at
+        track.append(
+            mido.Message(kind, note=KEYS[0] + int(key), velocity=64, time=(int(frame) - now) * TICKS)
+        )
+        now = int(frame)
     stream = io.BytesIO()
     file.save(file=stream)
     write_atomically(path, stream.getvalue())

@@ -1,4 +1,4 @@
-"""RecurrentNADE: its likelihood is one, by counting and by loops; derivatives and products; what it draws is so drawn."""
+"""RecurrentNADE: its likelihood is one, by counting and by loops; derivatives and products; what it draws."""
 
 from __future__ import annotations
 
@@ -117,7 +117,9 @@ def test_gradient_and_curvature_are_those_of_finite_differences() -> None:
     theta = cost.start()
     _, g = cost.gradient(theta)
     step = 1e-5
-    slope = [(cost.loss(theta + step * e) - cost.loss(theta - step * e)) / (2 * step) for e in np.eye(len(theta))]
+    slope = [
+        (cost.loss(theta + step * e) - cost.loss(theta - step * e)) / (2 * step) for e in np.eye(len(theta))
+    ]
     np.testing.assert_allclose(g, slope, atol=1e-8)
 
     v, lengths = some_bits(4, 3, 3, seed=2), np.array([4, 1, 3])
@@ -143,7 +145,9 @@ def test_gradient_and_curvature_are_those_of_finite_differences() -> None:
             found.append(np.log(sums[0]) - np.log(sums[1]))
         return np.stack(found, axis=-1)[inside].ravel()
 
-    J = np.stack([(logits(theta + step * e) - logits(theta - step * e)) / (2 * step) for e in np.eye(len(theta))]).T
+    J = np.stack(
+        [(logits(theta + step * e) - logits(theta - step * e)) / (2 * step) for e in np.eye(len(theta))]
+    ).T
     share = 1 / (1 + np.exp(-logits(theta)))
     G = J.T @ (J * (share * (1 - share))[:, None]) / 3
     model.theta = theta
