@@ -72,9 +72,21 @@ DRAWN = "chords"
 CELLS = {"Elman": rnn.Elman, "GRU": rnn.GRU, "LSTM": rnn.LSTM, "mLSTM": rnn.MultiplicativeLSTM}
 #: Hidden units of the NADE; 0: keys that are independent given the past.
 OUTPUTS = {"logistic": 0, "nade": HIDDEN}
-METHODS: dict[str, Optimizer] = {
-    "adam": rnn.Adam(rate=0.001, clip_norm=100.0),
-    "hf": rnn.HessianFree(),
+
+
+@dataclass(frozen=True)
+class Method:
+    """optimizer; the share of states that is dropped while training; whether weights are averaged over steps"""
+
+    optimizer: Optimizer
+    dropout: float = 0.0
+    average: float | None = None
+
+
+#: Rate, dropout and averaging by the validation part of JSB, of six settings with a GRU and NADE. HF: as it is made.
+METHODS = {
+    "adam": Method(rnn.Adam(rate=0.005, clip_norm=100.0), 0.5, 0.99),
+    "hf": Method(rnn.HessianFree()),
 }
 Job = tuple[str, str, str, str, int, float, Path, Path]
 
@@ -102,8 +114,11 @@ def pieces(sequences: Sequence[Array]) -> dict[str, Array]:
     return {"v": cut.inputs, "lengths": cut.lengths}
 
 
-def make(cell: str, output: str, seed: int) -> rnn.RecurrentNADE:
-    network = rnn.Network([CELLS[cell](UNITS)], 88, 0, reads="vectors", seed=seed)
+def make(cell: str, output: str, method: str, seed: int) -> rnn.RecurrentNADE:
+    network = rnn.Network(
+        [CELLS[cell](UNITS)], 88, 0, reads="vectors", seed=seed, recurrent_dropout=METHODS[method].dropout,
+        variational=True,
+    )  # fmt: skip
     return rnn.RecurrentNADE(network, OUTPUTS[output], seed=seed)
 
 
@@ -111,13 +126,14 @@ def train(job: Job) -> Row:
     """Goes on with a run until it has had so many seconds of a core, or has ended by itself; judges its best epoch."""
     name, cell, output, method, seed, seconds, data, runs = job
     parts, place = rolls(data, name), runs / "-".join(map(str, job[:5]))
-    model = make(cell, output, seed)
+    model, how = make(cell, output, method, seed), METHODS[method]
     arrays, valid = pieces(parts["train"]), pieces(parts["valid"])
     steps = len(arrays["lengths"]) // BATCH
     several = {} if method == "adam" else {"gradient_batches": steps, "curvature_batches": max(1, steps // 4)}
     problem = rnn.GraphCases(model, model.cases(PIECE), arrays, BATCH, valid=valid, threads=1, **several)
     settings = rnn.Training(
-        METHODS[method], epochs=10**9, core_seconds=seconds, log_every=10**6, schedule=rnn.Constant(),
+        how.optimizer, epochs=10**9, core_seconds=seconds, log_every=10**6, schedule=rnn.Constant(),
+        average=how.average,
     )  # fmt: skip
     trainer = rnn.Trainer(problem, settings, place)
     if trainer.folder.checkpoints():
@@ -128,7 +144,7 @@ def train(job: Job) -> Row:
     share = len(valid["lengths"]) / valid["lengths"].sum()
     kept = np.unique(np.geomspace(1, len(epochs), POINTS).astype(int)) - 1
     return {
-        **dict(zip(KEY, job[:5], strict=True)), "optimizer": repr(METHODS[method]), "parameters": model.theta.size,
+        **dict(zip(KEY, job[:5], strict=True)), "optimizer": repr(how.optimizer), "parameters": model.theta.size,
         **judged(best, parts["test"]), "epochs": len(epochs), "ended": outcome.reason,
         "seconds": round(trainer.progress.core_seconds, 1),
         "curve": [[int(i) + 1, float(f"{epochs[i]['valid_loss'] * share:.5g}")] for i in kept],
