@@ -30,7 +30,7 @@ def joint_curves(
     """Each column against the frame, a panel for each: the truth thick and grey, others thin and coloured
 
     truth: (time, width). others: by name, of the same shape. columns: which are drawn; by default the six that move
-    most from frame to frame. names: of all columns; numbers, if they are not given.
+    most from frame to frame. names: of all columns; "column 0" and so on, if they are not given.
     Raises DrawingError for arrays that do not fit.
     """
     from viz.charts.figure import Chart
@@ -54,7 +54,7 @@ def joint_curves(
         each.plot(frames[:, column], color="#bbbbbb", linewidth=4.0, label="what is", solid_capstyle="round")
         for number, (name, given) in enumerate(shown.items()):
             each.plot(given[:, column], color=colour_of(number), linewidth=1.3, label=name)
-        each.set_ylabel(str(column) if names is None else str(names[column]), fontsize=10)
+        each.set_ylabel(f"column {column}" if names is None else str(names[column]), fontsize=9)
         chart.frame(each, 9)
     axes[-1].set_xlabel("frame", fontsize=11)
     axes[-1].set_xlim(0, max(1, len(frames) - 1))
