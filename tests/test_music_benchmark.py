@@ -1,4 +1,4 @@
-"""The benchmarks of music and motion on what is drawn: what they judge is what it says, runs go on, no end is crossed."""
+"""The benchmarks of music and motion on what is drawn: what they judge, that runs go on, and that no end is crossed."""
 
 from __future__ import annotations
 

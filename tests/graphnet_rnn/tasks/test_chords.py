@@ -38,6 +38,19 @@ def test_a_frame_costs_what_it_says() -> None:
     assert all(abs(n / count - p) < 5 * math.sqrt(p / count) for n in after.values())
 
 
+def test_independent_keys_cost_what_the_guide_says() -> None:
+    """The sum of the entropies of keys, over the six frames that can follow a chord; docs/music.md."""
+    rolls = rnn.tasks.chords(np.random.default_rng(0), 300, 20)
+    following: dict[int, set[bytes]] = {}
+    for before, after in zip(rolls[:-1].reshape(-1, 88), rolls[1:].reshape(-1, 88), strict=True):
+        following.setdefault(root_of(before)[0], set()).add(after.tobytes())
+    for frames in following.values():
+        assert len(frames) == 6
+        p = np.mean([np.frombuffer(frame, np.float32) for frame in frames], axis=0, dtype=np.float64)
+        p = p[(p > 0) & (p < 1)]
+        assert -(p * np.log(p) + (1 - p) * np.log(1 - p)).sum() == pytest.approx(6.53, abs=0.005)
+
+
 def test_they_follow_from_the_generator() -> None:
     one, other = (rnn.tasks.chords(np.random.default_rng(1), 3, 4) for _ in range(2))
     np.testing.assert_array_equal(one, other)
