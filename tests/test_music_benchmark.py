@@ -9,15 +9,17 @@ import numpy as np
 import pytest
 
 import graphnet_rnn as rnn
-from benchmarks import motion, music
+from benchmarks import motion
+from benchmarks.music import __main__ as command
+from benchmarks.music import collections, learners
 from graphnet_rnn.errors import DataError
 
 
 def test_music_is_judged_frame_by_frame() -> None:
-    model = music.make("Elman", "nade", "adam", 0)
+    model = learners.make("Elman", "nade", "adam", 0)
     rolls = [*rnn.tasks.chords(np.random.default_rng(0), 3, 9).swapaxes(0, 1)]
     rolls[1] = rolls[1][:4]
-    row = music.judged(model, rolls)
+    row = learners.judged(model, rolls)
     each = [model.log_probabilities(roll[:, None]) for roll in rolls]
     frames = sum(map(len, rolls))
     assert row["nats"] == pytest.approx(-sum(x.sum() for x in each) / frames)
@@ -27,27 +29,39 @@ def test_music_is_judged_frame_by_frame() -> None:
 
 
 def test_pieces_of_music_are_all_of_it() -> None:
-    rolls = [np.ones((n, 88), np.float32) for n in (10, music.PIECE, music.PIECE + 3)]
-    cut = music.pieces(rolls)
-    assert sorted(cut["lengths"].tolist()) == sorted([10, music.PIECE, music.PIECE, 3])
+    rolls = [np.ones((n, 88), np.float32) for n in (10, collections.PIECE, collections.PIECE + 3)]
+    cut = collections.pieces(rolls)
+    assert sorted(cut["lengths"].tolist()) == sorted([10, collections.PIECE, collections.PIECE, 3])
     inside = np.arange(len(cut["v"]))[:, None] < cut["lengths"]
     assert cut["v"][inside].sum() == sum(map(len, rolls)) * 88
 
 
-def test_a_run_of_music_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(music, "UNITS", 8)
-    job = (music.DRAWN, "Elman", "logistic", "adam", 0, 0.3, tmp_path, tmp_path)
-    first = music.train(job)
-    again = music.train((*job[:5], 0.6, *job[6:]))
+@pytest.mark.parametrize(
+    ("cell", "output", "method"), [("Elman", "logistic", "adam"), ("RTRBM", "rbm", "cd")]
+)
+def test_a_run_of_music_goes_on(
+    cell: str, output: str, method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(learners, "UNITS", 4)
+    monkeypatch.setattr(learners, "ANNEALED", (5, 2))
+    drawn = {
+        name: [roll[:30] for roll in v[:10]] for name, v in collections.rolls(tmp_path, "chords").items()
+    }
+    monkeypatch.setattr(learners, "rolls", lambda *_: drawn | {"test": drawn["test"][:2]})
+    monkeypatch.setattr(learners, "BATCH", 8)
+    job = learners.Job("chords", cell, output, method, 0, 0.2, tmp_path, tmp_path)
+    first = learners.train(job)
+    again = learners.train(replace(job, seconds=0.5))
     assert (first["ended"], again["ended"]) == ("core seconds", "core seconds")
     assert again["epochs"] > first["epochs"]
-    assert not music.enough(first, 0.6)
-    assert "| chords | Elman | logistic | adam |" in music.table([again])
+    assert np.isfinite(again["nats"])
+    assert not command.enough(first, 0.5)
+    assert f"| chords | {cell} | {output} | {method} |" in command.table([again])
 
 
 def test_another_file_than_ours_is_told(tmp_path: Path) -> None:
     with pytest.raises(DataError):
-        music.rolls(tmp_path, "jsb")
+        collections.rolls(tmp_path, "jsb")
 
 
 def test_windows_of_motion_cross_no_end() -> None:
