@@ -174,7 +174,7 @@ class EnergyModel(Model):
     def estimated_log_probabilities(
         self, v: Any, temperatures: int = 1000, chains: int = 10, seed: int = 0
     ) -> Array:
-        """log P(v) in nats of each row of v, given its past in a temporal model, estimated; float64, an axis less than v
+        """log P(v) in nats of each row of v, in a temporal model given its past, estimated; an axis less than v
 
         -F(v) - log Z, Z by annealed importance sampling: so many chains for the RBM of each row (for the one RBM of all
         rows), each through so many temperatures. log Z is rather too low, so log P too high: raise both numbers until
@@ -184,17 +184,18 @@ class EnergyModel(Model):
         owner = f"{type(self).__name__}.estimated_log_probabilities"
         data = self.check_data("v", v, exact=True)
         self.sound_values()
-        steps, count = whole_number(f"{owner}: temperatures", temperatures), whole_number(f"{owner}: chains", chains)
+        steps, count = (
+            whole_number(f"{owner}: temperatures", temperatures),
+            whole_number(f"{owner}: chains", chains),
+        )
         generator = as_generator(owner, seed)
         W, flat = self.values["W"], data.reshape(-1, self.visible)
         b_v, b_h = (b.reshape(-1, b.shape[-1]) for b in self.biases(data))
         grown = annealed_growth(W, b_v, b_h, self.units, steps, count, generator)
-        nodes = [gn.input(x.shape, np.float64) for x in (flat, W, b_v, b_h)]
-        energy = equations.free_energy(*nodes, self.units)
-        at_zero = self.units.log_normaliser(nodes[2])
-        found = gn.compile([energy, at_zero], nodes, backend="numpy")(
-            *(x.astype(np.float64) for x in (flat, W, b_v, b_h))
-        )
+        arrays = [x.astype(np.float64) for x in (flat, W, b_v, b_h)]
+        x, weights, visible, hidden = nodes = [gn.input(each.shape, "float64") for each in arrays]
+        energy = equations.free_energy(x, weights, visible, hidden, self.units)
+        found = gn.compile([energy, self.units.log_normaliser(visible)], nodes, backend="numpy")(*arrays)
         log_z = found[1] + self.hidden * math.log(2) + grown
         result: Array = (-found[0] - log_z).reshape(data.shape[:-1])
         return result
