@@ -98,8 +98,11 @@ class RecurrentNADE(Model):
         """-log P(v_t | v_1 ... v_{t-1}) in nats, (time, batch), 0 behind the lengths, for frames (time, batch, bits)
 
         lengths, how: as in Network.unroll, which makes the network over the frames before. The second thing is the node
-        of the lengths, if there are any.
+        of the lengths, if there are any. Raises UsageError.
         """
+        if not isinstance(v, Node) or v.ndim != 3 or v.shape[2] != self.bits:
+            what = f"{v.describe()} (made at {v.origin})" if isinstance(v, Node) else shown(v)
+            raise UsageError(f"RecurrentNADE.unroll: v must be a node (time, batch, {self.bits}), not {what}")
         time, batch, bits = v.shape
         first = "learned" if self.network.initial_state == "learned" else "zero"
         u = self.network.unroll(

@@ -234,5 +234,11 @@ def test_what_does_not_fit_is_told() -> None:
         model.predict(np.full((2, 1, 4), 0.5))
     with pytest.raises(DataError, match="must be"):
         model.log_probabilities(np.zeros((2, 4)))
+    with pytest.raises(
+        UsageError, match=r"RecurrentNADE.unroll: v must be a node \(time, batch, 4\), not .*test_nade.py"
+    ):
+        model.unroll(gn.input((2, 1, 3), "float64", name="v"))
+    with pytest.raises(UsageError, match=r"v must be a node"):
+        model.unroll(some_bits(2, 1, 4))  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="warm_up holds 2 sequences, but batch is 1"):
         model.sample(1, warm_up=np.zeros((1, 2, 4)))
