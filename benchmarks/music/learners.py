@@ -45,7 +45,7 @@ class Method:
     average: float | None = None
 
 
-#: Rate, dropout and averaging by the validation part of JSB, of six settings with a GRU and NADE. A loss of hundreds of
+#: Rate, dropout and averaging by the validation part of JSB, of eight settings with a GRU and NADE. A loss of hundreds of
 #: nats a piece needs damping to match: with the 0.1 that HessianFree has by default the net is lost in its first steps.
 METHODS = {
     "adam": Method(rnn.Adam(rate=0.005, clip_norm=100.0), 0.5, 0.99),
