@@ -24,7 +24,9 @@ def test_a_panel_has_the_column_of_each() -> None:
 def test_the_columns_that_move_most_are_drawn() -> None:
     truth = np.zeros((10, 8))
     truth[:, [0, 2, 3, 4, 6, 7]] = np.arange(10)[:, None] % 2
-    assert [axes.get_ylabel() for axes in viz.joint_curves(truth).axes] == [f"column {c}" for c in (0, 2, 3, 4, 6, 7)]
+    assert [axes.get_ylabel() for axes in viz.joint_curves(truth).axes] == [
+        f"column {c}" for c in (0, 2, 3, 4, 6, 7)
+    ]
 
 
 @pytest.mark.parametrize(
