@@ -75,6 +75,7 @@ guides_that_run = [
     "declaring_optimizers",
     "training_on_arrays",
     "ragged",
+    "music",
     "composing",
     "training",
     "second_order",

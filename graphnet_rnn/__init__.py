@@ -64,6 +64,7 @@ from graphnet_rnn.formats.model_file import load, save
 from graphnet_rnn.model import Model
 from graphnet_rnn.models import control, energy
 from graphnet_rnn.models.hmm import HMM
+from graphnet_rnn.models.nade import RecurrentNADE
 from graphnet_rnn.network import ctc
 from graphnet_rnn.network.network import Network
 from graphnet_rnn.network.norms import gradient_by_distance, weight_norms
@@ -201,6 +202,7 @@ __all__ = [
     "RMSprop",
     "Ramp",
     "Reading",
+    "RecurrentNADE",
     "Residual",
     "Riemannian",
     "Runner",

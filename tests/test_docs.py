@@ -23,7 +23,7 @@ GUIDES = (
     "finding_a_nan",
     "speed_and_memory", "threads", "on_a_gpu",
     "long_sequences", "control", "riemannian", "exchange", "drawing", "reading_a_run", "writing", "sweeps",
-    "several_machines", "asking_a_model",
+    "several_machines", "asking_a_model", "music",
 )  # fmt: skip
 
 
@@ -78,6 +78,7 @@ TOLD = {
     "on_a_gpu": (r"0\.76", r"DeviceArray \d", r"\d -> \d"),
     "speed_and_memory": (r"stack rows", r"by layer", r"sqrt -> .* peak", r"layer0\.W_xi"),
     "long_sequences": (r"memory-20", r"\b0\.\d% wrong", r"[5-9]\d\.\d% wrong before", r"bits per symbol"),
+    "music": (r"independent keys: [6-8]\.\d\d nats a frame, at least 1\.79", r"NADE: [23]\.\d\d nats"),
     "control": (r"Plan\(1 movements of 40 steps: mean cost \d.*1 settled", r", iLQR \d"),
     "exchange": (r"LSTM\(units=24\)", r"\(7, 3, 5\)"),
     "drawing": (r"lstm\.pdf", r"drawn by", r"more than limit=50"),

@@ -53,6 +53,10 @@ def net(**settings: Any) -> rnn.Network:
     return rnn.Network([rnn.Elman(3)], 3, 3, **settings)
 
 
+def nade() -> rnn.RecurrentNADE:
+    return rnn.RecurrentNADE(rnn.Network([rnn.Elman(2)], 3, 0, reads="vectors"), 2)
+
+
 def unrolled() -> rnn.Unrolled:
     return net().unroll(2, 1)
 
@@ -150,6 +154,8 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "graphnet_rnn.sweep.Between: whole": lambda v: rnn.sweep.Between(1, 3, whole=v),
     "graphnet_rnn.writer.Document.save: over": saved,
     "graphnet_rnn.tasks.settings: structural": lambda v: rnn.tasks.settings(rnn.tasks.Addition(10), v),
+    "graphnet_rnn.RecurrentNADE.predict: drawn": lambda v: nade().predict(np.ones((2, 1, 3)), drawn=v),
+    "graphnet_rnn.RecurrentNADE.unroll: lengths": lambda v: nade().unroll(gn.input((2, 1, 3)), lengths=v),
     "viz.draw: closed": lambda v: viz.draw(unrolled(), closed=v),
     "viz.mirror: closed": lambda v: viz.mirror(unrolled().cost, closed=v),
     "viz.mirror: values": lambda v: viz.mirror(cost, values=v),

@@ -19,6 +19,8 @@ from viz.charts.arm import arm_movements, loss_by_calls
 from viz.charts.attention import attention_map
 from viz.charts.compare import best_setting, compare_runs
 from viz.charts.curves import training_curve
+from viz.charts.motion import joint_curves
+from viz.charts.music import piano_roll
 from viz.charts.norms import gradient_by_distance, weight_norms
 from viz.charts.reading import cost_over_text
 from viz.charts.schedule import schedule_curve
@@ -48,6 +50,7 @@ __all__ = [
     "best_setting", "changes", "coloured", "coloured_html", "compare_runs", "compare_settings", "cost_over_text",
     "draw",
     "dump", "explore", "flight_recorder", "generation", "gradient_by_distance", "gradients", "history_chart",
-    "loss_by_calls", "mimebundle", "minibatches_and_failures", "mirror", "passes", "reading", "samples",
-    "schedule_curve", "time_lag", "times", "to_dot", "training_curve", "units", "values", "weight_norms",
+    "joint_curves", "loss_by_calls", "mimebundle", "minibatches_and_failures", "mirror", "passes", "piano_roll",
+    "reading", "samples", "schedule_curve", "time_lag", "times", "to_dot", "training_curve", "units", "values",
+    "weight_norms",
 ]  # fmt: skip

@@ -8,6 +8,7 @@ sequences  cases side by side, each with as many steps as it has
 choice  what of a file is what, and what of it a network keeps
 tables  sequences from the rows of tables
 sequence_files  and from arrays and music
+music  piano rolls, from MIDI and to it
 packing  cases of like lengths together
 brackets  a text with nested links, of which all is known
 default  the text that is always there: Python's own standard library
@@ -20,6 +21,7 @@ from graphnet_rnn.data.brackets import BracketText, bracket_text
 from graphnet_rnn.data.characters import read_text
 from graphnet_rnn.data.choice import Choice, Columns
 from graphnet_rnn.data.default import standard_library_text
+from graphnet_rnn.data.music import frame_accuracy, read_midi, read_rolls, write_midi
 from graphnet_rnn.data.sequence_files import read_sequences
 from graphnet_rnn.data.sequences import Sequences, balanced_weights, padded, with_missing
 from graphnet_rnn.data.text import Corpus, Vocabulary
@@ -34,9 +36,13 @@ __all__ = [
     "Vocabulary",
     "balanced_weights",
     "bracket_text",
+    "frame_accuracy",
     "padded",
+    "read_midi",
+    "read_rolls",
     "read_sequences",
     "read_text",
     "standard_library_text",
     "with_missing",
+    "write_midi",
 ]

@@ -15,6 +15,7 @@ import numpy as np
 from graphnet.graph.node import Array
 from graphnet.system.memory import require_memory
 from graphnet_rnn.data.choice import Choice
+from graphnet_rnn.data.music import read_midi
 from graphnet_rnn.data.sequences import Sequences, named_sequences
 from graphnet_rnn.data.tables import (
     TABLES,
@@ -22,7 +23,6 @@ from graphnet_rnn.data.tables import (
     columns_read,
     index_of_rows,
     of_columns,
-    package,
     stacked,
 )
 from graphnet_rnn.errors import DataError, UsageError
@@ -33,12 +33,8 @@ __all__ = ["ENDINGS", "LENGTHS", "TASK", "is_file", "read_inputs", "read_sequenc
 
 #: What begins the name of a problem that draws its sequences.
 TASK = "task:"
-#: The lowest and highest key of a piano, by their numbers in MIDI, and frames of a second of music.
-KEYS, FRAMES = (21, 108), 10
 #: What the array of how many steps each case has is called.
 LENGTHS = "lengths"
-#: Seconds of a piece of music at most.
-LONGEST = 36_000
 
 
 def is_file(data: str | None) -> TypeGuard[str]:
@@ -77,7 +73,7 @@ def read_inputs(path: str | Path, choice: Choice) -> tuple[Array, Array | None]:
         index, lengths = index_of_rows(path, columns, choice)
         x = x[index].astype(np.float32)
     elif ending in MUSIC:
-        x = _piano_roll(path)[:, None]
+        x = read_midi(path)[:, None]
     else:
         arrays = _arrays(path)
         x, lengths = _inputs(path, arrays, choice), _lengths(path, arrays, choice)
@@ -180,39 +176,8 @@ def _of_music(path: Path, choice: Choice) -> Sequences:
         raise UsageError(
             f"{path}: of music, keys are read and the next ones predicted; there is nothing to choose"
         )
-    roll = _piano_roll(path)
+    roll = read_midi(path)
     return Sequences(roll[:-1, None], roll[1:, None])
-
-
-def _piano_roll(path: Path) -> Array:
-    mido = package("mido", "mido", path)
-    try:
-        file = mido.MidiFile(file=io.BytesIO(read_bytes(path, DataError)))
-        notes: list[tuple[int, float, float]] = []
-        sounding: dict[tuple[int, int], float] = {}
-        now = 0.0
-        for message in file:
-            now += message.time
-            if message.type in ("note_on", "note_off"):
-                begun = sounding.pop((message.channel, message.note), None)
-                if begun is not None:
-                    notes.append((message.note, begun, now))
-                if message.type == "note_on" and message.velocity:
-                    sounding[message.channel, message.note] = now
-    except Exception as error:
-        if isinstance(error, (DataError, MemoryError)):
-            raise
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise DataError(f"{path} is no file of MIDI: {reason[:200]}") from None
-    frames = math.ceil(now * FRAMES)
-    if not notes or frames < 2 or now > LONGEST:
-        raise DataError(f"{path} has no music: {len(notes)} notes in {now:.0f} seconds")
-    roll = np.zeros((frames, KEYS[1] - KEYS[0] + 1), np.float32)
-    for note, begun, ended in notes:
-        if KEYS[0] <= note <= KEYS[1]:
-            first = int(begun * FRAMES)
-            roll[first : max(first + 1, round(ended * FRAMES)), note - KEYS[0]] = 1
-    return roll
 
 
 ARRAYS, MUSIC = ".npz", (".mid", ".midi")

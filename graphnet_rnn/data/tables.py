@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import importlib
 import io
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -14,12 +13,13 @@ import numpy as np
 
 from graphnet.graph.node import Array
 from graphnet_rnn.data.choice import Choice
+from graphnet_rnn.data.packages import package_for
 from graphnet_rnn.data.sequences import Sequences
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.files.whole import read_bytes
 from graphnet_rnn.settings import shown
 
-__all__ = ["TABLES", "column_names", "columns_read", "index_of_rows", "of_columns", "package", "stacked"]
+__all__ = ["TABLES", "column_names", "columns_read", "index_of_rows", "of_columns", "stacked"]
 
 T = TypeVar("T")
 
@@ -188,7 +188,7 @@ def _csv(path: Path) -> dict[str, Array]:
 
 
 def _of_parquet(path: Path, read: Callable[[Any, io.BytesIO], T]) -> T:
-    parquet = package("pyarrow.parquet", "pyarrow", path)
+    parquet = package_for(f"reading {path}", "pyarrow.parquet", "pyarrow")
     try:
         return read(parquet, io.BytesIO(read_bytes(path, DataError)))
     except Exception as error:
@@ -210,13 +210,6 @@ def _parquet(path: Path) -> dict[str, Array]:
     if not columns or not len(next(iter(columns.values()))):
         raise DataError(f"{path} has no rows")
     return columns
-
-
-def package(module: str, package: str, path: Path) -> Any:
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        raise UsageError(f"reading {path} needs {package}: pip install {package}") from None
 
 
 #: What reads the columns of which tables.

@@ -34,6 +34,7 @@ from graphnet_rnn.model import HELD, Model
 from graphnet_rnn.models.control.controller import Controller
 from graphnet_rnn.models.energy import RBM, RTRBM, TRBM, Stack
 from graphnet_rnn.models.hmm import HMM
+from graphnet_rnn.models.nade import RecurrentNADE
 from graphnet_rnn.network.network import Network
 from graphnet_rnn.settings import listed, shown
 from graphnet_rnn.settings import path as named_file
@@ -47,7 +48,7 @@ KEY = "graphnet"
 STATE = "state."
 #: The models that files know by name; others are given to `load`.
 MODELS: dict[str, type[Model]] = {
-    kind.__name__: kind for kind in (Network, RBM, TRBM, RTRBM, Stack, HMM, Controller)
+    kind.__name__: kind for kind in (Network, RBM, TRBM, RTRBM, Stack, HMM, Controller, RecurrentNADE)
 }
 LARGEST_NUMBER = float(np.finfo(np.float64).max)
 

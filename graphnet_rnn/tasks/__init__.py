@@ -6,6 +6,7 @@ objective     the loss summed over time
 trial         a network on such a problem: steps on fresh sequences, the share of test sequences that it gets wrong
 curves        images of strokes through three points, and the deep autoencoders that learn them
 symbols       texts whose true model's bits are known exactly (Ollivier 2013), by name in TEXTS
+chords        piano rolls whose true model's nats are known
 regret        the bits that a model needs for such a text beyond those of the true model
 
     trial = rnn.tasks.Trial(rnn.tasks.TASKS["addition"](30))
@@ -15,6 +16,7 @@ regret        the bits that a model needs for such a text beyond those of the tr
 
 from __future__ import annotations
 
+from graphnet_rnn.tasks.chords import CHORD_NATS, FIRST_CHORD_NATS, chords
 from graphnet_rnn.tasks.curves import (
     Reconstruction,
     autoencoder,
@@ -53,9 +55,10 @@ from graphnet_rnn.tasks.symbols import TEXTS, Drawn, alphabet, anbn, distant_xor
 from graphnet_rnn.tasks.trial import Trial
 
 __all__ = [
-    "MOMENTUM_SETTINGS", "TASKS", "TEXTS", "Addition", "Drawn", "FreshSequences", "Memory", "Memory5", "Memory20",
-    "MomentumSettings", "Multiplication", "Permutation", "Reconstruction", "Settings", "Task", "TemporalOrder",
-    "TemporalOrder3", "Trial", "Xor", "alphabet", "anbn", "autoencoder", "autoencoder_optimizer", "curve_images",
-    "distant_xor", "draw_curves", "echo_state_weights", "elman", "initial_weights", "momentum_settings", "music",
-    "regret", "settings", "smoothed", "summed_over_time", "zero_one_loss",
+    "CHORD_NATS", "FIRST_CHORD_NATS", "MOMENTUM_SETTINGS", "TASKS", "TEXTS", "Addition", "Drawn", "FreshSequences",
+    "Memory", "Memory5", "Memory20", "MomentumSettings", "Multiplication", "Permutation", "Reconstruction",
+    "Settings", "Task", "TemporalOrder", "TemporalOrder3", "Trial", "Xor", "alphabet", "anbn", "autoencoder",
+    "autoencoder_optimizer", "chords", "curve_images", "distant_xor", "draw_curves", "echo_state_weights", "elman",
+    "initial_weights", "momentum_settings", "music", "regret", "settings", "smoothed", "summed_over_time",
+    "zero_one_loss",
 ]  # fmt: skip

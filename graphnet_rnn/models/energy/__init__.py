@@ -7,6 +7,7 @@ model        parameters in one flat vector, and what all models can do
 rbm          RBM
 temporal     TRBM, RTRBM
 divergence   contrastive divergence as an objective of the optimisers
+annealing    log Z of what is too large to count, estimated
 learning     a loop over batches
 stack        models on top of each other, trained one at a time
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -14,6 +15,7 @@ from graphnet_rnn.cell.initializers import Initializer
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.model import Model, float_dtype, seed_of
 from graphnet_rnn.models.energy import equations
+from graphnet_rnn.models.energy.annealing import annealed_growth
 from graphnet_rnn.models.energy.units import visible_units
 from graphnet_rnn.settings import whole_number, yes_or_no
 
@@ -168,6 +170,35 @@ class EnergyModel(Model):
     @abstractmethod
     def biases(self, v: Array) -> tuple[Array, Array]:
         """b_v and b_h of the RBM that each row of v is judged by."""
+
+    def estimated_log_probabilities(
+        self, v: Any, temperatures: int = 1000, chains: int = 10, seed: int = 0
+    ) -> Array:
+        """log P(v) in nats of each row of v, in a temporal model given its past, estimated; an axis less than v
+
+        -F(v) - log Z, Z by annealed importance sampling: so many chains for the RBM of each row (for the one RBM of all
+        rows), each through so many temperatures. log Z is rather too low, so log P too high: raise both numbers until
+        the result stays. For models that are too large for `log_likelihood`, which is exact.
+        Source: Salakhutdinov & Murray 2008; Boulanger-Lewandowski, Bengio & Vincent 2012 (RTRBM on music).
+        """
+        owner = f"{type(self).__name__}.estimated_log_probabilities"
+        data = self.check_data("v", v, exact=True)
+        self.sound_values()
+        steps, count = (
+            whole_number(f"{owner}: temperatures", temperatures),
+            whole_number(f"{owner}: chains", chains),
+        )
+        generator = as_generator(owner, seed)
+        W, flat = self.values["W"], data.reshape(-1, self.visible)
+        b_v, b_h = (b.reshape(-1, b.shape[-1]) for b in self.biases(data))
+        grown = annealed_growth(W, b_v, b_h, self.units, steps, count, generator)
+        arrays = [x.astype(np.float64) for x in (flat, W, b_v, b_h)]
+        x, weights, visible, hidden = nodes = [gn.input(each.shape, "float64") for each in arrays]
+        energy = equations.free_energy(x, weights, visible, hidden, self.units)
+        found = gn.compile([energy, self.units.log_normaliser(visible)], nodes, backend="numpy")(*arrays)
+        log_z = found[1] + self.hidden * math.log(2) + grown
+        result: Array = (-found[0] - log_z).reshape(data.shape[:-1])
+        return result
 
     @abstractmethod
     def infer(self, v: Any) -> Array:

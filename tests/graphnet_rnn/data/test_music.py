@@ -1,0 +1,141 @@
+"""Piano rolls: MIDI and back, collections of MATLAB, and the accuracy of frames."""
+
+from __future__ import annotations
+
+import io
+import itertools
+from pathlib import Path
+from typing import Any
+
+import mido
+import numpy as np
+import pytest
+import scipy.io
+
+from graphnet.graph.node import Array
+from graphnet_rnn.data import frame_accuracy, read_midi, read_rolls, write_midi
+from graphnet_rnn.errors import DataError, SaveError, UsageError
+
+
+def a_roll(time: int = 30, seed: int = 0) -> Array:
+    """With keys that are held, struck again after a pause, and both ends of the piano."""
+    roll = (np.random.default_rng(seed).random((time, 88)) < 0.3).astype(np.float32)
+    roll[-1, [0, 87]] = 1
+    return roll
+
+
+@pytest.mark.parametrize("rate", [2, 10, 20, 7.3])
+def test_a_roll_that_is_written_is_read_back(rate: float, tmp_path: Path) -> None:
+    roll = a_roll()
+    write_midi(tmp_path / "m.mid", roll, rate)
+    found = read_midi(tmp_path / "m.mid", rate)
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found, roll)
+
+
+def test_other_frames_are_as_much_longer(tmp_path: Path) -> None:
+    roll = a_roll()
+    write_midi(tmp_path / "m.mid", roll, 5)
+    np.testing.assert_array_equal(read_midi(tmp_path / "m.mid", 15), np.repeat(roll, 3, axis=0))
+
+
+def test_what_is_written_are_notes_of_midi(tmp_path: Path) -> None:
+    roll = np.zeros((6, 88))
+    roll[1:3, 39] = 1
+    write_midi(tmp_path / "m.mid", roll, 2)
+    now, heard = 0.0, []
+    for message in mido.MidiFile(tmp_path / "m.mid"):
+        now += message.time
+        if message.type in ("note_on", "note_off"):
+            heard.append((message.type, message.note, round(now, 6)))
+    assert heard == [("note_on", 60, 0.5), ("note_off", 60, 1.5)]
+
+
+@pytest.mark.parametrize(
+    ("roll", "said"),
+    [
+        (
+            np.zeros((3, 87)),
+            r"write_midi: roll must be numbers \(time, 88\), a column for each key, not float64 \[3, 87\]",
+        ),
+        (np.zeros((0, 88)), r"\[0, 88\]"),
+        (np.full((3, 88), 0.5), "must be of 0 and 1 alone, but goes from 0.5 to 0.5"),
+        (np.full((3, 88), np.nan), "must be of 0 and 1 alone"),
+    ],
+)
+def test_what_is_no_roll_is_not_written(roll: Any, said: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=said):
+        write_midi(tmp_path / "m.mid", roll)
+    assert not (tmp_path / "m.mid").exists()
+
+
+def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    with pytest.raises(SaveError):
+        write_midi(tmp_path, a_roll())
+    with pytest.raises(UsageError, match="read_midi: frames_per_second"):
+        read_midi(tmp_path / "m.mid", 0)
+    with pytest.raises(UsageError, match=r"which MIDI can say, not 0\.01"):
+        write_midi(tmp_path / "m.mid", a_roll(), 0.01)
+
+
+def collection(parts: dict[str, list[Array]], **more: Any) -> bytes:
+    cells = {}
+    for name, rolls in parts.items():
+        cells[name] = np.empty((1, len(rolls)), object)
+        cells[name][0, :] = rolls
+    stream = io.BytesIO()
+    scipy.io.savemat(stream, cells | more, do_compression=True)
+    return stream.getvalue()
+
+
+def some_parts() -> dict[str, list[Array]]:
+    names = ("traindata", "validdata", "testdata")
+    return {name: [a_roll(5 + i, i).astype(np.uint8) for i in range(3 - n)] for n, name in enumerate(names)}
+
+
+def test_a_collection_has_its_parts(tmp_path: Path) -> None:
+    parts = some_parts()
+    (tmp_path / "c.mat").write_bytes(collection(parts, other=np.ones(3)))
+    found = read_rolls(tmp_path / "c.mat")
+    assert list(found) == ["train", "valid", "test"]
+    for rolls, wanted in zip(found.values(), parts.values(), strict=True):
+        for roll, piece in itertools.zip_longest(rolls, wanted):
+            assert roll.dtype == np.float32
+            np.testing.assert_array_equal(roll, piece)
+
+
+def test_what_is_no_collection_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "c.mat"
+    path.write_bytes(b"no MATLAB at all, but long enough to have a head" * 10)
+    with pytest.raises(DataError, match=r"c.mat is no .mat file"):
+        read_rolls(path)
+    path.write_bytes(collection(some_parts())[:400])
+    with pytest.raises(DataError):
+        read_rolls(path)
+    path.write_bytes(collection({"traindata": [np.ones((2, 88))]}))
+    with pytest.raises(DataError, match="has no validdata, testdata, which"):
+        read_rolls(path)
+    path.write_bytes(collection(some_parts() | {"testdata": [np.ones((2, 49))]}))
+    with pytest.raises(DataError, match=r"piece 0 of testdata must be numbers \(time, 88\)"):
+        read_rolls(path)
+    with pytest.raises(DataError):
+        read_rolls(tmp_path / "none.mat")
+
+
+def test_accuracy_is_that_of_a_loop() -> None:
+    generator = np.random.default_rng(0)
+    a, b = (generator.integers(0, 2, (4, 3, 5)) for _ in range(2))
+    lengths = np.array([4, 1, 2])
+    right = either = 0
+    for n, t, k in itertools.product(range(3), range(4), range(5)):
+        if t < lengths[n]:
+            right += int(a[t, n, k] and b[t, n, k])
+            either += int(a[t, n, k] or b[t, n, k])
+    assert frame_accuracy(a, b, lengths) == right / either
+    assert frame_accuracy(a[:, 0], b[:, 0]) == frame_accuracy(a[:, :1], b[:, :1])
+    assert frame_accuracy(b, b) == 1
+    assert frame_accuracy(np.zeros((2, 88)), np.zeros((2, 88))) == 1
+    with pytest.raises(DataError, match="frame_accuracy: predicted and truth must both be"):
+        frame_accuracy(a, b[:2])
+    with pytest.raises(DataError, match="frame_accuracy: lengths"):
+        frame_accuracy(a, b, [4])

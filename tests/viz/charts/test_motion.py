@@ -1,0 +1,45 @@
+"""Curves of joints: the truth and others in panels by column."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import viz
+
+
+def test_a_panel_has_the_column_of_each() -> None:
+    generator = np.random.default_rng(0)
+    truth, other = generator.standard_normal((2, 30, 9))
+    figure = viz.joint_curves(truth, {"rnn": other}, columns=[2, 7], names=[f"joint {i}" for i in range(9)])
+    assert [axes.get_ylabel() for axes in figure.axes] == ["joint 2", "joint 7"]
+    for axes, column in zip(figure.axes, (2, 7), strict=True):
+        for line, wanted in zip(axes.lines, (truth, other), strict=True):
+            np.testing.assert_array_equal(line.get_ydata(), wanted[:, column])
+    assert [text.get_text() for text in figure.axes[0].get_legend().get_texts()] == ["what is", "rnn"]
+
+
+def test_the_columns_that_move_most_are_drawn() -> None:
+    truth = np.zeros((10, 8))
+    truth[:, [0, 2, 3, 4, 6, 7]] = np.arange(10)[:, None] % 2
+    assert [axes.get_ylabel() for axes in viz.joint_curves(truth).axes] == [
+        f"column {c}" for c in (0, 2, 3, 4, 6, 7)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("truth", "how", "said"),
+    [
+        (np.ones((2, 3, 4)), {}, "truth must be (time, width) of one case, not [2, 3, 4]"),
+        ("walk", {}, "truth must be an array (time, width), not 'walk'"),
+        (np.ones((4, 3)), {"others": {"a": np.ones((4, 2))}}, "a must be [4, 3], as truth is, not [4, 2]"),
+        (np.ones((4, 3)), {"columns": [3]}, "columns must be among 0 ... 2, not [3]"),
+        (np.ones((4, 3)), {"names": ["a"]}, "names must be 3, one for each column, not 1"),
+    ],
+)
+def test_what_does_not_fit_is_told(truth: Any, how: dict[str, Any], said: str) -> None:
+    with pytest.raises(viz.DrawingError) as caught:
+        viz.joint_curves(truth, **how)
+    assert said in str(caught.value)

@@ -1,0 +1,84 @@
+"""Frames of numbers over time: what is, and what was predicted or made up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from viz.charts import parts as chart
+from viz.charts.labels import colour_of
+from viz.errors import DrawingError, by_matplotlib
+
+if TYPE_CHECKING:
+    from viz.charts.figure import Chart
+
+__all__ = ["joint_curves"]
+
+#: Columns that are drawn where none are chosen.
+MOST = 6
+
+
+@by_matplotlib()
+def joint_curves(
+    truth: Any,
+    others: Mapping[str, Any] | None = None,
+    columns: Sequence[int] | None = None,
+    names: Sequence[str] | None = None,
+) -> Chart:
+    """Each column against the frame, a panel for each: the truth thick and grey, others thin and coloured
+
+    truth: (time, width). others: by name, of the same shape. columns: which are drawn; by default the six that move
+    most from frame to frame. names: of all columns; "column 0" and so on, if they are not given.
+    Raises DrawingError for arrays that do not fit.
+    """
+    from viz.charts.figure import Chart
+
+    frames = _checked("truth", truth)
+    shown = {name: _checked(name, given) for name, given in (others or {}).items()}
+    for name, given in shown.items():
+        if given.shape != frames.shape:
+            raise DrawingError(
+                f"joint_curves: {name} must be {list(frames.shape)}, as truth is, not {list(given.shape)}."
+            )
+    width = frames.shape[1]
+    if names is not None and len(names) != width:
+        raise DrawingError(f"joint_curves: names must be {width}, one for each column, not {len(names)}.")
+    chosen = _liveliest(frames) if columns is None else list(columns)
+    if not chosen or any(not 0 <= column < width for column in chosen):
+        raise DrawingError(f"joint_curves: columns must be among 0 ... {width - 1}, not {chosen!r:.60}.")
+    figure = Chart(8.0, 0.9 + 1.25 * len(chosen))
+    axes = figure.subplots(len(chosen), 1, squeeze=False, sharex=True)[:, 0]
+    for each, column in zip(axes, chosen, strict=True):
+        each.plot(frames[:, column], color="#bbbbbb", linewidth=4.0, label="what is", solid_capstyle="round")
+        for number, (name, given) in enumerate(shown.items()):
+            each.plot(given[:, column], color=colour_of(number), linewidth=1.3, label=name)
+        each.set_ylabel(f"column {column}" if names is None else str(names[column]), fontsize=9)
+        chart.frame(each, 9)
+    axes[-1].set_xlabel("frame", fontsize=11)
+    axes[-1].set_xlim(0, max(1, len(frames) - 1))
+    axes[0].legend(
+        loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=3, frameon=False, fontsize=9.5, borderaxespad=0.2
+    )
+    return figure
+
+
+def _checked(what: str, given: Any) -> chart.Numbers:
+    try:
+        frames = np.asarray(given, np.float64)
+    except (TypeError, ValueError):
+        raise DrawingError(
+            f"joint_curves: {what} must be an array (time, width), not {given!r:.60}."
+        ) from None
+    if frames.ndim != 2 or not frames.size:
+        raise DrawingError(
+            f"joint_curves: {what} must be (time, width) of one case, not {list(frames.shape)}; of several take "
+            "frames[:, case]."
+        )
+    return frames
+
+
+def _liveliest(frames: chart.Numbers) -> list[int]:
+    moved = np.abs(np.diff(frames, axis=0)).sum(axis=0)
+    return sorted(np.argsort(-moved, kind="stable")[:MOST].tolist())

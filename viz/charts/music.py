@@ -1,0 +1,104 @@
+"""Piano rolls: which keys sound in which frame, and what was predicted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from viz.charts import parts as chart
+from viz.errors import DrawingError, by_matplotlib
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from viz.charts.figure import Chart
+
+__all__ = ["piano_roll"]
+
+#: The key of column 0, by its number in MIDI, in which each C is a multiple of an octave.
+LOWEST, OCTAVE = 21, 12
+#: What a key that should have sounded is drawn in.
+MISSED = "#d0d0d0"
+
+
+@by_matplotlib()
+def piano_roll(truth: Any, predicted: Any = None, title: str | None = None) -> Chart:
+    """Keys against frames, black where a key sounds; below, what was predicted of each frame from those before it
+
+    truth: (time, 88), or (time, keys) from the lowest of a piano on, 0 and 1. predicted: of the same shape, 0 and 1, or
+    probabilities, of which those above one half sound: blue where the truth sounds, too, vermilion where it does not;
+    grey is what should have sounded. Octaves that are silent in both are left out.
+    Raises DrawingError for what is no roll.
+    """
+    from matplotlib.patches import Patch
+
+    from viz.charts.figure import Chart
+
+    roll = _checked("truth", truth) > 0.5
+    found = None if predicted is None else _checked("predicted", predicted) > 0.5
+    if found is not None and found.shape != roll.shape:
+        raise DrawingError(
+            f"piano_roll: predicted must be {list(roll.shape)}, as truth is, not {list(found.shape)}."
+        )
+    rows = 1 if found is None else 2
+    figure = Chart(min(12.0, 3.0 + 0.1 * len(roll)), 0.6 + 2.7 * rows)
+    axes = figure.subplots(rows, 1, squeeze=False, sharex=True, sharey=True)[:, 0]
+    _draw(axes[0], [(roll, chart.BLACK)])
+    if found is not None:
+        _draw(
+            axes[1], [(roll & found, chart.BLUE), (~roll & found, chart.VERMILION), (roll & ~found, MISSED)]
+        )
+        named = ((chart.BLUE, "right"), (chart.VERMILION, "wrong"), (MISSED, "missed"))
+        handles = [Patch(color=colour, label=name) for colour, name in named]
+        axes[1].legend(
+            handles=handles, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=3, frameon=False, fontsize=9.5,
+            borderaxespad=0, borderpad=0.25, handlelength=1.0,
+        )  # fmt: skip
+        axes[1].set_title("predicted from the frames before", loc="left", fontsize=11)
+    axes[0].set_title(title or "what sounds", loc="left", fontsize=11)
+    _scale(axes[0], roll if found is None else roll | found)
+    axes[-1].set_xlabel("frame", fontsize=11)
+    return figure
+
+
+def _checked(what: str, given: Any) -> chart.Numbers:
+    try:
+        roll = np.asarray(given, np.float64)
+    except (TypeError, ValueError):
+        raise DrawingError(f"piano_roll: {what} must be an array (time, keys), not {given!r:.60}.") from None
+    if roll.ndim != 2 or not roll.size:
+        raise DrawingError(
+            f"piano_roll: {what} must be (time, keys) of one piece, not {list(roll.shape)}; of several take "
+            f"{what}[:, case]."
+        )
+    if not ((roll >= 0) & (roll <= 1)).all():
+        raise DrawingError(f"piano_roll: {what} must be in 0 ... 1, not {roll.min():g} ... {roll.max():g}.")
+    return roll
+
+
+def _draw(axes: Axes, kinds: list[tuple[Any, str]]) -> None:
+    """Each key for as long as it sounds, as one bar."""
+    for sounds, colour in kinds:
+        silence = np.zeros((1, sounds.shape[1]), bool)
+        changes = np.diff(np.concatenate([silence, sounds, silence]).astype(np.int8), axis=0)
+        # Beginnings and ends alternate along the time of a key.
+        begun, ended = (np.argwhere(steps) for steps in (changes.T > 0, changes.T < 0))
+        axes.barh(
+            LOWEST + begun[:, 0], ended[:, 1] - begun[:, 1], left=begun[:, 1], height=0.8, color=colour,
+            linewidth=0,
+        )  # fmt: skip
+
+
+def _scale(axes: Axes, sounds: Any) -> None:
+    """Octaves with keys that sound, named by their C."""
+    keys = np.flatnonzero(sounds.any(axis=0)) + LOWEST
+    low, high = (int(keys[0]), int(keys[-1])) if len(keys) else (60, 60)
+    first, last = (low // OCTAVE) * OCTAVE, (high // OCTAVE + 1) * OCTAVE
+    axes.set_ylim(first - 0.5, last + 0.5)
+    axes.set_yticks(
+        range(first, last + 1, OCTAVE), [f"C{c // OCTAVE - 1}" for c in range(first, last + 1, OCTAVE)]
+    )
+    axes.set_xlim(0, len(sounds))
+    for each in axes.figure.axes:
+        chart.frame(each, 9)
