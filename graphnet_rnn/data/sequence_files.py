@@ -22,8 +22,8 @@ from graphnet_rnn.data.tables import (
     column_names,
     columns_read,
     index_of_rows,
+    inputs_of,
     of_columns,
-    stacked,
 )
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.files.whole import read_bytes
@@ -68,10 +68,8 @@ def read_inputs(path: str | Path, choice: Choice) -> tuple[Array, Array | None]:
     lengths = None
     if ending in TABLES:
         columns = TABLES[ending](path)
-        inputs = choice.inputs or columns_read(columns, choice)
-        x = stacked(path, columns, inputs)
         index, lengths = index_of_rows(path, columns, choice)
-        x = x[index].astype(np.float32)
+        x = inputs_of(path, columns, choice)[index]
     elif ending in MUSIC:
         x = read_midi(path)[:, None]
     else:

@@ -19,7 +19,7 @@ from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.files.whole import read_bytes
 from graphnet_rnn.settings import shown
 
-__all__ = ["TABLES", "column_names", "columns_read", "index_of_rows", "of_columns", "stacked"]
+__all__ = ["TABLES", "column_names", "columns_read", "index_of_rows", "inputs_of", "of_columns"]
 
 T = TypeVar("T")
 
@@ -34,16 +34,16 @@ def of_columns(path: Path, columns: Mapping[str, Array], choice: Choice) -> Sequ
         raise UsageError(f"{path}: say which columns are targets; it has {_listed(columns)}")
     for name in sorted(_apart(choice)):
         _require_column(path, columns, name)
-    x = stacked(path, columns, choice.inputs or columns_read(columns, choice))
-    w = None if choice.weights is None else stacked(path, columns, (choice.weights,))[:, 0]
-    t = stacked(path, columns, choice.targets, None if w is None else w == 0)
+    x = inputs_of(path, columns, choice)
+    w = None if choice.weights is None else _stacked(path, columns, (choice.weights,))[:, 0]
+    t = _stacked(path, columns, choice.targets, None if w is None else w == 0)
     if len(choice.targets) == 1 and (t == np.floor(t)).all() and t.min() >= 0 and t.max() < 2**31:
         t = t[:, 0].astype(np.int64)  # labels
     index, lengths = index_of_rows(path, columns, choice)
     ends = np.full(index.shape[1], len(index)) if lengths is None else lengths
     last = index[ends - 1, np.arange(index.shape[1])]
     return Sequences(
-        x[index].astype(np.float32),
+        x[index],
         t[last] if choice.whole else t[index],
         lengths,
         None if w is None else _weights_of_cases(path, w[index], choice),
@@ -72,7 +72,23 @@ def columns_read(columns: Iterable[str], choice: Choice) -> tuple[str, ...]:
     return tuple(name for name in columns if name not in apart)
 
 
-def stacked(
+def inputs_of(path: Path, columns: Mapping[str, Array], choice: Choice) -> Array:
+    """(rows, columns), float32: what is read of a table."""
+    names = choice.inputs or columns_read(columns, choice)
+    x = _stacked(path, columns, names)
+    with np.errstate(over="ignore"):
+        found = x.astype(np.float32)
+    over = np.argwhere(np.isinf(found))
+    if len(over):
+        row, column = over[0]
+        raise DataError(
+            f"{path}: row {row + 1} of the column {shown(names[column])} is {x[row, column]:g}, which float32 "
+            "cannot hold; scale the column"
+        )
+    return found
+
+
+def _stacked(
     path: Path, columns: Mapping[str, Array], names: tuple[str, ...], missing: Array | None = None
 ) -> Array:
     """(rows, columns). missing: (rows,), where 0 stands for what need not be there."""

@@ -12,8 +12,9 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from graphnet_rnn.data import Choice, Sequences, read_sequences
-from graphnet_rnn.data.sequence_files import read_inputs
+from graphnet_rnn.data import Choice, Sequences, read_sequences, write_midi
+from graphnet_rnn.data.sequence_files import ENDINGS, read_inputs, with_columns
+from graphnet_rnn.data.tables import TABLES
 from graphnet_rnn.errors import DataError, UsageError
 
 RANDOM = np.random.default_rng(0)
@@ -129,6 +130,53 @@ def test_folds_are_shares_of_the_cases_each_once(tmp_path: Path) -> None:
     assert seen != sorted(seen)
     with pytest.raises(UsageError, match="at most as many folds"):
         whole.fold(0, 12)
+
+
+def damaged(content: bytes, draw: np.random.Generator) -> bytes:
+    """With bytes that are others, more, fewer, or not there."""
+    start, stop = sorted(draw.integers(0, len(content) + 1, 2).tolist())
+    noise = draw.bytes(int(draw.integers(1, 8)))
+    ways = (
+        content[:stop], content[:start] + content[stop:], content[:start] + noise + content[start:],
+        content[:start] + noise + content[start + len(noise):],
+    )  # fmt: skip
+    return ways[draw.integers(len(ways))]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("ending", sorted(ENDINGS))
+def test_a_damaged_file_is_read_or_refused(tmp_path: Path, ending: str) -> None:
+    """In one sentence."""
+    draw, path, choice = np.random.default_rng(0), tmp_path / f"a{ending}", Choice()
+    if ending == ".npz":
+        np.savez(path, x=draw.random((4, 3, 2)), y=draw.random((4, 3)))
+    elif ending in TABLES:
+        choice = Choice((), ("k",))
+        table = {"a": draw.random(12), "b": draw.random(12), "k": np.arange(12) % 3}
+        if ending == ".csv":
+            rows = zip(*table.values(), strict=True)
+            path.write_text("a,b,k\n" + "".join(f"{a},{b},{k}\n" for a, b, k in rows), encoding="utf-8")
+        else:
+            pyarrow.parquet.write_table(pyarrow.table(table), path)
+    else:
+        write_midi(path, (draw.random((20, 88)) < 0.05) * 1.0)
+    content, said = path.read_bytes(), []
+    for _ in range(150):
+        path.write_bytes(damaged(content, draw))
+        for read in (read_sequences, read_inputs, with_columns):
+            try:
+                read(path, choice)
+            except (DataError, UsageError) as error:
+                said.append(str(error))
+    assert len(said) > 50
+    assert not any("\n" in sentence for sentence in said)
+
+
+def test_what_float32_cannot_hold_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("a,b,k\n1,2,0\n3,-1e39,1\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"row 2 of the column 'b' is -1e\+39, which float32 cannot hold"):
+        read_sequences(path, Choice((), ("k",)))
 
 
 def test_keys_of_music_sound_while_they_are_held(tmp_path: Path) -> None:
