@@ -27,7 +27,7 @@ BATCH, UNITS, HIDDEN = 24, 150, 100
 #: Draws whose accuracies' mean is taken.
 DRAWS = 5
 #: Of the RTRBM: steps of Gibbs to learn by, and to predict; temperatures and chains of its likelihood.
-GIBBS, PREDICTED, ANNEALED = 10, (25, 10), (300, 5)
+GIBBS, PREDICTED, ANNEALED = 10, (25, 10), (1000, 5)
 KEY = ("set", "cell", "output", "method", "seed")
 POINTS = 60
 CELLS = {"Elman": rnn.Elman, "GRU": rnn.GRU, "LSTM": rnn.LSTM, "mLSTM": rnn.MultiplicativeLSTM}
