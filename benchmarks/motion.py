@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 import graphnet_rnn as rnn
 from benchmarks.runs import complete
@@ -171,6 +172,7 @@ def predicted(model: Any, v: Array) -> Array:
     return found
 
 
+@threadpool_limits.wrap(limits=1)
 def train(job: Job) -> Row:
     learned, valid, test = parts(job.data)
     row = {**dict(zip(KEY, job.key, strict=True)), "windows": learned.shape[1], "width": test.shape[2]}

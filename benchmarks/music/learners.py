@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 import graphnet_rnn as rnn
 from benchmarks.music.collections import PIECE, pieces, rolls, windows
@@ -26,7 +27,7 @@ BATCH, UNITS, HIDDEN = 24, 150, 100
 #: Draws whose accuracies' mean is taken.
 DRAWS = 5
 #: Of the RTRBM: steps of Gibbs to learn by, and to predict; temperatures and chains of its likelihood.
-GIBBS, PREDICTED, ANNEALED = 10, (25, 10), (500, 10)
+GIBBS, PREDICTED, ANNEALED = 10, (25, 10), (1000, 5)
 KEY = ("set", "cell", "output", "method", "seed")
 POINTS = 60
 CELLS = {"Elman": rnn.Elman, "GRU": rnn.GRU, "LSTM": rnn.LSTM, "mLSTM": rnn.MultiplicativeLSTM}
@@ -102,6 +103,7 @@ def problem_of(job: Job, parts: dict[str, list[Array]]) -> Any:
     )
 
 
+@threadpool_limits.wrap(limits=1)
 def train(job: Job) -> Row:
     """Goes on with a run until it has had so many seconds of a core, or has ended by itself; judges its best epoch."""
     parts, how = rolls(job.data, job.set), METHODS[job.method]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import itertools
 
 import numpy as np
 
@@ -25,19 +25,24 @@ def annealed_growth(
     b_v: (rows, visible), b_h: (rows, hidden).
     Source: Neal 2001; Salakhutdinov & Murray 2008, 4.1.
     """
-    rows, hidden = b_h.shape
+    rows = len(b_h)
     b_v, b_h = (np.repeat(b, chains, axis=0) for b in (b_v, b_h))
     v = units.draw(units.mean(b_v), generator)
     weight = np.zeros(len(v))
-    betas = np.linspace(0, 1, temperatures + 1)
-    below = np.full(len(v), hidden * math.log(2))
-    for beta, scale in zip(betas[1:], betas[1:].astype(W.dtype), strict=True):
+    betas = np.linspace(0, 1, temperatures + 1).astype(W.dtype)
+    a = v @ W + b_h
+    for before, beta in itertools.pairwise(betas):
+        weight += _softplus(beta * a) - _softplus(before * a)
+        h = draw_bits(sigmoid(beta * a), generator)
+        v = units.draw(units.mean(beta * (h @ W.T) + b_v), generator)
         a = v @ W + b_h
-        weight += np.logaddexp(0, beta * a.astype(np.float64)).sum(axis=1) - below
-        h = draw_bits(sigmoid(scale * a), generator)
-        v = units.draw(units.mean(scale * (h @ W.T) + b_v), generator)
-        below = np.logaddexp(0, beta * (v @ W + b_h).astype(np.float64)).sum(axis=1)
     each = weight.reshape(rows, chains)
     most = each.max(axis=1)
     found: Array = most + np.log(np.exp(each - most[:, None]).mean(axis=1))
+    return found
+
+
+def _softplus(x: Array) -> Array:
+    """Σ log(1 + exp x), float64 (rows,)"""
+    found: Array = (np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))).sum(axis=1, dtype=np.float64)
     return found
