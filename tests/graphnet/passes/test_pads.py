@@ -37,7 +37,7 @@ def test_sums_of_pads(reads: str) -> None:
     expected = np.zeros_like(values)
     for factor, part in enumerate(read(x), start=1):
         cost = cost + factor * gn.sum(gn.sin(part))
-    for factor, index in enumerate(read(gn.constant(np.arange(values.size).reshape(values.shape))), start=1):  # type: ignore[arg-type]
+    for factor, index in enumerate(read(gn.constant(np.arange(values.size).reshape(values.shape))), start=1):
         at = gn.compile([index], [])()[0]
         expected.reshape(-1)[at] += factor * np.cos(values.reshape(-1)[at])
     gradient = gn.gradient(cost, [x])
