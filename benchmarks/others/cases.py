@@ -238,7 +238,7 @@ def gru(W: Array, U: Array, x: Array) -> Array:
 
 
 def repeated_arrays(steps: int, generator: np.random.Generator) -> Arrays:
-    return [generator.uniform(-1, 1, 7), np.full(steps, 0.5), generator.standard_normal(7)]
+    return [generator.uniform(-1, 0, 7), np.full(steps, 0.5), generator.standard_normal(7)]
 
 
 def repeated(x: Array, shift: Array) -> Array:

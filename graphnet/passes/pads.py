@@ -6,9 +6,9 @@ import heapq
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from graphnet.graph.node import Node
+from graphnet.graph.node import Key, Node
 from graphnet.ops.leaf import fill
-from graphnet.ops.shape import Key, Pad, concatenate, is_whole, reshape, stack
+from graphnet.ops.shape import Pad, concatenate, is_whole, reshape, stack
 
 __all__ = ["joins_of_pads"]
 
