@@ -128,8 +128,13 @@ class _PerExample:
                 self.shared.add(x)
 
     def _data(self) -> set[Node]:
-        """What depends on leaves that may hold something of each case: neither weights nor what scales all of them."""
-        leaves = [node for node in self.order if node.op.is_input or isinstance(node.op, Random)]
+        """What depends on leaves that may hold something of each case: neither weights nor what scales all of them.
+
+        An input that is differentiated with respect to is a weight here: rows of it are not the cases'.
+        """
+        targets = set(self.targets)
+        inputs = [node for node in self.order if node.op.is_input or isinstance(node.op, Random)]
+        leaves = [node for node in inputs if node not in targets]
         return dependents(self.order, [node for node in leaves if node.size and not node.size % self.batch])
 
     def _read(self, node: Node) -> tuple[Sequence[Node], Sequence[int | None]]:

@@ -77,8 +77,8 @@ def common_slice(nodes: Sequence[Node], axis: int) -> Node | None:
     if entry is None:
         return None
     key = (*keys[0][:along], entry, *keys[0][along + 1 :])
-    shape = list(nodes[0].shape)
-    shape[axis] = sum(x.shape[axis] for x in nodes)
+    shape = list(nodes[0].shape) or [1]  # single elements of a vector are joined to a vector
+    shape[axis] = sum(x.shape[axis] if x.ndim else 1 for x in nodes)
     whole = source if is_whole(key, source.shape) else Slice(key)(source)
     return reshape(whole, shape)
 

@@ -27,11 +27,10 @@ from graphnet.ops.shape import (
     Transpose,
     concatenate,
     is_whole,
-    joined_entry,
     reshape,
     slice_along,
-    stack,
 )
+from graphnet.passes.pads import joins_of_pads
 
 __all__ = ["simplify"]
 
@@ -74,7 +73,7 @@ def _add(node: Node) -> Node | None:
     kept = tuple(t for t in terms if not (_minus_zero(t) or (_is_fill(t, 0) and t.dtype.kind in "iu")))
     if len(kept) < len(terms):
         return add(*kept) if kept else terms[0]
-    for rule in (_sum_of_pads, _sum_of_scatters, _sum_of_joins, _sum_of_views):
+    for rule in (_sum_of_views, _sum_of_pads, _sum_of_scatters, _sum_of_joins):
         shorter = rule(terms)
         if shorter is not None:
             return shorter
@@ -82,10 +81,10 @@ def _add(node: Node) -> Node | None:
 
 
 def _sum_of_views(terms: tuple[Node, ...]) -> Node | None:
-    """Σ_t x_tᵀ = (Σ_t x_t)ᵀ, and so for reshapes and broadcasts: the gradient of a weight that is used transposed."""
+    """Σ_t x_tᵀ = (Σ_t x_t)ᵀ, and so for reshapes, broadcasts and pads: the gradient of a weight's view in each step."""
     by_view: dict[tuple[object, Shape], list[Node]] = {}
     for term in terms:
-        if isinstance(term.op, (BroadcastTo, Reshape, Transpose)) and term.inputs[0].inputs:
+        if isinstance(term.op, (BroadcastTo, Pad, Reshape, Transpose)) and term.inputs[0].inputs:
             by_view.setdefault((term.op, term.inputs[0].shape), []).append(term)
     groups = [group for group in by_view.values() if len(group) > 1]
     if not groups:
@@ -109,23 +108,9 @@ def _sum_of_joins(terms: tuple[Node, ...]) -> Node | None:
 
 
 def _sum_of_pads(terms: tuple[Node, ...]) -> Node | None:
-    """Pads whose slices lie side by side are a join: the cotangent of an array that was sliced."""
-    ops = [t.op for t in terms if isinstance(t.op, Pad)]
-    if len(ops) < len(terms):
-        return None
-    to = ops[0].to
-    differing = {axis for op in ops for axis, k in enumerate(op.key) if k != (0, to[axis], 1)}
-    if len(differing) != 1:
-        return None
-    (axis,) = differing
-    at = [op.key[axis] for op in ops]
-    if len({isinstance(k, int) for k in at}) > 1:
-        return None
-    order = sorted(range(len(terms)), key=lambda i: at[i])
-    if joined_entry([at[i] for i in order]) != (0, to[axis], 1):
-        return None
-    join = stack if isinstance(at[0], int) else concatenate
-    return join([terms[i].inputs[0] for i in order], axis)
+    """The cotangent of an array that was read a slice at a time, as few joins."""
+    fewer = joins_of_pads(terms)
+    return None if fewer is None else add(*fewer) if len(fewer) > 1 else fewer[0]
 
 
 def _sum_of_scatters(terms: tuple[Node, ...]) -> Node | None:

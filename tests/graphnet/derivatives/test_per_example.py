@@ -300,3 +300,10 @@ good = per_case(cases(4, 3) @ W)
 def test_what_cannot_be_meant_is_refused(call: Callable[[], Any], message: str) -> None:
     with pytest.raises(GraphnetError, match=message):
         call()
+
+
+def test_an_input_may_be_the_weight() -> None:
+    """Also transposed, with as many rows as are a multiple of the cases."""
+    x, W = gn.input((BATCH, 4), "float64"), gn.input((2 * BATCH, 4), "float64")
+    losses = gn.sum(gn.tanh(x @ W.T), 1)
+    require_rows_of_losses(losses, [W])
