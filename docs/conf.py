@@ -83,6 +83,7 @@ guides_that_run = [
     "adding_an_op",
     "finding_a_nan",
     "speed_and_memory",
+    "what_breaks_others",
     "threads",
     "on_a_gpu",
     "drawing",

@@ -33,7 +33,9 @@ def test_the_check_finds_a_wrong_derivative() -> None:
 def test_a_choice_before_the_function_keeps_nan_out_of_the_gradient() -> None:
     case, steps = CASES["masked"], 10
     arrays = masked_arrays(steps, np.random.default_rng(1))
-    assert np.isnan(ours.program("masked", case, arrays, steps)()[1]).all()  # 0 · NaN, as the chain rule has it
+    assert np.isnan(
+        ours.program("masked", case, arrays, steps)()[1]
+    ).all()  # 0 · NaN, as the chain rule has it
     w, x = gn.input((2,), "float64"), gn.input((steps,), "float64")
     there = gn.equal(x, x)
     safe, h = gn.where(there, x, 0.0), gn.fill(0.0, (), "float64")

@@ -3,10 +3,11 @@
     python -m benchmarks.others [--cases light Hv] [--sizes 1000] [--contenders ours jax] [--rounds 5]
                                [--patience 120]
 
-Each case is written from the description of an issue, here and in the peer that is installed; docs/what_breaks_others.md has the
-issues. A row is a program in a process of its own: seconds until its first result (building, compiling, first call),
-milliseconds of a call (medians of turns), and the greatest relative error of its derivatives beside finite differences
-of a plain loop. What a peer refuses, and what is not ready after --patience seconds, is told.
+Each case is written from the description of an issue, here and in the peer that is installed;
+docs/what_breaks_others.md has the issues. A row is a program in a process of its own: seconds until its first
+result (building, compiling, first call), milliseconds of a call (medians of turns), and the greatest relative
+error of its derivatives beside finite differences of a plain loop. What a peer refuses, and what is not ready
+after --patience seconds, is told.
 """
 
 from __future__ import annotations

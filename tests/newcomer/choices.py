@@ -43,6 +43,7 @@ CHOICES = (
     # Shorter
     Choice(r"python -m benchmarks\.ranks --predict$", "{} --units 16 --rounds 1", _SHORT),
     Choice(r"python -m benchmarks\.busy$", '{} --seconds 0.5 --loads idle "1 busy"', _SHORT),
+    Choice(r"python -m benchmarks\.others$", "{} --cases affine --rounds 1", _SHORT),
     Choice(r"graphnet-rnn train --units 192", "{} --units 16 --epochs 1", _SHORT),
     Choice(r"graphnet-rnn train --resume runs/book$", "{} book.txt", "a reader has the text beside it"),
     Choice(r"graphnet-rnn train --memory sqrt$", "{} book.txt --epochs 1", _SETTING),
