@@ -23,7 +23,7 @@ GUIDES = (
     "finding_a_nan",
     "speed_and_memory", "threads", "on_a_gpu",
     "long_sequences", "control", "riemannian", "exchange", "drawing", "reading_a_run", "writing", "sweeps",
-    "several_machines", "asking_a_model", "music",
+    "several_machines", "asking_a_model", "music", "what_breaks_others",
 )  # fmt: skip
 
 
