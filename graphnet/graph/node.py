@@ -185,7 +185,7 @@ class Op:
         raise NotImplementedError(f"{self.name} has no forward rule")
 
     def backward(self, *args: Any, **kwargs: Any) -> Sequence[Node]:
-        """backward(gy, y, *inputs): one cotangent for each input, a node, from the output's cotangent; zeros for none."""
+        """backward(gy, y, *inputs): one cotangent for each input, a node, from the output's cotangent, or zeros."""
         y = args[1]
         raise DifferentiationError(
             f"{self.name} has no backward rule, so nothing behind {y.describe()} can be "
