@@ -21,11 +21,18 @@ def complete(
 ) -> list[Row]:  # fmt: skip
     """Makes the runs whose key, the values of `names` in a row, is not there yet; returns the rows of all jobs.
 
-    counts: whether a row that is there is what was asked for; the last one of a key is taken.
+    counts: whether a row that is there is what was asked for; the last one of a key is taken. SystemExit, in one
+    sentence, for rows of another benchmark.
     """
 
     def rows() -> dict[tuple[Any, ...], Row]:
         there = read_rows(path, DataError) if path.exists() else []
+        for number, row in enumerate(there, start=1):
+            lacking = [name for name in names if name not in row]
+            if lacking:
+                raise SystemExit(
+                    f"{path}: row {number} has no {lacking[0]!r}; it is of another benchmark: name another file"
+                )
         return {tuple(row[name] for name in names): row for row in there if counts(row)}
 
     jobs, there = list(jobs), rows()
