@@ -1,11 +1,11 @@
 """The next frame of motion capture: RTRBM and TRBM with Gaussian units, and networks, beside the frame before.
 
-    python -m benchmarks.motion --data MOCAP.mat                       all methods, minutes
-    python -m benchmarks.motion --data MOCAP.mat --updates 100000      as many as the source makes
-    python -m benchmarks.motion --data speech.npz --methods rnn        any frames x (time, cases, width), with lengths
-    python -m benchmarks.motion --updates 500 --seconds 5              swings that are drawn: no data are needed
-    python -m benchmarks.motion --data MOCAP.mat --picture motion.png  what the best of these runs predict and make up
-    python -m benchmarks.motion --data MOCAP.mat --table               what there is, as a table
+    python -m benchmarks.motion --data MOCAP.mat                       # all methods, minutes
+    python -m benchmarks.motion --data MOCAP.mat --updates 100000      # as many as the source makes
+    python -m benchmarks.motion --data speech.npz --methods rnn        # any frames x (time, cases, width), with lengths
+    python -m benchmarks.motion --updates 500 --seconds 5              # swings that are drawn: no data are needed
+    python -m benchmarks.motion --data MOCAP.mat --picture motion.png  # what the best of these runs predict and make up
+    python -m benchmarks.motion --data MOCAP.mat --table               # what there is, as a table
 
 After Sutskever 2013, 3.11.2-3.11.3 (TRBM, RTRBM: 200 units, momentum 0.9, a rate that falls from 0.005 to 0, CD-10,
 after 1,000 updates CD-25, one window for each) and 4.5.3 (recurrent networks on frames of numbers). Models learn from

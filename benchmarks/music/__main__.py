@@ -1,11 +1,11 @@
 """Nats a frame and frame accuracy on piano rolls: logistic outputs and RNN-NADE, by Adam and Hessian-free; RTRBM.
 
-    python -m benchmarks.music --data FOLDER                   runs of JSB; the folder has JSB_Chorales.mat
-    python -m benchmarks.music --data FOLDER --cells RTRBM     its likelihood is estimated
+    python -m benchmarks.music --data FOLDER                   # runs of JSB; the folder has JSB_Chorales.mat
+    python -m benchmarks.music --data FOLDER --cells RTRBM     # its likelihood is estimated
     python -m benchmarks.music --data FOLDER --sets nottingham --seconds 1000 --workers 2
     python -m benchmarks.music --data FOLDER --picture music.png --sample music.mid
-    python -m benchmarks.music --sets chords --seconds 20      music that is drawn: no data are needed
-    python -m benchmarks.music --table                         what there is, as a table
+    python -m benchmarks.music --sets chords --seconds 20      # music that is drawn: no data are needed
+    python -m benchmarks.music --table                         # what there is, as a table
 
 After Boulanger-Lewandowski, Bengio & Vincent 2012. A net reads the frames so far; its output is a distribution of the
 next: its 88 keys independent given the past ("logistic"), or each dependent on those below it ("nade"). Training is on
