@@ -451,13 +451,6 @@ class TestSimplify:
             assert (ops_of(simpler)["Pad"], ops_of(simpler)[join]) == (0, 1)
             same_values(graph, simpler)
 
-    def test_gaps_and_overlaps_are_not_joined(self) -> None:
-        a = gn.input((4,), "float64")
-        for slices in ([a[:1], a[2:]], [a[:2], a[1:]], [a[:2], a[:2], a[2:]], [a[::2], a[1::2]]):
-            cost = gn.add(*(gn.sum(gn.sin(one)) for one in slices))
-            graph = Graph(gn.gradient(cost, a))
-            assert ops_of(passes.simplify(graph))["Pad"] == len(slices)
-
     def test_lookups_of_all_steps_have_one_scatter(self) -> None:
         symbols = gn.input((6, 2), "int64")
         cost = gn.add(*(gn.sum(gn.sin(gn.take(W, symbols[t]))) for t in range(6)))

@@ -661,7 +661,7 @@ ROWS: dict[str, list[tuple[str, str]]] = {
         ("timelag vectors.safetensors", "this network has no vocabulary"),
         ("timelag model.safetensors", "has not seen in training: '\\['"),
         ("timelag model.safetensors model.safetensors --open a --control b --brackets am", "a model is named twice"),
-        ("--smooth 6", "smooth must be at most 5, not 6"),
+        ("--smooth 0", "smooth must be a whole number >= 1, not 0"),
         ("--runs 0", "runs must be a whole number >= 1"),
         ("--brackets abc", "--brackets must be two characters"),
         ("--brackets aa", "brackets must be two different characters"),
