@@ -451,6 +451,21 @@ class TestSimplify:
             assert (ops_of(simpler)["Pad"], ops_of(simpler)[join]) == (0, 1)
             same_values(graph, simpler)
 
+    def test_gaps_are_filled_and_overlaps_are_layers(self) -> None:
+        a = gn.input((4,), "float64")
+        for slices, left in [
+            ([a[:1], a[2:]], {"Pad": 0, "Concatenate": 1}),  # with a zero between them
+            ([a[:2], a[1:]], {"Pad": 2, "Concatenate": 0}),
+            ([a[:2], a[:2], a[2:]], {"Pad": 0, "Concatenate": 1}),  # equal places are added up first
+            ([a[:2], a[1:3], a[2:]], {"Pad": 1, "Concatenate": 1}),
+            ([a[::2], a[1::2]], {"Pad": 2, "Concatenate": 0}),
+        ]:
+            cost = gn.add(*(gn.sum(gn.sin(one)) for one in slices))
+            graph = Graph(gn.gradient(cost, a))
+            simpler = passes.simplify(graph)
+            assert {name: ops_of(simpler)[name] for name in left} == left
+            same_values(graph, simpler)
+
     def test_lookups_of_all_steps_have_one_scatter(self) -> None:
         symbols = gn.input((6, 2), "int64")
         cost = gn.add(*(gn.sum(gn.sin(gn.take(W, symbols[t]))) for t in range(6)))
