@@ -104,9 +104,14 @@ class RecurrentNADE(Model):
             what = f"{v.describe()} (made at {v.origin})" if isinstance(v, Node) else shown(v)
             raise UsageError(f"RecurrentNADE.unroll: v must be a node (time, batch, {self.bits}), not {what}")
         time, batch, bits = v.shape
-        first = "learned" if self.network.initial_state == "learned" else "zero"
         u = self.network.unroll(
-            time, batch, initial=first, lengths=lengths, inputs=_before(v, gn), name="past", **how
+            time,
+            batch,
+            initial=self.network.initial_state,
+            lengths=lengths,
+            inputs=_before(v, gn),
+            name="past",
+            **how,
         )
         with gn.scope(layer="output"):
             h = gn.reshape(u.hidden[-1], (time * batch, u.hidden[-1].shape[2]))
