@@ -1,6 +1,7 @@
 """Processes that share a step: what a sum costs, how much faster two are than one, and what is to be expected of many.
 
     python -m benchmarks.ranks              # here: sums, and steps of 1 process with 2 threads and of 2 with 1
+    python -m benchmarks.ranks --scaling    # here: steps of 1 to 8 processes, and that their bits are the same
     python -m benchmarks.ranks --predict    # for 8, 64 and 512 machines, from a product's time and a network's figures
 
 It starts itself by mpiexec. A sum of n numbers over K processes moves 2 · 8 n (K - 1) / K bytes to and from each, in
@@ -9,7 +10,9 @@ It starts itself by mpiexec. A sum of n numbers over K processes moves 2 · 8 n 
     T(K) = T / K + S (2 (K - 1) α + 16 n (K - 1) / (K β)),
 
 with S sums in a step: 1 of a first-order one, 1 + iterations of conjugate gradient of a Hessian-free one; α is the time
-of a message and β the bytes per second. Efficiency is T / (K T(K)).
+of a message and β the bytes per second: of a network what is said of it, of the memory of this machine what fits the
+sums that were measured best. Efficiency is T / (K T(K)). MPI's own Allreduce, whose order of additions depends on how
+many there are, stands beside our sums.
 """
 
 from __future__ import annotations
@@ -28,10 +31,12 @@ from typing import Any
 import numpy as np
 
 import graphnet_rnn as rnn
+from graphnet.system.cores import own_cores
 from graphnet.system.streams import prepare_streams
 from graphnet_rnn.parallel import Ranks
+from graphnet_rnn.training.state import digest_of
 
-__all__ = ["NETWORKS", "expected", "main"]
+__all__ = ["NETWORKS", "expected", "fitted", "main"]
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000, 4_000_000)
 #: What moves messages: seconds of a message, bytes a second.
@@ -39,6 +44,10 @@ NETWORKS = {"Ethernet, 10 Gb/s": (30e-6, 1.1e9), "InfiniBand, 200 Gb/s": (2e-6, 
 SYMBOLS, TIME, BATCH = 65, 50, 16
 #: Batches of a Hessian-free step, and of its curvature; iterations of conjugate gradient.
 BATCHES, CURVED, ITERATIONS = 16, 8, 20
+#: Processes of the tables of what is measured here, and batches of each where its work is the same.
+HERE, EACH = (1, 2, 4, 8), 4
+#: What is summed, and how: ours, and MPI's.
+KINDS = {"tree": "float64", "float64": "float64", "float32": "float32"}
 
 
 def expected(seconds: float, length: int, sums: int, ranks: int, latency: float, bandwidth: float) -> float:
@@ -47,7 +56,15 @@ def expected(seconds: float, length: int, sums: int, ranks: int, latency: float,
     return seconds / (seconds + ranks * sums * among)
 
 
-def objective(units: int, threads: int, ranks: Ranks) -> rnn.BatchedObjective:
+def fitted(seconds: dict[int, float], ranks: int, width: int) -> tuple[float, float]:
+    """(α, β) of 2 (K - 1) α + 2 width n (K - 1) / (K β) that fit the seconds of sums of n numbers best, relatively."""
+    lengths, times = np.array(list(seconds)), np.array(list(seconds.values()))
+    columns = np.stack([np.full(len(times), 2.0 * (ranks - 1)), 2 * width * lengths * (ranks - 1) / ranks])
+    (latency, inverse), *_ = np.linalg.lstsq((columns / times).T, np.ones(len(times)), rcond=None)
+    return float(latency), float(1 / inverse)
+
+
+def objective(units: int, threads: int, ranks: Ranks, count: int = BATCHES) -> rnn.BatchedObjective:
     """Of an LSTM over texts, as in benchmarks.steps."""
     net = rnn.Network([rnn.LSTM(units)], SYMBOLS, SYMBOLS)
     u = net.unroll(TIME, BATCH, initial="zero")
@@ -56,9 +73,9 @@ def objective(units: int, threads: int, ranks: Ranks) -> rnn.BatchedObjective:
     random = np.random.default_rng(0)
     batches = [
         (random.integers(0, SYMBOLS, (TIME, BATCH)), random.integers(0, SYMBOLS, (TIME, BATCH)))
-        for _ in range(BATCHES)
+        for _ in range(count)
     ]
-    found.feed(batches, curvature=batches[:CURVED])
+    found.feed(batches, curvature=batches[: count * CURVED // BATCHES])
     return found
 
 
@@ -69,35 +86,56 @@ def optimizers() -> dict[str, rnn.optimizers.Optimizer]:
     }
 
 
-def measured_steps(units: int, rounds: int, threads: int, ranks: Ranks) -> dict[str, Any]:
-    """Seconds of steps, the least of some rounds, and how many parameters there are."""
-    own = objective(units, threads, ranks)
-    found: dict[str, Any] = {"length": own.size}
+def measured_steps(
+    units: int, rounds: int, threads: int, ranks: Ranks, count: int = BATCHES
+) -> dict[str, Any]:
+    """Seconds of a step, the least of some rounds, how many parameters there are, and a digest of what they become.
+
+    It is the third step each time, in which conjugate gradient makes all its iterations: others end earlier.
+    """
+    own = objective(units, threads, ranks, count)
+    found: dict[str, Any] = {"length": own.size, "weights": {}}
     for name, optimizer in optimizers().items():
         theta = own.start()
         state = optimizer.init(theta, own)
-        found[name] = _least(lambda: optimizer.step(own, theta, state), rounds, ranks)  # noqa: B023
+        for _ in range(2):
+            optimizer.step(own, theta, state)
+        times = []
+        for _ in range(1 + rounds):  # the first is not counted
+            after, its = theta.copy(), {key: array.copy() for key, array in state.items()}
+            times.append(_seconds(lambda: optimizer.step(own, after, its), ranks))  # noqa: B023
+        found[name] = min(times[1:])
+        found["weights"][name] = digest_of(after)
     return found
 
 
-def measured_sums(rounds: int, ranks: Ranks) -> dict[str, float]:
-    found = {}
+def measured_sums(rounds: int, ranks: Ranks) -> dict[str, dict[str, float]]:
+    """Seconds by kind and length."""
+    from mpi4py import MPI
+
+    found: dict[str, dict[str, float]] = {kind: {} for kind in KINDS}
     for size in SIZES:
-        vector = np.ones(size)
-        parts = [vector for _ in ranks.own(ranks.size)]
-        found[str(size)] = _least(lambda: ranks.sum(ranks.size, parts, size), 10 * rounds, ranks)  # noqa: B023
+        for kind, dtype in KINDS.items():
+            vector, total = np.ones(size, dtype), np.empty(size, dtype)
+            parts = [vector for _ in ranks.own(ranks.size)]
+            work: dict[str, Callable[[], object]] = {
+                "tree": lambda: ranks.sum(ranks.size, parts, size),  # noqa: B023
+                dtype: lambda: MPI.COMM_WORLD.Allreduce(vector, total),  # noqa: B023
+            }
+            found[kind][str(size)] = _least(work[kind], 10 * rounds, ranks)
     return found
 
 
 def _least(work: Callable[[], object], rounds: int, ranks: Ranks) -> float:
     work()
-    times = []
-    for _ in range(rounds):
-        ranks.any(0)  # all begin together
-        started = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - started)
-    return min(times)
+    return min(_seconds(work, ranks) for _ in range(rounds))
+
+
+def _seconds(work: Callable[[], object], ranks: Ranks) -> float:
+    ranks.any(0)  # all begin together
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
 
 
 def _by_mpiexec(processes: int, arguments: list[str]) -> dict[str, Any]:
@@ -110,15 +148,49 @@ def _by_mpiexec(processes: int, arguments: list[str]) -> dict[str, Any]:
 
 
 def table_of_sums(rounds: int) -> str:
-    lines = [
-        "| numbers | 2 processes, µs | GB/s | 4 processes, µs | 8 processes, µs |",
-        "|---|---|---|---|---|",
-    ]
-    found = {k: _by_mpiexec(k, ["--work", "sums", f"--rounds={rounds}"]) for k in (2, 4, 8)}
+    several = HERE[1:]
+    head = [f"{kind}, {k} processes, µs" for kind in KINDS for k in several]
+    lines = [f"| numbers | {' | '.join(head)} |", "|---" * (1 + len(head)) + "|"]
+    found = {k: _by_mpiexec(k, ["--work", "sums", f"--rounds={rounds}"]) for k in several}
     for size in SIZES:
-        two, four, eight = (found[k][str(size)] for k in (2, 4, 8))
-        rate = 8 * size / two / 1e9
-        lines.append(f"| {size:,} | {two * 1e6:,.0f} | {rate:.2f} | {four * 1e6:,.0f} | {eight * 1e6:,.0f} |")
+        times = [f"{found[k][kind][str(size)] * 1e6:,.0f}" for kind in KINDS for k in several]
+        lines.append(f"| {size:,} | {' | '.join(times)} |")
+    lines.append("")
+    for kind, dtype in KINDS.items():
+        seconds = {int(size): time for size, time in found[2][kind].items()}
+        latency, bandwidth = fitted(seconds, 2, np.dtype(dtype).itemsize)
+        lines.append(
+            f"{kind}, 2 processes: α = {latency * 1e6:.0f} µs, β = {bandwidth / 1e9:.2f} GB/s fit best"
+        )
+    return "\n".join(lines)
+
+
+def table_of_scaling(units: int, rounds: int) -> str:
+    """Steps of several processes, all of the same batches, or of so many for each; ends where bits are others."""
+    lines = ["| batches | step | processes | ms | efficiency |", "|---|---|---|---|---|"]
+    cores, alone = len(own_cores()), dict[int, dict[str, Any]]()
+
+    def measured(processes: int, count: int) -> dict[str, Any]:
+        asked = [f"--units={units}", f"--rounds={rounds}", f"--batches={count}", "--threads=1"]
+        return _by_mpiexec(processes, ["--work", "steps", *asked])
+
+    for title, counts in (
+        (f"{BATCHES}, strong scaling", [BATCHES] * len(HERE)),
+        (f"{EACH} for each, weak scaling", [EACH * k for k in HERE]),
+    ):
+        found = []
+        for k, count in zip(HERE, counts, strict=True):
+            if count not in alone:
+                alone[count] = measured(1, count)
+            found.append(alone[count] if k == 1 else measured(k, count))
+            if found[-1]["weights"] != alone[count]["weights"]:
+                sys.exit(f"{k} processes come to other weights than one, of {count} batches")
+        for name in optimizers():
+            for k, count, each in zip(HERE, counts, found, strict=True):
+                least = found[0][name] * count / counts[0] / min(k, cores)
+                lines.append(
+                    f"| {title} | {name} | {k} | {each[name] * 1e3:.1f} | {100 * least / each[name]:.0f} % |"
+                )
     return "\n".join(lines)
 
 
@@ -129,7 +201,7 @@ def table_of_steps(units: list[int], rounds: int) -> str:
         "|---|---|---|---|---|---|",
     ]
     for size in units:
-        arguments = ["--work", "steps", f"--units={size}", f"--rounds={rounds}"]
+        arguments = ["--work", "steps", f"--units={size}", f"--rounds={rounds}", f"--batches={BATCHES}"]
         turns: dict[tuple[int, int], list[dict[str, Any]]] = {}
         for _ in range(3):
             for key in ((1, 1), (1, 2), (2, 1)):
@@ -144,10 +216,12 @@ def table_of_steps(units: list[int], rounds: int) -> str:
 
 
 def table_of_expectations(seconds: dict[str, float], length: int) -> str:
-    lines = ["| network | step | 8 | 64 | 512 |", "|---|---|---|---|---|"]
+    """Efficiencies, and the share of a step that its sums take."""
+    lines = ["| network | step | 8 | 64 | 512 | sums of 64, share of a step |", "|---|---|---|---|---|---|"]
     for network, (latency, bandwidth) in NETWORKS.items():
         for name, sums in (("SGD", 1), ("Hessian-free", 2 + ITERATIONS)):
             each = [expected(seconds[name], length, sums, k, latency, bandwidth) for k in (8, 64, 512)]
+            each.append(1 - each[1])
             lines.append(f"| {network} | {name} | {' | '.join(f'{100 * share:.0f} %' for share in each)} |")
     return "\n".join(lines)
 
@@ -162,6 +236,7 @@ def main() -> None:
     add("--units", type=int, nargs="+", default=[128, 512])
     add("--rounds", type=int, default=5)
     add("--predict", action="store_true")
+    add("--scaling", action="store_true")
     add(
         "--batches",
         type=int,
@@ -176,10 +251,12 @@ def main() -> None:
         work = (
             measured_sums(chosen.rounds, ranks)
             if chosen.work == "sums"
-            else measured_steps(chosen.units[0], chosen.rounds, chosen.threads, ranks)
+            else measured_steps(chosen.units[0], chosen.rounds, chosen.threads, ranks, chosen.batches)
         )
         if ranks.is_first:
             print(json.dumps(work))
+    elif chosen.scaling:
+        print(table_of_scaling(chosen.units[0], chosen.rounds))
     elif chosen.predict:
         for units in chosen.units:
             one = measured_steps(units, chosen.rounds, 1, rnn.parallel.ALONE)

@@ -15,6 +15,7 @@ ends a run early; it is open, neither solved nor failed.
 from __future__ import annotations
 
 import argparse
+import math
 import statistics
 import time
 from collections.abc import Iterable, Sequence
@@ -22,7 +23,8 @@ from pathlib import Path
 
 from benchmarks.runs import Row, complete
 from graphnet.system.streams import prepare_streams
-from graphnet_rnn.tasks import TASKS, Trial, settings
+from graphnet_rnn.tasks import TASKS, FreshSequences, settings
+from graphnet_rnn.training import Trainer, Training
 
 KEY = ("task", "length", "structural", "seed")
 
@@ -32,26 +34,32 @@ def run(job: tuple[str, int, bool, int, float]) -> Row:
     name, length, structural, seed, seconds = job
     task = TASKS[name](length)
     source = settings(task, structural)
-    trial = Trial(task, source.optimizer(), seed=seed, threads=1)
-    started, wrong = time.process_time(), trial.wrong()
-    most = source.minibatches * source.minibatch
-    best = wrong
-    while wrong >= source.success and trial.sequences < most and time.process_time() - started < seconds:
-        trial.step()
-        wrong = trial.wrong()
-        best = min(best, wrong)
-    solved = wrong < source.success
+    problem = FreshSequences(task, seed=seed, threads=1, steps=1)
+    started, most = time.process_time(), source.minibatches * source.minibatch
+    settled = Training(
+        source.optimizer(), epochs=most, stopping=None, goal=math.nextafter(source.success, 0),
+        core_seconds=None if math.isinf(seconds) else seconds,
+    )  # fmt: skip
+    wrong = [problem.wrong()]
+    trainer = Trainer(
+        problem,
+        settled,
+        listeners=[lambda trainer, row: wrong.append(row["valid_wrong"]) or problem.sequences >= most],
+    )
+    if wrong[0] >= source.success:
+        trainer.run()
+    solved = wrong[-1] < source.success
     return {
         "task": name,
         "length": length,
         "structural": structural,
         "seed": seed,
         "solved": solved,
-        "open": not solved and trial.sequences < most,
-        "wrong": wrong,
-        "best": best,
-        "steps": trial.steps,
-        "minibatches": trial.sequences / source.minibatch,
+        "open": not solved and problem.sequences < most,
+        "wrong": wrong[-1],
+        "best": min(wrong),
+        "steps": trainer.progress.step,
+        "minibatches": problem.sequences / source.minibatch,
         "seconds": time.process_time() - started,
     }
 

@@ -92,66 +92,25 @@ def other_rows() -> list[Row]:
     rbm, trbm, rtrbm = (make(64, 32) for make in (rnn.energy.RBM, rnn.energy.TRBM, rnn.energy.RTRBM))
     hmm, controller = rnn.HMM(16, SYMBOLS), Controller()
     tables = sum(table.size for table in (hmm.pi, hmm.A, hmm.B))
+    sizes = "(64 visible, 32 hidden)"
+    ctc = rnn.Network([rnn.Bidirectional(rnn.LSTM(8))], 13, 40, loss="ctc")
+    arm = gn.Graph([gn.label(Arm().step(x, u), "x_t+1")], [x, u])
+    energy = rnn.energy
     return [
-        Row(
-            "Stacked, with skips",
-            "rnn.Network([...], skip=True)",
-            rnn.Network,
-            f"{stacked.theta.size:,} (two LSTMs)",
-            stacked,
-        ),
-        Row(
-            "Deep autoencoder",
-            "rnn.Network(rnn.cells.feedforward.autoencoder_layers(sizes), ...)",
-            autoencoder_layers,
-            f"{curves.theta.size:,} (CURVES)",
-            curves.unroll(1, 1),
-        ),
-        Row(
-            "RBM",
-            "rnn.energy.RBM(visible, hidden)",
-            rnn.energy.RBM,
-            f"{rbm.theta.size:,} (64 visible, 32 hidden)",
-            rbm,
-        ),
-        Row(
-            "TRBM",
-            "rnn.energy.TRBM(visible, hidden)",
-            rnn.energy.TRBM,
-            f"{trbm.theta.size:,} (64 visible, 32 hidden)",
-            trbm,
-        ),
-        Row(
-            "RTRBM (model)",
-            "rnn.energy.RTRBM(visible, hidden)",
-            rnn.energy.RTRBM,
-            f"{rtrbm.theta.size:,} (64 visible, 32 hidden)",
-            rtrbm,
-        ),
+        Row("Stacked, with skips", "rnn.Network([...], skip=True)", rnn.Network, f"{stacked.theta.size:,} (two LSTMs)",
+            stacked),
+        Row("Deep autoencoder", "rnn.Network(rnn.cells.feedforward.autoencoder_layers(sizes), ...)", autoencoder_layers,
+            f"{curves.theta.size:,} (CURVES)", curves.unroll(1, 1)),
+        Row("RBM", "rnn.energy.RBM(visible, hidden)", energy.RBM, f"{rbm.theta.size:,} {sizes}", rbm),
+        Row("TRBM", "rnn.energy.TRBM(visible, hidden)", energy.TRBM, f"{trbm.theta.size:,} {sizes}", trbm),
+        Row("RTRBM (model)", "rnn.energy.RTRBM(visible, hidden)", energy.RTRBM, f"{rtrbm.theta.size:,} {sizes}", rtrbm),
         Row("HMM", "rnn.HMM(states, symbols)", rnn.HMM, f"{tables:,} (16 states)", hmm),
-        Row(
-            "CTC",
-            'rnn.Network(..., loss="ctc")',
-            rnn.ctc.ctc_loss,
-            "0",
-            rnn.Network([rnn.Bidirectional(rnn.LSTM(8))], 13, 40, loss="ctc"),
-        ),
-        Row(
-            "Arm controller",
-            "rnn.control.Controller()",
-            Controller,
-            f"{controller.theta.size:,} (2 × 100 units)",
-            controller,
-        ),
-        Row(
-            "Two-joint arm",
-            "rnn.control.Arm()",
-            Arm,
-            "0",
-            gn.Graph([gn.label(Arm().step(x, u), "x_t+1")], [x, u]),
-        ),
+        Row("CTC", 'rnn.Network(..., loss="ctc")', rnn.ctc.ctc_loss, "0", ctc),
+        Row("Arm controller", "rnn.control.Controller()", Controller, f"{controller.theta.size:,} (2 × 100 units)",
+            controller),
+        Row("Two-joint arm", "rnn.control.Arm()", Arm, "0", arm),
         Row("Control task", "rnn.control.CenterOut()", CenterOut, f"{controller.theta.size:,}", None),
-    ]
+    ]  # fmt: skip
 
 
 def embedded(cell: rnn.Cell, *more: rnn.Cell) -> list[rnn.Cell]:

@@ -51,6 +51,7 @@ from graphnet.call.stored import StoredFunction, load_function  # isort: skip
 from graphnet.operators.estimates import Estimate, diagonal, trace  # isort: skip
 from graphnet.operators.linear_operator import linear_operator  # isort: skip
 from graphnet.onnx import export_onnx  # isort: skip
+from graphnet import inside  # isort: skip
 from graphnet.operators.spectrum import Eigenvalues, SpectralDensity, eigenvalues, spectral_density  # isort: skip
 from graphnet import testing  # isort: skip
 
@@ -63,7 +64,7 @@ __all__ = [
     "__version__", "absolute", "add", "argmax", "backend_of", "backward", "broadcast_to", "cast", "ceil",
     "clip", "compile", "concatenate", "constant", "cos", "cumsum", "diagonal", "divide", "eigenvalues",
     "einsum", "equal", "erf", "exp", "export_onnx", "fill", "floor", "gauss_newton_product", "gradient", "greater",
-    "greater_equal", "hessian_product", "input", "jacobian", "label", "less", "less_equal", "linear_operator",
+    "greater_equal", "hessian_product", "input", "inside", "jacobian", "label", "less", "less_equal", "linear_operator",
     "load_function", "log", "log_softmax", "logical_and", "logical_not", "logical_or", "logsumexp", "matmul",
     "max", "maximum", "mean", "min", "minimum", "mod", "multiply", "negative", "one_hot", "pad", "parameter",
     "passes", "per_example_gradients", "place", "power", "relu", "reshape", "rop", "round", "scaled_matmul",

@@ -119,7 +119,9 @@ def has_items(value: Any) -> bool:
 
 def listed(argument: str, value: Any, of: str) -> list[Any]:
     """The values of a list, tuple, array or other iterable but for a text or a mapping; of: what they are."""
-    if isinstance(value, (str, bytes, Mapping)) or not has_items(value):
+    if not isinstance(value, (list, tuple)) and (
+        isinstance(value, (str, bytes, Mapping)) or not has_items(value)
+    ):
         raise UsageError(f"{argument} must be a list of {of}, not {shown(value)}")
     return list(value)
 

@@ -13,6 +13,7 @@ from graphnet_rnn import (
     cells,
     data,
     formats,
+    inside,
     online,
     optimizers,
     parallel,
@@ -52,6 +53,7 @@ from graphnet_rnn.cells import (
     LeakyRNN,
     LSTMKrause,
     LSTMPeephole,
+    LSTMProjected,
     LSTMSutskever,
     MultiplicativeLSTM,
     Normalized,
@@ -66,6 +68,7 @@ from graphnet_rnn.models import control, energy
 from graphnet_rnn.models.hmm import HMM
 from graphnet_rnn.models.nade import RecurrentNADE
 from graphnet_rnn.network import ctc
+from graphnet_rnn.network.composed import composed
 from graphnet_rnn.network.network import Network
 from graphnet_rnn.network.norms import gradient_by_distance, weight_norms
 from graphnet_rnn.network.readout import fit_output
@@ -179,6 +182,7 @@ __all__ = [
     "InverseRootDecay",
     "LSTMKrause",
     "LSTMPeephole",
+    "LSTMProjected",
     "LSTMSutskever",
     "Lanes",
     "LayerNormLSTM",
@@ -225,6 +229,7 @@ __all__ = [
     "attention_memory",
     "cells",
     "complete",
+    "composed",
     "control",
     "cost_over_text",
     "ctc",
@@ -235,7 +240,7 @@ __all__ = [
     "fit_output",
     "formats",
     "gradient_by_distance",
-    "initializers",
+    "initializers", "inside",
     "load",
     "minimize",
     "online",

@@ -44,7 +44,8 @@ class Model(FlatParameters, ShowsItself, ABC):
 
     `rnn.load(path, [Line])` then makes it again. Its arguments are whatever JSON holds, cells and models included; the
     parameters of a model among them, say `below`, are its own, too, come after those that it declares, and are called
-    "below.w" (of a list of models, "layers.0.w"). `theta` is then a copy, which must be set as a whole.
+    "below.w" (of a list of models, "layers.0.w"). `theta` is then a copy, which must be set as a whole. A model of
+    networks alone is a function: rnn.composed.
     """
 
     #: The models among the arguments, by what their parameters' names begin with.
@@ -76,7 +77,7 @@ class Model(FlatParameters, ShowsItself, ABC):
             weights.get(name, shape, initializer)
         weights.require_patterns(type(self).__name__)
         self.lay_out([weights], weights.dtype)
-        self.parts = dict(self._models_among_arguments())
+        self.parts = self._distinct_models()
         self.parameters = ParameterNodes(self.parameters | self._of_parts("parameters"))
         self.fixed = ParameterNodes(self.fixed | self._of_parts("fixed"))
 
@@ -86,6 +87,19 @@ class Model(FlatParameters, ShowsItself, ABC):
         return {
             f"{part}.{name}": node for part, model in parts for name, node in getattr(model, kind).items()
         }
+
+    def _distinct_models(self) -> dict[str, Model]:
+        """The models among the arguments, by name; UsageError for one that is there twice."""
+        found: dict[str, Model] = {}
+        for name, model in self._models_among_arguments():
+            for other, known in found.items():
+                if known is model:
+                    raise UsageError(
+                        f"{type(self).__name__}: {other} and {name} are the same {type(model).__name__}; give it once: "
+                        "what is unrolled twice shares its weights"
+                    )
+            found[name] = model
+        return found
 
     def _models_among_arguments(self) -> Iterator[tuple[str, Model]]:
         for name in inspect.signature(type(self)).parameters:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import sys
+
+from graphnet.call import kept
 
 
 def _gpus() -> int:
@@ -26,3 +29,7 @@ if not _gpus():
 signal.signal(signal.SIGINT, signal.default_int_handler)
 if hasattr(signal, "SIGHUP"):
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+# Tests replace parts of passes and back ends: what they make of a graph must not be found by others, and what others
+# made not by them. Tests of what is kept set this themselves.
+kept.WORTH_KEEPING = sys.maxsize

@@ -36,6 +36,14 @@ RETIRED = {
 }
 
 
+#: What a function holds at most, its docstring apart; those that hold more, and why.
+LINES = 60
+LONGER = {
+    "benchmarks/others/jax_peer.py: costs": "all cases, within what imports a library that may be absent",
+    "benchmarks/others/torch_peer.py: costs": "all cases, within what imports a library that may be absent",
+}
+
+
 def text_of(page: str) -> str:
     return (DESIGN / f"{page}.md").read_text(encoding="utf-8")
 
@@ -153,6 +161,23 @@ def test_retired_words_are_no_names() -> None:
             if retired:
                 found[path.relative_to(ROOT).as_posix()] = retired
     assert not found, "the glossary has another word"
+
+
+def lines_of(function: ast.FunctionDef) -> int:
+    """Without the docstring, and what stands between its header and its first statement."""
+    body = function.body[ast.get_docstring(function) is not None :]
+    return (body[-1].end_lineno or 0) - body[0].lineno + 1 if body else 0
+
+
+def test_functions_fit_on_a_screen() -> None:
+    found = {}
+    for folder in ("graphnet", "graphnet_rnn", "viz", "benchmarks", "docs"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.FunctionDef) and lines_of(node) > LINES:
+                    found[f"{path.relative_to(ROOT).as_posix()}: {node.name}"] = lines_of(node)
+    assert found.keys() - LONGER.keys() == set(), "split it, or say in LONGER why it cannot be"
+    assert LONGER.keys() - found.keys() == set(), "these are short enough again: remove their rows"
 
 
 def test_the_life_of_a_weight_is_as_it_is_told(

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 import pkgutil
+import re
+from pathlib import Path
+from types import ModuleType
 
 import graphnet as gn
 import graphnet_rnn as rnn
@@ -50,3 +54,28 @@ def test_every_module_of_the_optimizers_is_listed() -> None:
     listed = [line.split()[0] for line in (rnn.optimizers.__doc__ or "").splitlines()[2:] if line.strip()]
     missing = {module.name for module in pkgutil.iter_modules(rnn.optimizers.__path__)} - set(listed)
     require_rows(missing, "the docstring of graphnet_rnn.optimizers", "what the module is for")
+
+
+def test_every_public_name_has_its_place_on_the_pages_of_the_api() -> None:
+    """As the site finds them, and where no Sphinx is installed as well."""
+    docs = Path(__file__).parent.parent / "docs"
+    spec = importlib.util.spec_from_file_location("names_of_the_api", docs / "extensions" / "names.py")
+    assert spec is not None
+    assert spec.loader is not None
+    names = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(names)
+    listed: set[str] = set()
+    for page in (docs / "api").glob("*.rst"):
+        for module, block in re.findall(
+            r"^\.\. public:: (\S+)\n((?:\n|   .*\n?)*)", page.read_text(), re.MULTILINE
+        ):
+            lines = [re.split(r"  ", line.strip())[0] for line in block.splitlines()]
+            words = {word for line in lines for word in line.split()}
+            words |= set(names.public_modules()[module].__all__) if "..." in words else set()
+            listed |= {f"{module}.{word}" for word in words}
+    missing = {
+        documented
+        for path, documented in names.documented_names().items()
+        if documented not in listed and not isinstance(names.value_of(path), ModuleType)
+    }
+    require_rows(missing, "docs/api/", "the name, below its module")

@@ -115,7 +115,7 @@ def test_what_goes_wrong_is_told(checkout: Checkout, capsys: pytest.CaptureFixtu
     assert checkout.run("test -f run.py && test ! -e .git && python3 --version")
     assert not checkout.run("echo it is gone; exit 3")
     assert not checkout.run("echo 'Traceback (most recent call last)'")
-    assert checkout.failures == 2
+    assert len(checkout.failures) == 2
     told = capsys.readouterr().out
     assert "WRONG (3)" in told
     assert "it is gone" in told

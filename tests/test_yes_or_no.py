@@ -43,6 +43,14 @@ def saved(v: Any) -> None:
         rnn.writer.Document(Path(folder) / "a.txt").save("a", over=v)
 
 
+def as_module(v: Any) -> None:
+    try:
+        rnn.inside.torch_module(net(), batch_first=v)
+    except rnn.errors.UsageError as error:  # an answer that is none is told first
+        if "PyTorch is not installed" not in str(error):
+            raise
+
+
 def with_weight(trained: Any) -> Any:
     cell = Chooses(3)
     cell.trained = trained
@@ -122,6 +130,8 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "graphnet_rnn.Network.unroll: training": lambda v: net().unroll(3, 2, training=v),
     "graphnet_rnn.Objective: l2_in_curvature": lambda v: rnn.Objective(cost, [W], [x], l2_in_curvature=v),
     "graphnet_rnn.Runner: read_by_output": lambda v: rnn.Runner(net(), read_by_output=v),
+    "graphnet_rnn.inside.torch_module: batch_first": as_module,
+    "graphnet_rnn.Runner: frozen": lambda v: rnn.Runner(net(), frozen=v),
     "graphnet_rnn.energy.EnergyModel.check_data: exact": lambda v: rnn.energy.RBM(3, 2).check_data(
         "v", BITS, exact=v
     ),
@@ -150,6 +160,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
         np.ones((2, 2, 1)), np.ones((2, 2)), by_step=v
     ),
     "graphnet_rnn.Sweep.run: retry": lambda v: swept().run(retry=v),
+    "graphnet_rnn.sweep.Halving: brackets": lambda v: rnn.sweep.Halving(brackets=v),
     "graphnet_rnn.sweep.Between: log": lambda v: rnn.sweep.Between(1.0, 2.0, log=v),
     "graphnet_rnn.sweep.Between: whole": lambda v: rnn.sweep.Between(1, 3, whole=v),
     "graphnet_rnn.writer.Document.save: over": saved,
@@ -218,12 +229,17 @@ def test_every_such_argument_has_a_row() -> None:
     assert set(CALLS) <= {*asked()}, "rows of what is no longer asked"
 
 
+#: Where a text is a name, for what True would make under one of its own.
+NAMED = {"graphnet_rnn.Network.unroll: lengths", "graphnet_rnn.RecurrentNADE.unroll: lengths"}
+
+
 @pytest.mark.parametrize("argument", CALLS)
 def test_only_true_and_false_are_an_answer(argument: str) -> None:
     for value in (True, False, np.bool_(True)):
         CALLS[argument](value)
     name = argument.rsplit(" ", 1)[-1]
-    for wrong in ("no", 2, np.ones(2), np.array([True, False]), []):
+    named = () if argument in NAMED else ("no",)
+    for wrong in (*named, 2, np.ones(2), np.array([True, False]), []):
         with pytest.raises(GraphnetError, match=rf"{name}\b.* must be True or False|True or False.*{name}"):
             CALLS[argument](wrong)
 

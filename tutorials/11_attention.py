@@ -55,48 +55,28 @@ d = decoder.unroll(3, 1, initial=e.final, name="decoder")
 viz.draw(d, closed=True)
 
 # %% [markdown]
-# A model is a class whose arguments are its networks, and `rnn.GraphCases` trains any graph whose losses are one for
-# each case.
+# `rnn.composed` makes a model of a function: what stands before `batch` are its parts. `rnn.GraphCases` trains it on
+# arrays, by the names that the function gave to what is read.
 
 # %%
 
 
-class Sorter(rnn.Model):
-    """The digits of a word in order."""
-
-    def __init__(self, encoder, decoder):
-        self.encoder, self.decoder = encoder, decoder
-        self.declare_parameters({}, 0, encoder.dtype)  # those of its parts, and no others
-
-    def first_states(self, e):
-        return e.final
-
-    def unroll(self, batch, feedback=None, **how):
-        e = self.encoder.unroll(STEPS, batch, initial="zero", name="encoder", **how)
-        start = self.first_states(e)
-        return e, self.decoder.unroll(STEPS, batch, initial=start, feedback=feedback, name="decoder", **how)
-
-    def losses(self, batch, **how):
-        e, d = self.unroll(batch, **how)
-        right = gn.cast(gn.equal(gn.argmax(d.logits), d.targets), "float32")
-        inputs = {"word": e.inputs, "before": d.inputs, "answer": d.targets}
-        return gn.sum(d.losses, axis=0), inputs, {"right": gn.min(right, axis=0)}
-
-    def __graph__(self):
-        return gn.Graph([self.losses(1, training=False)[0]])
+@rnn.composed
+def sorter(encoder, decoder, batch, feedback=None, **how):
+    e = encoder.unroll(STEPS, batch, inputs="word", initial="zero", name="encoder", **how)
+    how |= {"initial": e.final, "name": "decoder"}
+    return decoder.unroll(STEPS, batch, inputs="before", targets="answer", feedback=feedback, **how)
 
 
 def trained(model, epochs=6):
     """The share of the words kept to validate that are right in each digit."""
-    problem = rnn.GraphCases(
-        model, model.losses, {"word": word, "before": before, "answer": answer}, batch=50
-    )
+    problem = rnn.GraphCases(model, {"word": word, "before": before, "answer": answer}, batch=50)
     training = rnn.Training(rnn.Adam(rate=0.005, clip_norm=1.0), epochs=epochs, stopping=None)
     rnn.Trainer(problem, training).run()
-    return problem.metrics()["right"]()
+    return problem.metrics()["exact"]()
 
 
-share = trained(Sorter(*pair()))
+share = trained(sorter(*pair()))
 print(f"{share:.0%} of the words are right")
 
 # %% [markdown]
@@ -170,20 +150,18 @@ check(
 # %%
 
 
-class Looking(Sorter):
-    """The same, with a decoder that looks at the word."""
-
-    def first_states(self, e):
-        return rnn.attention_memory(e.hidden[-1])
-
-
-def looking(seed=0):
-    encoder = rnn.Network([rnn.Bidirectional(rnn.GRU(16))], inputs=DIGITS, outputs=0, seed=seed)
-    cell = rnn.Attention(rnn.GRU(24), memory=32, places=STEPS, score="dot")
-    return Looking(encoder, rnn.Network([cell], inputs=DIGITS + 1, outputs=DIGITS + 1, seed=seed))
+@rnn.composed
+def looking(encoder, decoder, batch, feedback=None, **how):
+    e = encoder.unroll(STEPS, batch, inputs="word", initial="zero", name="encoder", **how)
+    how |= {"initial": rnn.attention_memory(e.hidden[-1]), "name": "decoder"}
+    return decoder.unroll(STEPS, batch, inputs="before", targets="answer", feedback=feedback, **how)
 
 
-model = looking()
+cell = rnn.Attention(rnn.GRU(24), memory=32, places=STEPS, score="dot")
+model = looking(
+    rnn.Network([rnn.Bidirectional(rnn.GRU(16))], inputs=DIGITS, outputs=0),
+    rnn.Network([cell], inputs=DIGITS + 1, outputs=DIGITS + 1),
+)
 share_looking = trained(model)
 print(f"{share_looking:.0%} of the words are right, instead of {share:.0%}")
 assert share_looking > share
@@ -192,14 +170,14 @@ assert share_looking > share
 # One step of the decoder's cell: scores and shares on the left, the cell within on the right.
 
 # %%
-viz.draw(rnn.Attention(rnn.GRU(24), memory=32, places=STEPS, score="dot"))
+viz.draw(cell)
 
 # %% [markdown]
 # Where does it look? Now it runs free: it reads what it has written itself, the likeliest digit.
 
 # %%
-e, d = model.unroll(1, feedback="likeliest", training=False)
-write = gn.compile([gn.argmax(d.logits), d.course("attention")], [e.inputs, d.inputs])
+d = model.unroll(1, feedback="likeliest", training=False)
+write = gn.compile([gn.argmax(d.logits), d.course("attention")])
 digits = np.array([[7, 1, 9, 4, 4, 0, 8, 2]]).T
 written, shares = write(digits, np.array([[START]]))
 viz.attention_map(shares[:, 0], read=digits[:, 0], written=written[:, 0])
@@ -212,9 +190,8 @@ viz.attention_map(shares[:, 0], read=digits[:, 0], written=written[:, 0])
 # every glance, and a Gauss–Newton product goes the same way:
 
 # %%
-u, v = model.unroll(20, training=False)
-objective = rnn.Objective(v.cost, model.parameters, [u.inputs, v.inputs, v.targets])
-objective.feed(word[:, :20], before[:, :20], answer[:, :20])
+problem = rnn.GraphCases(model, {"word": word, "before": before, "answer": answer}, batch=20)
+objective = problem.feed(epoch=0, step=0)
 theta = objective.start()
 direction = np.random.default_rng(1).standard_normal(theta.size).astype("float32")
 product = objective.curvature(theta)(direction)
@@ -268,5 +245,55 @@ check(
 )
 
 # %% [markdown]
-# [Networks put together](../docs/composing.md) goes on with several lengths and a transliteration;
+# ## In another script
+#
+# Names of one alphabet are written in another, letter by letter, but not one for one: ш is two letters in Latin, ю is
+# two, and both sides have several lengths. The encoder is given the lengths, and so `rnn.attention_memory` masks as you
+# did. The decoder has none: it learns to write an empty sign behind the end.
+
+# %%
+LATIN = {"ша": "sha", "ке": "ke", "лю": "lyu", "ми": "mi", "чо": "cho", "ря": "rya", "на": "na", "жи": "zhi"}
+PLACES, LONGEST = 6, 9
+names = sorted({tuple(generator.choice(list(LATIN), generator.integers(1, 4))) for _ in range(900)})
+generator.shuffle(names)
+here, there = ["".join(name) for name in names], ["".join(map(LATIN.get, name)) for name in names]
+letters, signs = sorted(set("".join(here))), ["", *sorted(set("".join(there)))]
+
+
+def symbols(words, alphabet, steps):
+    numbers = [[alphabet.index(c) for c in word] + [0] * (steps - len(word)) for word in words]
+    return np.array(numbers).T
+
+
+@rnn.composed
+def transliterator(encoder, decoder, batch, feedback=None, **how):
+    e = encoder.unroll(PLACES, batch, inputs="word", lengths="length", initial="zero", name="encoder", **how)
+    how |= {"initial": rnn.attention_memory(e.hidden[-1], e.lengths), "name": "decoder"}
+    return decoder.unroll(LONGEST, batch, inputs="before", targets="answer", feedback=feedback, **how)
+
+
+writer = transliterator(
+    rnn.Network([rnn.Bidirectional(rnn.GRU(32))], len(letters), 0),
+    rnn.Network([rnn.Attention(rnn.GRU(48), memory=64, places=PLACES)], len(signs), len(signs)),
+)
+length, written = np.array([len(name) for name in here]), symbols(there, signs, LONGEST)
+before = np.concatenate([np.zeros((1, len(names)), int), written[:-1]])
+arrays = {"word": symbols(here, letters, PLACES), "length": length, "before": before, "answer": written}
+problem = rnn.GraphCases(writer, arrays, batch=20, valid=0.2)
+rnn.Trainer(problem, rnn.Training(rnn.Adam(rate=0.005, clip_norm=1.0), epochs=20)).run()
+print(f"{problem.metrics()['exact']():.0%} of the names that it had not seen are right in each letter")
+
+# %% [markdown]
+# Where did it look, for a name that it had not seen? An empty sign ends what it has written.
+
+# %%
+d = writer.unroll(1, feedback="likeliest", training=False)
+write = gn.compile([gn.argmax(d.logits), d.course("attention")])
+found, shares = write(arrays["word"][:, -1:], length[-1:], [[0]])
+latin = "".join(signs[i] for i in found[:, 0])
+print(here[-1], "->", latin)
+viz.attention_map(shares[: len(latin), 0, : length[-1]], read=here[-1], written=latin)
+
+# %% [markdown]
+# [Networks put together](../docs/composing.md) goes on with several inputs, several outputs and shared weights;
 # [sequences of several lengths](../docs/ragged.md) tells how a case ends.

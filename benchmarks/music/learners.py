@@ -99,7 +99,7 @@ def problem_of(job: Job, parts: dict[str, list[Array]]) -> Any:
     several = {"gradient_batches": steps, "curvature_batches": max(1, steps // 4)}
     curved = METHODS[job.method].optimizer.curved
     return rnn.GraphCases(
-        nade, nade.cases(PIECE), arrays, BATCH, valid=valid, threads=1, **(several if curved else {})
+        nade, arrays, BATCH, graph=nade.cases(PIECE), valid=valid, threads=1, **(several if curved else {})
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import graphnet as gn
+from benchmarks.anew import compiled_anew
 from benchmarks.others import cases
 from benchmarks.others.cases import BATCH, COLUMNS, LAYERS, NODES, UNITS, WINDOW, Arrays, Case
 from graphnet.graph.node import Array, Node
@@ -147,5 +148,6 @@ def program(name: str, case: Case, arrays: Arrays, size: int) -> Callable[[], Se
         case "Hv":
             square = gn.sum(cost * cost)
             outputs = [square, *gn.hessian_product(square, dict(zip(wanted, directions, strict=True)))]
-    function = gn.compile(outputs, inputs)
+    with compiled_anew():
+        function = gn.compile(outputs, inputs)
     return lambda: function(*arrays)

@@ -35,6 +35,14 @@ class Program(ABC):
         """As `run`, where nothing but the arrays of varying inputs differs from the last call."""
         return self.run(arrays)
 
+    def begin(self, arrays: Sequence[Array], wanted: Sequence[int]) -> list[Array] | None:
+        """The outputs at these positions, none of which depends on a varying input; `again` may then follow.
+
+        What stands for the arrays of varying inputs is of no meaning. None where the program cannot do a part of its
+        work, or where something went wrong in it: nothing is then ready to be finished.
+        """
+        return None
+
     def taken(self, array: Any) -> Any:
         """The array, if it lies already where the program computes and can be read there; else None."""
         return None
@@ -46,6 +54,10 @@ class Program(ABC):
     def stored(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """The program as what JSON can hold, and arrays. BackendError where no file can hold it."""
         raise BackendError("functions of this back end cannot be stored; compile with backend='numba'.")
+
+    def leaves_by_key(self) -> Mapping[str, Node]:
+        """The leaves that the program reads, by the names that their arrays have where it is stored."""
+        return {}
 
 
 class Backend(ABC):
@@ -93,6 +105,16 @@ class Backend(ABC):
         """
         return iter(())
 
-    def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> Program:
-        """The program that was stored. BackendError if it was made for another machine."""
+    def situation(self) -> str:
+        """What its programs depend on besides the graph: the processor, how many cores. Empty if none can be kept."""
+        return ""
+
+    def restore(
+        self, header: Mapping[str, Any], arrays: Mapping[str, Array], source: Graph | None = None
+    ) -> Program:
+        """The program that was stored. BackendError if it was made for another machine.
+
+        source: the graph that it is a program of, which tells what went wrong, and some of whose leaves it reads (see
+        `own` in files.restored_schedule).
+        """
         raise BackendError(f"the {self.name} back end stores no functions")

@@ -1,4 +1,4 @@
-"""What can be made again, kept on disk: machine code of kernels, and what Numba keeps for a GPU.
+"""What can be made again, kept on disk: machine code of kernels, programs of large graphs, what Numba keeps for a GPU.
 
 Code from here is executed, so nothing here is trusted blindly. The folder, and each file in it, must be ours and
 writable by nobody else; those above it ours or the system's, and writable by nobody else, or sticky, like /tmp. Each
@@ -32,7 +32,7 @@ __all__ = ["LARGEST", "Cache", "bounded", "make_way", "open_cache"]
 #: Names of what is kept here, and of what a killed process left: nothing else is ever removed. The first group is what
 #: files that belong together have in common.
 _KEPT = re.compile(
-    r"\.?([0-9a-f]{64}|kernel_[0-9a-f]{32})\.(kernel|seal|py|pyc|[\w.-]+\.(part|pyc|nbi|nbc)|[\w.-]+\.tmp\.[0-9a-f]+)"
+    r"\.?([0-9a-f]{64}|kernel_[0-9a-f]{32})\.(kernel|program|seal|py|pyc|[\w.-]+\.(part|pyc|nbi|nbc)|[\w.-]+\.tmp\.[0-9a-f]+)"
 )
 #: A pipe in the place of a file would be waited for, and a link followed.
 _HOW = os.O_RDONLY | sum(getattr(os, flag, 0) for flag in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))

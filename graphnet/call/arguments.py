@@ -58,6 +58,11 @@ def as_input(node: Node, array: Any, taken: Taken | None = None) -> Array:
             f"input {node.describe()} (made at {node.origin}) was given {array!r:.60} of type {type(array).__name__}, "
             f"which is no array of numbers; give an array of {node.dtype}."
         )
+    if value.dtype.kind == "c":
+        raise DtypeError(
+            f"input {node.describe()} (made at {node.origin}) was given an array of {value.dtype}, and there are no "
+            "complex numbers here; give array.real and array.imag as two inputs"
+        )
     if value.shape != node.shape:
         raise ShapeError(
             f"input {node.describe()} (made at {node.origin}) was given an array of shape "

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
 
 from graphnet import passes as passes_module
 from graphnet.backends import load_backend
+from graphnet.backends.base import Program
 from graphnet.backends.c.unit import unit_of
+from graphnet.call import kept
 from graphnet.call.arguments import checked_inputs, sample_inputs
 from graphnet.call.profile import Profile
 from graphnet.call.running import Compiled, Running
@@ -19,12 +21,13 @@ from graphnet.call.standalone import c_files, folder_files, is_folder, name_of, 
 from graphnet.call.stored import store_function
 from graphnet.errors import BackendError, GraphnetError, UsageError
 from graphnet.graph.display import ShowsItself
-from graphnet.graph.graph import Graph
+from graphnet.graph.graph import Graph, dependents
 from graphnet.graph.node import Array, Node
 from graphnet.passes import Pass, PassReport, Stage
 from graphnet.plan import Memory, listing, lower
 from graphnet.settings import has_items, shown, whole_number, yes_or_no
 from graphnet.settings import path as named_file
+from graphnet.system.cached import cached_property
 from graphnet.system.collector import collector_paused
 from graphnet.system.memory import readable_bytes
 
@@ -152,6 +155,34 @@ def _within(budget: int, function: Callable[[Sequence[Pass]], Function]) -> Func
     return found
 
 
+def _not_varying(source: Graph) -> tuple[int, ...]:
+    """The positions of the outputs that depend on no input that varies."""
+    vary = dependents(source.order, [node for node in source.inputs if node.op.varying])
+    return tuple(i for i, node in enumerate(source.outputs) if node not in vary)
+
+
+class _Optimized:
+    """What passes make of a graph, once somebody asks."""
+
+    def __init__(
+        self, source: Graph, passes: Sequence[Pass | Callable[[Graph], Graph]], has: Set[str]
+    ) -> None:
+        self._of = source, passes, has
+
+    @cached_property
+    def _made(self) -> tuple[Graph, list[PassReport]]:
+        with collector_paused():
+            return passes_module.optimize(*self._of)
+
+    @property
+    def graph(self) -> Graph:
+        return self._made[0]
+
+    @property
+    def reports(self) -> list[PassReport]:
+        return self._made[1]
+
+
 class Function(Compiled, ShowsItself):
     """A compiled graph: call it with one array for each input; it returns a tuple of arrays."""
 
@@ -176,17 +207,50 @@ class Function(Compiled, ShowsItself):
         self.backend = backend
         self.passes = tuple(passes)
         self.check = check
-        self.graph: Graph
-        self.reports: list[PassReport]
         maker = load_backend(backend)
         if deterministic and not maker.deterministic:
             threads = 1
-        self._has = maker.has
-        with collector_paused():
-            self.graph, self.reports = passes_module.optimize(source, passes, maker.has)
-            self._program = maker.build(self.graph, source, threads, check, updated)
+        self._has, self._threads = maker.has, threads
+        optimized = self._optimized = _Optimized(source, self.passes, maker.has)
+        name = "" if check or updated is not None else kept.name_of(source, self.passes, maker, threads)
+        found = kept.recall(name, source, maker)
+        self._was_kept = found is not None
+        if found is not None:
+            self._program, self._nodes = found
+        else:
+            with collector_paused():
+                self._program = maker.build(optimized.graph, source, threads, check, updated)
+            self._nodes = len(optimized.graph)
+            kept.keep(name, self._program, optimized.graph, source)
         parameters = [node for node in source.order if node.op.is_parameter] if updated else ()
-        self._running = Running(self.inputs, self._program, updated, parameters)
+        begun = _not_varying(source) if any(node.op.varying for node in source.inputs) else ()
+
+        def beginning() -> Program:  # holds no function: one that held itself would keep its memory
+            first, own = (
+                Graph([g.outputs[i] for i in begun], [node for node in g.inputs if not node.op.varying])
+                for g in (optimized.graph, source)
+            )
+            return maker.build(first, own, threads, check)
+
+        self._running = Running(self.inputs, self._program, updated, parameters, begun, beginning)
+
+    @property
+    def graph(self) -> Graph:
+        """What the passes made of the source."""
+        return self._optimized.graph
+
+    @property
+    def reports(self) -> list[PassReport]:
+        """What each pass did."""
+        return self._optimized.reports
+
+    @cached_property
+    def _whole_program(self) -> Program:
+        """The program with all that is not kept on disk: which node a kernel works for, and the kernels' texts."""
+        if not self._was_kept:
+            return self._program
+        with collector_paused():
+            return load_backend(self.backend).build(self.graph, self.source, self._threads, self.check)
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -216,6 +280,16 @@ class Function(Compiled, ShowsItself):
         """
         return self._running(arrays)
 
+    def begin(self, *arrays: Any) -> tuple[Array, ...]:
+        """The outputs that depend on no input made with `varying=True`, in their order; `again` then gives all.
+
+        arrays: those of all other inputs. What depends on the varying ones is left for `again`, which is given their
+        arrays; so values come from `begin` and, once cotangents are known, gradients from `again`, and nothing is
+        computed twice by the numba back end. Others compute what does not vary once more.
+        Raises BackendError where nothing varies, ShapeError or DtypeError as a call does.
+        """
+        return self._running.begin(arrays)
+
     def again(self, *arrays: Any) -> tuple[Array, ...]:
         """The outputs for other arrays of the inputs made with `varying=True`, all else being as in the last call.
 
@@ -243,7 +317,7 @@ class Function(Compiled, ShowsItself):
             unit = unit_of(self.source, self.passes, self._has, name_of(path))
             write_files(folder_files(unit, self.source, path) if folder else c_files(unit, path))
             return
-        store_function(path, self.backend, self.inputs, self._program)
+        store_function(path, self.backend, self.inputs, self._whole_program)
 
     # -- diagnosis ---------------------------------------------------------------------------
 
@@ -256,7 +330,7 @@ class Function(Compiled, ShowsItself):
         repeats = whole_number("profile: repeats", repeats)
         if self._running.updated:
             given = [np.array(array) for array in given]
-        samples = [self._program.timed(given) for _ in range(repeats)]
+        samples = [self._whole_program.timed(given) for _ in range(repeats)]
         order = self.graph.order
         return Profile(order, tuple(statistics.median(s.get(node, 0.0) for s in samples) for node in order))
 
@@ -270,6 +344,8 @@ class Function(Compiled, ShowsItself):
             counts[node.op.name] = counts.get(node.op.name, 0) + 1
         listed = ", ".join(f"{n} {op}" for op, n in sorted(counts.items(), key=lambda c: (-c[1], c[0])))
         lines += ["", f"back end {self.backend}: {listed}", f"memory: {self.memory}"]
+        if self._was_kept:
+            lines.append("The program was found on disk; for this text the passes were applied once more.")
         return "\n".join(lines)
 
     def stages(self) -> Iterator[Stage]:
@@ -281,4 +357,4 @@ class Function(Compiled, ShowsItself):
         return "\n".join(listing(lower(self.graph, self._running.updated)))
 
     def __repr__(self) -> str:
-        return f"<Function {self.source!r} on {self.backend}, {len(self.graph)} nodes after passes>"
+        return f"<Function {self.source!r} on {self.backend}, {self._nodes} nodes after passes>"

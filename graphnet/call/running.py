@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,8 @@ class Running:
     """What calls a program. It keeps the arrays of the last call, if there are inputs that vary.
 
     updated: positions of the inputs whose arrays take the values of the last of the program's outputs; or None.
+    begun: positions of the outputs that depend on nothing that varies. beginning: makes a program of these alone, for
+    where the program itself cannot do a part of its work.
     """
 
     def __init__(
@@ -53,12 +55,19 @@ class Running:
         program: Program,
         updated: Sequence[int] | None = None,
         parameters: Sequence[Node] = (),
+        begun: Sequence[int] = (),
+        beginning: Callable[[], Program] | None = None,
     ) -> None:
         self.inputs, self.program, self.updated = inputs, program, updated
         self.parameters = parameters
         self.varying = [i for i, node in enumerate(inputs) if node.op.varying]
+        self._varying_inputs = [inputs[i] for i in self.varying]
         self._last: list[Array] | None = None
         self._failed = False
+        self.begun, self._make_beginning = tuple(begun), beginning
+        self._beginning: Program | None = None
+        #: Whether what does not vary is still to be computed by the program itself.
+        self._whole = False
 
     def __call__(self, arrays: Sequence[Any]) -> tuple[Array, ...]:
         given = checked_inputs(self.inputs, arrays, self.program.taken)
@@ -66,10 +75,32 @@ class Running:
             return self._updating(arrays, given)
         self._last, self._failed = None, True  # a run that fails leaves nothing to be run again
         outputs = tuple(self.program.run(given))
-        self._failed = False
+        self._failed = self._whole = False
         if self.varying:
             self._last = given
         return outputs
+
+    def begin(self, arrays: Sequence[Any]) -> tuple[Array, ...]:
+        """See Function.begin."""
+        self._require_varying("begin")
+        assert self._make_beginning is not None
+        others = [node for node in self.inputs if not node.op.varying]
+        checked = iter(checked_inputs(others, arrays, self.program.taken))
+        given = [
+            np.zeros(node.shape, node.dtype) if node.op.varying else next(checked) for node in self.inputs
+        ]
+        self._last, self._failed = None, True
+        outputs = self.program.begin(given, self.begun)
+        self._whole = outputs is None
+        if outputs is None:
+            self._beginning = self._beginning or self._make_beginning()
+            outputs = self._beginning.run([given[i] for i in range(len(given)) if i not in self.varying])
+        self._last, self._failed = given, False
+        return tuple(outputs)
+
+    def _require_varying(self, who: str) -> None:
+        if not self.varying:
+            raise BackendError(f"{who}: none of the inputs was made with gn.input(..., varying=True)")
 
     def _updating(self, arrays: Sequence[Any], given: Sequence[Array]) -> tuple[Array, ...]:
         """The outputs, once the arrays are updated. Nothing is written if the run fails."""
@@ -116,15 +147,20 @@ class Running:
 
     def again(self, arrays: Sequence[Any]) -> tuple[Array, ...]:
         """See Function.again."""
-        if not self.varying:
-            raise BackendError("again: none of the inputs was made with gn.input(..., varying=True)")
+        self._require_varying("again")
         if self._last is None:
             why = "the last call failed" if self._failed else "the function was not called before"
             raise BackendError(f"again: {why}; call it with all arrays first")
-        other = checked_inputs([self.inputs[i] for i in self.varying], arrays, self.program.taken)
+        other = checked_inputs(self._varying_inputs, arrays, self.program.taken)
+        given = self._last.copy()  # another thread may be here, too
         for i, array in zip(self.varying, other, strict=True):
-            self._last[i] = array
-        return tuple(self.program.again(self._last))
+            given[i] = array
+        self._last = given
+        if not self._whole:
+            return tuple(self.program.again(given))
+        outputs = tuple(self.program.run(given))
+        self._whole = False
+        return outputs
 
 
 def _span(array: Any) -> tuple[int, int] | None:

@@ -1,8 +1,8 @@
 """Compiled functions in files: run again in another process without differentiating, optimising or compiling.
 
-A file holds a line that says what it is, the SHA-256 of all behind it, the length of the header, the header as JSON,
-and arrays, one behind the other: tapes, machine code, and the values of parameters and constants. It is run only on the
-kind of processor, and with the version of LLVM, that it was made for.
+A file holds a line that says what it is, the SHA-256 of all behind it, and the program (see packing): tapes, machine
+code, and the values of parameters and constants. It is run only on the kind of processor, and with the version of LLVM,
+that it was made for.
 
 What a file says is looked at before it is used: sizes before memory is taken for them, and all that is told to machine
 code before it runs. The machine code itself is executed as it stands; its seal keeps it from damage, not from malice.
@@ -11,16 +11,13 @@ code before it runs. The machine code itself is executed as it stands; its seal 
 from __future__ import annotations
 
 import hashlib
-import json
-import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from graphnet.backends import contents, load_backend
 from graphnet.backends.base import Program
+from graphnet.call.packing import packed, unpacked
 from graphnet.call.running import Compiled, Running
 from graphnet.errors import BackendError, ValueAccessError
 from graphnet.graph.dtypes import assign
@@ -36,8 +33,6 @@ from graphnet.version import __version__
 __all__ = ["StoredFunction", "load_function", "store_function"]
 
 MAGIC = b"graphnet function 6\n"
-#: Bytes that tell how long the header is.
-LENGTH = 8
 
 
 def store_function(
@@ -50,12 +45,7 @@ def store_function(
         "backend": backend,
         "inputs": contents.stored_inputs(inputs),
     }
-    held = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    header["arrays"] = [[name, array.dtype.str, list(arrays[name].shape)] for name, array in held.items()]
-    text = json.dumps(header).encode()
-    body = b"".join(
-        [len(text).to_bytes(LENGTH, "little"), text, *(array.tobytes() for array in held.values())]
-    )
+    body = packed(header, arrays)
     try:
         write_whole(path, MAGIC + hashlib.sha256(body).digest() + body)
     except OSError as error:
@@ -82,43 +72,13 @@ def load_function(path: str | os.PathLike[str]) -> StoredFunction:
         raise BackendError(
             f"load_function: {os.fspath(path)} is damaged: its checksum does not fit; save it again"
         )
-    header, first = _header_of(content, start)
+    header, arrays = unpacked(content, start)
     if contents.entry(header, "graphnet") != __version__:
         raise BackendError(
             f"load_function: {os.fspath(path)} was stored by graphnet {in_brief(header['graphnet'], 20)}, this is "
             f"{__version__}; compile and save it again."
         )
-    return StoredFunction(header, _arrays_of(header, content, first))
-
-
-def _header_of(content: bytes, start: int) -> tuple[dict[str, Any], int]:
-    """The header, and where it ends."""
-    length = int.from_bytes(content[start : start + LENGTH], "little")
-    end = start + LENGTH + length
-    try:
-        header = json.loads(content[start + LENGTH : end])  # of a large graph it is long
-    except (ValueError, RecursionError) as error:
-        contents.refuse(f"its header cannot be read ({error})")
-    if not isinstance(header, dict) or end > len(content):
-        contents.refuse("it has no header")
-    return header, end
-
-
-def _arrays_of(header: dict[str, Any], content: bytes, start: int) -> dict[str, Array]:
-    """Copies of the arrays that fill the file from here on, so nothing is taken that is not there."""
-    found: dict[str, Array] = {}
-    for entry in contents.listed(contents.entry(header, "arrays"), "its arrays"):
-        name, dtype, sizes = contents.listed(entry, "an array", 3)
-        what = f"the array {in_brief(contents.text(name, 'the name of an array'), 40)}"
-        kind, shape = contents.dtype(dtype, what), contents.shape(sizes, what)
-        end = start + math.prod(shape) * kind.itemsize
-        if end > len(content) or name in found:
-            contents.refuse(f"{what} is not there")
-        found[name] = np.frombuffer(bytearray(content[start:end]), kind).reshape(shape)
-        start = end
-    if start != len(content):
-        contents.refuse(f"it has {len(content) - start} bytes too many")
-    return found
+    return StoredFunction(header, arrays)
 
 
 class StoredParameters(Mapping[str, Array]):

@@ -61,8 +61,8 @@ def per_example_gradients(losses: Node, parameters: Nodes, mixed: bool = False) 
     What is required: that no loss depends, through a parameter, on the rows of another case, as it does behind batch
     normalisation. It is found out from the ops that lie between (`Op.aligned_axes`), and such a graph is refused, with
     the node that reads all cases. mixed=True takes it: row b is still the derivative of losses[b], and what lies behind
-    that node takes batch times as much (rnn.ctc_loss needs it, which looks up among the logits of all cases). What a
-    loss reads of the data does not matter: these are constants to every derivative.
+    that node takes batch times as much (rnn.ctc.ctc_loss needs it, which looks up among the logits of all cases). What
+    a loss reads of the data does not matter: these are constants to every derivative.
     Raises ValueAccessError and DifferentiationError for losses that are no floats of shape (batch,), and the latter for
     cases that are mixed.
     """

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
-__all__ = ["NO_SCOPE", "Model", "Origin", "Scope", "attributed_to", "here", "hide_module", "scope"]
+__all__ = ["NO_SCOPE", "Model", "Origin", "Scope", "attributed_to", "here", "hide_module", "passed", "scope"]
 
 Scope = Mapping[str, Any]
 NO_SCOPE: Scope = MappingProxyType({})
@@ -83,15 +83,30 @@ def hide_module(file: str) -> None:
     _hidden_files[file] = True
 
 
+def _is_hidden(file: str) -> bool:
+    hidden = _hidden_files.get(file)
+    if hidden is None:
+        hidden = _hidden_files[file] = file.startswith(_HIDDEN_FOLDER)
+    return hidden
+
+
+def passed(error: BaseException) -> list[Origin]:
+    """The lines that an error has come through and that are not machinery, the innermost last."""
+    found, traceback = [], error.__traceback__
+    while traceback is not None:
+        file = traceback.tb_frame.f_code.co_filename
+        if not _is_hidden(file):
+            found.append(Origin(file, traceback.tb_lineno))
+        traceback = traceback.tb_next
+    return found
+
+
 def here() -> Origin:
     """The innermost line on the call stack that is not machinery."""
     frame = sys._getframe(1)
     while True:
         file = frame.f_code.co_filename
-        hidden = _hidden_files.get(file)
-        if hidden is None:
-            hidden = _hidden_files[file] = file.startswith(_HIDDEN_FOLDER)
-        if not hidden or frame.f_back is None:
+        if not _is_hidden(file) or frame.f_back is None:
             place = file, frame.f_lineno
             found = _origins.get(place)
             if found is None:

@@ -7,7 +7,7 @@ cost. `judged_input` marks the pre-output at which the Gauss-Newton matrix linea
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -26,6 +26,23 @@ __all__ = [
     "SigmoidCrossEntropy", "SoftmaxCrossEntropy", "SquaredError", "SymbolCrossEntropy",
     "sigmoid_cross_entropy", "softmax_cross_entropy", "squared_error",
 ]  # fmt: skip
+
+
+@runtime_checkable
+class SaysHessian(Protocol):
+    """A loss that is convex in what it judges, z, and says its Hessian H there, times gC, the slope of the cost."""
+
+    def curvature_diagonal(self, gC: Node, z: Node, t: Node) -> Node:
+        """H's diagonal, of the shape of z."""
+
+    def curvature_root(self, gC: Node, noise: Node, z: Node, t: Node) -> Node:
+        """L noise, L Lᵀ = H."""
+
+    def curvature_form(self, gC: Node, v: Node, z: Node, t: Node) -> Node:
+        """vᵀ H v of each case."""
+
+    def curvature_rows(self, gC: Node, v: Node, u: Node, z: Node, t: Node) -> Node:
+        """vᵀ H u for each case and row of u."""
 
 
 class _CrossEntropy(Op):

@@ -6,15 +6,17 @@ import contextlib
 import io
 import json
 import os
+import stat
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from graphnet.errors import GraphnetError
 from graphnet.system.characters import in_brief
-from graphnet.system.files import kind_of, lock_file, read_whole
+from graphnet.system.files import kind_of, lock_file, opened, read_whole
 from graphnet.system.json_text import read_json
+from graphnet.system.memory import require_memory
 
-__all__ = ["Row", "append_row", "keep_rows", "read_rows"]
+__all__ = ["Row", "Tail", "append_row", "read_rows"]
 
 Row = dict[str, Any]
 
@@ -54,32 +56,72 @@ def read_rows(path: str | os.PathLike[str], error: type[GraphnetError], name: st
         raise error(f"{name} cannot be read: {problem.strerror or problem}.") from None
     if not content and kind_of(path) == "a pipe":
         raise error(f"{name} is a pipe that nothing was written to.")
-    return [row for row, _ in _rows(content, error, name)]
+    return list(_rows(content, error, name))
 
 
-def keep_rows(path: str | os.PathLike[str], count: int, error: type[GraphnetError]) -> None:
-    """Cuts a file after its first rows, so many; OSError if that cannot be done, else as `read_rows`."""
-    with open(path, "r+b") as file:
-        ends = [0, *(end for _, end in _rows(file.read(), error, str(path)))]
-        file.truncate(ends[count])
+class Tail:
+    """What is added to a file of rows, as it grows; all of it anew where the file was cut.
+
+    Who writes them may cut the file, and write beyond the old end before it is looked at again: so the last row that
+    was read must stand where it stood. error: of what cannot be read, in one sentence.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], error: type[GraphnetError]) -> None:
+        self._path, self._error = path, error
+        self._end, self._lines, self._last = 0, 0, b""
+
+    def rows(self, *marks: bytes) -> Iterator[tuple[bool, Row]]:
+        """New rows that hold one of the marks, and whether this is the first of the file; none where there is none."""
+        new = self._new()
+        new = new[: new.rfind(b"\n") + 1]  # a row that is being written is read later
+        anew, before = not self._end, self._lines
+        lines = new.splitlines(keepends=True)
+        self._end, self._lines = self._end + len(new), before + len(lines)
+        self._last = lines[-1] if lines else self._last
+        for number, line in enumerate(lines, start=before + 1):
+            if any(mark in line for mark in marks):
+                yield anew, _row(line, self._error, str(self._path), number)
+                anew = False
+
+    def _new(self) -> bytes:
+        """What the file has since the last look."""
+        try:
+            with opened(self._path) as file:
+                status = os.fstat(file.fileno())
+                if not stat.S_ISREG(status.st_mode):
+                    raise self._error(f"{self._path} is no file that a run has written")
+                file.seek(self._end - len(self._last))
+                if file.read(len(self._last)) != self._last:
+                    self._end, self._lines, self._last = 0, 0, b""
+                require_memory(status.st_size - self._end, f"reading {self._path}", "it is not that of a run")
+                file.seek(self._end)
+                return file.read()
+        except FileNotFoundError:
+            return b""
+        except OSError as problem:
+            raise self._error(f"{self._path} cannot be read: {problem.strerror or problem}") from None
 
 
-def _rows(content: bytes, error: type[GraphnetError], name: str) -> Iterator[tuple[Row, int]]:
-    """Each row, and where the next one begins."""
+def _rows(content: bytes, error: type[GraphnetError], name: str) -> Iterator[Row]:
+    """Each row, but for a torn last one."""
     end = 0
     for number, line in enumerate(content.splitlines(keepends=True), start=1):
         end += len(line)
-        if not line.strip() or (end == len(content) and _is_torn(line)):
-            continue
-        try:
-            row = read_json(line)
-        except ValueError as problem:
-            raise error(f"{name}, line {number}, is not JSON: {problem}") from None
-        if not isinstance(row, dict):
-            raise error(
-                f"{name}, line {number}, must be an object, not {in_brief(line.decode(errors='replace').strip(), 40)}"
-            )
-        yield row, end
+        if line.strip() and not (end == len(content) and _is_torn(line)):
+            yield _row(line, error, name, number)
+
+
+def _row(line: bytes, error: type[GraphnetError], name: str, number: int) -> Row:
+    """The row that a line is."""
+    try:
+        row = read_json(line)
+    except ValueError as problem:
+        raise error(f"{name}, line {number}, is not JSON: {problem}") from None
+    if not isinstance(row, dict):
+        raise error(
+            f"{name}, line {number}, must be an object, not {in_brief(line.decode(errors='replace').strip(), 40)}"
+        )
+    return row
 
 
 def _is_torn(line: bytes) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -13,6 +15,7 @@ from graphnet.errors import DtypeError, GraphnetError, ShapeError, ValueAccessEr
 from graphnet.graph.dtypes import FLOAT32, is_float
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Array, Node, Op
+from graphnet.graph.provenance import passed
 from graphnet.graph.signature import parse
 from graphnet.ops.elementwise import Elementwise
 from graphnet.ops.leaf import StopGradient, input
@@ -20,7 +23,7 @@ from graphnet.ops.rowwise import Rowwise
 from graphnet.settings import yes_or_no
 from graphnet.testing.declared import check_declared
 from graphnet.testing.kernel import MATHEMATICS, evaluate_kernel
-from graphnet.testing.laws import LAWS, OF_GRAPHS, TOLERANCES, LawError, make_problem
+from graphnet.testing.laws import LAWS, NEEDS, OF_GRAPHS, RULES, TOLERANCES, LawError, make_problem
 from graphnet.testing.rows import check_rows, seen_otherwise
 from graphnet.testing.shrink import shrink
 
@@ -41,6 +44,8 @@ def check_op(
     op's kernel must mean the same as its forward; one of rows must keep to its arrays, depend on nothing that it has
     not written, and give the same of views that lie anyhow. What an op says of itself besides (its rows, how it
     expands, ...) must be so; what its rules stop with gn.stop_gradient is missing in its second derivatives.
+    Of an op without `rop`, `backward` is held against finite differences of forward; what needs the rule that is
+    missing, second derivatives among it, is left out, and a warning says so.
     narrow: laws 1 and 7 also with int8, uint8 and bool for floats, and the first two for integers, unless the op
     refuses them.
     """
@@ -48,7 +53,8 @@ def check_op(
         raise ValueAccessError(f"check_op takes an op, not its class: check_op({op.__name__}(...), ...)")
     arrays = [np.asarray(a) for a in example_inputs]
     name = op.name if isinstance(op, Op) else getattr(op, "__name__", repr(op))
-    chosen, narrow = tuple(laws), yes_or_no("check_op: narrow", narrow)
+    narrow = yes_or_no("check_op: narrow", narrow)
+    chosen = _possible(op, name, arrays, tuple(laws))
     for variant in [arrays, *_smaller(op, arrays)]:
         if isinstance(op, Rowwise):
             check_rows(op, variant)
@@ -56,13 +62,36 @@ def check_op(
         leaves = [input(a.shape, a.dtype) for a in variant]
         check_declared(op(*leaves), leaves, variant)
     if isinstance(op, Rowwise):
-        _check(*_otherwise(op, arrays), [number for number in chosen if number in (7, 8)])
+        _check(*_otherwise(op, arrays), [number for number in chosen if number in (7, 8)], _rules(op))
     if any(a.dtype.kind == "f" for a in arrays):
         _check_float32(op, name, arrays)
     if narrow:
         _check_narrow(op, name, arrays, [number for number in chosen if number in (1, 7)])
     if isinstance(op, Elementwise) and op.kernel and op.arity == len(arrays):
         _check_kernel(op, arrays)
+
+
+def _rules(op: Any) -> frozenset[str]:
+    """Which derivatives an op has rules for; a function's are made of others'."""
+    if not isinstance(op, Op):
+        return RULES
+    return frozenset(rule for rule in RULES if getattr(type(op), rule) is not getattr(Op, rule))
+
+
+def _possible(op: Any, name: str, arrays: Sequence[Array], laws: tuple[int, ...]) -> tuple[int, ...]:
+    """Those of the laws that the op's rules suffice for; a UserWarning names the others."""
+    missing = sorted(RULES - _rules(op))
+    left_out = [number for number in laws if NEEDS.get(number, frozenset()) & {*missing}]
+    y = op(*(input(a.shape, a.dtype) for a in arrays)) if left_out else None
+    if y is None or not is_float(y.dtype) or not any(is_float(a.dtype) for a in arrays):
+        return laws
+    held = "" if "backward" in missing else "; backward is held against finite differences of forward"
+    warnings.warn(
+        f"check_op: {name} has no {' and no '.join(missing)}, so law{'s' * (len(left_out) > 1)} "
+        f"{', '.join(map(str, left_out))} of it {'are' if len(left_out) > 1 else 'is'} left out{held}",
+        stacklevel=3,
+    )
+    return tuple(number for number in laws if number not in left_out)
 
 
 def _otherwise(op: Rowwise, arrays: Sequence[Array]) -> tuple[Callable[..., Node], str, list[Array]]:
@@ -92,33 +121,53 @@ def _check_kernel(op: Elementwise, arrays: Sequence[Array]) -> None:
         )
 
 
-def _check(op: Callable[..., Node], name: str, arrays: Sequence[Array], laws: Sequence[int]) -> None:
+def _check(
+    op: Callable[..., Node],
+    name: str,
+    arrays: Sequence[Array],
+    laws: Sequence[int],
+    rules: frozenset[str] | None = None,
+) -> None:
+    """rules: those of the ops that op makes nodes of; its own by default."""
+    rules = _rules(op) if rules is None else rules
     for number in laws:
         law, needs_derivatives = LAWS[number]
 
         def broken(
             values: Sequence[Array], law: Any = law, needs: bool = needs_derivatives, number: int = number
-        ) -> str | None:
+        ) -> LawError | None:
             leaves = [input(a.shape, a.dtype, name=f"input{i}") for i, a in enumerate(values, start=1)]
             # No difference may hold what an op's own rules stop, unless it is what the op is for.
             own = isinstance(op, Op) and not isinstance(op, StopGradient)
-            problem = make_problem([op(*leaves)], leaves, values, holds_stopped=not own)
+            problem = make_problem([op(*leaves)], leaves, values, not own, rules)
             if needs and not (problem.wrt and problem.smooth_outputs):
                 return None
             try:
                 law(problem)
             except LawError as error:
-                return str(error)
+                return error
             except (GraphnetError, ValueError, IndexError, TypeError, ArithmeticError) as error:
-                return f"law {number}: {type(error).__name__}: {error}"
+                found = LawError(f"law {number}: {type(error).__name__}: {error}{_line_of(error)}")
+                found.__cause__ = error
+                return found
             return None
 
         if broken(arrays) is not None:
             smallest = shrink(arrays, lambda values: _still(broken, values))
-            raise LawError(f"{name}: {broken(smallest)}" + _listed(smallest))
+            found = broken(smallest)
+            raise LawError(f"{name}: {found}" + _listed(smallest)) from (found and found.__cause__)
 
 
-def _still(broken: Callable[[Sequence[Array]], str | None], values: Sequence[Array]) -> bool:
+def _line_of(error: Exception) -> str:
+    """Where a rule was then, as a row of a message; empty where no line but the engine's was run."""
+    places = [place for place in passed(error) if not place.file.startswith(_NUMPY)]
+    return f"\n    raised at {places[-1]}" if places else ""
+
+
+_NUMPY = os.path.dirname(np.__file__) + os.sep
+
+
+def _still(broken: Callable[[Sequence[Array]], LawError | None], values: Sequence[Array]) -> bool:
     try:
         return broken(values) is not None
     except (GraphnetError, ValueError):  # shapes that the op does not take are no smaller failure
@@ -176,7 +225,7 @@ def _check_float32(op: Callable[..., Node], name: str, arrays: Sequence[Array]) 
         (result,) = compile([y], leaves, backend="numpy", passes=())(*values)
         if result.dtype != y.dtype:
             raise LawError(f"{name}: law 1: forward gave {result.dtype}, but {y.dtype} was inferred")
-        _check_derivative_dtypes(name, y, [leaf for leaf in leaves if is_float(leaf.dtype)])
+        _check_derivative_dtypes(name, y, [leaf for leaf in leaves if is_float(leaf.dtype)], _rules(op))
         results.append(result)
     found, expected = results
     if found.dtype.kind != "f":
@@ -216,16 +265,17 @@ def _narrowed(array: Array, dtype: str) -> Array:
     return (abs(whole) if dtype == "uint8" else whole).astype(dtype)
 
 
-def _check_derivative_dtypes(name: str, y: Node, leaves: Sequence[Node]) -> None:
+def _check_derivative_dtypes(name: str, y: Node, leaves: Sequence[Node], rules: frozenset[str]) -> None:
     """A cotangent has its input's dtype and a tangent its output's: float32 work stays float32."""
     if not is_float(y.dtype):
         return
-    cotangents = backward({y: np.ones(y.shape)}, leaves)
-    tangents = rop([y], {leaf: np.ones(leaf.shape) for leaf in leaves})
-    for rule, node, derivative in [
-        *(("backward", leaf, g) for leaf, g in zip(leaves, cotangents, strict=True)),
-        ("rop", y, tangents[0]),
-    ]:
+    found: list[tuple[str, Node, Node]] = []
+    if "backward" in rules:
+        cotangents = backward({y: np.ones(y.shape)}, leaves)
+        found += [("backward", leaf, g) for leaf, g in zip(leaves, cotangents, strict=True)]
+    if "rop" in rules:
+        found += [("rop", y, rop([y], {leaf: np.ones(leaf.shape) for leaf in leaves})[0])]
+    for rule, node, derivative in found:
         if derivative.dtype != node.dtype:
             raise LawError(
                 f"{name}: law 1: {rule} gave {derivative.dtype} for {node.describe()}, which is {node.dtype}"

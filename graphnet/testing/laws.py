@@ -2,7 +2,7 @@
 
 1  forward gives the shape and dtype that were inferred; float32 agrees with float64.
 2  rop = central finite difference of forward, where what gn.stop_gradient stops is held.
-3  <u, J v> = <Jᵀ u, v>.
+3  <u, J v> = <Jᵀ u, v>; of an op without `rop`, J v is a central finite difference of forward.
 4  rop = double backward (R{y} = d/du <v, Jᵀu>, since Jᵀu is linear in u).
 5  Hv is symmetric and = finite difference of the gradient; Gv = the dense Jᵀ H_L J v, symmetric.
 6  Every pass keeps every output and every derivative.
@@ -37,7 +37,7 @@ from graphnet.ops.leaf import Fill, StopGradient, constant, input, parameter
 from graphnet.ops.reduce import sum as sum_of
 
 __all__ = [
-    "LAWS", "OF_GRAPHS", "TOLERANCES", "LawError", "Problem", "held_where_stopped", "make_problem",
+    "LAWS", "NEEDS", "OF_GRAPHS", "RULES", "TOLERANCES", "LawError", "Problem", "held_where_stopped", "make_problem",
     "require_same_in_any_order",
 ]  # fmt: skip
 
@@ -49,6 +49,9 @@ TOLERANCES: dict[str, dict[str, float]] = {
 }
 
 STEP = 1e-5
+
+#: The rules that derivatives are made of.
+RULES = frozenset({"backward", "rop"})
 
 
 class LawError(AssertionError):
@@ -64,9 +67,13 @@ class Problem:
         leaves: Sequence[Node],
         values: Sequence[Array],
         holds_stopped: bool = True,
+        rules: frozenset[str] = RULES,
     ) -> None:
-        """holds_stopped: what gn.stop_gradient stops stays as it is where derivatives are compared with differences."""
-        self.holds_stopped = holds_stopped
+        """holds_stopped: what gn.stop_gradient stops stays as it is where derivatives are compared with differences.
+
+        rules: those of RULES that all of its ops have.
+        """
+        self.holds_stopped, self.rules = holds_stopped, rules
         self.outputs, self.leaves, self.values = list(outputs), list(leaves), list(values)
         self.floats = [i for i, leaf in enumerate(leaves) if is_float(leaf.dtype)]
         self.smooth_outputs = [node for node in dict.fromkeys(outputs) if is_float(node.dtype)]  # each once
@@ -138,7 +145,11 @@ def held_where_stopped(nodes: Sequence[Node]) -> tuple[list[Node], list[Node], l
 
 
 def make_problem(
-    outputs: Sequence[Node], leaves: Sequence[Node], values: Sequence[Array], holds_stopped: bool = True
+    outputs: Sequence[Node],
+    leaves: Sequence[Node],
+    values: Sequence[Array],
+    holds_stopped: bool = True,
+    rules: frozenset[str] = RULES,
 ) -> Problem:
     """The same graph in float64, with every leaf (also parameters) fed as an input."""
     fed: dict[Node, Node] = {leaf: input(leaf.shape, _double(leaf.dtype), name=leaf.name) for leaf in leaves}
@@ -159,7 +170,8 @@ def make_problem(
 
     done = rewrite(ancestors(outputs), in_float64)
     doubled = [done.get(node, node) for node in outputs]
-    return Problem(doubled, [fed[leaf] for leaf in leaves], [_as_double(v) for v in values], holds_stopped)
+    doubles = [_as_double(v) for v in values]
+    return Problem(doubled, [fed[leaf] for leaf in leaves], doubles, holds_stopped, rules)
 
 
 def _double(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -238,14 +250,16 @@ def law_3_transpose(problem: Problem) -> None:
     """<u, J v> = <Jᵀ u, v>."""
     direction = problem.direction()
     us = [problem.generator.standard_normal(node.shape) for node in problem.smooth_outputs]
-    jv = problem.run(rop(problem.smooth_outputs, dict(zip(problem.wrt, direction, strict=True))))
+    if "rop" in problem.rules:
+        jv = problem.run(rop(problem.smooth_outputs, dict(zip(problem.wrt, direction, strict=True))))
+        law, kind = "law 3 (<u, Jv> = <Jᵀu, v>)", "exact"
+    else:
+        jv = problem.slope(problem.smooth_outputs, direction)
+        law, kind = "law 3 (<u, Jv> = <Jᵀu, v>, Jv a finite difference of forward)", "difference"
     jtu = problem.run(backward(dict(zip(problem.smooth_outputs, us, strict=True)), problem.wrt))
     left = sum(float((u * r).sum()) for u, r in zip(us, jv, strict=True))
     right = sum(float((g * v).sum()) for g, v in zip(jtu, direction, strict=True))
-    require_close(
-        "law 3 (<u, Jv> = <Jᵀu, v>)", "<Jᵀu, v>", problem.smooth_outputs[-1],
-        np.asarray(right), np.asarray(left), "exact",
-    )  # fmt: skip
+    require_close(law, "<Jᵀu, v>", problem.smooth_outputs[-1], np.asarray(right), np.asarray(left), kind)
 
 
 def law_4_double_backward(problem: Problem) -> None:
@@ -317,9 +331,12 @@ def _everything(problem: Problem) -> list[Node]:
     if problem.smooth_outputs and problem.wrt:
         cost = problem.scalar()
         direction = dict(zip(problem.wrt, problem.direction(), strict=True))
-        nodes += gradient(cost, problem.wrt)
-        nodes += rop(problem.smooth_outputs, direction)
-        nodes += hessian_product(cost, direction)
+        if "backward" in problem.rules:
+            nodes += gradient(cost, problem.wrt)
+        if "rop" in problem.rules:
+            nodes += rop(problem.smooth_outputs, direction)
+        if problem.rules == RULES:
+            nodes += hessian_product(cost, direction)
     return nodes
 
 
@@ -419,5 +436,7 @@ LAWS: dict[int, tuple[Callable[[Problem], None], bool]] = {
     8: (law_8_threads, False),
     9: (law_9_edges, False),
 }
+#: Law number -> the rules without which it says nothing.
+NEEDS: dict[int, frozenset[str]] = {2: frozenset({"rop"}), 3: frozenset({"backward"}), 4: RULES, 5: RULES}
 #: Those that hold of any graph.
 OF_GRAPHS = tuple(number for number in LAWS if number != 9)

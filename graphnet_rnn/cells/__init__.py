@@ -29,7 +29,7 @@ from graphnet_rnn.cells.feedforward import Dense
 from graphnet_rnn.cells.gru import GRU, GRUResetAfter
 from graphnet_rnn.cells.highway import RHN, HyperRHN
 from graphnet_rnn.cells.hyper import Hyper, HyperLSTM
-from graphnet_rnn.cells.lstm import LSTM, LSTM1997, LSTMKrause, LSTMPeephole, LSTMSutskever
+from graphnet_rnn.cells.lstm import LSTM, LSTM1997, LSTMKrause, LSTMPeephole, LSTMProjected, LSTMSutskever
 from graphnet_rnn.cells.markov import HMMFilter
 from graphnet_rnn.cells.multiplicative import MRNN, MultiplicativeLSTM, StackedMRNN, TensorRNN
 from graphnet_rnn.cells.normalized import LayerNormLSTM
@@ -61,6 +61,7 @@ __all__ = [
     "HyperRHN",
     "LSTMKrause",
     "LSTMPeephole",
+    "LSTMProjected",
     "LSTMSutskever",
     "LayerNormLSTM",
     "LeakyRNN",
@@ -75,7 +76,7 @@ __all__ = [
 ALL: dict[str, type[Cell]] = {
     cell.__name__: cell
     for cell in (
-        Elman, Dense, LSTM, LSTMPeephole, LSTM1997, LSTMKrause, LSTMSutskever, GRU, GRUResetAfter,
+        Elman, Dense, LSTM, LSTMPeephole, LSTMProjected, LSTM1997, LSTMKrause, LSTMSutskever, GRU, GRUResetAfter,
         TensorRNN, MRNN, StackedMRNN, MultiplicativeLSTM, RHN, HyperRHN, Hyper, HyperLSTM,
         Normalized, LayerNormLSTM, GraphRNN, GNN, GLNN, GraphLSTM, LeakyRNN, EchoState, NARX, RTRBM, HMMFilter,
         Residual, Bidirectional, Attention,

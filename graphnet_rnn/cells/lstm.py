@@ -1,4 +1,4 @@
-"""Long short-term memory in five forms.
+"""Long short-term memory in six forms.
 
 i, f, o: input, forget and output gates; g: the new content; c, s, m: the memory cells, as each source calls them.
 """
@@ -15,10 +15,11 @@ from graphnet_rnn.cell.cell import Cell
 from graphnet_rnn.cell.declaration import State
 from graphnet_rnn.cell.initializers import Initializer, normal, sparse
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.settings import MANY, shown
+from graphnet_rnn.settings import MANY, shown, whole_number
 
 __all__ = [
-    "LSTM", "LSTM1997", "MEMORY", "LSTMKrause", "LSTMPeephole", "LSTMSutskever", "without_recurrent_errors",
+    "LSTM", "LSTM1997", "MEMORY", "LSTMKrause", "LSTMPeephole", "LSTMProjected", "LSTMSutskever",
+    "without_recurrent_errors",
 ]  # fmt: skip
 
 
@@ -38,6 +39,29 @@ class LSTM(Cell):
         g = tanh(self.affine("g", x=x, h=h))
         c = f * c + i * g
         return o * tanh(c), c
+
+
+class LSTMProjected(LSTM):
+    """m, c' = LSTM(x, h, c);  h' = m W_mh, of fewer numbers than m = o tanh(c') has
+
+    What gates and layers above read is a projection, so a large memory needs few weights: of the recurrent ones
+    4 · units · projection instead of 4 · units². projection: the numbers of h.
+    Source: Sak, Senior & Beaufays 2014, eqs 8-14, without peepholes and without projections that do not recur;
+    torch.nn.LSTM(proj_size=).
+    """
+
+    sizes = ("projection",)
+    states = (State("h", "projection"), State("c"))
+
+    def __init__(
+        self, units: int = 128, projection: int = 32, *, initial: Mapping[str, Initializer] | None = None
+    ) -> None:
+        super().__init__(units, initial=initial)
+        self.projection = whole_number("LSTMProjected: projection", projection)
+
+    def step(self, x: Node, h: Node, c: Node) -> tuple[Node, Node]:
+        m, c = super().step(x, h, c)
+        return self.product("m", "h", m, self.projection), c
 
 
 class LSTMPeephole(Cell):

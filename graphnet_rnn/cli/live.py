@@ -6,10 +6,10 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TextIO
 
-__all__ = ["LiveCurve", "allows"]
+__all__ = ["InPlace", "LiveCurve", "allows", "moves"]
 
 #: Rows of the curve; with its caption, the bar and a line of the log it needs some more.
 HEIGHT = 7
@@ -22,11 +22,16 @@ LEAST_STEPS = 10
 POINTS = 4096
 
 
-def allows(stream: TextIO) -> bool:
-    """Whether the stream is a terminal that moves its cursor, has room, and can write the dots."""
+def moves(stream: TextIO) -> bool:
+    """Whether the stream is a terminal that moves its cursor."""
     if not stream.isatty() or os.environ.get("TERM", "dumb" if os.name == "posix" else "") == "dumb":
         return False
-    if os.name == "nt" and not os.environ.get("WT_SESSION"):  # older consoles show escape codes as text
+    return os.name != "nt" or bool(os.environ.get("WT_SESSION"))  # older consoles show escape codes as text
+
+
+def allows(stream: TextIO) -> bool:
+    """Whether the stream is a terminal that moves its cursor, has room, and can write the dots."""
+    if not moves(stream):
         return False
     try:
         "⣿●┤".encode(stream.encoding or "ascii")
@@ -34,6 +39,34 @@ def allows(stream: TextIO) -> bool:
         return False
     size = shutil.get_terminal_size()
     return size.columns >= LEAST_COLUMNS and size.lines >= LEAST_LINES
+
+
+class InPlace:
+    """Lines at the end of a terminal that are drawn again where they were."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._drawn: list[int] = []  # how many columns each line takes
+
+    def show(self, lines: Sequence[str]) -> None:
+        """These, in the place of those that were there; the cursor is below them then."""
+        fewer = "\x1b[J" if len(lines) < len(self._drawn) else ""
+        self._stream.write(self._up() + "".join(f"{line}\x1b[K\n" for line in lines) + fewer)
+        self._stream.flush()
+        self._drawn = [_columns(line) for line in lines]
+
+    def erase(self) -> None:
+        """Takes them away."""
+        if self._drawn:
+            self._stream.write(self._up() + "\x1b[J")
+            self._stream.flush()
+        self._drawn = []
+
+    def _up(self) -> str:
+        """To the first line of what was drawn; a terminal that has become narrower has folded long lines."""
+        columns = shutil.get_terminal_size().columns
+        lines = sum(max(1, -(-width // columns)) for width in self._drawn)
+        return f"\r\x1b[{lines}A" if lines else "\r"
 
 
 class LiveCurve:
@@ -45,10 +78,9 @@ class LiveCurve:
     def __init__(
         self, stream: TextIO, clock: Callable[[], float] = time.monotonic, unit: str = "bits/char"
     ) -> None:
-        self._stream, self._clock, self.unit = stream, clock, unit
+        self._place, self._clock, self.unit = InPlace(stream), clock, unit
         self._steps: list[tuple[float, float]] = []
         self._epochs: list[tuple[float, float]] = []
-        self._drawn: list[int] = []  # how many columns each line of the picture takes
         self._due = clock() + SECONDS
 
     def step(self, epoch: float, cost: float) -> None:
@@ -69,24 +101,13 @@ class LiveCurve:
         lines = self._lines(smoothed)
         with bar.get_lock():
             bar.clear(nolock=True)
-            self._stream.write(self._up() + "".join(f"{line}\x1b[K\n" for line in lines))
-            self._stream.flush()
+            self._place.show(lines)
             bar.refresh(nolock=True)
-        self._drawn = [_columns(line) for line in lines]
         self._due = self._clock() + SECONDS
 
     def erase(self) -> None:
         """Takes the picture away; the bar below it must be closed."""
-        if self._drawn:
-            self._stream.write(self._up() + "\x1b[J")
-            self._stream.flush()
-        self._drawn = []
-
-    def _up(self) -> str:
-        """To the first line of what was drawn; a terminal that has become narrower has folded long lines."""
-        columns = shutil.get_terminal_size().columns
-        lines = sum(max(1, -(-width // columns)) for width in self._drawn)
-        return f"\r\x1b[{lines}A" if lines else "\r"
+        self._place.erase()
 
     def _lines(self, smoothed: float) -> list[str]:
         from viz.charts.braille import text_curve

@@ -18,9 +18,17 @@ from graphnet.graph.node import Array
 from graphnet.system.characters import in_brief
 from graphnet_rnn.cli.optimizer import no_limit, optimizer_class
 from graphnet_rnn.cli.settings import given_settings
-from graphnet_rnn.data import Choice, Columns, Corpus, Sequences, read_sequences, standard_library_text
+from graphnet_rnn.data import (
+    Choice,
+    Columns,
+    Corpus,
+    Sequences,
+    Vocabulary,
+    read_sequences,
+    standard_library_text,
+)
 from graphnet_rnn.data.sequence_files import ENDINGS, TASK, with_columns
-from graphnet_rnn.data.tables import TABLES
+from graphnet_rnn.data.tables import is_table
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.network.losses import LOSSES, SEQUENCE_LOSSES, VALUE_LOSSES
 from graphnet_rnn.network.network import Network
@@ -50,7 +58,7 @@ FEW_CLASSES = 1000
 CHOICES = ("inputs", "target", "weights", "lengths", "case", "cases_first", "pieces")
 #: Options that mean something to some kinds alone, besides the settings of their problems.
 OF_TEXTS = ("test", "unknown", "encoding", "gap")
-OF_SEQUENCES = (*CHOICES, "loss", "pool")
+OF_SEQUENCES = (*CHOICES, "loss", "pool", "gap")
 
 
 def add_choices(parser: argparse.ArgumentParser) -> None:
@@ -96,7 +104,7 @@ def choice_for(network: Network, options: argparse.Namespace) -> Choice:
     """What those options say for a network that was trained: it knows the columns that it read and predicts."""
     choice = choice_of(options, network.pool is not None)
     known = network.columns
-    if known is None or Path(options.data).suffix.lower() not in TABLES:
+    if known is None or not is_table(options.data):
         return choice
     if choice.inputs and len(choice.inputs) != len(known.inputs):
         raise UsageError(
@@ -158,14 +166,14 @@ class Material(ABC):
 PROBLEMS = (CarriedText, DrawnText, Arrays)
 
 
-def material_of(options: argparse.Namespace) -> Material:
-    """By the name of the data."""
+def material_of(options: argparse.Namespace, network: Network | None = None) -> Material:
+    """By the name of the data. network: one that was trained, which says how they are read."""
     data = options.data
     if data is not None and data.startswith(TASK):
         return TaskMaterial(options)
     if data is not None and Path(data).suffix.lower() in ENDINGS:
-        return FileMaterial(options)
-    return TextMaterial(options)
+        return FileMaterial(options, network)
+    return TextMaterial(options, network)
 
 
 # -- texts -------------------------------------------------------------------------------------
@@ -174,10 +182,10 @@ def material_of(options: argparse.Namespace) -> Material:
 class TextMaterial(Material):
     """A text; or Python's own library sources."""
 
-    def __init__(self, options: argparse.Namespace) -> None:
+    def __init__(self, options: argparse.Namespace, network: Network | None = None) -> None:
         super().__init__(options)
         self.require_fitting((CarriedText, DrawnText), OF_TEXTS, "a text")
-        self.corpus = load_corpus(options)
+        self.corpus = load_corpus(options, None if network is None else network.vocabulary)
         size = len(self.corpus.vocabulary)
         self.shape = {"inputs": size, "outputs": size}
 
@@ -195,19 +203,19 @@ class TextMaterial(Material):
         return DrawnText(network, self.corpus, **self.settings(DrawnText, **batches))
 
 
-def load_corpus(options: argparse.Namespace) -> Corpus:
-    """The texts that the arguments name, divided as they say."""
+def load_corpus(options: argparse.Namespace, vocabulary: Vocabulary | None = None) -> Corpus:
+    """The texts that the arguments name, divided as they say. vocabulary: of a network that was trained."""
     found = _fold(options)
-    if found is None:
-        if options.gap:
-            raise UsageError("--gap is about a block that --fold names")
-        return _texts(options)
-    return _texts(options).fold(*found, whole_number("--gap", options.gap, least=0))
+    texts = _texts(options, vocabulary)
+    return texts if found is None else texts.fold(*found, options.gap)
 
 
 def _fold(options: argparse.Namespace) -> tuple[int, int] | None:
     """Which of how many, from 0 on."""
+    whole_number("--gap", options.gap, least=0)
     if options.fold is None:
+        if options.gap:
+            raise UsageError("--gap is about a block that --fold names")
         return None
     found = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", options.fold)
     if found is None or not 1 <= int(found[1]) <= int(found[2]) or int(found[2]) < 2:
@@ -217,18 +225,22 @@ def _fold(options: argparse.Namespace) -> tuple[int, int] | None:
     return int(found[1]) - 1, int(found[2])
 
 
-def _texts(options: argparse.Namespace) -> Corpus:
+def _texts(options: argparse.Namespace, vocabulary: Vocabulary | None) -> Corpus:
     if options.data is None:
         if options.valid or options.test:
             raise UsageError("--valid and --test go with a training text")
-        return Corpus.split(standard_library_text())
+        unknown = None if vocabulary is None else options.unknown
+        return Corpus.split(standard_library_text(), vocabulary=vocabulary, unknown=unknown)
     if options.valid is None:
         if options.test is not None:
             raise UsageError("--test FILE needs --valid FILE as well")
-        if options.unknown is not None:
+        if options.unknown is not None and vocabulary is None:
             raise UsageError("--unknown says how --valid and --test are read; give --valid FILE, too")
-        return Corpus.read(options.data, encoding=options.encoding)
-    corpus = Corpus.read(options.data, options.valid, options.test, options.unknown, options.encoding)
+        return Corpus.read(
+            options.data, unknown=options.unknown, encoding=options.encoding, vocabulary=vocabulary
+        )
+    files = (options.data, options.valid, options.test)
+    corpus = Corpus.read(*files, options.unknown, options.encoding, vocabulary=vocabulary)
     for option, file, part in (
         ("--valid", options.valid, corpus.valid),
         ("--test", options.test, corpus.test),
@@ -275,7 +287,7 @@ def _curvature_batches(options: argparse.Namespace) -> int | None:
 class FileMaterial(Material):
     """Arrays, a table, or music."""
 
-    def __init__(self, options: argparse.Namespace) -> None:
+    def __init__(self, options: argparse.Namespace, network: Network | None = None) -> None:
         super().__init__(options)
         self.require_fitting((Arrays,), OF_SEQUENCES, f"the sequences of {options.data}")
         if options.loss is not None and options.loss not in (*LOSSES, *SEQUENCE_LOSSES):
@@ -284,17 +296,19 @@ class FileMaterial(Material):
             )
         if options.pool is not None and options.pool not in POOLS:
             raise UsageError(f"--pool must be one of {', '.join(POOLS)}, not {in_brief(options.pool)}")
-        choice = with_columns(options.data, choice_of(options, options.pool is not None))
+        own = (
+            choice_of(options, options.pool is not None) if network is None else choice_for(network, options)
+        )
+        choice = with_columns(options.data, own)
         whole = read_sequences(options.data, choice)
-        table = Path(options.data).suffix.lower() in TABLES
-        self.columns = Columns(choice.inputs, choice.targets) if table else None
-        self.loss = options.loss or _likely_loss(whole)
+        self.columns = Columns(choice.inputs, choice.targets) if is_table(options.data) else None
+        self.loss = options.loss or (_likely_loss(whole) if network is None else network.loss)
         self.train, self.valid = _fitting_loss(whole, self.loss), None
         if options.valid is not None:
             _ = _fold(options)
             self.valid = _fitting_loss(read_sequences(options.valid, choice), self.loss)
         elif (fold := _fold(options)) is not None:
-            self.train, self.valid = self.train.fold(*fold)
+            self.train, self.valid = self.train.fold(*fold, gap=options.gap)
         parts = [part for part in (self.train, self.valid) if part is not None]
         symbols = self.train.inputs.ndim == 2
         self.shape = {

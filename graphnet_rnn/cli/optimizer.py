@@ -14,7 +14,7 @@ from typing import Any
 from graphnet_rnn import optimizers
 from graphnet_rnn.cli.calls import made, quoted, read_expression, read_settings, taken_apart
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.optimizers import FirstOrder, NaturalGradient, Optimizer, Schedule, Stepwise
+from graphnet_rnn.optimizers import FirstOrder, Optimizer, Schedule, Stepwise
 from graphnet_rnn.optimizers.schedules import KINDS as SCHEDULES
 from graphnet_rnn.riemannian import KINDS, METRICS
 from graphnet_rnn.settings import amount
@@ -118,13 +118,10 @@ def make_schedule(text: str) -> Schedule:
     return found
 
 
-def require_rate(optimizer: Optimizer, text: str, scheduled: bool = False) -> None:
-    """UsageError for an optimizer without a rate, or, scheduled, without one that itself may be a schedule."""
-    if not (
-        isinstance(optimizer, (FirstOrder, NaturalGradient)) if scheduled else hasattr(optimizer, "rate")
-    ):
-        kind = " that may change" if scheduled else ""
-        raise UsageError(f"--schedule is a factor on a rate{kind}, and --optimizer {text} has none")
+def require_rate(optimizer: Optimizer, text: str) -> None:
+    """UsageError for an optimizer without a rate."""
+    if not hasattr(optimizer, "rate"):
+        raise UsageError(f"--schedule is a factor on a rate, and --optimizer {text} has none")
 
 
 def is_schedule(text: str) -> bool:
@@ -132,11 +129,10 @@ def is_schedule(text: str) -> bool:
     return re.match(rf"[(\s]*([\d.e-]+\s*\*[(\s]*)?({'|'.join(SCHEDULES)})\s*[(.]", text) is not None
 
 
-def schedule_help(epochs: bool = True) -> str:
-    """What an option that takes a schedule says. epochs: whether there are any."""
-    by_epoch = ", or by epoch, 'Cosine(20).by_epoch()'" if epochs else ""
+def schedule_help() -> str:
+    """What an option that takes a schedule says."""
     return (
-        f"factor on the rate by step, '{EXAMPLE_OF_SCHEDULE}'{by_epoch}; made of "
+        f"factor on the rate by step, '{EXAMPLE_OF_SCHEDULE}', or by epoch, 'Cosine(20).by_epoch()'; made of "
         f"{', '.join(SCHEDULES)}, multiplied by * or one .then(another)"
     )
 

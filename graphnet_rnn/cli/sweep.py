@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,12 +14,12 @@ from graphnet_rnn.cli.calls import quoted, read_settings, taken_apart
 from graphnet_rnn.cli.outputs import require_apart, require_ending, require_folder
 from graphnet_rnn.cli.parser import brief
 from graphnet_rnn.cli.sweep_page import SweepPage, page_of
+from graphnet_rnn.cli.sweep_table import SweepTable
 from graphnet_rnn.cli.user_cells import parts_of
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.files.whole import write_atomically
 from graphnet_rnn.settings import whole_number
 from graphnet_rnn.sweep import Book, Entry, Recipe, Sweep, Values
-from graphnet_rnn.sweep.book import ENDS
 from graphnet_rnn.sweep.report import KINDS, report
 from graphnet_rnn.training.interruption import Interruption
 
@@ -187,58 +186,17 @@ def _parallel(given: str | None) -> dict[str, Any] | None:
 
 def _trained(sweep: Sweep, options: argparse.Namespace, changed: Callable[[], None]) -> bool:
     """Runs it; whether it was interrupted."""
-    progress = _Progress(sweep, options.quiet)
+    progress = None if options.quiet else SweepTable(sweep)
     with Interruption() as interruption:
 
         def seen(entry: Entry) -> None:
-            progress.seen(entry)
+            if progress is not None:
+                progress.seen(entry)
             changed()
 
-        sweep.run(seen, lambda: interruption.came, options.retry)
-    progress.close()
+        try:
+            sweep.run(seen, lambda: interruption.came, options.retry)
+        finally:
+            if progress is not None:
+                progress.close()
     return interruption.came
-
-
-class _Progress:
-    """A bar over the epochs of all runs (over runs, where something else ends them), and a line for each that ends."""
-
-    def __init__(self, sweep: Sweep, quiet: bool) -> None:
-        from tqdm import tqdm
-
-        self._sweep, self._quiet = sweep, quiet
-        entries = sweep.book.look()
-        self._ended = {entry.name for entry in entries if entry.state in ENDS}
-        ended = len(self._ended)
-        runs = "1 run" if len(entries) == 1 else f"{len(entries):,} runs"
-        before = f"; {ended:,} had ended, the sweep goes on" if ended else ""
-        if not quiet:
-            many = "as many as there is room for" if sweep.workers < 0 else sweep.workers
-            print(f"{runs} in {sweep.book.folder}, {many} at a time{before}")
-        self._effort = sweep.recipe.effort
-        self._bar: Any = tqdm(
-            total=self._effort or len(entries), unit="epoch" if self._effort else "run",
-            disable=quiet or not sys.stderr.isatty(), dynamic_ncols=True, leave=False,
-        )  # fmt: skip
-
-    def seen(self, entry: Entry) -> None:
-        if self._quiet:
-            return
-        with self._bar.get_lock():
-            entries = self._sweep.book.entries
-            over = sum(e.epochs for e in entries) if self._effort else sum(e.state in ENDS for e in entries)
-            best = min((e.best for e in entries if math.isfinite(e.best)), default=math.nan)
-            self._bar.n = over
-            self._bar.set_postfix_str(f"best {best:.3f} {entry.unit}", refresh=False)
-            self._bar.refresh(nolock=True)
-            if entry.state in ENDS and entry.name not in self._ended:
-                self._ended.add(entry.name)
-                self._bar.write(self._line(entry), nolock=True)
-
-    def _line(self, entry: Entry) -> str:
-        names = self._sweep.recipe.ranges
-        words = " ".join(f"{name}={value}" for name, value in entry.settings.items() if name in names)
-        what = entry.sentence if entry.state == "failed" else f"{entry.best:.3f} {entry.unit}"
-        return f"{entry.name} {entry.state}: {what}  {words}".rstrip()
-
-    def close(self) -> None:
-        self._bar.close()

@@ -19,7 +19,6 @@ from typing import Any
 from graphnet.errors import GraphnetError
 from graphnet.system.characters import on_one_line, shown_on
 from graphnet_rnn.cell.cell import classes_of
-from graphnet_rnn.cell.graph_size import require_nodes
 from graphnet_rnn.cli.console import Console
 from graphnet_rnn.cli.material import add_choices, chosen, material_of
 from graphnet_rnn.cli.optimizer import (
@@ -36,18 +35,18 @@ from graphnet_rnn.cli.outputs import require_folder
 from graphnet_rnn.cli.parser import brief
 from graphnet_rnn.cli.program import command_line
 from graphnet_rnn.cli.settings import add_settings, free_settings, given_settings
+from graphnet_rnn.cli.start import add_start, network_to_start, new_layers, new_network
 from graphnet_rnn.cli.user_cells import make_cell, parts_of, slug
 from graphnet_rnn.data.sequence_files import is_file
 from graphnet_rnn.errors import ModelFileError, SaveError, UsageError
 from graphnet_rnn.formats.model_file import load_network, network_of
-from graphnet_rnn.network.network import Network
 from graphnet_rnn.optimizers import ALL, FirstOrder, Optimizer
 from graphnet_rnn.parallel import ALONE, Ranks, launched
 from graphnet_rnn.settings import shown, whole_number
 from graphnet_rnn.text.evaluation import Evaluator
 from graphnet_rnn.training import Arrays, CarriedText, DrawnText, EarlyStopping, RunFolder, Trainer, Training
 from graphnet_rnn.training.problem import require_unclipped
-from graphnet_rnn.training.state import TrainingState
+from graphnet_rnn.training.state import TrainingState, digest_of
 from graphnet_rnn.training.text import TextProblem
 
 EXAMPLE = """example:
@@ -55,6 +54,7 @@ EXAMPLE = """example:
   graphnet-rnn train book.txt --cell "my_cells.py:MyCell(units=64, depth=3)"
   graphnet-rnn train book.txt --rate 0.002 --schedule "Warmup(500).then(Cosine(20000))"
   graphnet-rnn train weather.csv --target rain,wind --pieces 48
+  graphnet-rnn train book.txt --start runs/book/model.safetensors --optimizer "hf(structural=0.1)"
   graphnet-rnn train --resume runs/book"""
 
 CELL = "LSTM"
@@ -67,7 +67,7 @@ APART = ("quiet", "no_live", "debug", "resume", "command", "out", "checkpoint_se
 FILES = ("data", "valid", "test", "cell")
 #: The arguments without a default that are words; the others are numbers.
 OF_DATA = ("fold", "inputs", "target", "weights", "lengths", "case", "loss", "pool")
-WORDS = (*FILES, *OF_DATA, "unknown", "memory", "schedule")
+WORDS = (*FILES, *OF_DATA, "start", "unknown", "memory", "schedule")
 FREE_ON_RESUME = free_settings(Training, CarriedText, DrawnText, Arrays) | {
     *FILES,
     "quiet",
@@ -78,6 +78,22 @@ FREE_ON_RESUME = free_settings(Training, CarriedText, DrawnText, Arrays) | {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    _add_data(parser)
+    _add_network(parser)
+    _add_steps(parser)
+    add_settings(parser, CarriedText, DrawnText, Arrays, Training, without=("batch",))
+    add = parser.add_argument
+    add("--no-early-stopping", action="store_true", help="do not stop when validation no longer improves")
+    add("--seed", type=int, default=0, help="of weights, dropout and samples")
+    add_start(parser)
+    add("--out", metavar="FOLDER", help="the run's folder (default: a new one in runs/)")
+    add("--resume", metavar="FOLDER", help="continue a run exactly where its last checkpoint left it")
+    add("--quiet", action="store_true", help="no progress, no samples")
+    add("--no-live", action="store_true", help="no curve above the progress bar (in a terminal)")
+
+
+def _add_data(parser: argparse.ArgumentParser) -> None:
+    """What is learned from."""
     add = parser.add_argument
     add(
         "data",
@@ -94,14 +110,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--fold",
         metavar="K/N",
-        help="validate on the K-th of N blocks of what trains and validates, train on the others; of cases that are "
-        "not a text, on the K-th of N equal shares, drawn at random",
+        help="validate on the K-th of N blocks, in the order of time, of a text or of --pieces, train on the others; "
+        "of cases that know nothing of each other on the K-th of N equal shares, drawn at random",
     )
     add(
         "--gap",
         type=int,
         default=0,
-        help="with --fold: characters on each side of the block that nobody reads",
+        help="with --fold: characters, or steps, on each side of the block that nobody reads",
     )
     add_choices(parser)
     add(
@@ -111,6 +127,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--unknown", metavar="CHAR", help="read characters of FILEs that the text does not hold as this one")
     add("--encoding", default="utf-8", help="of the text files")
+
+
+def _add_network(parser: argparse.ArgumentParser) -> None:
+    """What learns."""
+    add = parser.add_argument
     add(
         "--cell",
         help=f"a cell of graphnet, or your own: my_cells.py:MyCell; with settings: RHN(depth=3) (default: {CELL})",
@@ -133,6 +154,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="zero",
         help="states before the first character",
     )
+
+
+def _add_steps(parser: argparse.ArgumentParser) -> None:
+    """How it learns; what the settings of problems and of Training do not say."""
+    add = parser.add_argument
     add(
         "--optimizer",
         default="adam",
@@ -155,13 +181,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         help="lanes of a text, or cases, side by side (default: 32; of problems the source's)",
     )
-    add_settings(parser, CarriedText, DrawnText, Arrays, Training, without=("batch",))
-    add("--no-early-stopping", action="store_true", help="do not stop when validation no longer improves")
-    add("--seed", type=int, default=0, help="of weights, dropout and samples")
-    add("--out", metavar="FOLDER", help="the run's folder (default: a new one in runs/)")
-    add("--resume", metavar="FOLDER", help="continue a run exactly where its last checkpoint left it")
-    add("--quiet", action="store_true", help="no progress, no samples")
-    add("--no-live", action="store_true", help="no curve above the progress bar (in a terminal)")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -177,8 +196,6 @@ def _run(options: argparse.Namespace, ranks: Ranks) -> int:
     if not options.checkpoint_seconds >= 0:
         raise UsageError(f"--checkpoint-seconds must be >= 0, not {options.checkpoint_seconds:g}")
     settings = ranks.of_first(lambda: _resumed_settings(options)) if options.resume else options
-    if settings.cell is None:
-        settings.cell = CELL
     if options.out is not None:
         require_folder("--out", options.out)
     given = options.resume or options.out
@@ -267,12 +284,15 @@ def _resumed_settings(options: argparse.Namespace) -> argparse.Namespace:
 
 def _require_layers(checkpoint: TrainingState, kept: Mapping[str, Any]) -> None:
     """UsageError or ModelFileError unless the weights are there of the layers that the arguments are about to make."""
-    run, cell = checkpoint.training.get("run"), make_cell(kept["cell"] or CELL, kept["units"])
+    run = checkpoint.training.get("run")
     network = run.get("model") if isinstance(run, dict) else None
     layers = network.get("layers") if isinstance(network, dict) else None
     same = network == checkpoint.file.description.get("model")
     if run is None or network is None or not isinstance(layers, list) or not same:
         raise ModelFileError(f"{checkpoint.path} is damaged: it is of another network than its run.")
+    if kept["start"] is not None:  # the checkpoint's own network goes on
+        return
+    cell = make_cell(kept["cell"] or CELL, kept["units"])
     if kept["layers"] != len(layers):
         raise ModelFileError(
             f"{checkpoint.path} has {len(layers)} layers, but keeps --layers {kept['layers']}."
@@ -344,25 +364,15 @@ def make_trainer(
 ) -> Trainer:
     """The trainer that the arguments describe."""
     _require_sense(options)
-    cell = make_cell(options.cell, options.units)
-    layers = whole_number("--layers", options.layers)
-    if options.sample > LONGEST_SAMPLE:
-        raise UsageError(
-            f"--sample must be at most {LONGEST_SAMPLE:,} characters, not {options.sample:,}: the history keeps one "
-            "after each epoch; the command `sample` writes longer texts"
-        )
-    require_nodes(layers, f"--layers {layers}", "fewer layers take less")
-    material = material_of(options)
-    network = Network(
-        [cell] * layers,
-        **material.shape,
-        skip=options.skip,
-        dropout=options.dropout,
-        recurrent_dropout=options.recurrent_dropout,
-        variational=options.variational,
-        initial_state=options.initial_state,
-        seed=options.seed,
-    )
+    begun = network_to_start(options)
+    if begun is None:
+        options.cell = options.cell or CELL
+        layers = new_layers(options)
+        material = material_of(options)
+        network = new_network(layers, material.shape, options)
+    else:
+        network, material = begun, material_of(options, begun)
+        options.cell, options.seed = options.cell or type(network.layers[0]).__name__, network.seed
     notes = {k: v for k, v in vars(options).items() if k not in APART}
     optimizer = _optimizer(options)
     if options.schedule is not None:
@@ -380,12 +390,25 @@ def make_trainer(
         material.options = options
     require_unclipped(f"--optimizer {options.optimizer}", options.clip_values or None, optimizer)
     problem = material.problem(network, optimizer)
-    return Trainer(problem, settings, folder, notes={"arguments": notes}, listeners=[console], parallel=ranks)
+    return Trainer(
+        problem,
+        settings,
+        folder,
+        notes={"arguments": notes},
+        listeners=[console],
+        parallel=ranks,
+        start="" if begun is None else digest_of(begun.theta),
+    )
 
 
 def _require_sense(options: argparse.Namespace) -> None:
     """UsageError, in the words of the options, for numbers that the library calls by other names."""
     whole_number("--sample", options.sample, least=0)
+    if options.sample > LONGEST_SAMPLE:
+        raise UsageError(
+            f"--sample must be at most {LONGEST_SAMPLE:,} characters, not {options.sample:,}: the history keeps one "
+            "after each epoch; the command `sample` writes longer texts"
+        )
     if options.threads is not None:
         whole_number("--threads", options.threads)
     no_limit("--clip-values", options.clip_values)

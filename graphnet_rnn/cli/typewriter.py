@@ -23,6 +23,7 @@ from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import ConditionalContainer, HSplit, Layout, VSplit, Window
 from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
 from prompt_toolkit.layout.dimension import Dimension
+from prompt_toolkit.layout.screen import Char
 from prompt_toolkit.output import ColorDepth, Output
 from prompt_toolkit.styles import Style
 from prompt_toolkit.utils import get_cwidth
@@ -56,6 +57,8 @@ PLAIN = Style.from_dict(
 KEYS = "Tab accept  → another  ↑↓ temperature  Esc pause  ^S save  ^O open  ^C leave"
 #: Seconds until a lone Esc is one, and no beginning of another key.
 ESCAPE = 0.05
+#: Pages of letters before the end of a text that are folded: an accent that is added takes no room on a page.
+FOLDED = 4
 #: What a second press of a key is sure of.
 TWICE = {"c-s": "save", "c-o": "open", "c-c": "leave", "c-q": "leave"}
 
@@ -65,7 +68,7 @@ def page(view: View, rows: int, columns: int, known: str, scale: str | None = No
 
     known: the characters of the vocabulary. scale: see viz.text.SCALES.
     """
-    start = _first(view.text, rows * columns)
+    start = _first(view.text, rows, columns)
     pieces: StyleAndTextTuples = []
     run, style = "", ""
     for place in range(start, len(view.text)):
@@ -83,13 +86,28 @@ def page(view: View, rows: int, columns: int, known: str, scale: str | None = No
     return pieces
 
 
-def _first(text: str, most: int) -> int:
-    """Where to begin, so that lines are folded where they were before a letter was added."""
-    if len(text) <= most:
-        return 0
-    line = text.rfind("\n", 0, len(text) - most)
-    start = line + 1
-    return start + ((len(text) - start) // most - 1) * most if len(text) - start > 2 * most else start
+def _first(text: str, rows: int, columns: int) -> int:
+    """Where the last rows of a text begin, the place of the cursor included, as the whole text is folded."""
+    line = text.rfind("\n", 0, max(len(text) - FOLDED * rows * columns, 0)) + 1
+    begins, taken = [line], 0
+    for place in range(line, len(text)):
+        cells = _cells(text[place])
+        if taken + cells > columns:
+            begins.append(place)
+            taken = 0
+        taken += cells
+        if text[place] == "\n":
+            begins.append(place + 1)
+            taken = 0
+    if taken == columns:
+        begins.append(len(text))
+    return begins[max(len(begins) - rows, 0)]
+
+
+@cache
+def _cells(character: str) -> int:
+    """How wide it is on the screen: letters of the East two cells, accents that are added none."""
+    return 0 if character == "\n" else Char(character).width
 
 
 def _style(character: str, nats: float | None, known: str, scale: str | None) -> str:
@@ -125,7 +143,10 @@ def status(view: View, name: str, columns: int) -> str:
     words = [word for word in words if word]
     while len(words) > 1 and get_cwidth("  ".join(words)) > columns:
         words.pop()
-    return "  ".join(words)[:columns]
+    line = "  ".join(words)
+    while get_cwidth(line) > columns:
+        line = line[:-1]
+    return line
 
 
 class Typewriter:
@@ -145,6 +166,7 @@ class Typewriter:
     ) -> None:
         self.desk, self.document, self.scale, self.message = desk, document, scale, message
         self._asks, self._left = "", False
+        self._frame = (-1, desk.view)
         self._answered: Callable[[str], None] = lambda answer: None
         self._sure = ""
         self._answer = Buffer(multiline=False, accept_handler=self._take_answer)
@@ -214,12 +236,19 @@ class Typewriter:
         size = self.application.output.get_size()
         return max(size.rows - 1, 1), max(size.columns, 1)
 
+    @property
+    def _view(self) -> View:
+        """The same for all parts of a frame."""
+        if self._frame[0] != self.application.render_counter:
+            self._frame = self.application.render_counter, self.desk.view
+        return self._frame[1]
+
     def _page(self) -> StyleAndTextTuples:
-        return page(self.desk.view, *self._size(), self.desk.draft.vocabulary.characters, self.scale)
+        return page(self._view, *self._size(), self.desk.draft.vocabulary.characters, self.scale)
 
     def _status(self) -> StyleAndTextTuples:
         _, columns = self._size()
-        view = self.desk.view
+        view = self._view
         words = self.message or view.message
         if words:
             return [("class:message", words)]

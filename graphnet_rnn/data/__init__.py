@@ -8,6 +8,8 @@ sequences  cases side by side, each with as many steps as it has
 choice  what of a file is what, and what of it a network keeps
 tables  sequences from the rows of tables
 sequence_files  and from arrays and music
+arrays   what files of NumPy, of MATLAB and of the format idx hold
+images   images of such files, as rows of pixels
 music  piano rolls, from MIDI and to it
 packing  cases of like lengths together
 brackets  a text with nested links, of which all is known
@@ -21,6 +23,7 @@ from graphnet_rnn.data.brackets import BracketText, bracket_text
 from graphnet_rnn.data.characters import read_text
 from graphnet_rnn.data.choice import Choice, Columns
 from graphnet_rnn.data.default import standard_library_text
+from graphnet_rnn.data.images import read_images
 from graphnet_rnn.data.music import frame_accuracy, read_midi, read_rolls, write_midi
 from graphnet_rnn.data.sequence_files import read_sequences
 from graphnet_rnn.data.sequences import Sequences, balanced_weights, padded, with_missing
@@ -38,6 +41,7 @@ __all__ = [
     "bracket_text",
     "frame_accuracy",
     "padded",
+    "read_images",
     "read_midi",
     "read_rolls",
     "read_sequences",

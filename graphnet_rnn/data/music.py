@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from graphnet.graph.node import Array
+from graphnet_rnn.data.arrays import read_matlab
 from graphnet_rnn.data.packages import package_for
 from graphnet_rnn.data.sequences import checked_lengths
 from graphnet_rnn.errors import DataError, UsageError
@@ -110,15 +111,7 @@ def read_rolls(path: str | Path) -> dict[str, list[Array]]:
     Boulanger-Lewandowski, Bengio & Vincent 2012 are handed on: a piece is in one part alone.
     Raises UsageError without SciPy, DataError for another file.
     """
-    scipy_io = package_for(f"reading {path}", "scipy.io", "scipy")
-    content = read_bytes(path, DataError)
-    try:
-        found = scipy_io.loadmat(io.BytesIO(content), variable_names=list(PARTS.values()))
-    except MemoryError:
-        raise
-    except Exception as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise DataError(f"{path} is no .mat file of MATLAB 4 to 7.2: {reason[:200]}") from None
+    found = read_matlab(path, PARTS.values())
     missing = [name for name in PARTS.values() if name not in found]
     if missing:
         raise DataError(f"{path} has no {', '.join(missing)}, which a collection of piano rolls holds")

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import math
-import zipfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +10,7 @@ from typing import TypeGuard
 import numpy as np
 
 from graphnet.graph.node import Array
-from graphnet.system.memory import require_memory
+from graphnet_rnn.data.arrays import read_arrays
 from graphnet_rnn.data.choice import Choice
 from graphnet_rnn.data.music import read_midi
 from graphnet_rnn.data.sequences import Sequences, named_sequences
@@ -23,10 +20,10 @@ from graphnet_rnn.data.tables import (
     columns_read,
     index_of_rows,
     inputs_of,
+    is_table,
     of_columns,
 )
 from graphnet_rnn.errors import DataError, UsageError
-from graphnet_rnn.files.whole import read_bytes
 from graphnet_rnn.settings import shown
 
 __all__ = ["ENDINGS", "LENGTHS", "TASK", "is_file", "read_inputs", "read_sequences", "with_columns"]
@@ -56,8 +53,8 @@ def read_sequences(path: str | Path, choice: Choice) -> Sequences:
 
 def with_columns(path: str | Path, choice: Choice) -> Choice:
     """The choice with the names of all that is read, where the file is a table."""
-    path, ending = _named(path)
-    if ending not in TABLES or choice.inputs:
+    path, _ = _named(path)
+    if not is_table(path) or choice.inputs:
         return choice
     return replace(choice, inputs=columns_read(column_names(path), choice))
 
@@ -66,14 +63,14 @@ def read_inputs(path: str | Path, choice: Choice) -> tuple[Array, Array | None]:
     """What is read of such a file alone, and how many steps each case has (None: all); it may have no targets."""
     path, ending = _named(path)
     lengths = None
-    if ending in TABLES:
+    if is_table(path):
         columns = TABLES[ending](path)
-        index, lengths = index_of_rows(path, columns, choice)
+        index, lengths, _ = index_of_rows(path, columns, choice)
         x = inputs_of(path, columns, choice)[index]
     elif ending in MUSIC:
         x = read_midi(path)[:, None]
     else:
-        arrays = _arrays(path)
+        arrays = read_arrays(path)
         x, lengths = _inputs(path, arrays, choice), _lengths(path, arrays, choice)
     if choice.pieces is None:
         return x, lengths
@@ -92,7 +89,7 @@ def _named(path: str | Path) -> tuple[Path, str]:
 
 
 def _of_arrays(path: Path, choice: Choice) -> Sequences:
-    arrays = _arrays(path)
+    arrays = read_arrays(path)
     x, t = _array_of_inputs(path, arrays, choice), _array(path, arrays, choice.targets, "y")
     weights = None if choice.weights is None else _array(path, arrays, (choice.weights,), "")
     kind = Sequences.cases_first if choice.cases_first else Sequences
@@ -128,41 +125,6 @@ def _array(path: Path, arrays: Mapping[str, Array], names: tuple[str, ...], defa
     if name not in arrays:
         raise DataError(f"{path} has no array {shown(name)}; it has {', '.join(sorted(arrays)) or 'none'}")
     return arrays[name]
-
-
-def _arrays(path: Path) -> dict[str, Array]:
-    """Those of a file that `np.savez` wrote; nothing in it is executed."""
-    content = io.BytesIO(read_bytes(path, DataError))
-    try:
-        with zipfile.ZipFile(content) as archive:
-            size = sum(info.file_size for info in archive.infolist())
-            require_memory(size, f"reading the arrays of {path}", "name a smaller file")
-            return {info.filename.removesuffix(".npy"): _member(archive, info) for info in archive.infolist()}
-    except (
-        zipfile.BadZipFile,
-        ValueError,
-        OSError,
-        EOFError,
-        KeyError,
-        NotImplementedError,
-        RuntimeError,
-    ) as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise DataError(f"{path} is no file of arrays, as np.savez writes it: {reason[:200]}") from None
-
-
-def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Array:
-    """An array of the file; ValueError for one whose head says more numbers than follow it."""
-    with archive.open(info) as file:
-        version = np.lib.format.read_magic(file)
-        head = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-        if version not in head:
-            raise ValueError(f"{info.filename} is of version {version}")
-        shape, _, dtype = head[version](file)
-        if math.prod(shape) * dtype.itemsize > info.file_size:
-            raise ValueError(f"{info.filename} ends before its {math.prod(shape):,} numbers")
-    with archive.open(info) as file:
-        return np.asarray(np.lib.format.read_array(file, allow_pickle=False))
 
 
 # -- music -------------------------------------------------------------------------------------

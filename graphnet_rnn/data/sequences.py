@@ -35,6 +35,8 @@ class Sequences:
     weights: how much the loss counts: of each case, (cases,), of each of its steps, (time, cases), or of each value of
     its targets, of their shape; None: all the same. A target whose weight is 0 is missing: it may be NaN.
     by_step: whether targets are of steps, not of cases as a whole; None: as their shape says.
+    series: which series each case is a piece of, (cases,), whole numbers, pieces of one in the order of time; None:
+    cases know nothing of each other.
     Raises DataError for arrays that do not fit each other.
     """
 
@@ -43,9 +45,10 @@ class Sequences:
     lengths: Array | None = None
     weights: Array | None = None
     by_step: bool | None = None
+    series: Array | None = None
 
     def __post_init__(self) -> None:
-        for name in ("inputs", "targets", "lengths", "weights"):
+        for name in ("inputs", "targets", "lengths", "weights", "series"):
             given = getattr(self, name)
             if given is not None or name in ("inputs", "targets"):
                 object.__setattr__(self, name, _array(f"Sequences: {name}", given))
@@ -63,11 +66,20 @@ class Sequences:
             wanted = [f"({time}, {cases}, ...), of each step"] if self.by_step is not False else []
             wanted += [f"({cases}, ...), of each case"] if not self.by_step else []
             turned = "; of arrays with cases first make Sequences.cases_first(...)" if len(t) == time else ""
+            if self.by_step and of_cases:
+                turned = '; one target of each case is for a network with pool="last", "mean" or "max"'
+            elif self.by_step is False and of_steps:
+                turned = "; targets of each step are for a network without pool"
             raise DataError(f"Sequences: targets must be {' or '.join(wanted)}, not {list(t.shape)}{turned}")
         if self.by_step is None:
             object.__setattr__(self, "by_step", of_steps)
         if self.lengths is not None:
             object.__setattr__(self, "lengths", checked_lengths("Sequences", self.lengths, time, cases))
+        if self.series is not None and (self.series.shape != (cases,) or self.series.dtype.kind not in "iu"):
+            raise DataError(
+                f"Sequences: series must be whole numbers ({cases},), one for each case, not {self.series.dtype} of "
+                f"shape {list(self.series.shape)}"
+            )
         steps = {(time, cases)} if self.by_step else set()
         if w is not None and w.shape not in {(cases,), t.shape, *steps}:
             raise DataError(
@@ -172,20 +184,51 @@ class Sequences:
             of(self.lengths, 0),
             of(self.weights, weights_axis),
             self.by_step,
+            of(self.series, 0),
         )
 
-    def fold(self, fold: int, folds: int, seed: int = 0) -> tuple[Sequences, Sequences]:
-        """Cases to train on, and one of so many equal shares of them, drawn by the seed, to validate on."""
+    def fold(self, fold: int, folds: int, seed: int = 0, gap: int = 0) -> tuple[Sequences, Sequences]:
+        """Cases to train on, and one of so many equal shares of them to validate on: fold = 0 ... folds - 1.
+
+        `--fold K/N` of the command line is fold K - 1 of N.
+        Shares of cases that know nothing of each other are drawn by the seed; so are series, whole, where there are as
+        many as folds. The pieces of fewer series are divided in the order of time, each series into `folds` blocks; so
+        many steps, `gap`, on each side of the block that validates are in neither part, in whole pieces: what stands
+        next to a block tells of it. Raises UsageError.
+        """
         folds = whole_number("Sequences: folds", folds, least=2)
         fold = whole_number("Sequences: fold", fold, least=0)
+        gap = whole_number("Sequences: gap", gap, least=0)
         if not fold < folds <= len(self):
+            one = " of one series that is not cut; cut it into pieces" if len(self) == 1 else ""
             raise UsageError(
                 f"Sequences: fold must be in 0 ... {folds - 1}, and of {len(self)} cases there are at most as many "
-                f"folds, not fold {fold} of {folds}"
+                f"folds, not fold {fold} of {folds}{one}"
             )
-        parts = np.array_split(np.random.default_rng(seed).permutation(len(self)), folds)
-        others = np.sort(np.concatenate([part for i, part in enumerate(parts) if i != fold]))
-        return self.chosen(others), self.chosen(np.sort(parts[fold]))
+        of = np.arange(len(self)) if self.series is None else np.unique(self.series, return_inverse=True)[1]
+        count = int(of.max()) + 1
+        if count >= folds:
+            if gap:
+                raise UsageError(
+                    f"Sequences: a gap of {gap} is beside a block of time; these are {count} cases, or series, that "
+                    "know nothing of each other: leave it out"
+                )
+            parts = np.array_split(np.random.default_rng(seed).permutation(count), folds)
+            held = np.isin(of, parts[fold])
+            return self.chosen(np.flatnonzero(~held)), self.chosen(np.flatnonzero(held))
+        far = -(-gap // self.time)
+        train, valid = list[int](), list[int]()
+        for one_of in range(count):
+            pieces = np.flatnonzero(of == one_of)
+            begin, end = len(pieces) * fold // folds, len(pieces) * (fold + 1) // folds
+            valid += pieces[begin:end].tolist()
+            train += [*pieces[: max(0, begin - far)].tolist(), *pieces[end + far :].tolist()]
+        if not (train and valid):
+            raise UsageError(
+                f"Sequences: {folds} folds of {len(self):,} pieces of {self.time:,} steps with a gap of {gap:,} steps "
+                "leave none to train or to validate on"
+            )
+        return self.chosen(train), self.chosen(valid)
 
     def pieces(self, time: int) -> Sequences:
         """Each case cut into pieces of so many steps; what is left at its end is a shorter piece.
@@ -208,7 +251,8 @@ class Sequences:
             lengths = np.minimum(time, own[cases] - np.array([start for _, start in starts]))
         if self.weights is not None:
             weights = self.weights[cases] if self.weights.ndim == 1 else self.weights[rows, cases]
-        return Sequences(self.inputs[rows, cases], self.targets[rows, cases], lengths, weights, True)
+        series = cases if self.series is None else self.series[cases]
+        return Sequences(self.inputs[rows, cases], self.targets[rows, cases], lengths, weights, True, series)
 
 
 def named_sequences(who: str, *arrays: Any, kind: Callable[..., Sequences] = Sequences) -> Sequences:

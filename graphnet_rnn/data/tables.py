@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,9 +20,12 @@ from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.files.whole import read_bytes
 from graphnet_rnn.settings import shown
 
-__all__ = ["TABLES", "column_names", "columns_read", "index_of_rows", "inputs_of", "of_columns"]
+__all__ = ["TABLES", "column_names", "columns_read", "index_of_rows", "inputs_of", "is_table", "of_columns"]
 
 T = TypeVar("T")
+
+#: A number with a decimal comma.
+DECIMAL = re.compile(r"^(\s*[-+]?\d*),(\d+(?:[eE][-+]?\d+)?\s*)$")
 
 
 def column_names(path: Path) -> list[str]:
@@ -34,12 +38,17 @@ def of_columns(path: Path, columns: Mapping[str, Array], choice: Choice) -> Sequ
         raise UsageError(f"{path}: say which columns are targets; it has {_listed(columns)}")
     for name in sorted(_apart(choice)):
         _require_column(path, columns, name)
+    both = [name for name in choice.inputs if name in choice.targets]
+    if both:
+        raise UsageError(
+            f"{path}: {shown(both[0])} is among the inputs and among the targets; what is read would be predicted"
+        )
     x = inputs_of(path, columns, choice)
     w = None if choice.weights is None else _stacked(path, columns, (choice.weights,))[:, 0]
     t = _stacked(path, columns, choice.targets, None if w is None else w == 0)
     if len(choice.targets) == 1 and (t == np.floor(t)).all() and t.min() >= 0 and t.max() < 2**31:
         t = t[:, 0].astype(np.int64)  # labels
-    index, lengths = index_of_rows(path, columns, choice)
+    index, lengths, series = index_of_rows(path, columns, choice)
     ends = np.full(index.shape[1], len(index)) if lengths is None else lengths
     last = index[ends - 1, np.arange(index.shape[1])]
     return Sequences(
@@ -47,6 +56,7 @@ def of_columns(path: Path, columns: Mapping[str, Array], choice: Choice) -> Sequ
         t[last] if choice.whole else t[index],
         lengths,
         None if w is None else _weights_of_cases(path, w[index], choice),
+        series=series,
     )
 
 
@@ -104,8 +114,12 @@ def _require_column(path: Path, columns: Mapping[str, Array], name: str) -> None
         raise DataError(f"{path} has no column {shown(name)}; it has {_listed(columns)}")
 
 
-def index_of_rows(path: Path, columns: Mapping[str, Array], choice: Choice) -> tuple[Array, Array | None]:
-    """The rows, (time, cases), the first again behind the end of a case, and lengths, where cases have their own."""
+def index_of_rows(
+    path: Path, columns: Mapping[str, Array], choice: Choice
+) -> tuple[Array, Array | None, Array | None]:
+    """The rows, (time, cases), the first again behind the end of a case; lengths, where cases have their own; and which
+    series each is a piece of, where they were cut.
+    """
     if choice.cases_first:
         raise UsageError(f"{path}: rows of a table are steps; which axis comes first is a matter of arrays")
     if choice.lengths is not None:
@@ -115,17 +129,19 @@ def index_of_rows(path: Path, columns: Mapping[str, Array], choice: Choice) -> t
     if choice.case is not None:
         _require_column(path, columns, choice.case)
     count = len(next(iter(columns.values())))
-    groups = _rows_of_cases(path, columns.get(choice.case or ""), count, choice)
+    groups, series = _rows_of_cases(path, columns.get(choice.case or ""), count, choice)
     lengths = np.array([len(rows) for rows in groups])
     index = np.zeros((lengths.max(), len(groups)), np.int64)
     for n, rows in enumerate(groups):
         index[: len(rows), n] = rows
         index[len(rows) :, n] = rows[0]
-    return index, None if (lengths == len(index)).all() else lengths
+    return index, None if (lengths == len(index)).all() else lengths, series
 
 
-def _rows_of_cases(path: Path, case: Array | None, count: int, choice: Choice) -> list[Array]:
-    """The rows of each case, or piece of one, in their order."""
+def _rows_of_cases(
+    path: Path, case: Array | None, count: int, choice: Choice
+) -> tuple[list[Array], Array | None]:
+    """The rows of each case, or piece of one, in their order; and of which case each piece is."""
     if case is None:
         groups = [np.arange(count)]
     else:
@@ -133,16 +149,17 @@ def _rows_of_cases(path: Path, case: Array | None, count: int, choice: Choice) -
         order = np.argsort(first)
         groups = [np.flatnonzero(number == i) for i in order]
     if choice.pieces is None:
-        return groups
+        return groups, None
     if choice.whole:
         raise UsageError(f"{path}: what has a target for a whole case cannot be cut into pieces")
     time = choice.pieces
     # Of one case all pieces are of one length; of several, the last of each may be shorter.
     most = [len(rows) // time if case is None else -(-len(rows) // time) for rows in groups]
     pieces = [rows[i * time : (i + 1) * time] for rows, n in zip(groups, most, strict=True) for i in range(n)]
+    series = np.repeat(np.arange(len(groups)), most)
     if not pieces:
         raise DataError(f"{path}: no case has the {time} rows of a piece")
-    return pieces
+    return pieces, series
 
 
 def _numbers(path: Path, name: str, column: Array, missing: Array | None) -> Array:
@@ -175,17 +192,26 @@ def _listed(names: Any) -> str:
 
 
 def _rows_of_csv(path: Path) -> Iterator[list[str]]:
-    """The names, and the rows that are not empty."""
+    """The names, and the rows that are not empty. Where semicolons stand between numbers, 1,5 is one of them."""
     try:
         text = read_bytes(path, DataError).decode("utf-8-sig")
-        rows = (row for row in csv.reader(io.StringIO(text, newline="")) if row)
+        file = io.StringIO(text, newline="")
+        separator = _separator(text)
+        rows = (row for row in csv.reader(file, delimiter=separator) if row)
         head = [name.strip() for name in next(rows, [])]
         if len(set(head)) < len(head):
             raise DataError(f"{path}: two columns have the same name")
         yield head
-        yield from rows
+        for row in rows:
+            yield row if separator != ";" else [DECIMAL.sub(r"\1.\2", value) for value in row]
     except (UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path} is no table in UTF-8: {error}") from None
+
+
+def _separator(text: str) -> str:
+    """What stands between the names: a comma, or, where there is none, a semicolon or a tab."""
+    head = text.lstrip("\r\n").partition("\n")[0]
+    return next((mark for mark in ",;\t" if mark in head), ",")
 
 
 def _head_of_csv(path: Path) -> list[str]:
@@ -232,3 +258,8 @@ def _parquet(path: Path) -> dict[str, Array]:
 TABLES: dict[str, Callable[[Path], dict[str, Array]]] = {".csv": _csv, ".parquet": _parquet}
 #: And what reads their names alone.
 HEADS: dict[str, Callable[[Path], list[str]]] = {".csv": _head_of_csv, ".parquet": _head_of_parquet}
+
+
+def is_table(path: str | Path) -> bool:
+    """Whether the file is a table, by its ending."""
+    return Path(path).suffix.lower() in TABLES

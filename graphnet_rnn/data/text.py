@@ -142,10 +142,25 @@ class Corpus:
         return f"Corpus({parts} characters, {len(self.vocabulary)} different)"
 
     @classmethod
-    def split(cls, text: str, valid: float = 0.1, test: float = 0.1) -> Corpus:
-        """The first part trains, the next validates, the last tests: by default 80, 10 and 10 %."""
+    def split(
+        cls,
+        text: str,
+        valid: float = 0.1,
+        test: float = 0.1,
+        *,
+        vocabulary: Vocabulary | None = None,
+        unknown: str | None = None,
+    ) -> Corpus:
+        """The first part trains, the next validates, the last tests: by default 80, 10 and 10 %.
+
+        vocabulary, unknown: see `read`.
+        """
         shares = _shares(valid, test)
-        return cls._split(_Text.of("the text", text), *shares)
+        if vocabulary is None and unknown is not None:
+            raise DataError(
+                "Corpus.split: unknown says how characters are read that vocabulary lacks; give that."
+            )
+        return cls._split(_Text.of("the text", text), *shares, vocabulary, unknown)
 
     def fold(self, number: int, folds: int, gap: int = 0) -> Corpus:
         """Cross-validation in the order of time: what trains and validates here, divided anew.
@@ -191,9 +206,13 @@ class Corpus:
         test: str | Path | float | None = None,
         unknown: str | None = None,
         encoding: str = "utf-8",
+        *,
+        vocabulary: Vocabulary | None = None,
     ) -> Corpus:
         """Of files, which are read twice and are never in memory as a whole; what `read_text` refuses is refused.
 
+        vocabulary: that of a network which is trained on (default: the characters of the training text). DataError
+        names characters that it lacks, unless `unknown` says what to read in their place.
         valid, test: shares of the training text, as for `split` (test: 0.1 by default), or files, as for `given` (test:
         none by default). Symbols of more than 64 MB lie in a file of their own in the system's folder for temporary
         ones (TMPDIR), which ends with the corpus.
@@ -201,30 +220,38 @@ class Corpus:
         text = _Text.read(named_file("Corpus.read: train", train), encoding)
         if is_number(valid):
             shares = _shares(valid, 0.1 if test is None else test)
-            if unknown is not None:
+            if unknown is not None and vocabulary is None:
                 raise DataError(
                     "Corpus.read: unknown says how files to validate and to test on are read; give valid."
                 )
-            return cls._split(text, *shares)
+            return cls._split(text, *shares, vocabulary, unknown)
         valid_text = _Text.read(named_file("Corpus.read: valid", valid), encoding)
         test_text = _Text(lambda: iter(()))
         if test is not None:
             test_text = _Text.read(named_file("Corpus.read: test", test), encoding)
-        return cls._given(text, valid_text, test_text, unknown)
+        return cls._given(text, valid_text, test_text, unknown, vocabulary)
 
     @classmethod
-    def _split(cls, text: _Text, valid: float, test: float) -> Corpus:
-        vocabulary = text.vocabulary()
-        symbols = text.own_symbols(vocabulary)
+    def _split(
+        cls, text: _Text, valid: float, test: float, vocabulary: Vocabulary | None, unknown: str | None
+    ) -> Corpus:
+        vocabulary, symbols = text.read_by(vocabulary, unknown)
         train_end = round(len(symbols) * (1 - valid - test))
         valid_end = round(len(symbols) * (1 - test))
         return cls(symbols[:train_end], symbols[train_end:valid_end], symbols[valid_end:], vocabulary)
 
     @classmethod
-    def _given(cls, train: _Text, valid: _Text, test: _Text, unknown: str | None) -> Corpus:
-        vocabulary = train.vocabulary()
+    def _given(
+        cls,
+        train: _Text,
+        valid: _Text,
+        test: _Text,
+        unknown: str | None,
+        vocabulary: Vocabulary | None = None,
+    ) -> Corpus:
+        vocabulary, train_row = train.read_by(vocabulary, unknown)
         valid_row, test_row = (text.symbols(vocabulary, unknown) for text in (valid, test))
-        return cls(train.own_symbols(vocabulary), valid_row, test_row, vocabulary)
+        return cls(train_row, valid_row, test_row, vocabulary)
 
 
 class _Text:
@@ -267,10 +294,16 @@ class _Text:
     def symbols(self, vocabulary: Vocabulary, unknown: str | None = None) -> Array:
         return stored(vocabulary.encoded(self.pieces(), unknown), dtype_of(len(vocabulary)))
 
-    def own_symbols(self, vocabulary: Vocabulary) -> Array:
-        """Those of the text that the vocabulary is of; DataError if it has become another since it was first read."""
+    def read_by(self, vocabulary: Vocabulary | None, unknown: str | None) -> tuple[Vocabulary, Array]:
+        """Its symbols in this vocabulary; without one in its own.
+
+        DataError for characters that are not in it, or if the text has become another since it was first read.
+        """
+        if vocabulary is not None:
+            return vocabulary, self.symbols(vocabulary, unknown)
+        vocabulary = self.vocabulary()
         try:
-            return self.symbols(vocabulary)
+            return vocabulary, self.symbols(vocabulary)
         except _UnseenError:
             raise DataError(
                 "the text to train on was written to while it was read: it holds characters by now that it did not "

@@ -14,7 +14,7 @@ from graphnet.system import files, json_lines
 from graphnet.system.files import read_whole
 from graphnet_rnn.errors import SaveError, UsageError
 
-__all__ = ["append_line", "cut", "keep_rows", "locked", "read_bytes", "reading", "sync", "write_atomically"]
+__all__ = ["append_line", "cut", "locked", "read_bytes", "reading", "sync", "write_atomically"]
 
 #: Seconds between two tries to enter what another is in.
 PAUSE = 0.05
@@ -51,12 +51,6 @@ def append_line(path: Path, row: Mapping[str, Any]) -> None:
     """One more line of JSON (see graphnet.system.json_lines); SaveError if that cannot be, e.g. on a full disk."""
     with _refused(path):
         json_lines.append_row(path, row)
-
-
-def keep_rows(path: Path, count: int) -> None:
-    """Cuts a file of JSON lines after its first rows, so many; SaveError if that cannot be."""
-    with _refused(path):
-        json_lines.keep_rows(path, count, SaveError)
 
 
 def cut(path: Path, size: int) -> None:

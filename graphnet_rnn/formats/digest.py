@@ -11,6 +11,7 @@ import graphnet as gn
 from graphnet.graph.graph import substitute
 from graphnet.graph.node import Array, Node
 from graphnet_rnn.model import Model
+from graphnet_rnn.network.lengths import ENDS
 from graphnet_rnn.network.network import Network
 
 __all__ = ["equation_digest", "same_digest"]
@@ -63,12 +64,14 @@ def _of_graph(model: Model, numbers: Callable[[Node], Array]) -> list[Array]:
     weights = {*model.parameters.values(), *model.fixed.values()} & set(graph.order)
     outputs = substitute(graph.outputs, {node: gn.constant(numbers(node)) for node in weights})
     function = gn.compile(outputs, graph.inputs, backend="numpy")
-    # Of integers, any would do that can be looked up.
-    arrays = [
-        numbers(node) if node.dtype.kind == "f" else np.zeros(node.shape, node.dtype) for node in graph.inputs
-    ]
+    arrays = [numbers(node) if node.dtype.kind == "f" else _integers(node) for node in graph.inputs]
     with np.errstate(all="ignore"):
         return list(function(*arrays))
+
+
+def _integers(node: Node) -> Array:
+    """Any would do that can be looked up; but of no steps nothing would be computed."""
+    return np.full(node.shape, ENDS in node.scope, node.dtype)
 
 
 def _kept(arrays: Sequence[Array]) -> list[float]:

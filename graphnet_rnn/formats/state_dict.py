@@ -6,6 +6,7 @@ Layer l of a torch.nn.RNN, LSTM or GRU has the tensors
 
 with the gates one below the other: LSTM i, f, g, o; GRU r, z, n. A torch matrix is the transpose of ours. A
 bidirectional module has them once more, ending in _reverse; a layer's RNNCell, LSTMCell or GRUCell without _l{l}.
+An LSTM with proj_size has weight_hr_l{l} (proj_size, units) as well, and proj_size where others read units.
 Source: the equations and "Variables" in PyTorch's documentation of torch.nn.RNN, LSTM, GRU, and of their cells.
 """
 
@@ -22,7 +23,7 @@ import numpy as np
 from graphnet.graph.node import Array
 from graphnet.system.characters import in_brief
 from graphnet_rnn.cell.cell import Cell
-from graphnet_rnn.cells import LSTM, Bidirectional, Elman, GRUResetAfter
+from graphnet_rnn.cells import LSTM, Bidirectional, Elman, GRUResetAfter, LSTMProjected
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.files.tensor_file import read_tensor_file
 from graphnet_rnn.settings import shown
@@ -52,22 +53,24 @@ class Family:
     """A cell whose equations are those of a torch module, and the order of the module's gates.
 
     split: gates that keep torch's two biases apart, because something stands between the two.
+    projected: the cell of a module with proj_size, if torch has one.
     """
 
     cell: type[Cell]
     gates: str
     split: str = ""
+    projected: type[LSTMProjected] | None = None
 
 
 #: By the name of the module in torch.nn.
 FAMILIES = {
     "RNN": Family(Elman, "h"),
-    "LSTM": Family(LSTM, "ifgo"),
+    "LSTM": Family(LSTM, "ifgo", projected=LSTMProjected),
     "GRU": Family(GRUResetAfter, "rzn", split="n"),
 }
 #: Learned initial states, which torch's modules do not have; each (layers, 1, units), the shape of h_0.
 INITIAL = "initial."
-PART = re.compile(r"(weight|bias)_(ih|hh)_l(\d+)(_reverse)?")
+PART = re.compile(r"(?:(?:weight|bias)_(?:ih|hh)|weight_hr)_l(\d+)(_reverse)?")
 OF_CELL = re.compile(r"(?P<owner>(?:.*\.)?)(?P<part>(?:weight|bias)_(?:ih|hh))")
 #: What stands behind the names of each direction.
 DIRECTIONS = ("", "_reverse")
@@ -84,6 +87,8 @@ class Recurrent:
     units: int
     tensors: Tensors
     directions: int = 1
+    #: Of the states h; None if these are the units' own outputs.
+    projection: int | None = None
 
     @property
     def family(self) -> Family:
@@ -91,8 +96,11 @@ class Recurrent:
 
     @property
     def width(self) -> int:
-        """What the output layer reads: the units of all directions."""
-        return self.units * self.directions
+        """What the output layer reads: h of all directions."""
+        return self.width_of("h") * self.directions
+
+    def width_of(self, state: str) -> int:
+        return self.projection if self.projection is not None and state == "h" else self.units
 
     @property
     def names(self) -> frozenset[str]:
@@ -110,7 +118,11 @@ class Recurrent:
 
     def cell(self) -> Cell:
         """The cell of one layer, not bound."""
-        cell = self.family.cell(self.units)
+        projected = self.family.projected
+        if self.projection is None or projected is None:
+            cell = self.family.cell(self.units)
+        else:
+            cell = projected(self.units, self.projection)
         return cell if self.directions == 1 else Bidirectional(cell)
 
     def weights(self, l: int) -> dict[str, Array]:
@@ -135,6 +147,8 @@ class Recurrent:
                 found |= {f"b_x{gate}": of_x, f"b_h{gate}": of_h}
             else:
                 found[f"b_{gate}"] = of_x + of_h
+        if self.projection is not None:
+            found["W_mh"] = self.tensors[f"weight_hr_l{l}"].T
         return found
 
 
@@ -237,18 +251,22 @@ def find_recurrent(tensors: Tensors, kind: str | None, prefix: str | None) -> Re
         lacking = in_brief(f"{prefix}{first}")
         raise UsageError(f"prefix={shown(prefix)}: there is no {lacking}; prefixes found: {there}")
     own = {name.removeprefix(prefix): array for name, array in tensors.items() if name.startswith(prefix)}
-    _refuse_variants(own)
     parts = {name: array for name, array in own.items() if PART.fullmatch(name)}
     layers, directions, wanted = _layers_of(parts, prefix, tensors)
-    kind = _kind_of(parts, kind, prefix)
-    (rows, units), inputs = parts["weight_hh_l0"].shape, parts[first].shape[1]
+    kind, units = _kind_of(parts, kind, prefix)
+    rows, inputs = len(parts["weight_hh_l0"]), parts[first].shape[1]
+    projection = len(parts["weight_hr_l0"]) if "weight_hr_l0" in parts else None
+    state = units if projection is None else projection
     for name in wanted:
-        below = inputs if name in (first, f"{first}_reverse") else units * directions
-        matrix = (rows, units if "_hh_" in name else below)
+        below = inputs if name in (first, f"{first}_reverse") else state * directions
+        matrix = (rows, state if "_hh_" in name else below)
         shape = matrix if name.startswith("weight") else (rows,)
-        _check(prefix + name, parts[name], shape, f"a torch.nn.{kind} of {units} units")
+        if "_hr_" in name:
+            shape = (state, units)
+        of = f"a torch.nn.{kind} of {units} units" + (f" projected to {projection}" if projection else "")
+        _check(prefix + name, parts[name], shape, of)
     own = {name: parts[name] for name in wanted}
-    return Recurrent(kind, prefix, layers, inputs, units, own, directions)
+    return Recurrent(kind, prefix, layers, inputs, units, own, directions, projection)
 
 
 def _layers_of(parts: Tensors, prefix: str, tensors: Tensors) -> tuple[int, int, list[str]]:
@@ -263,6 +281,8 @@ def _layers_of(parts: Tensors, prefix: str, tensors: Tensors) -> tuple[int, int,
         for what in ("weight", "bias")[: 1 + biased]
         for side in ("ih", "hh")
     ]
+    if any("_hr_" in name for name in parts):
+        wanted += [f"weight_hr_l{l}{ending}" for l in range(layers) for ending in DIRECTIONS[:directions]]
     missing = [prefix + name for name in wanted if name not in parts]
     if missing:
         raise DataError(
@@ -272,25 +292,25 @@ def _layers_of(parts: Tensors, prefix: str, tensors: Tensors) -> tuple[int, int,
     return layers, directions, wanted
 
 
-def _refuse_variants(own: Tensors) -> None:
-    """Modules that have the names of a plain one and more."""
-    if any(name.startswith("weight_hr_l") for name in own):
-        raise DataError(
-            "the module has a projection of its states (proj_size, weight_hr_l0), and rnn.LSTM has none. Train one "
-            "with proj_size=0."
-        )
-
-
-def _kind_of(parts: Tensors, kind: str | None, prefix: str) -> str:
-    """RNN, LSTM or GRU: from how many gates the recurrent matrix has."""
-    matrix = parts["weight_hh_l0"]
-    for name in ("weight_ih_l0", "weight_hh_l0"):
+def _kind_of(parts: Tensors, kind: str | None, prefix: str) -> tuple[str, int]:
+    """RNN, LSTM or GRU, from how many gates the recurrent matrix has, or by the projection; and the units."""
+    matrix, projecting = parts["weight_hh_l0"], "weight_hr_l0" in parts
+    for name in ("weight_ih_l0", "weight_hh_l0", *["weight_hr_l0"] * projecting):
         if parts[name].ndim != 2 or not parts[name].size:
             raise DataError(
                 f"{in_brief(prefix + name)} has the shape {list(parts[name].shape)}: not a matrix."
             )
     (rows, units), named = matrix.shape, in_brief(f"{prefix}weight_hh_l0")
-    found = next((k for k, family in FAMILIES.items() if rows == len(family.gates) * units), None)
+    if projecting:
+        units = parts["weight_hr_l0"].shape[1]
+    fitting = (k for k, family in FAMILIES.items() if not projecting or family.projected is not None)
+    found = next((k for k in fitting if rows == len(FAMILIES[k].gates) * units), None)
+    if found is None and projecting:
+        hr = list(parts["weight_hr_l0"].shape)
+        raise DataError(
+            f"{named} has the shape {list(matrix.shape)}; its rows should be 4 times the columns of weight_hr_l0, "
+            f"{hr}, in an LSTM with proj_size."
+        )
     if found is None:
         raise DataError(
             f"{named} has the shape [{rows}, {units}]; its rows should be 1 (RNN), 3 (GRU) or 4 (LSTM) "
@@ -300,7 +320,7 @@ def _kind_of(parts: Tensors, kind: str | None, prefix: str) -> str:
         raise DataError(
             f"kind is {kind!r}, but {named} [{rows}, {units}] is that of a torch.nn.{found}: leave out kind."
         )
-    return found
+    return found, units
 
 
 def _check(name: str, array: Array, shape: tuple[int, ...], of: str) -> None:
@@ -359,9 +379,8 @@ def find_initial(tensors: Tensors, part: Recurrent) -> dict[str, Array]:
             "there, or none."
         )
     for state, array in found.items():
-        _check(
-            INITIAL + state, array, (part.layers * part.directions, 1, part.units), "a learned initial state"
-        )
+        shape = (part.layers * part.directions, 1, part.width_of(state))
+        _check(INITIAL + state, array, shape, "a learned initial state")
     return found
 
 

@@ -155,6 +155,8 @@ def to_torch(
         raise UsageError(
             "to_torch: a cell of torch's reads forward in time; leave cells= out for two directions"
         )
+    if cells and type(network.layers[0]) is family.projected:
+        raise UsageError("to_torch: torch.nn.LSTMCell has no projection; leave cells= out for torch.nn.LSTM")
     for l, layer in enumerate(network.layers):
         for cell, ending in zip(directions_of(layer), DIRECTIONS, strict=False):
             owner = f"{prefix}{l}." if cells and len(network.layers) > 1 else prefix
@@ -178,6 +180,8 @@ def _add(tensors: dict[str, Array], owner: str, ending: str, family: Family, cel
     zeros = np.zeros_like(cell.weights[of_x[0]].value)
     of_h = [cell.weights[f"b_h{g}"].value if g in family.split else zeros for g in family.gates]
     tensors[f"{owner}bias_hh{ending}"] = np.concatenate(of_h)
+    if type(cell) is family.projected:
+        tensors[f"{owner}weight_hr{ending}"] = stacked(cell, ["W_mh"])
 
 
 def _require_modules(prefix: str, output_prefix: str) -> None:
@@ -220,7 +224,9 @@ def torch_kind(network: Network) -> str:
         raise UsageError("a torch module reads in both directions in all layers, or in none; these are mixed")
     cells = [cell for layer in network.layers for cell in directions_of(layer)]
     kinds = {type(cell) for cell in cells}
-    found = next((kind for kind, family in FAMILIES.items() if kinds == {family.cell}), None)
+    found = next(
+        (kind for kind, family in FAMILIES.items() if kinds in ({family.cell}, {family.projected})), None
+    )
     if found is None:
         names = ", ".join(dict.fromkeys(type(cell).__name__ for cell in cells))
         known = ", ".join(f"{f.cell.__name__} (torch.nn.{kind})" for kind, f in FAMILIES.items())
@@ -233,9 +239,9 @@ def torch_kind(network: Network) -> str:
             f"no torch module computes a network of {names}; these can be converted, one kind for all layers: "
             f"{known}.{gru}"
         )
-    widths = [cell.units for cell in cells]
+    widths = [cell.widths for cell in cells]
     if len(set(widths)) > 1:
         raise UsageError(
-            f"a torch module has one width for all layers; these have {', '.join(map(str, widths))}"
+            f"a torch module has one width for all layers; these have {', '.join(str(max(w)) for w in widths)}"
         )
     return found

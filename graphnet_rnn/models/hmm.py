@@ -33,6 +33,10 @@ from graphnet_rnn.cell.initializers import array
 from graphnet_rnn.cells.sparse import random_edges
 from graphnet_rnn.errors import DataError, TrainingError, UsageError
 from graphnet_rnn.model import Model, seed_of
+from graphnet_rnn.models.likelihood import Counts, Likelihood
+from graphnet_rnn.optimizers.base import Report
+from graphnet_rnn.optimizers.expectation import ExpectationMaximization
+from graphnet_rnn.optimizers.minimize import minimize
 from graphnet_rnn.settings import amount, one_of, whole_number
 
 __all__ = ["HMM", "Counts", "UnrolledHMM", "forward"]
@@ -107,20 +111,6 @@ class UnrolledHMM:
     log_probabilities: Node
     log_likelihood: Node
     cost: Node
-
-
-@dataclass(frozen=True)
-class Counts:
-    """What an E-step finds: expected numbers, given the symbols, summed over all sequences.
-
-    pi: of starts in state i, (states,). A: of moves from i to j, (states, states). B: of times that state i printed x,
-    (states, symbols). log_likelihood: of each sequence in nats, (batch,).
-    """
-
-    pi: Array
-    A: Array
-    B: Array
-    log_likelihood: Array
 
 
 class HMM(Model):
@@ -407,28 +397,29 @@ class HMM(Model):
     def fit(
         self, symbols: Any, iterations: int = 100, smoothing: float = 0.0, tolerance: float = 0.0
     ) -> list[float]:
-        """Expectation-maximisation (Baum & Welch): every table becomes its expected counts, normalised.
+        """`minimize` by expectation-maximisation (Baum & Welch): every table becomes its expected counts, normalised.
 
         smoothing: added to each count, but to those of moves that have no edge. Without it the likelihood never falls,
-        and an entry that is 0 stays 0 (which is how to keep a transition out). tolerance: stops when a step gains fewer
-        bits per symbol (0: never).
+        and an entry that is 0 stays 0 (which is how to keep a transition out). tolerance: the step is the last whose
+        predecessor gained fewer bits per symbol (0: never).
         Gives the bits per symbol before the first step and after each: the last are those of the tables as they
         are left. A row without any count stays as it was. Steps can be tiny for long near a saddle, and the end
         depends on the start: a small tolerance and several seeds help. Raises what `counts` raises.
+        rnn.Trainer makes the same steps on rnn.SymbolSequences, with validation, files and resuming.
         Source: Baum et al. 1970; Rabiner 1989, eqs 40a-c.
         """
         lanes, _ = self._lanes("fit", symbols)
-        iterations = whole_number("fit: iterations", iterations)
-        smoothing, tolerance = amount("fit: smoothing", smoothing), amount("fit: tolerance", tolerance)
-        history: list[float] = []
-        for _ in range(iterations):
-            counts = self.counts(lanes)
-            history.append(float(-counts.log_likelihood.sum() / lanes.size / math.log(2)))
-            if tolerance > 0 and len(history) > 1 and history[-2] - history[-1] < tolerance:
-                return history
-            self.theta = self.maximized(counts, smoothing)
-        history.append(_bits(self._read(lanes)[1]))
-        return history
+        tolerance = amount("fit: tolerance", tolerance)
+        bits: list[float] = []
+
+        def settled(step: int, report: Report) -> bool:
+            bits.append(report.loss / math.log(2))
+            return step > 0 and bits[-2] - bits[-1] < tolerance and tolerance > 0
+
+        optimizer = ExpectationMaximization(amount("fit: smoothing", smoothing))
+        steps = whole_number("fit: iterations", iterations)
+        minimize(Likelihood(self, lanes), optimizer, steps, callback=settled)
+        return [*bits, self.bits(lanes)]
 
     def maximized(self, counts: Counts, smoothing: float = 0.0) -> Array:
         """The M-step: the expected counts, `smoothing` more each, normalised; all tables as one vector like `theta`.

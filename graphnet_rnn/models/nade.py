@@ -94,7 +94,7 @@ class RecurrentNADE(Model):
 
     # -- nodes ---------------------------------------------------------------------------------
 
-    def unroll(self, v: Node, lengths: Node | bool = False, **how: Any) -> tuple[Node, Node | None]:
+    def unroll(self, v: Node, lengths: bool | str | Node = False, **how: Any) -> tuple[Node, Node | None]:
         """-log P(v_t | v_1 ... v_{t-1}) in nats, (time, batch), 0 behind the lengths, for frames (time, batch, bits)
 
         lengths, how: as in Network.unroll, which makes the network over the frames before. The second thing is the node
@@ -126,18 +126,17 @@ class RecurrentNADE(Model):
         b = h @ p["W_hb"] + p["b"]
         return conditional_logits(rows, b, h @ p["W_hc"] + p["c"], p["W"], p["V"]) if self.hidden else b
 
-    def cases(self, time: int) -> Callable[..., tuple[Node, dict[str, Node]]]:
+    def cases(self, time: int) -> Callable[..., Node]:
         """What rnn.GraphCases learns from: -log P of each sequence of at most so many frames, in nats
 
         Its arrays are "v" (time, cases, bits) and "lengths" (cases,).
         """
         time = whole_number("RecurrentNADE: time", time)
 
-        def graph(batch: int, **how: Any) -> tuple[Node, dict[str, Node]]:
+        def graph(batch: int, **how: Any) -> Node:
             v = gn.input((time, batch, self.bits), self.network.dtype, name="v")
-            losses, lengths = self.unroll(v, lengths=True, **how)
-            assert lengths is not None
-            return gn.sum(losses, axis=0), {"v": v, "lengths": lengths}
+            losses, _ = self.unroll(v, lengths=True, **how)
+            return gn.sum(losses, axis=0)
 
         return graph
 

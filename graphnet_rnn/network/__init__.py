@@ -2,6 +2,7 @@
 
 network  Network: its parameters are one flat vector
 unroll   a piece of time as one graph
+composed networks put together by a function: a model of them
 losses   what an output is judged by
 ctc      losses of label sequences that are not aligned, and their decoding
 running  a network on arrays of any length

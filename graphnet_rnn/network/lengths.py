@@ -27,16 +27,16 @@ class Lengths:
     """
 
     def __init__(self, time: int, node: Node) -> None:
-        (batch,) = node.shape
-        # A lookup, whose error names the input and the lengths that there may be.
-        self.node = gn.take(gn.constant(np.arange(time + 1)), node)
-        steps = gn.constant(np.arange(time)[:, None])
-        self.inside = steps < self.node
-        last = gn.maximum(self.node - 1, 0)
-        self._rows = gn.minimum(steps, last) * batch + gn.constant(np.arange(batch))
-        self._last = last * batch + gn.constant(np.arange(batch))
-        self._columns = gn.reshape(self.inside, (time, batch, 1))
-        self._any = gn.reshape(self.node > 0, (1, batch))
+        with gn.scope(layer="lengths"):  # pictures keep it together
+            (batch,) = node.shape
+            # A lookup, whose error names the input and the lengths that there may be.
+            self.node = gn.take(gn.constant(np.arange(time + 1)), node)
+            steps = gn.constant(np.arange(time)[:, None])
+            self.inside = steps < self.node
+            last = gn.maximum(self.node - 1, 0)
+            self._is_last = gn.equal(steps, last)
+            self._columns = gn.reshape(self.inside, (time, batch, 1))
+            self._any = self.node > 0
 
     def inside_at(self, t: int) -> Node:
         """(batch, 1): which cases have this step."""
@@ -44,12 +44,16 @@ class Lengths:
 
     def held(self, x: Node) -> Node:
         """(time, batch) or (time, batch, n): x, its last step again where a case has ended."""
-        there = self._any if x.ndim == 2 else gn.reshape(self._any, (1, -1, 1))
-        return gn.where(there, gn.reshape(x, (-1, *x.shape[2:]))[self._rows], 0)
+        with gn.scope(composite="held"):
+            if x.ndim == 2:
+                return gn.where(self.inside, x, gn.where(self._any, self.last(x), 0))
+            return gn.where(self._columns, x, gn.where(gn.reshape(self._any, (-1, 1)), self.last(x), 0))
 
     def last(self, x: Node) -> Node:
-        """(batch, ...): the last step of each case, of x (time, batch, ...)."""
-        return gn.reshape(x, (-1, *x.shape[2:]))[self._last]
+        """(batch,) or (batch, n): the last step of each case, of x (time, batch) or (time, batch, n)."""
+        # No lookup among the rows of all cases, which would mix them for gn.per_example_gradients.
+        is_last = self._is_last if x.ndim == 2 else gn.reshape(self._is_last, (*self._is_last.shape, 1))
+        return gn.sum(gn.where(is_last, x, 0), axis=0)
 
     def cut(self, x: Node, beyond: Any = 0) -> Node:
         """(time, batch) or (time, batch, n): x, and something else where a case has ended."""

@@ -45,9 +45,18 @@ class Network(Model):
 
     layers: cells, first to last (each use in the list gets weights of its own, unless `share` says otherwise).
     inputs: how many symbols (reads="symbols"), or the width of the input vectors (reads="vectors").
-    outputs: width of o; 0: no output layer and no loss, but states that others read. loss: "softmax" (targets:
-    symbols), "sigmoid" or "squared" (targets: vectors), or "ctc" (targets: labels of the whole sequence; the last
-    output is the blank, see rnn.ctc.ctc_loss).
+    outputs: width of o; 0: no output layer and no loss, but states that others read.
+    loss: L of one step of one case, in nats but for "squared":
+
+    softmax     -log softmax(o)_t; targets are symbols t
+    sigmoid     Σ_k log(1 + exp(o_k)) - t_k o_k, the sum over the outputs, not their mean; targets are in [0, 1]
+    squared     Σ_k (o_k - t_k)², the sum over the outputs, not their mean, and without ½; targets are vectors
+    ctc         -log P(labels) of a whole sequence, not divided by its steps or labels; targets are its labels; the last
+                output is the blank, see rnn.ctc.ctc_loss
+
+    The cost of a graph is the mean of L over cases and scored steps: over those that there are, where cases have
+    lengths; over cases alone with "ctc" and with pool. Of weighted data it is Σ w L / Σ w, see rnn.Arrays.
+
     skip: every layer also reads x_t, and the output sums a projection of every layer (Lynge 2016, 3.4.2);
     "inputs" for the first half of this alone, "outputs" for the second.
     dropout: share of values zeroed between layers while training (not into the first, nor out of the last, so of one
@@ -379,10 +388,11 @@ class Network(Model):
         random: gn.RandomSource | None = None,
         labels: int | None = None,
         predict_first: bool = False,
-        lengths: bool | Node = False,
-        inputs: Node | None = None,
+        lengths: bool | str | Node = False,
+        inputs: str | Node | None = None,
         feedback: str | None = None,
         name: str = "",
+        targets: str | Node | None = None,
     ) -> Unrolled:
         """The network over `time` steps of `batch` sequences, as a graph. See Unrolled.
 
@@ -394,13 +404,13 @@ class Network(Model):
         "ctc", the most that a target has. predict_first: the output is read off the states before the first step,
         too, so that x_0 itself is predicted (π_0 of Ollivier 2013, eqs 6-7): logits, targets and losses then have one
         step more than the inputs, in front. lengths: cases have lengths of their own, u.lengths, at most `time`; what
-        follows them in inputs and targets reaches nothing; or a node of them, int64 (batch,). inputs: a node that is
-        read instead of an Input. feedback: each step but the first reads what the one before has predicted, the
-        "likeliest", or "drawn" from its distribution; u.inputs is then what the first reads, of one step. name: of the
-        network in a graph of several, for pictures and profiles.
+        follows them in inputs and targets reaches nothing. inputs, targets, lengths: nodes instead of Inputs, or names
+        of these, which are called x, t and lengths. feedback: each step but the first reads what the one before has
+        predicted, the "likeliest", or "drawn" from its distribution; u.inputs is then what the first reads, of one
+        step. name: of the network in a graph of several, for pictures and profiles.
         """
         how = (training, initial, unscored, random, labels, predict_first, lengths, inputs, feedback, name)
-        return Unrolled(self, time, batch, *how)
+        return Unrolled(self, time, batch, *how, targets)
 
     # -- description -------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,16 +11,17 @@ import graphnet as gn
 from graphnet.graph.dtypes import require_unmasked
 from graphnet.graph.node import Array, Node
 from graphnet_rnn.data.sequences import checked_lengths, zero_outside
-from graphnet_rnn.errors import DataError
+from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.network.ctc.loss import blank_for_sure
 from graphnet_rnn.network.network import Network, require_network
 from graphnet_rnn.network.unroll import Unrolled
-from graphnet_rnn.settings import listed, yes_or_no
+from graphnet_rnn.settings import MANY, listed, shown, yes_or_no
 
 __all__ = ["Runner", "checked_floats", "checked_inputs", "inputs_and_lengths", "run"]
 
-#: Steps that are unrolled at once; a longer sequence is read in pieces of this length.
-PIECE = 100
+#: Steps that are unrolled at once; a longer sequence is read in pieces of this length, and what is left of it in powers
+#: of two: so eight programs serve all lengths.
+PIECE = 128
 
 
 def run(
@@ -36,11 +37,12 @@ def run(
     Of a network with one output for a sequence, (batch, outputs).
 
     inputs: (time, batch, inputs), or symbols (time, batch). states: those before the first step, one array
-    (batch, width) each, as an earlier call gave them; zeros, or the learned ones, by default. Outputs are before the
+    (batch, width) each, as an earlier call gave them; zeros, or the learned ones, by default. None for a network that
+    takes whole sequences alone: with a layer that reads from their end, or pool "mean" or "max". Outputs are before the
     loss's own nonlinearity: logits with "softmax", "sigmoid" and "ctc". For several calls keep a Runner, which
     compiles once. lengths: how many steps each case has, (batch,); behind them outputs are 0 (with "ctc" sure of the
     blank), inputs are not read, and states stay. backend, threads: see gn.compile.
-    Raises DataError for arrays that do not fit.
+    Raises DataError for arrays that do not fit; UsageError for states that such a network cannot go on from.
     """
     return Runner(network, backend=backend, threads=threads)(inputs, states, lengths)
 
@@ -49,6 +51,9 @@ class Runner:
     """`run` with a memory of what it has compiled; without dropout, at the network's present weights.
 
     read_by_output: give what the output layer reads instead of what it makes of it. backend, threads: see gn.compile.
+    frozen: for steps one by one. What follows from the weights alone is computed once: they are checked, cut into the
+    panels that a product reads, normalised, whatever the cells say. When they have changed it must be told:
+    `refresh()`. Such a Runner is for one thread.
     """
 
     def __init__(
@@ -57,37 +62,75 @@ class Runner:
         read_by_output: bool = False,
         backend: str = "numba",
         threads: int | None = None,
+        frozen: bool = False,
     ) -> None:
         self.network = require_network("run", network)
         self.read_by_output = yes_or_no("Runner: read_by_output", read_by_output)
+        self.frozen = yes_or_no("Runner: frozen", frozen)
         self._how: dict[str, Any] = {"backend": backend, "threads": threads}
         self._functions: dict[tuple[int, int, bool], gn.Function] = {}
+        #: `again` of those that have run since the weights were what they are.
+        self._begun: dict[tuple[int, int, bool], Callable[..., tuple[Array, ...]]] = {}
+        self._in_pieces = network.causal and network.pool is None
+        self._names = network.state_names()
+
+    def refresh(self) -> None:
+        """Takes the weights as they are now, all of them. Only a frozen Runner needs to be told."""
+        self._begun.clear()
 
     def __call__(
         self, inputs: Any, states: Sequence[Array] | None = None, lengths: Any = None
     ) -> tuple[Array, list[Array]]:
         network = self.network
-        network.require_finite("run")
+        if not self._begun:
+            network.require_finite("run")
         x, ends = inputs_and_lengths("run", network, inputs, lengths)
-        current = (
-            network.first_states(x.shape[1]) if states is None else self._checked_states(states, x.shape[1])
-        )
-        length = PIECE if network.causal and network.pool is None else len(x)
-        pieces = []
-        for start in range(0, len(x), length):
-            piece = x[start : start + length]
-            left = () if ends is None else (np.clip(ends - start, 0, len(piece)),)
-            parts = self._function(len(piece), x.shape[1], ends is not None)(piece, *current, *left)
+        time, batch = x.shape[:2]
+        current = network.first_states(batch) if states is None else self._checked_states(states, batch)
+        pieces, start = [], 0
+        while start < time:
+            length = time - start
+            if self._in_pieces:
+                length = min(PIECE, 1 << length.bit_length() - 1)
+            piece = x if length == time else x[start : start + length]
+            left = () if ends is None else (np.clip(ends - start, 0, length),)
+            parts = self._run((length, batch, ends is not None), piece, *current, *left)
+            start += length
             count = len(parts) - len(current)
-            pieces.append(np.concatenate(parts[:count], axis=-1))
+            pieces.append(parts[0] if count == 1 else np.concatenate(parts[:count], axis=-1))
             current = list(parts[count:])
-        return np.concatenate(pieces), current
+        return pieces[0] if len(pieces) == 1 else np.concatenate(pieces), current
+
+    def _run(self, sizes: tuple[int, int, bool], *arrays: Array) -> tuple[Array, ...]:
+        again = self._begun.get(sizes)
+        if again is not None:
+            return again(*arrays)
+        function = self._function(*sizes)
+        outputs = function(*arrays)
+        if self.frozen:
+            self._begun[sizes] = function.again
+        return outputs
 
     def _function(self, time: int, batch: int, ragged: bool) -> gn.Function:
         function = self._functions.get((time, batch, ragged))
         if function is None:
-            labels = 0 if self.network.loss == "ctc" else None
-            u = self.network.unroll(time, batch, training=False, labels=labels, lengths=ragged)
+            network, varying = self.network, self.frozen
+            symbols = network.reads == "symbols"
+            shape, dtype = (
+                ((time, batch), "int64") if symbols else ((time, batch, network.inputs), network.dtype)
+            )
+            u = network.unroll(
+                time,
+                batch,
+                training=False,
+                labels=0 if network.loss == "ctc" else None,
+                lengths=gn.input((batch,), "int64", name="lengths", varying=varying) if ragged else False,
+                inputs=gn.input(shape, dtype, name="x", varying=varying),
+                initial=[
+                    gn.input((batch, width), network.dtype, name=name, varying=varying)
+                    for name, width in self._names
+                ],
+            )
             inputs = [u.inputs, *u.initial, *([] if u.lengths is None else [u.lengths])]
             function = gn.compile([*self._wanted(u), *u.final], inputs, **self._how)
             self._functions[time, batch, ragged] = function
@@ -101,8 +144,25 @@ class Runner:
             return [u.ends.cut(u.logits, beyond)]
         return u.hidden if self.network.skips_outputs else u.hidden[-1:]
 
+    def _require_continuable(self) -> None:
+        """UsageError where pieces of a sequence, each with the states of the one before, are not the whole."""
+        network = self.network
+        backward = [cell for cell in network.layers if not cell.causal]
+        if not backward and network.pool in (None, "last"):
+            return
+        why = (
+            f"{shown(backward[0], MANY)} reads a sequence from its end as well"
+            if backward
+            else f"pool={network.pool!r} is taken over all steps of a sequence"
+        )
+        raise UsageError(
+            f"run: {why}, so a sequence cannot be continued from states: give it whole, and no states; first states "
+            "of your own are for network.unroll(initial=...)."
+        )
+
     def _checked_states(self, states: Sequence[Array], batch: int) -> list[Array]:
-        wanted = self.network.state_names()
+        self._require_continuable()
+        wanted, dtype = self._names, self.network.dtype
         arrays = [np.asarray(state) for state in listed("run: states", states, "arrays")]
         if [array.shape for array in arrays] != [(batch, width) for _, width in wanted]:
             named = ", ".join(f"{name} {[batch, width]}" for name, width in wanted)
@@ -111,7 +171,7 @@ class Runner:
                 f"run: the states must be {named or 'none'}, not {given or 'none'}; leave them out to start "
                 "from network.first_states(batch)."
             )
-        return [array.astype(self.network.dtype) for array in arrays]
+        return [array if array.dtype == dtype else array.astype(dtype) for array in arrays]
 
 
 def inputs_and_lengths(who: str, network: Network, inputs: Any, lengths: Any) -> tuple[Array, Array | None]:
@@ -132,8 +192,11 @@ def checked_inputs(who: str, network: Network, inputs: Any) -> Array:
     require_unmasked(f"{who}: inputs", inputs)
     try:
         x = np.asarray(inputs)
-    except ValueError as error:
-        raise DataError(f"{who}: inputs must be an array {wanted}: {error}") from None
+    except ValueError:
+        raise DataError(
+            f"{who}: inputs must be an array {wanted}, not {shown(inputs)}; of cases of several lengths "
+            "rnn.data.padded makes one, and tells the lengths"
+        ) from None
     if x.ndim != (2 if symbols else 3) or (not symbols and x.shape[2] != network.inputs) or not x.size:
         hint = ""
         if symbols and x.ndim == 3 and x.shape[2] == network.inputs:
@@ -154,9 +217,12 @@ def checked_floats(what: str, array: Array, dtype: Any, remedy: str = "") -> Arr
     """The array in this dtype; DataError with the place of the first that is no finite number in it."""
     if array.dtype.kind not in "biuf":
         raise DataError(f"{what} must be numbers, not {array.dtype}")
-    if not np.isfinite(array).all():
-        place = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+    finite = np.isfinite(array)
+    if np.count_nonzero(finite) < finite.size:  # in a microsecond less than `all`, at each step of a stream
+        place = tuple(int(i) for i in np.argwhere(~finite)[0])
         raise DataError(f"{what} at {list(place)} is {array[place]}; all must be finite{remedy}")
+    if array.dtype == dtype:
+        return array.copy()
     with np.errstate(over="ignore"):
         found = array.astype(dtype)
     if not np.isfinite(found).all():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from graphnet_rnn.cell.graph_size import require_nodes
 from graphnet_rnn.cell.masks import Masks
 from graphnet_rnn.cell.weights import FlatParameters
 from graphnet_rnn.errors import UsageError
+from graphnet_rnn.network.given import last_time, node_or_input, nodes_of, required_node
 from graphnet_rnn.network.lengths import ENDS, Lengths
 from graphnet_rnn.network.losses import LOSSES, SEQUENCE_LOSSES, VALUE_LOSSES
 from graphnet_rnn.network.pooling import POOLS
@@ -50,10 +51,12 @@ class Unrolled(ShowsItself):
     after     the same states after each step, a list for each; empty where a layer reads later inputs
     logits    o_t for all steps, (time, batch, outputs); with predict_first o_0 before them, as in targets and losses
     hidden    for each layer, its outputs h_t, (time, batch, units)
-    losses    the loss of each step and case, (time, batch), of each case, (batch,), with ctc; nats but for squared
-    values    with the losses "squared" and "sigmoid" what each value adds to them, (time, batch, outputs); else losses
-    cost      the mean of the losses over all cases and scored steps
-    lengths   int64 (batch,), how many steps each case has, with lengths=True; else None. ends: what follows from them
+    losses    L of each step and case, (time, batch); of each case, (batch,), with ctc or pool; nats but for squared.
+              "squared" and "sigmoid" are summed over the outputs: L = Σ_k (o_k - t_k)², not its mean, and no ½
+    values    with the losses "squared" and "sigmoid" what each output adds to them, (time, batch, outputs); else losses
+    cost      the mean of the losses over all cases and scored steps, one number; not over the outputs
+    lengths   int64 (batch,), how many steps each case has, with lengths=True; else None. ends: what follows from them;
+              judged_ends: the same of the steps of the losses, None where they are of cases
     random    the source of the dropout masks; `random.redraw()` draws new ones
 
     Where a case has ended, states stand still, outputs h_t and losses are 0, logits mean nothing, and the cost is the
@@ -71,10 +74,11 @@ class Unrolled(ShowsItself):
         random: gn.RandomSource | None,
         labels: int | None,
         predict_first: bool = False,
-        lengths: bool | Node = False,
-        inputs: Node | None = None,
+        lengths: bool | str | Node = False,
+        inputs: str | Node | None = None,
         feedback: str | None = None,
         name: str = "",
+        targets: str | Node | None = None,
     ) -> None:
         if not isinstance(network, FlatParameters) or not hasattr(network, "unroll"):
             raise UsageError(f"Unrolled: a Network is needed, not {shown(network)}")
@@ -95,21 +99,25 @@ class Unrolled(ShowsItself):
             )
         if unscored or predict_first:
             network.require_output("unroll: unscored" if unscored else "unroll: predict_first")
-        self.network, self.time, self.batch = network, time, batch
+        self.network, self.time, self.batch, self.unscored = network, time, batch, unscored
         self.feedback = self._checked_feedback(feedback)
+        if random is not None and not isinstance(random, gn.RandomSource):
+            raise UsageError(f"unroll: random must be a gn.RandomSource, or None, not {shown(random)}")
         self.random = gn.RandomSource(network.seed) if random is None else random
         self._masks = self._new_masks(training)
         self._layer_masks = [self._new_masks(training) for _ in network.layers]
         self.inputs = self._given_inputs(inputs)
         if network.outputs:
-            self.targets = self._targets(labels, unscored, judged)
+            self.targets = self._targets(targets, labels, unscored, judged)
+        elif targets is not None:
+            network.require_output("unroll: targets")
         self.lengths = self._given_lengths(lengths)
         self.ends = None if self.lengths is None else Lengths(time, self.lengths)
         with gn.scope(layer=self._layer("input")):
             self._steps = self.inputs
             if self.ends is not None and not self.feedback:
                 self._steps = self.ends.held(self.inputs)
-        self.begins = _last_time([inputs, *_nodes_of(initial)])
+        self.begins = last_time([inputs, *nodes_of(initial)])
         self.initial = self._initial_states(initial)
         with collector_paused():
             first = [self._read_off()] if predict_first else []
@@ -145,22 +153,19 @@ class Unrolled(ShowsItself):
             )
         return feedback
 
-    def _given_inputs(self, inputs: Node | None) -> Node:
-        network = self.network
-        symbols = network.reads == "symbols"
-        time = 1 if self.feedback else self.time
-        if inputs is None:
-            return _sequence_input("x", time, self.batch, network.inputs, symbols, network)
-        shape = (time, self.batch) if symbols else (time, self.batch, network.inputs)
-        return _required_node("inputs", inputs, shape, INT64 if symbols else network.dtype)
+    def _given_inputs(self, inputs: str | Node | None) -> Node:
+        network, time = self.network, 1 if self.feedback else self.time
+        if network.reads == "symbols":
+            return node_or_input("inputs", inputs, "x", (time, self.batch), INT64)
+        return node_or_input("inputs", inputs, "x", (time, self.batch, network.inputs), network.dtype)
 
-    def _given_lengths(self, lengths: bool | Node) -> Node | None:
-        if isinstance(lengths, Node):
-            return _required_node("lengths", lengths, (self.batch,), INT64)
-        if not yes_or_no("unroll: lengths", lengths):
-            return None
+    def _given_lengths(self, lengths: bool | str | Node) -> Node | None:
+        if not isinstance(lengths, (str, Node)):
+            if not yes_or_no("unroll: lengths", lengths):
+                return None
+            lengths = "lengths"
         with gn.scope(**{ENDS: True}):
-            return gn.input((self.batch,), "int64", name="lengths")
+            return node_or_input("lengths", lengths, "lengths", (self.batch,), INT64)
 
     def _layer(self, name: str) -> str:
         """What scopes call a layer of this network."""
@@ -176,6 +181,7 @@ class Unrolled(ShowsItself):
             (self.logits,), ends = outputs, None
         else:
             self.logits = gn.stack(outputs)
+        self.judged_ends = ends if by_step else None
         if ends is not None and by_step:
             targets = ends.held(targets)
         if network.loss in VALUE_LOSSES:
@@ -206,7 +212,7 @@ class Unrolled(ShowsItself):
                     "self.recurrent(name, state)."
                 )
 
-    def _targets(self, labels: int | None, unscored: int, judged: int) -> Node:
+    def _targets(self, given: str | Node | None, labels: int | None, unscored: int, judged: int) -> Node:
         network, whole = self.network, self.network.loss in SEQUENCE_LOSSES
         if whole != (labels is not None):
             raise UsageError(
@@ -221,14 +227,12 @@ class Unrolled(ShowsItself):
             raise UsageError(
                 f"unroll: the loss {network.loss!r} judges whole sequences, so unscored must be 0"
             )
+        shape: tuple[int, ...] = (self.batch,) if network.pool is not None else (judged, self.batch)
         if labels is not None:
-            most = whole_number("unroll: labels", labels, least=0)
-            return gn.input((self.batch, most), "int64", name="t")
-        if network.pool is not None:
-            if network.loss == "softmax":
-                return gn.input((self.batch,), "int64", name="t")
-            return gn.input((self.batch, network.outputs), network.dtype, name="t")
-        return _sequence_input("t", judged, self.batch, network.outputs, network.loss == "softmax", network)
+            shape = (self.batch, whole_number("unroll: labels", labels, least=0))
+        elif network.loss != "softmax":
+            return node_or_input("targets", given, "t", (*shape, network.outputs), network.dtype)
+        return node_or_input("targets", given, "t", shape, INT64)
 
     def _initial_states(self, kind: str | Mapping[str, Node] | Sequence[Node]) -> list[Node]:
         names = self.network.state_names()
@@ -264,7 +268,7 @@ class Unrolled(ShowsItself):
                     "that are meant can be named: initial={'h': node}"
                 )
             return [
-                _required_node(f"initial: {name}", node, (self.batch, width), network.dtype)
+                required_node(f"initial: {name}", node, (self.batch, width), network.dtype)
                 for name, node, width in zip(known, nodes, widths, strict=True)
             ]
         learned = network.initial_state == "learned"
@@ -273,7 +277,7 @@ class Unrolled(ShowsItself):
             i = self._number_of("unroll: initial names", name)
             (cell,) = (c for c, at in zip(network.layers, self._starts(), strict=True) if i in at)
             of = f" (of {shown(cell, MANY)})"
-            found[i] = _required_node(f"initial: {name}{of}", node, (self.batch, widths[i]), network.dtype)
+            found[i] = required_node(f"initial: {name}{of}", node, (self.batch, widths[i]), network.dtype)
         return found
 
     def _run(self) -> list[Node]:
@@ -448,34 +452,3 @@ class Unrolled(ShowsItself):
 
     def __repr__(self) -> str:
         return f"<{self.network!r} over {self.time} steps of {self.batch} sequences>"
-
-
-def _nodes_of(initial: Any) -> list[Any]:
-    if isinstance(initial, Mapping):
-        return list(initial.values())
-    return list(initial) if isinstance(initial, (list, tuple)) else []
-
-
-def _last_time(given: Iterable[Any]) -> int:
-    """The last time step of another network that these nodes come from; 0 if from none."""
-    nodes = [node for node in given if isinstance(node, Node) and node.inputs]
-    times = (node.scope.get("time") for node in ancestors(nodes))
-    return max((time for time in times if isinstance(time, int)), default=0)
-
-
-def _required_node(name: str, node: Any, shape: tuple[int, ...], dtype: Any) -> Node:
-    """The node; UsageError for what is none, or of another shape or dtype."""
-    if not isinstance(node, Node):
-        raise UsageError(f"unroll: {name} must be a node {list(shape)}, not {shown(node)}")
-    if node.shape != shape or node.dtype != dtype:
-        raise UsageError(
-            f"unroll: {name} must be {dtype}{list(shape)}, but {node.describe()} (made at {node.origin}) is "
-            f"{node.dtype}"
-        )
-    return node
-
-
-def _sequence_input(name: str, time: int, batch: int, width: int, symbols: bool, network: Network) -> Node:
-    if symbols:
-        return gn.input((time, batch), "int64", name=name)
-    return gn.input((time, batch, width), network.dtype, name=name)

@@ -10,7 +10,7 @@ import graphnet as gn
 from graphnet.graph.node import Array
 from graphnet_rnn.errors import DataError, TrainingError, UsageError
 from graphnet_rnn.network.network import Network, require_network
-from graphnet_rnn.online.learning import KnownGradient, first_order
+from graphnet_rnn.online.known_gradient import KnownGradient, first_order
 from graphnet_rnn.optimizers.base import State
 from graphnet_rnn.optimizers.first_order import FirstOrder
 from graphnet_rnn.optimizers.step import guarded_step

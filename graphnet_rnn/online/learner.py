@@ -46,6 +46,7 @@ class Learner(ABC):
                 f"{name}: the loss {network.loss!r} judges whole sequences, so no step has a loss of its own"
             )
         self.network, self.batch = network, whole_number(f"{name}: batch", batch)
+        self.how: dict[str, Any] = {"backend": backend, "threads": threads}
         self._random = gn.RandomSource(network.seed)
         u = self._read_by().unroll(1, 1, random=self._random)
         self._start = self._remembered_at_start(u)
@@ -56,8 +57,7 @@ class Learner(ABC):
         self._function = gn.compile(
             [gn.sum(u.losses), u.logits, gradient, *memory, *u.final],
             [u.inputs, u.targets, *self._memory, *u.initial],
-            backend=backend,
-            threads=threads,
+            **self.how,
         )
         self.reset()
 

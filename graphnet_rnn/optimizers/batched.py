@@ -36,7 +36,8 @@ class BatchedObjective:
     other, so no more memory is needed.
     single: the same cost of the same parameters, for batches of one case, from which `squared_gradients` are computed
     case by case. parallel: "mpi", or rnn.parallel.Ranks: processes that share the batches. Each is fed all of them,
-    computes its own, and gets the same sums, to the bit, however many there are.
+    computes its own, and gets the same sums, to the bit, however many there are. An Objective alone is the graph of one
+    batch, which nothing divides: make it of a part of the batch, and let `divided` make the parts.
 
         objective.feed(gradient=ten_batches, curvature=ten_batches[:1])
 
@@ -97,6 +98,38 @@ class BatchedObjective:
             self.gradient_batches[:1] if curvature is None else listed("curvature", curvature)
         )
         self.loss_batches = self.curvature_batches if loss is None else listed("loss", loss)
+
+    def divided(self, *arrays: Any) -> list[Batch]:
+        """The batches of the objective's size that a larger one consists of, along the axis on which they differ.
+
+        The mean over them is that over all cases, where the cost is a mean over those of a batch. How they are summed
+        depends on the objective's size alone, not on how many processes share them:
+
+            objective.feed(objective.divided(x, t))
+
+        Raises UsageError for arrays that are not so many times as large as the inputs, on one axis.
+        """
+        inputs = self.objective.inputs
+        if len(arrays) != len(inputs):
+            raise UsageError(f"BatchedObjective.divided: {len(inputs)} arrays are needed, not {len(arrays)}")
+        given = [np.asarray(array) for array in arrays]
+        axes = [_cut_axis(array, node) for array, node in zip(given, inputs, strict=True)]
+        counts = {
+            array.shape[axis] // node.shape[axis]
+            for array, axis, node in zip(given, axes, inputs, strict=True)
+            if axis is not None
+        }
+        if len(counts) > 1:
+            raise UsageError(
+                "BatchedObjective.divided: all arrays must be of as many cases, but they make "
+                f"{' and '.join(map(str, sorted(counts)))} batches"
+            )
+        count = max(counts, default=1)
+        parts = [
+            [array] * count if axis is None else np.split(array, count, axis)
+            for array, axis in zip(given, axes, strict=True)
+        ]
+        return list(zip(*parts, strict=True))
 
     @property
     def size(self) -> int:
@@ -231,7 +264,7 @@ class BatchedObjective:
     def _fed(self, batches: Sequence[Batch]) -> Iterator[int]:
         """The numbers of this rank's batches, each while the objective is fed that batch."""
         for number in self.ranks.own(len(self._require_fed(batches))):
-            self.objective.feed(*batches[number])
+            self.objective.feed_placed(tuple(batches[number]))
             yield number
 
     def _mean(self, batches: Sequence[Batch], own: Iterable[Array], like: Array) -> Array:
@@ -306,6 +339,21 @@ def _cases(batch: Batch, whole: Objective, single: Objective) -> Iterator[Batch]
             array if axis is None else np.take(np.asarray(array), [i], axis)
             for array, axis in zip(batch, axes, strict=True)
         ]
+
+
+def _cut_axis(array: Array, node: Node) -> int | None:
+    """The axis on which the array is several times as large as the input; None where it is as large."""
+    differ = [i for i, (a, n) in enumerate(zip(array.shape, node.shape, strict=False)) if a != n]
+    if (
+        array.ndim != len(node.shape)
+        or len(differ) > 1
+        or any(not node.shape[i] or array.shape[i] % node.shape[i] or not array.shape[i] for i in differ)
+    ):
+        raise UsageError(
+            f"BatchedObjective.divided: an array of shape {list(array.shape)} is no whole number of batches of "
+            f"{node.describe()} on one axis"
+        )
+    return differ[0] if differ else None
 
 
 def _case_axis(whole: tuple[int, ...], single: tuple[int, ...]) -> int | None:

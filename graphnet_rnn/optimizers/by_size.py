@@ -60,6 +60,11 @@ class ObjectiveBySize:
         self._now = self._of(arrays)
         self._now.feed(*arrays)
 
+    def feed_placed(self, arrays: tuple[Any, ...]) -> None:
+        """See Objective.feed_placed."""
+        self._now = self._of(arrays)
+        self._now.feed_placed(arrays)
+
     def placed(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
         """See Objective.placed."""
         return self._of(arrays).placed(arrays)

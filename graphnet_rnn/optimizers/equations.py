@@ -43,12 +43,8 @@ class Kind(NamedTuple):
         return theta, state, {name: gn.input((), self.dtype, name=name) for name in self.scalars}
 
 
-def update_function(
-    kind: Kind, applied: Applied, free: Callable[[Node, Mapping[str, Node]], Node] = lambda g, state: g
-) -> gn.Function:
+def update_function(kind: Kind, applied: Applied) -> gn.Function:
     """(loss, θ, g, *state, *scalars) ↦ ‖g‖; θ and the state are changed in place, unless loss or ‖g‖ is not finite.
-
-    free: the part of g that counts.
 
     One pass over g, for its norm, and one over all: a step on a NaN would destroy the parameters, and with them the
     run, so nothing is written before the norm is known.
@@ -56,9 +52,7 @@ def update_function(
     theta, state, scalars = kind.nodes()
     g = gn.input((kind.size,), kind.dtype, name="g")
     loss = gn.input((), "float64", name="loss")
-    length, counted = norm(g), free(g, state)
-    if counted is not g:  # what is not finite is told wherever it is
-        length = gn.where(_is_finite(length), norm(counted), length)
+    length = norm(g)
     sound = gn.logical_and(_is_finite(loss), _is_finite(length))
 
     def then(node: Node) -> Node:

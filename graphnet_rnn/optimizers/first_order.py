@@ -49,10 +49,10 @@ class FirstOrder(Optimizer):
     "step", so that it resumes exactly; without one it holds no count. A setting that follows a schedule is a node in
     `update`; others are the numbers that they are. Settings must be hashable: functions are kept by them.
     weight_decay: λ, decoupled: θ ← what the equations give - ε λ θ, in no gradient and in no accumulator (l2 of an
-    Objective is). groups: factors on ε and λ for parameters whose names fit a pattern, or frozen: then they stay to the
-    bit, and their gradient counts in no norm. The last pattern that fits wins, setting by setting:
+    Objective is). groups: factors on ε and λ for parameters whose names fit a pattern; the last pattern that fits wins,
+    setting by setting (what stays as it is is no parameter of the objective, see `frozen` of problems):
 
-        rnn.Adam(1e-3, groups={"layer0.*": {"rate": 0.1}, "*.b_*": {"weight_decay": 0}, "output.*": {"frozen": True}})
+        rnn.Adam(1e-3, groups={"layer0.*": {"rate": 0.1}, "*.b_*": {"weight_decay": 0}})
 
     They are vectors of the state; `rate` is a vector, too, in `update` then. Such optimisers are begun by
     init(theta, objective), of an objective whose parameters have names.
@@ -125,7 +125,6 @@ class FirstOrder(Optimizer):
                 f"{name}.apply: {scheduled.name} follows a schedule; give its value of this step: "
                 f"apply(..., {scheduled.name}=...)"
             )
-        g = self._free(g, state)
         if own.clip_value is not None:
             g = clip_by_value(g, own.clip_value)
         if own.clip_norm is not None:
@@ -144,14 +143,7 @@ class FirstOrder(Optimizer):
         if self.weight_decay:
             decay = self.weight_decay * state[DECAYS] if DECAYS in state else self.weight_decay
             after = after - scaled * decay * theta
-        if RATES in state:  # an update may divide by what is 0 where there is no gradient
-            after = gn.where(gn.greater(state[RATES], 0), after, theta)
         return after, {**state, **changed}
-
-    def _free(self, g: Node, state: Mapping[str, Node]) -> Node:
-        """The gradient, 0 where parameters are frozen."""
-        frozen = any(name == "frozen" and value for _, settings in self.groups for name, value in settings)
-        return gn.where(gn.greater(state[RATES], 0), g, 0.0) if frozen else g
 
     def looked_ahead(self, theta: Node, state: Mapping[str, Node], **settings: float | Node) -> Node:
         """Where a step takes its gradient, as a node. settings: as in `apply`."""
@@ -224,7 +216,7 @@ class FirstOrder(Optimizer):
 
         def make() -> gn.Function:
             applied = lambda t, g, s, scalars: self.apply(t, g, s, **scalars)  # noqa: E731
-            return update_function(kind, applied, self._free)
+            return update_function(kind, applied)
 
         if g.dtype != theta.dtype or (isinstance(g, np.ndarray) and np.may_share_memory(g, theta)):
             g = g.astype(theta.dtype)

@@ -1,19 +1,29 @@
-"""Groups of parameters, by patterns of their names: which learn more slowly, decay less, or do not learn at all."""
+"""Parameters by patterns of their names: which learn more slowly, decay less, or do not learn at all."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
 
 import graphnet as gn
-from graphnet.graph.node import Array
+from graphnet.graph.node import Array, Node
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.settings import amount, shown, yes_or_no
+from graphnet_rnn.settings import amount, shown
 
-__all__ = ["DECAYS", "RATES", "Groups", "as_groups", "as_mapping", "factors", "kinds_of"]
+__all__ = [
+    "DECAYS",
+    "RATES",
+    "Groups",
+    "as_groups",
+    "as_mapping",
+    "factors",
+    "kinds_of",
+    "patterns",
+    "trained",
+]
 
 #: What the arrays of a state are called that hold a factor for each number of θ.
 RATES, DECAYS = "group_rate", "group_weight_decay"
@@ -22,13 +32,13 @@ Groups = tuple[tuple[str, tuple[tuple[str, Any], ...]], ...]
 
 
 def as_groups(owner: str, given: Any) -> Groups:
-    """The groups of {"layer0.*": {"rate": 0.1}, "*.b_*": {"weight_decay": 0}, "output.*": {"frozen": True}}.
+    """The groups of {"layer0.*": {"rate": 0.1}, "*.b_*": {"weight_decay": 0}}.
 
     UsageError for what cannot be meant.
     """
-    if given is None or given == ():
+    if given is None:
         return ()
-    if isinstance(given, tuple):  # kept by another of its kind
+    if isinstance(given, tuple):  # kept by another of its kind, or empty
         given = as_mapping(given)
     if not isinstance(given, Mapping):
         raise UsageError(
@@ -52,15 +62,13 @@ def as_mapping(groups: Groups) -> dict[str, dict[str, Any]]:
 def kinds_of(groups: Groups) -> tuple[str, ...]:
     """Which arrays a state has for them."""
     named = {name for _, settings in groups for name, _ in settings}
-    return tuple(
-        array for array, names in ((RATES, {"rate", "frozen"}), (DECAYS, {"weight_decay"})) if named & names
-    )
+    return tuple(array for array, name in ((RATES, "rate"), (DECAYS, "weight_decay")) if name in named)
 
 
 def factors(owner: str, groups: Groups, theta: Array, objective: Any) -> dict[str, Array]:
     """A factor for each number of θ, where θ lies; the last pattern that fits wins, setting by setting.
 
-    UsageError for an objective whose parameters have no names, a pattern that fits none, and where all are frozen.
+    UsageError for an objective whose parameters have no names, and for a pattern that fits none.
     """
     parameters = _parameters_of(owner, objective)
     names = [node.name or "" for node in parameters]
@@ -76,12 +84,34 @@ def factors(owner: str, groups: Groups, theta: Array, objective: Any) -> dict[st
     found = {}
     for array in kinds_of(groups):
         each = [_factor(name, groups, array) for name in names]
-        if array == RATES and not any(each):
-            raise UsageError(
-                f"{owner}: groups freeze all of the parameters, so that nothing would be learned"
-            )
         sizes = [node.size for node in parameters]
         found[array] = gn.place(np.repeat(each, sizes).astype(theta.dtype), gn.backend_of(theta))
+    return found
+
+
+def patterns(owner: str, given: Any) -> tuple[str, ...]:
+    """Patterns of names, as a tuple: of a list, or of a text with commas between. UsageError for what is none."""
+    listed = [each.strip() for each in given.split(",")] if isinstance(given, str) else given
+    if isinstance(listed, Mapping) or not isinstance(listed, Iterable):
+        raise UsageError(f'{owner} must be patterns of names, e.g. ("layer0.*", "*.b_*"), not {shown(given)}')
+    found = tuple(listed)
+    if not all(isinstance(each, str) and each for each in found) and given != "":
+        raise UsageError(f'{owner} must be patterns of names, e.g. ("layer0.*", "*.b_*"), not {shown(given)}')
+    return tuple(each for each in found if each)
+
+
+def trained(owner: str, parameters: Mapping[str, Node], frozen: Sequence[str]) -> list[Node]:
+    """Those whose names fit none of the patterns; UsageError for a pattern that fits none, and where none is left."""
+    for pattern in frozen:
+        if not any(fnmatchcase(name, pattern) for name in parameters):
+            raise UsageError(
+                f"{owner}: frozen names {pattern!r}, but no parameter is called so; there are {', '.join(parameters)}"
+            )
+    found = [
+        node for name, node in parameters.items() if not any(fnmatchcase(name, pattern) for pattern in frozen)
+    ]
+    if not found:
+        raise UsageError(f"{owner}: frozen leaves no parameter, so that nothing would be learned")
     return found
 
 
@@ -93,7 +123,7 @@ def _factor(name: str, groups: Groups, array: str) -> float:
             own |= dict(settings)
     if array == DECAYS:
         return float(own.get("weight_decay", 1.0))
-    return 0.0 if own.get("frozen") else float(own.get("rate", 1.0))
+    return float(own.get("rate", 1.0))
 
 
 def _parameters_of(owner: str, objective: Any) -> list[Any]:
@@ -113,16 +143,13 @@ def _pattern(owner: str, given: Any) -> str:
 
 
 def _settings(argument: str, given: Any) -> tuple[tuple[str, Any], ...]:
-    if not isinstance(given, Mapping) or not given or not given.keys() <= {"rate", "weight_decay", "frozen"}:
+    if not isinstance(given, Mapping) or not given or not given.keys() <= {"rate", "weight_decay"}:
         raise UsageError(
-            f'{argument} must be one or more of {{"rate": factor, "weight_decay": factor, "frozen": True}}, not '
+            f'{argument} must be one or more of {{"rate": factor, "weight_decay": factor}}, not '
             f"{shown(given)}"
         )
-    if given.get("frozen") and "rate" in given:
-        raise UsageError(f"{argument}: what is frozen has no rate; leave out one")
     checked: dict[str, Callable[[Any], Any]] = {
         "rate": lambda value: amount(f"{argument}: the factor on the rate", value, above_zero=True),
         "weight_decay": lambda value: amount(f"{argument}: the factor on the weight decay", value),
-        "frozen": lambda value: yes_or_no(f"{argument}: frozen", value),
     }
     return tuple((name, checked[name](value)) for name, value in given.items())

@@ -13,6 +13,7 @@ import numpy as np
 
 import graphnet as gn
 from graphnet.backends import load_backend
+from graphnet.call.arguments import as_input
 from graphnet.derivatives.gradient import require_scalar
 from graphnet.graph.graph import ancestors, substitute
 from graphnet.graph.node import Array, Node
@@ -159,23 +160,35 @@ class Objective:
     # -- the batch ---------------------------------------------------------------------------
 
     def feed(self, *arrays: Any) -> None:
-        """Sets the arrays for `inputs`: loss, gradient and curvature see these until the next feed."""
+        """Sets the arrays for `inputs`: loss, gradient and curvature see these until the next feed.
+
+        They are copied (which takes a small part of a gradient's time), so that what the caller writes into them later
+        changes nothing. As by a compiled function, an array is converted only where no value can change.
+        Raises UsageError for another number of arrays, other shapes, and dtypes that do not fit.
+        """
         if len(arrays) != len(self.inputs):
             raise UsageError(
                 f"Objective.feed: {len(self.inputs)} arrays are needed, {len(arrays)} were given"
             )
-        for array, node in zip(arrays, self.inputs, strict=True):
-            _require_shape(array, node)
-        self.fed = self.placed(arrays)
+        self.feed_placed(self.placed(arrays))
 
     def placed(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
-        """The arrays, where the back end computes if it has a memory of its own."""
-        if not self._apart:
-            return tuple(arrays)
-        return tuple(
-            gn.place(a, self._backend) if isinstance(a, np.ndarray) and a.dtype == node.dtype else a
-            for a, node in zip(arrays, self.inputs, strict=True)
-        )
+        """Copies of the arrays, one for each of `inputs`, where the back end computes: what `feed_placed` takes."""
+        return tuple(self._placed(array, node) for array, node in zip(arrays, self.inputs, strict=True))
+
+    def _placed(self, array: Any, node: Node) -> Any:
+        _require_shape(array, node)
+        if self._apart and hasattr(array, "shape") and not isinstance(array, (np.ndarray, np.generic)):
+            # It lies there already, or is another library's: its dtype is judged where it is read.
+            return gn.place(array, self._backend) if gn.backend_of(array) == self._backend else array
+        try:
+            return gn.place(as_input(node, array), self._backend)
+        except gn.DtypeError as error:
+            raise UsageError(f"Objective.feed: {error}") from None
+
+    def feed_placed(self, arrays: tuple[Any, ...]) -> None:
+        """Sets what `placed` has given, without copying it: for batches that are fed in turns."""
+        self.fed = arrays
 
     def redraw(self) -> None:
         """New dropout masks and noise; until then all calls see one function."""
@@ -437,7 +450,7 @@ def flat_parts(parameters: Sequence[Node]) -> list[slice]:
 
 
 def _require_shape(array: Any, node: Node) -> None:
-    """UsageError unless the array has the input's shape; its dtype is judged where it is read."""
+    """UsageError unless the array has the input's shape."""
     try:
         shape = array.shape if hasattr(array, "shape") else np.shape(array)
     except ValueError as error:

@@ -7,6 +7,8 @@ import importlib.util
 import math
 import os
 import pickle
+import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -15,6 +17,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from graphnet.backends import backend_of
 from graphnet.graph.node import Array
 from graphnet.system.cores import own_cores
 from graphnet_rnn.errors import TrainingError, UsageError
@@ -35,6 +38,12 @@ ENDING = 5.0
 TOGETHER = 1 << 16
 #: Seconds in which a rank that waits keeps its core.
 SPIN = 2e-4
+#: The back end whose vectors lie in a memory of their own, and what MPI calls that memory.
+GPU = "cuda"
+#: What small messages say: I am here; I am about to say why the job ends; then I shall be silent.
+HERE, SPEAKS, SILENT = 1, 2, 3
+#: A shell that says the sentence unless it is told a word before its input ends.
+WITNESS = 'read -r word || printf "%s\\n" "$1" >&2'
 
 
 def rank_and_size() -> tuple[int, int]:
@@ -94,6 +103,8 @@ class MPIRanks(Ranks):
     Every method is called by all of them. A sum of long vectors is made in slices: each rank adds up one, and all get
     them all, so each sends and receives about two vectors, however many they are.
     patience: seconds after which a rank that does not answer ends the job, with a sentence that names it.
+    Vectors on a GPU go to MPI where they lie, if it says that it takes them (see `takes_gpu`), else through the host;
+    the order of additions, and so the bits, are the same.
     """
 
     def __init__(self, communicator: Any, patience: float = PATIENCE) -> None:
@@ -101,6 +112,8 @@ class MPIRanks(Ranks):
 
         self._mpi = MPI
         self.patience = amount("MPIRanks: patience", patience, above_zero=True)
+        #: Whether MPI is given vectors where they lie on a GPU.
+        self.gpu = takes_gpu(communicator)
         self._comm, self._watch = communicator.Dup(), communicator.Dup()
         self.rank, self.size = self._comm.Get_rank(), self._comm.Get_size()
         own = own_cores()
@@ -109,6 +122,7 @@ class MPIRanks(Ranks):
         apart = sum(map(len, here)) == len(set().union(*here))
         self.threads = len(own) if apart else max(1, len(set().union(*here)) // len(here))
         self._depth = 0
+        self._witness: subprocess.Popen[bytes] | None = None
         #: Whether all have come to the end of `together`, so that one may speak for all.
         self.ended_together = False
 
@@ -119,28 +133,29 @@ class MPIRanks(Ranks):
             branches(own.start, own.stop, count) for own in (self.own(count, r) for r in range(self.size))
         ]
         given = iter(parts)
-        own = [np.asarray(summed(given, *branch)) for branch in of_rank[self.rank]]
+        own = [self._as_sent(summed(given, *branch)) for branch in of_rank[self.rank]]
         most = max(map(len, of_rank)) * self.size * length * 8
         if most <= TOGETHER:
             return self._joined(self._gathered(own, of_rank, length), of_rank, count, length)
         slices = [slice(length * r // self.size, length * (r + 1) // self.size) for r in range(self.size)]
         lengths = [each.stop - each.start for each in slices]
         mine = lengths[self.rank]
-        send = np.concatenate([vector[each] for each in slices for vector in own]) if own else np.zeros(0)
-        receive = np.empty(mine * sum(map(len, of_rank)))
+        send = _end_to_end([vector[each] for each in slices for vector in own])
+        receive = _empty_beside(send, mine * sum(map(len, of_rank)))
         self._wait(self._comm.Ibarrier())
         self._wait(
             self._comm.Ialltoallv(
-                [send, [len(own) * n for n in lengths], self._mpi.DOUBLE],
-                [receive, [len(each) * mine for each in of_rank], self._mpi.DOUBLE],
+                [self._as_buffer(send), [len(own) * n for n in lengths], self._mpi.DOUBLE],
+                [self._as_buffer(receive), [len(each) * mine for each in of_rank], self._mpi.DOUBLE],
             ),
             moving=True,
         )
         slice_of_sum = self._joined(receive, of_rank, count, mine)
-        whole = np.empty(length)
+        whole = _empty_beside(send, length)
         self._wait(
             self._comm.Iallgatherv(
-                [slice_of_sum, mine, self._mpi.DOUBLE], [whole, lengths, self._mpi.DOUBLE]
+                [self._as_buffer(slice_of_sum), mine, self._mpi.DOUBLE],
+                [self._as_buffer(whole), lengths, self._mpi.DOUBLE],
             ),
             moving=True,
         )
@@ -148,19 +163,35 @@ class MPIRanks(Ranks):
 
     def _gathered(self, own: list[Array], of_rank: list[list[tuple[int, int]]], length: int) -> Array:
         """The branches of all ranks, one after the other."""
-        send = np.concatenate(own) if own else np.zeros(0)
+        send = _end_to_end(own)
         counts = [len(each) * length for each in of_rank]
-        whole = np.empty(sum(counts))
+        whole = _empty_beside(send, sum(counts))
         self._wait(
-            self._comm.Iallgatherv([send, len(send), self._mpi.DOUBLE], [whole, counts, self._mpi.DOUBLE])
+            self._comm.Iallgatherv(
+                [self._as_buffer(send), len(send), self._mpi.DOUBLE],
+                [self._as_buffer(whole), counts, self._mpi.DOUBLE],
+            )
         )
         return whole
 
     @staticmethod
     def _joined(flat: Array, of_rank: list[list[tuple[int, int]]], count: int, length: int) -> Array:
         known = [branch for each in of_rank for branch in each]
-        found = dict(zip(known, flat.reshape(len(known), length), strict=True))
-        return np.ascontiguousarray(joined(found, 0, count))
+        found = {branch: flat[i * length : (i + 1) * length] for i, branch in enumerate(known)}
+        return joined(found, 0, count)
+
+    def _as_sent(self, vector: Array) -> Array:
+        """The vector where MPI takes it."""
+        return vector if self.gpu and backend_of(vector) == GPU else np.asarray(vector)
+
+    def _as_buffer(self, vector: Array) -> Any:
+        """The memory of a vector; what a GPU has under way there is done by then, as MPI would not wait for it."""
+        if backend_of(vector) != GPU:
+            return vector
+        from graphnet.backends.cuda.device import this_device
+
+        this_device().wait()
+        return self._mpi.buffer.fromaddress(this_device().address(vector.memory), vector.nbytes)  # type: ignore[attr-defined]
 
     # -- agreement -----------------------------------------------------------------------------
 
@@ -222,6 +253,28 @@ class MPIRanks(Ranks):
         if error is not None:
             raise error
 
+    @contextlib.contextmanager
+    def witnessed(self, sentence: str) -> Iterator[None]:
+        """See Ranks. Launchers end all processes when one is killed, without time for a word: so a shell has it, which
+        is none of theirs.
+        """
+        shell = shutil.which("sh")
+        if self.is_first and shell is not None:
+            self._witness = subprocess.Popen(
+                [shell, "-c", WITNESS, "sh", f"graphnet-rnn: {sentence}"],
+                stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True,
+            )  # fmt: skip
+        try:
+            yield
+        finally:
+            self._dismiss()
+
+    def _dismiss(self) -> None:
+        """The witness ends without a word."""
+        witness, self._witness = self._witness, None
+        if witness is not None:
+            witness.communicate(b"well\n")
+
     def _all_ended(self) -> bool:
         """Whether all ranks have come to the end, well or not, within a moment."""
         request, end = self._watch.Ibarrier(), time.monotonic() + ENDING
@@ -241,6 +294,8 @@ class MPIRanks(Ranks):
             waited = time.monotonic() - begun
             if waited > patience:
                 self._name_missing()
+            if self._witness is not None and waited > SPIN:
+                self._let_speak()
             if moving or waited < SPIN:
                 os.sched_yield() if hasattr(os, "sched_yield") else time.sleep(0)
             else:
@@ -250,8 +305,10 @@ class MPIRanks(Ranks):
         """Ends the job. Who waits in vain says so to all others; who says nothing is missing."""
         others = [rank for rank in range(self.size) if rank != self.rank]
         word = np.zeros(1, np.int8)
-        heard = {rank: self._watch.Irecv([np.zeros(1, np.int8), self._mpi.BYTE], rank, 1) for rank in others}
-        sent = [self._watch.Isend([word, self._mpi.BYTE], rank, 1) for rank in others]
+        heard = {
+            rank: self._watch.Irecv([np.zeros(1, np.int8), self._mpi.BYTE], rank, HERE) for rank in others
+        }
+        sent = [self._watch.Isend([word, self._mpi.BYTE], rank, HERE) for rank in others]
         end = time.monotonic() + ENDING
         missing = set(others)
         while missing and time.monotonic() < end:
@@ -268,9 +325,51 @@ class MPIRanks(Ranks):
         )
         self._abort(f"{who} of {self.size} did not answer for {self.patience:g} s; the run can be resumed")
 
+    def _let_speak(self) -> None:
+        """Sends the witness away if another rank is about to end the job, and to say why."""
+        for rank in range(1, self.size):
+            if self._watch.Iprobe(rank, SPEAKS):
+                self._dismiss()
+                self._watch.Isend([np.zeros(1, np.int8), self._mpi.BYTE], rank, SILENT)
+                return
+
     def _abort(self, sentence: str) -> None:
+        if self.is_first:
+            self._dismiss()
+        else:  # what the first has as a witness need not speak, too
+            answer = self._watch.Irecv([np.zeros(1, np.int8), self._mpi.BYTE], 0, SILENT)
+            self._watch.Isend([np.zeros(1, np.int8), self._mpi.BYTE], 0, SPEAKS)
+            end = time.monotonic() + ENDING / 5
+            while not answer.Test() and time.monotonic() < end:
+                time.sleep(0.01)
         print(f"graphnet-rnn: {sentence}", file=sys.stderr, flush=True)
         self._comm.Abort(1)
+
+
+def takes_gpu(communicator: Any) -> bool:
+    """Whether this MPI says that it takes arrays of a GPU's memory. Source: MPI 4.1, 11.4.3, mpi_memory_alloc_kinds."""
+    kinds = communicator.Get_info().Get("mpi_memory_alloc_kinds") or ""
+    return GPU in {kind.strip().partition(":")[0] for kind in kinds.split(",")}
+
+
+def _end_to_end(vectors: list[Array]) -> Array:
+    """The vectors one after the other, where they lie."""
+    if not vectors or backend_of(vectors[0]) != GPU:
+        return np.concatenate([np.zeros(0), *vectors])
+    whole, at = _empty_beside(vectors[0], sum(map(len, vectors))), 0
+    for vector in vectors:
+        whole[at : at + len(vector)] = vector
+        at += len(vector)
+    return whole
+
+
+def _empty_beside(like: Array, count: int) -> Array:
+    """So many numbers where the other lies."""
+    if backend_of(like) != GPU:
+        return np.empty(count)
+    from graphnet.backends.cuda.arrays import empty
+
+    return empty((count,), np.dtype(np.float64))  # type: ignore[return-value]
 
 
 def _as_bytes(found: Any, error: Exception | None) -> bytes:

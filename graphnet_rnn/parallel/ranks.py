@@ -64,6 +64,11 @@ class Ranks:
         """Within it an error of one ends all: nobody waits for a rank that is gone."""
         yield
 
+    @contextlib.contextmanager
+    def witnessed(self, sentence: str) -> Iterator[None]:
+        """Within it, if a rank is killed, and with it all others, the sentence is said."""
+        yield
+
 
 #: For all that is not shared.
 ALONE = Ranks()

@@ -16,6 +16,7 @@ from graphnet.derivatives.gradient import pull_back, push_forward
 from graphnet.graph.graph import ancestors, dependents
 from graphnet.graph.node import Dtype, Node, Shape
 from graphnet.ops.elementwise import Elementwise
+from graphnet.ops.loss import SaysHessian
 from graphnet.ops.shape import Slice, Stack
 from graphnet.ops.surrogate import Surrogate
 from graphnet_rnn.errors import UsageError
@@ -82,14 +83,19 @@ class Outputs:
     @property
     def places(self) -> list[Node]:
         """The nodes that the losses judge."""
-        return [*map(_judged, self.losses), *(z for node in self._surrogates for z in node.op.places(node))]  # type: ignore[attr-defined]
+        found = [_judged(loss) for loss in self.losses]
+        for node in self._surrogates:
+            match node.op:
+                case Surrogate() as surrogate:
+                    found += surrogate.places(node)
+        return found
 
     def roots(self, random: gn.RandomSource) -> dict[Node, Node]:
         """By place a random vector whose covariance is the Hessian of the losses there."""
         found: dict[Node, Node] = {}
         for loss, g in zip(self.losses, self.weights, strict=True):
             place = _judged(loss)
-            root = loss.op.curvature_root(g, _signs(random, place), *loss.inputs)  # type: ignore[attr-defined]
+            root = _hessian(loss).curvature_root(g, _signs(random, place), *loss.inputs)
             found[place] = found[place] + root if place in found else root
         return found
 
@@ -113,7 +119,7 @@ class Outputs:
     def curvature(self, pre_activations: Sequence[PreActivation]) -> list[Node]:
         """The Hessian's diagonal at the pre-activations of an output group."""
         diagonals = [
-            loss.op.curvature_diagonal(g, *loss.inputs)  # type: ignore[attr-defined]
+            _hessian(loss).curvature_diagonal(g, *loss.inputs)
             for loss, g in zip(self.losses, self.weights, strict=True)
         ]
         found = []
@@ -131,7 +137,7 @@ class Outputs:
             _, *targets = loss.inputs
             if step is not None:
                 g, targets = g[step], [t[step] for t in targets]
-            forms.append(loss.op.curvature_rows(g, v, u, V, *targets))  # type: ignore[attr-defined]
+            forms.append(_hessian(loss).curvature_rows(g, v, u, V, *targets))
         return gn.add(*forms) if forms else None
 
     def _read_at(self, order: Sequence[Node]) -> None:
@@ -182,10 +188,23 @@ def _pieces(place: Node) -> Pieces:
 
 
 def _cuts_first_axis(slice_of: Node) -> bool:
-    """Whether a slice leaves all of every axis but the first."""
-    (whole,) = slice_of.inputs
-    keys = slice_of.op.key[1:]  # type: ignore[attr-defined]
-    return all(key == (0, n, 1) for key, n in zip(keys, whole.shape[1:], strict=True))
+    """Whether it is a slice that leaves all of every axis but the first."""
+    match slice_of:
+        case Node(op=Slice(key=(_, *keys)), inputs=(whole,)):
+            return all(key == (0, n, 1) for key, n in zip(keys, whole.shape[1:], strict=True))
+    return False
+
+
+def _hessian(loss: Node) -> SaysHessian:
+    """The op, as what says the loss's Hessian; UsageError for one of the user's own that does not."""
+    match loss.op:
+        case SaysHessian() as op:
+            return op
+    raise UsageError(
+        f"the loss {loss.describe()} (made at {loss.origin}) does not say its Hessian: give its op curvature_diagonal, "
+        "curvature_root, curvature_form and curvature_rows (graphnet/ops/loss.py), or use a metric of slopes alone, "
+        "such as rnn.riemannian.OuterProduct(outputs='same')"
+    )
 
 
 def _judged(loss: Node) -> Node:
@@ -322,7 +341,7 @@ def _form_of_output(outputs: Outputs, V: Node, places: Mapping[Node, None]) -> N
         for loss, g in zip(outputs.losses, outputs.weights, strict=True):
             place = _judged(loss)
             (moved,) = push_forward(ancestors([place], stop=seeds), [place], seeds)
-            form = loss.op.curvature_form(g, moved, *loss.inputs)  # type: ignore[attr-defined]
+            form = _hessian(loss).curvature_form(g, moved, *loss.inputs)
             parts.append(_by_case(form, place.ndim - 2))
         columns.append(gn.add(*parts))
     return gn.stack(columns, axis=1)

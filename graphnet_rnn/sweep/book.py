@@ -5,23 +5,21 @@ data/              the files that the recipe names, see Container
 0003-1/            configuration 3 with seed 1 (0003-1-4: and fold 4): its settings (settings.json), and a run of
                    `graphnet-rnn train` (run/)
 0003-1/ended.json  how it ended for good: done, cut, or failed with a sentence
+0003-1/reached.json  its best value at each rung, where these are of steps or core-seconds
 """
 
 from __future__ import annotations
 
 import json
 import math
-import os
-import stat
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from graphnet.system.files import opened
+from graphnet.system.json_lines import Tail
 from graphnet.system.json_text import read_json
-from graphnet.system.memory import require_memory
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.files.whole import locked, read_bytes, write_atomically
 from graphnet_rnn.settings import is_number, shown
@@ -35,11 +33,12 @@ __all__ = ["ENDS", "Book", "Configuration", "Entry"]
 ENDS = ("done", "failed", "cut")
 #: Seconds until what another process is doing is given up.
 PATIENCE = 60.0
-RECIPE, DATA, SETTINGS, ENDED, RUN, PROPOSING = (
+RECIPE, DATA, SETTINGS, ENDED, REACHED, RUN, PROPOSING = (
     "recipe.json",
     "data",
     "settings.json",
     "ended.json",
+    "reached.json",
     "run",
     "proposing",
 )
@@ -52,7 +51,8 @@ class Entry:
     settings: nothing before they are proposed. epochs: how many it has made. values: the validated measure after each
     (of the training data where nothing is kept to validate). state: "waiting", "begun", or one of ENDS. sentence: why
     it failed. sample: what it wrote after its last epoch. most: epochs of the recipe; those that the run makes by hand
-    afterwards are no part of the sweep. recipe: what settings that were proposed must fit.
+    afterwards are no part of the sweep. recipe: what settings that were proposed must fit. reached: its best value when
+    it had used up steps, or core-seconds, of a rung.
     """
 
     number: int
@@ -68,10 +68,13 @@ class Entry:
     most: int | None = None
     fold: int | None = None
     recipe: Recipe | None = None
+    reached: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._lock, self._damage = threading.Lock(), ""
-        self._history, self._timing = (_Tail(self.run / name) for name in ("history.jsonl", "timing.jsonl"))
+        self._history, self._timing = (
+            Tail(self.run / name, DataError) for name in ("history.jsonl", "timing.jsonl")
+        )
 
     @property
     def name(self) -> str:
@@ -91,10 +94,27 @@ class Entry:
         """The least value; NaN before the first."""
         return min(self.values, default=math.nan)
 
-    def value_at(self, epochs: int) -> float:
-        """The least of so many epochs, or of fewer if it ended before; infinite if it failed, or is not so far."""
-        whole = len(self.values) >= epochs or self.state == "done"
-        return min(self.values[:epochs], default=math.inf) if whole else math.inf
+    @property
+    def _in_epochs(self) -> bool:
+        return self.recipe is None or self.recipe.budget[0] == "epochs"
+
+    def has_used(self, spent: float) -> bool:
+        """Whether it has been trained so far: to so many epochs, or whatever the recipe's budget is of."""
+        return len(self.values) >= spent if self._in_epochs else f"{spent:g}" in self.reached
+
+    def value_at(self, spent: float) -> float:
+        """The least up to there, or of all if it ended before; infinite if it failed, or is not so far."""
+        if not self._in_epochs and self.has_used(spent):
+            return self.reached[f"{spent:g}"]
+        if self.state != "done" and not self.has_used(spent):
+            return math.inf
+        return min(self.values[: int(spent)] if self._in_epochs else self.values, default=math.inf)
+
+    def reach(self, spent: float) -> None:
+        """Writes what it had learned there: the end of an epoch that was cut short is forgotten when it goes on."""
+        if not self._in_epochs:
+            self.reached[f"{spent:g}"] = min(self.values, default=math.inf)
+            _write_json(self.folder / REACHED, {n: v for n, v in self.reached.items() if math.isfinite(v)})
 
     def look(self) -> None:
         """Reads what is new; several threads may."""
@@ -121,6 +141,9 @@ class Entry:
             if found and not (self.recipe is not None and self.recipe.allows(self.settings)):
                 self.settings = {}
                 raise DataError(f"{self.folder / SETTINGS} is damaged: the recipe has no such settings")
+        if not self._in_epochs:
+            reached = _read(self.folder / REACHED)
+            self.reached |= {n: _number(self.folder / REACHED, value) for n, value in reached.items()}
         ended = _read(self.folder / ENDED)
         self.state, self.sentence = str(ended.get("state", "")), str(ended.get("sentence", ""))
         for anew, row in self._history.rows(b'"event": "start"', b'"event": "epoch"'):
@@ -314,42 +337,6 @@ class Book:
 
 def _order(entry: Entry) -> tuple[float, int, int]:
     return (entry.best if math.isfinite(entry.best) else math.inf), entry.seed, entry.fold or 0
-
-
-class _Tail:
-    """What is added to a file of JSON lines, as it grows; all of it anew where the file was cut."""
-
-    def __init__(self, path: Path) -> None:
-        self._path, self._end = path, 0
-
-    def rows(self, *marks: bytes) -> Iterator[tuple[bool, dict[str, Any]]]:
-        """New rows that hold one of the marks, and whether this is the first of the file. DataError for no JSON."""
-        try:
-            with opened(self._path) as file:
-                status = os.fstat(file.fileno())
-                if not stat.S_ISREG(status.st_mode):
-                    raise DataError(f"{self._path} is no file that a run has written")
-                if status.st_size < self._end:
-                    self._end = 0
-                require_memory(status.st_size - self._end, f"reading {self._path}", "it is not that of a run")
-                file.seek(self._end)
-                new = file.read()
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise DataError(f"{self._path} cannot be read: {error.strerror or error}") from None
-        new = new[: new.rfind(b"\n") + 1]  # a row that is being written is read later
-        anew, self._end = not self._end, self._end + len(new)
-        for line in new.splitlines():
-            if any(mark in line for mark in marks):
-                try:
-                    row = read_json(line)
-                except ValueError as error:
-                    raise DataError(f"{self._path} is damaged: {error}") from None
-                if not isinstance(row, dict):
-                    raise DataError(f"{self._path} is damaged: a row of it is {shown(row)}")
-                yield anew, row
-                anew = False
 
 
 def _differing(was: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

@@ -5,13 +5,10 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
-import platform
 import secrets
-import signal
-import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed, wait
 from pathlib import Path
 from typing import Any
@@ -21,18 +18,14 @@ from graphnet.system.characters import in_brief
 from graphnet.system.cores import own_cores
 from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.files.whole import locked, write_atomically
-from graphnet_rnn.parallel.mpi import alone
 from graphnet_rnn.settings import shown, whole_number, yes_or_no
-from graphnet_rnn.sweep.book import ENDS, SETTINGS, Book, Entry
+from graphnet_rnn.sweep.baker import LOOK, Baker, is_wanted, machine
+from graphnet_rnn.sweep.book import Book, Entry
 from graphnet_rnn.sweep.program import settings_of_train
 from graphnet_rnn.sweep.recipe import Recipe
 
 __all__ = ["Sweep"]
 
-#: Seconds between looks at runs that are computing.
-LOOK = 0.5
-#: Seconds that a run may take to write its checkpoint when it is told to end.
-PATIENCE = 60.0
 #: How often the workers of a back end of joblib may die until it is given up.
 FAILURES = 5
 #: Seconds that a worker of loky waits for more.
@@ -69,6 +62,8 @@ class Sweep:
         most = max(1, len(own_cores()) // self.recipe.threads) if parallel is None else -1
         #: -1: as many as a back end of joblib has.
         self.workers = most if workers is None else whole_number("Sweep: workers", workers)
+        #: What the runs that go on are trained to now.
+        self.rung = self.recipe.rungs[0]
         self._stopped = threading.Event()
         self._failures = 0
         self._shown: dict[str, tuple[str, int]] = {}
@@ -86,24 +81,36 @@ class Sweep:
         """
         yes_or_no("Sweep.run: retry", retry)
         self._stopped.clear()
-        rungs = self.recipe.rungs
-        going = self.book.look()
+        rungs, brackets = self.recipe.rungs, self.recipe.brackets
+        entries = self.book.look()
         if retry:
-            for entry in going:
+            for entry in entries:
                 entry.try_again()
+        going: list[Entry] = []
         with contextlib.ExitStack() as stack:
             director = stack.enter_context(ThreadPoolExecutor(1))
             stack.callback(self._stopped.set)
-            for place, epochs in enumerate(rungs):
-                last = place + 1 == len(rungs)
-                done = director.submit(self._train, going, epochs, last)
+            for place, spent in enumerate(rungs):
+                last, self.rung = place + 1 == len(rungs), spent
+                going += [
+                    e
+                    for numbers, begin in brackets
+                    if begin == place
+                    for n in numbers
+                    for e in self.book.of(n)
+                ]
+                done = director.submit(self._train, going, spent, last)
                 while wait([done], LOOK).not_done:
                     self._tell(listener)
                     if until():
                         self.stop()
                 done.result()
                 if not (last or self._stopped.is_set()):
-                    going = self._kept(going, epochs)
+                    going = [
+                        entry
+                        for numbers, _ in brackets
+                        for entry in self._kept([e for e in going if e.number in numbers], spent)
+                    ]
                 self._tell(listener)
                 if self._stopped.is_set():
                     return
@@ -121,23 +128,23 @@ class Sweep:
                 if listener is not None:
                     listener(entry)
 
-    def _train(self, entries: Sequence[Entry], epochs: int, last: bool) -> None:
-        """All of them to so many epochs; those that another sweep has claimed are waited for."""
+    def _train(self, entries: Sequence[Entry], spent: float, last: bool) -> None:
+        """All of them until they have used up so much; those that another sweep has claimed are waited for."""
         waiting = list(entries)
         while waiting and not self._stopped.is_set():
             if self._config is None:
-                self._train_here(waiting, epochs, last)
+                self._train_here(waiting, spent, last)
             else:
-                self._train_elsewhere(waiting, epochs, last)
+                self._train_elsewhere(waiting, spent, last)
             self.book.look()
-            waiting = [entry for entry in waiting if _is_wanted(entry, epochs, last)]
+            waiting = [entry for entry in waiting if is_wanted(entry, spent, last)]
             if waiting:
                 self._stopped.wait(4 * LOOK)
 
-    def _train_here(self, entries: Sequence[Entry], epochs: int, last: bool) -> None:
+    def _train_here(self, entries: Sequence[Entry], spent: float, last: bool) -> None:
         baker = Baker(self.book, self._stopped.is_set)
         with ThreadPoolExecutor(self.workers) as pool:
-            futures = [pool.submit(baker.bake, entry, epochs, last) for entry in entries]
+            futures = [pool.submit(baker.bake, entry, spent, last) for entry in entries]
             try:
                 for future in as_completed(futures):
                     future.result()
@@ -145,7 +152,7 @@ class Sweep:
                 self._stopped.set()  # or the others would be waited for
                 raise
 
-    def _train_elsewhere(self, entries: Sequence[Entry], epochs: int, last: bool) -> None:
+    def _train_elsewhere(self, entries: Sequence[Entry], spent: float, last: bool) -> None:
         """By joblib. Workers see a file that tells them to stop."""
         assert self._config is not None
         joblib = _package()
@@ -163,9 +170,9 @@ class Sweep:
         try:
             with joblib.parallel_config(**self._config):
                 parallel = joblib.Parallel(n_jobs=self.workers, batch_size=1, pre_dispatch="all")
-                folder, owner = str(self.book.folder.resolve()), (_machine(), os.getpid())
+                folder, owner = str(self.book.folder.resolve()), (machine(), os.getpid())
                 parallel(
-                    joblib.delayed(_bake_elsewhere)(folder, entry.name, epochs, last, str(stop), owner)
+                    joblib.delayed(_bake_elsewhere)(folder, entry.name, spent, last, str(stop), owner)
                     for entry in entries
                 )
         except (GraphnetError, KeyboardInterrupt):
@@ -182,11 +189,11 @@ class Sweep:
             watcher.join()
             stop.unlink(missing_ok=True)
 
-    def _kept(self, entries: Sequence[Entry], epochs: int) -> list[Entry]:
+    def _kept(self, entries: Sequence[Entry], spent: float) -> list[Entry]:
         """The best configurations, by their means over seeds and folds; the others are cut. Of equal ones the first."""
         assert self.recipe.halving is not None
         numbers = sorted({entry.number for entry in entries})
-        values = {n: sum(e.value_at(epochs) for e in entries if e.number == n) for n in numbers}
+        values = {n: sum(e.value_at(spent) for e in entries if e.number == n) for n in numbers}
         keep = self.recipe.halving.kept(len(numbers))
         kept = set(sorted(numbers, key=lambda n: (values[n], n))[:keep])
         for entry in entries:
@@ -196,106 +203,19 @@ class Sweep:
         return [entry for entry in entries if entry.number in kept]
 
 
-class Baker:
-    """Who trains runs of a book, one or several at a time, in threads, each in a process of its own."""
-
-    def __init__(self, book: Book, stopped: Callable[[], bool]) -> None:
-        self._book, self._stopped = book, stopped
-
-    def bake(self, entry: Entry, epochs: int, last: bool) -> None:
-        """Trains one to so many epochs; nothing if another does."""
-        if self._stopped():
-            return
-        self._book.propose(entry.number)
-        entry.folder.mkdir(parents=True, exist_ok=True)
-        with contextlib.ExitStack() as stack:
-            try:
-                stack.enter_context(locked(entry.folder, "another sweep does it"))
-            except UsageError:
-                return
-            _wait_for(entry.run)
-            entry.look()
-            if _is_wanted(entry, epochs, last):
-                with _cores(self._book) as cores:
-                    self._process(entry, epochs, last, cores)
-
-    def _process(self, entry: Entry, epochs: int, last: bool, cores: Sequence[str]) -> None:
-        recipe = self._book.recipe
-        if not (entry.folder / SETTINGS).exists():
-            entry.propose(entry.settings)
-        if any(entry.run.glob("checkpoint-*.safetensors")):
-            command = recipe.resuming(entry.run, epochs)
-        else:
-            command = recipe.command({**entry.settings, "epochs": epochs}, entry.seed, entry.run, entry.fold)
-        with subprocess.Popen(
-            [sys.executable, "-m", "graphnet_rnn.sweep.child", *cores, "--", *command],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace",
-            start_new_session=True, env=alone(os.environ),
-        ) as process:  # fmt: skip
-            try:
-                stopped = self._watch(process, entry, epochs)
-            except BaseException:
-                _end(process)
-                raise
-            _, errors = process.communicate()
-        entry.look()
-        if entry.state == "cut":
-            return
-        if process.returncode == 0:
-            if last or entry.epochs < epochs:  # early stopping, or another budget
-                entry.end("done")
-        elif not stopped:
-            entry.end("failed", _sentence(errors, process.returncode))
-
-    def _watch(self, process: subprocess.Popen[str], entry: Entry, epochs: int) -> bool:
-        """Until it ends, or is to end; whether the sweep was told to stop."""
-        seen, pause = entry.epochs, LOOK / 10  # what fails, fails at once
-        while process.poll() is None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(pause)
-            pause, stopped = LOOK, self._stopped()
-            entry.look()
-            if not stopped and entry.state != "cut" and seen < entry.epochs < epochs:
-                seen = entry.epochs
-                self._cut_if_hopeless(entry)
-            if process.poll() is None and (stopped or entry.state == "cut"):
-                _end(process)
-                return stopped
-        return False
-
-    def _cut_if_hopeless(self, entry: Entry) -> None:
-        """Ends all runs of its configuration that have not ended, if the recipe's pruner says so."""
-        if self._book.is_hopeless(entry.number):
-            for each in self._book.of(entry.number):
-                if each.state not in ENDS:
-                    each.folder.mkdir(parents=True, exist_ok=True)
-                    each.end("cut")
-
-
-def _is_wanted(entry: Entry, epochs: int, last: bool) -> bool:
-    return entry.state in ("waiting", "begun") and (entry.epochs < epochs or last)
-
-
-def _wait_for(run: Path) -> None:
-    """Until the process of a sweep that was killed has written its checkpoint."""
-    if run.is_dir():
-        with contextlib.suppress(UsageError), locked(run, "busy", PATIENCE):
-            pass
-
-
 def _bake_elsewhere(
-    folder: str, name: str, epochs: int, last: bool, stop: str, owner: tuple[str, int]
+    folder: str, name: str, spent: float, last: bool, stop: str, owner: tuple[str, int]
 ) -> None:
     """Of a process that a back end of joblib has started, here or on another machine. owner: whose sweep it is."""
-    machine, process = owner
-    here = machine == _machine()
+    host, process = owner
+    here = host == machine()
 
     def stopped() -> bool:
         return os.path.exists(stop) or (here and not _is_alive(process))
 
     book = Book(None, folder)
     (entry,) = (each for each in book.entries if each.name == name)
-    Baker(book, stopped).bake(entry, epochs, last)
+    Baker(book, stopped).bake(entry, spent, last)
 
 
 def _is_alive(process: int) -> bool:
@@ -308,45 +228,6 @@ def _is_alive(process: int) -> bool:
     except OSError:  # another user's
         return True
     return True
-
-
-@contextlib.contextmanager
-def _cores(book: Book) -> Iterator[list[str]]:
-    """Cores of this machine that no other run of the sweep is on; none where all are taken, or cannot be given."""
-    threads, claimed = book.recipe.threads, contextlib.ExitStack()
-    cores = own_cores() if hasattr(os, "sched_getaffinity") else []
-    places = book.folder / "cores"
-    with claimed:
-        for slot in range(len(cores) // threads):
-            try:
-                places.mkdir(exist_ok=True)
-                claimed.enter_context(locked(places / f"{_machine()}-{slot}", "taken"))
-            except UsageError:
-                continue
-            yield [str(core) for core in cores[slot * threads : (slot + 1) * threads]]
-            return
-        yield []
-
-
-def _machine() -> str:
-    """Its name, as a file may be called."""
-    return "".join(c if c.isalnum() else "-" for c in platform.node()) or "here"
-
-
-def _end(process: subprocess.Popen[str]) -> None:
-    process.send_signal(signal.SIGTERM)
-    try:
-        process.wait(PATIENCE)
-    except subprocess.TimeoutExpired:
-        process.kill()
-
-
-def _sentence(errors: str, code: int) -> str:
-    """The last line that it said, without the program's name; what ended it where it said nothing."""
-    lines = [line for line in errors.splitlines() if line.strip()]
-    if code < 0:
-        return f"ended by {signal.Signals(-code).name}"
-    return lines[-1].removeprefix("graphnet-rnn train: ")[:500] if lines else f"exit code {code}"
 
 
 # -- joblib ------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import itertools
 import json
 import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,8 @@ import numpy as np
 from graphnet_rnn.data.sequence_files import is_file
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.files.whole import read_bytes
-from graphnet_rnn.settings import one_of, shown, whole_number
+from graphnet_rnn.settings import is_number, one_of, shown, whole_number
+from graphnet_rnn.sweep.halving import Bracket, Halving
 from graphnet_rnn.sweep.ranges import PLAIN, Range, Values, range_of
 
 __all__ = ["Halving", "Optuna", "Recipe", "Settings"]
@@ -39,46 +40,23 @@ OWN = (
     "data",
     "checkpoint_seconds",
 )
+#: What may end a run; of several the first is that of the rungs.
+BUDGETS = ("epochs", "steps", "core_seconds")
 #: What settings are called elsewhere.
 ELSEWHERE = {
     "lr": "rate", "learning_rate": "rate", "batch_size": "batch", "hidden_size": "units", "hidden": "units",
     "num_layers": "layers", "seq_len": "time", "wd": "optimizer", "weight_decay": "optimizer",
 }  # fmt: skip
 #: What names a file: the recipe's data, and these settings.
-FILES = ("valid", "test")
+FILES = ("valid", "test", "start")
+#: Of these, what a run that goes on needs no more.
+BEGUN = ("start",)
 #: What may be another when a sweep goes on.
 FREE = ("name", "trials", "seeds", "threads", "sampler", "pruner")
 #: Configurations of a grid at most.
 MOST = 100_000
 #: Epochs of runs whose steps, or time, are what ends them.
 ENOUGH = 1_000_000
-
-
-@dataclass(frozen=True)
-class Halving:
-    """Successive halving: those that learn worst are cut down early.
-
-    All configurations train for `first` epochs, the best 1/`factor` of them `factor` times as long, and so on to the
-    recipe's epochs. Source: Karnin, Koren & Somekh 2013; Jamieson & Talwalkar 2016.
-    """
-
-    first: int = 1
-    factor: int = 3
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "first", whole_number("halving: first", self.first))
-        object.__setattr__(self, "factor", whole_number("halving: factor", self.factor, least=2))
-
-    def rungs(self, epochs: int) -> list[int]:
-        """Epochs after which it is decided who goes on, the last one included."""
-        found: list[int] = []
-        while self.first * self.factor ** len(found) < epochs:
-            found.append(self.first * self.factor ** len(found))
-        return [*found, epochs]
-
-    def kept(self, count: int) -> int:
-        """How many of so many go on."""
-        return max(1, count // self.factor)
 
 
 @dataclass(frozen=True)
@@ -109,8 +87,9 @@ class Recipe:
     are trained. method: "grid", all values of all ranges; "random", so many `trials`, each drawn by its number and the
     recipe's seed alone, so more can be asked for later; "optuna", so many trials, each proposed by a `sampler` of
     Optuna (TPESampler) from how the others fare. seeds: how often each configuration is trained, from seed 0 on. folds:
-    and each of these so many times, with another block of the text (share of the cases) to validate on; gap: characters
-    on each side of the block that nobody reads, see data.Corpus.fold; 1: the usual parts. threads: cores of a run.
+    and each of these so many times, with another block of the text, or of a series in pieces (share of independent
+    cases) to validate on; gap: characters, or steps, on each side of it that nobody reads, see data.Corpus.fold and
+    data.Sequences.fold; 1: the usual parts. threads: cores of a run.
     halving: cut down early what learns worst; or pruner: as one of Optuna's decides after each epoch, of any method.
     name: in reports.
     Raises UsageError.
@@ -212,38 +191,68 @@ class Recipe:
     def ranges(self) -> dict[str, Range]:
         return {name: value for name, value in self.settings.items() if isinstance(value, Range)}
 
-    @property
-    def epochs(self) -> int:
-        """To which a run is trained at most."""
-        value = self.settings.get("epochs")
-        if value is None and self.halving is None and {"steps", "core_seconds"} & self.settings.keys():
-            return ENOUGH
+    @cached_property
+    def budget(self) -> tuple[str, float]:
+        """What a run may use up, "epochs", "steps" or "core_seconds", and how much. UsageError."""
+        name = next((name for name in BUDGETS if name in self.settings), "epochs")
+        value = self.settings.get(name)
         if value is None or isinstance(value, Range):
             raise UsageError(
                 "recipe: say epochs, a number, under [settings]: for how long all are trained; or steps, or "
-                "core-seconds, where there is no halving"
+                "core-seconds"
             )
-        epochs = whole_number("recipe: epochs", value)
-        if self.halving is not None and self.halving.first >= epochs:
-            raise UsageError(f"recipe: halving: first, {self.halving.first}, must be below epochs, {epochs}")
-        return epochs
+        if name == "core_seconds":
+            if not is_number(value) or not 0 < value < float("inf"):
+                raise UsageError(f"recipe: core_seconds must be a number above 0, not {shown(value)}")
+            amount = float(value)
+        else:
+            amount = whole_number(f"recipe: {name}", value)
+        if self.halving is not None:
+            first = self.halving.first
+            if name != "core_seconds":
+                whole_number(f"halving: first, in {name},", first)
+            if first >= amount:
+                raise UsageError(f"recipe: halving: first, {first}, must be below {name}, {amount:g}")
+        return name, amount
 
     @property
-    def rungs(self) -> list[int]:
-        """Epochs after which it is decided who goes on; the last one alone where nothing is cut down."""
-        return [self.epochs] if self.halving is None else self.halving.rungs(self.epochs)
+    def epochs(self) -> int:
+        """To which a run is trained at most."""
+        name, amount = self.budget
+        return int(amount) if name == "epochs" else ENOUGH
+
+    @property
+    def rungs(self) -> list[float]:
+        """What a run has used up when it is decided who goes on; the last one alone where nothing is cut down."""
+        amount = self.budget[1]
+        return [amount] if self.halving is None else self.halving.rungs(amount)
+
+    @property
+    def brackets(self) -> list[Bracket]:
+        """Who is judged among themselves."""
+        if self.halving is None:
+            return [Bracket(range(self.count), 0)]
+        return list(self.halving.divided(self.count, self.budget[1]))
 
     @property
     def effort(self) -> int | None:
         """Epochs of all runs together, if none ends early; None where something else ends them."""
         if self.epochs == ENOUGH:
             return None
-        count, done, total = self.count, 0, 0
-        for rung in self.rungs:
-            total += count * self.seeds * self.folds * (rung - done)
-            done = rung
-            count = count if self.halving is None else self.halving.kept(count)
-        return total
+        total, rungs = 0.0, self.rungs
+        for numbers, begin in self.brackets:
+            count, done = len(numbers), 0.0
+            for rung in rungs[begin:]:
+                total += count * self.seeds * self.folds * (rung - done)
+                done = rung
+                count = count if self.halving is None else self.halving.kept(count)
+        return int(total)
+
+    def until(self, spent: float) -> Settings:
+        """The settings that end a run when it has used up so much."""
+        name, _ = self.budget
+        others = {each: self.settings[each] for each in BUDGETS if each in self.settings and each != name}
+        return {"epochs": ENOUGH, **others, name: spent}
 
     @property
     def count(self) -> int:
@@ -277,13 +286,12 @@ class Recipe:
             found += [option] * value if isinstance(value, bool) else [f"{option}={value}"]
         return [*found, "--quiet"]
 
-    def resuming(self, folder: str | Path, epochs: int) -> list[str]:
-        """The arguments that go on with one to so many epochs, wherever its files are now."""
-        budgets = {"epochs": epochs} | {
-            name: self.settings[name] for name in ("steps", "core_seconds") if name in self.settings
-        }
-        files = {name: self.settings[name] for name in FILES if name in self.settings}
-        options = [f"--{name.replace('_', '-')}={value}" for name, value in (budgets | files).items()]
+    def resuming(self, folder: str | Path, spent: float) -> list[str]:
+        """The arguments that go on with one until it has used up so much, wherever its files are now."""
+        files = {name: self.settings[name] for name in FILES if name in self.settings and name not in BEGUN}
+        options = [
+            f"--{name.replace('_', '-')}={value}" for name, value in (self.until(spent) | files).items()
+        ]
         return ["train", self.data, f"--resume={folder}", *options, f"--threads={self.threads}", "--quiet"]
 
     # -- in files ------------------------------------------------------------------------------
@@ -348,7 +356,7 @@ class Recipe:
         if self.method == "grid":
             del found["trials"]
         if self.halving is not None:
-            found["halving"] = asdict(self.halving)
+            found["halving"] = self.halving.mapping()
         for name in ("sampler", "pruner"):
             if found[name] is not None:
                 found[name] = {"name": found[name].name, **found[name].settings}
@@ -417,7 +425,7 @@ def _halving_of(given: Any) -> Halving | None:
     try:
         return None if given is None else Halving(**given)
     except TypeError:
-        raise UsageError(f"recipe: halving has first and factor, not {shown(given)}") from None
+        raise UsageError(f"recipe: halving has first, factor and brackets, not {shown(given)}") from None
 
 
 def _optuna_of(what: str, given: Any) -> Optuna | None:

@@ -20,11 +20,12 @@ from typing import Any
 import numpy as np
 
 from graphnet.graph.node import Array
+from graphnet.system.cached import cached_property
 from graphnet_rnn.cell.initializers import constant, sparse, zeros
 from graphnet_rnn.cells.feedforward import AUTOENCODERS, Dense, autoencoder_layers
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.network.network import Network
-from graphnet_rnn.network.running import run
+from graphnet_rnn.network.running import Runner
 from graphnet_rnn.optimizers import Momentum, Nesterov, Stepwise
 from graphnet_rnn.optimizers.objective import Objective
 from graphnet_rnn.settings import one_of, whole_number
@@ -37,6 +38,8 @@ PEN = 0.75
 #: Gauss and Legendre's nodes for the integral along a stroke. They are densest at the ends, where a parabola through
 #: three points is fastest. Pixels are then right to 0.003 (where a stroke turns back on itself), most to 0.00001.
 NODES = 80
+#: So many images are reconstructed at once, so that what lies between is small.
+PIECE = 2000
 #: The source's rates for the autoencoders (Sutskever 2013, 7.3).
 RATES = {"CURVES": 0.005, "MNIST": 0.005, "FACES": 0.0005}
 
@@ -134,6 +137,10 @@ class Reconstruction(Objective):
         self.network, self.batch = network, u.batch
         super().__init__(u.cost, network.parameters, [u.inputs, u.targets], **how)
 
+    @cached_property
+    def _runner(self) -> Runner:
+        return Runner(self.network, backend=self._backend, threads=self.threads)
+
     def feed(self, *arrays: Any) -> None:
         """Sets the images: loss, gradient and curvature see these until the next feed."""
         if len(arrays) != 1:
@@ -147,11 +154,18 @@ class Reconstruction(Objective):
         At the weights that the network holds.
         """
         x = _images("Reconstruction.error", images, self.network)
-        logits, _ = run(self.network, x[None])
-        y = logits[0].astype(np.float64)
-        if self.network.loss == "sigmoid":
-            y = 0.5 + 0.5 * np.tanh(0.5 * y)
-        return float(((x - y) ** 2).sum(axis=1).mean())
+        pieces = (x[start : start + PIECE] for start in range(0, len(x), PIECE))
+        return sum(float(((some - self.reconstructed(some)) ** 2).sum()) for some in pieces) / len(x)
+
+    def reconstructed(self, images: Any) -> Array:
+        """y, what the network makes of each image, any number of them: float64 (count, pixels)
+
+        At the weights that the network holds.
+        """
+        x = _images("Reconstruction.reconstructed", images, self.network)
+        logits, _ = self._runner(x[None])
+        y: Array = logits[0].astype(np.float64)
+        return 0.5 + 0.5 * np.tanh(0.5 * y) if self.network.loss == "sigmoid" else y
 
 
 def _images(who: str, images: Any, network: Network, count: int | None = None) -> Array:

@@ -14,6 +14,7 @@ from graphnet.graph.node import Array
 from graphnet.system.memory import require_memory
 from graphnet_rnn.errors import ModelFileError, UsageError
 from graphnet_rnn.network.network import Network, require_network
+from graphnet_rnn.optimizers.base import Report
 from graphnet_rnn.optimizers.batched import BatchedObjective
 from graphnet_rnn.settings import MANY, setting, shown, whole_number
 from graphnet_rnn.tasks.objective import summed_over_time
@@ -31,7 +32,8 @@ class FreshSequences(CompiledProblem):
     network: 100 tanh units, initialised as by Sutskever 2013, 4.4. batch: sequences of a batch; gradient_batches: how
     many batches the gradient is the mean over (the loss and the curvature are those of the first). test: sequences to
     test on, always the same. seed: of the weights and of all sequences. steps: of an epoch, after which is tested.
-    threads, backend: see gn.compile.
+    threads, backend: see gn.compile. sequences: how many went through the network, with each gradient and each step of
+    CG.
     Where the problem has no more different sequences than `batch` or `test`, all of them are taken, each once.
     """
 
@@ -84,6 +86,8 @@ class FreshSequences(CompiledProblem):
             single=summed_over_time(task, self.model, 1, threads=threads, backend=backend),
         )
         self._generator = np.random.default_rng([self.seed, 0])
+        #: How many went through the network, with each gradient and each step of CG.
+        self.sequences = 0
 
     def _require_room(self, argument: str, count: int) -> None:
         """NotEnoughMemoryError for more sequences than can be drawn."""
@@ -107,6 +111,12 @@ class FreshSequences(CompiledProblem):
         self.objective.feed([self._drawn(self._generator, self.batch) for _ in range(self.gradient_batches)])
         return self.objective
 
+    def stepped(self, point: Array, report: Report) -> None:
+        self.sequences += self.batch * (self.gradient_batches * report.gradients + report.products)
+
+    def row(self, epoch: int) -> dict[str, Any]:
+        return {"sequences": self.sequences}
+
     def validate(self) -> float:
         return self.wrong()
 
@@ -115,9 +125,10 @@ class FreshSequences(CompiledProblem):
         return {**super().description(), "task": {"name": self.task.name, **task}}
 
     def numbers(self) -> dict[str, Any]:
-        return {"random": self._generator.bit_generator.state}
+        return {"random": self._generator.bit_generator.state, "sequences": self.sequences}
 
     def restore(self, arrays: Callable[[str, Array], Array], numbers: Mapping[str, Any]) -> None:
+        self.sequences = numbers["sequences"]
         try:
             self._generator.bit_generator.state = numbers["random"]
         except (TypeError, ValueError, OverflowError):

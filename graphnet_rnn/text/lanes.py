@@ -8,10 +8,10 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-import graphnet as gn
 from graphnet.graph.node import Array
 from graphnet_rnn.data.text import Vocabulary
 from graphnet_rnn.network.network import Network
+from graphnet_rnn.network.running import Runner
 from graphnet_rnn.settings import whole_number
 from graphnet_rnn.text.sampling import Stepper
 
@@ -57,7 +57,7 @@ class Lanes:
     """A network of text on any number of texts at once, one character of each a step, without dropout.
 
     lanes: so many are computed side by side by the compiled step; of more texts, one piece after another.
-    Raises UsageError for a network without a vocabulary, or that reads both ways.
+    Raises UsageError for a network without a vocabulary, that reads both ways, or with one output for a sequence.
     """
 
     def __init__(
@@ -66,12 +66,13 @@ class Lanes:
         self._one = Stepper(network, who, threads)
         self.network, self.vocabulary = network, self._one.vocabulary
         self.lanes = whole_number(f"{who}: lanes", lanes)
-        u = network.unroll(time=1, batch=self.lanes, training=False)
-        self._function = gn.compile([u.logits, *u.final], [u.inputs, *u.initial], threads=threads)
+        self._runner = Runner(network, threads=threads, frozen=True)
 
     def start(self, symbols: Array) -> Place:
         """After a text, from a cold start; of an empty one, after a newline (or the first symbol), as a Sampler."""
         self.network.require_finite("Lanes")
+        self._one.refresh()
+        self._runner.refresh()
         states = self.network.first_states(1)
         for symbol in symbols if len(symbols) else [self._one.opening]:
             logits, states = self._one(int(symbol), states)
@@ -101,7 +102,7 @@ class Lanes:
             states = [
                 np.concatenate([s, np.zeros((self.lanes - count, *s.shape[1:]), s.dtype)]) for s in states
             ]
-        logits, *after = self._function(filled, *states)
+        logits, after = self._runner(filled, states)
         return [logits[0, :count], *(state[:count] for state in after)]
 
     def read(self, place: Place, texts: Sequence[Array]) -> tuple[Array, Place]:

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-import graphnet as gn
 from graphnet.graph.node import Array
 from graphnet_rnn.data.text import Vocabulary
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.network.network import Network, require_network
+from graphnet_rnn.network.running import Runner
 from graphnet_rnn.settings import is_number, shown, whole_number
 
 __all__ = ["Sampler", "Stepper", "check_temperature", "choose"]
@@ -38,7 +38,8 @@ def check_temperature(temperature: float) -> None:
 class Stepper:
     """A network of text, one character at a time: states and logits after each are values, and nothing is kept here.
 
-    Raises UsageError for a network without a vocabulary, or that reads both ways.
+    When weights have changed it must be told: `refresh()`.
+    Raises UsageError for a network without a vocabulary, that reads both ways, or with one output for a sequence.
     """
 
     def __init__(self, network: Network, who: str = "Stepper", threads: int | None = None) -> None:
@@ -46,14 +47,18 @@ class Stepper:
         if network.vocabulary is None or network.reads != "symbols":
             raise UsageError(f"{who}: this network has no vocabulary: it was not trained on text")
         network.require_causal(who)
+        network.require_each_step(who)
         self.network = network
         self.vocabulary: Vocabulary = network.vocabulary
-        u = network.unroll(time=1, batch=1, training=False)
-        self._function = gn.compile([u.logits, *u.final], [u.inputs, *u.initial], threads=threads)
+        self._runner = Runner(network, threads=threads, frozen=True)
+
+    def refresh(self) -> None:
+        """Takes the weights as they are now."""
+        self._runner.refresh()
 
     def __call__(self, symbol: int, states: Sequence[Array]) -> tuple[Array, list[Array]]:
         """The logits of what comes next, (symbols,), and the states after this symbol."""
-        logits, *after = self._function(np.full((1, 1), symbol, np.int64), *states)
+        logits, after = self._runner(np.full((1, 1), symbol, np.int64), states)
         return logits[0, 0], after
 
     @property
@@ -81,9 +86,13 @@ class Sampler:
     def read(self, text: str, unknown: str | None = None) -> None:
         """Warms up on a text. DataError for characters that the model has not seen in training."""
         symbols = self.vocabulary.encode(text, unknown)
-        self.network.require_finite("Sampler")
+        self._look_at_weights()
         for symbol in symbols:
             self._step(int(symbol))
+
+    def _look_at_weights(self) -> None:
+        self.network.require_finite("Sampler")
+        self._step_by.refresh()
 
     def _step(self, symbol: int) -> None:
         self.logits, self.states = self._step_by(symbol, self.states)
@@ -91,10 +100,10 @@ class Sampler:
     def sample(self, length: int, temperature: float = 1.0, seed: int = 0) -> Iterator[str]:
         """`length` characters, one by one. From a cold start it first reads a newline (or its first symbol).
 
-        Raises UsageError at once for settings that cannot be meant.
+        The weights must stay as they are until the last. Raises UsageError at once for settings that cannot be meant.
         """
         check_temperature(temperature)
-        self.network.require_finite("Sampler")
+        self._look_at_weights()
         generator = np.random.default_rng(whole_number("seed", seed, least=0))
         return self._sample(whole_number("length", length, least=0), temperature, generator)
 

@@ -26,6 +26,8 @@ from graphnet_rnn.optimizers.objective import Objective
 from graphnet_rnn.settings import setting, whole_number
 from graphnet_rnn.training.batches_of_cases import BatchesOfCases, divided
 from graphnet_rnn.training.cases import Cases, fitting, judged_by_step, kind_of_weights
+from graphnet_rnn.training.measures import MEASURES, measures
+from graphnet_rnn.training.problem import Validated
 from graphnet_rnn.training.state import digest_of
 
 __all__ = ["Arrays"]
@@ -50,7 +52,7 @@ class Arrays(BatchesOfCases):
     that is kept for it, the last ones; None for none. weights: how much the loss counts, at least 0 (1): of cases,
     (cases,), of steps, (time, cases), or of values, of the shape of the targets. Where it is 0 the target is missing,
     and may be NaN. unscored: steps at the start without a target.
-    clip_values, l2, threads, memory, backend: see Objective.
+    clip_values, l2, threads, memory, backend: see Objective. frozen: patterns of parameters that stay as they are.
     Rows are in the network's loss, in nats but for "squared". Raises UsageError, DataError.
     """
 
@@ -112,8 +114,8 @@ class Arrays(BatchesOfCases):
         self._begin(network.seed)
         self._make([self._objective(time) for time in self._times])
         self._judges: dict[int, gn.Function] = {}
-        #: The metrics, when it was validated last.
-        self._measured: list[float] = []
+        #: The metrics.
+        self._validated = Validated[list[float]](network)
 
     @property
     def unit_name(self) -> str:  # type: ignore[override]
@@ -229,8 +231,7 @@ class Arrays(BatchesOfCases):
         u, inputs, cost = self._unrolled(time, random=self._random)
         return Objective(
             cost,
-            list(self.model.parameters.values()),
-            inputs,
+            inputs=inputs,
             random=self._random,
             structure=() if self._labels is not None else u.structure,
             structure_scale=1 / (time - self.unscored),
@@ -241,7 +242,7 @@ class Arrays(BatchesOfCases):
         """The cost, and what metrics are of each target, of a batch."""
         if time not in self._judges:
             u, inputs, cost = self._unrolled(time, training=False)
-            found = [self._of_targets(each) for each in _measures(u, self._kind)]
+            found = [self._of_targets(each) for each in measures(u, self._kind == "values").values()]
             self._judges[time] = gn.compile(
                 [cost, *found], inputs, backend=self.backend, threads=self.threads
             )
@@ -252,13 +253,14 @@ class Arrays(BatchesOfCases):
     def validate(self) -> float | None:
         if self._valid is None:
             return None
-        sums = np.zeros(1 + len(_NAMES.get(self.model.loss, ())))
+        sums = np.zeros(1 + (self.model.loss in MEASURES))
         for which in self._of_like_lengths(self._valid, np.arange(len(self._valid))):
             batch = self._fed(self._valid, which)
             cost, *each = self._judge(batch.time)(*self._as_read(batch))
             shares = batch.shares(self.unscored).astype(np.float64)
             sums += [float(cost), *(float((shares * values).sum()) for values in each)]
-        mean, *self._measured = (sums / self._valid.total(self.unscored)).tolist()
+        mean, *measured = (sums / self._valid.total(self.unscored)).tolist()
+        self._validated.keep(measured)
         return float(mean)
 
     def metrics(self) -> Mapping[str, Callable[[], float]]:
@@ -270,12 +272,13 @@ class Arrays(BatchesOfCases):
             return {}
         if self._labels is not None:
             return {"label_error_rate": self._label_error_rate}
-        return {name: partial(self._metric, i) for i, name in enumerate(_NAMES.get(self.model.loss, ()))}
+        names = [MEASURES[self.model.loss]] if self.model.loss in MEASURES else []
+        return {name: partial(self._metric, i) for i, name in enumerate(names)}
 
     def _metric(self, number: int) -> float:
-        if not self._measured:
-            self.validate()
-        return self._measured[number]
+        measured = self._validated.now(self.validate)
+        assert measured is not None
+        return measured[number]
 
     def _label_error_rate(self) -> float:
         assert self._valid is not None
@@ -291,26 +294,3 @@ class Arrays(BatchesOfCases):
         lengths = [each.lengths for each in kept] if self._ragged else []
         arrays = [array for each in kept for array in (each.x, each.t, each.w)] + lengths
         return {**super().description(), "data": digest_of(*arrays)}
-
-
-#: By loss the names of what `_measures` gives.
-_NAMES: dict[str, tuple[str, ...]] = {
-    "softmax": ("accuracy",),
-    "sigmoid": ("accuracy",),
-    "squared": ("absolute_error",),
-}
-
-
-def _measures(u: Unrolled, kind: str) -> list[Node]:
-    """Of each target, or each value where these are weighed, how right it was, or how far away."""
-    o, t = u.logits, u.targets
-    match u.network.loss:
-        case "softmax":
-            return [gn.cast(gn.equal(gn.argmax(o), t), o.dtype)]
-        case "sigmoid":
-            values = gn.cast(gn.equal(o > 0, t > 0.5), o.dtype)
-        case "squared":
-            values = gn.absolute(o - t)
-        case _:
-            return []
-    return [values if kind == "values" else gn.mean(values, axis=-1)]

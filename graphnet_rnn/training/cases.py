@@ -170,7 +170,12 @@ def checked_targets(network: Network, targets: Any, shape: Sequence[int]) -> Arr
     wanted = f"({count}, labels)" if labels else f"({', '.join(map(str, whole))})"
     t = np.asarray(targets)
     if not (t.ndim == 2 and len(t) == count if labels else t.shape == whole):
-        raise DataError(f"Arrays: targets must be {wanted} for these inputs, not {list(t.shape)}")
+        remedy = ""
+        if not labels and network.pool is None and t.shape == whole[1:]:
+            remedy = '; one target of each case is for a network with pool="last", "mean" or "max"'
+        elif not labels and network.pool is not None and t.shape == (time, *whole):
+            remedy = "; targets of each step are for a network without pool"
+        raise DataError(f"Arrays: targets must be {wanted} for these inputs, not {list(t.shape)}{remedy}")
     if not symbols:
         remedy = "; where a target is missing, give it the weight 0, weights=~np.isnan(targets)"
         return checked_floats("Arrays: targets", t, network.dtype, remedy)
@@ -181,7 +186,10 @@ def checked_targets(network: Network, targets: Any, shape: Sequence[int]) -> Arr
     odd = np.argwhere((t < least) | (t > largest))
     if len(odd):
         at = tuple(int(i) for i in odd[0])
+        blank = labels and t[at] == network.outputs - 1
+        remedy = "; the last output is the blank, so make the network with one output more" if blank else ""
         raise DataError(
             f"Arrays: targets must be whole numbers in {least} ... {largest}, {wanted}, but at {list(at)} is {t[at]}"
+            + remedy
         )
     return t.astype(np.int64)

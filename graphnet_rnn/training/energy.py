@@ -11,8 +11,7 @@ import numpy as np
 from graphnet.graph.node import Array
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.models.energy.divergence import ContrastiveDivergence
-from graphnet_rnn.models.energy.learning import raised
-from graphnet_rnn.models.energy.model import EnergyModel, as_generator
+from graphnet_rnn.models.energy.model import EnergyModel, as_generator, raised
 from graphnet_rnn.optimizers import CurvedOptimizer, FirstOrder, Optimizer
 from graphnet_rnn.settings import amount, setting, whole_number
 from graphnet_rnn.training.problem import CompiledProblem
@@ -25,16 +24,24 @@ __all__ = ["EnergyCases"]
 class EnergyCases(CompiledProblem):
     """A step along contrastive divergence for each batch of cases; rows have the reconstruction error.
 
-    model: RBM, TRBM or RTRBM. data: (cases, visible), or (time, sequences, visible) for a temporal model. batch: cases,
-    or sequences, of a step; all are taken once in an epoch, in an order of its own, but for what fills no batch.
+    model: RBM, TRBM or RTRBM. data: (cases, visible), or (time, sequences, visible) for a temporal model; or a function
+    (generator, count) that draws so many, anew for each epoch, of `drawn` cases, so that none is seen twice. batch:
+    cases, or sequences, of a step; all are taken once in an epoch, in an order of its own, but for what fills no batch.
     gibbs_steps: k, or a function of the number of steps that were made. chains: of each case; their gradients' mean is
     taken, see ContrastiveDivergence. below: trained models from the data upwards; the model then learns from their
     `activities`, drawn anew for each batch. valid: the share of the cases that is kept to judge reconstructions by, the
-    last ones. Its optimizers are those of first order and Hessian-free. Raises UsageError, DataError.
+    last ones, which stay where others are drawn. Its optimizers are those of first order and Hessian-free. Raises
+    UsageError, DataError.
     """
 
     measure: ClassVar[str] = "error"
     item: ClassVar[str] = "case"
+    remedy: ClassVar[str] = (
+        "try a smaller rate, clipping (clip_norm=1.0), or, for Gaussian units, data divided by their deviation"
+    )
+    undivided: ClassVar[str] = (
+        "the chains of a step are drawn together, and a step is judged by all that are held"
+    )
     objective: ContrastiveDivergence = field(init=False)
 
     model: EnergyModel
@@ -45,6 +52,7 @@ class EnergyCases(CompiledProblem):
     chains: int = setting(1, "of each case; their gradients' mean is taken")
     below: Sequence[EnergyModel] = ()
     valid: InitVar[float] = 0.1
+    drawn: int = setting(100, "cases of an epoch, where data are a function that draws them")
     seed: int = setting(0, "of the order of cases, and of all that is drawn")
 
     def __post_init__(self, data: Any, valid: float) -> None:
@@ -52,15 +60,21 @@ class EnergyCases(CompiledProblem):
             self.model, 1, self.seed, self.backend, self.threads, self.chains
         )
         self.seed, self.below, batch = self.objective.seed, list(self.below), self.batch
-        reader = self.below[0] if self.below else self.model
-        cases = reader.check_data("data", data)
-        self._axis, count = reader.case_axis, cases.shape[reader.case_axis]
+        self._reader = self.below[0] if self.below else self.model
+        self._axis, self._draw = self._reader.case_axis, data if callable(data) else None
+        self.drawn = whole_number("EnergyCases: drawn", self.drawn)
+        cases = None if self._draw else self._reader.check_data("data", data)
+        count = self.drawn if cases is None else cases.shape[self._axis]
         kept = round(amount("EnergyCases: valid", valid) * count)
         if kept >= count:
             raise UsageError(f"EnergyCases: valid = {valid:g} of {count} cases leaves none to train on")
-        self._cases, self._kept = np.split(cases, [count - kept], axis=self._axis)
+        self._count, self._epoch = count - kept, 0
+        if cases is None:
+            self._cases = self._draw_cases(self._count, 2, self._epoch)
+            self._kept = self._draw_cases(kept, 3) if kept else self._cases[..., :0]
+        else:
+            self._cases, self._kept = np.split(cases, [self._count], axis=self._axis)
         self.batch = self.items = whole_number("EnergyCases: batch", batch)
-        self._count = count - kept
         if self.batch > self._count:
             raise DataError(
                 f"EnergyCases: batch is {batch}, but there are only {self._count} cases to train on"
@@ -73,10 +87,23 @@ class EnergyCases(CompiledProblem):
                 f"rnn.HessianFree(), not {optimizer!r:.60}: the gradient is of no function whose value is known"
             )
 
+    def _draw_cases(self, count: int, *which: int) -> Array:
+        """So many new ones; DataError if the function does not give them."""
+        assert self._draw is not None
+        found = self._draw(as_generator("EnergyCases", self.seed, *which), count)
+        cases = self._reader.check_data("data", found)
+        if cases.shape[self._axis] != count:
+            raise DataError(
+                f"EnergyCases: data, a function, was asked for {count} cases and gave {cases.shape[self._axis]}"
+            )
+        return cases
+
     def __len__(self) -> int:
         return self._count // self.batch
 
     def feed(self, epoch: int, step: int) -> ContrastiveDivergence:
+        if self._draw and epoch != self._epoch:
+            self._cases, self._epoch = self._draw_cases(self._count, 2, epoch), epoch
         order = as_generator("EnergyCases", self.seed, 0, epoch).permutation(self._count)
         which = order[step * self.batch : (step + 1) * self.batch]
         number = epoch * len(self) + step
@@ -97,5 +124,6 @@ class EnergyCases(CompiledProblem):
 
     def description(self) -> dict[str, Any]:
         steps = description_of(self.gibbs_steps) if callable(self.gibbs_steps) else self.gibbs_steps
-        data = digest_of(self._cases, self._kept, *(layer.theta for layer in self.below))
+        first = self._draw_cases(self._count, 2, 0) if self._draw else self._cases
+        data = digest_of(first, self._kept, *(layer.theta for layer in self.below))
         return {**super().description(), "gibbs_steps": steps, "data": data}

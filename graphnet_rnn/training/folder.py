@@ -46,6 +46,11 @@ class RunFolder:
         return f"The checkpoints in {self.path}"
 
     @property
+    def goes_on(self) -> str:
+        """How a run that was ended from outside goes on, in words."""
+        return f"it goes on from its last checkpoint: train --resume {self.path}, or trainer.resume()"
+
+    @property
     def recorded(self) -> str | list[dict[str, Any]]:
         """The path of the rows, or the rows."""
         return str(self.history)
@@ -133,6 +138,10 @@ class NoFolder(RunFolder):
     @property
     def kept(self) -> str:
         return "The weights of the best epoch, which the trainer holds,"
+
+    @property
+    def goes_on(self) -> str:
+        return "it has no folder, so begin anew"
 
     @property
     def recorded(self) -> list[dict[str, Any]]:

@@ -16,40 +16,43 @@ from graphnet.graph.graph import ancestors
 from graphnet.graph.node import Array, Node
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.model import Model
+from graphnet_rnn.network.composed import takes_what_is_asked
+from graphnet_rnn.network.network import Network
 from graphnet_rnn.network.running import checked_floats
+from graphnet_rnn.network.unroll import Unrolled
 from graphnet_rnn.optimizers.batched import BatchedObjective
 from graphnet_rnn.optimizers.objective import Objective
 from graphnet_rnn.settings import setting, shown
 from graphnet_rnn.training.batches_of_cases import BatchesOfCases, divided, seed_of
+from graphnet_rnn.training.measures import losses_of_cases, measures_of_cases
+from graphnet_rnn.training.problem import Validated
 from graphnet_rnn.training.state import digest_of
 
 __all__ = ["GraphCases"]
 
-#: losses (batch,), what is read, by name, and, if they are given, values (batch,) that are measured, by name.
-Graph = tuple[Node, Mapping[str, Node]] | tuple[Node, Mapping[str, Node], Mapping[str, Node]]
+#: What a graph is given as: a network's losses, or losses (batch,), or with them values (batch,) to measure, by name.
+Graph = Unrolled | Node | tuple[Node, Mapping[str, Node]]
 
 
 @dataclass(eq=False, repr=False)
 class GraphCases(BatchesOfCases):
     """C = Σ_n w_n L_n / Σ_n w_n over the cases n of a batch, L the losses of a graph of your own
 
-    model: what learns, an rnn.Model, the networks among whose arguments are its parts. graph(batch, **how): the losses
-    of so many cases, (batch,), and the inputs of the graph, by name; it is handed how["training"] and how["random"],
-    which `unroll` takes. It may give a third thing, values (batch,) by name, whose means over what is validated on are
-    metrics. arrays: what is read, by name, all cases of it: cases lie along the axis whose size is the batch. An input
-    that is the same in batches of any size is read by all cases, and so is its array.
+    model: what learns, as rnn.composed makes it of networks, or an rnn.Model. arrays: what its graph reads, all cases
+    of it, by the names of the graph's inputs: cases lie along the axis whose size is the batch. An input that is the
+    same in batches of any size is read by all cases, and so is its array.
+    graph(batch, **how): of so many cases an Unrolled, whose losses are summed over the steps of a case, or losses
+    (batch,), or (losses, {name: value of each case}), whose means over what is validated on are metrics; by default
+    model.unroll. It is handed how["training"] and how["random"], which `unroll` takes. Metrics of an Unrolled are
+    "accuracy" of classes and bits, "absolute_error" of numbers, the mean over the steps of a case, and "exact", the
+    share of the cases with the right class at each step.
     batch: cases of a batch (all, if there are fewer); an epoch has every case once, in an order of its own; where the
     last batch is not full, cases of no weight fill it up. gradient_batches, curvature_batches, weights (of cases): as
     in Arrays. valid: cases to validate on, arrays of the same names, or the share of the cases that is kept for it, the
     last ones; None for none.
     clip_values, l2, threads, memory, backend: see Objective.
 
-        def graph(batch, **how):
-            e = model.encoder.unroll(9, batch, initial="zero", **how)
-            d = model.decoder.unroll(9, batch, initial=e.final, **how)
-            return gn.sum(d.losses, axis=0), {"word": e.inputs, "before": d.inputs, "answer": d.targets}
-
-        problem = rnn.GraphCases(model, graph, {"word": x, "before": b, "answer": t})
+        problem = rnn.GraphCases(translator(encoder, decoder), {"word": x, "before": b, "answer": t})
 
     Rows are in the losses' unit. Raises UsageError, DataError.
     """
@@ -57,10 +60,10 @@ class GraphCases(BatchesOfCases):
     objective: Objective | BatchedObjective = field(init=False)
 
     model: Model
-    graph: Callable[..., Graph]
     arrays: InitVar[Mapping[str, Any]]
     batch: int = setting(32, "cases of a batch")
     _: KW_ONLY
+    graph: Callable[..., Graph] | None = None
     valid: InitVar[float | Mapping[str, Any] | None] = 0.1
     weights: InitVar[Any] = None
     gradient_batches: int = setting(1, "batches of a step")
@@ -69,12 +72,11 @@ class GraphCases(BatchesOfCases):
     def __post_init__(self, arrays: Any, valid: Any, weights: Any) -> None:
         if not isinstance(self.model, Model):
             raise UsageError(f"GraphCases: model must be a Model, not {shown(self.model)}")
-        if not callable(self.graph):
-            raise UsageError(f"GraphCases: graph must be a function of the batch, not {shown(self.graph)}")
+        self._graph: Callable[..., Graph] = self._given_graph()
         self._check_sizes()
         self._random = gn.RandomSource(seed_of(self.model))
         # Two sizes tell which axis is that of the cases.
-        one, other = (_read(self.graph(n, training=False, random=self._random), n) for n in (2, 3))
+        one, other = (_read(self._graph(n, training=False, random=self._random), n) for n in (2, 3))
         self._axes = {name: _axis(name, node, other[1][name]) for name, node in one[1].items()}
         self._inputs = one[1]
         self._measured_names = tuple(one[2])
@@ -99,11 +101,29 @@ class GraphCases(BatchesOfCases):
         self._begin(seed_of(self.model))
         cost, inputs, _ = self._weighed(training=True)
         settings = self.objective_settings()
-        parameters = list(self.model.parameters.values())
         self._digest = _digest(cost)
-        self._make([Objective(cost, parameters, inputs, random=self._random, **settings)])
+        self._make([Objective(cost, inputs=inputs, random=self._random, **settings)])
         self._judge: gn.Function | None = None
-        self._measured: list[float] = []
+        self._validated = Validated[list[float]](self.model)
+
+    def _given_graph(self) -> Callable[..., Graph]:
+        if self.graph is not None:
+            if not callable(self.graph):
+                raise UsageError(
+                    f"GraphCases: graph must be a function of the batch, not {shown(self.graph)}"
+                )
+            return self.graph
+        if isinstance(self.model, Network):
+            raise UsageError(
+                "GraphCases: of a single Network rnn.Arrays takes inputs and targets; or give graph"
+            )
+        unroll = getattr(self.model, "unroll", None)
+        if not callable(unroll) or not takes_what_is_asked(unroll):
+            raise UsageError(
+                f"GraphCases: {type(self.model).__name__} has no unroll(batch, **how); give a graph, or make the model "
+                "by rnn.composed"
+            )
+        return unroll
 
     # -- arrays --------------------------------------------------------------------------------
 
@@ -174,7 +194,7 @@ class GraphCases(BatchesOfCases):
     def _weighed(self, training: bool) -> tuple[Node, list[Node], list[Node]]:
         """C, the inputs, the last of which are the weights, and the weighed metrics."""
         losses, inputs, measured = _read(
-            self.graph(self.batch, training=training, random=self._random), self.batch
+            self._graph(self.batch, training=training, random=self._random), self.batch
         )
         self._dtype = losses.dtype
         with gn.scope(layer="cost"):
@@ -194,18 +214,19 @@ class GraphCases(BatchesOfCases):
         for which in self._packed(np.arange(len(self._valid_weights))):
             arrays, w = self._filled(self._valid, self._valid_weights, which)
             sums += np.array(self._judge(*self._fed(arrays, w)), np.float64)
-        cost, *self._measured = (sums / self._valid_weights.sum()).tolist()
+        cost, *measured = (sums / self._valid_weights.sum()).tolist()
+        self._validated.keep(measured)
         return float(cost)
 
     def metrics(self) -> Mapping[str, Callable[[], float]]:
-        """The third thing that `graph` gives: its mean over what is validated on."""
+        """What the graph measures: its mean over what is validated on."""
         names = () if self._valid is None else self._measured_names
         return {name: partial(self._metric, i) for i, name in enumerate(names)}
 
     def _metric(self, number: int) -> float:
-        if not self._measured:
-            self.validate()
-        return self._measured[number]
+        measured = self._validated.now(self.validate)
+        assert measured is not None
+        return measured[number]
 
     def description(self) -> dict[str, Any]:
         kept = [*self._train.values(), self._weights, *(self._valid or {}).values(), self._valid_weights]
@@ -213,33 +234,53 @@ class GraphCases(BatchesOfCases):
 
 
 def _read(given: Any, batch: int) -> tuple[Node, dict[str, Node], dict[str, Node]]:
-    """What a graph gave, checked."""
-    if not isinstance(given, tuple) or len(given) not in (2, 3):
-        raise UsageError(
-            f"GraphCases: graph must give (losses, inputs by name) or (losses, inputs, values), not {shown(given)}"
-        )
-    losses, inputs, measured = (*given, {})[:3]
+    """Losses, inputs by name, and what is measured, of what a graph gave, checked."""
+    if isinstance(given, Unrolled):
+        given.network.require_output("GraphCases: graph")
+        given = losses_of_cases(given), measures_of_cases(given)
+    losses, measured = given if isinstance(given, tuple) and len(given) == 2 else (given, {})
     if not isinstance(losses, Node) or losses.shape != (batch,) or not is_float(losses.dtype):
         what = f"{losses.describe()} (made at {losses.origin})" if isinstance(losses, Node) else shown(losses)
         raise UsageError(
-            f"GraphCases: the losses must be floats ({batch},), one for each case, not {what}; of losses of steps and "
-            "cases take gn.sum(losses, axis=0)"
+            f"GraphCases: graph must give an Unrolled, losses ({batch},), one for each case, or (losses, values by "
+            f"name), not {what}; of losses of steps and cases take gn.sum(losses, axis=0)"
         )
-    for what, nodes in (("inputs", inputs), ("values", measured)):
-        if not isinstance(nodes, Mapping) or not all(isinstance(node, Node) for node in nodes.values()):
-            raise UsageError(f"GraphCases: {what} of graph must be nodes by name, not {shown(nodes)}")
-    for name, node in inputs.items():
-        if not node.op.is_input:
-            raise UsageError(
-                f"GraphCases: {name} is {node.describe()} (made at {node.origin}), which is no gn.input"
-            )
+    if not isinstance(measured, Mapping) or not all(isinstance(node, Node) for node in measured.values()):
+        raise UsageError(f"GraphCases: values of graph must be nodes by name, not {shown(measured)}")
     for name, node in measured.items():
         if node.shape != (batch,):
             raise UsageError(
                 f"GraphCases: {name} must be a value of each case, ({batch},), not {node.describe()} (made at "
                 f"{node.origin})"
             )
-    return losses, dict(inputs), dict(measured)
+    return losses, _inputs(losses, measured), dict(measured)
+
+
+def _inputs(losses: Node, measured: Mapping[str, Node]) -> dict[str, Node]:
+    """What the losses read, by name, in the order in which it was made; UsageError where a name does not tell it."""
+    read = [node for node in ancestors([losses]) if node.op.is_input]
+    found: dict[str, Node] = {}
+    for node in sorted(read, key=lambda node: node.serial):
+        name = node.name or ""
+        if not name:
+            raise UsageError(
+                f"GraphCases: {node.describe()} (made at {node.origin}) has no name, by which its array could be "
+                "given: gn.input(..., name=...)"
+            )
+        if name in found:
+            raise UsageError(
+                f"GraphCases: two inputs are called {name!r} (made at {found[name].origin} and {node.origin}); name "
+                "them, e.g. network.unroll(..., inputs='word', targets='answer', lengths='length')"
+            )
+        found[name] = node
+    for name, value in measured.items():
+        for node in ancestors([value]):
+            if node.op.is_input and node not in read:
+                raise UsageError(
+                    f"GraphCases: {name} depends on {node.describe()} (made at {node.origin}), which the losses do not "
+                    "read"
+                )
+    return found
 
 
 def _digest(cost: Node) -> str:

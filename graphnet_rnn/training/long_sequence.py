@@ -105,7 +105,10 @@ class LongSequence:
     # -- the sequence --------------------------------------------------------------------------
 
     def feed(self, x: Any, t: Any) -> None:
-        """Sets what is read, (T, batch, ...), and what is to be said, (T, batch, ...), one more with predict_first."""
+        """Sets what is read, (T, batch, ...), and what is to be said, (T, batch, ...), one more with predict_first.
+
+        Both are read where they lie, as they may be larger than memory: leave them as they are until the next feed.
+        """
         x, t = np.asarray(x), np.asarray(t)
         more = int(self.predict_first)
         if x.ndim < 2 or t.ndim < 2 or x.shape[1] != self.batch or t.shape[1] != self.batch:

@@ -10,6 +10,7 @@ from graphnet_rnn.errors import UsageError
 from graphnet_rnn.models.control.controller import Controller
 from graphnet_rnn.models.control.tasks import ControlTask
 from graphnet_rnn.optimizers import Report
+from graphnet_rnn.optimizers.batched import BatchedObjective
 from graphnet_rnn.optimizers.objective import Objective
 from graphnet_rnn.settings import setting, whole_number
 from graphnet_rnn.training.problem import ObjectiveProblem
@@ -22,25 +23,35 @@ __all__ = ["Movements"]
 class Movements(ObjectiveProblem):
     """A step on movements of a control task: new ones each time, with new noise, where the task draws them.
 
-    task: any of rnn.control. steps: of an epoch. clip_values, l2, threads, memory, backend: see Objective.
+    task: any of rnn.control. steps: of an epoch. gradient_batches: a step takes so many batches of movements, for its
+    gradient and its curvature, which processes may share; noise is the same in all of them. clip_values, l2, threads,
+    memory, backend: see Objective.
     What is judged after an epoch is the cost of the movements of seed 0; its row says how many `calls` for a loss, a
     gradient or a product with the curvature there were until then. Raises UsageError.
     """
 
     item: ClassVar[str] = "movement"
     model: Controller = field(init=False)
-    objective: Objective = field(init=False)
+    objective: Objective | BatchedObjective = field(init=False)
 
     task: ControlTask
     steps: int = setting(10, "of an epoch")
+    gradient_batches: int = setting(1, "a step takes so many batches of movements, each drawn anew")
 
     def __post_init__(self) -> None:
         task = self.task
         if not isinstance(task, ControlTask):
             raise UsageError(f"Movements: task must be one of rnn.control, not {task!r:.60}")
-        self.model, self.items = task.loop.controller, task.loop.batch
         self.steps = whole_number("Movements: steps", self.steps)
-        self.objective = task.objective(**self.objective_settings())
+        self.gradient_batches = whole_number("Movements: gradient_batches", self.gradient_batches)
+        self.model, self.items = task.loop.controller, task.loop.batch * self.gradient_batches
+        if self.gradient_batches > 1 and digest_of(*task.conditions(1)) == digest_of(*task.conditions(2)):
+            raise UsageError(
+                f"Movements: gradient_batches must be 1, not {self.gradient_batches}: {type(task).__name__} has the "
+                "same movements in every batch"
+            )
+        self._single = task.objective(**self.objective_settings())
+        self.objective = self._single if self.gradient_batches == 1 else BatchedObjective(self._single)
         self.calls = 0
         #: A second one, so that what is judged draws no noise that training would have drawn.
         self._judge = task.objective(**self.objective_settings())
@@ -49,11 +60,16 @@ class Movements(ObjectiveProblem):
         return self.steps
 
     def compile(self) -> None:
-        self.objective.compile()
+        self._single.compile()
 
-    def feed(self, epoch: int, step: int) -> Objective:
+    def feed(self, epoch: int, step: int) -> Objective | BatchedObjective:
         # Seed 0 is kept to judge by.
-        self.objective.feed(*self.task.conditions(1 + epoch * self.steps + step))
+        first = 1 + (epoch * self.steps + step) * self.gradient_batches
+        batches = [self.task.conditions(first + k) for k in range(self.gradient_batches)]
+        if isinstance(self.objective, BatchedObjective):
+            self.objective.feed(batches, curvature=batches)
+        else:
+            self.objective.feed(*batches[0])
         self.objective.redraw()
         return self.objective
 

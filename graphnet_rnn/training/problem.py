@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+import numpy as np
 
 from graphnet.backends import AVAILABLE
 from graphnet.graph.node import Array
@@ -13,11 +15,14 @@ from graphnet_rnn.errors import UsageError
 from graphnet_rnn.model import Model
 from graphnet_rnn.optimizers import FirstOrder, Optimizer, Report
 from graphnet_rnn.optimizers.batched import BatchedObjective
+from graphnet_rnn.optimizers.groups import patterns, trained
 from graphnet_rnn.optimizers.step import Stepped
 from graphnet_rnn.parallel import Ranks
 from graphnet_rnn.settings import declared_settings, fixed_settings, setting
 
-__all__ = ["CompiledProblem", "ObjectiveProblem", "Problem", "Trainable", "require_unclipped"]
+__all__ = ["CompiledProblem", "ObjectiveProblem", "Problem", "Trainable", "Validated", "require_unclipped"]
+
+T = TypeVar("T")
 
 
 class Trainable(Stepped, Protocol):
@@ -50,6 +55,7 @@ class Problem(ABC):
     model: what learns. objective: of any step. measure: what rows call the cost ("train_loss"); unit: nats, or whatever
     the objective's loss is in, in one of it. judged: what rows call what `validate` gives, if that is another measure
     ("valid_wrong"). unit_name: the unit in words, for people. item: what a step gets through so many of, `items`.
+    remedy: what to try when a step is not finite.
     """
 
     model: Model
@@ -59,7 +65,10 @@ class Problem(ABC):
     judged: ClassVar[str] = ""
     unit_name: ClassVar[str] = ""
     item: ClassVar[str] = "step"
+    remedy: ClassVar[str] = "try a smaller --rate or --clip-norm"
     items: int = 1
+    #: Why several processes cannot share a step.
+    undivided: ClassVar[str] = "a step must be of several batches, its objective a BatchedObjective"
 
     @abstractmethod
     def __len__(self) -> int:
@@ -69,12 +78,23 @@ class Problem(ABC):
     def feed(self, epoch: int, step: int) -> Trainable:
         """The objective of this step, fed."""
 
+    def whole(self, theta: Array) -> Array:
+        """All parameters of the model, where those that the objective is of have these values."""
+        return np.asarray(theta)
+
     def share(self, ranks: Ranks) -> None:
         """From now on these processes make each step together. UsageError for a problem whose steps are not divided."""
-        if ranks.size > 1:
+        objective, batches = self.objective, getattr(self, "gradient_batches", None)
+        if batches is not None and ranks.size > batches:
             raise UsageError(
-                f"{type(self).__name__} cannot be shared by {ranks.size} processes: a step must consist of several "
-                "batches; start one process"
+                f"{type(self).__name__}: {ranks.size} processes cannot share the {batches} "
+                f"batch{'es' if batches > 1 else ''} of a step; give more gradient_batches, or start fewer processes"
+            )
+        if isinstance(objective, BatchedObjective):
+            objective.ranks = ranks
+        elif ranks.size > 1:
+            raise UsageError(
+                f"{type(self).__name__} cannot be shared by {ranks.size} processes: {self.undivided}; start one process"
             )
 
     def require_fit(self, optimizer: Optimizer) -> None:
@@ -131,6 +151,29 @@ class Problem(ABC):
         """Goes on from there. arrays: the stored one of this name, of the shape and dtype of the other."""
 
 
+class Validated(Generic[T]):
+    """What validating found beside the loss, for as long as the model has the weights with which it was found."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._weights: list[Array] | None = None
+        self._found: T | None = None
+
+    def keep(self, found: T) -> None:
+        """Of the model with its present weights."""
+        self._weights, self._found = [array.copy() for array in self._present()], found
+
+    def now(self, validate: Callable[[], object]) -> T | None:
+        """What was kept, if the weights are the same still; else what `validate`, called here, keeps."""
+        same = self._weights is not None and all(map(np.array_equal, self._weights, self._present()))
+        if not same:
+            validate()
+        return self._found
+
+    def _present(self) -> list[Array]:
+        return [self._model.theta, *(np.asarray(node.value) for node in self._model.fixed.values())]
+
+
 @dataclass(eq=False, repr=False)
 class CompiledProblem(Problem):
     """A problem whose objective is compiled. threads, backend: see gn.compile."""
@@ -149,7 +192,11 @@ class CompiledProblem(Problem):
 
 @dataclass(eq=False, repr=False)
 class ObjectiveProblem(CompiledProblem):
-    """A problem whose objective is an rnn.Objective, or made of some, with these settings of it."""
+    """A problem whose objective is an rnn.Objective, or made of some, with these settings of it.
+
+    frozen: patterns of the names of parameters that stay as they are, for every optimizer: ("layer0.*", "*.b_*"). They
+    are no part of its vector, of no norm, curvature or l2. UsageError for one that fits none, and where all are frozen.
+    """
 
     _: KW_ONLY
     clip_values: float | None = setting(
@@ -162,21 +209,24 @@ class ObjectiveProblem(CompiledProblem):
         free=True,
     )
 
-    def objective_settings(self) -> dict[str, Any]:
-        """What rnn.Objective is to be told."""
-        return {each.name: getattr(self, each.name) for each in declared_settings(ObjectiveProblem)}
+    frozen: str | Sequence[str] = setting(
+        "", "patterns of parameters that stay as they are, with commas between: layer0.*,*.b_*"
+    )
 
-    def share(self, ranks: Ranks) -> None:
-        objective = self.objective
-        if not isinstance(objective, BatchedObjective):
-            return super().share(ranks)
-        batches = int(getattr(self, "gradient_batches", 1))
-        if ranks.size > batches:
-            raise UsageError(
-                f"{type(self).__name__}: {ranks.size} processes cannot share the {batches} batches of a step; give "
-                "more gradient_batches, or start fewer processes"
-            )
-        objective.ranks = ranks
+    def objective_settings(self) -> dict[str, Any]:
+        """What rnn.Objective is to be told, the parameters that are trained among it."""
+        found = {each.name: getattr(self, each.name) for each in declared_settings(ObjectiveProblem)}
+        self.frozen = patterns(f"{type(self).__name__}: frozen", found.pop("frozen"))
+        return {**found, "parameters": trained(type(self).__name__, self.model.parameters, self.frozen)}
+
+    def whole(self, theta: Array) -> Array:
+        if not self.frozen:
+            return np.asarray(theta)
+        found = self.model.theta.copy()
+        chosen = trained(type(self).__name__, self.model.parameters, self.frozen)
+        nodes = self.model.parameters.values()
+        found[np.repeat([node in chosen for node in nodes], [node.size for node in nodes])] = theta
+        return found
 
     def require_fit(self, optimizer: Optimizer) -> None:
         require_unclipped(type(self).__name__, self.clip_values, optimizer)

@@ -49,6 +49,7 @@ DIGESTS = {
     "text": "the text is another one",
     "data": "the data are others",
     "graph": "the graph is another one",
+    "start": "the weights to start from are others",
 }
 
 
@@ -60,6 +61,11 @@ class TrainingState:
     file: ModelFile
     arrays: dict[str, Array]
     training: dict[str, Any]
+
+    @property
+    def start(self) -> str:
+        """Where the run's first weights were from; empty if its seed drew them."""
+        return str(self._mapping("run").get("start", ""))
 
     def require_same(self, settings: Mapping[str, Any]) -> None:
         """UsageError if the run's settings, `training["run"]`, were others."""

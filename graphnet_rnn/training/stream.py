@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import InitVar, dataclass, field
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 
+import graphnet as gn
 from graphnet.graph.node import Array
 from graphnet_rnn.errors import DataError, UsageError
+from graphnet_rnn.network.running import checked_floats
 from graphnet_rnn.online.learner import Learner
 from graphnet_rnn.optimizers import FirstOrder, Optimizer
-from graphnet_rnn.settings import setting, whole_number
+from graphnet_rnn.settings import setting, shown, whole_number
 from graphnet_rnn.training.problem import Problem
 from graphnet_rnn.training.state import digest_of
 
@@ -26,6 +28,7 @@ class _Steps:
         self.learner, self.network = learner, learner.network
         self.inputs: Array = np.zeros(0)
         self.targets: Array = np.zeros(0)
+        self.weights: Array = np.zeros(0)
         self.parameters = self.network.parameters
 
     def start(self) -> Array:
@@ -46,32 +49,39 @@ class _Steps:
     def gradient(self, w: Array) -> tuple[float, Array]:
         self.network.theta = w
         total, gradient = 0.0, np.zeros_like(w)
-        for x, t in zip(self.inputs, self.targets, strict=True):
-            loss, g = self.learner.step(x, t)
-            total += loss
-            gradient += g
-        count = len(self.inputs) * self.learner.batch
-        return total / count, gradient / count
+        for x, t, chi in zip(self.inputs, self.targets, self.weights, strict=True):
+            loss, g = self.learner.step(x, t if chi else None)
+            total += chi * loss
+            gradient += g if chi == 1 else w.dtype.type(chi) * g
+        count = float(self.weights.sum()) * self.learner.batch
+        return float(total) / count, gradient / count
 
 
 @dataclass(eq=False, repr=False)
 class Stream(Problem):
     """A step after every `every` time steps of a sequence; an epoch reads it once, from its start.
 
-    learner: RTRL or TruncatedLSTM. inputs, targets: (time, batch, ...), see Learner.step. The gradient is the mean over
-    the time steps, and over the sequences of the learner's batch. What does not fill a step at the end is left out.
-    Raises UsageError, DataError.
+    learner: RTRL or TruncatedLSTM, which has the back end. inputs, targets: (time, batch, ...), see Learner.step. The
+    gradient is the mean over the time steps, and over the sequences of the learner's batch. What does not fill a step
+    at the end is left out. weights: χ_t, how much a time step counts in that mean, (time,); where it is 0, nothing is
+    asked, and each step must have one where it is not. valid: (inputs, targets) to judge by: their mean loss, read from
+    the first states on. Raises UsageError, DataError.
+    Source: Ollivier 2013, equations 4 and 5 (χ_t).
     """
 
     item: ClassVar[str] = "step"
+    undivided: ClassVar[str] = "each step needs what the learner remembers of all before it"
     objective: _Steps = field(init=False)
 
     learner: Learner
     inputs: InitVar[Any]
     targets: InitVar[Any]
     every: int = setting(1, "time steps of a step")
+    _: KW_ONLY
+    weights: InitVar[Any] = None
+    valid: InitVar[Any] = None
 
-    def __post_init__(self, inputs: Any, targets: Any) -> None:
+    def __post_init__(self, inputs: Any, targets: Any, weights: Any, valid: Any) -> None:
         learner = self.learner
         if not isinstance(learner, Learner):
             raise UsageError(
@@ -79,19 +89,22 @@ class Stream(Problem):
             )
         self.model = learner.network
         self.every = self.items = whole_number("Stream: every", self.every)
-        try:
-            self._inputs, self._targets = np.asarray(inputs), np.asarray(targets)
-        except ValueError as error:
-            raise DataError(f"Stream: inputs and targets must be arrays: {error}") from None
-        if not self._inputs.ndim or self._inputs.shape[:1] != self._targets.shape[:1]:
-            raise DataError(
-                f"Stream: inputs and targets must have as many time steps, not {list(self._inputs.shape)} and "
-                f"{list(self._targets.shape)}"
-            )
+        self._inputs, self._targets = _sequences("inputs and targets", inputs, targets)
         if len(self._inputs) < self.every:
             raise DataError(
                 f"Stream: {len(self._inputs)} time steps are fewer than a step takes, {self.every}"
             )
+        self._weights = _weights(weights, len(self._inputs), self.every)
+        self._valid: tuple[Array, Array] | None = None
+        if valid is not None:
+            if not isinstance(valid, (tuple, list)) or len(valid) != 2:
+                raise UsageError(f"Stream: valid must be (inputs, targets), not {shown(valid)}")
+            x, t = _sequences("inputs and targets of valid", *valid)
+            dtype = self.model.dtype
+            if self.learner.network.reads != "symbols":
+                x = checked_floats("Stream: inputs of valid", x, dtype)
+            self._valid = x, t if t.ndim == 2 else checked_floats("Stream: targets of valid", t, dtype)
+        self._judge: gn.Function | None = None
         self.objective = _Steps(learner)
 
     def require_fit(self, optimizer: Optimizer) -> None:
@@ -109,11 +122,32 @@ class Stream(Problem):
             self.learner.reset()
         rows = slice(step * self.every, (step + 1) * self.every)
         self.objective.inputs, self.objective.targets = self._inputs[rows], self._targets[rows]
+        self.objective.weights = self._weights[rows]
         return self.objective
+
+    def weight(self, epoch: int, step: int) -> float:
+        return float(self._weights[step * self.every : (step + 1) * self.every].sum())
+
+    def validate(self) -> float | None:
+        if self._valid is None:
+            return None
+        inputs, targets = self._valid
+        network, batch = self.learner.network, inputs.shape[1]
+        if self._judge is None:
+            u = network.unroll(1, batch, training=False)
+            self._judge = gn.compile(
+                [gn.mean(u.losses), *u.final], [u.inputs, u.targets, *u.initial], **self.learner.how
+            )
+        states, total = network.first_states(batch), 0.0
+        for t in range(len(inputs)):
+            loss, *states = self._judge(inputs[t : t + 1], targets[t : t + 1], *states)
+            total += float(loss)
+        return total / len(inputs)
 
     def description(self) -> dict[str, Any]:
         own = {"learner": type(self.learner).__name__, "batch": self.learner.batch}
-        return {**super().description(), **own, "data": digest_of(self._inputs, self._targets)}
+        data = digest_of(self._inputs, self._targets, self._weights, *(self._valid or ()))
+        return {**super().description(), **own, "data": data}
 
     def arrays(self) -> dict[str, Array]:
         return self.learner.remembered()
@@ -124,3 +158,36 @@ class Stream(Problem):
     def restore(self, arrays: Callable[[str, Array], Array], numbers: Mapping[str, Any]) -> None:
         self.learner.recall({name: arrays(name, array) for name, array in self.arrays().items()})
         self.learner.random_state = numbers["random"]
+
+
+def _sequences(what: str, inputs: Any, targets: Any) -> tuple[Array, Array]:
+    """Arrays of as many time steps."""
+    try:
+        x, t = np.asarray(inputs), np.asarray(targets)
+    except ValueError as error:
+        raise DataError(f"Stream: {what} must be arrays: {error}") from None
+    if x.ndim < 2 or not len(x) or x.shape[:2] != t.shape[:2]:
+        raise DataError(
+            f"Stream: {what} must be (time, batch, ...), with as many time steps and sequences, not {list(x.shape)} "
+            f"and {list(t.shape)}"
+        )
+    return x, t
+
+
+def _weights(given: Any, time: int, every: int) -> Array:
+    """χ_t of each time step."""
+    if given is None:
+        return np.ones(time)
+    weights = checked_floats("Stream: weights", np.asarray(given), np.dtype("float64"))
+    if weights.shape != (time,) or (weights < 0).any():
+        raise DataError(
+            f"Stream: weights must be {time} numbers >= 0, one for each time step, not of shape "
+            f"{list(weights.shape)} from {weights.min(initial=0):g}"
+        )
+    used = weights[: time // every * every].reshape(-1, every).sum(axis=1)
+    if not used.all():
+        raise DataError(
+            f"Stream: step {int(np.argmin(used))} has no time step with a weight above 0, so it has no loss; give "
+            f"a larger `every` than {every}"
+        )
+    return weights

@@ -7,56 +7,24 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from graphnet.graph.node import Array
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.models.hmm import HMM
+from graphnet_rnn.models.likelihood import Likelihood
 from graphnet_rnn.optimizers import Optimizer
 from graphnet_rnn.optimizers.expectation import ExpectationMaximization
+from graphnet_rnn.parallel import Ranks
+from graphnet_rnn.settings import whole_number
 from graphnet_rnn.training.problem import Problem
 from graphnet_rnn.training.state import digest_of
 
 __all__ = ["SymbolSequences"]
 
 
-class _Likelihood:
-    """-log p of the sequences, in nats per symbol, and where the bound that the present tables give is highest."""
-
-    def __init__(self, model: HMM, symbols: Array) -> None:
-        self.model, self.symbols = model, symbols
-
-    def start(self) -> Array:
-        return self.model.theta.copy()
-
-    def place(self, vector: Array) -> Array:
-        return vector.copy()
-
-    def set(self, w: Array) -> None:
-        self.model.theta = w
-
-    def penalty(self, w: Array) -> float:
-        return 0.0
-
-    def explain_non_finite(self) -> None:
-        """The tables are at fault: HMM's own errors say which symbol is impossible."""
-
-    def gradient(self, w: Array) -> tuple[float, Array]:
-        raise UsageError(
-            "SymbolSequences: tables have no free gradient; use rnn.ExpectationMaximization(), or train the logits of "
-            "hmm.unroll(..., tables='softmax') by rnn.minimize"
-        )
-
-    def maximized(self, w: Array, smoothing: float) -> tuple[float, Array]:
-        """The loss at w, and the tables after one step of expectation-maximisation from there."""
-        self.set(w)
-        counts = self.model.counts(self.symbols)
-        loss = float(-counts.log_likelihood.sum() / self.symbols.size)
-        return loss, self.model.maximized(counts, smoothing)
-
-
 class SymbolSequences(Problem):
     """An epoch is one step of expectation-maximisation on all sequences; rows are in bits for each symbol.
 
     model: an HMM. symbols: int64 (time, sequences), or (time,) for one. valid: sequences to judge by, of that form.
+    shares: parts of the sequences, counted each by itself, so that as many processes may share a step.
     Its optimizer is rnn.ExpectationMaximization. Raises UsageError, DataError.
     """
 
@@ -65,9 +33,9 @@ class SymbolSequences(Problem):
     unit_name: ClassVar[str] = "bits/symbol"
     item: ClassVar[str] = "symbol"
     model: HMM
-    objective: _Likelihood
+    objective: Likelihood
 
-    def __init__(self, model: HMM, symbols: Any, valid: Any = None) -> None:
+    def __init__(self, model: HMM, symbols: Any, valid: Any = None, shares: int = 1) -> None:
         if not isinstance(model, HMM):
             raise UsageError(f"SymbolSequences: model must be an HMM, not {model!r:.60}")
         model.bits(symbols)  # raises what is wrong with them
@@ -75,7 +43,9 @@ class SymbolSequences(Problem):
         self._valid = None if valid is None else np.asarray(valid, np.int64)
         if self._valid is not None:
             model.bits(self._valid)
-        self.objective = _Likelihood(model, self._symbols)
+        sequences = self._symbols.shape[1] if self._symbols.ndim == 2 else 1
+        self.shares = whole_number("SymbolSequences: shares", shares, most=sequences)
+        self.objective = Likelihood(model, self._symbols, self.shares)
         self.items = int(self._symbols.size)
 
     def require_fit(self, optimizer: Optimizer) -> None:
@@ -85,14 +55,23 @@ class SymbolSequences(Problem):
                 "optimizers train the logits of hmm.unroll(..., tables='softmax') by rnn.minimize"
             )
 
+    def share(self, ranks: Ranks) -> None:
+        if ranks.size > self.shares:
+            raise UsageError(
+                f"SymbolSequences: {ranks.size} processes cannot share sequences that are no more than {self.shares} "
+                "part(s); give shares, at most one for each sequence, or start fewer processes"
+            )
+        self.objective.ranks = ranks
+
     def __len__(self) -> int:
         return 1
 
-    def feed(self, epoch: int, step: int) -> _Likelihood:
+    def feed(self, epoch: int, step: int) -> Likelihood:
         return self.objective
 
     def validate(self) -> float | None:
         return None if self._valid is None else self.model.bits(self._valid)
 
     def description(self) -> dict[str, Any]:
-        return {"data": digest_of(self._symbols, *([] if self._valid is None else [self._valid]))}
+        data = digest_of(self._symbols, *([] if self._valid is None else [self._valid]))
+        return {"data": data, "shares": self.shares}

@@ -23,7 +23,7 @@ from graphnet_rnn.parallel import Ranks
 from graphnet_rnn.settings import amount, setting, whole_number
 from graphnet_rnn.text.evaluation import Evaluation, Evaluator
 from graphnet_rnn.text.sampling import Sampler
-from graphnet_rnn.training.problem import ObjectiveProblem
+from graphnet_rnn.training.problem import ObjectiveProblem, Validated
 
 __all__ = ["CarriedText", "DrawnText", "TextProblem"]
 
@@ -76,7 +76,7 @@ class TextProblem(ObjectiveProblem):
         self._sampler = Sampler(network) if self.sample else None
         # Each lane reads as much context as the net sees in training before it is scored.
         enough = len(corpus.valid) > self.time + 1
-        self._judged: Evaluation | None = None
+        self._validated = Validated[Evaluation](network)
         self._evaluator = Evaluator(network, min(self.batch, 32), self.time, self.threads) if enough else None
 
     @staticmethod
@@ -101,17 +101,17 @@ class TextProblem(ObjectiveProblem):
     def validate(self) -> float | None:
         if self._evaluator is None:
             return None
-        self._judged = self._evaluator(self.corpus.valid, context=self.time)
-        return self._judged.bits
+        found = self._evaluator(self.corpus.valid, context=self.time)
+        self._validated.keep(found)
+        return found.bits
 
     def metrics(self) -> Mapping[str, Callable[[], float]]:
         return {} if self._evaluator is None else {"accuracy": self._accuracy}
 
     def _accuracy(self) -> float:
-        """The share of the characters that were the most probable ones, when it was validated last."""
-        if self._judged is None:
-            self.validate()
-        return math.nan if self._judged is None else self._judged.accuracy
+        """The share of the characters that are the most probable ones."""
+        found = self._validated.now(self.validate)
+        return math.nan if found is None else found.accuracy
 
     def row(self, epoch: int) -> dict[str, Any]:
         if self._sampler is None:
@@ -185,8 +185,7 @@ class CarriedText(TextProblem):
         u = network.unroll(self.time, lanes, initial=initial, unscored=unscored, random=self._random)
         objective = Objective(
             u.cost,
-            list(network.parameters.values()),
-            [u.inputs, u.targets, *(u.initial if initial == "given" else [])],
+            inputs=[u.inputs, u.targets, *(u.initial if initial == "given" else [])],
             also=u.after[self._batches.stride - 1],
             random=self._random,
             structure=u.structure,
@@ -319,8 +318,7 @@ class DrawnText(TextProblem):
         self.objective = BatchedObjective(
             Objective(
                 u.cost,
-                list(network.parameters.values()),
-                [u.inputs, u.targets],
+                inputs=[u.inputs, u.targets],
                 random=self._random,
                 structure=u.structure,
                 structure_scale=1 / (self.time - self.unscored),
@@ -337,7 +335,7 @@ class DrawnText(TextProblem):
         )
         return Objective(
             u.cost,
-            list(network.parameters.values()),
+            self.objective_settings()["parameters"],
             [u.inputs, u.targets],
             threads=self.threads,
             backend=self.backend,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import math
 import time as clock
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +16,6 @@ import numpy as np
 
 from graphnet.graph.display import ShowsItself
 from graphnet.graph.node import Array
-from graphnet.version import __version__
 from graphnet_rnn.errors import ModelFileError, TrainingError, UsageError
 from graphnet_rnn.model import Model
 from graphnet_rnn.network.norms import weight_norms
@@ -27,6 +27,7 @@ from graphnet_rnn.training.averaging import average_in
 from graphnet_rnn.training.folder import NoFolder, Onlooker, RunFolder, RunWriter
 from graphnet_rnn.training.interruption import Interruption
 from graphnet_rnn.training.problem import Problem
+from graphnet_rnn.training.rounding import made_by
 from graphnet_rnn.training.settings import Training
 from graphnet_rnn.training.state import LISTED, TrainingState, as_stored, differences, digest_of
 
@@ -45,16 +46,32 @@ ENDS_NOW, DUE, FAILED, SPENT = 1, 2, 4, 8
 
 
 class Listener:
-    """Is told what happens; the base class keeps silent."""
+    """Is told what happens; the base class keeps silent.
+
+    UsageError where a class of yours has a method that nothing calls: one that takes a trainer, and whose name is none
+    of these and begins with no underscore.
+    """
+
+    def __init_subclass__(cls, **settings: Any) -> None:
+        super().__init_subclass__(**settings)
+        for name, method in vars(cls).items():
+            if not inspect.isfunction(method) or name.startswith("_") or hasattr(Listener, name):
+                continue
+            if list(inspect.signature(method).parameters)[1:2] == ["trainer"]:
+                raise UsageError(
+                    f"{cls.__name__}.{name}: a listener is told by started(trainer), stepped(trainer, report), "
+                    "epoch_ended(trainer, row) and ended(trainer, outcome), so nothing would call this method; begin "
+                    "the name of one of your own with an underscore"
+                )
 
     def started(self, trainer: Trainer) -> None:
         """Before the first step of this run, or of its continuation."""
 
     def stepped(self, trainer: Trainer, report: Report) -> None:
-        """After each step; see `trainer.cost` for what it cost."""
+        """After each step; `trainer.cost` is what it cost, `trainer.progress.rate` the rate that it took."""
 
     def epoch_ended(self, trainer: Trainer, row: Mapping[str, Any]) -> None:
-        """After validation; row is what the history got."""
+        """After validation; row is what the history got; its learning_rate is that of the last step."""
 
     def ended(self, trainer: Trainer, outcome: Outcome) -> None:
         """At the very end."""
@@ -97,12 +114,16 @@ class Outcome(ShowsItself):
 
 @dataclass
 class Progress:
-    """Where a run stands: all numbers that a checkpoint keeps besides arrays and the problem's own."""
+    """Where a run stands: all numbers that a checkpoint keeps besides arrays and the problem's own.
+
+    rate: that the last step took.
+    """
 
     epoch: int = 0
     epoch_step: int = 0
     step: int = 0
     epoch_loss: float = 0.0
+    rate: float = 0.0
     best: float = math.inf
     best_epoch: int = 0
     costs: list[float] = field(default_factory=list)
@@ -121,7 +142,8 @@ class Trainer:
     functions of the model that give a number. notes: kept in every checkpoint (the command line keeps its arguments
     there). parallel: "mpi", or rnn.parallel.Ranks: processes that make each step together. Each has all of the data,
     and its share of a step's batches; all come to the same numbers, and the first writes and speaks for all: the
-    listeners of the others hear nothing.
+    listeners of the others hear nothing. start: where the first weights are from, in a word or as a digest, if the
+    model's seed has not drawn them: kept with the run's description.
     cost: of the last step, in the problem's unit.
 
         problem = rnn.CarriedText(network, corpus, time=50, batch=32)
@@ -140,11 +162,9 @@ class Trainer:
         metrics: Sequence[str | Callable[[Any], float]] = (),
         notes: Mapping[str, Any] | None = None,
         parallel: Ranks | str | None = None,
+        start: str = "",
     ) -> None:
-        if not isinstance(problem, Problem):
-            raise UsageError(
-                f"Trainer: problem must be a Problem, e.g. rnn.CarriedText(network, corpus), not {problem!r:.60}"
-            )
+        _require_problem(problem)
         if settings is None:
             settings = Training()
         if not isinstance(settings, Training):
@@ -152,12 +172,14 @@ class Trainer:
         heard_by = _listeners(listeners)
         if notes is not None and not isinstance(notes, Mapping):
             raise UsageError(f"Trainer: notes must be a mapping, not {shown(notes)}")
+        if not isinstance(start, str):
+            raise UsageError(f"Trainer: start must be a word or a digest, not {shown(start)}")
         _require_whole(problem)
         self.metrics = _metrics(problem, metrics)
         problem.require_fit(settings.optimizer)
         ranks = as_ranks("Trainer", parallel)
         problem.share(ranks)
-        self.problem, self.settings, self.ranks = problem, settings, ranks
+        self.problem, self.settings, self.ranks, self.start = problem, settings, ranks, start
         self.folder: RunFolder = NoFolder() if folder is None else RunFolder(folder)
         self.listeners, self.notes = heard_by if ranks.is_first else [], dict(notes or {})
         # The optimiser works on a vector of its own: looking ahead (Nesterov) changes the parameters.
@@ -179,7 +201,8 @@ class Trainer:
 
         A checkpoint is written then, and before whatever a listener raises is raised.
         """
-        with self.ranks.together(), contextlib.ExitStack() as stack:
+        killed = f"of {self.ranks.size} processes one was killed, which ended the run; {self.folder.goes_on}"
+        with self.ranks.together(), self.ranks.witnessed(killed), contextlib.ExitStack() as stack:
             self._require_same_everywhere()
             # Of the first alone; the others hear if it cannot be.
             files: list[RunWriter] = []
@@ -188,8 +211,8 @@ class Trainer:
 
     @property
     def weights(self) -> Array:
-        """What is validated and saved: θ, or its running mean, where `average` is set."""
-        return np.asarray(self.theta if self._average is None else self._average)
+        """What is validated and saved: all weights, with θ, or its running mean, where `average` is set."""
+        return self.problem.whole(np.asarray(self.theta if self._average is None else self._average))
 
     def take_best(self) -> None:
         """Gives the model the weights of the best epoch, as its file has them. UsageError before the first epoch."""
@@ -205,8 +228,7 @@ class Trainer:
             return
         own = as_stored(
             {
-                "graphnet": __version__,
-                "numpy": np.__version__,
+                **made_by(self.problem),
                 "epochs": self.settings.epochs,
                 **self.description(),
                 "weights": digest_of(np.asarray(self.theta)),
@@ -257,7 +279,7 @@ class Trainer:
             files.tidy()
             if self._best is not None:
                 self._write_best(files)
-                self.problem.model.theta = np.asarray(self.theta)
+                self.problem.model.theta = self.problem.whole(np.asarray(self.theta))
         else:
             self.ranks.of_first(self.folder.require_new)
             self.problem.compile()  # if that cannot be, the folder is as new
@@ -332,12 +354,11 @@ class Trainer:
         objective = problem.feed(progress.epoch, progress.epoch_step)
         point = self.settings.optimizer.evaluation_point(self.theta, self.state).copy()
         at = f"step {progress.step} (epoch {progress.epoch + 1})"
-        remedy = (
-            f"training cannot go on; try a smaller --rate or --clip-norm. {self.folder.kept} are untouched"
-        )
+        remedy = f"training cannot go on; {problem.remedy}. {self.folder.kept} are untouched"
         report = guarded_step(self.settings.optimizer, objective, self.theta, self.state, at, rate, remedy)
         loss = report.loss - objective.penalty(point)
         problem.stepped(point, report)
+        progress.rate = rate
         progress.epoch_loss += loss * problem.weight(progress.epoch, progress.epoch_step)
         progress.epoch_step += 1
         progress.step += 1
@@ -367,7 +388,7 @@ class Trainer:
         spent: the budget that is used up. What is written of an epoch that it cuts short is of this end alone: the last
         checkpoint was before, and a run that goes on from there, with more, is as if it had never been stopped.
         """
-        problem, progress, rate = self.problem, self.progress, self._rate()
+        problem, progress = self.problem, self.progress
         done, whole = progress.epoch_step / len(problem), progress.epoch_step == len(problem)
         self._require_finite()
         self._require_same_weights()
@@ -386,7 +407,7 @@ class Trainer:
             "epoch": progress.epoch if whole else progress.epoch - 1 + done,
             problem.row_names[0]: trained,
             problem.row_names[1]: validated,
-            "learning_rate": rate,
+            "learning_rate": progress.rate,
             "best": best,
             "weight_norms": weight_norms(problem.model),
             **self.ranks.of_first(self._measured),  # where it fails, the others hear
@@ -457,12 +478,15 @@ class Trainer:
         """What must be the same for a run to be continued."""
         problem = self.problem
         own = {"problem": type(problem).__name__, **problem.description()}
-        return as_stored({"model": problem.model.description(), **self.settings.description(), **own})
+        start = {"start": self.start} if self.start else {}
+        return as_stored(
+            {"model": problem.model.description(), **self.settings.description(), **own, **start}
+        )
 
     def _checkpoint(self, files: RunWriter) -> None:
         self._require_finite()
         problem = self.problem
-        problem.model.theta = np.asarray(self.theta)
+        problem.model.theta = problem.whole(np.asarray(self.theta))
         training = {
             "run": self.description(),
             "notes": self.notes,
@@ -491,10 +515,12 @@ class Trainer:
     def _take_up(self, stored: TrainingState) -> None:
         """Stands where a checkpoint left the run."""
         problem = self.problem
+        # The weights are the checkpoint's, so it alone knows what they were at first.
+        self.start = stored.start
         stored.require_same(self.description())
         numbers = stored.value("numbers", problem.numbers())
         stored.restore(problem.model, self.state)
-        self.theta = problem.objective.place(problem.model.theta)
+        self.theta = problem.objective.start()
         self.progress = Progress(**stored.value("progress", vars(Progress())))
         if self.progress.finished not in ("", *ENDS):
             raise ModelFileError(
@@ -503,11 +529,11 @@ class Trainer:
             )
         problem.restore(stored.array, numbers)
         self._best = None
-        theta = np.asarray(problem.model.theta)
         if self._average is not None:
-            self._average = problem.objective.place(stored.array(AVERAGE, theta))
+            self._average = problem.objective.place(stored.array(AVERAGE, np.asarray(self.theta)))
         if self.progress.best_epoch:
-            self._best = self.weights.copy() if self._is_best else stored.array(BEST, theta)
+            whole = np.asarray(problem.model.theta)
+            self._best = self.weights.copy() if self._is_best else stored.array(BEST, whole)
         if self.progress.finished in ("", *BUDGETS):  # more, or less, may have been asked for
             self.progress.finished = EPOCHS if self.progress.epoch >= self.settings.epochs else ""
             if not self.progress.finished and not self.progress.epoch_step:
@@ -562,6 +588,21 @@ def _of_model(function: Callable[[Model], Any], problem: Problem) -> Any:
 def _raise(error: Exception | None) -> None:
     if error is not None:
         raise error
+
+
+def _require_problem(given: Any) -> None:
+    """UsageError for what says not what learns from what."""
+    if isinstance(given, Model):
+        raise UsageError(
+            "Trainer: a model alone does not say what it learns from; write rnn.Trainer(rnn.Arrays(net, x, y), ...) "
+            "for arrays, rnn.Arrays(net, rnn.data.Sequences(x, y, lengths, weights)) for cases of several lengths, "
+            "rnn.CarriedText(net, corpus) for a text; other problems are in docs/training.md"
+        )
+    if not isinstance(given, Problem):
+        raise UsageError(
+            "Trainer: problem must be a Problem, e.g. rnn.Arrays(net, x, y), or rnn.CarriedText(net, corpus), not "
+            f"{given!r:.60}"
+        )
 
 
 def _require_whole(problem: Problem) -> None:

@@ -13,7 +13,7 @@ import graphnet as gn
 from graphnet.graph.node import Array
 from graphnet_rnn.errors import TrainingError
 from graphnet_rnn.network.network import Network
-from graphnet_rnn.online.learning import KnownGradient, first_order
+from graphnet_rnn.online.known_gradient import KnownGradient, first_order
 from graphnet_rnn.optimizers.base import State
 from graphnet_rnn.optimizers.first_order import FirstOrder
 from graphnet_rnn.optimizers.step import guarded_step
@@ -331,8 +331,10 @@ class Draft:
         try:
             guarded_step(self.optimizer, given, self._theta, self._state, f"character {end}")
             self._set(self._theta)
+            if not np.isfinite(self._theta).all():
+                raise TrainingError(f"what was learned up to character {end} broke the weights")
             after = self._read(self._symbol[self.text[places[-1]]], self._mark(places[-1]).states)
-            if not (np.isfinite(self._theta).all() and np.isfinite(after.logits).all()):
+            if not np.isfinite(after.logits).all():
                 raise TrainingError(f"what was learned up to character {end} broke the weights")
         except TrainingError as error:
             self._state = before.state
@@ -368,6 +370,7 @@ class Draft:
     def _set(self, theta: Array) -> None:
         self._theta = theta
         self.network.theta = theta
+        self._step.refresh()
 
 
 def _nats(logits: Array, symbol: int) -> float:

@@ -168,6 +168,14 @@ NUMBERS = [
     Row(lambda: Sampler(NET).sample(2, temperature=np.ones(2)), UsageError, ("temperature", "array")),
     Row(lambda: EarlyStopping(memory="a"), UsageError, ("EarlyStopping: memory", "'a'")),
     Row(lambda: EarlyStopping(memory=math.nan), UsageError, ("EarlyStopping: memory", "nan")),
+    Row(lambda: network().unroll(3, 2, random=5), UsageError, ("unroll: random", "gn.RandomSource", "5")),
+    Row(lambda: rnn.Adam(groups=np.ones(3)), UsageError, ("Adam: groups", "an array of shape [3]")),
+    Row(
+        lambda: rnn.run(network(), [np.ones((3, 2)), np.ones((5, 2))]),
+        DataError,
+        ("run: inputs", "rnn.data.padded"),
+    ),
+    Row(lambda: EarlyStopping(patience=0), UsageError, ("EarlyStopping: patience", "0")),
     Row(lambda: EarlyStopping(tolerance="a"), UsageError, ("EarlyStopping: tolerance", "'a'")),
     Row(lambda: ExponentialDecay(after="a"), UsageError, ("ExponentialDecay: after", "'a'")),
     Row(lambda: ExponentialDecay([]), UsageError, ("ExponentialDecay: decay", "[]")),
@@ -203,21 +211,17 @@ CHOICES = [
 
 ADDITION = rnn.tasks.Addition(10)
 TRIALS = [
-    Row(lambda m=m, a=a, v=v: m(ADDITION, **{a: v}), UsageError, (f"FreshSequences: {a}", settings.shown(v)))
-    for m in (rnn.tasks.Trial, rnn.tasks.FreshSequences)
+    Row(
+        lambda a=a, v=v: rnn.tasks.FreshSequences(ADDITION, **{a: v}), UsageError,
+        (f"FreshSequences: {a}", settings.shown(v)),
+    )
     for a in ("batch", "gradient_batches", "test", "seed")
     for v in (1.5, "a", True, -1, np.ones(2))
 ] + [
     Row(lambda: rnn.tasks.FreshSequences(ADDITION, steps=0), UsageError, ("FreshSequences: steps", "0")),
     Row(lambda: rnn.tasks.FreshSequences(ADDITION, threads=0), UsageError, ("Objective: threads", "0")),
-    Row(lambda: rnn.tasks.Trial(ADDITION, batch=2).save(3), UsageError, ("Trial.save: path", "3")),
-    Row(lambda: rnn.tasks.Trial(ADDITION, batch=2).resume(None), UsageError, ("Trial.resume: path", "None")),
 ] + [
-    Row(lambda f=f, o=o: f(o), UsageError, (f"{name}: optimizer must be an optimizer", settings.shown(o)))
-    for name, f in {
-        "Trial": lambda optimizer: rnn.tasks.Trial(ADDITION, optimizer),
-        "Training": rnn.Training,
-    }.items()
+    Row(lambda o=o: rnn.Training(o), UsageError, ("Training: optimizer must be an optimizer", settings.shown(o)))
     for o in ("adam", rnn.Adam, 3, np.ones(2))
 ]  # fmt: skip
 

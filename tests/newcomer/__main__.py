@@ -71,7 +71,8 @@ class Checkout:
     """A copy of this folder in one of its own, and an environment that knows nothing of this one."""
 
     def __init__(self, name: str, folder: Path) -> None:
-        self.name, self.root, self.failures = name, folder / name / "graphnet", 0
+        self.name, self.root = name, folder / name / "graphnet"
+        self.failures: list[str] = []
         copy_checkout(self.root)
         self.bin = self.root / ".venv" / "bin"
         kept = {
@@ -112,12 +113,11 @@ class Checkout:
             text = os.pread(said.fileno(), 1 << 24, 0).decode(errors="replace")
         well = code == 0 and "Traceback (most recent call last)" not in text
         outcome = "ok" if well else "took too long" if code is None else f"WRONG ({code})"
-        print(
-            f"{self.name:9}  {outcome:12} {time.monotonic() - started:5.1f} s  {words}  [{page}]", flush=True
-        )
+        told = f"{self.name:9}  {outcome:12} {time.monotonic() - started:5.1f} s  {words}  [{page}]"
         if not well:
-            self.failures += 1
-            print("    " + "\n    ".join(text.strip().splitlines()[-25:]), flush=True)
+            told += "\n    " + "\n    ".join(text.strip().splitlines()[-25:])
+            self.failures.append(told)
+        print(told, flush=True)
         return well
 
 
@@ -255,17 +255,16 @@ def visit(checkout: Checkout, commands: list[Command], folder: Path) -> None:
         checkout.failures += named_places(checkout)
 
 
-def named_places(checkout: Checkout) -> int:
+def named_places(checkout: Checkout) -> list[str]:
     """Pages that name the folder in which they were built, the reader's own, or that of this Python."""
     places = [str(checkout.root), f"{Path.home()}/", sys.base_prefix + "/", tempfile.gettempdir() + "/"]
-    found = 0
+    found = []
     for path in sorted((checkout.root / "build" / "docs").rglob("*")):
         if path.suffix in (".html", ".js", ".css", ".svg", ".txt"):
             text = path.read_text("utf-8", errors="replace")
             named = [place for place in places if place in text]
             if named:
-                found += 1
-                print(
+                found.append(
                     f"docs       WRONG         {path.relative_to(checkout.root)} tells of {', '.join(named)}"
                 )
     return found
@@ -298,7 +297,7 @@ def main() -> int:
     if chosen.list:
         show(commands)
         return 0
-    failures = 0
+    failures: list[str] = []
     with tempfile.TemporaryDirectory(prefix="newcomer-") as folder:
         for name in chosen.checkouts or CHECKOUTS:
             if name == "uv" and shutil.which("uv") is None:
@@ -308,7 +307,8 @@ def main() -> int:
             visit(checkout, commands, Path(folder))
             failures += checkout.failures
             shutil.rmtree(checkout.root / ".venv", ignore_errors=True)
-    print(f"newcomer: {failures or 'nothing'} went wrong.")
+    # Once more at the end, where who sees only the last lines finds them.
+    print("\n".join([*failures, f"newcomer: {len(failures) or 'nothing'} went wrong."]))
     return 1 if failures else 0
 
 

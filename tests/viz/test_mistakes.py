@@ -65,7 +65,7 @@ COST = gn.sum(H)
             (lambda call=call, path=path: call(path), "(path|folder) must (be a str|name a file)")
             for call in (
                 lambda path: viz.draw(H).save(path),
-                lambda path: viz.explore(H, path),
+                lambda path: viz.explore(H).save(path),
                 lambda path: viz.dump(gn.compile([H]), path),
                 lambda path: viz.samples({"a": "b"}).save(path),
             )

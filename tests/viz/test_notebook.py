@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+from xml.etree import ElementTree
 
 import pytest
 
@@ -25,6 +26,22 @@ def test_the_page_holds_the_same_picture():
     data = re.search(r'src="data:image/svg\+xml;base64,([^"]+)"', bundle["text/html"])
     assert data is not None
     assert base64.b64decode(data[1]).decode() == bundle["image/svg+xml"]
+
+
+def test_the_explorer_shows_itself_and_is_the_page_that_is_written(tmp_path):
+    cost = gn.sum(gn.tanh(gn.input((3,), name="x<")))
+    page = viz.explore(cost)
+    bundle = page._repr_mimebundle_()
+    (frame,) = ElementTree.fromstring(
+        f"<p>{bundle['text/html']}</p>"
+    )  # whatever is in the page, it is one attribute
+    assert frame.tag == "iframe"
+    assert " ".join(frame.attrib["srcdoc"].split()) == " ".join(page.html.split())
+    written = viz.explore(cost, tmp_path / "a.html")
+    assert written.read_text(encoding="utf-8") == page.html
+    assert page.save(tmp_path / "b.html").read_bytes() == written.read_bytes()
+    with pytest.raises(viz.DrawingError, match=r"suffix must be \.html"):
+        page.save(tmp_path / "b.svg")
 
 
 def test_charts_and_what_shows_itself_fit_as_well():

@@ -28,18 +28,21 @@ if TYPE_CHECKING:
 
 __all__ = ["best_setting", "compare_runs"]
 
-_AXES = {"epoch": "epoch", "step": "step"}
+_AXES = {"epoch": "epoch", "step": "step", "seconds": "seconds of a core"}
 _MARKERS = "osD^vPX"
 
 
 @by_matplotlib()
-def compare_runs(histories: Mapping[str, History], by: str = "epoch", title: str | None = None) -> Chart:
+def compare_runs(
+    histories: Mapping[str, History], by: str = "epoch", title: str | None = None, log: str = ""
+) -> Chart:
     """Validation (solid) and training (dotted) cost of several runs, with the best epoch of each.
 
     histories: name -> rows, the path of a history or of a run's folder, or what a run returned; see `training_curve`.
-    A run without validation shows its training only. Training is left out where it has another measure than validation:
-    the loss of a task, of which the share of wrong answers is validated. by: "epoch", or "step" for runs whose epochs
-    differ in length.
+    A run without validation shows its training only; where no run has any, training is solid. Training is left out
+    where it has another measure than validation: the loss of a task, of which the share of wrong answers is validated.
+    by: "epoch", "step" for runs whose epochs differ in length, or "seconds" for rows that have them. log: "x", "y" or
+    "xy", what is logarithmic.
     Raises DrawingError if there is no run, one with nothing to draw, or runs of different measures.
     Source: Lynge 2016, fig. 5.4.
     """
@@ -47,6 +50,8 @@ def compare_runs(histories: Mapping[str, History], by: str = "epoch", title: str
 
     if not isinstance(by, str) or by not in _AXES:
         raise DrawingError(f"by must be one of {', '.join(map(repr, _AXES))}, not {by!r}.")
+    if log not in ("", "x", "y", "xy"):
+        raise DrawingError(f"log must be one of '', 'x', 'y', 'xy', not {log!r:.60}.")
     if not isinstance(histories, Mapping) or not histories:
         raise DrawingError(
             "histories: give a mapping of names to histories, e.g. {'GRU': 'runs/gru', 'LSTM': 'runs/lstm'}."
@@ -56,20 +61,25 @@ def compare_runs(histories: Mapping[str, History], by: str = "epoch", title: str
     figure = Chart(7.5, 4.4)
     axes = figure.add_subplot()
     endings = []
-    seen: set[str] = set()
-    for number, (name, rows) in enumerate(runs.items()):
-        lines = _lines(name, rows, by, measures.measure)
-        seen.update(lines)
-        endings.append(_draw_run(axes, name, lines, number))
+    drawn = {name: _lines(name, rows, by, measures.measure) for name, rows in runs.items()}
+    seen = {key for lines in drawn.values() for key in lines}
+    for number, (name, lines) in enumerate(drawn.items()):
+        endings.append(_draw_run(axes, name, lines, number, alone=VALIDATED not in seen))
     axes.set_xlabel(_AXES[by], fontsize=12)
     axes.set_ylabel(measures.words(measures.measure), fontsize=12)
     axes.margins(x=0.02)
-    if np.diff(axes.get_xlim()) > 2:
+    if "x" in log:
+        axes.set_xscale("log")
+    elif np.diff(axes.get_xlim()) > 2:
         chart.whole_numbers(axes.xaxis, 9)
+    if "y" in log:
+        chart.logarithmic(
+            axes, np.concatenate([y for lines in drawn.values() for _, y in lines.values()]), plain=True
+        )
     chart.frame(axes)
     axes.set_ylim(axes.get_ylim())
     label_ends(axes, endings, 3.6, 11)
-    words = {VALIDATED: ("validation", "-"), TRAINED: ("training", chart.DOTS)}
+    words = {VALIDATED: ("validation", "-"), TRAINED: ("training", chart.DOTS if VALIDATED in seen else "-")}
     for key, (label, style) in words.items():
         if key in seen:
             axes.plot([], [], color=chart.GREY, linestyle=style, label=label)
@@ -98,8 +108,8 @@ def _lines(name: str, rows: Sequence[Mapping[str, Any]], by: str, measure: str) 
     early: list[tuple[float, float]] = []
     for row in rows:
         event = row.get("event")
-        step = float(row["step"]) if event == "step" and is_number(row.get("step")) else step
-        x = step if by == "step" else row.get("epoch")
+        step = float(row["step"]) if is_number(row.get("step")) else step
+        x = step if by == "step" else row.get(by)
         if event not in ("step", "epoch") or not is_number(x):
             continue
         for key, found in points.items() if event == "epoch" else [(TRAINED, early)]:
@@ -115,12 +125,16 @@ def _lines(name: str, rows: Sequence[Mapping[str, Any]], by: str, measure: str) 
     return lines
 
 
-def _draw_run(axes: Axes, name: str, lines: Mapping[str, _Line], number: int) -> Ending:
+def _draw_run(axes: Axes, name: str, lines: Mapping[str, _Line], number: int, alone: bool) -> Ending:
+    """alone: no run has validation, so training takes its place."""
     colour = colour_of(number)
     # Beyond the colours there are, markers tell lines apart.
     marker = _MARKERS[number // 8 % len(_MARKERS)] if number >= 8 else "."
     if TRAINED in lines:
         x, y = lines[TRAINED]
+        if alone:
+            axes.plot(x, y, color=colour, linewidth=1.8, marker=marker, markersize=5)
+            return Ending(float(y[-1]), f"{name} {y[-1]:.3f}", colour, float(x[-1]))
         axes.plot(x, y, color=colour, linestyle=chart.DOTS, linewidth=1.5)
     if VALIDATED in lines:
         x, y = lines[VALIDATED]

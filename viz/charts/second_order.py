@@ -51,7 +51,8 @@ def flight_recorder(history: History, title: str | None = None) -> Chart:
 
     history: rows, or the path of a JSON-lines file of rows: `{"event": "step", "step": 3, **vars(report)}` with a
     HessianFreeReport, TrustRegionReport, RiemannianReport or NaturalGradientReport, and
-    `{"event": "test", "step": 5, "wrong": 0.03}` (a share of 1). Others are skipped, and so are values that are
+    of tests, `{"event": "epoch", "valid_wrong": 0.03}` (a share of 1; after the steps above it), as a Trainer writes
+    them, or `{"event": "test", "step": 5, "wrong": 0.03}`. Others are skipped, and so are values that are
     missing, None or not finite; a panel without any is left out. Where the step numbers go back, the run was begun
     again from there, and what it had recorded from that step on is left out.
     Panels: the loss before and after each step on the batch of the curvature, rejected steps marked; the test error;
@@ -147,6 +148,8 @@ def _run(rows: Iterable[Mapping[str, Any]]) -> _Run:
             _forget(run.steps, step + 1)
             _forget(run.tests, step)
             run.tests.append((step, float(row["wrong"])))
+        elif row.get("event") == "epoch" and run.steps and np.isfinite(_number(row.get("valid_wrong"))):
+            run.tests.append((run.steps[-1][0], float(row["valid_wrong"])))
     return run
 
 

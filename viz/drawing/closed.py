@@ -190,8 +190,10 @@ class _Closing:
                 if source not in self.groups.of and source not in initial:
                     yield from data_behind(source, self.groups)
 
-    def data_name(self, group: Group) -> str:
-        leaves = [leaf for n in group.nodes for x in n.inputs for leaf in data_behind(x, self.groups)]
+    def data_name(self, group: Group, first: Group | None = None) -> str:
+        """x_t, by the name of the data that the step, or the first step of its row, reads."""
+        nodes = (first or group).nodes
+        leaves = [leaf for n in nodes for x in n.inputs for leaf in data_behind(x, self.groups)]
         bases = dict.fromkeys(leaf.name or leaf.op.symbol or "x" for leaf in leaves)
         return self.at_time(", ".join(bases) or "x", group)
 
@@ -250,12 +252,19 @@ class _Closing:
         """What a step of a row that is no cell is called: o_t, or what is done to what a layer reads."""
         last = group.nodes[-1]
         drops = any(_is_masked(node) for node in (last, *last.inputs))  # the mask is scaled before it is used
-        return _dropout(group) if drops else (self.output_name(group), *_dropout(group))
+        if drops:
+            return _dropout(group)
+        layer, _, of = str(group.row).rpartition(".")
+        if of == "outputs":  # of all steps of a layer, for another network
+            return "outputs", f"of {escape(printable(layer_words(layer), 20))}"
+        return self.output_name(group), *_dropout(group)
 
     def output_name(self, group: Group) -> str:
         of = str(group.row).rpartition(".")[2]
-        if of in ("output", "outputs"):  # the latter of all steps of a layer, for another network
-            return self.at_time("o", group) if of == "output" else "outputs"
+        if of == "output":
+            return self.at_time("o", group)
+        if of == "input":  # of a network that reads its own predictions
+            return self.data_name(group, self.groups.steps(group.row)[0])
         last = group.nodes[-1]
         return self.names.markup(last.name) if last.name else self.symbols.get(last, symbol_of(last))
 
@@ -415,7 +424,12 @@ def _cost_lines(after: Iterable[Node]) -> Iterator[str]:
     if not judges:
         yield from {escape(str(node.scope[LABEL])): None for node in after if node.scope.get(LABEL)}
         return
-    yield escape(judges[0].op.symbol or judges[0].op.name)
+    symbols = dict.fromkeys(node.op.symbol or node.op.name for node in judges)
+    yield escape(" and ".join(symbols))
+    if (
+        len(symbols) > 1 or len({node.ndim for node in judges}) > 1
+    ):  # a mean over what would be of one of them
+        return
     sums = [node for node in after if isinstance(node.op, Sum) and not node.shape]
     if any(isinstance(node.op, Where) and node.inputs[1] is judges[0] for node in after):
         yield "mean over the steps of all cases"

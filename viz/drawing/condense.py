@@ -17,7 +17,8 @@ from viz.errors import DrawingError
 
 __all__ = ["Group", "Groups", "condense", "data_behind", "leaf_behind", "times_of"]
 
-#: Ops that turn weights into weights.
+#: The row of what stands between networks.
+BETWEEN = "between"
 
 
 @dataclass(eq=False)
@@ -72,13 +73,14 @@ def condense(graph: Graph) -> Groups:
     of: dict[Node, Group] = {}
     after: dict[Node, None] = {}
     weights: set[Node] = set()
+    between = _between(graph, column)
     flow = _Flow()
     for node in graph.order:
-        place = column.get(node.scope.get("time"))
+        place = column.get(node.scope.get("time"), between.get(node))
         if isinstance(node.op, (Parameter, Fill)) or (node.op.moves and weights.issuperset(node.inputs)):
             weights.add(node)  # an optimised graph shares these among time steps: they carry no state
         elif node.inputs and place is not None:
-            row = _row(node)
+            row = BETWEEN if node in between else _row(node)
             group = of[node] = at.setdefault((place, row), Group(place, row))
             group.nodes.append(node)
             if any(x in after for x in node.inputs):
@@ -88,6 +90,29 @@ def condense(graph: Graph) -> Groups:
             after[node] = None
     inputs, rows, cells = _rows(at, of)
     return Groups(times, at, of, list(after), inputs, rows, cells, flow.reversed)
+
+
+def _between(graph: Graph, column: dict[Any, int]) -> dict[Node, int]:
+    """What is made, outside of all time steps, of some steps and read by later ones, as where networks are joined.
+
+    Of each such node the column of the last step that it is made of.
+    """
+    latest: dict[Node, int] = {}
+    found: dict[Node, int] = {}
+    for node in graph.order:
+        place = column.get(node.scope.get("time"))
+        if place is None:
+            made_of = [column.get(x.scope.get("time"), latest.get(x)) for x in node.inputs if x.inputs]
+            if columns := [c for c in made_of if c is not None]:
+                latest[node] = max(columns)
+            continue
+        pending = [x for x in node.inputs if latest.get(x, place + 1) <= place]
+        while pending:
+            x = pending.pop()
+            if x in latest and x not in found:
+                found[x] = latest[x]
+                pending.extend(x.inputs)
+    return found
 
 
 class _Flow:

@@ -66,8 +66,9 @@ def with_less_effort(dot: str) -> str:
 
 def _defaults(direction: str, theme: Style) -> list[str]:
     text = f'fontname="{theme.font}"'
+    # margin: that of a PDF's page, half an inch unless it is said; pad is around the drawing on any page.
     return [
-        f'  graph [rankdir={direction}, bgcolor="{theme.background}", {text}, pad=0.15,'
+        f'  graph [rankdir={direction}, bgcolor="{theme.background}", {text}, margin=0, pad=0.15,'
         f" nodesep=0.28, ranksep=0.42{_ACROSS_CLUSTERS}]",
         f'  node [{text}, fontsize={theme.font_size}, style=filled, penwidth=1.2, margin="0.07,0.04"]',
         f'  edge [{text}, fontsize={theme.edge_size}, fontcolor="{theme.text}", penwidth=1.2,'

@@ -33,7 +33,7 @@ def grid_dot(picture: ClosedPicture, theme: Style) -> str:
     text = f'fontname="{theme.font}"'
     lines = [
         "digraph graphnet {",
-        f'  graph [layout=nop2, bgcolor="{theme.background}", {text}, pad=0.15]',
+        f'  graph [layout=nop2, bgcolor="{theme.background}", {text}, margin=0, pad=0.15]',
         f"  node [{text}, fontsize={theme.font_size}, penwidth=1.2, fixedsize=true, margin=0]",
         f'  edge [{text}, fontsize={theme.edge_size}, fontcolor="{theme.text}", penwidth=1.2, arrowsize=0.65]',
     ]
@@ -267,7 +267,7 @@ class _Grid:
             return self.fed_back(a, b), None
         if self.is_state(link):
             return self.sideways(link, a, b)
-        if head.kind is Kind.COST:
+        if self.is_judge(head):
             return self.to_cost(link, tail, a, b)
         if tail.column != head.column or tail.row >= head.row:
             if tail.row == head.row:
@@ -280,6 +280,10 @@ class _Grid:
         end = (start[0] if head.kind in _CELLS else b.x, b.y - b.h)
         width = width_of(link.label, self.theme.edge_size)
         return straight(start, end), (start[0] + width / 2 + 7, (start[1] + end[1]) / 2)
+
+    def is_judge(self, box: Box) -> bool:
+        """True for the box above all time steps, whether it is a cost or the losses of cases."""
+        return box.key == "cost"
 
     def is_state(self, link: Link) -> bool:
         """True for edges that run from a box to its neighbour in the row, and from initial states."""
@@ -308,7 +312,7 @@ class _Grid:
         found: dict[tuple[int, int], list[Link]] = {}
         for link in self.picture.edges:
             tail, head = self.box[link.tail], self.box[link.head]
-            goes_up = head.kind is Kind.COST or tail.column == head.column
+            goes_up = self.is_judge(head) or tail.column == head.column
             if not goes_up or head.row - tail.row < 2 or tail.row == len(self.picture.states):
                 continue
             if (side == "right") == (tail.kind in _INPUTS):

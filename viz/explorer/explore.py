@@ -1,11 +1,13 @@
-"""explore: one HTML file in which a person explores a graph."""
+"""explore: one page in which a person explores a graph: shown in a notebook, or in a file."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from graphnet.call.function import Function
 from graphnet.graph.graph import Graph
@@ -29,12 +31,53 @@ from viz.feeds import fed
 from viz.files import write_file
 from viz.style import Style, Theme, style_of
 
-__all__ = ["explore"]
+__all__ = ["ExplorerPage", "explore"]
 
 #: Graphs of more nodes are shown without what each pass makes of them and without the steps of each rule, unless asked.
 _LARGE = 2500
+#: Of the frame in a notebook, in pixels: what a screen shows beside the cell.
+_HEIGHT = 640
 
 
+@dataclass(frozen=True)
+class ExplorerPage:
+    """A page of the explorer: shows itself in a notebook; `.save("page.html")` writes it, `.html` is its text.
+
+    title: what is explored.
+    """
+
+    title: str
+    html: str = field(repr=False)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Writes the page, `.html`; an existing file is replaced when the new one is complete. Raises DrawingError."""
+        target = _page_file(path)
+        write_file(target, self.html.encode())
+        return target
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        """A frame of its own in the notebook's page: its styles and keys meet no others."""
+        frame = (
+            f'<iframe title="{escape(self.title)}" srcdoc="{escape(self.html)}" '
+            f'style="width:100%;height:{_HEIGHT}px;border:1px solid #8888"></iframe>'
+        )
+        return {"text/plain": repr(self), "text/html": frame}
+
+
+@overload
+def explore(
+    thing: Drawable,
+    path: None = None,
+    *,
+    feeds: Mapping[Node, Any] | None = None,
+    wrt: Node | Iterable[Node] | None = None,
+    tangents: Mapping[Node, Any] | None = None,
+    passes: Sequence[Pass | Callable[[Graph], Graph]] | None = None,
+    theme: Theme = "light",
+) -> ExplorerPage: ...
+
+
+@overload
 def explore(
     thing: Drawable,
     path: str | os.PathLike[str],
@@ -44,13 +87,26 @@ def explore(
     tangents: Mapping[Node, Any] | None = None,
     passes: Sequence[Pass | Callable[[Graph], Graph]] | None = None,
     theme: Theme = "light",
-) -> Path:
-    """One HTML file to open, search and step through a graph: forward, backward, with the R-operator, pass by pass.
+) -> Path: ...
 
-    The file needs no network and no other file. Values are those of the NumPy back end.
+
+def explore(
+    thing: Drawable,
+    path: str | os.PathLike[str] | None = None,
+    *,
+    feeds: Mapping[Node, Any] | None = None,
+    wrt: Node | Iterable[Node] | None = None,
+    tangents: Mapping[Node, Any] | None = None,
+    passes: Sequence[Pass | Callable[[Graph], Graph]] | None = None,
+    theme: Theme = "light",
+) -> ExplorerPage | Path:
+    """One HTML page to open, search and step through a graph: forward, backward, with the R-operator, pass by pass.
+
+    It needs no network and no other file. Values are those of the NumPy back end.
 
     thing: what `viz.draw` takes; of a Function, the graph as written and what its passes made of it.
-    path: the file to write, `.html`. An existing one is replaced when the new one is complete.
+    path: the file to write, `.html`, which is returned. An existing one is replaced when the new one is complete. None:
+    the page itself is returned, and shown by a notebook.
     feeds: {input: array} for all inputs; None draws them from a fixed seed (standard normal; indices at random).
     wrt: the nodes at which ∂cost/∂node is shown, the cost being the first scalar output; None for all.
     tangents: {node: tangent of its shape}; None takes a fixed random direction on the parameters, or on the inputs
@@ -59,12 +115,17 @@ def explore(
     theme: "light", "dark", "colour-blind", a viz.Style, or "auto" for what the reader's system prefers.
     Raises DrawingError, which names the argument; ShapeError and DtypeError for arrays that do not fit.
     """
+    target = None if path is None else _page_file(path)
+    style = None if theme == "auto" else style_of(theme)
+    made = _page_of(thing, feeds, wrt, tangents, passes, style)
+    return made if target is None else made.save(target)
+
+
+def _page_file(path: str | os.PathLike[str]) -> Path:
+    """Where the page goes; DrawingError unless it is a file of a page."""
     target = named_file("path", path)
     if target.suffix.lower() != ".html":
         raise DrawingError(f"path {str(path)!r}: the explorer is a page; the suffix must be .html.")
-    style = None if theme == "auto" else style_of(theme)
-    text = _page_of(thing, feeds, wrt, tangents, passes, style)
-    write_file(target, text.encode())
     return target
 
 
@@ -75,7 +136,7 @@ def _page_of(
     tangents: Mapping[Node, Any] | None,
     passes: Sequence[Pass | Callable[[Graph], Graph]] | None,
     style: Style | None,
-) -> str:
+) -> ExplorerPage:
     function = thing if isinstance(thing, Function) else None
     original = graph_of(thing) if function is None else function.source
     given = fed(original, feeds)
@@ -102,7 +163,7 @@ def _page_of(
     data = payload(stages_of(graph, passes, function), given, backward, rop, rules=not is_large)
     title = _title(thing, original)
     data |= {"title": title, "about": _about(original, feeds, tangents, directions, is_large)}
-    return page(data, title, style)
+    return ExplorerPage(title, page(data, title, style))
 
 
 def _chosen(

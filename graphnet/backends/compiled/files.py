@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -11,6 +11,7 @@ from graphnet.backends import contents
 from graphnet.backends.compiled.locations import ARENA, HEADER, Location
 from graphnet.backends.compiled.schedule import Schedule, Section
 from graphnet.errors import BackendError
+from graphnet.graph.graph import Graph
 from graphnet.graph.node import Array, Node
 from graphnet.ops import all_ops
 from graphnet.ops.elementwise import Elementwise
@@ -18,7 +19,7 @@ from graphnet.ops.leaf import Constant, Parameter
 from graphnet.ops.rowwise import Rowwise
 from graphnet.plan.order import Memory
 
-__all__ = ["require_storable", "restored_schedule", "stored_schedule"]
+__all__ = ["leaves_by_key", "require_storable", "restored_schedule", "stored_schedule"]
 
 W = TypeVar("W")
 
@@ -52,7 +53,7 @@ def _runs_in_python(node: Node) -> BackendError:
 
 def stored_schedule(schedule: Schedule[Any]) -> tuple[dict[str, Any], dict[str, Array]]:
     """JSON and arrays, which `restored_schedule` reads."""
-    copied = [node for node, _ in schedule.copied_leaves]
+    leaves = leaves_by_key(schedule)
     header = {
         "memory": [schedule.memory.leaves, schedule.memory.peak],
         "arena_bytes": schedule.arena_bytes,
@@ -64,42 +65,62 @@ def stored_schedule(schedule: Schedule[Any]) -> tuple[dict[str, Any], dict[str, 
         "leaves": len(schedule.leaves),
         "copied_leaves": [location.stored() for _, location in schedule.copied_leaves],
         "results": [location.stored() for location in schedule.results],
-        "parameters": _parameters(schedule.leaves, copied),
+        "parameters": _parameters(leaves),
     }
-    arrays = {f"leaf.{i}": node.value for i, node in enumerate(schedule.leaves)}
-    arrays |= {f"copied.{i}": np.ascontiguousarray(node.value) for i, node in enumerate(copied)}
-    return header, arrays
+    return header, {key: np.ascontiguousarray(node.value) for key, node in leaves.items()}
 
 
-def _parameters(leaves: Iterable[Node], copied: Iterable[Node]) -> dict[str, str]:
-    """name -> the array's key in a file, "leaf.0" or "copied.0", of the parameters among them.
+def leaves_by_key(schedule: Schedule[Any]) -> dict[str, Node]:
+    """Key in a file, "leaf.0" or "copied.0" -> the leaf."""
+    found = {f"leaf.{i}": node for i, node in enumerate(schedule.leaves)}
+    return found | {f"copied.{i}": node for i, (node, _) in enumerate(schedule.copied_leaves)}
+
+
+def _parameters(leaves: Mapping[str, Node]) -> dict[str, str]:
+    """name -> key of the parameters among them.
 
     Names that are taken get a number: b, b_2, b_3; those without one are called by their keys.
     """
     found: dict[str, str] = {}
-    for kind, nodes in (("leaf", leaves), ("copied", copied)):
-        for i, node in enumerate(nodes):
-            if node.op.is_parameter:
-                key = f"{kind}.{i}"
-                name, number = node.name or key, 1
-                while name in found:
-                    number += 1
-                    name = f"{node.name or key}_{number}"
-                found[name] = key
+    for key, node in leaves.items():
+        if node.op.is_parameter:
+            name, number = node.name or key, 1
+            while name in found:
+                number += 1
+                name = f"{node.name or key}_{number}"
+            found[name] = key
     return found
 
 
+def _own_leaves(header: Mapping[str, Any], source: Graph) -> dict[str, Node]:
+    """Key -> the leaf of the graph."""
+    own = contents.entry(header, "own")
+    if not isinstance(own, dict):
+        contents.refuse("its own leaves are no names")
+    most = len(source.order) - 1
+    return {key: source.order[contents.whole(i, "the number of a leaf", most)] for key, i in own.items()}
+
+
 def restored_schedule(
-    header: Mapping[str, Any], arrays: Mapping[str, Array], works: Sequence[W], apart: bool
+    header: Mapping[str, Any],
+    arrays: Mapping[str, Array],
+    works: Sequence[W],
+    apart: bool,
+    source: Graph | None = None,
 ) -> Schedule[W]:
     """The schedule that was stored, with the work of each section. Its leaves are the arrays, so what is written into
-    these holds from then on. apart: leaves have no piece of memory of their own.
+    these holds from then on. apart: leaves have no piece of memory of their own. source: a graph whose own leaves stand
+    for arrays that were not stored, as the header says by their numbers in its order.
 
     BackendError for what is none: no array lies outside of its memory.
     """
+    given = {} if source is None else _own_leaves(header, source)
+    arrays = {**arrays, **{key: node.value for key, node in given.items()}}
     trainable = set(contents.parameters(header, arrays).values())
 
     def leaf(key: str) -> Node:
+        if key in given:
+            return given[key]
         return (Parameter if key in trainable else Constant)(contents.array(arrays, key))()
 
     count = contents.whole(contents.entry(header, "leaves"), "the number of its leaves", len(arrays))

@@ -9,7 +9,7 @@ import numpy as np
 
 from graphnet.backends.compiled.arena import Arena
 from graphnet.backends.compiled.locations import ARENA, Location
-from graphnet.backends.compiled.program import CompiledProgram
+from graphnet.backends.compiled.program import CompiledProgram, is_finite
 from graphnet.backends.compiled.schedule import Schedule
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Array
@@ -40,6 +40,19 @@ class HostProgram(CompiledProgram[S]):
 
     def lower_flag(self) -> None:
         self._arena.header[0] = 0
+
+    def begin(self, arrays: Sequence[Array], wanted: Sequence[int]) -> list[Array] | None:
+        """By the sections before those that depend on what varies."""
+        if not self.schedule.fixed or (self.check and not all(map(is_finite, (*arrays, *self.all_leaves())))):
+            return None
+        with self._turns.lock:
+            self._turns.begin(self)
+            self.lower_flag()
+            self._bring(arrays)
+            self._execute(0, self.schedule.fixed)
+            found = None if self._arena.header[0] else [self._results[i].copy() for i in wanted]
+            self._turns.end()
+        return found
 
     def fetch(self, arrays: Sequence[Array]) -> list[Array] | None:
         return None if self._arena.header[0] else list(map(np.ndarray.copy, self._results))

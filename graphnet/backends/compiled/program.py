@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from graphnet.backends.base import Program
-from graphnet.backends.compiled.files import require_storable, stored_schedule
+from graphnet.backends.compiled.files import leaves_by_key, require_storable, stored_schedule
 from graphnet.backends.compiled.locations import Location
 from graphnet.backends.compiled.schedule import HostCall, Schedule
 from graphnet.backends.compiled.turns import Turns
@@ -20,7 +20,7 @@ from graphnet.errors import GraphnetError
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Array, Node
 
-__all__ = ["CompiledProgram"]
+__all__ = ["CompiledProgram", "is_finite"]
 
 S = TypeVar("S", bound=Schedule[Any])
 #: What a program says that has no graph to tell more.
@@ -92,14 +92,17 @@ class CompiledProgram(Program, Generic[S]):
         (header, arrays), (work, more) = stored_schedule(self.schedule), self.stored_work()
         return header | work, arrays | more
 
+    def leaves_by_key(self) -> Mapping[str, Node]:
+        return leaves_by_key(self.schedule)
+
     def run(self, arrays: Sequence[Array]) -> list[Array]:
         # Kernels look at what they read; a NaN may also stand where nobody reads.
-        if self.check and not all(map(_is_finite, (*arrays, *self._leaves()))):
+        if self.check and not all(map(is_finite, (*arrays, *self.all_leaves()))):
             return self._explained(arrays)
         return self._outputs(arrays, 0)
 
     def again(self, arrays: Sequence[Array]) -> list[Array]:
-        if not self.schedule.fixed or (self.check and not all(map(_is_finite, arrays))):
+        if not self.schedule.fixed or (self.check and not all(map(is_finite, arrays))):
             return self.run(arrays)
         return self._outputs(arrays, self.schedule.fixed)
 
@@ -133,7 +136,8 @@ class CompiledProgram(Program, Generic[S]):
             self._turns.end()
         return spent
 
-    def _leaves(self) -> list[Array]:
+    def all_leaves(self) -> list[Array]:
+        """The arrays of parameters and constants, as they are now."""
         return [
             node.value for node in (*self.schedule.leaves, *(node for node, _ in self.schedule.copied_leaves))
         ]
@@ -145,9 +149,10 @@ class CompiledProgram(Program, Generic[S]):
         for node, at in self._copied_leaves:
             self.write(node.value, at)
 
-    def _execute(self, first: int) -> None:
+    def _execute(self, first: int, end: int | None = None) -> None:
+        """The sections from `first` to before `end`; None: to the last."""
         sections = self.schedule.sections
-        for number in range(first, len(sections)):
+        for number in range(first, len(sections) if end is None else end):
             self.launch(number)
             host = sections[number].host
             if host is not None:
@@ -163,5 +168,6 @@ class CompiledProgram(Program, Generic[S]):
         return NumpyProgram(self.source, None, self.check).run([np.asarray(array) for array in arrays])
 
 
-def _is_finite(array: Array) -> bool:
+def is_finite(array: Array) -> bool:
+    """Whether there is no NaN and no infinity in it."""
     return array.dtype.kind != "f" or bool(np.all(np.isfinite(array)))

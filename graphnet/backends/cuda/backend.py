@@ -52,9 +52,11 @@ class CudaBackend(Backend):
         program: Program = _module("building").build(graph, source, check, self.tf32)
         return program
 
-    def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> Program:
+    def restore(
+        self, header: Mapping[str, Any], arrays: Mapping[str, Array], source: Graph | None = None
+    ) -> Program:
         self._require()
-        program: Program = _module("building").restored(header, arrays, self.tf32)
+        program: Program = _module("building").restored(header, arrays, source, self.tf32)
         return program
 
     def _require(self) -> None:

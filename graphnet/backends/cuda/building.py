@@ -34,9 +34,11 @@ def build(graph: Graph, source: Graph, check: bool, tf32: bool = False) -> CudaP
     return CudaProgram(schedule, source, check, device, multiply)
 
 
-def restored(header: Mapping[str, Any], arrays: Mapping[str, Array], tf32: bool = False) -> CudaProgram:
+def restored(
+    header: Mapping[str, Any], arrays: Mapping[str, Array], source: Graph | None = None, tf32: bool = False
+) -> CudaProgram:
     """The program that was stored. BackendError where cuBLAS, by which it multiplies, is not installed."""
-    schedule, multiply = schedule_of(header, arrays), cublas(tf32)
+    schedule, multiply = schedule_of(header, arrays, source), cublas(tf32)
     if multiply is None and any(isinstance(r, LibraryProduct) for work, _ in schedule.sections for r in work):
         raise BackendError(
             "this stored function multiplies by cuBLAS, which is not installed: pip install 'graphnet[cublas]'; or "
@@ -49,7 +51,7 @@ def restored(header: Mapping[str, Any], arrays: Mapping[str, Array], tf32: bool 
             f"this stored function needs {readable_bytes(needed)} of memory; {readable_bytes(free)} are free on the "
             f"{device.name}"
         )
-    return CudaProgram(schedule, None, False, device, multiply)
+    return CudaProgram(schedule, source, False, device, multiply)
 
 
 def _require_memory(

@@ -13,6 +13,7 @@ from graphnet.backends.compiled.files import restored_schedule
 from graphnet.backends.cuda.launch import Launch
 from graphnet.backends.cuda.schedule import LaunchSchedule, LibraryProduct, StridedBatch, Upload
 from graphnet.backends.cuda.source import array_name
+from graphnet.graph.graph import Graph
 from graphnet.graph.node import Array
 
 __all__ = ["schedule_of", "stored_work"]
@@ -37,7 +38,9 @@ def stored_work(schedule: LaunchSchedule) -> tuple[dict[str, Any], dict[str, Arr
     return header, {}
 
 
-def schedule_of(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> LaunchSchedule:
+def schedule_of(
+    header: Mapping[str, Any], arrays: Mapping[str, Array], source: Graph | None = None
+) -> LaunchSchedule:
     """The schedule that was stored. BackendError for what is none.
 
     What kernels do with their arguments is not known, so these are sealed with them.
@@ -47,7 +50,7 @@ def schedule_of(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> Launc
     if _seal(texts, runs, arena) != contents.entry(header, "seal"):
         contents.refuse("what it launches is not what was sealed")
     works = [[_run_of(run, texts, arena) for run in contents.listed(work, "a section")] for work in runs]
-    common = restored_schedule(header, arrays, works, apart=True)
+    common = restored_schedule(header, arrays, works, apart=True, source=source)
     if arena != common.memory:
         contents.refuse("its arena is of another size than its memory")
     uploads = []

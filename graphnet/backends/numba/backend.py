@@ -12,6 +12,7 @@ from graphnet.backends.numba.program import NumbaProgram
 from graphnet.backends.numba.schedule import TapeSchedule, make_schedule
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Array
+from graphnet.system.cores import own_cores
 
 __all__ = ["NumbaBackend"]
 
@@ -44,9 +45,14 @@ class NumbaBackend(Backend):
                 for again, outputs in program.run_alone(arrays, order):
                     yield f"{parts} cores, the {name} one first{again}", outputs
 
-    def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> Program:
-        schedule, kernels = schedule_of(header, arrays)
-        return NumbaProgram(schedule, None, False, kernels)
+    def situation(self) -> str:
+        return f"{this_machine().processor_key}, {len(own_cores())} cores"
+
+    def restore(
+        self, header: Mapping[str, Any], arrays: Mapping[str, Array], source: Graph | None = None
+    ) -> Program:
+        schedule, kernels = schedule_of(header, arrays, source)
+        return NumbaProgram(schedule, source, False, kernels)
 
 
 def _program(schedule: TapeSchedule, source: Graph, check: bool) -> NumbaProgram:

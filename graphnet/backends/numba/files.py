@@ -16,6 +16,7 @@ from graphnet.backends.numba.records import RecordForm, form_of, restored_form
 from graphnet.backends.numba.schedule import TapeSchedule
 from graphnet.backends.numba.tape import Tape
 from graphnet.errors import BackendError
+from graphnet.graph.graph import Graph
 from graphnet.graph.node import Array
 
 __all__ = ["schedule_of", "stored_work"]
@@ -50,9 +51,14 @@ def stored_work(schedule: TapeSchedule) -> tuple[dict[str, Any], dict[str, Array
     return header, arrays
 
 
-def schedule_of(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> tuple[TapeSchedule, list[Kernel]]:
-    """The schedule that was stored, with its kernels. BackendError for what was compiled for another machine or version
-    of LLVM, for what is none, and where anything reaches beyond its memory."""
+def schedule_of(
+    header: Mapping[str, Any], arrays: Mapping[str, Array], source: Graph | None = None
+) -> tuple[TapeSchedule, list[Kernel]]:
+    """The schedule that was stored, with its kernels; source: see Backend.restore.
+
+    BackendError for what was compiled for another machine or version of LLVM, for what is none, and where anything
+    reaches beyond its memory.
+    """
     machine = this_machine()
     made_for = contents.text(contents.entry(header, "machine"), "its machine")
     if made_for != machine.processor_key:
@@ -73,7 +79,7 @@ def schedule_of(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> tuple
     ]
     if any(len({len(tape.ends) for tape in tapes}) > 1 for tapes in works):
         contents.refuse("its parts have not the same supersteps")
-    common = restored_schedule(header, arrays, works, apart=False)
+    common = restored_schedule(header, arrays, works, apart=False, source=source)
     schedule = TapeSchedule(**vars(common), parts=parts, kernels=[], borrowed=[], written=[])
     forms, kernels = _stored_kernels(header, arrays)
     if arena_end(schedule, forms) != schedule.arena_bytes:

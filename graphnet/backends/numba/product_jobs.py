@@ -29,9 +29,19 @@ BLOCK_K = 256
 FAR = 1 << 20
 
 
-def panel_width(columns: int, lanes: int, registers: int) -> int:
-    """Vectors in a panel of B: what divides the columns best."""
+#: Numbers of a right operand whose columns cores share, where there are too few rows to share: what a core reads in ten
+#: times as long as it waits for another.
+SHARED = 1 << 18
+
+
+def panel_width(columns: int, lanes: int, registers: int, rows: int) -> int:
+    """Vectors in a panel of B: what divides the columns best. Few rows have wide panels: they wait for B alone, and are
+    told of it in long pieces, and in as many sums at a time as there are registers for.
+    """
     vectors = -(-columns // lanes)
+    most = registers // (2 * rows)
+    if most > 3:
+        return -(-vectors // -(-vectors // most))
     if registers >= 32:
         return 3 if vectors % 3 == 0 else min(2, vectors) if vectors % 2 == 0 or vectors < 3 else 3
     return min(2, vectors)
@@ -159,28 +169,34 @@ class PackJob(Job):
 
 
 class PackedProductJob(_ProductJob):
-    """A product whose right operand lies in panels already."""
+    """A product whose right operand lies in panels already. Cores share its rows, or the panels, if these are large and
+    rows are few."""
 
     def __init__(self, product: Product, packed: Packed, division: Division, follows: bool = False) -> None:
         super().__init__(product, division, follows)
         self.packed = packed
         self.reads = [product.reads[0], Access(packed.view, False)]
+        panels = -(-product.c.shape[1] // packed.width)
+        if not self.split and product.b.size >= SHARED and panels >= division.parts > 1:
+            self.split, self.count = "columns", panels
 
     def records(self, context: RecordContext, share: int) -> list[Record]:
         a, c = self.product.a, self.product.c
+        width, panels = self.packed.width, context.address(self.packed.view)
         if self.split:
-            start, stop = self.rows_of(share)
+            start, stop = (
+                self.rows_of(share) if self.split == "rows" else share_of(self.count, share, self.shares)
+            )
             if start == stop:
                 return []
-            a, c = a.row_range(start, stop), c.row_range(start, stop)
+            if self.split == "rows":
+                a, c = a.row_range(start, stop), c.row_range(start, stop)
+            else:
+                c = part_of(c, 1, start * width, min(stop * width, c.shape[1]))
+                panels += start * a.shape[1] * width * c.dtype.itemsize
         elif share:
             return []
-        width = self.packed.width
-        return [
-            self.multiply(
-                context, a, c, context.address(self.packed.view), width, a.shape[1] * width, width, False
-            )
-        ]
+        return [self.multiply(context, a, c, panels, width, a.shape[1] * width, width, False)]
 
 
 class BlockedProductJob(_ProductJob):
@@ -217,6 +233,8 @@ class BlockedProductJob(_ProductJob):
         columns = -(-self.product.c.shape[1] // (4 * lanes)) * 4 * lanes + 4 * lanes
         if self.split == "columns":
             columns = columns // self.division.parts + 8 * lanes
+        if columns > 24 * lanes:  # and so there may be many panels, whose last vectors are not full
+            columns += 16 * lanes
         return min(self.product.a.shape[1], 2 * BLOCK_K) * columns * self.product.c.dtype.itemsize
 
     def records(self, context: RecordContext, share: int) -> list[Record]:
@@ -225,7 +243,7 @@ class BlockedProductJob(_ProductJob):
         if own is None:
             return []
         a, b, c = own
-        width = panel_width(c.shape[1], lanes, context.registers) * lanes
+        width = panel_width(c.shape[1], lanes, context.registers, c.shape[0]) * lanes
         blocks = max(1, round(a.shape[1] / BLOCK_K))
         found: list[Record] = []
         for i in range(blocks):

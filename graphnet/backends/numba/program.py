@@ -43,8 +43,10 @@ class NumbaProgram(HostProgram[TapeSchedule]):
         self._borrowed = [_Borrowed(i, first + k, self._sections) for k, i in enumerate(schedule.borrowed)]
         self._team = Team(schedule.parts)
         self._threads = schedule.parts
-        #: By the section that a run begins with.
-        self._paces = {first: Pace(schedule.parts) for first in (0, schedule.fixed)}
+        #: By the section that a run begins with, and the one before which it ends.
+        self._paces: dict[tuple[int, int | None], Pace] = {
+            ends: Pace(schedule.parts) for ends in ((0, None), (schedule.fixed, None), (0, schedule.fixed))
+        }
 
     # -- running -----------------------------------------------------------------------------------------------------
 
@@ -87,10 +89,10 @@ class NumbaProgram(HostProgram[TapeSchedule]):
         for borrowed in self._borrowed:
             borrowed.bring(arrays[borrowed.position])
 
-    def _execute(self, first: int) -> None:
-        pace, start = self._paces[first], time.perf_counter()
+    def _execute(self, first: int, end: int | None = None) -> None:
+        pace, start = self._paces[first, end], time.perf_counter()
         self._threads = pace.threads
-        super()._execute(first)
+        super()._execute(first, end)
         pace.took(time.perf_counter() - start)
 
 
@@ -128,6 +130,11 @@ class _Section:
         #: For each superstep and part: the address of its first record, of their end, and where times go.
         self.table = np.ascontiguousarray(np.stack([starts, ends, 0 * ends], -1).transpose(1, 0, 2), np.int64)
         self._busy = [part for part, w in enumerate(words) if len(w)]
+        #: By superstep, where each part's row of the table lies, as Python's own numbers: NumPy's take longer to reach.
+        first, (across, along, _) = self.table.ctypes.data, self.table.strides
+        self._rows = [
+            [first + s * across + p * along for p in range(len(words))] for s in range(len(self.table))
+        ]
 
     def run(self, team: Team, threads: int) -> None:
         if len(self._busy) > 1:
@@ -139,9 +146,9 @@ class _Section:
         """Superstep by superstep, the parts one after the other, in this order."""
         order = list(parts)
         run = runner()
-        for row in self.table:
+        for row in self._rows:
             for part in order:
-                run(row[part].ctypes.data)
+                run(row[part])
 
     def time(self, team: Team, threads: int, spent: dict[Node, float]) -> None:
         """Adds each node's seconds: its records' time, shared among the nodes that one record works for."""

@@ -255,9 +255,11 @@ class _Packing:
             weights_only = (
                 writer_of.get(b.buffer, -1) < lowered.unfed and not _is_fed(right) and right not in varying
             )
-            if sum(p.c.shape[0] for p in products) <= FEW_ROWS or not (weights_only or len(products) > 1):
+            # What `again` finds as it was is packed for more rows than those of one call.
+            few = sum(p.c.shape[0] for p in products) <= FEW_ROWS and not (varying and weights_only)
+            if few or not (weights_only or len(products) > 1):
                 continue
-            blocks = self._pack(b, right)
+            blocks = self._pack(b, right, max(p.c.shape[0] for p in products))
             reads = [products[0].reads[1]]
             if blocks:
                 reads = [copy.reads[0] for copy in self._joins[b.buffer]]
@@ -267,10 +269,11 @@ class _Packing:
                 self._early.append(b)
         self.needless: set[Instruction] = _needless_copies(lowered, self._joins, in_blocks)
 
-    def _pack(self, b: View, right: Node) -> tuple[Block, ...] | None:
-        """Plans b's panels; the blocks that they are packed from, where b would only be copied together for that."""
+    def _pack(self, b: View, right: Node, rows: int) -> tuple[Block, ...] | None:
+        """Plans b's panels, for products of at most so many rows; the blocks that they are packed from, where b would
+        only be copied together for that."""
         lanes = self._machine.vector_bytes // b.dtype.itemsize
-        width = panel_width(b.shape[1], lanes, self._machine.registers) * lanes
+        width = panel_width(b.shape[1], lanes, self._machine.registers, rows) * lanes
         panels = -(-b.shape[1] // width)
         buffer = Buffer(panels * width * b.shape[0], b.dtype)
         blocks = _blocks(b, self._joins.get(b.buffer), width)

@@ -65,11 +65,12 @@ class ControlTask(ABC):
         """Arrays for `inputs`; where the source has a fixed set of movements, the same for every seed."""
 
     def objective(self, **how: Any) -> Objective:
-        """The cost as an Objective, fed with `conditions()`. how: further settings of Objective (backend, memory, ...).
+        """The cost as an Objective, fed with `conditions()`. how: further settings of Objective.
 
         New movements: objective.feed(*task.conditions(seed)); new noise: objective.redraw().
         """
-        objective = Objective(self.cost, self.parameters, self.inputs, random=self.loop.random, **how)
+        how = {"parameters": self.parameters, **how}
+        objective = Objective(self.cost, inputs=self.inputs, random=self.loop.random, **how)
         objective.feed(*self.conditions())
         return objective
 

@@ -8,7 +8,6 @@ rbm          RBM
 temporal     TRBM, RTRBM
 divergence   contrastive divergence as an objective of the optimisers
 annealing    log Z of what is too large to count, estimated
-learning     a loop over batches
 stack        models on top of each other, trained one at a time
 
 Rows are cases, so a matrix of the source (v to h: W v) is transposed here (v @ W). Nats throughout.
@@ -18,10 +17,9 @@ Source: Sutskever 2013, 2.7 and chapter 3.
 from __future__ import annotations
 
 from graphnet_rnn.models.energy.divergence import ContrastiveDivergence
-from graphnet_rnn.models.energy.learning import train
 from graphnet_rnn.models.energy.model import EnergyModel
 from graphnet_rnn.models.energy.rbm import RBM
 from graphnet_rnn.models.energy.stack import Stack
 from graphnet_rnn.models.energy.temporal import RTRBM, TRBM
 
-__all__ = ["RBM", "RTRBM", "TRBM", "ContrastiveDivergence", "EnergyModel", "Stack", "train"]
+__all__ = ["RBM", "RTRBM", "TRBM", "ContrastiveDivergence", "EnergyModel", "Stack"]

@@ -25,9 +25,9 @@ class ContrastiveDivergence:
     falls as k grows. The mean is over cases, for sequences over time steps as well (Sutskever 2013, 3.11.3).
     The loss that `gradient` reports is the mean squared error of the first step's reconstruction, per visible unit: it
     says whether learning goes on, but is not what g is the gradient of (log Z, which would be needed, is intractable).
-    `train` is the loop around it; by hand: theta = objective.start(), feed and optimizer.step as often as wanted, and
-    model.theta = theta at the end (an optimizer may look elsewhere than at theta). Each call of `gradient` runs
-    new chains. They depend on (seed, draw) alone: two integers resume a run.
+    rnn.EnergyCases feeds it, for a Trainer; by hand: theta = objective.start(), feed and optimizer.step as often as
+    wanted, and model.theta = theta at the end (an optimizer may look elsewhere than at theta). Each call of `gradient`
+    runs new chains. They depend on (seed, draw) alone: two integers resume a run.
 
     Hessian-free optimisers find `loss` and `curvature`, in which the chains of the last gradient are held: within a
     step the loss is EnergyModel.divergence with a reference, an estimate of -log P(v) but for a constant, log Z at the
@@ -94,8 +94,8 @@ class ContrastiveDivergence:
         """Nothing is known of where it came from: the chain is drawn."""
 
     def feed(self, data: Any) -> None:
-        """Sets the data: (cases, visible), for a temporal model (time, batch, visible). Raises DataError."""
-        self._data, self._held, self._fed = self.model.check_data("data", data), None, None
+        """Copies the data: (cases, visible), for a temporal model (time, batch, visible). Raises DataError."""
+        self._data, self._held, self._fed = np.array(self.model.check_data("data", data)), None, None
 
     def gradient(self, w: Array) -> tuple[float, Array]:
         """The reconstruction error at w, and g, by new chains. The model's parameters are w afterwards."""

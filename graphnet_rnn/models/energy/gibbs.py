@@ -34,6 +34,9 @@ def gibbs(
 
     Source: Sutskever 2013, 2.7 (the transition T), eqs 2.26-2.27, 2.33.
     """
+    # As one matrix: NumPy makes products of stacked ones, here of few rows each, one at a time, and reads W each time.
+    shape = v.shape
+    v, b_v, b_h = (x if x.ndim == 1 else _rows(x, shape) for x in (v, b_v, b_h))
     first = mean = v
     # A model that has run away gives NaN, which the optimisers and `train` report; not a warning here.
     with np.errstate(invalid="ignore", over="ignore"):
@@ -43,4 +46,9 @@ def gibbs(
             v = units.draw(mean, generator)
             if step == 0:
                 first = mean
-    return Chain(v, mean, first)
+    return Chain(v.reshape(shape), mean.reshape(shape), first.reshape(shape))
+
+
+def _rows(x: Array, shape: tuple[int, ...]) -> Array:
+    """One row for each chain, of which there are as many as shape has rows."""
+    return np.broadcast_to(x, (*shape[:-1], x.shape[-1])).reshape(-1, x.shape[-1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,7 +19,7 @@ from graphnet_rnn.models.energy.annealing import annealed_growth
 from graphnet_rnn.models.energy.units import visible_units
 from graphnet_rnn.settings import whole_number, yes_or_no
 
-__all__ = ["EnergyModel"]
+__all__ = ["EnergyModel", "raised"]
 
 
 class EnergyModel(Model):
@@ -224,3 +224,10 @@ class EnergyModel(Model):
 def as_generator(owner: str, seed: int, *more: int) -> np.random.Generator:
     """A generator of this seed; UsageError for one that cannot be meant."""
     return np.random.default_rng([whole_number(f"{owner}: seed", seed, least=0), *more])
+
+
+def raised(data: Array, layers: Sequence[EnergyModel], generator: np.random.Generator) -> Array:
+    """The activities of the last of the layers, each reading those of the one before."""
+    for layer in layers:
+        data = layer.activities(data, generator)
+    return data

@@ -9,13 +9,9 @@ import graphnet as gn
 from graphnet.graph.node import Array
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.model import Model
-from graphnet_rnn.models.energy.learning import raised, train
-from graphnet_rnn.models.energy.model import EnergyModel, as_generator
+from graphnet_rnn.models.energy.model import EnergyModel, as_generator, raised
 from graphnet_rnn.models.energy.rbm import RBM
 from graphnet_rnn.models.energy.temporal import TemporalRBM
-from graphnet_rnn.optimizers.first_order import FirstOrder
-from graphnet_rnn.optimizers.hessian_free import CurvedOptimizer
-from graphnet_rnn.optimizers.minimize import Result
 from graphnet_rnn.settings import listed, whole_number, yes_or_no
 
 __all__ = ["Stack"]
@@ -28,6 +24,11 @@ class Stack(Model):
 
     layers: from the data upwards; all RBMs, or all TRBMs and RTRBMs. The visible units of a layer are the hidden
     units of the one below it, so they are binary. UsageError if the layers do not fit.
+    Each layer is trained by itself, those below it fixed (eqs 2.34-2.36, 3.12), from the data upwards:
+
+        for level, layer in enumerate(stack.layers):
+            rnn.Trainer(rnn.EnergyCases(layer, data, below=stack.layers[:level]), settings).run()
+
     Source: Hinton, Osindero & Teh 2006; Sutskever 2013, 2.7.1 and 3.4.
     """
 
@@ -57,24 +58,6 @@ class Stack(Model):
         """The equations of the layers, for files."""
         graphs = [layer.__graph__() for layer in self.layers]
         return gn.Graph([o for g in graphs for o in g.outputs], [i for g in graphs for i in g.inputs])
-
-    def train(
-        self,
-        data: Any,
-        optimizer: FirstOrder | CurvedOptimizer,
-        updates: int,
-        level: int | None = None,
-        **how: Any,
-    ) -> list[Result]:
-        """Trains the layers one at a time, from the data upwards, each with those below it fixed.
-
-        level: trains this one alone (0 is the lowest). how: further arguments of `train`; state, to go on, for a level.
-        Gives the Result of each layer that was trained. Source: Sutskever 2013, eqs 2.34-2.36, 3.12.
-        """
-        if level is None and how.get("state") is not None:
-            raise UsageError("Stack.train: a state is of one layer; say which by level=")
-        levels = range(len(self.layers)) if level is None else [self._level("train", level)]
-        return [train(self.layers[l], data, optimizer, updates, below=self.layers[:l], **how) for l in levels]
 
     def activities(self, data: Any, level: int, seed: int = 0) -> Array:
         """What layer `level` learns from: the data (0), or drawn hidden states of the layer below."""

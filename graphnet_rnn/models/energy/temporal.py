@@ -175,9 +175,10 @@ class TemporalRBM(EnergyModel):
         h = np.empty_like(b_h)
         # A model that has run away gives infinities, which the optimisers and `train` report; not a warning here.
         with np.errstate(over="ignore", invalid="ignore"):
+            read = (v.reshape(time * batch, -1) @ p["W"]).reshape(h.shape)  # of all steps: W is read once
             for t in range(time):
                 b_v[t], b_h[t] = self._biases(p, past)
-                h[t] = sigmoid(v[t] @ p["W"] + b_h[t])
+                h[t] = sigmoid(read[t] + b_h[t])
                 past.push(v[t], h[t])
         return b_v, b_h, h
 

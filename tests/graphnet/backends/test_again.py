@@ -15,7 +15,7 @@ import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet.errors import BackendError, ShapeError
 from graphnet.graph.dtypes import is_float
-from graphnet.graph.graph import substitute
+from graphnet.graph.graph import ancestors, substitute
 from graphnet.graph.node import Array, Node
 from graphnet.plan import lower
 from tests.graphnet.testing.test_random_graphs import graphs
@@ -38,11 +38,22 @@ def test_random_graphs_with_derivatives(drawn: Any, chosen: int, how: dict[str, 
     nodes = substitute(nodes, {a: b for a, b in zip(leaves, inputs, strict=True) if a is not b})
     expected = gn.compile(nodes, inputs, backend="numpy", passes=())
     function = gn.compile(nodes, inputs, **how)
+    if any(vary):
+        kept = [i for i, node in enumerate(nodes) if not set(inputs) & ancestors_that_vary(node)]
+        found = function.begin(*(value for value, v in zip(values, vary, strict=True) if not v))
+        same(found, [expected(*values)[i] for i in kept])
+        begun = function.again(*(value for value, v in zip(values, vary, strict=True) if v))
+        for a, b in zip(begun, function(*values), strict=True):
+            np.testing.assert_array_equal(a, b)
     same(function(*values), expected(*values))
     for factor in (0.5, -1.3):
         values = [value * factor if v else value for value, v in zip(values, vary, strict=True)]
         again = function.again(*(value for value, v in zip(values, vary, strict=True) if v))
         same(again, expected(*values))
+
+
+def ancestors_that_vary(node: Node) -> set[Node]:
+    return {found for found in ancestors([node]) if found.op.is_input and found.op.varying}
 
 
 def same(found: Any, expected: Any) -> None:
@@ -83,6 +94,57 @@ def test_curvature_products(cell: rnn.Cell, backend: str) -> None:
             np.testing.assert_array_equal(a, b)
     for a, b in zip(function.again(*drawn(directions, 1)), first, strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("backend", ["numba", "numpy"])
+@pytest.mark.parametrize("cell", [rnn.LSTM(6), rnn.RHN(5, depth=2), rnn.LayerNormLSTM(6)], ids=str)
+def test_values_begin_and_gradients_follow(cell: rnn.Cell, backend: str) -> None:
+    u = rnn.Network([cell], 5, 5, seed=1).unroll(4, 5)
+    fixed = [u.inputs, *u.initial]
+    cotangent = gn.input(u.logits.shape, u.logits.dtype, varying=True)
+    gradients = gn.backward({u.logits: cotangent}, u.initial)
+    function = gn.compile([u.logits, *gradients], [*fixed, cotangent], backend=backend)
+    for seed in (0, 1):
+        data, given = drawn(fixed, seed), drawn([cotangent], seed + 2)
+        (value,) = function.begin(*data)
+        found = function.again(*given)
+        other = function.again(*(-a for a in given))
+        expected = function(*data, *given)
+        np.testing.assert_array_equal(value, expected[0])
+        for a, b in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(a, b)
+        for a, b in zip(other[1:], expected[1:], strict=True):
+            np.testing.assert_allclose(a, -b, rtol=1e-5, atol=1e-7)
+
+
+def test_only_what_varies_is_left_for_later() -> None:
+    x, v = gn.input((3,), name="x"), gn.input((3,), name="v", varying=True)
+    y = Counted()(x) * 2
+    function = gn.compile([y, y + v], [x, v])
+    ones = np.ones(3, "float32")
+    before = next(Counted.calls)
+    np.testing.assert_array_equal(function.begin(ones)[0], 2 * ones)
+    assert next(Counted.calls) - before == 2
+    np.testing.assert_array_equal(function.again(ones)[1], 3 * ones)
+    assert next(Counted.calls) - before == 3
+
+
+@pytest.mark.parametrize("backend", ["numba", "numpy"])
+def test_what_is_wrong_is_told_by_whoever_computes_it(backend: str) -> None:
+    x, v = gn.input((2,), name="x"), gn.input((2,), name="v", varying=True)
+    ones = np.ones(2, "float32")
+    function = gn.compile([gn.log(x), gn.exp(x) * gn.log(v)], [x, v], backend=backend, check=True)
+    with pytest.raises(gn.NonFiniteError, match="Log"):
+        function.begin(-ones)
+    with pytest.raises(BackendError, match="the last call failed"):
+        function.again(ones)
+    function.begin(ones)  # what stands for v meanwhile is not looked at
+    with pytest.raises(gn.NonFiniteError, match="Log"):
+        function.again(-ones)
+    late = gn.compile([gn.exp(x), gn.log(x) * v], [x, v], backend=backend, check=True)
+    np.testing.assert_allclose(late.begin(-ones)[0], np.exp(-ones), rtol=1e-6)
+    with pytest.raises(gn.NonFiniteError, match="Log"):
+        late.again(ones)
 
 
 def test_the_forward_pass_is_left_out() -> None:
@@ -161,7 +223,11 @@ def test_misuse_is_told() -> None:
         BackendError, match=r"none of the inputs was made with gn\.input\(\.\.\., varying=True\)"
     ):
         gn.compile([x * 2], [x]).again(zeros)
+    with pytest.raises(BackendError, match="begin: none of the inputs was made"):
+        gn.compile([x * 2], [x]).begin(zeros)
     function = gn.compile([x * v], [x, v])
+    with pytest.raises(ShapeError, match=r"takes 1 array\(s\) \(x\[2\]\), but 2 were given"):
+        function.begin(zeros, zeros)
     with pytest.raises(BackendError, match="was not called before"):
         function.again(zeros)
     function(zeros, zeros)

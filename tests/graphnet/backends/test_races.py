@@ -82,6 +82,22 @@ def of_squares() -> Subject:
     return subject([h, gn.sum(h, 0)], [x, i], arrays)
 
 
+def of_step(layer: rnn.Cell, batch: int, frozen: bool = True) -> Subject:
+    """One step of few sequences, as a Runner takes it.
+
+    Weights are packed in wide panels, once where they are frozen; columns are shared where rows are few.
+    """
+    generator = np.random.default_rng(0)
+    net = rnn.Network([layer], 70, 70, dtype="float64", reads="vectors", loss="squared")
+    names = [(node.name, node.shape[1]) for node in net.unroll(1, batch).initial]
+    u = net.unroll(
+        1, batch, training=False, inputs=gn.input((1, batch, 70), "float64", varying=frozen),
+        initial=[gn.input((batch, width), "float64", name=name, varying=frozen) for name, width in names],
+    )  # fmt: skip
+    inputs = [u.inputs, *u.initial]
+    return subject([u.logits, *u.final], inputs, [generator.standard_normal(node.shape) for node in inputs])
+
+
 SUBJECTS: dict[str, Callable[[], Subject]] = {
     "turns": of_turns,
     "squares": of_squares,
@@ -89,6 +105,8 @@ SUBJECTS: dict[str, Callable[[], Subject]] = {
     "GRU, Gv": lambda: of_network(rnn.GRU(6), gv=True),
     "sparse": lambda: of_network(rnn.GNN(6, edges=2)),
     "both ways": lambda: of_network(rnn.Bidirectional(rnn.Elman(4))),
+    "a step, frozen": lambda: of_step(rnn.LSTM(70), 1),
+    "a step of any weights": lambda: of_step(rnn.GRU(70), 3, frozen=False),
 }
 
 each = pytest.mark.parametrize("name", SUBJECTS)
@@ -129,6 +147,15 @@ def test_no_two_cores_touch_the_same_byte(name: str, parts: int) -> None:
 def test_no_cell_has_a_race(cell: str) -> None:
     made = of_network(rnn.cells.ALL[cell](4), gv=True)
     assert list(races(planned(lambda: build(made, 3)))) == []
+
+
+@pytest.mark.parametrize("cell", [name for name in rnn.cells.ALL if rnn.cells.ALL[name](4).causal])
+def test_no_step_of_a_cell_has_a_race(cell: str) -> None:
+    """Of one sequence, with frozen weights; whichever core comes first, also where only `again` runs."""
+    made = of_step(rnn.cells.ALL[cell](4), 1)
+    assert list(races(planned(lambda: build(made, 3)))) == []
+    expected = right_outputs(made)
+    assert not is_caught(made, expected)
 
 
 # -- and they are seen ---------------------------------------------------------------------------------------

@@ -201,11 +201,15 @@ class ThirdBackend(Backend):
     ) -> Program:
         return ThirdProgram(ThirdScheduler(lower(graph), check).schedule(), source, check)
 
-    def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> Program:
+    def restore(
+        self, header: Mapping[str, Any], arrays: Mapping[str, Array], source: Graph | None = None
+    ) -> Program:
         leaves = [arrays[f"leaf.{i}"].nbytes for i in range(header["leaves"])]
         sizes = [0, header["arena_bytes"], *leaves]
         works = [
             [Launch(text, (), (), [Location.restored(at, sizes) for at in stored]) for text, stored in work]
             for work in contents.entry(header, "launches")
         ]
-        return ThirdProgram(restored_schedule(header, arrays, works, apart=False), None, False)
+        return ThirdProgram(
+            restored_schedule(header, arrays, works, apart=False, source=source), source, False
+        )

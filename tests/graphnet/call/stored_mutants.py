@@ -27,7 +27,8 @@ import numpy as np
 
 import graphnet as gn
 import graphnet_rnn as rnn
-from graphnet.call.stored import LENGTH, MAGIC
+from graphnet.call.packing import LENGTH
+from graphnet.call.stored import MAGIC
 from graphnet.errors import GraphnetError
 from tests.graphnet.ops.lattices import PathSums, Recursion
 

@@ -147,6 +147,11 @@ VALUES = [
     Row(lambda: gn.parameter(masked), DtypeError, ("gn.parameter", "masked array")),
     Row(lambda: x + masked, DtypeError, ("masked array",)),
     Row(lambda: compiled()(masked), DtypeError, ("input x[4, 3]", "masked array")),
+    Row(
+        lambda: compiled()(np.ones((4, 3), "complex64")),
+        DtypeError,
+        ("input x[4, 3]", "complex64", "array.real"),
+    ),
     Row(set_to(W, "value", masked[:3, :2]), DtypeError, ("W[3, 2]", "masked array")),
     Row(lambda: compiled()(None), DtypeError, ("input x[4, 3]", "None of type NoneType")),
     Row(lambda: compiled()("abc"), DtypeError, ("input x[4, 3]", "'abc' of type str")),

@@ -25,7 +25,7 @@ from graphnet.backends.numba.program import NumbaProgram
 from graphnet.backends.numba.reach import arena_end
 from graphnet.backends.numba.records import form_of, restored_form
 from graphnet.backends.numba.tape import address, runner
-from graphnet.call import stored
+from graphnet.call import packing, stored
 from graphnet.errors import BackendError, DtypeError, GraphnetError, ShapeError, ValueAccessError
 from graphnet.graph.node import Array
 from tests.graphnet.call.stored_mutants import sealed, split
@@ -278,7 +278,7 @@ class TestBadFiles:
         "text", [b"[" * 100_000, b"1", b"{", b"\xff", b"", b'{"graphnet": ' + b"9" * 5000 + b"}"]
     )
     def test_a_header_that_is_none(self, path: Path, text: bytes) -> None:
-        body = len(text).to_bytes(stored.LENGTH, "little") + text
+        body = len(text).to_bytes(packing.LENGTH, "little") + text
         path.write_bytes(stored.MAGIC + hashlib.sha256(body).digest() + body)
         with pytest.raises(BackendError, match=r"its header|it has no header"):
             gn.load_function(path)

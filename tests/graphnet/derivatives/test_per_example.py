@@ -56,6 +56,22 @@ def network(layers: list[Any], **settings: Any) -> rnn.Network:
     return net
 
 
+@pytest.mark.parametrize("pool", ["last", "mean", "max", None])
+def test_of_cases_of_several_lengths(pool: str | None) -> None:
+    net = network([rnn.Bidirectional(rnn.GRU(3)), rnn.LSTM(3)], reads="vectors", pool=pool)
+    u = net.unroll(4, BATCH, initial="zero", lengths=gn.constant(np.array([4, 1, 3])))
+    losses = u.losses if pool else gn.sum(u.losses, axis=0)
+    require_rows_of_losses(losses, list(net.parameters.values()))
+
+
+def test_of_a_network_that_reads_another_of_several_lengths() -> None:
+    below, above = network([rnn.GRU(4)], reads="vectors"), network([rnn.GRU(3)], reads="vectors", pool="last")
+    u = below.unroll(4, BATCH, initial="zero", lengths=gn.constant(np.array([4, 1, 3])))
+    v = above.unroll(4, BATCH, initial="zero", lengths=u.lengths, inputs=u.hidden[-1])
+    cells = [w for name, w in below.parameters.items() if not name.startswith("output")]
+    require_rows_of_losses(v.losses, [*cells, *above.parameters.values()])
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_of_every_cell(name: str) -> None:
     cell = rnn.testing._small(ALL[name])

@@ -17,7 +17,7 @@ import graphnet
 from graphnet.errors import GraphnetError
 from graphnet.system import json_lines
 from graphnet.system.files import lock_file
-from graphnet.system.json_lines import append_row, keep_rows, read_rows
+from graphnet.system.json_lines import Tail, append_row, read_rows
 
 ROWS = [{"event": "step", "step": i, "é": [1.5, None, "a\u2028b\n"]} for i in range(3)]
 
@@ -94,15 +94,25 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
             read_rows(path, Refused, "my rows")
 
 
-def test_the_first_rows_are_kept(tmp_path: Path) -> None:
+def test_a_tail_is_what_was_added(tmp_path: Path) -> None:
+    """Row by row; all anew where the file was cut, even if it has grown past its old end since."""
     path = tmp_path / "rows"
-    whole = written(path)
+    tail = Tail(path, Refused)
+    assert list(tail.rows(b"a")) == []
+    for row in ({"a": 1}, {"b": 2}, {"a": 3}):
+        append_row(path, row)
+    assert list(tail.rows(b"a")) == [(True, {"a": 1}), (False, {"a": 3})]
     with path.open("ab") as file:
-        file.write(b'\n{"to')
-    for count in (3, 2, 0):
-        keep_rows(path, count, Refused)
-        assert read_rows(path, Refused) == ROWS[:count]
-        assert whole.startswith(path.read_bytes())
+        file.write(b'{"a": 4')
+    assert list(tail.rows(b"a")) == []
+    append_row(path, {"a": 5})
+    assert list(tail.rows(b"a")) == [(False, {"a": 5})]
+    path.write_bytes(b"".join(b'{"a": %d}\n' % k for k in range(6, 15)))
+    assert [row["a"] for _, row in tail.rows(b"a")] == list(range(6, 15))
+    with path.open("ab") as file:
+        file.write(b"a\n")
+    with pytest.raises(Refused, match=rf"^{path}, line 10, is not JSON"):
+        list(tail.rows(b"a"))
 
 
 def test_a_full_disk_leaves_no_part_of_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,6 +68,12 @@ def lstm(w: Weights, x: Array, h: Array, c: Array) -> tuple[Array, Array]:
     return o * np.tanh(c_new), c_new
 
 
+def lstm_projected(w: Weights, x: Array, h: Array, c: Array) -> tuple[Array, Array]:
+    """Sak, Senior & Beaufays 2014, (8)–(14), without W_ic, W_fc, W_oc: gates read r, which is W_rm m."""
+    m, c_new = lstm(w, x, h, c)
+    return m @ w["W_mh"], c_new
+
+
 def lstm_peephole(w: Weights, x: Array, h: Array, c: Array) -> tuple[Array, Array]:
     """Graves 2013, (7)–(11): peepholes are diagonal and o looks at the new c."""
     i = sigmoid(x @ w["W_xi"] + h @ w["W_hi"] + w["w_ci"] * c + w["b_i"])
@@ -498,6 +504,11 @@ ORACLES: dict[str, Maker] = {
     "Dense": dense,
     "LSTM": simple(lstm, "h", "c"),
     "LSTMPeephole": simple(lstm_peephole, "h", "c"),
+    "LSTMProjected": lambda cell, reads: Oracle(
+        (("h", cell.projection), ("c", cell.units)),
+        cell.projection,
+        lambda w, x, h, c: (new := lstm_projected(w, x, h, c))[:1] + new,
+    ),
     "LSTM1997": simple(lstm_1997, "h", "s"),
     "LSTMKrause": simple(lstm_krause, "h", "s"),
     "LSTMSutskever": lambda cell, reads: Oracle(

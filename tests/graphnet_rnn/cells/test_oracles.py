@@ -39,6 +39,7 @@ CELLS: dict[str, Callable[[int], rnn.Cell]] = {
     "Dense, sigmoid": lambda n: rnn.cells.Dense(n, activation="sigmoid"),
     "LSTM": rnn.LSTM,
     "LSTMPeephole": rnn.cells.LSTMPeephole,
+    "LSTMProjected": lambda n: rnn.cells.LSTMProjected(n, projection=n - 1),
     "LSTM1997": rnn.cells.LSTM1997,
     "LSTMKrause": rnn.cells.LSTMKrause,
     "LSTMSutskever": rnn.cells.LSTMSutskever,

@@ -77,6 +77,11 @@ class Terminal:
                     "not seen; the screen is\n" + "\n".join(f"|{line}" for line in self.lines)
                 )
 
+    def rest(self, seconds: float = 0.3) -> None:
+        """Reads until nothing has been drawn for so long."""
+        while self._read(seconds):
+            pass
+
     def sees(self, text: str) -> bool:
         return any(text in line for line in self.lines)
 

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(not Path("/dev/full").exists(), reason="devices 
 SECONDS, BYTES = 2.0, 300e6
 ALL = rows()
 #: The options that name what is read.
-READ = ("--valid", "--test", "--resume")
+READ = ("--valid", "--test", "--resume", "--start")
 
 
 @pytest.fixture(scope="module")

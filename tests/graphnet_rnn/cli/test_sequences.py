@@ -232,6 +232,31 @@ def test_a_share_is_validated_on_by_its_number(here: Path) -> None:
     assert len(set(found)) == 3
 
 
+def test_of_a_series_a_block_of_time_is_validated_on(here: Path) -> None:
+    """And what is next to it is not learned from: other values there make the same run."""
+    random = np.random.default_rng(0)
+    x = random.standard_normal((48, 2))
+
+    def written(folder: str, x: np.ndarray) -> bytes:
+        Path("w.csv").write_text("a,b\n" + "".join(f"{a},{b}\n" for a, b in x))
+        command = ["train", "w.csv", "--target", "b", "--pieces", "4", "--fold", "2/3", "--gap", "3", *SMALL]
+        assert main([*command, "--out", folder, "--quiet"]) == 0
+        return Path(folder, "history.jsonl").read_bytes()
+
+    before = written("one", x)
+    beside, inside = x.copy(), x.copy()
+    beside[[12, 15, 32, 35]] += 1.0
+    inside[16] += 1.0
+    assert written("two", beside) == before
+    assert written("three", inside) != before
+    network = rnn.load("one/model.safetensors")
+    assert isinstance(network, rnn.Network)
+    block = x[16:32].astype(np.float32).reshape(4, 4, 2).swapaxes(0, 1)
+    loss = ((rnn.run(network, block[..., :1])[0] - block[..., 1:]) ** 2).mean()
+    best = min(row["valid_loss"] for row in map(json.loads, before.splitlines()) if row["event"] == "epoch")
+    assert best == pytest.approx(loss, rel=1e-5)
+
+
 def test_another_file_is_validated_on(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     np.savez("v.npz", x=X[:, :9], signs=np.full((5, 9), 2))
     assert main(["train", "d.npz", "--target", "signs", *SMALL, "--valid", "v.npz", "--out", "run"]) == 0

@@ -1040,7 +1040,7 @@ def test_a_text_too_short_to_validate_on_is_said(here: Path, capsys: pytest.Capt
 def test_what_nobody_expected_is_one_sentence_too(
     here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("graphnet_rnn.cli.material.load_corpus", lambda options: {}["a\nb"])
+    monkeypatch.setattr("graphnet_rnn.cli.material.load_corpus", lambda *_: {}["a\nb"])
     sentence = one_line(fails(capsys, ["train", "text.txt", "--out", "run"]))
     assert re.match(r"unexpected KeyError: .* at \S*test_train\.py:\d+; --debug shows how", sentence)
     with pytest.raises(KeyError):

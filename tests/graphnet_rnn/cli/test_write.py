@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from wcwidth import wcwidth
 
 import graphnet_rnn as rnn
 from graphnet_rnn.cli import main
@@ -164,19 +166,76 @@ def test_what_was_not_saved_is_kept(written: Any, tmp_path: Path, how: str) -> N
     assert again.wait() == 0
 
 
+def folded(text: str, columns: int) -> list[str]:
+    """The rows of a text in a terminal: a letter that does not fit into a row begins the next one."""
+    rows: list[str] = []
+    for line in text.split("\n"):
+        row, taken = "", 0
+        for letter in line:
+            cells = max(wcwidth(letter), 0)
+            if taken + cells > columns:
+                rows.append(row)
+                row, taken = "", 0
+            row, taken = row + letter, taken + cells
+        rows.append(row)
+    return [row.rstrip() for row in rows]
+
+
+@pytest.mark.parametrize("columns", [80, 20])
+def test_another_suggestion_is_drawn_and_accepted(written: Any, tmp_path: Path, columns: int) -> None:
+    """→ draws as the draft itself would, changes nothing else, and Tab takes the one that is seen."""
+    t = written("novel.txt", "--seed", "3", columns=columns)
+    draft = Draft(network(), 0.7, 3)
+    seen = []
+    for _ in range(5):
+        seen.append(draft.suggest())
+        expected = [*folded(seen[-1], columns), *[""] * len(t.lines)][: len(t.lines) - 1]
+        t.until(lambda rows=expected: t.lines[:-1] == rows)
+        t.rest()
+        assert t.lines[-1].startswith("novel.txt")
+        assert "*" not in t.lines[-1]
+        t.press("right")
+        draft.forget_suggestion()
+    assert len(set(seen)) == 5
+    last = draft.suggest()
+    t.until(lambda: t.lines[: len(folded(last, columns))] == folded(last, columns))
+    t.rest()
+    t.press("tab", "^S")
+    t.until((tmp_path / "novel.txt").exists)
+    assert (tmp_path / "novel.txt").read_text("utf-8") == last
+
+
+@pytest.mark.parametrize("columns", [20, 21])
+def test_long_lines_of_wide_letters_stay_folded_where_they_were(written: Any, columns: int) -> None:
+    t = written("novel.txt", rows=4, columns=columns)
+    t.press("escape")
+    t.until(lambda: t.sees("paused"))
+    text = "ab日本語 é漢字c" * 14
+    t.paste(text)
+    for letter in "語abc日本語abcd":
+        t.until(lambda: t.lines[:-1] == folded(text + " ", columns)[-3:])
+        t.press(letter)
+        text += letter
+
+
 def test_pasting_wide_letters_a_narrow_terminal_and_no_colours(written: Any, tmp_path: Path) -> None:
     t = written("novel.txt", rows=6, columns=20, environment={"NO_COLOR": "1"})
+    t.press("escape")
+    t.until(lambda: t.sees("paused"))
     t.paste("日本語 ab\r\nabcd efgh abcd efgh abcd\rh" * 3)
-    t.until(lambda: t.sees("h"))
+    text = "日本語 ab\nabcd efgh abcd efgh abcd\nh" * 3
+    assert folded(text, 20)[-5:] == ["abcd", "h日本語 ab", "abcd efgh abcd efgh", "abcd", "h"]
+    t.until(lambda: t.lines[:-1] == folded(text, 20)[-5:])
+    assert t.lines[-1] == "novel.txt *  paused"
     t.press("^S")
     t.until(lambda: t.sees("saved novel.txt"))
-    assert (tmp_path / "novel.txt").read_text("utf-8") == "日本語 ab\nabcd efgh abcd efgh abcd\nh" * 3
+    assert t.lines[:-1] == folded(text, 20)[-5:]
+    assert (tmp_path / "novel.txt").read_text("utf-8") == text
     assert all(cell.fg == cell.bg == "default" for row in t.screen.buffer.values() for cell in row.values())
     t.resize(9, 44)
-    t.until(lambda: t.sees("temperature") or t.sees("novel.txt"))
     t.press("d")
-    t.until(lambda: t.sees("temperature 0.7"))
-    assert len(t.lines) == 9
+    t.until(lambda: t.lines[:-1] == [*folded(text + "d", 44), ""])
+    assert t.lines[-1].startswith("novel.txt *  paused  ")
 
 
 def test_it_learns_and_colours(written: Any) -> None:
@@ -218,19 +277,29 @@ def test_what_cannot_be_meant(model: Path, capsys: pytest.CaptureFixture[str]) -
 # -- parts ---------------------------------------------------------------------------------------
 
 
+def shown_on(text: str, rows: int, columns: int) -> str:
+    """What a page shows of a text, with the place of the cursor."""
+    return "".join(piece[1] for piece in page(View(text, (None,) * len(text)), rows, columns, text))
+
+
 def test_the_page_shows_the_end() -> None:
     lines = [f"line {i}\n" for i in range(100)]
-    text = "".join(lines)
-    found = page(View(text, (None,) * len(text)), 5, 20, text)
-    shown = "".join(piece[1] for piece in found)
-    assert text.endswith(shown[:-1])
-    assert shown.startswith("line ")
-    assert 100 <= len(shown) <= 120
+    assert shown_on("".join(lines), 5, 20) == "".join([*lines[-4:], " "])
     wide = "x" * 5000
-    one, other = (page(View(wide[:n], (None,) * n), 5, 20, "x") for n in (4099, 4098))
-    assert len(one[0][1]) == 199  # it begins where lines are folded
-    assert len(page(View(wide[:4101], (None,) * 4101), 5, 20, "x")[0][1]) == 101
-    assert len(other[0][1]) == 198
+    assert shown_on(wide[:4099], 5, 20) == "x" * 99 + " "  # it begins where lines are folded
+    assert shown_on(wide[:4100], 5, 20) == "x" * 80 + " "  # and the cursor has a row of its own
+
+
+@pytest.mark.parametrize("columns", [7, 20, 21])
+def test_the_page_begins_where_a_row_does(columns: int) -> None:
+    """The rows that are seen are the last ones of the whole text, whatever its letters are."""
+    random = np.random.default_rng(columns)
+    text = ""
+    for letter in random.choice(
+        list("ab \n日語e\u0301"), 700, p=[0.3, 0.2, 0.1, 0.01, 0.15, 0.1, 0.09, 0.05]
+    ):
+        text += letter
+        assert folded(shown_on(text, 4, columns), columns) == folded(text + " ", columns)[-4:]
 
 
 def test_a_narrow_status_leaves_words_out() -> None:
@@ -240,6 +309,7 @@ def test_a_narrow_status_leaves_words_out() -> None:
     )
     assert status(view, "n.txt", 26) == "n.txt *  temperature 0.7"
     assert status(view, "n" * 50, 20) == "n" * 20
+    assert status(view, "日" * 50, 21) == "日" * 10
 
 
 def test_a_desk_and_a_document_without_any_screen(tmp_path: Path) -> None:

@@ -96,6 +96,25 @@ def test_rows_have_weights_of_their_own_and_one_of_weight_0_need_no_target(tmp_p
         read_sequences(path, choice)
 
 
+@pytest.mark.parametrize("mark", [";", "\t"])
+def test_tables_of_semicolons_and_tabs(tmp_path: Path, mark: str) -> None:
+    comma = "," if mark == ";" else "."
+    rows = [
+        ("who", "u", "y"),
+        ("a", f"1{comma}5", f"-{comma}25"),
+        ("a", "2", f"1{comma}5e2"),
+        ("b,c", "3", "4.5"),
+    ]
+    path = write(tmp_path / "t.csv", "".join(mark.join(row) + "\n" for row in rows))
+    found = read_sequences(path, Choice(("u",), ("y",), case="who"))
+    np.testing.assert_array_equal(found.inputs[:, 0, 0], [1.5, 2])
+    np.testing.assert_array_equal(found.targets[:, 0, 0], [-0.25, 150])
+    np.testing.assert_array_equal(found.lengths, [2, 1])  # type: ignore[arg-type]
+    # Between commas a comma is no decimal one.
+    with pytest.raises(DataError, match="is '1,234'"):
+        read_sequences(write(tmp_path / "q.csv", 'u,y\n"1,234",1\n'), Choice((), ("y",)))
+
+
 def test_arrays_are_taken_as_they_are(tmp_path: Path) -> None:
     x, y = RANDOM.standard_normal((6, 5, 2)).astype("f4"), RANDOM.standard_normal((6, 5, 1))
     labels, ctc = np.arange(5) % 3, np.array([[0, 1], [1, -1], [2, 0], [0, -1], [1, 1]])
@@ -130,6 +149,67 @@ def test_folds_are_shares_of_the_cases_each_once(tmp_path: Path) -> None:
     assert seen != sorted(seen)
     with pytest.raises(UsageError, match="at most as many folds"):
         whole.fold(0, 12)
+
+
+def series_of(kind: str, folder: Path) -> Path:
+    """One series of 120 steps, whose first value is the step."""
+    steps = np.arange(120.0)
+    if kind == "csv":
+        (folder / "a.csv").write_text("t,y\n" + "".join(f"{t:g},{-t:g}\n" for t in steps))
+    elif kind == "npz":
+        np.savez(folder / "a.npz", x=steps.reshape(120, 1, 1), y=-steps.reshape(120, 1, 1))
+    else:
+        roll = np.zeros((121, 88), bool)
+        roll[np.arange(121), np.arange(121) % 88] = True
+        write_midi(folder / "a.mid", roll)
+    return folder / f"a.{kind}"
+
+
+@pytest.mark.parametrize("kind", ["csv", "npz", "mid"])
+@pytest.mark.parametrize("gap", [0, 1, 4, 9])
+def test_folds_of_one_series_are_blocks_of_time_with_a_gap(tmp_path: Path, kind: str, gap: int) -> None:
+    """No step that is learned from is nearer than the gap to one that validates."""
+    path = series_of(kind, tmp_path)
+    whole = read_sequences(path, Choice(targets=("y",) if kind == "csv" else (), pieces=4))
+    assert len(whole) == 30
+
+    if kind != "mid":
+        np.testing.assert_array_equal(whole.inputs[..., 0].T.ravel(), np.arange(120))
+    for fold in range(5):
+        train, valid = whole.fold(fold, 5, gap=gap)
+        block = range(24 * fold, 24 * (fold + 1))
+        learned = [p for p in range(30) if 4 * p + 4 + gap <= block.start or 4 * p >= block.stop + gap]
+        np.testing.assert_array_equal(train.inputs, whole.inputs[:, learned])
+        np.testing.assert_array_equal(valid.inputs, whole.inputs[:, [t // 4 for t in block[::4]]])
+        np.testing.assert_array_equal(valid.targets, whole.targets[:, [t // 4 for t in block[::4]]])
+    with pytest.raises(UsageError, match="leave none to train or to validate on"):
+        whole.fold(2, 5, gap=50)
+
+
+def test_folds_of_several_series_keep_each_whole_where_there_are_enough(tmp_path: Path) -> None:
+    rows = [f"{who},{who}{t:02d},1\n" for who in range(1, 7) for t in range(10)]
+    (tmp_path / "a.csv").write_text("who,t,y\n" + "".join(rows))
+    whole = read_sequences(tmp_path / "a.csv", Choice(("t",), ("y",), case="who", pieces=4))
+    assert len(whole) == 18
+    seen: list[float] = []
+    for fold in range(3):
+        train, valid = whole.fold(fold, 3)
+        of_train, of_valid = ({int(t) // 100 for t in part.inputs[0, :, 0]} for part in (train, valid))
+        assert not of_train & of_valid  # no series is in both
+        assert len(of_valid) == 2
+        assert len(valid) == 6
+        seen += sorted(of_valid)
+    assert sorted(seen) == [1, 2, 3, 4, 5, 6]
+    assert seen != sorted(seen)
+    assert whole.series is not None
+    few = whole.chosen(np.flatnonzero(whole.series < 2))  # two series, three folds: blocks of each
+    train, valid = few.fold(0, 3, gap=4)
+    assert valid.inputs[0, :, 0].tolist() == [100, 200]
+    assert train.inputs[0, :, 0].tolist() == [108, 208]
+    with pytest.raises(UsageError, match="a gap of 4 is beside a block of time"):
+        whole.fold(0, 3, gap=4)
+    with pytest.raises(DataError, match="series must be whole numbers"):
+        Sequences(whole.inputs, whole.targets, whole.lengths, series=np.zeros(3, int))
 
 
 def damaged(content: bytes, draw: np.random.Generator) -> bytes:

@@ -22,6 +22,7 @@ from graphnet_rnn.cli import main
 from graphnet_rnn.data import Vocabulary
 from graphnet_rnn.errors import DataError, ModelFileError, SaveError, UsageError
 from graphnet_rnn.formats import export_onnx, from_torch, save_torch, to_torch
+from graphnet_rnn.formats.state_dict import directions_of
 
 TIME, BATCH, INPUTS, UNITS, OUTPUTS = 5, 3, 4, 6, 7
 #: Module of torch -> our cell, and how many gates.
@@ -244,18 +245,51 @@ def test_tensors_in_a_graph_and_of_half_precision(torch: Any) -> None:
         from_torch(model.bfloat16())
 
 
-@pytest.mark.parametrize(
-    ("settings", "sentence"),
-    [
-        ({"proj_size": 3}, ("projection", "proj_size=0")),
-    ],
-    ids=["projected"],
-)
-def test_what_torch_has_and_graphnet_has_not(
-    torch: Any, settings: dict[str, Any], sentence: tuple[str, ...]
-) -> None:
-    with fails(DataError, *sentence):
-        from_torch(modules(torch, "LSTM", **settings))
+def same_tensors_back(network: rnn.Network, tensors: dict[str, Any]) -> None:
+    """To torch go the tensors that the network was made of; of two biases, their sum."""
+    again = to_torch(network)
+    assert set(again) == set(tensors)
+    assert from_torch(again).theta.tobytes() == network.theta.tobytes()
+    for name, tensor in tensors.items():
+        if "bias_" not in name:
+            np.testing.assert_array_equal(again[name], np.asarray(tensor))
+
+
+@pytest.mark.parametrize("learned", [False, True], ids=["zero", "learned"])
+@pytest.mark.parametrize("directions", [1, 2])
+@pytest.mark.parametrize("layers", [1, 2])
+def test_projected_modules(torch: Any, layers: int, directions: int, learned: bool) -> None:
+    """torch.nn.LSTM with proj_size is LSTMProjected, and back."""
+    torch.manual_seed(9)
+    module = torch.nn.LSTM(
+        INPUTS, UNITS, layers, bidirectional=directions == 2, proj_size=3, dtype=torch.float64
+    )
+    linear = torch.nn.Linear(3 * directions, OUTPUTS, dtype=torch.float64)
+    tensors = dict(torch.nn.ModuleDict({"rnn": module, "linear": linear}).state_dict())
+    begin = [torch.randn(layers * directions, 1, n, dtype=torch.float64) for n in (3, UNITS)]
+    if learned:
+        tensors |= {f"initial.{name}": value for name, value in zip("hc", begin, strict=True)}
+    network = from_torch(tensors)
+    assert {type(c) for layer in network.layers for c in directions_of(layer)} == {rnn.LSTMProjected}
+    x = np.random.default_rng(6).normal(size=(TIME, BATCH, INPUTS))
+    with torch.no_grad():
+        before = tuple(value.expand(-1, BATCH, -1).contiguous() for value in begin)
+        hidden, ends = module(torch.tensor(x), before if learned else None)
+        logits, after = rnn.run(network, x, backend="numpy")
+        close(logits, linear(hidden), "float64")
+    for value, want in zip(after, [end[d] for d in range(layers * directions) for end in ends], strict=True):
+        close(value, want, "float64")
+    same_tensors_back(network, tensors)
+
+
+def test_projections_that_do_not_fit() -> None:
+    tensors = to_torch(network_of(rnn.LSTMProjected(UNITS, 3)))
+    with fails(DataError, "columns of weight_hr_l0", "[5, 7]"):
+        from_torch(tensors | {"rnn.weight_hr_l0": np.zeros((5, 7), "float32")})
+    with fails(DataError, "rnn.weight_hh_l0", f"a torch.nn.LSTM of {UNITS} units projected to 2"):
+        from_torch(tensors | {"rnn.weight_hr_l0": np.zeros((2, UNITS), "float32")})
+    with fails(UsageError, "LSTMCell has no projection"):
+        to_torch(network_of(rnn.LSTMProjected(UNITS, 3)), cells=True)
 
 
 BOTH = {"RNN": "RNNCell", "LSTM": "LSTMCell", "GRU": "GRUCell"}
@@ -287,12 +321,7 @@ def test_both_directions_are_those_of_torch(torch: Any, kind: str, layers: int, 
     ends = ends if states > 1 else (ends,)
     for value, want in zip(after, [end[d] for d in range(2 * layers) for end in ends], strict=True):
         close(value, want, "float64")
-    again = to_torch(network)
-    assert set(again) == set(tensors)
-    assert from_torch(again).theta.tobytes() == network.theta.tobytes()
-    for name, tensor in tensors.items():
-        if "bias_" not in name:
-            np.testing.assert_array_equal(again[name], np.asarray(tensor))
+    same_tensors_back(network, tensors)
 
 
 @every_kind

@@ -73,12 +73,6 @@ def checkpoints(folder: Path) -> Iterator[tuple[str, bytes, Read]]:
         run.resume()
 
     yield "run", newest.read_bytes(), resume
-    trial = rnn.tasks.Trial(
-        rnn.tasks.Addition(10), optimizers.Adam(0.01), batch=2, gradient_batches=1, test=2
-    )
-    trial.step()
-    trial.save(folder / "trial")
-    yield "trial", (folder / "trial").read_bytes(), trial.resume
 
 
 def modules(folder: Path) -> Iterator[tuple[str, bytes, Read]]:

@@ -11,7 +11,8 @@ import pytest
 import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet.graph.node import Array
-from graphnet_rnn.models.energy import RBM, Stack, train
+from graphnet_rnn.models.energy import RBM, Stack
+from tests.graphnet_rnn.models.trained import train, train_stack
 
 RNG = np.random.default_rng
 SYMBOLS = RNG(0).integers(0, 4, (6, 2))
@@ -55,7 +56,7 @@ def boltzmann(**how: Any) -> list[Array]:
 
 def stack(**how: Any) -> list[Array]:
     models = Stack([RBM(4, 3, dtype="float64"), RBM(3, 2, dtype="float64")])
-    models.train(np.eye(4)[SYMBOLS[:, 0]], rnn.SGD(), 2, **how)
+    train_stack(models, np.eye(4)[SYMBOLS[:, 0]], rnn.SGD(), 2, **how)
     return [layer.theta for layer in models.layers]
 
 
@@ -66,8 +67,8 @@ MODELS: dict[str, Callable[..., list[Array]]] = {
     "DynamicEvaluation": dynamic,
     "fit_output": readout,
     "run": running,
-    "energy.train": boltzmann,
-    "Stack.train": stack,
+    "EnergyCases": boltzmann,
+    "EnergyCases of a Stack": stack,
 }
 by_model = pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
 

@@ -16,10 +16,12 @@ import graphnet_rnn as rnn
 from graphnet.graph.node import Array
 from graphnet_rnn.cell import initializers
 from graphnet_rnn.errors import CellError, DataError, TrainingError, UsageError
-from graphnet_rnn.models.energy import RBM, RTRBM, TRBM, ContrastiveDivergence, EnergyModel, Stack, train
+from graphnet_rnn.models.energy import RBM, RTRBM, TRBM, ContrastiveDivergence, EnergyModel, Stack
 from graphnet_rnn.models.energy.equations import all_states, free_energy
+from graphnet_rnn.models.energy.gibbs import gibbs
 from graphnet_rnn.models.energy.units import sigmoid
 from graphnet_rnn.optimizers import Optimizer
+from tests.graphnet_rnn.models.trained import train, train_stack
 
 LARGE = {"*": initializers.normal(0.8)}  # weights that matter
 
@@ -481,8 +483,8 @@ def shifting_bar(time: int, batch: int, seed: int, width: int = 6) -> Array:
 
 def train_on_bars(optimizer: Optimizer, updates: int) -> tuple[RBM, list[float]]:
     model = RBM(9, 12, initial={"W": initializers.normal(0.1)})
-    result = train(model, bars_and_stripes(), optimizer, updates, gibbs_steps=5)
-    return model, [r.loss for r in result.reports]
+    reports = train(model, bars_and_stripes(), optimizer, updates, gibbs_steps=5, seed=1)
+    return model, [r.loss for r in reports]
 
 
 def test_rbm_learns_bars_and_stripes() -> None:
@@ -527,9 +529,31 @@ def trained_rtrbm() -> RTRBM:
     model = RTRBM(6, 20, initial={"W": initializers.normal(0.1)})
     train(
         model, shifting_bar(12, 100, seed=0), rnn.Adam(0.01), 900, batch=20,
-        gibbs_steps=lambda n: 1 if n < 400 else 5, rate=lambda n: 0.01 if n < 600 else 0.004,
+        gibbs_steps=lambda n: 1 if n < 400 else 5, schedule=rnn.Stepwise({0: 1.0, 600: 0.4}),
     )  # fmt: skip
     return model
+
+
+def test_chains_of_stacked_frames_are_those_of_rows() -> None:
+    """As one matrix, whatever the axes, also where each chain of a frame has its biases; the data stay."""
+    model = temporal(kind=TRBM)
+    v = bits(3, 2, model.visible)
+    (b_v, b_h), W = model.biases(v), model.values["W"]
+    for start in (v, np.broadcast_to(v, (4, *v.shape))):
+        before = start.copy()
+        found = gibbs(start, W, b_v, b_h, model.units, 3, np.random.default_rng(1))
+        assert found.v.shape == found.mean.shape == found.first_mean.shape == start.shape
+        assert np.array_equal(start, before)
+        generator, x = np.random.default_rng(1), start
+        for step in range(3):
+            h = (generator.random((*x.shape[:-1], model.hidden), W.dtype.type) < sigmoid(x @ W + b_h)).astype(
+                W.dtype
+            )
+            mean = sigmoid(h @ W.T + b_v)
+            x = (generator.random(x.shape, W.dtype.type) < mean).astype(W.dtype)
+            if step == 0:
+                np.testing.assert_allclose(found.first_mean, mean, rtol=1e-6)
+        np.testing.assert_array_equal(found.v, x)
 
 
 def test_rtrbm_predicts_a_shifting_bar(trained_rtrbm: RTRBM) -> None:
@@ -590,14 +614,12 @@ def test_stack_of_rbms_learns_layer_by_layer() -> None:
     top = RBM(12, 12, seed=1, initial={"W": initializers.normal(0.1)})
     stack = Stack([first, top])
     many = np.tile(data, (20, 1))
-    results = stack.train(many, rnn.Momentum(0.1), 500, gibbs_steps=2)
-    assert [len(result.reports) for result in results] == [500, 500]
+    train_stack(stack, many, rnn.Momentum(0.1), 500, gibbs_steps=2)
     h = stack.activities(many, level=1)
     assert set(np.unique(h)) == {0.0, 1.0}
     fixed, after = first.theta.copy(), top.log_likelihood(h)
     assert after > -5 > -8 > RBM(12, 12).log_likelihood(h)
-    (more,) = stack.train(many, rnn.Momentum(0.02), 50, level=1, gibbs_steps=5)
-    assert len(more.reports) == 50
+    train(top, many, rnn.Momentum(0.02), 50, below=[first], gibbs_steps=5)
     assert np.array_equal(first.theta, fixed)
     assert not np.isclose(top.log_likelihood(h), after, atol=1e-6)
     noisy = np.where(np.random.default_rng(0).random((40, *data.shape)) < 0.08, 1 - data, data).reshape(-1, 9)
@@ -615,9 +637,9 @@ def test_stack_of_sequences(kind: Any, trained_rtrbm: RTRBM) -> None:
     v = shifting_bar(10, 60, seed=3)
     stack = Stack([trained_rtrbm, kind(20, 15)])
     kept = trained_rtrbm.theta.copy()
-    reports = [result.reports for result in stack.train(v, rnn.Adam(0.01), 150, level=1, batch=20)]
+    reports = train(stack.layers[1], v, rnn.Adam(0.01), 150, below=[trained_rtrbm], batch=20)
     assert np.array_equal(trained_rtrbm.theta, kept)
-    assert np.mean([r.loss for r in reports[0][-10:]]) < 0.5 * reports[0][0].loss
+    assert np.mean([r.loss for r in reports[-10:]]) < 0.5 * reports[0].loss
     assert np.array_equal(stack.activities(v, 1), trained_rtrbm.infer(v))
     assert np.mean((stack.reconstruct(v) - v) ** 2) < 0.1
     future = stack.sample_sequences(3, 60, warm_up=v[:7])
@@ -706,18 +728,18 @@ def wrong(error: type[Exception], text: str, call: Callable[[], Any]) -> Any:
         wrong(DataError, "is 1e+300, not a finite float32", lambda: RBM(1, 1, "gaussian").infer([[1e300]])),
         wrong(DataError, "v must be numbers", lambda: rbm().infer([["a"] * 4])),
         wrong(DataError, "must be an array of shape (cases, 4)", lambda: rbm().infer([[1], [1, 0]])),
-        wrong(DataError, "data must have shape (time, batch, 3)", lambda: train(temporal(), bits(3, 3), rnn.SGD(), 1)),
+        wrong(DataError, "data must have shape (time, batch, 3)", lambda: rnn.EnergyCases(temporal(), bits(3, 3))),
         wrong(DataError, "none of them 0", lambda: temporal().infer(bits(0, 2, 3))),
         wrong(DataError, "h has [1, 1] steps and sequences", lambda: temporal().read_out(bits(1, 1, 4), bits(2, 1, 3))),
-        wrong(DataError, "batch is 4, but", lambda: train(temporal(), bits(5, 3, 3), rnn.SGD(), 1, batch=4)),
+        wrong(DataError, "batch is 4, but", lambda: rnn.EnergyCases(temporal(), bits(5, 3, 3), 4)),
         wrong(UsageError, "warm_up holds 2 sequences", lambda: temporal().sample(1, 3, warm_up=bits(1, 2, 3))),
         wrong(UsageError, "hidden states of an RTRBM are not drawn", lambda: temporal().sample(1, mean_field=False)),
         wrong(UsageError, "call feed(data) first", lambda: ContrastiveDivergence(rbm()).gradient(np.zeros(19))),
         wrong(UsageError, "takes an RBM, TRBM or RTRBM", lambda: ContrastiveDivergence(RBM)),  # type: ignore[arg-type]
         wrong(UsageError, "gibbs_steps must be a whole number >= 1", lambda: ContrastiveDivergence(rbm(), 0)),
         wrong(UsageError, "theta has 19 numbers", lambda: fed().gradient(np.zeros(3))),
-        wrong(UsageError, "train takes an RBM", lambda: train(None, bits(2, 4), rnn.SGD(), 1)),  # type: ignore[arg-type]
-        wrong(UsageError, "must be a first-order or a Hessian-free", lambda: train(rbm(), bits(2, 4), rnn.SGD, 1)),  # type: ignore[arg-type]
+        wrong(UsageError, "takes an RBM", lambda: rnn.EnergyCases(None, bits(2, 4), 1)),  # type: ignore[arg-type]
+        wrong(UsageError, "must be a first-order or a Hessian-free", lambda: train(rbm(), bits(2, 4), rnn.LBFGS(), 1)),
         wrong(UsageError, "layers is empty", lambda: Stack([])),
         wrong(UsageError, "on top of 3 hidden units", lambda: Stack([RBM(4, 3), RBM(4, 2)])),
         wrong(UsageError, "gaussian visible units", lambda: Stack([RBM(4, 3), RBM(3, 2, "gaussian")])),
@@ -781,7 +803,6 @@ MODELS: dict[str, Callable[[], EnergyModel]] = {
 }
 
 
-@pytest.mark.parametrize("stopped", [[10, 10], [1, 12, 7], "callback"], ids=str)
 @pytest.mark.parametrize(
     "optimizer",
     [rnn.SGD(0.1), rnn.Momentum(0.05), SCHEDULED, rnn.RMSprop(0.01), rnn.Adam(0.01)],
@@ -789,70 +810,23 @@ MODELS: dict[str, Callable[[], EnergyModel]] = {
 )
 @pytest.mark.parametrize("kind", MODELS)
 def test_training_goes_on_to_the_same_numbers(
-    kind: str, optimizer: rnn.optimizers.FirstOrder, stopped: Any, tmp_path: Path
+    kind: str, optimizer: rnn.optimizers.FirstOrder, tmp_path: Path
 ) -> None:
-    """10 updates and 10 more are 20, to the bit: batches, chains, velocity and the settings by update alike."""
+    """8 updates and 12 more are 20, to the bit: batches, chains, velocity and the settings by update alike."""
     generator = np.random.default_rng(0)
     temporal = "T" in kind
     lower = (TRBM if temporal else RBM)(5, 3, seed=3)
     data = (generator.random((4, 7, 5) if temporal else (7, 5)) < 0.5).astype("float32")
     how: dict[str, Any] = {
         "batch": 3, "gibbs_steps": lambda n: 1 + n // 8, "below": [lower], "seed": 5,
-        "rate": None if optimizer is SCHEDULED else lambda n: 0.02 / (1 + n),
+        "schedule": None if optimizer is SCHEDULED else rnn.ExponentialDecay(0.9),
     }  # fmt: skip
     whole, parts = MODELS[kind](), MODELS[kind]()
     expected = train(whole, data, optimizer, 20, **how)
-    reports, state = [], None
-    for updates in [20, 11] if stopped == "callback" else stopped:
-        stop = (lambda n, report: n == 8) if stopped == "callback" else None
-        result = train(parts, data, optimizer, updates, **how, state=state, callback=stop)
-        np.savez(tmp_path / "state.npz", **result.state)
-        reports, state = reports + result.reports, dict(np.load(tmp_path / "state.npz"))
-    assert parts.theta.tobytes() == whole.theta.tobytes() == expected.theta.tobytes()
-    assert reports == expected.reports
-    assert result.loss == expected.loss
-    assert {k: v.tobytes() for k, v in result.state.items()} == {
-        k: v.tobytes() for k, v in expected.state.items()
-    }
-
-
-def test_a_level_of_a_stack_goes_on_to_the_same_numbers() -> None:
-    data, how = bars_and_stripes(), {"optimizer": rnn.Momentum(0.1), "batch": 5, "level": 1}
-    stacks = [Stack([RBM(9, 4), RBM(4, 4, seed=1)]) for _ in range(2)]
-    stacks[0].train(data, updates=20, **how)
-    (first,) = stacks[1].train(data, updates=10, **how)
-    stacks[1].train(data, updates=10, **how, state=first.state)
-    assert stacks[0].layers[1].theta.tobytes() == stacks[1].layers[1].theta.tobytes()
-    with pytest.raises(UsageError, match=r"a state is of one layer; say which by level="):
-        stacks[1].train(data, rnn.Momentum(0.1), 1, state=first.state)
-
-
-@pytest.mark.parametrize(
-    ("changed", "said"),
-    [
-        ({"update": None}, r"state lacks update; training with Momentum keeps v, update, random"),
-        ({"m": np.zeros(1)}, r"state has m;"),
-        ({"v": np.zeros(3)}, r"v in state must be finite, of shape \[19\]"),
-        ({"random": np.zeros(6, np.uint64)}, r"state is of a run with another seed; give the same one"),
-        ({"update": np.array([-1])}, r"none that train has given"),
-    ],
-)
-def test_a_state_that_training_cannot_have(changed: dict[str, Any], said: str) -> None:
-    state = train(rbm(), bits(5, 4), rnn.Momentum(), 1).state | changed
-    with pytest.raises(UsageError, match=f"train: .*{said}"):
-        train(rbm(), bits(5, 4), rnn.Momentum(), 1, state={k: v for k, v in state.items() if v is not None})
-
-
-def test_a_callback_stops_and_sees_every_update() -> None:
-    seen: list[int] = []
-
-    def callback(update: int, report: Any) -> bool:
-        seen.append(update)
-        return update == 3
-
-    result = train(rbm(), bits(5, 4), rnn.SGD(), 10, batch=2, callback=callback)
-    assert (len(result.reports), result.reason) == (4, "callback")
-    assert seen == [0, 1, 2, 3]
+    reports = train(parts, data, optimizer, 8, folder=tmp_path / "run", **how)
+    reports += train(parts, data, optimizer, 20, folder=tmp_path / "run", resumed=True, **how)
+    assert parts.theta.tobytes() == whole.theta.tobytes()
+    assert reports == expected
 
 
 def test_values_between_0_and_1_count_as_probabilities() -> None:
@@ -863,7 +837,7 @@ def test_values_between_0_and_1_count_as_probabilities() -> None:
     node = gn.input((3, 4), "float64")
     (found,) = gn.compile([model.free_energy(node)], [node])(grey)
     assert np.allclose(found, expected)
-    assert len(train(model, grey, rnn.SGD(), 2).reports) == 2
+    assert len(train(model, grey, rnn.SGD(), 2)) == 2
 
 
 def test_every_state_once() -> None:

@@ -104,8 +104,8 @@ def test_a_bit_depends_on_those_before_it_alone() -> None:
 
 
 def objective(model: rnn.RecurrentNADE) -> rnn.Objective:
-    losses, inputs = model.cases(4)(3, training=False)
-    found = rnn.Objective(gn.mean(losses), model.parameters, list(inputs.values()))
+    cost = gn.mean(model.cases(4)(3, training=False))
+    found = rnn.Objective(cost, model.parameters, gn.Graph(cost).inputs)
     found.feed(some_bits(4, 3, model.bits, seed=2), np.array([4, 1, 3]))
     return found
 
@@ -215,7 +215,7 @@ def test_it_learns_what_logistic_outputs_cannot(optimizer: Any) -> None:
         network = rnn.Network([rnn.Elman(2)], 2, 0, reads="vectors")
         model = rnn.RecurrentNADE(network, hidden)
         arrays = {"v": v, "lengths": np.full(40, 6)}
-        problem = rnn.GraphCases(model, model.cases(6), arrays, batch=40, valid=None)
+        problem = rnn.GraphCases(model, arrays, batch=40, graph=model.cases(6), valid=None)
         settings = rnn.Training(optimizer, epochs=120, stopping=None)
         reached[hidden] = rnn.Trainer(problem, settings, folder=None).run().best / 6
     assert reached[4] < 0.85

@@ -171,10 +171,11 @@ H = gn.input((BATCH, 3), "float64", name="h")
     ("ask", "said"),
     [
         (lambda: GRU.unroll(TIME, BATCH, inputs=H), "inputs must be float64[4, 3, 2], but h[3, 3]"),
-        (lambda: GRU.unroll(TIME, BATCH, inputs=np.ones(3)), "unroll: inputs must be a node [4, 3, 2], not"),
+        (lambda: GRU.unroll(TIME, BATCH, inputs=np.ones(3)), "inputs must be a node [4, 3, 2], or a name of an input"),
         (lambda: GRU.unroll(TIME, BATCH, initial=[H, H]), "initial has 2 nodes for the 1 states h; those that are"),
         (lambda: GRU.unroll(TIME, BATCH, initial={"c": H}), "initial names the state 'c', but states, with their"),
         (lambda: GRU.unroll(TIME, BATCH, initial={"h": X}), "initial: h (of GRU(units=3)) must be float64[3, 3]"),
+        (lambda: GRU.unroll(TIME, BATCH, initial={"h": X}), "is float64[4, 3, 2]"),
         (lambda: GRU.unroll(TIME, BATCH, initial=5), "unroll: initial must be 'given', 'zero', 'learned' (for"),
         (lambda: GRU.unroll(TIME, BATCH, lengths=H), "unroll: lengths must be int64[3], but h[3, 3]"),
         (lambda: GRU.unroll(TIME, BATCH, feedback="both"), "feedback must be 'likeliest' or 'drawn', not 'both'"),

@@ -110,6 +110,27 @@ def test_each_case_is_as_by_itself(name: str) -> None:
     require_each_by_itself(network([CELLS[name](4)]), backend="numpy")
 
 
+def require_as_numpy(name: str, **how: Any) -> None:
+    """Losses, gradient, R-operator, G v and last states."""
+    net = network([CELLS[name](4)])
+    given = *arrays(net), *states(net), LENGTHS
+    expected = Found(net, TIME, BATCH, lengths=True, backend="numpy")(*given)
+    found = Found(net, TIME, BATCH, lengths=True, **how)(*given)
+    for some, same in zip(found, expected, strict=True):
+        for a, b in zip(some, same, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_every_cell_compiled(name: str) -> None:
+    require_as_numpy(name, backend="numba", threads=2)
+
+
+@pytest.mark.parametrize("name", ["Elman", "LSTM", "Bidirectional", "NARX", "Attention", "GLNN"])
+def test_cells_of_several_kinds_on_a_gpu(name: str) -> None:
+    require_as_numpy(name, backend="cuda")
+
+
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("name", ["GRU", "Bidirectional", "Residual, both directions", "NARX"])
 def test_with_every_loss(name: str, loss: str) -> None:
@@ -128,7 +149,7 @@ def test_both_directions_join_where_each_has_read_all() -> None:
     inner = rnn.Bidirectional(rnn.GRU(2), rnn.GRU(3))
     net = network([rnn.Bidirectional(inner, rnn.GRU(4))], "softmax, last")
     x, _ = arrays(net)
-    outputs, ends = rnn.run(net, x, states(net), lengths=LENGTHS)
+    outputs, ends = rnn.run(net, x, lengths=LENGTHS)
     W, b = (net.parameters[f"output.{name}"].value for name in ("W_ho", "b_o"))
     np.testing.assert_allclose(outputs, np.concatenate(ends, axis=1) @ W + b, rtol=1e-12)
 

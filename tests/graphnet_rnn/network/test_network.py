@@ -13,6 +13,7 @@ import graphnet_rnn as rnn
 from graphnet.graph.node import Array
 from graphnet_rnn.cell.initializers import constant, glorot, orthogonal, sparse
 from graphnet_rnn.errors import GraphnetError, UsageError
+from graphnet_rnn.network.losses import LOSSES, SEQUENCE_LOSSES
 
 
 def net(*cells: rnn.Cell, **settings: Any) -> rnn.Network:
@@ -455,3 +456,30 @@ def test_the_first_symbol_needs_states_to_read(make: Any, words: str) -> None:
         make().unroll(3, 1, predict_first=True)
     with pytest.raises(UsageError, match="has the loss 'ctc'"):
         rnn.Network([rnn.Elman(2)], 3, 3, loss="ctc").unroll(3, 1, labels=1, predict_first=True)
+
+
+# -- the scale of each loss, as the docstring of Network says it ------------------------------------
+
+SCALES = {
+    "softmax": lambda o, t: np.log(np.exp(o).sum(-1)) - np.take_along_axis(o, t[..., None], -1)[..., 0],
+    "sigmoid": lambda o, t: (np.log(1 + np.exp(o)) - t * o).sum(-1),
+    "squared": lambda o, t: ((o - t) ** 2).sum(-1),
+}
+
+
+@pytest.mark.parametrize("pool", [None, "mean"])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_loss_is_summed_over_outputs_and_the_cost_is_the_mean(loss: str, pool: str | None) -> None:
+    network = net(loss=loss, pool=pool, reads="vectors", dtype="float64")
+    u = network.unroll(4, 2, initial="zero")
+    generator = np.random.default_rng(0)
+    x, t = generator.standard_normal((4, 2, 5)), generator.integers(0, 2, u.targets.shape)
+    o, losses, cost = gn.compile([u.logits, u.losses, u.cost], [u.inputs, u.targets])(x, t)
+    expected = SCALES[loss](o, t)
+    assert np.allclose(losses, expected, rtol=1e-12, atol=0)
+    assert np.isclose(cost, expected.mean(), rtol=1e-12, atol=0)
+
+
+def test_the_docstring_says_the_scale_of_every_loss() -> None:
+    told = re.findall(r"^    (\w+)  +\S.*", rnn.Network.__doc__ or "", re.MULTILINE)
+    assert told == [*LOSSES, *SEQUENCE_LOSSES]

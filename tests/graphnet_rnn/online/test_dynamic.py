@@ -17,7 +17,7 @@ from graphnet_rnn.cli import main
 from graphnet_rnn.data import Vocabulary
 from graphnet_rnn.errors import DataError, TrainingError, UsageError
 from graphnet_rnn.online import DynamicEvaluation
-from graphnet_rnn.online.learning import KnownGradient
+from graphnet_rnn.online.known_gradient import KnownGradient
 from graphnet_rnn.optimizers.first_order import FirstOrder
 
 

@@ -12,12 +12,13 @@ import pytest
 import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet_rnn.errors import DataError, TrainingError, UsageError
-from graphnet_rnn.online import RTRL, Learner, OnlineLearning, TruncatedLSTM, truncated
-from graphnet_rnn.online.learning import KnownGradient
-from graphnet_rnn.optimizers.base import State
+from graphnet_rnn.online import RTRL, Learner, TruncatedLSTM, truncated
+from graphnet_rnn.online.known_gradient import KnownGradient
+from graphnet_rnn.optimizers.base import Report, State
 from graphnet_rnn.optimizers.first_order import FirstOrder
 from tests.graphnet_rnn.cells.oracles import ORACLES, TINY, Array, sigmoid, softmax_loss
 from tests.graphnet_rnn.cells.test_oracles import CELLS
+from tests.graphnet_rnn.training.told import Told
 
 TIME, BATCH, SYMBOLS = 5, 2, 4
 TOLERANCE = {"rtol": 1e-10, "atol": 1e-10}
@@ -359,19 +360,27 @@ def test_vectors_and_states_that_do_not_fit() -> None:
 # -- weights that change ---------------------------------------------------------------------------
 
 
+def learn(
+    learner: Learner, optimizer: FirstOrder, x: Array, t: Array, every: int, weights: Any = None, **how: Any
+) -> list[Report]:
+    """The sequence is read once, with a step after every so many time steps; what each reported."""
+    settings = rnn.Training(optimizer, epochs=1, schedule=rnn.Constant(), stopping=None)
+    told = Told(**how)
+    rnn.Trainer(rnn.Stream(learner, x, t, every, weights=weights), settings, listeners=[told]).run()
+    return told.reports
+
+
 def test_one_step_for_a_whole_sequence_is_backpropagation() -> None:
-    """every = T from one start: the optimiser gets the gradient of u.cost."""
+    """every = T from one start: the optimiser gets the gradient of u.cost; a step is asked nothing."""
     x, t = symbols(time=3 * TIME)
     nets = [network(rnn.LSTM(3)) for _ in range(2)]
-    learning = OnlineLearning(RTRL(nets[0], BATCH), rnn.SGD(0.5), every=TIME)
+    learner, chi = RTRL(nets[0], BATCH), np.arange(TIME) > 0
     for k in range(0, len(x), TIME):
-        learning.reset()
-        losses = learning.learn(x[k : k + TIME], t[k : k + TIME], unscored=1)
+        (report,) = learn(learner, rnn.SGD(0.5), x[k : k + TIME], t[k : k + TIME], TIME, chi)
         loss, gradient = backpropagated(nets[1], x[k : k + TIME], t[k : k + TIME], "zero", unscored=1)
-        assert losses.sum() == pytest.approx(loss)
+        assert report.loss == pytest.approx(loss / (BATCH * (TIME - 1)))
         nets[1].theta = nets[1].theta - 0.5 * gradient / (BATCH * (TIME - 1))
         np.testing.assert_allclose(nets[0].theta, nets[1].theta, **TOLERANCE)
-    assert learning.steps == 3
 
 
 OPTIMIZERS: list[FirstOrder] = [
@@ -387,74 +396,86 @@ OPTIMIZERS: list[FirstOrder] = [
 def test_a_loop_by_hand(optimizer: FirstOrder, every: int) -> None:
     """Weights move after every so many steps, by the optimiser's own equations; Nesterov reads ahead of them."""
     x, t = symbols(batch=1, time=7)
+    chi = np.array([1, 0.5, 2, 1, 1, 3, 1])
     net, other = network(rnn.LSTM(3)), network(rnn.LSTM(3))
-    learning = OnlineLearning(TruncatedLSTM(net), optimizer, every)
+    reports = learn(TruncatedLSTM(net), optimizer, x, t, every, chi)
     learner = TruncatedLSTM(other)
     theta = other.theta.copy()
     state: State = optimizer.init(theta)
-    for start in range(0, 7, every):
-        chunk = range(start, min(start + every, 7))
+    for step, start in enumerate(range(0, 7 // every * every, every)):
+        some = range(start, start + every)
         other.theta = optimizer.evaluation_point(theta, state)
-        found = [learner.step(x[k], t[k]) for k in chunk]
-        for k, (loss, _) in zip(chunk, found, strict=True):
-            assert learning.step(x[k], t[k]) == pytest.approx(loss)
-        if len(chunk) == every:
-            gradient = sum(g for _, g in found) / every
-            if optimizer.clip_norm is not None:
-                gradient = gradient * min(1, optimizer.clip_norm / np.linalg.norm(gradient))
-            replace(optimizer, clip_norm=None).step(KnownGradient(other, 0.0, gradient), theta, state)
-            np.testing.assert_allclose(net.theta, theta, **TOLERANCE)
-    assert learning.steps == 7 // every
+        found, total = [learner.step(x[k], t[k]) for k in some], sum(chi[k] for k in some)
+        loss = sum(chi[k] * l for k, (l, _) in zip(some, found, strict=True)) / total
+        assert reports[step].loss == pytest.approx(loss)
+        gradient = sum(chi[k] * g for k, (_, g) in zip(some, found, strict=True)) / total
+        if optimizer.clip_norm is not None:
+            gradient = gradient * min(1, optimizer.clip_norm / np.linalg.norm(gradient))
+        replace(optimizer, clip_norm=None).step(KnownGradient(other, 0.0, gradient), theta, state)
+    np.testing.assert_allclose(net.theta, theta, **TOLERANCE)
+    assert len(reports) == 7 // every
 
 
-def test_nothing_asked_nothing_learned() -> None:
-    net = network(rnn.Elman(3))
-    learning = OnlineLearning(RTRL(net), rnn.Adam(0.1))
-    before = net.theta.copy()
-    assert learning.step([1]) == 0.0
-    assert np.array_equal(net.theta, before)
-    assert learning.steps == 0
-    learning.step([1], [2])
-    assert not np.array_equal(net.theta, before)
-
-
-@pytest.mark.parametrize("learner", [RTRL, TruncatedLSTM])
-def test_learns_what_lies_steps_back(learner: type[Learner]) -> None:
+@pytest.mark.parametrize("kind", [RTRL, TruncatedLSTM])
+def test_learns_what_lies_steps_back(kind: type[Learner]) -> None:
     """The first symbol is asked for after five others: at the last step alone, which without the past is a guess."""
     net = rnn.Network([rnn.LSTM(5)], inputs=5, outputs=2, dtype="float64")
-    learning = OnlineLearning(learner(net, 4), rnn.Adam(rate=0.03))
-    generator = np.random.default_rng(0)
-    right = []
-    for _ in range(250):
-        first = generator.integers(0, 2, (1, 4))
-        x = np.concatenate([first, generator.integers(2, 4, (5, 4)), np.full((1, 4), 4)])
-        learning.reset()
-        learning.learn(x, np.repeat(first, 7, axis=0), unscored=6)
-        assert learning.learner.outputs is not None
-        right.append((learning.learner.outputs.argmax(axis=1) == first[0]).mean())
+    learner, generator = kind(net, 4), np.random.default_rng(0)
+    first = generator.integers(0, 2, (250, 1, 4))
+    x = np.concatenate(
+        [first, generator.integers(2, 4, (250, 5, 4)), np.full((250, 1, 4), 4)], axis=1
+    ).reshape(-1, 4)
+    said: list[Array] = []
+    chi = np.tile(np.arange(7) == 6, 250)
+    learn(
+        learner, rnn.Adam(rate=0.03), x, np.repeat(first, 7, axis=1).reshape(-1, 4), 7, chi,
+        look=lambda: said.append(np.array(learner.outputs)),
+    )  # fmt: skip
+    right = [(o.argmax(axis=1) == f[0]).mean() for o, f in zip(said, first, strict=True)]
     assert np.mean(right[:20]) < 0.8
     assert np.mean(right[-50:]) > 0.97
 
 
+def test_what_is_validated_is_the_mean_loss_of_another_sequence() -> None:
+    net = network(rnn.Elman(3))
+    x, t = symbols(time=9)
+    stream = rnn.Stream(RTRL(net, BATCH), x[:5], t[:5], valid=(x[:, :1], t[:, :1]))
+    loss, _ = backpropagated(net, x[:, :1], t[:, :1], "zero")
+    assert stream.validate() == pytest.approx(loss / 9)
+    numbers = network(rnn.Elman(3), loss="squared", reads="vectors", dtype="float32")
+    x, t = np.ones((4, 2, SYMBOLS)), np.zeros((4, 2, SYMBOLS))
+    judged = rnn.Stream(RTRL(numbers, 2), x, t, valid=(x, t)).validate()
+    assert judged is not None
+    assert judged > 0
+    assert rnn.Stream(RTRL(numbers, 2), x, t).validate() is None
+
+
 def test_broken_numbers_leave_the_weights() -> None:
     net = network(rnn.Elman(3), loss="squared", dtype="float32")
-    learning = OnlineLearning(RTRL(net), rnn.SGD(1.0))
     before = net.theta.copy()
-    with np.errstate(over="ignore"), pytest.raises(TrainingError, match="at step 0; try a smaller rate"):
-        learning.step(np.ones((1, 4)), np.full((1, 4), 1e30))
+    x, t = np.ones((1, 1, 4)), np.full((1, 1, 4), 1e30)
+    with np.errstate(over="ignore"), pytest.raises(TrainingError, match=r"at step 0 .*try a smaller --rate"):
+        learn(RTRL(net), rnn.SGD(1.0), x, t, 1)
     assert np.array_equal(net.theta, before)
 
 
 def test_learning_that_cannot_be_meant() -> None:
     net = network(rnn.Elman(3))
-    with pytest.raises(UsageError, match="OnlineLearning: optimizer must be one of first order"):
-        OnlineLearning(RTRL(net), rnn.HessianFree())  # type: ignore[arg-type]
+    x, t = symbols(batch=1)
+    with pytest.raises(UsageError, match="Stream: optimizer must be one of first order"):
+        learn(RTRL(net), rnn.HessianFree(), x, t, 1)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match=r"learner must be a learner, e.g. rnn.online.RTRL\(network\)"):
-        OnlineLearning(net)  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="every must be a whole number >= 1, not 0"):
-        OnlineLearning(RTRL(net), every=0)
-    learning = OnlineLearning(RTRL(net))
-    with pytest.raises(DataError, match=r"as many time steps, not \[2, 1\] and \[1, 1\]"):
-        learning.learn([[1], [2]], [[1]])
-    with pytest.raises(DataError, match="must be arrays"):
-        learning.learn([[1], [2, 3]], [[1], [2]])
+        rnn.Stream(net, x, t)  # type: ignore[arg-type]
+    wrong: list[tuple[Any, dict[str, Any], str]] = [
+        (UsageError, {"every": 0}, "every must be a whole number >= 1, not 0"),
+        (DataError, {"every": 9}, "5 time steps are fewer than a step takes, 9"),
+        (DataError, {"targets": t[1:]}, r"as many time steps and sequences, not \[5, 1\] and \[4, 1\]"),
+        (DataError, {"inputs": [[1], [2, 3]]}, "must be arrays"),
+        (DataError, {"weights": np.ones(4)}, r"weights must be 5 numbers >= 0, .* of shape \[4\]"),
+        (DataError, {"weights": -np.ones(5)}, "weights must be 5 numbers >= 0, .* from -1"),
+        (DataError, {"weights": [1, 0, 1, 1, 1]}, "step 1 has no time step with a weight above 0"),
+        (UsageError, {"valid": x}, r"valid must be \(inputs, targets\)"),
+    ]
+    for error, changed, said in wrong:
+        with pytest.raises(error, match=said):
+            rnn.Stream(RTRL(net), **{"inputs": x, "targets": t, **changed})

@@ -49,7 +49,7 @@ GOOD: list[optimizers.Optimizer] = [
     ),
     rnn.HessianFree(damping=0.0, adapts="nothing"),
     rnn.Adam(weight_decay=0.1, groups={"a": {"rate": 0.5}, "b": {"weight_decay": 0.2}}),
-    rnn.Nesterov(Stepwise({0: 0.1, 2: 0.05}), groups={"*": {"frozen": True}, "b": {"frozen": False}}),
+    rnn.Nesterov(Stepwise({0: 0.1, 2: 0.05}), groups={"*": {"rate": 0.5}, "b": {"rate": 2}}),
     Lion(0.01),
     Lion(0.01, weight_decay=0.1, groups={"b": {"weight_decay": 0}}),
     Lion(Stepwise({0: 0.1, 1: 0.2}), clip_norm=0.1),

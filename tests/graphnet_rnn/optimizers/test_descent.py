@@ -21,7 +21,8 @@ from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.optimizers import LBFGS, LineSearchOptimizer, LineSearchReport, NonlinearConjugateGradient
 from graphnet_rnn.optimizers.descent import Point
 from graphnet_rnn.optimizers.line_search import Wolfe
-from graphnet_rnn.tasks import TASKS, Trial, elman
+from graphnet_rnn.tasks import TASKS, FreshSequences, elman
+from tests.graphnet_rnn.training.told import Told
 
 KINDS: list[type[LineSearchOptimizer]] = [LBFGS, NonlinearConjugateGradient]
 every_kind = pytest.mark.parametrize("kind", KINDS)
@@ -469,10 +470,12 @@ def test_at_the_minimum_nothing_moves(kind: type[LineSearchOptimizer]) -> None:
 
 @every_kind
 def test_on_fresh_batches(kind: type[LineSearchOptimizer]) -> None:
-    """As a Trial hands them; the loss of the batch never grows."""
+    """As a task draws them; the loss of the batch never grows."""
     task = TASKS["temporal-order"](10)
-    trial = Trial(task, kind(iterations=5), elman(task, 20), 200, 2, 100)
-    reports: list[Any] = [trial.step() for _ in range(12)]
+    told = Told()
+    problem = FreshSequences(task, elman(task, 20), 200, 2, 100, steps=12)
+    rnn.Trainer(problem, rnn.Training(kind(iterations=5), epochs=1), listeners=[told]).run()
+    reports: list[Any] = told.reports
     assert all(report.after < report.before for report in reports)
     assert reports[-1].after < 0.5 * reports[0].before
 

@@ -112,28 +112,9 @@ def by_minimize(told: Callable[[], Any], folder: Path, model: list[rnn.Model]) -
     rnn.minimize(objective, HUGE, callback=lambda step, report: told())
 
 
-def by_online(told: Callable[[], Any], folder: Path, model: list[rnn.Model]) -> None:
-    net = network()
-    model.append(net)
-    learning = rnn.online.OnlineLearning(rnn.online.RTRL(net), HUGE)
-    for _ in range(9):
-        learning.step(np.ones(1, int), np.ones((1, 4)))
-        told()
-
-
-def by_trial(told: Callable[[], Any], folder: Path, model: list[rnn.Model]) -> None:
-    trial = rnn.tasks.Trial(rnn.tasks.Addition(10), HUGE, batch=3, gradient_batches=1, test=3)
-    model.append(trial.network)
-    for _ in range(9):
-        trial.step()
-        told()
-
-
-def by_energy(told: Callable[[], Any], folder: Path, model: list[rnn.Model]) -> None:
-    rbm = rnn.energy.RBM(3, 2, "gaussian")
-    model.append(rbm)
+def energy() -> rnn.training.Problem:
     data = 1e3 * np.random.default_rng(0).normal(size=(9, 3))
-    rnn.energy.train(rbm, data, HUGE, 9, callback=lambda update, report: told())
+    return rnn.EnergyCases(rnn.energy.RBM(3, 2, "gaussian"), data, 9, valid=0)
 
 
 def stream() -> rnn.training.Problem:
@@ -156,9 +137,9 @@ def by_trainer(make: Callable[[], rnn.training.Problem]) -> Any:
 
 
 LOOPS: dict[str, Any] = {
-    "minimize": by_minimize, "OnlineLearning": by_online, "Trial": by_trial, "energy.train": by_energy,
+    "minimize": by_minimize,
     **{f"Trainer, {name}": by_trainer(PROBLEMS[name].make) for name in ("one's own", "arrays")},
-    "Trainer, stream": by_trainer(stream),
+    "Trainer, stream": by_trainer(stream), "Trainer, energy": by_trainer(energy),
 }  # fmt: skip
 
 

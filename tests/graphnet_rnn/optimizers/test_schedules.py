@@ -28,7 +28,15 @@ from graphnet_rnn.optimizers import (
     Schedule,
     Stepwise,
 )
-from graphnet_rnn.tasks import TASKS, Trial, echo_state_weights, elman, momentum_settings, zero_one_loss
+from graphnet_rnn.tasks import (
+    TASKS,
+    FreshSequences,
+    echo_state_weights,
+    elman,
+    momentum_settings,
+    zero_one_loss,
+)
+from tests.graphnet_rnn.training.told import Told
 
 MOMENTA = (0.8, 0.9, 0.95, 0.97, 0.99, 0.995, 0.997, 0.999)
 
@@ -489,15 +497,19 @@ def test_settings_of_section_7_4() -> None:
         momentum_settings(TASKS["xor"](30))
 
 
-def test_a_trial_with_these_settings_learns() -> None:
+def test_a_run_with_these_settings_learns() -> None:
     """The short form of a run: the cost falls in 150 steps, and the count is that of the steps."""
     task = TASKS["memory-5"](10)
     settings = momentum_settings(task)
     network = elman(task, settings.units, initial=echo_state_weights(task))
-    trial = Trial(task, settings.optimizer(), network, settings.minibatch, 1, 32)
-    reports = [trial.step() for _ in range(150)]
-    assert trial.state["step"].tolist() == [150]
-    assert reports[-1].loss < 0.3 * reports[0].loss
+    problem = FreshSequences(task, network, settings.minibatch, 1, 32, steps=150)
+    told = Told()
+    trainer = rnn.Trainer(
+        problem, rnn.Training(settings.optimizer(), epochs=1, schedule=rnn.Constant()), listeners=[told]
+    )
+    trainer.run()
+    assert trainer.state["step"].tolist() == [150]
+    assert told.reports[-1].loss < 0.3 * told.reports[0].loss
 
 
 def test_zero_one_loss_of_memory_is_by_symbol() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,8 @@ import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet.graph.node import Array
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.models.energy import RBM, RTRBM, TRBM, ContrastiveDivergence, EnergyModel, train
+from graphnet_rnn.models.energy import RBM, RTRBM, TRBM, ContrastiveDivergence, EnergyModel
+from tests.graphnet_rnn.models.trained import train
 
 RNG = np.random.default_rng
 LARGE = {"*": rnn.initializers.normal(0.6)}
@@ -278,7 +280,7 @@ def test_chains_are_drawn_by_the_gradient_and_held() -> None:
         model.divergence(v, v_k)
 
 
-def test_hessian_free_climbs_the_likelihood_by_chains() -> None:
+def test_hessian_free_climbs_the_likelihood_by_chains(tmp_path: Path) -> None:
     """Cyclic patterns with noise: in 30 steps farther than Adam comes in 300, and it goes on from its state."""
     generator = RNG(0)
     base = generator.random((4, 6)) < 0.5
@@ -291,8 +293,8 @@ def test_hessian_free_climbs_the_likelihood_by_chains() -> None:
     ours, halves, theirs = made(), made(), made()
     optimizer = rnn.HessianFree(cg_steps=20, structural=0.001)
     train(ours, v, optimizer, 30, gibbs_steps=5, chains=10)
-    first = train(halves, v, optimizer, 15, gibbs_steps=5, chains=10)
-    train(halves, v, optimizer, 15, gibbs_steps=5, chains=10, state=first.state)
+    train(halves, v, optimizer, 15, gibbs_steps=5, chains=10, folder=tmp_path / "run")
+    train(halves, v, optimizer, 30, gibbs_steps=5, chains=10, folder=tmp_path / "run", resumed=True)
     assert np.array_equal(ours.theta, halves.theta)
     train(theirs, v, rnn.Adam(rate=0.01), 300, gibbs_steps=5)
     assert ours.log_likelihood(v) > theirs.log_likelihood(v) + 0.5 > made().log_likelihood(v) + 5

@@ -9,8 +9,10 @@ import sys
 import numpy as np
 from mpi4py import MPI
 
+import graphnet as gn
 import graphnet_rnn as rnn
-from graphnet_rnn.parallel import ALONE, MPIRanks
+from graphnet_rnn.parallel import ALONE, MPIRanks, mpi
+from graphnet_rnn.parallel.mpi import takes_gpu
 
 TEXT = "the cat sat on the mat, and the rat sat on the hat.\n" * 30
 
@@ -29,6 +31,23 @@ def sums(ranks: MPIRanks) -> None:
         ranks.of_first(lambda: 1 // 0)
     except ZeroDivisionError:
         print("well" if ranks.is_first else "", end="")
+
+
+def on_a_gpu(ranks: MPIRanks) -> None:
+    """Sums of vectors that MPI takes where they lie: the bits of those through the host, short and in slices."""
+    assert not takes_gpu(MPI.COMM_WORLD)  # of the wheels none does
+    for gpu in (True, False):
+        ranks.gpu = gpu
+        for together in (1 << 16, 0):
+            mpi.TOGETHER = together
+            for count in (7, 2, 1):
+                random = np.random.default_rng(count)
+                parts = [random.standard_normal(5) * 10.0 ** random.integers(-8, 9) for _ in range(count)]
+                placed = (gn.place(parts[i], "cuda") for i in ranks.own(count))
+                found = ranks.sum(count, placed, 5)
+                assert gn.backend_of(found) == ("cuda" if gpu and ranks.own(count) else "numba")
+                assert np.asarray(found).tobytes() == ALONE.sum(count, parts, 5).tobytes()
+    print("well" if ranks.is_first else "", end="")
 
 
 def training(ranks: MPIRanks, what: str, folder: str) -> None:
@@ -59,7 +78,7 @@ def training(ranks: MPIRanks, what: str, folder: str) -> None:
 if __name__ == "__main__":
     ranks = MPIRanks(MPI.COMM_WORLD, patience=2.0 if sys.argv[1] == "hangs" else 60.0)
     with ranks.together():
-        if sys.argv[1] == "sums":
-            sums(ranks)
+        if sys.argv[1] in ("sums", "on_a_gpu"):
+            {"sums": sums, "on_a_gpu": on_a_gpu}[sys.argv[1]](ranks)
         else:
             training(ranks, *sys.argv[1:])

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
 
 import graphnet_rnn as rnn
 from graphnet_rnn.errors import TrainingError, UsageError
+from graphnet_rnn.optimizers import ALL
 from graphnet_rnn.parallel import Ranks
 from graphnet_rnn.parallel.mpi import alone, rank_and_size
+from graphnet_rnn.training.rounding import made_by
 from graphnet_rnn.training.trainer import Listener, Trainer
 from tests.graphnet_rnn.parallel.threads import by_threads
+from tests.graphnet_rnn.training.problems import PROBLEMS
 from tests.graphnet_rnn.training.runs import contents, require_same_files
 
 TEXT = "the cat sat on the mat, and the rat sat on the hat.\n" * 30
@@ -73,6 +78,36 @@ def test_a_shared_run_has_the_files_of_one_alone(name: str, tmp_path: Path) -> N
         require_same_files(contents(tmp_path / str(size)), contents(tmp_path / "alone"))
 
 
+#: Where defaults would leave out what sums are made for.
+SETTINGS: dict[str, dict[str, Any]] = {
+    "adamw": {"weight_decay": 0.1, "groups": {"layer0.b_*": {"weight_decay": 0}, "layer1.*": {"rate": 0.5}}},
+    "hf": {"structural": 0.1},
+}
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_optimizer_takes_the_same_steps_on_several_processes(name: str) -> None:
+    """All that is in the rows, and the running mean of the weights, to the bit."""
+    kind = ALL[name]
+    few = {field: 3 for field in ("cg_steps",) if hasattr(kind, field)}
+    optimizer = kind(**few | SETTINGS.get(name, {}))
+
+    def work(ranks: Ranks) -> tuple[Any, bytes, bytes]:
+        net = rnn.Network([rnn.Elman(3), rnn.Elman(2)], SYMBOLS, SYMBOLS)
+        problem = rnn.DrawnText(net, CORPUS, 4, 2, gradient_batches=5, sample=0, threads=1)
+        trainer = Trainer(problem, rnn.Training(optimizer, steps=3, log_every=1, average=0.9), parallel=ranks)
+        rows = trainer.run().history
+        return rows, trainer.theta.tobytes(), trainer.weights.tobytes()
+
+    (alone,) = by_threads(1, work)
+    first, *others = by_threads(3, work)
+    assert first == alone
+    assert {other[1:] for other in others} == {alone[1:]}
+    steps = [row for row in alone[0] if row["event"] == "step"]
+    assert len(steps) == 3
+    assert len({row["train_bits"] for row in steps}) > 1  # it went somewhere
+
+
 @pytest.mark.parametrize("name", ["independent sequences, Hessian-free", "carried states, Adam"])
 def test_a_shared_run_goes_on_with_another_number_of_processes(name: str, tmp_path: Path) -> None:
     make, optimizer = RUNS[name]
@@ -115,6 +150,40 @@ def test_what_differs_is_refused_before_the_first_step(tmp_path: Path) -> None:
         "process 1 is not about to do what process 0 does: optimizer.rate was 0.1, now it is 0.2" in sentence
     )
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("name", made_by(drawn(rnn.SGD(), 1, Path("none"), rnn.parallel.ALONE).problem))
+def test_processes_that_compute_by_other_things_are_refused(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other versions, another processor: numbers would be rounded otherwise, and part after some steps."""
+    odd: list[rnn.Problem] = []
+
+    def told(problem: rnn.Problem) -> dict[str, Any]:
+        return made_by(problem) | ({name: "9.9"} if problem in odd else {})
+
+    def work(ranks: Ranks) -> str:
+        trainer = drawn(rnn.SGD(0.1), 1, tmp_path / "run", ranks)
+        odd.extend([] if ranks.is_first else [trainer.problem])
+        with pytest.raises(UsageError) as caught:
+            trainer.run()
+        return str(caught.value)
+
+    monkeypatch.setattr("graphnet_rnn.training.trainer.made_by", told)
+    (sentence,) = set(by_threads(2, work))
+    assert f"process 1 is not about to do what process 0 does: {name} was" in sentence
+    assert "now it is 9.9" in sentence
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_numbers_are_made_by() -> None:
+    problem = drawn(rnn.SGD(), 1, Path("none"), rnn.parallel.ALONE).problem
+    found = made_by(problem)
+    assert found["numpy"] == np.__version__
+    assert found["numba"] == numba.__version__
+    assert found["Python"] == ".".join(map(str, sys.version_info[:3]))
+    assert found["processor"]
+    assert found["backend"] == "numba"
 
 
 def test_weights_that_part_are_found_at_the_end_of_the_epoch(tmp_path: Path) -> None:
@@ -237,3 +306,85 @@ def test_batches_that_are_made_when_they_are_asked_for() -> None:
         objective.feed(batches)  # type: ignore[arg-type]
         found.append(objective.gradient(net.theta)[0])
     assert found[0] == found[1]
+
+
+#: What of the problems cannot be shared as it stands, and what is said.
+UNSHARED = {
+    "carried": "2 processes cannot share a batch that is no more than 1 part",
+    "carried, overlapping": "2 processes cannot share a batch that is no more than 1 part",
+    "arrays": "Arrays: 2 processes cannot share the 1 batch of a step; give more gradient_batches",
+    "arrays, ragged": "Arrays: 2 processes cannot share the 1 batch of a step; give more gradient_batches",
+    "composed, attention": "GraphCases: 2 processes cannot share the 1 batch of a step; give more gradient_batches",
+    "composed": "GraphCases: 2 processes cannot share the 1 batch of a step; give more gradient_batches",
+    "movements": "Movements: 2 processes cannot share the 1 batch of a step; give more gradient_batches",
+    "symbols": "2 processes cannot share sequences that are no more than 1 part",
+    "energy": "the chains of a step are drawn together",
+    "energy, curved": "the chains of a step are drawn together",
+    "energy, drawn": "the chains of a step are drawn together",
+    "energy over time": "the chains of a step are drawn together",
+    "stream": "each step needs what the learner remembers",
+    "stream, by weight": "each step needs what the learner remembers",
+    "stream, truncated": "each step needs what the learner remembers",
+    "one's own": "a step must be of several batches, its objective a BatchedObjective",
+}
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_every_problem_is_shared_or_says_why_not(name: str, tmp_path: Path) -> None:
+    row = PROBLEMS[name]
+
+    def work(ranks: Ranks) -> None:
+        settings = rnn.Training(row.optimizer(), epochs=1, log_every=1, stopping=None)
+        Trainer(row.make(), settings, tmp_path / str(ranks.size), parallel=ranks).run()
+
+    if name in UNSHARED:
+        with pytest.raises(UsageError, match=UNSHARED[name]):
+            by_threads(2, work)
+        assert not (tmp_path / "2").exists()
+        return
+    for size in (1, 2):
+        by_threads(size, work)
+    require_same_files(contents(tmp_path / "2"), contents(tmp_path / "1"))
+
+
+def test_movements_that_are_always_the_same_are_no_several_batches() -> None:
+    task = rnn.control.CenterOut(rnn.control.Controller([rnn.Elman(3)]), directions=4)
+    with pytest.raises(UsageError, match="CenterOut has the same movements in every batch"):
+        rnn.Movements(task, gradient_batches=2)
+
+
+def test_a_plain_batch_is_divided() -> None:
+    """Into parts of the objective's size: the mean over them is that over the whole, for any number of processes."""
+    net = rnn.Network([rnn.Elman(3)], SYMBOLS, SYMBOLS, dtype="float64")
+
+    def objective(batch: int) -> rnn.Objective:
+        u = net.unroll(5, batch, initial="zero")
+        return rnn.Objective(u.cost, net.parameters, [u.inputs, u.targets], threads=1)
+
+    x, t = np.random.default_rng(0).integers(0, SYMBOLS, (2, 5, 12))
+    whole = objective(12)
+    whole.feed(x, t)
+    loss, g = whole.gradient(net.theta.copy())
+
+    def work(ranks: Ranks) -> tuple[float, Any]:
+        found = rnn.BatchedObjective(objective(2), parallel=ranks)
+        found.feed(found.divided(x, t))
+        return found.gradient(net.theta.copy())
+
+    ((alone, slopes),) = by_threads(1, work)
+    for shared, same in by_threads(3, work):
+        assert shared == alone
+        assert same.tobytes() == slopes.tobytes()
+    np.testing.assert_allclose(alone, loss, rtol=1e-12)
+    np.testing.assert_allclose(slopes, g, atol=1e-12)
+    batched = rnn.BatchedObjective(objective(2))
+    assert len(batched.divided(x[:, :2], t[:, :2])) == 1
+    for wrong, said in (
+        ((x,), "2 arrays are needed, not 1"),
+        ((x[:, :3], t[:, :3]), "no whole number of batches"),
+        ((x[:, :4], t[:, :6]), "they make 2 and 3 batches"),
+        ((x[:2], t[:2]), "no whole number of batches"),
+        ((x[0], t[0]), "no whole number of batches"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            batched.divided(*wrong)

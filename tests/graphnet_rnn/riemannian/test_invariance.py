@@ -87,6 +87,20 @@ def test_tanh_and_logistic_units(name: str) -> None:
         assert np.abs(other / one - 1).max() > 1e-2
 
 
+def test_plain_gradients_depend_on_the_units() -> None:
+    """What all of this is for: one step at any rate takes the same net, written otherwise, elsewhere."""
+    tanh = gnn("tanh")
+    for rate in (0.01, 0.1, 1.0):
+        after = []
+        for net in (tanh, as_logistic(tanh)):
+            objective = objective_of(net, sequence())
+            value, gradient = objective.gradient(net.theta)
+            after.append((value, objective.loss(net.theta - rate * gradient)))
+        (before, one), (same, other) = after
+        assert before == pytest.approx(same, rel=1e-9)
+        assert abs((other - same) / (one - before) - 1) > 0.1
+
+
 # -- activities, inputs and pre-activations written otherwise ------------------------------------
 
 UNITS, INPUTS, OUTPUTS, TIME, CASES = 3, 2, 2, 12, 40

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
 import graphnet as gn
 import graphnet_rnn as rnn
-from graphnet.graph.node import Array
+from graphnet.graph.node import Array, Node
+from graphnet.ops.elementwise import Elementwise
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.riemannian import moduli
 from graphnet_rnn.riemannian.groups import unit_groups
@@ -271,3 +272,26 @@ def test_a_loss_without_hessian_says_so() -> None:
         outputs.roots(gn.RandomSource(0))
     with pytest.raises(UsageError, match="has no loss, so it is not known where the net ends"):
         moduli.Outputs(gn.mean(u.logits))
+
+
+def test_a_loss_of_ones_own_says_its_hessian_or_is_refused() -> None:
+    """As an op, which the metric asks by name; slopes alone need nothing of it."""
+
+    class Quartic(Elementwise):
+        """C = (z - t)⁴"""
+
+        kernel, arity, domain = "(x - y) * (x - y) * (x - y) * (x - y)", 2, "float"
+        judged_input: ClassVar[int | None] = 0
+
+        def forward(self, z: Array, t: Array) -> Array:
+            return np.asarray((z - t) ** 4)
+
+        def partials(self, C: Node, z: Node, t: Node) -> tuple[Node, Node]:
+            slope = 4 * (z - t) ** 3
+            return slope, -slope
+
+    x, t = gn.input((5, 3), "float64"), gn.input((5, 2), "float64")
+    W = gn.parameter(np.ones((3, 2)), name="W")
+    outputs = moduli.Outputs(gn.mean(Quartic()(x @ W, t)))
+    with pytest.raises(UsageError, match=r"does not say its Hessian: give its op curvature_diagonal"):
+        outputs.roots(gn.RandomSource(0))

@@ -17,7 +17,7 @@ from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.optimizers.riemannian import Riemannian, RiemannianReport
 from graphnet_rnn.riemannian.blocks import Solver
 from graphnet_rnn.riemannian.metrics import METRICS as METRIC_NAMES
-from graphnet_rnn.riemannian.metrics import Backpropagated, Metric, OuterProduct, OverCost
+from graphnet_rnn.riemannian.metrics import Backpropagated, Kronecker, Metric, OuterProduct, OverCost
 from tests.graphnet_rnn.optimizers.toys import Plain
 from tests.graphnet_rnn.riemannian import ollivier
 from tests.graphnet_rnn.riemannian.test_metrics import METRICS, UNITS, Pair
@@ -72,11 +72,19 @@ LEARNERS = {
     "RUOP": OuterProduct(),
     "RBPM": Backpropagated(estimate="probe"),
     "QDRUOP": OuterProduct("quasi-diagonal"),
+    "KFAC": Kronecker(),
+    "RBPM, structured": Backpropagated(),
 }
+#: What memory cells are to be probed for (see below).
+STRUCTURED = {"RBPM, structured"}
 
 
-@pytest.mark.parametrize("name", LEARNERS)
-@pytest.mark.parametrize("cell", [Mine(8), rnn.LSTM(8), rnn.GRU(8)], ids=lambda cell: type(cell).__name__)
+@pytest.mark.parametrize(
+    ("cell", "name"),
+    [(Mine(8), name) for name in LEARNERS]
+    + [(cell, name) for cell in (rnn.LSTM(8), rnn.GRU(8)) for name in LEARNERS if name not in STRUCTURED],
+    ids=lambda part: part if isinstance(part, str) else type(part).__name__,
+)
 def test_a_cell_that_a_user_declares_learns(cell: rnn.Cell, name: str) -> None:
     x = np.array([0, 1, 2, 2, 1] * 16)
     network = rnn.Network([cell], 3, 3, initial_state="learned")

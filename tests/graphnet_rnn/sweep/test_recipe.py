@@ -173,13 +173,64 @@ epochs = 3
         ("data = 'a'\nclip-norm = 3", "options of train stand under [settings]"),
         ("data = 'a'\nseed-s = 3", "did you mean seeds?"),
         ("data = 'a'\n[halving]\nfirst = 0", "halving: first must be"),
-        ("data = 'a'\n[halving]\nspeed = 0", "halving has first and factor"),
-        ("data = 'a'\nhalving = 3", "halving has first and factor"),
+        ("data = 'a'\n[halving]\nspeed = 0", "halving has first, factor and brackets"),
+        ("data = 'a'\n[halving]\nfirst = -1.5", "halving: first must be a number above 0, not -1.5"),
+        ("data = 'a'\n[halving]\nbrackets = 3", "halving: brackets must be"),
+        ("data = 'a'\nhalving = 3", "halving has first, factor and brackets"),
     ],
 )
 def test_what_no_recipe_says(read: Any, text: str, words: str) -> None:
     with pytest.raises(UsageError, match=re.escape(words)):
         read(text)
+
+
+#: (configurations, budget of each) of the rungs of each bracket, for R = 81, η = 3 (Li et al. 2018, table 1) and for
+#: R = 8, η = 2 (the manual of mlr3hyperband).
+TABLES = {
+    (81, 3): [
+        [(81, 1), (27, 3), (9, 9), (3, 27), (1, 81)],
+        [(34, 3), (11, 9), (3, 27), (1, 81)],
+        [(15, 9), (5, 27), (1, 81)],
+        [(8, 27), (2, 81)],
+        [(5, 81)],
+    ],
+    (8, 2): [[(8, 1), (4, 2), (2, 4), (1, 8)], [(6, 2), (3, 4), (1, 8)], [(4, 4), (2, 8)], [(4, 8)]],
+}
+
+
+@pytest.mark.parametrize(("most", "factor"), TABLES)
+@pytest.mark.parametrize("unit", ["epochs", "steps", "core_seconds"])
+def test_brackets_are_those_of_hyperband(most: int, factor: int, unit: str) -> None:
+    table, scale = TABLES[most, factor], 0.5 if unit == "core_seconds" else 1
+    count = sum(bracket[0][0] for bracket in table)
+    settings = {"rate": Between(1e-4, 1.0, log=True), unit: most * scale}
+    halving = Halving(scale, factor, brackets=True)
+    recipe = Recipe("a", settings, "random", trials=count, halving=halving)
+    found = []
+    for numbers, begin in recipe.brackets:
+        alive, rungs = len(numbers), []
+        for spent in recipe.rungs[begin:]:
+            rungs.append((alive, spent / scale))
+            alive = halving.kept(alive)
+        found.append(rungs)
+    assert found == table
+    assert [n for numbers, _ in recipe.brackets for n in numbers] == list(range(count))
+    more = Recipe("a", settings, "random", trials=2 * count + 3, halving=halving)
+    assert more.brackets[: len(table)] == recipe.brackets  # who is there stays where it is
+    assert [len(numbers) for numbers, _ in more.brackets[len(table) :]] == [*halving.sizes(most * scale), 3]
+    assert more.brackets[-1].begin == 0
+    effort = sum(
+        n * (spent - (rungs[i - 1][1] if i else 0)) for rungs in table for i, (n, spent) in enumerate(rungs)
+    )
+    assert recipe.effort == (effort if unit == "epochs" else None)
+    assert Recipe.of(recipe.mapping(), Path()).halving == halving
+
+
+def test_rungs_of_steps_are_whole() -> None:
+    with pytest.raises(UsageError, match=r"halving: first, in steps, must be a whole number"):
+        _ = Recipe("a", {"steps": 9}, halving=Halving(1.5)).budget
+    with pytest.raises(UsageError, match=r"halving: first, 9, must be below core_seconds, 9"):
+        _ = Recipe("a", {"core_seconds": 9}, halving=Halving(9)).budget
 
 
 def test_what_is_no_toml(read: Any, tmp_path: Path) -> None:
@@ -223,3 +274,14 @@ def test_what_depends_on_a_setting_that_is_none_is_none() -> None:
         {"layers": 1, "cell": "GRU", "epochs": 1},
         {"dropout": 0.1, "layers": 2, "cell": "GRU", "epochs": 1},
     ]
+
+
+def test_a_recipe_that_starts_from_a_model(read: Any, tmp_path: Path) -> None:
+    """The file lies beside the recipe; a run that goes on has its own weights, and needs it no more."""
+    found = read('data = "book.txt"\n[settings]\nstart = "model.safetensors"\nrate = 0.1\nepochs = 2\n')
+    start = str((tmp_path / "model.safetensors").resolve())
+    assert f"--start={start}" in found.command(dict(found.settings), 0, "run")
+    assert not any("--start" in word for word in found.resuming("run", 2))
+    assert (
+        found.with_files(lambda name: f"kept/{Path(name).name}").settings["start"] == "kept/model.safetensors"
+    )

@@ -16,11 +16,13 @@ import subprocess
 import sys
 import threading
 import time
+import types
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import distributed
+import joblib
 import numpy as np
 import optuna
 import pytest
@@ -29,7 +31,8 @@ from graphnet.system.json_lines import read_rows
 from graphnet_rnn.cli import main
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.sweep import Between, Book, Halving, Optuna, Recipe, Sweep, Values
-from graphnet_rnn.sweep.oven import _cores
+from graphnet_rnn.sweep.baker import _cores
+from graphnet_rnn.sweep.program import settings_of_train
 from graphnet_rnn.sweep.report import report
 from graphnet_rnn.sweep.tuner import Tuner
 
@@ -116,6 +119,35 @@ def test_halving_cuts_the_worst_and_goes_on_with_the_best(text: str, tmp_path: P
     assert (done.run / "history.jsonl").read_bytes() == (
         whole.book.entries[done.number].run / "history.jsonl"
     ).read_bytes()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+@pytest.mark.parametrize("budget", [{"steps": 40}, {"core_seconds": 0.8}], ids=["steps", "core-seconds"])
+def test_brackets_of_steps_and_of_time(text: str, tmp_path: Path, budget: dict[str, Any]) -> None:
+    """Two configurations that are halved after half the budget, and two that are not; each goes on where it was."""
+    ((unit, most),) = budget.items()
+    settings = {"rate": Between(1e-4, 0.1, log=True), "units": 4, **SMALL, **budget}
+    halving = Halving(most // 2 if unit == "steps" else most / 2, 2, brackets=True)
+    wanted = Recipe(text, settings, "random", trials=4, halving=halving)
+    sweep = Sweep(wanted, tmp_path / "s")
+    sweep.run()
+    entries = sweep.book.look()
+    assert sorted(entry.state for entry in entries[:2]) == ["cut", "done"], [e.sentence for e in entries]
+    assert [entry.state for entry in entries[2:]] == ["done", "done"]
+    cut, kept = sorted(entries[:2], key=lambda entry: entry.state)
+    assert kept.value_at(most / 2) <= cut.value_at(most / 2) < math.inf
+    assert [entry.has_used(most) for entry in (cut, kept, *entries[2:])] == [False, True, True, True]
+    if unit == "steps":
+        alone = tmp_path / "alone"
+        assert main(wanted.command({**kept.settings, **wanted.until(most)}, 0, alone)) == 0
+        assert (alone / "history.jsonl").read_bytes() == (kept.run / "history.jsonl").read_bytes()
+    before = rows(tmp_path / "s")
+    again = Sweep(None, tmp_path / "s")
+    assert [entry.value_at(most / 2) for entry in again.book.look()[:2]] == [
+        entry.value_at(most / 2) for entry in entries[:2]
+    ]
+    again.run()
+    assert rows(tmp_path / "s") == before
 
 
 def command_of(folder: Path, epochs: int) -> list[str]:
@@ -304,6 +336,51 @@ def test_each_run_has_its_own_cores(text: str, tmp_path: Path) -> None:
     with _cores(book) as again:
         assert again == [str(cores[0])]
     assert Sweep(recipe(text, threads=len(cores)), tmp_path / "sweep").workers == 1
+
+
+def guide() -> str:
+    """The recipe of docs/sweeps.md."""
+    page = (Path(__file__).parents[3] / "docs" / "sweeps.md").read_text("utf-8")
+    blocks = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    (found,) = (block for block in blocks if block.startswith("data = "))
+    return str(found)
+
+
+def test_the_recipe_of_the_guide(text: str, tmp_path: Path) -> None:
+    """It says 24 settings with halving, and nothing that `train` does not know."""
+    (tmp_path / "r.toml").write_text(guide())
+    given = Recipe.read(tmp_path / "r.toml")
+    assert given.count == 24
+    assert (given.folds, given.seeds, given.gap) == (5, 2, 500)
+    assert given.rungs == [1, 3, 9]
+    assert given.effort == 24 * 10 * 1 + 8 * 10 * 2 + 2 * 10 * 6
+    assert Recipe.of(given.mapping(), tmp_path) == given
+    given.require_known(settings_of_train())
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_the_recipe_of_the_guide_is_swept(text: str, tmp_path: Path) -> None:
+    """All 24 settings of it, with its halving, at small sizes."""
+    words = guide()
+    for before, after in {
+        "values = [32, 64]": "values = [4, 8]",
+        "seeds = 2": "seeds = 1",
+        "folds = 5": "folds = 2",
+        "gap = 500": "gap = 10",
+        "epochs = 9": "epochs = 9\ntime = 10\nbatch = 4\nsample = 0\nno_early_stopping = true",
+    }.items():
+        assert words.count(before) == 1
+        words = words.replace(before, after)
+    (tmp_path / "r.toml").write_text(words)
+    table = tmp_path / "cells.md"
+    assert (
+        main(["sweep", str(tmp_path / "r.toml"), "--out", str(tmp_path / "s"), "--report", str(table)]) == 0
+    )
+    entries = Book(None, tmp_path / "s").look()
+    assert sorted(entry.epochs for entry in entries) == [1] * 32 + [3] * 12 + [9] * 4
+    assert sorted(entry.state for entry in entries) == ["cut"] * 44 + ["done"] * 4
+    assert table.read_text("utf-8").count("\n| 00") == 24
 
 
 # -- Optuna --------------------------------------------------------------------------------------
@@ -520,6 +597,38 @@ def test_joblib_starts_the_same_runs(text: str, tmp_path: Path) -> None:
     assert not list((tmp_path / "there").glob("stop-*"))
 
 
+def test_without_ray(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    """It is told before anything is made."""
+    monkeypatch.setitem(sys.modules, "ray", None)
+    command_of(tmp_path, 1)
+    recipe_file, out = str(tmp_path / "recipe.toml"), str(tmp_path / "s")
+    assert main(["sweep", recipe_file, "--out", out, "--parallel", "ray"]) == 2
+    assert "parallel='ray' needs ray, which is not installed" in capsys.readouterr().err
+    assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_ray_is_registered_with_joblib(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As its package does that, which is not installed here; what stands in for it starts the runs."""
+    asked: list[str] = []
+
+    class Ray(joblib._parallel_backends.ThreadingBackend):
+        def __init__(self, address: str = "", **more: Any) -> None:
+            super().__init__(**more)
+            asked.append(address)
+
+    ours = types.ModuleType("ray.util.joblib")
+    ours.register_ray = lambda: joblib.register_parallel_backend("ray", Ray)  # type: ignore[attr-defined]
+    for name in ("ray", "ray.util"):
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    monkeypatch.setitem(sys.modules, "ray.util.joblib", ours)
+    sweep = Sweep(recipe(text, 1), tmp_path / "s", workers=2, parallel={"backend": "ray", "address": "there"})
+    sweep.run()
+    assert [entry.state for entry in sweep.book.look()] == ["done", "done"]
+    assert set(asked) == {"there"}
+    monkeypatch.delitem(joblib.parallel.BACKENDS, "ray")
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_a_cluster_of_dask_starts_the_same_runs(text: str, tmp_path: Path) -> None:
     """Of two workers, of which one is killed."""
@@ -658,10 +767,14 @@ def test_what_is_added_to_a_history_is_read_once(text: str, tmp_path: Path) -> N
     history.write_text('{"event": "start", "unit": "bits/char"}\n' + row(3.0))
     entry.look()
     assert (entry.values, entry.unit) == ([3.0], "bits/char")
+    # Cut, and longer than before when it is looked at: what comes after the old end begins within a row.
+    history.write_text('{"event": "start", "unit": "bits/char"}\n' + row(2.25) + row(1.5))
+    entry.look()
+    assert (entry.state, entry.values) == ("begun", [2.25, 1.5])
     history.write_text(history.read_text("utf-8") + '{"event": "epoch", \n')
     entry.look()
     assert entry.state == "failed"
-    assert re.search(r"history\.jsonl is damaged.*; remove .* to have it trained again", entry.sentence)
+    assert re.search(r"history\.jsonl, line \d+, .*; remove .* to have it trained again", entry.sentence)
 
 
 @pytest.mark.parametrize("name", ["history.jsonl", "timing.jsonl"])
@@ -684,9 +797,9 @@ def test_a_damaged_run_hides_no_other(text: str, tmp_path: Path, name: str, row:
     (book.entries[0].run / name).write_text(row.replace('["epoch"', '["event": "epoch"') + "\n")
     first, second, *_ = book.look()
     assert first.state == "failed"
-    assert f"{name} is damaged" in first.sentence
+    assert re.search(rf"{name}(, line 1, (is not JSON|must be an object)| is damaged)", first.sentence)
     assert second.values == [2.0]
-    assert "is damaged" in report(book)
+    assert f"/{name}" in report(book)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names")

@@ -14,7 +14,14 @@ import graphnet_rnn as rnn
 from graphnet.graph.node import Array
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.optimizers import LBFGS, HessianFree, Momentum, Nesterov, NesterovMomentum
-from graphnet_rnn.tasks import Reconstruction, autoencoder, autoencoder_optimizer, curve_images, draw_curves
+from graphnet_rnn.tasks import (
+    Reconstruction,
+    autoencoder,
+    autoencoder_optimizer,
+    curve_images,
+    curves,
+    draw_curves,
+)
 
 RNG = np.random.default_rng
 
@@ -166,7 +173,15 @@ def test_the_loss_is_that_of_plain_numpy(activation: str, loss: str) -> None:
     entropy = -(x * np.log(y) + (1 - x) * np.log1p(-y)).sum(axis=1).mean() if loss == "sigmoid" else squares
     assert objective.loss(objective.start()) == pytest.approx(entropy, rel=1e-4)
     assert objective.error(x) == pytest.approx(squares, rel=1e-4)
+    np.testing.assert_allclose(objective.reconstructed(x[:7]), y[:7], atol=1e-5)
     assert objective.error(x[:7]) == pytest.approx(((x - y) ** 2).sum(axis=1)[:7].mean(), rel=1e-4)
+
+
+def test_the_error_of_many_images_is_computed_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    objective, x = small()
+    whole = objective.error(x)
+    monkeypatch.setattr(curves, "PIECE", 33)
+    assert objective.error(x) == pytest.approx(whole, rel=1e-6)
 
 
 def best_constant(images: Array) -> float:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 import re
 import string
 from collections import Counter
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,16 +16,15 @@ import pytest
 import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet.graph.node import Array
-from graphnet_rnn.cli import main
-from graphnet_rnn.errors import DataError, SaveError, TrainingError, UsageError
-from graphnet_rnn.optimizers import Adam, HessianFree
+from graphnet_rnn.errors import DataError, UsageError
+from graphnet_rnn.optimizers import Adam, HessianFree, Optimizer
 from graphnet_rnn.tasks import (
     TASKS,
     TEXTS,
+    FreshSequences,
     Memory5,
     Permutation,
     Task,
-    Trial,
     alphabet,
     anbn,
     distant_xor,
@@ -37,6 +34,7 @@ from graphnet_rnn.tasks import (
     settings,
     summed_over_time,
 )
+from tests.graphnet_rnn.training.told import Told
 
 RNG = np.random.default_rng
 by_task = pytest.mark.parametrize("name", TASKS)
@@ -367,241 +365,67 @@ def test_a_gradient_over_no_batches() -> None:
             call()
 
 
-def test_trial_learns_and_counts() -> None:
+def trainer(problem: FreshSequences, optimizer: Optimizer, epochs: int = 1, *listeners: Any) -> rnn.Trainer:
+    settings = rnn.Training(optimizer, epochs=epochs, schedule=rnn.Constant(), stopping=None)
+    return rnn.Trainer(problem, settings, listeners=listeners)
+
+
+def test_fresh_sequences_teach_and_count() -> None:
     task = TASKS["temporal-order"](10)
-    trial = Trial(task, HessianFree(damping=0.1, cg_steps=30), elman(task, 20), 100, 2, 330, seed=1)
+    problem = FreshSequences(task, elman(task, 20), 100, 2, 330, seed=1, steps=40)
     # The test sequences: 330, each once, though they come in batches of 100.
     x, t = task.batch(RNG([1, 1]), 330)
-    u = trial.network.unroll(task.time, 330, initial="zero")
+    u = problem.model.unroll(task.time, 330, initial="zero")
     (logits,) = gn.compile([u.logits], [u.inputs])(x)
-    before, sequences = trial.wrong(), 0
-    assert before == task.wrong(logits, t).mean() > 0.4
-    for _ in range(40):
-        report: Any = trial.step()
-        sequences += 100 * (2 + report.products)
-    assert (trial.steps, trial.sequences) == (40, sequences)
-    assert trial.wrong() < 0.02
+    assert problem.wrong() == task.wrong(logits, t).mean() > 0.4
+    told = Told()
+    outcome = trainer(problem, HessianFree(damping=0.1, cg_steps=30), 1, told).run()
+    assert problem.sequences == sum(100 * (2 + report.products) for report in told.reports)
+    assert outcome.steps == 40
+    assert outcome.best < 0.02
 
 
-def test_trials_of_one_seed_are_the_same() -> None:
+def test_runs_of_one_seed_are_the_same() -> None:
     task = TASKS["xor"](10)
 
     def trained(seed: int) -> Array:
-        trial = Trial(task, Adam(), elman(task, 5, seed), 10, 1, 10, seed)
-        trial.step()
-        trial.step()
-        assert np.array_equal(trial.network.theta, trial.theta)
-        return trial.theta
+        run = trainer(FreshSequences(task, elman(task, 5, seed), 10, 1, 10, seed, steps=2), Adam())
+        run.run()
+        return np.asarray(run.theta)
 
     assert np.array_equal(trained(1), trained(1))
     assert not np.array_equal(trained(1), trained(2))
 
 
-def test_trial_counts_what_a_line_search_evaluates() -> None:
-    trial = Trial(TASKS["addition"](10), rnn.LBFGS(iterations=3), elman(TASKS["addition"](10), 5), 20, 2, 30)
-    report: Any = trial.step()
-    assert report.evaluations >= 4
-    assert trial.sequences == 40 * report.evaluations
+def test_what_a_line_search_evaluates_is_counted() -> None:
+    task, told = TASKS["addition"](10), Told()
+    problem = FreshSequences(task, elman(task, 5), 20, 2, 30, steps=1)
+    trainer(problem, rnn.LBFGS(iterations=3), 1, told).run()
+    (report,) = told.reports
+    assert report.evaluations >= 4  # type: ignore[attr-defined]
+    assert problem.sequences == 40 * report.evaluations  # type: ignore[attr-defined]
 
 
-def test_trial_takes_all_sequences_where_there_are_few() -> None:
-    trial = Trial(Memory5(10), network=elman(Memory5(10), 10))
-    assert (trial.problem.batch, trial.problem.gradient_batches, trial.problem.test) == (32, 1, 32)
-    trial.step()
-    assert len({tuple(column) for column in trial.problem.objective.gradient_batches[0][0].T}) == 32
+def test_all_sequences_are_taken_where_there_are_few() -> None:
+    problem = FreshSequences(Memory5(10), elman(Memory5(10), 10))
+    assert (problem.batch, problem.gradient_batches, problem.test) == (32, 1, 32)
+    problem.feed(0, 0)
+    assert len({tuple(column) for column in problem.objective.gradient_batches[0][0].T}) == 32
 
 
-def test_defaults_of_a_trial_are_the_sources() -> None:
-    trial = Trial(TASKS["addition"](10))
-    assert (trial.problem.batch, trial.problem.gradient_batches, trial.problem.test) == (1000, 10, 10_000)
-    assert trial.network.theta.size == 10_401  # "a little over 10,000 parameters"
+def test_defaults_are_the_sources() -> None:
+    problem = FreshSequences(TASKS["addition"](10))
+    assert (problem.batch, problem.gradient_batches, problem.test) == (1000, 10, 10_000)
+    assert problem.model.theta.size == 10_401  # "a little over 10,000 parameters"
 
 
-def test_trial_says_what_is_wrong() -> None:
+def test_fresh_sequences_say_what_is_wrong() -> None:
     task = TASKS["addition"](10)
     with pytest.raises(UsageError, match="addition needs a network with inputs=2, outputs=1"):
-        Trial(task, network=elman(TASKS["xor"](10), 3))
+        FreshSequences(task, network=elman(TASKS["xor"](10), 3))
     for argument in ("batch", "gradient_batches", "test"):
         with pytest.raises(UsageError, match=f"FreshSequences: {argument} must be"):
-            Trial(task, **{argument: 0})  # type: ignore[arg-type]
-    trial = Trial(task, Adam(), elman(task, 3), 5, 1, 5)
-    trial.theta[:] = np.nan
-    with pytest.raises(TrainingError, match="the loss is nan"):
-        trial.step()
-
-
-# -- the command ---------------------------------------------------------------------------------
-
-QUICK = ["tasks", "--length", "10", "--units", "8", "--batch", "20", "--test", "30", "--steps", "2"]
-
-
-def test_command(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*QUICK, "--task", "addition", "--gradient-batches", "2", "--test-every", "2"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("Addition(length=10): 11 steps; Network([Elman(units=8)]")
-    assert "damping=0.1, structural=0.0333" in lines[1]
-    assert re.fullmatch(r"before training [\d.]+% of 30 test sequences are wrong", lines[2])
-    assert re.fullmatch(r" +1  loss .* lambda 0.1  structural 0.00333 .* s", lines[3])
-    assert re.fullmatch(r" +2  loss .*  wrong [\d.]+%", lines[4])
-    assert re.fullmatch(
-        r"addition, T = 10: not solved; [\d.]+% of 30 test sequences are wrong after 2 steps, "
-        r"[\d.]+ minibatches of 1,000 sequences",
-        lines[5],
-    )
-
-
-def test_command_stops_when_it_is_solved(capsys: pytest.CaptureFixture[str]) -> None:
-    assert (
-        main([*QUICK[:5], "--task", "memory-5", "--length", "1", "--units", "40", "--test-every", "1"]) == 0
-    )
-    last = capsys.readouterr().out.splitlines()[-1]
-    assert re.match(r"memory-5, T = 1: solved; 0.00% of 32 test sequences are wrong after \d+ steps", last)
-
-
-def test_command_with_a_first_order_optimiser(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*QUICK, "--task", "xor", "--optimizer", "nesterov", "--rate", "0.01"]) == 0
-    shown = capsys.readouterr().out
-    assert "Nesterov(rate=0.01, clip_norm=1.0" in shown
-    assert "after 2 steps, 0.0 minibatches" in shown
-
-
-@pytest.mark.parametrize(
-    ("more", "part"),
-    [
-        (["--length", "9"], "addition: length must be a whole number >= 10, not 9"),
-        (["--steps", "0"], "--steps and --test-every must be at least 1"),
-        (
-            ["--optimizer", "adam(damping=1)"],
-            "Adam: got an unexpected keyword argument 'damping'; its settings: Adam(",
-        ),
-        (["--optimizer", "adam", "--no-structural"], "--no-structural is only for --optimizer hf, not adam"),
-        (["--optimizer", "hff"], "there is no optimizer 'hff'; there are sgd, momentum, "),
-        (["--optimizer", "hff"], "Did you mean hf?"),
-        (["--optimizer", "hf(cg_steps=0)"], "HessianFree: cg_steps must be a whole number >= 1, not 0"),
-        (["--optimizer", "hf(20)"], "write settings of optimizers by name"),
-        (
-            ["--optimizer", "hf(cg_steps=20"],
-            "write settings as in Python: 'hf(structural=0.1, cg_steps=100)'",
-        ),
-        (
-            ["--optimizer", "hf", "--clip-norm", "2"],
-            "--clip-norm is not for --optimizer hf, which has no such",
-        ),
-        (["--optimizer", "adam(rate=1)", "--rate", "2"], "--rate 2 and 'adam(rate=1)' both say rate"),
-        (["--optimizer", "adam(rate={0: 1, 5: -1})"], "Adam: rate must be >= 0, and not always 0, not -1"),
-        (["--picture", "run.txt"], "--picture"),
-        (["--picture", "no/such/folder/run.png"], "folder; make it first"),
-        (["--model", "net.bin"], "the name of a model must end in .safetensors"),
-        (["--record", "."], "the name of a record must end in .jsonl"),
-        (["--record", "no/such/folder/run.jsonl"], "folder; make it first"),
-        (["--no-structural", "--optimizer", "hf(structural=1)"], "both say structural; leave out one"),
-        (["--optimizer", "hf(adapts=structural)"], "then(Cosine(20000)). 'structural' may be meant"),
-        (["--clip-norm", "1"], "--clip-norm is not for --optimizer hf"),
-        (["--batch", "0"], "batch must be a whole number >= 1"),
-        (["--seed", "-1"], "seed must be"),
-        (["--units", "0"], "units must be"),
-    ],
-    ids=str,
-)
-def test_command_says_what_is_wrong(capsys: pytest.CaptureFixture[str], more: list[str], part: str) -> None:
-    assert main([*QUICK, *more]) == 2
-    assert part in capsys.readouterr().err
-
-
-def test_command_with_settings_of_the_optimizer(capsys: pytest.CaptureFixture[str]) -> None:
-    """What is said of hf replaces the source's settings, what is not stays."""
-    assert main([*QUICK, "--optimizer", "hf(cg_steps=7, damping=1)"]) == 0
-    out = capsys.readouterr().out
-    assert "cg_steps=7" in out
-    assert "damping=1.0, structural=0.0333" in out
-    for text in ("greedy_hf(cg_steps=3)", "augmented_hf(cg_steps=3)", "lbfgs(iterations=2)", "nonlinear_cg"):
-        assert main([*QUICK, "--optimizer", text]) == 0
-    assert main([*QUICK, "--optimizer", "momentum(rate={0: 1e-4, 2: 1e-3})"]) == 0
-    assert "Stepwise" in capsys.readouterr().out
-
-
-def test_command_records_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    record, picture = tmp_path / "run.jsonl", tmp_path / "run.png"
-    assert main([*QUICK, "--record", str(record), "--picture", str(picture)]) == 0
-    rows = [json.loads(line) for line in record.read_text().splitlines()]
-    steps = [row for row in rows if row["event"] == "step"]
-    assert [row["step"] for row in steps] == list(range(1, len(steps) + 1))
-    assert len(steps[0]["cg_values"]) == steps[0]["cg_steps"] + 1
-    assert all(row["seconds"] > 0 for row in steps)
-    assert rows[0]["event"] == "test"
-    assert rows[-1]["event"] == "outcome"
-    assert (rows[-1]["task"], rows[-1]["structural"]) == ("addition", True)
-    assert picture.read_bytes().startswith(b"\x89PNG")
-
-
-def test_command_keeps_the_network_however_it_ends(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Solved or not, interrupted in the middle of a step, or broken: at the last point that was reached."""
-    model, picture = tmp_path / "net.safetensors", tmp_path / "run.png"
-    files = ["--model", str(model), "--picture", str(picture)]
-    trials: list[rnn.tasks.Trial] = []
-    step, breaks_at = rnn.tasks.Trial.step, [0]
-
-    def watched(trial: rnn.tasks.Trial) -> Any:
-        trials.append(trial)
-        if len(trials) == breaks_at[0]:
-            monkeypatch.setattr(
-                trial.problem.objective, "loss", lambda w: (trial.problem.objective.set(0 * w), 1 / 0)[1]
-            )
-        return step(trial)
-
-    def kept() -> None:
-        """Both files are those of the last trial."""
-        assert trials[0].steps == 2
-        assert np.array_equal(rnn.load(model).theta, np.asarray(trials[0].theta))
-        assert picture.read_bytes().startswith(b"\x89PNG")
-        for path in (model, picture):
-            path.unlink()
-        trials.clear()
-
-    monkeypatch.setattr(rnn.tasks.Trial, "step", watched)
-    assert main([*QUICK, *files]) == 0
-    kept()
-    breaks_at[0] = 3
-    assert main([*QUICK, "--steps", "5", *files]) == 1
-    assert "unexpected ZeroDivisionError" in capsys.readouterr().err
-    kept()
-    breaks_at[0] = 0
-    assert main([*QUICK, "--optimizer", "sgd(rate={0: 1e-6, 1: 1e30})", "--steps", "4", *files]) == 1
-    assert "the loss is inf" in capsys.readouterr().err
-    kept()
-
-
-def test_command_writes_each_file_whatever_becomes_of_the_others(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: Any) -> None:
-        raise SaveError("the disk is full")
-
-    monkeypatch.setattr("graphnet_rnn.cli.tasks.save", full)
-    model, picture = tmp_path / "net.safetensors", tmp_path / "run.png"
-    files = ["--model", str(model), "--picture", str(picture)]
-    assert main([*QUICK, *files]) == 1
-    assert "the disk is full" in capsys.readouterr().err
-    assert picture.exists()
-    assert main([*QUICK, "--optimizer", "sgd(rate=1e30)", "--steps", "4", *files]) == 1
-    err = capsys.readouterr().err
-    assert "not written: the disk is full" in err
-    assert "the loss is inf" in err
-
-
-def test_command_says_that_it_adds_to_a_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    record = str(tmp_path / "run.jsonl")
-    assert main([*QUICK, "--record", record]) == 0
-    assert "is there already" not in capsys.readouterr().out
-    assert main([*QUICK, "--record", record]) == 0
-    assert "run.jsonl is there already: this run is added to it" in capsys.readouterr().out
-
-
-def test_command_without_structural_damping(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*QUICK, "--no-structural"]) == 0
-    assert "damping=0.3, structural=0.0" in capsys.readouterr().out
+            FreshSequences(task, **{argument: 0})  # type: ignore[arg-type]
 
 
 # -- texts whose bits are known ------------------------------------------------------------------

@@ -260,6 +260,16 @@ def test_impossible_sample_is_told_at_once(arguments: dict[str, Any], content: s
         rnn.Sampler(network()).sample(**arguments)
 
 
+@pytest.mark.parametrize("reader", [rnn.Sampler, rnn.Lanes])
+def test_one_output_for_a_text_is_nothing_to_draw_from(reader: Any) -> None:
+    classifier = rnn.Network([rnn.Elman(3)], inputs=2, outputs=2, pool="mean")
+    classifier.vocabulary = rnn.data.Vocabulary("ab")
+    with pytest.raises(
+        UsageError, match=f"{reader.__name__}: a network with an output at each step is needed"
+    ):
+        reader(classifier)
+
+
 def test_network_without_vocabulary() -> None:
     with pytest.raises(UsageError, match="this network has no vocabulary"):
         rnn.Sampler(rnn.Network([rnn.Elman(3)], inputs=2, outputs=2))

@@ -114,22 +114,11 @@ def ragged(**how: Any) -> Problem:
     return rnn.Arrays(net, **settings)
 
 
-class Pair(rnn.Model):
+@rnn.composed
+def pair(one: rnn.Network, other: rnn.Network, batch: int, **how: Any) -> rnn.Unrolled:
     """A net that reads, and one that begins with its state."""
-
-    def __init__(self, one: rnn.Network, other: rnn.Network) -> None:
-        self.one, self.other = one, other
-        self.declare_parameters({}, 0, one.dtype)
-
-    def losses(self, batch: int, **how: Any) -> Any:
-        u = self.one.unroll(3, batch, initial="zero", **how)
-        v = self.other.unroll(4, batch, initial=u.final, **how)
-        right = gn.cast(gn.equal(gn.argmax(v.logits), v.targets), v.logits.dtype)
-        inputs = {"x": u.inputs, "z": v.inputs, "t": v.targets}
-        return gn.sum(v.losses, axis=0), inputs, {"right": gn.mean(right, axis=0)}
-
-    def __graph__(self) -> gn.Graph:
-        return gn.Graph([self.losses(1, training=False)[0]])
+    u = one.unroll(3, batch, initial="zero", **how)
+    return other.unroll(4, batch, inputs="z", initial=u.final, **how)
 
 
 def pair_arrays() -> dict[str, Array]:
@@ -140,24 +129,48 @@ def pair_arrays() -> dict[str, Array]:
     }
 
 
-def with_noise(model: Pair) -> Any:
+def with_noise(model: rnn.Model) -> Any:
     """The same net, other losses."""
 
     def losses(batch: int, **how: Any) -> Any:
-        found, inputs, right = model.losses(batch, **how)
-        return found + 0.1 * gn.sum(inputs["x"] * inputs["x"], axis=(0, 2)), inputs, right
+        u = model.unroll(batch, **how)
+        right = gn.mean(gn.cast(gn.equal(gn.argmax(u.logits), u.targets), u.logits.dtype), axis=0)
+        return gn.sum(u.losses, axis=0) + 0.1 * gn.sum(u.logits * u.logits, axis=(0, 2)), {"right": right}
 
     return losses
 
 
 def composed(model: dict[str, Any] | None = None, graph: Any = None, **how: Any) -> Problem:
     """By default the last batch of an epoch is not full."""
-    pair = Pair(
+    both = pair(
         rnn.Network([rnn.GRU(4)], 3, 0, recurrent_dropout=0.2, reads="vectors", **(model or {})),
         rnn.Network([rnn.GRU(4)], 2, 3, reads="vectors"),
     )
     settings = {"arrays": pair_arrays(), "batch": 8, "weights": np.arange(1, 38), **how}
-    return rnn.GraphCases(pair, pair.losses if graph is None else graph(pair), **settings)
+    return rnn.GraphCases(both, **settings, graph=None if graph is None else graph(both))
+
+
+@rnn.composed
+def speller(
+    encoder: rnn.Network, decoder: rnn.Network, batch: int, feedback: str | None = None, **how: Any
+) -> Any:
+    """Words of several lengths, answered by a net that looks at them."""
+    e = encoder.unroll(4, batch, inputs="word", lengths="length", initial="zero", name="encoder", **how)
+    memory = rnn.attention_memory(e.hidden[-1], e.lengths)
+    return decoder.unroll(
+        3, batch, inputs="before", targets="answer", initial=memory, feedback=feedback, name="decoder", **how
+    )
+
+
+def attentive(**how: Any) -> Problem:
+    model = speller(
+        rnn.Network([rnn.Bidirectional(rnn.GRU(2))], 4, 0, dropout=0.1),
+        rnn.Network([rnn.Attention(rnn.GRU(3), memory=4, places=4)], 4, 4),
+    )
+    word, answer = draws().integers(0, 4, (4, 37)), draws(1).integers(0, 4, (3, 37))
+    length, before = draws(2).integers(1, 5, 37), np.roll(answer, 1, axis=0)
+    arrays = {"word": word, "length": length, "before": before, "answer": answer}
+    return rnn.GraphCases(model, **{"arrays": arrays, "batch": 8, **how})
 
 
 def fresh(length: int = 10, **how: Any) -> Problem:
@@ -191,11 +204,27 @@ def temporal(**how: Any) -> Problem:
     return rnn.EnergyCases(rnn.energy.RTRBM(4, 3), **settings)
 
 
-def movements(steps: int = 4, l2: float = 0.0, clip_values: float | None = None, **task: Any) -> Problem:
+def drawn_cases(generator: np.random.Generator, count: int) -> Array:
+    return (generator.random((count, 6)) > 0.5) * 1.0
+
+
+def drawn_energy(**how: Any) -> Problem:
+    """New cases in each epoch."""
+    return rnn.EnergyCases(**{"model": rbm(), "data": drawn_cases, "batch": 10, "drawn": 45, **how})
+
+
+def movements(
+    steps: int = 4,
+    l2: float = 0.0,
+    clip_values: float | None = None,
+    gradient_batches: int = 1,
+    frozen: str = "",
+    **task: Any,
+) -> Problem:
     controller = rnn.control.Controller([rnn.Elman(5)])
     settings = {"batch": 6, "time": 12, **task}
     loop = rnn.control.DelayDisturbanceNoise(controller, **settings)
-    return rnn.Movements(loop, steps, l2=l2, clip_values=clip_values)
+    return rnn.Movements(loop, steps, gradient_batches, l2=l2, clip_values=clip_values, frozen=frozen)
 
 
 def symbols(**how: Any) -> Problem:
@@ -232,15 +261,22 @@ PROBLEMS: dict[str, Row] = {
     "arrays, several batches": Row(lambda **how: arrays(gradient_batches=2, **how), HESSIAN_FREE),
     "composed": Row(composed),
     "composed, several batches": Row(lambda **how: composed(gradient_batches=2, **how), HESSIAN_FREE),
+    "composed, attention": Row(attentive, HESSIAN_FREE),
     "arrays, ragged": Row(ragged),
     "arrays, ragged, several batches": Row(lambda **how: ragged(gradient_batches=2, **how), HESSIAN_FREE),
     "fresh": Row(fresh, HESSIAN_FREE),
     "energy": Row(energy, lambda: rnn.Momentum(0.05)),
     "energy, curved": Row(lambda **how: energy(chains=3, **how), HESSIAN_FREE),
+    "energy, drawn": Row(drawn_energy, lambda: rnn.Momentum(0.05)),
     "energy over time": Row(temporal, lambda: rnn.Nesterov(0.05)),
     "movements": Row(movements),
+    "movements, several batches": Row(lambda **how: movements(gradient_batches=2, **how), HESSIAN_FREE),
     "symbols": Row(symbols, rnn.ExpectationMaximization),
+    "symbols, shared": Row(lambda **how: symbols(shares=3, **how), rnn.ExpectationMaximization),
     "stream": Row(stream),
+    "stream, by weight": Row(
+        lambda **how: stream(**{"weights": np.arange(19) % 3, "valid": (np.ones((5, 1), int),) * 2, **how})
+    ),
     "stream, truncated": Row(lambda **how: stream(rnn.online.TruncatedLSTM, **how), lambda: rnn.Nesterov(0.05)),
     "one's own": Row(own, lambda: rnn.LBFGS(iterations=2)),
 }  # fmt: skip

@@ -18,7 +18,7 @@ import graphnet_rnn as rnn
 from graphnet_rnn.training import Listener, RunFolder, Trainer, Training
 
 OF_TRAINING = {field.name for field in fields(Training)}
-OF_TRAINER = {"listeners", "metrics", "notes"}
+OF_TRAINER = {"listeners", "metrics", "notes", "start"}
 
 
 def text_run(network: rnn.Network, corpus: rnn.data.Corpus, folder: Path, **settings: Any) -> Trainer:

@@ -321,6 +321,10 @@ def test_labels_are_of_one_length() -> None:
         rnn.Arrays(network("ctc"), x, t, 4, valid=(more_x, longer))
     with pytest.raises(DataError, match=re.escape("whole numbers in -1 ... 2, (11, labels)")):
         rnn.Arrays(network("ctc"), x, t + 1, 4)
+    with pytest.raises(
+        DataError, match="the last output is the blank, so make the network with one output more"
+    ):
+        rnn.Arrays(network("ctc"), x, np.full_like(t, network("ctc").outputs - 1), 4)
 
 
 # -- lengths, and weights of steps and values ----------------------------------------------------
@@ -525,3 +529,22 @@ def test_what_is_all_right_has_the_accuracy_one() -> None:
     w = np.random.default_rng(1).random((TIME, 50))
     problem = rnn.Arrays(net, np.eye(OUTPUTS)[t], t, weights=w, valid=0.5)
     assert problem.metrics()["accuracy"]() == pytest.approx(1, abs=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("pool", "targets", "remedy"),
+    [
+        (None, np.zeros(50, int), 'for a network with pool="last"'),
+        ("last", np.zeros((9, 50), int), "for a network without pool"),
+    ],
+)
+def test_targets_of_the_other_kind_name_the_network_for_them(
+    pool: str | None, targets: Array, remedy: str
+) -> None:
+    """As arrays, and as Sequences that nobody has told what the network wants."""
+    net = rnn.Network([rnn.GRU(2)], INPUTS, OUTPUTS, reads="vectors", pool=pool)
+    x = np.zeros((9, 50, INPUTS))
+    with pytest.raises(DataError, match=f"Arrays: targets must be .*{remedy}"):
+        rnn.Arrays(net, x, targets)
+    with pytest.raises(DataError, match=f"Arrays: targets must be .*{remedy}"):
+        rnn.Arrays(net, Sequences(x, targets))

@@ -10,7 +10,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,18 +20,20 @@ import pytest
 
 import graphnet_rnn as rnn
 from graphnet.errors import GraphnetError
-from graphnet_rnn.errors import ModelFileError, TrainingError, UsageError
+from graphnet_rnn.errors import DataError, ModelFileError, TrainingError, UsageError
 from graphnet_rnn.training import Listener, Problem, Trainer, Training
 from tests.graphnet_rnn.training import problems
 from tests.graphnet_rnn.training.problems import (
     PROBLEMS,
     Line,
-    Pair,
     begin,
     bits,
+    drawn_cases,
     draws,
+    pair,
     pair_arrays,
     rbm,
+    speller,
     with_noise,
 )
 from tests.graphnet_rnn.training.runs import At, contents, interrupt_at, require_same_files, rows, settings_of
@@ -157,7 +159,7 @@ def test_killed_and_resumed_is_never_stopped(name: str, whole: Any, killed: Path
 def test_what_is_kept_is_the_best_model(name: str, whole: Any, tmp_path: Path) -> None:
     outcome, files = whole(name)
     (tmp_path / "model.safetensors").write_bytes(files["model.safetensors"])
-    model = rnn.load(tmp_path / "model.safetensors", [Line, Pair])
+    model = rnn.load(tmp_path / "model.safetensors", [Line, pair, speller])
     assert model.description() == PROBLEMS[name].make().model.description()
     epochs = [row for row in map(json.loads, files["history.jsonl"].splitlines()) if row["event"] == "epoch"]
     trained, validated = PROBLEMS[name].make().row_names
@@ -194,6 +196,7 @@ OTHER: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
         "unscored": ({"unscored": 1}, "unscored was 0, now it is 1"),
         "clip_values": ({"clip_values": 1.0}, "clip_values was None, now it is 1.0"),
         "l2": ({"l2": 0.1}, "l2 was 0.0, now it is 0.1"),
+        "frozen": ({"frozen": "*.b_*"}, "frozen"),
     },
     "arrays, ragged": {
         "lengths": ({"lengths": np.arange(37) % 7 + 1}, "the data are others"),
@@ -208,6 +211,7 @@ OTHER: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
         "gradient_batches": ({"gradient_batches": 2}, "gradient_batches was 1, now it is 2"),
         "clip_values": ({"clip_values": 1.0}, "clip_values was None, now it is 1.0"),
         "l2": ({"l2": 0.1}, "l2 was 0.0, now it is 0.1"),
+        "frozen": ({"frozen": "*.b_*"}, "frozen"),
         "graph": ({"graph": with_noise}, "the graph is another one"),
     },
     "composed, several batches": {
@@ -234,6 +238,10 @@ OTHER: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
         "chains": ({"chains": 2}, "chains was 1, now it is 2"),
         "seed": ({"seed": 1}, "seed was 0, now it is 1"),
     },
+    "energy, drawn": {
+        "drawn": ({"drawn": 60}, "drawn was 45, now it is 60"),
+        "data": ({"data": lambda generator, count: drawn_cases(generator, count) * 0}, "the data are others"),
+    },
     "energy over time": {
         "below": ({"below": [rnn.energy.TRBM(6, 4, seed=1)]}, "the data are others"),
         "gibbs_steps": ({"gibbs_steps": lambda n: 1 + n // 5}, "gibbs_steps was temporal.<locals>.<lambda> "),
@@ -244,9 +252,12 @@ OTHER: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
         "task, radius": ({"radius": 0.05}, "the data are others"),
         "steps": ({"steps": 5}, "steps was 4, now it is 5"),
         "l2": ({"l2": 0.1}, "l2 was 0.0, now it is 0.1"),
+        "frozen": ({"frozen": "*.b_*"}, "frozen"),
         "clip_values": ({"clip_values": 0.1}, "clip_values was None, now it is 0.1"),
+        "gradient_batches": ({"gradient_batches": 3}, "gradient_batches was 1, now it is 3"),
     },
     "symbols": {
+        "shares": ({"shares": 2}, "shares was 1, now it is 2"),
         "model": ({"symbols": draws(5).integers(0, 4, (20, 5))}, "the data are others"),
         "symbols": ({"symbols": draws().integers(0, 4, (5, 20))}, "the data are others"),
         "valid": ({"valid": None}, "the data are others"),
@@ -256,6 +267,8 @@ OTHER: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
         "inputs": ({"inputs": np.zeros((19, 2), int)}, "the data are others"),
         "targets": ({"targets": np.zeros((19, 2), int)}, "the data are others"),
         "every": ({"every": 4}, "every was 3, now it is 4"),
+        "weights": ({"weights": np.arange(1, 20)}, "the data are others"),
+        "valid": ({"valid": (np.zeros((3, 1), int), np.zeros((3, 1), int))}, "the data are others"),
     },
     "one's own": {"rows": ({"seed": 2}, "x was float32 [40, 3] ")},
 }  # fmt: skip
@@ -341,10 +354,11 @@ def test_a_run_that_cannot_begin_leaves_nothing(name: str, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((rnn.Network([rnn.Elman(2)], 2, 2),), "problem must be a Problem, e.g. rnn.CarriedText(network, corpus), not"),
+        ((rnn.Network([rnn.Elman(2)], 2, 2),), "write rnn.Trainer(rnn.Arrays(net, x, y), ...) for arrays, "),
+        ((rnn.data.Sequences,), "problem must be a Problem, e.g. rnn.Arrays(net, x, y), or rnn.CarriedText"),
         ((problems.own(), rnn.Adam()), "settings must be a Training, not Adam("),
     ],
-    ids=["a network", "an optimizer"],
+    ids=["a network", "data", "an optimizer"],
 )  # fmt: skip
 def test_what_is_no_problem(arguments: tuple[Any, ...], said: str) -> None:
     with pytest.raises(UsageError, match=re.escape(said)):
@@ -511,6 +525,71 @@ def test_a_checkpoint_is_of_its_own_problem_and_whole(name: str, tmp_path: Path)
     begin(name, tmp_path / "run").resume()
 
 
+# -- metrics -------------------------------------------------------------------------------------
+
+MEASURED = ["carried", "drawn", "arrays", "arrays, ragged", "composed", "composed, attention"]
+
+
+def measured_of(problem: Problem) -> list[float]:
+    return [measure() for measure in problem.metrics().values()]
+
+
+def test_every_problem_with_metrics_is_measured() -> None:
+    names = [name for name, row in PROBLEMS.items() if row.make().metrics() and " batches" not in name]
+    assert {*MEASURED} == {*names} - {"carried, overlapping"}
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_metrics_are_of_the_present_weights(name: str) -> None:
+    """As a problem finds them that was never validated with others."""
+    problem, untouched = PROBLEMS[name].make(), PROBLEMS[name].make()
+    problem.validate()
+    before = measured_of(problem)
+    assert before
+    for model in (problem.model, untouched.model):
+        model.theta = draws(3).normal(size=model.theta.size)
+    assert measured_of(problem) == measured_of(untouched) != before
+
+
+def test_metrics_follow_weights_that_are_not_learned() -> None:
+    net = rnn.Network([rnn.EchoState(5)], 3, 2, "squared")
+    x = draws().normal(size=(7, 10, 3))
+    problem = rnn.Arrays(net, x, x[..., :2], valid=0.5)
+    before = measured_of(problem)
+    for node in net.fixed.values():
+        node.value[...] *= 0.5
+    assert measured_of(problem) != before
+
+
+def test_metrics_after_take_best_are_those_of_the_best_epoch() -> None:
+    problem = PROBLEMS["arrays"].make()
+    (name,) = problem.metrics()
+    found: list[float] = []
+    settings = Training(rnn.SGD(1.0), epochs=4, stopping=None)
+
+    def note(trainer: Trainer, row: Mapping[str, Any]) -> None:
+        found.append(row["metrics"][name])
+
+    trainer = Trainer(problem, settings, metrics=[name], listeners=[note])
+    outcome = trainer.run()
+    assert outcome.best_epoch < 4
+    trainer.take_best()
+    assert problem.metrics()[name]() == found[outcome.best_epoch - 1] != found[-1]
+
+
+def test_an_epoch_validates_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem, count = PROBLEMS["composed"].make(), itertools.count()
+    validate = problem.validate
+
+    def counted() -> float | None:
+        next(count)
+        return validate()
+
+    monkeypatch.setattr(problem, "validate", counted)
+    Trainer(problem, Training(rnn.Adam(0.01), epochs=3, stopping=None), metrics=[*problem.metrics()]).run()
+    assert next(count) == 3
+
+
 # -- the same as loops of one's own --------------------------------------------------------------
 
 
@@ -531,25 +610,6 @@ def test_expectation_maximization_is_the_fit_of_a_model(smoothing: float, tmp_pa
     assert all(b <= a * (1 + 1e-12) for a, b in itertools.pairwise(costs)) or smoothing
     assert costs[0] == pytest.approx(rnn.HMM(3, 4, seed=2).bits(s), rel=1e-12)
     assert len(found) >= 6
-
-
-@pytest.mark.parametrize("every", [1, 3])
-@pytest.mark.parametrize("kind", [rnn.online.RTRL, rnn.online.TruncatedLSTM])
-def test_a_stream_is_online_learning(kind: Any, every: int, tmp_path: Path) -> None:
-    s = draws().integers(0, 4, (20, 2))
-    nets = [rnn.Network([rnn.LSTM(4)], 4, 4, seed=1) for _ in range(2)]
-    optimizer = rnn.Nesterov(0.1)
-    settings = Training(optimizer, epochs=2, schedule=rnn.Constant(), stopping=None, log_every=1)
-    Trainer(rnn.Stream(kind(nets[0], batch=2), s[:-1], s[1:], every), settings, tmp_path / "run").run()
-    learning = rnn.online.OnlineLearning(kind(nets[1], batch=2), optimizer, every)
-    costs = []
-    for _ in range(2):
-        learning.reset()
-        used = len(s[1:]) // every * every
-        losses = learning.learn(s[:-1][:used], s[1:][:used])
-        costs += list(losses.reshape(-1, every).mean(axis=1) / 2)
-    assert np.array_equal(nets[0].theta, nets[1].theta)
-    assert [row["train_loss"] for row in rows(tmp_path / "run", "step")] == pytest.approx(costs, rel=1e-6)
 
 
 def test_energy_cases_are_contrastive_divergence_by_hand(tmp_path: Path) -> None:
@@ -582,3 +642,32 @@ def test_energy_cases_are_contrastive_divergence_by_hand(tmp_path: Path) -> None
     other.theta = theta
     (last,) = rows(tmp_path / "run", "epoch")[-1:]
     assert last["valid_error"] == pytest.approx(np.mean((kept - other.reconstruct(kept)) ** 2), rel=1e-5)
+
+
+def test_energy_cases_that_are_drawn_are_seen_once() -> None:
+    """New ones in each epoch, what validates stays; the same whenever they are asked for."""
+    asked: list[int] = []
+
+    def draw(generator: np.random.Generator, count: int) -> Any:
+        asked.append(count)
+        return generator.random((count, 6))
+
+    problem = rnn.EnergyCases(rbm(), draw, 10, valid=0.2, drawn=50, seed=3)
+    assert (len(problem), asked) == (4, [40, 10])
+    fed: dict[tuple[int, int], Any] = {}
+    own = problem.objective.feed
+    for epoch, step in [(e, s) for e in (0, 1, 2, 0) for s in range(4)]:
+        problem.objective.feed = lambda data, at=(epoch, step): (  # type: ignore[misc]
+            np.testing.assert_array_equal(fed.setdefault(at, np.array(data)), data),
+            own(data),
+        )[1]
+        problem.feed(epoch, step)
+    seen = np.concatenate([*fed.values(), problem._kept])
+    assert len(np.unique(seen, axis=0)) == len(seen) == 3 * 40 + 10
+    assert (
+        problem.description()["data"]
+        == rnn.EnergyCases(rbm(), draw, 10, valid=0.2, drawn=50, seed=3).description()["data"]
+    )
+    assert rnn.EnergyCases(rbm(), draw, 10, valid=0, drawn=50).validate() is None
+    with pytest.raises(DataError, match="was asked for 50 cases and gave 51"):
+        rnn.EnergyCases(rbm(), lambda generator, count: draw(generator, count + 1), 10, valid=0, drawn=50)

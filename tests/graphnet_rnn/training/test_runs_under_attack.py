@@ -24,16 +24,6 @@ TRAIN = [
     "--threads", "1", "--epochs", "5", "--out", "run", "--quiet", "--checkpoint-seconds", "0",
 ]  # fmt: skip
 RESUME = ["train", "--resume", "run", "--quiet", "--checkpoint-seconds", "0"]
-TASKS = [
-    "tasks", "--length", "10", "--batch", "10", "--units", "8", "--test", "50", "--test-every", "3", "--threads", "1",
-    "--steps", "120", "--record", "run.jsonl", "--checkpoint", "run.safetensors", "--model", "model.safetensors",
-]  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Checkpoints are written after each step."""
-    monkeypatch.setattr("graphnet_rnn.cli.tasks.CHECKPOINT_SECONDS", 0.0)
 
 
 class Process:
@@ -101,9 +91,9 @@ def left_over(folder: Path) -> list[Path]:
     return [path for path in folder.rglob(".*") if path.suffix in (".part", ".lock")]
 
 
-@pytest.fixture(params=[TRAIN, TASKS], ids=["train", "tasks"])
-def command(request: pytest.FixtureRequest) -> list[str]:
-    return list(request.param)
+@pytest.fixture
+def command() -> list[str]:
+    return list(TRAIN)
 
 
 @pytest.fixture

@@ -104,9 +104,42 @@ def test_less_memory_is_the_same_training(tmp_path: Path) -> None:
     np.testing.assert_allclose(found[1], found[0], rtol=2e-4)
 
 
-def test_rate_follows_the_schedule(tmp_path: Path) -> None:
-    trainer(tmp_path / "run", epochs=4, schedule=optimizers.ExponentialDecay(0.5, after=2).by_epoch()).run()
-    assert [row["learning_rate"] for row in rows(tmp_path / "run", "epoch")] == [0.01, 0.01, 0.005, 0.0025]
+@pytest.mark.parametrize("by_epoch", [True, False])
+def test_rate_follows_the_schedule(by_epoch: bool, tmp_path: Path) -> None:
+    """What listeners are told, and rows of steps and of epochs: each the rate that the last step took."""
+
+    class Taken(Listener):
+        def stepped(self, trainer: Trainer, report: Any) -> None:
+            taken.append(trainer.progress.rate)
+
+    taken: list[float] = []
+    schedule = optimizers.ExponentialDecay(0.5, after=2)
+    how: dict[str, Any] = {"schedule": schedule.by_epoch() if by_epoch else schedule, "log_every": 1}
+    run = trainer(tmp_path / "run", epochs=4, listeners=[Taken()], **how)
+    run.run()
+    pieces = len(run.problem)
+    if by_epoch:
+        assert taken[::pieces] == [0.01, 0.01, 0.005, 0.0025]
+    else:
+        assert taken == [0.01 * schedule.at(t) for t in range(4 * pieces)]
+    assert [row["learning_rate"] for row in rows(tmp_path / "run", "step")] == taken
+    assert [row["learning_rate"] for row in rows(tmp_path / "run", "epoch")] == taken[pieces - 1 :: pieces]
+
+
+def test_an_epoch_whose_last_step_was_before_a_stop_tells_its_rate(tmp_path: Path) -> None:
+    """The rate of the last step is kept in the checkpoint, as the rest of the row is."""
+    schedule = optimizers.Cosine(100)
+    whole = trainer(tmp_path / "whole", epochs=2, schedule=schedule)
+    whole.run()
+    stop = interrupt_at(len(whole.problem))
+    assert (
+        trainer(tmp_path / "run", epochs=2, schedule=schedule, listeners=[stop]).run().reason == "interrupted"
+    )
+    again = trainer(tmp_path / "run", epochs=2, schedule=schedule)
+    again.resume()
+    again.run()
+    rates = [[row["learning_rate"] for row in rows(tmp_path / name, "epoch")] for name in ("whole", "run")]
+    assert rates[0] == rates[1]
 
 
 def test_states_are_carried_from_piece_to_piece(tmp_path: Path) -> None:
@@ -283,6 +316,24 @@ def test_handlers_are_put_back(tmp_path: Path) -> None:
     before = [signal.getsignal(number) for number in numbers]
     trainer(tmp_path / "run", epochs=1).run()
     assert [signal.getsignal(number) for number in numbers] == before
+
+
+def test_a_listener_with_a_method_that_nobody_calls() -> None:
+    with pytest.raises(
+        UsageError, match=r"Odd.step_ended: a listener is told by .* stepped\(trainer, report\)"
+    ):
+
+        class Odd(Listener):
+            def step_ended(self, trainer: Trainer) -> None: ...
+
+    class Even(Listener):
+        def stepped(self, trainer: Trainer, report: Report) -> None: ...
+
+        def _of(self, trainer: Trainer) -> None: ...
+
+        def table(self, rows: int) -> None: ...
+
+    assert Even()
 
 
 class Twice(Listener):

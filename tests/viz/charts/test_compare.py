@@ -51,6 +51,24 @@ def test_by_step_epochs_lie_where_their_steps_end():
     np.testing.assert_allclose(lines(figure.axes[0])[0].get_xdata(), [10, 20])
 
 
+def test_by_seconds_on_logarithmic_axes():
+    rows = [{**row, "seconds": 3.0 * row["epoch"]} for row in history([3, 2, 0.5]) if row["event"] == "epoch"]
+    (axes,) = viz.compare_runs({"a": rows}, by="seconds", log="xy").axes
+    np.testing.assert_allclose(lines(axes)[0].get_xdata(), [3, 6, 9])
+    assert (axes.get_xscale(), axes.get_yscale(), axes.get_xlabel()) == ("log", "log", "seconds of a core")
+    assert viz.compare_runs({"a": rows}).axes[0].get_yscale() == "linear"
+    with pytest.raises(viz.DrawingError, match="log must be one of '', 'x', 'y', 'xy', not 'z'"):
+        viz.compare_runs({"a": rows}, log="z")
+
+
+def test_where_nothing_is_validated_training_is_solid():
+    rows = [{"event": "epoch", "epoch": n, "train_loss": 3.0 / n} for n in (1, 2, 3)]
+    (axes,) = viz.compare_runs({"a": rows, "b": rows[:2]}).axes
+    assert [line.get_linestyle() for line in lines(axes)] == ["-", "-"]
+    assert words(axes) == ["a 1.000", "b 1.500"]
+    assert [t.get_text() for t in axes.get_legend().get_texts()] == ["training"]
+
+
 def test_a_run_before_its_first_epoch_shows_its_steps():
     early = [{"event": "step", "step": s, "epoch": s / 100, "train_bits": 5 - s / 10} for s in range(10)]
     figure = viz.compare_runs({"early": early, "late": history([4, 3])})
@@ -94,7 +112,7 @@ def test_what_cannot_be_compared_is_said(histories, sentence):
 
 
 def test_an_unknown_axis_is_said():
-    with pytest.raises(viz.DrawingError, match="by must be one of 'epoch', 'step', not 'hour'"):
+    with pytest.raises(viz.DrawingError, match="by must be one of 'epoch', 'step', 'seconds', not 'hour'"):
         viz.compare_runs({"a": history([1])}, by="hour")
 
 

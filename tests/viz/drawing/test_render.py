@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 import graphnet as gn
+import graphnet_rnn as rnn
 import viz
 from viz.drawing import render
 from viz.drawing.dot import with_less_effort
@@ -72,6 +74,19 @@ def test_pictures_are_the_same_in_every_country(regression, locale, monkeypatch)
 
 
 # -- the chain -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_the_page_of_a_pdf_is_as_large_as_the_picture(tmp_path, closed):
+    drawing = viz.draw(rnn.Network([rnn.Elman(3)], 2, 2).unroll(2, 2), closed=closed)
+    size = re.search(r'width="([\d.]+)pt" height="([\d.]+)pt"', drawing.svg)
+    page = re.search(
+        rb"/MediaBox *\[ *0 +0 +([\d.]+) +([\d.]+) *\]", drawing.save(tmp_path / "a.pdf").read_bytes()
+    )
+    assert size is not None
+    assert page is not None
+    for wanted, found in zip(size.groups(), page.groups(), strict=True):
+        assert abs(float(wanted) - float(found)) <= 1
 
 
 def without_renderers(monkeypatch):

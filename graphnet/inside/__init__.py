@@ -1,0 +1,16 @@
+"""Compiled functions within the programs of others.
+
+differentiable  values, products with the Jacobian and its transpose, of any order, compiled by need
+torch_function  as a function on tensors of PyTorch
+torch_calls     what PyTorch's autograd calls; the one file that imports torch
+jax_function    as a function on arrays of JAX
+jax_calls       what JAX calls; the one file that imports jax
+"""
+
+from __future__ import annotations
+
+from graphnet.inside.differentiable import Differentiable
+from graphnet.inside.jax_function import jax_function
+from graphnet.inside.torch_function import torch_function
+
+__all__ = ["Differentiable", "jax_function", "torch_function"]

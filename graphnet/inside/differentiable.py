@@ -1,0 +1,151 @@
+"""Differentiable: y = f(x), Jv, Jᵀu and the derivatives of that, compiled by need."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Any
+
+from graphnet.call.function import Function, compile
+from graphnet.derivatives.gradient import backward, rop
+from graphnet.errors import DifferentiationError, ShapeError, UsageError
+from graphnet.graph.dtypes import is_float
+from graphnet.graph.graph import Graph, Nodes, as_nodes, substitute
+from graphnet.graph.node import Array, Node
+from graphnet.ops.leaf import input
+
+__all__ = ["Begun", "Differentiable", "require_count"]
+
+#: How many calls may wait for their cotangents with what they computed; those beyond compute it again.
+PROGRAMS = 4
+
+
+def require_count(inputs: Sequence[Node], given: Sequence[Any], kind: str) -> None:
+    """ShapeError unless one of that kind is given for each input."""
+    if len(given) != len(inputs):
+        listed = ", ".join(node.describe() for node in inputs) or "none"
+        raise ShapeError(
+            f"this function takes {len(inputs)} {kind}(s) ({listed}), but {len(given)} were given"
+        )
+
+
+class Differentiable:
+    """y = f(x), with Jv and Jᵀu
+
+    outputs: nodes. inputs: Inputs, or parameters, which are then given at each call as other inputs are.
+    backend, threads: see gn.compile.
+    Raises UsageError for an input that is neither, GraphnetError for an Input that is missing.
+    """
+
+    def __init__(
+        self, outputs: Nodes, inputs: Iterable[Node], backend: str = "numba", threads: int | None = None
+    ) -> None:
+        given = as_nodes(list(inputs), "inside: inputs")
+        for node in given:
+            if not (node.op.is_input or node.op.is_parameter):
+                raise UsageError(
+                    f"inside: {node.describe()} (made at {node.origin}) is neither an Input nor a parameter; list those"
+                )
+        fed = [input(node.shape, node.dtype, name=node.name) for node in given]
+        found = substitute(list(as_nodes(outputs, "inside: outputs")), dict(zip(given, fed, strict=True)))
+        Graph(found, fed)  # tells at once of an Input that is missing
+        self.outputs, self.inputs = list(found), fed
+        self.backend, self.threads = backend, threads
+        #: Positions of what has derivatives.
+        self.float_inputs = [i for i, node in enumerate(fed) if is_float(node.dtype)]
+        self.float_outputs = [i for i, node in enumerate(found) if is_float(node.dtype)]
+        self._free: list[Function] = []
+        self._made = 0
+        self._lock = threading.Lock()
+
+    def _compiled(self, outputs: Sequence[Node], inputs: Sequence[Node]) -> Function:
+        return compile(outputs, inputs, backend=self.backend, threads=self.threads)
+
+    @cached_property
+    def value(self) -> Function:
+        """x -> y"""
+        return self._compiled(self.outputs, self.inputs)
+
+    @cached_property
+    def jvp(self) -> Function:
+        """(x, v) -> Jv, of the outputs that are floats; v: a tangent for each input that is floats."""
+        tangents = {self.inputs[i]: self._like(self.inputs[i]) for i in self.float_inputs}
+        ends = [self.outputs[i] for i in self.float_outputs]
+        return self._compiled(rop(ends, tangents), [*self.inputs, *tangents.values()])
+
+    @cached_property
+    def derivative(self) -> Differentiable:
+        """(x, u) -> Jᵀu, itself with all of this; u: a cotangent for each output that is floats."""
+        cotangents, gradients = self._pulled(False)
+        return Differentiable(gradients, [*self.inputs, *cotangents], self.backend, self.threads)
+
+    def begin(self, arrays: Sequence[Any]) -> Begun:
+        """The outputs, and what waits for their cotangents."""
+        return Begun(self, arrays, self._taken())
+
+    def _pulled(self, varying: bool) -> tuple[list[Node], list[Node]]:
+        """Cotangents, and the gradients of the inputs that are floats."""
+        ends = [self.outputs[i] for i in self.float_outputs]
+        if not ends or not self.float_inputs:
+            raise DifferentiationError(
+                "inside: no output or no input is of floats, so nothing has a derivative"
+            )
+        cotangents = [self._like(node, varying) for node in ends]
+        # An output that is listed twice has two cotangents.
+        seeds: dict[Node, Node] = {}
+        for node, u in zip(ends, cotangents, strict=True):
+            seeds[node] = seeds[node] + u if node in seeds else u
+        return cotangents, backward(seeds, [self.inputs[i] for i in self.float_inputs])
+
+    @staticmethod
+    def _like(node: Node, varying: bool = False) -> Node:
+        return input(node.shape, node.dtype, varying=varying)
+
+    def _taken(self) -> Function | None:
+        """A program that nobody waits for; None if there are enough."""
+        with self._lock:
+            if self._free:
+                return self._free.pop()
+            if self._made == PROGRAMS:
+                return None
+            self._made += 1
+        try:
+            cotangents, gradients = self._pulled(True)
+            return self._compiled([*self.outputs, *gradients], [*self.inputs, *cotangents])
+        except BaseException:
+            with self._lock:
+                self._made -= 1
+            raise
+
+    def give_back(self, program: Function) -> None:
+        """Nobody waits for this program any more."""
+        with self._lock:
+            self._free.append(program)
+
+
+class Begun:
+    """A call whose cotangents are not known yet. `outputs`: its values."""
+
+    def __init__(self, of: Differentiable, arrays: Sequence[Any], program: Function | None) -> None:
+        self._of, self._program = of, program
+        self._lock = threading.Lock()
+        self.outputs: tuple[Array, ...] = of.value(*arrays) if program is None else program.begin(*arrays)
+
+    def gradients(self, arrays: Sequence[Any], cotangents: Sequence[Any]) -> tuple[Array, ...]:
+        """Jᵀu, for the inputs that are floats. arrays: those that it was begun with, since all is computed anew from
+        them where another has the program meanwhile.
+        """
+        with self._lock:
+            program, self._program = self._program, None
+        if program is None:
+            return self._of.derivative.value(*arrays, *cotangents)
+        try:
+            return program.again(*cotangents)[len(self._of.outputs) :]
+        finally:
+            self._of.give_back(program)
+
+    def __del__(self) -> None:
+        program = vars(self).get("_program")
+        if program is not None:
+            self._of.give_back(program)

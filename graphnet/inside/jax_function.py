@@ -1,0 +1,32 @@
+"""jax_function: a graph as a function on arrays of JAX."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from graphnet.errors import UsageError
+from graphnet.graph.graph import Nodes
+from graphnet.graph.node import Node
+from graphnet.inside.differentiable import Differentiable
+
+__all__ = ["jax_function"]
+
+
+def jax_function(
+    outputs: Nodes, inputs: Iterable[Node], backend: str = "numba", threads: int | None = None
+) -> Callable[..., Any]:
+    """y = f(x) on arrays of JAX, under jit, grad of any order, and vmap
+
+    inputs: Inputs, or parameters, which are then given at each call as the others are. The function takes an array for
+    each and returns a tuple. backend, threads: see gn.compile.
+    It is a callback to the host without effects, whose backward computes forward again, since JAX may leave calls out
+    or repeat them; vmap calls it case by case. Forward mode (jax.jvp, jax.jacfwd) it has not: JAX takes one kind of own
+    derivative. Raises UsageError without JAX; the function DtypeError or ShapeError for an array that does not fit.
+    """
+    if importlib.util.find_spec("jax") is None:
+        raise UsageError("jax_function: JAX is not installed: pip install jax")
+    from graphnet.inside.jax_calls import on_arrays
+
+    return on_arrays(Differentiable(outputs, inputs, backend, threads))

@@ -1,0 +1,109 @@
+"""What PyTorch's autograd calls of a Differentiable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from graphnet.errors import DtypeError, ShapeError
+from graphnet.graph.node import Array, Node
+from graphnet.inside.differentiable import Begun, Differentiable, require_count
+
+__all__ = ["on_tensors"]
+
+
+def on_tensors(of: Differentiable) -> Callable[..., tuple[torch.Tensor, ...]]:
+    """The function on tensors."""
+
+    def function(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        _require_fit(of.inputs, tensors)
+        kept = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+        found: tuple[torch.Tensor, ...] = _Applied.apply(_Call(of, kept), *tensors)
+        return found
+
+    return function
+
+
+class _Call:
+    """One call: forward leaves here what backward needs."""
+
+    def __init__(self, of: Differentiable, kept: bool) -> None:
+        self.of, self.kept = of, kept
+        self.begun: Begun | None = None
+
+
+class _Applied(torch.autograd.Function):  # type: ignore[misc]  # PyTorch may be missing
+    @staticmethod
+    def forward(call: _Call, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        arrays = _arrays(tensors)
+        if not call.kept or not call.of.float_inputs or not call.of.float_outputs:
+            return _tensors(call.of.value(*arrays))
+        call.begun = call.of.begin(arrays)
+        return _tensors(call.begun.outputs)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        call, *tensors = inputs
+        ctx.call = call
+        ctx.save_for_backward(*tensors)
+        ctx.save_for_forward(*tensors)
+        ctx.mark_non_differentiable(*(y for y in output if not y.is_floating_point()))
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        of, tensors = ctx.call.of, ctx.saved_tensors
+        given = [cotangents[i] for i in of.float_outputs]
+        if torch.is_grad_enabled():
+            found = on_tensors(of.derivative)(*tensors, *given)
+        else:
+            found = _tensors(ctx.call.begun.gradients(_arrays(tensors), _arrays(given)))
+        gradients: list[torch.Tensor | None] = [None] * (1 + len(tensors))
+        for i, gradient in zip(of.float_inputs, found, strict=True):
+            gradients[1 + i] = gradient if ctx.needs_input_grad[1 + i] else None
+        return tuple(gradients)
+
+    @staticmethod
+    def jvp(ctx: Any, _: None, *tangents: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+        of, tensors = ctx.call.of, ctx.saved_tensors
+        given = []
+        for i in of.float_inputs:
+            tangent = tangents[i]
+            given.append(torch.zeros_like(tensors[i]) if tangent is None else tangent)
+        moved: list[torch.Tensor | None] = [None] * len(of.outputs)
+        for i, tangent in zip(
+            of.float_outputs, _tensors(of.jvp(*_arrays(tensors), *_arrays(given))), strict=True
+        ):
+            moved[i] = tangent
+        return tuple(moved)
+
+
+def _arrays(tensors: Sequence[torch.Tensor]) -> list[Array]:
+    """The memory of the tensors, as arrays."""
+    return [tensor.detach().contiguous().numpy() for tensor in tensors]
+
+
+def _tensors(arrays: Sequence[Array]) -> tuple[torch.Tensor, ...]:
+    return tuple(torch.from_numpy(np.asarray(array)) for array in arrays)
+
+
+def _require_fit(inputs: Sequence[Node], tensors: Sequence[Any]) -> None:
+    """ShapeError or DtypeError, naming the input, unless each tensor is what its input says."""
+    require_count(inputs, tensors, "tensor")
+    for node, tensor in zip(inputs, tensors, strict=True):
+        who = f"input {node.describe()}"
+        if not isinstance(tensor, torch.Tensor):
+            raise DtypeError(
+                f"{who} must be a tensor, not a {type(tensor).__name__}; write torch.as_tensor(...)"
+            )
+        if tensor.device.type != "cpu":
+            raise DtypeError(
+                f"{who} was given a tensor on {tensor.device}, but is computed on the CPU; give tensor.cpu()"
+            )
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        if dtype != str(node.dtype):
+            raise DtypeError(f"{who} is {node.dtype}, not {dtype}; give tensor.to(torch.{node.dtype})")
+        if tuple(tensor.shape) != node.shape:
+            raise ShapeError(f"{who} has shape {list(node.shape)}, not {list(tensor.shape)}")

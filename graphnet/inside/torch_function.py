@@ -1,0 +1,32 @@
+"""torch_function: a graph as a function on tensors of PyTorch."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from graphnet.errors import UsageError
+from graphnet.graph.graph import Nodes
+from graphnet.graph.node import Node
+from graphnet.inside.differentiable import Differentiable
+
+__all__ = ["torch_function"]
+
+
+def torch_function(
+    outputs: Nodes, inputs: Iterable[Node], backend: str = "numba", threads: int | None = None
+) -> Callable[..., Any]:
+    """y = f(x) on tensors, through which autograd goes: backward to any order, and forward mode
+
+    inputs: Inputs, or parameters, which are then given at each call as the others are. The function takes a tensor for
+    each, on the CPU, and returns a tuple of tensors. backend, threads: see gn.compile.
+    What forward computed is kept for backward, by up to four calls at a time; backward of those beyond computes it
+    again, as does a second backward of one call, and a derivative of a derivative.
+    Raises UsageError without PyTorch; the function DtypeError or ShapeError for a tensor that does not fit.
+    """
+    if importlib.util.find_spec("torch") is None:
+        raise UsageError("torch_function: PyTorch is not installed: pip install torch")
+    from graphnet.inside.torch_calls import on_tensors
+
+    return on_tensors(Differentiable(outputs, inputs, backend, threads))

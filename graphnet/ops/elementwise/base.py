@@ -1,0 +1,144 @@
+"""Elementwise: what all elementwise ops are, and how their inputs are made alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from graphnet.errors import DifferentiationError, DtypeError, ShapeError, ValueAccessError, table_of_inputs
+from graphnet.graph.dtypes import BOOL, FLOAT64, common_dtype, is_float
+from graphnet.graph.node import OPERATORS, Dtype, Node, Op, Shape
+from graphnet.ops.broadcast import broadcast_to
+from graphnet.ops.leaf import as_node, filled
+
+__all__ = ["Elementwise", "broadcast_together", "no_condition"]
+
+
+class Elementwise(Op):
+    """y = f(x_1, ..., x_n), element by element"""
+
+    #: One scalar expression in x (one input), or x, y, z (two or three).
+    kernel: ClassVar[str] = ""
+    arity: ClassVar[int] = 1
+    #: What a dtype must be before the op: "common", "number" (no booleans), "float" (integers become
+    #: float64) or "any".
+    domain: ClassVar[str] = "common"
+    #: Whether a True or False of Python's may be meant beside nodes.
+    takes_flags: ClassVar[bool] = False
+
+    # -- given by each op --------------------------------------------------------------------
+
+    def partials(self, *args: Any, **kwargs: Any) -> Sequence[Node]:
+        """partials(y, *inputs): ∂y/∂x for each input."""
+        raise NotImplementedError
+
+    # -- derived from them -------------------------------------------------------------------
+
+    def row_offset(self, y: Node, *inputs: Node) -> int | None:
+        return 0
+
+    def aligned_axes(self, axis: int, y: Node, *inputs: Node) -> Sequence[int | None] | None:
+        return [axis] * len(inputs)
+
+    def backward(self, *args: Any, **kwargs: Any) -> Sequence[Node]:
+        gy, y, *inputs = args
+        return [gy * partial for partial in self._checked_partials(y, inputs)]
+
+    def rop(self, *args: Any, **kwargs: Any) -> Node:
+        n = (len(args) - 1) // 2
+        tangents, y, inputs = args[:n], args[n], args[n + 1 :]
+        return OPERATORS["add"](
+            *(r * p for r, p in zip(tangents, self._checked_partials(y, inputs), strict=True))
+        )
+
+    def _checked_partials(self, y: Node, inputs: Sequence[Node]) -> Sequence[Node]:
+        partials = self.partials(y, *inputs)
+        if not isinstance(partials, (list, tuple)) or len(partials) != len(inputs):
+            given = len(partials) if isinstance(partials, (list, tuple)) else f"a {type(partials).__name__}"
+            raise DifferentiationError(
+                f"{self.name}.partials gave {given}, at {y.describe()} (made at {y.origin}); return a list or tuple "
+                f"of {len(inputs)} node(s), one ∂y/∂x for each input."
+            )
+        return partials
+
+    # -- one place for broadcasts and casts --------------------------------------------------
+
+    def prepare(self, inputs: Sequence[Any]) -> tuple[Node, ...]:
+        if len(inputs) != self.arity and self.arity:
+            raise ShapeError(
+                f"{self.name} takes {self.arity} input(s), not {len(inputs)}; a class of ops says how many by `arity`"
+            )
+        if not self.takes_flags:
+            for x in inputs:
+                if type(x) is bool:
+                    raise no_condition(self.name, x)
+        nodes = [x if isinstance(x, Node) or _is_number(x) else as_node(x) for x in inputs]
+        return broadcast_together(self.name, nodes, self.cast_together)
+
+    def cast_together(self, nodes: list[Node]) -> list[Node]:
+        dtype = common_dtype(self.name, nodes)
+        if self.domain == "number" and dtype == BOOL:
+            raise DtypeError(
+                f"{self.name}: booleans have no such arithmetic; cast them first, e.g. gn.cast(x, 'float32')."
+                + table_of_inputs(nodes)
+            )
+        if self.domain == "float" and not is_float(dtype):
+            dtype = FLOAT64
+        return [node if node.dtype == dtype else OPERATORS["cast"](node, dtype) for node in nodes]
+
+    def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
+        return inputs[0].shape, inputs[0].dtype
+
+
+def no_condition(what: str, value: int) -> ValueAccessError:
+    """The error for a truth value of Python's, where one of each element is needed."""
+    return ValueAccessError(
+        f"{what} is given Python's {value}. `a == b` asks whether two nodes are the same one: write gn.equal(a, b). "
+        "For a flag that Python knows: x if flag else y."
+    )
+
+
+def _is_number(x: Any) -> bool:
+    return isinstance(x, (int, float, np.number, np.bool_))
+
+
+def _number_dtype(number: Any, beside: Sequence[Node]) -> Dtype:
+    """A number takes the dtype of the nodes beside it, unless they cannot hold it."""
+    known = np.result_type(*(node.dtype for node in beside))
+    if isinstance(number, (bool, np.bool_)) or is_float(known):
+        return known
+    is_whole = isinstance(number, (int, np.integer))
+    if known.kind in "iu" and is_whole and np.iinfo(known).min <= number <= np.iinfo(known).max:
+        return known
+    return np.dtype("int64") if is_whole else FLOAT64
+
+
+def broadcast_together(op_name: str, inputs: Sequence[Any], cast_together: Any = None) -> tuple[Node, ...]:
+    """The inputs as nodes of one shape; numbers become Fill nodes. ShapeError if they do not fit."""
+    nodes = [x for x in inputs if isinstance(x, Node)]
+    shape = nodes[0].shape if nodes else ()
+    for node in nodes:
+        if node.shape != shape:
+            try:
+                shape = np.broadcast_shapes(*(n.shape for n in nodes))
+            except ValueError:
+                raise ShapeError(
+                    f"{op_name}: shapes {' and '.join(str(list(n.shape)) for n in nodes)} do not "
+                    "broadcast: aligned from the right, two sizes must be equal or one of them 1."
+                    + table_of_inputs(nodes)
+                ) from None
+            break
+    if len(nodes) < len(inputs):
+        whole = [
+            x
+            if isinstance(x, Node)
+            else (filled(op_name, x, shape, _number_dtype(x, nodes)) if nodes else as_node(x))
+            for x in inputs
+        ]
+    else:
+        whole = list(nodes)
+    if cast_together is not None:
+        whole = cast_together(whole)
+    return tuple([n if n.shape == shape else broadcast_to(n, shape) for n in whole])

@@ -1,0 +1,94 @@
+"""Images of files, as rows of pixels."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import numpy as np
+
+from graphnet.graph.node import Array
+from graphnet.system.memory import require_memory
+from graphnet_rnn.data.arrays import REMEDY, matlab_arrays, read_arrays, read_idx, read_matlab
+from graphnet_rnn.errors import DataError, UsageError
+from graphnet_rnn.settings import shown, whole_number
+
+__all__ = ["read_images"]
+
+
+def read_images(path: str | Path, array: str | None = None, pixels: int | None = None) -> Array:
+    """(count, pixels), float32: the images of a file, row by row; bytes are divided by 255, so that they are in [0, 1]
+
+    path: arrays of NumPy (.npz), of MATLAB (.mat, with SciPy), or a file of the format idx, as MNIST is in, also within
+    gzip. array: the name of the array, if the file has several; with * all that fit, one after another ("train*"), in
+    the order of their names. It is (count, pixels) or (count, rows, columns); a matrix of (pixels, count) is turned
+    round where pixels says so. pixels: how many an image must have; None for any number.
+    Floats are as they are in the file. Raises DataError for what is no such file, or holds no images, in one sentence;
+    NotEnoughMemoryError before memory is taken; UsageError without SciPy.
+    """
+    pixels = None if pixels is None else whole_number("read_images: pixels", pixels)
+    if array is not None and not (isinstance(array, str) and array):
+        raise UsageError(f"read_images: array must be the name of one, or None, not {shown(array)}")
+    path = Path(path)
+    found = _arrays(path, array)
+    parts = [_as_rows(f"{path}: {name}" if name else str(path), each, pixels) for name, each in found.items()]
+    widths = sorted({part.shape[1] for part in parts})
+    if len(widths) > 1:
+        raise DataError(f"{path}: images of {', '.join(found)} have {widths} pixels; name arrays of one size")
+    size = sum(part.size for part in parts) * 4
+    require_memory(size, f"the images of {path}", REMEDY)
+    return np.concatenate([_as_numbers(str(path), part) for part in parts])
+
+
+def _arrays(path: Path, array: str | None) -> dict[str, Array]:
+    """Those that are asked for, by name ("" where there are no names)."""
+    match path.suffix.lower():
+        case ".npz":
+            arrays = read_arrays(path)
+            return {name: arrays[name] for name in _chosen(path, list(arrays), array)}
+        case ".mat":
+            names = _chosen(path, [name for name, _ in matlab_arrays(path)], array)
+            arrays = read_matlab(path, names)
+            return {name: arrays[name] for name in names}
+    if array is not None:
+        raise UsageError(f"{path} is taken for a file of the format idx, whose one array has no name")
+    return {"": read_idx(path)}
+
+
+def _chosen(path: Path, names: list[str], array: str | None) -> list[str]:
+    fitting = sorted(name for name in names if array is None or fnmatchcase(name, array))
+    if not fitting or (array is None and len(fitting) > 1):
+        which = "no array" if array is None else f"no array {shown(array)}"
+        some = f"{', '.join(names[:20])}{', ...' if len(names) > 20 else ''}"
+        what = "several arrays" if fitting else which
+        raise DataError(f"{path} has {what}; name one, or several by a *, of {some or 'none'}")
+    return fitting
+
+
+def _as_rows(what: str, array: Array, pixels: int | None) -> Array:
+    """(count, pixels), as the file has the numbers."""
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in "uif" or not array.size:
+        kind = getattr(array, "dtype", type(array).__name__)
+        raise DataError(f"{what}: images must be numbers, not {kind} {list(getattr(array, 'shape', ()))}")
+    if array.ndim not in (2, 3):
+        raise DataError(
+            f"{what}: images must be (count, pixels) or (count, rows, columns), not {list(array.shape)}"
+            + ("; labels are in a file of their own" if array.ndim == 1 else "")
+        )
+    rows = array.reshape(len(array), -1)
+    if pixels is None or rows.shape[1] == pixels:
+        return rows
+    if array.ndim == 2 and len(array) == pixels:
+        return array.T
+    raise DataError(f"{what}: images must have {pixels} pixels, but the array is {list(array.shape)}")
+
+
+def _as_numbers(what: str, rows: Array) -> Array:
+    if rows.dtype == np.uint8:
+        return np.divide(rows, np.float32(255), dtype=np.float32)
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = np.ascontiguousarray(rows, np.float32)
+    if not np.isfinite(found).all():
+        number = int(np.flatnonzero(~np.isfinite(found).all(axis=1))[0])
+        raise DataError(f"{what}: image {number} has pixels that are no finite numbers")
+    return found

@@ -1,0 +1,53 @@
+"""What a network computes when the programs of others call it, as nodes."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+import graphnet as gn
+from graphnet.graph.node import Node
+from graphnet.ops.random import Random
+from graphnet_rnn.errors import UsageError
+from graphnet_rnn.network.network import Network
+
+__all__ = ["Compiled", "called", "require_no_draws"]
+
+#: For how many pairs of time and batch what is compiled is kept.
+KEPT = 8
+
+
+def require_no_draws(who: str, network: Network, whose: str, remedy: str) -> None:
+    """UsageError for a network with dropout, whose draws the other program would not know of."""
+    drawn = (isinstance(node.op, Random) for node in gn.Graph(network.unroll(2, 1).final).order)
+    if network.dropout or any(drawn):
+        raise UsageError(
+            f"{who}: the network has dropout, whose draws are not {whose}; make it without, and {remedy}"
+        )
+
+
+def called(network: Network, time: int, batch: int) -> tuple[list[Node], list[Node]]:
+    """(outputs, states after) of (x, states before, parameters)."""
+    u = network.unroll(time, batch, training=False, labels=0 if network.loss == "ctc" else None)
+    outputs = u.logits if network.outputs else u.hidden[-1]
+    return [outputs, *u.final], [u.inputs, *u.initial, *network.parameters.values()]
+
+
+class Compiled:
+    """What `make` gives for (outputs, inputs) of a time and batch, kept for the last eight of these."""
+
+    def __init__(
+        self, network: Network, make: Callable[[list[Node], list[Node]], Callable[..., Any]]
+    ) -> None:
+        self._network, self._make = network, make
+        self._kept: OrderedDict[tuple[int, int], Callable[..., Any]] = OrderedDict()
+
+    def __call__(self, time: int, batch: int) -> Callable[..., Any]:
+        function = self._kept.pop((time, batch), None)
+        if function is None:
+            function = self._make(*called(self._network, time, batch))
+        self._kept[time, batch] = function
+        if len(self._kept) > KEPT:
+            self._kept.popitem(last=False)
+        return function

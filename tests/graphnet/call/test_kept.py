@@ -1,0 +1,389 @@
+"""Programs kept on disk: found again by whoever has the same graph, never by another, and as good as made anew."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphnet as gn
+from graphnet import passes
+from graphnet.backends.cache import Cache, open_cache
+from graphnet.backends.numba.backend import NumbaBackend
+from graphnet.call import kept
+from graphnet.errors import GraphnetError, ShapeError
+from graphnet.graph.graph import Graph
+from graphnet.graph.node import Node
+from tests.graphnet.ops.op_cases import CASES, Case
+
+GENERATOR = np.random.default_rng(0)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cache:
+    """A folder of its own, in which programs of all graphs are kept."""
+    monkeypatch.setenv("GRAPHNET_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(kept, "WORTH_KEEPING", 0)
+    found = open_cache()
+    assert found is not None
+    return found
+
+
+def files(cache: Cache) -> list[Path]:
+    return sorted(cache.folder.glob("*.program"))
+
+
+def was_kept(function: Any) -> bool:
+    return "found on disk" in function.explain()
+
+
+def recurrence(
+    units: int = 4, steps: int = 5, scale: float = 0.5, name: str = "x"
+) -> tuple[list[Node], list[Node]]:
+    """Cost and gradients of a small net, with its inputs."""
+    x = gn.input((steps, 3, units), "float64", name=name)
+    W = gn.parameter(scale * np.random.default_rng(units).standard_normal((units, units)), name="W")
+    b = gn.parameter(np.zeros(units), name="b")
+    h = gn.fill(0, (3, units), "float64")
+    for t in range(steps):
+        h = gn.tanh(x[t] + h @ W + b)
+    cost = gn.mean(h * h) + gn.sum(gn.constant(np.arange(units) * 1.0) * gn.sum(h, axis=0))
+    return [cost, h, *gn.gradient(cost, [W, b])], [x]
+
+
+def compiled(made: tuple[list[Node], list[Node]], **settings: Any) -> Any:
+    outputs, inputs = made
+    return gn.compile(outputs, inputs, **settings)
+
+
+def test_a_program_is_found_again_and_gives_the_same_bits(cache: Cache) -> None:
+    x = GENERATOR.standard_normal((5, 3, 4))
+    first, second = compiled(recurrence()), compiled(recurrence())
+    assert not was_kept(first)
+    assert was_kept(second)
+    assert len(files(cache)) == 1
+    for a, b in zip(first(x), second(x), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert repr(first) == repr(second)
+    assert first.memory == second.memory
+    assert first.instructions() == second.instructions()
+
+
+def test_it_reads_the_parameters_of_the_graph_at_hand() -> None:
+    x = GENERATOR.standard_normal((5, 3, 4))
+    compiled(recurrence())
+    (outputs, inputs), other = recurrence(), recurrence(scale=0.1)
+    function = gn.compile(outputs, inputs)
+    np.testing.assert_allclose(compiled(other)(x)[0], compiled(other, backend="numpy")(x)[0], rtol=1e-12)
+    assert was_kept(function)
+    assert compiled(other)(x)[0] != function(x)[0]
+    before = function(x)[0]
+    (W,) = [node for node in Graph(outputs).order if node.name == "W"]
+    W.value[...] *= 2
+    after = function(x)[0]
+    assert after != before
+    np.testing.assert_allclose(after, gn.compile(outputs, inputs, backend="numpy")(x)[0], rtol=1e-12)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_every_op(case: Case) -> None:
+    """Each op of graphnet is one whose programs can be kept, and what is found gives what it gave before."""
+    inputs = [gn.input(x.shape, x.dtype) for x in case.arrays]
+    outputs = [case.op(*inputs)]
+    anew = gn.compile(outputs, inputs)
+    again = gn.compile([case.op(*inputs)], inputs)
+    assert not was_kept(anew)
+    assert was_kept(again)
+    for a, b in zip(anew(*case.arrays), again(*case.arrays), strict=True):
+        np.testing.assert_array_equal(a, b)
+        assert (a.dtype, a.shape) == (b.dtype, b.shape)
+
+
+def other_constant() -> tuple[list[Node], list[Node]]:
+    outputs, inputs = recurrence()
+    return [outputs[0] + gn.constant(np.float64(1.5)), *outputs[1:]], inputs
+
+
+def same_constant(number: float) -> Callable[[], tuple[list[Node], list[Node]]]:
+    def build() -> tuple[list[Node], list[Node]]:
+        x = gn.input((3,), "float64")
+        return [x * gn.constant(np.array([number, 2.0, 3.0]))], [x]
+
+    return build
+
+
+def filled(number: float, dtype: str = "float64") -> Callable[[], tuple[list[Node], list[Node]]]:
+    def build() -> tuple[list[Node], list[Node]]:
+        x = gn.input((3,), dtype)
+        return [x * gn.fill(number, (3,), dtype)], [x]
+
+    return build
+
+
+def two_inputs(turned: bool, both: bool = True, varying: bool = False) -> Any:
+    def build() -> tuple[list[Node], list[Node]]:
+        x, y = gn.input((3,), "float64", varying=varying), gn.input((3,), "float64")
+        return [x - (y if both else x)], [y, x] if turned else [x, y]
+
+    return build
+
+
+def parameters(shared: bool, turned: bool = False) -> Any:
+    def build() -> tuple[list[Node], list[Node]]:
+        x = gn.input((3, 2), "float64")
+        a, b = (gn.parameter(np.full((4, 2), k).T if turned else np.full((2, 4), k)) for k in (1.0, 2.0))
+        return [x @ a + x @ (a if shared else b)], [x]
+
+    return build
+
+
+#: Graphs that differ in one thing each: no two may have one name.
+DIFFERENT: dict[str, Callable[[], tuple[list[Node], list[Node]]]] = {
+    "as it is": recurrence,
+    "units": lambda: recurrence(units=5),
+    "steps": lambda: recurrence(steps=6),
+    "another constant": other_constant,
+    "constant 1": same_constant(1.0),
+    "constant 1 + ε": same_constant(1.0 + 2**-52),
+    "fill 0": filled(0.0),
+    "fill -0": filled(-0.0),
+    "fill 1": filled(1.0),
+    "fill 1, float32": filled(1.0, "float32"),
+    "inputs": two_inputs(False),
+    "inputs in turn": two_inputs(True),
+    "one input read": two_inputs(False, both=False),
+    "varying": two_inputs(False, varying=True),
+    "one parameter": parameters(True),
+    "two parameters": parameters(False),
+    "parameters in columns": parameters(False, turned=True),
+}
+
+
+def name(
+    made: tuple[list[Node], list[Node]], threads: int | None = None, chosen: Any = passes.DEFAULT
+) -> str:
+    return kept.name_of(Graph(*made), chosen, NumbaBackend(), threads)
+
+
+def test_names_are_those_of_what_a_program_follows_from() -> None:
+    names = {which: name(build()) for which, build in DIFFERENT.items()}
+    assert all(names.values())
+    assert names == {which: name(build()) for which, build in DIFFERENT.items()}, "not the same twice"
+    outputs, inputs = recurrence()
+    names["an output less"] = name((outputs[:-1], inputs))
+    names["outputs in turn"] = name((outputs[::-1], inputs))
+    names["a thread"] = name((outputs, inputs), 1)
+    names["two threads"] = name((outputs, inputs), 2)
+    names["without a pass"] = name((outputs, inputs), chosen=passes.without("fold"))
+    names["recomputed"] = name((outputs, inputs), chosen=(*passes.recomputing(), *passes.DEFAULT))
+    names["in 3 segments"] = name((outputs, inputs), chosen=(*passes.recomputing(3), *passes.DEFAULT))
+    assert len(set(names.values())) == len(names)
+    # What a graph and its nodes are called does not matter.
+    assert name(recurrence(name="y")) == names["as it is"]
+
+
+def test_another_number_of_cores_or_processor_has_another_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = name(recurrence())
+    monkeypatch.setattr(NumbaBackend, "situation", lambda self: "another processor, 2 cores")
+    assert name(recurrence()) not in (before, "")
+    monkeypatch.setattr(NumbaBackend, "situation", lambda self: "")
+    assert name(recurrence()) == ""
+
+
+class Twice(gn.Op):
+    """y = 2 x"""
+
+    signature = "... -> ..."
+
+    def forward(self, x: Any) -> Any:
+        return 2 * x
+
+    def expanded(self, y: Node, x: Node) -> Node:
+        return x + x
+
+
+def own_pass(graph: Graph) -> Graph:
+    return graph
+
+
+def test_what_is_not_of_graphnet_is_not_kept(cache: Cache) -> None:
+    x = gn.input((3,), "float64")
+    assert name(([Twice()(x)], [x])) == ""
+    assert name(recurrence(), chosen=(own_pass, *passes.DEFAULT)) == ""
+    assert name(recurrence(), chosen=(passes.Pass("fold", own_pass),)) == ""
+    gn.compile([Twice()(x)], [x])
+    compiled(recurrence(), check=True)
+    compiled(recurrence(), backend="numpy")
+    w = gn.input((3,), "float64")
+    gn.compile([], [w, x], updates={w: w + x})
+    assert files(cache) == []
+
+
+def test_a_pass_that_was_replaced_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = sys.modules[passes.fold.__module__]
+    monkeypatch.setattr(module, "fold", own_pass)
+    assert name(recurrence()) == ""
+
+
+def test_code_that_has_changed_since_it_was_loaded_keeps_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A process that still runs the old code must not leave programs under the name of the new one."""
+    (tmp_path / "module.py").write_text("1")
+    monkeypatch.setattr(kept, "_PACKAGE", tmp_path)
+    own_code = kept._own_code.__wrapped__
+    assert own_code() == ""  # written after this process began
+    os.utime(tmp_path / "module.py", (time.time() - 1e6,) * 2)
+    before = own_code()
+    assert before
+    (tmp_path / "module.py").write_text("2")
+    os.utime(tmp_path / "module.py", (time.time() - 1e6,) * 2)
+    assert own_code() not in (before, "")
+    (tmp_path / "module.py").unlink()
+    assert own_code() == ""
+
+
+def test_small_graphs_and_no_cache(cache: Cache, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(kept, "WORTH_KEEPING", 10_000)
+    assert name(recurrence()) == ""
+    monkeypatch.setattr(kept, "WORTH_KEEPING", 0)
+    monkeypatch.setenv("GRAPHNET_CACHE_MB", "0")
+    assert name(recurrence()) == ""
+    x = GENERATOR.standard_normal((5, 3, 4))
+    np.testing.assert_allclose(compiled(recurrence())(x)[0], compiled(recurrence(), backend="numpy")(x)[0])
+    assert files(cache) == []
+
+
+def test_damaged_and_false_programs_are_made_again(cache: Cache) -> None:
+    x = GENERATOR.standard_normal((5, 3, 4))
+    wanted = compiled(recurrence())(x)
+    (path,) = files(cache)
+    content = path.read_bytes()
+    kept_content = cache.read(path.name)
+    assert kept_content is not None
+    other = compiled(recurrence(units=5))
+    assert not was_kept(other)
+    (another,) = [p for p in files(cache) if p != path]
+    for damage in (
+        content[:-1], content[: len(content) // 2], b"", content[:40] + b"\0" + content[41:], another.read_bytes(),
+    ):  # fmt: skip
+        path.write_bytes(damage)
+        function = compiled(recurrence())
+        assert not was_kept(function)
+        for a, b in zip(function(x), wanted, strict=True):
+            np.testing.assert_array_equal(a, b)
+        assert path.read_bytes() == content, "not repaired"
+    # Sealed under its name, and no program, or one of another graph: nothing that is told to machine code is believed.
+    packed = kept._unzipped(kept_content)
+    for false in (b"", kept_content[:-5], b"x" * 100, packed):
+        cache.write(path.name, false)
+        assert not was_kept(compiled(recurrence()))
+    foreign = cache.read(another.name)
+    assert foreign is not None
+    cache.write(path.name, foreign)
+    function = compiled(recurrence())
+    for a, b in zip(function(x), wanted, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_all_that_a_function_can_do(tmp_path: Path) -> None:
+    x = GENERATOR.standard_normal((5, 3, 4))
+    anew, found = compiled(recurrence()), compiled(recurrence())
+    assert was_kept(found)
+    found.save(tmp_path / "function")
+    for a, b in zip(gn.load_function(tmp_path / "function")(x), anew(x), strict=True):
+        np.testing.assert_array_equal(a, b)
+    found.save(tmp_path / "function.c")
+    assert [node.op.name for node in found.graph.order] == [node.op.name for node in anew.graph.order]
+    assert [r[:3] for r in found.reports] == [r[:3] for r in anew.reports]
+    assert len(list(found.stages())) == len(found.reports)
+    profile = found.profile(x)
+    assert sum(seconds > 0 for seconds in profile.seconds) == sum(
+        seconds > 0 for seconds in anew.profile(x).seconds
+    )
+    with pytest.raises(ShapeError, match=r"input x"):
+        found(x[0])
+
+
+def test_calls_in_parts() -> None:
+    def build() -> Any:
+        x, v = gn.input((4, 3), "float64"), gn.input((4, 3), "float64", varying=True)
+        W = gn.parameter(np.eye(3))
+        return [gn.tanh(x @ W), gn.tanh(x @ W) * v], [x, v]
+
+    x, v = GENERATOR.standard_normal((2, 4, 3))
+    wanted = compiled(build(), backend="numpy")(x, v)
+    functions = compiled(build()), compiled(build())
+    assert was_kept(functions[1])
+    for function in functions:
+        np.testing.assert_allclose(function.begin(x)[0], wanted[0], rtol=1e-12)
+        np.testing.assert_allclose(function.again(v)[1], wanted[1], rtol=1e-12)
+        np.testing.assert_allclose(function(x, v)[1], wanted[1], rtol=1e-12)
+        np.testing.assert_allclose(function.again(-v)[1], -wanted[1], rtol=1e-12)
+
+
+def test_draws_are_those_of_the_source_at_hand() -> None:
+    def build(seed: int) -> Any:
+        source = gn.RandomSource(seed)
+        x = gn.input((50,), "float64")
+        return source, ([x * source.normal(1.0, (50,), "float64")], [x])
+
+    _, made = build(1)
+    x = np.ones(50)
+    compiled(made)(x)
+    other, again = build(2)
+    found = compiled(again)
+    assert was_kept(found)
+    first = found(x)[0]
+    np.testing.assert_array_equal(first, compiled(again, backend="numpy")(x)[0])
+    other.redraw()
+    second = found(x)[0]
+    np.testing.assert_array_equal(second, compiled(again, backend="numpy")(x)[0])
+    assert not np.array_equal(first, second)
+
+
+def test_errors_speak_of_the_nodes_at_hand() -> None:
+    def build() -> Any:
+        i = gn.input((2,), "int64", name="symbols")
+        return [gn.take(gn.parameter(np.eye(3), name="table"), i)], [i]
+
+    compiled(build())
+    found = compiled(build())
+    assert was_kept(found)
+    with pytest.raises(GraphnetError, match=r"table|symbols"):
+        found(np.array([0, 7]))
+
+
+PROGRAM = """
+import numpy as np
+import graphnet as gn
+from graphnet.call import kept
+x = gn.input((3, 4), "float64")
+h = x
+W = gn.parameter(np.eye(4))
+for t in range(900):
+    h = gn.tanh(h @ W + x)
+function = gn.compile([gn.sum(h)], [x])
+print(len(function.source), "found on disk" in function.explain(), float(function(np.ones((3, 4)))[0]).hex())
+"""
+
+
+def test_another_process_finds_it() -> None:
+    """With the bound that there is, and nothing set."""
+
+    def run() -> list[str]:
+        done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
+        return done.stdout.split()
+
+    first, second = run(), run()
+    assert first[1:2] == ["False"]
+    assert second[1:2] == ["True"]
+    assert first[2] == second[2]
+    assert int(first[0]) > 2000

@@ -1,0 +1,117 @@
+"""Functions inside PyTorch and JAX have the derivatives that they have here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphnet as gn
+from graphnet.errors import DtypeError, ShapeError, UsageError
+from graphnet.graph.node import Node
+from graphnet.inside import Differentiable, jax_function, torch_function
+from graphnet.inside.differentiable import PROGRAMS
+
+
+def example(dtype: str = "float64") -> tuple[list[Node], list[Node]]:
+    """tanh(x W) of rows that are chosen, and its sum of squares."""
+    x, w = gn.input((4, 3), dtype, name="x"), gn.input((3, 2), dtype, name="w")
+    rows = gn.input((5,), "int64", name="rows")
+    y = gn.take(gn.tanh(x @ w), rows, axis=0)
+    return [y, gn.sum(y * y)], [x, w, rows]
+
+
+def arrays(seed: int = 0) -> list[Any]:
+    generator = np.random.default_rng(seed)
+    return [generator.standard_normal((4, 3)), generator.standard_normal((3, 2)), generator.integers(0, 4, 5)]
+
+
+def expected(given: list[Any], u: Any, s: Any) -> list[Any]:
+    x, w, rows = given
+    h = np.tanh(x @ w)
+    y = h[rows]
+    g = np.zeros_like(h)
+    np.add.at(g, rows, u + 2 * s * y)
+    g *= 1 - h * h
+    return [g @ w.T, x.T @ g]
+
+
+@pytest.mark.parametrize("backend", ["numba", "numpy"])
+def test_calls_wait_for_their_cotangents_in_any_number(backend: str) -> None:
+    of = Differentiable(*example(), backend=backend)
+    u, s = np.ones((5, 2)), np.array(0.5)
+    given = [arrays(seed) for seed in range(PROGRAMS + 2)]
+    begun = [of.begin(a) for a in given]
+    for call, a in reversed(list(zip(begun, given, strict=True))):
+        np.testing.assert_allclose(call.outputs[0], np.tanh(a[0] @ a[1])[a[2]])
+        for factor in (1, 2):  # the second time by other means
+            for found, right in zip(
+                call.gradients(a, [factor * u, s]), expected(a, factor * u, s), strict=True
+            ):
+                np.testing.assert_allclose(found, right)
+
+
+def test_tangents_are_adjoint_to_cotangents() -> None:
+    of = Differentiable(*example())
+    a, (v, p, _), u, s = arrays(), arrays(1), np.ones((5, 2)), np.array(0.5)
+    moved = of.jvp(*a, v, p)
+    pulled = of.begin(a).gradients(a, [u, s])
+    np.testing.assert_allclose(
+        (moved[0] * u).sum() + moved[1] * s, (pulled[0] * v).sum() + (pulled[1] * p).sum()
+    )
+
+
+def test_what_is_no_leaf_is_no_input() -> None:
+    outputs, (x, w, rows) = example()
+    with pytest.raises(UsageError, match="neither an Input nor a parameter"):
+        Differentiable(outputs, [x * 2, w, rows])
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
+def test_torch_checks_all_derivatives() -> None:
+    torch = pytest.importorskip("torch")
+    function = torch_function(*example())
+    a, b, rows = map(torch.tensor, arrays())
+    a.requires_grad_()
+    b.requires_grad_()
+    assert torch.autograd.gradcheck(lambda a, b: function(a, b, rows), (a, b), check_forward_ad=True)
+    assert torch.autograd.gradgradcheck(lambda a, b: function(a, b, rows), (a, b))
+    with torch.no_grad():
+        assert not function(a, b, rows)[0].requires_grad
+    with pytest.raises(
+        DtypeError, match=r"input x.* is float64, not float32; give tensor.to\(torch.float64\)"
+    ):
+        function(a.float(), b, rows)
+    with pytest.raises(ShapeError, match=r"input w.* has shape \[3, 2\], not \[2, 3\]"):
+        function(a, b.T, rows)
+
+
+def test_torch_calls_before_their_backwards() -> None:
+    torch = pytest.importorskip("torch")
+    function = torch_function(*example())
+    given = [arrays(seed) for seed in range(PROGRAMS + 2)]
+    tensors = [[torch.tensor(x, requires_grad=x.dtype.kind == "f") for x in a] for a in given]
+    sum(function(*t)[1] for t in tensors).backward()
+    for t, a in zip(tensors, given, strict=True):
+        for found, right in zip(t, expected(a, 0, 1), strict=False):
+            np.testing.assert_allclose(found.grad, right)
+
+
+def test_jax_has_the_same_gradients() -> None:
+    jax = pytest.importorskip("jax")
+    function = jax_function(*example("float32"))
+    a, b, rows = (x.astype("float32") if x.dtype.kind == "f" else x.astype("int32") for x in arrays())
+    with jax.enable_x64(True):
+        rows = rows.astype("int64")
+        cost = lambda a, b: function(a, b, rows)[1]
+        for found, right in zip(
+            jax.jit(jax.grad(cost, (0, 1)))(a, b), expected([a, b, rows], 0, 1), strict=True
+        ):
+            np.testing.assert_allclose(found, right, rtol=1e-4, atol=1e-5)
+        twice = jax.grad(lambda a: (jax.grad(cost)(a, b) ** 2).sum())(a)
+        plain = lambda a: (jax.numpy.tanh(a @ b)[rows] ** 2).sum()
+        right = jax.grad(lambda a: (jax.grad(plain)(a) ** 2).sum())(a)
+        np.testing.assert_allclose(twice, right, rtol=1e-3, atol=1e-4)
+        many = jax.vmap(lambda a: cost(a, b))(np.stack([a, 2 * a]))
+        np.testing.assert_allclose(many, [plain(a), plain(2 * a)], rtol=1e-5)

@@ -1,0 +1,131 @@
+"""A Runner whose weights are frozen gives what the network gives, until it is told that they have changed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import graphnet as gn
+import graphnet_rnn as rnn
+from graphnet.errors import GraphnetError
+from tests.graphnet_rnn.cells.test_oracles import CELLS
+
+GENERATOR = np.random.default_rng(0)
+
+
+def network(cell: rnn.Cell, **settings: object) -> rnn.Network:
+    net = rnn.Network(
+        [cell], inputs=3, outputs=2, reads="vectors", loss="squared", dtype="float64", **settings
+    )
+    net.theta[:] = GENERATOR.uniform(-0.5, 0.5, net.theta.size)
+    return net
+
+
+def steps(runner: rnn.Runner, x: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
+    """The outputs of single steps that hand their states on."""
+    states, found = None, []
+    for column in x:
+        o, states = runner(column[None], states)
+        found.append(o)
+    assert states is not None
+    return np.concatenate(found), states
+
+
+@pytest.mark.parametrize("name", [name for name in CELLS if CELLS[name](4).causal])
+def test_every_cell_steps_as_it_runs(name: str) -> None:
+    net = network(CELLS[name](4))
+    x = GENERATOR.standard_normal((6, 2, 3))
+    wanted, last = rnn.run(net, x)
+    found, states = steps(rnn.Runner(net, frozen=True), x)
+    np.testing.assert_allclose(found, wanted, rtol=1e-10, atol=1e-12)
+    for a, b in zip(states, last, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+@pytest.mark.parametrize(
+    ("layers", "pool", "said"),
+    [
+        ([rnn.Bidirectional(rnn.GRU(3))], None, r"Bidirectional.* reads a sequence from its end"),
+        ([rnn.Residual(rnn.Bidirectional(rnn.GRU(2)))], "last", "from its end"),
+        ([rnn.GRU(3)], "mean", "pool='mean' is taken over all steps"),
+        ([rnn.GRU(3)], "max", "pool='max' is taken over all steps"),
+        ([rnn.cells.Dense(3)], "mean", "pool='mean' is taken over all steps"),
+    ],
+)
+def test_what_needs_the_whole_takes_no_states(
+    layers: list[rnn.Cell], pool: str | None, said: str, frozen: bool
+) -> None:
+    """Rows one by one would give other numbers; the whole in one call gives those of the graph."""
+    net = rnn.Network(layers, 3, 2, reads="vectors", loss="squared", pool=pool)
+    runner, x = rnn.Runner(net, frozen=frozen), GENERATOR.standard_normal((6, 2, 3)).astype("float32")
+    u = net.unroll(6, 2, initial="zero", training=False)
+    wanted = gn.compile([u.logits], [u.inputs])(x)[0]
+    np.testing.assert_allclose(runner(x)[0], wanted, rtol=1e-5, atol=1e-6)
+    with pytest.raises(rnn.errors.UsageError, match=said + ".*give it whole"):
+        steps(runner, x)
+    np.testing.assert_allclose(runner(x)[0], wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_the_last_output_of_what_was_read_goes_on() -> None:
+    """pool="last" of a network that reads forward: each call tells what the whole so far does."""
+    net, x = network(rnn.GRU(4), pool="last"), GENERATOR.standard_normal((6, 2, 3))
+    runner, states = rnn.Runner(net, frozen=True), None
+    for t in range(6):
+        o, states = runner(x[t : t + 1], states)
+        np.testing.assert_allclose(o, rnn.run(net, x[: t + 1])[0], rtol=1e-10)
+
+
+def test_weights_are_those_of_the_first_call_until_it_is_refreshed() -> None:
+    net = network(rnn.LSTM(5))
+    x = GENERATOR.standard_normal((1, 1, 3))
+    runner = rnn.Runner(net, frozen=True)
+    before, _ = runner(x)
+    net.theta[:] *= -2
+    runner.refresh()
+    after, _ = runner(x)
+    np.testing.assert_array_equal(after, rnn.run(net, x)[0])
+    assert not np.allclose(before, after)
+    net.theta[0] = np.nan
+    runner.refresh()
+    with pytest.raises(rnn.errors.UsageError, match="is nan"):
+        runner(x)
+
+
+def test_lengths_pieces_and_batches_share_a_runner() -> None:
+    net = network(rnn.GRU(4))
+    runner = rnn.Runner(net, frozen=True)
+    for turn in range(2):
+        for time, batch in ((1, 1), (230, 2), (3, 1), (101, 3)):
+            x = GENERATOR.standard_normal((time, batch, 3))
+            lengths = GENERATOR.integers(1, time + 1, batch) if turn else None
+            wanted, last = rnn.run(net, x, lengths=lengths)
+            found, states = runner(x, lengths=lengths)
+            np.testing.assert_allclose(found, wanted, rtol=1e-12)
+            np.testing.assert_allclose(states[0], last[0], rtol=1e-12)
+
+
+def test_what_fails_leaves_it_as_it_was() -> None:
+    net = rnn.Network([rnn.Elman(4)], inputs=3, outputs=3)
+    runner = rnn.Runner(net, frozen=True)
+    x = np.array([[1]])
+    wanted, _ = runner(x)
+    with pytest.raises(GraphnetError):
+        runner(np.array([[7]]))
+    np.testing.assert_array_equal(runner(x)[0], wanted)
+
+
+@pytest.mark.parametrize("backend", ["numpy", "numba"])
+def test_nothing_of_the_weights_is_computed_again(backend: str) -> None:
+    """Weights that change unasked change no output, which shows that a call reads none of what was made of them.
+
+    The NumPy back end keeps nothing, and reads them anew.
+    """
+    net = network(rnn.LSTM(8))
+    x = GENERATOR.standard_normal((1, 1, 3))
+    runner = rnn.Runner(net, frozen=True, backend=backend)
+    before, _ = runner(x)
+    net.parameters["layer0.W_hi"].value[...] = 3.0
+    net.parameters["layer0.W_xi"].value[...] += 1.0
+    again, _ = runner(x)
+    assert np.array_equal(before, again) == (backend == "numba")

@@ -1,0 +1,203 @@
+"""The command `tasks`: a Trainer on fresh sequences, printed, drawn, kept in a folder and taken up again."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphnet_rnn as rnn
+from graphnet_rnn.__main__ import main
+from graphnet_rnn.optimizers import Report
+from graphnet_rnn.tasks import FreshSequences
+from graphnet_rnn.training import RunFolder
+
+QUICK = ["tasks", "--length", "10", "--units", "8", "--batch", "20", "--test", "30", "--steps", "2"]
+KEPT = [
+    "tasks", "--length", "10", "--batch", "10", "--units", "8", "--test", "50", "--test-every", "2", "--threads", "1",
+    "--seed", "3",
+]  # fmt: skip
+
+
+def test_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*QUICK, "--task", "addition", "--gradient-batches", "2", "--test-every", "2"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("Addition(length=10): 11 steps; Network([Elman(units=8)]")
+    assert "damping=0.1, structural=0.0333" in lines[1]
+    assert re.fullmatch(r"before training [\d.]+% of 30 test sequences are wrong", lines[2])
+    assert re.fullmatch(r" +1  loss .* lambda 0.1  structural 0.00333 .* s", lines[3])
+    assert re.fullmatch(r" +2  loss .*  wrong [\d.]+%", lines[4])
+    assert re.fullmatch(
+        r"addition, T = 10: not solved; [\d.]+% of 30 test sequences are wrong after 2 steps, "
+        r"[\d.]+ minibatches of 1,000 sequences",
+        lines[5],
+    )
+
+
+def test_it_stops_when_it_is_solved(capsys: pytest.CaptureFixture[str]) -> None:
+    assert (
+        main([*QUICK[:5], "--task", "memory-5", "--length", "1", "--units", "40", "--test-every", "1"]) == 0
+    )
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert re.match(r"memory-5, T = 1: solved; 0.00% of 32 test sequences are wrong after \d+ steps", last)
+
+
+def test_with_a_first_order_optimiser(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*QUICK, "--task", "xor", "--optimizer", "nesterov", "--rate", "0.01"]) == 0
+    shown = capsys.readouterr().out
+    assert "Nesterov(rate=0.01, clip_norm=1.0" in shown
+    assert "after 2 steps, 0.0 minibatches" in shown
+
+
+def test_with_settings_of_the_optimizer(capsys: pytest.CaptureFixture[str]) -> None:
+    """What is said of hf replaces the source's settings, what is not stays."""
+    assert main([*QUICK, "--optimizer", "hf(cg_steps=7, damping=1)"]) == 0
+    out = capsys.readouterr().out
+    assert "cg_steps=7" in out
+    assert "damping=1.0, structural=0.0333" in out
+    for text in ("greedy_hf(cg_steps=3)", "augmented_hf(cg_steps=3)", "lbfgs(iterations=2)", "nonlinear_cg"):
+        assert main([*QUICK, "--optimizer", text]) == 0
+    assert main([*QUICK, "--optimizer", "momentum(rate={0: 1e-4, 2: 1e-3})"]) == 0
+    assert "Stepwise" in capsys.readouterr().out
+
+
+def test_without_structural_damping(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*QUICK, "--no-structural"]) == 0
+    assert "damping=0.3, structural=0.0" in capsys.readouterr().out
+
+
+def test_it_is_the_trainer_on_the_problem(tmp_path: Path) -> None:
+    """To the bit what one has who writes it in Python, with a schedule, too."""
+    run = ["--optimizer", "adam", "--rate", "0.01", "--schedule", "Warmup(3)", "--steps", "4"]
+    assert main([*KEPT, *run, "--out", str(tmp_path / "run")]) == 0
+    task = rnn.tasks.Addition(10)
+    problem = FreshSequences(task, rnn.tasks.elman(task, 8, 3), 10, 1, 50, seed=3, threads=1, steps=2)
+    settings = rnn.Training(rnn.Adam(0.01, clip_norm=1.0), epochs=2, schedule=rnn.Warmup(3), stopping=None)
+    trainer = rnn.Trainer(problem, settings)
+    trainer.run()
+    assert np.array_equal(kept_theta(tmp_path / "run"), trainer.theta)
+
+
+def kept_theta(folder: Path) -> Any:
+    return rnn.load(RunFolder(folder).checkpoints()[-1]).theta
+
+
+def test_it_goes_on_where_it_was(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two commands leave what one does; the picture has all steps."""
+    first, second, picture = tmp_path / "first", tmp_path / "second", tmp_path / "run.svg"
+    assert main([*KEPT, "--steps", "6", "--out", str(first)]) == 0
+    assert main([*KEPT, "--steps", "3", "--out", str(second)]) == 0
+    assert "goes on" not in capsys.readouterr().out
+    again = [*KEPT, "--steps", "6", "--out", str(second), "--picture", str(picture)]
+    assert main(again) == 0
+    said = capsys.readouterr().out
+    assert "second: goes on after step 2" in said or "second: goes on after step 3" in said
+    rows = [json.loads(line) for line in (second / "history.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in rows if row["event"] == "step"] == [1, 2, 3, 4, 5, 6]
+    for name in ("history.jsonl", "model.safetensors", "checkpoint-000000006.safetensors"):
+        assert (first / name).read_bytes() == (second / name).read_bytes()
+    assert picture.read_text(encoding="utf-8").startswith("<?xml")
+    assert main([*KEPT, "--steps", "6", "--seed", "4", "--out", str(second)]) == 2
+    assert "seed was 3, now it is 4" in capsys.readouterr().err
+    before = {path.name: path.read_bytes() for path in second.iterdir()}
+    assert main([*KEPT, "--steps", "6", "--out", str(second)]) == 0, "nothing is left to do"
+    assert {path.name: path.read_bytes() for path in second.iterdir()} == before
+
+
+def test_where_it_was_stopped_does_not_decide_where_it_ends(tmp_path: Path) -> None:
+    """Solved is what is solved at a step that is tested, as in a run that was never stopped."""
+    solves = [
+        "tasks", "--task", "temporal-order", "--length", "10", "--test-every", "7", "--threads", "1", "--units", "30",
+        "--batch", "200", "--test", "500",
+    ]  # fmt: skip
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    assert main([*solves, "--steps", "20", "--out", str(whole)]) == 0
+    for steps in (4, 5, 9, 20):
+        assert main([*solves, "--steps", str(steps), "--out", str(parts)]) == 0
+    assert RunFolder(whole).checkpoints()[-1].name < "checkpoint-000000020"
+    assert (whole / "history.jsonl").read_bytes() == (parts / "history.jsonl").read_bytes()
+    assert np.array_equal(kept_theta(whole), kept_theta(parts))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=str)
+def test_an_interrupted_step_is_finished_and_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """In the third step: the same command ends as if it had not been."""
+    folders = [tmp_path / name for name in "ab"]
+    assert main([*KEPT, "--steps", "5", "--out", str(folders[0])]) == 0
+    stepped = FreshSequences.stepped
+
+    counted = [0]
+
+    def third(problem: FreshSequences, point: Any, report: Report) -> None:
+        stepped(problem, point, report)
+        counted[0] += 1
+        if counted[0] == 3:
+            os.kill(os.getpid(), number)
+
+    with monkeypatch.context() as planted:
+        planted.setattr(FreshSequences, "stepped", third)
+        assert main([*KEPT, "--steps", "5", "--out", str(folders[1])]) == 130
+    assert f"the same command goes on from {folders[1]}" in capsys.readouterr().out
+    assert main([*KEPT, "--steps", "5", "--out", str(folders[1])]) == 0
+    assert "goes on after step 3" in capsys.readouterr().out
+    assert np.array_equal(*(kept_theta(folder) for folder in folders))
+    assert (folders[0] / "history.jsonl").read_bytes() == (folders[1] / "history.jsonl").read_bytes()
+
+
+def test_it_draws_however_it_ends(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    picture = tmp_path / "run.png"
+    assert main([*QUICK, "--picture", str(picture)]) == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    picture.unlink()
+    broken = ["--optimizer", "sgd(rate={0: 1e-6, 1: 1e30})", "--steps", "30", "--test-every", "1"]
+    assert main([*QUICK, *broken, "--picture", str(picture)]) == 1
+    assert "the loss is" in capsys.readouterr().err
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("more", "part"),
+    [
+        (["--length", "9"], "addition: length must be a whole number >= 10, not 9"),
+        (["--steps", "0"], "--steps and --test-every must be at least 1"),
+        (
+            ["--optimizer", "adam(damping=1)"],
+            "Adam: got an unexpected keyword argument 'damping'; its settings: Adam(",
+        ),
+        (["--optimizer", "adam", "--no-structural"], "--no-structural is only for --optimizer hf, not adam"),
+        (["--optimizer", "hff"], "there is no optimizer 'hff'; there are sgd, momentum, "),
+        (["--optimizer", "hff"], "Did you mean hf?"),
+        (["--optimizer", "hf(cg_steps=0)"], "HessianFree: cg_steps must be a whole number >= 1, not 0"),
+        (["--optimizer", "hf(20)"], "write settings of optimizers by name"),
+        (
+            ["--optimizer", "hf(cg_steps=20"],
+            "write settings as in Python: 'hf(structural=0.1, cg_steps=100)'",
+        ),
+        (
+            ["--optimizer", "hf", "--clip-norm", "2"],
+            "--clip-norm is not for --optimizer hf, which has no such",
+        ),
+        (["--optimizer", "adam(rate=1)", "--rate", "2"], "--rate 2 and 'adam(rate=1)' both say rate"),
+        (["--optimizer", "adam(rate={0: 1, 5: -1})"], "Adam: rate must be >= 0, and not always 0, not -1"),
+        (["--picture", "run.txt"], "--picture"),
+        (["--picture", "no/such/folder/run.png"], "folder; make it first"),
+        (["--no-structural", "--optimizer", "hf(structural=1)"], "both say structural; leave out one"),
+        (["--optimizer", "hf(adapts=structural)"], "then(Cosine(20000)). 'structural' may be meant"),
+        (["--clip-norm", "1"], "--clip-norm is not for --optimizer hf"),
+        (["--batch", "0"], "batch must be a whole number >= 1"),
+        (["--seed", "-1"], "seed must be"),
+        (["--units", "0"], "units must be"),
+    ],
+    ids=str,
+)
+def test_it_says_what_is_wrong(capsys: pytest.CaptureFixture[str], more: list[str], part: str) -> None:
+    assert main([*QUICK, *more]) == 2
+    assert part in capsys.readouterr().err

@@ -1,0 +1,20 @@
+"""A listener that keeps what each step reported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import graphnet_rnn as rnn
+from graphnet_rnn.optimizers import Report
+
+
+class Told(rnn.training.Listener):
+    """look: is called after each step, too."""
+
+    def __init__(self, look: Callable[[], object] = lambda: None) -> None:
+        self.reports: list[Report] = []
+        self.look = look
+
+    def stepped(self, trainer: rnn.Trainer, report: Report) -> None:
+        self.reports.append(report)
+        self.look()

@@ -1,0 +1,111 @@
+"""Animation: videos side by side as a page with a slider, or as a GIF."""
+
+from __future__ import annotations
+
+import base64
+import io
+import os
+from dataclasses import dataclass
+from html import escape
+from importlib import resources
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from graphnet.system.json_text import json_for_script
+from graphnet.system.templates import filled
+from viz.charts.video import Videos, videos_of
+from viz.errors import DrawingError, count_of, named_file
+from viz.files import write_file
+
+__all__ = ["Animation", "animation"]
+
+#: About so many pixels of a screen are the height of a video in a GIF; what is around it, and above it, with its name.
+HEIGHT, MARGIN, NAME = 160, 8, 16
+PAPER, INK = 255, 40
+
+
+@dataclass(frozen=True, repr=False)
+class Animation:
+    """Videos that move together: `.save("balls.html")` or `.save("balls.gif")`; shows itself in a notebook.
+
+    videos: by name (time, height, width), 0 black and 1 white.
+    """
+
+    videos: Videos
+    frames_per_second: int
+    title: str
+
+    def __repr__(self) -> str:
+        time, height, width = next(iter(self.videos.values())).shape
+        return f"<Animation of {len(self.videos)} videos, {time} frames of {height} x {width} pixels>"
+
+    @property
+    def html(self) -> str:
+        """A page in one file that needs nothing else: it plays, pauses (space), and steps (arrows, or the slider)."""
+        time, height, width = next(iter(self.videos.values())).shape
+        pixels = {name: base64.b64encode(_grey(v).tobytes()).decode() for name, v in self.videos.items()}
+        data = {
+            "time": time, "height": height, "width": width, "rate": self.frames_per_second,
+            "videos": [{"name": name, "pixels": text} for name, text in pixels.items()],
+        }  # fmt: skip
+        template = resources.files("viz").joinpath("assets", "animation.html").read_text(encoding="utf-8")
+        return filled(template, {"title": escape(self.title), "data": json_for_script(data)})
+
+    @property
+    def gif(self) -> bytes:
+        """The same without anything to press. Its clock ticks in hundredths of a second."""
+        from PIL import Image, ImageDraw
+
+        time, height, width = next(iter(self.videos.values())).shape
+        by = max(1, HEIGHT // height)
+        high, wide = height * by, width * by
+        size = (len(self.videos) * (wide + MARGIN) + MARGIN, high + NAME + 2 * MARGIN)
+        paper = Image.new("L", size, PAPER)
+        for n, name in enumerate(self.videos):
+            ImageDraw.Draw(paper).text((MARGIN + n * (wide + MARGIN), MARGIN // 2), name, fill=INK)
+        frames = []
+        for t in range(time):
+            frame = paper.copy()
+            for n, video in enumerate(self.videos.values()):
+                image = Image.fromarray(_grey(video[t])).resize((wide, high), Image.Resampling.NEAREST)
+                frame.paste(image, (MARGIN + n * (wide + MARGIN), MARGIN + NAME))
+            frames.append(frame)
+        stream = io.BytesIO()
+        frames[0].save(
+            stream, "GIF", save_all=True, append_images=frames[1:], loop=0,
+            duration=10 * max(2, round(100 / self.frames_per_second)),
+        )  # fmt: skip
+        return stream.getvalue()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes .html or .gif. DrawingError for another ending, or where it cannot be written."""
+        file = named_file("path", path)
+        ending = file.suffix.lower()
+        if ending not in (".html", ".htm", ".gif"):
+            raise DrawingError(f"path {str(path)!r}: an animation must end in .html or .gif.")
+        write_file(file, self.gif if ending == ".gif" else self.html.encode())
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        data = base64.b64encode(self.gif).decode()
+        page = f'<img alt="{escape(repr(self))}" src="data:image/gif;base64,{data}">'
+        return {"text/plain": repr(self), "text/html": page}
+
+
+def animation(videos: Any, frames_per_second: int = 12, title: str = "Videos") -> Animation:
+    """Videos side by side, as a page or a GIF.
+
+    videos: (time, pixels) of square frames, row by row, or (time, height, width), 0 black and 1 white; or several of
+    one shape by name: {"what was": v[:, 0], "made up": s[:, 0]}. What lies beyond 0 ... 1 is drawn as the nearer end.
+    Raises DrawingError for arrays that do not fit.
+    """
+    if not isinstance(title, str):
+        raise DrawingError(f"animation: title must be a str, not {title!r:.60}.")
+    rate = count_of("animation: frames_per_second", frames_per_second)
+    return Animation(videos_of("animation", videos), rate, title)
+
+
+def _grey(video: npt.NDArray[np.float64]) -> npt.NDArray[np.uint8]:
+    found: npt.NDArray[np.uint8] = np.rint(255 * np.clip(video, 0, 1)).astype(np.uint8)
+    return found

@@ -1,0 +1,88 @@
+"""Weights as images: what each hidden unit sees, and what it hears from the others."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from viz.charts.video import images_of
+from viz.errors import DrawingError, by_matplotlib, count_of
+
+if TYPE_CHECKING:
+    from viz.charts.figure import Chart
+
+__all__ = ["receptive_fields"]
+
+#: Inches of the map of each side, and the share of weights whose size is the scale's end: few are beyond.
+SIDE, SHARE = 4.8, 0.995
+#: Lines between fields, in pixels of theirs.
+LINE = 1
+
+
+@by_matplotlib()
+def receptive_fields(W: Any, recurrent: Any = None, units: int = 36, title: str | None = None) -> Chart:
+    """Column j of W as an image, for the first `units` units, and beside them their weights among each other
+
+    W: (pixels, units), of square images, row by row, or (height, width, units). recurrent: (units, units), from the
+    unit of a row to that of a column, as h @ recurrent; drawn the other way, so that row i, from the top, is what
+    reaches the unit of the ith field, counted left to right, then down. White is 0, blue below, red above; each side
+    has a scale of its own, which few weights leave. Raises DrawingError for arrays that do not fit.
+    Source: Sutskever 2013, figure 3.4.
+    """
+    from viz.charts.figure import Chart
+
+    try:
+        weights = np.moveaxis(np.asarray(W, np.float64), -1, 0)
+    except (TypeError, ValueError, np.exceptions.AxisError):
+        raise DrawingError(f"receptive_fields: W must be an array (pixels, units), not {W!r:.60}.") from None
+    fields = images_of("receptive_fields", "the columns of W", weights)
+    every, shown = len(fields), min(count_of("receptive_fields: units", units), len(fields))
+    between = None if recurrent is None else _between(recurrent, every)[:shown, :shown].T
+    figure = Chart(SIDE * (1 if between is None else 2) + 0.6, SIDE + 0.5)
+    grid = figure.subplots(1, 1 if between is None else 2, squeeze=False)[0]
+    _draw(figure, grid[0], _tiled(fields[:shown]), title or f"what {shown} of {every} hidden units see")
+    if between is not None:
+        _draw(figure, grid[1], between, "what each (row) hears from each (column)")
+    return figure
+
+
+def _between(given: Any, units: int) -> Any:
+    try:
+        found = np.asarray(given, np.float64)
+    except (TypeError, ValueError):
+        found = np.zeros(0)
+    if found.shape != (units, units) or not np.isfinite(found).all():
+        raise DrawingError(
+            f"receptive_fields: recurrent must be finite, ({units}, {units}), as W has {units} units, not "
+            f"{list(found.shape)}."
+        )
+    return found
+
+
+def _tiled(fields: Any) -> Any:
+    """One image of all, in rows, NaN between them."""
+    count, height, width = fields.shape
+    columns = math.ceil(math.sqrt(count))
+    rows = -(-count // columns)
+    found = np.full((rows * (height + LINE) - LINE, columns * (width + LINE) - LINE), np.nan)
+    for n, field in enumerate(fields):
+        y, x = n // columns * (height + LINE), n % columns * (width + LINE)
+        found[y : y + height, x : x + width] = field
+    return found
+
+
+def _draw(figure: Chart, axes: Any, values: Any, words: str) -> None:
+    from matplotlib import colormaps
+
+    end = float(np.nanquantile(np.abs(values), SHARE)) or 1.0
+    colours = colormaps["RdBu_r"].with_extremes(bad="#cccccc")
+    image = axes.imshow(values, cmap=colours, vmin=-end, vmax=end, interpolation="nearest")
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.spines[:].set_visible(False)
+    axes.set_title(words, loc="left", fontsize=11)
+    bar = figure.colorbar(image, ax=axes, shrink=0.5, aspect=18, pad=0.02)
+    bar.ax.tick_params(labelsize=8.5)
+    bar.outline.set_visible(False)

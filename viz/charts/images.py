@@ -1,0 +1,85 @@
+"""Images beside what networks make of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from viz.charts import parts as chart
+from viz.errors import DrawingError, by_matplotlib
+
+if TYPE_CHECKING:
+    from viz.charts.figure import Chart
+
+__all__ = ["image_rows"]
+
+#: Inches of an image, between rows, and of a letter of the names before them.
+SIDE, BETWEEN, LETTER = 0.72, 0.09, 0.08
+
+
+@by_matplotlib()
+def image_rows(rows: Mapping[str, Any], width: int | None = None, title: str | None = None) -> Chart:
+    """A row of images for each name, the images of a column below each other: what went in over what came out
+
+    rows: by name, (count, pixels), row by row, or (count, rows, columns). width: pixels of a row of an image; by
+    default they are squares. All are drawn on the grey scale of the first row, whose least value is black and whose
+    greatest is white.
+    Raises DrawingError for arrays that do not fit.
+    Source: Hinton & Salakhutdinov 2006, figure 2.
+    """
+    from viz.charts.figure import Chart
+
+    if not isinstance(rows, Mapping) or not rows:
+        raise DrawingError("image_rows: rows holds nothing to draw: it needs images by name.")
+    shown = {str(name): _checked(str(name), given, width) for name, given in rows.items()}
+    first = next(iter(shown.values()))
+    for name, images in shown.items():
+        if images.shape != first.shape:
+            raise DrawingError(
+                f"image_rows: {name} must be {list(first.shape)}, as the first row is, not {list(images.shape)}."
+            )
+    count, high, wide = first.shape
+    before = 0.2 + LETTER * max(map(len, shown))
+    figure = Chart(before + SIDE * count, 0.3 * bool(title) + (SIDE * high / wide + BETWEEN) * len(shown))
+    grid = figure.subplots(len(shown), 1, squeeze=False)[:, 0]
+    for axes, (name, images) in zip(grid, shown.items(), strict=True):
+        # One picture for a row, its images a pixel apart.
+        strip = np.full((high, count * (wide + 1) - 1), np.nan)
+        for i, image in enumerate(images):
+            strip[:, i * (wide + 1) : i * (wide + 1) + wide] = image
+        axes.imshow(
+            strip, cmap="gray", vmin=first.min(), vmax=first.max(), aspect="auto", interpolation="nearest"
+        )
+        axes.set_yticks([(high - 1) / 2], [name], fontsize=10)
+        axes.set_xticks([])
+        axes.tick_params(length=0)
+        axes.spines[:].set_visible(False)
+    if title:
+        grid[0].set_title(title, loc="left", fontsize=11)
+    return figure
+
+
+def _checked(name: str, given: Any, width: int | None) -> chart.Numbers:
+    """(count, rows, columns)"""
+    try:
+        images = np.asarray(given, np.float64)
+    except (TypeError, ValueError):
+        raise DrawingError(
+            f"image_rows: {name} must be an array (count, pixels), not {given!r:.60}."
+        ) from None
+    if images.ndim == 2 and images.size:
+        pixels = images.shape[1]
+        wide = math.isqrt(pixels) if width is None else width
+        if not 0 < wide <= pixels or pixels % wide or (width is None and wide * wide != pixels):
+            shape = "make no square; give width" if width is None else f"are not rows of {width}"
+            raise DrawingError(f"image_rows: the {pixels} pixels of {name} {shape}.")
+        images = images.reshape(len(images), -1, wide)
+    if images.ndim != 3 or not images.size or not np.isfinite(images).all():
+        raise DrawingError(
+            f"image_rows: {name} must be finite numbers (count, pixels) or (count, rows, columns), not "
+            f"{list(images.shape)}."
+        )
+    return images

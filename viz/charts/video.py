@@ -1,0 +1,85 @@
+"""Videos of grey pixels: frames side by side."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from viz.charts.parts import GREY
+from viz.errors import DrawingError, by_matplotlib, count_of
+
+if TYPE_CHECKING:
+    from viz.charts.figure import Chart
+
+__all__ = ["Videos", "filmstrip", "images_of", "videos_of"]
+
+#: By name (time, height, width), float64.
+Videos = dict[str, npt.NDArray[np.float64]]
+
+#: Inches of a frame's side, and the most of a strip's.
+FRAME, MOST = 0.85, 12.0
+
+
+@by_matplotlib()
+def filmstrip(videos: Any, count: int = 12, every: int = 1, first: int = 0) -> Chart:
+    """`count` frames of each video, `every` so many, from frame `first` on: a row for each, numbers of frames below
+
+    videos: (time, pixels) of square frames, row by row, or (time, height, width), 0 black and 1 white; or several by
+    name: {"what was": v[:, 0], "predicted": p[:, 0]}. What lies beyond 0 ... 1 is drawn as the nearer end.
+    Raises DrawingError for arrays that do not fit.
+    """
+    from viz.charts.figure import Chart
+
+    shown = videos_of("filmstrip", videos)
+    time, height, width = next(iter(shown.values())).shape
+    count, every = count_of("filmstrip: count", count), count_of("filmstrip: every", every)
+    frames = range(count_of("filmstrip: first", first, least=0), time, every)[:count]
+    if not frames:
+        raise DrawingError(f"filmstrip: first is {first}, but a video has only {time} frames.")
+    side = min(FRAME, MOST / len(frames))
+    figure = Chart(side * len(frames) + 0.2, (side * height / width + 0.28) * len(shown) + 0.2)
+    figure.set_layout_engine("constrained", w_pad=0.015, h_pad=0.015, wspace=0, hspace=0)
+    grid = figure.subplots(len(shown), len(frames), squeeze=False)
+    for row, (name, video) in zip(grid, shown.items(), strict=True):
+        for axes, frame in zip(row, frames, strict=True):
+            axes.imshow(video[frame], cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+            axes.set_axis_off()
+        row[0].set_title(name, fontsize=9.5, pad=2, loc="left")
+    for axes, frame in zip(grid[-1], frames, strict=True):
+        axes.text(
+            0.5, -0.03, str(frame), transform=axes.transAxes, fontsize=8, color=GREY, ha="center", va="top"
+        )
+    return figure
+
+
+def videos_of(owner: str, given: Any) -> Videos:
+    """What was given, by name, all of one shape; DrawingError, naming the owner, for what is no video."""
+    several = given if isinstance(given, Mapping) else {"": given}
+    found = {
+        str(name): images_of(owner, f"videos[{name!r}]" if name else "videos", v)
+        for name, v in several.items()
+    }
+    shapes = {video.shape for video in found.values()}
+    if len(shapes) != 1:
+        raise DrawingError(f"{owner}: videos must be one or more of one shape, not {sorted(shapes)}.")
+    return found
+
+
+def images_of(owner: str, what: str, given: Any) -> npt.NDArray[np.float64]:
+    """(count, height, width) of images that are given so, or as (count, pixels), square; DrawingError for others."""
+    try:
+        images = np.asarray(given, np.float64)
+    except (TypeError, ValueError):
+        raise DrawingError(f"{owner}: {what} must be an array of images, not {given!r:.60}.") from None
+    if images.ndim == 2 and images.size and math.isqrt(images.shape[1]) ** 2 == images.shape[1]:
+        images = images.reshape(len(images), math.isqrt(images.shape[1]), -1)
+    if images.ndim != 3 or not images.size or not np.isfinite(images).all():
+        raise DrawingError(
+            f"{owner}: {what} must be finite, (count, pixels) of square images or (count, height, width), not "
+            f"{list(images.shape)}; of several cases take one, v[:, case]."
+        )
+    return images
