@@ -67,7 +67,7 @@ def test_every_public_name_has_its_place_on_the_pages_of_the_api() -> None:
     listed: set[str] = set()
     for page in (docs / "api").glob("*.rst"):
         for module, block in re.findall(
-            r"^\.\. public:: (\S+)\n((?:\n|   .*\n?)*)", page.read_text(), re.MULTILINE
+            r"^\.\. public:: (\S+)\n((?:\n|   .*\n?)*)", page.read_text(encoding="utf-8"), re.MULTILINE
         ):
             lines = [re.split(r"  ", line.strip())[0] for line in block.splitlines()]
             words = {word for line in lines for word in line.split()}

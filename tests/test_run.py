@@ -275,7 +275,7 @@ def test_ctrl_c_before_a_program_begins_ends_quietly(made: Path, waits_for: str)
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a disk that is always full is Linux's")
 def test_help_that_cannot_be_written() -> None:
-    with open("/dev/full", "w") as full:
+    with open("/dev/full", "w", encoding="utf-8") as full:
         ended = subprocess.run(
             [sys.executable, str(ROOT / "run.py"), "--help"],
             stdout=full, stderr=subprocess.PIPE, text=True, check=False,

@@ -157,7 +157,9 @@ def test_tutorials_are_fetched(part: ModuleType, tmp_path: Path) -> None:
     target.mkdir()
     (target / "09_gone.py").write_text("")
     assert [path.name for path in part.fetch_tutorials(source, target)] == ["01_a.py"]
-    assert (target / "01_a.py").read_text() == "# [a](../x.md) [b](../changelog.md) [c](02_b.py)\n"
+    assert (target / "01_a.py").read_text(
+        encoding="utf-8"
+    ) == "# [a](../x.md) [b](../changelog.md) [c](02_b.py)\n"
     assert part.fetch_tutorials(tmp_path / "none", target) == []
 
 

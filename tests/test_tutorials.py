@@ -235,7 +235,7 @@ def test_a_notebook_that_is_none_is_kept(
     path = tmp_path / f"{TUTORIALS[0].stem}.ipynb"
     path.write_text("not a notebook")
     opener.write_notebooks(tmp_path)
-    assert path.read_text() == "not a notebook"
+    assert path.read_text(encoding="utf-8") == "not a notebook"
     assert "kept" in capsys.readouterr().out
 
 

@@ -161,7 +161,7 @@ class Worker:
         if line:
             answer: dict[str, Any] = json.loads(line)
             return answer
-        last = self.log.read_text().strip().splitlines()[-1:]
+        last = self.log.read_text(encoding="utf-8").strip().splitlines()[-1:]
         return {"error": f"its process ended: {' '.join(last)}"}
 
     def _rest(self) -> None:

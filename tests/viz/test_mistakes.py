@@ -95,7 +95,7 @@ def test_mistakes_of_the_explorer_are_named_and_leave_the_file(tmp_path, setting
     page.write_text("before")
     with pytest.raises(viz.DrawingError, match=says):
         viz.explore(COST, page, **settings)
-    assert page.read_text() == "before"
+    assert page.read_text(encoding="utf-8") == "before"
 
 
 def test_a_network_that_reads_later_inputs_cannot_generate():

@@ -28,10 +28,14 @@ Views = list[View]
 
 
 class Planned(NamedTuple):
-    """What a schedule decided: the jobs, with their memory placed, and before which of them all cores meet."""
+    """What a schedule decided: the jobs, with their memory placed, and before which of them all cores meet.
+
+    The jobs before `fixed` are launched by themselves, so all cores have ended them before the others begin.
+    """
 
     jobs: Sequence[Job | Host]
     barriers: set[int]
+    fixed: int
     parts: int
     vector_bytes: int
 
@@ -44,7 +48,7 @@ def planned(build: Callable[[], object]) -> Planned:
     def placed(scheduler: TapeScheduler, start: int) -> int:
         end = real(scheduler, start)
         parts, vector_bytes = scheduler.division.parts, scheduler.machine.vector_bytes
-        found.append(Planned(scheduler.jobs, set(scheduler.barriers), parts, vector_bytes))
+        found.append(Planned(scheduler.jobs, set(scheduler.barriers), scheduler.fixed, parts, vector_bytes))
         return end
 
     with pytest.MonkeyPatch.context() as patch:
@@ -58,7 +62,7 @@ def races(plan: Planned, without: int = -1) -> Iterator[tuple[int, int]]:
     """Pairs of jobs that race; without: as if this barrier were not there."""
     step: list[int] = []
     for i, job in enumerate(plan.jobs):
-        if (i in plan.barriers and i != without) or isinstance(job, Host):
+        if (i in plan.barriers and i != without) or i == plan.fixed or isinstance(job, Host):
             yield from _races_in(plan, step)
             step = []
         if not isinstance(job, Host):

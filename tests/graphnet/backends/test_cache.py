@@ -400,7 +400,11 @@ def distinct(number: int) -> gn.Function:
 
 def memory() -> float:
     """Megabytes of this process."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+    return (
+        int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[1])
+        * os.sysconf("SC_PAGE_SIZE")
+        / 2**20
+    )
 
 
 def test_code_that_no_function_holds_is_given_back() -> None:

@@ -634,7 +634,7 @@ def test_lines_of_machinery_can_be_hidden(tmp_path: Any) -> None:
     file = tmp_path / "framework.py"
     file.write_text("import graphnet as gn\ndef layer(x):\n    return gn.tanh(x)\n")
     namespace: dict[str, Any] = {}
-    exec(compile(file.read_text(), str(file), "exec"), namespace)
+    exec(compile(file.read_text(encoding="utf-8"), str(file), "exec"), namespace)
     assert namespace["layer"](x).origin.file == str(file)
     hide_module(str(file))
     node, line = namespace["layer"](x), here()

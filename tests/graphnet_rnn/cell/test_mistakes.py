@@ -792,7 +792,7 @@ def test_mistake_is_told_with_its_line_and_remedy(
     assert type(caught.value) is row.error
     for part in row.parts:
         assert part in message, f"{part!r} is not in\n{message}"
-    lines = (tmp_path / "my_cells.py").read_text().splitlines()
+    lines = (tmp_path / "my_cells.py").read_text(encoding="utf-8").splitlines()
     wanted = {number for number, line in enumerate(lines, 1) if line.endswith("# here")}
     told = {int(number) for number in re.findall(r"my_cells\.py:(\d+)", message)}
     assert wanted <= told, f"lines {sorted(wanted - told)} are not named in\n{message}"
@@ -888,7 +888,7 @@ def test_cases_that_depend_on_each_other_are_found(
     module = loaded(tmp_path, row.code, row.use, monkeypatch)
     with pytest.raises(LawError, match="a case of a batch is computed from the others, at") as caught:
         rnn.testing.check_cell(module.MyCell)
-    lines = (tmp_path / "my_cells.py").read_text().splitlines()
+    lines = (tmp_path / "my_cells.py").read_text(encoding="utf-8").splitlines()
     (here,) = [number for number, line in enumerate(lines, 1) if line.endswith("# here")]
     assert f"my_cells.py:{here} (" in str(caught.value)
 

@@ -68,11 +68,11 @@ def answer(arguments: list[str]) -> tuple[int, str]:
 
 def most_memory() -> int:
     """Bytes at the highest, since `forget_memory`."""
-    return int(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())[1]) * 1024  # type: ignore[index]
+    return int(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text(encoding="utf-8"))[1]) * 1024  # type: ignore[index]
 
 
 def forget_memory() -> int:
-    Path("/proc/self/clear_refs").write_text("5")
+    Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
     return most_memory()
 
 

@@ -322,7 +322,7 @@ def test_a_mistake_is_told_with_its_line(elsewhere: Path, capsys: pytest.Capture
     file.write_text(
         CELLS.replace('states = (rnn.State("h"), rnn.State("s", "slow"))', 'states = rnn.State("h")')
     )
-    line = file.read_text().splitlines().index('    states = rnn.State("h")') + 1
+    line = file.read_text(encoding="utf-8").splitlines().index('    states = rnn.State("h")') + 1
     assert f"cells/random.py:{line}: states is" in sentence(capsys, "check", "../cells/random.py:Slow")
 
 
@@ -393,6 +393,8 @@ def test_a_cell_without_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("mine.py").write_text(f"import graphnet_rnn as rnn\nclass Mine(rnn.Elman):\n    __doc__ = {words}\n")
+    Path("mine.py").write_text(
+        f"import graphnet_rnn as rnn\nclass Mine(rnn.Elman):\n    __doc__ = {words}\n", encoding="utf-8"
+    )
     assert main(["cells", "mine.py:Mine(units=3)"]) == 0
     assert "(not described)" in capsys.readouterr().out

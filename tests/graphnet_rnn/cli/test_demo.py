@@ -47,7 +47,7 @@ def test_demo_replaces_its_own_folder_and_no_other(
     (other / "precious.txt").write_text("precious")
     assert main(["demo", "--out", str(other)]) == 2
     assert "was not made by the demo" in capsys.readouterr().err
-    assert (other / "precious.txt").read_text() == "precious"
+    assert (other / "precious.txt").read_text(encoding="utf-8") == "precious"
 
 
 @pytest.mark.parametrize("other", ["demo", "train"])
@@ -62,7 +62,7 @@ def test_a_folder_in_use_is_left_alone(
     said = capsys.readouterr().err
     assert ("another demo runs in" if other == "demo" else "another process trains in") in said
     assert said.count("\n") == 1
-    assert (tmp_path / "history.jsonl").read_text() == "{}\n"
+    assert (tmp_path / "history.jsonl").read_text(encoding="utf-8") == "{}\n"
 
 
 def test_a_demo_that_was_killed_at_once_is_replaced(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_what_others_put_there_stays(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("mine")
     with pytest.raises(UsageError, match="was not made by the demo"), demo._fresh_folder(tmp_path):
         raise AssertionError("it begins")
-    assert (tmp_path / name).read_text() == "mine"
+    assert (tmp_path / name).read_text(encoding="utf-8") == "mine"
     assert (tmp_path / "cell.svg").exists()
 
 

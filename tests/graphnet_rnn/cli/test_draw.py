@@ -104,7 +104,7 @@ def test_runs_are_compared_by_their_names(here: Path, capsys: pytest.CaptureFixt
     matplotlib = pytest.importorskip("matplotlib")
     run_of(here / "gru", 3.1)
     run_of(here / "lstm", 2.9)
-    (here / "third.jsonl").write_text((here / "gru" / "history.jsonl").read_text())
+    (here / "third.jsonl").write_text((here / "gru" / "history.jsonl").read_text(encoding="utf-8"))
     with matplotlib.rc_context({"svg.fonttype": "none"}):
         assert main(["draw", "gru", "lstm/history.jsonl", "third.jsonl", "--out", "all.svg"]) == 0
     text = (here / "all.svg").read_text(encoding="utf-8")

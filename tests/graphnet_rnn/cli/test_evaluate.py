@@ -101,7 +101,7 @@ def test_what_cannot_be_meant_is_said(
 
 def test_lanes_are_no_more_than_what_is_scored(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Memory and time go with the lanes, and those beyond would read to score nothing."""
-    Path("text.txt").write_text(TEXT[:60])
+    Path("text.txt").write_text(TEXT[:60], encoding="utf-8")
     for lanes in ("50", "99999999"):
         assert evaluate("--context", "10", "--lanes", lanes, "--costs", f"{lanes}.svg") == 0
     one, other = (line.split("wrote")[0] for line in capsys.readouterr().out.split("matplotlib)\n")[:2])
@@ -115,4 +115,4 @@ def test_what_it_wrote_before_is_replaced(here: Path) -> None:
             assert evaluate("--save", f"page{ending}") == 0
         for ending in (".svg", ".png", ".pdf"):
             assert evaluate("--costs", f"costs{ending}") == 0
-    assert Path("text.txt").read_text() == TEXT
+    assert Path("text.txt").read_text(encoding="utf-8") == TEXT

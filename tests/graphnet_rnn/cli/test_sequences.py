@@ -74,7 +74,7 @@ def test_what_is_trained_is_judged_and_predicted(
     else:
         np.testing.assert_allclose(found["probability"], 1 / (1 + np.exp(-outputs)), rtol=1e-5)
     assert main(["predict", "run/model.safetensors", "d.npz", "--out", "p.csv"]) == 0
-    with open("p.csv") as file:
+    with open("p.csv", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     first = "prediction" if loss == "squared" else "probability_0"
     array = found["prediction" if loss == "squared" else "probability"]
@@ -96,7 +96,7 @@ def test_cases_of_several_lengths(here: Path, capsys: pytest.CaptureFixture[str]
     np.savez(
         "r.npz", x=np.where(inside[..., None], X, np.nan), y=np.where(inside, y, np.nan), lengths=lengths
     )
-    with open("r.csv", "w", newline="") as file:
+    with open("r.csv", "w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["who", "a", "b", "y"])
         for n in range(30):
@@ -119,7 +119,7 @@ def test_cases_of_several_lengths(here: Path, capsys: pytest.CaptureFixture[str]
     assert main(["predict", "arrays/model.safetensors", "r.npz", "--out", "p.npz"]) == 0
     np.testing.assert_array_equal(np.load("p.npz")["prediction"], outputs)
     np.testing.assert_array_equal(np.load("p.npz")["lengths"], lengths)
-    with open("p.csv") as file:
+    with open("p.csv", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == lengths.sum()
     for row in rows:
@@ -145,14 +145,16 @@ def test_columns_are_read_by_their_names(here: Path, capsys: pytest.CaptureFixtu
     assert network.columns == rnn.data.Columns(("a", "b"), ("y", "z"))
     outputs, _ = rnn.run(network, X)
     loss = ((outputs - np.stack([y, z], axis=-1).reshape(30, 5, 2).swapaxes(0, 1)) ** 2).sum(axis=-1).mean()
-    row = [json.loads(line) for line in Path("run/history.jsonl").read_text().splitlines()][-1]
+    row = [json.loads(line) for line in Path("run/history.jsonl").read_text(encoding="utf-8").splitlines()][
+        -1
+    ]
     assert row["valid_loss"] == pytest.approx(loss, rel=1e-5)
     capsys.readouterr()
     assert main(["evaluate", "run/model.safetensors", "valid.csv", "--case", "who"]) == 0
     assert f"{loss:.4f} squared error" in capsys.readouterr().out
     predict = ["predict", "run/model.safetensors", "more.csv", "--case", "who", "--out", "p.csv"]
     assert main(predict) == 0
-    with open("p.csv") as file:
+    with open("p.csv", encoding="utf-8") as file:
         found = [[float(row["prediction_y"]), float(row["prediction_z"])] for row in csv.DictReader(file)]
     np.testing.assert_allclose(np.reshape(found, (30, 5, 2)).swapaxes(0, 1), outputs, rtol=1e-6)
     capsys.readouterr()
@@ -165,7 +167,7 @@ def test_columns_are_read_by_their_names(here: Path, capsys: pytest.CaptureFixtu
 
 def test_one_output_for_a_whole_case(here: Path) -> None:
     """Of a table the last row of each case has its target."""
-    with open("c.csv", "w", newline="") as file:
+    with open("c.csv", "w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["who", "a", "b", "kind"])
         for n in range(30):
@@ -178,7 +180,7 @@ def test_one_output_for_a_whole_case(here: Path) -> None:
     assert isinstance(network, rnn.Network)
     assert (network.pool, network.outputs, network.loss) == ("mean", 3, "softmax")
     assert main(["predict", "run/model.safetensors", "c.csv", *given[:4], "--out", "p.csv"]) == 0
-    with open("p.csv") as file:
+    with open("p.csv", encoding="utf-8") as file:
         assert len(list(csv.DictReader(file))) == 30
 
 
@@ -188,9 +190,9 @@ def test_it_is_the_run_of_arrays(here: Path) -> None:
     problem = rnn.Arrays(network, X, X.sum(axis=2)[..., None], batch=8)
     settings = rnn.Training(rnn.Adam(0.01, clip_norm=5.0), epochs=2)
     outcome = rnn.Trainer(problem, settings, "own").run()
-    rows = [json.loads(line) for line in Path("run/history.jsonl").read_text().splitlines()]
+    rows = [json.loads(line) for line in Path("run/history.jsonl").read_text(encoding="utf-8").splitlines()]
     epochs = [row for row in rows if row["event"] == "epoch"]
-    own = [json.loads(line) for line in Path("own/history.jsonl").read_text().splitlines()]
+    own = [json.loads(line) for line in Path("own/history.jsonl").read_text(encoding="utf-8").splitlines()]
     assert epochs == [row for row in own if row["event"] == "epoch"]
     assert outcome.best == min(row["valid_loss"] for row in epochs)
 
@@ -218,7 +220,7 @@ def test_validation_is_weighed_too(here: Path) -> None:
     _, valid = data.fold(0, 3)
     losses = ((rnn.run(network, valid.inputs)[0][..., 0] - valid.targets) ** 2).mean(axis=0)
     assert valid.weights is not None
-    rows = [json.loads(line) for line in Path("run/history.jsonl").read_text().splitlines()]
+    rows = [json.loads(line) for line in Path("run/history.jsonl").read_text(encoding="utf-8").splitlines()]
     best = min(row["valid_loss"] for row in rows if row["event"] == "epoch")
     assert best == pytest.approx(losses @ valid.weights / valid.weights.sum(), rel=1e-5)
 
@@ -227,7 +229,10 @@ def test_a_share_is_validated_on_by_its_number(here: Path) -> None:
     found = []
     for fold in range(1, 4):
         assert main(["train", "d.npz", *SMALL, "--fold", f"{fold}/3", "--out", f"f{fold}", "--quiet"]) == 0
-        rows = [json.loads(line) for line in Path(f"f{fold}/history.jsonl").read_text().splitlines()]
+        rows = [
+            json.loads(line)
+            for line in Path(f"f{fold}/history.jsonl").read_text(encoding="utf-8").splitlines()
+        ]
         found.append(rows[-1]["valid_loss"])
     assert len(set(found)) == 3
 
@@ -238,7 +243,7 @@ def test_of_a_series_a_block_of_time_is_validated_on(here: Path) -> None:
     x = random.standard_normal((48, 2))
 
     def written(folder: str, x: np.ndarray) -> bytes:
-        Path("w.csv").write_text("a,b\n" + "".join(f"{a},{b}\n" for a, b in x))
+        Path("w.csv").write_text("a,b\n" + "".join(f"{a},{b}\n" for a, b in x), encoding="utf-8")
         command = ["train", "w.csv", "--target", "b", "--pieces", "4", "--fold", "2/3", "--gap", "3", *SMALL]
         assert main([*command, "--out", folder, "--quiet"]) == 0
         return Path(folder, "history.jsonl").read_bytes()
@@ -264,7 +269,9 @@ def test_another_file_is_validated_on(here: Path, capsys: pytest.CaptureFixture[
 
 
 def test_numbers_that_are_names_are_no_classes(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    Path("d.csv").write_text("who,ax,kind\n" + "".join(f"{i},{i / 30},{1_000_003 * i}\n" for i in range(30)))
+    Path("d.csv").write_text(
+        "who,ax,kind\n" + "".join(f"{i},{i / 30},{1_000_003 * i}\n" for i in range(30)), encoding="utf-8"
+    )
     assert main(["train", "d.csv", "--target", "kind", "--case", "who", "--out", "run", *SMALL]) == 2
     assert "makes 29,000,088 classes of 30 targets; number the classes from 0 on" in capsys.readouterr().err
     assert not Path("run").exists()

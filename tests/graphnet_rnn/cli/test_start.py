@@ -42,7 +42,7 @@ def here(begun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def row(folder: Path, event: str) -> dict[str, Any]:
-    rows = map(json.loads, (folder / "history.jsonl").read_text().splitlines())
+    rows = map(json.loads, (folder / "history.jsonl").read_text(encoding="utf-8").splitlines())
     return next(row for row in rows if row["event"] == event)
 
 

@@ -340,7 +340,9 @@ def test_a_schedule_and_an_average_by_the_command(here: Path, schedule: str, opt
     )
     assert whole["history.jsonl"] == again["history.jsonl"]
     assert whole["model.safetensors"] == again["model.safetensors"]
-    rows = [json.loads(line) for line in (here / "run" / "history.jsonl").read_text().splitlines()]
+    rows = [
+        json.loads(line) for line in (here / "run" / "history.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
     epochs = [row for row in rows if row["event"] == "epoch"]
     if schedule.startswith("Warmup"):
         steps = [row for row in rows if row["event"] == "step"]
@@ -357,7 +359,9 @@ def test_resume_computed_in_another_way(here: Path, capsys: pytest.CaptureFixtur
     again = ["train", "--resume", "run", "--quiet", "--epochs"]
     assert main([*again, "3", "--backend", "numpy", "--threads", "1"]) == 0
     assert main([*again, "4", "--backend", "numba", "--memory", "sqrt"]) == 0
-    rows = [json.loads(line) for line in (here / "run" / "history.jsonl").read_text().splitlines()]
+    rows = [
+        json.loads(line) for line in (here / "run" / "history.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
     assert [row["epoch"] for row in rows if row["event"] == "epoch"] == [1, 2, 3, 4]
     assert "leave out --seed" in fails(capsys, [*again, "5", "--seed", "3"], code=2)
 
@@ -440,7 +444,7 @@ def test_given_validation_text_and_options(here: Path, capsys: pytest.CaptureFix
     arguments = [*options.split(), "--initial-state", "learned", "--no-early-stopping", "--cell", "GRU"]
     assert main(["train", "text.txt", "--valid", "valid.txt", *SMALL, *arguments, "--out", "run"]) == 0
     assert "1,380 characters to train on, 200 to validate, 0 to test" in capsys.readouterr().out
-    start = json.loads((here / "run" / "history.jsonl").read_text().splitlines()[0])
+    start = json.loads((here / "run" / "history.jsonl").read_text(encoding="utf-8").splitlines()[0])
     assert start["optimizer"] == {
         "name": "Nesterov", "rate": 0.05, "clip_norm": None, "clip_value": None, "momentum": 0.9,
         "weight_decay": 0.0, "groups": {},

@@ -59,7 +59,7 @@ def test_a_file_alone_is_written_with_the_model_of_the_package(written: Any, tmp
     t.until(lambda: t.sees(" 4 characters"))
     t.press("^S")
     t.until((tmp_path / "story.txt").exists)
-    assert (tmp_path / "story.txt").read_text() == "The "
+    assert (tmp_path / "story.txt").read_text(encoding="utf-8") == "The "
 
 
 def suggestion_of(seed: int, text: str, temperature: float = 0.0) -> str:

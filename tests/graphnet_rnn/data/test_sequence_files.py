@@ -31,7 +31,7 @@ ROWS = [
 def table(path: Path) -> Path:
     names = list(ROWS[0])
     if path.suffix == ".csv":
-        with path.open("w", newline="") as file:
+        with path.open("w", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, names)
             writer.writeheader()
             writer.writerows(ROWS)
@@ -77,7 +77,7 @@ def test_rows_of_a_table_are_steps_of_their_cases(tmp_path: Path, ending: str) -
 
 
 def write(path: Path, text: str) -> Path:
-    path.write_text(text)
+    path.write_text(text, encoding="utf-8")
     return path
 
 

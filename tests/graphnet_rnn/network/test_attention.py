@@ -150,7 +150,7 @@ def test_it_is_drawn_open_and_closed(feedback: str | None, tmp_path: Path) -> No
     for closed, wanted in ((True, "decoder.layer 0"), (False, "attention")):
         path = tmp_path / f"{closed}.svg"
         viz.draw(whole.d, closed=closed).save(path)
-        text = path.read_text()
+        text = path.read_text(encoding="utf-8")
         assert wanted in text
         assert ("of encoder.layer 0" if closed else "encoder.layer0") in text
         assert not closed or "[1]" not in text  # what it reads of itself is called x as well

@@ -211,7 +211,7 @@ def test_a_decoder_is_drawn_behind_its_encoder(tmp_path: Path) -> None:
     e = BARE.unroll(3, 1, initial="zero", name="encoder")
     d = GRU.unroll(2, 1, initial=e.final, name="decoder")
     viz.draw(d, closed=True).save(tmp_path / "m.svg")
-    text = (tmp_path / "m.svg").read_text()
+    text = (tmp_path / "m.svg").read_text(encoding="utf-8")
     assert "encoder.layer 0" in text
     assert "decoder.layer 0" in text
     assert viz.draw(d, closed=False) is not None

@@ -451,6 +451,6 @@ def test_it_is_stored_and_drawn(tmp_path: Path) -> None:
     assert rnn.run(net, x)[0].shape == (2, 5)
     drawn = viz.draw(net.unroll(3, 2, lengths=True, initial="zero"), style="compact")
     drawn.save(tmp_path / "m.svg")
-    shown = (tmp_path / "m.svg").read_text()
+    shown = (tmp_path / "m.svg").read_text(encoding="utf-8")
     assert "mean over 2 cases" in shown
     assert "lengths" not in shown

@@ -571,7 +571,8 @@ def test_a_trainer_with_schedules_resumes_to_the_byte(tmp_path: Path) -> None:
     assert again.theta.tobytes() == whole.theta.tobytes()
     assert again.state["step"].tolist() == whole.state["step"].tolist() == [whole.progress.step]
     histories = [
-        (tmp_path / name / "history.jsonl").read_text().splitlines()[1:] for name in ("whole", "broken")
+        (tmp_path / name / "history.jsonl").read_text(encoding="utf-8").splitlines()[1:]
+        for name in ("whole", "broken")
     ]
     assert histories[0] == histories[1]
     rows = [row for row in map(json.loads, histories[0]) if row["event"] == "step"]
@@ -618,7 +619,7 @@ def test_a_run_of_factors_that_is_broken_ends_with_the_same_bytes(
     again.resume()
     again.run()
     assert again.theta.tobytes() == whole.theta.tobytes()
-    texts = [(tmp_path / name / "history.jsonl").read_text() for name in ("whole", "broken")]
+    texts = [(tmp_path / name / "history.jsonl").read_text(encoding="utf-8") for name in ("whole", "broken")]
     assert texts[0] == texts[1]
     rows = [json.loads(line) for line in texts[0].splitlines()]
     costs = [row["valid_loss"] for row in rows if row["event"] == "epoch"]

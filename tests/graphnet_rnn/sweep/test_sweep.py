@@ -250,7 +250,7 @@ def test_another_recipe_is_another_sweep(text: str, tmp_path: Path) -> None:
     Book(recipe(text, seeds=5), tmp_path / "sweep")  # more may be asked for
     with pytest.raises(UsageError, match="is a sweep of another recipe: the setting epochs of it differ"):
         Book(recipe(text, 3), tmp_path / "sweep")
-    Path(text).write_text(TEXT + "x")
+    Path(text).write_text(TEXT + "x", encoding="utf-8")
     with pytest.raises(UsageError, match="is a sweep of another recipe: data of it differ"):
         Book(recipe(text), tmp_path / "sweep")
     assert len(list((tmp_path / "sweep" / "data").iterdir())) == 1
@@ -519,7 +519,7 @@ def test_settings_that_the_recipe_has_not_are_damage(
     book = Book(wanted, tmp_path / "s")
     book.propose(0)
     path = tmp_path / "s" / "0000-0" / "settings.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | forged))
+    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | forged))
     book = Book(wanted, tmp_path / "s")
     entry = book.look()[0]
     assert (entry.state, entry.settings) == ("failed", {})
@@ -718,7 +718,7 @@ def _numbers_of(folder: Path) -> list[int]:
 
 
 def _parent(process: int) -> int:
-    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+    return int(Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1])
 
 
 def test_the_folder_keeps_the_data_by_their_content(text: str, tmp_path: Path) -> None:
@@ -730,14 +730,14 @@ def test_the_folder_keeps_the_data_by_their_content(text: str, tmp_path: Path) -
         "valid.txt",
         "book.txt",
     ]
-    assert Path(book.recipe.data).read_text() == TEXT
+    assert Path(book.recipe.data).read_text(encoding="utf-8") == TEXT
     assert Path(book.recipe.settings["valid"]).parent == tmp_path / "s" / "data"
     shutil.copytree(tmp_path / "s", tmp_path / "moved")
     shutil.copy(text, tmp_path / "renamed.txt")
     Book(recipe(str(tmp_path / "renamed.txt"), settings={"valid": wanted.settings["valid"]}), tmp_path / "s")
     moved = Book(None, tmp_path / "moved")
     assert Path(moved.recipe.data).parent == tmp_path / "moved" / "data"
-    Path(moved.recipe.data).write_text("x")
+    Path(moved.recipe.data).write_text("x", encoding="utf-8")
     with pytest.raises(DataError, match="is not what it was when the sweep began"):
         Book(None, tmp_path / "moved")
     with pytest.raises(UsageError, match="there is no sweep in"):

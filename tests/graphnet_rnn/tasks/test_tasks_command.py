@@ -98,7 +98,7 @@ def test_it_goes_on_where_it_was(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert main(again) == 0
     said = capsys.readouterr().out
     assert "second: goes on after step 2" in said or "second: goes on after step 3" in said
-    rows = [json.loads(line) for line in (second / "history.jsonl").read_text().splitlines()]
+    rows = [json.loads(line) for line in (second / "history.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [row["step"] for row in rows if row["event"] == "step"] == [1, 2, 3, 4, 5, 6]
     for name in ("history.jsonl", "model.safetensors", "checkpoint-000000006.safetensors"):
         assert (first / name).read_bytes() == (second / name).read_bytes()

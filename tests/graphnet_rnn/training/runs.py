@@ -38,7 +38,9 @@ def settings_of(*kinds: type) -> set[str]:
 
 def rows(folder: Path, event: str) -> list[dict[str, Any]]:
     """The rows of the history of this kind."""
-    listed = [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
+    listed = [
+        json.loads(line) for line in (folder / "history.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
     return [row for row in listed if row["event"] == event]
 
 

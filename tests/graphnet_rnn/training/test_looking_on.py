@@ -141,7 +141,7 @@ def test_a_run_without_a_folder_writes_nothing(tmp_path: Path, monkeypatch: pyte
     outcome = trainer.run()
     assert [each.name for each in tmp_path.iterdir()] == ["run"]
     assert trainer.theta.tobytes() == kept.theta.tobytes()
-    lines = (tmp_path / "run" / "history.jsonl").read_text().splitlines()
+    lines = (tmp_path / "run" / "history.jsonl").read_text(encoding="utf-8").splitlines()
     assert json.loads(json.dumps(outcome.history)) == [json.loads(line) for line in lines]
     assert "<svg" in outcome._repr_mimebundle_()["image/svg+xml"]
     trainer.take_best()

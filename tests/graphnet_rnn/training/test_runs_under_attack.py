@@ -82,7 +82,7 @@ def contents(folder: Path) -> dict[str, object]:
     chosen = [name for name in names if name == last or not name.stem.startswith("checkpoint-")]
     found: dict[str, object] = {str(name): (folder / name).read_bytes() for name in chosen}
     for rows in (*folder.glob("*.jsonl"), *folder.glob("run/history.jsonl")):
-        read = map(json.loads, rows.read_text().splitlines())
+        read = map(json.loads, rows.read_text(encoding="utf-8").splitlines())
         found[rows.name] = [{name: v for name, v in row.items() if name != "seconds"} for row in read]
     return found
 
@@ -102,7 +102,7 @@ def whole(tmp_path: Path, command: list[str]) -> tuple[dict[str, object], float]
     for name in ("first", "whole"):  # the first finds no compiled kernels
         folder, started = new_folder(tmp_path / name), time.monotonic()
         process = Process(folder, command)
-        assert process.end() == 0, process.said.read_text()
+        assert process.end() == 0, process.said.read_text(encoding="utf-8")
         assert not left_over(folder)
     return contents(folder), time.monotonic() - started
 
@@ -119,7 +119,7 @@ def test_killed_again_and_again(
             process = Process(folder, continued(folder, command))
             code = process.kill_after(rng.uniform(0, whole[1] / (1 if killed > 8 else 3)))
             killed += code != 0
-            assert code in (0, -signal.SIGKILL), process.said.read_text()
+            assert code in (0, -signal.SIGKILL), process.said.read_text(encoding="utf-8")
         kills += killed
         assert contents(folder) == whole[0], f"run {runs}, killed {killed} times"
         assert not left_over(folder)
@@ -135,8 +135,8 @@ def test_two_at_once(tmp_path: Path, command: list[str], whole: tuple[dict[str, 
             processes.append(Process(folder, command, name))
             time.sleep(rng.choice([0, 0, rng.uniform(0, whole[1] / 2)]))
         ended = [process.end() for process in processes]
-        assert sorted(ended) == [0, 2], [process.said.read_text() for process in processes]
-        refused = processes[ended.index(2)].said.read_text()
+        assert sorted(ended) == [0, 2], [process.said.read_text(encoding="utf-8") for process in processes]
+        refused = processes[ended.index(2)].said.read_text(encoding="utf-8")
         assert refused.count("\n") == 1, refused
         assert "another process" in refused or "holds a run already" in refused
         assert contents(folder) == whole[0]
@@ -158,6 +158,8 @@ def test_two_resume_at_once(
             time.sleep(rng.choice([0, 0, rng.uniform(0, whole[1])]))
         ended = [process.end() for process in processes]
         codes[tuple(sorted(ended))] += 1
-        assert sorted(ended) in ([0, 0], [0, 2]), [process.said.read_text() for process in processes]
+        assert sorted(ended) in ([0, 0], [0, 2]), [
+            process.said.read_text(encoding="utf-8") for process in processes
+        ]
         assert contents(folder) == whole[0]
     assert codes[0, 2] > PAIRS // 4, "there was something to contend for"

@@ -257,7 +257,10 @@ def test_bits_do_not_count_the_weight_decay(tmp_path: Path, optimizer: rnn.optim
             tmp_path / str(l2), optimizer=optimizer, l2=l2, epochs=1, curvature_batches=None, log_every=1
         )
         run.run()
-        rows = [json.loads(line) for line in (tmp_path / str(l2) / "history.jsonl").read_text().splitlines()]
+        rows = [
+            json.loads(line)
+            for line in (tmp_path / str(l2) / "history.jsonl").read_text(encoding="utf-8").splitlines()
+        ]
         bits.append(next(row["train_bits"] for row in rows if row["event"] == "step"))
     assert bits[0] == pytest.approx(bits[1], rel=1e-5)
 

@@ -581,7 +581,7 @@ def test_a_folder_with_files_of_these_names_is_left_alone(tmp_path: Path, name: 
     (tmp_path / name).write_text("somebody's notes")
     with pytest.raises(UsageError, match=f"{name}, which training would write over|holds a run already"):
         trainer(tmp_path).run()
-    assert {p.name: p.read_text() for p in tmp_path.iterdir()} == {name: "somebody's notes"}
+    assert {p.name: p.read_text(encoding="utf-8") for p in tmp_path.iterdir()} == {name: "somebody's notes"}
 
 
 @pytest.mark.parametrize(
@@ -616,7 +616,9 @@ def test_a_lock_that_is_none_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / ".lock").write_text("somebody's notes")
     with pytest.raises(SaveError, match=r"\.lock there is a file, and no lock"):
         trainer(tmp_path).run()
-    assert {p.name: p.read_text() for p in tmp_path.iterdir()} == {".lock": "somebody's notes"}
+    assert {p.name: p.read_text(encoding="utf-8") for p in tmp_path.iterdir()} == {
+        ".lock": "somebody's notes"
+    }
 
 
 def test_what_ended_a_run_is_one_of_a_few_words(tmp_path: Path) -> None:
@@ -942,7 +944,7 @@ def test_folder_that_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "run").write_text("mine")
     with pytest.raises(SaveError, match=r"the folder .* cannot be made: File exists"):
         trainer(tmp_path / "run").run()
-    assert (tmp_path / "run").read_text() == "mine"
+    assert (tmp_path / "run").read_text(encoding="utf-8") == "mine"
 
 
 @pytest.mark.parametrize(

@@ -128,8 +128,8 @@ def test_what_is_not_saved_is_written_beside_its_file(tmp_path: Path) -> None:
         assert document.unsaved == tmp_path / "x.txt.unsaved"
         place = desk.rescue(document)
     assert place == tmp_path / "x.txt.unsaved-2"
-    assert place.read_text() == "abc"
-    assert (tmp_path / "x.txt.unsaved").read_text() == "of last time"
+    assert place.read_text(encoding="utf-8") == "abc"
+    assert (tmp_path / "x.txt.unsaved").read_text(encoding="utf-8") == "of last time"
 
 
 def test_what_was_pasted_and_not_read_yet_is_rescued_too(
@@ -145,4 +145,4 @@ def test_what_was_pasted_and_not_read_yet_is_rescued_too(
         desk.type("h")
         place = desk.rescue(Document(tmp_path / "novel.txt"))
     assert place is not None
-    assert place.read_text() == "a" + text[:-1] + "h"
+    assert place.read_text(encoding="utf-8") == "a" + text[:-1] + "h"

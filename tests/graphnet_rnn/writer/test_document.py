@@ -26,7 +26,7 @@ def test_a_new_file(tmp_path: Path) -> None:
     assert own.read() == ""
     own.save("a")
     own.save("ab")
-    assert (tmp_path / "x.txt").read_text() == "ab"
+    assert (tmp_path / "x.txt").read_text(encoding="utf-8") == "ab"
 
 
 def test_another_program_changes_it(tmp_path: Path) -> None:
@@ -36,11 +36,11 @@ def test_another_program_changes_it(tmp_path: Path) -> None:
     path.write_text("another's")
     with pytest.raises(UsageError, match=r"x\.txt was changed by another program"):
         own.save("a")
-    assert path.read_text() == "another's"
+    assert path.read_text(encoding="utf-8") == "another's"
     own.save("a", over=True)
     path.unlink()
     own.save("b")
-    assert path.read_text() == "b"
+    assert path.read_text(encoding="utf-8") == "b"
 
 
 def test_what_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

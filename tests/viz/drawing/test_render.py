@@ -177,7 +177,7 @@ def test_a_failing_save_leaves_the_old_file(regression, tmp_path, monkeypatch, f
         without_renderers(monkeypatch)
     with pytest.raises(viz.DrawingError):
         viz.draw(regression).save(path)
-    assert path.read_text() == "old"
+    assert path.read_text(encoding="utf-8") == "old"
     assert os.listdir(tmp_path) == ["a.svg"]
 
 

@@ -362,7 +362,7 @@ def test_errors_name_the_argument_and_leave_the_file_alone(regression, tmp_path)
         viz.explore(cost, path, feeds={x: np.ones((2, 3), "complex128"), t: FED[1]})
     with pytest.raises(ShapeError, match="W"):
         viz.explore(cost, path, tangents={weights: np.ones(3)})
-    assert path.read_text() == "kept"
+    assert path.read_text(encoding="utf-8") == "kept"
 
 
 def test_half_a_character_in_a_scope_is_an_escape(tmp_path):
