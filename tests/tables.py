@@ -1,11 +1,22 @@
-"""What every table of tests says that lacks a row."""
+"""Tables of tests: a row that is missing is named, and so is the row that failed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-__all__ = ["require_rows"]
+__all__ = ["case", "require_rows"]
+
+
+@contextlib.contextmanager
+def case(*name: object) -> Iterator[None]:
+    """An error raised within names the case: ``for dtype in DTYPES: with case(dtype): ...``."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note("case: " + ", ".join(map(str, name)))
+        raise
 
 
 def require_rows(missing: Iterable[Any], where: str, what: str) -> None:
