@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import collections
 import ctypes
 import os
 import signal
 import sys
+
+import pytest
 
 from graphnet.call import kept
 
@@ -33,3 +36,12 @@ if hasattr(signal, "SIGHUP"):
 # Tests replace parts of passes and back ends: what they make of a graph must not be found by others, and what others
 # made not by them. Tests of what is kept set this themselves.
 kept.WORTH_KEEPING = sys.maxsize
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Nothing is skipped in silence: one line for each reason."""
+    reasons = collections.Counter(
+        report.longrepr[2].removeprefix("Skipped: ") for report in terminalreporter.getreports("skipped")
+    )
+    for reason, count in sorted(reasons.items()):
+        terminalreporter.write_line(f"skipped {count}: {reason}")

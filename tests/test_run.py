@@ -36,6 +36,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.setattr(module, "VENV", tmp_path / ".venv")
     monkeypatch.setattr(module, "PYTHON", tmp_path / ".venv" / "bin" / "python")
     monkeypatch.setattr(module, "STAMP", tmp_path / ".venv" / "stamp")
+    monkeypatch.setattr(module, "CONSTRAINTS", tmp_path / "constraints.txt")
     (tmp_path / "pyproject.toml").write_text("[project]\n")
     return module
 
@@ -151,19 +152,36 @@ def test_words_are_passed_on(
     assert started[-1][1:] == ["-m", "graphnet_rnn", "sample", "model", "--length", "5"]
 
 
-def test_the_suite_elsewhere_needs_what_tests_need(
-    run: ModuleType, started: list[list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    call(run, monkeypatch, "elsewhere", "--seed", "7")
-    assert started[0][-1] == f"{run.HERE}[test]"
-    assert started[-1][1:] == ["-m", "tests.elsewhere", "--seed", "7"]
+@pytest.mark.parametrize(
+    ("words", "extras", "program"),
+    [
+        (["elsewhere", "--seed", "7"], "test", ["-m", "tests.steps", "elsewhere", "--seed", "7"]),
+        (["newcomer", "docs"], "test", ["-m", "tests.newcomer", "docs"]),
+        (["everything"], "browser,docs,peers,test,tutorials", ["-m", "tests.everything"]),
+    ],
+)
+def test_steps_of_ci_come_with_their_extras(
+    run: ModuleType, started: list[list[str]], monkeypatch: pytest.MonkeyPatch, words: list[str], extras: str,
+    program: list[str],
+) -> None:  # fmt: skip
+    call(run, monkeypatch, *words)
+    assert started[0][-1] == f"{run.HERE}[{extras}]"
+    assert started[-1][1:] == program
 
 
-def test_a_newcomer_makes_environments_and_needs_none(
+def test_exact_versions_are_installed_where_they_are_given(
     run: ModuleType, started: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    call(run, monkeypatch, "newcomer", "docs")
-    assert started == [[sys.executable, "-m", "tests.newcomer", "docs"]]
+    """And anew when they have changed."""
+    run.CONSTRAINTS.write_text("numpy==2.4.0\n", encoding="utf-8")
+    call(run, monkeypatch, "demo")
+    assert started[0][started[0].index("--constraint") + 1] == str(run.CONSTRAINTS)
+    started.clear()
+    call(run, monkeypatch, "demo")
+    assert len(started) == 1
+    run.CONSTRAINTS.write_text("numpy==2.4.1\n", encoding="utf-8")
+    call(run, monkeypatch, "demo")
+    assert "--constraint" in started[1]
 
 
 def test_docs_are_built_anew_with_their_extra(
