@@ -183,7 +183,8 @@ def renew_constraints() -> int:
     if done.returncode:
         return done.returncode
     found = [each["metadata"] for each in json.loads(done.stdout)["install"]]
-    pins = sorted(f"{each['name'].lower()}=={each['version']}" for each in found)
+    # Without what follows a +, as of torch for processors alone: such builds are not on every index.
+    pins = sorted(f"{each['name'].lower()}=={each['version'].split('+')[0]}" for each in found)
     head = "# The versions that tests and documentation are run with. Renew them: python3.11 run.py constraints\n"
     ours = f"{settings['project']['name']}=="
     lines = [f"{pin}\n" for pin in pins if not pin.startswith(ours)]
