@@ -24,6 +24,8 @@ from pathlib import Path
 
 import numpy as np
 
+from graphnet.system.cores import own_cores
+
 __all__ = ["PROCESSORS", "conditions", "processor", "pytest_command"]
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -79,7 +81,8 @@ def processor(name: str) -> dict[str, str]:
 
 def pytest_command(seed: int, arguments: Sequence[str]) -> list[str]:
     order = ["--random-order-bucket=module", f"--random-order-seed={seed}"]
-    return [sys.executable, "-m", "pytest", "-n", "auto", *order, *arguments]
+    workers = ["-n", str(len(own_cores())), "--dist", "worksteal"]
+    return [sys.executable, "-m", "pytest", *workers, *order, *arguments]
 
 
 def names_tests(arguments: Sequence[str]) -> bool:
