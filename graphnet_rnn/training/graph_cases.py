@@ -60,7 +60,7 @@ class GraphCases(BatchesOfCases):
     objective: Objective | BatchedObjective = field(init=False)
 
     model: Model
-    arrays: InitVar[Mapping[str, Any]]
+    arrays: InitVar[Mapping[str, Any]] = field()  # or its default would be the method of Problem
     batch: int = setting(32, "cases of a batch")
     _: KW_ONLY
     graph: Callable[..., Graph] | None = None
