@@ -15,6 +15,7 @@ boltzmann       the deterministic part of the RTRBM
 markov          the filter of a hidden Markov model
 combine         both directions of time, shortcuts
 attention       looking up in what another network has remembered
+all             every cell by its name: ALL
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ clipping     limits on the gradient
 schedules    how rate and momentum change from step to step, from epoch to epoch, and by what was validated
 minimize     an optimiser applied to any objective
 checks       what must hold of any optimiser
+all          every optimiser by its name: ALL
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 tree       sums of numbered parts in an order that does not depend on who made which
 ranks      one process alone, which is what all code sees
+launcher   what `mpiexec` has told this process
 mpi        the processes of `mpiexec`
 """
 
