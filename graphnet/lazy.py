@@ -33,7 +33,7 @@ class LazyPackage(ModuleType):
     #: public name -> the module that it is imported from
     _lazy: dict[str, str]
 
-    def __getattr__(self, name: str) -> Any:
+    def _import(self, name: str) -> Any:
         source = self._lazy.get(name, self.__name__)
         if source == self.__name__:
             return self._submodule(name)
@@ -47,7 +47,7 @@ class LazyPackage(ModuleType):
         if self._lazy.get(name, self.__name__) == self.__name__ or not isinstance(value, ModuleType):
             super().__setattr__(name, value)
 
-    def __dir__(self) -> list[str]:
+    def _names(self) -> list[str]:
         return sorted({*self.__dict__, *self._lazy})
 
     def _submodule(self, name: str) -> ModuleType:
@@ -88,5 +88,8 @@ def lazy_imports(package: str) -> Iterator[None]:
             builtins.__import__ = import_at_once
     for name in names:
         del module.__dict__[name]
-    module._lazy = names  # type: ignore[attr-defined]
+    module.__dict__["_lazy"] = names
     module.__class__ = LazyPackage
+    assert isinstance(module, LazyPackage)
+    # In the module and not in its class, where they would make every use of a name slower.
+    module.__dict__.update(__getattr__=module._import, __dir__=module._names)
