@@ -16,8 +16,8 @@ import numpy as np
 
 import graphnet as gn
 from graphnet.graph.node import Array, Node
-from graphnet.testing import TOLERANCES, LawError, check_graph, require_same_in_any_order
-from graphnet.testing.laws import held_where_stopped
+from graphnet.testing.check import check_graph
+from graphnet.testing.laws import TOLERANCES, LawError, held_where_stopped, require_same_in_any_order
 from graphnet_rnn.cell.cell import Cell, classes_of
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.formats.model_file import ModelFile, describe_model, model_tensors, network_of

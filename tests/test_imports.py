@@ -1,9 +1,8 @@
-"""Imports point downwards only, and `import graphnet` stays light."""
+"""Imports point downwards only."""
 
 from __future__ import annotations
 
 import ast
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +17,7 @@ NETWORKS, PICTURES = ROOT / "graphnet_rnn", ROOT / "viz"
 
 #: From the bottom to the top. A module imports from its own layer and from those below.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("version", "errors"),
+    ("version", "errors", "lazy"),
     ("settings",),
     ("system",),
     ("graph",),
@@ -185,38 +184,3 @@ def test_the_reader_of_imports_sees_what_it_should(tmp_path: Path) -> None:
     )
     found = dict(imports(ast.parse(source), "top.inner"))
     assert found == {"a.b": True, "c.d": True, "top.inner.e": True, "top.f": True, "h": False, "i": True}
-
-
-# -- weight -----------------------------------------------------------------------------------------
-
-
-def fresh(code: str) -> str:
-    """What the code prints in a new process."""
-    command = [sys.executable, "-c", code]
-    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT, timeout=60).stdout
-
-
-def test_import_loads_nothing_heavy() -> None:
-    loaded = set(fresh("import sys, graphnet; print(*sys.modules)").split())
-    heavy = {
-        "numba",
-        "llvmlite",
-        "scipy",
-        "matplotlib",
-        "torch",
-        "jax",
-        "pandas",
-        "hypothesis",
-        "pytest",
-        "IPython",
-    }
-    assert not loaded & (heavy | {"graphnet_rnn", "viz"})
-    assert "numpy" in loaded
-
-
-def test_import_is_fast() -> None:
-    """Less than a quarter of a second of a core beside NumPy's own import, best of three."""
-    code = (
-        "import time, numpy; start = time.process_time(); import graphnet; print(time.process_time() - start)"
-    )
-    assert min(float(fresh(code)) for _ in range(3)) < 0.25

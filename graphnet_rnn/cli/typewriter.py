@@ -30,8 +30,8 @@ from prompt_toolkit.utils import get_cwidth
 
 from graphnet.errors import GraphnetError
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.writer import Desk, Document, View
-from graphnet_rnn.writer.desk import AT_ONCE
+from graphnet_rnn.writer.desk import AT_ONCE, Desk, View
+from graphnet_rnn.writer.document import Document
 
 __all__ = ["Typewriter", "page", "status"]
 

@@ -29,6 +29,8 @@ try:
 except BaseException:
     raise ImportError("numpy cannot be imported")
 """
+#: A program that uses the package, and with it NumPy.
+USES = "import graphnet_rnn; graphnet_rnn.Network"
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows sends no SIGINT to one process alone")
 
@@ -61,12 +63,12 @@ def test_ctrl_c_during_imports_ends_quietly(interrupted: Path, words: list[str])
 
 
 @pytest.mark.parametrize(
-    "words", [["-c", "import graphnet_rnn"], ["-m", "other", "graphnet_rnn"], ["-m", "other", "-m", "graphnet_rnn"]],
+    "words", [["-c", USES], ["-m", "other", "graphnet_rnn"], ["-m", "other", "-m", "graphnet_rnn"]],
     ids=" ".join,
 )  # fmt: skip
 def test_other_programs_keep_their_ctrl_c(interrupted: Path, words: list[str]) -> None:
     (interrupted / "other").mkdir()
-    (interrupted / "other" / "__init__.py").write_text("import graphnet_rnn")
+    (interrupted / "other" / "__init__.py").write_text(USES)
     ended = start(words, interrupted)
     assert ended.returncode == 1
     assert "numpy cannot be imported" in ended.stderr

@@ -22,7 +22,7 @@ import graphnet_rnn as rnn
 from graphnet.errors import GraphnetError
 from graphnet.graph.node import Node
 from graphnet_rnn import cells, optimizers
-from graphnet_rnn.cli import COMMANDS, graphs, main, make_parser
+from graphnet_rnn.cli import COMMANDS, graphs, main, make_parser, module_of
 from graphnet_rnn.cli.console import Console
 from graphnet_rnn.cli.graphs import SHOWN
 from graphnet_rnn.cli.optimizer import make_optimizer
@@ -148,7 +148,7 @@ def test_help_shows_defaults_and_an_example(capsys: pytest.CaptureFixture[str], 
     assert f"example: graphnet-rnn {command}" in shown
     assert "None)" not in shown
     assert "(default: )" not in shown
-    options = COMMANDS[command]
+    options = module_of(command)
     parser = make_parser().parse_args
     assert options.EXAMPLE.splitlines()[0] == "example:"
     for line in options.EXAMPLE.splitlines()[1:]:
@@ -218,8 +218,9 @@ def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--help"])
     shown = capsys.readouterr().out
-    for name, module in COMMANDS.items():
-        assert re.search(rf"^ +{name} +{re.escape((module.__doc__ or '').split()[0])}", shown, re.MULTILINE)
+    for name, does in COMMANDS.items():
+        assert re.search(rf"^ +{name} +{re.escape(does.split()[0])}", shown, re.MULTILINE)
+        assert (module_of(name).__doc__ or "").startswith(does)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import graphnet_rnn as rnn
 from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.optimizers import ALL
 from graphnet_rnn.parallel import Ranks
-from graphnet_rnn.parallel.mpi import alone, rank_and_size
+from graphnet_rnn.parallel.launcher import alone, rank_and_size
 from graphnet_rnn.training.rounding import made_by
 from graphnet_rnn.training.trainer import Listener, Trainer
 from tests.graphnet_rnn.parallel.threads import by_threads
