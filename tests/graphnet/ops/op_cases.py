@@ -26,7 +26,7 @@ from graphnet.ops.reduce import ArgMax, CumSum, LogSoftmax, LogSumExp, Max, Min,
 from graphnet.ops.surrogate import Surrogate
 from graphnet.testing.laws import LAWS, OF_GRAPHS
 
-__all__ = ["CASES", "LEAVES", "Case", "covered_ops", "ops_with_inputs"]
+__all__ = ["BY_OP", "CASES", "LEAVES", "Case", "covered_ops", "ops_with_inputs"]
 
 
 class Case(NamedTuple):
@@ -290,6 +290,12 @@ CASES: tuple[Case, ...] = (
     Case(SigmoidCrossEntropy(), (away(2, 3), positive(2, 3) / 2), "sigmoid_cross_entropy"),
     Case(SquaredError(), (normal(2, 3), normal(2, 3)), "squared_error"),
 )
+
+
+#: The cases of each op, by what their ids begin with.
+BY_OP: dict[str, list[Case]] = {}
+for _case in CASES:
+    BY_OP.setdefault(_case.id.partition("-")[0], []).append(_case)
 
 
 def ops_with_inputs() -> list[type[Op]]:
