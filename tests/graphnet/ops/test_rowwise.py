@@ -38,6 +38,7 @@ from tests.graphnet.backends.third import ThirdBackend
 from tests.graphnet.call.stored_mutants import sealed, split
 from tests.graphnet.call.test_stored import write_where_they_say
 from tests.graphnet.ops.lattices import PathSums, Recursion, alignment, soft_dtw, soft_edit_distance
+from tests.tables import case
 
 GENERATOR = np.random.default_rng(5)
 
@@ -162,17 +163,17 @@ def test_narrow_numbers() -> None:
     gn.testing.check_op(op, *arrays, laws=(1, 7), narrow=True)
 
 
-@each_op
-def test_it_is_native_and_python_runs_it_elsewhere(name: str) -> None:
-    op, arrays = OPS[name]
-    leaves = [gn.input(a.shape, a.dtype) for a in arrays]
-    graph = Graph([op(*leaves)], leaves)
-    (call,) = lower(graph).instructions
-    assert isinstance(call, KernelCall)
-    schedule = make_schedule(graph, this_machine(), 2, False)
-    assert [section.host for section in schedule.sections] == [None]
-    (found,) = ThirdBackend().build(graph, graph, None, False).run(arrays)
-    np.testing.assert_allclose(found, op.forward(*arrays), rtol=1e-12)
+def test_it_is_native_and_python_runs_it_elsewhere() -> None:
+    for name, (op, arrays) in OPS.items():
+        with case(name):
+            leaves = [gn.input(a.shape, a.dtype) for a in arrays]
+            graph = Graph([op(*leaves)], leaves)
+            (call,) = lower(graph).instructions
+            assert isinstance(call, KernelCall)
+            schedule = make_schedule(graph, this_machine(), 2, False)
+            assert [section.host for section in schedule.sections] == [None]
+            (found,) = ThirdBackend().build(graph, graph, None, False).run(arrays)
+            np.testing.assert_allclose(found, op.forward(*arrays), rtol=1e-12)
 
 
 def test_rows_follow_from_the_signature() -> None:
@@ -214,14 +215,15 @@ def test_any_order_of_cores_gives_the_same_bits() -> None:
             np.testing.assert_allclose(found, right, rtol=1e-11, atol=1e-13)
 
 
-@pytest.mark.parametrize("parts", [2, 3, 8])
-def test_there_are_no_races(parts: int) -> None:
-    nodes, inputs, _ = recurrent()
-    graph, _ = passes.optimize(Graph(nodes, inputs), passes.DEFAULT, NumbaBackend.has)
-    plan = planned(lambda: make_schedule(graph, this_machine(), parts, False, finely=True))
-    assert not list(races(plan))
-    # The oracle sees what a barrier is for.
-    assert any(list(races(plan, without=barrier)) for barrier in plan.barriers)
+def test_there_are_no_races() -> None:
+    for parts in (2, 3, 8):
+        with case(parts):
+            nodes, inputs, _ = recurrent()
+            graph, _ = passes.optimize(Graph(nodes, inputs), passes.DEFAULT, NumbaBackend.has)
+            plan = planned(lambda: make_schedule(graph, this_machine(), parts, False, finely=True))
+            assert not list(races(plan))
+            # The oracle sees what a barrier is for.
+            assert any(list(races(plan, without=barrier)) for barrier in plan.barriers)
 
 
 def test_rows_are_divided_and_scratch_memory_is_each_core_s_own() -> None:
@@ -235,14 +237,15 @@ def test_rows_are_divided_and_scratch_memory_is_each_core_s_own() -> None:
         np.testing.assert_allclose(gn.compile(nodes, [x], threads=threads)(a)[0], Decayed(0.5).forward(a))
 
 
-@pytest.mark.parametrize("settings", [{"memory": "sqrt"}, {"check": True}, {"backend": "cuda"}], ids=str)
-def test_however_it_is_compiled(settings: dict[str, Any]) -> None:
-    if settings.get("backend", "numba") not in usable_backends():
-        pytest.skip("the cuda back end cannot run here")
+def test_however_it_is_compiled() -> None:
     nodes, inputs, arrays = recurrent()
     expected = gn.compile(nodes, inputs, backend="numpy", passes=())(*arrays)
-    for found, right in zip(gn.compile(nodes, inputs, **settings)(*arrays), expected, strict=True):
-        np.testing.assert_allclose(np.asarray(found), right, rtol=1e-11, atol=1e-13)
+    ways: list[dict[str, Any]] = [{"memory": "sqrt"}, {"check": True}]
+    if "cuda" in usable_backends():
+        ways.append({"backend": "cuda"})
+    for settings in ways:
+        for found, right in zip(gn.compile(nodes, inputs, **settings)(*arrays), expected, strict=True):
+            np.testing.assert_allclose(np.asarray(found), right, 1e-11, 1e-13, err_msg=str(settings))
 
 
 def test_on_a_gpu_python_calls_it_and_no_file_holds_it(tmp_path: Path) -> None:
@@ -373,17 +376,20 @@ def forged(tmp_path: Path, word: int, number: int) -> gn.StoredFunction:
     return gn.load_function(tmp_path / "forged.gn")
 
 
-@pytest.mark.parametrize(("word", "number"), [(ROWS, 600), (STEP, 500), (ELEMENTS, 500), (STEP, -5)])
-def test_a_record_that_reaches_beyond_its_memory_is_refused(tmp_path: Path, word: int, number: int) -> None:
-    with pytest.raises(gn.BackendError, match="an operand reaches outside of its memory"):
-        forged(tmp_path, word, number)
+def test_a_record_that_reaches_beyond_its_memory_is_refused(tmp_path: Path) -> None:
+    for word, number in ((ROWS, 600), (STEP, 500), (ELEMENTS, 500), (STEP, -5)):
+        with (
+            case(word, number),
+            pytest.raises(gn.BackendError, match="an operand reaches outside of its memory"),
+        ):
+            forged(tmp_path, word, number)
 
 
-@pytest.mark.parametrize("size", [6, (1 << 44) - 1, -1])
-def test_sizes_that_say_more_than_rows_have_are_an_error_and_no_crash(tmp_path: Path, size: int) -> None:
+def test_sizes_that_say_more_than_rows_have_are_an_error_and_no_crash(tmp_path: Path) -> None:
     """What a kernel is told of an axis is held, where it runs, to what its record says of its reach."""
-    with pytest.raises(gn.GraphnetError, match="in this stored function"):
-        forged(tmp_path, SIZE, size)(np.ones((6, 5)))
+    for size in (6, (1 << 44) - 1, -1):
+        with case(size), pytest.raises(gn.GraphnetError, match="in this stored function"):
+            forged(tmp_path, SIZE, size)(np.ones((6, 5)))
 
 
 def test_only_who_uses_a_kernel_imports_numba(tmp_path: Path) -> None:
@@ -552,12 +558,13 @@ WRONG: dict[Callable[..., Any], str] = {
 }
 
 
-@pytest.mark.parametrize("kernel", WRONG, ids=lambda kernel: kernel.__name__)
-def test_what_is_wrong_in_a_kernel_is_told_with_its_line(kernel: Callable[..., Any]) -> None:
-    with pytest.raises((gn.testing.LawError, gn.BackendError, gn.UsageError), match=WRONG[kernel]) as told:
-        gn.testing.check_op(with_kernel(kernel), np.array([[1.0, 2.0, -3.0], [0.5, 1.0, 2.0]]))
-    assert str(told.value).startswith("Doubled: ")
-    assert kernel is unknown_parameter or f"{Path(__file__).name}:" in str(told.value)
+def test_what_is_wrong_in_a_kernel_is_told_with_its_line() -> None:
+    for kernel, message in WRONG.items():
+        with case(kernel.__name__):
+            with pytest.raises((gn.testing.LawError, gn.BackendError, gn.UsageError), match=message) as told:
+                gn.testing.check_op(with_kernel(kernel), np.array([[1.0, 2.0, -3.0], [0.5, 1.0, 2.0]]))
+            assert str(told.value).startswith("Doubled: ")
+            assert kernel is unknown_parameter or f"{Path(__file__).name}:" in str(told.value)
 
 
 def test_what_it_returns_is_an_error_where_it_is_compiled() -> None:
@@ -568,14 +575,15 @@ def test_what_it_returns_is_an_error_where_it_is_compiled() -> None:
         gn.compile([with_kernel(returned)(x)], [x])
 
 
-@pytest.mark.parametrize("check", [False, True])
-def test_native_code_leaves_no_array(check: bool) -> None:
-    x = gn.input((2, 3), "float64")
-    function = gn.compile([with_kernel(beyond)(x)], [x], check=check)
-    with pytest.raises(
-        gn.BackendError, match=r"(?s)Doubled\.forward failed .*out of bounds.*made at .*test_row"
-    ):
-        function(np.ones((2, 3)))
+def test_native_code_leaves_no_array() -> None:
+    for check in (False, True):
+        with case(check):
+            x = gn.input((2, 3), "float64")
+            function = gn.compile([with_kernel(beyond)(x)], [x], check=check)
+            with pytest.raises(
+                gn.BackendError, match=r"(?s)Doubled\.forward failed .*out of bounds.*made at .*test_row"
+            ):
+                function(np.ones((2, 3)))
 
 
 def test_nor_does_that_of_a_file(tmp_path: Path) -> None:
@@ -664,16 +672,19 @@ def dtw_gradient_by_a_loop(cost: Array, smoothing: float) -> Array:
     return E[1:-1, 1:-1]
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("shape", [(1, 1), (1, 4), (5, 3)], ids=str)
-def test_soft_dtw_and_its_gradient_are_the_sources(shape: Shape, dtype: str) -> None:
-    costs = GENERATOR.standard_normal((3, *shape)).astype(dtype) ** 2
-    cost = gn.input(costs.shape, dtype)
-    found = gn.compile([soft_dtw(cost, 0.7), alignment(cost, 0.7)], [cost])(costs)
-    tolerance = 1e-12 if dtype == "float64" else 2e-5
-    np.testing.assert_allclose(found[0], [dtw_by_a_loop(c, 0.7) for c in costs], tolerance, tolerance)
-    gradients = [dtw_gradient_by_a_loop(c, 0.7) for c in costs]
-    np.testing.assert_allclose(found[1], gradients, tolerance, tolerance)
+def test_soft_dtw_and_its_gradient_are_the_sources() -> None:
+    for shape in ((1, 1), (1, 4), (5, 3)):
+        for dtype in ("float64", "float32"):
+            with case(dtype, shape):
+                costs = GENERATOR.standard_normal((3, *shape)).astype(dtype) ** 2
+                cost = gn.input(costs.shape, dtype)
+                found = gn.compile([soft_dtw(cost, 0.7), alignment(cost, 0.7)], [cost])(costs)
+                tolerance = 1e-12 if dtype == "float64" else 2e-5
+                np.testing.assert_allclose(
+                    found[0], [dtw_by_a_loop(c, 0.7) for c in costs], tolerance, tolerance
+                )
+                gradients = [dtw_gradient_by_a_loop(c, 0.7) for c in costs]
+                np.testing.assert_allclose(found[1], gradients, tolerance, tolerance)
 
 
 @pytest.mark.cuda
