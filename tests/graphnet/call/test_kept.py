@@ -92,8 +92,8 @@ def test_it_reads_the_parameters_of_the_graph_at_hand() -> None:
     np.testing.assert_allclose(after, gn.compile(outputs, inputs, backend="numpy")(x)[0], rtol=1e-12)
 
 
-def test_every_op() -> None:
-    """Each op of graphnet is one whose programs can be kept, and what is found gives what it gave before."""
+def test_every_op(tmp_path: Path) -> None:
+    """Each op of graphnet is one whose programs can be kept, and stored; what is found gives what it gave before."""
 
     def build() -> tuple[list[Node], list[Node]]:
         inputs = [[gn.input(x.shape, x.dtype) for x in each.arrays] for each in CASES]
@@ -106,9 +106,11 @@ def test_every_op() -> None:
     assert not was_kept(anew)
     assert was_kept(again)
     arrays = [x for each in CASES for x in each.arrays]
-    for each, a, b in zip(CASES, anew(*arrays), again(*arrays), strict=True):
-        np.testing.assert_array_equal(a, b, err_msg=each.id)
-        assert (a.dtype, a.shape) == (b.dtype, b.shape), each.id
+    anew.save(tmp_path / "function")
+    for found in (again, gn.load_function(tmp_path / "function")):
+        for each, a, b in zip(CASES, anew(*arrays), found(*arrays), strict=True):
+            np.testing.assert_array_equal(a, b, err_msg=each.id)
+            assert (a.dtype, a.shape) == (b.dtype, b.shape), each.id
 
 
 def other_constant() -> tuple[list[Node], list[Node]]:

@@ -87,14 +87,14 @@ def test_a_wide_sum_is_right() -> None:
 
 
 def test_curvature_of_a_deep_graph() -> None:
-    """f(f(...f(x))) with f(x) = x + ε x²: Hv of 1,500 steps."""
+    """f(f(...f(x))) with f(x) = x + ε x²: Hv of 1,100 steps."""
     epsilon = 5e-5
     x = gn.input((), "float64")
     h = x
-    for _ in range(1_500):
+    for _ in range(1_100):
         h = h + epsilon * h**2
     value, slope, curvature = 0.5, 1.0, 0.0
-    for _ in range(1_500):
+    for _ in range(1_100):
         curvature = curvature * (1 + 2 * epsilon * value) + 2 * epsilon * slope**2
         slope *= 1 + 2 * epsilon * value
         value += epsilon * value**2
@@ -289,7 +289,7 @@ def test_absent_derivatives_take_part_in_arithmetic() -> None:
 
 
 class TestTwoLayerNet:
-    """Against formulas worked out by hand in NumPy, which share nothing with the engine."""
+    """Where the net ends, and sums of losses. (The matrices themselves: test_linear_operator.)"""
 
     generator = np.random.default_rng(7)
     X = generator.standard_normal((5, 4))
@@ -304,19 +304,6 @@ class TestTwoLayerNet:
         w1, w2 = gn.input((4, 3), "float64", name="W1"), gn.input((3, 6), "float64", name="W2")
         logits = gn.tanh(gn.constant(self.X) @ w1) @ w2
         return gn.mean(gn.softmax_cross_entropy(logits, self.t)), logits, w1, w2
-
-    def test_gauss_newton(self) -> None:
-        """G v = Jᵀ (p ∘ u - p (p · u)) / n, u = J v."""
-        cost, _, w1, w2 = self.nodes()
-        found = run(gn.gauss_newton_product(cost, {w1: self.V1, w2: self.V2}), self.W1, self.W2)
-        h = np.tanh(self.X @ self.W1)
-        z = h @ self.W2
-        p = np.exp(z) / np.exp(z).sum(1, keepdims=True)
-        u = ((1 - h**2) * (self.X @ self.V1)) @ self.W2 + h @ self.V2
-        d = (p * u - p * (p * u).sum(1, keepdims=True)) / 5
-        expected = self.X.T @ ((1 - h**2) * (d @ self.W2.T)), h.T @ d
-        for g, e in zip(found, expected, strict=True):
-            np.testing.assert_allclose(g, e, rtol=1e-10, atol=1e-14)
 
     def test_gauss_newton_with_a_penalty(self) -> None:
         """at=[logits, W]: G + λ I on the W that is penalised."""
@@ -340,39 +327,6 @@ class TestTwoLayerNet:
         for found, a, b in zip(both, *parts, strict=True):
             np.testing.assert_allclose(found, a + b, rtol=1e-12)
 
-    def test_gauss_newton_is_positive_where_the_hessian_is_not(self) -> None:
-        cost, _, w1, w2 = self.nodes()
-        v1, v2 = gn.input((4, 3), "float64"), gn.input((3, 6), "float64")
-        tangents = {w1: v1, w2: v2}
-        dense = []
-        for product in (gn.gauss_newton_product, gn.hessian_product):
-            function = gn.compile(product(cost, tangents), [w1, w2, v1, v2])
-            columns = []
-            for unit in np.eye(30):
-                a, b = function(self.W1, self.W2, unit[:12].reshape(4, 3), unit[12:].reshape(3, 6))
-                columns.append(np.concatenate([a.ravel(), b.ravel()]))
-            dense.append(np.array(columns))
-        g, h = dense
-        np.testing.assert_allclose(g, g.T, atol=1e-12)
-        np.testing.assert_allclose(h, h.T, atol=1e-12)
-        assert np.linalg.eigvalsh(g).min() > -1e-12
-        assert np.linalg.eigvalsh(h).min() < -1e-3
-
-    def test_hessian_is_the_dense_finite_difference_of_the_gradient(self) -> None:
-        cost, _, w1, w2 = self.nodes()
-        gradient = gn.compile(gn.gradient(cost, [w1, w2]), [w1, w2])
-
-        def g(theta: Array) -> Array:
-            return np.concatenate(
-                [a.ravel() for a in gradient(theta[:12].reshape(4, 3), theta[12:].reshape(3, 6))]
-            )
-
-        theta = np.concatenate([self.W1.ravel(), self.W2.ravel()])
-        dense = np.array([(g(theta + e) - g(theta - e)) / 2e-5 for e in 1e-5 * np.eye(30)])
-        v = np.concatenate([self.V1.ravel(), self.V2.ravel()])
-        found = run(gn.hessian_product(cost, {w1: self.V1, w2: self.V2}), self.W1, self.W2)
-        np.testing.assert_allclose(np.concatenate([f.ravel() for f in found]), dense @ v, atol=1e-8)
-
 
 # -- derivatives with conditions --------------------------------------------------------------------------------
 
@@ -388,12 +342,6 @@ def test_clip_values_truncates_at_every_node() -> None:
         ((x * 0.1) * -100.0, 5.0, -0.5),
     ]:
         assert gn.compile(gn.gradient(cost, x, clip_values), [x])(1.0)[0] == pytest.approx(right)
-
-
-def test_stop_gradient_cuts_one_path() -> None:
-    x = gn.input((), "float64")
-    y = x * gn.stop_gradient(x)
-    assert run([y, *gn.gradient(y, x), *gn.rop([y], {x: 1.0})], 3.0) == (9, 3, 3)
 
 
 def test_derivatives_with_respect_to_inner_nodes() -> None:
@@ -422,15 +370,6 @@ def test_equal_things_of_a_large_graph_are_one() -> None:
         return len({id(n.op) for n in order}), len({id(n.origin) for n in order}), len(of_matrices)
 
     assert distinct(100) == distinct(10)
-
-
-def test_labels_change_nothing() -> None:
-    x = gn.input((3,), "float64")
-    plain, named = gn.sum(gn.tanh(x)), gn.sum(gn.label(gn.tanh(x), "h"))
-    for passes in ((), gn.passes.DEFAULT):
-        values = [run([c, *gn.gradient(c, x)], np.ones(3), passes=passes) for c in (plain, named)]
-        for a, b in zip(*values, strict=True):
-            np.testing.assert_array_equal(a, b)
 
 
 def test_ties_share_the_derivative() -> None:

@@ -130,21 +130,6 @@ def test_dtypes_are_kept() -> None:
                     require_numpys(subscripts, arrays, backend)
 
 
-def test_gradients_are_einsums() -> None:
-    """Of Σ w · a b c: the other two and w, multiplied and summed over what a has not."""
-    random = np.random.default_rng(1)
-    a, b, c, w = (random.standard_normal(shape) for shape in ((2, 3), (3, 4, 2), (4, 5), (2, 5)))
-    leaves = [gn.input(x.shape, "float64") for x in (a, b, c)]
-    found = gn.compile(gn.gradient(gn.sum(gn.einsum("ij,jki,kl->il", *leaves) * w), leaves), leaves)(a, b, c)
-    rights = [
-        np.einsum("il,jki,kl->ij", w, b, c),
-        np.einsum("il,ij,kl->jki", w, a, c),
-        np.einsum("il,ij,jki->kl", w, a, b),
-    ]
-    for g, right in zip(found, rights, strict=True):
-        np.testing.assert_allclose(g, right, rtol=1e-12, atol=1e-13)
-
-
 # -- what it is made of -----------------------------------------------------------------------------------
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -45,14 +43,6 @@ def test_running_sums_round_no_more_than_a_plain_sum() -> None:
     lost = abs(run(gn.cumsum(x, 0), [x], array) - right) / right
     assert lost.max() < 1e-6
     assert lost.max() < (abs(np.cumsum(array) - right) / right).max()
-
-
-def test_a_running_sum_is_the_transpose_of_that_from_the_end() -> None:
-    x, weights = gn.input((4, 3), "float64"), random.standard_normal((4, 3))
-    (g,) = gn.gradient(gn.sum(gn.cumsum(x, 0) * weights), [x])
-    np.testing.assert_allclose(
-        run(g, [x], np.zeros((4, 3))), np.cumsum(weights[::-1], 0)[::-1], rtol=1e-14, atol=1e-15
-    )
 
 
 def test_short_integers_do_not_wrap() -> None:
@@ -104,23 +94,6 @@ def test_what_is_not_along_the_axis_is_out_of_range(backend: str) -> None:
             function(array, np.array(wrong)[:, None])
 
 
-def test_second_derivatives_of_lookups() -> None:
-    """Of Σ x[i]³ / 3: 2 x for each time that a number was taken."""
-    array, indices = random.standard_normal((3, 4)), random.integers(0, 4, (3, 6))
-    x, i = gn.input((3, 4), "float64"), gn.input((3, 6), "int64")
-    cost = gn.sum(gn.take_along_axis(x, i, 1) ** 3) / 3
-    (product,) = gn.hessian_product(cost, {x: np.ones((3, 4))})
-    times = (indices[:, :, None] == np.arange(4)).sum(1)
-    np.testing.assert_allclose(run(product, [x, i], array, indices), 2 * array * times, rtol=1e-13)
-
-
-def test_argmax_finds_the_maximum() -> None:
-    x = gn.input((4, 5), "float64")
-    array = random.standard_normal((4, 5))
-    found = run(gn.take_along_axis(x, gn.argmax(x, 1)[:, None], 1), [x], array)
-    np.testing.assert_array_equal(found, array.max(1, keepdims=True))
-
-
 def test_errors_of_lookups_along_an_axis() -> None:
     x = gn.input((3, 4), name="x")
     for shape, dtype, kind, words in (
@@ -157,13 +130,6 @@ def test_pad(backend: str) -> None:
                 np.testing.assert_array_equal(np.signbit(found), np.signbit(expected))
 
 
-def test_what_was_padded_gets_a_slice_of_the_cotangent() -> None:
-    x, weights = gn.input((2, 3), "float64"), random.standard_normal((5, 4))
-    for value in (0, 3):
-        (g,) = gn.gradient(gn.sum(gn.pad(x, ((1, 2), (0, 1)), value) * weights), [x])
-        np.testing.assert_array_equal(run(g, [x], np.ones((2, 3))), weights[1:3, :3])
-
-
 def test_integers_and_booleans_are_padded_by_their_own_kind() -> None:
     x = gn.input((2,), "bool")
     assert run(gn.pad(x, 1, True), [x], np.array([False, True])).tolist() == [True, False, True, True]
@@ -175,27 +141,3 @@ def test_widths_that_do_not_fit() -> None:
     for widths in (-1, 1.0, True, "1", (1, 2, 3), ((1, 2), (3, 4), (5, 6)), [(1, 2), (3,)], None):
         with pytest.raises(gn.ShapeError, match=r"pad: widths must be .* each of the 2 axes, not (?s:.)*x"):
             gn.pad(gn.input((2, 3), name="x"), widths)  # type: ignore[arg-type]
-
-
-# -- files --------------------------------------------------------------------------------------------------
-
-STORED: dict[str, Callable[[Node], Node]] = {
-    "cumsum": lambda x: gn.cumsum(x, 0),
-    "take_along_axis": lambda x: gn.take_along_axis(x, gn.argmax(x, 1)[:, None], 1),
-    "pad": lambda x: gn.pad(x, 1, 2),
-    "erf": gn.erf,
-    "mod": lambda x: x % 0.75,
-    "round": lambda x: gn.floor(x) + gn.ceil(2 * x) + gn.round(3 * x),
-}
-
-
-def test_they_are_stored(tmp_path: Path) -> None:
-    """A function in a file gives the bits that it gave, and so do its derivatives."""
-    x, array = gn.input((4, 5), "float64"), random.standard_normal((4, 5))
-    for name, build in STORED.items():
-        y = build(x)
-        function = gn.compile([y, *gn.gradient(gn.sum(y * y), [x])], [x], backend="numba")
-        function.save(tmp_path / "function")
-        loaded = gn.load_function(tmp_path / "function")
-        for found, right in zip(loaded(array), function(array), strict=True):
-            np.testing.assert_array_equal(found, right, err_msg=name)

@@ -253,16 +253,6 @@ def test_a_failure_names_law_op_place_and_smallest_input() -> None:
     assert "[[1.]]   float64[1, 1]" in message  # shrunk from 2 x 2 and rounded
 
 
-def test_a_user_op_is_checked_in_one_line() -> None:
-    class RightCube(Cube):
-        """y = x³"""
-
-        def partials(self, y: gn.Node, *inputs: gn.Node) -> list[gn.Node]:
-            return [3 * inputs[0] ** 2]
-
-    check_op(RightCube(), np.array([[1.5, 2.5], [-0.5, 3.5]]))
-
-
 def test_what_is_made_of_booleans_is_what_was_inferred() -> None:
     with pytest.raises(LawError, match=r"(?s)law 1: .*bool\[.*Cube takes bool: say `domain = 'float'`"):
         check_op(Cube(), np.array([1.5]), laws=(1,), narrow=True)

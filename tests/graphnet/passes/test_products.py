@@ -160,14 +160,6 @@ def test_the_gradient_of_every_gate_is_one_product() -> None:
     assert found[rnn.LSTM] <= forward + back + at_most
 
 
-def test_all_passes_together_keep_the_values() -> None:
-    """DEFAULT, compiled passes included, run by NumPy."""
-    for what in ("gradient", "Gv", "Hv"):
-        before = of_net(Gated, 4, what)
-        graph, _ = passes.optimize(before)
-        same_values(before, graph)
-
-
 # -- sums --------------------------------------------------------------------------------------------
 
 x, y = matrix(3, 4), matrix(3, 4)
