@@ -50,6 +50,10 @@ def as_dtype(array: Array, dtype: str) -> Array:
     return np.asarray(np.abs(np.rint(2 * array)) if dtype in ("uint8", "bool") else array).astype(dtype)
 
 
+#: Ops whose operator onnxruntime does not have in float64, though ONNX does.
+IN_FLOAT32_ALONE = (Erf,)
+
+
 def test_onnxruntime_computes_every_case_of_every_op(runtime: Any, tmp_path: Path) -> None:
     for dtype in ("float32", "float64", "int8", "uint8", "bool", "int32"):
         with case(dtype):
@@ -64,8 +68,8 @@ def require_numpys_numbers(runtime: Any, tmp_path: Path, dtype: str) -> None:
     for each in CASES:
         given = {f"{each.id}.{i}": as_dtype(a, dtype) for i, a in enumerate(each.arrays)}
         nodes = {name: gn.input(a.shape, a.dtype) for name, a in given.items()}
-        if dtype == "float64" and isinstance(each.op, Erf):
-            continue  # onnxruntime has none
+        if dtype == "float64" and isinstance(each.op, IN_FLOAT32_ALONE):
+            continue
         try:
             found = each.op(*nodes.values())
         except GraphnetError:
@@ -80,7 +84,12 @@ def require_numpys_numbers(runtime: Any, tmp_path: Path, dtype: str) -> None:
         arrays |= given
     assert len(outputs) > (120 if "float" in dtype else 60)
     gn.export_onnx(outputs, tmp_path / "ops.onnx", inputs)
-    got = dict(zip(outputs, runtime.InferenceSession(tmp_path / "ops.onnx").run(None, arrays), strict=True))
+    try:
+        session = runtime.InferenceSession(tmp_path / "ops.onnx")
+    except Exception as error:
+        remedy = "Write the op with operators that onnxruntime has, in its row of graphnet/onnx/, as _softplus does; or "
+        raise AssertionError(f"{error}\n{remedy}add it to IN_FLOAT32_ALONE in {__file__}") from error
+    got = dict(zip(outputs, session.run(None, arrays), strict=True))
     wanted = gn.compile(list(outputs.values()), list(inputs.values()), backend="numpy")(*arrays.values())
     for (name, value), want in zip(got.items(), wanted, strict=True):
         assert (value.dtype, value.shape) == (want.dtype, want.shape), name
