@@ -87,7 +87,7 @@ def require_numpys_numbers(runtime: Any, tmp_path: Path, dtype: str) -> None:
     try:
         session = runtime.InferenceSession(tmp_path / "ops.onnx")
     except Exception as error:
-        remedy = "Write the op with operators that onnxruntime has, in its row of graphnet/onnx/, as _softplus does; or "
+        remedy = "Write the op with operators that onnxruntime has, in its row of graphnet/onnx/, as _softplus is; or "
         raise AssertionError(f"{error}\n{remedy}add it to IN_FLOAT32_ALONE in {__file__}") from error
     got = dict(zip(outputs, session.run(None, arrays), strict=True))
     wanted = gn.compile(list(outputs.values()), list(inputs.values()), backend="numpy")(*arrays.values())
