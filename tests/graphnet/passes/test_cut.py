@@ -123,7 +123,7 @@ def test_a_product_that_is_not_read_in_parts_is_left_alone() -> None:
             assert passes.cut(graph, 10) is graph or count(passes.cut(graph, 10)) == 1
 
 
-@random_graphs(50, 200)
+@random_graphs(25, 200)
 def test_random_graphs_keep_their_values(count: int) -> None:
     def check(drawn: Any, rows: int, order: Sequence[passes.Pass]) -> None:
         outputs, leaves, values = drawn
@@ -157,7 +157,9 @@ def data_for(inputs: Sequence[Node]) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize(("what", "threads"), [("gradient", 1), ("Gv", 2)])
+@pytest.mark.parametrize(
+    ("what", "threads"), [("Gv", 2), pytest.param("gradient", 1, marks=pytest.mark.slow)]
+)
 def test_a_long_net_needs_less_memory(what: str, threads: int) -> None:
     """What goes back through time is dropped segment by segment. Results agree with those of the whole stacks."""
     outputs, inputs = net_of(rnn.LSTM, 200, 64, what)
