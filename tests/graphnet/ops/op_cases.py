@@ -38,15 +38,8 @@ class Case(NamedTuple):
     laws: tuple[int, ...] = tuple(LAWS)
 
 
-#: Ops without inputs: no derivative passes them, so the laws have nothing to hold. Where they are tested:
-LEAVES: dict[str, str] = {
-    "Input": "fed at every call: test_engine, test_errors",
-    "Parameter": "holds the caller's array: test_engine (shared memory)",
-    "Constant": "holds a copy: test_engine, test_random_graphs (merge, fold)",
-    "Fill": "one number: test_random_graphs (merge by bits, fold)",
-    "Zeros": "an absent derivative, never computed with: test_random_graphs",
-    "Random": "a held draw: test_engine (RandomSource)",
-}
+#: Ops without inputs: no derivative passes them, so the laws have nothing to hold.
+LEAVES = ("Input", "Parameter", "Constant", "Fill", "Zeros", "Random")
 
 _generator = np.random.default_rng(20160615)
 

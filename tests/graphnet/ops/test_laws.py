@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ import pytest
 import graphnet as gn
 from graphnet.call.arguments import index_sizes
 from graphnet.graph.graph import Graph
-from graphnet.graph.node import Array
+from graphnet.graph.node import Array, Op
 from graphnet.ops import all_ops
 from graphnet.ops.elementwise import Cast, Elementwise
 from graphnet.testing import LawError, check_op
@@ -28,8 +28,21 @@ def run(op: Callable[..., gn.Node], arrays: tuple[Array, ...]) -> Array:
     return gn.compile([op(*leaves)], leaves, backend="numpy", passes=())(*arrays)[0]
 
 
+def subclasses(kind: type[Op]) -> Iterator[type[Op]]:
+    """Those in graphnet.ops."""
+    for each in kind.__subclasses__():
+        if each.__module__.startswith("graphnet."):
+            yield each
+            yield from subclasses(each)
+
+
 def test_every_op_has_a_case() -> None:
-    """And an op that takes inputs cannot hide among the leaves."""
+    """And none is left out of its family's list, or hides among the leaves though it takes inputs."""
+    ops = {op for op in subclasses(Op) if op.__module__.startswith("graphnet.ops")} - {gn.Rowwise}
+    missing = {op for op in ops if not any(subclasses(op))} - set(all_ops())
+    require_rows(
+        missing, "__all__ of its family in graphnet/ops/", "its name; laws hold what is listed there"
+    )
     missing = set(ops_with_inputs()) - covered_ops()
     require_rows(
         missing, "CASES in op_cases.py", "the op, and arrays that it takes; all laws then run over it"

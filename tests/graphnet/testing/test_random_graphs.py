@@ -513,25 +513,22 @@ class TestSimplify:
                 assert ops_of(passes.simplify(graph)) == ops_of(graph)
 
     def test_rules_hold_for_special_numbers(self) -> None:
-        for special in (np.nan, np.inf, -np.inf, -0.0):
-            with case(special):
-                a = gn.input((1,), "float64")
-                nodes = [
-                    a * 0.0,
-                    a + 0.0,
-                    a - 0.0,
-                    a * 1,
-                    gn.negative(-a),
-                    a / 1,
-                    -1 * a,
-                    a - gn.fill(-0.0, (1,), "float64"),
-                ]
-                value = np.array([special])
-                plain = gn.compile(nodes, [a], passes=())(value)
-                for found, expected in zip(gn.compile(nodes, [a])(value), plain, strict=True):
-                    np.testing.assert_array_equal(found, expected)
-                    if not np.isnan(expected):
-                        assert np.signbit(found) == np.signbit(expected)
+        a, value = gn.input((4,), "float64"), np.array([np.nan, np.inf, -np.inf, -0.0])
+        nodes = [
+            a * 0.0,
+            a + 0.0,
+            a - 0.0,
+            a * 1,
+            gn.negative(-a),
+            a / 1,
+            -1 * a,
+            a - gn.fill(-0.0, (4,), "float64"),
+        ]
+        plain = gn.compile(nodes, [a], passes=())(value)
+        for found, expected in zip(gn.compile(nodes, [a])(value), plain, strict=True):
+            np.testing.assert_array_equal(found, expected)
+            number = ~np.isnan(expected)
+            np.testing.assert_array_equal(np.signbit(found[number]), np.signbit(expected[number]))
 
 
 class TestAll:
