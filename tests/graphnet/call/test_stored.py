@@ -208,7 +208,7 @@ class TestBadFiles:
         )
         forms = [restored_form(form) for _, _, form in header["kernels"]]
         refused = 0
-        for head, number in zip(heads[::16], kernels[::16], strict=True):
+        for head, number in zip(heads[::32], kernels[::32], strict=True):
             for operand in forms[number].operands:
                 if (
                     reach._span(operand, words[head : head + forms[number].words].tolist(), reach.LONG)
@@ -230,7 +230,7 @@ class TestBadFiles:
                     with pytest.raises(BackendError, match=r"an operand (reaches outside|lies in no memory)"):
                         gn.load_function(path)
                     refused += 1
-        assert refused > 15
+        assert refused > 7
 
     def test_a_header_that_is_none(self, path: Path) -> None:
         for text in (b"[" * 100_000, b"1", b"{", b"\xff", b"", b'{"graphnet": ' + b"9" * 5000 + b"}"):
