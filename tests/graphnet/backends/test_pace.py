@@ -10,7 +10,7 @@ from graphnet.backends.numba.pace import LATEST, LONG, Pace
 
 
 def spent(pace: Pace, seconds_of: Callable[[int, float], float], until: float, clock: float = 0.0) -> float:
-    """Scripted seconds of a call, on average: a call by so many threads takes so long at this time. No clock is read."""
+    """Seconds of a call, on average, if one by so many threads takes so long at this time: no clock is read."""
     calls, start = 0, clock
     while clock < until:
         seconds = seconds_of(pace.threads, clock)

@@ -152,7 +152,7 @@ def test_no_two_cores_touch_the_same_byte(name: str) -> None:
 
 @pytest.mark.parametrize("cell", rnn.cells.ALL)
 def test_no_cell_has_a_race(cell: str) -> None:
-    """Gv; and one step of one sequence, with frozen weights, whichever core comes first, also where only `again` runs."""
+    """Gv; and a step of one sequence with frozen weights, whichever core comes first, also in `again`."""
     made = of_network(rnn.cells.ALL[cell](4), gv=True)
     assert list(races(planned(lambda: build(made, 3)))) == []
     if rnn.cells.ALL[cell](4).causal:
