@@ -217,6 +217,17 @@ def test_outputs_that_do_not_vary_stay() -> None:
         np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
+def test_a_number_that_is_an_output_begins() -> None:
+    """It was written after all else, so `begin` gave what its memory held before: as of a gradient that is 0."""
+    x, v, number = gn.input((3,)), gn.input((3,), varying=True), gn.fill(7.0, (3,), "float32")
+    ones = np.ones(3, "float32")
+    for late in (x * v, gn.concatenate([number, v])):
+        function = gn.compile([gn.exp(x), number, late], [x, v])
+        for _ in range(2):
+            np.testing.assert_array_equal(function.begin(ones)[1], 7 * ones)
+            np.testing.assert_array_equal(function.again(ones)[1], 7 * ones)
+
+
 def test_misuse_is_told() -> None:
     x, v = gn.input((2,), name="x"), gn.input((2,), name="v", varying=True)
     zeros = np.zeros(2, "float32")
