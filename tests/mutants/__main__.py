@@ -10,9 +10,8 @@ A mutant is caught if one of its tests fails, or does not end. At the end all te
 any mutant: one that fails then, too, has caught nothing. The exit code is 1 if a mutant of caught.txt has escaped, or
 if one could not be tried: its old text is not in the file exactly once, or its tests are not there.
 
-Run this before and after you change tests: what was caught must still be caught. If you move a test, change its path
-in mutants.py; if you change a line of the program that a mutant changes, write the same mistake anew. Your own files
-are not touched: each job works in a copy of all files that git knows or would add.
+What was caught must still be caught after you change tests. If you move a test, change its path in mutants.py; if you
+change a line that a mutant changes, write the same mistake anew. Each job works in a copy of all that git would add.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from pathlib import Path
 
 from tests.mutants.mutants import MUTANTS, Mutant
 
 ROOT = Path(__file__).resolve().parents[2]
 CAUGHT = Path(__file__).with_name("caught.txt")
-#: Seconds after which the tests of a mutant do not end.
-LONGEST = 900
+LONGEST = 900  # seconds: then the tests of a mutant do not end
 #: What is compiled is kept under a digest of its text, so all may share it, but for those that make it, or keep it.
 APART = ("graphnet/backends/", "graphnet/call/", "graphnet/system/")
 WHERE = "import graphnet, graphnet_rnn, viz; print(graphnet.__file__, graphnet_rnn.__file__, viz.__file__)"
@@ -52,16 +51,14 @@ class Copy:
             if (ROOT / name).is_file():
                 (self.root / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(ROOT / name, self.root / name)
-        found = self.run(["-c", WHERE], folder / "kernels", cwd=folder)
+        found = self.run(["-P", "-c", WHERE], folder / "kernels")  # -P: the folder we are in does not count
         if [path.startswith(str(self.root)) for path in found.stdout.split()] != [True] * 3:
-            sys.exit(f"python -m tests.mutants: other packages than those of the copy are imported: {found}")
+            sys.exit(f"python -m tests.mutants: other packages than the copy's are imported: {found}")
 
-    def run(
-        self, arguments: Sequence[str], cache: Path, cwd: Path | None = None
-    ) -> subprocess.CompletedProcess[str]:
+    def run(self, arguments: Sequence[str], cache: Path) -> subprocess.CompletedProcess[str]:
         environment = os.environ | {"PYTHONPATH": str(self.root), "GRAPHNET_CACHE": str(cache)}
         return subprocess.run(
-            [sys.executable, *arguments], cwd=cwd or self.root, env=environment, stdin=subprocess.DEVNULL,
+            [sys.executable, *arguments], cwd=self.root, env=environment, stdin=subprocess.DEVNULL,
             capture_output=True, encoding="utf-8", errors="replace", timeout=LONGEST, check=False,
         )  # fmt: skip
 
@@ -87,7 +84,7 @@ class Copy:
             return "caught", f"no end within {LONGEST} s"
         finally:
             shutil.copy2(ROOT / mutant.file, path)
-        if code in (1, 2) or code < 0:
+        if failed or code < 0:
             return "caught", failed[0] if failed else f"pytest ended with {code}"
         return ("ERROR", f"pytest ended with {code}: {' '.join(mutant.tests)}") if code else ("ESCAPED", "")
 
@@ -107,7 +104,7 @@ def tried(mutants: Sequence[Mutant], jobs: int) -> dict[str, Outcome]:
             return outcome
 
         with ThreadPoolExecutor(jobs) as pool:
-            found = dict(zip([m.name for m in mutants], pool.map(one, mutants), strict=True))
+            found = dict(zip((m.name for m in mutants), pool.map(one, mutants), strict=True))
         tests = sorted({by for what, by in found.values() if what == "caught" and ".py" in by})
         failing = free.get().failed(tests)[1] if tests else []
     for name in [name for name, (_, by) in found.items() if by in failing]:
@@ -124,6 +121,10 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="how many at a time (default: 1)")
     parser.add_argument("--record", action="store_true", help="write caught.txt")
     chosen = parser.parse_args()
+    if find_spec("xdist") is None:
+        parser.exit(
+            2, "python -m tests.mutants: first install what tests need: python3 run.py test --version\n"
+        )
     for name in chosen.names:
         if not any(mutant.name.startswith(name) for mutant in MUTANTS):
             parser.exit(2, f"python -m tests.mutants: there is no mutant {name!r}; --list shows all.\n")
@@ -132,18 +133,17 @@ def main() -> int:
         print(*(f"{m.name}  {m.file}  {' '.join(m.tests)}" for m in mutants), sep="\n")
         return 0
     lines = CAUGHT.read_text(encoding="utf-8").splitlines() if CAUGHT.exists() else []
-    before = {name: by for name, _, by in (line.partition("  ") for line in lines)}
+    before = dict(line.split("  ", 1) for line in lines)
     found = tried(mutants, chosen.jobs)
     caught = {name: by for name, (what, by) in found.items() if what == "caught"}
     wrong = [name for name, (what, _) in found.items() if what == "ERROR"]
-    lost = [name for name in found if name in before and name not in caught]
+    lost = sorted(before.keys() & found.keys() - caught.keys())
     if chosen.record:
         others = {m.name: before[m.name] for m in MUTANTS if m.name in before and m.name not in found}
         rows = "".join(f"{name}  {by}\n" for name, by in sorted((others | caught).items()))
         CAUGHT.write_text(rows, encoding="utf-8")
-    print(
-        f"{len(caught)} of {len(found)} caught, {len(wrong)} errors, {sum(os.times()[2:4]):.0f} CPU seconds"
-    )
+    cost = f"{sum(os.times()[2:4]):.0f} CPU seconds"
+    print(f"{len(caught)} of {len(found)} caught, {len(wrong)} errors, {cost}")
     print("escaped, though caught before:", ", ".join(lost) or "none")
     return 1 if lost or wrong else 0
 
