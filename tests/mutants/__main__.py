@@ -1,7 +1,7 @@
 """Which small mistakes in the program the tests notice: each mutant of mutants.py is made, and its tests run.
 
     python3 run.py python -m tests.mutants                  all of them, one after the other (some 25 minutes)
-    python3 run.py python -m tests.mutants ops passes_cut   those whose names begin so
+    python3 run.py python -m tests.mutants ops viz_mean     those whose names begin so
     python3 run.py python -m tests.mutants --list           names, files and tests
     python3 run.py python -m tests.mutants --jobs 4         four at a time, each in a copy of its own
     python3 run.py python -m tests.mutants --record         writes caught.txt: what was caught, and by which test
@@ -19,7 +19,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import queue
 import shutil
 import subprocess
 import sys
@@ -92,21 +91,19 @@ class Copy:
 def tried(mutants: Sequence[Mutant], jobs: int) -> dict[str, Outcome]:
     """What became of each, printed as it is known."""
     with tempfile.TemporaryDirectory(prefix="mutants-", ignore_cleanup_errors=True) as folder:
-        free: queue.Queue[Copy] = queue.Queue()
-        for job in range(jobs):
-            free.put(Copy(Path(folder).resolve() / str(job)))
+        free = [Copy(Path(folder).resolve() / str(job)) for job in range(jobs)]
 
         def one(mutant: Mutant) -> Outcome:
-            copy = free.get()
+            copy = free.pop()
             outcome = copy.outcome(mutant)
-            free.put(copy)
+            free.append(copy)
             print(mutant.name, *outcome, flush=True)
             return outcome
 
         with ThreadPoolExecutor(jobs) as pool:
             found = dict(zip((m.name for m in mutants), pool.map(one, mutants), strict=True))
         tests = sorted({by for what, by in found.values() if what == "caught" and ".py" in by})
-        failing = free.get().failed(tests)[1] if tests else []
+        failing = free[0].failed(tests)[1] if tests else []
     for name in [name for name, (_, by) in found.items() if by in failing]:
         found[name] = "ERROR", f"{found[name][1]} fails without any mutant"
         print(name, *found[name])
