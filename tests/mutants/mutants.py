@@ -51,7 +51,7 @@ MUTANTS = [
     Mutant(
         "graph_source_serial", "graphnet/graph/node.py",
         "copy.serial if own_place else self.source_serial", "copy.serial if own_place else copy.serial",
-        ("tests/graphnet/passes/test_recompute.py",),
+        ("tests/viz/test_stages.py", "tests/viz/test_notes.py"),
     ),
     # -- graphnet/ops ---------------------------------------------------------------------------------------------
     Mutant(
