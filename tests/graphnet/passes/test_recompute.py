@@ -88,7 +88,7 @@ def test_a_loss_with_a_surrogate_needs_less() -> None:
 EVERY = [*rnn.cells.ALL.values(), *CELLS]
 WHAT = ("gradient", "Gv", "Hv")
 #: Of which second derivatives are seconds of work.
-LARGE = {"Hyper", "HyperLSTM", "HyperRHN", "RHN", "LayerNormLSTM"}
+LARGE = {"GraphLSTM", "Hyper", "HyperLSTM", "HyperRHN", "RHN", "LayerNormLSTM"}
 
 
 def in_turn(cell: type[rnn.Cell], what: str) -> bool:
@@ -222,8 +222,8 @@ def test_nothing_to_win_changes_nothing() -> None:
     assert passes.recompute(graph, segments=4) is graph
 
 
-def gradient_of_lstm() -> tuple[list[Node], list[Node]]:
-    u = unrolled(rnn.LSTM, 40)
+def gradient_of_lstm(time: int) -> tuple[list[Node], list[Node]]:
+    u = unrolled(rnn.LSTM, time)
     return [u.cost, *gn.gradient(u.cost, list(u.network.parameters.values()))], [
         u.inputs,
         u.targets,
@@ -232,7 +232,7 @@ def gradient_of_lstm() -> tuple[list[Node], list[Node]]:
 
 
 def test_a_budget_is_kept_with_no_more_segments_than_it_takes() -> None:
-    outputs, inputs = gradient_of_lstm()
+    outputs, inputs = gradient_of_lstm(40)
     whole = gn.compile(outputs, inputs)
     assert gn.compile(outputs, inputs, memory=whole.memory).reports[0].name == "prune"
     arrays = arrays_for(inputs)
@@ -248,7 +248,7 @@ def test_a_budget_is_kept_with_no_more_segments_than_it_takes() -> None:
 
 
 def test_a_budget_that_cannot_be_kept_says_what_can() -> None:
-    outputs, inputs = gradient_of_lstm()
+    outputs, inputs = gradient_of_lstm(20)
     with pytest.raises(
         gn.BackendError, match=r"memory=1000: .* cannot do with 1000 B; .* needs [\d.]+ KiB"
     ) as error:
