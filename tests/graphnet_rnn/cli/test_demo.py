@@ -46,7 +46,7 @@ def test_demo_replaces_its_own_folder_and_no_other(
 ) -> None:
     other = tmp_path / "mine"
     other.mkdir()
-    (other / "precious.txt").write_text("precious")
+    (other / "precious.txt").write_text("precious", encoding="utf-8")
     assert main(["demo", "--out", str(other)]) == 2
     assert "was not made by the demo" in capsys.readouterr().err
     assert (other / "precious.txt").read_text(encoding="utf-8") == "precious"
@@ -58,7 +58,7 @@ def test_a_folder_in_use_is_left_alone(
 ) -> None:
     """By another demo, or by a training that goes on with what one made."""
     (tmp_path / demo.MARKER).touch()
-    (tmp_path / "history.jsonl").write_text("{}\n")
+    (tmp_path / "history.jsonl").write_text("{}\n", encoding="utf-8")
     with files.locked(tmp_path / demo.MARKER if other == "demo" else tmp_path):
         assert main(["demo", "--out", str(tmp_path)]) == 2
     said = capsys.readouterr().err
@@ -88,7 +88,7 @@ def test_what_others_put_there_stays(tmp_path: Path, name: str) -> None:
     with demo._fresh_folder(tmp_path) as folder:
         (folder / "cell.svg").touch()
     (tmp_path / name).parent.mkdir(exist_ok=True)
-    (tmp_path / name).write_text("mine")
+    (tmp_path / name).write_text("mine", encoding="utf-8")
     with pytest.raises(UsageError, match="was not made by the demo"), demo._fresh_folder(tmp_path):
         raise AssertionError("it begins")
     assert (tmp_path / name).read_text(encoding="utf-8") == "mine"

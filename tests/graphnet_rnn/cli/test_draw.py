@@ -31,7 +31,7 @@ def test_a_history_is_drawn_by_what_it_holds(
     here: Path, capsys: pytest.CaptureFixture[str], row: dict[str, object], words: str, others: str
 ) -> None:
     matplotlib = pytest.importorskip("matplotlib")
-    (here / "run.jsonl").write_text(json.dumps(row) + "\n")
+    (here / "run.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
     with matplotlib.rc_context({"svg.fonttype": "none"}):
         assert main(["draw", "run.jsonl", "--out", "run.svg"]) == 0
     assert capsys.readouterr().out == "wrote run.svg (drawn by matplotlib)\n"
@@ -41,7 +41,7 @@ def test_a_history_is_drawn_by_what_it_holds(
 
 
 def test_training_with_curvature_draws_its_flight(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (here / "text.txt").write_text("to be or not to be, that is the question. " * 60)
+    (here / "text.txt").write_text("to be or not to be, that is the question. " * 60, encoding="utf-8")
     small = "--cell Elman --units 4 --time 10 --batch 5 --sample 0 --gradient-batches 4 --steps 2 --out run"
     arguments = ["train", "text.txt", *small.split(), "--optimizer", "hf(cg_steps=3)"]
     assert main(arguments) == 0
@@ -58,14 +58,16 @@ def run_of(folder: Path, valid: float) -> None:
         {"event": "initial", "epoch": 0, "weight_norms": norms, "sample": "zq"},
         {**BITS, "valid_bits": valid, "weight_norms": norms, "sample": "to be"},
     ]
-    (folder / "history.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / "history.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
 def test_runs_are_compared_by_their_names(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     matplotlib = pytest.importorskip("matplotlib")
     run_of(here / "gru", 3.1)
     run_of(here / "lstm", 2.9)
-    (here / "third.jsonl").write_text((here / "gru" / "history.jsonl").read_text(encoding="utf-8"))
+    (here / "third.jsonl").write_text(
+        (here / "gru" / "history.jsonl").read_text(encoding="utf-8"), encoding="utf-8"
+    )
     with matplotlib.rc_context({"svg.fonttype": "none"}):
         assert main(["draw", "gru", "lstm/history.jsonl", "third.jsonl", "--out", "all.svg"]) == 0
     text = (here / "all.svg").read_text(encoding="utf-8")

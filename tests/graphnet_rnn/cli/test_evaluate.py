@@ -20,7 +20,7 @@ TEXT = "a cat sat on a mat.\n" * 40
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "text.txt").write_text(TEXT)
+    (tmp_path / "text.txt").write_text(TEXT, encoding="utf-8")
     vocabulary = Vocabulary.of(TEXT)
     net = rnn.Network([rnn.GRU(5)], len(vocabulary), len(vocabulary))
     net.vocabulary = vocabulary

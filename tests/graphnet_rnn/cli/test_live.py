@@ -170,9 +170,10 @@ def test_other_streams(terminal: Terminal) -> None:
 def train_in_terminal(folder: Path, *more: str, log: bool = False) -> tuple[str, str]:
     """What `train` writes to a terminal of 30 lines and 90 columns, and, apart, to its standard output if log."""
     pty = pytest.importorskip("pty")
-    (folder / "text.txt").write_text("a cat sat on a mat, and a rat sat on the cat. " * 300)
+    (folder / "text.txt").write_text("a cat sat on a mat, and a rat sat on the cat. " * 300, encoding="utf-8")
     (folder / "quick.py").write_text(
-        "import sys\nfrom graphnet_rnn.cli import live, main\nlive.SECONDS = 0.0\nsys.exit(main(sys.argv[1:]))\n"
+        "import sys\nfrom graphnet_rnn.cli import live, main\nlive.SECONDS = 0.0\nsys.exit(main(sys.argv[1:]))\n",
+        encoding="utf-8",
     )
     command = [
         sys.executable, "quick.py", "train", "text.txt", "--units", "8", "--time", "10", "--batch", "4", "--epochs",
@@ -201,7 +202,7 @@ def train_in_terminal(folder: Path, *more: str, log: bool = False) -> tuple[str,
         if not piece:
             break
         pieces.append(piece)
-    output: Any = process.communicate(timeout=60)[0] or b""
+    output: Any = process.communicate(timeout=300)[0] or b""
     os.close(ours)
     assert process.returncode == 0
     return b"".join(pieces).decode(), output.decode()

@@ -409,7 +409,7 @@ def test_two_default_folders_at_once(here: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_given_validation_text_and_options(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (here / "valid.txt").write_text(TEXT[:200])
+    (here / "valid.txt").write_text(TEXT[:200], encoding="utf-8")
     options = "--optimizer nesterov --rate 0.05 --clip-values 1 --clip-norm 0 --layers 2 --skip --dropout 0.1"
     options += " --recurrent-dropout 0.2 --variational"
     arguments = [*options.split(), "--initial-state", "learned", "--no-early-stopping", "--cell", "GRU"]
@@ -726,7 +726,9 @@ def test_arguments_that_nobody_wrote(run: Path, capsys: pytest.CaptureFixture[st
 
 def test_resume_says_whose_code_it_imports(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Before it does, also if it is quiet; not where the person named the file."""
-    (here / "mine.py").write_text(CELLS + "\nimport sys\nprint('imported', file=sys.stderr)\n")
+    (here / "mine.py").write_text(
+        CELLS + "\nimport sys\nprint('imported', file=sys.stderr)\n", encoding="utf-8"
+    )
     assert main(["train", "text.txt", *SMALL, "--cell", "mine.py:Good", "--out", "run", "--quiet"]) == 0
     assert "importing" not in capsys.readouterr().err
     os.utime(here / "mine.py", (1, 1))  # as another process would, the command imports it anew
@@ -741,7 +743,7 @@ def test_resume_says_whose_code_it_imports(here: Path, capsys: pytest.CaptureFix
 
 
 def test_a_text_too_short_to_validate_on_is_said(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (here / "short.txt").write_text(TEXT[:200])
+    (here / "short.txt").write_text(TEXT[:200], encoding="utf-8")
     assert main(["train", "short.txt", *SMALL, "--time", "30", "--batch", "1", "--out", "run"]) == 0
     assert "no validation: too few characters for it, so the best epoch is" in capsys.readouterr().out
 

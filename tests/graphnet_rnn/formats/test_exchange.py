@@ -656,15 +656,6 @@ def check_onnx(onnx: Any, runtime: Any, network: rnn.Network, path: Path, initia
             close(value, want, "float32")
 
 
-@every_cell
-def test_onnxruntime_computes_the_network(
-    onnx: Any, runtime: Any, tmp_path: Path, cell: type[rnn.Cell]
-) -> None:
-    for reads in ("vectors", "symbols"):
-        with case(reads):
-            check_onnx(onnx, runtime, network_of(cell(UNITS), cell(4), reads=reads), tmp_path / "n.onnx")
-
-
 def test_onnx_of_all_cells_in_one_network(onnx: Any, runtime: Any, tmp_path: Path) -> None:
     for initial_state, initial in (("zero", "zero"), ("learned", "learned")):
         for skip in (True, False):
@@ -674,13 +665,6 @@ def test_onnx_of_all_cells_in_one_network(onnx: Any, runtime: Any, tmp_path: Pat
                     *cells, skip=skip, dropout=0.5, initial_state=initial_state, reads="symbols"
                 )
                 check_onnx(onnx, runtime, network, tmp_path / "n.onnx", initial)
-
-
-def test_onnx_of_a_network_with_skip_connections_and_given_states(
-    onnx: Any, runtime: Any, tmp_path: Path
-) -> None:
-    network = network_of(rnn.LSTM(4), rnn.GRU(5), rnn.Elman(3), skip=True)
-    check_onnx(onnx, runtime, network, tmp_path / "n.onnx")
 
 
 def test_float64_against_the_reference_of_onnx(onnx: Any, tmp_path: Path) -> None:

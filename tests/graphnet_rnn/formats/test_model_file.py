@@ -59,27 +59,18 @@ def same(a: rnn.Network, b: rnn.Network) -> bool:
 # -- round trips ---------------------------------------------------------------------------------
 
 
-def test_round_trip(tmp_path: Path) -> None:
-    for cell in rnn.cells.ALL.values():
-        for skip in (False, True):
-            for dtype in ("float32", "float64"):
-                with case(cell, skip, dtype):
-                    network = rnn.Network(
-                        [cell().resized(3), cell().resized(2)],
-                        5,
-                        5,
-                        skip=skip,
-                        dtype=dtype,
-                        dropout=0.25,
-                        initial_state="learned",
-                        seed=7,
-                    )
-                    network.theta = np.random.default_rng(0).standard_normal(network.theta.size)
-                    rnn.save(network, tmp_path / "m")
-                    loaded = rnn.load(tmp_path / "m")
-                    assert same(loaded, network)
-                    assert list(loaded.parameters) == list(network.parameters)
-                    assert np.array_equal(logits(loaded), logits(network))
+@pytest.mark.parametrize("cell", rnn.cells.ALL.values(), ids=rnn.cells.ALL)
+def test_round_trip(tmp_path: Path, cell: type[rnn.Cell]) -> None:
+    for skip, dtype in ((False, "float32"), (True, "float64")):
+        how: dict[str, Any] = {"dropout": 0.25, "initial_state": "learned", "seed": 7}
+        network = rnn.Network([cell().resized(3), cell().resized(2)], 5, 5, skip=skip, dtype=dtype, **how)
+        network.theta = np.random.default_rng(0).standard_normal(network.theta.size)
+        rnn.save(network, tmp_path / "m")
+        loaded = rnn.load(tmp_path / "m")
+        with case(skip, dtype):
+            assert same(loaded, network)
+            assert list(loaded.parameters) == list(network.parameters)
+            assert np.array_equal(logits(loaded), logits(network))
 
 
 def test_vocabulary_and_notes_are_kept(tmp_path: Path) -> None:

@@ -193,9 +193,8 @@ SEEN: dict[str, tuple[dict[str, Any], str]] = {
 
 
 def test_what_was_seen_is_refused_in_a_sentence(tmp_path: Path) -> None:
-    for what in SEEN:
+    for what, (changed, said) in SEEN.items():
         with case(what):
-            changed, said = SEEN[what]
             network = rnn.Network([rnn.LSTM(3)], 4, 4)
             network.vocabulary = rnn.data.Vocabulary("abcd")
             if "model" in changed:

@@ -97,10 +97,9 @@ COMPOSED: dict[str, tuple[list[rnn.Cell], set[str]]] = {
 
 
 def test_cells_of_cells(runtime: Any, tmp_path: Path) -> None:
-    for name in COMPOSED:
+    for name, (cells, wanted) in COMPOSED.items():
         for lengths in (None, LENGTHS):
             with case(name, lengths):
-                cells, wanted = COMPOSED[name]
                 network = rnn.Network(cells, INPUTS, OUTPUTS, skip=True)
                 file = check(runtime, network, tmp_path / "n.onnx", lengths)
                 assert operators(file) == wanted

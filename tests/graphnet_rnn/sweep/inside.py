@@ -87,7 +87,9 @@ class Endless(Stub):
         self.all.append(self)
         self.folder.mkdir(parents=True)
         lines = [{"event": "start", "unit": "bits/char"}, {"event": "epoch", "valid_bpc": 1.0}]
-        (self.folder / "history.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        (self.folder / "history.jsonl").write_text(
+            "".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8"
+        )
 
 
 class Killed(Stub):
