@@ -463,65 +463,31 @@ def without(*names: str, **more: Array) -> dict[str, Array]:
 
 
 ones = np.ones
-BAD_TENSORS: dict[str, tuple[dict[str, Array], tuple[str, ...]]] = {
-    "nothing": ({}, ("no weight_ih_l0", "found: nothing")),
-    "no recurrent module": (
-        {"fc.weight": ones((2, 3), "f")},
-        ("no weight_ih_l0", "LSTMCell", "found: fc.weight [2, 3]"),
-    ),
-    "our own names": (
-        {"layer0.W_xi": ones((2, 3), "f")},
-        ("no weight_ih_l0", "layer0.W_xi [2, 3]"),
-    ),
-    "no recurrent matrix": (without("rnn.weight_hh_l1"), ("rnn.weight_hh_l1 missing: 2 layer(s)",)),
-    "half the biases": (without("rnn.bias_hh_l0"), ("rnn.bias_hh_l0 missing",)),
-    "no middle layer": (
-        without("rnn.weight_ih_l1", **{"rnn.weight_ih_l2": ones((24, 6), "f")}),
-        ("rnn.weight_ih_l1", "missing"),
-    ),
-    "five gates": (
-        without(**{"rnn.weight_hh_l0": ones((30, 6), "f")}),
-        ("rnn.weight_hh_l0 has the shape [30, 6]", "3 (GRU)"),
-    ),
-    "not a matrix": (
-        without(**{"rnn.weight_hh_l0": ones(24, "f")}),
-        ("rnn.weight_hh_l0 has the shape [24]: not a matrix",),
-    ),
-    "rows that do not fit": (
-        without(**{"rnn.weight_ih_l0": ones((18, 4), "f")}),
-        ("rnn.weight_ih_l0 has the shape [18, 4]", "torch.nn.LSTM of 6 units needs [24, 4]"),
-    ),
-    "upper layer of another width": (
-        without(**{"rnn.weight_ih_l1": ones((24, 4), "f")}),
-        ("rnn.weight_ih_l1 has the shape [24, 4]", "needs [24, 6]"),
-    ),
-    "a matrix for a bias": (
-        without(**{"rnn.bias_ih_l1": ones((24, 1), "f")}),
-        ("rnn.bias_ih_l1 has the shape [24, 1]", "needs [24]"),
-    ),
-    "quantised": (without(**{"rnn.weight_ih_l0": ones((24, 4), "int8")}), ("int8", "quantised")),
-    "no output layer": (
-        without("linear.weight", "linear.bias"),
-        ("no output layer", "6 units", "torch.nn.Linear(6, outputs)"),
-    ),
-    "two output layers": (
-        without(**{"second.weight": ones((2, 6), "f")}),
-        ("linear.weight [7, 6], second.weight [2, 6] all read 6 units", "output_prefix="),
-    ),
-    "bias of another width": (
-        without(**{"linear.bias": ones(3, "f")}),
-        ("linear.bias has the shape [3]", "7 outputs needs [7]"),
-    ),
-    "more than a network": (
-        without(**{"norm.weight": ones(6, "f"), "norm.bias": ones(6, "f")}),
-        ("norm.weight [6], norm.bias [6]: no part of", "prefix='rnn.' and output_prefix="),
-    ),
-    "an embedding": (
-        without(**{"table.weight": ones((9, 4), "f")}),
-        ("table.weight [9, 4]: no part of", "embedding_prefix='table.'"),
-    ),
-    "half the initial states": (without(**{"initial.h": ones((2, 1, 6), "f")}), ("initial.c missing",)),
-}
+
+
+def also(name: str, *shape: int, kind: str = "f") -> dict[str, Array]:
+    return without(**{name: ones(shape, kind)})
+
+
+BAD_TENSORS: list[tuple[Any, ...]] = [
+    ({}, "no weight_ih_l0", "found: nothing"),
+    ({"fc.weight": ones((2, 3), "f")}, "no weight_ih_l0", "LSTMCell", "found: fc.weight [2, 3]"),
+    (without("rnn.weight_hh_l1"), "rnn.weight_hh_l1 missing: 2 layer(s)"),
+    (without("rnn.bias_hh_l0"), "rnn.bias_hh_l0 missing"),
+    (without("rnn.weight_ih_l1", **{"rnn.weight_ih_l2": ones((24, 6), "f")}), "rnn.weight_ih_l1", "missing"),
+    (also("rnn.weight_hh_l0", 30, 6), "rnn.weight_hh_l0 has the shape [30, 6]", "3 (GRU)"),
+    (also("rnn.weight_hh_l0", 24), "rnn.weight_hh_l0 has the shape [24]: not a matrix"),
+    (also("rnn.weight_ih_l0", 18, 4), "rnn.weight_ih_l0 has the shape [18, 4]", "of 6 units needs [24, 4]"),
+    (also("rnn.weight_ih_l1", 24, 4), "rnn.weight_ih_l1 has the shape [24, 4]", "needs [24, 6]"),
+    (also("rnn.bias_ih_l1", 24, 1), "rnn.bias_ih_l1 has the shape [24, 1]", "needs [24]"),
+    (also("rnn.weight_ih_l0", 24, 4, kind="int8"), "int8", "quantised"),
+    (without("linear.weight", "linear.bias"), "no output layer", "6 units", "torch.nn.Linear(6, outputs)"),
+    (also("second.weight", 2, 6), "second.weight [2, 6] all read 6 units", "output_prefix="),
+    (also("linear.bias", 3), "linear.bias has the shape [3]", "7 outputs needs [7]"),
+    (also("norm.weight", 6), "norm.weight [6]: no part of", "prefix='rnn.' and output_prefix="),
+    (also("table.weight", 9, 4), "table.weight [9, 4]: no part of", "embedding_prefix='table.'"),
+    (also("initial.h", 2, 1, 6), "initial.c missing"),
+]
 
 
 #: What a file may call a tensor, or a module.
@@ -561,8 +527,8 @@ def test_names_of_a_file_are_shown_on_one_line_and_bounded(name: str) -> None:
 
 
 def test_tensors_that_make_no_network() -> None:
-    for wrong, (tensors, sentence) in BAD_TENSORS.items():
-        with case(wrong), fails(DataError, *sentence):
+    for tensors, *sentence in BAD_TENSORS:
+        with case(*sentence), fails(DataError, *sentence):
             from_torch(tensors)
 
 
@@ -583,14 +549,16 @@ def test_arguments_that_do_not_fit() -> None:
 
 
 def test_damaged_files(tmp_path: Path) -> None:
+    path = tmp_path / "w.safetensors"
+    with fails(ModelFileError, "there is no file"):
+        from_torch(path)
     for cut in (0, 5, 200, -1):
-        with case(cut):
-            path = tmp_path / "w.safetensors"
-            with fails(ModelFileError, "there is no file"):
-                from_torch(path)
-            path.write_bytes(safetensors_save(state_dict())[:cut])
-            with fails(ModelFileError, f"{path} is not a safetensors file, or is damaged", "torch.load"):
-                from_torch(path)
+        path.write_bytes(safetensors_save(state_dict())[:cut])
+        with (
+            case(cut),
+            fails(ModelFileError, f"{path} is not a safetensors file, or is damaged", "torch.load"),
+        ):
+            from_torch(path)
 
 
 def test_a_file_of_bfloat16(tmp_path: Path) -> None:
