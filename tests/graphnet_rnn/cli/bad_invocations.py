@@ -682,11 +682,6 @@ class Settings(Own):
         self.speed = speed
 
 
-class Recursive(Own):
-    def step(self, x, h):
-        return self.step(x, h)
-
-
 class Typo(Own):
     def step(self, x, h):
         return gn.tanh(self.afine("h", x=x, h=h))
