@@ -386,12 +386,6 @@ def test_interrupted_ends_with_130(
     assert list((here / "my run").glob("checkpoint-*"))
 
 
-def test_default_folder_is_a_new_one(here: Path) -> None:
-    for _ in range(2):
-        assert main(["train", "text.txt", *SMALL, "--epochs", "1", "--quiet"]) == 0
-    assert {p.name for p in (here / "runs").iterdir()} == {"text-LSTM-6", "text-LSTM-6-2"}
-
-
 def test_two_default_folders_at_once(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder is made where its name is chosen: another command that starts before the first trains takes the next."""
     names, run = [], rnn.Trainer.run
@@ -425,18 +419,6 @@ def test_given_validation_text_and_options(here: Path, capsys: pytest.CaptureFix
     assert (network["skip"], network["dropout"], network["initial_state"]) == (True, 0.1, "learned")
     assert (network["recurrent_dropout"], network["variational"]) == (0.2, True)
     assert [layer["cell"] for layer in network["layers"]] == ["GRU", "GRU"]
-
-
-def test_own_cell_through_train_sample_and_evaluate(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (here / "my_cells.py").write_text(CELLS, encoding="utf-8")
-    own = ["--cell", "my_cells.py:Good"]
-    assert main(["train", "text.txt", *SMALL, "--epochs", "1", *own, "--out", "run", "--quiet"]) == 0
-    model = "run/model.safetensors"
-    assert "--cell my_cells.py:Good" in one_line(fails(capsys, ["sample", model]))
-    assert main(["sample", model, *own, "--length", "5"]) == 0
-    assert main(["evaluate", model, "text.txt", *own]) == 0
-    assert "bits/char" in capsys.readouterr().out
-    assert main(["train", "--resume", "run", "--quiet", "--epochs", "2"]) == 0
 
 
 def test_sample_seed_and_argmax(model: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -77,14 +77,11 @@ HOW = [
 
 @pytest.mark.parametrize("how", HOW)
 def test_training_gives_the_same_bytes(how: tuple[str, ...], folder: Path) -> None:
-    """Of one and of two, and of two that are gone on with by one; of three where ranks are threads."""
+    """Two, and the one that goes on with their run, make that of one; three of them are threads elsewhere."""
     assert ran(1, folder, *TRAIN, *how, "--epochs=2", "--out=1") == (0, "")
     assert ran(2, folder, *TRAIN, *how, "--epochs=1", "--out=on") == (0, "")
-    shutil.copytree(folder / "on", folder / "2")
-    assert ran(2, folder, "graphnet_rnn", "train", "--resume=2", "--epochs=2", "--quiet") == (0, "")
     assert ran(1, folder, "graphnet_rnn", "train", "--resume=on", "--epochs=2", "--quiet") == (0, "")
-    for name in ("2", "on"):
-        require_same_files(contents(folder / name), contents(folder / "1"))
+    require_same_files(contents(folder / "on"), contents(folder / "1"))
 
 
 @pytest.mark.slow
@@ -139,7 +136,7 @@ def test_sums_go_through_the_host_where_a_gpu_computes(tmp_path: Path) -> None:
 
 @pytest.mark.cuda
 def test_sums_where_vectors_lie_on_a_gpu(tmp_path: Path) -> None:
-    assert ran(3, tmp_path, "tests.graphnet_rnn.parallel.program", "on_a_gpu") == (0, "well")
+    assert ran(2, tmp_path, "tests.graphnet_rnn.parallel.program", "on_a_gpu") == (0, "well")
 
 
 def test_what_mpi_says_of_gpus() -> None:
