@@ -213,11 +213,9 @@ def test_in_chromium(writing: WritingPage, tmp_path: Path) -> None:
     assert all(url.startswith(writing.address) for url in asked_for)
 
 
-def test_who_opens_many_connections_is_not_heard(
-    writing: WritingPage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_opens_many_connections_is_not_heard(writing: WritingPage) -> None:
     """Those that are open go on being served, and there is room again once others have closed."""
-    monkeypatch.setattr(writing.server, "_free", threading.BoundedSemaphore(4))
+    writing.server._free = threading.BoundedSemaphore(4)
     port, before = writing.server.server_port, threading.active_count()
     idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(12)]
     assert threading.active_count() <= before + 4
