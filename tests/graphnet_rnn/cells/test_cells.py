@@ -226,9 +226,8 @@ def test_faulty_cell_is_caught() -> None:
         (CountsSteps, CellError, r"is another one when step runs again"),
     ]
     for cell, error, content in cases:
-        with case(cell, error):
-            with pytest.raises(error, match=content):
-                check_cell(cell)
+        with case(cell, error), pytest.raises(error, match=content):
+            check_cell(cell)
 
 
 def test_every_derivative_check_sees_the_fault() -> None:
@@ -236,9 +235,8 @@ def test_every_derivative_check_sees_the_fault() -> None:
     for cell, check in itertools.product(
         [UsesBadSlope, CutsGradient, StopsWrongly], ["gradient", "R-operator", "Gauss-Newton"]
     ):
-        with case(cell, check):
-            with pytest.raises(LawError, match=cell.__name__):
-                CHECKS[check](subject(cell(3)))
+        with case(cell, check), pytest.raises(LawError, match=cell.__name__):
+            CHECKS[check](subject(cell(3)))
 
 
 def subject(cell: Cell) -> Any:
@@ -278,11 +276,13 @@ def place(function: Callable[..., Any], text: str) -> str:
 
 def test_impossible_units() -> None:
     for units in [0, -3, "a", True, 2.0, None]:
-        with case(units):
-            with pytest.raises(
+        with (
+            case(units),
+            pytest.raises(
                 UsageError, match=re.escape(f"LSTM: units must be a whole number >= 1, not {units!r}")
-            ):
-                rnn.LSTM(units)
+            ),
+        ):
+            rnn.LSTM(units)
 
 
 def test_users_initializer_of_wrong_shape_names_the_weight() -> None:
@@ -329,9 +329,8 @@ def test_check_cell_finds_what_would_fail_later() -> None:
         (FixedWidth, "returned float32[1, 3] for the state h, which is float32[1, 5]"),
     ]
     for cell, message in cases:
-        with case(cell, message):
-            with pytest.raises(CellError, match=re.escape(message)):
-                rnn.testing.check_cell(cell)
+        with case(cell, message), pytest.raises(CellError, match=re.escape(message)):
+            rnn.testing.check_cell(cell)
 
 
 def test_settings_are_read_off_the_constructor(tmp_path: Path) -> None:

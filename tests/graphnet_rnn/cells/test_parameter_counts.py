@@ -79,9 +79,8 @@ SUAREZ = {
 
 
 def test_suarez_table_1() -> None:
-    for model in SUAREZ:
+    for model, (layers, expected, reported) in SUAREZ.items():
         with case(model):
-            layers, expected, reported = SUAREZ[model]
             count = parameters(*layers, symbols=50)
             assert count == expected + 1000 * 50 + 50
             assert round(count / 1e6, 1) == reported

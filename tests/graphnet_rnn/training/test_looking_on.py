@@ -21,6 +21,7 @@ from graphnet_rnn.training import Listener, TensorBoard, Trainer, Training
 from tests.graphnet_rnn.training import problems
 from tests.graphnet_rnn.training.problems import begin
 from tests.graphnet_rnn.training.runs import contents, interrupt_at, require_same_files, rows
+from tests.tables import case
 
 KEEP = 0.7
 
@@ -107,18 +108,16 @@ def test_metrics_are_in_the_rows_and_in_the_curve(tmp_path: Path) -> None:
     assert words[-2:] == ["accuracy", "largest weight"]
 
 
-@pytest.mark.parametrize(
-    ("metrics", "says"),
-    [
+def test_impossible_metrics(tmp_path: Path) -> None:
+    cases = [
         ("accuracy", "Trainer: metrics must be a list of names and functions of the model, not 'accuracy'"),
         (["accuracy"], "names that Fit has (none), not 'accuracy'"),
         ([3], "names that Fit has (none), not 3"),
         ([max, max], "two metrics are called max; give one of the functions another name"),
-    ],
-)
-def test_impossible_metrics(metrics: Any, says: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=re.escape(says)):
-        Trainer(problems.own(), folder=tmp_path, metrics=metrics)
+    ]
+    for metrics, says in cases:
+        with case(metrics, says), pytest.raises(UsageError, match=re.escape(says)):
+            Trainer(problems.own(), folder=tmp_path, metrics=metrics)
 
 
 def test_a_metric_that_is_no_number_is_told(tmp_path: Path) -> None:
