@@ -328,7 +328,7 @@ def test_a_cell_of_many_cells_is_not_told_whole() -> None:
         lambda: rnn.Network([nested(rnn.GRU(3)), nested(rnn.LSTM(3))], 3, 3, share={1: 0}),
         lambda: rnn.Network([BACK], 6, 6).require_causal("it"),
         lambda: gradient_by_distance(rnn.Network([nested(rnn.Dense(3))], 3, 3), np.zeros((2, 2), int), None),
-    ]
+    ]  # fmt: skip
     for call in cases:
         with case(call):
             with pytest.raises(GraphnetError) as caught:

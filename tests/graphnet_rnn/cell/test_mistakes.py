@@ -6,7 +6,6 @@ Each row is written into a real file my_cells.py. The lines that the message mus
 from __future__ import annotations
 
 import importlib.util
-import linecache
 import re
 import sys
 import textwrap
@@ -555,7 +554,6 @@ def loaded(folder: Path, code: str, use: str, monkeypatch: pytest.MonkeyPatch) -
     """The module my_cells of a file in the folder."""
     file = folder / "my_cells.py"
     file.write_text(HEAD + code + USE.format(use=use), encoding="utf-8")
-    linecache.checkcache(str(file))
     spec = importlib.util.spec_from_file_location("my_cells", file)
     assert spec is not None
     assert spec.loader is not None

@@ -95,11 +95,9 @@ def test_autoencoder_learns_a_code() -> None:
 
 def test_skips_by_halves() -> None:
     cases = [
-        (False, [5, 4], ["W_ho"]),
-        ("inputs", [5, 9], ["W_ho"]),
-        ("outputs", [5, 4], ["W_h0o", "W_h1o"]),
-        (True, [5, 9], ["W_h0o", "W_h1o"]),
-    ]
+    (False, [5, 4], ["W_ho"]), ("inputs", [5, 9], ["W_ho"]), ("outputs", [5, 4], ["W_h0o", "W_h1o"]),
+    (True, [5, 9], ["W_h0o", "W_h1o"]),
+]  # fmt: skip
     for skip, reads, projections in cases:
         with case(skip, reads):
             network = rnn.Network([rnn.Elman(4), rnn.Elman(3)], 5, 2, skip=skip)
@@ -107,20 +105,6 @@ def test_skips_by_halves() -> None:
             assert [name for name in network.parameters if name.startswith("output.W")] == [
                 f"output.{name}" for name in projections
             ]
-
-
-def test_without_output_bias() -> None:
-    network = rnn.Network([rnn.Elman(4)], 5, 2, output_bias=False)
-    assert "output.b_o" not in network.parameters
-    assert network.theta.size == 5 * 4 + 4 * 4 + 4 + 4 * 2
-
-
-def test_learned_states_of_many_layers_have_names_of_their_own() -> None:
-    """h1 of layer 0 and h of layer 10 would both be called h10."""
-    network = rnn.Network([rnn.NARX(2), *[rnn.Elman(2)] * 10], 3, 3, initial_state="learned")
-    learned = [name for name in network.parameters if name.startswith("initial.")]
-    assert len(learned) == len(network.state_names()) == 15
-    assert network.unroll(2, 1, initial="learned").final
 
 
 def test_shared_layers_are_one_set_of_weights() -> None:
@@ -169,12 +153,6 @@ def masks_of(network: rnn.Network, time: int = 6) -> list[Node]:
     return [node for node in gn.Graph([u.cost]).order if node.op.name == "Random"]
 
 
-def test_variational_masks_stay_for_all_steps() -> None:
-    layers = [rnn.LSTM(8), rnn.LSTM(8)]
-    assert len(masks_of(rnn.Network(layers, 5, 5, dropout=0.5))) == 6
-    assert len(masks_of(rnn.Network(layers, 5, 5, dropout=0.5, variational=True))) == 1
-
-
 def test_recurrent_dropout_acts_on_states_in_products() -> None:
     """One mask a step for each state that enters products: h of an LSTM, whose c enters none."""
     each_step = masks_of(rnn.Network([rnn.LSTM(8)], 5, 5, recurrent_dropout=0.5))
@@ -184,24 +162,6 @@ def test_recurrent_dropout_acts_on_states_in_products() -> None:
     network = rnn.Network([rnn.LSTM(8)], 5, 5, recurrent_dropout=0.5)
     u = network.unroll(3, 4, training=False)
     assert not [node for node in gn.Graph([u.cost]).order if node.op.name == "Random"]
-
-
-def test_highway_dropout_is_on_t_alone() -> None:
-    """With t dropped altogether the state stays: s = (1 - t) s + 0 h, so c keeps the t that was not dropped."""
-    network = rnn.Network([rnn.RHN(8, depth=2, t_dropout=0.5)], 5, 5, dtype="float64")
-    u = network.unroll(1, 3)
-    masks = [node for node in gn.Graph([u.cost]).order if node.op.name == "Random"]
-    assert len(masks) == 2
-    w = {name.partition(".")[2]: node.value for name, node in network.parameters.items()}
-    generator = np.random.default_rng(0)
-    symbols, s = generator.integers(0, 5, (1, 3)), generator.standard_normal((3, 8))
-    (found,) = gn.compile([u.final[0]], [u.inputs, *u.initial])(symbols, s)
-    x = np.eye(5)[symbols[0]]
-    for l, mask in enumerate(masks):
-        a = [s @ w[f"W_s{k}{l}"] + (x @ w[f"W_x{k}{l}"] if l == 0 else 0) for k in "ht"]
-        h, t = np.tanh(a[0]), 1 / (1 + np.exp(-a[1]))
-        s = (1 - t) * s + 2 * mask.value * t * h
-    assert np.allclose(found, s, rtol=1e-12, atol=1e-14)
 
 
 # -- layers that read the whole sequence ---------------------------------------------------------
@@ -298,11 +258,6 @@ def test_scaled_product_never_makes_a_matrix_for_a_case() -> None:
     assert peaks[0] < peaks[1] / 4
 
 
-def test_scaled_product_names_what_does_not_fit() -> None:
-    with pytest.raises(gn.ShapeError, match="ScaledMatMul"):
-        gn.scaled_matmul(np.ones((2, 3)), np.ones((3, 4)), np.ones((2, 1, 3)), np.ones((2, 1, 5)))
-
-
 # -- echo-state networks -------------------------------------------------------------------------
 
 
@@ -339,11 +294,6 @@ def test_fit_output_is_ridge_regression() -> None:
             assert np.isclose(loss, ((a @ expected - b) ** 2).sum(axis=1).mean(), rtol=1e-8)
             u = network.unroll(len(x), 3, initial="zero", unscored=washout)
             assert np.isclose(gn.compile([u.cost], [u.inputs, u.targets])(x, t)[0], loss, rtol=1e-9)
-
-
-def test_echo_state_network_remembers() -> None:
-    network, (x, t) = echo(), delayed()
-    assert rnn.fit_output(network, x, t, 1e-9, 30) < 0.01 * t.var(axis=(0, 1)).sum()
 
 
 def test_fit_output_of_layers_that_skip_and_of_any_cell() -> None:
@@ -410,14 +360,6 @@ def test_run_is_the_unrolled_network() -> None:
                 first, carried = rnn.run(network, x[:1])
                 rest, _ = rnn.run(network, x[1:], carried)
                 assert np.allclose(np.concatenate([first, rest]), expected, rtol=1e-12, atol=1e-14)
-
-
-def test_run_of_what_reads_the_whole_sequence() -> None:
-    network = rnn.Network([rnn.Bidirectional(3)], 4, 3, loss="ctc")
-    x = np.random.default_rng(0).standard_normal((150, 2, 4)).astype("f")
-    u = network.unroll(150, 2, initial="zero", labels=1)
-    (expected,) = gn.compile([u.logits], [u.inputs])(x)
-    assert np.allclose(rnn.run(network, x)[0], expected, atol=1e-6)
 
 
 def test_what_run_refuses() -> None:
@@ -493,11 +435,6 @@ def test_widths_that_follow_from_the_input_pass_wrappers() -> None:
             assert network.layers[0].output_width == double
             u = network.unroll(3, 2, initial="learned")
             assert u.hidden[0].shape == (3, 2, double)
-
-
-def test_hyper_scales_what_is_inside_of_parts() -> None:
-    network = rnn.Network([rnn.Hyper(rnn.Residual(rnn.LSTM(5)), rnn.Elman(2))], 5, 5)
-    assert sum(key.startswith("layer0.W_ap_inner_") for key in network.parameters) == 8
 
 
 def test_recurrent_dropout_reaches_every_state_or_says_so() -> None:

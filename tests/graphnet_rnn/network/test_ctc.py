@@ -351,39 +351,14 @@ def node(*shape: int, dtype: str = "float32") -> gn.Node:
 def test_errors_when_built() -> None:
     cases = [
         ((node(5, 4), node(4, 2, dtype="int64")), {}, ShapeError, "logits must be (time, batch, labels + 1)"),
-        (
-            (node(5, 4, 1), node(4, 2, dtype="int64")),
-            {},
-            ShapeError,
-            "a label and the blank at least, not [5, 4, 1]",
-        ),
-        (
-            (node(5, 4, 3), node(3, 2, dtype="int64")),
-            {},
-            ShapeError,
-            "the batch of the logits, 4, not [3, 2]",
-        ),
+        ((node(5, 4, 1), node(4, 2, dtype="int64")), {}, ShapeError, "a label and the blank at least, not [5, 4, 1]"),
+        ((node(5, 4, 3), node(3, 2, dtype="int64")), {}, ShapeError, "the batch of the logits, 4, not [3, 2]"),
         ((node(5, 4, 3), node(4, dtype="int64")), {}, ShapeError, "targets must be (batch, length)"),
         ((node(5, 4, 3), node(4, 2)), {}, DtypeError, "targets are float32; they must be integers"),
-        (
-            (node(5, 4, 3, dtype="int64"), node(4, 2, dtype="int64")),
-            {},
-            DtypeError,
-            "logits must be floats, not int64",
-        ),
-        (
-            (node(5, 4, 3), node(4, 2, dtype="int64")),
-            {"blank": 3},
-            UsageError,
-            "3 symbols, in -3 ... 2, not 3",
-        ),
-        (
-            (node(5, 4, 3), node(4, 2, dtype="int64")),
-            {"repeats": "drop"},
-            UsageError,
-            "'merge' or 'keep', not 'drop'",
-        ),
-    ]
+        ((node(5, 4, 3, dtype="int64"), node(4, 2, dtype="int64")), {}, DtypeError, "logits must be floats, not int64"),
+        ((node(5, 4, 3), node(4, 2, dtype="int64")), {"blank": 3}, UsageError, "3 symbols, in -3 ... 2, not 3"),
+        ((node(5, 4, 3), node(4, 2, dtype="int64")), {"repeats": "drop"}, UsageError, "'merge' or 'keep', not 'drop'"),
+    ]  # fmt: skip
     for arguments, settings, error, message in cases:
         with named(arguments, settings), pytest.raises(error, match=re.escape(message)):
             ctc.ctc_loss(*arguments, **settings)

@@ -281,9 +281,9 @@ DAMPED: dict[str, Callable[[], rnn.Cell]] = {
 
 def test_structural_damping_is_of_the_steps_that_there_are() -> None:
     """G_s of a batch = the mean of that of each case by itself, summed over its own steps."""
-    for name in DAMPED:
+    for name, make in DAMPED.items():
         with named(name):
-            net = network([DAMPED[name]()])
+            net = network([make()])
             x, t = arrays(net)
             parameters = list(net.parameters.values())
 
@@ -425,7 +425,7 @@ WHOLE_SYMBOLS = rnn.Network([rnn.GRU(3)], 4, 4, pool="max")
 
 
 def test_who_needs_an_output_at_each_step_says_so() -> None:
-    cases = [
+    asked: list[Callable[[], Any]] = [
         lambda: WHOLE.unroll(3, 2, unscored=1),
         lambda: WHOLE.unroll(3, 2, predict_first=True),
         lambda: rnn.fit_output(WHOLE_NUMBERS, np.zeros((3, 2, 4)), np.zeros((3, 2, 4))),
@@ -435,10 +435,10 @@ def test_who_needs_an_output_at_each_step_says_so() -> None:
         lambda: rnn.tasks.FreshSequences(rnn.tasks.Addition(10), WHOLE_NUMBERS),
         lambda: viz.generation(WHOLE),
     ]
-    for ask in cases:
-        with named(ask):
-            with pytest.raises((UsageError, viz.DrawingError), match=r"one (output )?for a whole sequence"):
-                ask()
+    said = r"one (output )?for a whole sequence"
+    for number, ask in enumerate(asked):
+        with named(number), pytest.raises((UsageError, viz.DrawingError), match=said):
+            ask()
 
 
 def test_it_predicts_no_text() -> None:

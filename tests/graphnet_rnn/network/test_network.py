@@ -12,7 +12,7 @@ import pytest
 import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet.graph.node import Array
-from graphnet_rnn.cell.initializers import constant, glorot, orthogonal, sparse
+from graphnet_rnn.cell.initializers import constant, orthogonal, sparse
 from graphnet_rnn.errors import GraphnetError, UsageError
 from graphnet_rnn.network.losses import LOSSES
 from tests.tables import case
@@ -33,15 +33,6 @@ def test_names_and_order() -> None:
     names += ["output.W_ho", "output.b_o", "initial.h0", "initial.h1", "initial.c1"]
     assert list(network.parameters) == names
     assert [node.name for node in network.parameters.values()] == names
-
-
-def test_shapes_with_skip() -> None:
-    """With skip every upper layer reads the input too, and the output reads every layer."""
-    network = net(rnn.Elman(4), rnn.Elman(2), skip=True)
-    shapes = {name: node.shape for name, node in network.parameters.items()}
-    assert shapes["layer1.W_xh"] == (4 + 5, 2)
-    assert (shapes["output.W_h0o"], shapes["output.W_h1o"], shapes["output.b_o"]) == ((4, 3), (2, 3), (3,))
-    assert network.theta.size == sum(node.size for node in network.parameters.values())
 
 
 def test_theta_shares_memory_both_ways() -> None:
@@ -68,31 +59,7 @@ def test_theta_setter_copies_into_the_same_memory() -> None:
         network.theta = np.ones(3)
 
 
-def test_compiled_function_sees_theta_change() -> None:
-    network = net(rnn.Elman(4))
-    u = network.unroll(time=2, batch=1, training=False, initial="zero")
-    function = gn.compile([u.logits], [u.inputs])
-    symbols = np.zeros((2, 1), np.int64)
-    before = function(symbols)[0]
-    network.theta = 0 * network.theta
-    assert before.any()
-    assert not function(symbols)[0].any()
-
-
 # -- initial weights -----------------------------------------------------------------------------
-
-
-def test_seeds() -> None:
-    a, b, c = (net(rnn.LSTM(4), seed=seed).theta for seed in (1, 1, 2))
-    assert np.array_equal(a, b)
-    assert not np.array_equal(a, c)
-
-
-def test_layers_of_one_kind_start_differently() -> None:
-    network = net(rnn.Elman(5), rnn.Elman(5))
-    assert not np.array_equal(
-        network.parameters["layer0.W_hh"].value, network.parameters["layer1.W_hh"].value
-    )
 
 
 def test_one_more_layer_leaves_the_weights_of_the_others() -> None:
@@ -100,11 +67,6 @@ def test_one_more_layer_leaves_the_weights_of_the_others() -> None:
     for name, node in one.parameters.items():
         if name.startswith("layer0"):
             assert np.array_equal(node.value, two.parameters[name].value), name
-
-
-def test_one_more_weight_leaves_the_others() -> None:
-    plain, peephole = net(rnn.LSTM(4)), net(rnn.LSTMPeephole(4))
-    assert np.array_equal(plain.parameters["layer0.W_xi"].value, peephole.parameters["layer0.W_xi"].value)
 
 
 def test_initializers_by_pattern() -> None:
@@ -129,12 +91,6 @@ def test_sparse_gives_each_unit_so_many_connections() -> None:
     w = sparse(4, 1.0)(np.random.default_rng(0), (20, 7))
     assert (np.count_nonzero(w, axis=0) == 4).all()
     assert (np.count_nonzero(sparse(15)(np.random.default_rng(0), (3, 2)), axis=0) == 3).all()
-
-
-def test_glorot_stays_within_its_limit_and_reaches_it() -> None:
-    w = glorot()(np.random.default_rng(0), (30, 70))
-    limit = np.sqrt(6 / 100)
-    assert 0.99 * limit < np.abs(w).max() <= limit
 
 
 # -- initial states ------------------------------------------------------------------------------
@@ -166,9 +122,6 @@ def test_first_states() -> None:
     assert not np.shares_memory(h, network.theta)
     assert not any(state.any() for state in net(rnn.LSTM(4)).first_states(3))
     assert not any(state.any() for state in network.zero_states(3))
-
-
-# -- dropout -------------------------------------------------------------------------------------
 
 
 # -- what cannot be meant ------------------------------------------------------------------------
@@ -240,14 +193,6 @@ def test_scopes_reach_the_profile() -> None:
     assert {"layer0", "layer1", "output", "cost"} <= set(profile.by_scope("layer"))
     for totals in (profile.by_time_step(), profile.by_cell(), profile.by_op()):
         assert sum(totals.values()) == pytest.approx(profile.total)
-
-
-def test_cells_origin_is_the_equation() -> None:
-    """A weight, also after it has moved into the flat vector, knows the line that declared it."""
-    node = net(rnn.Elman(4)).parameters["layer0.W_hh"]
-    assert node.origin.file.endswith("elman.py")
-    assert node.scope["layer"] == "layer0"
-    assert node.scope["cell"] == "Elman"
 
 
 def test_settings_make_the_network_again() -> None:

@@ -150,11 +150,11 @@ def test_the_hessian_is_that_of_differences() -> None:
 
 def test_curvature_is_that_of_each_case_alone() -> None:
     """G of the mean of losses = the mean of the G of each case at its own length; it has no negative eigenvalue."""
-    for name in SUBJECTS:
+    for name, make in SUBJECTS.items():
         with named(name):
             subject = of(name)
             found = dense("gauss-newton", gn.mean(subject.losses), subject)
-            alone = [SUBJECTS[name]([case], True) for case in range(3)]
+            alone = [make([case], True) for case in range(3)]
             expected = np.mean([dense("gauss-newton", gn.sum(each.losses), each) for each in alone], axis=0)
             np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
             values = np.linalg.eigvalsh(found)

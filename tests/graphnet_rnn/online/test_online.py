@@ -92,9 +92,9 @@ NETWORKS: dict[str, Callable[[], rnn.Network]] = {
 
 def test_rtrl_from_given_and_zero_states() -> None:
     """Some steps ask nothing; after a reset all is as it was."""
-    for name in NETWORKS:
+    for name, make in NETWORKS.items():
         with case(name):
-            net = NETWORKS[name]()
+            net = make()
             x, t = symbols()
             generator = np.random.default_rng(3)
             states = [generator.standard_normal((BATCH, width)) for _, width in net.state_names()]
@@ -302,11 +302,13 @@ class OwnLSTM(rnn.LSTM):
 
 def test_networks_without_traces() -> None:
     for layers in [[rnn.GRU(3)], [OwnLSTM(3)], [rnn.LSTM(3), rnn.LSTM(2)], [rnn.Dense(3), rnn.LSTM(2)]]:
-        with case(layers):
-            with pytest.raises(
+        with (
+            case(layers),
+            pytest.raises(
                 UsageError, match="TruncatedLSTM: the first layer must be one of LSTM, LSTMPeephole"
-            ):
-                TruncatedLSTM(network(*layers))
+            ),
+        ):
+            TruncatedLSTM(network(*layers))
 
 
 def test_cells_without_known_memory() -> None:

@@ -200,9 +200,9 @@ def test_callbacks_see_the_point_that_was_reached() -> None:
 
 def test_batches_can_be_read_twice_and_in_order() -> None:
     for batches in [iter([part(slice(0, 2))]), [{"x": 1, "t": 2, "h": 3}]]:
-        with case(batches):
-            with pytest.raises(UsageError, match="gradient must be batches, each a sequence of arrays"):
-                rnn.BatchedObjective(objective(2)).feed(batches)
+        said = "gradient must be batches, each a sequence of arrays"
+        with case(batches), pytest.raises(UsageError, match=said):
+            rnn.BatchedObjective(objective(2)).feed(batches)
 
 
 def test_one_batch_is_no_list_of_batches() -> None:
@@ -250,7 +250,6 @@ def test_impossible_arguments_of_minimize() -> None:
         ({"state": 5}, "state must be a dict of arrays, as result.state, not 5"),
         ({"state": ADAMS | {"theta": np.ones(2)}}, "state has theta; Adam keeps m, v, t"),
         ({"state": ADAMS | {"m": np.ones(3)}}, r"m in state must be finite, of shape \[2\] and float64"),
-        ({"state": ADAMS | {"m": np.array([1.0, np.nan])}}, "m in state must be finite"),
         ({"state": ADAMS | {"m": np.array([1j, 0])}}, "not complex128 of shape"),
         (
             {"state": ADAMS | {"t": np.array([2.7])}},
@@ -259,7 +258,6 @@ def test_impossible_arguments_of_minimize() -> None:
         ({"callback": 5}, "callback must be a function, not 5"),
         ({"feed": "x"}, "feed must be a function, not 'x'"),
         ({"tolerance": -1}, "tolerance must be a finite number >= 0, not -1"),
-        ({"tolerance": "a"}, "tolerance must be"),
     ]
     for given, words in cases:
         with case(given, words), pytest.raises(UsageError, match=words):

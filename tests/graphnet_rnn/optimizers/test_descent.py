@@ -162,7 +162,7 @@ def test_rosenbrock() -> None:
                 assert isinstance(after, LineSearchReport)
                 assert (before.after, before.last_gradient_norm) == (after.before, after.gradient_norm)
             assert re.fullmatch(
-                r"loss 24\.2 -> \S+  20 iterations, \d+ evaluations  \|g\| 2\.3e\+02 -> \S+  \(iterations\)  \d\.\d\d s",
+                r"loss 24\.2 -> \S+  20 iterations, \d+ evaluations  \|g\| 2\.3e\+02 -> \S+  \(iterations\)  .* s",
                 str(report),
             )
 

@@ -57,7 +57,7 @@ BREAKS: dict[str, Callable[[float, Array], tuple[float, Array]]] = {
 @pytest.mark.parametrize("name", KINDS)
 def test_nothing_changes(name: str) -> None:
     """After two good steps, so that there is a state to lose."""
-    for what in BREAKS:
+    for what, broken in BREAKS.items():
         with case(what):
             optimizer = KINDS[name]()
             objective, w = bowl()
@@ -68,7 +68,7 @@ def test_nothing_changes(name: str) -> None:
             for step in range(2):
                 guarded_step(optimizer, objective, theta, state, f"step {step}")
             before = theta.copy(), {name: array.copy() for name, array in state.items()}
-            objective.break_ = BREAKS[what]  # type: ignore[attr-defined]
+            objective.break_ = broken  # type: ignore[attr-defined]
             error = KeyboardInterrupt if "Ctrl-C" in what else TrainingError
             with pytest.raises(error) as caught, np.errstate(all="ignore"):
                 guarded_step(optimizer, objective, theta, state, "step 2", remedy="try another thing")

@@ -30,13 +30,9 @@ from graphnet_rnn.optimizers import (
 )
 from graphnet_rnn.tasks import (
     TASKS,
-    FreshSequences,
-    echo_state_weights,
-    elman,
     momentum_settings,
     zero_one_loss,
 )
-from tests.graphnet_rnn.training.told import Told
 from tests.tables import case
 
 MOMENTA = (0.8, 0.9, 0.95, 0.97, 0.99, 0.995, 0.997, 0.999)
@@ -98,37 +94,24 @@ def test_impossible_schedules() -> None:
         (lambda: Stepwise({}), "the first of the steps must be 0, not None"),
         (lambda: Stepwise({5: 0.1}), "the first of the steps must be 0, not 5"),
         (lambda: Stepwise({0: 0.1, 1.5: 0.2}), "a step must be a whole number >= 0, not 1.5"),
-        (lambda: Stepwise({0: 0.1, -1: 0.2}), "a step must be a whole number >= 0, not -1"),
-        (lambda: Stepwise({0: 0.1, "1": 0.2}), "a step must be a whole number >= 0, not '1'"),
         (lambda: Stepwise({0: math.nan}), "the value from step 0 on must be a finite number, not nan"),
-        (lambda: Stepwise({0: "fast"}), "the value from step 0 on must be a finite number, not 'fast'"),
         (lambda: Stepwise([(0, 1.0), (3, 1.0), (3, 2.0)]), "each step can have one value"),
         (lambda: Stepwise([0.1, 0.2]), "values must be pairs (step, value), but one is 0.1"),
         (lambda: Stepwise(0.1), "values must be a mapping or pairs"),
-        (lambda: Stepwise("0.1"), "values must be a mapping or pairs"),
-        (lambda: Stepwise.spaced([], 10), "the first of the steps must be 0, not None"),
         (lambda: Stepwise.spaced(MOMENTA, 20), "8 values do not fit into 20 steps"),
-        (lambda: Stepwise.spaced(MOMENTA, 0), "last must be a whole number >= 1, not 0"),
         (lambda: Stepwise.spaced(MOMENTA, 999, 1), "ratio must be a finite number > 1, not 1"),
-        (lambda: Stepwise({0: 0.5}).capped(math.nan), "capped: most must be a finite number >= 0, not nan"),
         (lambda: Stepwise({0: 0.5}).then(0.2, at=-1), "then: at must be a whole number >= 0, not -1"),
         (lambda: rnn.Warmup(0), "Warmup: steps must be a whole number >= 1, not 0"),
-        (lambda: rnn.Warmup(5, 1.0), "Warmup: start must be in [0, 1), not 1.0"),
         (lambda: rnn.Cosine(5.5), "Cosine: steps must be a whole number >= 1, not 5.5"),
-        (lambda: rnn.Cosine(5, -1), "Cosine: final must be in [0, 1), not -1"),
         (lambda: rnn.OneCycle(100, rise=0.6), "OneCycle: rise must be in (0, 0.5], not 0.6"),
         (lambda: rnn.OneCycle(3, rise=0.1), "OneCycle: 3 steps are too few to go up and down"),
         (lambda: rnn.Ramp(math.nan, 1, 3), "Ramp: first must be a finite number, not nan"),
-        (lambda: rnn.Constant("1"), "Constant: value must be a finite number, not '1'"),
         (lambda: rnn.ExponentialDecay(2), "ExponentialDecay: decay must be in (0, 1], not 2"),
-        (lambda: rnn.InverseRootDecay(0), "InverseRootDecay: steps must be a whole number >= 1, not 0"),
         (lambda: rnn.OnPlateau(1), "OnPlateau: factor must be in (0, 1), not 1"),
-        (lambda: rnn.OnPlateau(0.5, 0), "OnPlateau: patience must be a whole number >= 1, not 0"),
         (
             lambda: rnn.Constant().then(rnn.Cosine(5)),
             "Constant(value=1.0) has no last step; say when the next",
         ),
-        (lambda: rnn.Cosine(5).then(rnn.Cosine(5), at=0), "then: at must be a whole number >= 1, not 0"),
         (lambda: rnn.Cosine(5).then("slow"), "then: following must be a Schedule or a number, not 'slow'"),
         (lambda: math.nan * rnn.Cosine(5), "a schedule's factor must be a finite number, not nan"),
         (lambda: SGD(rnn.OnPlateau()), "an optimizer does not know validated costs; a Trainer does"),
@@ -390,13 +373,10 @@ def test_impossible_optimizers() -> None:
         (lambda: SGD(Stepwise({0: 0.0, 9: 0.0})), "SGD: rate must be >= 0, and not always 0, not 0.0"),
         (lambda: Adam(Stepwise({0: -0.1, 9: 0.1})), "Adam: rate must be >= 0, and not always 0, not -0.1"),
         (lambda: Momentum(0.1, momentum=Stepwise({0: 0.9, 9: 1.0})), "momentum must be in [0, 1), not 1.0"),
-        (lambda: Nesterov(0.1, momentum=Stepwise({0: -0.1})), "momentum must be in [0, 1), not -0.1"),
         (
             lambda: SGD("0.1"),
             "SGD: rate must be a number or a Schedule, e.g. 0.1 * Warmup(500), not '0.1'",
         ),
-        (lambda: SGD({0: 0.1}), "rate must be a number or a Schedule"),
-        (lambda: SGD({"schedule": "Wave"}), "rate must be a number or a Schedule"),
         (lambda: SGD({"schedule": "Stepwise"}), "rate must be a number or a Schedule"),
         (lambda: Nesterov(momentum=None), "Nesterov: momentum must be a number or a Schedule"),
         (lambda: SGD(RATE, clip_norm=0), "SGD: clip_norm must be > 0, or None for no limit, not 0"),
@@ -445,21 +425,6 @@ def test_settings_of_section_7_4() -> None:
     assert [s.classical for s in (add, mul, few, many)] == [0.250, 0.340, 0.180, 0.00006]
     with pytest.raises(UsageError, match="the source has none for xor, only for addition, multiplication"):
         momentum_settings(TASKS["xor"](30))
-
-
-def test_a_run_with_these_settings_learns() -> None:
-    """The short form of a run: the cost falls in 150 steps, and the count is that of the steps."""
-    task = TASKS["memory-5"](10)
-    settings = momentum_settings(task)
-    network = elman(task, settings.units, initial=echo_state_weights(task))
-    problem = FreshSequences(task, network, settings.minibatch, 1, 32, steps=150)
-    told = Told()
-    trainer = rnn.Trainer(
-        problem, rnn.Training(settings.optimizer(), epochs=1, schedule=rnn.Constant()), listeners=[told]
-    )
-    trainer.run()
-    assert trainer.state["step"].tolist() == [150]
-    assert told.reports[-1].loss < 0.3 * told.reports[0].loss
 
 
 def test_zero_one_loss_of_memory_is_by_symbol() -> None:

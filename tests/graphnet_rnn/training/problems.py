@@ -1,6 +1,7 @@
 """A small one of each problem that a Trainer takes, a user's own among them.
 
-python -m tests.graphnet_rnn.training.problems FOLDER NAME ... begins a run of each there, and kills it at its second step.
+python -m tests.graphnet_rnn.training.problems FOLDER NAME ... begins a run of each there, and kills it at the
+second step.
 """
 
 from __future__ import annotations

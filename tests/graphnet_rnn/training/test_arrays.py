@@ -272,9 +272,8 @@ WRONG: dict[str, tuple[type[Exception], dict[str, Any], str]] = {
 
 
 def test_what_does_not_fit_is_told() -> None:
-    for what in WRONG:
+    for what, (error, changed, said) in WRONG.items():
         with named(what):
-            error, changed, said = WRONG[what]
             given: dict[str, Any] = {
                 "network": network("softmax"),
                 "inputs": X,

@@ -262,11 +262,11 @@ ELSEWHERE = {
 
 
 def test_another_run_is_refused_by_name(tmp_path: Path) -> None:
-    for name in OTHER:
+    for name, others in OTHER.items():
         folder = tmp_path / name
         begin(name, folder, epochs=1, listeners=[interrupt_at(1)]).run()
         before = {p.name: p.read_bytes() for p in folder.iterdir()}
-        for setting, (changed, said) in OTHER[name].items():
+        for setting, (changed, said) in others.items():
             with case(name, setting):
                 other = begin(name, folder, problem=PROBLEMS[name].make(**changed))
                 with pytest.raises(UsageError, match=re.escape(said)) as caught:
@@ -336,7 +336,7 @@ def test_what_is_no_problem() -> None:
         ((rnn.Network([rnn.Elman(2)], 2, 2),), "write rnn.Trainer(rnn.Arrays(net, x, y), ...) for arrays, "),
         ((rnn.data.Sequences,), "problem must be a Problem, e.g. rnn.Arrays(net, x, y), or rnn.CarriedText"),
         ((problems.own(), rnn.Adam()), "settings must be a Training, not Adam("),
-    ]
+    ]  # fmt: skip
     for arguments, said in cases:
         with case(arguments, said), pytest.raises(UsageError, match=re.escape(said)):
             Trainer(*arguments)
