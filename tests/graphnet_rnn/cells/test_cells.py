@@ -82,16 +82,6 @@ def test_every_exported_cell_is_in_all() -> None:
     require_rows(listed - exported, "the imports and __all__ of graphnet_rnn", "its name")
 
 
-def test_initial_weights_of_the_lstm() -> None:
-    """Forget bias 1, other biases 0, and Glorot's limit on the matrices."""
-    weights = rnn.LSTM(16).bind(inputs=8).weights
-    assert list(weights) == [f"{kind}{gate}" for gate in "ifog" for kind in ("W_x", "W_h", "b_")]
-    assert (weights["b_f"].value == 1).all()
-    assert not any(weights[f"b_{gate}"].value.any() for gate in "iog")
-    limit = np.sqrt(6 / (8 + 16))
-    assert 0.9 * limit < np.abs(weights["W_xi"].value).max() <= limit
-
-
 # -- a user's own --------------------------------------------------------------------------------
 
 

@@ -208,19 +208,16 @@ def partial_of(graph: Callable[..., Any], model: Any) -> Callable[..., Any]:
 
 X_OF_ONE = gn.input((2,), "int64", name="x")
 TWO_NAMES = lambda u, batch: gn.sum(u.final[0], axis=1) + gn.input((batch,), "float64", name="x")
-UNNAMED = lambda u, batch: gn.sum(u.final[0], axis=1) + gn.input((batch,), "float64")
 UNREAD = lambda u, batch: (gn.sum(u.final[0], axis=1), {"m": gn.input((batch,), "float64", name="m")})
-WITH_SCALAR = lambda u, batch: (gn.sum(u.final[0], axis=1), {"m": gn.mean(u.final[0])})
 
 
 def of_values(one: Any, values: Any, batch: int, **how: Any) -> Any: ...
 def without_how(one: Any, batch: int) -> Any: ...
 def without_parts(batch: int, **how: Any) -> Any: ...
-def of_numbers(width: int, batch: int, **how: Any) -> Any: ...
 
 
 def test_what_cannot_be_meant_is_told() -> None:
-    cases = [
+    asked = [
         (lambda: rnn.composed(without_parts), UsageError, "without_parts(batch, how) must have parts, and behind them"),
         (lambda: rnn.composed(without_how), UsageError, "without_how must take training= and random=, as a Trainer"),
         (lambda: rnn.composed(of_values), UsageError, "of_values has an argument 'values', which every model has"),
@@ -232,7 +229,7 @@ def test_what_cannot_be_meant_is_told() -> None:
         (lambda: rnn.GraphCases(net(2, 2), {}), UsageError, "of a single Network rnn.Arrays takes inputs and targets"),
         (lambda: net(2, 2).unroll(2, 2, targets=X_OF_ONE), UsageError, "must be int64[2, 2], but x"),
     ]  # fmt: skip
-    for ask, error, said in cases:
+    for ask, error, said in asked:
         with case(ask, error):
             with pytest.raises(error) as caught:
                 ask()

@@ -81,6 +81,7 @@ def test_a_run_is_a_loop_by_hand(tmp_path: Path) -> None:
         with named(loss, initial_state, unscored):
             if loss == "ctc" and unscored:
                 continue
+            folder = tmp_path / f"{loss} {initial_state} {unscored}"
             x, t = data(loss)
             net, other = (network(loss, initial_state=initial_state, seed=1) for _ in range(2))
             problem = rnn.Arrays(net, x, t, 3, valid=0.25, weights=WEIGHTS, unscored=unscored)
@@ -88,7 +89,7 @@ def test_a_run_is_a_loop_by_hand(tmp_path: Path) -> None:
             steps: list[list[int]] = []
             listeners = [At(step, lambda: steps.append(taken(problem, x))) for step in range(1, 7)]
             settings = Training(rnn.SGD(0.3), epochs=2, schedule=Constant(), stopping=None, log_every=1)
-            run = Trainer(problem, settings, tmp_path / "run", listeners=listeners)
+            run = Trainer(problem, settings, folder, listeners=listeners)
             outcome = run.run()
             orders = [sorted(itertools.chain(*some)) for some in (steps[:3], steps[3:])]
             assert orders == [list(range(8))] * 2, "each case once in an epoch"
@@ -97,8 +98,8 @@ def test_a_run_is_a_loop_by_hand(tmp_path: Path) -> None:
             def at(cases: list[int]) -> tuple[Array, Array, Array]:
                 return x[:, cases], t[cases] if loss == "ctc" else t[:, cases], WEIGHTS[cases]
 
-            epochs = rows(tmp_path / "run", "epoch")
-            costs = [row["train_loss"] for row in rows(tmp_path / "run", "step")]
+            epochs = rows(folder, "epoch")
+            costs = [row["train_loss"] for row in rows(folder, "step")]
             for epoch in range(2):
                 total = 0.0
                 for step in range(3 * epoch, 3 * epoch + 3):
@@ -174,8 +175,8 @@ def test_what_is_kept_to_validate(tmp_path: Path) -> None:
                 kept = given if valid == "pair" else (x[:, -validated:], t[:, -validated:])
                 cases, _ = losses_by_hand(problem.model, *kept, 0)(np.ones(validated))
                 assert cost == pytest.approx(cases.mean(), rel=1e-10)
-            outcome = Trainer(problem, Training(epochs=1), tmp_path / "run").run()
-            (epoch,) = rows(tmp_path / "run", "epoch")
+            outcome = Trainer(problem, Training(epochs=1), tmp_path / str(valid)).run()
+            (epoch,) = rows(tmp_path / str(valid), "epoch")
             assert outcome.best == epoch["valid_loss" if validated else "train_loss"]
 
 
@@ -299,7 +300,7 @@ def test_optimizers_that_would_be_misled() -> None:
             Trainer(problem, Training(optimizer))
 
 
-def test_whoever_asks_for_the_curvature_gets_that_of_its_batches(tmp_path: Path) -> None:
+def test_whoever_asks_for_the_curvature_gets_that_of_its_batches() -> None:
     """The trainer's first step is the optimiser's own, on the same batches."""
     cases = [
         rnn.HessianFree(cg_steps=3, preconditioner="kfac"),
@@ -312,7 +313,7 @@ def test_whoever_asks_for_the_curvature_gets_that_of_its_batches(tmp_path: Path)
             for curvature in (1, 2):
                 how: dict[str, Any] = {"gradient_batches": 3, "curvature_batches": curvature, "valid": None}
                 problem = rnn.Arrays(network("softmax"), X, T, 3, **how)
-                Trainer(problem, Training(optimizer, epochs=1, steps=1), tmp_path / str(curvature)).run()
+                Trainer(problem, Training(optimizer, epochs=1, steps=1), None).run()
                 alone = rnn.Arrays(network("softmax"), X, T, 3, **how)
                 objective = alone.feed(0, 0)
                 theta = objective.start()
@@ -498,8 +499,8 @@ def test_metrics_are_means_by_weight(tmp_path: Path) -> None:
             else:
                 each, w = (o > 0) == (t > 0.5), w[..., None] * kept.weights
             assert found == pytest.approx((each * w).sum() / w.sum(), rel=1e-6)
-            Trainer(problem, Training(rnn.Adam(0.01), epochs=2), tmp_path / "run", metrics=[name]).run()
-            (*_, last) = rows(tmp_path / "run", "epoch")
+            Trainer(problem, Training(rnn.Adam(0.01), epochs=2), tmp_path / loss, metrics=[name]).run()
+            (*_, last) = rows(tmp_path / loss, "epoch")
             assert last["metrics"] == {name: problem.metrics()[name]()}
 
 

@@ -62,19 +62,22 @@ def test_the_average_is_what_is_validated_and_saved(keep: float, tmp_path: Path)
     assert trainer.problem.validate() == outcome.best
 
 
-@pytest.mark.parametrize("name", ["carried", "drawn", "arrays", "energy", "symbols", "stream"])
-def test_an_average_that_is_broken_ends_with_the_same_bytes(name: str, tmp_path: Path) -> None:
+def test_an_average_that_is_broken_ends_with_the_same_bytes(tmp_path: Path) -> None:
     """In the middle of an epoch, and at the end of one, of any optimizer."""
-    begin(name, tmp_path / "whole", average=KEEP).run()
-    expected = contents(tmp_path / "whole")
-    steps = len(begin(name, tmp_path / "unused").problem)
-    for stop in {steps, steps + 1, max(1, steps // 2)}:
-        folder = tmp_path / f"broken {stop}"
-        begin(name, folder, average=KEEP, listeners=[interrupt_at(stop)]).run()
-        again = begin(name, folder, average=KEEP)
-        again.resume()
-        again.run()
-        require_same_files(contents(folder), expected)
+    for number, name in enumerate(["carried", "arrays", "symbols"]):
+        with case(name):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            begin(name, folder / "whole", average=KEEP).run()
+            expected = contents(folder / "whole")
+            steps = len(begin(name, folder / "unused").problem)
+            for stop in {steps, steps + 1, max(1, steps // 2)}:
+                folder = folder / f"broken {stop}"
+                begin(name, folder, average=KEEP, listeners=[interrupt_at(stop)]).run()
+                again = begin(name, folder, average=KEEP)
+                again.resume()
+                again.run()
+                require_same_files(contents(folder), expected)
 
 
 def test_functions_are_told_of_each_epoch(tmp_path: Path) -> None:

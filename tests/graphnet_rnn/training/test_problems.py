@@ -19,7 +19,7 @@ import pytest
 
 import graphnet_rnn as rnn
 from graphnet.errors import GraphnetError
-from graphnet_rnn.errors import DataError, ModelFileError, TrainingError, UsageError
+from graphnet_rnn.errors import DataError, ModelFileError, UsageError
 from graphnet_rnn.formats.model_file import ModelFile, read_model_file
 from graphnet_rnn.training import Listener, Problem, Trainer, Training
 from tests.graphnet_rnn.training import problems
@@ -101,19 +101,6 @@ def test_more_epochs_are_the_same_run(whole: Any, tmp_path: Path) -> None:
             more.resume()
             more.run()
             require_same_files(contents(tmp_path / name), whole(name)[1])
-
-
-def test_runs_that_differ_are_told_by_tensor_and_text(whole: Any, tmp_path: Path) -> None:
-    files = whole("arrays")[1]
-    (tmp_path / "a.safetensors").write_bytes(files["model.safetensors"])
-    model = rnn.load(tmp_path / "a.safetensors")
-    model.parameters["layer0.W_hf"].value = model.parameters["layer0.W_hf"].value + np.eye(4)[1]
-    rnn.save(model, tmp_path / "a.safetensors")
-    changed = {**files, "model.safetensors": (tmp_path / "a.safetensors").read_bytes()}
-    with pytest.raises(
-        AssertionError, match=r"(?m)^model.safetensors: layer0.W_hf differs in 4 of 16 .* \[0, 1\]$"
-    ):
-        require_same_files(changed, files)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -321,14 +308,17 @@ def test_expectation_maximization_is_for_what_can_be_maximised(tmp_path: Path) -
         begin("one's own", tmp_path / "run", optimizer=rnn.ExpectationMaximization()).run()
 
 
-@pytest.mark.parametrize("name", ["carried", "arrays, several batches"])
-def test_a_run_that_cannot_begin_leaves_nothing(name: str, tmp_path: Path) -> None:
+def test_a_run_that_cannot_begin_leaves_nothing(tmp_path: Path) -> None:
     """It needs more than the bytes that it may keep."""
-    problem = PROBLEMS[name].make(memory=1)
-    with pytest.raises(GraphnetError, match="memory"):
-        begin(name, tmp_path / "run", problem=problem).run()
-    assert not list((tmp_path / "run").glob("*.*")), "nothing that would be in the way of a run"
-    begin(name, tmp_path / "run", epochs=1).run()
+    for number, name in enumerate(["carried", "arrays, several batches"]):
+        with case(name):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            problem = PROBLEMS[name].make(memory=1)
+            with pytest.raises(GraphnetError, match="memory"):
+                begin(name, folder / "run", problem=problem).run()
+            assert not list((folder / "run").glob("*.*")), "nothing that would be in the way of a run"
+            begin(name, folder / "run", epochs=1).run()
 
 
 def test_what_is_no_problem() -> None:
@@ -467,14 +457,6 @@ def test_costs_are_in_the_unit_of_the_problem(tmp_path: Path) -> None:
     start, step = rows(tmp_path / "run", "start")[0], rows(tmp_path / "run", "step")[0]
     assert start["unit"] == "bits/symbol"
     assert step["train_bits"] == pytest.approx(first, rel=1e-12)
-
-
-def test_a_loss_that_is_not_finite_reaches_no_file(tmp_path: Path) -> None:
-    run = begin("one's own", tmp_path / "run", optimizer=rnn.SGD(1e30), checkpoint_seconds=0)
-    with pytest.raises(TrainingError, match=r"checkpoints in .* are untouched"):
-        run.run()
-    for path in run.folder.checkpoints():
-        assert np.isfinite(rnn.load(path, Line).theta).all()
 
 
 def test_a_checkpoint_is_of_its_own_problem_and_whole(tmp_path: Path) -> None:

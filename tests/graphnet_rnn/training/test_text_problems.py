@@ -14,7 +14,7 @@ import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet_rnn.data import Corpus
 from graphnet_rnn.errors import DataError, UsageError
-from graphnet_rnn.optimizers import Adam, GreedyHessianFree, HessianFree
+from graphnet_rnn.optimizers import Adam, HessianFree
 from graphnet_rnn.training import DrawnText, Trainer
 from tests.graphnet_rnn.training.runs import At, interrupt_at, text_run
 from tests.tables import case
@@ -152,10 +152,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize(
     "optimizer",
     [
-        HessianFree(damping=0.1, structural=0.3, cg_steps=10),
         HessianFree(structural=0.3, adapts="structural", cg_steps=10, preconditioner=0.75),
-        GreedyHessianFree(cg_steps=5),
-        Adam(),
         rnn.LBFGS(iterations=3),
     ],
     ids=lambda o: type(o).__name__,
@@ -226,15 +223,6 @@ def test_what_is_no_network_for_a_text() -> None:
     for (net, data, words), kind in itertools.product(cases, [rnn.CarriedText, DrawnText]):
         with case(words, kind), pytest.raises(UsageError, match=words):
             kind(net, data)
-
-
-def test_weight_decay_keeps_weights_small(tmp_path: Path) -> None:
-    norms = []
-    for l2 in (0.0, 0.3):
-        run = trainer(tmp_path / str(l2), optimizer=Adam(0.01), l2=l2, epochs=6, curvature_batches=None)
-        run.run()
-        norms.append(float(np.linalg.norm(run.theta)))
-    assert norms[1] < 0.5 * norms[0]
 
 
 @pytest.mark.parametrize("optimizer", [rnn.Nesterov(0.01), rnn.LBFGS(iterations=2), HessianFree()], ids=repr)

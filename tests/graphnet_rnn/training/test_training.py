@@ -126,22 +126,6 @@ def test_rate_follows_the_schedule(by_epoch: bool, tmp_path: Path) -> None:
     assert [row["learning_rate"] for row in rows(tmp_path / "run", "epoch")] == taken[pieces - 1 :: pieces]
 
 
-def test_an_epoch_whose_last_step_was_before_a_stop_tells_its_rate(tmp_path: Path) -> None:
-    """The rate of the last step is kept in the checkpoint, as the rest of the row is."""
-    schedule = optimizers.Cosine(100)
-    whole = trainer(tmp_path / "whole", epochs=2, schedule=schedule)
-    whole.run()
-    stop = interrupt_at(len(whole.problem))
-    assert (
-        trainer(tmp_path / "run", epochs=2, schedule=schedule, listeners=[stop]).run().reason == "interrupted"
-    )
-    again = trainer(tmp_path / "run", epochs=2, schedule=schedule)
-    again.resume()
-    again.run()
-    rates = [[row["learning_rate"] for row in rows(tmp_path / name, "epoch")] for name in ("whole", "run")]
-    assert rates[0] == rates[1]
-
-
 def test_states_are_carried_from_piece_to_piece(tmp_path: Path) -> None:
     """A step is taken from the states that the piece before ended in, and an epoch starts anew."""
     run = trainer(tmp_path / "run", optimizer=optimizers.SGD(1e-30), epochs=2)
@@ -641,19 +625,22 @@ def test_a_trainer_that_is_refused_changes_nothing(tmp_path: Path) -> None:
     require_same_files(contents(tmp_path / "run"), contents(tmp_path / "whole"))
 
 
-@pytest.mark.parametrize("end", [9, 21])
-def test_what_another_has_trained_since_is_taken_up(tmp_path: Path, end: int) -> None:
+def test_what_another_has_trained_since_is_taken_up(tmp_path: Path) -> None:
     """The first goes on, or ends, between the second's `resume` and its `run`: no row is lost or there twice."""
-    trainer(tmp_path / "whole").run()
-    second = trainer(tmp_path / "run")
-    trainer(tmp_path / "run", listeners=[interrupt_at(5)]).run()
-    first = trainer(tmp_path / "run", listeners=[interrupt_at(end)])
-    first.resume()
-    second.resume()
-    assert second.progress.step == 5
-    first.run()
-    assert second.run().reason == "epochs"
-    require_same_files(contents(tmp_path / "run"), contents(tmp_path / "whole"))
+    for number, end in enumerate([9, 21]):
+        with case(end):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            trainer(folder / "whole").run()
+            second = trainer(folder / "run")
+            trainer(folder / "run", listeners=[interrupt_at(5)]).run()
+            first = trainer(folder / "run", listeners=[interrupt_at(end)])
+            first.resume()
+            second.resume()
+            assert second.progress.step == 5
+            first.run()
+            assert second.run().reason == "epochs"
+            require_same_files(contents(folder / "run"), contents(folder / "whole"))
 
 
 def test_a_checkpoint_that_is_replaced_while_it_is_read(
@@ -851,32 +838,18 @@ def test_full_disk_at_the_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     require_same_files(contents(tmp_path / "parts"), contents(tmp_path / "whole"))
 
 
-@pytest.mark.parametrize("stuck", ["a folder", "a disk that fails"])
-def test_a_checkpoint_that_cannot_be_removed_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stuck: str
-) -> None:
+def test_a_checkpoint_that_cannot_be_removed_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The new one is whole, so training goes on."""
     trainer(tmp_path / "whole").run()
 
     def refuse(path: Path, missing_ok: bool = False) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
 
-    class Stick(Listener):
-        def epoch_ended(self, trainer: Trainer, row: Mapping[str, Any]) -> None:
-            if row["epoch"] == 1 and stuck == "a folder":
-                old, *_ = trainer.folder.checkpoints()
-                old.unlink()
-                old.mkdir()
-            elif row["epoch"] == 1:
-                monkeypatch.setattr(Path, "unlink", refuse)
-
-    run = trainer(tmp_path / "parts", listeners=[Stick()])
+    stick = At(7, lambda: monkeypatch.setattr(Path, "unlink", refuse))
+    run = trainer(tmp_path / "parts", listeners=[stick])
     run.run()
     monkeypatch.undo()
     assert len(run.folder.checkpoints()) > 2
-    left = run.folder.checkpoints()[0]
-    if left.is_dir():
-        left.rmdir()
     for path in run.folder.checkpoints()[:-2]:
         path.unlink()
     require_same_files(contents(tmp_path / "parts"), contents(tmp_path / "whole"))
@@ -907,14 +880,6 @@ def test_impossible_settings(tmp_path: Path) -> None:
 def test_text_shorter_than_a_batch(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="fewer than one batch needs: 8 lanes of 15 steps take 121"):
         trainer(tmp_path / "run", text=TEXT[:100])
-
-
-def test_network_of_another_size() -> None:
-    network = rnn.Network([rnn.Elman(3)], inputs=5, outputs=5)
-    with pytest.raises(
-        UsageError, match=r"28 different characters, but the network has 5 inputs and 5 outputs"
-    ):
-        rnn.CarriedText(network, Corpus.split(TEXT))
 
 
 # -- killed --------------------------------------------------------------------------------------
