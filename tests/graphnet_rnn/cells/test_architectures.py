@@ -340,7 +340,13 @@ def test_what_fit_output_refuses() -> None:
 
 def test_run_is_the_unrolled_network() -> None:
     """Over the edges of the pieces of 100 steps that `run` compiles."""
-    for reads, time in (("symbols", 1), ("vectors", 99), ("vectors", 100), ("symbols", 101), ("vectors", 230)):
+    for reads, time in (
+        ("symbols", 1),
+        ("vectors", 99),
+        ("vectors", 100),
+        ("symbols", 101),
+        ("vectors", 230),
+    ):
         with case(reads, time):
             network = rnn.Network(
                 [rnn.GRU(4), rnn.LSTM(3)], 5, 2, reads=reads, dtype="float64", initial_state="learned"
