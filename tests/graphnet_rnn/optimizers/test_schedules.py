@@ -484,14 +484,14 @@ def test_a_run_of_factors_that_is_broken_ends_with_the_same_bytes(tmp_path: Path
             generator = np.random.default_rng(0)
             x = generator.normal(size=(3, 20, 1))
 
-            def trainer(folder: str, **more: Any) -> rnn.Trainer:
+            def trainer(name: str, **more: Any) -> rnn.Trainer:
                 problem = rnn.Arrays(
                     rnn.Network([rnn.Elman(3)], 1, 1, loss="squared"), x, x.cumsum(0), 5, valid=0.25
                 )
                 settings = rnn.Training(
                     rnn.Adam(0.05), epochs=6, schedule=schedule, stopping=None, log_every=1
                 )
-                return rnn.Trainer(problem, settings, folder / folder, **more)
+                return rnn.Trainer(problem, settings, folder / name, **more)
 
             whole = trainer("whole")
             whole.run()
