@@ -162,7 +162,9 @@ def test_structural_damping_is_its_dense_form() -> None:
             time, batch = 3, 2
             u = network.unroll(time, batch, initial="zero")
             parameters = list(network.parameters.values())
-            objective = rnn.Objective(u.cost, parameters, [u.inputs, u.targets], structure=u.structure)
+            objective = rnn.Objective(
+                u.cost, parameters, [u.inputs, u.targets], structure=u.structure, backend="numpy"
+            )
             x, t = generator.integers(0, 3, (2, time, batch))
             objective.feed(x, t)
             w = objective.start()
@@ -172,7 +174,9 @@ def test_structural_damping_is_its_dense_form() -> None:
                     objective.curvature(w, 0.5)
                 continue
             found = np.stack([objective.curvature(w, 0.5)(row) - objective.curvature(w)(row) for row in v])
-            values = gn.compile([node for pair in u.structure for node in pair], [u.inputs, u.targets])
+            values = gn.compile(
+                [node for pair in u.structure for node in pair], [u.inputs, u.targets], backend="numpy"
+            )
 
             def at(point: Array) -> list[Array]:
                 objective.loss(point)  # sets the parameters
@@ -623,11 +627,11 @@ def test_augmented_steps_grow_shrink_and_turn() -> None:
 def test_a_metric_is_a_preconditioner(kind: type[rnn.optimizers.CurvedOptimizer]) -> None:
     """Fewer products for the same losses, and a run that resumes with its draws."""
     draws = np.random.default_rng(3)
-    x = (draws.integers(0, 12, 64) + np.arange(31)[:, None] * draws.integers(1, 4, 64)) % 12
+    x = (draws.integers(0, 12, 32) + np.arange(16)[:, None] * draws.integers(1, 4, 32)) % 12
 
     def run_of(preconditioner: Any, steps: int, **begun: Any) -> Any:
         network = rnn.Network([rnn.LSTM(12)], 12, 12, dtype="float64", seed=1)
-        u = network.unroll(30, 64, initial="zero")
+        u = network.unroll(15, 32, initial="zero")
         objective = rnn.Objective(u.cost, network.parameters, [u.inputs, u.targets])
         objective.feed(x[:-1], x[1:])
         optimizer = kind(preconditioner=preconditioner, damping=0.1, cg_steps=60)
