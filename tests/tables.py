@@ -14,7 +14,7 @@ def case(*name: object) -> Iterator[None]:
     """An error raised within names the case: ``for dtype in DTYPES: with case(dtype): ...``."""
     try:
         yield
-    except Exception as error:
+    except BaseException as error:
         error.add_note("case: " + ", ".join(map(str, name)))
         raise
 
