@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
-import pkgutil
 import re
 from pathlib import Path
 from types import ModuleType
@@ -48,12 +47,6 @@ def test_every_optimizer_is_exported() -> None:
         kind for kind in kinds if kind.__name__ not in rnn.__all__ or getattr(rnn, kind.__name__) is not kind
     }
     require_rows(missing, "the imports and __all__ of graphnet_rnn", "the class")
-
-
-def test_every_module_of_the_optimizers_is_listed() -> None:
-    listed = [line.split()[0] for line in (rnn.optimizers.__doc__ or "").splitlines()[2:] if line.strip()]
-    missing = {module.name for module in pkgutil.iter_modules(rnn.optimizers.__path__)} - set(listed)
-    require_rows(missing, "the docstring of graphnet_rnn.optimizers", "what the module is for")
 
 
 def test_every_public_name_has_its_place_on_the_pages_of_the_api() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 import graphnet_rnn as rnn
 import viz
+from tests.tables import case
 from viz.drawing.closed import Kind
 from viz.style import EdgeRole, Role
 
@@ -98,11 +99,12 @@ def test_3_7_has_three_gates_and_two_states():
     assert symbols(pictures["unrolled"])["σ"] == 6
 
 
-@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.py")), ids=lambda path: path.stem)
-def test_every_figure_is_a_short_script(path):
-    for drawing in runpy.run_path(str(path))["pictures"].values():
-        assert drawing.svg.startswith("<svg")
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= 30
+def test_every_figure_is_a_short_script():
+    for path in sorted(FOLDER.glob("*.py")):
+        with case(path):
+            for drawing in runpy.run_path(str(path))["pictures"].values():
+                assert drawing.svg.startswith("<svg")
+            assert len(path.read_text(encoding="utf-8").splitlines()) <= 30
 
 
 def test_what_cannot_generate_says_why():

@@ -10,6 +10,7 @@ import pytest
 import graphnet as gn
 import graphnet_rnn as rnn
 import viz
+from tests.tables import case
 
 
 @pytest.fixture
@@ -36,21 +37,22 @@ def centres(svg: str) -> dict[str, tuple[float, float]]:
     return found
 
 
-@pytest.mark.parametrize("style", ["full", "compact"])
-@pytest.mark.parametrize("values", [True, False])
-def test_each_derivative_stands_at_the_place_of_its_node(net, style, values):
-    drawing = viz.mirror(net, style, values=values)
-    found = centres(drawing.svg)
-    pairs = [key for key in found if f"{key}_back" in found]
-    assert len(pairs) > 3
-    for key in pairs:
-        assert found[key][0] == pytest.approx(found[f"{key}_back"][0], abs=1)
-        assert found[key][1] < found[f"{key}_back"][1]  # forward above
-    down = [found[f"{key}_back"][1] - found[key][1] for key in pairs]
-    assert np.ptp(down) < 60
-    text = drawing.svg
-    assert "forward" in text
-    assert "backward" in text
+def test_each_derivative_stands_at_the_place_of_its_node(net):
+    for values in [True, False]:
+        for style in ["full", "compact"]:
+            with case(values, style):
+                drawing = viz.mirror(net, style, values=values)
+                found = centres(drawing.svg)
+                pairs = [key for key in found if f"{key}_back" in found]
+                assert len(pairs) > 3
+                for key in pairs:
+                    assert found[key][0] == pytest.approx(found[f"{key}_back"][0], abs=1)
+                    assert found[key][1] < found[f"{key}_back"][1]  # forward above
+                down = [found[f"{key}_back"][1] - found[key][1] for key in pairs]
+                assert np.ptp(down) < 60
+                text = drawing.svg
+                assert "forward" in text
+                assert "backward" in text
 
 
 def test_edges_come_back_through_transposed_weights(net):
@@ -71,27 +73,28 @@ def test_a_weight_that_was_transposed_is_not_on_the_way_back():
     assert plain == [("W<sup>T</sup>", False), ("W", True)]
 
 
-@pytest.mark.parametrize("closed", [True, False])
-def test_what_has_no_derivative_is_not_seen(net, closed):
-    if closed:
-        net = rnn.Network([rnn.Elman(3)], 3, 3).unroll(time=3, batch=2).cost
-    graph = gn.Graph(net)
-    picture = viz.mirror(net, "full", closed=closed).picture
-    if closed:
-        back = {box.key for box in picture.beside.shapes}
-        assert {"x0_back", "x1_back", "x2_back"} <= back  # symbols as vectors
-        assert "t0" in {box.key for box in picture.shapes}
-        assert "t0_back" not in back  # symbols
-        return
-    seen = {
-        shape.nodes[0]: not shape.hidden
-        for shape in picture.shapes
-        if shape.key.endswith("_back") and shape.nodes
-    }
-    assert seen == {node: node.dtype.kind == "f" for node in graph.order if node in seen}
-    assert not all(seen.values())
-    hidden = {shape.key for shape in picture.shapes if shape.hidden}
-    assert all(edge.hidden == bool({edge.tail, edge.head} & hidden) for edge in picture.edges)
+def test_what_has_no_derivative_is_not_seen(net):
+    for closed in [True, False]:
+        with case(closed):
+            if closed:
+                net = rnn.Network([rnn.Elman(3)], 3, 3).unroll(time=3, batch=2).cost
+            graph = gn.Graph(net)
+            picture = viz.mirror(net, "full", closed=closed).picture
+            if closed:
+                back = {box.key for box in picture.beside.shapes}
+                assert {"x0_back", "x1_back", "x2_back"} <= back  # symbols as vectors
+                assert "t0" in {box.key for box in picture.shapes}
+                assert "t0_back" not in back  # symbols
+                return
+            seen = {
+                shape.nodes[0]: not shape.hidden
+                for shape in picture.shapes
+                if shape.key.endswith("_back") and shape.nodes
+            }
+            assert seen == {node: node.dtype.kind == "f" for node in graph.order if node in seen}
+            assert not all(seen.values())
+            hidden = {shape.key for shape in picture.shapes if shape.hidden}
+            assert all(edge.hidden == bool({edge.tail, edge.head} & hidden) for edge in picture.edges)
 
 
 def test_the_numbers_are_those_of_the_gradient(net):

@@ -10,6 +10,7 @@ import pytest
 import graphnet as gn
 import graphnet_rnn as rnn
 import viz
+from tests.tables import case
 from viz.drawing.render import Drawing
 from viz.pages import TextPage
 
@@ -18,9 +19,8 @@ H = gn.tanh(X)
 COST = gn.sum(H)
 
 
-@pytest.mark.parametrize(
-    ("call", "says"),
-    [
+def test_mistakes_are_named():
+    for call, says in [
         (lambda: viz.draw(H, style=["full"]), r"style must be 'full' or 'compact', not \['full'\]"),
         (lambda: viz.draw(H, theme=["dark"]), r"theme must be 'light', .* or a viz\.Style, not \['dark'\]"),
         (
@@ -72,30 +72,26 @@ COST = gn.sum(H)
             for path in (None, 3, "a\0b")
         ],
         (lambda: viz.mirror(COST, closed=True), "no time steps in this graph; draw it with closed=False"),
-    ],
-)
-def test_mistakes_are_named(call, says):
-    with pytest.raises(viz.DrawingError, match=says):
-        call()
+    ]:
+        with case(call, says), pytest.raises(viz.DrawingError, match=says):
+            call()
 
 
-@pytest.mark.parametrize(
-    ("settings", "says"),
-    [
+def test_mistakes_of_the_explorer_are_named_and_leave_the_file(tmp_path):
+    for settings, says in [
         ({"wrt": 3}, "wrt: 3 is not a node of floating point in this graph"),
         ({"wrt": "x"}, "wrt: 'x' is not a node"),
         ({"passes": 3}, r"passes must be a sequence of passes, .* not 3"),
         ({"passes": "fuse"}, "passes must be .* not 'fuse'"),
         ({"passes": ["fuse"]}, r"passes must be .* not \['fuse'\]"),
         ({"feeds": {COST: 1}}, r"feeds: Sum\[\] is not an input of this graph; its inputs are x\[3, 2\]"),
-    ],
-)
-def test_mistakes_of_the_explorer_are_named_and_leave_the_file(tmp_path, settings, says):
-    page = tmp_path / "page.html"
-    page.write_text("before")
-    with pytest.raises(viz.DrawingError, match=says):
-        viz.explore(COST, page, **settings)
-    assert page.read_text(encoding="utf-8") == "before"
+    ]:
+        with case(settings, says):
+            page = tmp_path / "page.html"
+            page.write_text("before")
+            with pytest.raises(viz.DrawingError, match=says):
+                viz.explore(COST, page, **settings)
+            assert page.read_text(encoding="utf-8") == "before"
 
 
 def test_a_network_that_reads_later_inputs_cannot_generate():

@@ -12,6 +12,7 @@ import graphnet as gn
 import graphnet_rnn as rnn
 import viz
 from graphnet.graph.provenance import attributed_to
+from tests.tables import case
 from viz.colours import between, ink_on
 from viz.drawing.note import Scale
 from viz.matching import kept_nodes
@@ -63,16 +64,17 @@ def test_what_is_not_finite_is_counted():
     assert viz.draw(gn.log(x), notes=notes).svg
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (8, 12), (9, 13), (100, 70), (3, 5, 7), (4,)])
-def test_heat_maps_are_small_and_keep_means(shape):
-    array = np.random.default_rng(0).standard_normal(shape)
-    tile = np.array(heat_map(array))
-    assert tile.shape[0] <= 8
-    assert tile.shape[1] <= 12
-    assert np.abs(tile).max() == 1
-    flat = array.reshape(-1, shape[-1])
-    if flat.shape[0] <= 8 and flat.shape[1] <= 12:
-        np.testing.assert_allclose(tile, flat / np.abs(flat).max(), atol=1e-3)
+def test_heat_maps_are_small_and_keep_means():
+    for shape in [(1, 1), (8, 12), (9, 13), (100, 70), (3, 5, 7), (4,)]:
+        with case(shape):
+            array = np.random.default_rng(0).standard_normal(shape)
+            tile = np.array(heat_map(array))
+            assert tile.shape[0] <= 8
+            assert tile.shape[1] <= 12
+            assert np.abs(tile).max() == 1
+            flat = array.reshape(-1, shape[-1])
+            if flat.shape[0] <= 8 and flat.shape[1] <= 12:
+                np.testing.assert_allclose(tile, flat / np.abs(flat).max(), atol=1e-3)
 
 
 def test_a_heat_map_shows_where_large_elements_are():
@@ -145,16 +147,17 @@ def test_changes_are_what_a_pass_did():
     assert not gone.nodes | new.nodes
 
 
-@pytest.mark.parametrize("theme", THEMES)
-def test_every_theme_draws_notes_that_can_be_read(theme, net):
-    style = THEMES[theme]
-    drawing = viz.draw(net[-1], notes=viz.gradients(net[-1]), theme=theme)
-    assert drawing.svg
-    for place in np.linspace(0, 1, 21):
-        fill = between(style.sequence, place)
-        assert contrast(ink_on(fill), fill) > 4.5
-    lightness = [luminance(between(style.sequence, place)) for place in np.linspace(0, 1, 21)]
-    assert lightness in (sorted(lightness), sorted(lightness, reverse=True))
+def test_every_theme_draws_notes_that_can_be_read(net):
+    for theme in THEMES:
+        with case(theme):
+            style = THEMES[theme]
+            drawing = viz.draw(net[-1], notes=viz.gradients(net[-1]), theme=theme)
+            assert drawing.svg
+            for place in np.linspace(0, 1, 21):
+                fill = between(style.sequence, place)
+                assert contrast(ink_on(fill), fill) > 4.5
+            lightness = [luminance(between(style.sequence, place)) for place in np.linspace(0, 1, 21)]
+            assert lightness in (sorted(lightness), sorted(lightness, reverse=True))
 
 
 def luminance(colour: str) -> float:
@@ -259,30 +262,31 @@ def test_of_nodes_drawn_as_one_all_derivatives_that_others_read_count():
     )
 
 
-@pytest.mark.parametrize("names", [("h", "m"), ("m", "h")])
-def test_boxes_of_all_steps_show_the_output(names):
+def test_boxes_of_all_steps_show_the_output():
     """Whichever of its states a cell computes first or last, and also at the last step, where none is read."""
+    for names in [("h", "m"), ("m", "h")]:
+        with case(names):
 
-    class Two(rnn.Cell):
-        """h' = tanh(x, h, m);  m' = [h', m]"""
+            class Two(rnn.Cell):
+                """h' = tanh(x, h, m);  m' = [h', m]"""
 
-        states = tuple(rnn.State(name, {"m": "memory"}.get(name, "units")) for name in names)
-        output = rnn.State("y")
-        memory = 8
+                states = tuple(rnn.State(name, {"m": "memory"}.get(name, "units")) for name in names)
+                output = rnn.State("y")
+                memory = 8
 
-        def step(self, x, *given):
-            h, m = given if names == ("h", "m") else reversed(given)
-            new = {"h": gn.tanh(self.affine("h", x=x, h=h, m=m))}
-            new["m"] = gn.concatenate([new["h"], m[:, :4]], axis=1)
-            return new["h"], *(new[name] for name in names)
+                def step(self, x, *given):
+                    h, m = given if names == ("h", "m") else reversed(given)
+                    new = {"h": gn.tanh(self.affine("h", x=x, h=h, m=m))}
+                    new["m"] = gn.concatenate([new["h"], m[:, :4]], axis=1)
+                    return new["h"], *(new[name] for name in names)
 
-    u = rnn.Network([Two(4)], 3, 3).unroll(time=3, batch=2)
-    for notes in (viz.values(u.cost), None):
-        picture = (viz.draw(u.cost, notes=notes) if notes else viz.mirror(u.cost)).picture
-        sides = [picture] if notes else [picture, picture.beside]
-        for side in sides:
-            lines = [box.note.lines[0] for box in side.shapes if box.kind.name == "CELL"]
-            assert lines == ["2 × 4"] * 3
+            u = rnn.Network([Two(4)], 3, 3).unroll(time=3, batch=2)
+            for notes in (viz.values(u.cost), None):
+                picture = (viz.draw(u.cost, notes=notes) if notes else viz.mirror(u.cost)).picture
+                sides = [picture] if notes else [picture, picture.beside]
+                for side in sides:
+                    lines = [box.note.lines[0] for box in side.shapes if box.kind.name == "CELL"]
+                    assert lines == ["2 × 4"] * 3
 
 
 def test_steps_without_a_loss_are_not_linked_to_the_cost():

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import pytest
 
 import viz
+from tests.tables import case
 
 
 @dataclass
@@ -64,14 +65,17 @@ def test_html_is_one_safe_page():
     assert page.html == viz.reading(Reading(), title="<script>").html
 
 
-@pytest.mark.parametrize(("theme", "words"), [("light", "red"), ("dark", "red"), ("colour-blind", "orange")])
-def test_themes(theme, words):
-    page = viz.reading(Reading(), theme=theme)
-    assert words in page.terminal
-    luminance = [sum(int(c) for c in rgb) for rgb in re.findall(r"48;2;(\d+);(\d+);(\d+)", page.terminal)]
-    ink = set(re.findall(r"\x1b\[(\d+);48", page.terminal))
-    assert ink == ({"97"} if theme == "dark" else {"30"})
-    assert max(luminance) < 330 if theme == "dark" else min(luminance) > 380
+def test_themes():
+    for theme, words in [("light", "red"), ("dark", "red"), ("colour-blind", "orange")]:
+        with case(theme, words):
+            page = viz.reading(Reading(), theme=theme)
+            assert words in page.terminal
+            luminance = [
+                sum(int(c) for c in rgb) for rgb in re.findall(r"48;2;(\d+);(\d+);(\d+)", page.terminal)
+            ]
+            ink = set(re.findall(r"\x1b\[(\d+);48", page.terminal))
+            assert ink == ({"97"} if theme == "dark" else {"30"})
+            assert max(luminance) < 330 if theme == "dark" else min(luminance) > 380
 
 
 def test_orange_and_blue_differ_where_red_and_green_are_one():
@@ -85,19 +89,16 @@ def test_nothing_predicted():
     assert "cold start: nothing was predicted" in plain(page)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
+def test_what_cannot_be_shown_is_said():
+    for arguments, sentence in [
         ((Reading(), 80, "sepia"), "theme must be one of 'light', 'dark', 'colour-blind', not 'sepia'"),
         (({},), "readings is empty"),
         ((3,), "give what rnn.read"),
         (({"a": "text"},), "give what rnn.read"),
         ((Reading(), 1), "width must be a whole number >= 2"),
-    ],
-)
-def test_what_cannot_be_shown_is_said(arguments, sentence):
-    with pytest.raises(viz.DrawingError, match=sentence):
-        viz.reading(*arguments)
+    ]:
+        with case(arguments, sentence), pytest.raises(viz.DrawingError, match=sentence):
+            viz.reading(*arguments)
 
 
 # -- samples -------------------------------------------------------------------------------------
@@ -113,17 +114,18 @@ def test_samples_by_epoch_with_their_bits():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 5, 8, 40, 60])
-def test_of_many_epochs_the_first_the_best_and_the_last(count):
-    lines = plain(viz.samples(history(50, best=37), count))
-    shown = [line.split()[1] for line in lines if line and not line.startswith(" ")]
-    assert len(shown) == min(count, 51)
-    assert shown[-1] == "50"
-    if count >= 3:
-        assert shown[0] == "training"
-        assert "37" in shown
-        numbers = [int(n) for n in shown[1:] if n != "37"]
-        assert numbers == sorted(set(numbers))
+def test_of_many_epochs_the_first_the_best_and_the_last():
+    for count in [1, 2, 3, 5, 8, 40, 60]:
+        with case(count):
+            lines = plain(viz.samples(history(50, best=37), count))
+            shown = [line.split()[1] for line in lines if line and not line.startswith(" ")]
+            assert len(shown) == min(count, 51)
+            assert shown[-1] == "50"
+            if count >= 3:
+                assert shown[0] == "training"
+                assert "37" in shown
+                numbers = [int(n) for n in shown[1:] if n != "37"]
+                assert numbers == sorted(set(numbers))
 
 
 def test_texts_by_name_long_lines_and_characters_that_could_harm():

@@ -9,6 +9,7 @@ import pytest
 import graphnet_rnn as rnn
 import viz
 from graphnet_rnn.riemannian import unit_groups
+from tests.tables import case
 from viz.errors import DrawingError
 
 
@@ -33,14 +34,17 @@ def test_every_weight_and_every_pre_activation_says_its_units() -> None:
     assert notes.note([u.inputs]) is None
 
 
-@pytest.mark.parametrize("style", ["full", "compact"])
-def test_a_picture_shows_them(style: str) -> None:
-    u = unrolled(rnn.GRU(4))
-    drawn = viz.draw(u.cost, style, closed=False, notes=viz.units(unit_groups(u.cost, u.network.parameters)))
-    # In the compact style weights are words at the edges.
-    weights = ["into V1"] if style == "full" else []
-    for words in (*weights, "V1: 4 units", "V3: 4 units", "units, by pre-activation"):
-        assert words in drawn.dot
+def test_a_picture_shows_them() -> None:
+    for style in ["full", "compact"]:
+        with case(style):
+            u = unrolled(rnn.GRU(4))
+            drawn = viz.draw(
+                u.cost, style, closed=False, notes=viz.units(unit_groups(u.cost, u.network.parameters))
+            )
+            # In the compact style weights are words at the edges.
+            weights = ["into V1"] if style == "full" else []
+            for words in (*weights, "V1: 4 units", "V3: 4 units", "units, by pre-activation"):
+                assert words in drawn.dot
 
 
 def test_symbols_are_told() -> None:
@@ -49,7 +53,7 @@ def test_symbols_are_told() -> None:
     assert "4 units for each of 3 symbols" in drawn.dot
 
 
-@pytest.mark.parametrize("given", [None, 3, "groups", [1], [rnn.GRU]])
-def test_what_are_no_groups(given: Any) -> None:
-    with pytest.raises(DrawingError, match=r"units takes what rnn\.riemannian\.unit_groups"):
-        viz.units(given)
+def test_what_are_no_groups() -> None:
+    for given in [None, 3, "groups", [1], [rnn.GRU]]:
+        with case(given), pytest.raises(DrawingError, match=r"units takes what rnn\.riemannian\.unit_groups"):
+            viz.units(given)

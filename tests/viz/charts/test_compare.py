@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import viz
+from tests.tables import case
 
 Text = pytest.importorskip("matplotlib.text").Text
 
@@ -94,9 +95,8 @@ def test_many_runs_have_labels_that_do_not_overlap():
     assert all(b.x1 <= figure.bbox.x1 and b.y1 <= figure.bbox.y1 and b.y0 >= 0 for b in boxes)
 
 
-@pytest.mark.parametrize(
-    ("histories", "sentence"),
-    [
+def test_what_cannot_be_compared_is_said():
+    for histories, sentence in [
         ({}, "give a mapping of names"),
         ([history([1])], "give a mapping of names"),
         ({"a": history([1]), "b": []}, r"histories\['b'\] holds nothing to draw"),
@@ -104,11 +104,9 @@ def test_many_runs_have_labels_that_do_not_overlap():
         ({"a": 3}, r"histories\['a'\]: give rows"),
         ({"a": "no/such/run"}, "cannot be read"),
         ({"a": ""}, "history is an empty path"),
-    ],
-)
-def test_what_cannot_be_compared_is_said(histories, sentence):
-    with pytest.raises(viz.DrawingError, match=sentence):
-        viz.compare_runs(histories)
+    ]:
+        with case(histories, sentence), pytest.raises(viz.DrawingError, match=sentence):
+            viz.compare_runs(histories)
 
 
 def test_an_unknown_axis_is_said():

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
 import viz
+from tests.tables import case
 
 
 def test_a_panel_has_the_column_of_each() -> None:
@@ -29,17 +28,15 @@ def test_the_columns_that_move_most_are_drawn() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("truth", "how", "said"),
-    [
+def test_what_does_not_fit_is_told() -> None:
+    for truth, how, said in [
         (np.ones((2, 3, 4)), {}, "truth must be (time, width) of one case, not [2, 3, 4]"),
         ("walk", {}, "truth must be an array (time, width), not 'walk'"),
         (np.ones((4, 3)), {"others": {"a": np.ones((4, 2))}}, "a must be [4, 3], as truth is, not [4, 2]"),
         (np.ones((4, 3)), {"columns": [3]}, "columns must be among 0 ... 2, not [3]"),
         (np.ones((4, 3)), {"names": ["a"]}, "names must be 3, one for each column, not 1"),
-    ],
-)
-def test_what_does_not_fit_is_told(truth: Any, how: dict[str, Any], said: str) -> None:
-    with pytest.raises(viz.DrawingError) as caught:
-        viz.joint_curves(truth, **how)
-    assert said in str(caught.value)
+    ]:
+        with case(truth, how, said):
+            with pytest.raises(viz.DrawingError) as caught:
+                viz.joint_curves(truth, **how)
+            assert said in str(caught.value)

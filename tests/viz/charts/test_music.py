@@ -9,6 +9,7 @@ import pytest
 from matplotlib.colors import to_hex
 
 import viz
+from tests.tables import case
 from viz.charts import parts as chart
 from viz.charts.music import MISSED
 
@@ -44,9 +45,8 @@ def test_silence_and_the_truth_alone_are_drawn() -> None:
     assert axes.get_title(loc="left") == "nothing"
 
 
-@pytest.mark.parametrize(
-    ("truth", "predicted", "said"),
-    [
+def test_what_is_no_roll_is_told() -> None:
+    for truth, predicted, said in [
         (
             np.ones((2, 3, 88)),
             None,
@@ -56,9 +56,8 @@ def test_silence_and_the_truth_alone_are_drawn() -> None:
         (np.full((2, 88), np.nan), None, "truth must be in 0 ... 1"),
         ("a tune", None, "truth must be an array (time, keys), not 'a tune'"),
         (np.ones((2, 88)), np.ones((3, 88)), "predicted must be [2, 88], as truth is, not [3, 88]"),
-    ],
-)
-def test_what_is_no_roll_is_told(truth: Any, predicted: Any, said: str) -> None:
-    with pytest.raises(viz.DrawingError) as caught:
-        viz.piano_roll(truth, predicted)
-    assert said in str(caught.value)
+    ]:
+        with case(truth, predicted, said):
+            with pytest.raises(viz.DrawingError) as caught:
+                viz.piano_roll(truth, predicted)
+            assert said in str(caught.value)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import viz
+from tests.tables import case
 
 pytest.importorskip("matplotlib")
 
@@ -48,19 +49,16 @@ def test_more_layers_than_fit_beside_each_other():
     assert len(viz.weight_norms(rows).axes) == 7
 
 
-@pytest.mark.parametrize(
-    ("norms", "sentence"),
-    [
+def test_norms_that_cannot_be_drawn():
+    for norms, sentence in [
         ([{"event": "epoch", "epoch": 1}], "no row has 'epoch' and 'weight_norms'"),
         ({}, "must map weights to finite norms"),
         ({"a": NORMS, "b": {}}, r"norms\['b'\] must map"),
         ({"W": float("nan")}, "must map weights to finite norms"),
         (3, "norms: give rows"),
-    ],
-)
-def test_norms_that_cannot_be_drawn(norms, sentence):
-    with pytest.raises(viz.DrawingError, match=sentence):
-        viz.weight_norms(norms)
+    ]:
+        with case(norms, sentence), pytest.raises(viz.DrawingError, match=sentence):
+            viz.weight_norms(norms)
 
 
 # -- gradients -----------------------------------------------------------------------------------
@@ -94,10 +92,10 @@ def test_a_line_ends_where_the_gradient_has_vanished_altogether():
     np.testing.assert_array_equal(line.get_ydata(), [1.0, 0.1, np.nan, np.nan, 0.2])
 
 
-@pytest.mark.parametrize("norms", [{}, {"h": [0.0, 0.0]}, {"h": []}, {"a": {}}, {"h": [np.nan]}])
-def test_no_gradient_is_said(norms):
-    with pytest.raises(viz.DrawingError, match="nothing to draw"):
-        viz.gradient_by_distance(norms)
+def test_no_gradient_is_said():
+    for norms in [{}, {"h": [0.0, 0.0]}, {"h": []}, {"a": {}}, {"h": [np.nan]}]:
+        with case(norms), pytest.raises(viz.DrawingError, match="nothing to draw"):
+            viz.gradient_by_distance(norms)
 
 
 def test_what_is_no_norm_by_distance_is_said():

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import numpy as np
 import pytest
 
 import graphnet_rnn as rnn
 import viz
+from tests.tables import case
 from viz.errors import DrawingError
 
 COSTS = [3.0, 2.0, 2.0, 2.0, 1.0]
 
 
-@pytest.mark.parametrize(
-    ("schedule", "how", "last", "words"),
-    [
+def test_a_curve_is_the_schedule() -> None:
+    for schedule, how, last, words in [
         (rnn.Warmup(10).then(rnn.Cosine(30)), {}, 44, "step"),
         (rnn.Warmup(1000).then(rnn.Cosine(30_000)), {}, 34_100, "step"),
         (rnn.Stepwise({0: 1, 50: 2}), {}, 55, "step"),
@@ -26,16 +25,15 @@ COSTS = [3.0, 2.0, 2.0, 2.0, 1.0]
         (rnn.OnPlateau(0.5, 1), {"costs": COSTS}, 5, "epoch"),
         (rnn.Warmup(30) * rnn.OnPlateau(0.5, 1), {"costs": COSTS, "epoch": 20}, 100, "step"),
         (rnn.Cosine(20), {"until": 7}, 7, "step"),
-    ],
-)
-def test_a_curve_is_the_schedule(schedule: rnn.Schedule, how: dict[str, Any], last: int, words: str) -> None:
-    (axes,) = viz.schedule_curve(schedule, **how).axes
-    (line,) = axes.get_lines()
-    at, values = np.asarray(line.get_data())
-    assert (at[0], at[-1], axes.get_xlabel()) == (0, last, words)
-    each = how.get("epoch", 1)
-    expected = [schedule.now(int(t), int(t) // each, COSTS[: int(t) // each]) for t in at]
-    assert values.tolist() == expected
+    ]:
+        with case(schedule, how, last, words):
+            (axes,) = viz.schedule_curve(schedule, **how).axes
+            (line,) = axes.get_lines()
+            at, values = np.asarray(line.get_data())
+            assert (at[0], at[-1], axes.get_xlabel()) == (0, last, words)
+            each = how.get("epoch", 1)
+            expected = [schedule.now(int(t), int(t) // each, COSTS[: int(t) // each]) for t in at]
+            assert values.tolist() == expected
 
 
 def test_what_must_be_said() -> None:

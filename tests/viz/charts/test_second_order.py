@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import viz
+from tests.tables import case
 from viz.charts.second_order import has_flight
 
 pytest.importorskip("matplotlib")
@@ -148,23 +149,21 @@ def test_rejected_steps_are_marked_in_the_loss_and_in_the_line_search(usual):
     assert "rejected" not in labels(usual[LOSS])
 
 
-@pytest.mark.parametrize(
-    ("wrong", "scale", "shown", "zeros"),
-    [
+def test_test_errors_are_in_per_cent_and_zero_is_at_the_edge():
+    for wrong, scale, shown, zeros in [
         ([1.0, 0.5], "linear", [100, 50], 0),
         ([0.5, 0.0], "linear", [50, 0], 0),
         ([0.0, 0.0], "linear", [0, 0], 0),
         ([1.0, 0.02], "log", [100, 2], 0),
         ([1.0, 0.02, 0.0], "log", [100, 2, 1], 1),
-    ],
-)
-def test_test_errors_are_in_per_cent_and_zero_is_at_the_edge(wrong, scale, shown, zeros):
-    axes = panel(TEST, [{"event": "test", "step": 5 * i, "wrong": w} for i, w in enumerate(wrong)])
-    assert axes.get_yscale() == scale
-    np.testing.assert_allclose(axes.get_lines()[0].get_ydata(), shown)
-    assert labels(axes) == ["0 %"] * zeros
-    if zeros:
-        assert points(axes, "0 %") == [(10.0, axes.get_ylim()[0])]
+    ]:
+        with case(wrong, scale, shown, zeros):
+            axes = panel(TEST, [{"event": "test", "step": 5 * i, "wrong": w} for i, w in enumerate(wrong)])
+            assert axes.get_yscale() == scale
+            np.testing.assert_allclose(axes.get_lines()[0].get_ydata(), shown)
+            assert labels(axes) == ["0 %"] * zeros
+            if zeros:
+                assert points(axes, "0 %") == [(10.0, axes.get_ylim()[0])]
 
 
 def test_wild_ratios_are_at_the_edge_and_said():
@@ -295,10 +294,11 @@ def test_gaps_in_a_curve_are_gaps():
     assert not [line for line in axes.get_lines() if len(line.get_xdata()) == 1]
 
 
-@pytest.mark.parametrize("count", [1, 3])
-def test_short_runs_can_be_saved(tmp_path, count):
-    viz.flight_recorder(history(count)).savefig(tmp_path / "run.png", dpi=30)
-    assert (tmp_path / "run.png").stat().st_size > 5000
+def test_short_runs_can_be_saved(tmp_path):
+    for count in [1, 3]:
+        with case(count):
+            viz.flight_recorder(history(count)).savefig(tmp_path / "run.png", dpi=30)
+            assert (tmp_path / "run.png").stat().st_size > 5000
 
 
 def test_values_that_are_no_numbers_break_nothing(tmp_path):
@@ -328,25 +328,27 @@ def test_panels_without_anything_to_draw_are_left_out(tmp_path):
     alone.savefig(tmp_path / "test.png", dpi=30)
 
 
-@pytest.mark.parametrize(
-    ("again", "steps", "tests"),
-    [
+def test_a_run_begun_again_replaces_what_it_had_recorded_from_there_on():
+    for again, steps, tests in [
         ([step(4)], [1, 2, 3, 4], [0]),
         ([step(4), {"event": "test", "step": 4, "wrong": 0.2}], [1, 2, 3, 4], [0, 4]),
         ([{"event": "test", "step": 3, "wrong": 0.2}], [1, 2, 3], [0, 3]),
         ([{"event": "test", "step": 0, "wrong": 0.9}], [], [0]),
         ([step(7), step(9)], [1, 2, 3, 4, 5, 6, 7, 9], [0, 6]),
-    ],
-    ids=["step", "step and test", "test", "from the start", "on"],
-)
-def test_a_run_begun_again_replaces_what_it_had_recorded_from_there_on(again, steps, tests):
-    rows = [{k: v for k, v in row.items() if k in ("event", "step", "before", "wrong")} for row in history()]
-    found = panels(viz.flight_recorder([*rows, *again]))
-    np.testing.assert_array_equal(found[TEST].get_lines()[0].get_xdata(), tests)
-    if steps:
-        np.testing.assert_array_equal(line(found.get(LOSS, found.get("Loss")), "before").get_xdata(), steps)
-    else:
-        assert found.keys() == {TEST}
+    ]:
+        with case(again, steps, tests):
+            rows = [
+                {k: v for k, v in row.items() if k in ("event", "step", "before", "wrong")}
+                for row in history()
+            ]
+            found = panels(viz.flight_recorder([*rows, *again]))
+            np.testing.assert_array_equal(found[TEST].get_lines()[0].get_xdata(), tests)
+            if steps:
+                np.testing.assert_array_equal(
+                    line(found.get(LOSS, found.get("Loss")), "before").get_xdata(), steps
+                )
+            else:
+                assert found.keys() == {TEST}
 
 
 def test_files_and_rows_give_the_same_and_a_torn_last_line_is_left_out(tmp_path, usual):
@@ -359,16 +361,19 @@ def test_files_and_rows_give_the_same_and_a_torn_last_line_is_left_out(tmp_path,
     assert len(points(axes, "before")) == 7
 
 
-@pytest.mark.parametrize("rows", [[], [{"event": "note"}], [{"event": "step", "step": 1, "loss": None}]])
-def test_nothing_to_draw_is_an_error_with_its_remedy(rows):
-    with pytest.raises(viz.DrawingError, match=r"nothing to draw: it needs rows with event 'step'.*'before'"):
-        viz.flight_recorder(rows)
+def test_nothing_to_draw_is_an_error_with_its_remedy():
+    for rows in [[], [{"event": "note"}], [{"event": "step", "step": 1, "loss": None}]]:
+        with case(rows):
+            with pytest.raises(
+                viz.DrawingError, match=r"nothing to draw: it needs rows with event 'step'.*'before'"
+            ):
+                viz.flight_recorder(rows)
 
 
-@pytest.mark.parametrize("what", [3, [1, 2], [None]])
-def test_what_is_no_history_is_named(what):
-    with pytest.raises(viz.DrawingError, match=r"history: give rows, .* not (3|1|None)\."):
-        viz.flight_recorder(what)
+def test_what_is_no_history_is_named():
+    for what in [3, [1, 2], [None]]:
+        with case(what), pytest.raises(viz.DrawingError, match=r"history: give rows, .* not (3|1|None)\."):
+            viz.flight_recorder(what)
 
 
 def test_a_missing_file_is_named(tmp_path):
@@ -525,9 +530,8 @@ def test_tables_are_read_from_files_and_other_rows_skipped(tmp_path):
     assert runs_drawn(figure.axes[2], "solved") == [2, 0, 1]
 
 
-@pytest.mark.parametrize(
-    ("changes", "problem"),
-    [
+def test_rows_that_are_not_complete_are_named():
+    for changes, problem in [
         ({"minibatches": None}, "it was solved, so 'minibatches' must be a number > 0"),
         ({"minibatches": math.inf}, "it was solved, so 'minibatches' must be a number > 0"),
         ({"minibatches": 0}, "it was solved, so 'minibatches' must be a number > 0"),
@@ -537,11 +541,10 @@ def test_tables_are_read_from_files_and_other_rows_skipped(tmp_path):
         ({"solved": None}, "'structural', 'solved' and 'open' must each be True or False"),
         ({"open": 1}, "'structural', 'solved' and 'open' must each be True or False"),
         ({"open": True}, "a run that was solved is not open"),
-    ],
-)
-def test_rows_that_are_not_complete_are_named(changes, problem):
-    with pytest.raises(viz.DrawingError, match=f"table, row 2: {problem}, in .*addition"):
-        viz.minibatches_and_failures([outcome(), {**outcome(), **changes}])
+    ]:
+        with case(changes, problem):
+            with pytest.raises(viz.DrawingError, match=f"table, row 2: {problem}, in .*addition"):
+                viz.minibatches_and_failures([outcome(), {**outcome(), **changes}])
 
 
 def test_an_empty_table_and_what_is_none():

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import viz
+from tests.tables import case
 
 ROWS = [
     {"cell": c, "units": u, "layers": n, "dropout": d, "mean": u / 100 + n + d + len(c), "error": e}
@@ -51,9 +52,8 @@ def test_words_stand_side_by_side_the_best_first() -> None:
     np.testing.assert_array_equal(line.get_ydata(), [1.0, 2.0, 3.0])
 
 
-@pytest.mark.parametrize(
-    ("rows", "how", "words"),
-    [
+def test_nothing_to_draw() -> None:
+    for rows, how, words in [
         ([], {}, "no setting has two values"),
         ([{"units": 3, "mean": 1.0}], {}, "no setting has two values"),
         (ROWS, {"against": "size"}, "results have no setting 'size'"),
@@ -63,8 +63,6 @@ def test_words_stand_side_by_side_the_best_first() -> None:
             {"against": "a", "by": "b"},
             "no row has a mean and a, b",
         ),
-    ],
-)
-def test_nothing_to_draw(rows: list[dict[str, object]], how: dict[str, object], words: str) -> None:
-    with pytest.raises(viz.DrawingError, match=words):
-        viz.compare_settings(rows, **how)  # type: ignore[arg-type]
+    ]:
+        with case(rows, how, words), pytest.raises(viz.DrawingError, match=words):
+            viz.compare_settings(rows, **how)  # type: ignore[arg-type]

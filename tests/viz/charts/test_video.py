@@ -7,13 +7,13 @@ import io
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
 import viz
+from tests.tables import case
 from viz.animation import HEIGHT, MARGIN, NAME
 
 VIDEO = np.random.default_rng(0).random((9, 12))
@@ -82,9 +82,8 @@ def test_a_field_is_a_column_and_a_row_is_what_reaches_its_unit() -> None:
     assert len(viz.receptive_fields(W.reshape(3, 3, 4)).axes) == 2  # the field, and its scale
 
 
-@pytest.mark.parametrize(
-    ("call", "said"),
-    [
+def test_what_cannot_be_drawn_is_told() -> None:
+    for call, said in [
         (
             lambda: viz.filmstrip(np.zeros((3, 5))),
             "filmstrip: videos must be finite, (count, pixels) of square",
@@ -109,9 +108,8 @@ def test_a_field_is_a_column_and_a_row_is_what_reaches_its_unit() -> None:
             "recurrent must be finite, (4, 4)",
         ),
         (lambda: viz.receptive_fields(np.zeros((9, 4)), "none"), "recurrent must be finite, (4, 4)"),
-    ],
-)
-def test_what_cannot_be_drawn_is_told(call: Any, said: str) -> None:
-    with pytest.raises(viz.DrawingError) as caught:
-        call()
-    assert said in str(caught.value)
+    ]:
+        with case(call, said):
+            with pytest.raises(viz.DrawingError) as caught:
+                call()
+            assert said in str(caught.value)

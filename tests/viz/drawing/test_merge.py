@@ -10,6 +10,7 @@ import pytest
 import graphnet as gn
 import graphnet_rnn as rnn
 import viz
+from tests.tables import case
 from viz.drawing.closed import Kind
 
 from ..conftest import make_unrolled
@@ -44,26 +45,27 @@ def test_short_times_are_drawn_whole():
     assert not [box for box in viz.draw(u).picture.shapes if box.kind is Kind.STEPS]
 
 
-@pytest.mark.parametrize("style", ["full", "compact"])
-def test_open_pictures_fold_time_layer_by_layer(style):
-    drawing = viz.draw(make_unrolled(30), style, closed=False)
-    picture = drawing.picture
-    assert picture.times == [1, 2, 3, 30]
-    folded = {s.key: s for s in picture.shapes if s.lines == ("⋯",)}
-    assert {(s.cluster.layer, s.tooltip) for s in folded.values()} >= {
-        ("layer0", "27 time steps"),
-        ("layer1", "27 time steps"),
-    }
-    heads = {edge.head for edge in picture.edges}
-    assert set(folded) <= heads
-    # Weights are tied to the steps that are seen, not to those that are not.
-    squares = {s.key for s in picture.shapes if s.role.value in ("parameter", "constant")}
-    assert not [e for e in picture.edges if e.tail in squares and e.head in folded]
-    assert (
-        len(picture.shapes)
-        < len(viz.draw(make_unrolled(30), style, closed=False, steps=30).picture.shapes) / 3
-    )
-    assert drawing.svg
+def test_open_pictures_fold_time_layer_by_layer():
+    for style in ["full", "compact"]:
+        with case(style):
+            drawing = viz.draw(make_unrolled(30), style, closed=False)
+            picture = drawing.picture
+            assert picture.times == [1, 2, 3, 30]
+            folded = {s.key: s for s in picture.shapes if s.lines == ("⋯",)}
+            assert {(s.cluster.layer, s.tooltip) for s in folded.values()} >= {
+                ("layer0", "27 time steps"),
+                ("layer1", "27 time steps"),
+            }
+            heads = {edge.head for edge in picture.edges}
+            assert set(folded) <= heads
+            # Weights are tied to the steps that are seen, not to those that are not.
+            squares = {s.key for s in picture.shapes if s.role.value in ("parameter", "constant")}
+            assert not [e for e in picture.edges if e.tail in squares and e.head in folded]
+            assert (
+                len(picture.shapes)
+                < len(viz.draw(make_unrolled(30), style, closed=False, steps=30).picture.shapes) / 3
+            )
+            assert drawing.svg
 
 
 def test_what_comes_back_is_folded_apart():
