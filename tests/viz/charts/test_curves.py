@@ -70,17 +70,6 @@ def test_a_broken_line_is_named(tmp_path):
         viz.training_curve(path)
 
 
-def test_nothing_to_draw_is_an_error():
-    for history in [[], [{"event": "note"}], [{"event": "step", "epoch": 1, "train_bits": math.nan}]]:
-        with case(history), pytest.raises(viz.DrawingError, match="nothing to draw"):
-            viz.training_curve(history)
-
-
-def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(viz.DrawingError, match=r"none\.jsonl.*cannot be read"):
-        viz.training_curve(tmp_path / "none.jsonl")
-
-
 def test_one_kind_of_row_is_enough_and_values_that_are_no_numbers_are_skipped():
     for keep in ["step", "epoch"]:
         with case(keep):
@@ -91,13 +80,6 @@ def test_one_kind_of_row_is_enough_and_values_that_are_no_numbers_are_skipped():
 
 def test_one_point_is_enough():
     viz.training_curve([{"event": "epoch", "epoch": 1, "train_bits": 2.0, "valid_bits": 2.1}])
-
-
-def test_no_global_state_is_touched():
-    plt = pytest.importorskip("matplotlib.pyplot")
-    before = plt.get_fignums()
-    viz.training_curve(rows())
-    assert plt.get_fignums() == before
 
 
 def test_any_measure_is_drawn_by_its_name():

@@ -65,7 +65,7 @@ def test_several_networks_share_the_axes():
 
 
 def test_nothing_to_draw_is_said():
-    for costs in [{}, [1.0, 2.0], {"a": 3}, Costs(bits=(float("nan"),)), Costs(bits=())]:
+    for costs in (Costs(bits=(float("nan"),)), Costs(bits=())):
         with case(costs), pytest.raises(viz.DrawingError, match=r"give what rnn\.cost_over_text"):
             viz.cost_over_text(costs)
 

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
-import pytest
 
 import graphnet_rnn as rnn
 import viz
 from tests.tables import case
-from viz.errors import DrawingError
 
 COSTS = [3.0, 2.0, 2.0, 2.0, 1.0]
 
@@ -34,19 +30,6 @@ def test_a_curve_is_the_schedule() -> None:
             each = how.get("epoch", 1)
             expected = [schedule.now(int(t), int(t) // each, COSTS[: int(t) // each]) for t in at]
             assert values.tolist() == expected
-
-
-def test_what_must_be_said() -> None:
-    for make, says in (
-        (lambda: viz.schedule_curve(0.5), "schedule must be a Schedule, e.g. rnn.Warmup(500), not 0.5"),
-        (lambda: viz.schedule_curve(rnn.OnPlateau()), "follows validated costs; give some"),
-        (lambda: viz.schedule_curve(rnn.Warmup(5) * rnn.Cosine(9).by_epoch()), "say how many steps make one"),
-        (lambda: viz.schedule_curve(rnn.Warmup(5), 0), "until must be a whole number >= 1, not 0"),
-        (lambda: viz.schedule_curve(rnn.OnPlateau(), costs=["low"]), "costs must be a list of numbers"),
-        (lambda: viz.draw(rnn.Warmup(5)), "is no graph but a curve: viz.schedule_curve"),
-    ):
-        with pytest.raises(DrawingError, match=re.escape(says)):
-            make()
 
 
 def test_a_notebook_shows_it() -> None:

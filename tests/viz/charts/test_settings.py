@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import pytest
 
 import viz
-from tests.tables import case
 
 ROWS = [
     {"cell": c, "units": u, "layers": n, "dropout": d, "mean": u / 100 + n + d + len(c), "error": e}
@@ -50,19 +48,3 @@ def test_words_stand_side_by_side_the_best_first() -> None:
     (line, _, _) = axes.containers[0].lines
     assert line.get_linestyle() == "None"
     np.testing.assert_array_equal(line.get_ydata(), [1.0, 2.0, 3.0])
-
-
-def test_nothing_to_draw() -> None:
-    for rows, how, words in [
-        ([], {}, "no setting has two values"),
-        ([{"units": 3, "mean": 1.0}], {}, "no setting has two values"),
-        (ROWS, {"against": "size"}, "results have no setting 'size'"),
-        (ROWS, {"by": 3}, "by must be the name of a setting"),
-        (
-            [{"a": 1, "mean": 1.0}, {"b": 2, "mean": 1.0}],
-            {"against": "a", "by": "b"},
-            "no row has a mean and a, b",
-        ),
-    ]:
-        with case(rows, how, words), pytest.raises(viz.DrawingError, match=words):
-            viz.compare_settings(rows, **how)  # type: ignore[arg-type]
