@@ -49,11 +49,6 @@ def test_values_without_feeds_are_the_same_each_time(net):
     assert viz.draw(cost, notes=viz.values(cost)).dot == viz.draw(cost, notes=viz.values(cost)).dot
 
 
-def test_a_feed_that_is_missing_is_named(net):
-    with pytest.raises(viz.DrawingError, match=r"feeds has no array for x\[2, 2\]"):
-        viz.values(net[-1], {})
-
-
 def test_what_is_not_finite_is_counted():
     x = gn.input((3,), name="x")
     notes = viz.values(gn.log(x), {x: np.array([-1.0, 0.0, 1.0], "float32")})
@@ -119,11 +114,6 @@ def test_a_fading_gradient_fades_in_the_picture():
     assert all(f'fillcolor="{fill}"' in drawing.dot for fill in fills)
 
 
-def test_gradients_need_a_scalar(net):
-    with pytest.raises(viz.DrawingError, match=r"gradients needs a scalar .* not Tanh\[2, 3\]"):
-        viz.gradients(net[2])
-
-
 def test_times_are_those_of_the_profile(net):
     function = gn.compile(net[-1], backend="numpy")
     notes = viz.times(function)
@@ -131,8 +121,6 @@ def test_times_are_those_of_the_profile(net):
     together = notes.together(operators)
     assert together == pytest.approx(sum(notes.numbers[node] for node in operators))
     assert viz.draw(function, notes=notes).picture.scale.high == max(notes.numbers[n] for n in operators)
-    with pytest.raises(viz.DrawingError, match=r"needs what gn\.compile returns, not Sum\[\]"):
-        viz.times(net[-1])
 
 
 def test_changes_are_what_a_pass_did():
@@ -182,11 +170,6 @@ def test_text_can_be_read_in_every_theme():
             assert contrast(ink, ground) > 4.5, (ink, ground)
 
 
-def test_an_unknown_theme_says_which_there_are(net):
-    with pytest.raises(viz.DrawingError, match="'light', 'dark', 'colour-blind'"):
-        viz.draw(net[-1], theme="sepia")
-
-
 def test_notes_do_not_change_what_is_drawn_without_them(net):
     def edges(drawing: viz.Drawing) -> list[str]:
         return re.findall(r"^  \w+ -> \w+", drawing.dot, re.M)
@@ -215,16 +198,6 @@ def test_a_derivative_that_integers_cut_off_is_zero():
     assert viz.gradients(cost).numbers == {x: 0.0, cost: 1.0} | {
         node: 0.0 for node in gn.Graph(cost).order if node.dtype.kind == "f" and node is not cost
     }
-
-
-def test_a_key_that_is_no_input_is_named(net):
-    x, w, _, cost = net
-    with pytest.raises(
-        viz.DrawingError, match=r"W\[2, 3\] is not an input of this graph; its inputs are x\[2, 2\]"
-    ):
-        viz.gradients(cost, {x: X, w: W})
-    with pytest.raises(viz.DrawingError, match="feeds must be a dict"):
-        viz.values(cost, [X])
 
 
 def test_what_is_beyond_all_numbers_draws_without_a_warning():

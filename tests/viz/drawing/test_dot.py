@@ -325,11 +325,3 @@ def test_limit_can_be_changed(regression):
     with pytest.raises(viz.DrawingError, match="12 nodes"):
         _ = viz.draw(regression, limit=5).svg
     assert viz.draw(regression, limit=None).svg
-
-
-def test_unknown_options_are_named_with_the_choices(regression):
-    for options in [{"style": "fancy"}, {"rankdir": "UP"}]:
-        with case(options):
-            (name,) = options
-            with pytest.raises(viz.DrawingError, match=f"{name} must be '.*' or '.*', not"):
-                to_dot(regression, **options)

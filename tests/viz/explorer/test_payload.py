@@ -306,16 +306,18 @@ def test_all_scripts_are_part_of_the_page():
 
 
 def test_themes(regression, tmp_path):
-    for theme in ["light", "dark", "colour-blind", "auto", viz.Style(cost="#00ff00")]:
-        with case(theme):
-            text = viz.explore(regression[0], tmp_path / "a.html", theme=theme).read_text(encoding="utf-8")
-            assert ("@media (prefers-color-scheme: dark)" in text) == (theme == "auto")
-            expected = (
-                {"dark": viz.DARK, "colour-blind": viz.COLOUR_BLIND}.get(theme, viz.LIGHT)
-                if isinstance(theme, str)
-                else theme
-            )
-            assert f"--cost: {expected.cost};" in text
+    own = viz.Style(cost="#00ff00")
+    styles = {
+        "light": viz.LIGHT,
+        "dark": viz.DARK,
+        "colour-blind": viz.COLOUR_BLIND,
+        "auto": viz.LIGHT,
+        own: own,
+    }
+    for theme, style in styles.items():
+        text = viz.explore(regression[0], tmp_path / "a.html", theme=theme).read_text(encoding="utf-8")
+        assert ("@media (prefers-color-scheme: dark)" in text) == (theme == "auto")
+        assert f"--cost: {style.cost};" in text
 
 
 # -- what may be asked -------------------------------------------------------------------------
@@ -333,9 +335,8 @@ def test_large_graphs_say_what_is_left_out(tmp_path):
 
 
 def test_whatever_can_be_drawn_can_be_explored(tmp_path):
-    for thing in [rnn.LSTM, rnn.LSTM(4), rnn.Network([rnn.GRU(4)], 5, 5)]:
-        with case(thing):
-            assert Read(viz.explore(thing, tmp_path / "a.html")).data["stages"][0]["order"]
+    for thing in (rnn.LSTM, rnn.LSTM(4), rnn.Network([rnn.GRU(4)], 5, 5)):
+        assert Read(viz.explore(thing, tmp_path / "a.html")).data["stages"][0]["order"]
 
 
 def test_errors_name_the_argument_and_leave_the_file_alone(regression, tmp_path):
@@ -351,14 +352,20 @@ def test_errors_name_the_argument_and_leave_the_file_alone(regression, tmp_path)
         ({"feeds": {x: FED[0]}}, r"feeds has no array for t\[2, 1\]"),
         ({"feeds": {other: 1, x: 1, t: 1}}, r"feeds: other\[2\] is not an input"),
         ({"feeds": 3}, "feeds must be a dict"),
+        ({"feeds": {cost: 1}}, r"feeds: .* is not an input of this graph; its inputs are x\[2, 3\]"),
         ({"wrt": [other]}, "wrt: other"),
+        ({"wrt": 3}, "wrt: 3 is not a node of floating point in this graph"),
+        ({"wrt": "x"}, "wrt: 'x' is not a node"),
+        ({"passes": 3}, "passes must be a sequence of passes, .* not 3"),
+        ({"passes": "fuse"}, "passes must be .* not 'fuse'"),
+        ({"passes": ["fuse"]}, r"passes must be .* not \['fuse'\]"),
         ({"tangents": {other: np.ones(2)}}, "tangents: other"),
         ({"tangents": {}}, "tangents must be a dict"),
         ({"thing": gn.tanh(x), "wrt": x}, "no scalar cost"),
     ]
     for arguments, message in cases:
         given = {"thing": cost, "path": path, **arguments}
-        with pytest.raises(viz.DrawingError, match=message):
+        with case(message), pytest.raises(viz.DrawingError, match=message):
             viz.explore(given.pop("thing"), given.pop("path"), **given)
     with pytest.raises(ShapeError, match="x"):
         viz.explore(cost, path, feeds={x: np.ones((3, 3)), t: FED[1]})
