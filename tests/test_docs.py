@@ -86,6 +86,29 @@ TOLD = {
 }
 
 
+def lines_of(block: str) -> int:
+    """Those that do something: no imports, comments, blank lines, and none that only brings cases to the front."""
+    told = [line.strip() for line in block.splitlines()]
+    return sum(
+        bool(line) and not line.startswith(("#", "import ", "from ")) and "swapaxes" not in line
+        for line in told
+    )
+
+
+def test_each_job_takes_no_more_lines_than_in_keras_or_pytorch() -> None:
+    """The page says that this counts them. A section has data, the job here, and the job there."""
+    text = (DOCS / "from_keras_and_pytorch.md").read_text(encoding="utf-8")
+    _, *sections = re.split(r"^## ", text, flags=re.MULTILINE)
+    assert len(sections) == 9
+    for section in sections:
+        title = section.splitlines()[0]
+        (_, data), (_, here), (_, there) = FENCED.findall(section)
+        for block in (data, here, there):
+            ast.parse(block)
+            assert all(len(line) <= 120 and ";" not in line for line in block.splitlines()), title
+        assert lines_of(here) <= lines_of(there), title
+
+
 def test_code_of_the_readme_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
