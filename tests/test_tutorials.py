@@ -246,7 +246,7 @@ def test_a_notebook_runs_and_shows_its_pictures(opener: ModuleType, monkeypatch:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(places))
     notebook = opener.notebook_of(TUTORIALS[0])
     where = {"metadata": {"path": str(FOLDER)}}
-    nbclient.NotebookClient(notebook, timeout=60, resources=where).execute()
+    nbclient.NotebookClient(notebook, timeout=300, resources=where).execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     assert any("image/svg+xml" in output.get("data", {}) for output in outputs)
     printed = "".join(output.get("text", "") for output in outputs)
