@@ -8,6 +8,10 @@ import os
 import signal
 import sys
 
+# Before NumPy is loaded: products of tests are small, and threads of a BLAS that wait for a core take many times what
+# the product takes. What starts a program in a test hands this on; `compile(threads=...)` still sets its own number.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import pytest
 
 from graphnet.call import kept
