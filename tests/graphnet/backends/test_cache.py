@@ -45,7 +45,6 @@ class Used(NamedTuple):
 def used() -> Used:
     """Two functions, of which nobody holds a kernel before or after."""
     machine, x, at = this_machine(), gn.input((5,), "float64"), np.arange(5.0)
-    gn.compile([x + 1.0], [x], threads=1)(at)  # has what all functions share
     gc.collect()
     compiled, found = machine.compiled, machine.found
     a, b = (
@@ -57,7 +56,9 @@ def used() -> Used:
 
 
 def process(folder: Path | str, **settings: str) -> Used:
-    """As a new process would have it, with this folder as its cache."""
+    """As a new process would have it, with this folder as its cache; but for what all functions share."""
+    x = gn.input((5,), "float64")
+    gn.compile([x + 1.0], [x], threads=1)(np.arange(5.0))
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         patch.setattr(cache, "_warned", set())
