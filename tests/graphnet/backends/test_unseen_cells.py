@@ -8,13 +8,16 @@ import pytest
 import graphnet as gn
 import graphnet_rnn as rnn
 from tests.graphnet.backends.conftest import require_same
-from tests.graphnet.backends.unseen_cells import CELLS
+from tests.graphnet.backends.unseen_cells import CELLS, Tied, Wasteful
 from tests.tables import case
 
 by_cell = pytest.mark.parametrize("cell", CELLS)
 
 
-@by_cell
+@pytest.mark.parametrize(
+    "cell",
+    [cell if cell in (Tied, Wasteful) else pytest.param(cell, marks=pytest.mark.slow) for cell in CELLS],
+)
 def test_cells_hold_all_laws(cell: type[rnn.Cell]) -> None:
     rnn.testing.check_cell(cell)
 

@@ -31,9 +31,8 @@ from tests.graphnet.backends.cuda.programs import PROGRAMS
 
 #: One of each kind.
 FEW = (
-    "two axes, one of them broadcast", "rows by index", "one-hot", "sum of all, in parts", "sums of columns, in parts",
-    "largest, smallest", "product, sums in parts", "products", "rows added by index", "columns added by index",
-    "a join along the last axis",
+    "two axes, one of them broadcast", "rows by index", "one-hot", "sums of columns, in parts", "largest, smallest",
+    "product, sums in parts", "products", "rows added by index", "columns added by index",
 )  # fmt: skip
 #: Kernels whose code depends on whether numbers are single or double, beyond the names of types.
 TWICE = ("sum", "product", "added", "function")

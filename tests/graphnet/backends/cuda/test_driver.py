@@ -150,6 +150,7 @@ def test_what_is_kept_of_kernels_is_found_and_repairs_itself(libraries: Path, tm
     assert made_and_found(libraries, log, cache)[1] == 0, "others could have written to the folder"
 
 
+@pytest.mark.slow
 def test_training(libraries: Path, tmp_path: Path) -> None:
     _, lines = part(libraries, tmp_path / "log", "training")
     assert lines.count("capture begins") == 3  # the gradient; Gv and its second half
