@@ -208,15 +208,6 @@ def test_stored_functions_run_again(tmp_path: Path) -> None:
         np.testing.assert_array_equal(a, b)
 
 
-def test_outputs_that_do_not_vary_stay() -> None:
-    x, v = gn.input((2,), name="x"), gn.input((2,), name="v", varying=True)
-    function = gn.compile([gn.exp(x), x * v, v, gn.tanh(v)], [x, v])
-    a, b = np.array([0.5, 1.0], "float32"), np.array([2.0, 3.0], "float32")
-    function(a, a)
-    for found, expected in zip(function.again(b), [np.exp(a), a * b, b, np.tanh(b)], strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-6)
-
-
 def test_a_number_that_is_an_output_begins() -> None:
     """It was written after all else, so `begin` gave what its memory held before: as of a gradient that is 0."""
     x, v, number = gn.input((3,)), gn.input((3,), varying=True), gn.fill(7.0, (3,), "float32")

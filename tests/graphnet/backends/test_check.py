@@ -118,14 +118,6 @@ def test_healthy_graphs_are_silent() -> None:
                 np.testing.assert_array_equal(a, b)
 
 
-def test_a_mask_that_rules_symbols_out_is_named_as_by_numpy() -> None:
-    """-inf on purpose is an infinity all the same."""
-    nodes = [gn.softmax(gn.where(x > 1.0, x, -np.inf))]
-    assert told(nodes, [healthy], "numba", check=True) == told(
-        nodes, [healthy], "numpy", check=True, passes=()
-    )
-
-
 def test_without_check_nothing_is_said() -> None:
     for what, (build, value, _) in BAD.items():
         nodes = build()
@@ -184,25 +176,6 @@ def test_indices_of_every_dtype_are_watched() -> None:
             with case(dtype, bad):
                 error_of(function, [np.ones((6, 17)), array])
         function(np.ones((6, 17)), np.full(9, 5, dtype))
-
-
-def test_symbols_of_a_net_out_of_range() -> None:
-    """As a text does that holds a character which the model does not know."""
-    import graphnet_rnn as rnn
-
-    net = rnn.Network([rnn.GRU(9)], 5, 5)
-    u = net.unroll(4, 3, training=False)
-    nodes = [u.cost, *gn.gradient(u.cost, list(net.parameters.values()))]
-    inputs = [u.inputs, u.targets, *u.initial]
-    symbols = np.zeros((4, 3), int)
-    bad = symbols.copy()
-    bad[2, 1] = 5
-    function = gn.compile(nodes, inputs)
-    for arrays in ([bad, symbols, *net.zero_states(3)], [symbols, bad, *net.zero_states(3)]):
-        assert error_of(function, arrays) == error_of(
-            gn.compile(nodes, inputs, backend="numpy", passes=()), arrays
-        )
-    function(symbols, symbols, *net.zero_states(3))
 
 
 def test_what_no_output_needs_is_not_computed_and_not_told() -> None:
