@@ -75,7 +75,9 @@ def test_cell_can_be_made_again_from_its_settings() -> None:
 
 def test_every_exported_cell_is_in_all() -> None:
     exported = {
-        v for v in vars(rnn).values() if isinstance(v, type) and issubclass(v, Cell) and v is not Cell
+        v
+        for v in (getattr(rnn, name) for name in rnn.__all__)
+        if isinstance(v, type) and issubclass(v, Cell) and v is not Cell
     }
     listed = set(rnn.cells.ALL.values())
     require_rows(exported - listed, "cells.ALL", "the class")

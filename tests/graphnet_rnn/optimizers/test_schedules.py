@@ -213,12 +213,12 @@ def test_shapes() -> None:
             least, most = schedule.range
             assert all(least <= schedule.at(t) <= most for t in (*range(60), 10**9))
             assert [schedule.now(t, 3, [1.0]) for t in range(len(expected))] == found
-            assert eval(repr(schedule), dict(vars(rnn))) == schedule
+            assert eval(repr(schedule), dict(vars(rnn.optimizers.schedules))) == schedule
             stored = json.loads(json.dumps(schedule.description()))
             if most < math.inf:
                 assert rnn.SGD(stored).rate == schedule
                 assert [rnn.SGD(stored).rate.at(t) for t in range(30)] == [schedule.at(t) for t in range(30)]
-            assert hash(schedule) == hash(eval(repr(schedule), dict(vars(rnn))))
+            assert hash(schedule) == hash(eval(repr(schedule), dict(vars(rnn.optimizers.schedules))))
 
 
 def test_by_epoch_the_same_of_epochs() -> None:
@@ -229,7 +229,7 @@ def test_by_epoch_the_same_of_epochs() -> None:
         assert schedule.now(step, epoch) == pytest.approx(expected)
     in_epochs = rnn.Warmup(2).then(rnn.Ramp(1, 0, 4)).by_epoch()
     assert [in_epochs.now(999, epoch) for epoch in range(7)] == [0.5, 1, 1, 0.75, 0.5, 0.25, 0]
-    assert eval(repr(schedule), dict(vars(rnn))) == schedule
+    assert eval(repr(schedule), dict(vars(rnn.optimizers.schedules))) == schedule
     with pytest.raises(UsageError, match=re.escape("depends on epochs; ask now(step, epoch, costs)")):
         schedule.at(0)
 

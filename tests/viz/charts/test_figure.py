@@ -95,9 +95,8 @@ def test_a_matplotlib_that_cannot_be_imported_is_one_sentence():
 
 
 def test_every_chart_is_drawn_so():
-    charts = [
-        f for f in vars(viz).values() if inspect.isfunction(f) and f.__annotations__.get("return") == "Chart"
-    ]
+    public = [getattr(viz, name) for name in viz.__all__]
+    charts = [f for f in public if inspect.isfunction(f) and f.__annotations__.get("return") == "Chart"]
     assert len(charts) > 7
     outer = by_matplotlib()(lambda: None).__code__
     for chart in charts:
