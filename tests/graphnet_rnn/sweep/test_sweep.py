@@ -142,10 +142,10 @@ def test_brackets_of_steps_and_of_time(text: str, tmp_path: Path, budget: dict[s
     assert rows(tmp_path / "s") == before
 
 
-def command_of(folder: Path, epochs: int) -> list[str]:
-    """Sweeps one run in the folder s there."""
+def command_of(folder: Path, epochs: int, units: str = "4") -> list[str]:
+    """Sweeps one run for each of the units in the folder s there."""
     (folder / "recipe.toml").write_text(
-        "data = 'book.txt'\n[settings]\nunits = { values = [4] }\ntime = 10\nbatch = 4\nsample = 0\n"
+        f"data = 'book.txt'\n[settings]\nunits = {{ values = [{units}] }}\ntime = 10\nbatch = 4\nsample = 0\n"
         f"no_early_stopping = true\nepochs = {epochs}\n",
         encoding="utf-8",
     )
@@ -664,8 +664,9 @@ def test_arrays_and_problems_are_swept_too(tmp_path: Path) -> None:
 def test_a_worker_of_joblib_that_is_killed_loses_nothing(text: str, tmp_path: Path, victim: str) -> None:
     """Nor does the sweep itself; its workers begin nothing more."""
     out = tmp_path / "s"
-    command = [*command_of(tmp_path, 30), "--quiet"]
-    process = subprocess.Popen([*command, "--parallel=loky", "--workers=1"])
+    command = [*command_of(tmp_path, 30, "4" if victim == "worker" else "4, 5, 6, 7"), "--quiet"]
+    # With one worker joblib starts no process.
+    process = subprocess.Popen([*command, "--parallel=loky", "--workers=2"])
     wait_until(lambda: _written(out) > 0 and bool(_numbers_of(out)))
     if victim == "sweep":
         process.kill()
