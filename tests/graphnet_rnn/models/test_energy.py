@@ -113,7 +113,7 @@ def test_gaussian_visibles_are_the_mixture_of_equation_2_33() -> None:
             assert np.allclose(model.read_out(h), means, rtol=1e-13)
             posterior = density * weight
             assert np.allclose(model.infer(v), posterior @ h / posterior.sum(1, keepdims=True), rtol=1e-12)
-            drawn = model.gibbs(np.zeros((100_000, 3)), steps=30)
+            drawn = model.gibbs(np.zeros((20_000, 3)), steps=30)
             assert np.allclose(drawn.mean(0), weight @ means, atol=0.03)
             assert np.allclose(
                 np.cov(drawn.T), sigma**2 * np.eye(3) + np.cov(means.T, aweights=weight, ddof=0), atol=0.06
