@@ -29,8 +29,6 @@ WITH_CODE = sorted(page.stem for page in DOCS.glob("*.md") if blocks_of(page))
 #: Those whose blocks are run one after another by one test. Two have tests of their own, below, and the gallery has
 #: scripts with their pictures (tests/viz/test_gallery.py).
 GUIDES = [name for name in WITH_CODE if name not in ("gallery", "training_on_arrays", "second_order")]
-#: Those of more than five seconds of a core; the site, which is built with what they show, runs them as well.
-LONG = ("adding_an_op", "from_keras_and_pytorch", "sweeps")
 
 
 def run_block(name: str, block: str, names: dict[str, Any]) -> Any:
@@ -44,9 +42,7 @@ def run_block(name: str, block: str, names: dict[str, Any]) -> Any:
     return None if shown is None else eval(compile(shown, name, "eval"), names)
 
 
-@pytest.mark.parametrize(
-    "guide", [pytest.param(name, marks=[pytest.mark.slow] * (name in LONG)) for name in GUIDES]
-)
+@pytest.mark.parametrize("guide", GUIDES)
 def test_a_guide_runs_as_it_stands(
     guide: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import graphnet as gn
 import graphnet_rnn as rnn
 import viz
+from tests.tables import case
 
 ROOT = Path(__file__).parent.parent
 PAGES = [
@@ -84,3 +85,14 @@ def test_a_wrong_call_is_found() -> None:
         assert why in mistake_in(call), text
     (right,) = calls_in("prose, then rnn.Adam(0.1)")
     assert mistake_in(right) == ""
+
+
+def test_signatures_are_read_as_python() -> None:
+    """A default without a name, as of a field that hides a method, makes a signature that no page can show."""
+    for package in (gn, rnn, viz):
+        for name in package.__all__:
+            with case(name):
+                called = getattr(package, name)
+                if inspect.isclass(called) and not issubclass(called, BaseException):
+                    defaults = [each.default for each in inspect.signature(called).parameters.values()]
+                    assert not any(map(inspect.isfunction, defaults))
