@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import inspect
 import re
@@ -48,6 +49,19 @@ def test_every_optimizer_is_exported() -> None:
         kind for kind in kinds if kind.__name__ not in rnn.__all__ or getattr(rnn, kind.__name__) is not kind
     }
     require_rows(missing, "the imports and __all__ of graphnet_rnn", "the class")
+
+
+def test_one_error_catches_all() -> None:
+    """`except gn.GraphnetError` is enough for whatever the packages raise on purpose."""
+    modules = (
+        importlib.import_module(f"{package}.errors") for package in ("graphnet", "graphnet_rnn", "viz")
+    )
+    raised = [
+        each for module in modules for each in vars(module).values()
+        if inspect.isclass(each) and issubclass(each, Exception)
+    ]  # fmt: skip
+    assert len(raised) > 5
+    assert [each for each in raised if not issubclass(each, gn.GraphnetError)] == []
 
 
 def names_of_the_api() -> ModuleType:

@@ -20,7 +20,20 @@ from .tables import case
 
 ROOT = Path(graphnet.__file__).parents[1]
 OURS = ("graphnet", "graphnet_rnn", "viz")
-HEAVY = {"numpy", "numba", "llvmlite", "scipy", "matplotlib", "graphviz", "pygraphviz", "tqdm", "safetensors"}
+HEAVY = {
+    "numpy",
+    "numba",
+    "llvmlite",
+    "scipy",
+    "matplotlib",
+    "graphviz",
+    "pygraphviz",
+    "tqdm",
+    "safetensors",
+    "torch",
+    "jax",
+    "onnx",
+}
 #: What is run -> how many modules of ours it may import.
 WEIGHTS = {
     "import graphnet": 3,

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import gc
 import json
+import os
+import subprocess
+import sys
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -180,6 +183,29 @@ def test_a_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
         gn.compile([x + 1.0], [x], "cuda")
     assert "cuda" not in backends.usable_backends()
     assert "numba-cuda" in CudaBackend().missing()
+
+
+@pytest.mark.skipif(not SIMULATED, reason="there is a GPU")
+def test_no_gpu(tmp_path: Path) -> None:
+    """Without a simulator and without a GPU: one sentence that says what to do, and the other back ends still work."""
+    program = """
+import graphnet as gn, numpy as np
+x = gn.input((2,))
+try:
+    gn.compile([x + 1.0], [x], backend="cuda")
+except gn.BackendError as error:
+    print(error)
+gn.testing.check_op(gn.tanh, np.ones(3))
+print(gn.compile([x + 1.0], [x])(np.ones(2, "f4"))[0])
+"""
+    without = {name: value for name, value in os.environ.items() if name != "NUMBA_ENABLE_CUDASIM"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=without, capture_output=True, text=True, check=True
+    )
+    first, second = done.stdout.splitlines()
+    assert first.startswith("backend='cuda' finds no NVIDIA GPU that it could use (")
+    assert "backend='numba' runs on the CPU" in first
+    assert second == "[2. 2.]"
 
 
 # -- arrays that stay --------------------------------------------------------------------------------------------------
