@@ -243,7 +243,7 @@ def test_signals_are_the_programs(made: Path, send: Callable[[int, int], None], 
         "    sys.exit(100 + number)\n"
         f"signal.signal({int(number)}, end)\n"
         "print('ready', flush=True)\n"
-        "time.sleep(30)\n"
+        "time.sleep(300)\n"
     )
     process = subprocess.Popen(
         [sys.executable, "run.py", "python", "child.py"],
@@ -253,7 +253,7 @@ def test_signals_are_the_programs(made: Path, send: Callable[[int, int], None], 
     with process.stdout:
         assert process.stdout.readline() == "ready\n"
         send(process.pid, number)
-        assert process.wait(20) == 100 + number
+        assert process.wait(300) == 100 + number
     assert (made / "checkpoint").exists()
 
 
@@ -273,7 +273,7 @@ def test_ctrl_c_before_a_program_begins_ends_quietly(made: Path, waits_for: str)
             "def create(folder, with_pip):\n"
             "    (folder / 'bin').mkdir(parents=True)\n"
             "    pip = folder / 'bin' / 'python'\n"
-            "    pip.write_text('#!/bin/sh\\nexec sleep 20\\n')\n"
+            "    pip.write_text('#!/bin/sh\\ntouch started; exec sleep 300\\n')\n"
             "    pip.chmod(0o755)\n"
         )
     process = subprocess.Popen(
@@ -283,9 +283,11 @@ def test_ctrl_c_before_a_program_begins_ends_quietly(made: Path, waits_for: str)
     assert process.stdout is not None
     assert process.stdout.readline().startswith("run.py: ")
     if waits_for == "program":
-        time.sleep(1)  # until it has been started
+        while not (made / "started").exists():
+            assert process.poll() is None
+            time.sleep(0.01)
     os.killpg(process.pid, signal.SIGINT)
-    _, said = process.communicate(timeout=20)
+    _, said = process.communicate(timeout=300)
     os.close(held)
     assert process.returncode == 130
     assert said.strip() in ("", "interrupted")
@@ -319,4 +321,4 @@ def test_two_at_once_make_one_environment(made: Path) -> None:
         )
         os.close(held)
         assert process.stdout.read() == "done\n"
-    assert process.wait(20) == 0
+    assert process.wait(300) == 0

@@ -342,7 +342,7 @@ class Typewriter:
             self.desk.saved(text)
 
     def _save_as(self, name: str) -> None:
-        document = Document(Path(name).expanduser())
+        document = Document(Path(os.path.expanduser(name)))
         assert document.path is not None
         self.document = document
         if document.path.exists():
@@ -362,7 +362,7 @@ class Typewriter:
 
     def _read(self, name: str) -> None:
         try:
-            document = Document(Path(name).expanduser())
+            document = Document(Path(os.path.expanduser(name)))
             text = document.read()
         except GraphnetError as error:
             self.message = str(error)

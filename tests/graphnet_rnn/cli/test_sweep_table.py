@@ -170,6 +170,6 @@ def test_a_sweep_in_a_terminal(tmp_path: Path) -> None:
         assert t.lines[place + 1].startswith("0 of 2 runs ended")
         t.until(lambda: t.sees("0001-0  8      "), 60)
         assert t.lines[place - 1].startswith("0000-0 done: ")  # where the head was
-        assert t.wait(120) == 0
+        assert t.wait(300) == 0
         assert not any("runs ended" in line for line in t.lines)
         assert t.sees("the best run is in s/000")

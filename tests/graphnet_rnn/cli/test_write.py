@@ -123,6 +123,12 @@ def test_a_text_without_a_name_is_saved_opened_and_kept_from_others(written: Any
     t.until(lambda: t.sees("open:"))
     t.press("nowhere/x.txt", "enter")
     t.until(lambda: t.sees("there is no folder nowhere for x.txt"))
+    t.press("^O")
+    t.until(lambda: t.sees("^O again drops it"))
+    t.press("^O")
+    t.until(lambda: t.sees("open:"))
+    t.press("~no-such-user/x.txt", "enter")  # of a user that there is not
+    t.until(lambda: t.sees("there is no folder ~no-such-user for x.txt"))
     for leave in ("escape", "^C"):
         t.press("^O")
         t.until(lambda: t.sees("^O again drops it"))
