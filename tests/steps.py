@@ -82,7 +82,8 @@ def processor(name: str) -> dict[str, str]:
 def pytest_command(seed: int, arguments: Sequence[str]) -> list[str]:
     order = ["--random-order-bucket=module", f"--random-order-seed={seed}"]
     workers = ["-n", str(len(own_cores())), "--dist", "worksteal"]
-    return [sys.executable, "-m", "pytest", *workers, *order, *arguments]
+    slowest = ["--durations=10", "--durations-min=3"]
+    return [sys.executable, "-m", "pytest", *workers, *order, *slowest, *arguments]
 
 
 def names_tests(arguments: Sequence[str]) -> bool:

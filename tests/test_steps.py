@@ -34,7 +34,8 @@ def test_arguments_are_those_of_pytest(
 ) -> None:
     assert call(monkeypatch, "test", "--seed", "7", "-k", "lstm") == 3
     command, environment = started[0]
-    assert command[-3:] == ["--random-order-seed=7", "-k", "lstm"]
+    assert command[-2:] == ["-k", "lstm"]
+    assert "--random-order-seed=7" in command
     assert environment["PYTHONHASHSEED"] == "7"
     assert "GRAPHNET_PROCESSOR" not in environment
 
