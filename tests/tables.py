@@ -6,6 +6,8 @@ import contextlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import pytest
+
 __all__ = ["case", "require_rows"]
 
 
@@ -14,7 +16,9 @@ def case(*name: object) -> Iterator[None]:
     """An error raised within names the case: ``for dtype in DTYPES: with case(dtype): ...``."""
     try:
         yield
-    except BaseException as error:
+    except pytest.skip.Exception as skipped:
+        raise AssertionError("a skip within a loop leaves out the cases after it; use continue") from skipped
+    except BaseException as error:  # pytest's "DID NOT RAISE" is no Exception
         error.add_note("case: " + ", ".join(map(str, name)))
         raise
 

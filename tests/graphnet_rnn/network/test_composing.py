@@ -79,9 +79,9 @@ def test_shared_weights_are_one_network_unrolled_twice() -> None:
 
 def test_running_free_is_a_loop_over_single_steps() -> None:
     for reads, loss in itertools.product(["symbols", "vectors"], ["softmax", "sigmoid", "squared"]):
+        if reads == "symbols" and loss != "softmax":  # numbers are no symbols
+            continue
         with named(reads, loss):
-            if reads == "symbols" and loss != "softmax":
-                pytest.skip("numbers are no symbols")
             one = net([rnn.GRU(5)], 4, 4, loss=loss, reads=reads)
             u = one.unroll(6, BATCH, initial="zero", feedback="likeliest")
             first = (

@@ -138,9 +138,9 @@ def test_padding_does_not_matter() -> None:
 
 
 def test_pytorch_agrees() -> None:
+    torch = pytest.importorskip("torch")
     for time in [1, 12]:
         with named(time):
-            torch = pytest.importorskip("torch")
             batch, symbols, length = 8, 5, 6
             rng = np.random.default_rng(1)
             logits = random_logits(time, batch, symbols, scale=3)
