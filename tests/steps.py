@@ -41,9 +41,12 @@ COMPUTED = (
     "tests/graphnet_rnn/cell", "tests/graphnet_rnn/cells", "tests/graphnet_rnn/models", "tests/graphnet_rnn/network",
     "tests/graphnet_rnn/optimizers", "tests/graphnet_rnn/riemannian",
 )  # fmt: skip
-#: A simulated GPU, stored files and processes are the same on each processor.
+#: A simulated GPU, stored files, processes, memory and what networks are made of are the same on each processor.
 SAME_EVERYWHERE = (
     "tests/graphnet/backends/cuda", "tests/graphnet/backends/test_cache.py", "tests/graphnet/backends/test_threads.py",
+    "tests/graphnet/passes/test_recompute.py", "tests/graphnet_rnn/cells/test_architectures.py",
+    "tests/graphnet_rnn/network/test_attention.py", "tests/graphnet_rnn/network/test_composed.py",
+    "tests/graphnet_rnn/network/test_lengths.py", "tests/graphnet_rnn/network/test_kept.py",
 )  # fmt: skip
 #: Every package imports; one test of each kind of thing; a network is trained, and pictures are drawn.
 QUICK = (

@@ -106,7 +106,22 @@ OPTIMIZERS = {
 }
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS.values(), ids=OPTIMIZERS)
+#: Relatives of HessianFree and LBFGS, which take seconds where a GPU is simulated.
+LONG = (
+    "adapted structural damping",
+    "GreedyHessianFree",
+    "AugmentedHessianFree",
+    "NonlinearConjugateGradient",
+)
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        pytest.param(each, id=name, marks=[pytest.mark.slow] * (name in LONG))
+        for name, each in OPTIMIZERS.items()
+    ],
+)
 def test_an_optimizer_does_the_same_there(optimizer: Any) -> None:
     host = rnn.minimize(objective("numpy"), optimizer, steps=2)
     gpu = rnn.minimize(objective("cuda"), optimizer, steps=2)

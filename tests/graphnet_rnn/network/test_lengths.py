@@ -144,9 +144,8 @@ def test_with_every_loss() -> None:
 
 
 def test_on_every_back_end() -> None:
-    for loss, how in itertools.product(
-        ["softmax", "ctc", "softmax, last"], [{}, {"memory": "sqrt"}, {"threads": 2}, {"backend": "cuda"}]
-    ):
+    ways = [{}, {"memory": "sqrt"}, {"threads": 2}, {"backend": "cuda"}]
+    for loss, how in [("softmax", ways[3]), *itertools.product(["ctc", "softmax, last"], ways[:3])]:
         with named(loss, how):
             net = network(
                 [rnn.LSTM(4), rnn.Bidirectional(rnn.GRU(3))], loss, skip=True, initial_state="learned"

@@ -121,6 +121,7 @@ def test_up_to_eight_processes(how: tuple[str, ...], folder: Path) -> None:
         require_same_files(contents(folder / str(size)), contents(folder / "1"))
 
 
+@pytest.mark.slow
 @pytest.mark.cuda
 def test_sums_go_through_the_host_where_a_gpu_computes(tmp_path: Path) -> None:
     """Gradient, products of conjugate gradient and losses, of two processes that have a device each."""
@@ -168,7 +169,11 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("what", "sentence"),
     [
         ("raises", "graphnet-rnn: rank 1 of 2: the disk of this machine is gone"),
-        ("hangs", "graphnet-rnn: rank 1 of 2 did not answer for 2 s; the run can be resumed"),
+        pytest.param(
+            "hangs",
+            "graphnet-rnn: rank 1 of 2 did not answer for 2 s; the run can be resumed",
+            marks=pytest.mark.slow,
+        ),
         (
             "dies",
             "graphnet-rnn: of 2 processes one was killed, which ended the run; it goes on from its last checkpoint: "

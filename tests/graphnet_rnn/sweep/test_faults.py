@@ -107,7 +107,8 @@ OTHER = (
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes in /proc")
-@pytest.mark.parametrize("killed", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.slow
+@pytest.mark.parametrize("killed", [False, True])
 def test_two_processes_and_two_machines_share_a_folder(
     text: str, tmp_path: Path, killed: bool, take: Any
 ) -> None:

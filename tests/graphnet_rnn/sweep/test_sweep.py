@@ -660,7 +660,8 @@ def test_arrays_and_problems_are_swept_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes in /proc")
-@pytest.mark.parametrize("victim", ["worker", pytest.param("sweep", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", ["worker", "sweep"])
 def test_a_worker_of_joblib_that_is_killed_loses_nothing(text: str, tmp_path: Path, victim: str) -> None:
     """Nor does the sweep itself; its workers begin nothing more."""
     out = tmp_path / "s"

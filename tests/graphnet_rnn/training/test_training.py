@@ -251,6 +251,7 @@ def test_interrupted_and_resumed_is_never_stopped(tmp_path: Path, kind: type[opt
     require_the_same_bytes_in_parts(tmp_path, kind, {"layers": [rnn.GRU(4)]})
 
 
+@pytest.mark.slow
 def test_nets_with_dropout_and_learned_states_too(tmp_path: Path) -> None:
     for net, kind in (("dropout", rnn.Adam), ("dropout", rnn.HessianFree), ("learned states", rnn.Adam)):
         with case(net, kind.__name__):
@@ -895,6 +896,7 @@ def environment() -> Mapping[str, str]:
     return {**os.environ, "PYTHONPATH": root, "OPENBLAS_NUM_THREADS": "1"}
 
 
+@pytest.mark.slow
 def test_killed_at_random_moments_and_resumed_is_never_stopped(tmp_path: Path) -> None:
     """SIGKILL at three seeded moments, between and within steps and checkpoints; the last run ends it."""
     text, seeded = tmp_path / "text.txt", random.Random(0)

@@ -130,6 +130,7 @@ DAMAGES: list[tuple[str, Callable[[Path], None]]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_what_is_kept_of_kernels_is_found_and_repairs_itself(libraries: Path, tmp_path: Path) -> None:
     """Each kernel is damaged in another way; a second process compiles all of them anew, and a third one none."""
     cache, log = tmp_path / "cache", tmp_path / "log"
