@@ -502,7 +502,7 @@ MUTANTS = [
     Mutant(
         "training_stop_at_nan", "graphnet_rnn/training/early_stopping.py",
         "return not costs[-1] <= costs[-1 - self.memory]", "return costs[-1] > costs[-1 - self.memory]",
-        ("tests/graphnet_rnn/training/test_training.py", "-k", "stop"),
+        ("tests/graphnet_rnn/optimizers/test_optimizers.py",),
     ),
     Mutant(
         "training_history_behind_a_checkpoint", "graphnet_rnn/training/folder.py",
