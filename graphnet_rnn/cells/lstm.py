@@ -52,7 +52,7 @@ class LSTMProjected(LSTM):
     torch.nn.LSTM(proj_size=).
     """
 
-    sizes = ("projection",)
+    sizes = ("units", "projection")
     states = (State("h", "projection"), State("c"))
 
     def __init__(

@@ -71,6 +71,7 @@ def test_cell_can_be_made_again_from_its_settings() -> None:
             assert again.description() == made.description() == json.loads(json.dumps(made.description()))
             assert cell().output_width
             assert cell(7).output_width  # the first argument is a number of units, or may be
+            assert rnn.Network([cell().resized(3)], 4, 4).theta.size < 600, "all of its sizes are changed"
 
 
 def test_every_exported_cell_is_in_all() -> None:
