@@ -1,6 +1,6 @@
 """Which small mistakes in the program the tests notice: each mutant of mutants.py is made, and its tests run.
 
-    python3 run.py python -m tests.mutants                  all of them, one after the other (some 25 minutes)
+    python3 run.py python -m tests.mutants                  all of them, one after the other (some 15 minutes)
     python3 run.py python -m tests.mutants ops viz_mean     those whose names begin so
     python3 run.py python -m tests.mutants --list           names, files and tests
     python3 run.py python -m tests.mutants --jobs 4         four at a time, each in a copy of its own

@@ -180,7 +180,7 @@ MUTANTS = [
     Mutant(
         "plan_sums_of_chunks", "graphnet/plan/chunks.py",
         'return FLOAT64 if reduction.how == "sum" and dtype.kind == "f" else dtype', "return dtype",
-        ("tests/graphnet/backends/test_sums.py", "tests/graphnet/passes/test_fuse_reductions.py"),
+        ("tests/graphnet/backends/test_sums.py", "tests/graphnet/backends/test_numerics.py"),
     ),
     Mutant(
         "plan_update_of_a_transpose", "graphnet/plan/updates.py",
@@ -481,7 +481,7 @@ MUTANTS = [
     Mutant(
         "data_order_of_cases", "graphnet_rnn/data/tables.py",
         "order = np.argsort(first)", "order = range(len(first))",
-        ("tests/graphnet_rnn/data",),
+        ("tests/graphnet_rnn/cli/test_sequences.py",),
     ),
     Mutant(
         "data_note_without_velocity", "graphnet_rnn/data/music.py",
@@ -671,7 +671,7 @@ MUTANTS = [
     Mutant(
         "viz_first_of_equal_nodes", "viz/matching.py",
         "left.popleft()", "left.pop()",
-        ("tests/viz/test_stages.py", "tests/viz/explorer/test_payload.py"),
+        ("tests/viz/test_stages.py", "tests/viz/test_notes.py"),
     ),
 ]
 # fmt: on
