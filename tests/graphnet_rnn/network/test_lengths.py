@@ -143,9 +143,13 @@ def test_with_every_loss() -> None:
             require_each_by_itself(network([CELLS[name](4)], loss), backend="numpy")
 
 
-def test_on_every_back_end() -> None:
-    ways = [{}, {"memory": "sqrt"}, {"threads": 2}, {"backend": "cuda"}]
-    for loss, how in [("softmax", ways[3]), *itertools.product(["ctc", "softmax, last"], ways[:3])]:
+#: What a network is compiled for; a simulated GPU takes seconds.
+WAYS = [{}, {"memory": "sqrt"}, {"threads": 2}, pytest.param({"backend": "cuda"}, marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("how", WAYS, ids=str)
+def test_on_every_back_end(how: dict[str, Any]) -> None:
+    for loss in ["softmax", "ctc", "softmax, last"]:
         with named(loss, how):
             net = network(
                 [rnn.LSTM(4), rnn.Bidirectional(rnn.GRU(3))], loss, skip=True, initial_state="learned"
@@ -286,17 +290,14 @@ def test_structural_damping_is_of_the_steps_that_there_are() -> None:
             x, t = arrays(net)
             parameters = list(net.parameters.values())
 
-            def curvature(u: rnn.Unrolled, *given: Array, structural: float) -> Array:
+            def damping(u: rnn.Unrolled, *given: Array) -> Array:
                 cost = gn.sum(u.losses) / u.batch
                 inputs = [u.inputs, u.targets, *([] if u.lengths is None else [u.lengths])]
                 objective = rnn.Objective(cost, parameters, inputs, backend="numpy")
                 objective.feed(*given)
                 w = objective.start()
                 v = np.random.default_rng(4).standard_normal(w.shape)
-                return objective.curvature(w, structural)(v)
-
-            def damping(u: rnn.Unrolled, *given: Array) -> Array:
-                return curvature(u, *given, structural=1.0) - curvature(u, *given, structural=0.0)
+                return objective.curvature(w, 1.0)(v) - objective.curvature(w, 0.0)(v)
 
             found = damping(net.unroll(TIME, BATCH, initial="zero", lengths=True), x, t, LENGTHS)
             alone = [
