@@ -96,8 +96,8 @@ def resolve(app: Sphinx, env: BuildEnvironment, node: addnodes.pending_xref, con
         if value is None:
             return None
     path = path_of(value) if value is not None else None
-    if path is None:  # of `Callable[..., x]` Sphinx gives the dots as a condition without a text
-        return nodes.Text(target) if isinstance(content, addnodes.pending_xref_condition) else content
+    if path is None:
+        return content
     domain = env.domains.python_domain
     return domain.resolve_xref(env, node["refdoc"], app.builder, "obj", path, node, content)
 
