@@ -170,7 +170,7 @@ MUTANTS = [
     Mutant(
         "plan_taken_twice", "graphnet/plan/arena.py",
         "retaken[life.epoch[0], life.buffer.offset] += 1", "retaken[life.epoch[0], life.buffer.offset] += 0",
-        ("tests/graphnet/backends/test_rows_reused.py", "tests/graphnet/backends/test_threads.py"),
+        ("tests/graphnet/backends/test_threads.py",),
     ),
     Mutant(
         "plan_kept_for_again", "graphnet/plan/lifetimes.py",

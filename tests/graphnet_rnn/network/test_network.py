@@ -12,7 +12,7 @@ import pytest
 import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet.graph.node import Array
-from graphnet_rnn.cell.initializers import constant, orthogonal, sparse
+from graphnet_rnn.cell.initializers import constant, glorot, orthogonal, sparse
 from graphnet_rnn.errors import GraphnetError, UsageError
 from graphnet_rnn.network.losses import LOSSES
 from tests.tables import case
@@ -62,6 +62,24 @@ def test_theta_setter_copies_into_the_same_memory() -> None:
 # -- initial weights -----------------------------------------------------------------------------
 
 
+def test_seeds() -> None:
+    a, b, c = (net(rnn.LSTM(4), seed=seed).theta for seed in (1, 1, 2))
+    assert np.array_equal(a, b)
+    assert not np.array_equal(a, c)
+
+
+def test_layers_of_one_kind_start_differently() -> None:
+    network = net(rnn.Elman(5), rnn.Elman(5))
+    assert not np.array_equal(
+        network.parameters["layer0.W_hh"].value, network.parameters["layer1.W_hh"].value
+    )
+
+
+def test_one_more_weight_leaves_the_others() -> None:
+    plain, peephole = net(rnn.LSTM(4)), net(rnn.LSTMPeephole(4))
+    assert np.array_equal(plain.parameters["layer0.W_xi"].value, peephole.parameters["layer0.W_xi"].value)
+
+
 def test_one_more_layer_leaves_the_weights_of_the_others() -> None:
     one, two = net(rnn.GRU(4)), net(rnn.GRU(4), rnn.GRU(4))
     for name, node in one.parameters.items():
@@ -85,6 +103,12 @@ def test_orthogonal_both_ways_round() -> None:
         w = orthogonal(2.0)(np.random.default_rng(0), shape)
         product = w.T @ w if shape[0] > shape[1] else w @ w.T
         assert np.allclose(product, 4 * np.eye(3))
+
+
+def test_glorot_stays_within_its_limit_and_reaches_it() -> None:
+    w = glorot()(np.random.default_rng(0), (30, 70))
+    limit = np.sqrt(6 / 100)
+    assert 0.99 * limit < np.abs(w).max() <= limit
 
 
 def test_sparse_gives_each_unit_so_many_connections() -> None:
