@@ -2,10 +2,13 @@
 """Sets graphnet up in .venv beside this file, then runs it. Needs nothing but Python 3.11 or newer.
 
 python3 run.py demo              draw, train and check a small network (about a minute)
-python3 run.py test [ARGS]       all tests (ARGS go to pytest)
-python3 run.py elsewhere [ARGS]  tests as on an older processor, in another country and order (--help tells)
-python3 run.py newcomer [ARGS]   every command of the documentation, in fresh copies of this folder (--help tells)
+python3 run.py test [ARGS]       the tests (ARGS go to pytest; --help says more)
+python3 run.py quick             some of each kind, in two minutes: before each merge
+python3 run.py elsewhere [ARGS]  the tests as on an older processor
+python3 run.py newcomer [--all]  the documentation's commands, in fresh copies of this folder
 python3 run.py lint              lint and types
+python3 run.py everything        all of these at full length, and more: hours
+python3 run.py constraints       renew constraints.txt, the versions that tests and documentation are run with
 python3 run.py docs              the documentation site, into build/docs (runs all guides and tutorials: minutes)
 python3 run.py tutorials         ten tutorials as notebooks, in a browser (--execute: as pages, without one)
 python3 run.py train TEXT ...    any graphnet-rnn command: train, sample, evaluate, draw, check
@@ -14,22 +17,27 @@ python3 run.py python ARGS       the environment's own Python
 
 import contextlib
 import hashlib
+import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 VENV = HERE / ".venv"
 PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 STAMP = VENV / "graphnet-installed"
+CONSTRAINTS = HERE / "constraints.txt"
 OLDEST = (3, 11)
-#: Command -> the extra of pyproject.toml that it needs.
+#: Command -> the extras of pyproject.toml that it needs.
 EXTRAS = {
-    "test": "test", "elsewhere": "test", "lint": "test", "docs": "docs", "tutorials": "tutorials", "write": "writer",
+    "test": ["test"], "quick": ["test"], "elsewhere": ["test"], "lint": ["test"],
+    "newcomer": ["test"], "docs": ["docs"],
+    "tutorials": ["tutorials"], "write": ["writer"],
+    "everything": ["browser", "docs", "peers", "test", "tutorials"],
 }  # fmt: skip
 #: The commands of graphnet-rnn: known here, so that a word which is none is refused before anything is installed.
 PROGRAM = (
@@ -120,16 +128,22 @@ def become(command: list[str], environment: Mapping[str, str] = os.environ) -> i
     os.execve(command[0], command, environment)
 
 
-def make_environment(extra: str) -> None:
-    """Creates .venv and installs the package with an extra, unless that has been done for these requirements."""
-    wanted = hashlib.sha256((HERE / "pyproject.toml").read_bytes() + sys.version.encode()).hexdigest()
-    done = STAMP.read_text().split() if STAMP.exists() else []
-    if PYTHON.exists() and done[:1] == [wanted] and (not extra or extra in done[1:]):
+def requirements() -> bytes:
+    """What is to be installed: the project's settings and, where they are given, exact versions."""
+    pinned = CONSTRAINTS.read_bytes() if CONSTRAINTS.exists() else b""
+    return (HERE / "pyproject.toml").read_bytes() + pinned
+
+
+def make_environment(needed: Sequence[str]) -> None:
+    """Creates .venv and installs the package with these extras, unless that has been done for these requirements."""
+    wanted = hashlib.sha256(requirements() + sys.version.encode()).hexdigest()
+    done = STAMP.read_text(encoding="utf-8").split() if STAMP.exists() else []
+    if PYTHON.exists() and done[:1] == [wanted] and set(needed) <= set(done[1:]):
         return
     if done[:1] != [wanted]:
         done = []
         create()
-    extras = sorted({*done[1:], *([extra] if extra else [])})
+    extras = sorted({*done[1:], *needed})
     target = f"{HERE}[{','.join(extras)}]" if extras else str(HERE)
     print(
         f"run.py: installing graphnet{' with ' + ', '.join(extras) if extras else ''} into {VENV} ...",
@@ -142,6 +156,7 @@ def make_environment(extra: str) -> None:
         "install",
         "--quiet",
         "--disable-pip-version-check",
+        *(["--constraint", str(CONSTRAINTS)] if CONSTRAINTS.exists() else []),
         "--editable",
         target,
     ]
@@ -150,7 +165,31 @@ def make_environment(extra: str) -> None:
             "the packages could not be installed; pip says why above. Most often there is no network, or a proxy is "
             "needed (set HTTPS_PROXY, or PIP_INDEX_URL for a mirror of your own). Then run the same command again."
         )
-    STAMP.write_text("\n".join([wanted, *extras]))
+    STAMP.write_text("\n".join([wanted, *extras]), encoding="utf-8")
+
+
+def renew_constraints() -> int:
+    """Writes the newest versions that fit together into constraints.txt, for all extras; installs nothing."""
+    import tomllib
+
+    settings = tomllib.loads((HERE / "pyproject.toml").read_text(encoding="utf-8"))
+    extras = ",".join(sorted(settings["project"]["optional-dependencies"]))
+    resolve = ["install", "--dry-run", "--ignore-installed", "--quiet", "--report", "-", f"{HERE}[{extras}]"]
+    done = subprocess.run(
+        [str(PYTHON), "-m", "pip", "--disable-pip-version-check", *resolve],
+        stdout=subprocess.PIPE,
+        check=False,
+    )
+    if done.returncode:
+        return done.returncode
+    found = [each["metadata"] for each in json.loads(done.stdout)["install"]]
+    # Without what follows a +, as of torch for processors alone: such builds are not on every index.
+    pins = sorted(f"{each['name'].lower()}=={each['version'].split('+')[0]}" for each in found)
+    head = "# The versions that tests and documentation are run with. Renew them: python3.11 run.py constraints\n"
+    ours = f"{settings['project']['name']}=="
+    lines = [f"{pin}\n" for pin in pins if not pin.startswith(ours)]
+    CONSTRAINTS.write_text(head + "".join(lines), encoding="utf-8")
+    return 0
 
 
 def create() -> None:
@@ -193,21 +232,21 @@ def main() -> int:
         show(__doc__ or "The first lines of run.py say what it does; python -OO leaves them out.")
         return 0 if len(sys.argv) > 1 else 2
     command, *arguments = sys.argv[1:]
-    known = (*PROGRAM, *EXTRAS, "newcomer", "python")
+    known = (*PROGRAM, *EXTRAS, "constraints", "python")
     if command not in known and not command.startswith("-"):
         stop(
             f"there is no command {command!r}; there are {', '.join(known)}. python3 run.py --help says what they do."
         )
-    if command in ("newcomer", "test", "elsewhere", "lint"):
+    if command in ("test", "quick", "elsewhere", "lint", "newcomer", "everything"):
         os.chdir(HERE)
-    if command == "newcomer":  # makes environments of its own
-        return become([sys.executable, "-m", "tests.newcomer", *arguments])
     with alone():
-        make_environment(EXTRAS.get(command, ""))
-    if command == "test":
-        return become([str(PYTHON), "-m", "pytest", "-n", "auto", *arguments])
-    if command == "elsewhere":
-        return become([str(PYTHON), "-m", "tests.elsewhere", *arguments])
+        make_environment(EXTRAS.get(command, []))
+    if command in ("test", "quick", "elsewhere"):
+        return become([str(PYTHON), "-m", "tests.steps", command, *arguments])
+    if command in ("newcomer", "everything"):
+        return become([str(PYTHON), "-m", f"tests.{command}", *arguments])
+    if command == "constraints":
+        return renew_constraints()
     if command == "lint":
         steps = (["ruff", "check", "."], ["ruff", "format", "--check", "."], ["mypy"])
         return max(wait_for([str(PYTHON), "-m", *step]) for step in steps)

@@ -10,52 +10,86 @@ function = gn.compile([cost, *gn.gradient(cost, [W])], inputs=[x])
 
 from __future__ import annotations
 
-from graphnet.errors import (
-    BackendError,
-    DifferentiationError,
-    DtypeError,
-    GraphnetError,
-    NonFiniteError,
-    NotEnoughMemoryError,
-    ShapeError,
-    UsageError,
-    ValueAccessError,
-)
-from graphnet.graph.graph import Graph
-from graphnet.graph.node import Node, Op
-from graphnet.ops.broadcast import broadcast_to
-from graphnet.ops.einsum import einsum
-from graphnet.ops.elementwise import (
-    Elementwise, absolute, add, cast, ceil, clip, cos, divide, equal, erf, exp, floor, greater, greater_equal,
-    less, less_equal, log, logical_and, logical_not, logical_or, maximum, minimum, mod, multiply, negative,
-    power, relu, round, sigmoid, sign, sin, softplus, sqrt, subtract, tanh, where,
-)  # fmt: skip
-from graphnet.ops.index import one_hot, scatter_add, take, take_along_axis
-from graphnet.ops.leaf import constant, fill, input, label, parameter, stop_gradient
-from graphnet.ops.linear import matmul, scaled_matmul
-from graphnet.ops.loss import sigmoid_cross_entropy, softmax_cross_entropy, squared_error
-from graphnet.ops.random import RandomSource
-from graphnet.ops.reduce import argmax, cumsum, log_softmax, logsumexp, max, mean, min, softmax, sum
-from graphnet.ops.rowwise import Rowwise
-from graphnet.ops.shape import concatenate, pad, reshape, stack, transpose
-from graphnet.ops.surrogate import with_surrogate
-from graphnet.graph.provenance import scope
-from graphnet.derivatives.gradient import backward, gradient, rop  # isort: skip
-from graphnet.derivatives.curvature import gauss_newton_product, hessian_product  # isort: skip
-from graphnet.derivatives.jacobian import jacobian  # isort: skip
-from graphnet.derivatives.per_example import per_example_gradients  # isort: skip
-from graphnet import passes  # isort: skip
-from graphnet.backends import backend_of, place  # isort: skip
-from graphnet.call.function import Function, compile  # isort: skip
-from graphnet.call.stored import StoredFunction, load_function  # isort: skip
-from graphnet.operators.estimates import Estimate, diagonal, trace  # isort: skip
-from graphnet.operators.linear_operator import linear_operator  # isort: skip
-from graphnet.onnx import export_onnx  # isort: skip
-from graphnet import inside  # isort: skip
-from graphnet.operators.spectrum import Eigenvalues, SpectralDensity, eigenvalues, spectral_density  # isort: skip
-from graphnet import testing  # isort: skip
+from graphnet.lazy import lazy_imports
+from graphnet.version import __version__
 
-from graphnet.version import __version__  # isort: skip
+with lazy_imports(__name__):
+    from graphnet import inside, passes, testing
+    from graphnet.backends import backend_of, place
+    from graphnet.call.function import Function, compile
+    from graphnet.call.stored import StoredFunction, load_function
+    from graphnet.derivatives.curvature import gauss_newton_product, hessian_product
+    from graphnet.derivatives.gradient import backward, gradient, rop
+    from graphnet.derivatives.jacobian import jacobian
+    from graphnet.derivatives.per_example import per_example_gradients
+    from graphnet.errors import (
+        BackendError,
+        DifferentiationError,
+        DtypeError,
+        GraphnetError,
+        NonFiniteError,
+        NotEnoughMemoryError,
+        ShapeError,
+        UsageError,
+        ValueAccessError,
+    )
+    from graphnet.graph.graph import Graph
+    from graphnet.graph.node import Node, Op
+    from graphnet.graph.provenance import scope
+    from graphnet.onnx import export_onnx
+    from graphnet.operators.estimates import Estimate, diagonal, trace
+    from graphnet.operators.linear_operator import linear_operator
+    from graphnet.operators.spectrum import Eigenvalues, SpectralDensity, eigenvalues, spectral_density
+    from graphnet.ops.broadcast import broadcast_to
+    from graphnet.ops.einsum import einsum
+    from graphnet.ops.elementwise import (
+        Elementwise,
+        absolute,
+        add,
+        cast,
+        ceil,
+        clip,
+        cos,
+        divide,
+        equal,
+        erf,
+        exp,
+        floor,
+        greater,
+        greater_equal,
+        less,
+        less_equal,
+        log,
+        logical_and,
+        logical_not,
+        logical_or,
+        maximum,
+        minimum,
+        mod,
+        multiply,
+        negative,
+        power,
+        relu,
+        round,
+        sigmoid,
+        sign,
+        sin,
+        softplus,
+        sqrt,
+        subtract,
+        tanh,
+        where,
+    )  # fmt: skip
+    from graphnet.ops.index import one_hot, scatter_add, take, take_along_axis
+    from graphnet.ops.leaf import constant, fill, input, label, parameter, stop_gradient
+    from graphnet.ops.linear import matmul, scaled_matmul
+    from graphnet.ops.loss import sigmoid_cross_entropy, softmax_cross_entropy, squared_error
+    from graphnet.ops.random import RandomSource
+    from graphnet.ops.reduce import argmax, cumsum, log_softmax, logsumexp, max, mean, min, softmax, sum
+    from graphnet.ops.rowwise import Rowwise
+    from graphnet.ops.shape import concatenate, pad, reshape, stack, transpose
+    from graphnet.ops.surrogate import with_surrogate
+
 
 __all__ = [
     "BackendError", "DifferentiationError", "DtypeError", "Eigenvalues", "Elementwise", "Estimate",

@@ -9,127 +9,130 @@ u = net.unroll(time=50, batch=32)
 from __future__ import annotations
 
 import graphnet_rnn.starting as _starting  # noqa: F401  before all else
-from graphnet_rnn import (
-    cells,
-    data,
-    formats,
-    inside,
-    online,
-    optimizers,
-    parallel,
-    riemannian,
-    sweep,
-    tasks,
-    testing,
-    training,
-    writer,
-)
-from graphnet_rnn.cell import initializers
-from graphnet_rnn.cell.cell import Cell
-from graphnet_rnn.cell.declaration import State
-from graphnet_rnn.cells import (
-    GLNN,
-    GNN,
-    GRU,
-    LSTM,
-    LSTM1997,
-    MRNN,
-    NARX,
-    RHN,
-    RTRBM,
-    Attention,
-    Bidirectional,
-    Dense,
-    EchoState,
-    Elman,
-    GraphLSTM,
-    GraphRNN,
-    GRUResetAfter,
-    HMMFilter,
-    Hyper,
-    HyperLSTM,
-    HyperRHN,
-    LayerNormLSTM,
-    LeakyRNN,
-    LSTMKrause,
-    LSTMPeephole,
-    LSTMProjected,
-    LSTMSutskever,
-    MultiplicativeLSTM,
-    Normalized,
-    Residual,
-    StackedMRNN,
-    TensorRNN,
-    attention_memory,
-)  # fmt: skip
-from graphnet_rnn.formats.model_file import load, save
-from graphnet_rnn.model import Model
-from graphnet_rnn.models import control, energy
-from graphnet_rnn.models.hmm import HMM
-from graphnet_rnn.models.nade import RecurrentNADE
-from graphnet_rnn.network import ctc
-from graphnet_rnn.network.composed import composed
-from graphnet_rnn.network.network import Network
-from graphnet_rnn.network.norms import gradient_by_distance, weight_norms
-from graphnet_rnn.network.readout import fit_output
-from graphnet_rnn.network.running import Runner, run
-from graphnet_rnn.network.unroll import Unrolled
-from graphnet_rnn.optimizers import (
-    LBFGS,
-    SGD,
-    Adam,
-    AdamW,
-    AugmentedHessianFree,
-    Constant,
-    Cosine,
-    ExpectationMaximization,
-    ExponentialDecay,
-    FirstOrder,
-    GreedyHessianFree,
-    HessianFree,
-    InverseRootDecay,
-    Momentum,
-    NaturalGradient,
-    Nesterov,
-    NesterovMomentum,
-    NonlinearConjugateGradient,
-    OneCycle,
-    OnPlateau,
-    Ramp,
-    Riemannian,
-    RMSprop,
-    Schedule,
-    Stepwise,
-    TrustRegion,
-    Warmup,
-    minimize,
-)
-from graphnet_rnn.optimizers.batched import BatchedObjective
-from graphnet_rnn.optimizers.objective import Objective
-from graphnet_rnn.sweep import Sweep
-from graphnet_rnn.text.completion import Completion, Completions, complete
-from graphnet_rnn.text.debagging import Bag, Debagged, debag, draw_bags
-from graphnet_rnn.text.evaluation import Evaluator
-from graphnet_rnn.text.lanes import Lanes
-from graphnet_rnn.text.ngrams import NGrams
-from graphnet_rnn.text.reading import Reading, TextCost, cost_over_text, read
-from graphnet_rnn.text.sampling import Sampler
-from graphnet_rnn.text.timelag import TimeLag, time_lag
-from graphnet_rnn.training import (
-    Arrays,
-    CarriedText,
-    DrawnText,
-    EarlyStopping,
-    EnergyCases,
-    GraphCases,
-    LongSequence,
-    Movements,
-    Problem,
-    Stream,
-    SymbolSequences,
-    Trainer,
-    Training,
-)
+from graphnet.lazy import lazy_imports
+
+with lazy_imports(__name__):
+    from graphnet_rnn import (
+        cells,
+        data,
+        formats,
+        inside,
+        online,
+        optimizers,
+        parallel,
+        riemannian,
+        sweep,
+        tasks,
+        testing,
+        training,
+        writer,
+    )
+    from graphnet_rnn.cell import initializers
+    from graphnet_rnn.cell.cell import Cell
+    from graphnet_rnn.cell.declaration import State
+    from graphnet_rnn.cells import (
+        GLNN,
+        GNN,
+        GRU,
+        LSTM,
+        LSTM1997,
+        MRNN,
+        NARX,
+        RHN,
+        RTRBM,
+        Attention,
+        Bidirectional,
+        Dense,
+        EchoState,
+        Elman,
+        GraphLSTM,
+        GraphRNN,
+        GRUResetAfter,
+        HMMFilter,
+        Hyper,
+        HyperLSTM,
+        HyperRHN,
+        LayerNormLSTM,
+        LeakyRNN,
+        LSTMKrause,
+        LSTMPeephole,
+        LSTMProjected,
+        LSTMSutskever,
+        MultiplicativeLSTM,
+        Normalized,
+        Residual,
+        StackedMRNN,
+        TensorRNN,
+        attention_memory,
+    )  # fmt: skip
+    from graphnet_rnn.formats.model_file import load, save
+    from graphnet_rnn.model import Model
+    from graphnet_rnn.models import control, energy
+    from graphnet_rnn.models.hmm import HMM
+    from graphnet_rnn.models.nade import RecurrentNADE
+    from graphnet_rnn.network import ctc
+    from graphnet_rnn.network.composed import composed
+    from graphnet_rnn.network.network import Network
+    from graphnet_rnn.network.norms import gradient_by_distance, weight_norms
+    from graphnet_rnn.network.readout import fit_output
+    from graphnet_rnn.network.running import Runner, run
+    from graphnet_rnn.network.unroll import Unrolled
+    from graphnet_rnn.optimizers import (
+        LBFGS,
+        SGD,
+        Adam,
+        AdamW,
+        AugmentedHessianFree,
+        Constant,
+        Cosine,
+        ExpectationMaximization,
+        ExponentialDecay,
+        FirstOrder,
+        GreedyHessianFree,
+        HessianFree,
+        InverseRootDecay,
+        Momentum,
+        NaturalGradient,
+        Nesterov,
+        NesterovMomentum,
+        NonlinearConjugateGradient,
+        OneCycle,
+        OnPlateau,
+        Ramp,
+        Riemannian,
+        RMSprop,
+        Schedule,
+        Stepwise,
+        TrustRegion,
+        Warmup,
+        minimize,
+    )
+    from graphnet_rnn.optimizers.batched import BatchedObjective
+    from graphnet_rnn.optimizers.objective import Objective
+    from graphnet_rnn.sweep import Sweep
+    from graphnet_rnn.text.completion import Completion, Completions, complete
+    from graphnet_rnn.text.debagging import Bag, Debagged, debag, draw_bags
+    from graphnet_rnn.text.evaluation import Evaluator
+    from graphnet_rnn.text.lanes import Lanes
+    from graphnet_rnn.text.ngrams import NGrams
+    from graphnet_rnn.text.reading import Reading, TextCost, cost_over_text, read
+    from graphnet_rnn.text.sampling import Sampler
+    from graphnet_rnn.text.timelag import TimeLag, time_lag
+    from graphnet_rnn.training import (
+        Arrays,
+        CarriedText,
+        DrawnText,
+        EarlyStopping,
+        EnergyCases,
+        GraphCases,
+        LongSequence,
+        Movements,
+        Problem,
+        Stream,
+        SymbolSequences,
+        Trainer,
+        Training,
+    )
 
 __all__ = [
     "GLNN",

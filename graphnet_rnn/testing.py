@@ -16,8 +16,8 @@ import numpy as np
 
 import graphnet as gn
 from graphnet.graph.node import Array, Node
-from graphnet.testing import TOLERANCES, LawError, check_graph, require_same_in_any_order
-from graphnet.testing.laws import held_where_stopped
+from graphnet.testing.check import check_graph
+from graphnet.testing.laws import TOLERANCES, LawError, held_where_stopped, require_same_in_any_order
 from graphnet_rnn.cell.cell import Cell, classes_of
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.formats.model_file import ModelFile, describe_model, model_tensors, network_of
@@ -204,7 +204,7 @@ def unrolled_is_a_loop(subject: Subject) -> str:
             network = Network(
                 [subject.cell] * layers, SYMBOLS, SYMBOLS, skip=skip, dtype="float64", seed=layers
             )
-            for time, batch in ((1, 1), (1, 2), (4, 1), (4, 3)):
+            for time, batch in ((1, 1), (3, 2)):
                 u, arrays = subject.unroll(time, batch, network)
                 (found,) = gn.compile([u.cost], [u.inputs, u.targets, *u.initial])(*arrays)
                 _require(subject, "unrolled cost = plain loop", found, _loop_cost(network, arrays), "exact")
@@ -241,17 +241,17 @@ def _loop_cost(network: Network, arrays: list[Array]) -> float:
 
 
 def _looped(cell: Cell, xs: list[Array], states: list[Array]) -> list[Array]:
-    """The outputs of a layer for a sequence, one compiled step after the other."""
+    """The outputs of a layer for a sequence, one step after the other, node by node in NumPy."""
     batch, width = xs[0].shape
     if not cell.causal:
         nodes = [gn.input((batch, width), "float64") for _ in xs]
         before = [gn.input((batch, n), "float64") for n in cell.widths]
         outputs, _ = cell.sequence(nodes, before)
-        return list(gn.compile(outputs, [*nodes, *before], passes=())(*xs, *states))
+        return list(gn.compile(outputs, [*nodes, *before], backend="numpy", passes=())(*xs, *states))
     x = gn.input((batch, width), "float64")
     before = [gn.input((batch, n), "float64") for n in cell.widths]
     output, after = cell.advance(x, before)
-    step = gn.compile([output, *after], [x, *before], passes=())
+    step = gn.compile([output, *after], [x, *before], backend="numpy", passes=())
     results = []
     for value in xs:
         out, *states = step(value, *states)
@@ -319,7 +319,7 @@ def gauss_newton_is_dense(subject: Subject) -> str:
 
 def cores_run_in_any_order(subject: Subject) -> str:
     """Cost, gradient and Gv have the bits of one core, whichever order any number of cores runs in (law 8)."""
-    u, arrays = subject.unroll(3, 12)
+    u, arrays = subject.unroll(2, 12)
     parameters = list(subject.network.parameters.values())
     tangents = {node: subject.generator.standard_normal(node.shape) for node in parameters}
     nodes = [u.cost, *gn.gradient(u.cost, parameters), *gn.gauss_newton_product(u.cost, tangents)]
@@ -333,12 +333,12 @@ def trains_in_float32(subject: Subject) -> str:
     single = Network([cell, cell], SYMBOLS, SYMBOLS, skip=True, dtype="float32")
     double = Network([again, again], SYMBOLS, SYMBOLS, skip=True, dtype="float64")
     double.theta = single.theta
-    symbols = subject.generator.integers(0, SYMBOLS, (2, 4, 3))
+    symbols = subject.generator.integers(0, SYMBOLS, (2, 3, 2))
     results = []
     for network in (single, double):
-        u = network.unroll(4, 3, training=False)
+        u = network.unroll(3, 2, training=False)
         nodes = [u.cost, *gn.gradient(u.cost, list(network.parameters.values()))]
-        arrays = [symbols[0], symbols[1], *network.zero_states(3)]
+        arrays = [symbols[0], symbols[1], *network.zero_states(2)]
         results.append([np.ravel(a) for a in gn.compile(nodes, [u.inputs, u.targets, *u.initial])(*arrays)])
         wrong = [a.dtype for a in results[-1] if a.dtype != network.dtype]
         if wrong:

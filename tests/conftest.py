@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import collections
 import ctypes
 import os
 import signal
 import sys
+
+# Before NumPy is loaded: products of tests are small, and threads of a BLAS that wait for a core take many times what
+# the product takes. What starts a program in a test hands this on; `compile(threads=...)` still sets its own number.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import pytest
 
 from graphnet.call import kept
 
@@ -33,3 +40,12 @@ if hasattr(signal, "SIGHUP"):
 # Tests replace parts of passes and back ends: what they make of a graph must not be found by others, and what others
 # made not by them. Tests of what is kept set this themselves.
 kept.WORTH_KEEPING = sys.maxsize
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Nothing is skipped in silence: one line for each reason."""
+    reasons = collections.Counter(
+        report.longrepr[2].removeprefix("Skipped: ") for report in terminalreporter.getreports("skipped")
+    )
+    for reason, count in sorted(reasons.items()):
+        terminalreporter.write_line(f"skipped {count}: {reason}")

@@ -1,11 +1,26 @@
-"""What every table of tests says that lacks a row."""
+"""Tables of tests: a row that is missing is named, and so is the row that failed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-__all__ = ["require_rows"]
+import pytest
+
+__all__ = ["case", "require_rows"]
+
+
+@contextlib.contextmanager
+def case(*name: object) -> Iterator[None]:
+    """An error raised within names the case: ``for dtype in DTYPES: with case(dtype): ...``."""
+    try:
+        yield
+    except pytest.skip.Exception as skipped:
+        raise AssertionError("a skip within a loop leaves out the cases after it; use continue") from skipped
+    except BaseException as error:  # pytest's "DID NOT RAISE" is no Exception
+        error.add_note("case: " + ", ".join(map(str, name)))
+        raise
 
 
 def require_rows(missing: Iterable[Any], where: str, what: str) -> None:

@@ -1,15 +1,15 @@
-"""Design pages are short, name what exists and leave out no folder; the story is what it prints; words are kept to."""
+"""What the pages of docs/design/ and the glossary name exists; no folder is left out; the story is what it prints."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from . import test_imports
 from .test_docs import run_block
 
 ROOT = Path(__file__).parent.parent
@@ -18,24 +18,6 @@ STORY, TRIED, INDEX = "life_of_W_hh", "tried_and_not_kept", "index"
 PAGES = sorted(page.stem for page in DESIGN.glob("*.md"))
 #: Those about one part each.
 PARTS = [page for page in PAGES if page not in (STORY, TRIED, INDEX)]
-GLOSSARY = ROOT / "docs" / "glossary.md"
-#: Words that were private to this project, or meant several things -> what is written instead.
-RETIRED = {
-    "brought": "copied, uploaded",
-    "fingerprint": "key",
-    "house": "packages, folders",
-    "lent": "borrowed",
-    "meeting": "barrier",
-    "meetings": "barriers",
-    "rooms": "folders, checkouts",
-    "said": "text, description",
-    "stretch": "chunk, segment, slice",
-    "stretches": "chunks, segments, slices",
-    "told": "stored, value, text",
-    "vigil": "idle",
-}
-
-
 #: What a function holds at most, its docstring apart; those that hold more, and why.
 LINES = 60
 LONGER = {
@@ -53,38 +35,24 @@ def paths_in(text: str) -> list[str]:
     return re.findall(r"`((?:graphnet|graphnet_rnn|viz|docs|tests|benchmarks)/[\w./]*)`", text)
 
 
-@pytest.mark.parametrize("page", PARTS)
-def test_a_page_begins_with_its_modules(page: str) -> None:
-    head = re.match(r"# .+\n\nModules: ((?:.+\n)+)\n", text_of(page))
-    assert head, "its first paragraph is `Modules: ...`"
-    named = paths_in(head[1])
-    assert named
-    assert len(named) == head[1].count("`") // 2
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_what_a_page_names_exists(page: str) -> None:
-    for path in paths_in(text_of(page)):
-        assert (ROOT / path).exists(), f"{page}.md names {path}"
-        assert path.endswith("/") == (ROOT / path).is_dir(), f"{page}.md: a folder ends with a slash: {path}"
-    for module in re.findall(r"python -m (benchmarks\.\w+)", text_of(page)):
-        place = ROOT / module.replace(".", "/")
-        assert place.is_dir() or place.with_suffix(".py").exists(), module
-
-
-@pytest.mark.parametrize("page", [page for page in PAGES if page != STORY])
-def test_a_page_is_short(page: str) -> None:
-    lines = text_of(page).splitlines()
-    assert len(lines) <= 150
-    assert max(map(len, lines)) <= 120
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_a_page_tells_no_history(page: str) -> None:
-    """Design is in the present tense; what was otherwise is in the changelog, what was tried in its own page."""
-    assert not re.search(
-        r"\b(decision \d+|no longer|overturned|now)\b|\(see \d+\)", text_of(page), re.IGNORECASE
-    )
+def test_what_pages_and_glossary_name_exists() -> None:
+    wrong = []
+    for page in PAGES:
+        text = text_of(page)
+        wrong += [
+            f"{page}.md: {path}"
+            for path in paths_in(text)
+            if not (ROOT / path).exists() or path.endswith("/") != (ROOT / path).is_dir()
+        ]
+        for module in re.findall(r"python -m (benchmarks\.\w+)", text):
+            place = ROOT / module.replace(".", "/")
+            if not (place.is_dir() or place.with_suffix(".py").exists()):
+                wrong.append(f"{page}.md: {module}")
+    glossary = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    entries = re.findall(r"^- \*\*(.+?)\*\* \(`([\w./]+)`\): \S", glossary, re.MULTILINE)
+    assert len(entries) == len(re.findall(r"^- ", glossary, re.MULTILINE)) > 30
+    wrong += [f"glossary.md: {word}: {path}" for word, path in entries if not (ROOT / path).exists()]
+    assert not wrong, "a folder ends with a slash, a file does not"
 
 
 def test_every_folder_is_named_by_the_index_and_by_a_page() -> None:
@@ -104,8 +72,6 @@ def test_every_folder_is_named_by_the_index_and_by_a_page() -> None:
 
 
 def test_the_index_has_the_layers_of_the_test_of_imports() -> None:
-    from . import test_imports
-
     block = re.search(r"^```\n(.*?)^```", text_of(INDEX), re.DOTALL | re.MULTILINE)
     assert block
     shown: dict[str, list[tuple[str, ...]]] = {}
@@ -122,45 +88,6 @@ def test_the_index_has_the_layers_of_the_test_of_imports() -> None:
     }
     for name, layers in held.items():
         assert shown[name] == [parts for parts in layers if not parts[0].startswith("__")], name
-
-
-def test_every_word_of_the_glossary_has_its_module() -> None:
-    text = GLOSSARY.read_text(encoding="utf-8")
-    entries = re.findall(r"^- \*\*(.+?)\*\* \(`([\w./]+)`\): \S", text, re.MULTILINE)
-    assert len(entries) == len(re.findall(r"^- ", text, re.MULTILINE)) > 30
-    words = [word for word, _ in entries]
-    assert len(words) == len(set(words))
-    for word, path in entries:
-        assert (ROOT / path).exists(), f"{word}: {path}"
-
-
-def identifiers(tree: ast.AST) -> Iterator[str]:
-    """All that Python code gives a name to or calls by one."""
-    for node in ast.walk(tree):
-        match node:
-            case (
-                ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name) | ast.alias(asname=str(name))
-            ):
-                yield name
-            case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.keyword(arg=str(name)):
-                yield name
-
-
-def words_of(identifier: str) -> list[str]:
-    """in_chunks, InChunks, IN_CHUNKS: in and chunks."""
-    return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", identifier)]
-
-
-def test_retired_words_are_no_names() -> None:
-    found = {}
-    for package in ("graphnet", "graphnet_rnn", "viz"):
-        for path in sorted((ROOT / package).rglob("*.py")):
-            tree = ast.parse(path.read_text(encoding="utf-8"))
-            names = {path.stem, *identifiers(tree)}
-            retired = {name: RETIRED[word] for name in names for word in words_of(name) if word in RETIRED}
-            if retired:
-                found[path.relative_to(ROOT).as_posix()] = retired
-    assert not found, "the glossary has another word"
 
 
 def lines_of(function: ast.FunctionDef) -> int:

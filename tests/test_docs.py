@@ -1,12 +1,12 @@
-"""The pages of docs/ that are made by programs are what the programs make, and the guides' programs run."""
+"""The README's and the guides' programs run, and the pages that programs make are what these make."""
 
 from __future__ import annotations
 
 import ast
 import linecache
 import re
+import runpy
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,23 +17,18 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-#: Guides whose blocks are run here one after another; the others have tests of their own, below.
-GUIDES = (
-    "quick_start", "training", "from_keras_and_pytorch", "ragged", "composing",
-    "declaring_cells", "declaring_optimizers", "adding_an_op",
-    "finding_a_nan",
-    "speed_and_memory", "threads", "on_a_gpu",
-    "long_sequences", "control", "riemannian", "exchange", "drawing", "reading_a_run", "writing", "sweeps",
-    "several_machines", "asking_a_model", "music", "autoencoders", "balls", "what_breaks_others",
-)  # fmt: skip
-
-
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def blocks_of(guide: str) -> list[str]:
-    text = (DOCS / f"{guide}.md").read_text(encoding="utf-8")
+def blocks_of(page: Path) -> list[str]:
+    text = page.read_text(encoding="utf-8")
     return [block for language, block in FENCED.findall(text) if language == "python"]
+
+
+WITH_CODE = sorted(page.stem for page in DOCS.glob("*.md") if blocks_of(page))
+#: Those whose blocks are run one after another by one test. Two have tests of their own, below, and the gallery has
+#: scripts with their pictures (tests/viz/test_gallery.py).
+GUIDES = [name for name in WITH_CODE if name not in ("gallery", "training_on_arrays", "second_order")]
 
 
 def run_block(name: str, block: str, names: dict[str, Any]) -> Any:
@@ -55,7 +50,9 @@ def test_a_guide_runs_as_it_stands(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "agg")
     names: dict[str, Any] = {"__name__": "__main__"}
-    shown = [run_block(f"{guide} {i}", block, names) for i, block in enumerate(blocks_of(guide))]
+    shown = [
+        run_block(f"{guide} {i}", block, names) for i, block in enumerate(blocks_of(DOCS / f"{guide}.md"))
+    ]
     for thing in shown:
         if hasattr(thing, "_repr_mimebundle_"):
             pictured = set(thing._repr_mimebundle_()) - {"text/plain"}
@@ -99,34 +96,48 @@ def lines_of(block: str) -> int:
 
 
 def test_each_job_takes_no_more_lines_than_in_keras_or_pytorch() -> None:
-    """A section has data, the job here, and the job there; no line is longer than 120, or holds two statements."""
+    """The page says that this counts them. A section has data, the job here, and the job there."""
     text = (DOCS / "from_keras_and_pytorch.md").read_text(encoding="utf-8")
     _, *sections = re.split(r"^## ", text, flags=re.MULTILINE)
     assert len(sections) == 9
     for section in sections:
         title = section.splitlines()[0]
-        blocks = FENCED.findall(section)
-        assert [language for language, _ in blocks] == ["python", "python", "py"], title
-        for _, block in blocks:
+        (_, data), (_, here), (_, there) = FENCED.findall(section)
+        for block in (data, here, there):
             ast.parse(block)
             assert all(len(line) <= 120 and ";" not in line for line in block.splitlines()), title
-        ours, theirs = (lines_of(block) for _, block in blocks[1:])
-        assert ours <= theirs, f"{title}: {ours} lines here, {theirs} there"
+        assert lines_of(here) <= lines_of(there), title
 
 
-def test_every_guide_is_listed_where_it_is_run() -> None:
-    """In conf.py for the site, here for the tests; what console blocks name exists."""
-    with_code = {page.stem for page in DOCS.glob("*.md") if blocks_of(page.stem)}
-    with_code.remove("gallery")  # scripts with their pictures: tests/viz/test_gallery.py
-    tested_below = {"training_on_arrays", "second_order", "riemannian"}
-    assert with_code == set(GUIDES) | tested_below
+def test_code_of_the_readme_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every block, one after another in one namespace, as a reader would paste them."""
+    monkeypatch.chdir(tmp_path)
+    blocks = blocks_of(ROOT / "README.md")
+    assert len(blocks) >= 3
+    names: dict[str, Any] = {"__name__": "readme"}
+    for i, block in enumerate(blocks):
+        run_block(f"README {i}", block, names)
+    assert "simplify" in capsys.readouterr().out
+    assert (tmp_path / "lstm.svg").read_text(encoding="utf-8").count("<svg") == 1
+
+
+def test_files_that_the_readme_names_are_there() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    named = re.findall(r"\]\(([\w/.]+)\)", text) + re.findall(r"^\| `([\w/]+)` \|", text, flags=re.MULTILINE)
+    assert len(named) > 6
+    assert not [name for name in named if not (ROOT / name).exists()]
+
+
+def test_every_guide_is_run_for_the_site() -> None:
     tree = ast.parse((DOCS / "conf.py").read_text(encoding="utf-8"))
     (listed,) = [
         ast.literal_eval(node.value)
         for node in tree.body
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "guides_that_run"
     ]
-    assert set(listed) == with_code
+    assert {*listed} == {*WITH_CODE} - {"gallery"}, "add it to guides_that_run in docs/conf.py"
 
 
 def test_commands_of_the_guides_are_understood() -> None:
@@ -148,20 +159,15 @@ def test_commands_of_the_guides_are_understood() -> None:
 
 
 @pytest.mark.parametrize("program", ["architectures", "gallery"])
-def test_pages_are_what_their_programs_write(program: str) -> None:
-    result = subprocess.run(
-        [sys.executable, f"docs/{program}.py", "--check"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert result.returncode == 0, result.stdout + result.stderr
+def test_pages_are_what_their_programs_write(
+    program: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", [program, "--check"])
+    assert runpy.run_path(str(DOCS / f"{program}.py"))["main"]() == 0, capsys.readouterr().out
 
 
 def test_training_on_arrays_runs_as_it_stands() -> None:
-    text = (ROOT / "docs" / "training_on_arrays.md").read_text(encoding="utf-8")
-    trained, code, reservoir = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    trained, code, reservoir = blocks_of(DOCS / "training_on_arrays.md")
     exec(reservoir, {})
     names: dict[str, Any] = {}
     exec(trained, names)
@@ -173,8 +179,7 @@ def test_training_on_arrays_runs_as_it_stands() -> None:
 
 def test_training_with_curvature_runs_as_it_stands(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MPLBACKEND", "agg")
-    text = (ROOT / "docs" / "second_order.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    blocks = blocks_of(DOCS / "second_order.md")
     assert len(blocks) == 9
     names: dict[str, Any] = {}
     exec(blocks[0], names)

@@ -1,14 +1,12 @@
-"""Imports point downwards only, and `import graphnet` stays light."""
+"""Imports point downwards only."""
 
 from __future__ import annotations
 
 import ast
-import subprocess
+import functools
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 import graphnet
 
@@ -18,7 +16,7 @@ NETWORKS, PICTURES = ROOT / "graphnet_rnn", ROOT / "viz"
 
 #: From the bottom to the top. A module imports from its own layer and from those below.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("version", "errors"),
+    ("version", "errors", "lazy"),
     ("settings",),
     ("system",),
     ("graph",),
@@ -97,6 +95,7 @@ def imports(tree: ast.AST, package: str) -> Iterator[tuple[str, bool]]:
         pending += [(child, at_load and not inside) for child in body]
 
 
+@functools.cache
 def imports_of(file: Path) -> list[tuple[str, bool]]:
     package = ".".join(file.relative_to(ROOT).parent.parts)
     return list(imports(ast.parse(file.read_text(encoding="utf-8")), package))
@@ -107,70 +106,81 @@ def part_of(file: Path) -> str:
     return file.relative_to(ROOT).parts[1].removesuffix(".py")
 
 
-def by_files(*folders: Path) -> pytest.MarkDecorator:
+def files_of(*folders: Path) -> list[Path]:
     files = [file for folder in folders for file in modules(folder)]
-    return pytest.mark.parametrize("file", files, ids=lambda file: str(file.relative_to(ROOT)))
+    assert len(files) > 50, "the laws below would hold of no files"
+    return files
 
 
-by_file = by_files(ENGINE)
-by_any_file = by_files(ENGINE, NETWORKS, PICTURES)
+def name_of(file: Path) -> str:
+    return file.relative_to(ROOT).as_posix()
 
 
-@by_any_file
-def test_every_module_has_a_layer(file: Path) -> None:
-    layers = HEIGHT[file.relative_to(ROOT).parts[0]]
-    assert part_of(file) in layers, f"say in the table of layers where {file.name} stands"
+def test_every_module_has_a_layer() -> None:
+    homeless = [
+        name_of(file)
+        for file in files_of(ENGINE, NETWORKS, PICTURES)
+        if part_of(file) not in HEIGHT[file.relative_to(ROOT).parts[0]]
+    ]
+    assert not homeless, "say in the table of layers where these stand"
 
 
-@by_any_file
-def test_imports_point_down(file: Path) -> None:
+def test_imports_point_down() -> None:
     """Also those inside functions: a lazy import that points up is a cycle in waiting."""
-    package = file.relative_to(ROOT).parts[0]
-    layers = HEIGHT[package]
-    for module, _ in imports_of(file):
-        parts = module.split(".")
-        if parts[0] != package or len(parts) < 2:
-            continue
-        target = parts[1] if parts[1] in layers else "__init__"
-        assert layers[target] <= layers[part_of(file)], f"{file.name} imports {module}, which stands above it"
+    upwards = []
+    for file in files_of(ENGINE, NETWORKS, PICTURES):
+        package = file.relative_to(ROOT).parts[0]
+        layers = HEIGHT[package]
+        for module, _ in imports_of(file):
+            parts = module.split(".")
+            if parts[0] != package or len(parts) < 2:
+                continue
+            target = parts[1] if parts[1] in layers else "__init__"
+            if layers[target] > layers[part_of(file)]:
+                upwards.append(f"{name_of(file)} imports {module}, which stands above it")
+    assert not upwards
 
 
-@by_file
-def test_the_engine_knows_no_networks_and_no_pictures(file: Path) -> None:
-    upwards = {
-        (file.name, module.split(".")[0])
-        for module, _ in imports_of(file)
+def test_the_engine_knows_no_networks_and_no_pictures() -> None:
+    found = {
+        (file.name, module.split(".")[0], at_load)
+        for file in files_of(ENGINE)
+        for module, at_load in imports_of(file)
         if module.split(".")[0] in ("graphnet_rnn", "viz")
     }
-    assert upwards <= LAZY_UPWARDS
-    assert not [
-        m for m, at_load in imports_of(file) if at_load and m.split(".")[0] in ("graphnet_rnn", "viz")
-    ]
+    assert found <= {(name, package, False) for name, package in LAZY_UPWARDS}
 
 
-@pytest.mark.parametrize("own", ["numba", "cuda", "compiled"])
-def test_compiled_back_ends_know_nothing_of_each_other(own: str) -> None:
+def test_compiled_back_ends_know_nothing_of_each_other() -> None:
     """And what they share knows none of them."""
-    others = {f"graphnet.backends.{name}" for name in ("numba", "cuda") if name != own}
-    found = [module for file in modules(ENGINE / "backends" / own) for module, _ in imports_of(file)]
-    assert found
-    assert not [module for module in found if ".".join(module.split(".")[:3]) in others]
+    names = ("numba", "cuda")
+    for own in (*names, "compiled"):
+        found = {
+            ".".join(module.split(".")[:3])
+            for file in modules(ENGINE / "backends" / own)
+            for module, _ in imports_of(file)
+        }
+        assert found
+        assert not found & {f"graphnet.backends.{name}" for name in names if name != own}, own
 
 
-@by_file
-def test_the_engine_needs_numpy_alone(file: Path) -> None:
-    loaded = {module.split(".")[0] for module, at_load in imports_of(file) if at_load}
-    # Loaded when first asked for.
-    backend = part_of(file) == "backends" or file.name in ("torch_calls.py", "jax_calls.py")
+def test_the_engine_needs_numpy_alone() -> None:
+    """What else it uses is loaded when first asked for."""
     allowed = {"graphnet", "numpy", *sys.stdlib_module_names}
-    assert backend or loaded <= allowed
+    heavy = {
+        (name_of(file), module)
+        for file in files_of(ENGINE)
+        if part_of(file) != "backends" and file.name not in ("torch_calls.py", "jax_calls.py")
+        for module, at_load in imports_of(file)
+        if at_load and module.split(".")[0] not in allowed
+    }
+    assert not heavy
 
 
-@pytest.mark.skipif(not (ROOT / "graphnet_rnn").exists(), reason="the engine alone is installed")
 def test_networks_know_no_pictures() -> None:
     wrong = [
-        file.name
-        for file in modules(ROOT / "graphnet_rnn")
+        name_of(file)
+        for file in files_of(NETWORKS)
         for module, at_load in imports_of(file)
         if at_load and module.split(".")[0] == "viz"
     ]
@@ -185,38 +195,3 @@ def test_the_reader_of_imports_sees_what_it_should(tmp_path: Path) -> None:
     )
     found = dict(imports(ast.parse(source), "top.inner"))
     assert found == {"a.b": True, "c.d": True, "top.inner.e": True, "top.f": True, "h": False, "i": True}
-
-
-# -- weight -----------------------------------------------------------------------------------------
-
-
-def fresh(code: str) -> str:
-    """What the code prints in a new process."""
-    command = [sys.executable, "-c", code]
-    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT, timeout=60).stdout
-
-
-def test_import_loads_nothing_heavy() -> None:
-    loaded = set(fresh("import sys, graphnet; print(*sys.modules)").split())
-    heavy = {
-        "numba",
-        "llvmlite",
-        "scipy",
-        "matplotlib",
-        "torch",
-        "jax",
-        "pandas",
-        "hypothesis",
-        "pytest",
-        "IPython",
-    }
-    assert not loaded & (heavy | {"graphnet_rnn", "viz"})
-    assert "numpy" in loaded
-
-
-def test_import_is_fast() -> None:
-    """Less than a quarter of a second of a core beside NumPy's own import, best of three."""
-    code = (
-        "import time, numpy; start = time.process_time(); import graphnet; print(time.process_time() - start)"
-    )
-    assert min(float(fresh(code)) for _ in range(3)) < 0.25

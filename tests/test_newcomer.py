@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from graphnet_rnn.cli import COMMANDS
-from tests.elsewhere import PROCESSORS, settings
 from tests.newcomer.__main__ import Checkout, all_commands, bring, checkout_of, write_files
 from tests.newcomer.choices import CHOICES, STAND_INS, choice_of
 from tests.newcomer.commands import ROOT, Command, commands_of_help, commands_of_page, programs
+from tests.steps import PROCESSORS, processor
 
 PAGE = """
 Write `graphnet-rnn train --memory
@@ -60,7 +59,7 @@ def test_examples_of_a_help_text_and_no_synopsis() -> None:
 
 def commands_of_all() -> list[Command]:
     """Of pages, and of the texts from which help is made."""
-    texts = [module.__doc__ or "" for module in COMMANDS.values()]
+    texts: list[str] = []
     sources = [*(ROOT / "benchmarks").rglob("*.py"), *(ROOT / "graphnet_rnn" / "cli").glob("*.py")]
     for path in sources:
         tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -84,26 +83,41 @@ def test_readme_and_guides_have_commands() -> None:
     }
 
 
-@pytest.mark.parametrize("choice", CHOICES, ids=lambda choice: choice.pattern)
-def test_every_exception_is_of_a_command_that_is_there(choice: object) -> None:
-    assert any(choice_of(command) is choice for command in commands_of_all())
+def test_no_exception_and_no_stand_in_is_left_over() -> None:
+    commands = commands_of_all()
+    taken = {choice_of(command) for command in commands}
+    assert [choice.pattern for choice in CHOICES if choice not in taken] == []
+    words = [*(command.words for command in commands), *STAND_INS.values()]
+    assert [name for name in STAND_INS if not any(name in each for each in words)] == []
 
 
-@pytest.mark.parametrize("name", STAND_INS)
-def test_every_stand_in_is_asked_for(name: str) -> None:
-    recipes = [Command(recipe, "") for recipe in STAND_INS.values()]
-    assert any(name in command.words for command in [*commands_of_all(), *recipes])
+#: Runs each program of the command line with --help, in one process.
+ALL_HELP = """
+import contextlib, io, runpy, sys
+
+for program in sys.argv[1:]:
+    kind, name, *rest = program.split()[1:3] if program.startswith("python -m ") else ("", program.split()[1])
+    words = program.split()[3:] if kind else []
+    text = io.TextIOWrapper(io.BytesIO(), "utf-8")
+    sys.argv = [name, *words, "--help"]
+    try:
+        with contextlib.redirect_stdout(text):
+            (runpy.run_module if kind else runpy.run_path)(name, run_name="__main__")
+    except SystemExit as end:
+        assert not end.code, (program, end.code)
+    text.seek(0)
+    assert any(line.startswith(("usage: ", "python3 run.py demo")) for line in text), program
+"""
 
 
-@pytest.mark.parametrize("program", [*programs(), *(f"python -m graphnet_rnn {name}" for name in COMMANDS)])
-def test_every_program_shows_its_help(program: str) -> None:
-    words = [sys.executable, *program.split()[1:], "--help"]
+def test_every_program_shows_its_help() -> None:
+    asked = [*programs(), *(f"python -m graphnet_rnn {name}" for name in COMMANDS)]
     environment = {**os.environ, "PYTHONIOENCODING": "utf-8"}  # they have λ and ∂ in them
     done = subprocess.run(
-        words, cwd=ROOT, env=environment, capture_output=True, text=True, encoding="utf-8", check=False
-    )
+        [sys.executable, "-c", ALL_HELP, *asked],
+        cwd=ROOT, env=environment, capture_output=True, text=True, encoding="utf-8", check=False,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert re.search(r"usage: |python3 run\.py demo", done.stdout)
 
 
 @pytest.fixture
@@ -132,11 +146,11 @@ def test_stand_ins_come_when_they_are_read(checkout: Checkout, tmp_path: Path) -
     assert [path.name for path in (folder / "runs").iterdir()] == ["book"]
 
 
-@pytest.mark.parametrize("processor", PROCESSORS)
-def test_numpy_runs_elsewhere(processor: str) -> None:
+@pytest.mark.parametrize("name", PROCESSORS)
+def test_numpy_runs_elsewhere(name: str) -> None:
     """NumPy refuses names that it does not know, or cannot do without."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", "import numpy; numpy.exp(numpy.ones(99))"],
-        env=settings(processor, 1), capture_output=True, text=True, check=False,
+        env={**os.environ, **processor(name)}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

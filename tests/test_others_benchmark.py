@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 import graphnet as gn
 from benchmarks.others import ours
@@ -15,12 +14,14 @@ STEPS = {"window": 60, "Hv": 6, "Jv": 6, "each": 6}
 FLOAT32 = ("Hv", "Jv", "each")
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if name != "masked"])
-def test_derivatives(name: str) -> None:
-    case, steps = CASES[name], STEPS.get(name, 10)
-    arrays = case.arrays(steps, np.random.default_rng(1))
-    results = ours.program(name, case, arrays, steps)()
-    assert error(case, name, arrays, steps, results) < (1e-5 if name in FLOAT32 else 1e-7)
+def test_derivatives() -> None:
+    for name, case in CASES.items():
+        if name == "masked":
+            continue
+        steps = STEPS.get(name, 10)
+        arrays = case.arrays(steps, np.random.default_rng(1))
+        results = ours.program(name, case, arrays, steps)()
+        assert error(case, name, arrays, steps, results) < (1e-5 if name in FLOAT32 else 1e-7), name
 
 
 def test_the_check_finds_a_wrong_derivative() -> None:

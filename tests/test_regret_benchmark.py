@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from benchmarks.regret.problem import SIZES, SOURCE, SYMBOLS, Problem
 from graphnet.graph.node import Array
 from graphnet_rnn.errors import TrainingError
 from graphnet_rnn.models.hmm import Counts
+from tests.tables import case
 
 Context = tuple[int, ...]
 
@@ -80,13 +82,13 @@ def ctw_probability(text: Array, count: int, depth: int) -> float:
     return probability
 
 
-@pytest.mark.parametrize(("count", "depth"), [(2, 0), (2, 1), (2, 2), (3, 1), (3, 2), (5, 1)])
-def test_context_tree_weighting_is_a_mean_over_all_trees(count: int, depth: int) -> None:
-    for text in texts(count):
-        bits = ctw_bits(text, count, depth)
-        for length in (1, 2, 7, 30):
-            expected = -math.log2(ctw_probability(text[:length], count, depth))
-            assert bits[:length].sum() == pytest.approx(expected, rel=1e-10)
+def test_context_tree_weighting_is_a_mean_over_all_trees() -> None:
+    for count, depth in ((2, 0), (2, 2), (3, 1)):
+        for text in texts(count):
+            bits = ctw_bits(text, count, depth)
+            for length in (1, 2, 7, 30):
+                expected = -math.log2(ctw_probability(text[:length], count, depth))
+                assert bits[:length].sum() == pytest.approx(expected, rel=1e-10), (count, depth)
 
 
 def test_how_deep_is_deep_enough() -> None:
@@ -132,15 +134,12 @@ def ppm_probabilities(text: Array, count: int, order: int, method: str) -> list[
     return found
 
 
-@pytest.mark.parametrize("method", ["C", "D"])
-@pytest.mark.parametrize(("count", "order"), [(2, 1), (3, 0), (3, 2), (4, 3), (6, 5)])
-def test_partial_matching(count: int, order: int, method: str) -> None:
-    for text in texts(count, 60):
-        expected = -np.log2(ppm_probabilities(text, count, order, method))
-        assert ppm_bits(text, count, order, method) == pytest.approx(expected, rel=1e-10, abs=1e-12)
-
-
-def test_methods_of_partial_matching() -> None:
+def test_partial_matching() -> None:
+    for method, (count, order) in itertools.product("CD", ((2, 1), (3, 0), (3, 2), (4, 3), (6, 5))):
+        for text in texts(count, 60):
+            expected = -np.log2(ppm_probabilities(text, count, order, method))
+            found = ppm_bits(text, count, order, method)
+            assert found == pytest.approx(expected, rel=1e-10, abs=1e-12), (method, count, order)
     with pytest.raises(ValueError, match="method must be 'C' or 'D', not 'A'"):
         ppm_bits(np.array([0]), 2, 1, "A")
 
@@ -164,16 +163,12 @@ def test_two_texts_of_one_law(task: str) -> None:
 # -- all of them -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "bits",
-    [ctw_bits, ppm_bits, lambda x, count, order: ppm_bits(x, count, order, "D")],
-    ids=["CTW", "PPM-C", "PPM-D"],
-)
-def test_probabilities_of_what_may_come_sum_to_one(bits: Callable[[Array, int, int], Array]) -> None:
-    for text in texts(5):
-        for length in (0, 1, 9, 29):
-            last = [bits(np.append(text[:length], x), 5, 3)[-1] for x in range(5)]
-            assert (2 ** -np.array(last)).sum() == pytest.approx(1, rel=1e-12)
+def test_probabilities_of_what_may_come_sum_to_one() -> None:
+    for bits in (ctw_bits, ppm_bits, lambda x, count, order: ppm_bits(x, count, order, "D")):
+        for text in texts(5):
+            for length in (0, 1, 9, 29):
+                last = [bits(np.append(text[:length], x), 5, 3)[-1] for x in range(5)]
+                assert (2 ** -np.array(last)).sum() == pytest.approx(1, rel=1e-12)
 
 
 def test_bzip2_counts_what_the_second_text_adds() -> None:
@@ -239,17 +234,28 @@ def test_the_table_has_the_best_setting_and_the_source() -> None:
 # -- networks --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("net", "method"), [("GLNN", "RUOP"), ("RNN", "QDRBPM"), ("GRU", "KFAC"), ("LSTM", "Adam")]
-)
-def test_a_network_is_run_within_its_time(net: str, method: str) -> None:
-    """A short text; its row has all that names it, and the least of its curve."""
-    job = nets.Job("anbn", 2, net, method, 4, 2, 0, 0.3)
-    row = nets.run(job)
-    assert tuple(row[name] for name in nets.KEY) == job.key()
-    assert row["regret"] == pytest.approx(min(regret for _, _, regret in row["curve"]), abs=0.01)
-    assert np.isfinite(row["regret"])
-    assert row["steps"] >= 1
+def test_a_network_is_run_within_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock that goes on by a second a step. A row has all that names the run, and the least of its curve."""
+    monkeypatch.setattr(nets, "PIECE", 20)
+    for net, method in (("GLNN", "RUOP"), ("LSTM", "Adam")):
+        with case(net, method):
+            seconds = itertools.count()
+            monkeypatch.setattr(nets, "time", SimpleNamespace(process_time=lambda: next(seconds)))
+            job = nets.Job("anbn", 2, net, method, 4, 2, 0, 3.0)
+            row = nets.run(job)
+            assert tuple(row[name] for name in nets.KEY) == job.key()
+            assert row["regret"] == pytest.approx(min(regret for _, _, regret in row["curve"]), abs=0.01)
+            assert np.isfinite(row["regret"])
+            assert (row["steps"], len(row["curve"])) == (2, 3)
+
+
+def test_every_net_and_every_method_can_be_made() -> None:
+    problem = Problem.of("anbn", 0, 2)
+    for net in nets.NETS:
+        job = nets.Job("anbn", 2, net, "Adam", 4, 2, 0, 0.0)
+        assert nets.network(job, problem.symbols[0], len(problem.vocabulary)).theta.size
+    for method in nets.METHODS.values():
+        assert isinstance(method(), rnn.optimizers.Optimizer)
 
 
 def test_the_first_look_is_at_the_frequencies() -> None:

@@ -36,6 +36,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.setattr(module, "VENV", tmp_path / ".venv")
     monkeypatch.setattr(module, "PYTHON", tmp_path / ".venv" / "bin" / "python")
     monkeypatch.setattr(module, "STAMP", tmp_path / ".venv" / "stamp")
+    monkeypatch.setattr(module, "CONSTRAINTS", tmp_path / "constraints.txt")
     (tmp_path / "pyproject.toml").write_text("[project]\n")
     return module
 
@@ -151,19 +152,36 @@ def test_words_are_passed_on(
     assert started[-1][1:] == ["-m", "graphnet_rnn", "sample", "model", "--length", "5"]
 
 
-def test_the_suite_elsewhere_needs_what_tests_need(
-    run: ModuleType, started: list[list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    call(run, monkeypatch, "elsewhere", "--seed", "7")
-    assert started[0][-1] == f"{run.HERE}[test]"
-    assert started[-1][1:] == ["-m", "tests.elsewhere", "--seed", "7"]
+@pytest.mark.parametrize(
+    ("words", "extras", "program"),
+    [
+        (["elsewhere", "--seed", "7"], "test", ["-m", "tests.steps", "elsewhere", "--seed", "7"]),
+        (["newcomer", "docs"], "test", ["-m", "tests.newcomer", "docs"]),
+        (["everything"], "browser,docs,peers,test,tutorials", ["-m", "tests.everything"]),
+    ],
+)
+def test_steps_of_ci_come_with_their_extras(
+    run: ModuleType, started: list[list[str]], monkeypatch: pytest.MonkeyPatch, words: list[str], extras: str,
+    program: list[str],
+) -> None:  # fmt: skip
+    call(run, monkeypatch, *words)
+    assert started[0][-1] == f"{run.HERE}[{extras}]"
+    assert started[-1][1:] == program
 
 
-def test_a_newcomer_makes_environments_and_needs_none(
+def test_exact_versions_are_installed_where_they_are_given(
     run: ModuleType, started: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    call(run, monkeypatch, "newcomer", "docs")
-    assert started == [[sys.executable, "-m", "tests.newcomer", "docs"]]
+    """And anew when they have changed."""
+    run.CONSTRAINTS.write_text("numpy==2.4.0\n", encoding="utf-8")
+    call(run, monkeypatch, "demo")
+    assert started[0][started[0].index("--constraint") + 1] == str(run.CONSTRAINTS)
+    started.clear()
+    call(run, monkeypatch, "demo")
+    assert len(started) == 1
+    run.CONSTRAINTS.write_text("numpy==2.4.1\n", encoding="utf-8")
+    call(run, monkeypatch, "demo")
+    assert "--constraint" in started[1]
 
 
 def test_docs_are_built_anew_with_their_extra(
@@ -225,7 +243,7 @@ def test_signals_are_the_programs(made: Path, send: Callable[[int, int], None], 
         "    sys.exit(100 + number)\n"
         f"signal.signal({int(number)}, end)\n"
         "print('ready', flush=True)\n"
-        "time.sleep(30)\n"
+        "time.sleep(300)\n"
     )
     process = subprocess.Popen(
         [sys.executable, "run.py", "python", "child.py"],
@@ -235,7 +253,7 @@ def test_signals_are_the_programs(made: Path, send: Callable[[int, int], None], 
     with process.stdout:
         assert process.stdout.readline() == "ready\n"
         send(process.pid, number)
-        assert process.wait(20) == 100 + number
+        assert process.wait(300) == 100 + number
     assert (made / "checkpoint").exists()
 
 
@@ -255,7 +273,7 @@ def test_ctrl_c_before_a_program_begins_ends_quietly(made: Path, waits_for: str)
             "def create(folder, with_pip):\n"
             "    (folder / 'bin').mkdir(parents=True)\n"
             "    pip = folder / 'bin' / 'python'\n"
-            "    pip.write_text('#!/bin/sh\\nexec sleep 20\\n')\n"
+            "    pip.write_text('#!/bin/sh\\ntouch started; exec sleep 300\\n')\n"
             "    pip.chmod(0o755)\n"
         )
     process = subprocess.Popen(
@@ -265,9 +283,11 @@ def test_ctrl_c_before_a_program_begins_ends_quietly(made: Path, waits_for: str)
     assert process.stdout is not None
     assert process.stdout.readline().startswith("run.py: ")
     if waits_for == "program":
-        time.sleep(1)  # until it has been started
+        while not (made / "started").exists():
+            assert process.poll() is None
+            time.sleep(0.01)
     os.killpg(process.pid, signal.SIGINT)
-    _, said = process.communicate(timeout=20)
+    _, said = process.communicate(timeout=300)
     os.close(held)
     assert process.returncode == 130
     assert said.strip() in ("", "interrupted")
@@ -301,4 +321,4 @@ def test_two_at_once_make_one_environment(made: Path) -> None:
         )
         os.close(held)
         assert process.stdout.read() == "done\n"
-    assert process.wait(20) == 0
+    assert process.wait(300) == 0

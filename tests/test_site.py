@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
+
+from .test_exports import names_of_the_api
 
 ROOT = Path(__file__).parent.parent
 NEEDED = ("sphinx", "furo", "myst_nb", "jupytext", "latex2mathml")
@@ -113,17 +111,10 @@ def test_every_page_is_in_the_sidebar(site: Path, pages: dict[Path, Page]) -> No
 
 
 def test_every_public_name_has_an_entry(pages: dict[Path, Page]) -> None:
-    """Each name in the `__all__` of a package or public module: under that path, or another of the same object."""
+    """What test_exports finds in the sources of the pages has come to be an entry of the site."""
     entries = {name for path, page in pages.items() if path.parent.name == "api" for name in page.ids}
-    documented = {id(value) for value in map(value_of, entries) if value is not None}
-    missing = [
-        f"{path}.{name}"
-        for path, module in public_modules()
-        for name in module.__all__
-        if not isinstance(getattr(module, name), ModuleType)  # its own names are looked for
-        and f"{path}.{name}" not in entries
-        and (is_plain(getattr(module, name)) or id(getattr(module, name)) not in documented)
-    ]
+    names = names_of_the_api()
+    missing = {*names.documented_names().values()} - entries - {*names.public_modules()}
     assert not missing, f"give each a place in docs/api/: {missing}"
 
 
@@ -138,32 +129,6 @@ def test_every_entry_of_a_function_or_class_says_something(site: Path) -> None:
         )
     ]
     assert not empty
-
-
-def public_modules() -> Iterator[tuple[str, ModuleType]]:
-    """graphnet, graphnet_rnn, viz, and the modules that these export, by the path that a user writes."""
-    for name in ("graphnet", "graphnet_rnn", "viz"):
-        package = importlib.import_module(name)
-        yield name, package
-        for member in package.__all__:
-            if isinstance(module := getattr(package, member), ModuleType):
-                yield f"{name}.{member}", module
-
-
-def is_plain(value: Any) -> bool:
-    """A value that could be equal to, or the same as, another by chance: it needs an entry by its own name."""
-    return not callable(value)
-
-
-def value_of(path: str) -> Any:
-    """The object of a dotted path; None for what is no such path."""
-    package, *names = path.split(".")
-    if package not in ("graphnet", "graphnet_rnn", "viz"):
-        return None
-    value: Any = importlib.import_module(package)
-    for name in names:
-        value = getattr(value, name, None)
-    return value
 
 
 def test_the_gallery_has_a_section_for_each_architecture(site: Path, pages: dict[Path, Page]) -> None:

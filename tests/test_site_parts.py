@@ -9,6 +9,8 @@ from types import ModuleType
 
 import pytest
 
+from tests.tables import case
+
 ROOT = Path(__file__).parent.parent
 MISSING = [name for name in ("sphinx", "latex2mathml", "jupytext") if importlib.util.find_spec(name) is None]
 
@@ -60,18 +62,16 @@ Source: Author 1990, eq. 1."""
 
 
 @docstrings
-@pytest.mark.parametrize(
-    ("first", "kind"),
-    [
+def test_formula_or_sentence(part: ModuleType) -> None:
+    for first, kind in [
         ("y = f(x)", "formula"),
         ("for all l:  s ← (1 - t) s", "formula"),
         ("Jv: for each output y, R{y} = ...", "formula"),
         ("A node that is one (`value = 3`), and no more", "summary"),
         ("Says in many words what is = to something else", "summary"),
-    ],
-)
-def test_formula_or_sentence(part: ModuleType, first: str, kind: str) -> None:
-    assert told(part, first)[0] == f".. rst-class:: {kind}"
+    ]:
+        with case(first, kind):
+            assert told(part, first)[0] == f".. rst-class:: {kind}"
 
 
 @docstrings
@@ -130,9 +130,8 @@ def test_latex_is_made_into_mathml_or_refused(part: ModuleType) -> None:
 
 
 @names
-@pytest.mark.parametrize(
-    ("written", "path"),
-    [
+def test_names_lead_to_one_entry(part: ModuleType) -> None:
+    for written, path in [
         ("gn.gradient", "graphnet.gradient"),
         ("rnn.cells.LSTM", "graphnet_rnn.LSTM"),
         ("Function.profile", "graphnet.Function.profile"),
@@ -142,10 +141,9 @@ def test_latex_is_made_into_mathml_or_refused(part: ModuleType) -> None:
         ("gn", None),
         ("stack", None),
         ("Function._program", None),
-    ],
-)
-def test_names_lead_to_one_entry(part: ModuleType, written: str, path: str | None) -> None:
-    assert part.public_path(written) == path
+    ]:
+        with case(written, path):
+            assert part.public_path(written) == path
 
 
 @guides

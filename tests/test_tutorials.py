@@ -1,13 +1,15 @@
-"""Every tutorial runs, is as short as it says, draws its pictures, and has exercises whose checks can tell."""
+"""Every tutorial runs, draws its pictures, and has exercises whose checks can tell."""
 
 from __future__ import annotations
 
+import ast
+import bisect
 import importlib.util
+import io
 import json
-import math
 import os
 import re
-import subprocess
+import runpy
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -15,12 +17,11 @@ from typing import Any
 
 import pytest
 
+from tests.tables import case
+
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "tutorials"
 TUTORIALS = sorted(FOLDER.glob("[0-9][0-9]_*.py"))
-WORDS_PER_MINUTE, LINES_PER_MINUTE = 200, 20
-
-by_tutorial = pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
 
 
 def cells_of(path: Path) -> list[tuple[str, str]]:
@@ -34,100 +35,8 @@ def cells_of(path: Path) -> list[tuple[str, str]]:
     ]
 
 
-def minutes_to_read(cells: list[tuple[str, str]]) -> int:
-    """At 200 words of prose and 20 lines of code a minute; hidden cells are not read."""
-    prose = " ".join(text for kind, text in cells if "[markdown]" in kind)
-    code = [text for kind, text in cells if "[markdown]" not in kind and "hide-input" not in kind]
-    lines = [line for text in code for line in text.splitlines() if line.strip()]
-    return math.ceil(len(prose.split()) / WORDS_PER_MINUTE + len(lines) / LINES_PER_MINUTE)
-
-
-def python(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """A fresh Python in which every warning is an error, on one core, and windows cannot open."""
-    places = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    one_core = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-    environment = {**os.environ, **one_core, "PYTHONPATH": os.pathsep.join(places), "MPLBACKEND": "Agg"}
-    command = [sys.executable, "-W", "error", *arguments]
-    return subprocess.run(
-        command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=120, check=False
-    )
-
-
-def test_there_are_tutorials() -> None:
-    """Numbered from 1, without a gap, and listed on the page of the folder in their order."""
-    assert [int(path.name[:2]) for path in TUTORIALS] == list(range(1, len(TUTORIALS) + 1))
-    listed = re.findall(r"\]\((\w+\.py)\)", (FOLDER / "README.md").read_text(encoding="utf-8"))
-    assert listed == [path.name for path in TUTORIALS]
-    assert listed
-
-
-@by_tutorial
-def test_title_and_reading_time(path: Path) -> None:
-    cells = cells_of(path)
-    kind, first = cells[0]
-    assert kind == "[markdown]"
-    assert re.match(rf"# {int(path.name[:2])} · \w", first), (
-        "the first line is the title: # 3 · Derivatives are graphs"
-    )
-    stated = re.search(r"\*Reading time: (\d+) minutes\.", first)
-    assert stated, "say how long it takes to read: *Reading time: 12 minutes.*"
-    counted = minutes_to_read(cells)
-    assert counted <= int(stated[1]) <= 15, (
-        f"{path.name} says {stated[1]} minutes; by its words it takes {counted}"
-    )
-
-
-@by_tutorial
-def test_links_lead_somewhere(path: Path) -> None:
-    prose = "\n".join(text for kind, text in cells_of(path) if "[markdown]" in kind)
-    linked = re.findall(r"\]\((?!https?:)([^)#]+)", prose)
-    assert not [link for link in linked if not (FOLDER / link).exists()]
-
-
-@by_tutorial
-def test_exercises_have_the_form_that_readers_know(path: Path) -> None:
-    """A heading, a cell with the dots, and a hidden cell with check and solution, for each."""
-    cells = cells_of(path)
-    numbers = [
-        int(n) for _, text in cells for n in re.findall(r"^#+ Exercise (\d+)", text, flags=re.MULTILINE)
-    ]
-    assert len(numbers) >= 2
-    assert numbers == list(range(1, len(numbers) + 1))
-    for n in numbers:
-        assert sum(bool(re.search(rf"^answer_{n} = \.\.\.", text, re.MULTILINE)) for _, text in cells) == 1
-        (kind,) = [
-            kind for kind, text in cells if re.search(rf"^check\(\s*{n},\s*answer_{n},", text, re.MULTILINE)
-        ]
-        assert kind == 'tags=["hide-input"] jupyter={"source_hidden": true}'
-
-
-@by_tutorial
-def test_runs_as_a_script(path: Path, tmp_path: Path) -> None:
-    """It also draws all its pictures; checks accept their solutions, and reject wrong answers."""
-    done = python(str(ROOT / "tests" / "rehearsal.py"), str(path), cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    headings = re.findall(r"^# #+ Exercise (\d+)", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    assert told["exercises"] == [int(n) for n in headings]
-    assert told["shown"] >= 1
-    assert not list(tmp_path.iterdir()), "a tutorial leaves nothing behind"
-
-
-def test_script_without_rehearsal(tmp_path: Path) -> None:
-    """As a learner runs it: unanswered exercises are told, and do no harm."""
-    done = python(str(TUTORIALS[0]), cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("no answer yet") >= 2
-    assert not done.stderr
-
-
-# -- the checks of exercises ------------------------------------------------------------------------
-
-
-@pytest.fixture
-def exercises() -> ModuleType:
-    """A copy of its own."""
-    spec = importlib.util.spec_from_file_location("exercises_on_trial", FOLDER / "exercises.py")
+def loaded(name: str, path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -135,44 +44,140 @@ def exercises() -> ModuleType:
     return module
 
 
+@pytest.fixture
+def exercises() -> ModuleType:
+    """A copy of its own."""
+    return loaded("exercises", FOLDER / "exercises.py")
+
+
+def exercises_of(path: Path) -> list[int]:
+    headings = re.findall(r"^# #+ Exercise (\d+)", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return [int(n) for n in headings]
+
+
+def test_tutorials_are_listed_in_their_order() -> None:
+    assert [int(path.name[:2]) for path in TUTORIALS] == list(range(1, len(TUTORIALS) + 1))
+    listed = re.findall(r"\]\((\w+\.py)\)", (FOLDER / "README.md").read_text(encoding="utf-8"))
+    assert listed == [path.name for path in TUTORIALS]
+    assert listed
+
+
+def test_links_lead_somewhere() -> None:
+    for path in TUTORIALS:
+        prose = "\n".join(text for kind, text in cells_of(path) if "[markdown]" in kind)
+        linked = re.findall(r"\]\((?!https?:)([^)#]+)", prose)
+        assert not [link for link in linked if not (FOLDER / link).exists()], path.name
+
+
+def test_exercises_have_the_form_that_readers_know() -> None:
+    """A heading, a cell with the dots, and a hidden cell with check and solution, for each."""
+    for path in TUTORIALS:
+        with case(path.name):
+            cells, numbers = cells_of(path), exercises_of(path)
+            assert len(numbers) >= 2
+            assert numbers == list(range(1, len(numbers) + 1))
+            for n in numbers:
+                assert (
+                    sum(bool(re.search(rf"^answer_{n} = \.\.\.", text, re.MULTILINE)) for _, text in cells)
+                    == 1
+                )
+                check = re.compile(rf"^check\(\s*{n},\s*answer_{n},", re.MULTILINE)
+                (kind,) = [kind for kind, text in cells if check.search(text)]
+                assert kind == 'tags=["hide-input"] jupyter={"source_hidden": true}'
+
+
+def shown_by(value: Any) -> None:
+    """A picture that a cell ends with must not fail."""
+    assert " at 0x" not in repr(value), (
+        f"a cell ends with {value!r}, which differs in each run; end it otherwise"
+    )
+    if hasattr(value, "_repr_mimebundle_"):
+        bundle = value._repr_mimebundle_()
+        assert {"image/svg+xml", "text/html"} & set(bundle), bundle["text/plain"]
+    elif hasattr(value, "savefig"):
+        value.savefig(io.BytesIO())
+
+
+@pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
+def test_it_runs(path: Path, exercises: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cell by cell, each last expression shown; checks accept their solutions, and reject wrong answers."""
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    pyplot.switch_backend("agg")
+    monkeypatch.setitem(sys.modules, "exercises", exercises)
+    exercises.on_trial = True
+    script = ModuleType("__main__")
+    script.__file__ = str(path)
+    monkeypatch.setitem(sys.modules, "__main__", script)
+    shown = []
+    monkeypatch.setattr(
+        sys, "displayhook", lambda value: value is None or shown.append(value) or shown_by(value)
+    )
+    source = path.read_text(encoding="utf-8")
+    starts = [i for i, line in enumerate(source.splitlines(), start=1) if line.startswith("# %%")]
+    statements = ast.parse(source).body
+    cells = [bisect.bisect(starts, statement.lineno) for statement in statements]
+    try:
+        for statement, cell, following in zip(statements, cells, [*cells[1:], None], strict=True):
+            # As "single", an expression's value goes to the displayhook.
+            last = isinstance(statement, ast.Expr) and cell != following
+            code = ast.Interactive([statement]) if last else ast.Module([statement], [])
+            exec(compile(code, str(path), "single" if last else "exec"), vars(script))
+        for number in pyplot.get_fignums():  # a notebook shows them at the end of their cells
+            pyplot.figure(number).savefig(io.BytesIO())
+            shown.append(number)
+    finally:
+        pyplot.close("all")
+    assert exercises.met == exercises_of(path)
+    assert shown
+    assert not list(tmp_path.iterdir()), "a tutorial leaves nothing behind"
+
+
+def test_a_learner_runs_it(
+    exercises: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Unanswered exercises are told, and do no harm."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "exercises", exercises)
+    runpy.run_path(str(TUTORIALS[0]), run_name="__main__")
+    printed, complaints = capsys.readouterr()
+    assert printed.count("no answer yet") >= 2
+    assert not complaints
+
+
+# -- the checks of exercises ------------------------------------------------------------------------
+
+
 ASKED: dict[str, Any] = {"solution": [4, -6], "wrong": [[2, -3]], "hint": "Mind the 2."}
 
 
-@pytest.mark.parametrize(
-    ("answer", "told"),
-    [
+def test_what_learners_are_told(exercises: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    for answer, told in (
         (..., "Exercise 1: no answer yet"),
         ([4.0, -6.001], "Exercise 1: right!"),
         ([4.0, -6.1], "Exercise 1: not yet. Hint: Mind the 2."),
         ([[4, -6]], "the answer has the shape [1, 2], it should be [2]"),
         ("four", "could not convert string"),
         (None, "not yet"),
-    ],
-)
-def test_what_learners_are_told(
-    exercises: ModuleType, capsys: pytest.CaptureFixture[str], answer: Any, told: str
-) -> None:
-    exercises.check(1, answer, **ASKED)
-    assert told in capsys.readouterr().out
+    ):
+        exercises.check(1, answer, **ASKED)
+        assert told in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("answer", "change", "complaint"),
-    [
+def test_a_check_on_trial_must_be_able_to_tell(exercises: ModuleType) -> None:
+    exercises.on_trial = True
+    exercises.check(1, ..., **ASKED)
+    changes: tuple[tuple[Any, dict[str, Any], str], ...] = (
         (..., {"right": lambda answer: True}, "accepts"),
         (..., {"right": lambda answer: False}, "rejects its solution"),
         (..., {"wrong": [[4, -6]]}, "accepts"),
         (..., {"wrong": []}, "no wrong answer"),
         ([4, -6], {}, "already"),
-    ],
-)
-def test_a_check_on_trial_must_be_able_to_tell(
-    exercises: ModuleType, answer: Any, change: dict[str, Any], complaint: str
-) -> None:
-    exercises.on_trial = True
-    exercises.check(1, ..., **ASKED)
-    with pytest.raises(AssertionError, match=complaint):
-        exercises.check(1, answer, **{**ASKED, **change})
+    )
+    for answer, change, complaint in changes:
+        with pytest.raises(AssertionError, match=complaint):
+            exercises.check(1, answer, **{**ASKED, **change})
 
 
 # -- notebooks --------------------------------------------------------------------------------------
@@ -182,12 +187,7 @@ def test_a_check_on_trial_must_be_able_to_tell(
 def opener(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """tutorials/__main__.py as a module."""
     pytest.importorskip("jupytext", reason="the extra `tutorials` is not installed")
-    spec = importlib.util.spec_from_file_location("open_tutorials", FOLDER / "__main__.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded("open_tutorials", FOLDER / "__main__.py")
 
 
 def test_notebooks_are_written_once(
@@ -246,7 +246,7 @@ def test_a_notebook_runs_and_shows_its_pictures(opener: ModuleType, monkeypatch:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(places))
     notebook = opener.notebook_of(TUTORIALS[0])
     where = {"metadata": {"path": str(FOLDER)}}
-    nbclient.NotebookClient(notebook, timeout=60, resources=where).execute()
+    nbclient.NotebookClient(notebook, timeout=300, resources=where).execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     assert any("image/svg+xml" in output.get("data", {}) for output in outputs)
     printed = "".join(output.get("text", "") for output in outputs)

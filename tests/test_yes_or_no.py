@@ -21,7 +21,7 @@ import graphnet as gn
 import graphnet_rnn as rnn
 import viz
 from graphnet.errors import GraphnetError
-from tests.tables import require_rows
+from tests.tables import case, require_rows
 
 x = gn.input((4, 3), "float64", name="x")
 W = gn.parameter(np.ones((3, 2)), name="W")
@@ -231,25 +231,34 @@ def test_every_such_argument_has_a_row() -> None:
 
 #: Where a text is a name, for what True would make under one of its own.
 NAMED = {"graphnet_rnn.Network.unroll: lengths", "graphnet_rnn.RecurrentNADE.unroll: lengths"}
+#: What trains or tests for long if it is answered; the answers are given in tests of its own.
+LONG = {"graphnet_rnn.Sweep.run: retry"}
 
 
-@pytest.mark.parametrize("argument", CALLS)
-def test_only_true_and_false_are_an_answer(argument: str) -> None:
-    for value in (True, False, np.bool_(True)):
-        CALLS[argument](value)
-    name = argument.rsplit(" ", 1)[-1]
-    named = () if argument in NAMED else ("no",)
-    for wrong in (*named, 2, np.ones(2), np.array([True, False]), []):
-        with pytest.raises(GraphnetError, match=rf"{name}\b.* must be True or False|True or False.*{name}"):
-            CALLS[argument](wrong)
+def test_only_true_and_false_are_an_answer() -> None:
+    for argument, call in CALLS.items():
+        name = argument.rsplit(" ", 1)[-1]
+        refusal = rf"{name}\b.* must be True or False|True or False.*{name}"
+        with case(argument):
+            for value in (True, False, np.bool_(True)) if argument not in LONG else ():
+                call(value)
+            for wrong in (
+                *(() if argument in NAMED else ("no",)),
+                2,
+                np.ones(2),
+                np.array([True, False]),
+                [],
+            ):
+                with pytest.raises(GraphnetError, match=refusal):
+                    call(wrong)
 
 
-@pytest.mark.parametrize("name", ["warm_start", "preconditioner"])
-@pytest.mark.parametrize("wrong", [np.ones(2), "no", True, -0.1, 1.1, None])
-def test_shares_of_hessian_free_are_numbers(name: str, wrong: Any) -> None:
-    for right in (0, 0.5, 1):
-        assert getattr(rnn.HessianFree(**{name: right}), name) == right
-    with pytest.raises(
-        GraphnetError, match=rf"^HessianFree: {name} must be in \[0, 1\],( or one of .*,)? not "
-    ):
-        rnn.HessianFree(**{name: wrong})
+def test_shares_of_hessian_free_are_numbers() -> None:
+    for name in ("warm_start", "preconditioner"):
+        for right in (0, 0.5, 1):
+            assert getattr(rnn.HessianFree(**{name: right}), name) == right
+        for wrong in (np.ones(2), "no", True, -0.1, 1.1, None):
+            with pytest.raises(
+                GraphnetError, match=rf"^HessianFree: {name} must be in \[0, 1\],( or one of .*,)? not "
+            ):
+                rnn.HessianFree(**{name: wrong})

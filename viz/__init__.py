@@ -16,38 +16,41 @@ print(viz.reading(rnn.read(network, text)))          # coloured by the probabili
 
 from __future__ import annotations
 
-from viz.animation import Animation, animation
-from viz.charts.arm import arm_movements, loss_by_calls
-from viz.charts.attention import attention_map
-from viz.charts.compare import best_setting, compare_runs
-from viz.charts.curves import training_curve
-from viz.charts.fields import receptive_fields
-from viz.charts.images import image_rows
-from viz.charts.motion import joint_curves
-from viz.charts.music import piano_roll
-from viz.charts.norms import gradient_by_distance, weight_norms
-from viz.charts.reading import cost_over_text
-from viz.charts.schedule import schedule_curve
-from viz.charts.second_order import flight_recorder
-from viz.charts.settings import compare_settings
-from viz.charts.solved import minibatches_and_failures
-from viz.charts.timelag import time_lag
-from viz.charts.video import filmstrip
-from viz.drawing.dot import to_dot
-from viz.drawing.draw import draw
-from viz.drawing.note import Notes
-from viz.drawing.render import Drawing
-from viz.errors import DrawingError
-from viz.explorer.explore import ExplorerPage, explore
-from viz.generation import generation
-from viz.mirror import mirror
-from viz.notes import changes, gradients, times, values
-from viz.pages import TextPage, reading, samples
-from viz.show import history_chart, mimebundle
-from viz.stages import dump, passes
-from viz.style import COLOUR_BLIND, DARK, LIGHT, Style
-from viz.text import coloured, coloured_html
-from viz.units import units
+from graphnet.lazy import lazy_imports
+
+with lazy_imports(__name__):
+    from viz.animation import Animation, animation
+    from viz.charts.arm import arm_movements, loss_by_calls
+    from viz.charts.attention import attention_map
+    from viz.charts.compare import best_setting, compare_runs
+    from viz.charts.curves import training_curve
+    from viz.charts.fields import receptive_fields
+    from viz.charts.images import image_rows
+    from viz.charts.motion import joint_curves
+    from viz.charts.music import piano_roll
+    from viz.charts.norms import gradient_by_distance, weight_norms
+    from viz.charts.reading import cost_over_text
+    from viz.charts.schedule import schedule_curve
+    from viz.charts.second_order import flight_recorder
+    from viz.charts.settings import compare_settings
+    from viz.charts.solved import minibatches_and_failures
+    from viz.charts.timelag import time_lag
+    from viz.charts.video import filmstrip
+    from viz.drawing.dot import to_dot
+    from viz.drawing.draw import draw
+    from viz.drawing.note import Notes
+    from viz.drawing.render import Drawing
+    from viz.errors import DrawingError
+    from viz.explorer.explore import ExplorerPage, explore
+    from viz.generation import generation
+    from viz.mirror import mirror
+    from viz.notes import changes, gradients, times, values
+    from viz.pages import TextPage, reading, samples
+    from viz.show import history_chart, mimebundle
+    from viz.stages import dump, passes
+    from viz.style import COLOUR_BLIND, DARK, LIGHT, Style
+    from viz.text import coloured, coloured_html
+    from viz.units import units
 
 __all__ = [
     "COLOUR_BLIND",

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from graphnet import passes as passes_module
+import graphnet.passes as passes_module
 from graphnet.backends import load_backend
 from graphnet.backends.base import Program
 from graphnet.backends.c.unit import unit_of

@@ -9,8 +9,11 @@ jax_calls       what JAX calls; the one file that imports jax
 
 from __future__ import annotations
 
-from graphnet.inside.differentiable import Differentiable
-from graphnet.inside.jax_function import jax_function
-from graphnet.inside.torch_function import torch_function
+from graphnet.lazy import lazy_imports
+
+with lazy_imports(__name__):
+    from graphnet.inside.differentiable import Differentiable
+    from graphnet.inside.jax_function import jax_function
+    from graphnet.inside.torch_function import torch_function
 
 __all__ = ["Differentiable", "jax_function", "torch_function"]

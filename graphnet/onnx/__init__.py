@@ -12,6 +12,9 @@ export       export_onnx: a graph as a file
 
 from __future__ import annotations
 
-from graphnet.onnx.export import export_onnx
+from graphnet.lazy import lazy_imports
+
+with lazy_imports(__name__):
+    from graphnet.onnx.export import export_onnx
 
 __all__ = ["export_onnx"]

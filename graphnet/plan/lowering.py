@@ -255,7 +255,12 @@ class _Lowering:
         for node in self.graph.order:
             if not node.inputs:
                 self._leaf(node)
-        counts, phase, in_order = [0, 0, 0], 0, True
+        if any(node.op.varying for node in self.graph.inputs):
+            # A number that is an output varies with nothing: it is written with what does not vary, not at the end.
+            for node in self.graph.outputs:
+                if node in self.numbers:
+                    self.view(node)
+        counts, phase, in_order = [0, len(self.instructions), 0], 0, True
         for unit in self._order():
             in_order = in_order and unit.phase >= phase
             phase = unit.phase

@@ -15,26 +15,30 @@ boltzmann       the deterministic part of the RTRBM
 markov          the filter of a hidden Markov model
 combine         both directions of time, shortcuts
 attention       looking up in what another network has remembered
+all             every cell by its name: ALL
 """
 
 from __future__ import annotations
 
-from graphnet_rnn.cell.cell import Cell
-from graphnet_rnn.cells.attention import Attention, attention_memory
-from graphnet_rnn.cells.boltzmann import RTRBM
-from graphnet_rnn.cells.combine import Bidirectional, Normalized, Residual
-from graphnet_rnn.cells.delay import NARX
-from graphnet_rnn.cells.elman import Elman
-from graphnet_rnn.cells.feedforward import Dense
-from graphnet_rnn.cells.gru import GRU, GRUResetAfter
-from graphnet_rnn.cells.highway import RHN, HyperRHN
-from graphnet_rnn.cells.hyper import Hyper, HyperLSTM
-from graphnet_rnn.cells.lstm import LSTM, LSTM1997, LSTMKrause, LSTMPeephole, LSTMProjected, LSTMSutskever
-from graphnet_rnn.cells.markov import HMMFilter
-from graphnet_rnn.cells.multiplicative import MRNN, MultiplicativeLSTM, StackedMRNN, TensorRNN
-from graphnet_rnn.cells.normalized import LayerNormLSTM
-from graphnet_rnn.cells.reservoir import EchoState, LeakyRNN
-from graphnet_rnn.cells.sparse import GLNN, GNN, GraphLSTM, GraphRNN
+from graphnet.lazy import lazy_imports
+
+with lazy_imports(__name__):
+    from graphnet_rnn.cells.all import ALL
+    from graphnet_rnn.cells.attention import Attention, attention_memory
+    from graphnet_rnn.cells.boltzmann import RTRBM
+    from graphnet_rnn.cells.combine import Bidirectional, Normalized, Residual
+    from graphnet_rnn.cells.delay import NARX
+    from graphnet_rnn.cells.elman import Elman
+    from graphnet_rnn.cells.feedforward import Dense
+    from graphnet_rnn.cells.gru import GRU, GRUResetAfter
+    from graphnet_rnn.cells.highway import RHN, HyperRHN
+    from graphnet_rnn.cells.hyper import Hyper, HyperLSTM
+    from graphnet_rnn.cells.lstm import LSTM, LSTM1997, LSTMKrause, LSTMPeephole, LSTMProjected, LSTMSutskever
+    from graphnet_rnn.cells.markov import HMMFilter
+    from graphnet_rnn.cells.multiplicative import MRNN, MultiplicativeLSTM, StackedMRNN, TensorRNN
+    from graphnet_rnn.cells.normalized import LayerNormLSTM
+    from graphnet_rnn.cells.reservoir import EchoState, LeakyRNN
+    from graphnet_rnn.cells.sparse import GLNN, GNN, GraphLSTM, GraphRNN
 
 __all__ = [
     "ALL",
@@ -72,13 +76,3 @@ __all__ = [
     "TensorRNN",
     "attention_memory",
 ]  # fmt: skip
-
-ALL: dict[str, type[Cell]] = {
-    cell.__name__: cell
-    for cell in (
-        Elman, Dense, LSTM, LSTMPeephole, LSTMProjected, LSTM1997, LSTMKrause, LSTMSutskever, GRU, GRUResetAfter,
-        TensorRNN, MRNN, StackedMRNN, MultiplicativeLSTM, RHN, HyperRHN, Hyper, HyperLSTM,
-        Normalized, LayerNormLSTM, GraphRNN, GNN, GLNN, GraphLSTM, LeakyRNN, EchoState, NARX, RTRBM, HMMFilter,
-        Residual, Bidirectional, Attention,
-    )
-}  # fmt: skip

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-import graphnet as gn
 from graphnet.graph.node import Node
+from graphnet.ops.elementwise import relu, sigmoid, softplus, tanh
 from graphnet_rnn.cell.cell import Cell
 from graphnet_rnn.cell.declaration import State
 from graphnet_rnn.cell.initializers import Initializer
@@ -15,10 +15,10 @@ __all__ = ["ACTIVATIONS", "AUTOENCODERS", "Dense", "autoencoder_layers"]
 
 #: name -> φ
 ACTIVATIONS: dict[str, Callable[[Node], Node]] = {
-    "tanh": gn.tanh,
-    "sigmoid": gn.sigmoid,
-    "relu": gn.relu,
-    "softplus": gn.softplus,
+    "tanh": tanh,
+    "sigmoid": sigmoid,
+    "relu": relu,
+    "softplus": softplus,
     "linear": lambda a: a,
 }
 

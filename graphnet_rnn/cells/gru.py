@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from graphnet import sigmoid, tanh
 from graphnet.graph.node import Node
+from graphnet.ops.elementwise import sigmoid, tanh
 from graphnet_rnn.cell.cell import Cell
 from graphnet_rnn.cell.declaration import State
 

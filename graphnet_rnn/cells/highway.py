@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from graphnet import sigmoid, tanh
 from graphnet.graph.node import Node
+from graphnet.ops.elementwise import sigmoid, tanh
 from graphnet_rnn.cell.cell import Cell
 from graphnet_rnn.cell.declaration import State
 from graphnet_rnn.cell.graph_size import require_equations

@@ -7,8 +7,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from graphnet import concatenate, reshape, scaled_matmul, sigmoid, tanh
 from graphnet.graph.node import Array, Node
+from graphnet.ops.elementwise import sigmoid, tanh
+from graphnet.ops.linear import scaled_matmul
+from graphnet.ops.shape import concatenate, reshape
 from graphnet_rnn.cell.cell import Cell
 from graphnet_rnn.cell.declaration import State
 from graphnet_rnn.cell.initializers import Initializer, constant, normal

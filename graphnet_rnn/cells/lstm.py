@@ -9,8 +9,10 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from graphnet import concatenate, sigmoid, stop_gradient, tanh
 from graphnet.graph.node import Node
+from graphnet.ops.elementwise import sigmoid, tanh
+from graphnet.ops.leaf import stop_gradient
+from graphnet.ops.shape import concatenate
 from graphnet_rnn.cell.cell import Cell
 from graphnet_rnn.cell.declaration import State
 from graphnet_rnn.cell.initializers import Initializer, normal, sparse
@@ -50,7 +52,7 @@ class LSTMProjected(LSTM):
     torch.nn.LSTM(proj_size=).
     """
 
-    sizes = ("projection",)
+    sizes = ("units", "projection")
     states = (State("h", "projection"), State("c"))
 
     def __init__(

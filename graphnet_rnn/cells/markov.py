@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from graphnet import log, log_softmax, maximum, softmax
 from graphnet.graph.node import Node
+from graphnet.ops.elementwise import log, maximum
+from graphnet.ops.reduce import log_softmax, softmax
 from graphnet_rnn.cell.cell import Cell
 from graphnet_rnn.cell.declaration import State
 from graphnet_rnn.cell.initializers import normal

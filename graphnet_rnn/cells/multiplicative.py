@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from graphnet import concatenate, reshape, sigmoid, tanh
 from graphnet.graph.node import Node
+from graphnet.ops.elementwise import sigmoid, tanh
+from graphnet.ops.shape import concatenate, reshape
 from graphnet_rnn.cell.cell import Cell
 from graphnet_rnn.cell.declaration import State
 from graphnet_rnn.cell.initializers import Initializer, glorot, normal, stacked

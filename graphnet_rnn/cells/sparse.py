@@ -12,8 +12,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from graphnet import constant, scatter_add, scope, sigmoid, take, tanh
 from graphnet.graph.node import Array, Node
+from graphnet.graph.provenance import scope
+from graphnet.ops.elementwise import sigmoid, tanh
+from graphnet.ops.index import scatter_add, take
+from graphnet.ops.leaf import constant
 from graphnet.system.memory import require_memory
 from graphnet_rnn.cell import initializers
 from graphnet_rnn.cell.cell import Cell

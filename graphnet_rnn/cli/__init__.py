@@ -13,62 +13,58 @@ import math
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 from graphnet.system.streams import prepare_streams, what_was_escaped
 from graphnet.version import __version__
-from graphnet_rnn.cli import (
-    cells,
-    check,
-    complete,
-    control,
-    debag,
-    demo,
-    draw,
-    evaluate,
-    export,
-    predict,
-    sample,
-    sweep,
-    tasks,
-    timelag,
-    train,
-    write,
-)
 from graphnet_rnn.cli.failures import give_up_output, in_words
 from graphnet_rnn.cli.parser import Parser, brief
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.parallel.mpi import is_spoken_for, rank_and_size
+from graphnet_rnn.parallel.launcher import rank_and_size
 from graphnet_rnn.starting import started
 from graphnet_rnn.training.interruption import ends_like_ctrl_c
 
 __all__ = ["main"]
 
+#: The module of this package that runs it -> what it does.
 COMMANDS = {
-    "demo": demo,
-    "train": train,
-    "sample": sample,
-    "complete": complete,
-    "write": write,
-    "evaluate": evaluate,
-    "predict": predict,
-    "timelag": timelag,
-    "debag": debag,
-    "draw": draw,
-    "check": check,
-    "cells": cells,
-    "export": export,
-    "tasks": tasks,
-    "control": control,
-    "sweep": sweep,
+    "demo": "Draw, train and check a small network, in about a minute.",
+    "train": "Train a network on a text (by default on the source code of Python's own library), "
+    "or on other sequences.",
+    "sample": "Write text with a trained model.",
+    "complete": "Go on with a text under a condition: a given ending, a regular expression, a length.",
+    "write": "Write with a model, which suggests what comes next, in the terminal or in a browser.",
+    "evaluate": "Measure a trained model on a text: bits per character and accuracy; show how it "
+    "reads it. Or on other sequences.",
+    "predict": "Predict: what a trained model makes of sequences, as a file of arrays or a table.",
+    "timelag": "Measure how long models remember that a bracket is open; or write a text with "
+    "brackets to train them on.",
+    "debag": "Let a model put shuffled words into order: bags of words from a text, beside n-grams "
+    "and chance.",
+    "draw": "Draw a cell, a trained model, what a run recorded, or several runs compared, as a picture.",
+    "check": "Hold a cell to all laws: derivatives, R-operator, Gauss-Newton, unrolling, passes, back ends.",
+    "cells": "List the architectures: settings, parameters of a layer that reads 65 symbols, "
+    "formula, source.",
+    "export": "Write a trained model for another program: weights for PyTorch, an ONNX file, or "
+    "standalone C.",
+    "tasks": "Train a network of tanh units on a problem with long-term dependencies, until it is solved.",
+    "control": "Train a recurrent controller of an arm, and compare it with what iLQR says is the least.",
+    "sweep": "Train many settings of one recipe on all cores, and tell which learn best.",
 }
 #: What options hold that may be empty, or a space.
 TEXTS = ("TEXT", "CHAR", "NAME.")
 
 
-def make_parser() -> Parser:
-    """The parser of all commands."""
+def module_of(command: str) -> ModuleType:
+    """The module of a command; a process imports no other, as each imports much."""
+    return import_module(f"{__name__}.{command}")
+
+
+def make_parser(commands: Collection[str] = tuple(COMMANDS)) -> Parser:
+    """A parser that knows all commands, and the arguments of these."""
     parser = Parser(
         prog="graphnet-rnn",
         description="Recurrent networks declared by equations: train, sample, evaluate, draw and check them.",
@@ -76,26 +72,23 @@ def make_parser() -> Parser:
         "each command has its own --help",
     )
     parser.add_argument("--version", action="version", version=f"graphnet-rnn {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="command", required=True)
-    for name, module in COMMANDS.items():
-        first_line = (module.__doc__ or "").strip().partition("\n")[0]  # python -OO has none
-        sub = commands.add_parser(
-            name,
-            help=first_line,
-            description=first_line,
-            epilog=module.EXAMPLE,
-        )
-        module.add_arguments(sub)
+    parsers = parser.add_subparsers(dest="command", metavar="command", required=True)
+    for name, does in COMMANDS.items():
+        sub = parsers.add_parser(name, help=does, description=does)
+        if name in commands:
+            module = module_of(name)
+            sub.epilog = module.EXAMPLE
+            module.add_arguments(sub)
         sub.add_argument("--debug", action="store_true", help="show the traceback of a failure")
     return parser
 
 
 def _read(given: Sequence[str]) -> argparse.Namespace:
-    parser = make_parser()
+    parser = make_parser(given)
     options, strange = parser.parse_known_args(given)
     if strange:
-        (commands,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
-        commands.choices[options.command].error(f"unrecognized arguments: {' '.join(strange)}")
+        (parsers,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+        parsers.choices[options.command].error(f"unrecognized arguments: {' '.join(strange)}")
     return options
 
 
@@ -105,7 +98,7 @@ def _written(command: str, arguments: Sequence[str]) -> frozenset[str]:
     Raises UsageError for what no option can mean: an empty word, a number that is none.
     """
     parser = Parser(add_help=False)
-    COMMANDS[command].add_arguments(parser)
+    module_of(command).add_arguments(parser)
     parser.add_argument("--debug", action="store_true")
     for action in parser._actions:
         action.default = argparse.SUPPRESS
@@ -138,8 +131,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = argparse.Namespace(command=None, debug=False)
 
     def say(message: object) -> None:
-        if is_spoken_for():
-            return
+        if rank_and_size()[0]:
+            from graphnet_rnn.parallel.mpi import is_spoken_for
+
+            if is_spoken_for():
+                return
         name = "graphnet-rnn" if options.command is None else f"graphnet-rnn {options.command}"
         print(f"{name}: {brief(str(message))}", file=sys.stderr)
 
@@ -148,14 +144,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             say(message)
 
     try:
-        started()
         options = _read(given)
+        started()
         _require_current_folder()
         options.written = _written(options.command, given)
         with ends_like_ctrl_c(), warnings.catch_warnings():
             warnings.simplefilter("always", UserWarning)
             warnings.showwarning = show
-            code = int(COMMANDS[options.command].run(options) or 0)
+            code = int(module_of(options.command).run(options) or 0)
         sys.stdout.flush()
     except KeyboardInterrupt:
         if not rank_and_size()[0]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from graphnet_rnn.cell.cell import Cell
 from graphnet_rnn.cell.weights import Weights
-from graphnet_rnn.cells import ALL
+from graphnet_rnn.cells.all import ALL
 from graphnet_rnn.cli.user_cells import described, make_cell
 
 EXAMPLE = """example:

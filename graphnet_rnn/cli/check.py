@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from graphnet.errors import GraphnetError
-from graphnet.testing import LawError
+from graphnet.testing.laws import LawError
 from graphnet_rnn.cli.user_cells import described, make_cell
 from graphnet_rnn.testing import check_cell
 

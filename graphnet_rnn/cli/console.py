@@ -9,9 +9,9 @@ from typing import Any
 
 from graphnet.system.characters import shown_on
 from graphnet_rnn.cli.live import LiveCurve, allows
-from graphnet_rnn.optimizers import Report
-from graphnet_rnn.training import Listener, Outcome, Trainer
+from graphnet_rnn.optimizers.base import Report
 from graphnet_rnn.training.text import TextProblem
+from graphnet_rnn.training.trainer import Listener, Outcome, Trainer
 
 __all__ = ["Console", "print_sample"]
 

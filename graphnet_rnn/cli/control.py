@@ -12,25 +12,24 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from graphnet_rnn.cells import Elman
+from graphnet_rnn.cells.elman import Elman
 from graphnet_rnn.cli.optimizer import make_optimizer, no_limit, optimizer_class
 from graphnet_rnn.cli.outputs import RECORDS, require_ending, require_folder_of
 from graphnet_rnn.cli.settings import add_settings, given_settings
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.files.whole import append_line
-from graphnet_rnn.models.control import (
-    CenterOut,
-    Controller,
-    ControlTask,
-    DelayDisturbanceNoise,
-    Plan,
-    Postural,
-    optimum,
-    planned,
-)
-from graphnet_rnn.optimizers import ALL, FirstOrder, HessianFree, Optimizer
+from graphnet_rnn.models.control.controller import Controller
+from graphnet_rnn.models.control.ilqr import Plan
+from graphnet_rnn.models.control.optimum import optimum, planned
+from graphnet_rnn.models.control.tasks import CenterOut, ControlTask, DelayDisturbanceNoise, Postural
+from graphnet_rnn.optimizers.all import ALL
+from graphnet_rnn.optimizers.base import Optimizer
+from graphnet_rnn.optimizers.first_order import FirstOrder
+from graphnet_rnn.optimizers.hessian_free import HessianFree
 from graphnet_rnn.settings import whole_number
-from graphnet_rnn.training import Listener, Movements, Outcome, Trainer, Training
+from graphnet_rnn.training.movements import Movements
+from graphnet_rnn.training.settings import Training
+from graphnet_rnn.training.trainer import Listener, Outcome, Trainer
 
 EXAMPLE = """example:
   graphnet-rnn control center-out --optimizer hf --epochs 100 --out runs/reach

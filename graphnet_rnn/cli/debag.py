@@ -11,7 +11,7 @@ from pathlib import Path
 from graphnet_rnn.cli.models import load_finite
 from graphnet_rnn.cli.outputs import RECORDS, require_apart, require_ending
 from graphnet_rnn.cli.user_cells import parts_of
-from graphnet_rnn.data import read_text
+from graphnet_rnn.data.characters import read_text
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.text.debagging import Debagged, debag, draw_bags
 from graphnet_rnn.text.lanes import Lanes

@@ -14,19 +14,24 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from graphnet_rnn.cells import LSTM
+from graphnet_rnn.cells.lstm import LSTM
 from graphnet_rnn.cli.console import Console, print_sample
 from graphnet_rnn.cli.outputs import require_folder
 from graphnet_rnn.cli.program import command_line
 from graphnet_rnn.cli.user_cells import described
-from graphnet_rnn.data import Corpus, standard_library_text
+from graphnet_rnn.data.default import standard_library_text
+from graphnet_rnn.data.text import Corpus
 from graphnet_rnn.errors import SaveError, UsageError
 from graphnet_rnn.files.whole import locked
 from graphnet_rnn.network.network import Network
-from graphnet_rnn.optimizers import Adam
+from graphnet_rnn.optimizers.first_order import Adam
 from graphnet_rnn.testing import check_cell, check_network
 from graphnet_rnn.text.sampling import Sampler
-from graphnet_rnn.training import CarriedText, EarlyStopping, RunFolder, Trainer, Training
+from graphnet_rnn.training.early_stopping import EarlyStopping
+from graphnet_rnn.training.folder import RunFolder
+from graphnet_rnn.training.settings import Training
+from graphnet_rnn.training.text import CarriedText
+from graphnet_rnn.training.trainer import Trainer
 
 EXAMPLE = """example:
   graphnet-rnn demo --seconds 30"""

@@ -11,12 +11,13 @@ from graphnet_rnn.cli.material import CHOICES, add_choices, choice_for, judged
 from graphnet_rnn.cli.models import load_finite
 from graphnet_rnn.cli.outputs import PAGES, require_apart, require_ending
 from graphnet_rnn.cli.user_cells import parts_of
-from graphnet_rnn.data import Corpus, read_sequences, read_text
-from graphnet_rnn.data.sequence_files import ENDINGS
+from graphnet_rnn.data.characters import read_text
+from graphnet_rnn.data.sequence_files import ENDINGS, read_sequences
+from graphnet_rnn.data.text import Corpus
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.network.network import Network
-from graphnet_rnn.online import DynamicEvaluation
-from graphnet_rnn.optimizers import SGD
+from graphnet_rnn.online.dynamic import DynamicEvaluation
+from graphnet_rnn.optimizers.first_order import SGD
 from graphnet_rnn.settings import amount, fraction, whole_number
 from graphnet_rnn.text.evaluation import Evaluator
 from graphnet_rnn.text.reading import cost_over_text, read

@@ -9,8 +9,10 @@ from typing import Any
 from graphnet_rnn.cli.models import load_finite
 from graphnet_rnn.cli.outputs import require_apart, require_ending, require_no_model
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.formats import export_c, export_onnx, save_torch, torch_kind
+from graphnet_rnn.formats.c_export import export_c
+from graphnet_rnn.formats.onnx_export import export_onnx
 from graphnet_rnn.formats.state_dict import directions_of
+from graphnet_rnn.formats.torch_weights import save_torch, torch_kind
 from graphnet_rnn.network.network import Network
 
 EXAMPLE = """example:

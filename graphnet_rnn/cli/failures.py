@@ -12,8 +12,6 @@ from typing import TextIO
 
 from graphnet.errors import GraphnetError
 from graphnet.system.characters import on_one_line
-from graphnet_rnn.cli.calls import error_text
-from graphnet_rnn.cli.user_cells import own_line
 
 __all__ = ["give_up_output", "in_words"]
 
@@ -36,6 +34,9 @@ def in_words(error: BaseException, options: argparse.Namespace) -> str:
 def _sentence(error: BaseException, options: argparse.Namespace) -> str:
     if isinstance(error, GraphnetError):
         return str(error).removeprefix(f"{options.command}: ")  # which is said already
+    from graphnet_rnn.cli.calls import error_text
+    from graphnet_rnn.cli.user_cells import own_line
+
     if isinstance(error, MemoryError):
         smaller = " or ".join("--" + name.replace("_", "-") for name in SIZES if hasattr(options, name))
         return f"there is not enough memory; try a smaller {smaller or 'input'} ({error_text(error)})"

@@ -18,27 +18,26 @@ from graphnet.graph.node import Array
 from graphnet.system.characters import in_brief
 from graphnet_rnn.cli.optimizer import no_limit, optimizer_class
 from graphnet_rnn.cli.settings import given_settings
-from graphnet_rnn.data import (
-    Choice,
-    Columns,
-    Corpus,
-    Sequences,
-    Vocabulary,
-    read_sequences,
-    standard_library_text,
-)
-from graphnet_rnn.data.sequence_files import ENDINGS, TASK, with_columns
+from graphnet_rnn.data.choice import Choice, Columns
+from graphnet_rnn.data.default import standard_library_text
+from graphnet_rnn.data.sequence_files import ENDINGS, TASK, read_sequences, with_columns
+from graphnet_rnn.data.sequences import Sequences
 from graphnet_rnn.data.tables import is_table
+from graphnet_rnn.data.text import Corpus, Vocabulary
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.network.losses import LOSSES, SEQUENCE_LOSSES, VALUE_LOSSES
 from graphnet_rnn.network.network import Network
 from graphnet_rnn.network.pooling import POOLS
 from graphnet_rnn.network.running import run
-from graphnet_rnn.optimizers import FirstOrder, Optimizer
+from graphnet_rnn.optimizers.base import Optimizer
+from graphnet_rnn.optimizers.first_order import FirstOrder
 from graphnet_rnn.settings import declared_settings, whole_number
-from graphnet_rnn.tasks import TASKS, FreshSequences, Task
-from graphnet_rnn.training import Arrays, CarriedText, DrawnText, Problem
+from graphnet_rnn.tasks.fresh import FreshSequences
+from graphnet_rnn.tasks.pathological import TASKS, Task
+from graphnet_rnn.training.arrays import Arrays
 from graphnet_rnn.training.cases import Cases, fitting, kind_of_weights
+from graphnet_rnn.training.problem import Problem
+from graphnet_rnn.training.text import CarriedText, DrawnText
 
 __all__ = [
     "CHOICES",

@@ -14,9 +14,11 @@ from typing import Any
 from graphnet_rnn import optimizers
 from graphnet_rnn.cli.calls import made, quoted, read_expression, read_settings, taken_apart
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.optimizers import FirstOrder, Optimizer, Schedule, Stepwise
+from graphnet_rnn.optimizers.base import Optimizer
+from graphnet_rnn.optimizers.first_order import FirstOrder
 from graphnet_rnn.optimizers.schedules import KINDS as SCHEDULES
-from graphnet_rnn.riemannian import KINDS, METRICS
+from graphnet_rnn.optimizers.schedules import Schedule, Stepwise
+from graphnet_rnn.riemannian.metrics import KINDS, METRICS
 from graphnet_rnn.settings import amount
 
 EXAMPLE = "hf(structural=0.1, cg_steps=100)"

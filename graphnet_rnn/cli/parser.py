@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from graphnet.system.characters import on_one_line
-from graphnet_rnn.parallel.mpi import rank_and_size
+from graphnet_rnn.parallel.launcher import rank_and_size
 
 __all__ = ["HelpFormatter", "Parser", "brief"]
 

@@ -13,7 +13,7 @@ from graphnet_rnn.cli.user_cells import make_cell, parts_of
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.network.network import Network
 from graphnet_rnn.settings import whole_number
-from graphnet_rnn.training import RunFolder
+from graphnet_rnn.training.folder import RunFolder
 
 __all__ = ["add_start", "network_to_start", "new_layers", "new_network"]
 

@@ -19,7 +19,10 @@ from graphnet_rnn.cli.user_cells import parts_of
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.files.whole import write_atomically
 from graphnet_rnn.settings import whole_number
-from graphnet_rnn.sweep import Book, Entry, Recipe, Sweep, Values
+from graphnet_rnn.sweep.book import Book, Entry
+from graphnet_rnn.sweep.oven import Sweep
+from graphnet_rnn.sweep.ranges import Values
+from graphnet_rnn.sweep.recipe import Recipe
 from graphnet_rnn.sweep.report import KINDS, report
 from graphnet_rnn.training.interruption import Interruption
 

@@ -14,9 +14,9 @@ from typing import Any
 from graphnet.errors import GraphnetError
 from graphnet.system.json_text import json_for_script
 from graphnet.system.templates import filled
-from graphnet_rnn.cells import ALL
+from graphnet_rnn.cells.all import ALL
 from graphnet_rnn.cli.loopback import Loopback
-from graphnet_rnn.sweep import Book, Entry
+from graphnet_rnn.sweep.book import Book, Entry
 
 __all__ = ["SweepPage", "data_of", "page_of"]
 

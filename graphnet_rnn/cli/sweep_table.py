@@ -12,8 +12,8 @@ from typing import TextIO
 
 from graphnet.system.characters import in_brief
 from graphnet_rnn.cli.live import InPlace, moves
-from graphnet_rnn.sweep import Entry, Sweep
-from graphnet_rnn.sweep.book import ENDS
+from graphnet_rnn.sweep.book import ENDS, Entry
+from graphnet_rnn.sweep.oven import Sweep
 
 __all__ = ["SweepTable", "table"]
 

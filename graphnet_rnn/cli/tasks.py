@@ -23,10 +23,16 @@ from graphnet_rnn.cli.optimizer import (
 from graphnet_rnn.cli.outputs import require_ending, require_folder
 from graphnet_rnn.cli.settings import add_settings, given_settings
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.optimizers import ALL, Constant, HessianFree, Optimizer, Report
+from graphnet_rnn.optimizers.all import ALL
+from graphnet_rnn.optimizers.base import Optimizer, Report
+from graphnet_rnn.optimizers.hessian_free import HessianFree
+from graphnet_rnn.optimizers.schedules import Constant
 from graphnet_rnn.settings import whole_number
-from graphnet_rnn.tasks import TASKS, FreshSequences, Settings, elman, settings
-from graphnet_rnn.training import Listener, Trainer, Training
+from graphnet_rnn.tasks.fresh import FreshSequences
+from graphnet_rnn.tasks.pathological import TASKS
+from graphnet_rnn.tasks.source import Settings, elman, settings
+from graphnet_rnn.training.settings import Training
+from graphnet_rnn.training.trainer import Listener, Trainer
 
 EXAMPLE = """example:
   graphnet-rnn tasks --task addition --length 30 --optimizer hf

@@ -12,7 +12,7 @@ import numpy as np
 from graphnet_rnn.cli.models import load_finite
 from graphnet_rnn.cli.outputs import RECORDS, require_apart, require_ending, require_file
 from graphnet_rnn.cli.user_cells import parts_of
-from graphnet_rnn.data import bracket_text
+from graphnet_rnn.data.brackets import bracket_text
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.text.timelag import TimeLag, time_lag
 

@@ -40,14 +40,21 @@ from graphnet_rnn.cli.user_cells import make_cell, parts_of, slug
 from graphnet_rnn.data.sequence_files import is_file
 from graphnet_rnn.errors import ModelFileError, SaveError, UsageError
 from graphnet_rnn.formats.model_file import load_network, network_of
-from graphnet_rnn.optimizers import ALL, FirstOrder, Optimizer
-from graphnet_rnn.parallel import ALONE, Ranks, launched
+from graphnet_rnn.optimizers.all import ALL
+from graphnet_rnn.optimizers.base import Optimizer
+from graphnet_rnn.optimizers.first_order import FirstOrder
+from graphnet_rnn.parallel.mpi import launched
+from graphnet_rnn.parallel.ranks import ALONE, Ranks
 from graphnet_rnn.settings import shown, whole_number
 from graphnet_rnn.text.evaluation import Evaluator
-from graphnet_rnn.training import Arrays, CarriedText, DrawnText, EarlyStopping, RunFolder, Trainer, Training
+from graphnet_rnn.training.arrays import Arrays
+from graphnet_rnn.training.early_stopping import EarlyStopping
+from graphnet_rnn.training.folder import RunFolder
 from graphnet_rnn.training.problem import require_unclipped
+from graphnet_rnn.training.settings import Training
 from graphnet_rnn.training.state import TrainingState, digest_of
-from graphnet_rnn.training.text import TextProblem
+from graphnet_rnn.training.text import CarriedText, DrawnText, TextProblem
+from graphnet_rnn.training.trainer import Trainer
 
 EXAMPLE = """example:
   graphnet-rnn train book.txt --cell GRU --units 256 --layers 2 --dropout 0.2 --out runs/book

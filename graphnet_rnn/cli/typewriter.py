@@ -30,8 +30,8 @@ from prompt_toolkit.utils import get_cwidth
 
 from graphnet.errors import GraphnetError
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.writer import Desk, Document, View
-from graphnet_rnn.writer.desk import AT_ONCE
+from graphnet_rnn.writer.desk import AT_ONCE, Desk, View
+from graphnet_rnn.writer.document import Document
 
 __all__ = ["Typewriter", "page", "status"]
 
@@ -342,7 +342,7 @@ class Typewriter:
             self.desk.saved(text)
 
     def _save_as(self, name: str) -> None:
-        document = Document(Path(name).expanduser())
+        document = Document(Path(os.path.expanduser(name)))
         assert document.path is not None
         self.document = document
         if document.path.exists():
@@ -362,7 +362,7 @@ class Typewriter:
 
     def _read(self, name: str) -> None:
         try:
-            document = Document(Path(name).expanduser())
+            document = Document(Path(os.path.expanduser(name)))
             text = document.read()
         except GraphnetError as error:
             self.message = str(error)

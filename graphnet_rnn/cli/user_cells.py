@@ -18,7 +18,7 @@ from types import ModuleType
 
 from graphnet.system.files import kind_of
 from graphnet_rnn.cell.cell import Cell
-from graphnet_rnn.cells import ALL
+from graphnet_rnn.cells.all import ALL
 from graphnet_rnn.cli.calls import (
     Named,
     error_text,

@@ -16,7 +16,9 @@ from pathlib import Path
 import graphnet_rnn as rnn
 from graphnet_rnn.cli.models import load_finite
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.writer import Desk, Document, Draft
+from graphnet_rnn.writer.desk import Desk
+from graphnet_rnn.writer.document import Document
+from graphnet_rnn.writer.draft import Draft
 from graphnet_rnn.writer.own_model import own_model
 
 EXAMPLE = """example:

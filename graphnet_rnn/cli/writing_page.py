@@ -13,7 +13,8 @@ from graphnet.system.json_text import json_for_script
 from graphnet.system.templates import filled
 from graphnet_rnn.cli.loopback import Loopback
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.writer import Desk, Document, View
+from graphnet_rnn.writer.desk import Desk, View
+from graphnet_rnn.writer.document import Document
 
 __all__ = ["WritingPage"]
 

@@ -18,16 +18,19 @@ default  the text that is always there: Python's own standard library
 
 from __future__ import annotations
 
-from graphnet_rnn.data.batches import Batches
-from graphnet_rnn.data.brackets import BracketText, bracket_text
-from graphnet_rnn.data.characters import read_text
-from graphnet_rnn.data.choice import Choice, Columns
-from graphnet_rnn.data.default import standard_library_text
-from graphnet_rnn.data.images import read_images
-from graphnet_rnn.data.music import frame_accuracy, read_midi, read_rolls, write_midi
-from graphnet_rnn.data.sequence_files import read_sequences
-from graphnet_rnn.data.sequences import Sequences, balanced_weights, padded, with_missing
-from graphnet_rnn.data.text import Corpus, Vocabulary
+from graphnet.lazy import lazy_imports
+
+with lazy_imports(__name__):
+    from graphnet_rnn.data.batches import Batches
+    from graphnet_rnn.data.brackets import BracketText, bracket_text
+    from graphnet_rnn.data.characters import read_text
+    from graphnet_rnn.data.choice import Choice, Columns
+    from graphnet_rnn.data.default import standard_library_text
+    from graphnet_rnn.data.images import read_images
+    from graphnet_rnn.data.music import frame_accuracy, read_midi, read_rolls, write_midi
+    from graphnet_rnn.data.sequence_files import read_sequences
+    from graphnet_rnn.data.sequences import Sequences, balanced_weights, padded, with_missing
+    from graphnet_rnn.data.text import Corpus, Vocabulary
 
 __all__ = [
     "Batches",

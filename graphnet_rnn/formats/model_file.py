@@ -22,7 +22,7 @@ from graphnet.graph.node import Array
 from graphnet.system.characters import in_brief
 from graphnet.system.json_text import read_json
 from graphnet_rnn.cell.cell import Cell, classes_of
-from graphnet_rnn.cells import ALL
+from graphnet_rnn.cells.all import ALL
 from graphnet_rnn.data.choice import Columns
 from graphnet_rnn.data.text import Vocabulary
 from graphnet_rnn.errors import ModelFileError, UsageError
@@ -32,7 +32,9 @@ from graphnet_rnn.files.whole import write_atomically
 from graphnet_rnn.formats.digest import equation_digest, same_digest
 from graphnet_rnn.model import HELD, Model
 from graphnet_rnn.models.control.controller import Controller
-from graphnet_rnn.models.energy import RBM, RTRBM, TRBM, Stack
+from graphnet_rnn.models.energy.rbm import RBM
+from graphnet_rnn.models.energy.stack import Stack
+from graphnet_rnn.models.energy.temporal import RTRBM, TRBM
 from graphnet_rnn.models.hmm import HMM
 from graphnet_rnn.models.nade import RecurrentNADE
 from graphnet_rnn.network.network import Network

@@ -12,7 +12,7 @@ from graphnet.onnx.sizes import Size
 from graphnet.onnx.translate import Equations, axes_of, traced, write
 from graphnet.onnx.writer import Writer
 from graphnet_rnn.cell.cell import Cell
-from graphnet_rnn.cells import Bidirectional, Normalized, Residual
+from graphnet_rnn.cells.combine import Bidirectional, Normalized, Residual
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.formats.onnx_operators import OPERATORS, fused
 from graphnet_rnn.settings import MANY, shown

@@ -15,7 +15,9 @@ import numpy as np
 from graphnet.graph.node import Array
 from graphnet.onnx.writer import Writer
 from graphnet_rnn.cell.cell import Cell
-from graphnet_rnn.cells import GRU, LSTM, Elman, GRUResetAfter, LSTMPeephole
+from graphnet_rnn.cells.elman import Elman
+from graphnet_rnn.cells.gru import GRU, GRUResetAfter
+from graphnet_rnn.cells.lstm import LSTM, LSTMPeephole
 from graphnet_rnn.formats.stacked import stacked
 
 __all__ = ["OPERATORS", "fused"]

@@ -23,7 +23,10 @@ import numpy as np
 from graphnet.graph.node import Array
 from graphnet.system.characters import in_brief
 from graphnet_rnn.cell.cell import Cell
-from graphnet_rnn.cells import LSTM, Bidirectional, Elman, GRUResetAfter, LSTMProjected
+from graphnet_rnn.cells.combine import Bidirectional
+from graphnet_rnn.cells.elman import Elman
+from graphnet_rnn.cells.gru import GRUResetAfter
+from graphnet_rnn.cells.lstm import LSTM, LSTMProjected
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.files.tensor_file import read_tensor_file
 from graphnet_rnn.settings import shown

@@ -13,7 +13,7 @@ import numpy as np
 
 from graphnet.graph.node import Array
 from graphnet_rnn.cell.cell import Cell
-from graphnet_rnn.cells import Bidirectional
+from graphnet_rnn.cells.combine import Bidirectional
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.files.tensor_file import tensor_bytes
 from graphnet_rnn.files.whole import write_atomically

@@ -9,7 +9,10 @@ calls          what both call: a network's outputs and states, compiled for a ti
 
 from __future__ import annotations
 
-from graphnet_rnn.inside.jax_function import jax_function
-from graphnet_rnn.inside.torch_module import torch_module
+from graphnet.lazy import lazy_imports
+
+with lazy_imports(__name__):
+    from graphnet_rnn.inside.jax_function import jax_function
+    from graphnet_rnn.inside.torch_module import torch_module
 
 __all__ = ["jax_function", "torch_module"]

@@ -11,7 +11,7 @@ import numpy as np
 
 from graphnet.graph.node import Array
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.parallel import ALONE, Ranks
+from graphnet_rnn.parallel.ranks import ALONE, Ranks
 
 if TYPE_CHECKING:
     from graphnet_rnn.models.hmm import HMM

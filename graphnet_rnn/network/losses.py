@@ -6,14 +6,15 @@ from collections.abc import Callable
 
 import graphnet as gn
 from graphnet.graph.node import Node
+from graphnet.ops.loss import sigmoid_cross_entropy, softmax_cross_entropy, squared_error
 from graphnet_rnn.network.ctc.loss import ctc_loss
 
 __all__ = ["LOSSES", "SEQUENCE_LOSSES", "VALUE_LOSSES"]
 
 #: name -> function of (outputs, targets), both (..., outputs), that gives the loss of each value, which are added up.
 VALUE_LOSSES: dict[str, Callable[[Node, Node], Node]] = {
-    "sigmoid": gn.sigmoid_cross_entropy,
-    "squared": gn.squared_error,
+    "sigmoid": sigmoid_cross_entropy,
+    "squared": squared_error,
 }
 
 
@@ -23,7 +24,7 @@ def _added(name: str) -> Callable[[Node, Node], Node]:
 
 #: name -> function of (outputs (time, batch, outputs), targets) that gives (time, batch); without time, (batch,).
 LOSSES: dict[str, Callable[[Node, Node], Node]] = {
-    "softmax": gn.softmax_cross_entropy,
+    "softmax": softmax_cross_entropy,
     **{name: _added(name) for name in VALUE_LOSSES},
 }
 

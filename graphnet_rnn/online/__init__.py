@@ -11,9 +11,12 @@ Source: Williams & Zipser 1989; Hochreiter & Schmidhuber 1997; Sutskever 2013, 2
 
 from __future__ import annotations
 
-from graphnet_rnn.online.dynamic import DynamicEvaluation
-from graphnet_rnn.online.learner import Learner
-from graphnet_rnn.online.rtrl import RTRL
-from graphnet_rnn.online.truncated import TruncatedLSTM, truncated
+from graphnet.lazy import lazy_imports
+
+with lazy_imports(__name__):
+    from graphnet_rnn.online.dynamic import DynamicEvaluation
+    from graphnet_rnn.online.learner import Learner
+    from graphnet_rnn.online.rtrl import RTRL
+    from graphnet_rnn.online.truncated import TruncatedLSTM, truncated
 
 __all__ = ["RTRL", "DynamicEvaluation", "Learner", "TruncatedLSTM", "truncated"]

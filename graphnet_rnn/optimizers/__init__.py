@@ -25,41 +25,46 @@ clipping     limits on the gradient
 schedules    how rate and momentum change from step to step, from epoch to epoch, and by what was validated
 minimize     an optimiser applied to any objective
 checks       what must hold of any optimiser
+all          every optimiser by its name: ALL
 """
 
 from __future__ import annotations
 
-from graphnet_rnn.optimizers.base import Optimizer, Report
-from graphnet_rnn.optimizers.conjugate_gradient import conjugate_gradient
-from graphnet_rnn.optimizers.descent import LineSearchOptimizer, LineSearchReport
-from graphnet_rnn.optimizers.expectation import ExpectationMaximization
-from graphnet_rnn.optimizers.first_order import SGD, Adam, AdamW, FirstOrder, Momentum, Nesterov, RMSprop
-from graphnet_rnn.optimizers.hessian_free import (
-    AugmentedHessianFree,
-    CurvedOptimizer,
-    GreedyHessianFree,
-    HessianFree,
-    HessianFreeReport,
-)
-from graphnet_rnn.optimizers.lbfgs import LBFGS
-from graphnet_rnn.optimizers.minimize import Result, minimize
-from graphnet_rnn.optimizers.natural_gradient import NaturalGradient, NaturalGradientReport
-from graphnet_rnn.optimizers.nonlinear_cg import NonlinearConjugateGradient
-from graphnet_rnn.optimizers.riemannian import Riemannian, RiemannianReport
-from graphnet_rnn.optimizers.schedules import (
-    Constant,
-    Cosine,
-    ExponentialDecay,
-    InverseRootDecay,
-    NesterovMomentum,
-    OneCycle,
-    OnPlateau,
-    Ramp,
-    Schedule,
-    Stepwise,
-    Warmup,
-)
-from graphnet_rnn.optimizers.trust_region import TrustRegion, TrustRegionReport
+from graphnet.lazy import lazy_imports
+
+with lazy_imports(__name__):
+    from graphnet_rnn.optimizers.all import ALL
+    from graphnet_rnn.optimizers.base import Optimizer, Report
+    from graphnet_rnn.optimizers.conjugate_gradient import conjugate_gradient
+    from graphnet_rnn.optimizers.descent import LineSearchOptimizer, LineSearchReport
+    from graphnet_rnn.optimizers.expectation import ExpectationMaximization
+    from graphnet_rnn.optimizers.first_order import SGD, Adam, AdamW, FirstOrder, Momentum, Nesterov, RMSprop
+    from graphnet_rnn.optimizers.hessian_free import (
+        AugmentedHessianFree,
+        CurvedOptimizer,
+        GreedyHessianFree,
+        HessianFree,
+        HessianFreeReport,
+    )
+    from graphnet_rnn.optimizers.lbfgs import LBFGS
+    from graphnet_rnn.optimizers.minimize import Result, minimize
+    from graphnet_rnn.optimizers.natural_gradient import NaturalGradient, NaturalGradientReport
+    from graphnet_rnn.optimizers.nonlinear_cg import NonlinearConjugateGradient
+    from graphnet_rnn.optimizers.riemannian import Riemannian, RiemannianReport
+    from graphnet_rnn.optimizers.schedules import (
+        Constant,
+        Cosine,
+        ExponentialDecay,
+        InverseRootDecay,
+        NesterovMomentum,
+        OneCycle,
+        OnPlateau,
+        Ramp,
+        Schedule,
+        Stepwise,
+        Warmup,
+    )
+    from graphnet_rnn.optimizers.trust_region import TrustRegion, TrustRegionReport
 
 __all__ = [
     "ALL",
@@ -103,21 +108,3 @@ __all__ = [
     "conjugate_gradient",
     "minimize",
 ]  # fmt: skip
-
-#: Every optimiser by the name that the command line uses.
-ALL: dict[str, type[Optimizer]] = {
-    "sgd": SGD,
-    "momentum": Momentum,
-    "nesterov": Nesterov,
-    "rmsprop": RMSprop,
-    "adam": Adam,
-    "adamw": AdamW,
-    "hf": HessianFree,
-    "greedy_hf": GreedyHessianFree,
-    "augmented_hf": AugmentedHessianFree,
-    "trust_region": TrustRegion,
-    "lbfgs": LBFGS,
-    "nonlinear_cg": NonlinearConjugateGradient,
-    "riemannian": Riemannian,
-    "natural_gradient": NaturalGradient,
-}

@@ -17,7 +17,8 @@ import numpy as np
 import graphnet as gn
 from graphnet.backends import load_backend, usable_backends
 from graphnet.graph.node import Array, Node
-from graphnet.testing import TOLERANCES, LawError
+from graphnet.ops.leaf import parameter
+from graphnet.testing.laws import TOLERANCES, LawError
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers import vectors
 from graphnet_rnn.optimizers.base import Optimizer, State
@@ -63,8 +64,8 @@ class Bowl:
 
     units, slices = SIZE, [slice(0, SIZE)]
     parameters: ClassVar[Sequence[Node]] = [
-        gn.parameter(np.zeros(3), name="a"),
-        gn.parameter(np.zeros(SIZE - 3), name="b"),
+        parameter(np.zeros(3), name="a"),
+        parameter(np.zeros(SIZE - 3), name="b"),
     ]
 
     def metric(self, w: Array, metric: Any, part: str = "all", draw: int = 0) -> tuple[float, Array, Array]:

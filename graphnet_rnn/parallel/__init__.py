@@ -2,12 +2,16 @@
 
 tree       sums of numbered parts in an order that does not depend on who made which
 ranks      one process alone, which is what all code sees
+launcher   what `mpiexec` has told this process
 mpi        the processes of `mpiexec`
 """
 
 from __future__ import annotations
 
-from graphnet_rnn.parallel.mpi import MPIRanks, as_ranks, launched
-from graphnet_rnn.parallel.ranks import ALONE, Ranks
+from graphnet.lazy import lazy_imports
+
+with lazy_imports(__name__):
+    from graphnet_rnn.parallel.mpi import MPIRanks, as_ranks, launched
+    from graphnet_rnn.parallel.ranks import ALONE, Ranks
 
 __all__ = ["ALONE", "MPIRanks", "Ranks", "as_ranks", "launched"]

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any, TypeVar
 
@@ -21,15 +21,14 @@ from graphnet.backends import backend_of
 from graphnet.graph.node import Array
 from graphnet.system.cores import own_cores
 from graphnet_rnn.errors import TrainingError, UsageError
+from graphnet_rnn.parallel.launcher import rank_and_size
 from graphnet_rnn.parallel.ranks import ALONE, Ranks
 from graphnet_rnn.parallel.tree import branches, joined, summed
 from graphnet_rnn.settings import amount
 
-__all__ = ["MPIRanks", "alone", "as_ranks", "is_spoken_for", "launched", "rank_and_size"]
+__all__ = ["MPIRanks", "as_ranks", "is_spoken_for", "launched"]
 
 T = TypeVar("T")
-#: What MPICH and Open MPI, and what is made of them, tell a process: its number, and of how many.
-VARIABLES = (("PMI_RANK", "PMI_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"))
 #: Seconds until a rank that does not answer is given up.
 PATIENCE = 300.0
 #: Seconds until it is clear that an error is not one of all ranks.
@@ -44,20 +43,6 @@ GPU = "cuda"
 HERE, SPEAKS, SILENT = 1, 2, 3
 #: A shell that says the sentence unless it is told a word before its input ends.
 WITNESS = 'read -r word || printf "%s\\n" "$1" >&2'
-
-
-def rank_and_size() -> tuple[int, int]:
-    """The number of this process, and how many there are, as mpiexec has told it; (0, 1) without one."""
-    for rank, size in VARIABLES:
-        with contextlib.suppress(KeyError, ValueError):
-            return int(os.environ[rank]), int(os.environ[size])
-    return 0, 1
-
-
-def alone(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a process that is none of those of mpiexec, though one of these starts it."""
-    ours = {name for pair in VARIABLES for name in pair}
-    return {name: value for name, value in environment.items() if name not in ours}
 
 
 def launched(patience: float = PATIENCE) -> Ranks:

@@ -6,18 +6,23 @@ blocks   what a modulus makes of the weights of a group, and steps M⁻¹ g
 metrics  each metric: a modulus, and how much of the blocks is kept
 """
 
-from graphnet_rnn.riemannian.blocks import Solver
-from graphnet_rnn.riemannian.groups import UnitGroup, unit_groups
-from graphnet_rnn.riemannian.metrics import (
-    KINDS,
-    METRICS,
-    Backpropagated,
-    Frequency,
-    Kronecker,
-    Metric,
-    OuterProduct,
-    RootMeanSquare,
-)
+from __future__ import annotations
+
+from graphnet.lazy import lazy_imports
+
+with lazy_imports(__name__):
+    from graphnet_rnn.riemannian.blocks import Solver
+    from graphnet_rnn.riemannian.groups import UnitGroup, unit_groups
+    from graphnet_rnn.riemannian.metrics import (
+        KINDS,
+        METRICS,
+        Backpropagated,
+        Frequency,
+        Kronecker,
+        Metric,
+        OuterProduct,
+        RootMeanSquare,
+    )
 
 __all__ = [
     "KINDS",

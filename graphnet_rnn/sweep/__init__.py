@@ -14,10 +14,13 @@ report     tables of what came out
 
 from __future__ import annotations
 
-from graphnet_rnn.sweep.book import Book, Configuration, Entry
-from graphnet_rnn.sweep.halving import Halving
-from graphnet_rnn.sweep.oven import Sweep
-from graphnet_rnn.sweep.ranges import Between, Values
-from graphnet_rnn.sweep.recipe import Optuna, Recipe
+from graphnet.lazy import lazy_imports
+
+with lazy_imports(__name__):
+    from graphnet_rnn.sweep.book import Book, Configuration, Entry
+    from graphnet_rnn.sweep.halving import Halving
+    from graphnet_rnn.sweep.oven import Sweep
+    from graphnet_rnn.sweep.ranges import Between, Values
+    from graphnet_rnn.sweep.recipe import Optuna, Recipe
 
 __all__ = ["Between", "Book", "Configuration", "Entry", "Halving", "Optuna", "Recipe", "Sweep", "Values"]

@@ -15,7 +15,7 @@ from pathlib import Path
 from graphnet.system.cores import own_cores
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.files.whole import locked
-from graphnet_rnn.parallel.mpi import alone
+from graphnet_rnn.parallel.launcher import alone
 from graphnet_rnn.sweep.book import ENDS, SETTINGS, Book, Entry
 
 __all__ = ["LOOK", "Baker", "is_wanted", "machine"]

@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 from graphnet_rnn.errors import TrainingError
-from graphnet_rnn.parallel.mpi import alone
+from graphnet_rnn.parallel.launcher import alone
 
 __all__ = ["settings_of_train"]
 

@@ -17,43 +17,46 @@ regret        the bits that a model needs for such a text beyond those of the tr
 
 from __future__ import annotations
 
-from graphnet_rnn.tasks.balls import bouncing_balls, draw_balls, move_balls
-from graphnet_rnn.tasks.chords import CHORD_NATS, FIRST_CHORD_NATS, chords
-from graphnet_rnn.tasks.curves import (
-    Reconstruction,
-    autoencoder,
-    autoencoder_optimizer,
-    curve_images,
-    draw_curves,
-)
-from graphnet_rnn.tasks.fresh import FreshSequences
-from graphnet_rnn.tasks.objective import summed_over_time
-from graphnet_rnn.tasks.pathological import (
-    TASKS,
-    Addition,
-    Memory,
-    Memory5,
-    Memory20,
-    Multiplication,
-    Permutation,
-    Task,
-    TemporalOrder,
-    TemporalOrder3,
-    Xor,
-)
-from graphnet_rnn.tasks.regret import regret, smoothed
-from graphnet_rnn.tasks.source import (
-    MOMENTUM_SETTINGS,
-    MomentumSettings,
-    Settings,
-    echo_state_weights,
-    elman,
-    initial_weights,
-    momentum_settings,
-    settings,
-    zero_one_loss,
-)
-from graphnet_rnn.tasks.symbols import TEXTS, Drawn, alphabet, anbn, distant_xor, music
+from graphnet.lazy import lazy_imports
+
+with lazy_imports(__name__):
+    from graphnet_rnn.tasks.balls import bouncing_balls, draw_balls, move_balls
+    from graphnet_rnn.tasks.chords import CHORD_NATS, FIRST_CHORD_NATS, chords
+    from graphnet_rnn.tasks.curves import (
+        Reconstruction,
+        autoencoder,
+        autoencoder_optimizer,
+        curve_images,
+        draw_curves,
+    )
+    from graphnet_rnn.tasks.fresh import FreshSequences
+    from graphnet_rnn.tasks.objective import summed_over_time
+    from graphnet_rnn.tasks.pathological import (
+        TASKS,
+        Addition,
+        Memory,
+        Memory5,
+        Memory20,
+        Multiplication,
+        Permutation,
+        Task,
+        TemporalOrder,
+        TemporalOrder3,
+        Xor,
+    )
+    from graphnet_rnn.tasks.regret import regret, smoothed
+    from graphnet_rnn.tasks.source import (
+        MOMENTUM_SETTINGS,
+        MomentumSettings,
+        Settings,
+        echo_state_weights,
+        elman,
+        initial_weights,
+        momentum_settings,
+        settings,
+        zero_one_loss,
+    )
+    from graphnet_rnn.tasks.symbols import TEXTS, Drawn, alphabet, anbn, distant_xor, music
 
 __all__ = [
     "CHORD_NATS", "FIRST_CHORD_NATS", "MOMENTUM_SETTINGS", "TASKS", "TEXTS", "Addition", "Drawn", "FreshSequences",

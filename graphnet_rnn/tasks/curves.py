@@ -26,8 +26,9 @@ from graphnet_rnn.cells.feedforward import AUTOENCODERS, Dense, autoencoder_laye
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.network.network import Network
 from graphnet_rnn.network.running import Runner
-from graphnet_rnn.optimizers import Momentum, Nesterov, Stepwise
+from graphnet_rnn.optimizers.first_order import Momentum, Nesterov
 from graphnet_rnn.optimizers.objective import Objective
+from graphnet_rnn.optimizers.schedules import Stepwise
 from graphnet_rnn.settings import one_of, whole_number
 from graphnet_rnn.tasks.draws import require_generator
 

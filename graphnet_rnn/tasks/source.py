@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 
 from graphnet_rnn.cell.initializers import Initializer, normal, reservoir, sparse, zeros
-from graphnet_rnn.cells import Elman
+from graphnet_rnn.cells.elman import Elman
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.network.network import Network
-from graphnet_rnn.optimizers import HessianFree, Momentum, Nesterov, Stepwise
+from graphnet_rnn.optimizers.first_order import Momentum, Nesterov
+from graphnet_rnn.optimizers.hessian_free import HessianFree
+from graphnet_rnn.optimizers.schedules import Stepwise
 from graphnet_rnn.settings import yes_or_no
 from graphnet_rnn.tasks.pathological import (
     Addition,

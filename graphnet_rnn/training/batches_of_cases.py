@@ -12,7 +12,7 @@ import graphnet as gn
 from graphnet.graph.node import Array
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.model import Model
-from graphnet_rnn.optimizers import Optimizer
+from graphnet_rnn.optimizers.base import Optimizer
 from graphnet_rnn.optimizers.batched import BatchedObjective
 from graphnet_rnn.optimizers.by_size import ObjectiveBySize
 from graphnet_rnn.optimizers.objective import Objective

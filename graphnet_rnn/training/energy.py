@@ -12,7 +12,9 @@ from graphnet.graph.node import Array
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.models.energy.divergence import ContrastiveDivergence
 from graphnet_rnn.models.energy.model import EnergyModel, as_generator, raised
-from graphnet_rnn.optimizers import CurvedOptimizer, FirstOrder, Optimizer
+from graphnet_rnn.optimizers.base import Optimizer
+from graphnet_rnn.optimizers.first_order import FirstOrder
+from graphnet_rnn.optimizers.hessian_free import CurvedOptimizer
 from graphnet_rnn.settings import amount, setting, whole_number
 from graphnet_rnn.training.problem import CompiledProblem
 from graphnet_rnn.training.state import description_of, digest_of

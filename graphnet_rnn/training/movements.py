@@ -9,7 +9,7 @@ from graphnet.graph.node import Array
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.models.control.controller import Controller
 from graphnet_rnn.models.control.tasks import ControlTask
-from graphnet_rnn.optimizers import Report
+from graphnet_rnn.optimizers.base import Report
 from graphnet_rnn.optimizers.batched import BatchedObjective
 from graphnet_rnn.optimizers.objective import Objective
 from graphnet_rnn.settings import setting, whole_number

@@ -13,11 +13,12 @@ from graphnet.backends import AVAILABLE
 from graphnet.graph.node import Array
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.model import Model
-from graphnet_rnn.optimizers import FirstOrder, Optimizer, Report
+from graphnet_rnn.optimizers.base import Optimizer, Report
 from graphnet_rnn.optimizers.batched import BatchedObjective
+from graphnet_rnn.optimizers.first_order import FirstOrder
 from graphnet_rnn.optimizers.groups import patterns, trained
 from graphnet_rnn.optimizers.step import Stepped
-from graphnet_rnn.parallel import Ranks
+from graphnet_rnn.parallel.ranks import Ranks
 from graphnet_rnn.settings import declared_settings, fixed_settings, setting
 
 __all__ = ["CompiledProblem", "ObjectiveProblem", "Problem", "Trainable", "Validated", "require_unclipped"]

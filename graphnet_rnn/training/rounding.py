@@ -5,13 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
-from importlib import metadata
 from typing import Any
 
-import llvmlite.binding as llvm
 import numpy as np
 
-from graphnet.backends.numba.machine import this_machine
 from graphnet.version import __version__
 from graphnet_rnn.training.problem import Problem
 
@@ -27,6 +24,12 @@ def made_by(problem: Problem) -> dict[str, Any]:
     A processor's features are a digest: their names are hundreds. BLAS chooses its kernels by them, too, unless it is
     told which.
     """
+    from importlib import metadata
+
+    import llvmlite.binding as llvm
+
+    from graphnet.backends.numba.machine import this_machine
+
     features = llvm.get_host_cpu_features().flatten()
     blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
     return {

@@ -7,16 +7,9 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.optimizers import (
-    Adam,
-    Constant,
-    ExponentialDecay,
-    FirstOrder,
-    Optimizer,
-    Schedule,
-)
-from graphnet_rnn.optimizers.base import require_optimizer
-from graphnet_rnn.optimizers.schedules import factor_schedule
+from graphnet_rnn.optimizers.base import Optimizer, require_optimizer
+from graphnet_rnn.optimizers.first_order import Adam, FirstOrder
+from graphnet_rnn.optimizers.schedules import Constant, ExponentialDecay, Schedule, factor_schedule
 from graphnet_rnn.settings import amount, fraction, is_number, setting, whole_number
 from graphnet_rnn.training.early_stopping import EarlyStopping
 from graphnet_rnn.training.state import as_stored, description_of

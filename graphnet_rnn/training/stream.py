@@ -13,7 +13,8 @@ from graphnet.graph.node import Array
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.network.running import checked_floats
 from graphnet_rnn.online.learner import Learner
-from graphnet_rnn.optimizers import FirstOrder, Optimizer
+from graphnet_rnn.optimizers.base import Optimizer
+from graphnet_rnn.optimizers.first_order import FirstOrder
 from graphnet_rnn.settings import setting, shown, whole_number
 from graphnet_rnn.training.problem import Problem
 from graphnet_rnn.training.state import digest_of

@@ -10,9 +10,9 @@ import numpy as np
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.models.hmm import HMM
 from graphnet_rnn.models.likelihood import Likelihood
-from graphnet_rnn.optimizers import Optimizer
+from graphnet_rnn.optimizers.base import Optimizer
 from graphnet_rnn.optimizers.expectation import ExpectationMaximization
-from graphnet_rnn.parallel import Ranks
+from graphnet_rnn.parallel.ranks import Ranks
 from graphnet_rnn.settings import whole_number
 from graphnet_rnn.training.problem import Problem
 from graphnet_rnn.training.state import digest_of

@@ -16,10 +16,10 @@ from graphnet_rnn.data.batches import Batches
 from graphnet_rnn.data.text import Corpus
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.network.network import Network
-from graphnet_rnn.optimizers import Optimizer, Report
+from graphnet_rnn.optimizers.base import Optimizer, Report
 from graphnet_rnn.optimizers.batched import Batch, BatchedObjective
 from graphnet_rnn.optimizers.objective import Objective
-from graphnet_rnn.parallel import Ranks
+from graphnet_rnn.parallel.ranks import Ranks
 from graphnet_rnn.settings import amount, setting, whole_number
 from graphnet_rnn.text.evaluation import Evaluation, Evaluator
 from graphnet_rnn.text.sampling import Sampler

@@ -21,7 +21,8 @@ from graphnet_rnn.model import Model
 from graphnet_rnn.network.norms import weight_norms
 from graphnet_rnn.optimizers.base import Report, State
 from graphnet_rnn.optimizers.step import guarded_step, require_finite
-from graphnet_rnn.parallel import Ranks, as_ranks
+from graphnet_rnn.parallel.mpi import as_ranks
+from graphnet_rnn.parallel.ranks import Ranks
 from graphnet_rnn.settings import is_number, is_true, listed, shown
 from graphnet_rnn.training.averaging import average_in
 from graphnet_rnn.training.folder import NoFolder, Onlooker, RunFolder, RunWriter

@@ -7,8 +7,11 @@ document   the file of a draft
 
 from __future__ import annotations
 
-from graphnet_rnn.writer.desk import Desk, View
-from graphnet_rnn.writer.document import Document
-from graphnet_rnn.writer.draft import Draft
+from graphnet.lazy import lazy_imports
+
+with lazy_imports(__name__):
+    from graphnet_rnn.writer.desk import Desk, View
+    from graphnet_rnn.writer.document import Document
+    from graphnet_rnn.writer.draft import Draft
 
 __all__ = ["Desk", "Document", "Draft", "View"]

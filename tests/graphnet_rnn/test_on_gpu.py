@@ -14,6 +14,7 @@ from graphnet.backends.cuda.arrays import DeviceArray
 from graphnet.backends.cuda.device import Device
 from graphnet_rnn.optimizers.conjugate_gradient import conjugate_gradient
 from graphnet_rnn.optimizers.hessian_free import AugmentedHessianFree, GreedyHessianFree
+from tests.tables import case
 
 pytestmark = pytest.mark.cuda
 
@@ -59,24 +60,25 @@ def transfers(monkeypatch: pytest.MonkeyPatch) -> Transfers:
     return Transfers(monkeypatch)
 
 
-@pytest.mark.parametrize("l2", [0.0, 0.01])
-def test_loss_gradient_and_curvature(l2: float) -> None:
-    host, gpu = (objective(backend, l2=l2) for backend in ("numpy", "cuda"))
-    w = host.start()
-    there = gpu.start()
-    assert isinstance(there, DeviceArray)
-    assert host.loss(w) == pytest.approx(gpu.loss(there), rel=1e-6)
-    loss, g = gpu.gradient(there)
-    assert isinstance(g, DeviceArray)
-    np.testing.assert_allclose(np.asarray(g), host.gradient(w)[1], rtol=2e-5, atol=1e-7)
-    assert loss == pytest.approx(host.gradient(w)[0], rel=1e-6)
-    v = np.random.default_rng(1).standard_normal(host.size)
-    for structural in (0.0, 0.5):
-        expected, product = host.curvature(w, structural), gpu.curvature(there, structural)
-        for direction in (v, -2 * v):
-            found = product(gn.place(direction, "cuda"))
-            assert isinstance(found, DeviceArray)
-            np.testing.assert_allclose(np.asarray(found), expected(direction), rtol=2e-4, atol=1e-6)
+def test_loss_gradient_and_curvature() -> None:
+    for l2 in [0.0, 0.01]:
+        with case(l2):
+            host, gpu = (objective(backend, l2=l2) for backend in ("numpy", "cuda"))
+            w = host.start()
+            there = gpu.start()
+            assert isinstance(there, DeviceArray)
+            assert host.loss(w) == pytest.approx(gpu.loss(there), rel=1e-6)
+            loss, g = gpu.gradient(there)
+            assert isinstance(g, DeviceArray)
+            np.testing.assert_allclose(np.asarray(g), host.gradient(w)[1], rtol=2e-5, atol=1e-7)
+            assert loss == pytest.approx(host.gradient(w)[0], rel=1e-6)
+            v = np.random.default_rng(1).standard_normal(host.size)
+            for structural in (0.0, 0.5):
+                expected, product = host.curvature(w, structural), gpu.curvature(there, structural)
+                for direction in (v, -2 * v):
+                    found = product(gn.place(direction, "cuda"))
+                    assert isinstance(found, DeviceArray)
+                    np.testing.assert_allclose(np.asarray(found), expected(direction), rtol=2e-4, atol=1e-6)
 
 
 def test_vectors_of_the_host_are_taken_and_given_back() -> None:
@@ -104,7 +106,22 @@ OPTIMIZERS = {
 }
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS.values(), ids=OPTIMIZERS)
+#: Relatives of HessianFree and LBFGS, which take seconds where a GPU is simulated.
+LONG = (
+    "adapted structural damping",
+    "GreedyHessianFree",
+    "AugmentedHessianFree",
+    "NonlinearConjugateGradient",
+)
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        pytest.param(each, id=name, marks=[pytest.mark.slow] * (name in LONG))
+        for name, each in OPTIMIZERS.items()
+    ],
+)
 def test_an_optimizer_does_the_same_there(optimizer: Any) -> None:
     host = rnn.minimize(objective("numpy"), optimizer, steps=2)
     gpu = rnn.minimize(objective("cuda"), optimizer, steps=2)
@@ -123,8 +140,11 @@ def test_minimize_goes_on_there() -> None:
     np.testing.assert_array_equal(more.theta, whole.theta)
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS.values(), ids=lambda o: type(o).__name__)
-def test_a_step_moves_only_scalars(optimizer: Any, transfers: Transfers) -> None:
+@pytest.mark.parametrize(
+    "name", ["clipped", "Nesterov", "Adam", "HessianFree", "LBFGS", "NonlinearConjugateGradient"]
+)
+def test_a_step_moves_only_scalars(name: str, transfers: Transfers) -> None:
+    optimizer = OPTIMIZERS[name]
     gpu = objective("cuda")
     theta = gpu.start()
     state = optimizer.init(theta)

@@ -29,6 +29,8 @@ try:
 except BaseException:
     raise ImportError("numpy cannot be imported")
 """
+#: A program that uses the package, and with it NumPy.
+USES = "import graphnet_rnn; graphnet_rnn.Network"
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows sends no SIGINT to one process alone")
 
@@ -39,7 +41,7 @@ def start(words: list[str], place: Path, ignored: bool = False) -> subprocess.Co
 
     path = os.pathsep.join([str(place), str(ROOT)])
     return subprocess.run(
-        [sys.executable, *words], cwd=place, preexec_fn=ignore, capture_output=True, check=False, timeout=60,
+        [sys.executable, *words], cwd=place, preexec_fn=ignore, capture_output=True, check=False, timeout=300,
         env={**os.environ, "PYTHONPATH": path, "PYTHONIOENCODING": "utf-8"}, encoding="utf-8",
     )  # fmt: skip
 
@@ -47,26 +49,23 @@ def start(words: list[str], place: Path, ignored: bool = False) -> subprocess.Co
 @pytest.fixture
 def interrupted(tmp_path: Path) -> Path:
     """A folder from which NumPy is imported, and with it a Ctrl-C."""
-    (tmp_path / "numpy.py").write_text(INTERRUPTED)
-    (tmp_path / "graphnet-rnn").write_text(SCRIPT)
+    (tmp_path / "numpy.py").write_text(INTERRUPTED, encoding="utf-8")
+    (tmp_path / "graphnet-rnn").write_text(SCRIPT, encoding="utf-8")
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    "words", [["-m", "graphnet_rnn"], ["-Bmgraphnet_rnn"], ["graphnet-rnn"]], ids=" ".join
-)
+@pytest.mark.parametrize("words", [["-Bmgraphnet_rnn"], ["graphnet-rnn"]], ids=" ".join)
 def test_ctrl_c_during_imports_ends_quietly(interrupted: Path, words: list[str]) -> None:
     ended = start([*words, "cells"], interrupted)
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "\ninterrupted\n")
 
 
 @pytest.mark.parametrize(
-    "words", [["-c", "import graphnet_rnn"], ["-m", "other", "graphnet_rnn"], ["-m", "other", "-m", "graphnet_rnn"]],
-    ids=" ".join,
+    "words", [["-c", USES], ["-m", "other", "-m", "graphnet_rnn"]], ids=" ".join
 )  # fmt: skip
 def test_other_programs_keep_their_ctrl_c(interrupted: Path, words: list[str]) -> None:
     (interrupted / "other").mkdir()
-    (interrupted / "other" / "__init__.py").write_text("import graphnet_rnn")
+    (interrupted / "other" / "__init__.py").write_text(USES)
     ended = start(words, interrupted)
     assert ended.returncode == 1
     assert "numpy cannot be imported" in ended.stderr
@@ -94,12 +93,11 @@ def test_ctrl_c_is_python_s_again_when_the_command_begins(monkeypatch: pytest.Mo
         signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.parametrize("words", [["draw", "LSTM"], ["train", "text.txt"], ["check", "GRU"]], ids=" ".join)
-def test_a_current_folder_that_was_removed(tmp_path: Path, words: list[str]) -> None:
+def test_a_current_folder_that_was_removed(tmp_path: Path) -> None:
     """Its files are not merely missing."""
     gone = tmp_path / "gone"
     gone.mkdir()
-    line = ["sh", "-c", 'rmdir "$PWD"; exec "$@"', "sh", sys.executable, "-m", "graphnet_rnn", *words]
+    line = ["sh", "-c", 'rmdir "$PWD"; exec "$@"', "sh", sys.executable, "-m", "graphnet_rnn", "draw", "LSTM"]
     ended = subprocess.run(
         line,
         cwd=gone,
@@ -110,16 +108,13 @@ def test_a_current_folder_that_was_removed(tmp_path: Path, words: list[str]) -> 
     )
     assert ended.returncode == 2
     assert ended.stderr == (
-        f"graphnet-rnn {words[0]}: the current folder has been removed; change to one that is there\n"
+        "graphnet-rnn draw: the current folder has been removed; change to one that is there\n"
     )
 
 
-@pytest.mark.parametrize(
-    "words", [["--version"], ["--help"], ["cells", "LSTM"], ["check", "Elman"]], ids=" ".join
-)
-def test_without_docstrings(tmp_path: Path, words: list[str]) -> None:
+def test_without_docstrings(tmp_path: Path) -> None:
     """As some containers have it: PYTHONOPTIMIZE=2."""
-    ended = start(["-OO", "-m", "graphnet_rnn", *words], tmp_path)
+    ended = start(["-OO", "-m", "graphnet_rnn", "cells", "LSTM"], tmp_path)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout
 

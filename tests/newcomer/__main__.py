@@ -1,17 +1,19 @@
-"""Runs every command of README, guides and help in an environment that is made by these commands alone.
+"""Runs the documentation's commands in environments that these commands make themselves.
 
-    python3 run.py newcomer            all of it: needs a network or pip's cache, and minutes
-    python3 run.py newcomer --list     what is run, what otherwise, and what not, with the reasons
-    python3 run.py newcomer demo docs  only in these checkouts: demo, docs, tutorials, pip, uv
+    python3 run.py newcomer            the README's demo, and the commands of the quick start: minutes
+    python3 run.py newcomer --all      every command of README, guides and help: half an hour
+    python3 run.py newcomer --list     what --all runs as it stands, in another form, and not at all, with the reasons
+    python3 run.py newcomer demo docs  all, but only in these checkouts: demo, docs, tutorials, pip, uv
 
 Each checkout is a fresh copy of this folder: `python3 run.py demo` makes the environment of one, `python3 run.py docs`
 that of the next, `pip install .` in a bare one that of a third. A command is right if it ends with 0 and shows no
-traceback. The site must not know where it was built.
+traceback. The site must not contain the name of the folder in which it was built.
 """
 
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
 import math
 import os
 import re
@@ -40,7 +42,10 @@ CHECKOUTS = {
     "pip": "pip install .",
     "uv": "uv run graphnet-rnn demo",
 }
-SECONDS = 900
+#: A command that takes longer hangs.
+SECONDS = 3600
+#: The page whose commands are run without --all.
+FIRST = "docs/quick_start.md"
 OURS = """import graphnet as gn
 import graphnet_rnn as rnn
 
@@ -85,7 +90,8 @@ class Checkout:
         self.environment = {
             **kept,
             "PATH": path,
-            "GRAPHNET_CACHE": str(folder / name / "kernels"),
+            # One for all steps of CI, if it gives one.
+            "GRAPHNET_CACHE": os.environ.get("GRAPHNET_CACHE", str(folder / name / "kernels")),
             "MPLBACKEND": "agg",
         }
         if name == "pip":
@@ -101,7 +107,7 @@ class Checkout:
             )  # fmt: skip
             served = "--no-browser" in words
             code = None
-            while code is None and time.monotonic() - started < (120 if served else SECONDS):
+            while code is None and time.monotonic() - started < SECONDS:
                 try:
                     code = process.wait(0.5)
                 except subprocess.TimeoutExpired:
@@ -220,6 +226,26 @@ def asked(checkout: Checkout, words: str) -> str:
     ).stdout
 
 
+def quick_visit(checkout: Checkout, commands: list[Command], folder: Path) -> None:
+    """Makes the environment of `python3 run.py demo`, and runs in it what the quick start has for a terminal."""
+    if not checkout.run(CHECKOUTS[checkout.name], page="README.md"):
+        return
+    where = folder / "reader"
+    write_files(where)
+    for command in commands:
+        choice = choice_of(command)
+        if (
+            command.page == FIRST
+            and command.words.startswith("graphnet-rnn")
+            and not (choice and not choice.instead)
+        ):
+            checkout.run(
+                choice.instead.format(command.words) if choice and choice.instead else command.words,
+                where,
+                FIRST,
+            )
+
+
 def visit(checkout: Checkout, commands: list[Command], folder: Path) -> None:
     """Makes the environment, then runs the checkout's commands: those of one page in one folder, in their order."""
     if not checkout.run(CHECKOUTS[checkout.name], page="makes this checkout"):
@@ -257,7 +283,8 @@ def visit(checkout: Checkout, commands: list[Command], folder: Path) -> None:
 
 def named_places(checkout: Checkout) -> list[str]:
     """Pages that name the folder in which they were built, the reader's own, or that of this Python."""
-    places = [str(checkout.root), f"{Path.home()}/", sys.base_prefix + "/", tempfile.gettempdir() + "/"]
+    folders = [str(checkout.root), os.path.expanduser("~"), sys.base_prefix, tempfile.gettempdir()]
+    places = [f"{folder}/" for folder in folders if folder.strip("/~")]  # of a user without a home: / or ~
     found = []
     for path in sorted((checkout.root / "build" / "docs").rglob("*")):
         if path.suffix in (".html", ".js", ".css", ".svg", ".txt"):
@@ -291,22 +318,34 @@ def main() -> int:
     parser.add_argument(
         "checkouts", nargs="*", choices=[*CHECKOUTS, []], metavar="checkout", help=", ".join(CHECKOUTS)
     )
-    parser.add_argument("--list", action="store_true", help="run nothing, tell what would be")
+    parser.add_argument("--all", action="store_true", help="every command, in all checkouts")
+    parser.add_argument("--list", action="store_true", help="show what --all would do")
     chosen = parser.parse_args()
     commands = all_commands()
     if chosen.list:
         show(commands)
         return 0
+    whole = chosen.all or bool(chosen.checkouts)
+    names = [
+        name for name in (chosen.checkouts or (CHECKOUTS if whole else ["demo"]))
+        if name != "uv" or shutil.which("uv")
+    ]  # fmt: skip
+    if whole and "uv" not in names and not chosen.checkouts:
+        print("uv         not run: there is no uv here")
     failures: list[str] = []
-    with tempfile.TemporaryDirectory(prefix="newcomer-") as folder:
-        for name in chosen.checkouts or CHECKOUTS:
-            if name == "uv" and shutil.which("uv") is None:
-                print("uv         not run: there is no uv here")
-                continue
+    with (
+        tempfile.TemporaryDirectory(prefix="newcomer-") as folder,
+        concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool,
+    ):
+
+        def failures_in(name: str) -> list[str]:
             checkout = Checkout(name, Path(folder))
-            visit(checkout, commands, Path(folder))
-            failures += checkout.failures
+            (visit if whole else quick_visit)(checkout, commands, Path(folder))
             shutil.rmtree(checkout.root / ".venv", ignore_errors=True)
+            return checkout.failures
+
+        for found in pool.map(failures_in, names):
+            failures += found
     # Once more at the end, where who sees only the last lines finds them.
     print("\n".join([*failures, f"newcomer: {len(failures) or 'nothing'} went wrong."]))
     return 1 if failures else 0

@@ -26,9 +26,10 @@ _SETTING = "a setting, said in prose"
 _SHORT = "as it is, but for the length"
 CHOICES = (
     # Not here
-    Choice(r"python3 run\.py (test|lint|elsewhere)", None, _CI),
+    Choice(r"python3 run\.py (test|quick|lint|elsewhere|everything)", None, _CI),
     Choice(r"pytest ", None, _CI),
     Choice(r"python3 run\.py newcomer", None, "this is it"),
+    Choice(r"(python3 run\.py )?python -m tests\.mutants", None, "a step of `everything`"),
     Choice(r"python -m tests\.graphnet\.backends\.cuda\.assemble", None, "test_machine_code.py runs it"),
     Choice(r".*benchmarks\.gpu|.*--backend cuda$", None, "needs a GPU"),
     Choice(r"(python3 run\.py python -m )?pip install (torch|'\.\[peers,cublas\]'|['\"]graphnet\[)", None, "gigabytes"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import graphnet as gn
 import graphnet_rnn as rnn
 import viz
+from tests.tables import case
 
 
 @pytest.fixture
@@ -36,21 +38,19 @@ def centres(svg: str) -> dict[str, tuple[float, float]]:
     return found
 
 
-@pytest.mark.parametrize("style", ["full", "compact"])
-@pytest.mark.parametrize("values", [True, False])
-def test_each_derivative_stands_at_the_place_of_its_node(net, style, values):
-    drawing = viz.mirror(net, style, values=values)
-    found = centres(drawing.svg)
-    pairs = [key for key in found if f"{key}_back" in found]
-    assert len(pairs) > 3
-    for key in pairs:
-        assert found[key][0] == pytest.approx(found[f"{key}_back"][0], abs=1)
-        assert found[key][1] < found[f"{key}_back"][1]  # forward above
-    down = [found[f"{key}_back"][1] - found[key][1] for key in pairs]
-    assert np.ptp(down) < 60
-    text = drawing.svg
-    assert "forward" in text
-    assert "backward" in text
+def test_each_derivative_stands_at_the_place_of_its_node(net):
+    for values, style in itertools.product((True, False), ("full", "compact")):
+        with case(values, style):
+            text = viz.mirror(net, style, values=values).svg
+            assert "forward" in text
+            assert "backward" in text
+            found = centres(text)
+            pairs = [(found[key], found[f"{key}_back"]) for key in found if f"{key}_back" in found]
+            assert len(pairs) > 3
+            for (x, y), (back, below) in pairs:
+                assert x == pytest.approx(back, abs=1)
+                assert y < below  # forward above
+            assert np.ptp([below - y for (_, y), (_, below) in pairs]) < 60
 
 
 def test_edges_come_back_through_transposed_weights(net):
@@ -71,27 +71,22 @@ def test_a_weight_that_was_transposed_is_not_on_the_way_back():
     assert plain == [("W<sup>T</sup>", False), ("W", True)]
 
 
-@pytest.mark.parametrize("closed", [True, False])
-def test_what_has_no_derivative_is_not_seen(net, closed):
-    if closed:
-        net = rnn.Network([rnn.Elman(3)], 3, 3).unroll(time=3, batch=2).cost
-    graph = gn.Graph(net)
-    picture = viz.mirror(net, "full", closed=closed).picture
-    if closed:
-        back = {box.key for box in picture.beside.shapes}
-        assert {"x0_back", "x1_back", "x2_back"} <= back  # symbols as vectors
-        assert "t0" in {box.key for box in picture.shapes}
-        assert "t0_back" not in back  # symbols
-        return
+def test_what_has_no_derivative_is_not_seen(net):
+    picture = viz.mirror(net, "full", closed=False).picture
     seen = {
         shape.nodes[0]: not shape.hidden
         for shape in picture.shapes
         if shape.key.endswith("_back") and shape.nodes
     }
-    assert seen == {node: node.dtype.kind == "f" for node in graph.order if node in seen}
+    assert seen == {node: node.dtype.kind == "f" for node in gn.Graph(net).order if node in seen}
     assert not all(seen.values())
     hidden = {shape.key for shape in picture.shapes if shape.hidden}
     assert all(edge.hidden == bool({edge.tail, edge.head} & hidden) for edge in picture.edges)
+    picture = viz.mirror(rnn.Network([rnn.Elman(3)], 3, 3).unroll(time=3, batch=2).cost, "full").picture
+    back = {box.key for box in picture.beside.shapes}
+    assert {"x0_back", "x1_back", "x2_back"} <= back  # symbols as vectors
+    assert "t0" in {box.key for box in picture.shapes}
+    assert "t0_back" not in back  # symbols
 
 
 def test_the_numbers_are_those_of_the_gradient(net):
@@ -132,8 +127,3 @@ def test_columns_and_rows_of_closed_pictures_match():
     ]
     assert len(moved) == 6 * 3 + 1
     np.testing.assert_allclose(moved, np.broadcast_to([moved[0][0], 0.0], (19, 2)), atol=0.15)
-
-
-def test_what_is_no_cost_is_refused():
-    with pytest.raises(viz.DrawingError, match=r"mirror needs a scalar .* not x\[2\]"):
-        viz.mirror(gn.input((2,), name="x"))

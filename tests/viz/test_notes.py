@@ -12,6 +12,7 @@ import graphnet as gn
 import graphnet_rnn as rnn
 import viz
 from graphnet.graph.provenance import attributed_to
+from tests.tables import case
 from viz.colours import between, ink_on
 from viz.drawing.note import Scale
 from viz.matching import kept_nodes
@@ -48,11 +49,6 @@ def test_values_without_feeds_are_the_same_each_time(net):
     assert viz.draw(cost, notes=viz.values(cost)).dot == viz.draw(cost, notes=viz.values(cost)).dot
 
 
-def test_a_feed_that_is_missing_is_named(net):
-    with pytest.raises(viz.DrawingError, match=r"feeds has no array for x\[2, 2\]"):
-        viz.values(net[-1], {})
-
-
 def test_what_is_not_finite_is_counted():
     x = gn.input((3,), name="x")
     notes = viz.values(gn.log(x), {x: np.array([-1.0, 0.0, 1.0], "float32")})
@@ -63,16 +59,17 @@ def test_what_is_not_finite_is_counted():
     assert viz.draw(gn.log(x), notes=notes).svg
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (8, 12), (9, 13), (100, 70), (3, 5, 7), (4,)])
-def test_heat_maps_are_small_and_keep_means(shape):
-    array = np.random.default_rng(0).standard_normal(shape)
-    tile = np.array(heat_map(array))
-    assert tile.shape[0] <= 8
-    assert tile.shape[1] <= 12
-    assert np.abs(tile).max() == 1
-    flat = array.reshape(-1, shape[-1])
-    if flat.shape[0] <= 8 and flat.shape[1] <= 12:
-        np.testing.assert_allclose(tile, flat / np.abs(flat).max(), atol=1e-3)
+def test_heat_maps_are_small_and_keep_means():
+    for shape in [(1, 1), (8, 12), (9, 13), (100, 70), (3, 5, 7), (4,)]:
+        with case(shape):
+            array = np.random.default_rng(0).standard_normal(shape)
+            tile = np.array(heat_map(array))
+            assert tile.shape[0] <= 8
+            assert tile.shape[1] <= 12
+            assert np.abs(tile).max() == 1
+            flat = array.reshape(-1, shape[-1])
+            if flat.shape[0] <= 8 and flat.shape[1] <= 12:
+                np.testing.assert_allclose(tile, flat / np.abs(flat).max(), atol=1e-3)
 
 
 def test_a_heat_map_shows_where_large_elements_are():
@@ -117,11 +114,6 @@ def test_a_fading_gradient_fades_in_the_picture():
     assert all(f'fillcolor="{fill}"' in drawing.dot for fill in fills)
 
 
-def test_gradients_need_a_scalar(net):
-    with pytest.raises(viz.DrawingError, match=r"gradients needs a scalar .* not Tanh\[2, 3\]"):
-        viz.gradients(net[2])
-
-
 def test_times_are_those_of_the_profile(net):
     function = gn.compile(net[-1], backend="numpy")
     notes = viz.times(function)
@@ -129,8 +121,6 @@ def test_times_are_those_of_the_profile(net):
     together = notes.together(operators)
     assert together == pytest.approx(sum(notes.numbers[node] for node in operators))
     assert viz.draw(function, notes=notes).picture.scale.high == max(notes.numbers[n] for n in operators)
-    with pytest.raises(viz.DrawingError, match=r"needs what gn\.compile returns, not Sum\[\]"):
-        viz.times(net[-1])
 
 
 def test_changes_are_what_a_pass_did():
@@ -145,16 +135,17 @@ def test_changes_are_what_a_pass_did():
     assert not gone.nodes | new.nodes
 
 
-@pytest.mark.parametrize("theme", THEMES)
-def test_every_theme_draws_notes_that_can_be_read(theme, net):
-    style = THEMES[theme]
-    drawing = viz.draw(net[-1], notes=viz.gradients(net[-1]), theme=theme)
-    assert drawing.svg
-    for place in np.linspace(0, 1, 21):
-        fill = between(style.sequence, place)
-        assert contrast(ink_on(fill), fill) > 4.5
-    lightness = [luminance(between(style.sequence, place)) for place in np.linspace(0, 1, 21)]
-    assert lightness in (sorted(lightness), sorted(lightness, reverse=True))
+def test_every_theme_draws_notes_that_can_be_read(net):
+    for theme in THEMES:
+        with case(theme):
+            style = THEMES[theme]
+            drawing = viz.draw(net[-1], notes=viz.gradients(net[-1]), theme=theme)
+            assert drawing.svg
+            for place in np.linspace(0, 1, 21):
+                fill = between(style.sequence, place)
+                assert contrast(ink_on(fill), fill) > 4.5
+            lightness = [luminance(between(style.sequence, place)) for place in np.linspace(0, 1, 21)]
+            assert lightness in (sorted(lightness), sorted(lightness, reverse=True))
 
 
 def luminance(colour: str) -> float:
@@ -177,11 +168,6 @@ def test_text_can_be_read_in_every_theme():
             (style.text, style.cluster),
         ):  # fmt: skip
             assert contrast(ink, ground) > 4.5, (ink, ground)
-
-
-def test_an_unknown_theme_says_which_there_are(net):
-    with pytest.raises(viz.DrawingError, match="'light', 'dark', 'colour-blind'"):
-        viz.draw(net[-1], theme="sepia")
 
 
 def test_notes_do_not_change_what_is_drawn_without_them(net):
@@ -212,16 +198,6 @@ def test_a_derivative_that_integers_cut_off_is_zero():
     assert viz.gradients(cost).numbers == {x: 0.0, cost: 1.0} | {
         node: 0.0 for node in gn.Graph(cost).order if node.dtype.kind == "f" and node is not cost
     }
-
-
-def test_a_key_that_is_no_input_is_named(net):
-    x, w, _, cost = net
-    with pytest.raises(
-        viz.DrawingError, match=r"W\[2, 3\] is not an input of this graph; its inputs are x\[2, 2\]"
-    ):
-        viz.gradients(cost, {x: X, w: W})
-    with pytest.raises(viz.DrawingError, match="feeds must be a dict"):
-        viz.values(cost, [X])
 
 
 def test_what_is_beyond_all_numbers_draws_without_a_warning():
@@ -259,30 +235,31 @@ def test_of_nodes_drawn_as_one_all_derivatives_that_others_read_count():
     )
 
 
-@pytest.mark.parametrize("names", [("h", "m"), ("m", "h")])
-def test_boxes_of_all_steps_show_the_output(names):
+def test_boxes_of_all_steps_show_the_output():
     """Whichever of its states a cell computes first or last, and also at the last step, where none is read."""
+    for names in [("h", "m"), ("m", "h")]:
+        with case(names):
 
-    class Two(rnn.Cell):
-        """h' = tanh(x, h, m);  m' = [h', m]"""
+            class Two(rnn.Cell):
+                """h' = tanh(x, h, m);  m' = [h', m]"""
 
-        states = tuple(rnn.State(name, {"m": "memory"}.get(name, "units")) for name in names)
-        output = rnn.State("y")
-        memory = 8
+                states = tuple(rnn.State(name, {"m": "memory"}.get(name, "units")) for name in names)
+                output = rnn.State("y")
+                memory = 8
 
-        def step(self, x, *given):
-            h, m = given if names == ("h", "m") else reversed(given)
-            new = {"h": gn.tanh(self.affine("h", x=x, h=h, m=m))}
-            new["m"] = gn.concatenate([new["h"], m[:, :4]], axis=1)
-            return new["h"], *(new[name] for name in names)
+                def step(self, x, *given):
+                    h, m = given if names == ("h", "m") else reversed(given)
+                    new = {"h": gn.tanh(self.affine("h", x=x, h=h, m=m))}
+                    new["m"] = gn.concatenate([new["h"], m[:, :4]], axis=1)
+                    return new["h"], *(new[name] for name in names)
 
-    u = rnn.Network([Two(4)], 3, 3).unroll(time=3, batch=2)
-    for notes in (viz.values(u.cost), None):
-        picture = (viz.draw(u.cost, notes=notes) if notes else viz.mirror(u.cost)).picture
-        sides = [picture] if notes else [picture, picture.beside]
-        for side in sides:
-            lines = [box.note.lines[0] for box in side.shapes if box.kind.name == "CELL"]
-            assert lines == ["2 × 4"] * 3
+            u = rnn.Network([Two(4)], 3, 3).unroll(time=3, batch=2)
+            for notes in (viz.values(u.cost), None):
+                picture = (viz.draw(u.cost, notes=notes) if notes else viz.mirror(u.cost)).picture
+                sides = [picture] if notes else [picture, picture.beside]
+                for side in sides:
+                    lines = [box.note.lines[0] for box in side.shapes if box.kind.name == "CELL"]
+                    assert lines == ["2 × 4"] * 3
 
 
 def test_steps_without_a_loss_are_not_linked_to_the_cost():

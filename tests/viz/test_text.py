@@ -9,7 +9,7 @@ import pytest
 
 import viz
 from graphnet_rnn.text.reading import Reading
-from viz import DrawingError, coloured, coloured_html
+from viz import coloured, coloured_html
 
 COLOUR = re.compile(r"\x1b\[30;48;2;(\d+);(\d+);(\d+)m")
 
@@ -61,19 +61,6 @@ def test_numpy_probabilities_and_empty_text_are_fine():
     numpy = pytest.importorskip("numpy")
     assert plain(coloured("ab", numpy.array([0.1, 0.9], "float32"))) == ["ab"]
     assert coloured("", []) == ""
-
-
-@pytest.mark.parametrize("function", [coloured, coloured_html])
-def test_wrong_arguments_are_named(function):
-    with pytest.raises(DrawingError, match="probabilities holds 1 values for 2 characters"):
-        function("ab", [0.5])
-    with pytest.raises(DrawingError, match="guesses holds 3 values for 2 characters"):
-        function("ab", [0.5, 0.5], "abc")
-    for wrong in (1.5, -0.1, float("nan")):
-        with pytest.raises(DrawingError, match=r"probabilities\[1\] is"):
-            function("ab", [0.5, wrong])
-    with pytest.raises(DrawingError, match="width"):
-        function("ab", [0.5, 0.5], width=0)
 
 
 def test_html_is_escaped_and_tells_probabilities():

@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from graphnet import passes as passes_module
+import graphnet.passes as passes_module
 from graphnet.backends.c.baking import PassLike, baking
 from graphnet.backends.c.expressions import Helpers
 from graphnet.backends.c.language import Names, c_type, comment, listed, place, short

@@ -9,11 +9,14 @@ tasks       reaching, holding a posture, and reaching through delay, disturbance
 
 from __future__ import annotations
 
-from graphnet_rnn.models.control.arm import Arm
-from graphnet_rnn.models.control.controller import ClosedLoop, Controller, Trajectories
-from graphnet_rnn.models.control.ilqr import ILQR, Plan
-from graphnet_rnn.models.control.optimum import optimum, planned
-from graphnet_rnn.models.control.tasks import CenterOut, ControlTask, DelayDisturbanceNoise, Postural
+from graphnet.lazy import lazy_imports
+
+with lazy_imports(__name__):
+    from graphnet_rnn.models.control.arm import Arm
+    from graphnet_rnn.models.control.controller import ClosedLoop, Controller, Trajectories
+    from graphnet_rnn.models.control.ilqr import ILQR, Plan
+    from graphnet_rnn.models.control.optimum import optimum, planned
+    from graphnet_rnn.models.control.tasks import CenterOut, ControlTask, DelayDisturbanceNoise, Postural
 
 __all__ = [
     "ILQR",

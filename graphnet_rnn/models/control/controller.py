@@ -22,7 +22,7 @@ from graphnet.graph.provenance import hide_module
 from graphnet_rnn.cell.cell import Cell
 from graphnet_rnn.cell.initializers import Initializer, checked_initial, normal
 from graphnet_rnn.cell.weights import Weights
-from graphnet_rnn.cells import Elman
+from graphnet_rnn.cells.elman import Elman
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.model import Model, float_dtype, seed_of
 from graphnet_rnn.models.control.arm import Arm

@@ -16,10 +16,13 @@ Source: Sutskever 2013, 2.7 and chapter 3.
 
 from __future__ import annotations
 
-from graphnet_rnn.models.energy.divergence import ContrastiveDivergence
-from graphnet_rnn.models.energy.model import EnergyModel
-from graphnet_rnn.models.energy.rbm import RBM
-from graphnet_rnn.models.energy.stack import Stack
-from graphnet_rnn.models.energy.temporal import RTRBM, TRBM
+from graphnet.lazy import lazy_imports
+
+with lazy_imports(__name__):
+    from graphnet_rnn.models.energy.divergence import ContrastiveDivergence
+    from graphnet_rnn.models.energy.model import EnergyModel
+    from graphnet_rnn.models.energy.rbm import RBM
+    from graphnet_rnn.models.energy.stack import Stack
+    from graphnet_rnn.models.energy.temporal import RTRBM, TRBM
 
 __all__ = ["RBM", "RTRBM", "TRBM", "ContrastiveDivergence", "EnergyModel", "Stack"]

@@ -10,7 +10,10 @@ found = ctc.greedy(logits), ctc.beam_search(logits, width=16)  # of arrays
 
 from __future__ import annotations
 
-from graphnet_rnn.network.ctc.decoding import beam_search, greedy, label_error_rate
-from graphnet_rnn.network.ctc.loss import ctc_loss
+from graphnet.lazy import lazy_imports
+
+with lazy_imports(__name__):
+    from graphnet_rnn.network.ctc.decoding import beam_search, greedy, label_error_rate
+    from graphnet_rnn.network.ctc.loss import ctc_loss
 
 __all__ = ["beam_search", "ctc_loss", "greedy", "label_error_rate"]

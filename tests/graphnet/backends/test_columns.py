@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -10,15 +12,19 @@ from graphnet.errors import GraphnetError
 from graphnet.plan.instructions import Host
 from graphnet.plan.lowering import lower
 from tests.graphnet.backends.conftest import require_same
+from tests.tables import case
+
+SIZES = ((1, 1, 1), (1, 5, 3), (3, 7, 16), (4, 3, 33), (9, 40, 130), (64, 50, 400), (5, 4, 0))
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("index_dtype", ["int64", "int32", "uint8"])
-@pytest.mark.parametrize(
-    ("rows", "columns", "edges"), [(1, 1, 1), (1, 5, 3), (3, 7, 16), (4, 3, 33), (9, 40, 130), (64, 50, 400), (5, 4, 0)]
-)  # fmt: skip
-def test_like_numpy(rows: int, columns: int, edges: int, index_dtype: str, dtype: str, threads: int) -> None:
+def test_like_numpy(index_dtype: str) -> None:
+    for dtype, (rows, columns, edges), threads in itertools.product(("float32", "float64"), SIZES, (1, 2)):
+        with case(dtype, rows, columns, edges, threads):
+            require_layer(rows, columns, edges, index_dtype, dtype, threads)
+
+
+def require_layer(rows: int, columns: int, edges: int, index_dtype: str, dtype: str, threads: int) -> None:
     """A layer over a graph: y_j = tanh(Σ_i a_i τ_ij), its gradient, and the transposed operands of both."""
     generator = np.random.default_rng(0)
     source, target = generator.integers(0, columns, (2, edges)).astype(index_dtype)
@@ -37,14 +43,14 @@ def test_like_numpy(rows: int, columns: int, edges: int, index_dtype: str, dtype
     require_same(nodes, [a, tau, i], arrays, 1e-5 if dtype == "float32" else 1e-12, threads=threads)
 
 
-@pytest.mark.parametrize("shape", [(2, 4), (0, 4), (4, 0)])
-@pytest.mark.parametrize("passes", [(), gn.passes.DEFAULT], ids=["no passes", "passes"])
-def test_an_index_of_two_axes(shape: tuple[int, int], passes: tuple[gn.passes.Pass, ...]) -> None:
+def test_an_index_of_two_axes() -> None:
     generator = np.random.default_rng(0)
     x = gn.input((5, 3), "float64")
-    y = gn.take(x, generator.integers(0, 3, shape), axis=1)
-    nodes = [y, *gn.gradient(gn.sum(y * y), [x])]
-    require_same(nodes, [x], [generator.standard_normal((5, 3))], 1e-12, passes=passes)
+    for shape in ((2, 4), (0, 4), (4, 0)):
+        y = gn.take(x, generator.integers(0, 3, shape), axis=1)
+        nodes = [y, *gn.gradient(gn.sum(y * y), [x])]
+        for passes in ((), gn.passes.DEFAULT):
+            require_same(nodes, [x], [generator.standard_normal((5, 3))], 1e-12, passes=passes)
 
 
 def test_strided_index() -> None:
@@ -54,18 +60,18 @@ def test_strided_index() -> None:
     require_same([gn.take(x, index[:, 1], axis=1), gn.take(x, index.T[0], axis=1)], [x, index], arrays, 1e-15)
 
 
-@pytest.mark.parametrize("wrong", [-1, 6, 10**12])
-@pytest.mark.parametrize("at", [0, 7, 16])
-def test_an_index_out_of_range_is_told(wrong: int, at: int) -> None:
+def test_an_index_out_of_range_is_told() -> None:
     x, index = gn.input((2, 6)), gn.input((17,), "int64", name="places")
-    values = np.zeros(17, np.int64)
-    values[at] = wrong
-    for node, width in (
-        (gn.take(x, index, axis=1), 6),
-        (gn.scatter_add(gn.take(x, np.zeros(17, int), axis=1), index, 6, axis=1), 6),
+    for node in (
+        gn.take(x, index, axis=1),
+        gn.scatter_add(gn.take(x, np.zeros(17, int), axis=1), index, 6, axis=1),
     ):
-        with pytest.raises(GraphnetError, match=str(wrong)):
-            gn.compile([node], [x, index])(np.zeros((2, width), "f"), values)
+        function = gn.compile([node], [x, index])
+        for wrong, at in itertools.product((-1, 6, 10**12), (0, 7, 16)):
+            values = np.zeros(17, np.int64)
+            values[at] = wrong
+            with pytest.raises(GraphnetError, match=str(wrong)):
+                function(np.zeros((2, 6), "f"), values)
 
 
 def test_nothing_runs_in_python() -> None:

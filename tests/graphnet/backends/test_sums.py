@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,8 +12,9 @@ import pytest
 import graphnet as gn
 from graphnet.backends.numba import machine
 from graphnet.graph.graph import Graph
-from graphnet.graph.node import Array, Node
+from graphnet.graph.node import Array
 from graphnet.passes.cut import cut
+from tests.tables import case
 
 EPSILON = 2.0**-52
 
@@ -23,7 +25,6 @@ LONG = {
     "outer": ((70, 60, 90), (0, 1)), "first": ((5_000, 3, 5), (0,)), "middle": ((3, 5_000, 5), (1,)),
     "first-and-last": ((300, 5, 40), (0, 2)), "short-rows": ((3_000, 2), (0, 1)),
 }  # fmt: skip
-long = pytest.mark.parametrize(("shape", "axes"), LONG.values(), ids=LONG)
 
 #: How each back end is asked for; the simulator would take minutes for so many terms.
 BACKENDS = {
@@ -33,79 +34,72 @@ BACKENDS = {
 everywhere = pytest.mark.parametrize("how", BACKENDS.values(), ids=BACKENDS)
 
 
-def worst(found: Array, terms: Array, axes: tuple[int, ...]) -> float:
-    """The largest error of sums of positive terms, in ε of the sum."""
-    last = np.moveaxis(terms, axes, range(-len(axes), 0))
-    rows = last.reshape(-1, math.prod(terms.shape[axis] for axis in axes))
-    right = np.array([math.fsum(row) for row in rows])
-    return float(abs((found.ravel() - right) / right).max() / EPSILON)
-
-
-@long
-@everywhere
-@pytest.mark.parametrize("number", [0.1, 0.7])
-def test_long_sums(shape: tuple[int, ...], axes: tuple[int, ...], how: dict[str, str], number: float) -> None:
-    x = gn.input(shape, "float64")
-    terms = np.full(shape, number)
-    for node in (gn.sum(x, axes), gn.sum(gn.stop_gradient(x) * 1.0, axes)):
-        (found,) = gn.compile(node, [x], **how)(terms)
-        assert worst(found, terms, axes) <= 2
+def worst(found: Array, number: float, count: int) -> float:
+    """The largest error of sums of so many equal numbers, in ε of the sum."""
+    right = math.fsum(itertools.repeat(number, count))
+    return float(abs((found - right) / right).max() / EPSILON)
 
 
 @everywhere
-def test_sums_of_what_lies_the_other_way(how: dict[str, str]) -> None:
+def test_long_sums(how: dict[str, Any]) -> None:
+    for name, (shape, axes) in LONG.items():
+        x = gn.input(shape, "float64")
+        nodes = [gn.sum(x, axes), gn.sum(gn.stop_gradient(x) * 1.0, axes)]
+        function = gn.compile(nodes, [x], **how)
+        for number in (0.1, 0.7):
+            terms = np.full(shape, number)
+            for found in function(terms):
+                with case(name, number):
+                    assert worst(found, number, math.prod(shape[axis] for axis in axes)) <= 2
+
+
+@everywhere
+def test_sums_of_what_lies_the_other_way(how: dict[str, Any]) -> None:
     x = gn.input((30_000, 20), "float64")
     terms = np.full(x.shape, 0.1)
     rows, columns = gn.compile([gn.sum(x.T, 1), gn.mean(x.T, 0)], [x], **how)(terms)
-    assert worst(rows, terms, (0,)) <= 2
-    assert worst(columns, terms / 20, (1,)) <= 2
+    assert worst(rows, 0.1, 30_000) <= 2
+    assert worst(columns, 0.1 / 20, 20) <= 2
 
 
 @pytest.mark.cuda
-@pytest.mark.parametrize(("shape", "axes"), [((6_000,), (0,)), ((2_000, 3), (0,)), ((3, 2_000), (1,))])
-def test_long_sums_on_cuda(shape: tuple[int, ...], axes: tuple[int, ...]) -> None:
-    x, terms = gn.input(shape, "float64"), np.full(shape, 0.1)
-    (found,) = gn.compile(gn.sum(x, axes), [x], backend="cuda")(terms)
-    assert worst(found, terms, axes) <= 2
+def test_long_sums_on_cuda() -> None:
+    for shape, axes in (((6_000,), (0,)), ((2_000, 3), (0,)), ((3, 2_000), (1,))):
+        x, terms = gn.input(shape, "float64"), np.full(shape, 0.1)
+        (found,) = gn.compile(gn.sum(x, axes), [x], backend="cuda")(terms)
+        with case(shape, axes):
+            assert worst(found, 0.1, shape[axes[0]]) <= 2
 
 
-@everywhere
-@pytest.mark.parametrize("bytes_of_a_vector", [16, 32, 64])
-def test_on_vectors_of_any_width(
-    how: dict[str, str], bytes_of_a_vector: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if bytes_of_a_vector > machine.this_machine().vector_bytes:
-        pytest.skip("this processor has no such vectors")
-    monkeypatch.setattr(machine.this_machine(), "vector_bytes", bytes_of_a_vector)
+def test_on_vectors_of_any_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = machine.this_machine()
     x, terms = gn.input((2, 40_003), "float64"), np.full((2, 40_003), 0.1)
-    rows, columns = gn.compile([gn.sum(x, 1), gn.sum(gn.transpose(x) * 1.0, 0)], [x], **how)(terms)
-    assert max(worst(rows, terms, (1,)), worst(columns, terms, (1,))) <= 2
+    for width in [width for width in (16, 32, 64) if width <= here.vector_bytes]:
+        for threads in (1, 2):
+            with monkeypatch.context() as patch, case(width, threads):
+                patch.setattr(here, "vector_bytes", width)
+                nodes = [gn.sum(x, 1), gn.sum(gn.transpose(x) * 1.0, 0)]
+                rows, columns = gn.compile(nodes, [x], threads=threads)(terms)
+                assert max(worst(rows, 0.1, 40_003), worst(columns, 0.1, 40_003)) <= 2
 
 
 @everywhere
-@pytest.mark.parametrize("count", [17, 256, 257, 5_000])
-def test_sums_of_many_nodes(how: dict[str, str], count: int) -> None:
-    x = gn.input((count, 2), "float64")
-    terms = np.full(x.shape, 0.1)
-    (found,) = gn.compile(gn.add(*(row * 1.0 for row in x)), [x], passes=(), **how)(terms)
-    assert worst(found, terms, (0,)) <= (4 if count < 5_000 else 8)
+def test_sums_of_many_nodes(how: dict[str, Any]) -> None:
+    for count in (17, 256, 257, 5_000):
+        x = gn.input((count, 2), "float64")
+        terms = np.full(x.shape, 0.1)
+        (found,) = gn.compile(gn.add(*(row * 1.0 for row in x)), [x], passes=(), **how)(terms)
+        with case(count):
+            assert worst(found, 0.1, count) <= (4 if count < 5_000 else 8)
 
 
 @everywhere
-@pytest.mark.parametrize(
-    "normalised",
-    [
-        lambda x: gn.exp(gn.logsumexp(x, 0)),
-        lambda x: 1 / gn.softmax(x, 0)[0],
-        lambda x: gn.exp(-gn.log_softmax(x, 0)[0]),
-    ],
-    ids=["logsumexp", "softmax", "log_softmax"],
-)
-def test_sums_inside_of_other_ops(how: dict[str, str], normalised: Callable[[Node], Node]) -> None:
+def test_sums_inside_of_other_ops(how: dict[str, Any]) -> None:
     """Of n equal numbers: n, which log and exp round as much as they must."""
     x = gn.input((50_000, 3), "float64")
-    (found,) = gn.compile(normalised(x), [x], **how)(np.full(x.shape, 0.1) - 0.1)
-    np.testing.assert_allclose(found, 50_000, rtol=30 * EPSILON)
+    nodes = [gn.exp(gn.logsumexp(x, 0)), 1 / gn.softmax(x, 0)[0], gn.exp(-gn.log_softmax(x, 0)[0])]
+    for found in gn.compile(nodes, [x], **how)(np.full(x.shape, 0.1) - 0.1):
+        np.testing.assert_allclose(found, 50_000, rtol=30 * EPSILON)
 
 
 def test_sums_that_are_cut_into_chunks() -> None:
@@ -115,19 +109,20 @@ def test_sums_that_are_cut_into_chunks() -> None:
     assert len(graph) > 4_000, "nothing was cut"
     for backend in ("numpy", "numba"):
         (found,) = gn.compile(graph.outputs, pieces, backend=backend, passes=())(*arrays)
-        assert worst(found, np.concatenate(arrays), (0,)) <= 8
+        assert worst(found, 0.1, 4_000) <= 8
 
 
 @pytest.mark.parametrize("backend", ["numpy", "numba", pytest.param("cuda", marks=pytest.mark.cuda)])
-@pytest.mark.parametrize(
-    ("first", "last", "expected"),
-    [(np.inf, 1.0, np.inf), (-np.inf, 1.0, -np.inf), (np.inf, -np.inf, np.nan), (np.nan, 1.0, np.nan),
-     (1e308, 1e308, np.inf), (-1e308, -1e308, -np.inf)],
-)  # fmt: skip
-@pytest.mark.parametrize("axis", [0, 1])
-def test_what_is_not_finite(backend: str, first: float, last: float, expected: float, axis: int) -> None:
-    terms = np.ones((700, 3))
-    terms[0], terms[600] = first, last
-    x = gn.input(terms.shape if axis == 0 else terms.T.shape, "float64")
-    (found,) = gn.compile(gn.sum(x, axis), [x], backend=backend)(terms if axis == 0 else terms.T.copy())
-    np.testing.assert_array_equal(found, np.full(3, expected))
+def test_what_is_not_finite(backend: str) -> None:
+    x = gn.input((700, 3), "float64")
+    function = gn.compile([gn.sum(x, 0), gn.sum(gn.transpose(x), 1)], [x], backend=backend)
+    y = gn.input((3, 700), "float64")
+    other = gn.compile(gn.sum(y, 1), [y], backend=backend)
+    for first, last, expected in (
+        (np.inf, 1.0, np.inf), (-np.inf, 1.0, -np.inf), (np.inf, -np.inf, np.nan), (np.nan, 1.0, np.nan),
+        (1e308, 1e308, np.inf), (-1e308, -1e308, -np.inf),
+    ):  # fmt: skip
+        terms = np.ones((700, 3))
+        terms[0], terms[600] = first, last
+        for found in (*function(terms), *other(terms.T.copy())):
+            np.testing.assert_array_equal(found, np.full(3, expected), err_msg=f"{first}, {last}")

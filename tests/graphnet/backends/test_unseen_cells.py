@@ -8,23 +8,30 @@ import pytest
 import graphnet as gn
 import graphnet_rnn as rnn
 from tests.graphnet.backends.conftest import require_same
-from tests.graphnet.backends.unseen_cells import CELLS
+from tests.graphnet.backends.unseen_cells import CELLS, Tied, Wasteful
+from tests.tables import case
 
 by_cell = pytest.mark.parametrize("cell", CELLS)
 
 
-@by_cell
+@pytest.mark.parametrize(
+    "cell",
+    [cell if cell in (Tied, Wasteful) else pytest.param(cell, marks=pytest.mark.slow) for cell in CELLS],
+)
 def test_cells_hold_all_laws(cell: type[rnn.Cell]) -> None:
     rnn.testing.check_cell(cell)
 
 
 @by_cell
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize(
-    ("batch", "units", "time"), [(1, 1, 1), (1, 37, 7), (3, 5, 2), (3, 37, 1), (33, 5, 7), (33, 1, 2), (33, 37, 2)]
-)  # fmt: skip
-def test_numba_is_numpy(cell: type[rnn.Cell], batch: int, units: int, time: int, dtype: str) -> None:
+def test_numba_is_numpy(cell: type[rnn.Cell]) -> None:
     """Cost, last states, gradient and Gauss-Newton product, at sizes that are no whole vectors."""
+    for dtype in ("float32", "float64"):
+        for sizes in ((1, 1, 1), (1, 37, 4), (3, 5, 2), (33, 5, 3), (33, 1, 2), (33, 37, 2)):
+            with case(dtype, *sizes):
+                require_numpy_s(cell, *sizes, dtype)
+
+
+def require_numpy_s(cell: type[rnn.Cell], batch: int, units: int, time: int, dtype: str) -> None:
     net = rnn.Network([cell(units)], 5, 6, dtype=dtype)
     u = net.unroll(time, batch, training=False)
     generator = np.random.default_rng(0)

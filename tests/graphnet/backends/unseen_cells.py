@@ -6,7 +6,7 @@ import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet.graph.node import Node
 
-__all__ = ["CELLS"]
+__all__ = ["CELLS", "Tied", "Wasteful"]
 
 
 class Tied(rnn.Cell):

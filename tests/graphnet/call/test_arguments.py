@@ -18,6 +18,7 @@ import pytest
 import graphnet as gn
 from graphnet import settings
 from graphnet.errors import DtypeError, GraphnetError, ShapeError, UsageError, ValueAccessError
+from tests.tables import case
 
 x = gn.input((4, 3), "float32", name="x")
 i = gn.input((4,), "int64", name="i")
@@ -176,16 +177,18 @@ PATHS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "row", [*NODES_NEVER_CHANGE, *SETTLED, *CLIP_VALUES, *NODES, *COMPILE, *SHAPES, *VALUES, *PATHS]
-)
-def test_it_is_refused_in_a_sentence_that_names_it(row: Row) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        with pytest.raises(row.error) as caught:
-            row.call()
-    missing = [part for part in row.parts if part not in str(caught.value)]
-    assert not missing, f"{missing} not in\n{caught.value}"
+ROWS = [*NODES_NEVER_CHANGE, *SETTLED, *CLIP_VALUES, *NODES, *COMPILE, *SHAPES, *VALUES, *PATHS]
+
+
+def test_it_is_refused_in_a_sentence_that_names_it() -> None:
+    for row in ROWS:
+        with case(row.parts):
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                with pytest.raises(row.error) as caught:
+                    row.call()
+            missing = [part for part in row.parts if part not in str(caught.value)]
+            assert not missing, f"{missing} not in\n{caught.value}"
 
 
 def test_a_node_is_what_it_was_after_a_refusal() -> None:
@@ -211,64 +214,62 @@ def test_what_is_meant_is_taken() -> None:
     assert value.value.tolist() == [3.0, 4.0]
 
 
-@pytest.mark.parametrize("huge", [10**30, 10**400, 10**5000], ids=["1e30", "1e400", "1e5000"])
-def test_no_number_is_too_large_for_a_checker(huge: int) -> None:
-    assert settings.is_number(huge) is (huge < 10**308)
-    for checker in (settings.number, settings.amount, settings.limit):
-        if huge == 10**30:
-            assert checker("it", huge) == 1e30
-        else:
-            with pytest.raises(UsageError, match="it must be"):
-                checker("it", huge)
-    with pytest.raises(UsageError, match="it must be"):
-        settings.fraction("it", huge)
+def test_no_number_is_too_large_for_a_checker() -> None:
+    for huge in (10**30, 10**400, 10**5000):
+        assert settings.is_number(huge) is (huge < 10**308)
+        for checker in (settings.number, settings.amount, settings.limit):
+            if huge == 10**30:
+                assert checker("it", huge) == 1e30
+            else:
+                with pytest.raises(UsageError, match="it must be"):
+                    checker("it", huge)
+        with pytest.raises(UsageError, match="it must be"):
+            settings.fraction("it", huge)
 
 
-@pytest.mark.parametrize("value", [np.ones(3), np.array(["a", "b"]), {}, [], None, 0])
-def test_a_choice_and_a_yes_or_no_are_no_arrays(value: Any) -> None:
-    with pytest.raises(UsageError, match="it must be 'a' or 'b', not"):
-        settings.one_of("it", value, ("a", "b"))
-    with pytest.raises(UsageError, match="it must be True or False, not"):
-        settings.yes_or_no("it", value)
+def test_a_choice_and_a_yes_or_no_are_no_arrays() -> None:
+    for value in (np.ones(3), np.array(["a", "b"]), {}, [], None, 0):
+        with case(value):
+            with pytest.raises(UsageError, match="it must be 'a' or 'b', not"):
+                settings.one_of("it", value, ("a", "b"))
+            with pytest.raises(UsageError, match="it must be True or False, not"):
+                settings.yes_or_no("it", value)
 
 
-@pytest.mark.parametrize(
-    ("value", "said"),
-    [
-        (list(range(1000)), "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 1 ..."),
-        ("a\nb  c", "'a\\nb c'"), ("x" * 58, f"'{'x' * 58}'"), (np.ones((2, 3)), "an array of shape [2, 3]"),
-    ],
-)  # fmt: skip
-def test_what_was_given_is_shown_in_few_characters(value: Any, said: str) -> None:
+def test_what_was_given_is_shown_in_few_characters() -> None:
     """And where it was longer, that it was."""
-    assert settings.shown(value) == said
-    assert len(settings.shown("x" * 1000, settings.MANY)) == settings.MANY
+    for value, said in [
+        (list(range(1000)), "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 1 ..."),
+        ("a\nb  c", "'a\\nb c'"),
+        ("x" * 58, f"'{'x' * 58}'"),
+        (np.ones((2, 3)), "an array of shape [2, 3]"),
+    ]:
+        assert settings.shown(value) == said
+        assert len(settings.shown("x" * 1000, settings.MANY)) == settings.MANY
 
 
-@pytest.mark.parametrize("value", ["abc", b"abc", {"a": 1}, None, 3])
-def test_what_is_no_list(value: Any) -> None:
+def test_what_is_no_list() -> None:
     """A mapping's names are hardly meant by who gives it."""
-    with pytest.raises(UsageError, match="it must be a list of nodes, not"):
-        settings.listed("it", value, "nodes")
-    assert (
-        settings.listed("it", (1, 2), "numbers")
-        == settings.listed("it", np.array([1, 2]), "numbers")
-        == [1, 2]
-    )
+    for value in ("abc", b"abc", {"a": 1}, None, 3):
+        with case(value):
+            with pytest.raises(UsageError, match="it must be a list of nodes, not"):
+                settings.listed("it", value, "nodes")
+            assert (
+                settings.listed("it", (1, 2), "numbers")
+                == settings.listed("it", np.array([1, 2]), "numbers")
+                == [1, 2]
+            )
 
 
-@pytest.mark.parametrize(
-    ("checker", "value", "said"),
-    [
+def test_the_remedy_is_said() -> None:
+    for checker, value, said in [
         (settings.limit, 0, "it must be > 0, or None for no limit, not 0"),
         (settings.path, "", "it must name a file, which '' cannot: it is empty"),
         (settings.path, "a\0b", "it must name a file, which 'a\\x00b' cannot: it has a NUL character in it"),
-    ],
-)
-def test_the_remedy_is_said(checker: Callable[[str, Any], Any], value: Any, said: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        checker("it", value)
-    assert str(caught.value) == said
+    ]:
+        with pytest.raises(UsageError) as caught:
+            checker("it", value)
+        assert str(caught.value) == said
 
 
 def test_a_path_is_a_str_or_what_names_one(tmp_path: Path) -> None:

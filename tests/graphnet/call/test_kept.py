@@ -21,7 +21,7 @@ from graphnet.call import kept
 from graphnet.errors import GraphnetError, ShapeError
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Node
-from tests.graphnet.ops.op_cases import CASES, Case
+from tests.graphnet.ops.op_cases import CASES
 
 GENERATOR = np.random.default_rng(0)
 
@@ -92,18 +92,25 @@ def test_it_reads_the_parameters_of_the_graph_at_hand() -> None:
     np.testing.assert_allclose(after, gn.compile(outputs, inputs, backend="numpy")(x)[0], rtol=1e-12)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_every_op(case: Case) -> None:
-    """Each op of graphnet is one whose programs can be kept, and what is found gives what it gave before."""
-    inputs = [gn.input(x.shape, x.dtype) for x in case.arrays]
-    outputs = [case.op(*inputs)]
-    anew = gn.compile(outputs, inputs)
-    again = gn.compile([case.op(*inputs)], inputs)
+def test_every_op(tmp_path: Path) -> None:
+    """Each op of graphnet is one whose programs can be kept, and stored; what is found gives what it gave before."""
+
+    def build() -> tuple[list[Node], list[Node]]:
+        inputs = [[gn.input(x.shape, x.dtype) for x in each.arrays] for each in CASES]
+        outputs = [each.op(*leaves) for each, leaves in zip(CASES, inputs, strict=True)]
+        for each, leaves, node in zip(CASES, inputs, outputs, strict=True):
+            assert name(([node], leaves)), each.id
+        return outputs, [leaf for leaves in inputs for leaf in leaves]
+
+    anew, again = compiled(build()), compiled(build())
     assert not was_kept(anew)
     assert was_kept(again)
-    for a, b in zip(anew(*case.arrays), again(*case.arrays), strict=True):
-        np.testing.assert_array_equal(a, b)
-        assert (a.dtype, a.shape) == (b.dtype, b.shape)
+    arrays = [x for each in CASES for x in each.arrays]
+    anew.save(tmp_path / "function")
+    for found in (again, gn.load_function(tmp_path / "function")):
+        for each, a, b in zip(CASES, anew(*arrays), found(*arrays), strict=True):
+            np.testing.assert_array_equal(a, b, err_msg=each.id)
+            assert (a.dtype, a.shape) == (b.dtype, b.shape), each.id
 
 
 def other_constant() -> tuple[list[Node], list[Node]]:

@@ -12,6 +12,7 @@ import graphnet as gn
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Array, Node
 from graphnet.ops.linear import MatMul
+from tests.tables import case
 
 random = np.random.default_rng(3)
 A = random.standard_normal((3, 4))
@@ -47,58 +48,49 @@ PROBLEMS: dict[str, tuple[Callable[[Node], Node], tuple[int, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
 @pytest.mark.parametrize("backend", ["numpy", "numba", pytest.param("cuda", marks=pytest.mark.cuda)])
-def test_it_is_the_slope_of_each_element_by_each(name: str, backend: str) -> None:
-    build, shape = PROBLEMS[name]
-    x, at = gn.input(shape, "float64"), random.standard_normal(shape)
-    y = build(x)
-    (J,) = gn.jacobian(y, x)
-    assert J.shape == y.shape + shape
-    value = gn.compile(y, [x], backend="numpy")
-    (found,) = run([J], [x], [at], backend=backend)
-    np.testing.assert_allclose(found, differences(lambda a: value(a)[0], at), rtol=1e-7, atol=1e-8)
+def test_it_is_the_slope_of_each_element_by_each(backend: str) -> None:
+    for name, (build, shape) in PROBLEMS.items():
+        with case(name):
+            x, at = gn.input(shape, "float64"), random.standard_normal(shape)
+            y = build(x)
+            (J,) = gn.jacobian(y, x)
+            assert J.shape == y.shape + shape
+            value = gn.compile(y, [x], backend="numpy")
+            (found,) = run([J], [x], [at], backend=backend)
+            np.testing.assert_allclose(found, differences(lambda a: value(a)[0], at), rtol=1e-7, atol=1e-8)
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
-def test_it_is_a_gradient_for_each_element(name: str) -> None:
+def test_it_is_a_gradient_for_each_element() -> None:
     """Whichever way it was walked: PROBLEMS have both."""
-    build, shape = PROBLEMS[name]
-    x, at = gn.input(shape, "float64"), random.standard_normal(shape)
-    y = build(x)
-    rows = [gn.gradient(y[index], [x])[0] for index in np.ndindex(y.shape)]
-    found, *rights = run([*gn.jacobian(y, x), *rows], [x], [at])
-    np.testing.assert_allclose(found, np.reshape(rights, found.shape), rtol=1e-13, atol=1e-14)
+    for name, (build, shape) in PROBLEMS.items():
+        with case(name):
+            x, at = gn.input(shape, "float64"), random.standard_normal(shape)
+            y = build(x)
+            rows = [gn.gradient(y[index], [x])[0] for index in np.ndindex(y.shape)]
+            found, *rights = run([*gn.jacobian(y, x), *rows], [x], [at])
+            np.testing.assert_allclose(found, np.reshape(rights, found.shape), rtol=1e-13, atol=1e-14)
 
 
-@pytest.mark.parametrize("columns", [2, 40], ids=["back", "forward"])
-def test_one_for_each_of_several(columns: int) -> None:
+def test_one_for_each_of_several() -> None:
     """Of y = x W + b: W by x, x by W at its column, the identity by b; one that y does not know is zero."""
-    x, W, b, other = (gn.input(s, "float64") for s in ((2, 3), (3, columns), (columns,), (5,)))
-    arrays = [random.standard_normal(node.shape) for node in (x, W, b, other)]
-    Jx, JW, Jb, Jo = run(gn.jacobian(x @ W + b, [x, W, b, other]), [x, W, b, other], arrays)
-    rows, units = np.eye(2), np.eye(columns)
-    np.testing.assert_allclose(Jx, np.einsum("ab,ij->ajbi", rows, arrays[1]), rtol=1e-14, atol=1e-15)
-    np.testing.assert_allclose(JW, np.einsum("ai,jk->ajik", arrays[0], units), rtol=1e-14, atol=1e-15)
-    np.testing.assert_array_equal(Jb, np.broadcast_to(units, (2, columns, columns)))
-    np.testing.assert_array_equal(Jo, np.zeros((2, columns, 5)))
+    for columns in (2, 40):
+        x, W, b, other = (gn.input(s, "float64") for s in ((2, 3), (3, columns), (columns,), (5,)))
+        arrays = [random.standard_normal(node.shape) for node in (x, W, b, other)]
+        Jx, JW, Jb, Jo = run(gn.jacobian(x @ W + b, [x, W, b, other]), [x, W, b, other], arrays)
+        rows, units = np.eye(2), np.eye(columns)
+        np.testing.assert_allclose(Jx, np.einsum("ab,ij->ajbi", rows, arrays[1]), rtol=1e-14, atol=1e-15)
+        np.testing.assert_allclose(JW, np.einsum("ai,jk->ajik", arrays[0], units), rtol=1e-14, atol=1e-15)
+        np.testing.assert_array_equal(Jb, np.broadcast_to(units, (2, columns, columns)))
+        np.testing.assert_array_equal(Jo, np.zeros((2, columns, 5)))
 
 
-@pytest.mark.parametrize(("rows", "columns"), [(2, 50), (50, 2)])
-def test_as_many_walks_as_there_are_of_the_fewer(rows: int, columns: int) -> None:
-    x, W = gn.input((columns,)), gn.input((columns, rows))
-    (J,) = gn.jacobian(gn.tanh(x @ W), x)
-    products = [node for node in Graph([J], [x, W]).order if isinstance(node.op, MatMul)]
-    assert len(products) == 1 + 2
-
-
-def test_both_ways_agree() -> None:
-    """3 elements by 4 are walked back; the same, four times over, forward."""
-    x, at = gn.input((4,), "float64"), random.standard_normal(4)
-    y = gn.tanh(A @ gn.sin(x))
-    (back,), (forward,) = gn.jacobian(y, x), gn.jacobian(gn.concatenate([y] * 4), x)
-    found, right = run([back, forward], [x], [at])
-    np.testing.assert_allclose(found, right[:3], rtol=1e-14, atol=1e-15)
+def test_as_many_walks_as_there_are_of_the_fewer() -> None:
+    for rows, columns in ((2, 50), (50, 2)):
+        x, W = gn.input((columns,)), gn.input((columns, rows))
+        (J,) = gn.jacobian(gn.tanh(x @ W), x)
+        products = [node for node in Graph([J], [x, W]).order if isinstance(node.op, MatMul)]
+        assert len(products) == 1 + 2
 
 
 def test_through_a_node_between() -> None:
@@ -130,12 +122,13 @@ def test_what_was_stopped_stays_so() -> None:
     np.testing.assert_array_equal(found, np.diag(at))
 
 
-@pytest.mark.parametrize(("of", "by"), [((0,), (3,)), ((3,), (0,)), ((), (0, 2))])
-def test_nothing(of: tuple[int, ...], by: tuple[int, ...]) -> None:
-    x = gn.input(by, "float32")
-    y = gn.broadcast_to(gn.sum(x), of)
-    (found,) = run(gn.jacobian(y, x), [x], [np.ones(by, "float32")])
-    assert (found.shape, found.dtype) == (of + by, np.float32)
+def test_nothing() -> None:
+    for of, by in (((0,), (3,)), ((3,), (0,)), ((), (0, 2))):
+        with case(of, by):
+            x = gn.input(by, "float32")
+            y = gn.broadcast_to(gn.sum(x), of)
+            (found,) = run(gn.jacobian(y, x), [x], [np.ones(by, "float32")])
+            assert (found.shape, found.dtype) == (of + by, np.float32)
 
 
 def test_walks_share_their_products() -> None:

@@ -14,6 +14,7 @@ import graphnet_rnn as rnn
 from graphnet.errors import GraphnetError
 from graphnet.graph.node import Array, Node
 from graphnet_rnn.cells import ALL
+from tests.tables import case
 
 BATCH = 3
 generator = np.random.default_rng(0)
@@ -56,12 +57,13 @@ def network(layers: list[Any], **settings: Any) -> rnn.Network:
     return net
 
 
-@pytest.mark.parametrize("pool", ["last", "mean", "max", None])
-def test_of_cases_of_several_lengths(pool: str | None) -> None:
-    net = network([rnn.Bidirectional(rnn.GRU(3)), rnn.LSTM(3)], reads="vectors", pool=pool)
-    u = net.unroll(4, BATCH, initial="zero", lengths=gn.constant(np.array([4, 1, 3])))
-    losses = u.losses if pool else gn.sum(u.losses, axis=0)
-    require_rows_of_losses(losses, list(net.parameters.values()))
+def test_of_cases_of_several_lengths() -> None:
+    for pool in ("last", "mean", "max", None):
+        with case(pool):
+            net = network([rnn.Bidirectional(rnn.GRU(3)), rnn.LSTM(3)], reads="vectors", pool=pool)
+            u = net.unroll(4, BATCH, initial="zero", lengths=gn.constant(np.array([4, 1, 3])))
+            losses = u.losses if pool else gn.sum(u.losses, axis=0)
+            require_rows_of_losses(losses, list(net.parameters.values()))
 
 
 def test_of_a_network_that_reads_another_of_several_lengths() -> None:
@@ -72,12 +74,13 @@ def test_of_a_network_that_reads_another_of_several_lengths() -> None:
     require_rows_of_losses(v.losses, [*cells, *above.parameters.values()])
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_of_every_cell(name: str) -> None:
-    cell = rnn.testing._small(ALL[name])
-    net = network([cell])
-    u = net.unroll(3, BATCH, training=False)
-    require_rows_of_losses(gn.sum(u.losses, axis=0), list(net.parameters.values()))
+def test_of_every_cell() -> None:
+    for name in ALL:
+        with case(name):
+            cell = rnn.testing._small(ALL[name])
+            net = network([cell])
+            u = net.unroll(3, BATCH, training=False)
+            require_rows_of_losses(gn.sum(u.losses, axis=0), list(net.parameters.values()))
 
 
 @pytest.mark.parametrize("backend", ["numpy", "numba"])
@@ -195,11 +198,11 @@ APART: dict[str, tuple[Callable[[Node], Node], tuple[int, ...]]] = {
 
 
 @pytest.mark.parametrize("backend", ["numpy", "numba"])
-@pytest.mark.parametrize("name", APART)
-def test_of_cases_that_stay_apart(name: str, backend: str) -> None:
-    make, shape = APART[name]
-    W = weight(*shape)
-    require_rows_of_losses(make(W), [W], backend=backend)
+def test_of_cases_that_stay_apart(backend: str) -> None:
+    for name, (make, shape) in APART.items():
+        with case(name):
+            W = weight(*shape)
+            require_rows_of_losses(make(W), [W], backend=backend)
 
 
 def test_no_case_takes_a_backward_pass_of_its_own() -> None:
@@ -254,16 +257,16 @@ MIXED: dict[str, tuple[Callable[[Node], Node], tuple[int, ...], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", MIXED)
-def test_mixed_cases_are_refused_or_right(name: str) -> None:
-    make, shape, named = MIXED[name]
-    W = weight(*shape)
-    losses = make(W)
-    with pytest.raises(gn.DifferentiationError, match=named) as refused:
-        gn.per_example_gradients(losses, [W])
-    assert "mixed=True" in str(refused.value)
-    assert "test_per_example.py" in str(refused.value)
-    require_rows_of_losses(losses, [W], mixed=True)
+def test_mixed_cases_are_refused_or_right() -> None:
+    for name, (make, shape, named) in MIXED.items():
+        with case(name):
+            W = weight(*shape)
+            losses = make(W)
+            with pytest.raises(gn.DifferentiationError, match=named) as refused:
+                gn.per_example_gradients(losses, [W])
+            assert "mixed=True" in str(refused.value)
+            assert "test_per_example.py" in str(refused.value)
+            require_rows_of_losses(losses, [W], mixed=True)
 
 
 def test_an_op_of_the_users_that_says_that_rows_stay_apart() -> None:
@@ -296,26 +299,26 @@ W = gn.parameter(np.ones((3, 2)), name="W")
 good = per_case(cases(4, 3) @ W)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (
-            lambda: gn.per_example_gradients(gn.sum(good), [W]),
-            r"shape \(batch,\).* of shape \[\].*gn\.gradient",
-        ),
-        (
-            lambda: gn.per_example_gradients(cases(4, 3) @ W, [W]),
-            r"shape \[4, 2\].*gn\.sum\(losses, axis=0\)",
-        ),
-        (lambda: gn.per_example_gradients(3, [W]), "the losses must be a node, not 3"),
-        (lambda: gn.per_example_gradients(symbols(4), [W]), "int64 of shape"),
-        (lambda: gn.per_example_gradients(good, 3), "per_example_gradients: parameters"),
-        (lambda: gn.per_example_gradients(good, [symbols(4)]), "int64"),
-    ],
-)
-def test_what_cannot_be_meant_is_refused(call: Callable[[], Any], message: str) -> None:
-    with pytest.raises(GraphnetError, match=message):
-        call()
+REFUSED: list[tuple[Callable[[], Any], str]] = [
+    (
+        lambda: gn.per_example_gradients(gn.sum(good), [W]),
+        r"shape \(batch,\).* of shape \[\].*gn\.gradient",
+    ),
+    (
+        lambda: gn.per_example_gradients(cases(4, 3) @ W, [W]),
+        r"shape \[4, 2\].*gn\.sum\(losses, axis=0\)",
+    ),
+    (lambda: gn.per_example_gradients(3, [W]), "the losses must be a node, not 3"),
+    (lambda: gn.per_example_gradients(symbols(4), [W]), "int64 of shape"),
+    (lambda: gn.per_example_gradients(good, 3), "per_example_gradients: parameters"),
+    (lambda: gn.per_example_gradients(good, [symbols(4)]), "int64"),
+]
+
+
+def test_what_cannot_be_meant_is_refused() -> None:
+    for call, message in REFUSED:
+        with case(message), pytest.raises(GraphnetError, match=message):
+            call()
 
 
 def test_an_input_may_be_the_weight() -> None:

@@ -27,10 +27,10 @@ def test_a_cell_of_a_notebook_has_its_number(monkeypatch: pytest.MonkeyPatch) ->
     assert str(Origin("cells.py", 2)) == "cells.py:2"
 
 
-@pytest.mark.parametrize("shell", [None, SimpleNamespace(), SimpleNamespace(compile=compile)])
-def test_other_shells(shell: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_shells(monkeypatch: pytest.MonkeyPatch) -> None:
     """IPython imported where it does not run, and a version that names no cells."""
-    monkeypatch.setitem(sys.modules, "IPython", notebook(shell))  # type: ignore[arg-type]
-    assert str(Origin("cells.py", 2)) == "cells.py:2"
-    monkeypatch.delitem(sys.modules, "IPython")
-    assert str(Origin("cells.py", 2)) == "cells.py:2"
+    for shell in (None, SimpleNamespace(), SimpleNamespace(compile=compile)):
+        monkeypatch.setitem(sys.modules, "IPython", notebook(shell))  # type: ignore[arg-type]
+        assert str(Origin("cells.py", 2)) == "cells.py:2"
+        monkeypatch.delitem(sys.modules, "IPython")
+        assert str(Origin("cells.py", 2)) == "cells.py:2"

@@ -13,6 +13,7 @@ import graphnet as gn
 from graphnet.errors import GraphnetError, UsageError
 from graphnet.graph.node import Array
 from tests.graphnet.operators.test_linear_operator import both
+from tests.tables import case
 
 N = 120
 
@@ -31,13 +32,14 @@ A = symmetric(VALUES)
 # -- estimates ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", ["hutch++", "hutchinson"])
-def test_the_trace_within_its_standard_error(method: str) -> None:
+def test_the_trace_within_its_standard_error() -> None:
     """Of 40 seeds nearly all are within 2 standard errors, so these are neither too small nor too large."""
-    found = [gn.trace(A, 60, method, seed) for seed in range(40)]
-    apart = np.array([(value - VALUES.sum()) / error for value, error in found])
-    assert np.mean(np.abs(apart) < 2) >= 0.85
-    assert 0.6 < np.std(apart) < 1.5
+    for method in ("hutch++", "hutchinson"):
+        with case(method):
+            found = [gn.trace(A, 60, method, seed) for seed in range(40)]
+            apart = np.array([(value - VALUES.sum()) / error for value, error in found])
+            assert np.mean(np.abs(apart) < 2) >= 0.85
+            assert 0.6 < np.std(apart) < 1.5
 
 
 def test_hutchpp_gains_from_few_large_eigenvalues() -> None:
@@ -85,13 +87,14 @@ ORDERS = {
 }
 
 
-@pytest.mark.parametrize("which", ORDERS)
-@pytest.mark.parametrize("k", [1, 4, N - 1, N])
-def test_leading_eigenvalues(which: str, k: int) -> None:
-    values, vectors = gn.eigenvalues(A, k, which)
-    np.testing.assert_allclose(values, ORDERS[which][:k], rtol=1e-8, atol=1e-9)
-    np.testing.assert_allclose(A @ vectors, vectors * values, atol=1e-7)
-    np.testing.assert_allclose(vectors.T @ vectors, np.eye(k), atol=1e-8)
+def test_leading_eigenvalues() -> None:
+    for k in (1, 4, N - 1, N):
+        for which in ORDERS:
+            with case(which, k):
+                values, vectors = gn.eigenvalues(A, k, which)
+                np.testing.assert_allclose(values, ORDERS[which][:k], rtol=1e-8, atol=1e-9)
+                np.testing.assert_allclose(A @ vectors, vectors * values, atol=1e-7)
+                np.testing.assert_allclose(vectors.T @ vectors, np.eye(k), atol=1e-8)
 
 
 def test_of_single_precision() -> None:
@@ -151,73 +154,72 @@ CALLS: dict[str, Callable[..., Any]] = {
     "eigenvalues": lambda op, **how: gn.eigenvalues(op, 3, **how),
     "spectral_density": lambda op, **how: gn.spectral_density(op, 20, 10, 2, **how),
 }
-by_call = pytest.mark.parametrize("name", CALLS)
 
 
-@by_call
-def test_a_seed_tells_the_numbers(name: str) -> None:
-    first, second, other = (CALLS[name](A, seed=seed) for seed in (7, 7, 8))
-    for a, b in zip(first, second, strict=True):
-        np.testing.assert_array_equal(a, b)
-    assert not all(np.array_equal(a, b) for a, b in zip(first, other, strict=True))
+def test_a_seed_tells_the_numbers() -> None:
+    for name, call in CALLS.items():
+        with case(name):
+            first, second, other = (call(A, seed=seed) for seed in (7, 7, 8))
+            for a, b in zip(first, second, strict=True):
+                np.testing.assert_array_equal(a, b)
+            assert not all(np.array_equal(a, b) for a, b in zip(first, other, strict=True))
 
 
-@by_call
-def test_any_operator_will_do(name: str) -> None:
-    for a, b in zip(CALLS[name](A), CALLS[name](LinearOperator((N, N), A.dot, dtype=float)), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6)
+def test_any_operator_will_do() -> None:
+    for name, call in CALLS.items():
+        with case(name):
+            for a, b in zip(call(A), call(LinearOperator((N, N), A.dot, dtype=float)), strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6)
 
 
-@by_call
-@pytest.mark.parametrize(
-    ("op", "message"),
-    [
+def test_no_operator_is_refused() -> None:
+    for op, message in [
         (np.ones((3, 2)), r"must be square.* 3 × 2.*J\.H @ J"),
         (np.ones((0, 0)), "must be square"),
         (np.ones(3), "op must be an operator"),
         (3, "op must be an operator.*not 3"),
         (gn.input((3, 3), name="x"), r"the node x\[3, 3\].*gn\.linear_operator"),
-    ],
-)
-def test_no_operator_is_refused(name: str, op: Any, message: str) -> None:
-    with pytest.raises(UsageError, match=f"^{name}: .*{message}"):
-        CALLS[name](op)
+    ]:
+        for name, call in CALLS.items():
+            with case(name, message), pytest.raises(UsageError, match=f"^{name}: .*{message}"):
+                call(op)
 
 
-@by_call
-@pytest.mark.parametrize("size", [5, 100])
-def test_products_that_are_no_numbers_are_told(name: str, size: int) -> None:
-    wrong = np.full((size, size), np.nan)
-    with pytest.raises(GraphnetError, match=f"^{name}: .*NaN.*check=True"):
-        CALLS[name](wrong)
+def test_products_that_are_no_numbers_are_told() -> None:
+    for size in (5, 100):
+        for name, call in CALLS.items():
+            with case(name, size):
+                wrong = np.full((size, size), np.nan)
+                with pytest.raises(GraphnetError, match=f"^{name}: .*NaN.*check=True"):
+                    call(wrong)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: gn.trace(A, 5), r"trace: samples .* >= 6"),
-        (lambda: gn.trace(A, 1, "hutchinson"), r"trace: samples .* >= 2"),
-        (lambda: gn.trace(A, method="xtrace"), r"trace: method .*'hutch\+\+' or 'hutchinson'"),
-        (lambda: gn.trace(A, seed=-1), "trace: seed"),
-        (lambda: gn.diagonal(A, 1), "diagonal: samples"),
-        (lambda: gn.diagonal(A, seed=1.5), "diagonal: seed"),
-        (lambda: gn.eigenvalues(A, N + 1), f"eigenvalues: k must be at most {N}"),
-        (lambda: gn.eigenvalues(A, 0), "eigenvalues: k"),
-        (lambda: gn.eigenvalues(A, which="LA"), "eigenvalues: which .*'largest'"),
-        (lambda: gn.eigenvalues(A, tolerance=-1), "eigenvalues: tolerance"),
-        (lambda: gn.eigenvalues(A, iterations=0), "eigenvalues: iterations"),
-        (lambda: gn.eigenvalues(A, seed="a"), "eigenvalues: seed"),
-        (lambda: gn.spectral_density(A, points=1), "spectral_density: points"),
-        (lambda: gn.spectral_density(A, points=[]), "spectral_density: points"),
-        (lambda: gn.spectral_density(A, points=[[1.0]]), "spectral_density: points"),
-        (lambda: gn.spectral_density(A, points=["a"]), "spectral_density: points"),
-        (lambda: gn.spectral_density(A, points=[np.inf]), "spectral_density: points"),
-        (lambda: gn.spectral_density(A, steps=0), "spectral_density: steps"),
-        (lambda: gn.spectral_density(A, samples=1), "spectral_density: samples"),
-        (lambda: gn.spectral_density(A, width=0), "spectral_density: width"),
-        (lambda: gn.spectral_density(A, seed=-1), "spectral_density: seed"),
-    ],
-)
-def test_settings_that_cannot_be_meant_are_refused(call: Callable[[], Any], message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        call()
+REFUSED: list[tuple[Callable[[], Any], str]] = [
+    (lambda: gn.trace(A, 5), r"trace: samples .* >= 6"),
+    (lambda: gn.trace(A, 1, "hutchinson"), r"trace: samples .* >= 2"),
+    (lambda: gn.trace(A, method="xtrace"), r"trace: method .*'hutch\+\+' or 'hutchinson'"),
+    (lambda: gn.trace(A, seed=-1), "trace: seed"),
+    (lambda: gn.diagonal(A, 1), "diagonal: samples"),
+    (lambda: gn.diagonal(A, seed=1.5), "diagonal: seed"),
+    (lambda: gn.eigenvalues(A, N + 1), f"eigenvalues: k must be at most {N}"),
+    (lambda: gn.eigenvalues(A, 0), "eigenvalues: k"),
+    (lambda: gn.eigenvalues(A, which="LA"), "eigenvalues: which .*'largest'"),
+    (lambda: gn.eigenvalues(A, tolerance=-1), "eigenvalues: tolerance"),
+    (lambda: gn.eigenvalues(A, iterations=0), "eigenvalues: iterations"),
+    (lambda: gn.eigenvalues(A, seed="a"), "eigenvalues: seed"),
+    (lambda: gn.spectral_density(A, points=1), "spectral_density: points"),
+    (lambda: gn.spectral_density(A, points=[]), "spectral_density: points"),
+    (lambda: gn.spectral_density(A, points=[[1.0]]), "spectral_density: points"),
+    (lambda: gn.spectral_density(A, points=["a"]), "spectral_density: points"),
+    (lambda: gn.spectral_density(A, points=[np.inf]), "spectral_density: points"),
+    (lambda: gn.spectral_density(A, steps=0), "spectral_density: steps"),
+    (lambda: gn.spectral_density(A, samples=1), "spectral_density: samples"),
+    (lambda: gn.spectral_density(A, width=0), "spectral_density: width"),
+    (lambda: gn.spectral_density(A, seed=-1), "spectral_density: seed"),
+]
+
+
+def test_settings_that_cannot_be_meant_are_refused() -> None:
+    for call, message in REFUSED:
+        with case(message), pytest.raises(UsageError, match=message):
+            call()

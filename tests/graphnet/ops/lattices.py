@@ -16,7 +16,7 @@ import numpy as np
 import graphnet as gn
 from graphnet.graph.node import Array, Dtype, Node, Shape
 
-__all__ = ["PathSums", "Recursion", "alignment", "soft_dtw", "soft_edit_distance"]
+__all__ = ["PathSums", "Recursion", "alignment", "soft_dtw"]
 
 #: From how far before (i, j) a step of each kind comes.
 STEPS = ((1, 1), (1, 0), (0, 1))
@@ -134,22 +134,6 @@ def chances(F: Node, w: Node) -> Node:
 def soft_dtw(cost: Node, smoothing: float) -> Node:
     """The softened least cost of a monotone path through each matrix of costs (Cuturi & Blondel 2017)."""
     return -smoothing * PathSums()(each_step(cost / -smoothing))[..., -1, -1]
-
-
-def soft_edit_distance(substitute: Node, delete: Node, insert: Node, smoothing: float) -> Node:
-    """The softened least cost of making one sequence of another; (..., n, m), (..., n), (..., m) are costs."""
-    around = [(0, 0)] * (substitute.ndim - 2)
-    n, m = (size + 1 for size in substitute.shape[-2:])
-    leading = substitute.shape[:-2]
-    weights = gn.stack(
-        [
-            gn.pad(substitute, (*around, (1, 0), (1, 0))),
-            gn.broadcast_to(gn.pad(delete, (*around, (1, 0)))[..., :, None], (*leading, n, m)),
-            gn.broadcast_to(gn.pad(insert, (*around, (1, 0)))[..., None, :], (*leading, n, m)),
-        ],
-        -3,
-    )
-    return -smoothing * PathSums()(weights / -smoothing)[..., -1, -1]
 
 
 def alignment(scores: Node, smoothing: float = 1.0) -> Node:

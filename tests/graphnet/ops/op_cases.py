@@ -26,7 +26,7 @@ from graphnet.ops.reduce import ArgMax, CumSum, LogSoftmax, LogSumExp, Max, Min,
 from graphnet.ops.surrogate import Surrogate
 from graphnet.testing.laws import LAWS, OF_GRAPHS
 
-__all__ = ["CASES", "LEAVES", "Case", "covered_ops", "ops_with_inputs"]
+__all__ = ["BY_OP", "CASES", "LEAVES", "Case", "covered_ops", "ops_with_inputs"]
 
 
 class Case(NamedTuple):
@@ -38,15 +38,8 @@ class Case(NamedTuple):
     laws: tuple[int, ...] = tuple(LAWS)
 
 
-#: Ops without inputs: no derivative passes them, so the laws have nothing to hold. Where they are tested:
-LEAVES: dict[str, str] = {
-    "Input": "fed at every call: test_engine, test_errors",
-    "Parameter": "holds the caller's array: test_engine (shared memory)",
-    "Constant": "holds a copy: test_engine, test_random_graphs (merge, fold)",
-    "Fill": "one number: test_random_graphs (merge by bits, fold)",
-    "Zeros": "an absent derivative, never computed with: test_random_graphs",
-    "Random": "a held draw: test_engine (RandomSource)",
-}
+#: Ops without inputs: no derivative passes them, so the laws have nothing to hold.
+LEAVES = ("Input", "Parameter", "Constant", "Fill", "Zeros", "Random")
 
 _generator = np.random.default_rng(20160615)
 
@@ -290,6 +283,12 @@ CASES: tuple[Case, ...] = (
     Case(SigmoidCrossEntropy(), (away(2, 3), positive(2, 3) / 2), "sigmoid_cross_entropy"),
     Case(SquaredError(), (normal(2, 3), normal(2, 3)), "squared_error"),
 )
+
+
+#: The cases of each op, by what their ids begin with.
+BY_OP: dict[str, list[Case]] = {}
+for _case in CASES:
+    BY_OP.setdefault(_case.id.partition("-")[0], []).append(_case)
 
 
 def ops_with_inputs() -> list[type[Op]]:

@@ -15,6 +15,7 @@ from graphnet.graph.node import Array, Node
 from graphnet.ops.linear import BatchMatMul, MatMul
 from graphnet.plan.instructions import Host
 from graphnet.plan.lowering import lower
+from tests.tables import case
 
 #: How long the axis of each letter is.
 SIZES = dict(zip(string.ascii_letters, [2, 3, 4, 5, 2, 3, 1, 4] * 7, strict=False))
@@ -51,7 +52,6 @@ def shapes_of(subscripts: str) -> list[tuple[int, ...]]:
 
 
 TABLE = [*((subscripts, shapes_of(subscripts)) for subscripts in LETTERS), *SHAPES]
-each_row = pytest.mark.parametrize(("subscripts", "shapes"), TABLE, ids=[f"{s} of {sh}" for s, sh in TABLE])
 
 
 def applied(subscripts: str, arrays: list[Array]) -> tuple[Node, list[Node]]:
@@ -68,19 +68,20 @@ def require_numpys(subscripts: str, arrays: list[Array], backend: str) -> None:
     np.testing.assert_allclose(found, right, rtol=rtol, atol=rtol)
 
 
-@each_row
 @pytest.mark.parametrize("backend", ["numpy", "numba", pytest.param("cuda", marks=pytest.mark.cuda)])
-def test_the_table(subscripts: str, shapes: list[Any], backend: str) -> None:
-    random = np.random.default_rng(len(subscripts))
-    require_numpys(subscripts, [random.standard_normal(shape) for shape in shapes], backend)
+def test_the_table(backend: str) -> None:
+    for subscripts, shapes in TABLE:
+        random = np.random.default_rng(len(subscripts))
+        with case(subscripts, shapes):
+            require_numpys(subscripts, [random.standard_normal(shape) for shape in shapes], backend)
 
 
-@each_row
-def test_no_row_needs_python(subscripts: str, shapes: list[Any]) -> None:
+def test_no_row_needs_python() -> None:
     """Nor its gradient: so functions of it can be stored, and run on a GPU."""
-    y, leaves = applied(subscripts, [np.zeros(shape) for shape in shapes])
-    graph, _ = passes.optimize(Graph([y, *gn.gradient(gn.sum(y * y), leaves)], leaves))
-    assert not [step.node for step in lower(graph).instructions if isinstance(step, Host)]
+    for subscripts, shapes in TABLE:
+        y, leaves = applied(subscripts, [np.zeros(shape) for shape in shapes])
+        graph, _ = passes.optimize(Graph([y, *gn.gradient(gn.sum(y * y), leaves)], leaves))
+        assert not any(isinstance(step, Host) for step in lower(graph).instructions), subscripts
 
 
 def drawn(random: np.random.Generator) -> tuple[str, list[tuple[int, ...]]]:
@@ -108,39 +109,25 @@ def drawn(random: np.random.Generator) -> tuple[str, list[tuple[int, ...]]]:
     return subscripts, shapes
 
 
-@pytest.mark.parametrize("seed", range(120))
-def test_what_is_drawn_at_random(seed: int) -> None:
-    random = np.random.default_rng(seed)
-    subscripts, shapes = drawn(random)
-    arrays = [random.integers(-3, 4, shape).astype(float) for shape in shapes]  # sums of which are exact
-    require_numpys(subscripts, arrays, "numba" if seed < 20 else "numpy")
+def test_what_is_drawn_at_random() -> None:
+    for seed in range(120):
+        random = np.random.default_rng(seed)
+        subscripts, shapes = drawn(random)
+        arrays = [random.integers(-3, 4, shape).astype(float) for shape in shapes]  # sums of which are exact
+        with case(seed, subscripts, shapes):
+            require_numpys(subscripts, arrays, "numba" if seed < 20 else "numpy")
 
 
-@pytest.mark.parametrize("dtype", ["float32", "int8", "int64", "uint16", "bool"])
-@pytest.mark.parametrize("subscripts", ["ab,bc->ac", "ab->a", "ab,ab->", "aa->a", "bac,bcd->bad", "a,b->ab"])
-def test_dtypes_are_kept(subscripts: str, dtype: str) -> None:
+def test_dtypes_are_kept() -> None:
     """Also where integers wrap; of booleans, whether any is true."""
-    random = np.random.default_rng(0)
-    arrays = [
-        random.integers(0, 2 if dtype == "bool" else 60, s).astype(dtype) for s in shapes_of(subscripts)
-    ]
-    for backend in ("numpy", "numba"):
-        require_numpys(subscripts, arrays, backend)
-
-
-def test_gradients_are_einsums() -> None:
-    """Of Σ w · a b c: the other two and w, multiplied and summed over what a has not."""
-    random = np.random.default_rng(1)
-    a, b, c, w = (random.standard_normal(shape) for shape in ((2, 3), (3, 4, 2), (4, 5), (2, 5)))
-    leaves = [gn.input(x.shape, "float64") for x in (a, b, c)]
-    found = gn.compile(gn.gradient(gn.sum(gn.einsum("ij,jki,kl->il", *leaves) * w), leaves), leaves)(a, b, c)
-    rights = [
-        np.einsum("il,jki,kl->ij", w, b, c),
-        np.einsum("il,ij,kl->jki", w, a, c),
-        np.einsum("il,ij,jki->kl", w, a, b),
-    ]
-    for g, right in zip(found, rights, strict=True):
-        np.testing.assert_allclose(g, right, rtol=1e-12, atol=1e-13)
+    for dtype in ("float32", "int8", "int64", "uint16", "bool"):
+        for subscripts in ("ab,bc->ac", "ab->a", "ab,ab->", "aa->a", "bac,bcd->bad", "a,b->ab"):
+            random = np.random.default_rng(0)
+            below = 2 if dtype == "bool" else 60
+            arrays = [random.integers(0, below, s).astype(dtype) for s in shapes_of(subscripts)]
+            for backend in ("numpy", "numba"):
+                with case(dtype, subscripts, backend):
+                    require_numpys(subscripts, arrays, backend)
 
 
 # -- what it is made of -----------------------------------------------------------------------------------
@@ -162,16 +149,13 @@ def test_a_product_of_matrices_is_one() -> None:
     assert products_of(y, leaves) == [(6, 4, 5)]
 
 
-@pytest.mark.parametrize(
-    ("shapes", "products"),
-    [
-        ([(2, 100), (100, 100), (100, 3)], [(2, 100, 100), (2, 100, 3)]),
+def test_the_cheapest_order_is_chosen() -> None:
+    for shapes, products in (
+        ([(2, 100), (100, 100), (100, 3)], [(2, 100, 3), (2, 100, 100)]),
         ([(100, 100), (100, 100), (100, 1)], [(100, 100, 1), (100, 100, 1)]),
-    ],
-)
-def test_the_cheapest_order_is_chosen(shapes: list[Any], products: list[Any]) -> None:
-    y, leaves = applied("ij,jk,kl->il", [np.zeros(shape) for shape in shapes])
-    assert sorted(products_of(y, leaves)) == sorted(products)
+    ):
+        y, leaves = applied("ij,jk,kl->il", [np.zeros(shape) for shape in shapes])
+        assert sorted(products_of(y, leaves)) == products
 
 
 def test_what_changes_nothing_is_the_operand_itself() -> None:
@@ -182,32 +166,33 @@ def test_what_changes_nothing_is_the_operand_itself() -> None:
 # -- errors -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("subscripts", "shapes", "words"),
-    [
-        ("ij,jk->ik", [(2, 3), (4, 5)], r"'j' is 4 in operand 2, but 3 before"),
-        ("ij->ji", [(2,)], r"operand 1 has 1 axes, but 'ij' names 2"),
-        ("ij->ji", [(2, 3, 4)], r"operand 1 has 3 axes, but 'ij' names 2"),
-        ("i...j", [(2,)], r"operand 1 has 1 axes, but 'i...j' names 2"),
-        ("ij,jk", [(2, 3)], r"there are 2 operands in it, but 1 are given"),
-        ("ij->ijk", [(2, 3)], r"'k' of the result is in no operand"),
-        ("ij->ii", [(2, 3)], r"'i' stands twice in the result"),
-        ("ii->i", [(2, 3)], r"the axes 'i' of operand 1 have different sizes"),
-        ("i.j", [(2, 3)], r"'i.j' is none of letters and one '...'"),
-        ("......", [(2, 3)], r"is none of letters"),
-        ("ij>ji", [(2, 3)], r"'ij>ji' is none of letters"),
-        ("ij->j->i", [(2, 3)], r"'j->i' is none of letters"),
-        ("...i->i", [(2, 3)], r"'...' stands for 1 axes, which the result must have as well: write '->...i'"),
-        ("...i,...i", [(2, 3), (4, 3)], r"is 4 in operand 2, but 2 before"),
-    ],
-)
-def test_errors_name_the_operand_and_the_shapes(subscripts: str, shapes: list[Any], words: str) -> None:
-    leaves = [gn.input(shape, name=f"x{i}") for i, shape in enumerate(shapes, start=1)]
-    with pytest.raises(gn.ShapeError) as caught:
-        gn.einsum(subscripts, *leaves)
-    message = str(caught.value)
-    for part in (words, f"einsum: {subscripts!r}", *(leaf.describe() for leaf in leaves), "test_einsum.py:"):
-        assert part in message
+ERRORS: list[tuple[str, list[Any], str]] = [
+    ("ij,jk->ik", [(2, 3), (4, 5)], r"'j' is 4 in operand 2, but 3 before"),
+    ("ij->ji", [(2,)], r"operand 1 has 1 axes, but 'ij' names 2"),
+    ("ij->ji", [(2, 3, 4)], r"operand 1 has 3 axes, but 'ij' names 2"),
+    ("i...j", [(2,)], r"operand 1 has 1 axes, but 'i...j' names 2"),
+    ("ij,jk", [(2, 3)], r"there are 2 operands in it, but 1 are given"),
+    ("ij->ijk", [(2, 3)], r"'k' of the result is in no operand"),
+    ("ij->ii", [(2, 3)], r"'i' stands twice in the result"),
+    ("ii->i", [(2, 3)], r"the axes 'i' of operand 1 have different sizes"),
+    ("i.j", [(2, 3)], r"'i.j' is none of letters and one '...'"),
+    ("......", [(2, 3)], r"is none of letters"),
+    ("ij>ji", [(2, 3)], r"'ij>ji' is none of letters"),
+    ("ij->j->i", [(2, 3)], r"'j->i' is none of letters"),
+    ("...i->i", [(2, 3)], r"'...' stands for 1 axes, which the result must have as well: write '->...i'"),
+    ("...i,...i", [(2, 3), (4, 3)], r"is 4 in operand 2, but 2 before"),
+]
+
+
+def test_errors_name_the_operand_and_the_shapes() -> None:
+    for subscripts, shapes, words in ERRORS:
+        leaves = [gn.input(shape, name=f"x{i}") for i, shape in enumerate(shapes, start=1)]
+        with pytest.raises(gn.ShapeError) as caught:
+            gn.einsum(subscripts, *leaves)
+        message = str(caught.value)
+        names = [leaf.describe() for leaf in leaves]
+        for part in (words, f"einsum: {subscripts!r}", *names, "test_einsum.py:"):
+            assert part in message
 
 
 def test_what_are_no_subscripts() -> None:

@@ -11,6 +11,7 @@ import pytest
 import graphnet as gn
 from graphnet.errors import DifferentiationError, DtypeError, GraphnetError, ShapeError, ValueAccessError
 from graphnet.graph.node import Array
+from tests.tables import case
 
 RNG = np.random.default_rng
 X, T = RNG(0).standard_normal((5, 3)), RNG(1).integers(0, 4, 5)
@@ -90,17 +91,20 @@ def test_a_loss_that_stands_for_itself_changes_nothing() -> None:
     assert np.array_equal(found, wanted)
 
 
-@pytest.mark.parametrize("backend", ["numba", "numpy"])
-@pytest.mark.parametrize("passes", [(), gn.passes.DEFAULT], ids=["plain", "optimised"])
-def test_on_all_back_ends(backend: str, passes: Any) -> None:
-    W, z = net()
-    cost = gn.mean(gn.with_surrogate(mixture(z), majoriser, [z]))
-    v = RNG(4).standard_normal(W.shape)
-    product, loss = gn.compile(
-        [*gn.gauss_newton_product(cost, {W: v}), cost], [], backend=backend, passes=passes
-    )()
-    assert pytest.approx(expected(np.full(5, 1 / 5)) @ v.ravel(), rel=1e-12) == product.ravel()
-    assert loss == pytest.approx(np.mean(-np.log(np.exp(-0.5 * (np.tanh(X @ WEIGHTS) - MEANS) ** 2).sum(1))))
+def test_on_all_back_ends() -> None:
+    for passes in ((), gn.passes.DEFAULT):
+        for backend in ("numba", "numpy"):
+            with case(backend, len(passes)):
+                W, z = net()
+                cost = gn.mean(gn.with_surrogate(mixture(z), majoriser, [z]))
+                v = RNG(4).standard_normal(W.shape)
+                product, loss = gn.compile(
+                    [*gn.gauss_newton_product(cost, {W: v}), cost], [], backend=backend, passes=passes
+                )()
+                assert pytest.approx(expected(np.full(5, 1 / 5)) @ v.ravel(), rel=1e-12) == product.ravel()
+                assert loss == pytest.approx(
+                    np.mean(-np.log(np.exp(-0.5 * (np.tanh(X @ WEIGHTS) - MEANS) ** 2).sum(1)))
+                )
 
 
 def test_what_reads_the_loss_sees_the_loss() -> None:
@@ -159,22 +163,19 @@ def test_it_is_kept_where_a_graph_is_rewritten() -> None:
     assert pytest.approx(expected(np.ones(5)), rel=1e-12, abs=1e-15) == gauss_newton(elsewhere, W)
 
 
-@pytest.mark.parametrize(
-    ("surrogate", "error", "words"),
-    [
+def test_surrogates_that_do_not_fit() -> None:
+    for surrogate, error, words in [
         (lambda z: gn.sum(z**2), ShapeError, ["shape []", "float64 of shape [5]", "a value for each"]),
         (lambda z: gn.cast(majoriser(z), "float32"), ShapeError, ["float32", "must be float64"]),
         (lambda z: 3.0, ValueAccessError, ["gave 3.0, not a node"]),
-    ],
-    ids=["shape", "dtype", "no node"],
-)
-def test_surrogates_that_do_not_fit(surrogate: Any, error: type[GraphnetError], words: list[str]) -> None:
-    W, z = net()
-    y = gn.with_surrogate(mixture(z), surrogate, [z])
-    with pytest.raises(error) as caught:
-        gn.gauss_newton_product(gn.mean(y), {W: np.ones(W.shape)})
-    for word in (*words, "test_surrogate.py:"):
-        assert word in str(caught.value)
+    ]:
+        with case(words):
+            W, z = net()
+            y = gn.with_surrogate(mixture(z), surrogate, [z])
+            with pytest.raises(error) as caught:
+                gn.gauss_newton_product(gn.mean(y), {W: np.ones(W.shape)})
+            for word in (*words, "test_surrogate.py:"):
+                assert word in str(caught.value)
 
 
 def test_a_way_around_is_told() -> None:
@@ -184,18 +185,18 @@ def test_a_way_around_is_told() -> None:
         gn.gauss_newton_product(gn.mean(y), {W: np.ones(W.shape)})
 
 
-@pytest.mark.parametrize(
-    ("make", "error", "words"),
-    [
-        (lambda z: gn.with_surrogate(gn.argmax(z), majoriser, [z]), DtypeError, "int64; a loss is of floats"),
-        (lambda z: gn.with_surrogate(mixture(z), mixture(z), [z]), ValueAccessError, "must be a function"),
-        (lambda z: gn.with_surrogate(mixture(z), majoriser, []), DifferentiationError, "at is empty"),
-        (lambda z: gn.with_surrogate(mixture(z), majoriser, [3]), DifferentiationError, "where the net ends, not 3"),
-        (lambda z: gn.with_surrogate(mixture(z), majoriser, gn.argmax(z)), DifferentiationError, "ArgMax[5]"),
-    ],
-    ids=["no floats", "no function", "no place", "no node", "a place of integers"],
-)  # fmt: skip
-def test_what_cannot_be_meant(make: Any, error: type[GraphnetError], words: str) -> None:
-    with pytest.raises(error) as caught:
-        make(net()[1])
-    assert words in str(caught.value)
+REFUSED: list[tuple[Any, type[GraphnetError], str]] = [
+    (lambda z: gn.with_surrogate(gn.argmax(z), majoriser, [z]), DtypeError, "int64; a loss is of floats"),
+    (lambda z: gn.with_surrogate(mixture(z), mixture(z), [z]), ValueAccessError, "must be a function"),
+    (lambda z: gn.with_surrogate(mixture(z), majoriser, []), DifferentiationError, "at is empty"),
+    (lambda z: gn.with_surrogate(mixture(z), majoriser, [3]), DifferentiationError, "where the net ends, not 3"),
+    (lambda z: gn.with_surrogate(mixture(z), majoriser, gn.argmax(z)), DifferentiationError, "ArgMax[5]"),
+]  # fmt: skip
+
+
+def test_what_cannot_be_meant() -> None:
+    for make, error, words in REFUSED:
+        with case(words):
+            with pytest.raises(error) as caught:
+                make(net()[1])
+            assert words in str(caught.value)

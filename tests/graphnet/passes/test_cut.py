@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 import graphnet as gn
@@ -21,7 +20,8 @@ from graphnet.graph.node import Node
 from graphnet.plan.instructions import Loop, Product
 from graphnet.plan.lowering import lower
 from tests.graphnet.passes.test_products import count, same_values
-from tests.graphnet.testing.test_random_graphs import graphs, thorough
+from tests.graphnet.testing.test_random_graphs import on_random_graphs, random_graphs
+from tests.tables import case
 
 STEPS, ROWS = 12, 5
 
@@ -60,20 +60,23 @@ def read_in_parts() -> Graph:
     return Graph([gn.tanh(product[i * ROWS : (i + 1) * ROWS]) for i in range(STEPS)], [x])
 
 
-@pytest.mark.parametrize(
-    ("build", "op"),
-    [(outer, "MatMul"), (outer_of_what_is_there, "MatMul"), (sum_over_rows, "Sum"), (scatter, "ScatterAdd"),
-     (read_in_parts, "MatMul")],
-)  # fmt: skip
-@pytest.mark.parametrize(("rows", "chunks"), [(ROWS, STEPS), (2 * ROWS, 6), (17, 3), (30, 2), (31, 1)])
-def test_a_long_sum_is_made_of_chunks(build: Callable[[], Graph], op: str, rows: int, chunks: int) -> None:
+def test_a_long_sum_is_made_of_chunks() -> None:
     """As many as there are so many rows, each a whole number of time steps; none for fewer than two."""
-    before = build()
-    after = passes.cut(before, rows)
-    assert count(after, op) == chunks
-    same_values(before, after)
-    if chunks == 1:
-        assert len(after) == len(before)
+    for rows, chunks in ((ROWS, STEPS), (2 * ROWS, 6), (17, 3), (30, 2), (31, 1)):
+        for build, op in [
+            (outer, "MatMul"),
+            (outer_of_what_is_there, "MatMul"),
+            (sum_over_rows, "Sum"),
+            (scatter, "ScatterAdd"),
+            (read_in_parts, "MatMul"),
+        ]:
+            with case(build.__name__, rows):
+                before = build()
+                after = passes.cut(before, rows)
+                assert count(after, op) == chunks
+                same_values(before, after)
+                if chunks == 1:
+                    assert len(after) == len(before)
 
 
 def test_chunks_begin_with_inputs_of_all_joins() -> None:
@@ -111,23 +114,26 @@ READERS: dict[str, Callable[[Node], list[Node]]] = {
 }
 
 
-@pytest.mark.parametrize("name", READERS)
-def test_a_product_that_is_not_read_in_parts_is_left_alone(name: str) -> None:
-    x = gn.input((60, 3), "float64")
-    product = x @ gn.constant(np.ones((3, 2)))
-    graph = Graph([gn.tanh(node) for node in READERS[name](product)], [x])
-    assert passes.cut(graph, 10) is graph or count(passes.cut(graph, 10)) == 1
+def test_a_product_that_is_not_read_in_parts_is_left_alone() -> None:
+    for name, readers in READERS.items():
+        with case(name):
+            x = gn.input((60, 3), "float64")
+            product = x @ gn.constant(np.ones((3, 2)))
+            graph = Graph([gn.tanh(node) for node in readers(product)], [x])
+            assert passes.cut(graph, 10) is graph or count(passes.cut(graph, 10)) == 1
 
 
-@thorough
-@given(graphs(), st.integers(1, 3), st.permutations(passes.DEFAULT))
-def test_random_graphs_keep_their_values(drawn: Any, rows: int, order: Sequence[passes.Pass]) -> None:
-    outputs, leaves, values = drawn
-    short = passes.Pass("cut", partial(passes.cut, rows=rows))
-    chosen = [short if step.name == "cut" else step for step in order]
-    plain = gn.compile(outputs, leaves, backend="numpy", passes=())(*values)
-    for a, b in zip(gn.compile(outputs, leaves, passes=chosen)(*values), plain, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
+@random_graphs(25, 200)
+def test_random_graphs_keep_their_values(count: int) -> None:
+    def check(drawn: Any, rows: int, order: Sequence[passes.Pass]) -> None:
+        outputs, leaves, values = drawn
+        short = passes.Pass("cut", partial(passes.cut, rows=rows))
+        chosen = [short if step.name == "cut" else step for step in order]
+        plain = gn.compile(outputs, leaves, backend="numpy", passes=())(*values)
+        for a, b in zip(gn.compile(outputs, leaves, passes=chosen)(*values), plain, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
+
+    on_random_graphs(check, count, st.integers(1, 3), st.permutations(passes.DEFAULT))
 
 
 # -- recurrent nets ------------------------------------------------------------------------------------------
@@ -151,8 +157,9 @@ def data_for(inputs: Sequence[Node]) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("what", ["gradient", "Gv"])
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(
+    ("what", "threads"), [("Gv", 2), pytest.param("gradient", 1, marks=pytest.mark.slow)]
+)
 def test_a_long_net_needs_less_memory(what: str, threads: int) -> None:
     """What goes back through time is dropped segment by segment. Results agree with those of the whole stacks."""
     outputs, inputs = net_of(rnn.LSTM, 200, 64, what)
@@ -210,18 +217,22 @@ ONCE = [
 ]
 
 
-@pytest.mark.parametrize("what", ["gradient", "Gv"])
-@pytest.mark.parametrize("name", ONCE)
-def test_a_value_has_one_place(name: str, what: str) -> None:
+def test_a_value_has_one_place() -> None:
     """Gradients of weights, biases and tables, and of states, want the same values side by side, in one order of time
     and of gates; also where the first state is a number, which belongs to no time."""
-    assert stored_twice(gn.compile(*net_of(rnn.cells.ALL[name], 8, 3, what))) == 0
+    for name in ONCE:
+        for what in ("gradient", "Gv"):
+            with case(name, what):
+                assert stored_twice(gn.compile(*net_of(rnn.cells.ALL[name], 8, 3, what))) == 0
 
 
-@pytest.mark.parametrize("name", ["Elman", "GRU", "MultiplicativeLSTM", "RHN"])
-def test_a_value_has_one_place_where_stages_are_computed_again(name: str) -> None:
+def test_a_value_has_one_place_where_stages_are_computed_again() -> None:
     """The state that a stage begins with is kept from before, and yet belongs to its stack."""
-    assert stored_twice(gn.compile(*net_of(rnn.cells.ALL[name], 40, 3, "gradient"), memory="sqrt")) == 0
+    for name in ("Elman", "GRU", "MultiplicativeLSTM", "RHN"):
+        with case(name):
+            assert (
+                stored_twice(gn.compile(*net_of(rnn.cells.ALL[name], 40, 3, "gradient"), memory="sqrt")) == 0
+            )
 
 
 def test_a_stage_adds_up_all_gates_at_once() -> None:

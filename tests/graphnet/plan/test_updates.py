@@ -17,6 +17,7 @@ from graphnet.errors import BackendError, DtypeError, GraphnetError
 from graphnet.graph.node import Array, Node
 from graphnet.ops.elementwise import Add
 from graphnet.plan import lower
+from tests.tables import case
 
 BACKENDS = ["numba", "numpy"] + (["cuda"] if not load_backend("cuda").missing() else [])
 LONG = 140_001
@@ -137,11 +138,14 @@ def require_equal(found: Any, wanted: Any) -> None:
 
 
 @every_program
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("n", [1, 37, LONG])
-def test_arrays_have_the_nodes_values(program: Callable[[int], Made], backend: str, n: int) -> None:
-    if backend == "cuda" and n == LONG:
-        n = 300  # a simulated thread does all of it
+def test_arrays_have_the_nodes_values(program: Callable[[int], Made]) -> None:
+    for backend in BACKENDS:
+        for n in (1, 37, 300 if backend == "cuda" else LONG):  # a simulated thread does all of it
+            with case(backend, n):
+                require_values(program, backend, n)
+
+
+def require_values(program: Callable[[int], Made], backend: str, n: int) -> None:
     made = program(n)
     results, updates, inputs = made
     arrays = arrays_for(inputs)
@@ -155,34 +159,36 @@ def test_arrays_have_the_nodes_values(program: Callable[[int], Made], backend: s
         require_equal(given, after)
 
 
-@every_program
-def test_cores_in_any_order(program: Callable[[int], Made]) -> None:
+def test_cores_in_any_order() -> None:
     """Finely divided, one core at a time, the first or the last one first: the bits are the same."""
-    results, updates, inputs = program(61)
-    arrays = arrays_for(inputs)
-    graph = gn.compile(results, inputs, updates=updates).graph
-    positions = [inputs.index(node) for node in updates]
-    found = set()
-    for parts in REHEARSED:
-        schedule = make_schedule(graph, this_machine(), parts, False, finely=True, updated=positions)
-        for order in (range(parts), range(parts)[::-1]):
-            given = [a.copy() for a in arrays]
-            for _, outputs in _program(schedule, graph, False).run_alone(given, order):
-                written = given if schedule.written else []
-                found.add(b"".join(np.ascontiguousarray(a).tobytes() for a in (*outputs, *written)))
-    assert len(found) == 1
+    for program in PROGRAMS:
+        with case(program.__name__):
+            results, updates, inputs = program(61)
+            arrays = arrays_for(inputs)
+            graph = gn.compile(results, inputs, updates=updates).graph
+            positions = [inputs.index(node) for node in updates]
+            found = set()
+            for parts in REHEARSED:
+                schedule = make_schedule(graph, this_machine(), parts, False, finely=True, updated=positions)
+                for order in (range(parts), range(parts)[::-1]):
+                    given = [a.copy() for a in arrays]
+                    for _, outputs in _program(schedule, graph, False).run_alone(given, order):
+                        written = given if schedule.written else []
+                        found.add(b"".join(np.ascontiguousarray(a).tobytes() for a in (*outputs, *written)))
+            assert len(found) == 1
 
 
-@every_program
-def test_bits_do_not_depend_on_threads(program: Callable[[int], Made]) -> None:
-    results, updates, inputs = program(LONG)
-    arrays = arrays_for(inputs)
-    found = set()
-    for threads in (1, 2, 3):
-        given = [a.copy() for a in arrays]
-        outputs = gn.compile(results, inputs, threads=threads, updates=updates)(*given)
-        found.add(b"".join(a.tobytes() for a in (*outputs, *given)))
-    assert len(found) == 1
+def test_bits_do_not_depend_on_threads() -> None:
+    for program in PROGRAMS:
+        with case(program.__name__):
+            results, updates, inputs = program(LONG)
+            arrays = arrays_for(inputs)
+            found = set()
+            for threads in (1, 2, 3):
+                given = [a.copy() for a in arrays]
+                outputs = gn.compile(results, inputs, threads=threads, updates=updates)(*given)
+                found.add(b"".join(a.tobytes() for a in (*outputs, *given)))
+            assert len(found) == 1
 
 
 def test_a_step_takes_no_memory_but_for_its_norm() -> None:
@@ -214,20 +220,17 @@ def test_check_finds_what_breaks_before_anything_is_written() -> None:
     assert array.tolist() == [1, -1, 2]
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
+def test_what_cannot_be_updated() -> None:
+    for given, words in [
         ([1.0, 2.0], "x.* is updated, so it must be given an array of float32 .* not a list"),
         (np.ones(2, np.float16), "float16 of shape"),
         (np.ones(4, np.float32)[::2], "not in one piece"),
-    ],
-    ids=["list", "dtype", "strides"],
-)
-def test_what_cannot_be_updated(backend: str, given: Any, words: str) -> None:
-    x = gn.input((2,), name="x")
-    with pytest.raises(DtypeError, match=words):
-        gn.compile([], [x], backend, updates={x: 2 * x})(given)
+    ]:
+        for backend in BACKENDS:
+            with case(backend, words):
+                x = gn.input((2,), name="x")
+                with pytest.raises(DtypeError, match=words):
+                    gn.compile([], [x], backend, updates={x: 2 * x})(given)
 
 
 def test_an_array_that_cannot_be_written() -> None:
@@ -245,35 +248,34 @@ def test_what_is_only_read_may_lie_anyhow() -> None:
 
 
 def test_arrays_that_share_memory() -> None:
-    x, y = gn.input((3,), name="x"), gn.input((3,), name="y")
+    """Two that are written, or one that is written and one that is read; what is only read may."""
+    x, y, z = (gn.input((3,), name=name) for name in "xyz")
     memory = np.ones(4, np.float32)
-    function = gn.compile([], [x, y], updates={x: x + y})
-    with pytest.raises(BackendError, match="share memory"):
-        function(memory[:3], memory[1:])
-    assert (memory == 1).all()
-    read = gn.compile([gn.sum(x * y)], [x, y, z := gn.input((1,), name="z")], updates={z: z + 1})
-    assert read(memory[:3], memory[:3], np.zeros(1, np.float32))[0] == 3
+    for backend in ("numba", "numpy"):
+        for updates, given in (
+            ({x: x + y}, (memory[:3], memory[1:])),
+            ({x: y * 2, y: x * 3}, (memory[:3], memory[:3])),
+        ):
+            with pytest.raises(
+                BackendError, match="the arrays of inputs 0 and 1 of this function share memory"
+            ):
+                gn.compile([], [x, y], backend, updates=updates)(*given)
+            assert (memory == 1).all()
+    read = gn.compile([gn.sum(x * y)], [x, y, z], updates={z: z + 1})
+    assert read(memory[:3], memory[:3], np.zeros(3, np.float32))[0] == 3
 
 
-@pytest.mark.parametrize("backend", ["numba", "numpy"])
-def test_one_array_for_two_updates(backend: str) -> None:
-    x, y = gn.input((3,), name="x"), gn.input((3,), name="y")
-    array = np.ones(3, np.float32)
-    with pytest.raises(BackendError, match="the arrays of inputs 0 and 1 of this function share memory"):
-        gn.compile([], [x, y], backend, updates={x: y * 2, y: x * 3})(array, array)
-    assert (array == 1).all()
-
-
-@pytest.mark.parametrize("backend", ["numba", "numpy"])
-@pytest.mark.parametrize("size", [6, 64, 5000])
-def test_a_parameters_own_array_is_updated(size: int, backend: str) -> None:
+def test_a_parameters_own_array_is_updated() -> None:
     """Also where the parameter is read at other places than those that are written meanwhile."""
-    before = np.arange(float(size))
-    w, x = gn.parameter(before.copy(), name="w"), gn.input((size,), "float64", name="x")
-    total = gn.sum(w * w)
-    function = gn.compile([total], [x], backend, updates={x: gn.tanh(x) + 2 * w[::-1]})
-    assert function(w.value)[0] == pytest.approx(before @ before)
-    np.testing.assert_array_equal(w.value, np.tanh(before) + 2 * before[::-1])
+    for size in (6, 64, 5000):
+        for backend in ("numba", "numpy"):
+            with case(size, backend):
+                before = np.arange(float(size))
+                w, x = gn.parameter(before.copy(), name="w"), gn.input((size,), "float64", name="x")
+                total = gn.sum(w * w)
+                function = gn.compile([total], [x], backend, updates={x: gn.tanh(x) + 2 * w[::-1]})
+                assert function(w.value)[0] == pytest.approx(before @ before)
+                np.testing.assert_array_equal(w.value, np.tanh(before) + 2 * before[::-1])
 
 
 def test_updates_that_cannot_be_meant() -> None:
@@ -306,14 +308,15 @@ def test_a_profile_changes_nothing() -> None:
 # -- long sums -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n", [32_767, 32_768, 40_001, 49_152, 140_001])
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
-def test_a_long_vector_is_reduced_in_chunks(n: int, dtype: str) -> None:
-    x = gn.input((n,), dtype, name="x")
-    y = 2 * x
-    function = gn.compile([gn.sum(y), gn.max(x), gn.min(y), y], [x])
-    array = np.random.default_rng(0).permutation(n).astype(dtype)
-    total, most, least, twice = function(array)
-    assert total == pytest.approx(n * (n - 1), rel=2e-7 if dtype == "float32" else 1e-15)
-    assert (most, least) == (n - 1, 0)
-    assert np.array_equal(twice, 2 * array)
+def test_a_long_vector_is_reduced_in_chunks() -> None:
+    for dtype in ("float32", "float64", "int64"):
+        for n in (32_767, 32_768, 40_001, 49_152, 140_001):
+            with case(n, dtype):
+                x = gn.input((n,), dtype, name="x")
+                y = 2 * x
+                function = gn.compile([gn.sum(y), gn.max(x), gn.min(y), y], [x])
+                array = np.random.default_rng(0).permutation(n).astype(dtype)
+                total, most, least, twice = function(array)
+                assert total == pytest.approx(n * (n - 1), rel=2e-7 if dtype == "float32" else 1e-15)
+                assert (most, least) == (n - 1, 0)
+                assert np.array_equal(twice, 2 * array)

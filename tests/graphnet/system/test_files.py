@@ -27,32 +27,38 @@ def holder(path: Path) -> subprocess.Popen[str]:
     root = str(Path(graphnet.__file__).parents[1])
     process = subprocess.Popen(
         [sys.executable, "-c", HOLD, str(path)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": root},
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8",
+        env={**os.environ, "PYTHONPATH": root},
     )  # fmt: skip
     assert process.stdout is not None
     assert process.stdout.readline() == "in\n"
     return process
 
 
-@pytest.mark.parametrize("kind", ["file", "missing file", "folder", "link"])
-def test_a_lock_ends_with_its_process_however_that_ends(tmp_path: Path, kind: str) -> None:
-    path = tmp_path / "what"
-    if kind == "folder":
-        path.mkdir()
-    elif kind != "missing file":
-        path.write_text("x")
-    other = path
-    if kind == "link":
-        other = tmp_path / "link"
-        other.symlink_to(path)
+def test_a_lock_ends_with_its_process_however_that_ends(tmp_path: Path) -> None:
+    """Of a file, that a link leads to."""
+    path, other = tmp_path / "what", tmp_path / "link"
+    path.write_text("x", encoding="utf-8")
+    other.symlink_to(path)
     process = holder(other)
     with pytest.raises(BlockingIOError), files.locked(path):
         pass
     process.kill()
     process.communicate()
+    require_locks(path, other)
+    assert not list(tmp_path.rglob(".*")), "the lock is gone with its end"
+
+
+def test_a_lock_of_a_folder_and_of_what_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    for path in (tmp_path / "folder", tmp_path / "missing"):
+        require_locks(path, path)
+    assert not list(tmp_path.rglob(".*"))
+
+
+def require_locks(path: Path, other: Path) -> None:
     with files.locked(path), pytest.raises(BlockingIOError), files.locked(other):
         pass
-    assert not list(tmp_path.rglob(".*")), "the lock is gone with its end"
 
 
 def test_a_lock_that_was_removed_while_one_waited_for_it_is_taken_anew(
@@ -71,7 +77,7 @@ def test_a_lock_that_was_removed_while_one_waited_for_it_is_taken_anew(
     with files.locked(tmp_path / "x"):
         process = subprocess.run(
             [sys.executable, "-c", HOLD, str(tmp_path / "x")],
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, encoding="utf-8", check=False,
             env={**os.environ, "PYTHONPATH": str(Path(graphnet.__file__).parents[1])},
         )  # fmt: skip
         assert "BlockingIOError" in process.stderr

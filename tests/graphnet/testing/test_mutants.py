@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,12 +20,11 @@ from graphnet.backends.numpy import NumpyBackend, NumpyProgram
 from graphnet.graph.node import Array, ByIdentity, Node, Op
 from graphnet.ops import elementwise as e
 from graphnet.ops import shape
-from graphnet.ops.broadcast import BroadcastTo, Sum
+from graphnet.ops.broadcast import BroadcastTo
 from graphnet.ops.index import OneHot, ScatterAdd, Take
 from graphnet.ops.leaf import Constant, Fill, Parameter
-from graphnet.ops.linear import MatMul, Product
-from graphnet.ops.loss import SigmoidCrossEntropy, SquaredError, SymbolCrossEntropy
-from graphnet.ops.reduce import LogSoftmax, Max, Softmax, spread
+from graphnet.ops.linear import MatMul
+from graphnet.ops.reduce import Max
 from graphnet.plan import lowering, placement
 from graphnet.plan.instructions import Loop
 from graphnet.testing import LawError, check_graph, check_op
@@ -53,6 +53,7 @@ class Mutant(NamedTuple):
     check: Callable[[], None]
 
 
+@cache
 def case(name: str) -> Callable[[], None]:
     """check_op on a case of the table."""
     found = next(case for case in CASES if case.id == name)
@@ -140,20 +141,10 @@ def where_backward_swapped(self: e.Where, gy: Node, y: Node, *inputs: Node) -> l
     return [gn.fill(0, c.shape, gy.dtype), gn.where(c, 0, gy), gn.where(c, gy, 0)]
 
 
-def where_rop_swapped(self: e.Where, *rs: Node) -> Node:
-    _, ra, rb, _, condition, _, _ = rs
-    return gn.where(condition, rb, ra)
-
-
 def broadcast_backward_first_row(self: BroadcastTo, gy: Node, y: Node, *inputs: Node) -> list[Node]:
     index = tuple(0 for _ in range(len(self.to) - inputs[0].ndim))
     kept = [slice(0, n) for n in inputs[0].shape]
     return [gy[(*index, *kept)]]
-
-
-def sum_backward_as_mean(self: Sum, gy: Node, y: Node, *inputs: Node) -> list[Node]:
-    (a,) = inputs
-    return [spread(gy, a, self.axes) * (y.size / max(a.size, 1))]
 
 
 def scatter_overwrites(self: ScatterAdd, *arrays: Array) -> Array:
@@ -310,22 +301,12 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant("exp: said to be 0 at 0", [(e.Exp, "zero_if", "all")], case("exp")),
     Mutant("tanh: 1 - y for 1 - y²", [(e.Tanh, "partials", lambda s, y, *i: [1 - y])], case("tanh")),
-    Mutant("cos: sign", [(e.Cos, "partials", lambda s, y, *i: [gn.sin(i[0])])], case("cos")),
     Mutant("subtract: rop adds", [(e.Subtract, "rop", lambda s, ra, rb, *_: ra + rb)], case("subtract")),
-    Mutant("add: rop forgets the third", [(e.Add, "rop", lambda s, *r: r[0] + r[1])], case("add-3")),
-    Mutant("divide: no y", [(e.Divide, "backward", lambda s, g, y, a, b: [g / b, -g / b])], case("divide")),
     Mutant("where: backward swapped", [(e.Where, "backward", where_backward_swapped)], case("where")),
-    Mutant("where: rop swapped", [(e.Where, "rop", where_rop_swapped)], case("where")),
     Mutant(
         "broadcast: no sum",
         [(BroadcastTo, "backward", broadcast_backward_first_row)],
         case("broadcast-both-ways"),
-    ),
-    Mutant("sum: backward of a mean", [(Sum, "backward", sum_backward_as_mean)], case("sum-rows")),
-    Mutant(
-        "pad: backward at the front",
-        [(shape.Pad, "backward", lambda s, g, y, a: [g[: a.size]])],
-        case("pad"),
     ),
     Mutant(
         "concatenate: parts reversed",
@@ -337,47 +318,12 @@ MUTANTS: tuple[Mutant, ...] = (
         [(shape, "_numpy_key", lambda key: tuple(k if isinstance(k, int) else slice(*k) for k in key))],
         case("slice-reversed"),
     ),
-    Mutant(
-        "matmul: no transpose",
-        [(Product, "backward", lambda s, g, y, a, b: [g @ b.T, gn.reshape(a, a.shape[::-1]) @ g])],
-        case("matmul"),
-    ),
     Mutant("scatter: overwrites", [(ScatterAdd, "forward", scatter_overwrites)], case("take-repeated")),
-    Mutant(
-        "softmax: backward without the sum",
-        [(Softmax, "jacobian_product", lambda s, u, y: u * y)],
-        case("softmax"),
-    ),
-    Mutant(
-        "log softmax: rop without p",
-        [(LogSoftmax, "rop", lambda s, r, y, a: r - spread(gn.mean(r, s.axis), y, (s.axis,)))],
-        case("log_softmax"),
-    ),
-    Mutant(
-        "squared error: no 2",
-        [(SquaredError, "partials", lambda s, c, y, t: [y - t, t - y])],
-        case("squared_error"),
-    ),
-    Mutant(
-        "sigmoid loss: target is data",
-        [(SigmoidCrossEntropy, "partials", lambda s, c, z, t: [gn.sigmoid(z) - t, z])],
-        case("sigmoid_cross_entropy"),
-    ),
-    Mutant(
-        "symbol loss: no target",
-        [(SymbolCrossEntropy, "_partial", lambda s, z, t: gn.softmax(z))],
-        case("symbol_cross_entropy"),
-    ),
     # shapes and dtypes
     Mutant(
         "exp: always float64",
         [(e.Exp, "forward", lambda s, a: exp_forward(s, a).astype("float64"))],
         case("exp"),
-    ),
-    Mutant(
-        "one_hot: booleans",
-        [(OneHot, "forward", lambda s, i: i[..., None] == np.arange(s.depth))],
-        case("one_hot"),
     ),
     Mutant(
         "transpose: shape not permuted",
@@ -389,7 +335,6 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     # derivatives of graphs
     Mutant("backward: last consumer wins", [(diff, "add", lambda *terms: terms[-1])], two_consumers),
-    Mutant("backward: consumers averaged", [(diff, "add", lambda *t: gn.add(*t) / len(t))], two_consumers),
     Mutant("Gauss-Newton: the full Hessian", [(laws, "gauss_newton_product", full_hessian)], net),
     Mutant("Gauss-Newton: no Hessian of the loss", [(curvature, "push_forward", without_loss_hessian)], net),
     Mutant("Gauss-Newton: walks behind its places", [(curvature, "pull_back", walks_on)], chained_outputs),
@@ -442,7 +387,6 @@ MUTANTS: tuple[Mutant, ...] = (
         shared_weight,
     ),
     Mutant("stack: parts off by one, in rows", [(products, "split", parts_off_by_one)], shared_weight),
-    Mutant("stack: parts off by one, in columns", [(products, "split", parts_off_by_one)], gates),
     Mutant(
         "stack sums: right factors against the order",
         [(products, "Joins", RightFactorsReversed)],
@@ -586,11 +530,15 @@ def _without_a_simulator(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delitem(backends.AVAILABLE, name)
 
 
-by_fault = pytest.mark.parametrize("mutant", MUTANTS, ids=[mutant.fault for mutant in MUTANTS])
+@cache
+def right_code_passes(check: Callable[[], None]) -> bool:
+    check()
+    return True
 
 
-@by_fault
+@pytest.mark.parametrize("mutant", MUTANTS, ids=[mutant.fault for mutant in MUTANTS])
 def test_fault_is_caught(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert right_code_passes(mutant.check)
     for target, name, wrong in mutant.patches:
         if isinstance(target, dict):
             monkeypatch.setitem(target, name, wrong)
@@ -598,8 +546,3 @@ def test_fault_is_caught(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> Non
             monkeypatch.setattr(target, name, wrong)
     with pytest.raises(LawError):
         mutant.check()
-
-
-@by_fault
-def test_right_code_passes(mutant: Mutant) -> None:
-    mutant.check()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -13,6 +14,7 @@ import graphnet_rnn as rnn
 from graphnet_rnn import cells
 from graphnet_rnn.cell import initializers
 from tests.graphnet_rnn.cells.oracles import Array, oracle_of
+from tests.tables import case
 
 SYMBOLS = 40
 
@@ -44,45 +46,41 @@ def assert_uniform(values: Array, low: float, high: float) -> None:
 # ---- Krause 2015, 4.2–4.5 ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("cell", "scale"),
-    [
+def test_krause_draws_all_weights_from_one_normal_distribution() -> None:
+    cases = [
         (cells.LSTM1997(60), 0.1),
         (cells.LSTMKrause(60), 0.1),
         (cells.MultiplicativeLSTM(60), 0.1),
         (cells.MRNN(60), 0.05),
         (cells.StackedMRNN((60, 50, 40)), 0.05),
-    ],
-    ids=lambda value: type(value).__name__ if isinstance(value, rnn.Cell) else "",
-)
-def test_krause_draws_all_weights_from_one_normal_distribution(cell: rnn.Cell, scale: float) -> None:
-    drawn = {name: w for name, w in weights(cell).items() if not name.startswith("output.")}
-    matrices = {name: w for name, w in drawn.items() if w.ndim == 2}
-    for w in matrices.values():
-        assert_normal(w, scale)
-    assert all(
-        not w.any() for name, w in drawn.items() if name not in matrices
-    )  # biases, where there are any
-    values = np.concatenate([w.ravel() for w in matrices.values()])
-    assert len(np.unique(values)) == len(values)  # no two matrices are the same draw
+    ]
+    for cell, scale in cases:
+        with case(cell, scale):
+            drawn = {name: w for name, w in weights(cell).items() if not name.startswith("output.")}
+            matrices = {name: w for name, w in drawn.items() if w.ndim == 2}
+            for w in matrices.values():
+                assert_normal(w, scale)
+            assert all(
+                not w.any() for name, w in drawn.items() if name not in matrices
+            )  # biases, where there are any
+            values = np.concatenate([w.ravel() for w in matrices.values()])
+            assert len(np.unique(values)) == len(values)  # no two matrices are the same draw
 
 
 # ---- LSTMs -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("cell", "forget"),
-    [
+def test_forget_gates_start_open() -> None:
+    cases = [
         (cells.LSTM(7), 1.0),  # Gers et al. 2000 want it open; 1 is Jozefowicz et al. 2015
         (cells.LayerNormLSTM(7), 1.0),
         (cells.LSTMSutskever(7), 5.0),  # Sutskever 2013, 2.8.3: "a large value (such as 5)"
-    ],
-    ids=["LSTM", "LayerNormLSTM", "LSTMSutskever"],
-)
-def test_forget_gates_start_open(cell: rnn.Cell, forget: float) -> None:
-    biases = {name: w for name, w in weights(cell).items() if name.startswith("b_")}
-    assert (biases.pop("b_f") == forget).all()
-    assert all(not b.any() for b in biases.values())
+    ]
+    for cell, forget in cases:
+        with case(cell, forget):
+            biases = {name: w for name, w in weights(cell).items() if name.startswith("b_")}
+            assert (biases.pop("b_f") == forget).all()
+            assert all(not b.any() for b in biases.values())
 
 
 def test_sutskever_lstm_is_sparse() -> None:
@@ -105,19 +103,20 @@ def test_hyper_lstm_starts_with_scales_of_a_tenth() -> None:
     assert_normal(np.concatenate([w[f"W_azb{k}"].ravel() for k in "ifog"]), 0.01)
 
 
-@pytest.mark.parametrize("rank", [None, 1, 3])
-def test_hyper_starts_almost_as_the_cell_itself(rank: int | None) -> None:
+def test_hyper_starts_almost_as_the_cell_itself() -> None:
     """Every weight is scaled by nearly 1, and never by exactly that: else the small net would learn nothing."""
-    cell = cells.Hyper(rnn.Elman(12), rnn.Elman(8), rank=rank)
-    w = weights(cell)
-    a = np.random.default_rng(0).uniform(-1, 1, 8)
-    for name in ("xh", "hh"):
-        if rank is None:
-            scale = a @ w[f"W_ap_{name}"] + w[f"b_p_{name}"]
-        else:
-            u, v = ((a @ w[f"W_a{k}_{name}"] + w[f"b_{k}_{name}"]).reshape(rank, -1) for k in "uv")
-            scale = u.T @ v
-        assert 0 < np.abs(scale - 1).max() < 0.2
+    for rank in [None, 1, 3]:
+        with case(rank):
+            cell = cells.Hyper(rnn.Elman(12), rnn.Elman(8), rank=rank)
+            w = weights(cell)
+            a = np.random.default_rng(0).uniform(-1, 1, 8)
+            for name in ("xh", "hh"):
+                if rank is None:
+                    scale = a @ w[f"W_ap_{name}"] + w[f"b_p_{name}"]
+                else:
+                    u, v = ((a @ w[f"W_a{k}_{name}"] + w[f"b_{k}_{name}"]).reshape(rank, -1) for k in "uv")
+                    scale = u.T @ v
+                assert 0 < np.abs(scale - 1).max() < 0.2
 
 
 # ---- sparse random graphs: Ollivier 2013 -------------------------------------------------------------------
@@ -127,17 +126,17 @@ UNITS = 30
 GRAPHS = [cells.GraphRNN, cells.GNN, cells.GLNN, cells.GraphLSTM]
 
 
-@pytest.mark.parametrize("edges", [1, 3, 7, 12, 20])
-@pytest.mark.parametrize("make", GRAPHS)
-def test_each_unit_sends_distinct_edges_and_always_one_to_itself(make: Any, edges: int) -> None:
+def test_each_unit_sends_distinct_edges_and_always_one_to_itself() -> None:
     """Ollivier 2013, 2: "d distinct edges from each unit i, always including a loop"; no more than units."""
-    units = 12
-    for seed in range(20):
-        cell = make(units, edges=edges, graph_seed=seed)
-        pairs = list(zip(cell.sources.tolist(), cell.targets.tolist(), strict=True))
-        assert len(set(pairs)) == len(pairs) == units * min(edges, units)
-        assert all((i, i) in pairs for i in range(units))
-        assert (np.bincount(cell.sources, minlength=units) == min(edges, units)).all()
+    for make, edges in itertools.product(GRAPHS, [1, 3, 7, 12, 20]):
+        with case(make, edges):
+            units = 12
+            for seed in range(20):
+                cell = make(units, edges=edges, graph_seed=seed)
+                pairs = list(zip(cell.sources.tolist(), cell.targets.tolist(), strict=True))
+                assert len(set(pairs)) == len(pairs) == units * min(edges, units)
+                assert all((i, i) in pairs for i in range(units))
+                assert (np.bincount(cell.sources, minlength=units) == min(edges, units)).all()
 
 
 def test_the_graph_is_random() -> None:
@@ -166,37 +165,38 @@ def check_centred_reading(reading: Array, scale: Array, frequencies: Array) -> N
     assert len(np.unique(np.round(u[1:] - u[:1], 12))) == u[1:].size  # each unit draws its own
 
 
-@pytest.mark.parametrize("frequencies", [FREQUENCIES, None], ids=["counted", "unknown"])
-@pytest.mark.parametrize("make", [cells.GraphRNN, cells.GNN])
-def test_graph_rnn_starts_as_integrators(make: Any, frequencies: Array | None) -> None:
+def test_graph_rnn_starts_as_integrators() -> None:
     """(69): τ_ii = 1 − 1/i, ρ_jy = ½ (u_jy − Σ ν u), all else 0; a GNN is given the same for each symbol."""
-    cell = make(300, edges=4, frequencies=frequencies)
-    w = weights(cell, len(FREQUENCIES))
-    unit = np.arange(1, 301)
-    loops = cell.sources == cell.targets
-    for tau in np.atleast_2d(w["tau"]):
-        np.testing.assert_allclose(tau[loops], 1 - 1 / unit[cell.sources[loops]], rtol=1e-15)
-        assert not tau[~loops].any()
-    if make is cells.GraphRNN:
-        assert not w["tau_0"].any()
-    reading = w["rho"] if make is cells.GraphRNN else w["tau_0"]
-    check_centred_reading(
-        reading, np.array(0.5), FREQUENCIES if frequencies is not None else np.ones(len(FREQUENCIES))
-    )
+    for make, frequencies in itertools.product([cells.GraphRNN, cells.GNN], [FREQUENCIES, None]):
+        with case(make, frequencies):
+            cell = make(300, edges=4, frequencies=frequencies)
+            w = weights(cell, len(FREQUENCIES))
+            unit = np.arange(1, 301)
+            loops = cell.sources == cell.targets
+            for tau in np.atleast_2d(w["tau"]):
+                np.testing.assert_allclose(tau[loops], 1 - 1 / unit[cell.sources[loops]], rtol=1e-15)
+                assert not tau[~loops].any()
+            if make is cells.GraphRNN:
+                assert not w["tau_0"].any()
+            reading = w["rho"] if make is cells.GraphRNN else w["tau_0"]
+            check_centred_reading(
+                reading, np.array(0.5), FREQUENCIES if frequencies is not None else np.ones(len(FREQUENCIES))
+            )
 
 
-@pytest.mark.parametrize("frequencies", [FREQUENCIES, None], ids=["counted", "unknown"])
-def test_glnn_starts_as_leaky_integrators(frequencies: Array | None) -> None:
+def test_glnn_starts_as_leaky_integrators() -> None:
     """(31)–(33): τ_ii = −½, τ_0jy = β_j + μ_j/4 (u_jy − Σ ν u), μ_j = 1/(j + 1), β_j = −√(½ (½ − μ_j))."""
-    cell = cells.GLNN(300, edges=4, frequencies=frequencies)
-    w = weights(cell, len(FREQUENCIES))
-    mu = 1 / (np.arange(1, 301) + 1)
-    beta = -np.sqrt(0.5 * (0.5 - mu))
-    loops = cell.sources == cell.targets
-    assert (w["tau"][:, loops] == -0.5).all()
-    assert not w["tau"][:, ~loops].any()
-    nu = FREQUENCIES if frequencies is not None else np.ones(len(FREQUENCIES))
-    check_centred_reading(w["tau_0"] - beta, mu / 4, nu)
+    for frequencies in [FREQUENCIES, None]:
+        with case(frequencies):
+            cell = cells.GLNN(300, edges=4, frequencies=frequencies)
+            w = weights(cell, len(FREQUENCIES))
+            mu = 1 / (np.arange(1, 301) + 1)
+            beta = -np.sqrt(0.5 * (0.5 - mu))
+            loops = cell.sources == cell.targets
+            assert (w["tau"][:, loops] == -0.5).all()
+            assert not w["tau"][:, ~loops].any()
+            nu = FREQUENCIES if frequencies is not None else np.ones(len(FREQUENCIES))
+            check_centred_reading(w["tau_0"] - beta, mu / 4, nu)
 
 
 def test_glnn_starts_at_its_fixed_point() -> None:
@@ -221,36 +221,43 @@ def test_graph_lstm_starts_uniform() -> None:
     assert own["tau_i"].shape == (240,)
 
 
-@pytest.mark.parametrize("make", [cells.GraphRNN, cells.GNN, cells.GLNN])
-def test_sigmoid_starts_as_the_same_net(make: Any) -> None:
+def test_sigmoid_starts_as_the_same_net() -> None:
     """Ollivier 2013, 1.2.1: tanh and σ are related by an affine transform of V and a; so are the nets at first."""
-    x, found = np.random.default_rng(0).integers(0, len(FREQUENCIES), (25, 3)), {}
-    for activation in ("tanh", "sigmoid"):
-        cell = make(UNITS, edges=3, frequencies=FREQUENCIES, activation=activation)
-        net = rnn.Network([cell], len(FREQUENCIES), 2, initial_state="learned", dtype="float64", seed=3)
-        u = net.unroll(25, 3, initial="learned")
-        found[activation] = gn.compile([*u.hidden, u.initial[0]], [u.inputs])(x)
-    ours, theirs = found["sigmoid"], found["tanh"]
-    np.testing.assert_allclose(ours[0], (1 + theirs[0]) / 2, rtol=1e-12, atol=1e-14)
-    assert np.ptp(theirs[0], axis=0).max() > 0.05
-    if make is cells.GLNN:  # whose state is V
-        np.testing.assert_allclose(ours[1], 2 * theirs[1], rtol=1e-13)
+    for make in [cells.GraphRNN, cells.GNN, cells.GLNN]:
+        with case(make):
+            x, found = np.random.default_rng(0).integers(0, len(FREQUENCIES), (25, 3)), {}
+            for activation in ("tanh", "sigmoid"):
+                cell = make(UNITS, edges=3, frequencies=FREQUENCIES, activation=activation)
+                net = rnn.Network(
+                    [cell], len(FREQUENCIES), 2, initial_state="learned", dtype="float64", seed=3
+                )
+                u = net.unroll(25, 3, initial="learned")
+                found[activation] = gn.compile([*u.hidden, u.initial[0]], [u.inputs])(x)
+            ours, theirs = found["sigmoid"], found["tanh"]
+            np.testing.assert_allclose(ours[0], (1 + theirs[0]) / 2, rtol=1e-12, atol=1e-14)
+            assert np.ptp(theirs[0], axis=0).max() > 0.05
+            if make is cells.GLNN:  # whose state is V
+                np.testing.assert_allclose(ours[1], 2 * theirs[1], rtol=1e-13)
 
 
-@pytest.mark.parametrize("make", [cells.GraphRNN, cells.GLNN])
-def test_linear_units_start_as_integrators(make: Any) -> None:
+def test_linear_units_start_as_integrators() -> None:
     """(74): what was read n steps ago counts (1 − μ_j)ⁿ, μ_j = 1/(j + 1), or 1/j in a GraphRNN."""
-    cell = make(UNITS, edges=3, frequencies=FREQUENCIES, activation="linear")
-    w = weights(cell, len(FREQUENCIES), initial_state="learned")
-    mu = 1 / (np.arange(1, UNITS + 1) + (make is cells.GLNN))
-    step, reading = oracle_of(cell, len(FREQUENCIES)).step, w["rho" if make is cells.GraphRNN else "tau_0"]
-    state = w["initial.V0" if make is cells.GLNN else "initial.a0"][None]
-    assert not state.any()
-    expected = np.zeros(UNITS)
-    for symbol in (3, 0, 5, 1):
-        state = step(w, np.eye(len(FREQUENCIES))[symbol][None], state)[1]
-        expected = (1 - mu) * expected + reading[symbol]
-        np.testing.assert_allclose(state[0], expected, rtol=1e-12, atol=1e-15)
+    for make in [cells.GraphRNN, cells.GLNN]:
+        with case(make):
+            cell = make(UNITS, edges=3, frequencies=FREQUENCIES, activation="linear")
+            w = weights(cell, len(FREQUENCIES), initial_state="learned")
+            mu = 1 / (np.arange(1, UNITS + 1) + (make is cells.GLNN))
+            step, reading = (
+                oracle_of(cell, len(FREQUENCIES)).step,
+                w["rho" if make is cells.GraphRNN else "tau_0"],
+            )
+            state = w["initial.V0" if make is cells.GLNN else "initial.a0"][None]
+            assert not state.any()
+            expected = np.zeros(UNITS)
+            for symbol in (3, 0, 5, 1):
+                state = step(w, np.eye(len(FREQUENCIES))[symbol][None], state)[1]
+                expected = (1 - mu) * expected + reading[symbol]
+                np.testing.assert_allclose(state[0], expected, rtol=1e-12, atol=1e-15)
 
 
 def test_writing_weights_of_eq_30_are_asked_of_the_network() -> None:
@@ -273,35 +280,34 @@ def test_writing_weights_of_eq_30_are_asked_of_the_network() -> None:
 # ---- echo-state networks: Jaeger & Haas 2004; Sutskever 2013, 2.8.4 ----------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("units", "radius", "density", "scale"),
-    [(100, 0.95, 0.1, 1.0), (60, 1.2, 0.25, 0.3), (40, 0.5, 1.0, 2.0)],
-)
-def test_reservoir(units: int, radius: float, density: float, scale: float) -> None:
-    cell = cells.EchoState(units, radius=radius, density=density, input_scale=scale)
-    net = rnn.Network([cell], SYMBOLS, 3, dtype="float64")
-    assert set(net.parameters) == {"output.W_ho", "output.b_o"}  # all that training can reach
-    w = {name.removeprefix("layer0."): node.value for name, node in net.fixed.items()}
-    assert np.abs(np.linalg.eigvals(w["W_hh"])).max() == pytest.approx(radius, rel=1e-10)
-    assert ((w["W_hh"] != 0).sum(axis=0) == round(density * units)).all()
-    entries = w["W_hh"][w["W_hh"] != 0]
-    assert_normal(entries, entries.std())
-    assert_uniform(w["W_xh"], -scale, scale)
-    assert_uniform(w["b_h"], -scale, scale)
+def test_reservoir() -> None:
+    for units, radius, density, scale in [(100, 0.95, 0.1, 1.0), (60, 1.2, 0.25, 0.3), (40, 0.5, 1.0, 2.0)]:
+        with case(units, radius):
+            cell = cells.EchoState(units, radius=radius, density=density, input_scale=scale)
+            net = rnn.Network([cell], SYMBOLS, 3, dtype="float64")
+            assert set(net.parameters) == {"output.W_ho", "output.b_o"}  # all that training can reach
+            w = {name.removeprefix("layer0."): node.value for name, node in net.fixed.items()}
+            assert np.abs(np.linalg.eigvals(w["W_hh"])).max() == pytest.approx(radius, rel=1e-10)
+            assert ((w["W_hh"] != 0).sum(axis=0) == round(density * units)).all()
+            entries = w["W_hh"][w["W_hh"] != 0]
+            assert_normal(entries, entries.std())
+            assert_uniform(w["W_xh"], -scale, scale)
+            assert_uniform(w["b_h"], -scale, scale)
 
 
-@pytest.mark.parametrize("radius", [1.1, 1.2])
-def test_reservoir_of_so_many_connections(radius: float) -> None:
+def test_reservoir_of_so_many_connections() -> None:
     """Sutskever 2013, 7.4.1: 15 incoming weights to each unit from a unit Gaussian, the largest |eigenvalue| 1.2."""
-    w = initializers.reservoir(radius, connections=15)(np.random.default_rng(3), (100, 100))
-    assert ((w != 0).sum(axis=0) == 15).all()
-    assert np.abs(np.linalg.eigvals(w)).max() == pytest.approx(radius, rel=1e-10)
-    entries = w[w != 0]
-    assert_normal(entries, entries.std())
-    # A circular law: before it is rescaled the radius is near √15, so the weights are near N(0, (1.2 / √15)²).
-    assert entries.std() == pytest.approx(radius / math.sqrt(15), rel=0.15)
-    same = initializers.reservoir(radius, density=0.15)(np.random.default_rng(3), (100, 100))
-    np.testing.assert_array_equal(w, same)
+    for radius in [1.1, 1.2]:
+        with case(radius):
+            w = initializers.reservoir(radius, connections=15)(np.random.default_rng(3), (100, 100))
+            assert ((w != 0).sum(axis=0) == 15).all()
+            assert np.abs(np.linalg.eigvals(w)).max() == pytest.approx(radius, rel=1e-10)
+            entries = w[w != 0]
+            assert_normal(entries, entries.std())
+            # A circular law: before it is rescaled the radius is near √15, so the weights are near N(0, (1.2 / √15)²).
+            assert entries.std() == pytest.approx(radius / math.sqrt(15), rel=0.15)
+            same = initializers.reservoir(radius, density=0.15)(np.random.default_rng(3), (100, 100))
+            np.testing.assert_array_equal(w, same)
 
 
 def test_reservoirs_that_cannot_be() -> None:
@@ -336,39 +342,39 @@ def test_thinned() -> None:
             initializers.thinned(initializers.normal(0.1), kept_share)
 
 
-@pytest.mark.parametrize(
-    ("name", "scale"), [("addition", 0.02), ("multiplication", 0.02), ("memory-5", 0.3), ("memory-20", 0.3)]
-)
-def test_echo_state_weights(name: str, scale: float) -> None:
+def test_echo_state_weights() -> None:
     """Sutskever 2013, 7.4.1."""
-    task = rnn.tasks.TASKS[name](30)
-    network = rnn.tasks.elman(task, 120, initial=rnn.tasks.echo_state_weights(task))
-    w = {key.split(".")[1]: node.value.astype(float) for key, node in network.parameters.items()}
-    assert np.abs(np.linalg.eigvals(w["W_hh"])).max() == pytest.approx(1.2, rel=1e-3)  # float32
-    assert ((w["W_hh"] != 0).sum(axis=0) == 15).all()
-    assert_normal(w["W_xh"], scale)  # few inputs: each unit reads all of them
-    assert ((w["W_ho"] != 0).sum(axis=0) == 15).all()
-    assert not w["b_h"].any()
-    assert not w["b_o"].any()
+    for name, scale in [("addition", 0.02), ("multiplication", 0.02), ("memory-5", 0.3), ("memory-20", 0.3)]:
+        with case(name, scale):
+            task = rnn.tasks.TASKS[name](30)
+            network = rnn.tasks.elman(task, 120, initial=rnn.tasks.echo_state_weights(task))
+            w = {key.split(".")[1]: node.value.astype(float) for key, node in network.parameters.items()}
+            assert np.abs(np.linalg.eigvals(w["W_hh"])).max() == pytest.approx(1.2, rel=1e-3)  # float32
+            assert ((w["W_hh"] != 0).sum(axis=0) == 15).all()
+            assert_normal(w["W_xh"], scale)  # few inputs: each unit reads all of them
+            assert ((w["W_ho"] != 0).sum(axis=0) == 15).all()
+            assert not w["b_h"].any()
+            assert not w["b_o"].any()
 
 
-@pytest.mark.parametrize("activation", ["sigmoid", "tanh"])
-def test_autoencoders_start_sparse(activation: str) -> None:
+def test_autoencoders_start_sparse() -> None:
     """Sutskever 2013, 7.3.1: 15 connections ~ N(0, 1); with tanh units × 0.25, and biases of -0.5."""
-    network = rnn.tasks.autoencoder((60, 50, 40, 8), activation)
-    layers: dict[str, dict[str, Array]] = {}
-    for key, node in network.parameters.items():
-        layer, name = key.split(".")
-        layers.setdefault(layer, {})[name] = node.value
-    assert len(layers) == 6
-    tanh = {f"layer{l}" for l in (0, 1, 3, 4)} if activation == "tanh" else set()
-    for shrunk in (True, False):
-        drawn = []
-        for layer, arrays in layers.items():
-            if (layer in tanh) == shrunk:
-                matrix, bias = (next(a for a in arrays.values() if a.ndim == d) for d in (2, 1))
-                assert ((matrix != 0).sum(axis=0) == min(15, len(matrix))).all()
-                assert (bias == (-0.5 if shrunk else 0)).all()
-                drawn.append(matrix[matrix != 0])
-        if drawn:
-            assert_normal(np.concatenate(drawn).astype(float), 0.25 if shrunk else 1.0)
+    for activation in ["sigmoid", "tanh"]:
+        with case(activation):
+            network = rnn.tasks.autoencoder((60, 50, 40, 8), activation)
+            layers: dict[str, dict[str, Array]] = {}
+            for key, node in network.parameters.items():
+                layer, name = key.split(".")
+                layers.setdefault(layer, {})[name] = node.value
+            assert len(layers) == 6
+            tanh = {f"layer{l}" for l in (0, 1, 3, 4)} if activation == "tanh" else set()
+            for shrunk in (True, False):
+                drawn = []
+                for layer, arrays in layers.items():
+                    if (layer in tanh) == shrunk:
+                        matrix, bias = (next(a for a in arrays.values() if a.ndim == d) for d in (2, 1))
+                        assert ((matrix != 0).sum(axis=0) == min(15, len(matrix))).all()
+                        assert (bias == (-0.5 if shrunk else 0)).all()
+                        drawn.append(matrix[matrix != 0])
+                if drawn:
+                    assert_normal(np.concatenate(drawn).astype(float), 0.25 if shrunk else 1.0)

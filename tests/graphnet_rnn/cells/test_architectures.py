@@ -15,6 +15,7 @@ from graphnet.graph.node import Array, Node
 from graphnet_rnn.cells.feedforward import AUTOENCODERS, autoencoder_layers
 from graphnet_rnn.data import Vocabulary
 from graphnet_rnn.errors import CellError, DataError, UsageError
+from tests.tables import case
 
 SYMBOLS = 3
 
@@ -47,22 +48,25 @@ def test_every_architecture_learns(cell: type[rnn.Cell]) -> None:
         assert np.array_equal(network.fixed[name].value, before)
 
 
-@pytest.mark.parametrize("cell", rnn.cells.ALL.values(), ids=rnn.cells.ALL)
-def test_stacked_with_others_skipping_and_shared(cell: type[rnn.Cell]) -> None:
+def test_stacked_with_others_skipping_and_shared() -> None:
     """Any architecture stands between others; every parameter but unread ones gets a gradient."""
-    made = cell().resized(4)
-    network = rnn.Network([rnn.Dense(4), made, rnn.GRU(4)], 5, 5, skip=True, dropout=0.3, dtype="float64")
-    u = network.unroll(3, 2)
-    generator = np.random.default_rng(0)
-    network.theta = 0.5 * generator.standard_normal(network.theta.shape)
-    arrays = [generator.integers(0, 5, (3, 2)), generator.integers(0, 5, (3, 2))]
-    arrays += [0.5 * generator.standard_normal(node.shape) for node in u.initial]
-    gradient = gn.compile(
-        gn.gradient(u.cost, list(network.parameters.values())), [u.inputs, u.targets, *u.initial]
-    )(*arrays)
-    assert all(np.isfinite(g).all() for g in gradient)
-    dead = [name for name, g in zip(network.parameters, gradient, strict=True) if not g.any()]
-    assert not dead
+    for cell in rnn.cells.ALL.values():
+        with case(cell):
+            made = cell().resized(4)
+            network = rnn.Network(
+                [rnn.Dense(4), made, rnn.GRU(4)], 5, 5, skip=True, dropout=0.3, dtype="float64"
+            )
+            u = network.unroll(3, 2)
+            generator = np.random.default_rng(0)
+            network.theta = 0.5 * generator.standard_normal(network.theta.shape)
+            arrays = [generator.integers(0, 5, (3, 2)), generator.integers(0, 5, (3, 2))]
+            arrays += [0.5 * generator.standard_normal(node.shape) for node in u.initial]
+            gradient = gn.compile(
+                gn.gradient(u.cost, list(network.parameters.values())), [u.inputs, u.targets, *u.initial]
+            )(*arrays)
+            assert all(np.isfinite(g).all() for g in gradient)
+            dead = [name for name, g in zip(network.parameters, gradient, strict=True) if not g.any()]
+            assert not dead
 
 
 # -- deep autoencoders ---------------------------------------------------------------------------
@@ -89,30 +93,18 @@ def test_autoencoder_learns_a_code() -> None:
 # -- networks: skips, shared layers, dropout -----------------------------------------------------
 
 
-@pytest.mark.parametrize(("skip", "reads", "projections"), [
+def test_skips_by_halves() -> None:
+    cases = [
     (False, [5, 4], ["W_ho"]), ("inputs", [5, 9], ["W_ho"]), ("outputs", [5, 4], ["W_h0o", "W_h1o"]),
     (True, [5, 9], ["W_h0o", "W_h1o"]),
-])  # fmt: skip
-def test_skips_by_halves(skip: Any, reads: list[int], projections: list[str]) -> None:
-    network = rnn.Network([rnn.Elman(4), rnn.Elman(3)], 5, 2, skip=skip)
-    assert [cell.reads for cell in network.layers] == reads
-    assert [name for name in network.parameters if name.startswith("output.W")] == [
-        f"output.{name}" for name in projections
-    ]
-
-
-def test_without_output_bias() -> None:
-    network = rnn.Network([rnn.Elman(4)], 5, 2, output_bias=False)
-    assert "output.b_o" not in network.parameters
-    assert network.theta.size == 5 * 4 + 4 * 4 + 4 + 4 * 2
-
-
-def test_learned_states_of_many_layers_have_names_of_their_own() -> None:
-    """h1 of layer 0 and h of layer 10 would both be called h10."""
-    network = rnn.Network([rnn.NARX(2), *[rnn.Elman(2)] * 10], 3, 3, initial_state="learned")
-    learned = [name for name in network.parameters if name.startswith("initial.")]
-    assert len(learned) == len(network.state_names()) == 15
-    assert network.unroll(2, 1, initial="learned").final
+]  # fmt: skip
+    for skip, reads, projections in cases:
+        with case(skip, reads):
+            network = rnn.Network([rnn.Elman(4), rnn.Elman(3)], 5, 2, skip=skip)
+            assert [cell.reads for cell in network.layers] == reads
+            assert [name for name in network.parameters if name.startswith("output.W")] == [
+                f"output.{name}" for name in projections
+            ]
 
 
 def test_shared_layers_are_one_set_of_weights() -> None:
@@ -141,32 +133,24 @@ def test_shared_layers_are_one_set_of_weights() -> None:
         assert np.allclose(found, expected, rtol=1e-12, atol=1e-15), name
 
 
-@pytest.mark.parametrize(
-    ("share", "content"),
-    [
+def test_layers_that_cannot_share() -> None:
+    cases = [
         ({1: 1}, "layer 1 cannot use the weights of layer 1"),
         ({0: 1}, "layer 0 cannot use the weights of layer 1"),
         ({2: 0}, "there are layers 0 ... 1"),
         ({1: -1}, "share: a layer must be a whole number >= 0, not -1"),
         ({1: 0}, "which reads 4 values) cannot use the weights of layer0 (Elman(units=4), which reads 5)"),
-    ],
-    ids=str,
-)
-def test_layers_that_cannot_share(share: dict[int, int], content: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        rnn.Network([rnn.Elman(4), rnn.Elman(4)], 5, 5, share=share)
-    assert content in str(caught.value)
+    ]
+    for share, content in cases:
+        with case(share, content):
+            with pytest.raises(UsageError) as caught:
+                rnn.Network([rnn.Elman(4), rnn.Elman(4)], 5, 5, share=share)
+            assert content in str(caught.value)
 
 
 def masks_of(network: rnn.Network, time: int = 6) -> list[Node]:
     u = network.unroll(time, 4)
     return [node for node in gn.Graph([u.cost]).order if node.op.name == "Random"]
-
-
-def test_variational_masks_stay_for_all_steps() -> None:
-    layers = [rnn.LSTM(8), rnn.LSTM(8)]
-    assert len(masks_of(rnn.Network(layers, 5, 5, dropout=0.5))) == 6
-    assert len(masks_of(rnn.Network(layers, 5, 5, dropout=0.5, variational=True))) == 1
 
 
 def test_recurrent_dropout_acts_on_states_in_products() -> None:
@@ -178,24 +162,6 @@ def test_recurrent_dropout_acts_on_states_in_products() -> None:
     network = rnn.Network([rnn.LSTM(8)], 5, 5, recurrent_dropout=0.5)
     u = network.unroll(3, 4, training=False)
     assert not [node for node in gn.Graph([u.cost]).order if node.op.name == "Random"]
-
-
-def test_highway_dropout_is_on_t_alone() -> None:
-    """With t dropped altogether the state stays: s = (1 - t) s + 0 h, so c keeps the t that was not dropped."""
-    network = rnn.Network([rnn.RHN(8, depth=2, t_dropout=0.5)], 5, 5, dtype="float64")
-    u = network.unroll(1, 3)
-    masks = [node for node in gn.Graph([u.cost]).order if node.op.name == "Random"]
-    assert len(masks) == 2
-    w = {name.partition(".")[2]: node.value for name, node in network.parameters.items()}
-    generator = np.random.default_rng(0)
-    symbols, s = generator.integers(0, 5, (1, 3)), generator.standard_normal((3, 8))
-    (found,) = gn.compile([u.final[0]], [u.inputs, *u.initial])(symbols, s)
-    x = np.eye(5)[symbols[0]]
-    for l, mask in enumerate(masks):
-        a = [s @ w[f"W_s{k}{l}"] + (x @ w[f"W_x{k}{l}"] if l == 0 else 0) for k in "ht"]
-        h, t = np.tanh(a[0]), 1 / (1 + np.exp(-a[1]))
-        s = (1 - t) * s + 2 * mask.value * t * h
-    assert np.allclose(found, s, rtol=1e-12, atol=1e-14)
 
 
 # -- layers that read the whole sequence ---------------------------------------------------------
@@ -224,14 +190,18 @@ def test_what_cannot_predict_what_comes_next_is_refused() -> None:
             make()
 
 
-@pytest.mark.parametrize("wrap", [rnn.Bidirectional, rnn.Residual, lambda c: rnn.Residual(rnn.Normalized(c))])
-def test_initializers_of_parts_fit_or_are_told(wrap: Any) -> None:
-    fits = rnn.Network([wrap(rnn.Elman(4, initial={"W_h*": rnn.initializers.constant(7)}))], 3, 3)
-    assert any((node.value == 7).all() for name, node in fits.parameters.items() if name.endswith("W_hh"))
-    with pytest.raises(
-        CellError, match=r"initial names 'typo', but no weight is called so; there are W_xh, W_hh, b_h"
-    ):
-        rnn.Network([wrap(rnn.Elman(4, initial={"typo": rnn.initializers.zeros()}))], 3, 3)
+def test_initializers_of_parts_fit_or_are_told() -> None:
+    for wrap in [rnn.Bidirectional, rnn.Residual, lambda c: rnn.Residual(rnn.Normalized(c))]:
+        with case(wrap):
+            fits = rnn.Network([wrap(rnn.Elman(4, initial={"W_h*": rnn.initializers.constant(7)}))], 3, 3)
+            assert any(
+                (node.value == 7).all() for name, node in fits.parameters.items() if name.endswith("W_hh")
+            )
+            with pytest.raises(
+                CellError,
+                match=r"initial names 'typo', but no weight is called so; there are W_xh, W_hh, b_h",
+            ):
+                rnn.Network([wrap(rnn.Elman(4, initial={"typo": rnn.initializers.zeros()}))], 3, 3)
 
 
 def test_hyper_takes_what_goes_forward_only() -> None:
@@ -243,27 +213,27 @@ def test_hyper_takes_what_goes_forward_only() -> None:
         rnn.Hyper("LSTM")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    "main", ["Elman", "GRU", "GRUResetAfter", "MRNN", "MultiplicativeLSTM", "NARX", "RHN"]
-)
-@pytest.mark.parametrize("rank", [None, 1, 3])
-def test_hyper_starts_as_the_cell_itself(main: str, rank: int | None) -> None:
+def test_hyper_starts_as_the_cell_itself() -> None:
     """With W_a* = 0 all scales are 1, whatever the cell and the rank, so the network is the plain one."""
-    plain = rnn.Network([rnn.cells.ALL[main](5)], 3, 3, dtype="float64")
-    hyper = rnn.Network([rnn.Hyper(rnn.cells.ALL[main](5), rnn.GRU(2), rank)], 3, 3, dtype="float64")
-    for name, node in hyper.parameters.items():
-        if name.startswith("layer0.main."):
-            node.value[...] = plain.parameters[name.replace("main.", "")].value
-        elif name.startswith("output"):
-            node.value[...] = plain.parameters[name].value
-        elif name.startswith("layer0.W_a"):
-            node.value[...] = 0
-    x = np.random.default_rng(0).integers(0, 3, (4, 2))
-    found, expected = (
-        gn.compile([u.logits], [u.inputs])(x)[0]
-        for u in (net.unroll(4, 2, initial="zero") for net in (hyper, plain))
-    )
-    assert np.allclose(found, expected, rtol=1e-12, atol=1e-14)
+    for rank, main in itertools.product(
+        [None, 1, 3], ["Elman", "GRU", "GRUResetAfter", "MRNN", "MultiplicativeLSTM", "NARX", "RHN"]
+    ):
+        with case(rank, main):
+            plain = rnn.Network([rnn.cells.ALL[main](5)], 3, 3, dtype="float64")
+            hyper = rnn.Network([rnn.Hyper(rnn.cells.ALL[main](5), rnn.GRU(2), rank)], 3, 3, dtype="float64")
+            for name, node in hyper.parameters.items():
+                if name.startswith("layer0.main."):
+                    node.value[...] = plain.parameters[name.replace("main.", "")].value
+                elif name.startswith("output"):
+                    node.value[...] = plain.parameters[name].value
+                elif name.startswith("layer0.W_a"):
+                    node.value[...] = 0
+            x = np.random.default_rng(0).integers(0, 3, (4, 2))
+            found, expected = (
+                gn.compile([u.logits], [u.inputs])(x)[0]
+                for u in (net.unroll(4, 2, initial="zero") for net in (hyper, plain))
+            )
+            assert np.allclose(found, expected, rtol=1e-12, atol=1e-14)
 
 
 # -- products scaled by case ---------------------------------------------------------------------
@@ -288,11 +258,6 @@ def test_scaled_product_never_makes_a_matrix_for_a_case() -> None:
     assert peaks[0] < peaks[1] / 4
 
 
-def test_scaled_product_names_what_does_not_fit() -> None:
-    with pytest.raises(gn.ShapeError, match="ScaledMatMul"):
-        gn.scaled_matmul(np.ones((2, 3)), np.ones((3, 4)), np.ones((2, 1, 3)), np.ones((2, 1, 5)))
-
-
 # -- echo-state networks -------------------------------------------------------------------------
 
 
@@ -307,30 +272,28 @@ def delayed(time: int = 230, batch: int = 3) -> tuple[Array, Array]:
     return x, np.concatenate([before, x * before], axis=2)
 
 
-@pytest.mark.parametrize("bias", [True, False])
-def test_fit_output_is_ridge_regression(bias: bool) -> None:
+def test_fit_output_is_ridge_regression() -> None:
     """Against the states of a plain loop, and least squares with a penalty row for each weight."""
-    network, (x, t), ridge, washout = echo(output_bias=bias), delayed(), 1e-3, 30
-    w = {name.partition(".")[2]: node.value for name, node in network.fixed.items()}
-    h, states = np.zeros((3, 60)), []
-    for row in x:
-        h = 0.2 * h + 0.8 * np.tanh(row @ w["W_xh"] + h @ w["W_hh"] + w["b_h"])
-        states.append(h)
-    a = np.concatenate(states[washout:])
-    b = t[washout:].reshape(-1, 2)
-    a = np.concatenate([a, np.ones((len(a), 1))], axis=1) if bias else a
-    penalty = np.sqrt(ridge * len(a)) * np.eye(60, a.shape[1])
-    expected = np.linalg.lstsq(np.concatenate([a, penalty]), np.concatenate([b, np.zeros((60, 2))]))[0]
-    loss = rnn.fit_output(network, x, t, ridge, washout)
-    assert np.allclose(network.parameters["output.W_ho"].value, expected[:60], rtol=1e-6, atol=1e-8)
-    assert np.isclose(loss, ((a @ expected - b) ** 2).sum(axis=1).mean(), rtol=1e-8)
-    u = network.unroll(len(x), 3, initial="zero", unscored=washout)
-    assert np.isclose(gn.compile([u.cost], [u.inputs, u.targets])(x, t)[0], loss, rtol=1e-9)
-
-
-def test_echo_state_network_remembers() -> None:
-    network, (x, t) = echo(), delayed()
-    assert rnn.fit_output(network, x, t, 1e-9, 30) < 0.01 * t.var(axis=(0, 1)).sum()
+    for bias in [True, False]:
+        with case(bias):
+            network, (x, t), ridge, washout = echo(output_bias=bias), delayed(), 1e-3, 30
+            w = {name.partition(".")[2]: node.value for name, node in network.fixed.items()}
+            h, states = np.zeros((3, 60)), []
+            for row in x:
+                h = 0.2 * h + 0.8 * np.tanh(row @ w["W_xh"] + h @ w["W_hh"] + w["b_h"])
+                states.append(h)
+            a = np.concatenate(states[washout:])
+            b = t[washout:].reshape(-1, 2)
+            a = np.concatenate([a, np.ones((len(a), 1))], axis=1) if bias else a
+            penalty = np.sqrt(ridge * len(a)) * np.eye(60, a.shape[1])
+            expected = np.linalg.lstsq(np.concatenate([a, penalty]), np.concatenate([b, np.zeros((60, 2))]))[
+                0
+            ]
+            loss = rnn.fit_output(network, x, t, ridge, washout)
+            assert np.allclose(network.parameters["output.W_ho"].value, expected[:60], rtol=1e-6, atol=1e-8)
+            assert np.isclose(loss, ((a @ expected - b) ** 2).sum(axis=1).mean(), rtol=1e-8)
+            u = network.unroll(len(x), 3, initial="zero", unscored=washout)
+            assert np.isclose(gn.compile([u.cost], [u.inputs, u.targets])(x, t)[0], loss, rtol=1e-9)
 
 
 def test_fit_output_of_layers_that_skip_and_of_any_cell() -> None:
@@ -343,9 +306,8 @@ def test_fit_output_of_layers_that_skip_and_of_any_cell() -> None:
     assert np.isclose(gn.compile([u.cost], [u.inputs, u.targets])(x, t)[0], loss)
 
 
-@pytest.mark.parametrize(
-    ("change", "error", "content"),
-    [
+def test_what_fit_output_refuses() -> None:
+    cases = [
         ({"network": rnn.Network([rnn.Elman(2)], 3, 3)}, UsageError, "the network's loss is 'softmax'"),
         ({"ridge": -1}, UsageError, "ridge must be a finite number >= 0, not -1"),
         ({"ridge": math.inf}, UsageError, "ridge must be a finite number >= 0, not inf"),
@@ -363,69 +325,64 @@ def test_fit_output_of_layers_that_skip_and_of_any_cell() -> None:
             DataError,
             "no solution is unique; give a larger one",
         ),
-    ],
-    ids=str,
-)
-def test_what_fit_output_refuses(change: dict[str, Any], error: type[Exception], content: str) -> None:
-    x, t = delayed()
-    arguments = {"network": echo(), "inputs": x, "targets": t, **change}
-    with pytest.raises(error) as caught:
-        rnn.fit_output(**arguments)
-    assert content in str(caught.value)
+    ]
+    for change, error, content in cases:
+        with case(change, error):
+            x, t = delayed()
+            arguments = {"network": echo(), "inputs": x, "targets": t, **change}
+            with pytest.raises(error) as caught:
+                rnn.fit_output(**arguments)
+            assert content in str(caught.value)
 
 
 # -- running a network on arrays ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("time", [1, 99, 100, 101, 230])
-@pytest.mark.parametrize("reads", ["symbols", "vectors"])
-def test_run_is_the_unrolled_network(time: int, reads: str) -> None:
-    network = rnn.Network(
-        [rnn.GRU(4), rnn.LSTM(3)], 5, 2, reads=reads, dtype="float64", initial_state="learned"
-    )
-    network.theta = np.random.default_rng(0).standard_normal(network.theta.shape)
-    generator = np.random.default_rng(1)
-    x = generator.integers(0, 5, (time, 2)) if reads == "symbols" else generator.standard_normal((time, 2, 5))
-    u = network.unroll(time, 2, initial="learned")
-    expected, *final = gn.compile([u.logits, *u.final], [u.inputs])(x)
-    outputs, states = rnn.run(network, x)
-    assert np.allclose(outputs, expected, rtol=1e-12, atol=1e-14)
-    assert all(np.allclose(a, b, rtol=1e-12, atol=1e-14) for a, b in zip(states, final, strict=True))
-    if time > 1:
-        first, carried = rnn.run(network, x[:1])
-        rest, _ = rnn.run(network, x[1:], carried)
-        assert np.allclose(np.concatenate([first, rest]), expected, rtol=1e-12, atol=1e-14)
+def test_run_is_the_unrolled_network() -> None:
+    """Over the edges of the pieces of 100 steps that `run` compiles."""
+    for reads, time in (
+        ("symbols", 1),
+        ("vectors", 99),
+        ("vectors", 100),
+        ("symbols", 101),
+        ("vectors", 230),
+    ):
+        with case(reads, time):
+            network = rnn.Network(
+                [rnn.GRU(4), rnn.LSTM(3)], 5, 2, reads=reads, dtype="float64", initial_state="learned"
+            )
+            network.theta = np.random.default_rng(0).standard_normal(network.theta.shape)
+            generator = np.random.default_rng(1)
+            x = (
+                generator.integers(0, 5, (time, 2))
+                if reads == "symbols"
+                else generator.standard_normal((time, 2, 5))
+            )
+            u = network.unroll(time, 2, initial="learned")
+            expected, *final = gn.compile([u.logits, *u.final], [u.inputs], backend="numpy")(x)
+            outputs, states = rnn.run(network, x)
+            assert np.allclose(outputs, expected, rtol=1e-12, atol=1e-14)
+            assert all(np.allclose(a, b, rtol=1e-12, atol=1e-14) for a, b in zip(states, final, strict=True))
+            if time > 1:
+                first, carried = rnn.run(network, x[:1])
+                rest, _ = rnn.run(network, x[1:], carried)
+                assert np.allclose(np.concatenate([first, rest]), expected, rtol=1e-12, atol=1e-14)
 
 
-def test_run_of_what_reads_the_whole_sequence() -> None:
-    network = rnn.Network([rnn.Bidirectional(3)], 4, 3, loss="ctc")
-    x = np.random.default_rng(0).standard_normal((150, 2, 4)).astype("f")
-    u = network.unroll(150, 2, initial="zero", labels=1)
-    (expected,) = gn.compile([u.logits], [u.inputs])(x)
-    assert np.allclose(rnn.run(network, x)[0], expected, atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("inputs", "states", "content"),
-    [
+def test_what_run_refuses() -> None:
+    cases = [
         (np.zeros((3, 2, 2)), None, "inputs must be (time, batch), none of them 0, not [3, 2, 2]"),
         (np.zeros((0, 2), int), None, "none of them 0, not [0, 2]"),
         (np.zeros((3, 2)), None, "inputs must be symbols, whole numbers in 0 ... 4"),
         (np.full((3, 2), 5), None, "in 0 ... 4, not int64 from 5 to 5"),
         (np.zeros((3, 2), int), [np.zeros((2, 3))], "the states must be h_0 [2, 4], not [2, 3]"),
         ([[0], [1, 2]], None, "inputs must be an array (time, batch)"),
-    ],
-    ids=str,
-)
-def test_what_run_refuses(inputs: Any, states: Any, content: str) -> None:
-    with pytest.raises(DataError) as caught:
-        rnn.run(rnn.Network([rnn.Elman(4)], 5, 2), inputs, states)
-    assert content in str(caught.value)
-
-
-def test_a_network_is_not_called() -> None:
-    with pytest.raises(UsageError, match=r"rnn\.run"):
-        rnn.Network([rnn.Elman(4)], 5, 2)(np.zeros((1, 1)))
+    ]
+    for inputs, states, content in cases:
+        with case(inputs, states):
+            with pytest.raises(DataError) as caught:
+                rnn.run(rnn.Network([rnn.Elman(4)], 5, 2), inputs, states)
+            assert content in str(caught.value)
 
 
 # -- wrappers around everything --------------------------------------------------------------------
@@ -434,19 +391,24 @@ def test_a_network_is_not_called() -> None:
 NOT_TO_SCALE = {"GraphRNN", "GNN", "GLNN", "EchoState", "HMMFilter", "Bidirectional"}
 
 
-@pytest.mark.parametrize("name", rnn.cells.ALL)
-def test_wrappers_take_every_cell(name: str) -> None:
-    made = rnn.cells.ALL[name]().resized(3)
-    for wrapped in (rnn.Residual(made), rnn.Normalized(made), rnn.Bidirectional(made, rnn.Residual(made))):
-        network = rnn.Network([wrapped], 4, 4, initial_state="learned")
-        assert network.unroll(2, 2, initial="learned").logits.shape == (2, 2, 4)
-    if name in NOT_TO_SCALE:
-        with pytest.raises((UsageError, CellError)):
-            rnn.Network([rnn.Hyper(made)], 4, 4)
-    else:
-        scaled = rnn.Network([rnn.Hyper(made, rnn.Elman(2))], 4, 4)
-        matrices = [key for key in scaled.parameters if ".main." in key and "W_" in key]
-        assert any(key.startswith("layer0.W_ap_") for key in scaled.parameters), matrices
+def test_wrappers_take_every_cell() -> None:
+    for name in rnn.cells.ALL:
+        with case(name):
+            made = rnn.cells.ALL[name]().resized(3)
+            for wrapped in (
+                rnn.Residual(made),
+                rnn.Normalized(made),
+                rnn.Bidirectional(made, rnn.Residual(made)),
+            ):
+                network = rnn.Network([wrapped], 4, 4, initial_state="learned")
+                assert network.unroll(2, 2, initial="learned").logits.shape == (2, 2, 4)
+            if name in NOT_TO_SCALE:
+                with pytest.raises((UsageError, CellError)):
+                    rnn.Network([rnn.Hyper(made)], 4, 4)
+            else:
+                scaled = rnn.Network([rnn.Hyper(made, rnn.Elman(2))], 4, 4)
+                matrices = [key for key in scaled.parameters if ".main." in key and "W_" in key]
+                assert any(key.startswith("layer0.W_ap_") for key in scaled.parameters), matrices
 
 
 class Twice(rnn.Cell):
@@ -467,37 +429,39 @@ class Twice(rnn.Cell):
         return wide * gn.tanh(self.affine("y", x=x, units=self.double)), x
 
 
-@pytest.mark.parametrize("depth", [1, 2])
-@pytest.mark.parametrize("wrap", [rnn.Residual, rnn.Normalized, rnn.Bidirectional, rnn.Hyper])
-def test_widths_that_follow_from_the_input_pass_wrappers(wrap: Any, depth: int) -> None:
-    cell: rnn.Cell = Twice()
-    for _ in range(depth):
-        cell = wrap(cell)
-    network = rnn.Network([cell, rnn.GRU(3)], 5, 5, initial_state="learned")
-    double = 10 if wrap is not rnn.Bidirectional else 10 * 2**depth
-    assert network.layers[0].output_width == double
-    u = network.unroll(3, 2, initial="learned")
-    assert u.hidden[0].shape == (3, 2, double)
+def test_widths_that_follow_from_the_input_pass_wrappers() -> None:
+    for wrap, depth in itertools.product(
+        [rnn.Residual, rnn.Normalized, rnn.Bidirectional, rnn.Hyper], [1, 2]
+    ):
+        with case(wrap, depth):
+            cell: rnn.Cell = Twice()
+            for _ in range(depth):
+                cell = wrap(cell)
+            network = rnn.Network([cell, rnn.GRU(3)], 5, 5, initial_state="learned")
+            double = 10 if wrap is not rnn.Bidirectional else 10 * 2**depth
+            assert network.layers[0].output_width == double
+            u = network.unroll(3, 2, initial="learned")
+            assert u.hidden[0].shape == (3, 2, double)
 
 
-def test_hyper_scales_what_is_inside_of_parts() -> None:
-    network = rnn.Network([rnn.Hyper(rnn.Residual(rnn.LSTM(5)), rnn.Elman(2))], 5, 5)
-    assert sum(key.startswith("layer0.W_ap_inner_") for key in network.parameters) == 8
-
-
-@pytest.mark.parametrize("name", rnn.cells.ALL)
-def test_recurrent_dropout_reaches_every_state_or_says_so(name: str) -> None:
-    network = rnn.Network([rnn.cells.ALL[name]().resized(4)], 5, 5, recurrent_dropout=0.5)
-    if name == "HMMFilter":
-        with pytest.raises(UsageError, match=r"recurrent_dropout = 0.5 does nothing in HMMFilter\(units=4\)"):
-            network.unroll(2, 3)
-        return
-    u = network.unroll(2, 3)
-    masks = [node for node in gn.Graph([u.cost]).order if node.op.name == "Random"]
-    assert bool(masks) == bool(network.layers[0].states)
-    assert not [
-        n for n in gn.Graph([network.unroll(2, 3, training=False).cost]).order if n.op.name == "Random"
-    ]
+def test_recurrent_dropout_reaches_every_state_or_says_so() -> None:
+    for name in rnn.cells.ALL:
+        with case(name):
+            network = rnn.Network([rnn.cells.ALL[name]().resized(4)], 5, 5, recurrent_dropout=0.5)
+            if name == "HMMFilter":
+                with pytest.raises(
+                    UsageError, match=r"recurrent_dropout = 0.5 does nothing in HMMFilter\(units=4\)"
+                ):
+                    network.unroll(2, 3)
+                continue
+            u = network.unroll(2, 3)
+            masks = [node for node in gn.Graph([u.cost]).order if node.op.name == "Random"]
+            assert bool(masks) == bool(network.layers[0].states)
+            assert not [
+                n
+                for n in gn.Graph([network.unroll(2, 3, training=False).cost]).order
+                if n.op.name == "Random"
+            ]
 
 
 def test_recurrent_dropout_and_a_cells_own_are_two_masks() -> None:
@@ -536,18 +500,19 @@ RECORDED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("cell", [rnn.GraphRNN, rnn.GNN, rnn.GLNN, rnn.GraphLSTM])
-def test_work_grows_with_edges_not_with_units_squared(cell: type[rnn.Cell]) -> None:
+def test_work_grows_with_edges_not_with_units_squared() -> None:
     """No array of a compiled step is larger than a few times batch × edges, or the weights."""
-    units, edges, batch = 400, 3, 2
-    network = rnn.Network([cell(units, edges=edges)], 4, 4)
-    u = network.unroll(2, batch)
-    graph = gn.compile(
-        gn.gradient(u.cost, list(network.parameters.values())), [u.inputs, u.targets, *u.initial]
-    ).graph
-    largest = max(node.size for node in graph.order)
-    assert largest <= 2 * 4 * units * edges
-    assert not [n for n in graph.order if "MatMul" in n.op.name and {units} == set(n.shape)]
+    for cell in [rnn.GraphRNN, rnn.GNN, rnn.GLNN, rnn.GraphLSTM]:
+        with case(cell):
+            units, edges, batch = 400, 3, 2
+            network = rnn.Network([cell(units, edges=edges)], 4, 4)
+            u = network.unroll(2, batch)
+            graph = gn.compile(
+                gn.gradient(u.cost, list(network.parameters.values())), [u.inputs, u.targets, *u.initial]
+            ).graph
+            largest = max(node.size for node in graph.order)
+            assert largest <= 2 * 4 * units * edges
+            assert not [n for n in graph.order if "MatMul" in n.op.name and {units} == set(n.shape)]
 
 
 def test_frequencies_must_fit() -> None:

@@ -25,6 +25,7 @@ from tests.graphnet_rnn.cells.oracles import (
     layers_of,
     run,
 )
+from tests.tables import case as named
 from tests.tables import require_rows
 
 TOLERANCE = {"float64": 1e-12, "float32": 1e-5}
@@ -88,10 +89,6 @@ CELLS: dict[str, Callable[[int], rnn.Cell]] = {
 }
 
 every_cell = pytest.mark.parametrize("cell", list(CELLS))
-#: Those for which every combination of the network's settings is tried.
-some_cells = pytest.mark.parametrize("cell", ["Elman", "LSTMPeephole"])
-shallow_and_deep = pytest.mark.parametrize("layers", [1, 2], ids=["1layer", "2layers"])
-with_and_without_skip = pytest.mark.parametrize("skip", [False, True], ids=["plain", "skip"])
 
 
 @dataclass(frozen=True)
@@ -215,37 +212,36 @@ def test_every_cell_has_an_oracle() -> None:
         assert type(make(3)) is rnn.cells.ALL[name.partition(",")[0]], name
 
 
-@every_cell
-def test_an_oracle_takes_the_weights_and_states_that_the_cell_declares(cell: str) -> None:
+def test_an_oracle_takes_the_weights_and_states_that_the_cell_declares() -> None:
     """Each weight, and each state, changes what the oracle says: none is declared for nothing."""
-    case = make_case(cell, initial="learned", time=3)
-    (layer,) = layers_of(case.settings)
-    declared = [*case.net.parameters, *case.net.fixed]
-    assert [n for n in declared if n.startswith("initial.")] == [f"initial.{s}0" for s, _ in layer.states]
-    assert [s.name for s in case.net.layers[0].states] == [s for s, _ in layer.states]
-    assert case.net.layers[0].output_width == layer.width
-    rng = np.random.default_rng(0)
-    weights, before = case.weights(), case.oracle().cost
-    for name in declared:
-        if not name.startswith("initial."):
-            changed = {**weights, name: weights[name] + rng.normal(size=weights[name].shape)}
-            assert abs(case.oracle(changed).cost - before) > 1e-6, name
-    for k, state in enumerate(case.initial):
-        others = [*case.initial[:k], state + rng.normal(size=state.shape), *case.initial[k + 1 :]]
-        assert abs(replace(case, initial=others).oracle().cost - before) > 1e-6, layer.states[k]
+    for cell in list(CELLS):
+        with named(cell):
+            case = make_case(cell, initial="learned", time=3)
+            (layer,) = layers_of(case.settings)
+            declared = [*case.net.parameters, *case.net.fixed]
+            assert [n for n in declared if n.startswith("initial.")] == [
+                f"initial.{s}0" for s, _ in layer.states
+            ]
+            assert [s.name for s in case.net.layers[0].states] == [s for s, _ in layer.states]
+            assert case.net.layers[0].output_width == layer.width
+            rng = np.random.default_rng(0)
+            weights, before = case.weights(), case.oracle().cost
+            for name in declared:
+                if not name.startswith("initial."):
+                    changed = {**weights, name: weights[name] + rng.normal(size=weights[name].shape)}
+                    assert abs(case.oracle(changed).cost - before) > 1e-6, name
+            for k, state in enumerate(case.initial):
+                others = [*case.initial[:k], state + rng.normal(size=state.shape), *case.initial[k + 1 :]]
+                assert abs(replace(case, initial=others).oracle().cost - before) > 1e-6, layer.states[k]
 
 
-@pytest.mark.parametrize("time", [1, 5], ids=["T1", "T5"])
-@pytest.mark.parametrize("batch", [1, 3], ids=["B1", "B3"])
-@pytest.mark.parametrize("loss", ["softmax", "sigmoid", "squared"])
-@with_and_without_skip
-@shallow_and_deep
-@some_cells
-def test_unrolled_is_the_plain_loop(
-    cell: str, layers: int, skip: bool, loss: str, batch: int, time: int
-) -> None:
-    for reads in ("symbols", "vectors"):
-        check_case(make_case(cell, layers, batch, time, loss, skip, reads))
+def test_unrolled_is_the_plain_loop() -> None:
+    for cell, layers, skip, loss, batch, time in itertools.product(
+        ["Elman", "LSTMPeephole"], [1, 2], [False, True], ["softmax", "sigmoid", "squared"], [1, 3], [1, 5]
+    ):
+        with named(cell, layers, skip, loss, batch, time):
+            for reads in ("symbols", "vectors"):
+                check_case(make_case(cell, layers, batch, time, loss, skip, reads))
 
 
 @every_cell
@@ -270,60 +266,70 @@ def test_every_cell_unrolled_is_the_plain_loop_in_float32(cell: str) -> None:
     )
 
 
-@pytest.mark.parametrize("initial", ["given", "zero", "learned"])
-@pytest.mark.parametrize("unscored", [0, 1, 4])
-@with_and_without_skip
-@some_cells
-def test_unscored_steps_and_initial_states(cell: str, skip: bool, unscored: int, initial: str) -> None:
-    case = make_case(cell, layers=2, skip=skip, unscored=unscored, initial=initial)
-    check_case(case)
-    if unscored:  # the cost would be another if those steps were scored
-        everything = run(
-            replace(case.settings, unscored=0), case.weights(), case.inputs, case.targets, case.initial
-        )
-        assert abs(everything.cost - case.oracle().cost) > 1e-6
+def test_unscored_steps_and_initial_states() -> None:
+    for cell, skip, unscored, initial in itertools.product(
+        ["Elman", "LSTMPeephole"], [False, True], [0, 1, 4], ["given", "zero", "learned"]
+    ):
+        with named(cell, skip, unscored, initial):
+            case = make_case(cell, layers=2, skip=skip, unscored=unscored, initial=initial)
+            check_case(case)
+            if unscored:  # the cost would be another if those steps were scored
+                everything = run(
+                    replace(case.settings, unscored=0),
+                    case.weights(),
+                    case.inputs,
+                    case.targets,
+                    case.initial,
+                )
+                assert abs(everything.cost - case.oracle().cost) > 1e-6
 
 
-@pytest.mark.parametrize("initial", ["given", "zero", "learned"])
-@pytest.mark.parametrize(
-    ("loss", "reads"), [("softmax", "symbols"), ("sigmoid", "vectors"), ("squared", "vectors")]
-)
-@with_and_without_skip
-@shallow_and_deep
-@some_cells
-def test_unrolled_is_the_plain_loop_in_float32(
-    cell: str, layers: int, skip: bool, loss: str, reads: str, initial: str
-) -> None:
-    case = make_case(cell, layers, loss=loss, skip=skip, reads=reads, initial=initial, dtype="float32")
-    check_case(case, dtype="float32")
+def test_unrolled_is_the_plain_loop_in_float32() -> None:
+    for cell, layers, skip, (loss, reads), initial in itertools.product(
+        ["Elman", "LSTMPeephole"],
+        [1, 2],
+        [False, True],
+        [("softmax", "symbols"), ("sigmoid", "vectors"), ("squared", "vectors")],
+        ["given", "zero", "learned"],
+    ):
+        with named(cell, layers, skip, loss, reads, initial):
+            case = make_case(
+                cell, layers, loss=loss, skip=skip, reads=reads, initial=initial, dtype="float32"
+            )
+            check_case(case, dtype="float32")
 
 
-@with_and_without_skip
-def test_layers_of_different_cells(skip: bool) -> None:
+def test_layers_of_different_cells() -> None:
     """States are handed on layer by layer, state by state, though the layers have different counts."""
-    check_case(make_case(("LSTMKrause", "Elman", "LSTMPeephole"), skip=skip))
-    check_case(make_case(("GRU", "LSTM", "Elman"), skip=skip, initial="learned"))
-    check_case(make_case(("Dense", "NARX", "Normalized"), skip=skip))
-    check_case(make_case(("StackedMRNN", "Bidirectional", "GLNN"), skip=skip, reads="vectors"))
+    for skip in [False, True]:
+        with named(skip):
+            check_case(make_case(("LSTMKrause", "Elman", "LSTMPeephole"), skip=skip))
+            check_case(make_case(("GRU", "LSTM", "Elman"), skip=skip, initial="learned"))
+            check_case(make_case(("Dense", "NARX", "Normalized"), skip=skip))
+            check_case(make_case(("StackedMRNN", "Bidirectional", "GLNN"), skip=skip, reads="vectors"))
 
 
-@pytest.mark.parametrize("loss", ["softmax", "sigmoid"])
-def test_losses_stand_large_logits(loss: str) -> None:
+def test_losses_stand_large_logits() -> None:
     """σ and softmax saturate at logits of thousands, where the naive formulas overflow."""
-    case = make_case("Elman", loss=loss)
-    case.net.parameters["output.W_ho"].value[:] *= 3000
-    assert np.abs(case.oracle().logits).max() > 1000
-    check_case(case)
+    for loss in ["softmax", "sigmoid"]:
+        with named(loss):
+            case = make_case("Elman", loss=loss)
+            case.net.parameters["output.W_ho"].value[:] *= 3000
+            assert np.abs(case.oracle().logits).max() > 1000
+            check_case(case)
 
 
-@pytest.mark.parametrize("cell", ["LSTMPeephole", "LSTMSutskever", "NARX", "GLNN", "HyperLSTM"])
-def test_carrying_the_final_states_on_is_one_longer_run(cell: str) -> None:
-    case = make_case(cell, layers=2, time=6)
-    half = case.net.unroll(time=3, batch=3)
-    f = gn.compile([half.logits, *half.final], [half.inputs, *half.initial])
-    first, *carried = f(case.inputs[:3], *case.initial)
-    second, *_ = f(case.inputs[3:], *carried)
-    assert_close(np.concatenate([first, second]), case.oracle().logits, 1e-12, "logits of both halves")
+def test_carrying_the_final_states_on_is_one_longer_run() -> None:
+    for cell in ["LSTMPeephole", "LSTMSutskever", "NARX", "GLNN", "HyperLSTM"]:
+        with named(cell):
+            case = make_case(cell, layers=2, time=6)
+            half = case.net.unroll(time=3, batch=3)
+            f = gn.compile([half.logits, *half.final], [half.inputs, *half.initial])
+            first, *carried = f(case.inputs[:3], *case.initial)
+            second, *_ = f(case.inputs[3:], *carried)
+            assert_close(
+                np.concatenate([first, second]), case.oracle().logits, 1e-12, "logits of both halves"
+            )
 
 
 # ---- derivatives -------------------------------------------------------------------------------------------
@@ -352,14 +358,12 @@ def check_gradient(case: Case) -> None:
         assert abs(np.sum(g * v) - want) <= 1e-11 * max(scale, abs(want)), name
 
 
-@pytest.mark.parametrize("initial", ["given", "learned"])
-@pytest.mark.parametrize("loss", ["softmax", "sigmoid", "squared"])
-@with_and_without_skip
-@some_cells
-def test_gradient_is_the_complex_step_of_the_plain_loop(
-    cell: str, skip: bool, loss: str, initial: str
-) -> None:
-    check_gradient(make_case(cell, layers=2, loss=loss, skip=skip, unscored=1, initial=initial))
+def test_gradient_is_the_complex_step_of_the_plain_loop() -> None:
+    for cell, skip, loss, initial in itertools.product(
+        ["Elman", "LSTMPeephole"], [False, True], ["softmax", "sigmoid", "squared"], ["given", "learned"]
+    ):
+        with named(cell, skip, loss, initial):
+            check_gradient(make_case(cell, layers=2, loss=loss, skip=skip, unscored=1, initial=initial))
 
 
 @every_cell
@@ -405,23 +409,21 @@ def test_rop_and_hessian_product_are_the_complex_step_of_the_plain_loop(cell: st
     assert abs(sum(term.sum() for term in terms) - want) <= 1e-9 * scale
 
 
-@pytest.mark.parametrize("unscored", [0, 2])
-@pytest.mark.parametrize("reads", ["symbols", "vectors"])
-@with_and_without_skip
-@shallow_and_deep
-def test_gradient_of_an_elman_net_is_backpropagation_by_hand(
-    layers: int, skip: bool, reads: str, unscored: int
-) -> None:
-    case = make_case("Elman", layers, skip=skip, reads=reads, unscored=unscored)
-    wanted, wanted_initial = elman_bptt(
-        case.settings, case.weights(), case.inputs, case.targets, case.initial
-    )
-    wrt = [*case.net.parameters.values(), *case.unrolled.initial]
-    got = case.compute(gn.gradient(case.unrolled.cost, wrt))
-    names = [*case.net.parameters, *(f"h_0 of layer {l}" for l in range(layers))]
-    want = [*(wanted[name] for name in case.net.parameters), *wanted_initial]
-    for name, value, expected in zip(names, got, want, strict=True):
-        assert_close(value, expected, 1e-12, name)
+def test_gradient_of_an_elman_net_is_backpropagation_by_hand() -> None:
+    for layers, skip, reads, unscored in itertools.product(
+        [1, 2], [False, True], ["symbols", "vectors"], [0, 2]
+    ):
+        with named(layers, skip, reads, unscored):
+            case = make_case("Elman", layers, skip=skip, reads=reads, unscored=unscored)
+            wanted, wanted_initial = elman_bptt(
+                case.settings, case.weights(), case.inputs, case.targets, case.initial
+            )
+            wrt = [*case.net.parameters.values(), *case.unrolled.initial]
+            got = case.compute(gn.gradient(case.unrolled.cost, wrt))
+            names = [*case.net.parameters, *(f"h_0 of layer {l}" for l in range(layers))]
+            want = [*(wanted[name] for name in case.net.parameters), *wanted_initial]
+            for name, value, expected in zip(names, got, want, strict=True):
+                assert_close(value, expected, 1e-12, name)
 
 
 # ---- dropout -----------------------------------------------------------------------------------------------
@@ -523,36 +525,42 @@ def test_dropout_lies_between_layers_only() -> None:
         assert_close(logits, want_logits + net.parameters["output.b_o"].value, 1e-12, f"skip={skip}")
 
 
-@with_and_without_skip
-def test_gradient_under_dropout_is_backpropagation_by_hand_with_the_same_masks(skip: bool) -> None:
-    case = make_case("Elman", layers=2, skip=skip, dropout=DROP)
-    net, u = case.net, case.unrolled
-    f = gn.compile([*u.hidden, *gn.gradient(u.cost, list(net.parameters.values()))], case.nodes())
-    drawn = net.theta.copy()
-    net.theta[:] = 0  # made transparent for a moment, to see the mask: layer 1 shows 3 units at a time
-    net.parameters["layer0.b_h"].value[:] = 0.5
-    mask = np.ones((5, 3, UNITS[0]))
-    for units in ([0, 1, 2], [1, 2, 3]):
-        net.parameters["layer1.W_xh"].value[:] = 0
-        net.parameters["layer1.W_xh"].value[units, range(3)] = 1
-        h0, h1, *_ = f(*case.arrays())
-        mask[..., units] = np.arctanh(h1) / h0[..., units]
-    net.theta[:] = drawn
-    assert (mask == 0).any()
-    check_case(case, masks=[mask])
-    want, _ = elman_bptt(case.settings, case.weights(), case.inputs, case.targets, case.initial, [mask])
-    _, _, *got = f(*case.arrays())
-    for name, value in zip(net.parameters, got, strict=True):
-        assert_close(value, want[name], 1e-12, name)
+def test_gradient_under_dropout_is_backpropagation_by_hand_with_the_same_masks() -> None:
+    for skip in [False, True]:
+        with named(skip):
+            case = make_case("Elman", layers=2, skip=skip, dropout=DROP)
+            net, u = case.net, case.unrolled
+            f = gn.compile([*u.hidden, *gn.gradient(u.cost, list(net.parameters.values()))], case.nodes())
+            drawn = net.theta.copy()
+            net.theta[:] = (
+                0  # made transparent for a moment, to see the mask: layer 1 shows 3 units at a time
+            )
+            net.parameters["layer0.b_h"].value[:] = 0.5
+            mask = np.ones((5, 3, UNITS[0]))
+            for units in ([0, 1, 2], [1, 2, 3]):
+                net.parameters["layer1.W_xh"].value[:] = 0
+                net.parameters["layer1.W_xh"].value[units, range(3)] = 1
+                h0, h1, *_ = f(*case.arrays())
+                mask[..., units] = np.arctanh(h1) / h0[..., units]
+            net.theta[:] = drawn
+            assert (mask == 0).any()
+            check_case(case, masks=[mask])
+            want, _ = elman_bptt(
+                case.settings, case.weights(), case.inputs, case.targets, case.initial, [mask]
+            )
+            _, _, *got = f(*case.arrays())
+            for name, value in zip(net.parameters, got, strict=True):
+                assert_close(value, want[name], 1e-12, name)
 
 
-@pytest.mark.parametrize("cell", ["Elman", "LSTMPeephole", "Dense", "NARX", "Bidirectional"])
-def test_no_dropout_in_a_single_layer_or_outside_training(cell: str) -> None:
-    check_case(make_case(cell, layers=1, dropout=DROP))  # unrolled for training, yet nothing to drop
-    case = make_case(cell, layers=2, dropout=DROP)
-    assert np.abs(case.compute([case.unrolled.logits])[0] - case.oracle().logits).max() > 1e-3
-    calm = case.net.unroll(time=5, batch=3, training=False)
-    check_case(replace(case, unrolled=calm))
+def test_no_dropout_in_a_single_layer_or_outside_training() -> None:
+    for cell in ["Elman", "LSTMPeephole", "Dense", "NARX", "Bidirectional"]:
+        with named(cell):
+            check_case(make_case(cell, layers=1, dropout=DROP))  # unrolled for training, yet nothing to drop
+            case = make_case(cell, layers=2, dropout=DROP)
+            assert np.abs(case.compute([case.unrolled.logits])[0] - case.oracle().logits).max() > 1e-3
+            calm = case.net.unroll(time=5, batch=3, training=False)
+            check_case(replace(case, unrolled=calm))
 
 
 def factors_of(w: dict[str, Array], x: Array, before: Array, after: Array, state: str, scale: Any) -> Array:
@@ -563,32 +571,35 @@ def factors_of(w: dict[str, Array], x: Array, before: Array, after: Array, state
     return (after - (1 - t) * before) / (t * np.tanh(h))
 
 
-@pytest.mark.parametrize("training", [True, False])
-@pytest.mark.parametrize("hyper", [False, True], ids=["RHN", "HyperRHN"])
-def test_dropout_of_a_highway_net_is_of_t_alone(hyper: bool, training: bool) -> None:
+def test_dropout_of_a_highway_net_is_of_t_alone() -> None:
     """Suarez 2017, (3): c = 1 − t comes first, then t is dropped, in the small net and in the large one."""
-    cells = rnn.cells
-    cell = (
-        cells.HyperRHN(30, hyper_units=20, depth=1, t_dropout=DROP)
-        if hyper
-        else cells.RHN(30, depth=1, t_dropout=DROP)
-    )
-    net = rnn.Network([cell], SYMBOLS, OUTPUTS, dtype="float64")
-    u = net.unroll(time=1, batch=8, training=training)
-    rng = np.random.default_rng(6)
-    symbols, states = rng.integers(SYMBOLS, size=(1, 8)), [rng.normal(size=s.shape) for s in u.initial]
-    after = gn.compile(u.final, [u.inputs, *u.initial])(symbols, *states)
-    w = {name.removeprefix("layer0."): p.value for name, p in net.parameters.items()}
-    x = np.eye(SYMBOLS)[symbols[0]]
-    scale = 1 if not hyper else after[1] @ w["W_az0"]
-    factors = [factors_of(w, x, states[0], after[0], "s", scale)]
-    if hyper:
-        factors.append(factors_of(w, x, states[1], after[1], "a", 1))
-    for m in factors:
-        if training:
-            kept = np.abs(m) > 1e-6
-            np.testing.assert_allclose(m[kept], 1 / (1 - DROP), rtol=1e-6)
-            assert abs(kept.mean() - (1 - DROP)) < 5 * np.sqrt(DROP * (1 - DROP) / m.size)
-            assert (np.diff(kept, axis=0) != 0).any()
-        else:
-            np.testing.assert_allclose(m, 1, rtol=1e-6)
+    for hyper, training in itertools.product([False, True], [True, False]):
+        with named(hyper, training):
+            cells = rnn.cells
+            cell = (
+                cells.HyperRHN(30, hyper_units=20, depth=1, t_dropout=DROP)
+                if hyper
+                else cells.RHN(30, depth=1, t_dropout=DROP)
+            )
+            net = rnn.Network([cell], SYMBOLS, OUTPUTS, dtype="float64")
+            u = net.unroll(time=1, batch=8, training=training)
+            rng = np.random.default_rng(6)
+            symbols, states = (
+                rng.integers(SYMBOLS, size=(1, 8)),
+                [rng.normal(size=s.shape) for s in u.initial],
+            )
+            after = gn.compile(u.final, [u.inputs, *u.initial])(symbols, *states)
+            w = {name.removeprefix("layer0."): p.value for name, p in net.parameters.items()}
+            x = np.eye(SYMBOLS)[symbols[0]]
+            scale = 1 if not hyper else after[1] @ w["W_az0"]
+            factors = [factors_of(w, x, states[0], after[0], "s", scale)]
+            if hyper:
+                factors.append(factors_of(w, x, states[1], after[1], "a", 1))
+            for m in factors:
+                if training:
+                    kept = np.abs(m) > 1e-6
+                    np.testing.assert_allclose(m[kept], 1 / (1 - DROP), rtol=1e-6)
+                    assert abs(kept.mean() - (1 - DROP)) < 5 * np.sqrt(DROP * (1 - DROP) / m.size)
+                    assert (np.diff(kept, axis=0) != 0).any()
+                else:
+                    np.testing.assert_allclose(m, 1, rtol=1e-6)

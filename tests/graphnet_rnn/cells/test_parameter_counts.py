@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
-import pytest
-
 import graphnet_rnn as rnn
 from graphnet_rnn import cells
+from tests.tables import case
 
 
 def parameters(*layers: rnn.Cell, symbols: int, **settings: bool) -> int:
     return rnn.Network(list(layers), symbols, symbols, **settings).theta.size
 
 
-@pytest.mark.parametrize(
-    ("cell", "reported"),
-    [
-        (cells.Elman(400), 216_400),
-        (cells.MRNN(280), 215_880),
-        (cells.LSTMKrause(195), 220_350),
-        (cells.StackedMRNN((150, 130, 110)), 219_090),
-        (cells.MultiplicativeLSTM(170), 215_900),
-    ],
-    ids=lambda value: type(value).__name__ if isinstance(value, rnn.Cell) else "",
-)
-def test_krause_table_4_5(cell: rnn.Cell, reported: int) -> None:
+def test_krause_table_4_5() -> None:
     """To the last one, with 70 symbols and no output bias.
 
     Krause gives neither the number of symbols nor the units of LSTM (195) and mLSTM (170): 70 follows from the RNN,
     2 · 400 s + 400² + 400 = 216,400, and the units from 4 n² + 5 · 70 n = 220,350 and 5 n² + 6 · 70 n = 215,900.
     """
-    assert parameters(cell, symbols=70, output_bias=False) == reported
+    cases = [
+        (cells.Elman(400), 216_400),
+        (cells.MRNN(280), 215_880),
+        (cells.LSTMKrause(195), 220_350),
+        (cells.StackedMRNN((150, 130, 110)), 219_090),
+        (cells.MultiplicativeLSTM(170), 215_900),
+    ]
+    for cell, reported in cases:
+        with case(cell, reported):
+            assert parameters(cell, symbols=70, output_bias=False) == reported
 
 
 def test_sutskever_mrnn() -> None:
@@ -81,12 +78,12 @@ SUAREZ = {
 }
 
 
-@pytest.mark.parametrize("model", SUAREZ)
-def test_suarez_table_1(model: str) -> None:
-    layers, expected, reported = SUAREZ[model]
-    count = parameters(*layers, symbols=50)
-    assert count == expected + 1000 * 50 + 50
-    assert round(count / 1e6, 1) == reported
+def test_suarez_table_1() -> None:
+    for model, (layers, expected, reported) in SUAREZ.items():
+        with case(model):
+            count = parameters(*layers, symbols=50)
+            assert count == expected + 1000 * 50 + 50
+            assert round(count / 1e6, 1) == reported
 
 
 def test_suarez_table_1_where_the_report_is_not_rounded_or_not_explained() -> None:

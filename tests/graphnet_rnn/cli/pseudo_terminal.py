@@ -67,7 +67,7 @@ class Terminal:
     def style(self, row: int, column: int) -> pyte.screens.Char:
         return self.screen.buffer[row][column]
 
-    def until(self, holds: Callable[[], bool], seconds: float = 20.0) -> None:
+    def until(self, holds: Callable[[], bool], seconds: float = 300.0) -> None:
         """Reads what the program draws until this is so; AssertionError with the screen if it does not come."""
         end = time.monotonic() + seconds
         while not holds():
@@ -116,7 +116,7 @@ class Terminal:
         os.close(self._master)
         self._master = -1
 
-    def wait(self, seconds: float = 20.0) -> int:
+    def wait(self, seconds: float = 300.0) -> int:
         """The exit code, also after the terminal was closed."""
         end = time.monotonic() + seconds
         while not self.ended():

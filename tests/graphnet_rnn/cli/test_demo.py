@@ -21,6 +21,7 @@ def test_demo_shows_the_whole_point(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Pictures, samples from noise on, a falling loss, checked derivatives, files and what to try next."""
+    monkeypatch.setenv("GRAPHNET_COMMAND", "python3 run.py")
     monkeypatch.chdir(tmp_path)
     assert main(["demo", "--seconds", "0.1"]) == 0
     printed = capsys.readouterr().out
@@ -36,7 +37,8 @@ def test_demo_shows_the_whole_point(
     after = printed[printed.index("Files in demo/") :]
     for name in ("cell.svg", "unrolled.svg", "curve.png", "model.safetensors", "history.jsonl"):
         assert name in after
-    assert after.count("\n  graphnet-rnn ") == 3
+    # In the words that can be pasted where nothing is on the PATH.
+    assert after.count("\n  python3 run.py ") == 3
 
 
 def test_demo_replaces_its_own_folder_and_no_other(
@@ -44,7 +46,7 @@ def test_demo_replaces_its_own_folder_and_no_other(
 ) -> None:
     other = tmp_path / "mine"
     other.mkdir()
-    (other / "precious.txt").write_text("precious")
+    (other / "precious.txt").write_text("precious", encoding="utf-8")
     assert main(["demo", "--out", str(other)]) == 2
     assert "was not made by the demo" in capsys.readouterr().err
     assert (other / "precious.txt").read_text(encoding="utf-8") == "precious"
@@ -56,7 +58,7 @@ def test_a_folder_in_use_is_left_alone(
 ) -> None:
     """By another demo, or by a training that goes on with what one made."""
     (tmp_path / demo.MARKER).touch()
-    (tmp_path / "history.jsonl").write_text("{}\n")
+    (tmp_path / "history.jsonl").write_text("{}\n", encoding="utf-8")
     with files.locked(tmp_path / demo.MARKER if other == "demo" else tmp_path):
         assert main(["demo", "--out", str(tmp_path)]) == 2
     said = capsys.readouterr().err
@@ -86,18 +88,8 @@ def test_what_others_put_there_stays(tmp_path: Path, name: str) -> None:
     with demo._fresh_folder(tmp_path) as folder:
         (folder / "cell.svg").touch()
     (tmp_path / name).parent.mkdir(exist_ok=True)
-    (tmp_path / name).write_text("mine")
+    (tmp_path / name).write_text("mine", encoding="utf-8")
     with pytest.raises(UsageError, match="was not made by the demo"), demo._fresh_folder(tmp_path):
         raise AssertionError("it begins")
     assert (tmp_path / name).read_text(encoding="utf-8") == "mine"
     assert (tmp_path / "cell.svg").exists()
-
-
-def test_hints_are_in_the_words_of_run_py(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """So that they can be pasted where nothing is on the PATH."""
-    monkeypatch.setenv("GRAPHNET_COMMAND", "python3 run.py")
-    monkeypatch.chdir(tmp_path)
-    assert main(["demo", "--seconds", "0"]) == 0
-    assert capsys.readouterr().out.count("\n  python3 run.py ") == 3

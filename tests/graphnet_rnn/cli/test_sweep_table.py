@@ -42,7 +42,7 @@ def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sweep:
     monkeypatch.setenv("LINES", "24")
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    (tmp_path / "t.txt").write_text("abc" * 99)
+    (tmp_path / "t.txt").write_text("abc" * 99, encoding="utf-8")
     settings = {"cell": Values(("GRU", "LSTM")), "units": Values((32, 64)), "rate": 0.01, "epochs": 9}
     return Sweep(Recipe(str(tmp_path / "t.txt"), settings), tmp_path / "s", workers=2)
 
@@ -52,9 +52,11 @@ def trained(sweep: Sweep, number: int, *values: float, state: str = "") -> Any:
     entry = sweep.book.entries[number]
     entry.run.mkdir(parents=True, exist_ok=True)
     rows = [{"event": "start", "unit": "bits/char"}, *({"event": "epoch", "valid_bpc": v} for v in values)]
-    (entry.run / "history.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (entry.run / "history.jsonl").write_text(
+        "".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8"
+    )
     times = "".join(json.dumps({"epoch": i, "seconds": 20.0}) + "\n" for i, _ in enumerate(values))
-    (entry.run / "timing.jsonl").write_text(times)
+    (entry.run / "timing.jsonl").write_text(times, encoding="utf-8")
     if state:
         entry.end(state)
     entry.look()
@@ -152,10 +154,13 @@ def test_without_colours_and_in_a_pipe(sweep: Sweep, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are POSIX's")
 def test_a_sweep_in_a_terminal(tmp_path: Path) -> None:
-    (tmp_path / "book.txt").write_text("the cat sat on the mat, and the rat sat on the hat.\n" * 20)
+    (tmp_path / "book.txt").write_text(
+        "the cat sat on the mat, and the rat sat on the hat.\n" * 20, encoding="utf-8"
+    )
     (tmp_path / "r.toml").write_text(
         "data = 'book.txt'\n[settings]\nunits = { values = [4, 8] }\ntime = 10\nbatch = 4\nsample = 0\n"
-        "no_early_stopping = true\nepochs = 100\n"
+        "no_early_stopping = true\nepochs = 100\n",
+        encoding="utf-8",
     )
     command = [sys.executable, "-m", "graphnet_rnn", "sweep", "r.toml", "--out=s", "--workers=1"]
     with Terminal(command, rows=20, columns=60, folder=tmp_path, environment={"NO_COLOR": "1"}) as t:
@@ -165,6 +170,6 @@ def test_a_sweep_in_a_terminal(tmp_path: Path) -> None:
         assert t.lines[place + 1].startswith("0 of 2 runs ended")
         t.until(lambda: t.sees("0001-0  8      "), 60)
         assert t.lines[place - 1].startswith("0000-0 done: ")  # where the head was
-        assert t.wait(120) == 0
+        assert t.wait(300) == 0
         assert not any("runs ended" in line for line in t.lines)
         assert t.sees("the best run is in s/000")

@@ -12,8 +12,6 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,10 +19,10 @@ from typing import Any
 import pytest
 
 import graphnet_rnn as rnn
-from graphnet_rnn.cli import loopback
 from graphnet_rnn.cli.writing_page import WritingPage
 from graphnet_rnn.writer import Desk, Document, Draft
 from tests.graphnet_rnn.writer.test_draft import network
+from tests.tables import case
 
 CHROMIUM = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None
@@ -41,14 +39,14 @@ def writing(tmp_path: Path) -> Iterator[WritingPage]:
         server.start()
         yield page
         page.close()
-        server.join(10)
+        server.join(300)
         assert not server.is_alive()
 
 
 def asked(
     writing: WritingPage, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
 ) -> tuple[int, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", writing.server.server_port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", writing.server.server_port, timeout=300)
     given = body if isinstance(body, (str, bytes)) else None if body is None else json.dumps(body)
     connection.request(method, path, given, headers or {})
     answer = connection.getresponse()
@@ -68,24 +66,24 @@ def test_what_a_page_does(writing: WritingPage, tmp_path: Path) -> None:
     assert "%%" not in html
     assert not any(word in html for word in ("http:", "https:", "src=", "href=", "url(", "@import"))
     assert ordered(writing, ["type", "ab c"], ["warm", 3], ["warm", -1])[0] == 200
-    view = writing.desk.wait(10)
+    view = writing.desk.wait(300)
     assert (view.text, view.temperature) == ("ab c", pytest.approx(0.2))
     ordered(writing, ["another"], ["pause"], ["undo"], ["accept"], ["pause"], ["save", None])
-    assert writing.desk.wait(10).text == "ab "
+    assert writing.desk.wait(300).text == "ab "
     assert (tmp_path / "novel.txt").read_text("utf-8") == writing.desk.view.text
-    (tmp_path / "novel.txt").write_text("another's")
+    (tmp_path / "novel.txt").write_text("another's", encoding="utf-8")
     ordered(writing, ["type", "d"], ["save", None])
-    assert "changed by another program; save again to write over it" in writing.desk.wait(10).message
+    assert "changed by another program; save again to write over it" in writing.desk.wait(300).message
     assert (tmp_path / "novel.txt").read_text("utf-8") == "another's"
     ordered(writing, ["save", None])
-    assert not writing.desk.wait(10).changed
+    assert not writing.desk.wait(300).changed
     ordered(writing, ["save", str(tmp_path / "two.txt")])
-    writing.desk.wait(10)
+    writing.desk.wait(300)
     assert (tmp_path / "two.txt").read_text("utf-8") == writing.desk.view.text
 
 
 def test_events_follow_the_draft(writing: WritingPage) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", writing.server.server_port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", writing.server.server_port, timeout=300)
     connection.request("GET", f"/{writing.token}/events")
     answer = connection.getresponse()
     ordered(writing, ["type", "aé"])
@@ -120,24 +118,24 @@ def test_who_does_not_know_the_token_is_told_nothing(writing: WritingPage) -> No
         {"Sec-Fetch-Site": "cross-site"},
     ):
         assert asked(writing, "POST", f"/{token}/orders", [["type", "x"]], headers)[0] in (403, 404), headers
-    assert writing.desk.wait(10).text == ""
+    assert writing.desk.wait(300).text == ""
     assert asked(writing, "POST", f"/{token}/orders", [["type", "x"]], {"Origin": f"http://{own}"})[0] == 200
-    assert writing.desk.wait(10).text == "x"
+    assert writing.desk.wait(300).text == "x"
     assert writing.server.server_address[0] == "127.0.0.1"
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"", b"{", b"[" * 100_000, b'{"type": "x"}', b'[["type"]]', b'[["type", 3]]', b'[["warm", "x"]]', b'[["fly"]]',
+def test_what_is_no_order_is_refused(writing: WritingPage) -> None:
+    for body in (
+        b"", b"{", b"1" * 5000, b"[" * 100_000, b'{"type": "x"}', b'[["type"]]', b'[["type", 3]]', b'[["warm", "x"]]',
+        b'[["fly"]]',
         b'[[]]', b'["type"]', b'[["save", 3]]', b"\xff\xfe", b'[["__class__"]]', b'[["wait"]]',
-    ],
-)  # fmt: skip
-def test_what_is_no_order_is_refused(writing: WritingPage, body: bytes) -> None:
-    status, words = asked(writing, "POST", f"/{writing.token}/orders", body)
-    assert status == 400
-    assert words
-    assert writing.desk.wait(10).text == ""
+    ):  # fmt: skip
+        status, words = asked(writing, "POST", f"/{writing.token}/orders", body)
+        with case(body[:20]):
+            assert status == 400
+            assert words
+            assert "sys" not in words
+    assert writing.desk.wait(300).text == ""
 
 
 def test_requests_of_no_length_or_too_large(writing: WritingPage) -> None:
@@ -158,13 +156,12 @@ def test_the_program_keeps_what_was_not_saved(tmp_path: Path) -> None:
         line = run.stdout.readline()
         address = line.split()[2]
         port, token = int(address.split(":")[2].split("/")[0]), address.rstrip("/").rpartition("/")[2]
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=300)
         connection.request("POST", f"/{token}/orders", json.dumps([["type", "abc"]]))
         assert connection.getresponse().status == 200
         connection.close()
-        time.sleep(0.5)
         run.send_signal(signal.SIGTERM)
-        _, err = run.communicate(timeout=30)
+        _, err = run.communicate(timeout=300)
     assert run.returncode == 130
     assert "the text was not saved; it is in writing.txt.unsaved" in err
     assert (tmp_path / "writing.txt.unsaved").read_text("utf-8") == "abc"
@@ -192,10 +189,10 @@ def test_in_chromium(writing: WritingPage, tmp_path: Path) -> None:
         page.keyboard.type("ab é")
         seen("written").to_have_text("ab é")
         seen("suggestion").not_to_be_empty()
-        suggested = writing.desk.wait(10).suggestion
+        suggested = writing.desk.wait(300).suggestion
         page.keyboard.press("Tab")
         seen("written").not_to_have_text("ab é")
-        assert writing.desk.wait(10).text == "ab é" + suggested
+        assert writing.desk.wait(300).text == "ab é" + suggested
         page.keyboard.press("ArrowUp")
         seen("temperature").to_have_text("0.1")
         page.keyboard.press("Backspace")
@@ -218,25 +215,16 @@ def test_in_chromium(writing: WritingPage, tmp_path: Path) -> None:
 
 def test_who_opens_many_connections_is_not_heard(writing: WritingPage) -> None:
     """Those that are open go on being served, and there is room again once others have closed."""
-    port = writing.server.server_port
-    idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(loopback.MOST + 40)]
-    threads = threading.active_count()
-    assert threads < loopback.MOST + 20
+    writing.server._free = threading.BoundedSemaphore(4)
+    port, before = writing.server.server_port, threading.active_count()
+    idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(12)]
+    assert threading.active_count() <= before + 4
     for each in idle:
         each.close()
-    end = time.monotonic() + 20
+    end = time.monotonic() + 300
     while time.monotonic() < end:
         with contextlib.suppress(OSError):
             if asked(writing, "GET", f"/{writing.token}/")[0] == 200:
                 return
         time.sleep(0.05)
     raise AssertionError("no answer any more")
-
-
-def test_numbers_and_lists_without_end_are_one_sentence(writing: WritingPage) -> None:
-    for content in (b"[" * 100_000, b"1" * 5000):
-        request = urllib.request.Request(f"{writing.address}orders", content)
-        with pytest.raises(urllib.error.HTTPError) as caught:
-            urllib.request.urlopen(request, timeout=10)
-        assert caught.value.code == 400
-        assert b"sys" not in caught.value.read()

@@ -18,6 +18,7 @@ from graphnet.errors import NotEnoughMemoryError
 from graphnet.graph.node import Array
 from graphnet_rnn.data import read_images
 from graphnet_rnn.errors import DataError, UsageError
+from tests.tables import case
 
 BYTES = np.random.default_rng(0).integers(0, 256, (5, 4, 3), np.uint8)
 WANTED = (BYTES.reshape(5, 12) / 255).astype(np.float32)
@@ -33,23 +34,23 @@ def put(path: Path, content: bytes) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", ["train-images-idx3-ubyte", "train-images-idx3-ubyte.gz", "t.idx"])
-def test_idx(tmp_path: Path, name: str) -> None:
-    content = idx(BYTES)
-    path = put(tmp_path / name, gzip.compress(content) if name.endswith("gz") else content)
-    found = read_images(path, pixels=12)
-    assert found.dtype == np.float32
-    assert found.flags.c_contiguous
-    np.testing.assert_allclose(found, WANTED, rtol=1e-6)
-    np.testing.assert_array_equal(found, read_images(path))
+def test_idx(tmp_path: Path) -> None:
+    for name in ("train-images-idx3-ubyte", "train-images-idx3-ubyte.gz", "t.idx"):
+        with case(name):
+            content = idx(BYTES)
+            path = put(tmp_path / name, gzip.compress(content) if name.endswith("gz") else content)
+            found = read_images(path, pixels=12)
+            assert found.dtype == np.float32
+            assert found.flags.c_contiguous
+            np.testing.assert_allclose(found, WANTED, rtol=1e-6)
+            np.testing.assert_array_equal(found, read_images(path))
 
 
-@pytest.mark.parametrize(
-    ("kind", "dtype"), [(0x09, "i1"), (0x0B, ">i2"), (0x0C, ">i4"), (0x0D, ">f4"), (0x0E, ">f8")]
-)
-def test_other_numbers_than_bytes_are_as_they_are(tmp_path: Path, kind: int, dtype: str) -> None:
-    numbers = (np.arange(24).reshape(2, 12) - 12).astype(dtype)
-    np.testing.assert_array_equal(read_images(put(tmp_path / "n", idx(numbers, kind))), numbers)
+def test_other_numbers_than_bytes_are_as_they_are(tmp_path: Path) -> None:
+    for kind, dtype in ((0x09, "i1"), (0x0B, ">i2"), (0x0C, ">i4"), (0x0D, ">f4"), (0x0E, ">f8")):
+        with case(kind, dtype):
+            numbers = (np.arange(24).reshape(2, 12) - 12).astype(dtype)
+            np.testing.assert_array_equal(read_images(put(tmp_path / "n", idx(numbers, kind))), numbers)
 
 
 def test_arrays_of_numpy_and_matlab(tmp_path: Path) -> None:
@@ -122,21 +123,24 @@ DAMAGED: dict[str, tuple[str, bytes, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", DAMAGED)
-def test_a_damaged_file_takes_one_sentence(case: str, tmp_path: Path) -> None:
-    name, content, said = DAMAGED[case]
-    path = put(tmp_path / name, content)
-    with pytest.raises(DataError, match=said) as caught:
-        read_images(path)
-    assert str(path) in str(caught.value)
-    assert "\n" not in str(caught.value)
+def test_a_damaged_file_takes_one_sentence(tmp_path: Path) -> None:
+    for damage, (name, content, said) in DAMAGED.items():
+        path = put(tmp_path / name, content)
+        with case(damage):
+            with pytest.raises(DataError, match=said) as caught:
+                read_images(path)
+            assert str(path) in str(caught.value)
+            assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("packed", [False, True])
-def test_a_head_that_says_more_than_there_is_room_for(packed: bool, tmp_path: Path) -> None:
-    path = put(tmp_path / "a", gzip.compress(FAR) if packed else FAR)
-    with pytest.raises(NotEnoughMemoryError, match=r"reading the 4294967295 x .* numbers of .* would take"):
-        read_images(path)
+def test_a_head_that_says_more_than_there_is_room_for(tmp_path: Path) -> None:
+    for packed in (False, True):
+        with case(packed):
+            path = put(tmp_path / "a", gzip.compress(FAR) if packed else FAR)
+            with pytest.raises(
+                NotEnoughMemoryError, match=r"reading the 4294967295 x .* numbers of .* would take"
+            ):
+                read_images(path)
 
 
 def test_of_gzip_no_more_is_read_than_the_head_says(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from graphnet_rnn.data import Choice, Sequences, read_sequences, write_midi
 from graphnet_rnn.data.sequence_files import ENDINGS, read_inputs, with_columns
 from graphnet_rnn.data.tables import TABLES
 from graphnet_rnn.errors import DataError, UsageError
+from tests.tables import case
 
 RANDOM = np.random.default_rng(0)
 #: Rows of three cases, of 7, 4 and 9 steps, that take turns.
@@ -96,23 +97,24 @@ def test_rows_have_weights_of_their_own_and_one_of_weight_0_need_no_target(tmp_p
         read_sequences(path, choice)
 
 
-@pytest.mark.parametrize("mark", [";", "\t"])
-def test_tables_of_semicolons_and_tabs(tmp_path: Path, mark: str) -> None:
-    comma = "," if mark == ";" else "."
-    rows = [
-        ("who", "u", "y"),
-        ("a", f"1{comma}5", f"-{comma}25"),
-        ("a", "2", f"1{comma}5e2"),
-        ("b,c", "3", "4.5"),
-    ]
-    path = write(tmp_path / "t.csv", "".join(mark.join(row) + "\n" for row in rows))
-    found = read_sequences(path, Choice(("u",), ("y",), case="who"))
-    np.testing.assert_array_equal(found.inputs[:, 0, 0], [1.5, 2])
-    np.testing.assert_array_equal(found.targets[:, 0, 0], [-0.25, 150])
-    np.testing.assert_array_equal(found.lengths, [2, 1])  # type: ignore[arg-type]
-    # Between commas a comma is no decimal one.
-    with pytest.raises(DataError, match="is '1,234'"):
-        read_sequences(write(tmp_path / "q.csv", 'u,y\n"1,234",1\n'), Choice((), ("y",)))
+def test_tables_of_semicolons_and_tabs(tmp_path: Path) -> None:
+    for mark in (";", "\t"):
+        with case(mark):
+            comma = "," if mark == ";" else "."
+            rows = [
+                ("who", "u", "y"),
+                ("a", f"1{comma}5", f"-{comma}25"),
+                ("a", "2", f"1{comma}5e2"),
+                ("b,c", "3", "4.5"),
+            ]
+            path = write(tmp_path / "t.csv", "".join(mark.join(row) + "\n" for row in rows))
+            found = read_sequences(path, Choice(("u",), ("y",), case="who"))
+            np.testing.assert_array_equal(found.inputs[:, 0, 0], [1.5, 2])
+            np.testing.assert_array_equal(found.targets[:, 0, 0], [-0.25, 150])
+            np.testing.assert_array_equal(found.lengths, [2, 1])  # type: ignore[arg-type]
+            # Between commas a comma is no decimal one.
+            with pytest.raises(DataError, match="is '1,234'"):
+                read_sequences(write(tmp_path / "q.csv", 'u,y\n"1,234",1\n'), Choice((), ("y",)))
 
 
 def test_arrays_are_taken_as_they_are(tmp_path: Path) -> None:
@@ -155,7 +157,7 @@ def series_of(kind: str, folder: Path) -> Path:
     """One series of 120 steps, whose first value is the step."""
     steps = np.arange(120.0)
     if kind == "csv":
-        (folder / "a.csv").write_text("t,y\n" + "".join(f"{t:g},{-t:g}\n" for t in steps))
+        (folder / "a.csv").write_text("t,y\n" + "".join(f"{t:g},{-t:g}\n" for t in steps), encoding="utf-8")
     elif kind == "npz":
         np.savez(folder / "a.npz", x=steps.reshape(120, 1, 1), y=-steps.reshape(120, 1, 1))
     else:
@@ -165,30 +167,35 @@ def series_of(kind: str, folder: Path) -> Path:
     return folder / f"a.{kind}"
 
 
-@pytest.mark.parametrize("kind", ["csv", "npz", "mid"])
-@pytest.mark.parametrize("gap", [0, 1, 4, 9])
-def test_folds_of_one_series_are_blocks_of_time_with_a_gap(tmp_path: Path, kind: str, gap: int) -> None:
+def test_folds_of_one_series_are_blocks_of_time_with_a_gap(tmp_path: Path) -> None:
     """No step that is learned from is nearer than the gap to one that validates."""
-    path = series_of(kind, tmp_path)
-    whole = read_sequences(path, Choice(targets=("y",) if kind == "csv" else (), pieces=4))
-    assert len(whole) == 30
+    for gap in (0, 1, 4, 9):
+        for kind in ("csv", "npz", "mid"):
+            with case(gap, kind):
+                path = series_of(kind, tmp_path)
+                whole = read_sequences(path, Choice(targets=("y",) if kind == "csv" else (), pieces=4))
+                assert len(whole) == 30
 
-    if kind != "mid":
-        np.testing.assert_array_equal(whole.inputs[..., 0].T.ravel(), np.arange(120))
-    for fold in range(5):
-        train, valid = whole.fold(fold, 5, gap=gap)
-        block = range(24 * fold, 24 * (fold + 1))
-        learned = [p for p in range(30) if 4 * p + 4 + gap <= block.start or 4 * p >= block.stop + gap]
-        np.testing.assert_array_equal(train.inputs, whole.inputs[:, learned])
-        np.testing.assert_array_equal(valid.inputs, whole.inputs[:, [t // 4 for t in block[::4]]])
-        np.testing.assert_array_equal(valid.targets, whole.targets[:, [t // 4 for t in block[::4]]])
-    with pytest.raises(UsageError, match="leave none to train or to validate on"):
-        whole.fold(2, 5, gap=50)
+                if kind != "mid":
+                    np.testing.assert_array_equal(whole.inputs[..., 0].T.ravel(), np.arange(120))
+                for fold in range(5):
+                    train, valid = whole.fold(fold, 5, gap=gap)
+                    block = range(24 * fold, 24 * (fold + 1))
+                    learned = [
+                        p for p in range(30) if 4 * p + 4 + gap <= block.start or 4 * p >= block.stop + gap
+                    ]
+                    np.testing.assert_array_equal(train.inputs, whole.inputs[:, learned])
+                    np.testing.assert_array_equal(valid.inputs, whole.inputs[:, [t // 4 for t in block[::4]]])
+                    np.testing.assert_array_equal(
+                        valid.targets, whole.targets[:, [t // 4 for t in block[::4]]]
+                    )
+                with pytest.raises(UsageError, match="leave none to train or to validate on"):
+                    whole.fold(2, 5, gap=50)
 
 
 def test_folds_of_several_series_keep_each_whole_where_there_are_enough(tmp_path: Path) -> None:
     rows = [f"{who},{who}{t:02d},1\n" for who in range(1, 7) for t in range(10)]
-    (tmp_path / "a.csv").write_text("who,t,y\n" + "".join(rows))
+    (tmp_path / "a.csv").write_text("who,t,y\n" + "".join(rows), encoding="utf-8")
     whole = read_sequences(tmp_path / "a.csv", Choice(("t",), ("y",), case="who", pieces=4))
     assert len(whole) == 18
     seen: list[float] = []

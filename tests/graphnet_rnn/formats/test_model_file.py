@@ -21,6 +21,7 @@ from graphnet_rnn.data import Vocabulary
 from graphnet_rnn.errors import ModelFileError, SaveError
 from graphnet_rnn.formats.digest import equation_digest, same_digest
 from graphnet_rnn.formats.model_file import FORMAT, KEY, ModelFile, read_model_file
+from tests.tables import case
 
 
 def small(**settings: Any) -> rnn.Network:
@@ -41,7 +42,8 @@ def model(tmp_path: Path) -> Path:
 def logits(network: rnn.Network) -> Array:
     u = network.unroll(4, 2, training=False)
     symbols = np.arange(8).reshape(4, 2) % 5
-    (value,) = gn.compile([u.logits], [u.inputs, *u.initial])(symbols, *network.first_states(2))
+    inputs = [u.inputs, *u.initial]
+    (value,) = gn.compile([u.logits], inputs, backend="numpy")(symbols, *network.first_states(2))
     return value
 
 
@@ -58,26 +60,18 @@ def same(a: rnn.Network, b: rnn.Network) -> bool:
 # -- round trips ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("skip", [False, True])
 @pytest.mark.parametrize("cell", rnn.cells.ALL.values(), ids=rnn.cells.ALL)
-def test_round_trip(tmp_path: Path, cell: type[rnn.Cell], skip: bool, dtype: str) -> None:
-    network = rnn.Network(
-        [cell().resized(3), cell().resized(2)],
-        5,
-        5,
-        skip=skip,
-        dtype=dtype,
-        dropout=0.25,
-        initial_state="learned",
-        seed=7,
-    )
-    network.theta = np.random.default_rng(0).standard_normal(network.theta.size)
-    rnn.save(network, tmp_path / "m")
-    loaded = rnn.load(tmp_path / "m")
-    assert same(loaded, network)
-    assert list(loaded.parameters) == list(network.parameters)
-    assert np.array_equal(logits(loaded), logits(network))
+def test_round_trip(tmp_path: Path, cell: type[rnn.Cell]) -> None:
+    for skip, dtype in ((False, "float32"), (True, "float64")):
+        how: dict[str, Any] = {"dropout": 0.25, "initial_state": "learned", "seed": 7}
+        network = rnn.Network([cell().resized(3), cell().resized(2)], 5, 5, skip=skip, dtype=dtype, **how)
+        network.theta = np.random.default_rng(0).standard_normal(network.theta.size)
+        rnn.save(network, tmp_path / "m")
+        loaded = rnn.load(tmp_path / "m")
+        with case(skip, dtype):
+            assert same(loaded, network)
+            assert list(loaded.parameters) == list(network.parameters)
+            assert np.array_equal(logits(loaded), logits(network))
 
 
 def test_vocabulary_and_notes_are_kept(tmp_path: Path) -> None:
@@ -115,9 +109,9 @@ def test_other_tools_read_the_weights_by_name(model: Path) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    "strided",
-    [
+def test_non_contiguous_arrays_survive(tmp_path: Path) -> None:
+    """safetensors alone writes the memory as it lies, and so scrambles them in silence."""
+    for strided in (
         np.arange(12.0).reshape(3, 4).T,
         np.arange(24.0).reshape(4, 6)[::2, 1::2],
         np.arange(5.0)[::-1],
@@ -125,16 +119,13 @@ def test_other_tools_read_the_weights_by_name(model: Path) -> None:
         np.broadcast_to(np.arange(3.0), (2, 3)),
         np.zeros((0, 3)),
         np.float64(3).reshape(()),
-    ],
-    ids=["transposed", "sliced", "reversed", "Fortran", "broadcast", "empty", "scalar"],
-)
-def test_non_contiguous_arrays_survive(tmp_path: Path, strided: Array) -> None:
-    """safetensors alone writes the memory as it lies, and so scrambles them in silence."""
-    path = tmp_path / "m"
-    path.write_bytes(ModelFile({"a": strided}, {"format": FORMAT}).to_bytes())
-    found = read_model_file(path).tensors["a"]
-    assert found.shape == strided.shape
-    assert np.array_equal(found, strided)
+    ):
+        with case(strided.shape):
+            path = tmp_path / "m"
+            path.write_bytes(ModelFile({"a": strided}, {"format": FORMAT}).to_bytes())
+            found = read_model_file(path).tensors["a"]
+            assert found.shape == strided.shape
+            assert np.array_equal(found, strided)
 
 
 # -- a user's cell -------------------------------------------------------------------------------
@@ -198,14 +189,15 @@ def test_unknown_cell(own: Path) -> None:
     assert "rnn.load(path, [Leaky])" in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["a\x1b]0;owned\x07\nTraceback:", "x" * 10_000], ids=["control", "long"])
-def test_a_name_of_a_file_is_shown_on_one_line_and_bounded(tmp_path: Path, name: str) -> None:
-    network = rnn.Network([renamed(name, Leaky)(3, keep=0.5)], inputs=2, outputs=2)
-    rnn.save(network, tmp_path / "own")
-    with pytest.raises(ModelFileError, match="uses the cell") as caught:
-        rnn.load(tmp_path / "own")
-    assert str(caught.value).isprintable()
-    assert len(str(caught.value)) < 500
+def test_a_name_of_a_file_is_shown_on_one_line_and_bounded(tmp_path: Path) -> None:
+    for name in ("a\x1b]0;owned\x07\nTraceback:", "x" * 10_000):
+        with case(name[:9]):
+            network = rnn.Network([renamed(name, Leaky)(3, keep=0.5)], inputs=2, outputs=2)
+            rnn.save(network, tmp_path / "own")
+            with pytest.raises(ModelFileError, match="uses the cell") as caught:
+                rnn.load(tmp_path / "own")
+            assert str(caught.value).isprintable()
+            assert len(str(caught.value)) < 500
 
 
 def test_cell_whose_settings_have_changed(own: Path) -> None:
@@ -303,15 +295,15 @@ def test_every_truncation_is_refused(model: Path, tmp_path: Path) -> None:
         assert refused(tmp_path / "cut"), cut
 
 
-@pytest.mark.parametrize("tail", [b"\0", b"{}", b"x" * 1000])
-def test_added_bytes_are_refused(model: Path, tmp_path: Path, tail: bytes) -> None:
-    (tmp_path / "long").write_bytes(model.read_bytes() + tail)
-    assert refused(tmp_path / "long")
+def test_added_bytes_are_refused(model: Path, tmp_path: Path) -> None:
+    for tail in (b"\0", b"{}", b"x" * 1000):
+        with case(tail):
+            (tmp_path / "long").write_bytes(model.read_bytes() + tail)
+            assert refused(tmp_path / "long")
 
 
-@pytest.mark.parametrize(
-    ("content", "sentence"),
-    [
+def test_not_a_model(tmp_path: Path) -> None:
+    for content, sentence in (
         (b"", "is not a graphnet model"),
         (b"It was the best of times, it was the worst of times.", "is not a graphnet model"),
         (b"\x89PNG\r\n\x1a\n" + bytes(100), "is not a graphnet model"),
@@ -323,23 +315,21 @@ def test_added_bytes_are_refused(model: Path, tmp_path: Path, tail: bytes) -> No
         (safetensors_save({"w": np.zeros(3)}, {KEY: "[]"}), "is not a graphnet model"),
         (safetensors_save({"w": np.zeros(3)}, {KEY: "{"}), "is damaged: its header cannot be read"),
         (safetensors_save({"w": np.zeros(3)}, {KEY: "{}"}), "is damaged: it does not say its format"),
-        (safetensors_save({"w": np.zeros(3)}, {KEY: '{"format": 1}'}), "is damaged: its content does not fit"),
+        (
+            safetensors_save({"w": np.zeros(3)}, {KEY: '{"format": 1}'}),
+            "is damaged: its content does not fit",
+        ),
         (ModelFile({"w": np.zeros(3)}, {"format": FORMAT}).to_bytes(), "holds no model"),
         (
             safetensors_save({"w": np.zeros(3)}, {KEY: json.dumps({"format": FORMAT + 1})}),
             f"is of format {FORMAT + 1}, newer than this program reads ({FORMAT}); update graphnet.",
         ),
-    ],
-    ids=[
-        "empty", "text", "picture", "zeros", "ones", "zip", "other safetensors", "other metadata", "a list",
-        "half a description", "no format", "no checksum", "no model", "newer",
-    ],
-)  # fmt: skip
-def test_not_a_model(tmp_path: Path, content: bytes, sentence: str) -> None:
-    path = tmp_path / "model.safetensors"
-    path.write_bytes(content)
-    with pytest.raises(ModelFileError, match=re.escape(f"{path} {sentence}")):
-        rnn.load(path) if "holds" in sentence else read_model_file(path)
+    ):
+        with case(sentence):
+            path = tmp_path / "model.safetensors"
+            path.write_bytes(content)
+            with pytest.raises(ModelFileError, match=re.escape(f"{path} {sentence}")):
+                rnn.load(path) if "holds" in sentence else read_model_file(path)
 
 
 def test_checksum_covers_what_safetensors_does_not(model: Path, tmp_path: Path) -> None:
@@ -458,28 +448,27 @@ def test_folders_are_made(tmp_path: Path) -> None:
 # -- truncated networks --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "cell", [rnn.LSTM, rnn.LSTMPeephole, rnn.LSTM1997, rnn.LSTMKrause, rnn.LSTMSutskever]
-)
-def test_a_truncated_network_is_loaded_as_truncated(tmp_path: Path, cell: type[rnn.Cell]) -> None:
-    plain = rnn.Network([cell(3), rnn.Dense(4), cell(2)], 5, 5, dtype="float64", skip=True)
-    cut = rnn.online.truncated(plain)
-    rnn.save(cut, tmp_path / "cut")
-    rnn.save(plain, tmp_path / "plain")
-    loaded = rnn.load(tmp_path / "cut")
-    assert loaded.truncated
-    assert same(loaded, cut)
-    assert not same(loaded, plain)
-    assert not rnn.load(tmp_path / "plain").truncated
+def test_a_truncated_network_is_loaded_as_truncated(tmp_path: Path) -> None:
+    for cell in (rnn.LSTM, rnn.LSTMPeephole, rnn.LSTM1997, rnn.LSTMKrause, rnn.LSTMSutskever):
+        with case(cell):
+            plain = rnn.Network([cell(3), rnn.Dense(4), cell(2)], 5, 5, dtype="float64", skip=True)
+            cut = rnn.online.truncated(plain)
+            rnn.save(cut, tmp_path / "cut")
+            rnn.save(plain, tmp_path / "plain")
+            loaded = rnn.load(tmp_path / "cut")
+            assert loaded.truncated
+            assert same(loaded, cut)
+            assert not same(loaded, plain)
+            assert not rnn.load(tmp_path / "plain").truncated
 
-    def gradient(network: rnn.Network) -> Array:
-        u = network.unroll(6, 2, initial="zero")
-        objective = rnn.Objective(u.cost, network.parameters, [u.inputs, u.targets])
-        objective.feed(*np.random.default_rng(0).integers(0, 5, (2, 6, 2)))
-        return objective.gradient(objective.start())[1]
+            def gradient(network: rnn.Network) -> Array:
+                u = network.unroll(6, 2, initial="zero")
+                objective = rnn.Objective(u.cost, network.parameters, [u.inputs, u.targets])
+                objective.feed(*np.random.default_rng(0).integers(0, 5, (2, 6, 2)))
+                return objective.gradient(objective.start())[1]
 
-    assert np.array_equal(gradient(loaded), gradient(cut))
-    assert not np.allclose(gradient(loaded), gradient(plain))
+            assert np.array_equal(gradient(loaded), gradient(cut))
+            assert not np.allclose(gradient(loaded), gradient(plain))
 
 
 def test_layers_of_a_truncated_network_make_a_plain_one() -> None:

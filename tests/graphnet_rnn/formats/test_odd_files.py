@@ -6,7 +6,6 @@ import json
 import os
 import random
 import re
-import time
 import tracemalloc
 import warnings
 from collections import Counter
@@ -34,6 +33,7 @@ from tests.graphnet_rnn.formats.resealed import (
     odd_tensors,
     parts_of,
 )
+from tests.tables import case
 
 MOST = 50e6
 TEXT = "abcd" * 40 + "dcba" * 40
@@ -137,7 +137,7 @@ SORTS = {"model": models, "checkpoint": checkpoints, "torch": modules}
 
 @pytest.mark.parametrize("kind", SORTS)
 def test_odd_files_make_a_sentence(kind: str, tmp_path: Path) -> None:
-    tally = fuzz(tmp_path, SORTS[kind], kind, {"model": 40, "checkpoint": 60, "torch": 30}[kind], seed=0)
+    tally = fuzz(tmp_path, SORTS[kind], kind, {"model": 15, "checkpoint": 25, "torch": 20}[kind], seed=0)
     refused = tally.total() - tally["read"]
     assert refused > 0.5 * tally.total(), tally
 
@@ -192,32 +192,23 @@ SEEN: dict[str, tuple[dict[str, Any], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", SEEN)
-def test_what_was_seen_is_refused_in_a_sentence(what: str, tmp_path: Path) -> None:
-    changed, said = SEEN[what]
-    network = rnn.Network([rnn.LSTM(3)], 4, 4)
-    network.vocabulary = rnn.data.Vocabulary("abcd")
-    if "model" in changed:
-        changed = changed | {"model": described(network, **changed["model"])}
-    path = resealed(network, tmp_path / "odd", **changed)
-    tracemalloc.start()
-    try:
-        with pytest.raises(ModelFileError, match=re.escape(said)) as caught:
-            rnn.load(path)
-        assert tracemalloc.get_traced_memory()[1] < 5e6
-    finally:
-        tracemalloc.stop()
-    assert str(caught.value).startswith(str(path))
-    assert "\n" not in str(caught.value)
-
-
-def test_the_command_line_says_it_in_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    network = rnn.Network([rnn.LSTM(3)], 4, 4)
-    path = resealed(network, tmp_path / "odd", model=described(network, colour=1))
-    assert main(["sample", str(path)]) == 1
-    assert re.fullmatch(
-        r"graphnet-rnn sample: .*a Network has no setting 'colour'.*\n", capsys.readouterr().err
-    )
+def test_what_was_seen_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    for what, (changed, said) in SEEN.items():
+        with case(what):
+            network = rnn.Network([rnn.LSTM(3)], 4, 4)
+            network.vocabulary = rnn.data.Vocabulary("abcd")
+            if "model" in changed:
+                changed = changed | {"model": described(network, **changed["model"])}
+            path = resealed(network, tmp_path / "odd", **changed)
+            tracemalloc.start()
+            try:
+                with pytest.raises(ModelFileError, match=re.escape(said)) as caught:
+                    rnn.load(path)
+                assert tracemalloc.get_traced_memory()[1] < 5e6
+            finally:
+                tracemalloc.stop()
+            assert str(caught.value).startswith(str(path))
+            assert "\n" not in str(caught.value)
 
 
 def test_a_file_that_is_long_but_no_model_is_not_read(tmp_path: Path) -> None:
@@ -256,18 +247,18 @@ def test_a_description_that_nothing_could_read_is_not_written(tmp_path: Path) ->
     assert not (tmp_path / "m").exists()
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("seed", "count"), [(0, 25), pytest.param(1, 100, marks=pytest.mark.slow)])
 def test_resuming_from_odd_arguments_is_a_line(
-    seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    seed: int, count: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What the command keeps of itself in a checkpoint: each argument is one of its own, of its kind, or is refused."""
-    (tmp_path / "text").write_text(TEXT)
+    (tmp_path / "text").write_text(TEXT, encoding="utf-8")
     arguments = ["--units", "3", "--epochs", "1", "--sample", "0", "--time", "5", "--batch", "4", "--out"]
     assert main(["train", "--quiet", str(tmp_path / "text"), *arguments, str(tmp_path / "run")]) == 0
     (newest,) = RunFolder(tmp_path / "run").checkpoints()[-1:]
     whole, generator = newest.read_bytes(), random.Random(seed)
     capsys.readouterr()
-    for _ in range(25):
+    for _ in range(count):
         tensors, description = parts_of(whole)
         kept = description["training"]["notes"]["arguments"]
         name, value = generator.choice(sorted(kept)), generator.choice(PLAIN)
@@ -291,30 +282,26 @@ def test_resuming_from_odd_arguments_is_a_line(
         assert code == 0 or re.fullmatch(r"graphnet-rnn train: .{20,1500}\n", said), (name, value, said)
 
 
-@pytest.mark.parametrize(
-    ("cell", "setting", "value"),
-    [(rnn.GNN(4, edges=2), "inputs", 10**8), (rnn.RHN(4, depth=2), "depth", 200_000)],
-    ids=["GNN of many symbols", "RHN of great depth"],
-)
-def test_what_a_file_has_no_weights_for_is_not_begun(
-    tmp_path: Path, cell: rnn.Cell, setting: str, value: int
-) -> None:
+def test_what_a_file_has_no_weights_for_is_not_begun(tmp_path: Path) -> None:
     """Nothing is allocated, and no step traced to its end, for sizes that the description alone claims."""
-    network, path = rnn.Network([cell], 5, 5), tmp_path / "m.safetensors"
-    rnn.save(network, path)
-    file = read_model_file(path)
-    description = json.loads(json.dumps(dict(file.description)))
-    target = description["model"]
-    (target if setting in target else target["layers"][0])[setting] = value
-    path.write_bytes(ModelFile(file.tensors, description).to_bytes())
-    tracemalloc.start()
-    began = time.process_time()
-    with pytest.raises(ModelFileError, match="cannot be made"):
-        rnn.load(path)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 50e6
-    assert time.process_time() - began < 5
+    for cell, setting, value in (
+        (rnn.GNN(4, edges=2), "inputs", 10**8),
+        (rnn.RHN(4, depth=2), "depth", 200_000),
+    ):
+        with case(setting):
+            network, path = rnn.Network([cell], 5, 5), tmp_path / "m.safetensors"
+            rnn.save(network, path)
+            file = read_model_file(path)
+            description = json.loads(json.dumps(dict(file.description)))
+            target = description["model"]
+            (target if setting in target else target["layers"][0])[setting] = value
+            path.write_bytes(ModelFile(file.tensors, description).to_bytes())
+            tracemalloc.start()
+            with pytest.raises(ModelFileError, match="cannot be made"):
+                rnn.load(path)
+            peak = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+            assert peak < 50e6
 
 
 def test_a_description_of_a_million_lists_is_refused_before_it_is_read(tmp_path: Path) -> None:

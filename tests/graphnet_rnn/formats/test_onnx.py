@@ -16,6 +16,7 @@ from graphnet.graph.node import Array, Node
 from graphnet_rnn.cells import ALL
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.formats import export_onnx
+from tests.tables import case
 
 INPUTS, OUTPUTS = 4, 7
 LENGTHS = [5, 2, 3]
@@ -68,11 +69,12 @@ def operators(file: Any) -> set[str]:
     return {node.op_type for node in file.graph.node} & {"Scan", "LSTM", "GRU", "RNN"}
 
 
-@pytest.mark.parametrize("lengths", [None, LENGTHS], ids=["whole", "ragged"])
 @pytest.mark.parametrize("name", ALL)
-def test_every_cell(runtime: Any, tmp_path: Path, name: str, lengths: Sequence[int] | None) -> None:
-    network = rnn.Network([ALL[name](*SETTINGS.get(name, (6,)))], INPUTS, OUTPUTS, reads="vectors")
-    check(runtime, network, tmp_path / "n.onnx", lengths)
+def test_every_cell(runtime: Any, tmp_path: Path, name: str) -> None:
+    for lengths in (None, LENGTHS):
+        with case(lengths):
+            network = rnn.Network([ALL[name](*SETTINGS.get(name, (6,)))], INPUTS, OUTPUTS, reads="vectors")
+            check(runtime, network, tmp_path / "n.onnx", lengths)
 
 
 class Mine(rnn.Elman):
@@ -94,29 +96,29 @@ COMPOSED: dict[str, tuple[list[rnn.Cell], set[str]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("lengths", [None, LENGTHS], ids=["whole", "ragged"])
-@pytest.mark.parametrize("case", COMPOSED)
-def test_cells_of_cells(runtime: Any, tmp_path: Path, case: str, lengths: Sequence[int] | None) -> None:
-    cells, wanted = COMPOSED[case]
-    network = rnn.Network(cells, INPUTS, OUTPUTS, skip=True)
-    file = check(runtime, network, tmp_path / "n.onnx", lengths)
-    assert operators(file) == wanted
+def test_cells_of_cells(runtime: Any, tmp_path: Path) -> None:
+    for name, (cells, wanted) in COMPOSED.items():
+        for lengths in (None, LENGTHS):
+            with case(name, lengths):
+                network = rnn.Network(cells, INPUTS, OUTPUTS, skip=True)
+                file = check(runtime, network, tmp_path / "n.onnx", lengths)
+                assert operators(file) == wanted
 
 
-@pytest.mark.parametrize("lengths", [None, LENGTHS], ids=["whole", "ragged"])
-@pytest.mark.parametrize("pool", ["last", "mean", "max"])
-def test_one_output_for_a_sequence(
-    runtime: Any, tmp_path: Path, pool: str, lengths: Sequence[int] | None
-) -> None:
-    cells = [rnn.Bidirectional(rnn.GRU(3)), rnn.LSTM1997(4)]
-    for skip in (False, True):
-        network = rnn.Network(cells, INPUTS, OUTPUTS, pool=pool, skip=skip, output_bias=not skip)
-        check(runtime, network, tmp_path / "n.onnx", lengths)
+def test_one_output_for_a_sequence(runtime: Any, tmp_path: Path) -> None:
+    for pool in ("last", "mean", "max"):
+        for lengths in (None, LENGTHS):
+            with case(pool, lengths):
+                cells = [rnn.Bidirectional(rnn.GRU(3)), rnn.LSTM1997(4)]
+                for skip in (False, True):
+                    network = rnn.Network(cells, INPUTS, OUTPUTS, pool=pool, skip=skip, output_bias=not skip)
+                    check(runtime, network, tmp_path / "n.onnx", lengths)
 
 
-@pytest.mark.parametrize("loss", ["sigmoid", "ctc"])
-def test_behind_the_end_logits_are_those_of_run(runtime: Any, tmp_path: Path, loss: str) -> None:
-    check(runtime, rnn.Network([rnn.RHN(4)], INPUTS, OUTPUTS, loss), tmp_path / "n.onnx", LENGTHS)
+def test_behind_the_end_logits_are_those_of_run(runtime: Any, tmp_path: Path) -> None:
+    for loss in ("sigmoid", "ctc"):
+        with case(loss):
+            check(runtime, rnn.Network([rnn.RHN(4)], INPUTS, OUTPUTS, loss), tmp_path / "n.onnx", LENGTHS)
 
 
 def test_an_encoder_gives_what_its_last_layer_does(runtime: Any, tmp_path: Path) -> None:
@@ -131,15 +133,16 @@ def test_an_encoder_gives_what_its_last_layer_does(runtime: Any, tmp_path: Path)
         np.testing.assert_allclose(value, want, 1e-5, 1e-5)
 
 
-@pytest.mark.parametrize("initial", ["zero", "learned"])
-def test_where_a_scan_begins(runtime: Any, tmp_path: Path, initial: str) -> None:
-    network = drawn(rnn.Network([rnn.RHN(4), Mine(3)], INPUTS, OUTPUTS, initial_state=initial))
-    export_onnx(network, tmp_path / "n.onnx", initial=initial)
-    x = np.random.default_rng(0).integers(INPUTS, size=(3, 2))
-    logits, after = rnn.run(network, x, backend="numpy")
-    got = runtime.InferenceSession(tmp_path / "n.onnx").run(None, {"x": x})
-    for value, want in zip(got, [logits, *after], strict=True):
-        np.testing.assert_allclose(value, want, 1e-5, 1e-5)
+def test_where_a_scan_begins(runtime: Any, tmp_path: Path) -> None:
+    for initial in ("zero", "learned"):
+        with case(initial):
+            network = drawn(rnn.Network([rnn.RHN(4), Mine(3)], INPUTS, OUTPUTS, initial_state=initial))
+            export_onnx(network, tmp_path / "n.onnx", initial=initial)
+            x = np.random.default_rng(0).integers(INPUTS, size=(3, 2))
+            logits, after = rnn.run(network, x, backend="numpy")
+            got = runtime.InferenceSession(tmp_path / "n.onnx").run(None, {"x": x})
+            for value, want in zip(got, [logits, *after], strict=True):
+                np.testing.assert_allclose(value, want, 1e-5, 1e-5)
 
 
 def test_a_scan_in_float64_and_of_a_network_of_float64(runtime: Any, tmp_path: Path) -> None:
@@ -190,56 +193,65 @@ class Swaying(rnn.Elman):
         return rnn.Elman.step(self, x, h) + gn.constant(numbers)
 
 
-@pytest.mark.parametrize(
-    ("cell", "sentence"),
-    [
+def test_cells_that_no_file_can_hold(runtime: Any, tmp_path: Path) -> None:
+    for cell, sentence in (
         (Noisy, ("noise[10007, 3] (made at", "test_onnx.py:", "training=False")),
         (OwnSequence, ("OwnSequence(units=3) has a `sequence` of its own", "gn.export_onnx(")),
         (Swaying, ("the constant", "test_onnx.py:", "depends on the number of cases")),
-    ],
-)
-def test_cells_that_no_file_can_hold(
-    runtime: Any, tmp_path: Path, cell: type[rnn.Cell], sentence: tuple[str, ...]
-) -> None:
-    with pytest.raises(UsageError, match=".*".join(map(re.escape, sentence))):
-        export_onnx(rnn.Network([cell(3)], INPUTS, OUTPUTS), tmp_path / "n.onnx")
-    assert not list(tmp_path.iterdir())
+    ):
+        with case(cell, sentence):
+            with pytest.raises(UsageError, match=".*".join(map(re.escape, sentence))):
+                export_onnx(rnn.Network([cell(3)], INPUTS, OUTPUTS), tmp_path / "n.onnx")
+            assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("score", ["additive", "dot"])
-@pytest.mark.parametrize("feedback", [None, "likeliest"])
-def test_an_encoder_and_a_decoder_that_looks_back(
-    runtime: Any, tmp_path: Path, score: str, feedback: str | None
-) -> None:
+def test_an_encoder_and_a_decoder_that_looks_back(runtime: Any, tmp_path: Path) -> None:
     """Two networks as one graph: any number of words, of any lengths."""
-    steps = 4
-    encoder = drawn(rnn.Network([rnn.Bidirectional(rnn.GRU(3))], INPUTS, 0))
-    cell = rnn.Attention(rnn.GRU(5), memory=6, places=steps, score=score)
-    decoder = drawn(rnn.Network([cell], OUTPUTS, OUTPUTS))
+    for feedback in (None, "likeliest"):
+        for score in ("additive", "dot"):
+            with case(feedback, score):
+                steps = 4
+                encoder = drawn(rnn.Network([rnn.Bidirectional(rnn.GRU(3))], INPUTS, 0))
+                cell = rnn.Attention(rnn.GRU(5), memory=6, places=steps, score=score)
+                decoder = drawn(rnn.Network([cell], OUTPUTS, OUTPUTS))
 
-    def equations(batch: int) -> tuple[dict[str, Node], dict[str, Node]]:
-        e = encoder.unroll(steps, batch, initial="zero", lengths=True, training=False, name="encoder")
-        memory = rnn.attention_memory(e.hidden[-1], e.lengths)
-        d = decoder.unroll(
-            steps, batch, initial=memory, lengths=e.lengths, feedback=feedback, training=False, name="decoder"
-        )
-        outputs = {"logits": d.logits, "likeliest": gn.argmax(d.logits), "looked": d.course("attention")}
-        return outputs, {"word": e.inputs, "length": e.lengths, "before": d.inputs}
+                def equations(batch: int) -> tuple[dict[str, Node], dict[str, Node]]:
+                    e = encoder.unroll(
+                        steps, batch, initial="zero", lengths=True, training=False, name="encoder"
+                    )
+                    memory = rnn.attention_memory(e.hidden[-1], e.lengths)
+                    d = decoder.unroll(
+                        steps,
+                        batch,
+                        initial=memory,
+                        lengths=e.lengths,
+                        feedback=feedback,
+                        training=False,
+                        name="decoder",
+                    )
+                    outputs = {
+                        "logits": d.logits,
+                        "likeliest": gn.argmax(d.logits),
+                        "looked": d.course("attention"),
+                    }
+                    return outputs, {"word": e.inputs, "length": e.lengths, "before": d.inputs}
 
-    gn.export_onnx(equations, tmp_path / "n.onnx")
-    session = runtime.InferenceSession(tmp_path / "n.onnx")
-    assert session.get_inputs()[1].shape == ["batch"]
-    for batch in (1, 6):
-        generator = np.random.default_rng(batch)
-        outputs, inputs = equations(batch)
-        arrays = {
-            "word": generator.integers(INPUTS, size=(steps, batch)),
-            "length": generator.integers(1, steps + 1, batch),
-            "before": generator.integers(OUTPUTS, size=inputs["before"].shape),
-        }
-        wanted = gn.compile([*outputs.values()], [*inputs.values()], backend="numpy")(*arrays.values())
-        for value, want in zip(session.run(None, arrays), wanted, strict=True):
-            np.testing.assert_allclose(value, want, 1e-5, 1e-5)
+                gn.export_onnx(equations, tmp_path / "n.onnx")
+                session = runtime.InferenceSession(tmp_path / "n.onnx")
+                assert session.get_inputs()[1].shape == ["batch"]
+                for batch in (1, 6):
+                    generator = np.random.default_rng(batch)
+                    outputs, inputs = equations(batch)
+                    arrays = {
+                        "word": generator.integers(INPUTS, size=(steps, batch)),
+                        "length": generator.integers(1, steps + 1, batch),
+                        "before": generator.integers(OUTPUTS, size=inputs["before"].shape),
+                    }
+                    wanted = gn.compile([*outputs.values()], [*inputs.values()], backend="numpy")(
+                        *arrays.values()
+                    )
+                    for value, want in zip(session.run(None, arrays), wanted, strict=True):
+                        np.testing.assert_allclose(value, want, 1e-5, 1e-5)
 
 
 def test_derivatives_are_graphs_too(runtime: Any, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ import graphnet_rnn as rnn
 from graphnet.graph.node import Array
 from graphnet_rnn.models.energy import RBM, Stack
 from tests.graphnet_rnn.models.trained import train, train_stack
+from tests.tables import case
 
 RNG = np.random.default_rng
 SYMBOLS = RNG(0).integers(0, 4, (6, 2))
@@ -70,24 +72,24 @@ MODELS: dict[str, Callable[..., list[Array]]] = {
     "EnergyCases": boltzmann,
     "EnergyCases of a Stack": stack,
 }
-by_model = pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
 
 
-@by_model
-def test_back_ends_agree(make: Callable[..., list[Array]]) -> None:
-    for ours, theirs in zip(make(), make(backend="numpy"), strict=True):
-        assert pytest.approx(theirs, rel=1e-10, abs=1e-12) == ours
+def test_back_ends_agree() -> None:
+    for make in MODELS.values():
+        with case(make):
+            for ours, theirs in zip(make(), make(backend="numpy"), strict=True):
+                assert pytest.approx(theirs, rel=1e-10, abs=1e-12) == ours
 
 
-@by_model
-def test_threads_change_no_bit(make: Callable[..., list[Array]]) -> None:
-    for ours, theirs in zip(make(threads=1), make(threads=2), strict=True):
-        assert np.array_equal(ours, theirs)
+def test_threads_change_no_bit() -> None:
+    for make in MODELS.values():
+        with case(make):
+            for ours, theirs in zip(make(threads=1), make(threads=2), strict=True):
+                assert np.array_equal(ours, theirs)
 
 
-@by_model
-@pytest.mark.parametrize("how", [{"backend": "abacus"}, {"threads": 0}], ids=["backend", "threads"])
-def test_what_there_is_not_is_refused(make: Callable[..., list[Array]], how: dict[str, Any]) -> None:
+def test_what_there_is_not_is_refused() -> None:
     """So it reaches what compiles."""
-    with pytest.raises(gn.GraphnetError, match=r"abacus|threads"):
-        make(**how)
+    for how, make in itertools.product([{"backend": "abacus"}, {"threads": 0}], MODELS.values()):
+        with case(how, make), pytest.raises(gn.GraphnetError, match=r"abacus|threads"):
+            make(**how)

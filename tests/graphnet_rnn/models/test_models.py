@@ -26,7 +26,7 @@ from graphnet_rnn.formats.model_file import (
 )
 from graphnet_rnn.network.composed import Composed
 from tests.graphnet_rnn.formats.resealed import ODD
-from tests.tables import require_rows
+from tests.tables import case, require_rows
 
 MOST = 5e6
 
@@ -150,35 +150,43 @@ def test_what_is_loaded_is_what_was_saved(name: str, tmp_path: Path) -> None:
     assert set(read_model_file(tmp_path / "a").weights()) == set(model.parameters | model.fixed)
 
 
-@every
-def test_theta_is_all_parameters_in_their_order(name: str) -> None:
-    model = made(name)
-    laid = np.concatenate([node.value.ravel() for node in model.parameters.values()])
-    assert np.array_equal(laid, model.theta)
-    model.theta = 2 * model.theta
-    assert np.array_equal(np.concatenate([n.value.ravel() for n in model.parameters.values()]), 2 * laid)
-    with pytest.raises(UsageError, match=f"theta has {laid.size} numbers; an array of shape"):
-        model.theta = np.zeros(laid.size + 1)
-    assert np.array_equal(model.theta, 2 * laid)
+def test_theta_is_all_parameters_in_their_order() -> None:
+    for name in MAKE:
+        with case(name):
+            model = made(name)
+            laid = np.concatenate([node.value.ravel() for node in model.parameters.values()])
+            assert np.array_equal(laid, model.theta)
+            model.theta = 2 * model.theta
+            assert np.array_equal(
+                np.concatenate([n.value.ravel() for n in model.parameters.values()]), 2 * laid
+            )
+            with pytest.raises(UsageError, match=f"theta has {laid.size} numbers; an array of shape"):
+                model.theta = np.zeros(laid.size + 1)
+            assert np.array_equal(model.theta, 2 * laid)
 
 
-@every
-def test_a_model_computes_the_same_after_it(name: str, tmp_path: Path) -> None:
-    model = made(name)
-    rnn.save(model, tmp_path / "m")
-    loaded = rnn.load(tmp_path / "m", OWN)
-    before, after = model.__graph__(), loaded.__graph__()
-    generator = np.random.default_rng(0)
-    arrays = [
-        generator.random(x.shape).astype(x.dtype) if x.dtype.kind == "f" else np.zeros(x.shape, x.dtype)
-        for x in before.inputs
-    ]
-    for a, b in zip(
-        gn.compile(before.outputs, before.inputs)(*arrays),
-        gn.compile(after.outputs, after.inputs)(*arrays),
-        strict=True,
-    ):
-        assert np.array_equal(a, b)
+def test_a_model_computes_the_same_after_it(tmp_path: Path) -> None:
+    for number, name in enumerate(MAKE):
+        with case(name):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            model = made(name)
+            rnn.save(model, folder / "m")
+            loaded = rnn.load(folder / "m", OWN)
+            before, after = model.__graph__(), loaded.__graph__()
+            generator = np.random.default_rng(0)
+            arrays = [
+                generator.random(x.shape).astype(x.dtype)
+                if x.dtype.kind == "f"
+                else np.zeros(x.shape, x.dtype)
+                for x in before.inputs
+            ]
+            for a, b in zip(
+                gn.compile(before.outputs, before.inputs)(*arrays),
+                gn.compile(after.outputs, after.inputs)(*arrays),
+                strict=True,
+            ):
+                assert np.array_equal(a, b)
 
 
 def test_layers_of_a_stack_are_models_of_their_own(tmp_path: Path) -> None:
@@ -218,10 +226,9 @@ def sentence(path: Path) -> str:
     return said
 
 
-@pytest.fixture
-def saved(name: str, tmp_path: Path) -> Path:
-    rnn.save(made(name), tmp_path / "m")
-    return tmp_path / "m"
+def saved_in(folder: Path, name: str) -> Path:
+    rnn.save(made(name), folder / "m")
+    return folder / "m"
 
 
 def parts(described: Any) -> Iterator[dict[str, Any]]:
@@ -236,109 +243,136 @@ def parts(described: Any) -> Iterator[dict[str, Any]]:
             yield from parts(value)
 
 
-@every
-def test_settings_that_are_none(name: str, saved: Path) -> None:
-    kind = type(MAKE[name]()).__name__
-    for key in ("colour", "values", "initial"):
-        resealed(saved, lambda tensors, said, key=key: said["model"].update({key: 1}))
-        assert f"a {kind} has no setting {key!r}" in sentence(saved)
-        resealed(saved, lambda tensors, said, key=key: said["model"].pop(key))
-    resealed(saved, lambda tensors, said: said["model"].update({"model": "Nobody"}))
-    assert "rnn.load(path, [Nobody])" in sentence(saved)
-    for odd in (None, 3, [], {}, {"model": 7}, "Line"):
-        resealed(saved, lambda tensors, said, odd=odd: said.update({"model": odd or {}}))
-        sentence(saved)
+def test_settings_that_are_none(tmp_path: Path) -> None:
+    for number, name in enumerate(MAKE):
+        with case(name):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            saved = saved_in(folder, name)
+            kind = type(MAKE[name]()).__name__
+            for key in ("colour", "values", "initial"):
+                resealed(saved, lambda tensors, said, key=key: said["model"].update({key: 1}))
+                assert f"a {kind} has no setting {key!r}" in sentence(saved)
+                resealed(saved, lambda tensors, said, key=key: said["model"].pop(key))
+            resealed(saved, lambda tensors, said: said["model"].update({"model": "Nobody"}))
+            assert "rnn.load(path, [Nobody])" in sentence(saved)
+            for odd in (None, 3, [], {}, {"model": 7}, "Line"):
+                resealed(saved, lambda tensors, said, odd=odd: said.update({"model": odd or {}}))
+                sentence(saved)
 
 
-@every
-def test_weights_that_are_not_there_or_others(name: str, saved: Path) -> None:
-    content = saved.read_bytes()
-    for weight, array in read_model_file(saved).tensors.items():
-        others = {
-            "missing": None,
-            "longer": np.concatenate([array.ravel(), [0]]).astype(array.dtype),
-            "a scalar": np.zeros((), array.dtype),
-            "integers": array.astype(np.int64),
-        }
-        for other in others.values():
+def test_weights_that_are_not_there_or_others(tmp_path: Path) -> None:
+    for number, name in enumerate(MAKE):
+        with case(name):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            saved = saved_in(folder, name)
+            content = saved.read_bytes()
+            for weight, array in read_model_file(saved).tensors.items():
+                others = {
+                    "missing": None,
+                    "longer": np.concatenate([array.ravel(), [0]]).astype(array.dtype),
+                    "a scalar": np.zeros((), array.dtype),
+                    "integers": array.astype(np.int64),
+                }
+                for other in others.values():
+                    saved.write_bytes(content)
+                    resealed(
+                        saved,
+                        lambda tensors, said, weight=weight, other=other: (
+                            tensors.pop(weight) if other is None else tensors.update({weight: other})
+                        ),
+                    )
+                    said = sentence(saved)
+                    assert all(part in said for part in weight.split(".")), "of a part, too, by its name"
             saved.write_bytes(content)
-            resealed(
-                saved,
-                lambda tensors, said, weight=weight, other=other: (
-                    tensors.pop(weight) if other is None else tensors.update({weight: other})
-                ),
-            )
-            said = sentence(saved)
-            assert all(part in said for part in weight.split(".")), "of a part, too, by its name"
-    saved.write_bytes(content)
-    resealed(saved, lambda tensors, said: tensors.update({"more": np.zeros(3, np.float32)}))
-    assert "its weights have other names" in sentence(saved)
+            resealed(saved, lambda tensors, said: tensors.update({"more": np.zeros(3, np.float32)}))
+            assert "its weights have other names" in sentence(saved)
 
 
-@every
-def test_sizes_that_are_not_there_take_no_memory(name: str, saved: Path) -> None:
+def test_sizes_that_are_not_there_take_no_memory(tmp_path: Path) -> None:
     """Every whole number of a description, in a model within others, too, as a thousand millions."""
-    content = saved.read_bytes()
-    settings = [
-        (i, key)
-        for i, part in enumerate(parts(read_model_file(saved).description["model"]))
-        for key, value in part.items()
-        if type(value) is int and key not in ("seed", "graph_seed", "piece")
-    ]
-    assert settings or not isinstance(MAKE[name](), (RBM, rnn.HMM, Line))
-    for i, key in settings:
-        saved.write_bytes(content)
+    for number, name in enumerate(MAKE):
+        with case(name):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            saved = saved_in(folder, name)
+            content = saved.read_bytes()
+            settings = [
+                (i, key)
+                for i, part in enumerate(parts(read_model_file(saved).description["model"]))
+                for key, value in part.items()
+                if type(value) is int and key not in ("seed", "graph_seed", "piece")
+            ]
+            assert settings or not isinstance(MAKE[name](), (RBM, rnn.HMM, Line))
+            for i, key in settings:
+                saved.write_bytes(content)
 
-        def huge(tensors: dict[str, Array], said: dict[str, Any], i: int = i, key: str = key) -> None:
-            list(parts(said["model"]))[i][key] = 10**9
+                def huge(tensors: dict[str, Array], said: dict[str, Any], i: int = i, key: str = key) -> None:
+                    list(parts(said["model"]))[i][key] = 10**9
 
-        resealed(saved, huge)
-        sentence(saved)
-
-
-@every
-def test_odd_settings_are_refused_or_are_what_they_say(name: str, saved: Path) -> None:
-    content, generator, refused = saved.read_bytes(), random.Random(name), 0
-    for key in [key for key in read_model_file(saved).description["model"] if key != "model"]:
-        for odd in generator.sample(ODD, 8):
-            saved.write_bytes(content)
-            resealed(saved, lambda tensors, said, key=key, odd=odd: said["model"].update({key: odd}))
-            stored = read_model_file(saved).description["model"]
-            try:
-                loaded = rnn.load(saved, OWN)
-            except ModelFileError as error:
-                said, refused = str(error), refused + 1
-            else:
-                said = ""
-                assert loaded.description() == stored
-            assert "\n" not in said
-    assert refused
+                resealed(saved, huge)
+                sentence(saved)
 
 
-@every
-def test_equations_that_have_changed_are_told(name: str, saved: Path) -> None:
+def test_odd_settings_are_refused_or_are_what_they_say(tmp_path: Path) -> None:
+    for number, name in enumerate(MAKE):
+        with case(name):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            saved = saved_in(folder, name)
+            content, generator, refused = saved.read_bytes(), random.Random(name), 0
+            for key in [key for key in read_model_file(saved).description["model"] if key != "model"]:
+                for odd in generator.sample(ODD, 8):
+                    saved.write_bytes(content)
+                    resealed(saved, lambda tensors, said, key=key, odd=odd: said["model"].update({key: odd}))
+                    stored = read_model_file(saved).description["model"]
+                    try:
+                        loaded = rnn.load(saved, OWN)
+                    except ModelFileError as error:
+                        said, refused = str(error), refused + 1
+                    else:
+                        said = ""
+                        assert loaded.description() == stored
+                    assert "\n" not in said
+            assert refused
+
+
+def test_equations_that_have_changed_are_told(tmp_path: Path) -> None:
     """At the same weights; a network's are those of its cells (test_model_file has them)."""
-    kind = type(MAKE[name]())
-    if kind is rnn.Network:
-        return
+    for number, name in enumerate(MAKE):
+        with case(name):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            saved = saved_in(folder, name)
+            kind = type(MAKE[name]())
+            if kind is rnn.Network:
+                continue
 
-    def changed(self: rnn.Model) -> gn.Graph:
-        graph = kind.__graph__(self)
-        return gn.Graph(
-            [gn.sin(output) if output.dtype.kind == "f" else output for output in graph.outputs], graph.inputs
-        )
+            def changed(self: rnn.Model) -> gn.Graph:
+                graph = kind.__graph__(self)
+                return gn.Graph(
+                    [gn.sin(output) if output.dtype.kind == "f" else output for output in graph.outputs],
+                    graph.inputs,
+                )
 
-    other = type(kind.__name__, (kind,), {"__graph__": changed, "__module__": __name__})
-    with pytest.warns(UserWarning, match=f"the equations of {kind.__name__} have changed since") as caught:
-        rnn.load(saved, [*OWN, other])
-    assert caught[0].filename == __file__
+            other = type(kind.__name__, (kind,), {"__graph__": changed, "__module__": __name__})
+            with pytest.warns(
+                UserWarning, match=f"the equations of {kind.__name__} have changed since"
+            ) as caught:
+                rnn.load(saved, [*OWN, other])
+            assert caught[0].filename == __file__
 
 
-@every
-def test_the_digest_is_of_the_equations_alone(name: str, saved: Path) -> None:
-    file, other = read_model_file(saved), MAKE[name]()
-    assert len(file.description["equations"]) > 0
-    assert has_same_equations(other, file), "the weights are others"
+def test_the_digest_is_of_the_equations_alone(tmp_path: Path) -> None:
+    for number, name in enumerate(MAKE):
+        with case(name):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            saved = saved_in(folder, name)
+            file, other = read_model_file(saved), MAKE[name]()
+            assert len(file.description["equations"]) > 0
+            assert has_same_equations(other, file), "the weights are others"
 
 
 def test_equations_tell_models_apart() -> None:
@@ -360,20 +394,18 @@ class Holding(Line):
         super().__init__(width)
 
 
-@pytest.mark.parametrize(
-    ("model", "words"),
-    [
+def test_what_could_not_be_loaded_is_not_saved(tmp_path: Path) -> None:
+    cases = [
         (Forgetful(2), "Forgetful does not keep its argument 'colour', so nothing could make it again"),
         (Holding(2, what=np.zeros(2)), "its setting what = array([0., 0.]) cannot be kept in a file: no JSON gives"),
         (rnn.LSTM(2), "save takes a model and a path, not LSTM(units=2)"),
         ({"w": np.zeros(2)}, "a class of your own becomes one as a subclass of rnn.Model"),
-    ],
-    ids=["forgotten", "an array", "a cell", "a dict"],
-)  # fmt: skip
-def test_what_could_not_be_loaded_is_not_saved(model: Any, words: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=re.escape(words)):
-        rnn.save(model, tmp_path / "m")
-    assert not (tmp_path / "m").exists()
+    ]  # fmt: skip
+    for model, words in cases:
+        with case(model, words):
+            with pytest.raises(UsageError, match=re.escape(words)):
+                rnn.save(model, tmp_path / "m")
+            assert not (tmp_path / "m").exists()
 
 
 def test_a_network_is_asked_for_where_only_networks_will_do(tmp_path: Path) -> None:

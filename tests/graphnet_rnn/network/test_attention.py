@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,7 @@ import pytest
 import graphnet as gn
 import graphnet_rnn as rnn
 import viz
-
-Array = Any
+from tests.tables import case
 
 PLACES, STEPS, BATCH, SYMBOLS = 3, 2, 3, 3
 LENGTHS = np.array([2, 3, 1])
@@ -61,9 +61,10 @@ def require_laws(score: str, laws: Iterable[int]) -> None:
     gn.testing.check_graph([whole.d.cost], leaves, values, laws)
 
 
-@pytest.mark.parametrize("score", SCORES)
-def test_a_whole_obeys_the_laws(score: str) -> None:
-    require_laws(score, (1, 2, 3, 4, 5, 6))
+def test_a_whole_obeys_the_laws() -> None:
+    for score in SCORES:
+        with case(score):
+            require_laws(score, (1, 2, 3, 4, 5, 6))
 
 
 @pytest.mark.slow
@@ -72,85 +73,97 @@ def test_a_whole_obeys_the_laws_of_back_ends_and_threads(score: str) -> None:
     require_laws(score, (7, 8))
 
 
-@pytest.mark.parametrize("score", SCORES)
-def test_gauss_newton_products_are_those_of_the_dense_matrix(score: str) -> None:
+def test_gauss_newton_products_are_those_of_the_dense_matrix() -> None:
     """Gv = Jᵀ H_L J v, J by differences of the logits in every weight, H_L = (diag p - p pᵀ) / (steps · batch)."""
-    whole = Whole(score)
-    logits = gn.compile([whole.d.logits], whole.inputs[:3], backend="numpy")
-    rows = []
-    for p in whole.parameters.values():
-        for i in range(p.value.size):
-            kept, ends = p.value.flat[i], []
-            for h in (1e-5, -1e-5):
-                p.value.flat[i] = kept + h
-                ends.append(logits(*whole.arrays[:3])[0])
-            p.value.flat[i] = kept
-            rows.append((ends[0] - ends[1]) / 2e-5)
-    J = np.stack(rows, axis=-1).reshape(STEPS * BATCH, SYMBOLS, -1)
-    o = logits(*whole.arrays[:3])[0].reshape(STEPS * BATCH, SYMBOLS)
-    p = np.exp(o) / np.exp(o).sum(axis=1, keepdims=True)
-    H = (p[:, :, None] * np.eye(SYMBOLS) - p[:, :, None] * p[:, None, :]) / (STEPS * BATCH)
-    v = np.concatenate([each.ravel() for each in whole.v.values()])
-    expected = np.einsum("kop,koq,kqr,r->p", J, H, J, v)
-    found = gn.compile(gn.gauss_newton_product(whole.d.cost, whole.v), whole.inputs[:3])(*whole.arrays[:3])
-    of_encoder = whole.encoder.theta.size
-    assert np.abs(expected[:of_encoder]).max() > 1e-5
-    np.testing.assert_allclose(np.concatenate([g.ravel() for g in found]), expected, rtol=1e-6, atol=1e-9)
+    for score in SCORES:
+        with case(score):
+            whole = Whole(score)
+            logits = gn.compile([whole.d.logits], whole.inputs[:3], backend="numpy")
+            rows = []
+            for p in whole.parameters.values():
+                for i in range(p.value.size):
+                    kept, ends = p.value.flat[i], []
+                    for h in (1e-5, -1e-5):
+                        p.value.flat[i] = kept + h
+                        ends.append(logits(*whole.arrays[:3])[0])
+                    p.value.flat[i] = kept
+                    rows.append((ends[0] - ends[1]) / 2e-5)
+            J = np.stack(rows, axis=-1).reshape(STEPS * BATCH, SYMBOLS, -1)
+            o = logits(*whole.arrays[:3])[0].reshape(STEPS * BATCH, SYMBOLS)
+            p = np.exp(o) / np.exp(o).sum(axis=1, keepdims=True)
+            H = (p[:, :, None] * np.eye(SYMBOLS) - p[:, :, None] * p[:, None, :]) / (STEPS * BATCH)
+            v = np.concatenate([each.ravel() for each in whole.v.values()])
+            expected = np.einsum("kop,koq,kqr,r->p", J, H, J, v)
+            found = gn.compile(gn.gauss_newton_product(whole.d.cost, whole.v), whole.inputs[:3])(
+                *whole.arrays[:3]
+            )
+            of_encoder = whole.encoder.theta.size
+            assert np.abs(expected[:of_encoder]).max() > 1e-5
+            np.testing.assert_allclose(
+                np.concatenate([g.ravel() for g in found]), expected, rtol=1e-6, atol=1e-9
+            )
 
 
-@pytest.mark.parametrize("how", HOW, ids=str)
-@pytest.mark.parametrize("score", SCORES)
-def test_a_whole_on_every_back_end(score: str, how: dict[str, Any]) -> None:
-    whole = Whole(score)
-    nodes = whole.derivatives()
-    expected = gn.compile(nodes, whole.inputs, backend="numpy")(*whole.arrays)
-    found = gn.compile(nodes, whole.inputs, **how)(*whole.arrays)
-    for a, b in zip(found, expected, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
+def test_a_whole_on_every_back_end() -> None:
+    for score, how in itertools.product(SCORES, HOW):
+        with case(score, how):
+            whole = Whole(score)
+            nodes = whole.derivatives()
+            expected = gn.compile(nodes, whole.inputs, backend="numpy")(*whole.arrays)
+            found = gn.compile(nodes, whole.inputs, **how)(*whole.arrays)
+            for a, b in zip(found, expected, strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("how", HOW, ids=str)
-def test_it_reads_its_own_words_on_every_back_end(how: dict[str, Any]) -> None:
+def test_it_reads_its_own_words_on_every_back_end() -> None:
     """Against the decoder fed, by hand, with what it has written."""
-    whole = Whole(feedback="likeliest", training=False)
-    write = gn.compile([whole.d.logits, whole.d.course("attention")], whole.inputs[:3], **how)
-    logits, shares = write(whole.word, LENGTHS, whole.before[:1])
-    taught = Whole(training=False)
-    read = np.concatenate([whole.before[:1], logits[:-1].argmax(axis=2)])
-    by_hand = [taught.d.logits, taught.d.course("attention")]
-    function = gn.compile(by_hand, taught.inputs[:3], backend="numpy")
-    for found, expected in zip((logits, shares), function(whole.word, LENGTHS, read), strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
+    for how in HOW:
+        with case(how):
+            whole = Whole(feedback="likeliest", training=False)
+            write = gn.compile([whole.d.logits, whole.d.course("attention")], whole.inputs[:3], **how)
+            logits, shares = write(whole.word, LENGTHS, whole.before[:1])
+            taught = Whole(training=False)
+            read = np.concatenate([whole.before[:1], logits[:-1].argmax(axis=2)])
+            by_hand = [taught.d.logits, taught.d.course("attention")]
+            function = gn.compile(by_hand, taught.inputs[:3], backend="numpy")
+            for found, expected in zip((logits, shares), function(whole.word, LENGTHS, read), strict=True):
+                np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("how", [{"backend": "numpy"}, *HOW], ids=str)
-def test_drawn_words_are_likely_ones_on_every_back_end(how: dict[str, Any]) -> None:
+def test_drawn_words_are_likely_ones_on_every_back_end() -> None:
     """A decoder that is sure of one symbol draws it; one that is not does not, sooner or later, and differs by draw."""
-    whole = Whole(feedback="drawn", training=False, random=gn.RandomSource(3))
-    write = gn.compile([whole.d.logits], whole.inputs[:3], **how)
-    weight, bias = (whole.parameters[f"decoder.output.{name}"].value for name in ("W_ho", "b_o"))
-    bias[...] = [0, 0, 50]
-    taught = Whole(training=False)
-    taught.decoder.theta = whole.decoder.theta
-    read = np.concatenate([whole.before[:1], np.full((STEPS - 1, BATCH), 2)])
-    (expected,) = gn.compile([taught.d.logits], taught.inputs[:3], backend="numpy")(whole.word, LENGTHS, read)
-    (logits,) = write(whole.word, LENGTHS, whole.before[:1])
-    np.testing.assert_allclose(logits, expected, rtol=1e-10)
-    bias[...], weight[...] = 0, 10 * weight
-    drawn = set()
-    for _ in range(8):
-        whole.d.random.redraw()
-        drawn.add(write(whole.word, LENGTHS, whole.before[:1])[0].tobytes())
-    assert len(drawn) > 1
+    for how in [{"backend": "numpy"}, *HOW]:
+        with case(how):
+            whole = Whole(feedback="drawn", training=False, random=gn.RandomSource(3))
+            write = gn.compile([whole.d.logits], whole.inputs[:3], **how)
+            weight, bias = (whole.parameters[f"decoder.output.{name}"].value for name in ("W_ho", "b_o"))
+            bias[...] = [0, 0, 50]
+            taught = Whole(training=False)
+            taught.decoder.theta = whole.decoder.theta
+            read = np.concatenate([whole.before[:1], np.full((STEPS - 1, BATCH), 2)])
+            (expected,) = gn.compile([taught.d.logits], taught.inputs[:3], backend="numpy")(
+                whole.word, LENGTHS, read
+            )
+            (logits,) = write(whole.word, LENGTHS, whole.before[:1])
+            np.testing.assert_allclose(logits, expected, rtol=1e-10)
+            bias[...], weight[...] = 0, 10 * weight
+            drawn = set()
+            for _ in range(8):
+                whole.d.random.redraw()
+                drawn.add(write(whole.word, LENGTHS, whole.before[:1])[0].tobytes())
+            assert len(drawn) > 1
 
 
-@pytest.mark.parametrize("feedback", [None, "likeliest", "drawn"])
-def test_it_is_drawn_open_and_closed(feedback: str | None, tmp_path: Path) -> None:
-    whole = Whole(feedback=feedback)
-    for closed, wanted in ((True, "decoder.layer 0"), (False, "attention")):
-        path = tmp_path / f"{closed}.svg"
-        viz.draw(whole.d, closed=closed).save(path)
-        text = path.read_text(encoding="utf-8")
-        assert wanted in text
-        assert ("of encoder.layer 0" if closed else "encoder.layer0") in text
-        assert not closed or "[1]" not in text  # what it reads of itself is called x as well
+def test_it_is_drawn_open_and_closed(tmp_path: Path) -> None:
+    for number, feedback in enumerate([None, "likeliest", "drawn"]):
+        with case(feedback):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            whole = Whole(feedback=feedback)
+            for closed, wanted in ((True, "decoder.layer 0"), (False, "attention")):
+                path = folder / f"{closed}.svg"
+                viz.draw(whole.d, closed=closed).save(path)
+                text = path.read_text(encoding="utf-8")
+                assert wanted in text
+                assert ("of encoder.layer 0" if closed else "encoder.layer0") in text
+                assert not closed or "[1]" not in text  # what it reads of itself is called x as well

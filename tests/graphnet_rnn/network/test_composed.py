@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ import graphnet as gn
 import graphnet_rnn as rnn
 import viz
 from graphnet_rnn.errors import DataError, UsageError
+from tests.tables import case
 
 Array = Any
 
@@ -84,50 +86,54 @@ def problem_of(name: str, **how: Any) -> rnn.GraphCases:
     return rnn.GraphCases(make(), arrays, **{"batch": CASES, "valid": None, **how})
 
 
-@every
-def test_the_gradient_is_that_of_differences(name: str) -> None:
+def test_the_gradient_is_that_of_differences() -> None:
     """In each weight, of every network."""
-    problem = problem_of(name)
-    objective = problem.feed(0, 0)
-    w = objective.start()
-    found = objective.gradient(w)[1]
-    e = 1e-6 * np.eye(len(w))
-    expected = [(objective.loss(w + d) - objective.loss(w - d)) / 2e-6 for d in e]
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-8)
-    sizes = [part.theta.size for part in problem.model.parts.values()]
-    assert len(w) == sum(sizes)
-    assert all(np.abs(own).max() > 1e-4 for own in np.split(found, np.cumsum(sizes)[:-1]))
+    for name in WHOLES:
+        with case(name):
+            problem = problem_of(name)
+            objective = problem.feed(0, 0)
+            w = objective.start()
+            found = objective.gradient(w)[1]
+            e = 1e-6 * np.eye(len(w))
+            expected = [(objective.loss(w + d) - objective.loss(w - d)) / 2e-6 for d in e]
+            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-8)
+            sizes = [part.theta.size for part in problem.model.parts.values()]
+            assert len(w) == sum(sizes)
+            assert all(np.abs(own).max() > 1e-4 for own in np.split(found, np.cumsum(sizes)[:-1]))
 
 
-@every
-@pytest.mark.parametrize("how", [{}, {"memory": "sqrt"}, {"backend": "cuda"}], ids=str)
-def test_derivatives_on_every_back_end(name: str, how: dict[str, Any]) -> None:
+def test_derivatives_on_every_back_end() -> None:
     """Gradient and Gv, as NumPy has them."""
-    found = []
-    for each in ({"backend": "numpy"}, how):
-        objective = problem_of(name, **each).feed(0, 0)
-        w = objective.start()
-        v = np.random.default_rng(1).standard_normal(len(w))
-        found.append([np.asarray(objective.gradient(w)[1]), np.asarray(objective.curvature(w)(v))])
-    for expected, product in zip(*found, strict=True):
-        np.testing.assert_allclose(product, expected, rtol=1e-9, atol=1e-11)
-    assert np.linalg.norm(found[0][1]) > 1e-4
+    for how, name in itertools.product([{}, {"memory": "sqrt"}, {"backend": "cuda"}], WHOLES):
+        with case(how, name):
+            found = []
+            for each in ({"backend": "numpy"}, how):
+                objective = problem_of(name, **each).feed(0, 0)
+                w = objective.start()
+                v = np.random.default_rng(1).standard_normal(len(w))
+                found.append([np.asarray(objective.gradient(w)[1]), np.asarray(objective.curvature(w)(v))])
+            for expected, product in zip(*found, strict=True):
+                np.testing.assert_allclose(product, expected, rtol=1e-9, atol=1e-11)
+            assert np.linalg.norm(found[0][1]) > 1e-4
 
 
-@every
-def test_it_learns_and_is_stored_and_drawn(name: str, tmp_path: Path) -> None:
-    problem = problem_of(name)
-    before = problem.feed(0, 0).loss(problem.objective.start())
-    rnn.Trainer(problem, rnn.Training(rnn.Adam(0.05), epochs=10, stopping=None)).run()
-    model = problem.model
-    assert problem.feed(0, 0).loss(model.theta) < before
-    rnn.save(model, tmp_path / "m.safetensors")
-    again = rnn.load(tmp_path / "m.safetensors", [joined, two_heads, twins, amid])
-    assert type(again) is type(model)
-    np.testing.assert_array_equal(again.theta, model.theta)
-    assert pickle.loads(pickle.dumps(type(model))) is type(model)
-    for closed in (True, False):
-        viz.draw(model, closed=closed).save(tmp_path / "m.svg")
+def test_it_learns_and_is_stored_and_drawn(tmp_path: Path) -> None:
+    for number, name in enumerate(WHOLES):
+        with case(name):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            problem = problem_of(name)
+            before = problem.feed(0, 0).loss(problem.objective.start())
+            rnn.Trainer(problem, rnn.Training(rnn.Adam(0.05), epochs=10, stopping=None)).run()
+            model = problem.model
+            assert problem.feed(0, 0).loss(model.theta) < before
+            rnn.save(model, folder / "m.safetensors")
+            again = rnn.load(folder / "m.safetensors", [joined, two_heads, twins, amid])
+            assert type(again) is type(model)
+            np.testing.assert_array_equal(again.theta, model.theta)
+            assert pickle.loads(pickle.dumps(type(model))) is type(model)
+            for closed in (True, False):
+                viz.draw(model, closed=closed).save(folder / "m.svg")
 
 
 def test_losses_of_a_network_are_summed_over_the_steps_of_a_case() -> None:
@@ -202,41 +208,29 @@ def partial_of(graph: Callable[..., Any], model: Any) -> Callable[..., Any]:
 
 X_OF_ONE = gn.input((2,), "int64", name="x")
 TWO_NAMES = lambda u, batch: gn.sum(u.final[0], axis=1) + gn.input((batch,), "float64", name="x")
-UNNAMED = lambda u, batch: gn.sum(u.final[0], axis=1) + gn.input((batch,), "float64")
 UNREAD = lambda u, batch: (gn.sum(u.final[0], axis=1), {"m": gn.input((batch,), "float64", name="m")})
-WITH_SCALAR = lambda u, batch: (gn.sum(u.final[0], axis=1), {"m": gn.mean(u.final[0])})
 
 
 def of_values(one: Any, values: Any, batch: int, **how: Any) -> Any: ...
 def without_how(one: Any, batch: int) -> Any: ...
 def without_parts(batch: int, **how: Any) -> Any: ...
-def of_numbers(width: int, batch: int, **how: Any) -> Any: ...
 
 
-@pytest.mark.parametrize(
-    ("ask", "error", "said"),
-    [
-        (lambda: rnn.composed(3), UsageError, "composed: a function is needed, not 3"),
+def test_what_cannot_be_meant_is_told() -> None:
+    asked = [
         (lambda: rnn.composed(without_parts), UsageError, "without_parts(batch, how) must have parts, and behind them"),
         (lambda: rnn.composed(without_how), UsageError, "without_how must take training= and random=, as a Trainer"),
         (lambda: rnn.composed(of_values), UsageError, "of_values has an argument 'values', which every model has"),
-        (lambda: rnn.composed(of_numbers)(3), UsageError, "of_numbers: among its arguments must be a model"),
         (lambda: joined(*[net(2, 0)] * 2, net(4, 1)), UsageError, "joined: one and other are the same Network; give"),
         (lambda: cases(TWO_NAMES), UsageError, "two inputs are called 'x' (made at"),
-        (lambda: cases(UNNAMED), UsageError, "has no name, by which its array could be given"),
         (lambda: cases(UNREAD), UsageError, "GraphCases: m depends on m[2] (made at"),
-        (lambda: cases(WITH_SCALAR), UsageError, "GraphCases: m must be a value of each case, (2,), not"),
         (lambda: cases(lambda u, batch: u.hidden[-1]), UsageError, "graph must give an Unrolled, losses (2,), one"),
-        (lambda: cases(lambda u, batch: u), UsageError, "GraphCases: graph: a network with an output is needed"),
         (lambda: cases(lambda u, batch: gn.sum(u.final[0], axis=1), {"z": Z}), DataError, "graph reads, x, not z"),
         (lambda: rnn.GraphCases(net(2, 2), {}), UsageError, "of a single Network rnn.Arrays takes inputs and targets"),
-        (lambda: rnn.GraphCases(rnn.HMM(2, 3), {}), UsageError, "HMM has no unroll(batch, **how); give a graph"),
-        (lambda: net(2, 2).unroll(2, 2, inputs=""), UsageError, "inputs must be a node, or a name of an input, not ''"),
-        (lambda: net(2, 0).unroll(2, 2, targets="t"), UsageError, "unroll: targets: a network with an output is"),
         (lambda: net(2, 2).unroll(2, 2, targets=X_OF_ONE), UsageError, "must be int64[2, 2], but x"),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_meant_is_told(ask: Callable[[], Any], error: type[Exception], said: str) -> None:
-    with pytest.raises(error) as caught:
-        ask()
-    assert said in str(caught.value)
+    ]  # fmt: skip
+    for ask, error, said in asked:
+        with case(ask, error):
+            with pytest.raises(error) as caught:
+                ask()
+            assert said in str(caught.value)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet.errors import GraphnetError
 from tests.graphnet_rnn.cells.test_oracles import CELLS
+from tests.tables import case
 
 GENERATOR = np.random.default_rng(0)
 
@@ -31,40 +34,37 @@ def steps(runner: rnn.Runner, x: np.ndarray) -> tuple[np.ndarray, list[np.ndarra
     return np.concatenate(found), states
 
 
-@pytest.mark.parametrize("name", [name for name in CELLS if CELLS[name](4).causal])
-def test_every_cell_steps_as_it_runs(name: str) -> None:
-    net = network(CELLS[name](4))
-    x = GENERATOR.standard_normal((6, 2, 3))
-    wanted, last = rnn.run(net, x)
-    found, states = steps(rnn.Runner(net, frozen=True), x)
-    np.testing.assert_allclose(found, wanted, rtol=1e-10, atol=1e-12)
-    for a, b in zip(states, last, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
+def test_every_cell_steps_as_it_runs() -> None:
+    for name in [name for name in CELLS if CELLS[name](4).causal]:
+        with case(name):
+            net = network(CELLS[name](4))
+            x = GENERATOR.standard_normal((6, 2, 3))
+            wanted, last = rnn.run(net, x)
+            found, states = steps(rnn.Runner(net, frozen=True), x)
+            np.testing.assert_allclose(found, wanted, rtol=1e-10, atol=1e-12)
+            for a, b in zip(states, last, strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("frozen", [True, False])
-@pytest.mark.parametrize(
-    ("layers", "pool", "said"),
-    [
+def test_what_needs_the_whole_takes_no_states() -> None:
+    """Rows one by one would give other numbers; the whole in one call gives those of the graph."""
+    cases = [
         ([rnn.Bidirectional(rnn.GRU(3))], None, r"Bidirectional.* reads a sequence from its end"),
         ([rnn.Residual(rnn.Bidirectional(rnn.GRU(2)))], "last", "from its end"),
         ([rnn.GRU(3)], "mean", "pool='mean' is taken over all steps"),
         ([rnn.GRU(3)], "max", "pool='max' is taken over all steps"),
         ([rnn.cells.Dense(3)], "mean", "pool='mean' is taken over all steps"),
-    ],
-)
-def test_what_needs_the_whole_takes_no_states(
-    layers: list[rnn.Cell], pool: str | None, said: str, frozen: bool
-) -> None:
-    """Rows one by one would give other numbers; the whole in one call gives those of the graph."""
-    net = rnn.Network(layers, 3, 2, reads="vectors", loss="squared", pool=pool)
-    runner, x = rnn.Runner(net, frozen=frozen), GENERATOR.standard_normal((6, 2, 3)).astype("float32")
-    u = net.unroll(6, 2, initial="zero", training=False)
-    wanted = gn.compile([u.logits], [u.inputs])(x)[0]
-    np.testing.assert_allclose(runner(x)[0], wanted, rtol=1e-5, atol=1e-6)
-    with pytest.raises(rnn.errors.UsageError, match=said + ".*give it whole"):
-        steps(runner, x)
-    np.testing.assert_allclose(runner(x)[0], wanted, rtol=1e-5, atol=1e-6)
+    ]
+    for (layers, pool, said), frozen in itertools.product(cases, [True, False]):
+        with case(layers, pool, frozen):
+            net = rnn.Network(layers, 3, 2, reads="vectors", loss="squared", pool=pool)
+            runner, x = rnn.Runner(net, frozen=frozen), GENERATOR.standard_normal((6, 2, 3)).astype("float32")
+            u = net.unroll(6, 2, initial="zero", training=False)
+            wanted = gn.compile([u.logits], [u.inputs])(x)[0]
+            np.testing.assert_allclose(runner(x)[0], wanted, rtol=1e-5, atol=1e-6)
+            with pytest.raises(rnn.errors.UsageError, match=said + ".*give it whole"):
+                steps(runner, x)
+            np.testing.assert_allclose(runner(x)[0], wanted, rtol=1e-5, atol=1e-6)
 
 
 def test_the_last_output_of_what_was_read_goes_on() -> None:
@@ -115,17 +115,18 @@ def test_what_fails_leaves_it_as_it_was() -> None:
     np.testing.assert_array_equal(runner(x)[0], wanted)
 
 
-@pytest.mark.parametrize("backend", ["numpy", "numba"])
-def test_nothing_of_the_weights_is_computed_again(backend: str) -> None:
+def test_nothing_of_the_weights_is_computed_again() -> None:
     """Weights that change unasked change no output, which shows that a call reads none of what was made of them.
 
     The NumPy back end keeps nothing, and reads them anew.
     """
-    net = network(rnn.LSTM(8))
-    x = GENERATOR.standard_normal((1, 1, 3))
-    runner = rnn.Runner(net, frozen=True, backend=backend)
-    before, _ = runner(x)
-    net.parameters["layer0.W_hi"].value[...] = 3.0
-    net.parameters["layer0.W_xi"].value[...] += 1.0
-    again, _ = runner(x)
-    assert np.array_equal(before, again) == (backend == "numba")
+    for backend in ["numpy", "numba"]:
+        with case(backend):
+            net = network(rnn.LSTM(8))
+            x = GENERATOR.standard_normal((1, 1, 3))
+            runner = rnn.Runner(net, frozen=True, backend=backend)
+            before, _ = runner(x)
+            net.parameters["layer0.W_hi"].value[...] = 3.0
+            net.parameters["layer0.W_xi"].value[...] += 1.0
+            again, _ = runner(x)
+            assert np.array_equal(before, again) == (backend == "numba")

@@ -18,8 +18,9 @@ from graphnet.graph.node import Node
 from graphnet_rnn.data.packing import bucket_of, bucket_times
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.network.pooling import POOLS
-from graphnet_rnn.riemannian.metrics import Kronecker, Metric, as_metric
+from graphnet_rnn.riemannian.metrics import Kronecker, as_metric
 from tests.graphnet_rnn.cells.test_oracles import CELLS
+from tests.tables import case as named
 
 Array = Any
 
@@ -121,27 +122,39 @@ def require_as_numpy(name: str, **how: Any) -> None:
             np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11)
 
 
-@pytest.mark.parametrize("name", CELLS)
-def test_every_cell_compiled(name: str) -> None:
-    require_as_numpy(name, backend="numba", threads=2)
+def test_every_cell_compiled() -> None:
+    for name in CELLS:
+        if "," not in name:  # one of each class
+            with named(name):
+                require_as_numpy(name, backend="numba", threads=2)
 
 
-@pytest.mark.parametrize("name", ["Elman", "LSTM", "Bidirectional", "NARX", "Attention", "GLNN"])
-def test_cells_of_several_kinds_on_a_gpu(name: str) -> None:
-    require_as_numpy(name, backend="cuda")
+def test_cells_of_several_kinds_on_a_gpu() -> None:
+    for name in ["Elman", "LSTM", "Bidirectional", "NARX", "Attention", "GLNN"]:
+        with named(name):
+            require_as_numpy(name, backend="cuda")
 
 
-@pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("name", ["GRU", "Bidirectional", "Residual, both directions", "NARX"])
-def test_with_every_loss(name: str, loss: str) -> None:
-    require_each_by_itself(network([CELLS[name](4)], loss), backend="numpy")
+def test_with_every_loss() -> None:
+    for name, loss in itertools.product(
+        ["GRU", "Bidirectional", "Residual, both directions", "NARX"], LOSSES
+    ):
+        with named(name, loss):
+            require_each_by_itself(network([CELLS[name](4)], loss), backend="numpy")
 
 
-@pytest.mark.parametrize("how", [{}, {"memory": "sqrt"}, {"threads": 2}, {"backend": "cuda"}], ids=str)
-@pytest.mark.parametrize("loss", ["softmax", "ctc", "softmax, last"])
-def test_on_every_back_end(loss: str, how: dict[str, Any]) -> None:
-    net = network([rnn.LSTM(4), rnn.Bidirectional(rnn.GRU(3))], loss, skip=True, initial_state="learned")
-    require_each_by_itself(net, **how)
+#: What a network is compiled for; a simulated GPU takes seconds.
+WAYS = [{}, {"memory": "sqrt"}, {"threads": 2}, pytest.param({"backend": "cuda"}, marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("how", WAYS, ids=str)
+def test_on_every_back_end(how: dict[str, Any]) -> None:
+    for loss in ["softmax", "ctc", "softmax, last"]:
+        with named(loss, how):
+            net = network(
+                [rnn.LSTM(4), rnn.Bidirectional(rnn.GRU(3))], loss, skip=True, initial_state="learned"
+            )
+            require_each_by_itself(net, **how)
 
 
 def test_both_directions_join_where_each_has_read_all() -> None:
@@ -154,26 +167,27 @@ def test_both_directions_join_where_each_has_read_all() -> None:
     np.testing.assert_allclose(outputs, np.concatenate(ends, axis=1) @ W + b, rtol=1e-12)
 
 
-@pytest.mark.parametrize("loss", ["softmax", "squared", "ctc", "softmax, mean"])
-def test_what_fills_them_up_is_not_read(loss: str) -> None:
+def test_what_fills_them_up_is_not_read() -> None:
     """Equal bits, NaN or not."""
-    net = rnn.Network(
-        [rnn.Bidirectional(rnn.LSTM(4)), rnn.GRU(3)], 3, OUTPUTS, loss.partition(",")[0], reads="vectors",
-        pool="mean" if "mean" in loss else None,
-    )  # fmt: skip
-    x = np.random.default_rng(5).standard_normal((TIME, BATCH, 3)).astype("f4")
-    _, t = arrays(net)
-    t = t.astype("f4") if t.dtype.kind == "f" else t
-    lengths = np.array([2, TIME, 0])
-    behind = np.arange(TIME)[:, None] >= lengths
-    x[behind] = 0
-    function = Found(net, TIME, BATCH, lengths=True)
-    before = [state.astype("f4") for state in states(net)]
-    whole = [array.tobytes() for part in function(x, t, *before, lengths) for array in part]
-    x[behind] = np.nan
-    if t.shape[:2] == behind.shape:
-        t[behind] = np.nan if t.dtype.kind == "f" else -7
-    assert [array.tobytes() for part in function(x, t, *before, lengths) for array in part] == whole
+    for loss in ["softmax", "squared", "ctc", "softmax, mean"]:
+        with named(loss):
+            net = rnn.Network(
+                [rnn.Bidirectional(rnn.LSTM(4)), rnn.GRU(3)], 3, OUTPUTS, loss.partition(",")[0], reads="vectors",
+                pool="mean" if "mean" in loss else None,
+            )  # fmt: skip
+            x = np.random.default_rng(5).standard_normal((TIME, BATCH, 3)).astype("f4")
+            _, t = arrays(net)
+            t = t.astype("f4") if t.dtype.kind == "f" else t
+            lengths = np.array([2, TIME, 0])
+            behind = np.arange(TIME)[:, None] >= lengths
+            x[behind] = 0
+            function = Found(net, TIME, BATCH, lengths=True)
+            before = [state.astype("f4") for state in states(net)]
+            whole = [array.tobytes() for part in function(x, t, *before, lengths) for array in part]
+            x[behind] = np.nan
+            if t.shape[:2] == behind.shape:
+                t[behind] = np.nan if t.dtype.kind == "f" else -7
+            assert [array.tobytes() for part in function(x, t, *before, lengths) for array in part] == whole
 
 
 def test_outputs_and_losses_behind_the_end_are_zero() -> None:
@@ -189,14 +203,15 @@ def test_outputs_and_losses_behind_the_end_are_zero() -> None:
     assert cost == pytest.approx(losses.sum() / LENGTHS.sum(), rel=1e-14)
 
 
-@pytest.mark.parametrize("unscored", [1, 3])
-def test_the_cost_is_the_mean_of_the_steps_that_count(unscored: int) -> None:
-    net = network([rnn.GRU(3)])
-    u = net.unroll(TIME, BATCH, initial="zero", unscored=unscored, lengths=True)
-    x, t = arrays(net)
-    cost, losses = gn.compile([u.cost, u.losses], [u.inputs, u.targets, u.lengths])(x, t, LENGTHS)
-    scored = np.maximum(LENGTHS - unscored, 0).sum()
-    assert cost == pytest.approx(losses[unscored:].sum() / scored, rel=1e-14)
+def test_the_cost_is_the_mean_of_the_steps_that_count() -> None:
+    for unscored in [1, 3]:
+        with named(unscored):
+            net = network([rnn.GRU(3)])
+            u = net.unroll(TIME, BATCH, initial="zero", unscored=unscored, lengths=True)
+            x, t = arrays(net)
+            cost, losses = gn.compile([u.cost, u.losses], [u.inputs, u.targets, u.lengths])(x, t, LENGTHS)
+            scored = np.maximum(LENGTHS - unscored, 0).sum()
+            assert cost == pytest.approx(losses[unscored:].sum() / scored, rel=1e-14)
 
 
 def test_what_is_predicted_first_has_one_step_more() -> None:
@@ -226,17 +241,17 @@ def test_cases_without_a_step_keep_their_states() -> None:
         np.testing.assert_array_equal(state, unchanged)
 
 
-@pytest.mark.parametrize("backend", ["numba", "numpy"])
-@pytest.mark.parametrize("wrong", [-1, TIME + 1])
-def test_wrong_lengths_are_told(backend: str, wrong: int) -> None:
-    net = network([rnn.GRU(3)])
-    u = net.unroll(TIME, BATCH, initial="zero", lengths=True)
-    function = gn.compile(u.cost, [u.inputs, u.targets, u.lengths], backend=backend)
-    with pytest.raises(
-        gn.GraphnetError, match=rf"index {wrong} is out of range: it must be 0 \.\.\. {TIME}"
-    ) as caught:
-        function(*arrays(net), np.array([1, wrong, 2]))
-    assert "lengths[3]" in str(caught.value)
+def test_wrong_lengths_are_told() -> None:
+    for wrong, backend in itertools.product([-1, TIME + 1], ["numba", "numpy"]):
+        with named(wrong, backend):
+            net = network([rnn.GRU(3)])
+            u = net.unroll(TIME, BATCH, initial="zero", lengths=True)
+            function = gn.compile(u.cost, [u.inputs, u.targets, u.lengths], backend=backend)
+            with pytest.raises(
+                gn.GraphnetError, match=rf"index {wrong} is out of range: it must be 0 \.\.\. {TIME}"
+            ) as caught:
+                function(*arrays(net), np.array([1, wrong, 2]))
+            assert "lengths[3]" in str(caught.value)
 
 
 class Blocks(rnn.Cell):
@@ -267,32 +282,30 @@ DAMPED: dict[str, Callable[[], rnn.Cell]] = {
 }
 
 
-@pytest.mark.parametrize("name", DAMPED)
-def test_structural_damping_is_of_the_steps_that_there_are(name: str) -> None:
+def test_structural_damping_is_of_the_steps_that_there_are() -> None:
     """G_s of a batch = the mean of that of each case by itself, summed over its own steps."""
-    net = network([DAMPED[name]()])
-    x, t = arrays(net)
-    parameters = list(net.parameters.values())
+    for name, make in DAMPED.items():
+        with named(name):
+            net = network([make()])
+            x, t = arrays(net)
+            parameters = list(net.parameters.values())
 
-    def curvature(u: rnn.Unrolled, *given: Array, structural: float) -> Array:
-        cost = gn.sum(u.losses) / u.batch
-        inputs = [u.inputs, u.targets, *([] if u.lengths is None else [u.lengths])]
-        objective = rnn.Objective(cost, parameters, inputs)
-        objective.feed(*given)
-        w = objective.start()
-        v = np.random.default_rng(4).standard_normal(w.shape)
-        return objective.curvature(w, structural)(v)
+            def damping(u: rnn.Unrolled, *given: Array) -> Array:
+                cost = gn.sum(u.losses) / u.batch
+                inputs = [u.inputs, u.targets, *([] if u.lengths is None else [u.lengths])]
+                objective = rnn.Objective(cost, parameters, inputs, backend="numpy")
+                objective.feed(*given)
+                w = objective.start()
+                v = np.random.default_rng(4).standard_normal(w.shape)
+                return objective.curvature(w, 1.0)(v) - objective.curvature(w, 0.0)(v)
 
-    def damping(u: rnn.Unrolled, *given: Array) -> Array:
-        return curvature(u, *given, structural=1.0) - curvature(u, *given, structural=0.0)
-
-    found = damping(net.unroll(TIME, BATCH, initial="zero", lengths=True), x, t, LENGTHS)
-    alone = [
-        damping(net.unroll(int(n), 1, initial="zero"), x[:n, [case]], t[:n, [case]])
-        for case, n in enumerate(LENGTHS)
-    ]
-    assert np.abs(found).max() > 1e-3
-    np.testing.assert_allclose(found, np.mean(alone, axis=0), rtol=1e-10, atol=1e-12)
+            found = damping(net.unroll(TIME, BATCH, initial="zero", lengths=True), x, t, LENGTHS)
+            alone = [
+                damping(net.unroll(int(n), 1, initial="zero"), x[:n, [case]], t[:n, [case]])
+                for case, n in enumerate(LENGTHS)
+            ]
+            assert np.abs(found).max() > 1e-3
+            np.testing.assert_allclose(found, np.mean(alone, axis=0), rtol=1e-10, atol=1e-12)
 
 
 def test_structural_damping_of_units_without_an_axis_of_cases() -> None:
@@ -304,65 +317,67 @@ def test_structural_damping_of_units_without_an_axis_of_cases() -> None:
     assert len(network([Turned(4)]).unroll(TIME, BATCH, initial="zero").structure) == TIME
 
 
-@pytest.mark.parametrize(
-    "metric",
-    [Kronecker(sampled=False), *(as_metric("test", name) for name in ("ruop", "rbpm", "qdrbpm"))],
-    ids=lambda metric: type(metric).__name__,
-)
-def test_metrics_see_the_steps_that_there_are(metric: Metric) -> None:
+def test_metrics_see_the_steps_that_there_are() -> None:
     """Their numbers add up over cases: those of a batch are those of each case by itself."""
-    net = network([rnn.Elman(4)])
-    x, t = arrays(net)
+    for metric in [
+        Kronecker(sampled=False),
+        *(as_metric("test", name) for name in ("ruop", "rbpm", "qdrbpm")),
+    ]:
+        with named(metric):
+            net = network([rnn.Elman(4)])
+            x, t = arrays(net)
 
-    def numbers(u: rnn.Unrolled, *given: Array) -> Array:
-        inputs = [u.inputs, u.targets, *([] if u.lengths is None else [u.lengths])]
-        objective = rnn.Objective(gn.sum(u.losses), net.parameters, inputs)
-        objective.feed(*given)
-        found: Array = objective.metric(objective.start(), metric)[2]
-        return found
+            def numbers(u: rnn.Unrolled, *given: Array) -> Array:
+                inputs = [u.inputs, u.targets, *([] if u.lengths is None else [u.lengths])]
+                objective = rnn.Objective(gn.sum(u.losses), net.parameters, inputs)
+                objective.feed(*given)
+                found: Array = objective.metric(objective.start(), metric)[2]
+                return found
 
-    found = numbers(net.unroll(TIME, BATCH, initial="zero", lengths=True), x, t, LENGTHS)
-    alone = [
-        numbers(net.unroll(int(n), 1, initial="zero"), x[:n, [case]], t[:n, [case]])
-        for case, n in enumerate(LENGTHS)
-    ]
-    # The first are how many losses there are, and shares of these.
-    head = 1 + (0 if isinstance(metric, Kronecker) else OUTPUTS)
-    np.testing.assert_allclose(found[head:], np.sum(alone, axis=0)[head:], rtol=1e-10, atol=1e-12)
-    np.testing.assert_allclose(found[1:head], np.average(alone, axis=0, weights=LENGTHS)[1:head], rtol=1e-10)
+            found = numbers(net.unroll(TIME, BATCH, initial="zero", lengths=True), x, t, LENGTHS)
+            alone = [
+                numbers(net.unroll(int(n), 1, initial="zero"), x[:n, [case]], t[:n, [case]])
+                for case, n in enumerate(LENGTHS)
+            ]
+            # The first are how many losses there are, and shares of these.
+            head = 1 + (0 if isinstance(metric, Kronecker) else OUTPUTS)
+            np.testing.assert_allclose(found[head:], np.sum(alone, axis=0)[head:], rtol=1e-10, atol=1e-12)
+            np.testing.assert_allclose(
+                found[1:head], np.average(alone, axis=0, weights=LENGTHS)[1:head], rtol=1e-10
+            )
 
 
 # -- running ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["LSTM", "Bidirectional"])
-def test_a_long_run_in_pieces(name: str) -> None:
+def test_a_long_run_in_pieces() -> None:
     """Over the edges of the pieces that `run` compiles."""
-    net = network([CELLS[name](4)])
-    lengths = np.array([250, 100, 7, 101])
-    x = np.random.default_rng(0).integers(0, SYMBOLS, (250, 4))
-    outputs, ends = rnn.run(net, x, lengths=lengths)
-    for case, n in enumerate(lengths):
-        alone, last = rnn.run(net, x[:n, [case]])
-        np.testing.assert_allclose(outputs[:n, [case]], alone, rtol=1e-10, atol=1e-12)
-        assert not outputs[n:, case].any()
-        for whole, own in zip(ends, last, strict=True):
-            np.testing.assert_allclose(whole[[case]], own, rtol=1e-10, atol=1e-12)
+    for name in ["LSTM", "Bidirectional"]:
+        with named(name):
+            net = network([CELLS[name](4)])
+            lengths = np.array([250, 100, 7, 101])
+            x = np.random.default_rng(0).integers(0, SYMBOLS, (250, 4))
+            outputs, ends = rnn.run(net, x, lengths=lengths)
+            for case, n in enumerate(lengths):
+                alone, last = rnn.run(net, x[:n, [case]])
+                np.testing.assert_allclose(outputs[:n, [case]], alone, rtol=1e-10, atol=1e-12)
+                assert not outputs[n:, case].any()
+                for whole, own in zip(ends, last, strict=True):
+                    np.testing.assert_allclose(whole[[case]], own, rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("lengths", "said"),
-    [
+def test_run_tells_what_does_not_fit() -> None:
+    cases = [
         ([1, 2], r"run: lengths must be whole numbers \(3,\)"),
         ([1, 0, 2], "length of case 1 is 0; it must be in 1 ... 4"),
         ([1.0, 2.0, 2.0], "not float64"),
         ([1, 2, 5], "length of case 2 is 5"),
-    ],
-)
-def test_run_tells_what_does_not_fit(lengths: list[Any], said: str) -> None:
-    net = network([rnn.GRU(3)])
-    with pytest.raises(DataError, match=said):
-        rnn.run(net, arrays(net)[0], lengths=lengths)
+    ]
+    for lengths, said in cases:
+        with named(lengths, said):
+            net = network([rnn.GRU(3)])
+            with pytest.raises(DataError, match=said):
+                rnn.run(net, arrays(net)[0], lengths=lengths)
 
 
 # -- packing ---------------------------------------------------------------------------------------
@@ -374,24 +389,25 @@ def steps_of(lengths: Array, times: list[int], batch: int = 1) -> int:
     return int(sum(time * batch * -(-int(count) // batch) for time, count in zip(times, counts, strict=True)))
 
 
-@pytest.mark.parametrize("batch", [1, 4])
-def test_no_other_lengths_of_batches_compute_fewer_steps(batch: int) -> None:
-    draw = np.random.default_rng(0)
-    for _ in range(20):
-        lengths = draw.integers(1, 12, 30)
-        times = sorted(set(lengths))
-        for most in (1, 2, 3):
-            found = bucket_times(lengths, most, batch)
-            assert found == sorted(set(found))
-            assert found[-1] == lengths.max()
-            least = min(
-                steps_of(lengths, [*chosen, times[-1]], batch)
-                for k in range(most)
-                for chosen in itertools.combinations(times[:-1], k)
-            )
-            # One more length is not worth 5 %.
-            assert steps_of(lengths, found, batch) * 0.95 ** (most - len(found)) <= least + 1e-9
-            assert len(found) <= most
+def test_no_other_lengths_of_batches_compute_fewer_steps() -> None:
+    for batch in [1, 4]:
+        with named(batch):
+            draw = np.random.default_rng(0)
+            for _ in range(20):
+                lengths = draw.integers(1, 12, 30)
+                times = sorted(set(lengths))
+                for most in (1, 2, 3):
+                    found = bucket_times(lengths, most, batch)
+                    assert found == sorted(set(found))
+                    assert found[-1] == lengths.max()
+                    least = min(
+                        steps_of(lengths, [*chosen, times[-1]], batch)
+                        for k in range(most)
+                        for chosen in itertools.combinations(times[:-1], k)
+                    )
+                    # One more length is not worth 5 %.
+                    assert steps_of(lengths, found, batch) * 0.95 ** (most - len(found)) <= least + 1e-9
+                    assert len(found) <= most
 
 
 def test_many_lengths_are_packed_at_once() -> None:
@@ -408,9 +424,8 @@ WHOLE_NUMBERS = rnn.Network([rnn.GRU(3)], 4, 4, "squared", pool="mean")
 WHOLE_SYMBOLS = rnn.Network([rnn.GRU(3)], 4, 4, pool="max")
 
 
-@pytest.mark.parametrize(
-    "ask",
-    [
+def test_who_needs_an_output_at_each_step_says_so() -> None:
+    asked: list[Callable[[], Any]] = [
         lambda: WHOLE.unroll(3, 2, unscored=1),
         lambda: WHOLE.unroll(3, 2, predict_first=True),
         lambda: rnn.fit_output(WHOLE_NUMBERS, np.zeros((3, 2, 4)), np.zeros((3, 2, 4))),
@@ -419,11 +434,11 @@ WHOLE_SYMBOLS = rnn.Network([rnn.GRU(3)], 4, 4, pool="max")
         lambda: rnn.gradient_by_distance(WHOLE, np.zeros((3, 2, 4)), np.zeros((3, 2), int)),
         lambda: rnn.tasks.FreshSequences(rnn.tasks.Addition(10), WHOLE_NUMBERS),
         lambda: viz.generation(WHOLE),
-    ],
-)
-def test_who_needs_an_output_at_each_step_says_so(ask: Callable[[], Any]) -> None:
-    with pytest.raises((UsageError, viz.DrawingError), match=r"one (output )?for a whole sequence"):
-        ask()
+    ]
+    said = r"one (output )?for a whole sequence"
+    for number, ask in enumerate(asked):
+        with named(number), pytest.raises((UsageError, viz.DrawingError), match=said):
+            ask()
 
 
 def test_it_predicts_no_text() -> None:

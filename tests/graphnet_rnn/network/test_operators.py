@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet.graph.node import Node
+from tests.tables import case as named
 
 Array = Any
 
@@ -115,42 +117,46 @@ def dense(kind: str, outputs: Node, subject: Subject, **how: Any) -> Array:
     return operator.matmat(np.eye(operator.shape[1]))
 
 
-@every
-def test_gradients_of_cases_are_rows_of_the_jacobian(name: str) -> None:
+def test_gradients_of_cases_are_rows_of_the_jacobian() -> None:
     """Against differences; so are J, its transpose, and F = JᵀJ / B."""
-    subject = of(name)
-    J = subject.jacobian([subject.losses])
-    assert all(np.abs(row).max() > 1e-3 for row in J)
-    each = gn.per_example_gradients(subject.losses, subject.parameters, mixed=name == "ctc")
-    for how in ({}, {"backend": "numpy"}):
-        found = gn.compile(each, list(subject.feed), **how)(*subject.feed.values())
-        rows = np.concatenate([g.reshape(3, -1) for g in found], axis=1)
-        np.testing.assert_allclose(rows, J, rtol=1e-6, atol=1e-9)
-    operator = gn.linear_operator("jacobian", subject.losses, subject.parameters, subject.feed)
-    np.testing.assert_allclose(operator.matmat(np.eye(J.shape[1])), J, rtol=1e-6, atol=1e-9)
-    np.testing.assert_allclose(operator.H.matmat(np.eye(3)), J.T, rtol=1e-6, atol=1e-9)
-    np.testing.assert_allclose(dense("fisher", subject.losses, subject), J.T @ J / 3, rtol=1e-6, atol=1e-9)
+    for name in SUBJECTS:
+        with named(name):
+            subject = of(name)
+            J = subject.jacobian([subject.losses])
+            assert all(np.abs(row).max() > 1e-3 for row in J)
+            each = gn.per_example_gradients(subject.losses, subject.parameters, mixed=name == "ctc")
+            for how in ({}, {"backend": "numpy"}):
+                found = gn.compile(each, list(subject.feed), **how)(*subject.feed.values())
+                rows = np.concatenate([g.reshape(3, -1) for g in found], axis=1)
+                np.testing.assert_allclose(rows, J, rtol=1e-6, atol=1e-9)
+            operator = gn.linear_operator("jacobian", subject.losses, subject.parameters, subject.feed)
+            np.testing.assert_allclose(operator.matmat(np.eye(J.shape[1])), J, rtol=1e-6, atol=1e-9)
+            np.testing.assert_allclose(operator.H.matmat(np.eye(3)), J.T, rtol=1e-6, atol=1e-9)
+            np.testing.assert_allclose(
+                dense("fisher", subject.losses, subject), J.T @ J / 3, rtol=1e-6, atol=1e-9
+            )
 
 
-@every
-@pytest.mark.parametrize("how", [{}, {"memory": "sqrt"}], ids=str)
-def test_the_hessian_is_that_of_differences(name: str, how: dict[str, Any]) -> None:
-    subject = of(name)
-    cost = gn.mean(subject.losses)
-    expected = subject.jacobian(gn.gradient(cost, subject.parameters))
-    found = dense("hessian", cost, subject, **how)
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-8)
-    np.testing.assert_allclose(found, found.T, rtol=1e-9, atol=1e-12)
+def test_the_hessian_is_that_of_differences() -> None:
+    for how, name in itertools.product([{}, {"memory": "sqrt"}], SUBJECTS):
+        with named(how, name):
+            subject = of(name)
+            cost = gn.mean(subject.losses)
+            expected = subject.jacobian(gn.gradient(cost, subject.parameters))
+            found = dense("hessian", cost, subject, **how)
+            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-8)
+            np.testing.assert_allclose(found, found.T, rtol=1e-9, atol=1e-12)
 
 
-@every
-def test_curvature_is_that_of_each_case_alone(name: str) -> None:
+def test_curvature_is_that_of_each_case_alone() -> None:
     """G of the mean of losses = the mean of the G of each case at its own length; it has no negative eigenvalue."""
-    subject = of(name)
-    found = dense("gauss-newton", gn.mean(subject.losses), subject)
-    alone = [SUBJECTS[name]([case], True) for case in range(3)]
-    expected = np.mean([dense("gauss-newton", gn.sum(each.losses), each) for each in alone], axis=0)
-    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
-    values = np.linalg.eigvalsh(found)
-    assert values.min() > -1e-10 * values.max()
-    assert values.max() > 1e-2
+    for name, make in SUBJECTS.items():
+        with named(name):
+            subject = of(name)
+            found = dense("gauss-newton", gn.mean(subject.losses), subject)
+            alone = [make([case], True) for case in range(3)]
+            expected = np.mean([dense("gauss-newton", gn.sum(each.losses), each) for each in alone], axis=0)
+            np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+            values = np.linalg.eigvalsh(found)
+            assert values.min() > -1e-10 * values.max()
+            assert values.max() > 1e-2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from functools import cache
@@ -19,6 +20,7 @@ from graphnet_rnn.errors import DataError, TrainingError, UsageError
 from graphnet_rnn.online import DynamicEvaluation
 from graphnet_rnn.online.known_gradient import KnownGradient
 from graphnet_rnn.optimizers.first_order import FirstOrder
+from tests.tables import case
 
 
 @cache
@@ -35,17 +37,17 @@ def text(length: int) -> Array:
     return np.random.default_rng(length).integers(0, 5, length)
 
 
-@pytest.mark.parametrize("kind", ["zero", "learned"])
-@pytest.mark.parametrize(
-    ("length", "context", "time"), [(40, 0, 7), (41, 13, 7), (20, 5, 30), (2, 0, 1), (30, 1, 1)]
-)
-def test_without_adaptation_it_is_evaluation(kind: str, length: int, context: int, time: int) -> None:
-    expected = rnn.Evaluator(network(kind), lanes=1, time=time)(text(length), context)
-    found = DynamicEvaluation(network(kind), None, time)(text(length), context)
-    assert found.nats == pytest.approx(expected.nats, rel=1e-12)
-    assert (found.correct, found.scored) == (expected.correct, expected.scored)
-    barely = DynamicEvaluation(network(kind), rnn.SGD(1e-14), time)(text(length), context)
-    assert barely.nats == pytest.approx(expected.nats, rel=1e-10)
+def test_without_adaptation_it_is_evaluation() -> None:
+    for (length, context, time), kind in itertools.product(
+        [(40, 0, 7), (41, 13, 7), (20, 5, 30), (2, 0, 1), (30, 1, 1)], ["zero", "learned"]
+    ):
+        with case(length, context, kind):
+            expected = rnn.Evaluator(network(kind), lanes=1, time=time)(text(length), context)
+            found = DynamicEvaluation(network(kind), None, time)(text(length), context)
+            assert found.nats == pytest.approx(expected.nats, rel=1e-12)
+            assert (found.correct, found.scored) == (expected.correct, expected.scored)
+            barely = DynamicEvaluation(network(kind), rnn.SGD(1e-14), time)(text(length), context)
+            assert barely.nats == pytest.approx(expected.nats, rel=1e-10)
 
 
 def by_hand(
@@ -80,21 +82,21 @@ def by_hand(
     return nats, correct
 
 
-@pytest.mark.parametrize(
-    "optimizer", [rnn.SGD(0.3), rnn.Nesterov(0.1), rnn.Adam(0.05)], ids=lambda o: type(o).__name__
-)
-@pytest.mark.parametrize(("decay", "context"), [(0.0, 0), (0.2, 9)])
-def test_a_loop_by_hand(optimizer: FirstOrder, decay: float, context: int) -> None:
+def test_a_loop_by_hand() -> None:
     """Each piece is scored before it is learned from, context included; the weights are then put back."""
-    symbols, before = text(33), network().theta.copy()
-    nats, correct = by_hand(symbols, optimizer, 6, decay, context)
-    reader = DynamicEvaluation(network(), optimizer, 6, decay)
-    for _ in range(2):  # nothing is left of the first reading
-        found = reader(symbols, context)
-        assert found.nats == pytest.approx(nats, rel=1e-10)
-        assert (found.correct, found.scored) == (correct, 33 - max(1, context))
-        assert np.array_equal(network().theta, before)
-    assert abs(nats - rnn.Evaluator(network(), 1)(symbols, context).nats) > 1e-3
+    for (decay, context), optimizer in itertools.product(
+        [(0.0, 0), (0.2, 9)], [rnn.SGD(0.3), rnn.Nesterov(0.1), rnn.Adam(0.05)]
+    ):
+        with case(decay, context, optimizer):
+            symbols, before = text(33), network().theta.copy()
+            nats, correct = by_hand(symbols, optimizer, 6, decay, context)
+            reader = DynamicEvaluation(network(), optimizer, 6, decay)
+            for _ in range(2):  # nothing is left of the first reading
+                found = reader(symbols, context)
+                assert found.nats == pytest.approx(nats, rel=1e-10)
+                assert (found.correct, found.scored) == (correct, 33 - max(1, context))
+                assert np.array_equal(network().theta, before)
+            assert abs(nats - rnn.Evaluator(network(), 1)(symbols, context).nats) > 1e-3
 
 
 def test_it_adapts() -> None:
@@ -166,9 +168,8 @@ def test_command(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert bits(capsys, "--dynamic", "1e-12", "--lanes", "1") == pytest.approx(still, abs=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
+def test_command_with_impossible_settings(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cases = [
         ("--dynamic 0", "--dynamic, the rate, must be a finite number > 0, not 0.0"),
         ("--dynamic -1", "must be a finite number > 0, not -1.0"),
         ("--dynamic nan", "must be a number, not nan"),
@@ -178,13 +179,11 @@ def test_command(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ("--dynamic 1 --dynamic-decay 1", "--dynamic-decay must be in [0, 1), not 1.0"),
         ("--dynamic-decay 0.1", "--dynamic-decay says how --dynamic works; give --dynamic RATE, too"),
         ("--dynamic-time 9", "--dynamic-time says how --dynamic works"),
-    ],
-)
-def test_command_with_impossible_settings(
-    here: Path, capsys: pytest.CaptureFixture[str], options: str, sentence: str
-) -> None:
-    assert main(["evaluate", "model.safetensors", "text.txt", *options.split()]) == 2
-    captured = capsys.readouterr()
-    assert sentence in captured.err
-    assert captured.out == ""
-    assert captured.err.count("\n") == 1
+    ]
+    for options, sentence in cases:
+        with case(options, sentence):
+            assert main(["evaluate", "model.safetensors", "text.txt", *options.split()]) == 2
+            captured = capsys.readouterr()
+            assert sentence in captured.err
+            assert captured.out == ""
+            assert captured.err.count("\n") == 1

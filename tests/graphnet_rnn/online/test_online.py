@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -19,6 +20,7 @@ from graphnet_rnn.optimizers.first_order import FirstOrder
 from tests.graphnet_rnn.cells.oracles import ORACLES, TINY, Array, sigmoid, softmax_loss
 from tests.graphnet_rnn.cells.test_oracles import CELLS
 from tests.graphnet_rnn.training.told import Told
+from tests.tables import case
 
 TIME, BATCH, SYMBOLS = 5, 2, 4
 TOLERANCE = {"rtol": 1e-10, "atol": 1e-10}
@@ -66,16 +68,17 @@ def assert_same(found: tuple[float, Array], expected: tuple[float, Array]) -> No
 # -- RTRL ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", CELLS)
-def test_rtrl_is_bptt(name: str) -> None:
+def test_rtrl_is_bptt() -> None:
     """From learned states, whose parameters have gradients, too."""
-    net = network(CELLS[name](3), initial_state="learned")
-    if not net.causal:
-        with pytest.raises(UsageError, match=r"RTRL: .* reads a sequence from its end"):
-            RTRL(net)
-        return
-    x, t = symbols()
-    assert_same(online(RTRL(net, BATCH), x, t), backpropagated(net, x, t, "learned"))
+    for name in CELLS:
+        with case(name):
+            net = network(CELLS[name](3), initial_state="learned")
+            if not net.causal:
+                with pytest.raises(UsageError, match=r"RTRL: .* reads a sequence from its end"):
+                    RTRL(net)
+                continue
+            x, t = symbols()
+            assert_same(online(RTRL(net, BATCH), x, t), backpropagated(net, x, t, "learned"))
 
 
 NETWORKS: dict[str, Callable[[], rnn.Network]] = {
@@ -87,20 +90,21 @@ NETWORKS: dict[str, Callable[[], rnn.Network]] = {
 }
 
 
-@pytest.mark.parametrize("name", NETWORKS)
-def test_rtrl_from_given_and_zero_states(name: str) -> None:
+def test_rtrl_from_given_and_zero_states() -> None:
     """Some steps ask nothing; after a reset all is as it was."""
-    net = NETWORKS[name]()
-    x, t = symbols()
-    generator = np.random.default_rng(3)
-    states = [generator.standard_normal((BATCH, width)) for _, width in net.state_names()]
-    learner = RTRL(net, BATCH)
-    expected = backpropagated(net, x, t, "zero", unscored=2)
-    assert_same(online(learner, x, t, unscored=2), expected)
-    learner.reset(states)
-    assert_same(online(learner, x, t), backpropagated(net, x, t, "given", states))
-    learner.reset()
-    assert_same(online(learner, x, t, unscored=2), expected)
+    for name, make in NETWORKS.items():
+        with case(name):
+            net = make()
+            x, t = symbols()
+            generator = np.random.default_rng(3)
+            states = [generator.standard_normal((BATCH, width)) for _, width in net.state_names()]
+            learner = RTRL(net, BATCH)
+            expected = backpropagated(net, x, t, "zero", unscored=2)
+            assert_same(online(learner, x, t, unscored=2), expected)
+            learner.reset(states)
+            assert_same(online(learner, x, t), backpropagated(net, x, t, "given", states))
+            learner.reset()
+            assert_same(online(learner, x, t, unscored=2), expected)
 
 
 def test_given_states_are_constants_where_others_are_learned() -> None:
@@ -112,12 +116,13 @@ def test_given_states_are_constants_where_others_are_learned() -> None:
     assert_same(online(learner, x, t), expected)
 
 
-@pytest.mark.parametrize("loss", ["squared", "sigmoid"])
-def test_rtrl_on_vectors(loss: str) -> None:
-    net = network(rnn.Elman(3), loss=loss)
-    generator = np.random.default_rng(4)
-    x, t = generator.random((2, TIME, BATCH, SYMBOLS))
-    assert_same(online(RTRL(net, BATCH), x, t), backpropagated(net, x, t, "zero"))
+def test_rtrl_on_vectors() -> None:
+    for loss in ["squared", "sigmoid"]:
+        with case(loss):
+            net = network(rnn.Elman(3), loss=loss)
+            generator = np.random.default_rng(4)
+            x, t = generator.random((2, TIME, BATCH, SYMBOLS))
+            assert_same(online(RTRL(net, BATCH), x, t), backpropagated(net, x, t, "zero"))
 
 
 def test_each_step_has_the_gradient_of_its_own_loss() -> None:
@@ -222,28 +227,30 @@ def truncated_by_numpy(net: rnn.Network, x: Array, t: Array) -> Array:
 FORMS = [rnn.LSTM, rnn.LSTMPeephole, rnn.LSTM1997, rnn.LSTMKrause, rnn.LSTMSutskever]
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_truncated_gradient(form: type[rnn.Cell]) -> None:
+def test_truncated_gradient() -> None:
     """As a graph, by RTRL on it, and with one trace for each weight: all that of NumPy, and not the whole gradient."""
-    net = network(form(3))
-    x, t = symbols()
-    whole = backpropagated(net, x, t, "zero")
-    expected = whole[0], truncated_by_numpy(net, x, t)
-    assert np.abs(expected[1] - whole[1]).max() > 1e-2
-    assert_same(backpropagated(truncated(net), x, t, "zero"), expected)
-    assert_same(online(TruncatedLSTM(net, BATCH), x, t), expected)
-    assert_same(online(RTRL(truncated(net), BATCH), x, t), expected)
+    for form in FORMS:
+        with case(form):
+            net = network(form(3))
+            x, t = symbols()
+            whole = backpropagated(net, x, t, "zero")
+            expected = whole[0], truncated_by_numpy(net, x, t)
+            assert np.abs(expected[1] - whole[1]).max() > 1e-2
+            assert_same(backpropagated(truncated(net), x, t, "zero"), expected)
+            assert_same(online(TruncatedLSTM(net, BATCH), x, t), expected)
+            assert_same(online(RTRL(truncated(net), BATCH), x, t), expected)
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_traces_under_layers_without_states_and_from_learned_states(form: type[rnn.Cell]) -> None:
-    net = network(form(3), rnn.Dense(4), skip=True, initial_state="learned")
-    x, t = symbols()
-    learner = TruncatedLSTM(net, BATCH)
-    expected = backpropagated(truncated(net), x, t, "learned")
-    for _ in range(2):
-        assert_same(online(learner, x, t), expected)
-        learner.reset()
+def test_traces_under_layers_without_states_and_from_learned_states() -> None:
+    for form in FORMS:
+        with case(form):
+            net = network(form(3), rnn.Dense(4), skip=True, initial_state="learned")
+            x, t = symbols()
+            learner = TruncatedLSTM(net, BATCH)
+            expected = backpropagated(truncated(net), x, t, "learned")
+            for _ in range(2):
+                assert_same(online(learner, x, t), expected)
+                learner.reset()
 
 
 def test_errors_of_lstm1997_do_not_vanish() -> None:
@@ -293,22 +300,26 @@ class OwnLSTM(rnn.LSTM):
         return h, c + gn.concatenate([c[:, 1:], c[:, :1]], axis=1)
 
 
-@pytest.mark.parametrize(
-    "layers",
-    [[rnn.GRU(3)], [OwnLSTM(3)], [rnn.LSTM(3), rnn.LSTM(2)], [rnn.Dense(3), rnn.LSTM(2)]],
-    ids=["GRU", "own", "two", "below"],
-)
-def test_networks_without_traces(layers: list[rnn.Cell]) -> None:
-    with pytest.raises(UsageError, match="TruncatedLSTM: the first layer must be one of LSTM, LSTMPeephole"):
-        TruncatedLSTM(network(*layers))
+def test_networks_without_traces() -> None:
+    for layers in [[rnn.GRU(3)], [OwnLSTM(3)], [rnn.LSTM(3), rnn.LSTM(2)], [rnn.Dense(3), rnn.LSTM(2)]]:
+        with (
+            case(layers),
+            pytest.raises(
+                UsageError, match="TruncatedLSTM: the first layer must be one of LSTM, LSTMPeephole"
+            ),
+        ):
+            TruncatedLSTM(network(*layers))
 
 
-@pytest.mark.parametrize("cell", [rnn.GRU(3), OwnLSTM(3), rnn.cells.Residual(rnn.LSTM(3))])
-def test_cells_without_known_memory(cell: rnn.Cell) -> None:
-    with pytest.raises(
-        UsageError, match=f"truncated: {type(cell).__name__}.* has no memory cells that are known"
-    ):
-        truncated(network(rnn.LSTM(3), cell))
+def test_cells_without_known_memory() -> None:
+    for cell in [rnn.GRU(3), OwnLSTM(3), rnn.cells.Residual(rnn.LSTM(3))]:
+        with (
+            case(cell),
+            pytest.raises(
+                UsageError, match=f"truncated: {type(cell).__name__}.* has no memory cells that are known"
+            ),
+        ):
+            truncated(network(rnn.LSTM(3), cell))
 
 
 # -- what a learner is given -----------------------------------------------------------------------
@@ -323,9 +334,9 @@ def test_networks_that_no_learner_reads() -> None:
         RTRL(network(rnn.LSTM(2)), 0)
 
 
-@pytest.mark.parametrize(
-    ("inputs", "targets", "sentence"),
-    [
+def test_observations_that_do_not_fit() -> None:
+    """And the learner is as before."""
+    cases = [
         ([1], [1, 2], r"inputs of one step must be \[2\], \(batch\), not \[1\]"),
         ([[1, 2]], [1, 2], r"inputs of one step must be \[2\], \(batch\), not \[1, 2\]"),
         ([1, 4], [1, 2], r"symbols, whole numbers in 0 ... 3, not int64 from 1 to 4"),
@@ -333,16 +344,15 @@ def test_networks_that_no_learner_reads() -> None:
         ([1, 2], [1, -1], r"targets of one step must be \[2\] symbols, whole numbers in 0 ... 3"),
         ([1, 2], 3, r"targets of one step must be \[2\], \(batch\), not \[\]"),
         ([[1], [2, 3]], [1, 2], "not what makes no array"),
-    ],
-)
-def test_observations_that_do_not_fit(inputs: Any, targets: Any, sentence: str) -> None:
-    """And the learner is as before."""
-    net = network(rnn.Elman(3))
-    learner = RTRL(net, 2)
-    with pytest.raises(DataError, match=sentence):
-        learner.step(inputs, targets)
-    x, t = symbols()
-    assert_same(online(learner, x, t), backpropagated(net, x, t, "zero"))
+    ]
+    for inputs, targets, sentence in cases:
+        with case(inputs, targets):
+            net = network(rnn.Elman(3))
+            learner = RTRL(net, 2)
+            with pytest.raises(DataError, match=sentence):
+                learner.step(inputs, targets)
+            x, t = symbols()
+            assert_same(online(learner, x, t), backpropagated(net, x, t, "zero"))
 
 
 def test_vectors_and_states_that_do_not_fit() -> None:
@@ -391,49 +401,50 @@ OPTIMIZERS: list[FirstOrder] = [
 ]
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=lambda o: type(o).__name__)
-@pytest.mark.parametrize("every", [1, 3])
-def test_a_loop_by_hand(optimizer: FirstOrder, every: int) -> None:
+def test_a_loop_by_hand() -> None:
     """Weights move after every so many steps, by the optimiser's own equations; Nesterov reads ahead of them."""
-    x, t = symbols(batch=1, time=7)
-    chi = np.array([1, 0.5, 2, 1, 1, 3, 1])
-    net, other = network(rnn.LSTM(3)), network(rnn.LSTM(3))
-    reports = learn(TruncatedLSTM(net), optimizer, x, t, every, chi)
-    learner = TruncatedLSTM(other)
-    theta = other.theta.copy()
-    state: State = optimizer.init(theta)
-    for step, start in enumerate(range(0, 7 // every * every, every)):
-        some = range(start, start + every)
-        other.theta = optimizer.evaluation_point(theta, state)
-        found, total = [learner.step(x[k], t[k]) for k in some], sum(chi[k] for k in some)
-        loss = sum(chi[k] * l for k, (l, _) in zip(some, found, strict=True)) / total
-        assert reports[step].loss == pytest.approx(loss)
-        gradient = sum(chi[k] * g for k, (_, g) in zip(some, found, strict=True)) / total
-        if optimizer.clip_norm is not None:
-            gradient = gradient * min(1, optimizer.clip_norm / np.linalg.norm(gradient))
-        replace(optimizer, clip_norm=None).step(KnownGradient(other, 0.0, gradient), theta, state)
-    np.testing.assert_allclose(net.theta, theta, **TOLERANCE)
-    assert len(reports) == 7 // every
+    for every, optimizer in itertools.product([1, 3], OPTIMIZERS):
+        with case(every, optimizer):
+            x, t = symbols(batch=1, time=7)
+            chi = np.array([1, 0.5, 2, 1, 1, 3, 1])
+            net, other = network(rnn.LSTM(3)), network(rnn.LSTM(3))
+            reports = learn(TruncatedLSTM(net), optimizer, x, t, every, chi)
+            learner = TruncatedLSTM(other)
+            theta = other.theta.copy()
+            state: State = optimizer.init(theta)
+            for step, start in enumerate(range(0, 7 // every * every, every)):
+                some = range(start, start + every)
+                other.theta = optimizer.evaluation_point(theta, state)
+                found, total = [learner.step(x[k], t[k]) for k in some], sum(chi[k] for k in some)
+                loss = sum(chi[k] * l for k, (l, _) in zip(some, found, strict=True)) / total
+                assert reports[step].loss == pytest.approx(loss)
+                gradient = sum(chi[k] * g for k, (_, g) in zip(some, found, strict=True)) / total
+                if optimizer.clip_norm is not None:
+                    gradient = gradient * min(1, optimizer.clip_norm / np.linalg.norm(gradient))
+                replace(optimizer, clip_norm=None).step(KnownGradient(other, 0.0, gradient), theta, state)
+            np.testing.assert_allclose(net.theta, theta, **TOLERANCE)
+            assert len(reports) == 7 // every
 
 
-@pytest.mark.parametrize("kind", [RTRL, TruncatedLSTM])
-def test_learns_what_lies_steps_back(kind: type[Learner]) -> None:
+def test_learns_what_lies_steps_back() -> None:
     """The first symbol is asked for after five others: at the last step alone, which without the past is a guess."""
-    net = rnn.Network([rnn.LSTM(5)], inputs=5, outputs=2, dtype="float64")
-    learner, generator = kind(net, 4), np.random.default_rng(0)
-    first = generator.integers(0, 2, (250, 1, 4))
-    x = np.concatenate(
-        [first, generator.integers(2, 4, (250, 5, 4)), np.full((250, 1, 4), 4)], axis=1
-    ).reshape(-1, 4)
-    said: list[Array] = []
-    chi = np.tile(np.arange(7) == 6, 250)
-    learn(
-        learner, rnn.Adam(rate=0.03), x, np.repeat(first, 7, axis=1).reshape(-1, 4), 7, chi,
-        look=lambda: said.append(np.array(learner.outputs)),
-    )  # fmt: skip
-    right = [(o.argmax(axis=1) == f[0]).mean() for o, f in zip(said, first, strict=True)]
-    assert np.mean(right[:20]) < 0.8
-    assert np.mean(right[-50:]) > 0.97
+    for kind in [RTRL, TruncatedLSTM]:
+        with case(kind):
+            net = rnn.Network([rnn.LSTM(5)], inputs=5, outputs=2, dtype="float64")
+            learner, generator = kind(net, 4), np.random.default_rng(0)
+            first = generator.integers(0, 2, (250, 1, 4))
+            x = np.concatenate(
+                [first, generator.integers(2, 4, (250, 5, 4)), np.full((250, 1, 4), 4)], axis=1
+            ).reshape(-1, 4)
+            said: list[Array] = []
+            chi = np.tile(np.arange(7) == 6, 250)
+            learn(
+                learner, rnn.Adam(rate=0.03), x, np.repeat(first, 7, axis=1).reshape(-1, 4), 7, chi,
+                look=lambda: said.append(np.array(learner.outputs)),
+            )  # fmt: skip
+            right = [(o.argmax(axis=1) == f[0]).mean() for o, f in zip(said, first, strict=True)]
+            assert np.mean(right[:20]) < 0.8
+            assert np.mean(right[-50:]) > 0.97
 
 
 def test_what_is_validated_is_the_mean_loss_of_another_sequence() -> None:

@@ -16,7 +16,7 @@ from graphnet_rnn import optimizers
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers import FirstOrder, NesterovMomentum, Stepwise
 from graphnet_rnn.optimizers.base import Differentiable, Report, State
-from graphnet_rnn.optimizers.checks import Bowl
+from tests.tables import case
 
 Nodes = dict[str, Node]
 SCHEDULED = {"rate": Stepwise({0: 0.1, 2: 0.05}), "clip_norm": 0.5, "clip_value": 0.3}
@@ -38,9 +38,8 @@ class Lion(FirstOrder):
         return theta - rate * way, {"m": self.beta2 * m + (1 - self.beta2) * g}
 
 
-GOOD: list[optimizers.Optimizer] = [
-    *(kind() for kind in optimizers.ALL.values()),
-    *(kind(**SCHEDULED) for kind in optimizers.ALL.values() if issubclass(kind, FirstOrder)),
+#: Settings that take other ways through an optimiser.
+SPECIAL: list[optimizers.Optimizer] = [
     rnn.Nesterov(0.1, momentum=NesterovMomentum(0.9)),
     rnn.HessianFree(preconditioner=0.75),
     rnn.HessianFree(preconditioner="kfac"),
@@ -56,13 +55,23 @@ GOOD: list[optimizers.Optimizer] = [
 ]
 
 
-@pytest.mark.parametrize(
-    "optimizer", GOOD, ids=lambda o: f"{type(o).__name__}-{len(o.init(Bowl().start(), Bowl()))}"
-)
-def test_all_that_we_have(optimizer: optimizers.Optimizer) -> None:
+def require_all_checks(optimizer: optimizers.Optimizer) -> None:
     told: list[str] = []
     rnn.testing.check_optimizer(optimizer, lambda name, found: told.append(name))
     assert len(told) >= (8 if isinstance(optimizer, FirstOrder) else 5)
+
+
+@pytest.mark.parametrize("kind", optimizers.ALL.values(), ids=optimizers.ALL)
+def test_all_that_we_have(kind: type[optimizers.Optimizer]) -> None:
+    require_all_checks(kind())
+    if issubclass(kind, FirstOrder):
+        require_all_checks(kind(**SCHEDULED))
+
+
+def test_settings_that_take_other_ways() -> None:
+    for optimizer in SPECIAL:
+        with case(optimizer):
+            require_all_checks(optimizer)
 
 
 # -- each fault is found -------------------------------------------------------------------------
@@ -162,9 +171,8 @@ class Recompiling(rnn.SGD):
         return *super()._key, object()
 
 
-@pytest.mark.parametrize(
-    ("optimizer", "words"),
-    [
+def test_faults_are_found() -> None:
+    cases = [
         (Careless(), "a step changes θ, v where there is a gradient NaN"),
         (Replacing(), "puts another array in the place of v"),
         (Forgetful(), "resumed after 4 steps, θ are others"),
@@ -175,13 +183,12 @@ class Recompiling(rnn.SGD):
         (OneWayHereAnotherThere(), "differ from its own equations"),
         (Coarse(), "float32 differs from float64"),
         (Recompiling(), "more functions were compiled"),
-    ],
-    ids=lambda x: type(x).__name__ if isinstance(x, optimizers.Optimizer) else "",
-)
-def test_faults_are_found(optimizer: optimizers.Optimizer, words: str) -> None:
-    rnn.testing.check_optimizer(ByHand())
-    with pytest.raises(LawError, match=words):
-        rnn.testing.check_optimizer(optimizer)
+    ]
+    for optimizer, words in cases:
+        with case(optimizer, words):
+            rnn.testing.check_optimizer(ByHand())
+            with pytest.raises(LawError, match=words):
+                rnn.testing.check_optimizer(optimizer)
 
 
 def test_what_is_no_optimizer() -> None:
@@ -206,9 +213,8 @@ def updating(new: Any) -> FirstOrder:
     return Odd()
 
 
-@pytest.mark.parametrize(
-    ("new", "words"),
-    [
+def test_an_update_that_does_not_fit() -> None:
+    cases = [
         (
             lambda t, g, s, r: (t, {"w": g}),
             "Odd.update: gives a new 'w', which `accumulators` does not begin with",
@@ -220,13 +226,13 @@ def updating(new: Any) -> FirstOrder:
         ),
         (lambda t, g, s, r: (t, {"v": 3}), "the new v must be a node .* not 3"),
         (lambda t, g, s, r: (t - s["u"], {}), "the state has no 'u', only v"),
-    ],
-)
-def test_an_update_that_does_not_fit(new: Any, words: str) -> None:
-    optimizer, theta = updating(new), np.ones(3)
-    with pytest.raises(UsageError, match=words):
-        optimizer.step(Slope(), theta, optimizer.init(theta))
-    assert (theta == 1).all()
+    ]
+    for new, words in cases:
+        with case(new, words):
+            optimizer, theta = updating(new), np.ones(3)
+            with pytest.raises(UsageError, match=words):
+                optimizer.step(Slope(), theta, optimizer.init(theta))
+            assert (theta == 1).all()
 
 
 class Slope:
@@ -237,50 +243,48 @@ class Slope:
 # -- through steps -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "optimizer",
-    [
+def test_the_slope_of_a_loss_in_the_rate_of_the_steps_before() -> None:
+    """A hypergradient: d loss(θ₃) / d ε through three steps = its finite difference, of steps on arrays."""
+    cases = [
         rnn.SGD(0.1),
         rnn.Momentum(0.1),
         rnn.Nesterov(0.1),
         rnn.RMSprop(0.05),
         rnn.Adam(0.05),
         rnn.Adam(0.05, clip_norm=1.0),
-    ],
-    ids=repr,
-)
-def test_the_slope_of_a_loss_in_the_rate_of_the_steps_before(optimizer: FirstOrder) -> None:
-    """A hypergradient: d loss(θ₃) / d ε through three steps = its finite difference, of steps on arrays."""
-    h = np.array([[3.0, 1.0, 0.0], [1.0, 2.0, 0.5], [0.0, 0.5, 1.0]])
-    start = np.array([0.3, -0.4, 2.0])
+    ]
+    for optimizer in cases:
+        with case(optimizer):
+            h = np.array([[3.0, 1.0, 0.0], [1.0, 2.0, 0.5], [0.0, 0.5, 1.0]])
+            start = np.array([0.3, -0.4, 2.0])
 
-    def loss(w: Node) -> Node:
-        return gn.sum(w * (gn.constant(h) @ w)) / 2 + gn.sum(w**4)
+            def loss(w: Node) -> Node:
+                return gn.sum(w * (gn.constant(h) @ w)) / 2 + gn.sum(w**4)
 
-    rate = gn.input((), "float64", name="rate")
-    theta = gn.constant(start)
-    state: Nodes = {name: gn.constant(a) for name, a in optimizer.init(start).items()}
-    for _ in range(3):
-        point = optimizer.looked_ahead(theta, state, rate=rate)
-        (g,) = gn.gradient(loss(point), [point]) if point is not theta else (_slope_at(loss, theta),)
-        theta, state = optimizer.apply(theta, g, state, rate)
-    value = loss(theta)
-    found = gn.compile([value, *gn.gradient(value, [rate])], [rate])(np.float64(optimizer.rate))
+            rate = gn.input((), "float64", name="rate")
+            theta = gn.constant(start)
+            state: Nodes = {name: gn.constant(a) for name, a in optimizer.init(start).items()}
+            for _ in range(3):
+                point = optimizer.looked_ahead(theta, state, rate=rate)
+                (g,) = gn.gradient(loss(point), [point]) if point is not theta else (_slope_at(loss, theta),)
+                theta, state = optimizer.apply(theta, g, state, rate)
+            value = loss(theta)
+            found = gn.compile([value, *gn.gradient(value, [rate])], [rate])(np.float64(optimizer.rate))
 
-    x = gn.parameter(start.copy(), name="x")
-    objective = rnn.Objective(loss(x), [x])
+            x = gn.parameter(start.copy(), name="x")
+            objective = rnn.Objective(loss(x), [x])
 
-    def after(rate: float) -> float:
-        theta = start.copy()
-        state = optimizer.init(theta)
-        for _ in range(3):
-            optimizer.step(objective, theta, state, rate)
-        return objective.loss(theta)
+            def after(rate: float) -> float:
+                theta = start.copy()
+                state = optimizer.init(theta)
+                for _ in range(3):
+                    optimizer.step(objective, theta, state, rate)
+                return objective.loss(theta)
 
-    step = 1e-6
-    slope = (after(optimizer.rate + step) - after(optimizer.rate - step)) / (2 * step)  # type: ignore[operator]
-    assert float(found[0]) == pytest.approx(after(optimizer.rate), rel=1e-12)  # type: ignore[arg-type]
-    assert float(found[1]) == pytest.approx(slope, rel=1e-5)
+            step = 1e-6
+            slope = (after(optimizer.rate + step) - after(optimizer.rate - step)) / (2 * step)  # type: ignore[operator]
+            assert float(found[0]) == pytest.approx(after(optimizer.rate), rel=1e-12)  # type: ignore[arg-type]
+            assert float(found[1]) == pytest.approx(slope, rel=1e-5)
 
 
 def _slope_at(loss: Any, theta: Node) -> Node:

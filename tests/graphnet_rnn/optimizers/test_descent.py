@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
+import itertools
 import math
 import re
-import subprocess
-import sys
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -23,9 +21,9 @@ from graphnet_rnn.optimizers.descent import Point
 from graphnet_rnn.optimizers.line_search import Wolfe
 from graphnet_rnn.tasks import TASKS, FreshSequences, elman
 from tests.graphnet_rnn.training.told import Told
+from tests.tables import case
 
 KINDS: list[type[LineSearchOptimizer]] = [LBFGS, NonlinearConjugateGradient]
-every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
 def directly(
@@ -107,77 +105,77 @@ SMOOTH = {
 }
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"), [(name, kind) for name, (_, _, most) in SMOOTH.items() for kind in most]
-)
-def test_iterates_are_scipys(name: str, kind: type[LineSearchOptimizer]) -> None:
+def test_iterates_are_scipys() -> None:
     """Each step of one iteration ends at SciPy's next iterate, from as many evaluations."""
-    f, size, most = SMOOTH[name]
-    iterations = most[kind]
-    start = np.random.default_rng(size).standard_normal(size)
-    found, points = directly(Plain(f), start, kind, iterations)
-    assert len(points) == iterations
-    optimizer, theta = kind(iterations=1), start.copy()
-    state, evaluations = optimizer.init(theta), 1
-    for point in points:
-        report: Any = optimizer.step(Plain(f), theta, state)
-        evaluations += report.evaluations - 1  # the first of a step is the last of the one before
-        np.testing.assert_allclose(theta, point, rtol=0, atol=1e-8 * np.abs(point).max())
-    assert abs(evaluations - found.nfev) <= 1
+    for name, kind in [(name, kind) for name, (_, _, most) in SMOOTH.items() for kind in most]:
+        with case(name, kind):
+            f, size, most = SMOOTH[name]
+            iterations = most[kind]
+            start = np.random.default_rng(size).standard_normal(size)
+            found, points = directly(Plain(f), start, kind, iterations)
+            assert len(points) == iterations
+            optimizer, theta = kind(iterations=1), start.copy()
+            state, evaluations = optimizer.init(theta), 1
+            for point in points:
+                report: Any = optimizer.step(Plain(f), theta, state)
+                evaluations += report.evaluations - 1  # the first of a step is the last of the one before
+                np.testing.assert_allclose(theta, point, rtol=0, atol=1e-8 * np.abs(point).max())
+            assert abs(evaluations - found.nfev) <= 1
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@every_kind
-def test_a_small_network(kind: type[LineSearchOptimizer], dtype: str) -> None:
+def test_a_small_network() -> None:
     """On a whole data set, as SciPy's; each evaluation, and θ, in the dtype of the weights."""
-    network = rnn.Network([rnn.Elman(6)], 4, 4, dtype=dtype, seed=1)
-    u = network.unroll(7, 5, initial="zero")
-    objective = rnn.Objective(u.cost, network.parameters, [u.inputs, u.targets])
-    symbols = np.random.default_rng(0).integers(0, 4, (8, 5))
-    objective.feed(symbols[:-1], symbols[1:])
-    start = objective.start()
-    result = rnn.minimize(objective, kind(iterations=15), steps=1)
-    report: Any = result.reports[0]
-    found, _ = directly(objective, start, kind, 15)
-    assert result.theta.dtype == dtype
-    np.testing.assert_allclose(result.theta, found.x, rtol=0, atol=1e-9 if dtype == "float64" else 5e-3)
-    assert result.loss == report.after < 0.8 * report.before
-    assert report.after == pytest.approx(found.fun, rel=1e-10 if dtype == "float64" else 1e-3)
-    assert report.iterations == found.nit == 15
-    if dtype == "float64":
-        assert report.evaluations == found.nfev
+    for kind, dtype in itertools.product(KINDS, ["float32", "float64"]):
+        with case(kind, dtype):
+            network = rnn.Network([rnn.Elman(6)], 4, 4, dtype=dtype, seed=1)
+            u = network.unroll(7, 5, initial="zero")
+            objective = rnn.Objective(u.cost, network.parameters, [u.inputs, u.targets])
+            symbols = np.random.default_rng(0).integers(0, 4, (8, 5))
+            objective.feed(symbols[:-1], symbols[1:])
+            start = objective.start()
+            result = rnn.minimize(objective, kind(iterations=15), steps=1)
+            report: Any = result.reports[0]
+            found, _ = directly(objective, start, kind, 15)
+            assert result.theta.dtype == dtype
+            np.testing.assert_allclose(
+                result.theta, found.x, rtol=0, atol=1e-9 if dtype == "float64" else 5e-3
+            )
+            assert result.loss == report.after < 0.8 * report.before
+            assert report.after == pytest.approx(found.fun, rel=1e-10 if dtype == "float64" else 1e-3)
+            assert report.iterations == found.nit == 15
+            if dtype == "float64":
+                assert report.evaluations == found.nfev
 
 
-@every_kind
-def test_rosenbrock(kind: type[LineSearchOptimizer]) -> None:
-    result = rnn.minimize(rosenbrock(), kind(), steps=1000)
-    assert np.allclose(result.theta, [1, 1], atol=1e-7)
-    report = result.reports[0]
-    assert isinstance(report, LineSearchReport)
-    assert report.before == report.loss == pytest.approx(24.2)
-    assert report.gradient_norm == pytest.approx(np.hypot(-215.6, -88))
-    assert (report.iterations, report.reason, report.broken) == (20, "iterations", 0)
-    for before, after in pairwise(result.reports):
-        assert isinstance(before, LineSearchReport)
-        assert isinstance(after, LineSearchReport)
-        assert (before.after, before.last_gradient_norm) == (after.before, after.gradient_norm)
-    assert re.fullmatch(
-        r"loss 24\.2 -> \S+  20 iterations, \d+ evaluations  \|g\| 2\.3e\+02 -> \S+  \(iterations\)  \d\.\d\d s",
-        str(report),
-    )
+def test_rosenbrock() -> None:
+    for kind in KINDS:
+        with case(kind):
+            result = rnn.minimize(rosenbrock(), kind(), steps=1000)
+            assert np.allclose(result.theta, [1, 1], atol=1e-7)
+            report = result.reports[0]
+            assert isinstance(report, LineSearchReport)
+            assert report.before == report.loss == pytest.approx(24.2)
+            assert report.gradient_norm == pytest.approx(np.hypot(-215.6, -88))
+            assert (report.iterations, report.reason, report.broken) == (20, "iterations", 0)
+            for before, after in pairwise(result.reports):
+                assert isinstance(before, LineSearchReport)
+                assert isinstance(after, LineSearchReport)
+                assert (before.after, before.last_gradient_norm) == (after.before, after.gradient_norm)
+            assert re.fullmatch(
+                r"loss 24\.2 -> \S+  20 iterations, \d+ evaluations  \|g\| 2\.3e\+02 -> \S+  \(iterations\)  .* s",
+                str(report),
+            )
 
 
-@pytest.mark.parametrize("size", [2, 5, 12])
-@every_kind
-def test_a_bowl_ends_after_as_many_line_searches_as_it_has_axes(
-    kind: type[LineSearchOptimizer], size: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bowl_ends_after_as_many_line_searches_as_it_has_axes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where line searches are exact. (Rounding may ask for one more.)"""
-    monkeypatch.setattr(kind, "rule", Wolfe(1e-4, 1e-9, width=0.0, trials=60))
-    theta = np.random.default_rng(0).standard_normal(size)
-    optimizer = kind(iterations=size + 1)
-    optimizer.step(Plain(bowl(size, 10.0)), theta, optimizer.init(theta))
-    assert np.allclose(theta, 1, atol=1e-7)
+    for kind, size in itertools.product(KINDS, [2, 5, 12]):
+        with case(kind, size):
+            monkeypatch.setattr(kind, "rule", Wolfe(1e-4, 1e-9, width=0.0, trials=60))
+            theta = np.random.default_rng(0).standard_normal(size)
+            optimizer = kind(iterations=size + 1)
+            optimizer.step(Plain(bowl(size, 10.0)), theta, optimizer.init(theta))
+            assert np.allclose(theta, 1, atol=1e-7)
 
 
 def test_h_is_that_of_the_formula() -> None:
@@ -216,95 +214,99 @@ def test_the_next_direction_is_polaks_and_ribieres() -> None:
 # -- what is kept between steps ------------------------------------------------------------------
 
 
-@every_kind
-def test_it_does_not_matter_how_iterations_are_divided_into_steps(kind: type[LineSearchOptimizer]) -> None:
+def test_it_does_not_matter_how_iterations_are_divided_into_steps() -> None:
     """Bit for bit; nor whether a step is handed a rate."""
-    start = np.random.default_rng(0).standard_normal(8)
-    for dtype in ("float64", "float32"):
-        ends = []
-        for iterations in (24, 8, 1):
-            optimizer, theta = kind(iterations=iterations), start.astype(dtype)
-            state = optimizer.init(theta)
-            for _ in range(24 // iterations):
-                optimizer.step(Plain(rosen), theta, state, rate=0.123)
-            ends.append((theta.tobytes(), {name: a.tobytes() for name, a in state.items()}))
-        assert ends[0] == ends[1] == ends[2]
-    anew = start.copy()
-    for _ in range(3):
-        kind(iterations=8).step(Plain(rosen), anew, kind().init(anew))
-    assert anew.astype("float32").tobytes() != ends[0][0], "what is kept counts"
+    for kind in KINDS:
+        with case(kind):
+            start = np.random.default_rng(0).standard_normal(8)
+            for dtype in ("float64", "float32"):
+                ends = []
+                for iterations in (24, 8, 1):
+                    optimizer, theta = kind(iterations=iterations), start.astype(dtype)
+                    state = optimizer.init(theta)
+                    for _ in range(24 // iterations):
+                        optimizer.step(Plain(rosen), theta, state, rate=0.123)
+                    ends.append((theta.tobytes(), {name: a.tobytes() for name, a in state.items()}))
+                assert ends[0] == ends[1] == ends[2]
+            anew = start.copy()
+            for _ in range(3):
+                kind(iterations=8).step(Plain(rosen), anew, kind().init(anew))
+            assert anew.astype("float32").tobytes() != ends[0][0], "what is kept counts"
 
 
-@every_kind
-def test_vectors_are_in_float64_whatever_the_dtype_of_the_weights(kind: type[LineSearchOptimizer]) -> None:
-    theta = np.ones(5, np.float32)
-    state = kind().init(theta)
-    assert {a.dtype.name for a in state.values()} <= {"float64", "int64"}
-    assert all(np.isfinite(a).all() and a.ndim == 1 for a in state.values())
-
-
-@every_kind
-def test_a_step_that_is_cut_off_leaves_what_it_had(kind: type[LineSearchOptimizer]) -> None:
+def test_a_step_that_is_cut_off_leaves_what_it_had() -> None:
     """An interruption in an evaluation: θ is an accepted point, and the run goes on from there."""
+    for kind in KINDS:
+        with case(kind):
 
-    class CutOff(Plain):
-        def gradient(self, w: Array) -> tuple[float, Array]:
-            if self.calls == 9:
-                raise KeyboardInterrupt
-            return super().gradient(w)
+            class CutOff(Plain):
+                def gradient(self, w: Array) -> tuple[float, Array]:
+                    if self.calls == 9:
+                        raise KeyboardInterrupt
+                    return super().gradient(w)
 
-    start = np.random.default_rng(0).standard_normal(8)
-    theta, optimizer = start.copy(), kind()
-    state = optimizer.init(theta)
-    with pytest.raises(KeyboardInterrupt):
-        optimizer.step(CutOff(rosen), theta, state)
-    whole, single = start.copy(), kind(iterations=1)
-    fresh, seen = single.init(whole), []
-    for _ in range(9):
-        single.step(Plain(rosen), whole, fresh)
-        seen.append(whole.tobytes())
-    assert theta.tobytes() in seen
-    before = rosen(theta)[0]
-    optimizer.step(Plain(rosen), theta, state)
-    assert rosen(theta)[0] < before
+            start = np.random.default_rng(0).standard_normal(8)
+            theta, optimizer = start.copy(), kind()
+            state = optimizer.init(theta)
+            with pytest.raises(KeyboardInterrupt):
+                optimizer.step(CutOff(rosen), theta, state)
+            whole, single = start.copy(), kind(iterations=1)
+            fresh, seen = single.init(whole), []
+            for _ in range(9):
+                single.step(Plain(rosen), whole, fresh)
+                seen.append(whole.tobytes())
+            assert theta.tobytes() in seen
+            before = rosen(theta)[0]
+            optimizer.step(Plain(rosen), theta, state)
+            assert rosen(theta)[0] < before
 
 
-@every_kind
-def test_another_batch_is_judged_by_itself(kind: type[LineSearchOptimizer]) -> None:
+def test_another_batch_is_judged_by_itself() -> None:
     """The history is another function's, and the loss of this one falls all the same, from a fresh gradient."""
-    generator = np.random.default_rng(1)
-    theta = generator.standard_normal(6)
-    optimizer = kind(iterations=3)
-    state = optimizer.init(theta)
-    for seed in range(12):
-        hessian = np.diag(np.random.default_rng(seed).uniform(0.1, 50, 6))
-        centre = np.random.default_rng(seed).standard_normal(6)
+    for kind in KINDS:
+        with case(kind):
+            generator = np.random.default_rng(1)
+            theta = generator.standard_normal(6)
+            optimizer = kind(iterations=3)
+            state = optimizer.init(theta)
+            for seed in range(12):
+                hessian = np.diag(np.random.default_rng(seed).uniform(0.1, 50, 6))
+                centre = np.random.default_rng(seed).standard_normal(6)
 
-        def f(w: Array, hessian: Array = hessian, centre: Array = centre) -> tuple[float, Array]:
-            return 0.5 * (w - centre) @ hessian @ (w - centre), hessian @ (w - centre)
+                def f(w: Array, hessian: Array = hessian, centre: Array = centre) -> tuple[float, Array]:
+                    return 0.5 * (w - centre) @ hessian @ (w - centre), hessian @ (w - centre)
 
-        before = f(theta)
-        report = optimizer.step(Plain(f), theta, state)
-        assert (report.before, report.gradient_norm) == (before[0], pytest.approx(np.linalg.norm(before[1])))
-        assert report.after == f(theta)[0] < before[0]
-        assert report.iterations == 3
+                before = f(theta)
+                report = optimizer.step(Plain(f), theta, state)
+                assert (report.before, report.gradient_norm) == (
+                    before[0],
+                    pytest.approx(np.linalg.norm(before[1])),
+                )
+                assert report.after == f(theta)[0] < before[0]
+                assert report.iterations == 3
 
 
-@every_kind
-def test_a_history_that_leads_nowhere_is_forgotten(kind: type[LineSearchOptimizer]) -> None:
+def test_a_history_that_leads_nowhere_is_forgotten() -> None:
     """One made of nonsense: the step is that of an empty history, after the searches that it wasted."""
-    start = np.random.default_rng(0).standard_normal(8)
-    optimizer = kind(iterations=1)
-    cold, fresh = start.copy(), optimizer.init(start)
-    optimizer.step(Plain(rosen), cold, fresh)
-    spoiled = optimizer.init(start)
-    if kind is LBFGS:
-        spoiled["s"][:8], spoiled["y"][:8], spoiled["products"][0], spoiled["pairs"][0] = 1e3, 1.0, -1.0, 1
-    else:
-        spoiled["bend"][...] = np.nan
-    theta = start.copy()
-    optimizer.step(Plain(rosen), theta, spoiled)
-    assert np.array_equal(theta, cold)
+    for kind in KINDS:
+        with case(kind):
+            start = np.random.default_rng(0).standard_normal(8)
+            optimizer = kind(iterations=1)
+            cold, fresh = start.copy(), optimizer.init(start)
+            optimizer.step(Plain(rosen), cold, fresh)
+            spoiled = optimizer.init(start)
+            if kind is LBFGS:
+                spoiled["s"][:8], spoiled["y"][:8], spoiled["products"][0], spoiled["pairs"][0] = (
+                    1e3,
+                    1.0,
+                    -1.0,
+                    1,
+                )
+            else:
+                spoiled["bend"][...] = np.nan
+            theta = start.copy()
+            optimizer.step(Plain(rosen), theta, spoiled)
+            assert np.array_equal(theta, cold)
 
 
 def test_pairs_without_curvature_are_left_out() -> None:
@@ -326,78 +328,80 @@ class Rounded(Plain):
     noise: ClassVar[float] = 1e-13
 
 
-@every_kind
-def test_noise_of_rounding_does_not_end_it(kind: type[LineSearchOptimizer]) -> None:
+def test_noise_of_rounding_does_not_end_it() -> None:
     """Values alone would end at gradients of some 10⁻⁵ (√(noise · curvature)); then it ends by itself."""
-    f = bowl(6, 1e4)
-    theta = np.full(6, 3.0)
-    objective, optimizer = Rounded(lambda w: (1 + f(w)[0], f(w)[1])), kind(iterations=2000)
-    report = optimizer.step(objective, theta, optimizer.init(theta))
-    assert report.settled
-    assert np.linalg.norm(f(theta)[1]) < 1e-6
-    assert report.after <= report.before
-    assert objective.calls == report.evaluations < 2000
+    for kind in KINDS:
+        with case(kind):
+            f = bowl(6, 1e4)
+            theta = np.full(6, 3.0)
+            objective, optimizer = Rounded(lambda w: (1 + f(w)[0], f(w)[1])), kind(iterations=2000)
+            report = optimizer.step(objective, theta, optimizer.init(theta))
+            assert report.settled
+            assert np.linalg.norm(f(theta)[1]) < 1e-6
+            assert report.after <= report.before
+            assert objective.calls == report.evaluations < 2000
 
 
 # -- where a step ends ---------------------------------------------------------------------------
 
 
-@every_kind
-def test_tolerance_is_of_the_gradients_length(kind: type[LineSearchOptimizer]) -> None:
-    theta, optimizer = np.random.default_rng(0).standard_normal(8), kind(iterations=500, tolerance=1e-3)
-    state = optimizer.init(theta)
-    report = optimizer.step(Plain(rosen), theta, state)
-    assert (report.reason, report.settled) == ("tolerance", True)
-    assert report.last_gradient_norm == pytest.approx(np.linalg.norm(rosen(theta)[1]))
-    assert report.last_gradient_norm <= 1e-3 < report.gradient_norm
-    again = optimizer.step(Plain(rosen), theta, state)
-    assert (again.reason, again.iterations, again.evaluations) == ("tolerance", 0, 1)
+def test_tolerance_is_of_the_gradients_length() -> None:
+    for kind in KINDS:
+        with case(kind):
+            theta, optimizer = (
+                np.random.default_rng(0).standard_normal(8),
+                kind(iterations=500, tolerance=1e-3),
+            )
+            state = optimizer.init(theta)
+            report = optimizer.step(Plain(rosen), theta, state)
+            assert (report.reason, report.settled) == ("tolerance", True)
+            assert report.last_gradient_norm == pytest.approx(np.linalg.norm(rosen(theta)[1]))
+            assert report.last_gradient_norm <= 1e-3 < report.gradient_norm
+            again = optimizer.step(Plain(rosen), theta, state)
+            assert (again.reason, again.iterations, again.evaluations) == ("tolerance", 0, 1)
 
 
-@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
-@every_kind
-def test_decrease_is_a_share_of_the_loss(kind: type[LineSearchOptimizer], scale: float) -> None:
+def test_decrease_is_a_share_of_the_loss() -> None:
     """Whatever its size: SciPy's, a share of max(|C|, 1), would end a small loss at once."""
-    start = np.random.default_rng(0).standard_normal(8)
-    losses = [rosen(start)[0] + 1]
+    for kind, scale in itertools.product(KINDS, [1e-6, 1.0, 1e6]):
+        with case(kind, scale):
+            start = np.random.default_rng(0).standard_normal(8)
+            losses = [rosen(start)[0] + 1]
 
-    def f(w: Array) -> tuple[float, Array]:
-        loss, g = rosen(w)
-        return scale * (loss + 1), scale * g
+            def f(w: Array) -> tuple[float, Array]:
+                loss, g = rosen(w)
+                return scale * (loss + 1), scale * g
 
-    optimizer, theta = kind(iterations=1, decrease=1e-3), start.copy()
-    state, reports = optimizer.init(theta), []
-    while not reports or reports[-1].reason == "iterations":
-        reports.append(optimizer.step(Plain(f), theta, state))
-        losses.append(reports[-1].after / scale)
-    assert reports[-1].reason == "decrease"
-    assert reports[-1].settled
-    shares = [(before - after) / before for before, after in pairwise(losses)]
-    assert shares[-1] <= 1e-3 < min(shares[:-1])
-    assert losses[-1] < 0.9 * losses[1]
+            optimizer, theta = kind(iterations=1, decrease=1e-3), start.copy()
+            state, reports = optimizer.init(theta), []
+            while not reports or reports[-1].reason == "iterations":
+                reports.append(optimizer.step(Plain(f), theta, state))
+                losses.append(reports[-1].after / scale)
+            assert reports[-1].reason == "decrease"
+            assert reports[-1].settled
+            shares = [(before - after) / before for before, after in pairwise(losses)]
+            assert shares[-1] <= 1e-3 < min(shares[:-1])
+            assert losses[-1] < 0.9 * losses[1]
 
 
 # -- functions that break ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("backend", ["numba", "numpy"])
-@every_kind
-def test_a_nan_in_a_line_search_is_only_too_far(
-    kind: type[LineSearchOptimizer], backend: str, dtype: str
-) -> None:
+def test_a_nan_in_a_line_search_is_only_too_far() -> None:
     """Σ 50 x - log x has its minimum 0.02 close to where it ends; SciPy alone is lost at the first step."""
-    x = gn.parameter(np.array([3.0, 2.0], dtype), name="x")
-    objective = rnn.Objective(gn.sum(50 * x - gn.log(x)), [x], backend=backend)
-    with np.errstate(invalid="ignore"):
-        result = rnn.minimize(objective, kind(iterations=100), steps=1)
-        if kind is LBFGS:
-            assert not directly(objective, np.array([3.0, 2.0], dtype), kind, 100)[0].fun < 200
-    report: Any = result.reports[0]
-    assert report.broken > 0
-    assert f"({report.broken} not finite)" in str(report)
-    assert np.allclose(result.theta, 0.02, rtol=1e-2)
-    assert result.loss == report.after == pytest.approx(2 * (1 - math.log(0.02)), rel=1e-5)
+    for kind, backend, dtype in itertools.product(KINDS, ["numba", "numpy"], ["float32", "float64"]):
+        with case(kind, backend, dtype):
+            x = gn.parameter(np.array([3.0, 2.0], dtype), name="x")
+            objective = rnn.Objective(gn.sum(50 * x - gn.log(x)), [x], backend=backend)
+            with np.errstate(invalid="ignore"):
+                result = rnn.minimize(objective, kind(iterations=100), steps=1)
+                if kind is LBFGS:
+                    assert not directly(objective, np.array([3.0, 2.0], dtype), kind, 100)[0].fun < 200
+            report: Any = result.reports[0]
+            assert report.broken > 0
+            assert f"({report.broken} not finite)" in str(report)
+            assert np.allclose(result.theta, 0.02, rtol=1e-2)
+            assert result.loss == report.after == pytest.approx(2 * (1 - math.log(0.02)), rel=1e-5)
 
 
 class Cliff:
@@ -413,83 +417,76 @@ class Cliff:
         return float((w[0] - 3) ** 2), 2 * (w - 3)
 
 
-@pytest.mark.parametrize("beyond", [math.nan, math.inf, -math.inf])
-@every_kind
-def test_a_cliff_before_the_minimum(kind: type[LineSearchOptimizer], beyond: float) -> None:
+def test_a_cliff_before_the_minimum() -> None:
     """Every direction leads over the edge: θ ends on this side of it, better than before."""
-    for edge in (-0.5, 1.7, 2.999):
-        theta = np.array([-1.0])
-        optimizer = kind(iterations=50)
-        report = optimizer.step(Cliff(edge, beyond), theta, optimizer.init(theta))
-        assert -1 < theta[0] < edge
-        assert report.after == (theta[0] - 3) ** 2 < 16
-        assert report.broken > 0
+    for kind, beyond in itertools.product(KINDS, [math.nan, math.inf, -math.inf]):
+        with case(kind, beyond):
+            for edge in (-0.5, 1.7, 2.999):
+                theta = np.array([-1.0])
+                optimizer = kind(iterations=50)
+                report = optimizer.step(Cliff(edge, beyond), theta, optimizer.init(theta))
+                assert -1 < theta[0] < edge
+                assert report.after == (theta[0] - 3) ** 2 < 16
+                assert report.broken > 0
 
 
-@pytest.mark.parametrize("last", [1, 2, 3, 4, 6])
-@every_kind
-def test_when_nothing_works_any_more_the_last_point_is_kept(
-    kind: type[LineSearchOptimizer], last: int
-) -> None:
-    class Valley(Cliff):
-        def gradient(self, w: Array) -> tuple[float, Array]:
-            self.calls += 1
-            loss = float(optimize.rosen(w)) if self.calls <= self.last else math.nan
-            return loss, optimize.rosen_der(w)
+def test_when_nothing_works_any_more_the_last_point_is_kept() -> None:
+    for kind, last in itertools.product(KINDS, [1, 2, 3, 4, 6]):
+        with case(kind, last):
 
-    theta = np.array([-1.2, 1.0, 0.5])
-    start = theta.copy()
-    before = optimize.rosen(start)
-    report = kind().step(Valley(0, math.nan, last), theta, kind().init(theta))
-    assert report.after == optimize.rosen(theta) <= before
-    assert report.broken > 0
-    if last == 1:
-        assert np.array_equal(theta, start)
-    if last == 6:
-        assert report.after < before
+            class Valley(Cliff):
+                def gradient(self, w: Array) -> tuple[float, Array]:
+                    self.calls += 1
+                    loss = float(optimize.rosen(w)) if self.calls <= self.last else math.nan
+                    return loss, optimize.rosen_der(w)
 
-
-@every_kind
-def test_no_step_from_where_nothing_is_finite(kind: type[LineSearchOptimizer]) -> None:
-    theta = np.array([5.0])
-    report = kind().step(Cliff(0, math.nan), theta, kind().init(theta))
-    assert theta[0] == 5
-    assert math.isnan(report.loss)
-    x = gn.parameter(np.array([-0.5]), name="x")
-    with pytest.raises(TrainingError, match=r"(?s)the loss is nan.*Log"):
-        rnn.minimize(rnn.Objective(gn.sum(gn.log(x)), [x]), kind(), steps=2)
+            theta = np.array([-1.2, 1.0, 0.5])
+            start = theta.copy()
+            before = optimize.rosen(start)
+            report = kind().step(Valley(0, math.nan, last), theta, kind().init(theta))
+            assert report.after == optimize.rosen(theta) <= before
+            assert report.broken > 0
+            if last == 1:
+                assert np.array_equal(theta, start)
+            if last == 6:
+                assert report.after < before
 
 
-@every_kind
-def test_at_the_minimum_nothing_moves(kind: type[LineSearchOptimizer]) -> None:
-    theta = np.array([3.0])
-    report = kind().step(Cliff(9, math.nan), theta, kind().init(theta))
-    assert theta[0] == 3
-    assert (report.before, report.after, report.iterations, report.evaluations) == (0, 0, 0, 1)
+def test_no_step_from_where_nothing_is_finite() -> None:
+    for kind in KINDS:
+        with case(kind):
+            theta = np.array([5.0])
+            report = kind().step(Cliff(0, math.nan), theta, kind().init(theta))
+            assert theta[0] == 5
+            assert math.isnan(report.loss)
+            x = gn.parameter(np.array([-0.5]), name="x")
+            with pytest.raises(TrainingError, match=r"(?s)the loss is nan.*Log"):
+                rnn.minimize(rnn.Objective(gn.sum(gn.log(x)), [x]), kind(), steps=2)
 
 
-@every_kind
-def test_on_fresh_batches(kind: type[LineSearchOptimizer]) -> None:
+def test_at_the_minimum_nothing_moves() -> None:
+    for kind in KINDS:
+        with case(kind):
+            theta = np.array([3.0])
+            report = kind().step(Cliff(9, math.nan), theta, kind().init(theta))
+            assert theta[0] == 3
+            assert (report.before, report.after, report.iterations, report.evaluations) == (0, 0, 0, 1)
+
+
+def test_on_fresh_batches() -> None:
     """As a task draws them; the loss of the batch never grows."""
-    task = TASKS["temporal-order"](10)
-    told = Told()
-    problem = FreshSequences(task, elman(task, 20), 200, 2, 100, steps=12)
-    rnn.Trainer(problem, rnn.Training(kind(iterations=5), epochs=1), listeners=[told]).run()
-    reports: list[Any] = told.reports
-    assert all(report.after < report.before for report in reports)
-    assert reports[-1].after < 0.5 * reports[0].before
+    for kind in KINDS:
+        with case(kind):
+            task = TASKS["temporal-order"](10)
+            told = Told()
+            problem = FreshSequences(task, elman(task, 20), 200, 2, 100, steps=12)
+            rnn.Trainer(problem, rnn.Training(kind(iterations=5), epochs=1), listeners=[told]).run()
+            reports: list[Any] = told.reports
+            assert all(report.after < report.before for report in reports)
+            assert reports[-1].after < 0.5 * reports[0].before
 
 
 # -- settings ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "optimizer", [LBFGS(), LBFGS(7, 1e-3, memory=3, decrease=0.0), NonlinearConjugateGradient(iterations=9)]
-)
-def test_settings_and_repr_make_it_again(optimizer: LineSearchOptimizer) -> None:
-    assert type(optimizer)(**json.loads(json.dumps(optimizer.settings()))) == optimizer
-    assert eval(repr(optimizer)) == optimizer
-    assert not set(optimizer.settings()) & {"rate", "clip_norm", "clip_value"}
 
 
 def test_memory_is_used() -> None:
@@ -497,9 +494,8 @@ def test_memory_is_used() -> None:
     assert ends[0] != ends[1]
 
 
-@pytest.mark.parametrize(
-    ("make", "content"),
-    [
+def test_impossible_settings() -> None:
+    cases = [
         (lambda: LBFGS(iterations=0), "LBFGS: iterations must be a whole number >= 1, not 0"),
         (lambda: LBFGS(memory=0), "LBFGS: memory must be a whole number >= 1, not 0"),
         (lambda: LBFGS(memory=2.5), "LBFGS: memory must be a whole number >= 1, not 2.5"),  # type: ignore[arg-type]
@@ -508,23 +504,7 @@ def test_memory_is_used() -> None:
             lambda: NonlinearConjugateGradient(tolerance=math.nan),
             "NonlinearConjugateGradient: tolerance must be a finite number >= 0, not nan",
         ),
-    ],
-)
-def test_impossible_settings(make: Any, content: str) -> None:
-    with pytest.raises(UsageError, match=re.escape(content)):
-        make()
-
-
-@every_kind
-@pytest.mark.parametrize("name", ["rate", "clip_norm", "clip_value"])
-def test_there_is_no_rate_and_no_clipping_to_set(kind: type[LineSearchOptimizer], name: str) -> None:
-    with pytest.raises(TypeError, match=name):
-        kind(**{name: 0.5})
-
-
-def test_importing_the_framework_loads_no_scipy() -> None:
-    code = "import sys, graphnet_rnn; print([m for m in sys.modules if m.split('.')[0] == 'scipy'])"
-    found = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
-    )
-    assert found.stdout.strip() == "[]"
+    ]
+    for make, content in cases:
+        with case(make, content), pytest.raises(UsageError, match=re.escape(content)):
+            make()

@@ -19,6 +19,7 @@ from graphnet_rnn.optimizers import (
     conjugate_gradient,
 )
 from graphnet_rnn.optimizers.conjugate_gradient import conjugate_directions
+from tests.tables import case
 
 SIZE = 24
 
@@ -66,15 +67,14 @@ def by_iterate(reductions: Mapping[int, float], before: float = 100.0) -> Callab
 # -- where CG ends -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("third", "ends"), [(9.1, False), (8.9, True)], ids=["91 % are kept", "89 % are kept"]
-)
-def test_an_iterate_may_lose_a_tenth_of_what_was_gained(third: float, ends: bool) -> None:
+def test_an_iterate_may_lose_a_tenth_of_what_was_gained() -> None:
     """Of the largest reduction so far, not of the last one (Sutskever 2013, 4.4)."""
-    objective = Quadratic(by_iterate({1: 10.0, 2: 9.5, 3: third, 4: 9.2, 6: 9.2, 8: 9.2}))
-    report = first_step(objective, HessianFree(damping=1e-12, tolerance=0, cg_steps=8))
-    assert (report.cg_reason, report.cg_steps) == (("loss", 3) if ends else ("limit", 8))
-    assert report.chosen == 1
+    for third, ends in [(9.1, False), (8.9, True)]:
+        with case(third, ends):
+            objective = Quadratic(by_iterate({1: 10.0, 2: 9.5, 3: third, 4: 9.2, 6: 9.2, 8: 9.2}))
+            report = first_step(objective, HessianFree(damping=1e-12, tolerance=0, cg_steps=8))
+            assert (report.cg_reason, report.cg_steps) == (("loss", 3) if ends else ("limit", 8))
+            assert report.chosen == 1
 
 
 def followed(quotients: Sequence[float]) -> HessianFreeReport:
@@ -90,22 +90,20 @@ def followed(quotients: Sequence[float]) -> HessianFreeReport:
     return first_step(objective, optimizer)
 
 
-@pytest.mark.parametrize(
-    ("quotients", "steps"),
-    [
+def test_krauses_rule_counts_good_iterates_against_bad_ones() -> None:
+    """μ follows ρ from iterate to iterate, and CG ends where it would be 3 times as large (Krause 2015, 4.1)."""
+    cases = [
         ([0.1, 0.1, 0.1, 0.5, 0.5], 3),  # 1.5³ > 3
         ([0.5, 0.1, 0.1, 0.1, 0.5], 4),
         ([0.1, 0.1, 0.5, 0.1, 0.5], 4),  # not in a row
         ([0.9, 0.1, 0.1, 0.1, 0.1, 0.5], 6),  # what was good counts against it
         ([0.9, 0.1, 0.1, 0.1, 0.9, 0.5], 0),
-    ],
-    ids=str,
-)
-def test_krauses_rule_counts_good_iterates_against_bad_ones(quotients: list[float], steps: int) -> None:
-    """μ follows ρ from iterate to iterate, and CG ends where it would be 3 times as large (Krause 2015, 4.1)."""
-    report = followed(quotients)
-    assert (report.cg_reason == "ratio") == bool(steps)
-    assert not steps or report.cg_steps == steps
+    ]
+    for quotients, steps in cases:
+        with case(quotients, steps):
+            report = followed(quotients)
+            assert (report.cg_reason == "ratio") == bool(steps)
+            assert not steps or report.cg_steps == steps
 
 
 def test_krauses_rule_does_not_count_where_cg_is_still_making_up_for_its_start() -> None:
@@ -150,14 +148,15 @@ def test_a_step_starts_from_a_share_of_where_cg_ended() -> None:
     assert report.cg_values[0] == pytest.approx(start @ objective.A @ start / 2 + g @ start)
 
 
-@pytest.mark.parametrize("share", [0.0, 0.5])
-def test_how_much_of_it_is_a_setting(share: float) -> None:
-    objective = Quadratic(by_iterate({4: 7.0}))
-    optimizer = HessianFree(damping=1e-12, tolerance=0, cg_steps=4, warm_start=share)
-    last = np.linspace(-1, 1, SIZE)
-    start = share * last
-    report = first_step(objective, optimizer, last)
-    assert report.cg_values[0] == pytest.approx(start @ objective.A @ start / 2 - objective.b @ start)
+def test_how_much_of_it_is_a_setting() -> None:
+    for share in [0.0, 0.5]:
+        with case(share):
+            objective = Quadratic(by_iterate({4: 7.0}))
+            optimizer = HessianFree(damping=1e-12, tolerance=0, cg_steps=4, warm_start=share)
+            last = np.linspace(-1, 1, SIZE)
+            start = share * last
+            report = first_step(objective, optimizer, last)
+            assert report.cg_values[0] == pytest.approx(start @ objective.A @ start / 2 - objective.b @ start)
 
 
 def test_the_augmented_form_goes_along_the_whole_of_the_last_step_first() -> None:
@@ -222,34 +221,35 @@ class Slope:
         return np.asarray
 
 
-@pytest.mark.parametrize("start", [0.1, 20.0])
-@pytest.mark.parametrize(("rising", "bound"), [(False, 1e-12), (True, 1e12)])
-def test_dampings_stay_within_bounds(start: float, rising: bool, bound: float) -> None:
+def test_dampings_stay_within_bounds() -> None:
     """1e-12 and 1e12 times what they began with."""
-    optimizer = HessianFree(damping=start)
-    theta = np.zeros(3)
-    state = optimizer.init(theta)
-    for _ in range(90):
-        optimizer.step(Slope(1e12, rising), theta, state)
-        theta[:] = 0
-    assert state["damping"][0] == pytest.approx(start * bound, rel=1e-9)
+    for (rising, bound), start in itertools.product([(False, 1e-12), (True, 1e12)], [0.1, 20.0]):
+        with case(rising, bound, start):
+            optimizer = HessianFree(damping=start)
+            theta = np.zeros(3)
+            state = optimizer.init(theta)
+            for _ in range(90):
+                optimizer.step(Slope(1e12, rising), theta, state)
+                theta[:] = 0
+            assert state["damping"][0] == pytest.approx(start * bound, rel=1e-9)
 
 
-@pytest.mark.parametrize("kind", [HessianFree, GreedyHessianFree])
-def test_damping_falls_where_rounding_hides_what_a_step_does(kind: type[HessianFree]) -> None:
+def test_damping_falls_where_rounding_hides_what_a_step_does() -> None:
     """Long before any bound: λ turns where ½|g|²/λ, the promised reduction, is what the loss' last digit hides."""
-    optimizer = kind(damping=1e6, adapts="damping")
-    theta, g = np.zeros(3), np.full(3, 1e-3)
+    for kind in [HessianFree, GreedyHessianFree]:
+        with case(kind):
+            optimizer = kind(damping=1e6, adapts="damping")
+            theta, g = np.zeros(3), np.full(3, 1e-3)
 
-    class Plateau(Slope):
-        def loss(self, w: Array) -> float:
-            return 1.0
+            class Plateau(Slope):
+                def loss(self, w: Array) -> float:
+                    return 1.0
 
-    state = optimizer.init(theta)
-    dampings = []
-    for _ in range(100):
-        assert not optimizer.step(Plateau(1e-3), theta, state).taken
-        dampings.append(float(state["damping"][0]))
-    turn = float(g @ g) / 2 / float(np.finfo(float).eps)
-    assert turn / 1.6 < max(dampings) < 1.6 * turn < 1e6 * 1e12
-    assert not math.isclose(dampings[-1], dampings[-2])
+            state = optimizer.init(theta)
+            dampings = []
+            for _ in range(100):
+                assert not optimizer.step(Plateau(1e-3), theta, state).taken
+                dampings.append(float(state["damping"][0]))
+            turn = float(g @ g) / 2 / float(np.finfo(float).eps)
+            assert turn / 1.6 < max(dampings) < 1.6 * turn < 1e6 * 1e12
+            assert not math.isclose(dampings[-1], dampings[-2])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from graphnet_rnn.optimizers.line_search import LineSearch, Wolfe
+from tests.tables import case
 
 Function = Callable[[float], float]
 
@@ -72,15 +74,15 @@ TABLES = {
 }
 
 
-@pytest.mark.parametrize("table", TABLES)
-def test_the_tables_of_the_source(table: str) -> None:
-    (f, slope), c1, c2, rows = TABLES[table]
-    for first, (evaluations, step) in zip((1e-3, 1e-1, 1e1, 1e3), rows, strict=True):
-        search, asked = searched(f, slope, first, Wolfe(c1, c2, width=0.0, trials=30))
-        assert (search.ended, asked) == ("wolfe", evaluations)
-        assert search.best == pytest.approx(step, rel=0.03)
-        assert f(search.best) <= f(0) + c1 * search.best * slope(0)
-        assert abs(slope(search.best)) <= c2 * abs(slope(0))
+def test_the_tables_of_the_source() -> None:
+    for table, ((f, slope), c1, c2, rows) in TABLES.items():
+        with case(table):
+            for first, (evaluations, step) in zip((1e-3, 1e-1, 1e1, 1e3), rows, strict=True):
+                search, asked = searched(f, slope, first, Wolfe(c1, c2, width=0.0, trials=30))
+                assert (search.ended, asked) == ("wolfe", evaluations)
+                assert search.best == pytest.approx(step, rel=0.03)
+                assert f(search.best) <= f(0) + c1 * search.best * slope(0)
+                assert abs(slope(search.best)) <= c2 * abs(slope(0))
 
 
 # -- what can go wrong ---------------------------------------------------------------------------
@@ -88,23 +90,24 @@ def test_the_tables_of_the_source(table: str) -> None:
 LOOSE = Wolfe(c1=1e-3, c2=0.9, width=0.1)
 
 
-@pytest.mark.parametrize("beyond", [math.nan, math.inf, -math.inf])
-@pytest.mark.parametrize("broken", ["value", "slope", "both"])
-@pytest.mark.parametrize("edge", [0.3, 1.5, 3.5])
-def test_what_is_not_finite_is_too_far(beyond: float, broken: str, edge: float) -> None:
+def test_what_is_not_finite_is_too_far() -> None:
     """(α - 2)², from a first step beyond the edge: to the minimum if it is on this side, else near the edge."""
+    for edge, broken, beyond in itertools.product(
+        [0.3, 1.5, 3.5], ["value", "slope", "both"], [math.nan, math.inf, -math.inf]
+    ):
+        with case(edge, broken, beyond):
 
-    def f(a: float) -> float:
-        return beyond if a > edge and broken != "slope" else (a - 2) ** 2
+            def f(a: float) -> float:
+                return beyond if a > edge and broken != "slope" else (a - 2) ** 2
 
-    def slope(a: float) -> float:
-        return beyond if a > edge and broken != "value" else 2 * (a - 2)
+            def slope(a: float) -> float:
+                return beyond if a > edge and broken != "value" else 2 * (a - 2)
 
-    for first in (4.0, 1e3, 1e9):
-        search, asked = searched(f, slope, first, Wolfe(1e-4, 0.1, width=1e-3))
-        assert asked <= 20
-        assert 0.5 * min(edge, 2) < search.best <= edge
-        assert search.ended == ("wolfe" if edge > 2 else "width") or asked == 20
+            for first in (4.0, 1e3, 1e9):
+                search, asked = searched(f, slope, first, Wolfe(1e-4, 0.1, width=1e-3))
+                assert asked <= 20
+                assert 0.5 * min(edge, 2) < search.best <= edge
+                assert search.ended == ("wolfe" if edge > 2 else "width") or asked == 20
 
 
 def test_it_ends_where_nothing_is_lower() -> None:
@@ -136,19 +139,20 @@ def test_where_rounding_hides_the_fall_slopes_decide() -> None:
         assert search.best == 0
 
 
-@pytest.mark.parametrize("first", [3.0, 50.0, 1e-3])
-def test_where_rounding_hides_the_fall_slopes_lead(first: float) -> None:
+def test_where_rounding_hides_the_fall_slopes_lead() -> None:
     """From a trial that is too far, or too near, to the minimum of the parabola, which no value shows."""
-    search, asked = searched(
-        lambda a: 1 + 1e-7 * math.sin(1e6 * a),
-        lambda a: 2e-8 * (a - 1),
-        first,
-        Wolfe(1e-4, 0.1, width=1e-14),
-        1e-6,
-    )
-    assert search.ended in ("slopes", "wolfe")
-    assert 0 < search.best < 2  # lower on the parabola than where it began
-    assert asked <= 12
+    for first in [3.0, 50.0, 1e-3]:
+        with case(first):
+            search, asked = searched(
+                lambda a: 1 + 1e-7 * math.sin(1e6 * a),
+                lambda a: 2e-8 * (a - 1),
+                first,
+                Wolfe(1e-4, 0.1, width=1e-14),
+                1e-6,
+            )
+            assert search.ended in ("slopes", "wolfe")
+            assert 0 < search.best < 2  # lower on the parabola than where it began
+            assert asked <= 12
 
 
 def test_a_fall_that_can_be_seen_must_be_seen() -> None:

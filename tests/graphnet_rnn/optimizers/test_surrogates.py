@@ -16,6 +16,7 @@ from graphnet.graph.node import Array
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.models.energy import RBM, RTRBM, TRBM, ContrastiveDivergence, EnergyModel
 from tests.graphnet_rnn.models.trained import train
+from tests.tables import case
 
 RNG = np.random.default_rng
 LARGE = {"*": rnn.initializers.normal(0.6)}
@@ -73,32 +74,33 @@ def information(rows: Array, counts: Array) -> Array:
     return found
 
 
-@pytest.mark.parametrize("initial", ["pi", "given"])
-def test_a_hidden_markov_model_has_that_of_expectation_maximisation(initial: str) -> None:
+def test_a_hidden_markov_model_has_that_of_expectation_maximisation() -> None:
     """Σ over rows of the tables: expected count · (diag(p) - p pᵀ); it is the likelihood's from above."""
-    hmm, u, objective, x, arrays = markov(initial)
-    counts = [rows_left(hmm, x[:, lane]) for lane in range(2)]
-    of_A, of_B = (sum(found) for found in zip(*counts, strict=True))
-    blocks = [information(hmm.pi[None], np.array([2.0]))] if initial == "pi" else []
-    blocks += [information(hmm.A, of_A), information(hmm.B, of_B)]
-    wanted = np.zeros((objective.size, objective.size))
-    start = 0
-    for block in blocks:
-        wanted[start : start + len(block), start : start + len(block)] = block
-        start += len(block)
-    w = objective.start()
-    G = matrix(objective, w)
-    assert pytest.approx(wanted / 10, rel=1e-10, abs=1e-14) == G
-    H = jacobian(lambda w: objective.gradient(w)[1], w)
-    assert np.linalg.eigvalsh(H).min() < -1e-3
-    assert np.linalg.eigvalsh(G - (H + H.T) / 2).min() > -1e-9
+    for initial in ["pi", "given"]:
+        with case(initial):
+            hmm, u, objective, x, arrays = markov(initial)
+            counts = [rows_left(hmm, x[:, lane]) for lane in range(2)]
+            of_A, of_B = (sum(found) for found in zip(*counts, strict=True))
+            blocks = [information(hmm.pi[None], np.array([2.0]))] if initial == "pi" else []
+            blocks += [information(hmm.A, of_A), information(hmm.B, of_B)]
+            wanted = np.zeros((objective.size, objective.size))
+            start = 0
+            for block in blocks:
+                wanted[start : start + len(block), start : start + len(block)] = block
+                start += len(block)
+            w = objective.start()
+            G = matrix(objective, w)
+            assert pytest.approx(wanted / 10, rel=1e-10, abs=1e-14) == G
+            H = jacobian(lambda w: objective.gradient(w)[1], w)
+            assert np.linalg.eigvalsh(H).min() < -1e-3
+            assert np.linalg.eigvalsh(G - (H + H.T) / 2).min() > -1e-9
 
-    of_lanes = rnn.Objective(
-        -gn.sum(u.log_likelihood * np.array([2.0, 0.0])), objective.parameters, objective.inputs
-    )
-    of_lanes.feed(*arrays)
-    first = information(hmm.B, 2 * counts[0][1])
-    assert pytest.approx(first, rel=1e-10, abs=1e-14) == matrix(of_lanes, w)[-12:, -12:]
+            of_lanes = rnn.Objective(
+                -gn.sum(u.log_likelihood * np.array([2.0, 0.0])), objective.parameters, objective.inputs
+            )
+            of_lanes.feed(*arrays)
+            first = information(hmm.B, 2 * counts[0][1])
+            assert pytest.approx(first, rel=1e-10, abs=1e-14) == matrix(of_lanes, w)[-12:, -12:]
 
 
 def test_tables_as_free_numbers_have_no_surrogate() -> None:
@@ -150,7 +152,6 @@ MODELS: dict[str, Callable[[], EnergyModel]] = {
     "TRBM": lambda: TRBM(3, 2, dtype="float64", initial=LARGE),
     "RBM": lambda: RBM(3, 2, dtype="float64", initial=LARGE),
 }  # fmt: skip
-by_model = pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
 
 
 def data(model: EnergyModel, *shape: int, seed: int = 0) -> Array:
@@ -159,23 +160,24 @@ def data(model: EnergyModel, *shape: int, seed: int = 0) -> Array:
     return RNG(seed).integers(0, 2, (*shape, model.visible)).astype(model.dtype)
 
 
-@by_model
-def test_exact_likelihoods_have_the_covariance_of_the_machine(make: Callable[[], EnergyModel]) -> None:
+def test_exact_likelihoods_have_the_covariance_of_the_machine() -> None:
     """Jᵀ Cov(v, h, v hᵀ) J, mean over rows; J of W and the biases that the past sets."""
-    model: Any = make()
-    v = data(model)
-    node = gn.input(v.shape, "float64")
-    log_p = model.log_probability(node) if isinstance(model, RBM) else model.log_probabilities(node)
-    objective = rnn.Objective(-gn.mean(log_p), model.parameters, [node])
-    objective.feed(v)
-    w = objective.start()
-    found = natural(model, v)(w).reshape(len(v.reshape(-1, 3)), -1)
-    machines = [covariance(n[:3], n[3:5], n[5:].reshape(3, 2)) for n in found]
-    # The past of a TRBM is data, so its biases move with the weights alone.
-    J = _direct(model, v, w) if isinstance(model, TRBM) else jacobian(natural(model, v), w)
-    G = matrix(objective, w)
-    assert pytest.approx(pulled_back(J, machines), rel=1e-6, abs=1e-8) == G
-    assert np.linalg.eigvalsh(G).min() > -1e-12
+    for make in MODELS.values():
+        with case(make):
+            model: Any = make()
+            v = data(model)
+            node = gn.input(v.shape, "float64")
+            log_p = model.log_probability(node) if isinstance(model, RBM) else model.log_probabilities(node)
+            objective = rnn.Objective(-gn.mean(log_p), model.parameters, [node])
+            objective.feed(v)
+            w = objective.start()
+            found = natural(model, v)(w).reshape(len(v.reshape(-1, 3)), -1)
+            machines = [covariance(n[:3], n[3:5], n[5:].reshape(3, 2)) for n in found]
+            # The past of a TRBM is data, so its biases move with the weights alone.
+            J = _direct(model, v, w) if isinstance(model, TRBM) else jacobian(natural(model, v), w)
+            G = matrix(objective, w)
+            assert pytest.approx(pulled_back(J, machines), rel=1e-6, abs=1e-8) == G
+            assert np.linalg.eigvalsh(G).min() > -1e-12
 
 
 def _direct(model: Any, v: Array, w: Array) -> Array:
@@ -210,46 +212,50 @@ def of_chains(v_k: Array, b_v: Array, b_h: Array, W: Array) -> Array:
     return sum(c for _, c in found) / len(found) + centred.T @ centred / len(found)
 
 
-@by_model
-@pytest.mark.parametrize("chains", [1, 4])
-def test_contrastive_divergence_has_the_covariance_over_its_chains(
-    make: Callable[[], EnergyModel], chains: int
-) -> None:
-    model = make()
-    v = data(model)
-    objective = ContrastiveDivergence(model, 3, chains=chains)
-    objective.feed(v)
-    w = model.theta.copy() * 0.5
-    _, g = objective.gradient(w)
-    v_k = objective._held[0]  # type: ignore[index]
-    if chains == 1 and len(model.axes) == 3:
-        for method in (objective.loss, objective.curvature):
-            with pytest.raises(UsageError, match="chains=10, or take a first-order optimizer"):
-                method(w)
-        return
-    found = natural(model, v)(w).reshape(len(v.reshape(-1, 3)), -1)
-    ends = v_k.reshape(chains, -1, 3)
-    if isinstance(model, RBM):  # one machine, of which all chains tell
-        ends = np.broadcast_to(ends.reshape(-1, 1, 3), (ends[..., 0].size, len(found), 3))
-    machines = [of_chains(ends[:, i], n[:3], n[3:5], n[5:].reshape(3, 2)) for i, n in enumerate(found)]
-    J = _direct(model, v, w) if isinstance(model, TRBM) else jacobian(natural(model, v), w)
-    G = matrix(objective, w)
-    assert pytest.approx(pulled_back(J, machines), rel=1e-6, abs=1e-8) == G
-    assert np.linalg.eigvalsh(G).min() > -1e-12
-    # The loss of a step: the free energy of the data, with the gradient, and what log Z grows by these chains.
-    model.theta = w
-    node = gn.input(v.shape, "float64")
-    energies = gn.compile([model.energies(node, node)], [node])
-    assert objective.loss(w) == pytest.approx(energies(v)[0].mean(), rel=1e-12)
-    if not isinstance(model, TRBM):  # whose loss moves with the inferred past, which its gradient leaves out
-        assert jacobian(lambda w: np.array([objective.loss(w)]), w)[0] == pytest.approx(g, rel=1e-5, abs=1e-8)
-    further = w + 0.3 * RNG(1).standard_normal(w.size)
-    model.theta = w
-    before = _free_energies(model, v, ends)
-    model.theta = further
-    grown = np.log(np.mean(np.exp(before - _free_energies(model, v, ends)), axis=0))
-    wanted = np.mean(_free_energies(model, v, v.reshape(1, -1, 3))[0] + grown)
-    assert objective.loss(further) == pytest.approx(wanted, rel=1e-10)
+def test_contrastive_divergence_has_the_covariance_over_its_chains() -> None:
+    for chains, make in itertools.product([1, 4], MODELS.values()):
+        with case(chains, make):
+            model = make()
+            v = data(model)
+            objective = ContrastiveDivergence(model, 3, chains=chains)
+            objective.feed(v)
+            w = model.theta.copy() * 0.5
+            _, g = objective.gradient(w)
+            v_k = objective._held[0]  # type: ignore[index]
+            if chains == 1 and len(model.axes) == 3:
+                for method in (objective.loss, objective.curvature):
+                    with pytest.raises(UsageError, match="chains=10, or take a first-order optimizer"):
+                        method(w)
+                continue
+            found = natural(model, v)(w).reshape(len(v.reshape(-1, 3)), -1)
+            ends = v_k.reshape(chains, -1, 3)
+            if isinstance(model, RBM):  # one machine, of which all chains tell
+                ends = np.broadcast_to(ends.reshape(-1, 1, 3), (ends[..., 0].size, len(found), 3))
+            machines = [
+                of_chains(ends[:, i], n[:3], n[3:5], n[5:].reshape(3, 2)) for i, n in enumerate(found)
+            ]
+            J = _direct(model, v, w) if isinstance(model, TRBM) else jacobian(natural(model, v), w)
+            G = matrix(objective, w)
+            assert pytest.approx(pulled_back(J, machines), rel=1e-6, abs=1e-8) == G
+            assert np.linalg.eigvalsh(G).min() > -1e-12
+            # The loss of a step: the free energy of the data, with the gradient, and what log Z grows by these chains.
+            model.theta = w
+            node = gn.input(v.shape, "float64")
+            energies = gn.compile([model.energies(node, node)], [node])
+            assert objective.loss(w) == pytest.approx(energies(v)[0].mean(), rel=1e-12)
+            if not isinstance(
+                model, TRBM
+            ):  # whose loss moves with the inferred past, which its gradient leaves out
+                assert jacobian(lambda w: np.array([objective.loss(w)]), w)[0] == pytest.approx(
+                    g, rel=1e-5, abs=1e-8
+                )
+            further = w + 0.3 * RNG(1).standard_normal(w.size)
+            model.theta = w
+            before = _free_energies(model, v, ends)
+            model.theta = further
+            grown = np.log(np.mean(np.exp(before - _free_energies(model, v, ends)), axis=0))
+            wanted = np.mean(_free_energies(model, v, v.reshape(1, -1, 3))[0] + grown)
+            assert objective.loss(further) == pytest.approx(wanted, rel=1e-10)
 
 
 def _free_energies(model: EnergyModel, v: Array, x: Array) -> Array:
@@ -331,52 +337,54 @@ PROBLEMS: dict[str, tuple[Callable[[], rnn.Objective], int]] = {
     "RTRBM": (remembering, 3 * 4),  # the last step's hidden units have no future
     "closed loop": (reaching, 7 * 10),
 }
-by_problem = pytest.mark.parametrize(("make", "units"), PROBLEMS.values(), ids=PROBLEMS)
 
 
-@by_problem
-def test_hessian_free_needs_no_further_argument(make: Callable[[], rnn.Objective], units: int) -> None:
-    objective = make()
-    before = objective.loss(objective.start())
-    result = rnn.minimize(objective, rnn.HessianFree(structural=0.01 if units else 0.0), steps=12)
-    assert result.loss < 0.9 * before
-    assert all(report.cg_reason != "curvature" for report in result.reports)
-    assert sum(report.taken for report in result.reports) > 6
+def test_hessian_free_needs_no_further_argument() -> None:
+    for make, units in PROBLEMS.values():
+        with case(make, units):
+            objective = make()
+            before = objective.loss(objective.start())
+            result = rnn.minimize(objective, rnn.HessianFree(structural=0.01 if units else 0.0), steps=12)
+            assert result.loss < 0.9 * before
+            assert all(report.cg_reason != "curvature" for report in result.reports)
+            assert sum(report.taken for report in result.reports) > 6
 
 
-@by_problem
-def test_curvature_is_symmetric_and_positive(make: Callable[[], rnn.Objective], units: int) -> None:
-    objective = make()
-    G = matrix(objective, objective.start())
-    assert pytest.approx(G.T, rel=1e-9, abs=1e-15) == G
-    assert np.linalg.eigvalsh(G).min() > -1e-13 * np.abs(G).max()
-    assert np.abs(G).max() > 1e-4
+def test_curvature_is_symmetric_and_positive() -> None:
+    for make, units in PROBLEMS.values():
+        with case(make, units):
+            objective = make()
+            G = matrix(objective, objective.start())
+            assert pytest.approx(G.T, rel=1e-9, abs=1e-15) == G
+            assert np.linalg.eigvalsh(G).min() > -1e-13 * np.abs(G).max()
+            assert np.abs(G).max() > 1e-4
 
 
-@by_problem
-def test_structural_damping_finds_the_hidden_units(make: Callable[[], rnn.Objective], units: int) -> None:
+def test_structural_damping_finds_the_hidden_units() -> None:
     """Σ over units of J_aᵀ e'(a) J_a, the mean over cases; told where there are none."""
-    objective = make()
-    w = objective.start()
-    assert sum(a.shape[1] for a, _ in objective.structure) == units
-    if not units:
-        with pytest.raises(UsageError, match="needs hidden units to damp"):
-            objective.curvature(w, 0.1)
-        return
-    pairs = gn.compile([node for pair in objective.structure for node in pair], objective.inputs)
+    for make, units in PROBLEMS.values():
+        with case(make, units):
+            objective = make()
+            w = objective.start()
+            assert sum(a.shape[1] for a, _ in objective.structure) == units
+            if not units:
+                with pytest.raises(UsageError, match="needs hidden units to damp"):
+                    objective.curvature(w, 0.1)
+                continue
+            pairs = gn.compile([node for pair in objective.structure for node in pair], objective.inputs)
 
-    def inside(w: Array) -> Array:
-        objective.set(w)
-        return np.concatenate([a.ravel() for a in pairs(*objective.fed)[::2]])
+            def inside(w: Array) -> Array:
+                objective.set(w)
+                return np.concatenate([a.ravel() for a in pairs(*objective.fed)[::2]])
 
-    objective.set(w)
-    slopes = np.concatenate(
-        [
-            (1 - h**2 if node.op.name == "Tanh" else h * (1 - h)).ravel()
-            for (_, node), h in zip(objective.structure, pairs(*objective.fed)[1::2], strict=True)
-        ]
-    )
-    J, cases = jacobian(inside, w), objective.structure[0][0].shape[0]
-    wanted = 0.7 * J.T @ (slopes[:, None] * J) / cases
-    found = matrix(objective, w, 0.7) - matrix(objective, w)
-    assert pytest.approx(wanted, rel=1e-5, abs=1e-6 * np.abs(wanted).max()) == found
+            objective.set(w)
+            slopes = np.concatenate(
+                [
+                    (1 - h**2 if node.op.name == "Tanh" else h * (1 - h)).ravel()
+                    for (_, node), h in zip(objective.structure, pairs(*objective.fed)[1::2], strict=True)
+                ]
+            )
+            J, cases = jacobian(inside, w), objective.structure[0][0].shape[0]
+            wanted = 0.7 * J.T @ (slopes[:, None] * J) / cases
+            found = matrix(objective, w, 0.7) - matrix(objective, w)
+            assert pytest.approx(wanted, rel=1e-5, abs=1e-6 * np.abs(wanted).max()) == found

@@ -16,6 +16,7 @@ from graphnet.graph.node import Array
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers.trust_region import TrustRegionReport
 from graphnet_rnn.riemannian.blocks import Solver
+from tests.tables import case
 
 
 class Function:
@@ -75,55 +76,62 @@ def run(
     return path, reports
 
 
-@pytest.mark.parametrize(
-    ("of", "start", "seen"),
-    [
+def test_the_iterates_of_scipy() -> None:
+    cases = [
         (ROSENBROCK, np.array([-1.2, 1.0, 0.7, -0.5]), {"boundary", "solved"}),
         (ROSENBROCK, np.array([-1.2, 1.0]), {"boundary", "solved", "rejected"}),
         (quartic(6), 1e-3 * np.ones(6), {"curvature", "solved"}),
-    ],
-    ids=["rosenbrock", "valley", "saddle"],
-)
-def test_the_iterates_of_scipy(of: Any, start: Array, seen: set[str]) -> None:
-    expected: list[Array] = []
-    value, slope, hessian = of
-    options = {"initial_trust_radius": 0.3, "max_trust_radius": 2.0, "gtol": 1e-6}
-    scipy.optimize.minimize(
-        value, start, jac=slope, hess=hessian, method="trust-ncg", options=options, callback=expected.append
-    )
-    found, reports = run(Function(*of), rnn.TrustRegion(radius=0.3, largest=2.0), start, len(expected))
-    assert len(expected) > 8
-    np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-9)
-    assert seen <= {report.cg_reason if report.taken else "rejected" for report in reports}
+    ]
+    for of, start, seen in cases:
+        with case(of, start):
+            expected: list[Array] = []
+            value, slope, hessian = of
+            options = {"initial_trust_radius": 0.3, "max_trust_radius": 2.0, "gtol": 1e-6}
+            scipy.optimize.minimize(
+                value,
+                start,
+                jac=slope,
+                hess=hessian,
+                method="trust-ncg",
+                options=options,
+                callback=expected.append,
+            )
+            found, reports = run(
+                Function(*of), rnn.TrustRegion(radius=0.3, largest=2.0), start, len(expected)
+            )
+            assert len(expected) > 8
+            np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-9)
+            assert seen <= {report.cg_reason if report.taken else "rejected" for report in reports}
 
 
-@pytest.mark.parametrize("damping", [0.0, 0.7])
-def test_in_a_metric_it_is_the_run_in_coordinates_where_that_is_the_identity(damping: float) -> None:
+def test_in_a_metric_it_is_the_run_in_coordinates_where_that_is_the_identity() -> None:
     """w = L⁻ᵀ v, L Lᵀ = M + λ I"""
-    a = np.random.default_rng(2).standard_normal((4, 4))
-    M = a @ a.T + 0.2 * np.eye(4)
-    turn = np.linalg.inv(np.linalg.cholesky(M + damping * np.eye(4))).T
-    value, slope, hessian = ROSENBROCK
-    plain = Function(
-        lambda v: value(turn @ v),
-        lambda v: turn.T @ slope(turn @ v),
-        lambda v: turn.T @ hessian(turn @ v) @ turn,
-    )
-    start = np.array([-1.2, 1.0, 0.7, -0.5])
-    settings: dict[str, Any] = {"radius": 0.5, "largest": 3.0}
-    shaped = rnn.TrustRegion("kfac", damping=damping, **settings)  # type: ignore[arg-type]
-    w, in_metric = run(Function(*ROSENBROCK, metric=M), shaped, start, 8)
-    v, _ = run(plain, rnn.TrustRegion(**settings), np.linalg.solve(turn, start), 8)
-    np.testing.assert_allclose(w, [turn @ each for each in v], rtol=1e-7)
-    before = start
-    for there, report in zip(w, in_metric, strict=True):
-        if report.taken:
-            step = there - before
-            length = math.sqrt(step @ (M + damping * np.eye(4)) @ step)
-            assert length == pytest.approx(report.length, rel=1e-9)
-            assert length <= report.radius * (1 + 1e-12)
-        before = there
-    assert {"boundary"} < {report.cg_reason for report in in_metric}
+    for damping in [0.0, 0.7]:
+        with case(damping):
+            a = np.random.default_rng(2).standard_normal((4, 4))
+            M = a @ a.T + 0.2 * np.eye(4)
+            turn = np.linalg.inv(np.linalg.cholesky(M + damping * np.eye(4))).T
+            value, slope, hessian = ROSENBROCK
+            plain = Function(
+                lambda v: value(turn @ v),
+                lambda v: turn.T @ slope(turn @ v),
+                lambda v: turn.T @ hessian(turn @ v) @ turn,
+            )
+            start = np.array([-1.2, 1.0, 0.7, -0.5])
+            settings: dict[str, Any] = {"radius": 0.5, "largest": 3.0}
+            shaped = rnn.TrustRegion("kfac", damping=damping, **settings)  # type: ignore[arg-type]
+            w, in_metric = run(Function(*ROSENBROCK, metric=M), shaped, start, 8)
+            v, _ = run(plain, rnn.TrustRegion(**settings), np.linalg.solve(turn, start), 8)
+            np.testing.assert_allclose(w, [turn @ each for each in v], rtol=1e-7)
+            before = start
+            for there, report in zip(w, in_metric, strict=True):
+                if report.taken:
+                    step = there - before
+                    length = math.sqrt(step @ (M + damping * np.eye(4)) @ step)
+                    assert length == pytest.approx(report.length, rel=1e-9)
+                    assert length <= report.radius * (1 + 1e-12)
+                before = there
+            assert {"boundary"} < {report.cg_reason for report in in_metric}
 
 
 def test_the_radius_follows_the_ratio() -> None:
@@ -151,34 +159,34 @@ def test_a_limit_on_products() -> None:
     assert "CG 1 (limit)" in str(reports[0])
 
 
-@pytest.mark.parametrize("metric", [None, "kfac", "qdruop", "qdrbpm_probed"])
-@pytest.mark.parametrize("cell", [rnn.Elman(8), rnn.LSTM(8)], ids=lambda cell: type(cell).__name__)
-def test_nets_learn(cell: rnn.Cell, metric: Any) -> None:
-    x = np.array([0, 1, 2, 2, 1] * 8)
-    net = rnn.Network([cell], 3, 3, seed=1)
-    u = net.unroll(len(x) - 1, 1, initial="zero")
-    objective = rnn.Objective(u.cost, net.parameters, [u.inputs, u.targets])
-    objective.feed(x[:-1, None], x[1:, None])
-    result = rnn.minimize(objective, rnn.TrustRegion(metric, damping=1e-3), steps=30)
-    assert result.reports[0].loss > 1.0
-    assert result.loss < 0.35
-    assert all(after.loss <= before.loss for before, after in pairwise(result.reports))
+def test_nets_learn() -> None:
+    elman, lstm = rnn.Elman(8), rnn.LSTM(8)
+    choices: list[Any] = [(elman, None), (elman, "qdrbpm_probed"), (lstm, "kfac"), (lstm, "qdruop")]
+    for cell, metric in choices:
+        with case(cell, metric):
+            x = np.array([0, 1, 2, 2, 1] * 8)
+            net = rnn.Network([cell], 3, 3, seed=1)
+            u = net.unroll(len(x) - 1, 1, initial="zero")
+            objective = rnn.Objective(u.cost, net.parameters, [u.inputs, u.targets])
+            objective.feed(x[:-1, None], x[1:, None])
+            result = rnn.minimize(objective, rnn.TrustRegion(metric, damping=1e-3), steps=30)
+            assert result.reports[0].loss > 1.0
+            assert result.loss < 0.35
+            assert all(after.loss <= before.loss for before, after in pairwise(result.reports))
 
 
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
+def test_what_cannot_be_meant() -> None:
+    cases = [
         ({"metric": "nope"}, "metric must be one of rnn.riemannian"),
         ({"radius": 0.0}, "radius must be"),
         ({"radius": 2.0, "largest": 1.0}, "radius, 2, must be at most largest, 1"),
         ({"least_ratio": 1.5}, "least_ratio must be"),
         ({"cg_steps": 0}, "cg_steps must be"),
         ({"damping": -1.0}, "damping must be"),
-    ],
-)
-def test_what_cannot_be_meant(settings: dict[str, Any], words: str) -> None:
-    with pytest.raises(UsageError, match=f"TrustRegion: {words}"):
-        rnn.TrustRegion(**settings)
+    ]
+    for settings, words in cases:
+        with case(settings, words), pytest.raises(UsageError, match=f"TrustRegion: {words}"):
+            rnn.TrustRegion(**settings)
 
 
 def test_an_objective_without_metric() -> None:

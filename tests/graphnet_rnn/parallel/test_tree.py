@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
-import pytest
 
 from graphnet_rnn.parallel import ALONE, Ranks
 from graphnet_rnn.parallel.tree import branches, joined, summed
 from tests.graphnet_rnn.parallel.threads import by_threads
+from tests.tables import case
 
 COUNTS = (1, 2, 3, 5, 8, 13, 31, 64)
 
@@ -20,21 +20,22 @@ def parts(count: int, length: int = 3) -> list[np.ndarray]:
     return [random.standard_normal(length) * 10.0 ** random.integers(-8, 9) for _ in range(count)]
 
 
-@pytest.mark.parametrize("count", COUNTS)
-def test_any_division_gives_the_same_bits(count: int) -> None:
-    given = parts(count)
-    whole = summed(iter(given), 0, count)
-    np.testing.assert_allclose(whole, np.sum(given, axis=0), rtol=1e-6)
-    random = np.random.default_rng(0)
-    for _ in range(20):
-        cuts = sorted(random.integers(0, count + 1, random.integers(0, 6)))
-        ends = [0, *map(int, cuts), count]
-        known = {}
-        for first, end in itertools.pairwise(ends):
-            own = iter(given[first:end])
-            known |= {each: summed(own, *each) for each in branches(first, end, count)}
-        assert sorted(known)[0][0] == 0
-        assert joined(known, 0, count).tobytes() == whole.tobytes()
+def test_any_division_gives_the_same_bits() -> None:
+    for count in COUNTS:
+        with case(count):
+            given = parts(count)
+            whole = summed(iter(given), 0, count)
+            np.testing.assert_allclose(whole, np.sum(given, axis=0), rtol=1e-6)
+            random = np.random.default_rng(0)
+            for _ in range(20):
+                cuts = sorted(random.integers(0, count + 1, random.integers(0, 6)))
+                ends = [0, *map(int, cuts), count]
+                known = {}
+                for first, end in itertools.pairwise(ends):
+                    own = iter(given[first:end])
+                    known |= {each: summed(own, *each) for each in branches(first, end, count)}
+                assert sorted(known)[0][0] == 0
+                assert joined(known, 0, count).tobytes() == whole.tobytes()
 
 
 def test_another_order_has_other_bits() -> None:
@@ -42,30 +43,32 @@ def test_another_order_has_other_bits() -> None:
     assert np.sum(given, axis=0).tobytes() != summed(iter(given), 0, 13).tobytes()
 
 
-@pytest.mark.parametrize("count", COUNTS)
-def test_a_rank_sends_few_branches(count: int) -> None:
-    for size in range(1, count + 1):
-        for rank in range(size):
-            first, end = rank * count // size, (rank + 1) * count // size
-            assert len(branches(first, end, count)) <= 2 * max(1, (end - first).bit_length())
-    assert branches(0, count, count) == [(0, count)]
-    assert branches(2, 2, count) == []
+def test_a_rank_sends_few_branches() -> None:
+    for count in COUNTS:
+        with case(count):
+            for size in range(1, count + 1):
+                for rank in range(size):
+                    first, end = rank * count // size, (rank + 1) * count // size
+                    assert len(branches(first, end, count)) <= 2 * max(1, (end - first).bit_length())
+            assert branches(0, count, count) == [(0, count)]
+            assert branches(2, 2, count) == []
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 5, 8])
-def test_ranks_share_parts_and_have_the_same_sums(size: int) -> None:
-    given = parts(11)
+def test_ranks_share_parts_and_have_the_same_sums() -> None:
+    for size in (1, 2, 3, 5, 8):
+        with case(size):
+            given = parts(11)
 
-    def work(ranks: Ranks) -> tuple[list[int], bytes, float]:
-        own = ranks.own(11)
-        total = ranks.sum(11, (given[i] for i in own), 3)
-        return list(own), total.tobytes(), ranks.sum_numbers(11, [given[i][0] for i in own])
+            def work(ranks: Ranks) -> tuple[list[int], bytes, float]:
+                own = ranks.own(11)
+                total = ranks.sum(11, (given[i] for i in own), 3)
+                return list(own), total.tobytes(), ranks.sum_numbers(11, [given[i][0] for i in own])
 
-    found = by_threads(size, work)
-    assert [i for own, _, _ in found for i in own] == list(range(11))
-    alone = ALONE.sum(11, given, 3)
-    assert {total for _, total, _ in found} == {alone.tobytes()}
-    assert {number for _, _, number in found} == {float(alone[0])}
+            found = by_threads(size, work)
+            assert [i for own, _, _ in found for i in own] == list(range(11))
+            alone = ALONE.sum(11, given, 3)
+            assert {total for _, total, _ in found} == {alone.tobytes()}
+            assert {number for _, _, number in found} == {float(alone[0])}
 
 
 def test_more_ranks_than_parts() -> None:

@@ -14,7 +14,7 @@ from graphnet_rnn.parallel.tree import branches, joined, summed
 
 T = TypeVar("T")
 #: Seconds until a thread that others wait for is given up.
-PATIENCE = 120.0
+PATIENCE = 600.0
 
 
 class Threads(Ranks):

@@ -26,9 +26,8 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 Params = dict[str, Array]
 Key = tuple[str, tuple[int, ...]]  # one parameter: its array's name, its index there
-Start = Literal["plain", "symbol"]
 Writing = Literal["plain", "DH", "QDH"]
-Transition = Literal["plain", "FB", "RMS", "RUOP", "RBPM", "QDRUOP", "QDRBPM"]
+Transition = Literal["RUOP", "RBPM", "QDRUOP", "QDRBPM"]
 
 MACHINE = float(np.finfo(np.float64).eps)
 
@@ -62,11 +61,6 @@ class Net:
     def targets(self, i: int) -> list[int]:
         """Every j with i → j, in order; all units if i = 0."""
         return [*self.units] if i == 0 else sorted(j for k, j in self.edges if k == i)
-
-
-def full_graph(N: int) -> list[tuple[int, int]]:
-    """(i, j) for all i and j of 1..N, i = j too."""
-    return [(i, j) for i in range(1, N + 1) for j in range(1, N + 1)]
 
 
 def zeros(net: Net) -> Params:
@@ -328,11 +322,6 @@ def frequencies(x: Sequence[int] | Array, A: int) -> Array:
     return np.array([sum(1 for s in x if s == y) for y in range(A)]) / len(x)
 
 
-def predicted_frequencies(x: Sequence[int] | Array, chi: Array, A: int) -> Array:
-    """ν_y = Σ_t χ_t 1_{x_t = y} / Σ_t χ_t     (below 30)"""
-    return np.array([sum(c for s, c in zip(x, chi, strict=True) if s == y) for y in range(A)]) / np.sum(chi)
-
-
 def damping_of_writing(x: Sequence[int] | Array, A: int) -> Array:
     """ε_y = the frequency of y in the training sequence + the machine epsilon (below 19).
 
@@ -377,23 +366,14 @@ def writing_direction(net: Net, run: Run, method: Writing, eps_y: Array) -> Arra
     return np.stack([quasi_diagonal(W[:, y], diagonal[:, y], cross[:, y]) for y in range(net.A)], axis=1)
 
 
-def transition_direction(
-    net: Net, p: Params, run: Run, method: Transition, eps: float = 1.0, start: Start = "plain"
-) -> Params:
+def transition_direction(net: Net, p: Params, run: Run, method: Transition, eps: float = 1.0) -> Params:
     """What η_τ multiplies, for tau, V0 and, of an RNN, rho.
 
-    plain: the gradient
-    FB:    the gradient; of a parameter of symbol y (ρ_jy, τ_ijy) divided by the frequency of y
-    RMS:   G_k / √(1/T Σ_t (∂V_j^{t+1}/∂θ_k B_j^{t+1})²)
     RUOP, RBPM:     M̃⁻¹ G of each block (27), V^0 by (29)
     QDRUOP, QDRBPM: (34), (35) of each block, V^0 by (29)
-
-    V^0 of plain, FB, RMS: B^0 (start="plain"), or as the bias of a symbol read at startup (start="symbol").
     """
     B = backward(net, p, run)
     G = transition_gradient(net, run, B)
-    if method in {"plain", "FB", "RMS"}:
-        return baseline(net, run, B, G, method, start)
     m = rbpm(net, p, run) if method.endswith("RBPM") else ruop(B)
     new = {name: np.zeros_like(value) for name, value in G.items()}
     for (j, *_), keys in blocks(net).items():
@@ -409,100 +389,6 @@ def transition_direction(
     for j in net.units:
         new["V0"][j] = B[0, j] / (m[0, j] + eps)  # (29)
     return new
-
-
-def baseline(net: Net, run: Run, B: Array, G: Params, method: str, start: Start) -> Params:
-    """The directions of section 4: plain, FB, RMS.
-
-    Choice: FB's frequency is ν̃_y, a share of T as in damping_of_writing. With counts η_τ would mean something
-    else for ρ than for τ of the same RNN, which has no symbol and keeps its rate.
-    Choice: RMS's "average over time" is over t = 0..T−1 of the sequence, of the T terms of which (25) is the sum
-    (those of other symbols, 0, too). It takes the place of FB ("DH and FB", "DH and RMS" in table 1). Nothing is
-    said of damping: there is none, and a parameter whose terms are all 0 stays.
-    Choice: a symbol that does not occur has the gradient 0, and its parameters stay.
-    Choice: V^0 is no parameter of a symbol, and no transition parameter, so its rate is not changed. If it were
-    "τ_ijy with i=0 and y a special dummy symbol read at startup", as (29) has it, its one term of T would make
-    its frequency 1/T, its RMS |B^0| / √T: start="symbol".
-    """
-    T = len(run.x)
-    share = frequencies(run.x, net.A)
-    new = {name: np.zeros_like(value) for name, value in G.items()}
-    for (j, *_), keys in blocks(net).items():
-        for key in keys:
-            name, index = key
-            g = G[name][index]
-            of_a_symbol = name == "rho" or net.kind != "RNN"
-            if method == "FB" and of_a_symbol:
-                y = index[-1]
-                new[name][index] = g / share[y] if share[y] > 0 else 0.0
-            elif method == "RMS":
-                rms = np.sqrt(np.mean((signal(net, run, key) * B[1:, j]) ** 2))
-                new[name][index] = g / rms if rms > 0 else 0.0
-            else:
-                new[name][index] = g
-    for j in net.units:
-        new["V0"][j] = B[0, j]
-        if start == "symbol" and method == "FB":
-            new["V0"][j] = T * B[0, j]
-        elif start == "symbol" and method == "RMS":
-            new["V0"][j] = np.sqrt(T) * np.sign(B[0, j])
-    return new
-
-
-# ---- initial parameters ------------------------------------------------------------------------------------
-
-
-def initial_w(net: Net, x: Sequence[int] | Array, chi: Array, floor: float = 0.0) -> Array:
-    """w_0y = log ν_y, w_iy = 0 for i ≠ 0     (30)
-
-    Choice: a symbol that is never to be predicted (in "distant XOR" all but two) has w_0y = log 0 = −∞, as
-    written: π_t(y) = 0 for ever, as its W is 0. floor > 0 gives log max(ν_y, floor) instead.
-    """
-    w = np.zeros((net.N + 1, net.A))
-    with np.errstate(divide="ignore"):
-        w[0] = np.log(np.maximum(predicted_frequencies(x, chi, net.A), floor))
-    return w
-
-
-def centred(u: Array, x: Sequence[int] | Array) -> Array:
-    """u_jy − Σ_y' ν̃_y' u_jy'     (in 32 and 69)"""
-    return u - (u @ frequencies(x, u.shape[1]))[:, np.newaxis]
-
-
-def initial(net: Net, x: Sequence[int] | Array, chi: Array, u: Array, floor: float = 0.0) -> Params:
-    """(30)-(33) for GLNN, (69) for RNN, given u_jy uniform on [0; 1], (N+1, A), row 0 not read. For tanh.
-
-    Loops i → i are "always included in the graph" (1.2.3, section 4); of a unit without one τ_ii is not set.
-    """
-    assert net.s == "tanh", "the paper gives the values for tanh"
-    p = zeros(net)
-    p["w"] = initial_w(net, x, chi, floor)
-    rho = centred(u, x)
-    for j in net.units:
-        has_loop = (j, j) in net.edges
-        if net.kind == "GLNN":
-            mu, alpha = 1 / (j + 1), 1 / 2  # (33)
-            beta = -np.sqrt(alpha * (alpha - mu))
-            for y in range(net.A):
-                if has_loop:
-                    p["tau"][j, j, y] = -alpha  # (31)
-                p["tau"][0, j, y] = beta + mu / 4 * rho[j, y]  # (32)
-            p["V0"][j] = np.arctanh(beta / alpha)
-            continue
-        # Choice: V^0 is not in (69). "All other weights set to 0", so 0, which is also the fixed point for an
-        # input of 0.
-        # Choice: nothing is said of GNNs. They start as the RNN of (69), "having an RNN with different
-        # parameters τ for each symbol x" (1.2.2): τ_iiy = 1 − 1/i, and ρ_jy as the bias τ_0jy.
-        for y in range(net.A):
-            if net.kind == "GNN":
-                p["tau"][0, j, y] = rho[j, y] / 2
-                if has_loop:
-                    p["tau"][j, j, y] = 1 - 1 / j
-            else:
-                p["rho"][j, y] = rho[j, y] / 2
-        if net.kind == "RNN" and has_loop:
-            p["tau"][j, j] = 1 - 1 / j
-    return p
 
 
 # ---- training ----------------------------------------------------------------------------------------------
@@ -541,7 +427,6 @@ def train(
     eps_y: Array | None = None,
     rate: float | None = None,
     tries: int = 50,
-    start: Start = "plain",
 ) -> Trained:
     """Section 2: steps in turn of w, of τ (with ρ, V^0), w first; η ×1.1 if L rose, cancelled and η /2 if it fell.
 
@@ -566,7 +451,7 @@ def train(
         if of == "w":
             d = {"w": writing_direction(net, run, writing, eps_y)}
         else:
-            d = transition_direction(net, p, run, transition, eps, start)
+            d = transition_direction(net, p, run, transition, eps)
         for _ in range(tries):
             eta = rates[of]
             new = p | {name: p[name] + eta * d[name] for name in d}
@@ -583,18 +468,3 @@ def train(
             break
     trained.p, trained.log_likelihood = p, run.log_likelihood
     return trained
-
-
-# ---- validation --------------------------------------------------------------------------------------------
-
-
-def smoothed(pi: Array) -> Array:
-    """(1 − 1/(t+2)) π_t + 1/(t+2) / A for t = 0..T−1 (section 4)."""
-    T, A = pi.shape
-    return np.stack([(1 - 1 / (t + 2)) * pi[t] + 1 / (t + 2) / A for t in range(T)])
-
-
-def validation_bits(net: Net, p: Params, x: Sequence[int] | Array, chi: Array) -> float:
-    """Σ_t χ_t log₂ of the smoothed π_t(x_t), from the V^0 that was trained; bits, ≤ 0."""
-    pi = smoothed(forward(net, p, x, chi).pi)
-    return float(sum(chi[t] * np.log2(pi[t, x[t]]) for t in range(len(x))))

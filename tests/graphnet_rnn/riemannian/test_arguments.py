@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ import graphnet_rnn as rnn
 from graphnet.errors import GraphnetError
 from graphnet_rnn.errors import TrainingError
 from graphnet_rnn.riemannian import Kronecker, OuterProduct, unit_groups
+from tests.tables import case
 
 
 def fed() -> tuple[Any, Any, Any]:
@@ -68,18 +70,18 @@ BAD: dict[str, tuple[Callable[[Any, Any, Any], Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("batched", [False, True])
-@pytest.mark.parametrize(("ask", "words"), BAD.values(), ids=BAD)
-def test_what_cannot_be_asked(ask: Callable[[Any, Any, Any], Any], words: str, batched: bool) -> None:
-    objective, many, net = fed()
-    with pytest.raises(GraphnetError, match=words):
-        ask(many if batched else objective, objective.start(), net)
+def test_what_cannot_be_asked() -> None:
+    for (ask, words), batched in itertools.product(BAD.values(), [False, True]):
+        with case(ask, words, batched):
+            objective, many, net = fed()
+            with pytest.raises(GraphnetError, match=words):
+                ask(many if batched else objective, objective.start(), net)
 
 
-@pytest.mark.parametrize("reduction", ["full", "diagonal", "xyz"])
-def test_reductions_that_a_metric_has_not(reduction: str) -> None:
-    with pytest.raises(GraphnetError, match="Kronecker: reduction must be 'kronecker'"):
-        Kronecker(reduction)
+def test_reductions_that_a_metric_has_not() -> None:
+    for reduction in ["full", "diagonal", "xyz"]:
+        with case(reduction), pytest.raises(GraphnetError, match="Kronecker: reduction must be 'kronecker'"):
+            Kronecker(reduction)
 
 
 def test_a_mapping_and_a_name_will_do() -> None:
@@ -89,28 +91,32 @@ def test_a_mapping_and_a_name_will_do() -> None:
     assert np.array_equal(by_name, objective.metric(objective.start(), OuterProduct())[2])
 
 
-@pytest.mark.parametrize("reduction", ["full", "quasi-diagonal", "diagonal"])
-@pytest.mark.parametrize("value", [0.0, np.nan, np.inf])
-def test_a_singular_metric_names_its_units(reduction: str, value: float) -> None:
+def test_a_singular_metric_names_its_units() -> None:
     """An input that is always 0, and what is no number."""
-    objective, _, _ = fed()
-    x = np.ones((3, 2, 2))
-    x[..., 1] = value
-    objective.feed(x, np.zeros((3, 2, 2)))
-    metric = OuterProduct(reduction, damping=0.0)
-    with np.errstate(all="ignore"):
-        g, numbers = objective.metric(objective.start(), metric, "hidden")[1:]
-        with pytest.raises(TrainingError, match=r"the metric of 2 units of layer0.W_xh.* is singular"):
-            objective.metric_solver(metric, "hidden", numbers)(g)
+    for value, reduction in itertools.product([0.0, np.nan, np.inf], ["full", "quasi-diagonal", "diagonal"]):
+        with case(value, reduction):
+            objective, _, _ = fed()
+            x = np.ones((3, 2, 2))
+            x[..., 1] = value
+            objective.feed(x, np.zeros((3, 2, 2)))
+            metric = OuterProduct(reduction, damping=0.0)
+            with np.errstate(all="ignore"):
+                g, numbers = objective.metric(objective.start(), metric, "hidden")[1:]
+                with pytest.raises(
+                    TrainingError, match=r"the metric of 2 units of layer0.W_xh.* is singular"
+                ):
+                    objective.metric_solver(metric, "hidden", numbers)(g)
 
 
-@pytest.mark.parametrize("over_time", ["independent", "symmetric", "linear"])
-@pytest.mark.parametrize("value", [0.0, np.nan, np.inf, 1e300])
-def test_singular_kronecker_factors_name_their_units(over_time: str, value: float) -> None:
-    objective, _, _ = fed()
-    objective.feed(np.full((3, 2, 2), value), np.zeros((3, 2, 2)))
-    metric = Kronecker(over_time=over_time, damping=0.0)
-    with np.errstate(all="ignore"):
-        numbers = objective.metric(objective.start(), metric)[2]
-        with pytest.raises(TrainingError, match=r"the metric of .* is singular"):
-            objective.metric_solver(metric, "all", numbers)
+def test_singular_kronecker_factors_name_their_units() -> None:
+    for value, over_time in itertools.product(
+        [0.0, np.nan, np.inf, 1e300], ["independent", "symmetric", "linear"]
+    ):
+        with case(value, over_time):
+            objective, _, _ = fed()
+            objective.feed(np.full((3, 2, 2), value), np.zeros((3, 2, 2)))
+            metric = Kronecker(over_time=over_time, damping=0.0)
+            with np.errstate(all="ignore"):
+                numbers = objective.metric(objective.start(), metric)[2]
+                with pytest.raises(TrainingError, match=r"the metric of .* is singular"):
+                    objective.metric_solver(metric, "all", numbers)

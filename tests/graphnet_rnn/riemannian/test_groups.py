@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from graphnet_rnn.riemannian.groups import UnitGroup, unit_groups
 from graphnet_rnn.riemannian.metrics import UNITWISE, OuterProduct
 from graphnet_rnn.riemannian.reductions import REDUCTIONS
 from graphnet_rnn.riemannian.rows import Rows
+from tests.tables import case
 
 #: Cells whose weights enter no pre-activation.
 WITHOUT = {"HMMFilter": "layer0.W_A[3, 3] enters Softmax"}
@@ -54,27 +57,27 @@ def values(u: Any, nodes: list[Node]) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("initial", ["learned", "zero"])
-@pytest.mark.parametrize("name", CELLS)
-def test_sources_times_slopes_are_the_gradient(name: str, initial: str) -> None:
+def test_sources_times_slopes_are_the_gradient() -> None:
     """Σ S ⊗ B over cases and steps, entry by entry: so nothing is left out, and nothing is there twice."""
-    u = made(name, initial)
-    outputs, parameters = moduli.Outputs(u.cost), list(u.network.parameters.values())
-    groups = unit_groups(u.cost, parameters)
-    weights = [incoming.weight for group in groups for incoming in group.incoming]
-    reached = [p for p in parameters if p in set(weights)]
-    assert sorted(w.serial for w in weights) == sorted(p.serial for p in reached)
-    B = moduli.slopes(outputs, groups)
-    found = []
-    for group, slopes in zip(groups, B, strict=True):
-        rows = Rows(group, slopes)
-        found += [rows.weighed(number) for number in range(len(group.incoming))]
-    expected = gn.backward({u.cost: outputs.scale}, weights)
-    for weight, a, b in zip(weights, values(u, found), values(u, expected), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12, err_msg=str(weight.name))
-    for p in parameters:
-        if p not in reached:
-            assert not values(u, gn.gradient(u.cost, [p]))[0].any()
+    for name, initial in itertools.product(CELLS, ["learned", "zero"]):
+        with case(name, initial):
+            u = made(name, initial)
+            outputs, parameters = moduli.Outputs(u.cost), list(u.network.parameters.values())
+            groups = unit_groups(u.cost, parameters)
+            weights = [incoming.weight for group in groups for incoming in group.incoming]
+            reached = [p for p in parameters if p in set(weights)]
+            assert sorted(w.serial for w in weights) == sorted(p.serial for p in reached)
+            B = moduli.slopes(outputs, groups)
+            found = []
+            for group, slopes in zip(groups, B, strict=True):
+                rows = Rows(group, slopes)
+                found += [rows.weighed(number) for number in range(len(group.incoming))]
+            expected = gn.backward({u.cost: outputs.scale}, weights)
+            for weight, a, b in zip(weights, values(u, found), values(u, expected), strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12, err_msg=str(weight.name))
+            for p in parameters:
+                if p not in reached:
+                    assert not values(u, gn.gradient(u.cost, [p]))[0].any()
 
 
 def dense(group: UnitGroup, rows: Rows, u: Any) -> Any:
@@ -95,23 +98,26 @@ def dense(group: UnitGroup, rows: Rows, u: Any) -> Any:
     return M
 
 
-@pytest.mark.parametrize("name", BLOCKS)
-def test_blocks_are_sums_of_outer_products(name: str) -> None:
-    u = made(name)
-    outputs = moduli.Outputs(u.cost)
-    groups = unit_groups(u.cost, u.network.parameters.values())
-    for group, B in zip(groups, moduli.slopes(outputs, groups), strict=True):
-        rows = Rows(group, [b * b for b in B])
-        M = dense(group, rows, u)
-        (found,) = values(u, Full(rows).nodes())
-        np.testing.assert_allclose(found.reshape(M.shape), M, rtol=1e-9, atol=1e-12)
-        g = [np.random.default_rng(4).standard_normal(i.weight.shape) for i in group.incoming]
-        for reduction in UNITWISE:
-            block = REDUCTIONS[reduction](rows)
-            solved = block.solver(values(u, block.nodes()), 0.1, 0.2)(g)
-            expected = _solved(group, M, g, reduction)
-            for a, b in zip(solved, expected, strict=True):
-                np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-11, err_msg=f"{reduction} of {group}")
+def test_blocks_are_sums_of_outer_products() -> None:
+    for name in BLOCKS:
+        with case(name):
+            u = made(name)
+            outputs = moduli.Outputs(u.cost)
+            groups = unit_groups(u.cost, u.network.parameters.values())
+            for group, B in zip(groups, moduli.slopes(outputs, groups), strict=True):
+                rows = Rows(group, [b * b for b in B])
+                M = dense(group, rows, u)
+                (found,) = values(u, Full(rows).nodes())
+                np.testing.assert_allclose(found.reshape(M.shape), M, rtol=1e-9, atol=1e-12)
+                g = [np.random.default_rng(4).standard_normal(i.weight.shape) for i in group.incoming]
+                for reduction in UNITWISE:
+                    block = REDUCTIONS[reduction](rows)
+                    solved = block.solver(values(u, block.nodes()), 0.1, 0.2)(g)
+                    expected = _solved(group, M, g, reduction)
+                    for a, b in zip(solved, expected, strict=True):
+                        np.testing.assert_allclose(
+                            a, b, rtol=1e-8, atol=1e-11, err_msg=f"{reduction} of {group}"
+                        )
 
 
 def _solved(group: UnitGroup, M: Any, g: list[Any], reduction: str) -> list[Any]:
@@ -163,38 +169,44 @@ FORMS: dict[str, tuple[Any, tuple[float, float, float]]] = {
 }
 
 
-@pytest.mark.parametrize("reduction", UNITWISE)
-@pytest.mark.parametrize("form", FORMS)
-def test_units_are_the_same_however_they_are_written(form: str, reduction: str) -> None:
+def test_units_are_the_same_however_they_are_written() -> None:
     """The same net in weights that are multiples takes steps that are multiples, without damping."""
-    write, scales = FORMS[form]
-    draws = np.random.default_rng(5)
-    cases = draws.standard_normal((12, 2)), draws.standard_normal((12, 3)), draws.standard_normal((12, 3))
-    plain = [draws.standard_normal(shape) for shape in ((2, 3), (3, 3), (3,))]
-    steps = []
-    for fn, factors in ((FORMS["plain"][0], (1, 1, 1)), (write, scales)):
-        weights = [
-            gn.parameter(w / c, name=name) for w, c, name in zip(plain, factors, ("W", "U", "b"), strict=True)
-        ]
-        inputs = [gn.input(a.shape, "float64") for a in cases]
-        x, h, t = inputs
-        shift = 1.0 if form == "nested" and fn is not write else 0.0
-        V = fn(x, h, *weights) + shift
-        cost = gn.sum(gn.squared_error(gn.tanh(V) @ np.eye(3)[::-1], t))
-        objective = rnn.Objective(cost, weights, inputs)
-        objective.feed(*cases)
-        metric = OuterProduct(reduction, damping=0.0)
-        _, g, numbers = objective.metric(objective.start(), metric)
-        step = objective.metric_solver(metric, "all", numbers)(g)
-        split = [step[each] for each in objective.slices]
-        steps.append([c * part for c, part in zip(factors, split, strict=True)])
-        assert len(unit_groups(cost, weights)) == 1
-    for a, b in zip(*steps, strict=True):
-        np.testing.assert_allclose(b, a, rtol=1e-7, atol=1e-9)
+    for form, reduction in itertools.product(FORMS, UNITWISE):
+        with case(form, reduction):
+            write, scales = FORMS[form]
+            draws = np.random.default_rng(5)
+            cases = (
+                draws.standard_normal((12, 2)),
+                draws.standard_normal((12, 3)),
+                draws.standard_normal((12, 3)),
+            )
+            plain = [draws.standard_normal(shape) for shape in ((2, 3), (3, 3), (3,))]
+            steps = []
+            for fn, factors in ((FORMS["plain"][0], (1, 1, 1)), (write, scales)):
+                weights = [
+                    gn.parameter(w / c, name=name)
+                    for w, c, name in zip(plain, factors, ("W", "U", "b"), strict=True)
+                ]
+                inputs = [gn.input(a.shape, "float64") for a in cases]
+                x, h, t = inputs
+                shift = 1.0 if form == "nested" and fn is not write else 0.0
+                V = fn(x, h, *weights) + shift
+                cost = gn.sum(gn.squared_error(gn.tanh(V) @ np.eye(3)[::-1], t))
+                objective = rnn.Objective(cost, weights, inputs)
+                objective.feed(*cases)
+                metric = OuterProduct(reduction, damping=0.0)
+                _, g, numbers = objective.metric(objective.start(), metric)
+                step = objective.metric_solver(metric, "all", numbers)(g)
+                split = [step[each] for each in objective.slices]
+                steps.append([c * part for c, part in zip(factors, split, strict=True)])
+                assert len(unit_groups(cost, weights)) == 1
+            for a, b in zip(*steps, strict=True):
+                np.testing.assert_allclose(b, a, rtol=1e-7, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", WITHOUT)
-def test_what_has_no_units_is_named(name: str) -> None:
-    u = made(name)
-    with pytest.raises(UsageError, match=WITHOUT[name].replace("[", r"\[").replace("]", r"\]")):
-        unit_groups(u.cost, u.network.parameters.values())
+def test_what_has_no_units_is_named() -> None:
+    for name, words in WITHOUT.items():
+        with case(name):
+            u = made(name)
+            with pytest.raises(UsageError, match=re.escape(words)):
+                unit_groups(u.cost, u.network.parameters.values())

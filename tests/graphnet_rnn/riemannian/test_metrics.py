@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
-import pytest
 
 import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet_rnn.riemannian.metrics import Backpropagated, Metric, OuterProduct, OverCost
 from tests.graphnet_rnn.riemannian import ollivier
+from tests.tables import case
 
 UNITS, SYMBOLS, TIME = 5, 3, 9
 KINDS = {"RNN": rnn.GraphRNN, "GNN": rnn.GNN, "GLNN": rnn.GLNN}
@@ -75,21 +76,21 @@ METRICS = {
 }
 
 
-@pytest.mark.parametrize("writing", ["DH", "QDH"])
-@pytest.mark.parametrize("name", METRICS)
-@pytest.mark.parametrize("activation", ["tanh", "sigmoid"])
-@pytest.mark.parametrize("kind", KINDS)
-def test_steps_are_those_of_the_source(kind: str, activation: str, name: str, writing: str) -> None:
-    pair = Pair(kind, activation)
-    outputs = "quasi-diagonal" if writing == "QDH" else "diagonal"
-    metric = type(METRICS[name])(**{**vars(METRICS[name]), "outputs": outputs})
-    found, _ = pair.step(metric)
-    p = pair.parameters()
-    run = ollivier.forward(pair.net, p, pair.x, np.ones(TIME))
-    expected = ollivier.transition_direction(pair.net, p, run, name)  # type: ignore[arg-type]
-    eps = ollivier.damping_of_writing(pair.x, SYMBOLS)
-    expected["w"] = ollivier.writing_direction(pair.net, run, writing, eps)  # type: ignore[arg-type]
-    if kind != "GLNN":  # the others learn the activity before the first step, not V
-        expected.pop("V0")
-    for part, value in expected.items():
-        np.testing.assert_allclose(found[part], value, rtol=1e-9, atol=1e-11, err_msg=part)
+def test_steps_are_those_of_the_source() -> None:
+    for kind, activation, name, writing in itertools.product(
+        KINDS, ["tanh", "sigmoid"], METRICS, ["DH", "QDH"]
+    ):
+        with case(kind, activation, name, writing):
+            pair = Pair(kind, activation)
+            outputs = "quasi-diagonal" if writing == "QDH" else "diagonal"
+            metric = type(METRICS[name])(**{**vars(METRICS[name]), "outputs": outputs})
+            found, _ = pair.step(metric)
+            p = pair.parameters()
+            run = ollivier.forward(pair.net, p, pair.x, np.ones(TIME))
+            expected = ollivier.transition_direction(pair.net, p, run, name)  # type: ignore[arg-type]
+            eps = ollivier.damping_of_writing(pair.x, SYMBOLS)
+            expected["w"] = ollivier.writing_direction(pair.net, run, writing, eps)  # type: ignore[arg-type]
+            if kind != "GLNN":  # the others learn the activity before the first step, not V
+                expected.pop("V0")
+            for part, value in expected.items():
+                np.testing.assert_allclose(found[part], value, rtol=1e-9, atol=1e-11, err_msg=part)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -15,6 +16,7 @@ from graphnet.ops.elementwise import Elementwise
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.riemannian import moduli
 from graphnet_rnn.riemannian.groups import unit_groups
+from tests.tables import case
 
 
 class Twice(rnn.Cell):
@@ -87,39 +89,42 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "loss"), CASES)
-def test_weights_are_derivatives_from_unit_to_unit(name: str, loss: str) -> None:
-    layers = [STRUCTURED[name](), rnn.Elman(2)] if name in ("Elman", "GRU") else [STRUCTURED[name]()]
-    u = unrolled(layers, 4, 2, loss=loss)
-    outputs, hidden, judged = parts(u)
-    defined = moduli.exact(outputs, hidden)
-    count = sum(len(each) for each in defined)
-    found = values(u, [*defined, *moduli.structured(outputs, hidden, judged)])
-    for a, b in zip(found[:count], found[count:], strict=True):
-        np.testing.assert_allclose(b, a, rtol=1e-9, atol=1e-13)
-        assert (a >= 0).all()
-    assert any(a.max() > 1e-3 for a in found[:count])
+def test_weights_are_derivatives_from_unit_to_unit() -> None:
+    for name, loss in CASES:
+        with case(name, loss):
+            layers = [STRUCTURED[name](), rnn.Elman(2)] if name in ("Elman", "GRU") else [STRUCTURED[name]()]
+            u = unrolled(layers, 4, 2, loss=loss)
+            outputs, hidden, judged = parts(u)
+            defined = moduli.exact(outputs, hidden)
+            count = sum(len(each) for each in defined)
+            found = values(u, [*defined, *moduli.structured(outputs, hidden, judged)])
+            for a, b in zip(found[:count], found[count:], strict=True):
+                np.testing.assert_allclose(b, a, rtol=1e-9, atol=1e-13)
+                assert (a >= 0).all()
+            assert any(a.max() > 1e-3 for a in found[:count])
 
 
-@pytest.mark.parametrize("loss", ["softmax", "sigmoid", "squared"])
-@pytest.mark.parametrize(
-    "cell", [rnn.LSTM(3), rnn.RHN(3, depth=2), rnn.LayerNormLSTM(3)], ids=lambda c: type(c).__name__
-)
-def test_random_signs_estimate_it_without_bias(cell: Any, loss: str) -> None:
-    """A case that is there 30,000 times, each with signs of its own."""
-    count = 30_000
-    few, many = (unrolled([cell], 3, batch, loss=loss) for batch in (1, count))
-    outputs, hidden, _ = parts(few)
-    defined = values(few, moduli.exact(outputs, hidden))
-    outputs, hidden, _ = parts(many)
-    nodes = [node for some in moduli.probed(outputs, hidden, gn.RandomSource(3)) for node in some]
-    function = gn.compile(nodes, [many.inputs, many.targets])
-    x, t = drawn(few)
-    estimates = function(np.repeat(x, count, 1), np.repeat(t, count, 1))
-    for estimate, expected in zip(estimates, defined, strict=True):
-        # Of a mean over so many the error is some hundredth of the deviation.
-        error = np.sqrt(estimate.var(axis=0) / count)
-        assert (np.abs(estimate.mean(axis=0) - expected[0]) <= 5 * error + 1e-9).all()
+def test_random_signs_estimate_it_without_bias() -> None:
+    """A case that is there 6,000 times, each with signs of its own."""
+    for cell, loss in [
+        (rnn.LSTM(3), "softmax"),
+        (rnn.RHN(3, depth=2), "sigmoid"),
+        (rnn.LayerNormLSTM(3), "squared"),
+    ]:
+        with case(cell, loss):
+            count = 6_000
+            few, many = (unrolled([cell], 3, batch, loss=loss) for batch in (1, count))
+            outputs, hidden, _ = parts(few)
+            defined = values(few, moduli.exact(outputs, hidden))
+            outputs, hidden, _ = parts(many)
+            nodes = [node for some in moduli.probed(outputs, hidden, gn.RandomSource(3)) for node in some]
+            function = gn.compile(nodes, [many.inputs, many.targets])
+            x, t = drawn(few)
+            estimates = function(np.repeat(x, count, 1), np.repeat(t, count, 1))
+            for estimate, expected in zip(estimates, defined, strict=True):
+                # Of a mean over so many the error is some hundredth of the deviation.
+                error = np.sqrt(estimate.var(axis=0) / count)
+                assert (np.abs(estimate.mean(axis=0) - expected[0]) <= 5 * error + 1e-9).all()
 
 
 def test_outputs_that_read_a_unit_twice() -> None:
@@ -160,49 +165,53 @@ JUDGED: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Array, Array], Arra
 }
 
 
-@pytest.mark.parametrize("estimate", ["structured", "exact", "probe"])
-@pytest.mark.parametrize("judged", JUDGED)
-def test_whatever_a_loss_judges_is_right_or_refused(judged: str, estimate: str) -> None:
+def test_whatever_a_loss_judges_is_right_or_refused() -> None:
     """Each estimate that gives a number gives the definition's, computed by hand."""
-    write, slope = JUDGED[judged]
-    W, O = gn.parameter(W_0, name="W"), gn.parameter(O_0, name="O")
-    h = gn.tanh(gn.constant(X_0) @ W)
-    o = write(h @ O, h)
-    target = T_0.T if judged == "z, transposed" else T_0
-    cost = gn.sum(gn.squared_error(o, gn.constant(target.reshape(o.shape))))
-    a = np.tanh(X_0 @ W_0)
-    through = (1 - a**2)[:, :, None] * O_0  # ∂z_y/∂V_i
-    if judged == "z + h":
-        through = (1 - a**2)[:, :, None] * (O_0 + np.eye(3))
-    expected = 2 * (slope(a @ O_0, through) ** 2).sum(axis=2)
-    outputs, groups = moduli.Outputs(cost), unit_groups(cost, [W, O])
-    last = [group for group in groups if outputs.is_output(group)]
-    hidden = [group for group in groups if group not in last]
-    if judged == "z + h":
-        assert last, "the sum is one pre-activation"
-    elif judged not in ("z", "-2 z", "z of a stack"):
-        assert not last
-    random = gn.RandomSource(0)
-    make: dict[str, Callable[[], Any]] = {
-        "structured": lambda: moduli.structured(outputs, hidden, last),
-        "exact": lambda: moduli.exact(outputs, hidden),
-        "probe": lambda: moduli.probed(outputs, hidden, random),
-    }
-    moved = judged.startswith("z, ")
-    if (moved and estimate != "probe") or (estimate == "structured" and judged in ("tanh z", "a masked z")):
-        with pytest.raises(UsageError, match=r"a loss judges .*use estimate='probe'"):
-            make[estimate]()
-        return
-    m = make[estimate]()[0][0]
-    function = gn.compile([m], [], backend="numpy")
-    if estimate != "probe":
-        np.testing.assert_allclose(function()[0], expected, rtol=1e-10)
-        return
-    found = []
-    for draw in range(600):
-        random.draw = draw
-        found.append(function()[0])
-    np.testing.assert_allclose(np.mean(found, axis=0), expected, rtol=0.35, atol=0.05 * expected.max())
+    for judged, estimate in itertools.product(JUDGED, ["structured", "exact", "probe"]):
+        with case(judged, estimate):
+            write, slope = JUDGED[judged]
+            W, O = gn.parameter(W_0, name="W"), gn.parameter(O_0, name="O")
+            h = gn.tanh(gn.constant(X_0) @ W)
+            o = write(h @ O, h)
+            target = T_0.T if judged == "z, transposed" else T_0
+            cost = gn.sum(gn.squared_error(o, gn.constant(target.reshape(o.shape))))
+            a = np.tanh(X_0 @ W_0)
+            through = (1 - a**2)[:, :, None] * O_0  # ∂z_y/∂V_i
+            if judged == "z + h":
+                through = (1 - a**2)[:, :, None] * (O_0 + np.eye(3))
+            expected = 2 * (slope(a @ O_0, through) ** 2).sum(axis=2)
+            outputs, groups = moduli.Outputs(cost), unit_groups(cost, [W, O])
+            last = [group for group in groups if outputs.is_output(group)]
+            hidden = [group for group in groups if group not in last]
+            if judged == "z + h":
+                assert last, "the sum is one pre-activation"
+            elif judged not in ("z", "-2 z", "z of a stack"):
+                assert not last
+            random = gn.RandomSource(0)
+            make: dict[str, Callable[[], Any]] = {
+                "structured": lambda: moduli.structured(outputs, hidden, last),
+                "exact": lambda: moduli.exact(outputs, hidden),
+                "probe": lambda: moduli.probed(outputs, hidden, random),
+            }
+            moved = judged.startswith("z, ")
+            if (moved and estimate != "probe") or (
+                estimate == "structured" and judged in ("tanh z", "a masked z")
+            ):
+                with pytest.raises(UsageError, match=r"a loss judges .*use estimate='probe'"):
+                    make[estimate]()
+                continue
+            m = make[estimate]()[0][0]
+            function = gn.compile([m], [], backend="numpy")
+            if estimate != "probe":
+                np.testing.assert_allclose(function()[0], expected, rtol=1e-10)
+                continue
+            found = []
+            for draw in range(600):
+                random.draw = draw
+                found.append(function()[0])
+            np.testing.assert_allclose(
+                np.mean(found, axis=0), expected, rtol=0.35, atol=0.05 * expected.max()
+            )
 
 
 def test_two_losses_of_one_node_add_up() -> None:
@@ -227,35 +236,36 @@ def test_two_losses_of_one_node_add_up() -> None:
         np.testing.assert_allclose(found[2], 4.0 if double else 2.0)
 
 
-@pytest.mark.parametrize("metric", ["ruop", "qdruop", "kfac", "rms", "frequency", "rbpm", "qdrbpm_probed"])
-def test_what_is_not_scored_changes_no_step(metric: str) -> None:
+def test_what_is_not_scored_changes_no_step() -> None:
     """The last step alone: by a slice, by `unscored`, and with other numbers in steps of no weight."""
-    net = rnn.Network([rnn.Elman(4)], 3, 3, dtype="float64", seed=1)
-    x, t, other = (np.random.default_rng(0).integers(0, 3, (5, 6)) for _ in range(3))
-    other = (t + 1) % 3
-    other[-1] = t[-1]
-    u, cut, last = (
-        net.unroll(5, 6, initial="zero"),
-        net.unroll(5, 6, initial="zero", unscored=4),
-        gn.input((6,), "int64"),
-    )
-    weights = gn.constant(np.repeat([[0.0], [1.0 / 6]], [4, 1], axis=0) * np.ones((5, 6)))
-    masked = gn.sum(gn.softmax_cross_entropy(u.logits, u.targets) * weights)
-    steps = []
-    for cost, inputs, arrays in (
-        (cut.cost, [cut.inputs, cut.targets], (x, t)),
-        (gn.mean(gn.softmax_cross_entropy(u.logits[-1], last)), [u.inputs, last], (x, t[-1])),
-        (masked, [u.inputs, u.targets], (x, t)),
-        (masked, [u.inputs, u.targets], (x, other)),
-    ):
-        objective = rnn.Objective(cost, net.parameters, inputs)
-        objective.feed(*arrays)
-        _, g, numbers = objective.metric(objective.start(), metric)  # type: ignore[arg-type]
-        steps.append(objective.metric_solver(metric, "all", numbers)(g))  # type: ignore[arg-type]
-    if "probed" in metric or metric == "kfac":  # other draws, where there are other shapes
-        steps = steps[2:]
-    for step in steps[1:]:
-        np.testing.assert_allclose(step, steps[0], rtol=1e-9, atol=1e-12)
+    for metric in ["ruop", "qdruop", "kfac", "rms", "frequency", "rbpm", "qdrbpm_probed"]:
+        with case(metric):
+            net = rnn.Network([rnn.Elman(4)], 3, 3, dtype="float64", seed=1)
+            x, t, other = (np.random.default_rng(0).integers(0, 3, (5, 6)) for _ in range(3))
+            other = (t + 1) % 3
+            other[-1] = t[-1]
+            u, cut, last = (
+                net.unroll(5, 6, initial="zero"),
+                net.unroll(5, 6, initial="zero", unscored=4),
+                gn.input((6,), "int64"),
+            )
+            weights = gn.constant(np.repeat([[0.0], [1.0 / 6]], [4, 1], axis=0) * np.ones((5, 6)))
+            masked = gn.sum(gn.softmax_cross_entropy(u.logits, u.targets) * weights)
+            steps = []
+            for cost, inputs, arrays in (
+                (cut.cost, [cut.inputs, cut.targets], (x, t)),
+                (gn.mean(gn.softmax_cross_entropy(u.logits[-1], last)), [u.inputs, last], (x, t[-1])),
+                (masked, [u.inputs, u.targets], (x, t)),
+                (masked, [u.inputs, u.targets], (x, other)),
+            ):
+                objective = rnn.Objective(cost, net.parameters, inputs)
+                objective.feed(*arrays)
+                _, g, numbers = objective.metric(objective.start(), metric)  # type: ignore[arg-type]
+                steps.append(objective.metric_solver(metric, "all", numbers)(g))  # type: ignore[arg-type]
+            if "probed" in metric or metric == "kfac":  # other draws, where there are other shapes
+                steps = steps[2:]
+            for step in steps[1:]:
+                np.testing.assert_allclose(step, steps[0], rtol=1e-9, atol=1e-12)
 
 
 def test_a_net_that_mixes_units_says_so() -> None:

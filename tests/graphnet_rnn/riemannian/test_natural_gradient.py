@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
@@ -14,6 +15,7 @@ from graphnet.graph.node import Array
 from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.optimizers import NaturalGradient, Stepwise
 from graphnet_rnn.riemannian import Backpropagated, Kronecker, OuterProduct
+from tests.tables import case
 
 STEPS = 7
 
@@ -51,80 +53,83 @@ METRICS = {
 }
 
 
-@pytest.mark.parametrize("batches", [1, 2])
-@pytest.mark.parametrize("every", [1, 3])
-@pytest.mark.parametrize("name", METRICS)
-def test_a_run_is_its_equations(name: str, every: int, batches: int) -> None:
+def test_a_run_is_its_equations() -> None:
     """For metrics that are linear in what adds up, M̄ is the mean of dense matrices, those of each batch."""
-    metric = METRICS[name]
-    settings: dict[str, Any] = {"rate": 0.1, "momentum": 0.6, "damping": 0.05, "averaged": 0.6}
-    objective, feed = problem(batches)
-    theta = objective.start()
-    v, mean, measured = np.zeros_like(theta), np.zeros((len(theta), len(theta))), 0
-    for step in range(STEPS):
-        feed(step)
-        _, g = objective.gradient(theta)
-        if step % every == 0:
-            measured += 1
-            share = min(0.6, 1 - 1 / measured)
-            _, _, numbers = objective.metric(theta, metric, "all", step)
-            mean = share * mean + (1 - share) * dense(
-                objective.metric_solver(metric, "all", numbers), len(theta)
-            )
-        v = 0.6 * v - 0.1 * np.linalg.solve(mean + 0.05 * np.eye(len(theta)), g)
-        theta = theta + v
-    found = run(NaturalGradient(metric, every=every, clip_norm=None, **settings), batches)
-    np.testing.assert_allclose(found, theta, rtol=1e-7, atol=1e-9)
+    for name, every, batches in itertools.product(METRICS, [1, 3], [1, 2]):
+        with case(name, every, batches):
+            metric = METRICS[name]
+            settings: dict[str, Any] = {"rate": 0.1, "momentum": 0.6, "damping": 0.05, "averaged": 0.6}
+            objective, feed = problem(batches)
+            theta = objective.start()
+            v, mean, measured = np.zeros_like(theta), np.zeros((len(theta), len(theta))), 0
+            for step in range(STEPS):
+                feed(step)
+                _, g = objective.gradient(theta)
+                if step % every == 0:
+                    measured += 1
+                    share = min(0.6, 1 - 1 / measured)
+                    _, _, numbers = objective.metric(theta, metric, "all", step)
+                    mean = share * mean + (1 - share) * dense(
+                        objective.metric_solver(metric, "all", numbers), len(theta)
+                    )
+                v = 0.6 * v - 0.1 * np.linalg.solve(mean + 0.05 * np.eye(len(theta)), g)
+                theta = theta + v
+            found = run(NaturalGradient(metric, every=every, clip_norm=None, **settings), batches)
+            np.testing.assert_allclose(found, theta, rtol=1e-7, atol=1e-9)
 
 
-@pytest.mark.parametrize("every", [1, 2])
-@pytest.mark.parametrize("graft", ["", "adam"])
-@pytest.mark.parametrize("metric", ["kfac", "qdruop", "qdrbpm_probed"])
-def test_it_resumes_at_any_step(metric: str, graft: str, every: int) -> None:
+def test_it_resumes_at_any_step() -> None:
     """Also between two measurings, where M̄ must be factored anew; bit for bit."""
-    optimizer = NaturalGradient(
-        metric, rate=Stepwise({0: 0.05, 2: 0.02}), every=every, graft=graft, averaged=0.8
-    )
-    whole = run(optimizer)
-    for stop in (1, 2, 3):
-        objective, feed = problem()
-        first = rnn.minimize(objective, optimizer, steps=stop, feed=feed)
-        again = NaturalGradient(**optimizer.settings())
-        assert again == optimizer
-        rest = rnn.minimize(
-            objective,
-            again,
-            steps=STEPS - stop,
-            start=first.theta,
-            state=deepcopy(first.state),
-            feed=lambda step, done=stop, feed=feed: feed(step + done),  # type: ignore[misc]
-        )
-        assert rest.theta.tobytes() == whole.tobytes()
+    for metric, graft, every in [("kfac", "", 2), ("qdruop", "adam", 1), ("qdrbpm_probed", "", 2)]:
+        with case(metric, graft):
+            optimizer = NaturalGradient(
+                metric, rate=Stepwise({0: 0.05, 2: 0.02}), every=every, graft=graft, averaged=0.8
+            )
+            whole = run(optimizer)
+            for stop in (1, 2, 3):
+                objective, feed = problem()
+                first = rnn.minimize(objective, optimizer, steps=stop, feed=feed)
+                again = NaturalGradient(**optimizer.settings())
+                assert again == optimizer
+                rest = rnn.minimize(
+                    objective,
+                    again,
+                    steps=STEPS - stop,
+                    start=first.theta,
+                    state=deepcopy(first.state),
+                    feed=lambda step, done=stop, feed=feed: feed(step + done),  # type: ignore[misc]
+                )
+                assert rest.theta.tobytes() == whole.tobytes()
 
 
-@pytest.mark.parametrize("name", ["sgd", "rmsprop", "adam"])
-def test_a_grafted_step_is_as_long_as_the_other_optimizers(name: str) -> None:
+def test_a_grafted_step_is_as_long_as_the_other_optimizers() -> None:
     """For each parameter by itself, and in the direction of the metric."""
-    optimizer = NaturalGradient(Kronecker(), rate=0.02, momentum=0.0, graft=name)
-    kind = rnn.optimizers.ALL[name](rate=0.02)  # type: ignore[call-arg]
-    objective, feed = problem()
-    theta = objective.start()
-    state, other = optimizer.init(theta, objective), kind.init(theta)
-    for step in range(STEPS):
-        feed(step)
-        before, there = theta.copy(), theta.copy()
-        numbers = objective.metric(theta, Kronecker(), "all", step)[2]
-        mean = numbers if step == 0 else min(0.95, 1 - 1 / (step + 1)) * state["metric"]
-        if step:
-            mean = mean + (1 - min(0.95, 1 - 1 / (step + 1))) * numbers
-        direction = objective.metric_solver(Kronecker(), "all", mean, 0.01)(objective.gradient(theta)[1])
-        kind.step(objective, there, other)
-        optimizer.step(objective, theta, state)
-        for each in objective.slices:
-            moved = theta[each] - before[each]
-            assert np.linalg.norm(moved) == pytest.approx(np.linalg.norm(there[each] - before[each]))
-            cosine = -moved @ direction[each] / np.linalg.norm(moved) / np.linalg.norm(direction[each])
-            assert cosine == pytest.approx(1)
+    for name in ["sgd", "rmsprop", "adam"]:
+        with case(name):
+            optimizer = NaturalGradient(Kronecker(), rate=0.02, momentum=0.0, graft=name)
+            kind = rnn.optimizers.ALL[name](rate=0.02)  # type: ignore[call-arg]
+            objective, feed = problem()
+            theta = objective.start()
+            state, other = optimizer.init(theta, objective), kind.init(theta)
+            for step in range(STEPS):
+                feed(step)
+                before, there = theta.copy(), theta.copy()
+                numbers = objective.metric(theta, Kronecker(), "all", step)[2]
+                mean = numbers if step == 0 else min(0.95, 1 - 1 / (step + 1)) * state["metric"]
+                if step:
+                    mean = mean + (1 - min(0.95, 1 - 1 / (step + 1))) * numbers
+                direction = objective.metric_solver(Kronecker(), "all", mean, 0.01)(
+                    objective.gradient(theta)[1]
+                )
+                kind.step(objective, there, other)
+                optimizer.step(objective, theta, state)
+                for each in objective.slices:
+                    moved = theta[each] - before[each]
+                    assert np.linalg.norm(moved) == pytest.approx(np.linalg.norm(there[each] - before[each]))
+                    cosine = (
+                        -moved @ direction[each] / np.linalg.norm(moved) / np.linalg.norm(direction[each])
+                    )
+                    assert cosine == pytest.approx(1)
 
 
 def test_a_step_is_at_most_so_long_in_the_metric() -> None:
@@ -180,9 +185,8 @@ def test_a_singular_metric_names_the_units_and_changes_nothing() -> None:
     assert all(np.array_equal(state[name], array) for name, array in before[1].items())
 
 
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
+def test_impossible_settings() -> None:
+    cases = [
         ({"rate": 0}, "rate must be > 0, not 0"),
         ({"rate": np.inf}, "rate must be finite, not inf"),
         ({"momentum": 1.0}, r"momentum must be in \[0, 1\), not 1.0"),
@@ -192,12 +196,10 @@ def test_a_singular_metric_names_the_units_and_changes_nothing() -> None:
         ({"clip_norm": 0}, "clip_norm must be > 0, or None for no limit, not 0"),
         ({"graft": "lbfgs"}, "graft must be '' or 'sgd' or 'rmsprop' or 'adam', not 'lbfgs'"),
         ({"metric": "euclid"}, "metric must be one of rnn.riemannian"),
-    ],
-    ids=str,
-)
-def test_impossible_settings(settings: dict[str, Any], words: str) -> None:
-    with pytest.raises(UsageError, match=f"NaturalGradient: {words}"):
-        NaturalGradient(**settings)
+    ]
+    for settings, words in cases:
+        with case(settings, words), pytest.raises(UsageError, match=f"NaturalGradient: {words}"):
+            NaturalGradient(**settings)
 
 
 def test_its_state_needs_the_objective() -> None:
@@ -238,17 +240,16 @@ def test_a_step_of_another_cost_is_in_its_own_metric() -> None:
     np.testing.assert_allclose(theta - at, 0.9 * before - 0.03 * step, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("name", "number"), [("measured", -1), ("measured", 2**63 - 1), ("steps", -(2**63)), ("steps", 2**62)]
-)
-def test_counts_that_no_run_has(name: str, number: int) -> None:
-    objective, feed = problem()
-    feed(0)
-    optimizer, theta = NaturalGradient("kfac"), objective.start()
-    state = optimizer.init(theta, objective)
-    state[name][0] = number
-    with pytest.raises(UsageError, match="state says that its metric is the mean of"):
-        optimizer.step(objective, theta, state)
+def test_counts_that_no_run_has() -> None:
+    for name, number in [("measured", -1), ("measured", 2**63 - 1), ("steps", -(2**63)), ("steps", 2**62)]:
+        with case(name, number):
+            objective, feed = problem()
+            feed(0)
+            optimizer, theta = NaturalGradient("kfac"), objective.start()
+            state = optimizer.init(theta, objective)
+            state[name][0] = number
+            with pytest.raises(UsageError, match="state says that its metric is the mean of"):
+                optimizer.step(objective, theta, state)
 
 
 def test_a_metric_of_less_than_no_cases() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from itertools import pairwise
@@ -21,6 +22,7 @@ from graphnet_rnn.riemannian.metrics import Backpropagated, Kronecker, Metric, O
 from tests.graphnet_rnn.optimizers.toys import Plain
 from tests.graphnet_rnn.riemannian import ollivier
 from tests.graphnet_rnn.riemannian.test_metrics import METRICS, UNITS, Pair
+from tests.tables import case
 
 STEPS = 16
 
@@ -33,30 +35,32 @@ def objective_of(network: rnn.Network, x: Any) -> rnn.Objective:
     return objective
 
 
-@pytest.mark.parametrize("name", METRICS)
-@pytest.mark.parametrize("kind", ["GLNN", "RNN"])
-def test_a_run_is_that_of_the_source(kind: str, name: str) -> None:
-    pair = Pair(kind, time=40)
-    p = pair.parameters()
-    optimizer = Riemannian(METRICS[name])
-    expected = ollivier.train(pair.net, p, pair.x, np.ones(40), STEPS, transition=name)  # type: ignore[arg-type]
-    objective = objective_of(pair.network, pair.x)
-    theta = pair.network.theta.copy()
-    state = optimizer.init(theta)
-    if kind == "RNN":  # it learns the activity before the first step, the source V: the first steps tell
-        expected = ollivier.train(pair.net, p, pair.x, np.ones(40), 2, transition=name)  # type: ignore[arg-type]
-    reports = []
-    for _ in range(max(attempt.step for attempt in expected.attempts) + 1):
-        report = optimizer.step(objective, theta, state)
-        assert isinstance(report, RiemannianReport)
-        reports.append(report)
-    for step, report in enumerate(reports):
-        tried = [attempt for attempt in expected.attempts if attempt.step == step]
-        assert report.tries == len(tried)
-        assert report.rate == tried[-1].rate
-        if kind == "GLNN" or step == 0:
-            assert -40 * report.after == pytest.approx(tried[-1].log_likelihood, rel=1e-9)
-    assert 1 / expected.attempts[0].rate == UNITS
+def test_a_run_is_that_of_the_source() -> None:
+    for kind, name in itertools.product(["GLNN", "RNN"], METRICS):
+        with case(kind, name):
+            pair = Pair(kind, time=40)
+            p = pair.parameters()
+            optimizer = Riemannian(METRICS[name])
+            expected = ollivier.train(pair.net, p, pair.x, np.ones(40), STEPS, transition=name)  # type: ignore[arg-type]
+            objective = objective_of(pair.network, pair.x)
+            theta = pair.network.theta.copy()
+            state = optimizer.init(theta)
+            if (
+                kind == "RNN"
+            ):  # it learns the activity before the first step, the source V: the first steps tell
+                expected = ollivier.train(pair.net, p, pair.x, np.ones(40), 2, transition=name)  # type: ignore[arg-type]
+            reports = []
+            for _ in range(max(attempt.step for attempt in expected.attempts) + 1):
+                report = optimizer.step(objective, theta, state)
+                assert isinstance(report, RiemannianReport)
+                reports.append(report)
+            for step, report in enumerate(reports):
+                tried = [attempt for attempt in expected.attempts if attempt.step == step]
+                assert report.tries == len(tried)
+                assert report.rate == tried[-1].rate
+                if kind == "GLNN" or step == 0:
+                    assert -40 * report.after == pytest.approx(tried[-1].log_likelihood, rel=1e-9)
+            assert 1 / expected.attempts[0].rate == UNITS
 
 
 class Mine(rnn.Cell):
@@ -75,26 +79,25 @@ LEARNERS = {
     "KFAC": Kronecker(),
     "RBPM, structured": Backpropagated(),
 }
-#: What memory cells are to be probed for (see below).
-STRUCTURED = {"RBPM, structured"}
 
 
-@pytest.mark.parametrize(
-    ("cell", "name"),
-    [(Mine(8), name) for name in LEARNERS]
-    + [(cell, name) for cell in (rnn.LSTM(8), rnn.GRU(8)) for name in LEARNERS if name not in STRUCTURED],
-    ids=lambda part: part if isinstance(part, str) else type(part).__name__,
-)
-def test_a_cell_that_a_user_declares_learns(cell: rnn.Cell, name: str) -> None:
-    x = np.array([0, 1, 2, 2, 1] * 16)
-    network = rnn.Network([cell], 3, 3, initial_state="learned")
-    objective = objective_of(network, x)
-    theta, optimizer = network.theta.copy(), Riemannian(LEARNERS[name])
-    state = optimizer.init(theta)
-    losses = [optimizer.step(objective, theta, state).loss for _ in range(30)]
-    assert losses[0] > 1.0
-    assert losses[-1] < 0.35
-    assert all(b <= a for a, b in pairwise(losses))
+def test_a_cell_that_a_user_declares_learns() -> None:
+    for cell, name in [
+        (Mine(8), "RUOP"),
+        (Mine(8), "RBPM, structured"),
+        (rnn.LSTM(8), "RBPM"),
+        (rnn.GRU(8), "KFAC"),
+    ]:
+        with case(cell, name):
+            x = np.array([0, 1, 2, 2, 1] * 16)
+            network = rnn.Network([cell], 3, 3, initial_state="learned")
+            objective = objective_of(network, x)
+            theta, optimizer = network.theta.copy(), Riemannian(LEARNERS[name])
+            state = optimizer.init(theta)
+            losses = [optimizer.step(objective, theta, state).loss for _ in range(30)]
+            assert losses[0] > 1.0
+            assert losses[-1] < 0.35
+            assert all(b <= a for a, b in pairwise(losses))
 
 
 def test_memory_cells_are_to_be_probed() -> None:
@@ -110,31 +113,32 @@ def test_memory_cells_are_to_be_probed() -> None:
         optimizer.step(objective, theta, state)
 
 
-@pytest.mark.parametrize("name", METRIC_NAMES)
-def test_a_run_goes_on_to_the_same_bytes(name: str) -> None:
+def test_a_run_goes_on_to_the_same_bytes() -> None:
     """State and settings, as JSON keeps them, are all that a step needs."""
-    x = np.array([0, 1, 2, 2, 1] * 8)
+    for name in METRIC_NAMES:
+        with case(name):
+            x = np.array([0, 1, 2, 2, 1] * 8)
 
-    def begun() -> tuple[rnn.Objective, Any]:
-        network = rnn.Network([rnn.Elman(4)], 3, 3, initial_state="learned")
-        return objective_of(network, x), network.theta.copy()
+            def begun() -> tuple[rnn.Objective, Any]:
+                network = rnn.Network([rnn.Elman(4)], 3, 3, initial_state="learned")
+                return objective_of(network, x), network.theta.copy()
 
-    optimizer = Riemannian(METRIC_NAMES[name]())
-    again = Riemannian(**json.loads(json.dumps(optimizer.settings())))
-    assert again == optimizer
-    objective, theta = begun()
-    state = optimizer.init(theta)
-    for _ in range(6):
-        optimizer.step(objective, theta, state)
-    other, there = begun()
-    held = again.init(there)
-    for _ in range(3):
-        again.step(other, there, held)
-    third, _ = begun()
-    kept = {key: value.copy() for key, value in held.items()}
-    for _ in range(3):
-        again.step(third, there, kept)
-    assert there.tobytes() == theta.tobytes()
+            optimizer = Riemannian(METRIC_NAMES[name]())
+            again = Riemannian(**json.loads(json.dumps(optimizer.settings())))
+            assert again == optimizer
+            objective, theta = begun()
+            state = optimizer.init(theta)
+            for _ in range(6):
+                optimizer.step(objective, theta, state)
+            other, there = begun()
+            held = again.init(there)
+            for _ in range(3):
+                again.step(other, there, held)
+            third, _ = begun()
+            kept = {key: value.copy() for key, value in held.items()}
+            for _ in range(3):
+                again.step(third, there, kept)
+            assert there.tobytes() == theta.tobytes()
 
 
 def test_batches_add_up() -> None:
@@ -215,29 +219,30 @@ class Cliff(Plain):
         return super().metric_solver(metric, part, numbers, damping)
 
 
-@pytest.mark.parametrize("what", ["slopes", "metric", "singular"])
-def test_a_step_to_where_there_are_no_slopes_or_no_metric_is_undone(what: str) -> None:
-    objective, theta = Cliff(what), np.ones(2)
-    optimizer = Riemannian(rate=3.0)
-    state = optimizer.init(theta)
-    first = optimizer.step(objective, theta, state)
-    assert isinstance(first, RiemannianReport)
-    assert first.taken
-    assert theta[0] < 0
-    reports = [first]
-    while theta[0] < 0:
-        report = optimizer.step(objective, theta, state)
-        assert isinstance(report, RiemannianReport)
-        assert report.undone
-        assert report.loss == 2.0  # where the first step began
-        assert report.part == first.part
-        assert report.rate == pytest.approx(reports[-1].rate * 1.1 / 2)
-        reports.append(report)
-    assert len(reports) > 2
-    assert "the step before was undone" in str(reports[-1])
-    for _ in range(20):
-        report = optimizer.step(objective, theta, state)
-    assert 0 <= report.loss < 2.0
+def test_a_step_to_where_there_are_no_slopes_or_no_metric_is_undone() -> None:
+    for what in ["slopes", "metric", "singular"]:
+        with case(what):
+            objective, theta = Cliff(what), np.ones(2)
+            optimizer = Riemannian(rate=3.0)
+            state = optimizer.init(theta)
+            first = optimizer.step(objective, theta, state)
+            assert isinstance(first, RiemannianReport)
+            assert first.taken
+            assert theta[0] < 0
+            reports = [first]
+            while theta[0] < 0:
+                report = optimizer.step(objective, theta, state)
+                assert isinstance(report, RiemannianReport)
+                assert report.undone
+                assert report.loss == 2.0  # where the first step began
+                assert report.part == first.part
+                assert report.rate == pytest.approx(reports[-1].rate * 1.1 / 2)
+                reports.append(report)
+            assert len(reports) > 2
+            assert "the step before was undone" in str(reports[-1])
+            for _ in range(20):
+                report = optimizer.step(objective, theta, state)
+            assert 0 <= report.loss < 2.0
 
 
 def test_where_nothing_was_moved_nothing_is_undone() -> None:

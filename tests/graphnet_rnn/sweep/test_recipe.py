@@ -13,6 +13,7 @@ import pytest
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.sweep import Between, Halving, Recipe, Values
 from graphnet_rnn.sweep.ranges import range_of
+from tests.tables import case
 
 TOML = """
 data = "book.txt"
@@ -36,10 +37,10 @@ factor = 2
 
 @pytest.fixture
 def read(tmp_path: Path) -> Any:
-    (tmp_path / "book.txt").write_text("abc" * 50)
+    (tmp_path / "book.txt").write_text("abc" * 50, encoding="utf-8")
 
     def read(text: str) -> Recipe:
-        (tmp_path / "recipe.toml").write_text(text)
+        (tmp_path / "recipe.toml").write_text(text, encoding="utf-8")
         return Recipe.read(tmp_path / "recipe.toml")
 
     return read
@@ -114,74 +115,59 @@ epochs = 3
     assert "--skip" not in recipe.command(list(recipe.configurations())[2], 7, "there")
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("[settings]\nepochs = 1", "data = 'FILE' is missing"),
-        ("data = ''", "data must name a file"),
-        ("data = 'a'\nspeed = 3", "'speed' is not what a recipe says"),
-        ("data = 'a'\nsettings = 3", "settings must be a table"),
-        ("data = 'a'\nmethod = 'best'", "method must be 'grid' or 'random'"),
-        ("data = 'a'\nmethod = 'random'\ntrials = 0", "trials must be"),
-        ("data = 'a'\ntrials = 3", "trials are of method = 'random'"),
-        ("data = 'a'\nname = [[1]]", "name must be words on one line"),
-        ("data = 'a'\nname = true", "name must be words on one line"),
-        ('data = "a"\nname = "\\u001b[31m"', "name must be words on one line"),
-        ("data = 'a'\nseconds = 9", "options of train stand under [settings]"),
-        ("data = 'a'\n[settings]\nseed = 3", "seed is no setting: the sweep sees to it"),
-        (
-            "data = 'a'\n[settings]\nunits = [3, 4]",
-            "units must be a word, a number, true or false, or a range",
-        ),
-        ("data = 'a'\n[settings]\nunits = { between = [3, 4] }", "units must be a value, or one of"),
-        ("data = 'a'\n[settings]\nunits = { values = [] }", "units: values must be words, numbers"),
-        ("data = 'a'\n[settings]\nunits = { values = [[1]] }", "units: values must be words, numbers"),
-        ("data = 'a'\n[settings]\nrate = { log = [0, 1] }", "rate: a range of logarithms must begin above 0"),
-        ("data = 'a'\n[settings]\nrate = { log = [1] }", "rate: a range has two ends, not 1"),
-        (
-            "data = 'a'\n[settings]\nrate = { uniform = [2, 1] }",
-            "rate: a range must go from a number to a larger",
-        ),
-        (
-            "data = 'a'\n[settings]\nrate = { uniform = [0, inf] }",
-            "rate: a range must go from a number to a larger",
-        ),
-        ("data = 'a'\n[settings]\nunits = { whole = [1.5, 3] }", "units: a range of whole numbers"),
-        (
-            "data = 'a'\n[settings]\nrate = { uniform = [0, 1] }",
-            "a grid goes through values, and rate has none",
-        ),
-        (
-            "data = 'a'\n[settings]\nunits = { values = [1], when = { layers = 2 } }",
-            "units is a setting when layers",
-        ),
-        ("data = 'a'\n[settings]\nunits = { values = [1], when = 3 }", "units: when must be"),
-        (
-            "data = 'a'\n[settings]\nunits = { values = [1, 2], when = { batch = 1 } }\n"
-            "batch = { values = [1, 2], when = { units = 2 } }",
-            "units, which depends on batch, which depends on units",
-        ),
-        (
-            "data = 'a'\n[settings]\nunits = { values = [1, 2], when = { units = 2 } }",
-            "units, which depends on units",
-        ),
-        (
-            "data = 'a'\n[settings]\nlayers = { values = [1, 2] }\nunits = { values = [1], when = { layers = 7 } }",
-            "units is a setting when layers is 7, which it never is",
-        ),
-        ("data = 'a'\nfolds = 2\n[settings]\nvalid = 'b'", "folds say what to validate on"),
-        ("data = 'a'\nclip-norm = 3", "options of train stand under [settings]"),
-        ("data = 'a'\nseed-s = 3", "did you mean seeds?"),
-        ("data = 'a'\n[halving]\nfirst = 0", "halving: first must be"),
-        ("data = 'a'\n[halving]\nspeed = 0", "halving has first, factor and brackets"),
-        ("data = 'a'\n[halving]\nfirst = -1.5", "halving: first must be a number above 0, not -1.5"),
-        ("data = 'a'\n[halving]\nbrackets = 3", "halving: brackets must be"),
-        ("data = 'a'\nhalving = 3", "halving has first, factor and brackets"),
-    ],
-)
-def test_what_no_recipe_says(read: Any, text: str, words: str) -> None:
-    with pytest.raises(UsageError, match=re.escape(words)):
-        read(text)
+#: Of a recipe, and of its settings: what it cannot say, and what is answered.
+WRONG = [
+    ("speed = 3", "'speed' is not what a recipe says"),
+    ("settings = 3", "settings must be a table"),
+    ("method = 'best'", "method must be 'grid' or 'random'"),
+    ("method = 'random'\ntrials = 0", "trials must be"),
+    ("trials = 3", "trials are of method = 'random'"),
+    ("name = [[1]]", "name must be words on one line"),
+    ("name = true", "name must be words on one line"),
+    ('name = "\\u001b[31m"', "name must be words on one line"),
+    ("seconds = 9", "options of train stand under [settings]"),
+    ("clip-norm = 3", "options of train stand under [settings]"),
+    ("seed-s = 3", "did you mean seeds?"),
+    ("folds = 2\n[settings]\nvalid = 'b'", "folds say what to validate on"),
+    ("halving = 3", "halving has first, factor and brackets"),
+    ("[halving]\nspeed = 0", "halving has first, factor and brackets"),
+    ("[halving]\nfirst = 0", "halving: first must be"),
+    ("[halving]\nfirst = -1.5", "halving: first must be a number above 0, not -1.5"),
+    ("[halving]\nbrackets = 3", "halving: brackets must be"),
+]
+WRONG_SETTINGS = [
+    ("seed = 3", "seed is no setting: the sweep sees to it"),
+    ("units = [3, 4]", "units must be a word, a number, true or false, or a range"),
+    ("units = { between = [3, 4] }", "units must be a value, or one of"),
+    ("units = { values = [] }", "units: values must be words, numbers"),
+    ("units = { values = [[1]] }", "units: values must be words, numbers"),
+    ("rate = { log = [0, 1] }", "rate: a range of logarithms must begin above 0"),
+    ("rate = { log = [1] }", "rate: a range has two ends, not 1"),
+    ("rate = { uniform = [2, 1] }", "rate: a range must go from a number to a larger"),
+    ("rate = { uniform = [0, inf] }", "rate: a range must go from a number to a larger"),
+    ("units = { whole = [1.5, 3] }", "units: a range of whole numbers"),
+    ("rate = { uniform = [0, 1] }", "a grid goes through values, and rate has none"),
+    ("units = { values = [1], when = { layers = 2 } }", "units is a setting when layers"),
+    ("units = { values = [1], when = 3 }", "units: when must be"),
+    ("units = { values = [1, 2], when = { units = 2 } }", "units, which depends on units"),
+    (
+        "units = { values = [1, 2], when = { batch = 1 } }\nbatch = { values = [1, 2], when = { units = 2 } }",
+        "units, which depends on batch, which depends on units",
+    ),
+    (
+        "layers = { values = [1, 2] }\nunits = { values = [1], when = { layers = 7 } }",
+        "units is a setting when layers is 7, which it never is",
+    ),
+]
+
+
+def test_what_no_recipe_says(read: Any) -> None:
+    rows = [("[settings]\nepochs = 1", "data = 'FILE' is missing"), ("data = ''", "data must name a file")]
+    rows += [(f"data = 'a'\n{text}", words) for text, words in WRONG]
+    rows += [(f"data = 'a'\n[settings]\n{text}", words) for text, words in WRONG_SETTINGS]
+    for text, words in rows:
+        with case(text), pytest.raises(UsageError, match=re.escape(words)):
+            read(text)
 
 
 #: (configurations, budget of each) of the rungs of each bracket, for R = 81, η = 3 (Li et al. 2018, table 1) and for
@@ -198,32 +184,38 @@ TABLES = {
 }
 
 
-@pytest.mark.parametrize(("most", "factor"), TABLES)
-@pytest.mark.parametrize("unit", ["epochs", "steps", "core_seconds"])
-def test_brackets_are_those_of_hyperband(most: int, factor: int, unit: str) -> None:
-    table, scale = TABLES[most, factor], 0.5 if unit == "core_seconds" else 1
-    count = sum(bracket[0][0] for bracket in table)
-    settings = {"rate": Between(1e-4, 1.0, log=True), unit: most * scale}
-    halving = Halving(scale, factor, brackets=True)
-    recipe = Recipe("a", settings, "random", trials=count, halving=halving)
-    found = []
-    for numbers, begin in recipe.brackets:
-        alive, rungs = len(numbers), []
-        for spent in recipe.rungs[begin:]:
-            rungs.append((alive, spent / scale))
-            alive = halving.kept(alive)
-        found.append(rungs)
-    assert found == table
-    assert [n for numbers, _ in recipe.brackets for n in numbers] == list(range(count))
-    more = Recipe("a", settings, "random", trials=2 * count + 3, halving=halving)
-    assert more.brackets[: len(table)] == recipe.brackets  # who is there stays where it is
-    assert [len(numbers) for numbers, _ in more.brackets[len(table) :]] == [*halving.sizes(most * scale), 3]
-    assert more.brackets[-1].begin == 0
-    effort = sum(
-        n * (spent - (rungs[i - 1][1] if i else 0)) for rungs in table for i, (n, spent) in enumerate(rungs)
-    )
-    assert recipe.effort == (effort if unit == "epochs" else None)
-    assert Recipe.of(recipe.mapping(), Path()).halving == halving
+def test_brackets_are_those_of_hyperband() -> None:
+    for unit in ("epochs", "steps", "core_seconds"):
+        for (most, factor), table in TABLES.items():
+            with case(unit, most, factor):
+                scale = 0.5 if unit == "core_seconds" else 1
+                count = sum(bracket[0][0] for bracket in table)
+                settings = {"rate": Between(1e-4, 1.0, log=True), unit: most * scale}
+                halving = Halving(scale, factor, brackets=True)
+                recipe = Recipe("a", settings, "random", trials=count, halving=halving)
+                found = []
+                for numbers, begin in recipe.brackets:
+                    alive, rungs = len(numbers), []
+                    for spent in recipe.rungs[begin:]:
+                        rungs.append((alive, spent / scale))
+                        alive = halving.kept(alive)
+                    found.append(rungs)
+                assert found == table
+                assert [n for numbers, _ in recipe.brackets for n in numbers] == list(range(count))
+                more = Recipe("a", settings, "random", trials=2 * count + 3, halving=halving)
+                assert more.brackets[: len(table)] == recipe.brackets  # who is there stays where it is
+                assert [len(numbers) for numbers, _ in more.brackets[len(table) :]] == [
+                    *halving.sizes(most * scale),
+                    3,
+                ]
+                assert more.brackets[-1].begin == 0
+                effort = sum(
+                    n * (spent - (rungs[i - 1][1] if i else 0))
+                    for rungs in table
+                    for i, (n, spent) in enumerate(rungs)
+                )
+                assert recipe.effort == (effort if unit == "epochs" else None)
+                assert Recipe.of(recipe.mapping(), Path()).halving == halving
 
 
 def test_rungs_of_steps_are_whole() -> None:

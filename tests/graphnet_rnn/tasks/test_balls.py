@@ -10,6 +10,7 @@ import pytest
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.tasks import bouncing_balls, draw_balls, move_balls
 from graphnet_rnn.tasks.balls import BOX, RADIUS, SPEED
+from tests.tables import case
 
 PLACES = np.array([[2.0, 2.0], [5.0, 2.2], [7.0, 7.0], [2.0, 6.0]])
 
@@ -59,12 +60,12 @@ def test_as_in_small_steps() -> None:
         v = np.where(x < RADIUS, np.abs(v), np.where(x > BOX - RADIUS, -np.abs(v), v))
         d = x[:, :, None] - x[:, None]
         apart = np.linalg.norm(d, axis=-1) + 10 * np.eye(len(PLACES))
-        for case, i, j in np.argwhere(apart < 2 * RADIUS):
-            w = d[case, i, j] / apart[case, i, j]
-            nearing = w @ (v[case, i] - v[case, j])
+        for n, i, j in np.argwhere(apart < 2 * RADIUS):
+            w = d[n, i, j] / apart[n, i, j]
+            nearing = w @ (v[n, i] - v[n, j])
             if i < j and nearing < 0:
-                v[case, i] -= nearing * w
-                v[case, j] += nearing * w
+                v[n, i] -= nearing * w
+                v[n, j] += nearing * w
     exact, speeds = move_balls(np.broadcast_to(PLACES, start.shape), start, 5)
     assert not np.allclose(speeds[-1], start)
     np.testing.assert_allclose(exact[-1], x, atol=1e-2)
@@ -101,21 +102,31 @@ def test_videos() -> None:
     assert SPEED == 0.5
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "said"),
-    [
+def test_what_cannot_be_is_told() -> None:
+    for call, error, said in (
         (lambda: bouncing_balls(0, 1), UsageError, "generator must be one of NumPy"),  # type: ignore[arg-type]
-        (lambda: bouncing_balls(np.random.default_rng(0), 1, balls=40), UsageError, "40 balls of radius 1.2 find no"),
-        (lambda: bouncing_balls(np.random.default_rng(0), 1, radius=6), UsageError, "3 balls of radius 6 find no"),
-        (lambda: bouncing_balls(np.random.default_rng(0), 1, radius=0), UsageError, "bouncing_balls: radius must be"),
+        (
+            lambda: bouncing_balls(np.random.default_rng(0), 1, balls=40),
+            UsageError,
+            "40 balls of radius 1.2 find no",
+        ),
+        (
+            lambda: bouncing_balls(np.random.default_rng(0), 1, radius=6),
+            UsageError,
+            "3 balls of radius 6 find no",
+        ),
+        (
+            lambda: bouncing_balls(np.random.default_rng(0), 1, radius=0),
+            UsageError,
+            "bouncing_balls: radius must be",
+        ),
         (lambda: move_balls([[[0.5, 5]]], [[[1, 0]]], 2), DataError, "places must be in [1.2, 8.8]"),
         (lambda: move_balls([[[4, 5], [5, 5]]], np.ones((1, 2, 2)), 2), DataError, "2 radii apart"),
         (lambda: move_balls([[[5, 5]]], [[[1, 0, 0]]], 2), DataError, "not [1, 1, 2] and [1, 1, 3]"),
         (lambda: move_balls([[[5, 5]]], [[[np.nan, 0]]], 2), DataError, "must be finite"),
         (lambda: draw_balls([5, 5]), DataError, "(..., balls, 2), not [2]"),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_is_told(call: Any, error: type[Exception], said: str) -> None:
-    with pytest.raises(error) as caught:
-        call()
-    assert said in str(caught.value)
+    ):
+        with case(said):
+            with pytest.raises(error) as caught:
+                call()
+            assert said in str(caught.value)

@@ -22,6 +22,7 @@ from graphnet_rnn.tasks import (
     curves,
     draw_curves,
 )
+from tests.tables import case
 
 RNG = np.random.default_rng
 
@@ -44,12 +45,13 @@ def by_hand(points: Array, size: int) -> Array:
     return np.minimum(image / (sigma * math.sqrt(2 * math.pi)), 1)
 
 
-@pytest.mark.parametrize("size", [28, 12])
-def test_images_are_the_integral(size: int) -> None:
-    points = RNG(0).random((4, 3, 2))
-    points[3] = [[0, 1], [1, 0], [1, 0.9]]  # long, fast, and with a sharp bend
-    for image, some in zip(draw_curves(points, size), points, strict=True):
-        np.testing.assert_allclose(image.reshape(size, size), by_hand(some, size), atol=2e-4)
+def test_images_are_the_integral() -> None:
+    for size in (28, 12):
+        with case(size):
+            points = RNG(0).random((4, 3, 2))
+            points[3] = [[0, 1], [1, 0], [1, 0.9]]  # long, fast, and with a sharp bend
+            for image, some in zip(draw_curves(points, size), points, strict=True):
+                np.testing.assert_allclose(image.reshape(size, size), by_hand(some, size), atol=2e-4)
 
 
 def test_a_straight_stroke_is_as_wide_as_its_pen_and_white() -> None:
@@ -99,15 +101,10 @@ def test_a_data_set() -> None:
     assert np.abs(mean - mean.T).max() < 0.1
 
 
-@pytest.mark.parametrize(
-    ("make", "error", "content"),
-    [
-        (lambda: curve_images(0, 5), UsageError, "curve_images: generator must be one of NumPy"),  # type: ignore[arg-type]
-        (
-            lambda: curve_images(RNG(0), 0),
-            UsageError,
-            "curve_images: count must be a whole number >= 1, not 0",
-        ),
+def test_impossible_images() -> None:
+    rows: list[tuple[Any, type[Exception], str]] = [
+        (lambda: curve_images(0, 5), UsageError, "generator must be one of NumPy"),  # type: ignore[arg-type]
+        (lambda: curve_images(RNG(0), 0), UsageError, "count must be a whole number >= 1, not 0"),
         (lambda: curve_images(RNG(0), 5, 7), UsageError, "size must be a whole number >= 8, not 7"),
         (
             lambda: draw_curves(np.zeros((3, 2))),
@@ -119,16 +116,11 @@ def test_a_data_set() -> None:
             DataError,
             "points must be (count, 3, 2), all in [0, 1]",
         ),
-        (
-            lambda: draw_curves(np.full((1, 3, 2), math.nan)),
-            DataError,
-            "points must be (count, 3, 2), all in [0, 1]",
-        ),
-    ],
-)
-def test_impossible_images(make: Any, error: type[Exception], content: str) -> None:
-    with pytest.raises(error, match=re.escape(content)):
-        make()
+        (lambda: draw_curves(np.full((1, 3, 2), math.nan)), DataError, "points must be"),
+    ]
+    for make, error, content in rows:
+        with case(content), pytest.raises(error, match=re.escape(content)):
+            make()
 
 
 # -- autoencoders --------------------------------------------------------------------------------
@@ -157,24 +149,33 @@ def small(
     return objective, images
 
 
-@pytest.mark.parametrize("activation", ["sigmoid", "tanh"])
-@pytest.mark.parametrize("loss", ["sigmoid", "squared"])
-def test_the_loss_is_that_of_plain_numpy(activation: str, loss: str) -> None:
-    objective, x = small(activation, loss, 30)
-    arrays = {name: node.value.astype(float) for name, node in objective.network.parameters.items()}
-    h = x.astype(float)
-    phi = {"sigmoid": lambda a: 1 / (1 + np.exp(-a)), "tanh": np.tanh}[activation]
-    for l in range(5):
-        h = h @ arrays[f"layer{l}.W_xy"] + arrays[f"layer{l}.b_y"]
-        h = h if l == 2 else phi(h)
-    o = h @ arrays["output.W_ho"] + arrays["output.b_o"]
-    y = 1 / (1 + np.exp(-o)) if loss == "sigmoid" else o
-    squares = ((x - y) ** 2).sum(axis=1).mean()
-    entropy = -(x * np.log(y) + (1 - x) * np.log1p(-y)).sum(axis=1).mean() if loss == "sigmoid" else squares
-    assert objective.loss(objective.start()) == pytest.approx(entropy, rel=1e-4)
-    assert objective.error(x) == pytest.approx(squares, rel=1e-4)
-    np.testing.assert_allclose(objective.reconstructed(x[:7]), y[:7], atol=1e-5)
-    assert objective.error(x[:7]) == pytest.approx(((x - y) ** 2).sum(axis=1)[:7].mean(), rel=1e-4)
+def test_the_loss_is_that_of_plain_numpy() -> None:
+    for loss in ("sigmoid", "squared"):
+        for activation in ("sigmoid", "tanh"):
+            with case(loss, activation):
+                objective, x = small(activation, loss, 30)
+                arrays = {
+                    name: node.value.astype(float) for name, node in objective.network.parameters.items()
+                }
+                h = x.astype(float)
+                phi = {"sigmoid": lambda a: 1 / (1 + np.exp(-a)), "tanh": np.tanh}[activation]
+                for l in range(5):
+                    h = h @ arrays[f"layer{l}.W_xy"] + arrays[f"layer{l}.b_y"]
+                    h = h if l == 2 else phi(h)
+                o = h @ arrays["output.W_ho"] + arrays["output.b_o"]
+                y = 1 / (1 + np.exp(-o)) if loss == "sigmoid" else o
+                squares = ((x - y) ** 2).sum(axis=1).mean()
+                entropy = (
+                    -(x * np.log(y) + (1 - x) * np.log1p(-y)).sum(axis=1).mean()
+                    if loss == "sigmoid"
+                    else squares
+                )
+                assert objective.loss(objective.start()) == pytest.approx(entropy, rel=1e-4)
+                assert objective.error(x) == pytest.approx(squares, rel=1e-4)
+                np.testing.assert_allclose(objective.reconstructed(x[:7]), y[:7], atol=1e-5)
+                assert objective.error(x[:7]) == pytest.approx(
+                    ((x - y) ** 2).sum(axis=1)[:7].mean(), rel=1e-4
+                )
 
 
 def test_the_error_of_many_images_is_computed_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,7 +201,7 @@ def test_five_steps_of_hessian_free() -> None:
     assert objective.error(images) < 1.1 * best_constant(images)
 
 
-@pytest.mark.parametrize("activation", ["sigmoid", "tanh"])
+@pytest.mark.parametrize("activation", ["sigmoid", pytest.param("tanh", marks=pytest.mark.slow)])
 def test_nesterov_on_minibatches(activation: str) -> None:
     """Minibatches by the callback, as the source trains; the error of all images falls below the mean image's."""
     images = curve_images(RNG(1), 1000, 10)
@@ -237,57 +238,42 @@ def test_schedules_of_the_source() -> None:
     assert capped.rate.values == ((0, 0.0005 / 8), (900, pytest.approx(0.00005 / 8)))
 
 
-@pytest.mark.parametrize(
-    ("make", "error", "content"),
-    [
-        (
-            lambda: autoencoder("SPIRALS"),
-            UsageError,
-            "autoencoder: sizes must be 'CURVES' or 'MNIST' or 'FACES'",
-        ),
+def test_impossible_autoencoders() -> None:
+    fed = small()[0]
+    rows: list[tuple[Any, type[Exception], str]] = [
+        (lambda: autoencoder("SPIRALS"), UsageError, "sizes must be 'CURVES' or 'MNIST' or 'FACES'"),
         (
             lambda: autoencoder((784,)),
             UsageError,
             "sizes must hold the pixels and the code at least, not (784,)",
         ),
-        (lambda: autoencoder(784), UsageError, "sizes must hold the pixels and the code at least, not 784"),  # type: ignore[arg-type]
         (lambda: autoencoder((9, 0)), UsageError, "a width in sizes must be a whole number >= 1, not 0"),
         (
             lambda: autoencoder((9, 4), "relu"),
             UsageError,
             "activation must be 'sigmoid' or 'tanh', not 'relu'",
         ),
-        (
-            lambda: autoencoder((9, 4), loss="softmax"),
-            UsageError,
-            "loss must be 'sigmoid' or 'squared', not 'softmax'",
-        ),
+        (lambda: autoencoder((9, 4), loss="softmax"), UsageError, "loss must be 'sigmoid' or 'squared'"),
         (
             lambda: Reconstruction(rnn.Network([rnn.Elman(3)], 4, 4), 5),
             UsageError,
             "network must read vectors",
         ),
-        (lambda: Reconstruction(None, 5), UsageError, "network must read vectors"),  # type: ignore[arg-type]
+        (lambda: fed.feed(np.zeros((3, 100))), DataError, "images must be (100, 100), not [3, 100]"),
+        (lambda: fed.feed(*[]), UsageError, "Reconstruction.feed takes one array, the images, not 0"),
         (
-            lambda: small()[0].feed(np.zeros((3, 100))),
+            lambda: fed.feed(np.full((100, 100), 255)),
             DataError,
-            "feed: images must be (100, 100), not [3, 100]",
+            "they are in 255 ... 255; divide bytes by 255",
         ),
-        (lambda: small()[0].feed(*[]), UsageError, "Reconstruction.feed takes one array, the images, not 0"),
-        (
-            lambda: small()[0].feed(np.full((100, 100), 255)),
-            DataError,
-            "the loss 'sigmoid' needs pixels in [0, 1], but they are in 255 ... 255; divide bytes by 255",
-        ),
-        (lambda: small()[0].error(np.zeros(100)), DataError, "error: images must be (count, 100), not [100]"),
-        (lambda: autoencoder_optimizer("CIFAR"), UsageError, "autoencoder_optimizer: name must be 'CURVES'"),
+        (lambda: fed.error(np.zeros(100)), DataError, "error: images must be (count, 100), not [100]"),
+        (lambda: autoencoder_optimizer("CIFAR"), UsageError, "name must be 'CURVES'"),
         (
             lambda: autoencoder_optimizer(iterations=10),
             UsageError,
             "iterations must be a whole number >= 1000",
         ),
-    ],
-)
-def test_impossible_autoencoders(make: Any, error: type[Exception], content: str) -> None:
-    with pytest.raises(error, match=re.escape(content)):
-        make()
+    ]
+    for make, error, content in rows:
+        with case(content), pytest.raises(error, match=re.escape(content)):
+            make()

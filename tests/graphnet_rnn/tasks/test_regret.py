@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
 
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.tasks import Drawn, alphabet, anbn, distant_xor, regret, smoothed
+from tests.tables import case
 
 RNG = np.random.default_rng
 
@@ -77,24 +77,26 @@ def test_a_coin_for_the_exclusive_or() -> None:
     assert regret(np.ones(len(drawn.text)), drawn)[-1] == 30
 
 
-@pytest.mark.parametrize(
-    ("bits", "message"),
-    [
+def test_what_is_no_row_of_bits() -> None:
+    for bits, message in (
         ([1.0], r"one number for each of the text's 3 symbols, not the shape \[1\]"),
         (np.ones((3, 2)), r"not the shape \[3, 2\]"),
         ([0.0, -1.0, 0.0], "must be -log2 of probabilities, >= 0, but those of symbol 1 are -1"),
         ([0.0, 1.0, math.nan], "those of symbol 2 are nan"),
-    ],
-)
-def test_what_is_no_row_of_bits(bits: Any, message: str) -> None:
-    with pytest.raises(DataError, match=message):
-        regret(bits, Drawn("abc", np.zeros(3), np.ones(3, bool)))
+    ):
+        with case(bits, message), pytest.raises(DataError, match=message):
+            regret(bits, Drawn("abc", np.zeros(3), np.ones(3, bool)))
 
 
-@pytest.mark.parametrize("probabilities", [[-0.1], [1.1], [math.nan], 0.5, [-3.2, 0.1]])
-def test_what_is_no_probability(probabilities: Any) -> None:
-    with pytest.raises(DataError, match=r"smoothed: probabilities must be an array of numbers in \[0, 1\]"):
-        smoothed(probabilities, 3)
+def test_what_is_no_probability() -> None:
+    for probabilities in ([-0.1], [1.1], [math.nan], 0.5, [-3.2, 0.1]):
+        with (
+            case(probabilities),
+            pytest.raises(
+                DataError, match=r"smoothed: probabilities must be an array of numbers in \[0, 1\]"
+            ),
+        ):
+            smoothed(probabilities, 3)
 
 
 def test_impossible_settings() -> None:

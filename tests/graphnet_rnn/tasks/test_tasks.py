@@ -35,6 +35,7 @@ from graphnet_rnn.tasks import (
     summed_over_time,
 )
 from tests.graphnet_rnn.training.told import Told
+from tests.tables import case
 
 RNG = np.random.default_rng
 by_task = pytest.mark.parametrize("name", TASKS)
@@ -50,9 +51,9 @@ def one_hot(symbols: Array, width: int) -> Array:
 def marked(answer: Callable[[float, float], float]) -> Callable[[Array, Task], Array]:
     def solve(x: Array, task: Task) -> Array:
         o = np.full((len(x), x.shape[1], 1), 7.0)  # what is said before the end does not matter
-        for case in range(x.shape[1]):
-            a, b = (u for u, mark in x[:, case] if mark)
-            o[-1, case, 0] = answer(a, b)
+        for n in range(x.shape[1]):
+            a, b = (u for u, mark in x[:, n] if mark)
+            o[-1, n, 0] = answer(a, b)
         return o
 
     return solve
@@ -60,9 +61,9 @@ def marked(answer: Callable[[float, float], float]) -> Callable[[Array, Task], A
 
 def order(x: Array, task: Task) -> Array:
     o = np.zeros((len(x), x.shape[1], task.outputs))
-    for case, sequence in enumerate(x.T):
+    for n, sequence in enumerate(x.T):
         special = [str(symbol) for symbol in sequence if symbol < 2]
-        o[-1, case, int("".join(special), base=2)] = 1
+        o[-1, n, int("".join(special), base=2)] = 1
     return o
 
 
@@ -74,10 +75,10 @@ def recall(x: Array, task: Task) -> Array:
     """Says the constant symbol until the trigger, then what it has heard before the constant symbol."""
     constant = task.outputs - 1
     said = np.full_like(x, constant)
-    for case, sequence in enumerate(x.T):
+    for n, sequence in enumerate(x.T):
         trigger = list(sequence).index(constant + 1)
         heard = list(itertools.takewhile(lambda symbol: symbol != constant, sequence[:trigger]))
-        said[trigger + 1 : trigger + 1 + len(heard), case] = heard
+        said[trigger + 1 : trigger + 1 + len(heard), n] = heard
     return one_hot(said, task.outputs)
 
 
@@ -94,20 +95,21 @@ SOLVERS: dict[str, Callable[[Array, Task], Array]] = {
 
 
 @by_task
-@pytest.mark.parametrize("length", [10, 19, 37])
-def test_a_program_solves_it(name: str, length: int) -> None:
-    task = TASKS[name](length)
-    x, t = task.batch(RNG(length), 300)
-    o = SOLVERS[name](x, task)
-    found = task.wrong(o, t)
-    assert found.shape == (300,)
-    assert found.dtype == bool
-    assert not found.any()
-    # One step before the end of what is judged nothing is asked for.
-    o[: task.time - task.judged] = 99
-    assert not task.wrong(o, t).any()
-    o[-1, 5] = np.nan
-    assert np.flatnonzero(task.wrong(o, t)).tolist() == [5]
+def test_a_program_solves_it(name: str) -> None:
+    for length in (10, 19, 37):
+        with case(length):
+            task = TASKS[name](length)
+            x, t = task.batch(RNG(length), 300)
+            o = SOLVERS[name](x, task)
+            found = task.wrong(o, t)
+            assert found.shape == (300,)
+            assert found.dtype == bool
+            assert not found.any()
+            # One step before the end of what is judged nothing is asked for.
+            o[: task.time - task.judged] = 99
+            assert not task.wrong(o, t).any()
+            o[-1, 5] = np.nan
+            assert np.flatnonzero(task.wrong(o, t)).tolist() == [5]
 
 
 CONSTANT: dict[str, tuple[Any, float]] = {
@@ -157,50 +159,51 @@ def test_one_wrong_symbol_is_a_wrong_sequence() -> None:
 # -- what sequences look like --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["addition", "multiplication", "xor"])
-@pytest.mark.parametrize("length", [10, 30, 57])
-def test_marked_numbers(name: str, length: int) -> None:
-    task = TASKS[name](length)
-    x, t = task.batch(RNG(1), 6000)
-    assert x.shape == (11 * length // 10, 6000, 2)
-    assert t.shape == (11 * length // 10, 6000, 1)
-    assert (x.dtype, t.dtype, task.unscored) == (np.float32, np.float32, task.time - 1)
-    assert not t[:-1].any()
-    assert (x[:, :, 1].sum(axis=0) == 2).all()
-    assert set(np.unique(x[:, :, 1])) == {0, 1}
-    if name == "xor":
-        assert set(np.unique(x[:, :, 0])) == {0, 1}
-        return
-    # A number is 0 with probability 2⁻²⁴, so the first that is not starts its sequence.
-    begin = (x[:, :, 0] > 0).argmax(axis=0)
-    lengths = task.time - begin
-    assert set(lengths) == set(range(length, task.time + 1))
-    most_common = Counter(lengths.tolist()).most_common()
-    assert most_common[0][1] - most_common[-1][1] < 8 * math.sqrt(6000 / len(most_common))
-    first, second = (np.array([np.flatnonzero(column)[i] for column in x[:, :, 1].T]) for i in (0, 1))
-    for T in range(length, task.time + 1):
-        chosen = lengths == T
-        # from 1, in each sequence
-        assert set((first - begin + 1)[chosen]) == set(range(1, T // 10 + 1))
-        assert set((second - begin + 1)[chosen]) == set(range(T // 10 + 1, T // 2 + 1))
+def test_marked_numbers() -> None:
+    for length in (10, 30, 57):
+        for name in ("addition", "multiplication", "xor"):
+            with case(length, name):
+                task = TASKS[name](length)
+                x, t = task.batch(RNG(1), 6000)
+                assert x.shape == (11 * length // 10, 6000, 2)
+                assert t.shape == (11 * length // 10, 6000, 1)
+                assert (x.dtype, t.dtype, task.unscored) == (np.float32, np.float32, task.time - 1)
+                assert not t[:-1].any()
+                assert (x[:, :, 1].sum(axis=0) == 2).all()
+                assert set(np.unique(x[:, :, 1])) == {0, 1}
+                if name == "xor":
+                    assert set(np.unique(x[:, :, 0])) == {0, 1}
+                    continue
+                # A number is 0 with probability 2⁻²⁴, so the first that is not starts its sequence.
+                begin = (x[:, :, 0] > 0).argmax(axis=0)
+                lengths = task.time - begin
+                assert set(lengths) == set(range(length, task.time + 1))
+                most_common = Counter(lengths.tolist()).most_common()
+                assert most_common[0][1] - most_common[-1][1] < 8 * math.sqrt(6000 / len(most_common))
+                first, second = (
+                    np.array([np.flatnonzero(column)[i] for column in x[:, :, 1].T]) for i in (0, 1)
+                )
+                for T in range(length, task.time + 1):
+                    chosen = lengths == T
+                    # from 1, in each sequence
+                    assert set((first - begin + 1)[chosen]) == set(range(1, T // 10 + 1))
+                    assert set((second - begin + 1)[chosen]) == set(range(T // 10 + 1, T // 2 + 1))
 
 
-@pytest.mark.parametrize(
-    ("name", "length", "places"),
-    [
+def test_places_of_ordered_symbols() -> None:
+    for name, length, places in (
         ("temporal-order", 10, [(1, 2), (5, 6)]),
         ("temporal-order", 100, [(10, 20), (50, 60)]),
         ("temporal-order-3", 55, [(6, 11), (17, 22), (33, 38)]),  # 5.5 ... 11, 16.5 ... 22, 33 ... 38.5
         ("temporal-order-3", 10, [(1, 2), (3, 4), (6, 7)]),
-    ],
-)
-def test_places_of_ordered_symbols(name: str, length: int, places: list[tuple[int, int]]) -> None:
-    x, t = TASKS[name](length).batch(RNG(0), 3000)
-    assert x.shape == t.shape == (length, 3000)
-    assert set(np.unique(x)) == set(range(6))
-    found = np.array([np.flatnonzero(sequence < 2) + 1 for sequence in x.T])
-    assert [set(column) for column in found.T] == [set(range(a, b + 1)) for a, b in places]
-    assert set(t[-1]) == set(range(2 ** len(places)))
+    ):
+        with case(name, length, places):
+            x, t = TASKS[name](length).batch(RNG(0), 3000)
+            assert x.shape == t.shape == (length, 3000)
+            assert set(np.unique(x)) == set(range(6))
+            found = np.array([np.flatnonzero(sequence < 2) + 1 for sequence in x.T])
+            assert [set(column) for column in found.T] == [set(range(a, b + 1)) for a, b in places]
+            assert set(t[-1]) == set(range(2 ** len(places)))
 
 
 def test_permutation() -> None:
@@ -233,25 +236,27 @@ def test_every_memory_of_five_bits_is_there_once() -> None:
         TASKS["memory-20"](9).every()
 
 
-@by_task
-def test_seeds(name: str) -> None:
-    task = TASKS[name](15)
-    one, same, other = (task.batch(RNG(seed), 40) for seed in (4, 4, 5))
-    assert all(np.array_equal(a, b) for a, b in zip(one, same, strict=True))
-    assert not np.array_equal(one[0], other[0])
+def test_seeds() -> None:
+    for name in TASKS:
+        with case(name):
+            task = TASKS[name](15)
+            one, same, other = (task.batch(RNG(seed), 40) for seed in (4, 4, 5))
+            assert all(np.array_equal(a, b) for a, b in zip(one, same, strict=True))
+            assert not np.array_equal(one[0], other[0])
 
 
-@by_task
-def test_impossible_lengths(name: str) -> None:
-    shortest = TASKS[name].shortest
-    TASKS[name](shortest).batch(RNG(0), 50)
-    for length in (shortest - 1, -5, 10.5, True, "30"):
-        with pytest.raises(UsageError, match=f"{name}: length must be a whole number >= {shortest}"):
-            TASKS[name](length)  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="batch: count"):
-        TASKS[name](30).batch(RNG(0), 0)
-    with pytest.raises(UsageError, match=f"{name}: batch: generator must be one of NumPy"):
-        TASKS[name](30).batch(0, 5)  # type: ignore[arg-type]
+def test_impossible_lengths() -> None:
+    for name in TASKS:
+        with case(name):
+            shortest = TASKS[name].shortest
+            TASKS[name](shortest).batch(RNG(0), 50)
+            for length in (shortest - 1, -5, 10.5, True, "30"):
+                with pytest.raises(UsageError, match=f"{name}: length must be a whole number >= {shortest}"):
+                    TASKS[name](length)  # type: ignore[arg-type]
+            with pytest.raises(UsageError, match="batch: count"):
+                TASKS[name](30).batch(RNG(0), 0)
+            with pytest.raises(UsageError, match=f"{name}: batch: generator must be one of NumPy"):
+                TASKS[name](30).batch(0, 5)  # type: ignore[arg-type]
 
 
 def test_arrays_that_do_not_fit() -> None:
@@ -278,19 +283,20 @@ def test_settings_of_the_source() -> None:
     assert (few.gradient, few.curvature, few.test) == (32, 32, 32)
 
 
-@by_task
-def test_initial_weights(name: str) -> None:
+def test_initial_weights() -> None:
     """15 connections into each hidden and output unit, and out of each input, of the source's variances."""
-    network = elman(TASKS[name](30), units=400)
-    arrays = {key.split(".")[1]: node.value for key, node in network.parameters.items()}
-    assert set(arrays) == {"W_xh", "W_hh", "b_h", "W_ho", "b_o"}
-    for key, variance in (("W_xh", 1.0), ("W_hh", 1 / 15), ("W_ho", 1 / 15)):
-        w = arrays[key]
-        assert (np.count_nonzero(w, axis=1 if key == "W_xh" else 0) == 15).all()
-        n = np.count_nonzero(w)
-        assert abs((w**2).sum() / n / variance - 1) < 5 * math.sqrt(2 / n)
-    assert abs((arrays["b_h"] ** 2).mean() * 15 - 1) < 5 * math.sqrt(2 / 400)
-    assert arrays["b_o"].all()
+    for name in TASKS:
+        with case(name):
+            network = elman(TASKS[name](30), units=400)
+            arrays = {key.split(".")[1]: node.value for key, node in network.parameters.items()}
+            assert set(arrays) == {"W_xh", "W_hh", "b_h", "W_ho", "b_o"}
+            for key, variance in (("W_xh", 1.0), ("W_hh", 1 / 15), ("W_ho", 1 / 15)):
+                w = arrays[key]
+                assert (np.count_nonzero(w, axis=1 if key == "W_xh" else 0) == 15).all()
+                n = np.count_nonzero(w)
+                assert abs((w**2).sum() / n / variance - 1) < 5 * math.sqrt(2 / n)
+            assert abs((arrays["b_h"] ** 2).mean() * 15 - 1) < 5 * math.sqrt(2 / 400)
+            assert arrays["b_o"].all()
 
 
 def test_initial_weights_are_accepted_by_the_cell() -> None:
@@ -298,35 +304,36 @@ def test_initial_weights_are_accepted_by_the_cell() -> None:
     rnn.Network([rnn.Elman(20, initial=cell)], 2, 1, loss="squared", initial=output)
 
 
-@pytest.mark.parametrize("last", [None, 2])
 @by_task
-def test_the_cost_is_summed_over_time(name: str, last: int | None) -> None:
+def test_the_cost_is_summed_over_time(name: str) -> None:
     """Against the loss of each step from plain NumPy, for the scored steps and for a choice of the last ones."""
-    task, count = TASKS[name](11), 6
-    network = elman(task, units=5)
-    x, t = task.batch(RNG(0), count)
-    unscored = task.unscored if last is None else task.time - last
-    objective = summed_over_time(task, network, count, None if last is None else unscored)
-    objective.feed(x, t)
-    u = network.unroll(task.time, count, initial="zero")
-    (o,) = gn.compile([u.logits], [u.inputs])(x)
-    o, wanted = o[unscored:].astype(float), t[unscored:]
-    if task.loss == "squared":
-        expected = ((o - wanted) ** 2).sum() / count
-    elif task.loss == "sigmoid":
-        expected = np.logaddexp(0, np.where(wanted > 0, -o, o)).sum() / count
-    else:
-        log_p = o - np.logaddexp.reduce(o, axis=2, keepdims=True)
-        expected = -np.take_along_axis(log_p, wanted[:, :, None], 2).sum() / count
-    assert objective.loss(objective.start()) == pytest.approx(expected, rel=1e-5)
-    scored = network.unroll(task.time, count, initial="zero", unscored=unscored)
-    mean = rnn.Objective(scored.cost, objective.parameters, [scored.inputs, scored.targets])
-    mean.feed(x, t)
-    v = RNG(1).standard_normal(objective.size)
-    products = [objective.curvature(objective.start(), weight)(v) @ v for weight in (0.0, 1.0)]
-    assert 0 < products[0] < products[1]
-    steps = task.time - unscored
-    assert products[0] == pytest.approx(steps * (mean.curvature(mean.start())(v) @ v), rel=1e-4)
+    for last in (None, 2):
+        with case(last):
+            task, count = TASKS[name](11), 6
+            network = elman(task, units=5)
+            x, t = task.batch(RNG(0), count)
+            unscored = task.unscored if last is None else task.time - last
+            objective = summed_over_time(task, network, count, None if last is None else unscored)
+            objective.feed(x, t)
+            u = network.unroll(task.time, count, initial="zero")
+            (o,) = gn.compile([u.logits], [u.inputs])(x)
+            o, wanted = o[unscored:].astype(float), t[unscored:]
+            if task.loss == "squared":
+                expected = ((o - wanted) ** 2).sum() / count
+            elif task.loss == "sigmoid":
+                expected = np.logaddexp(0, np.where(wanted > 0, -o, o)).sum() / count
+            else:
+                log_p = o - np.logaddexp.reduce(o, axis=2, keepdims=True)
+                expected = -np.take_along_axis(log_p, wanted[:, :, None], 2).sum() / count
+            assert objective.loss(objective.start()) == pytest.approx(expected, rel=1e-5)
+            scored = network.unroll(task.time, count, initial="zero", unscored=unscored)
+            mean = rnn.Objective(scored.cost, objective.parameters, [scored.inputs, scored.targets])
+            mean.feed(x, t)
+            v = RNG(1).standard_normal(objective.size)
+            products = [objective.curvature(objective.start(), weight)(v) @ v for weight in (0.0, 1.0)]
+            assert 0 < products[0] < products[1]
+            steps = task.time - unscored
+            assert products[0] == pytest.approx(steps * (mean.curvature(mean.start())(v) @ v), rel=1e-4)
 
 
 def test_a_gradient_over_several_batches_is_that_of_all_of_them() -> None:
@@ -431,19 +438,20 @@ def test_fresh_sequences_say_what_is_wrong() -> None:
 # -- texts whose bits are known ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", TEXTS)
-def test_texts(name: str) -> None:
-    one, same, other = (TEXTS[name](RNG(seed), 20) for seed in (1, 1, 2))
-    assert one.text == same.text != other.text
-    assert np.array_equal(one.bits, same.bits)
-    assert len(one.text) == len(one.bits) == len(one.scored)
-    assert one.text.endswith("\n")
-    assert (one.bits >= 0).all()
-    assert not np.signbit(one.bits).any()
-    with pytest.raises(UsageError, match="must be a whole number >= 1, not 0"):
-        TEXTS[name](RNG(0), 0)
-    with pytest.raises(UsageError, match="generator must be one of NumPy"):
-        TEXTS[name](0)
+def test_texts() -> None:
+    for name in TEXTS:
+        with case(name):
+            one, same, other = (TEXTS[name](RNG(seed), 20) for seed in (1, 1, 2))
+            assert one.text == same.text != other.text
+            assert np.array_equal(one.bits, same.bits)
+            assert len(one.text) == len(one.bits) == len(one.scored)
+            assert one.text.endswith("\n")
+            assert (one.bits >= 0).all()
+            assert not np.signbit(one.bits).any()
+            with pytest.raises(UsageError, match="must be a whole number >= 1, not 0"):
+                TEXTS[name](RNG(0), 0)
+            with pytest.raises(UsageError, match="generator must be one of NumPy"):
+                TEXTS[name](0)
 
 
 def parsed_alphabet(line: str) -> float:
@@ -540,26 +548,27 @@ def every_line(T: int) -> Iterator[tuple[str, float]]:
             yield line, 1 / len(lengths) / len(first) / len(second)
 
 
-@pytest.mark.parametrize("length", [3, 10, 29])
-def test_distant_xor_against_every_line(length: int) -> None:
-    law = dict(every_line(length))
-    drawn = distant_xor(RNG(0), 60, length)
-    assert drawn.total == 0
-    start, lengths = 0, set()
-    for line in drawn.text.splitlines(keepends=True):
-        marks = [int(bit) for bit in re.findall(r"X(\d)", line)]
-        assert len(marks) == 2
-        assert int(line[-2]) == marks[0] ^ marks[1]
-        blank = re.sub(r"\d", "0", line)
-        assert blank in law
-        expected = np.array(conditional_bits(blank, law))
-        expected[1:-3:2] += 1  # the random bits
-        found = slice(start, start + len(line))
-        assert np.allclose(drawn.bits[found], expected)
-        assert np.flatnonzero(drawn.scored[found]).tolist() == [len(line) - 2]
-        start += len(line)
-        lengths.add((len(line) - 3) // 2)
-    assert lengths == set(range(length, 11 * length // 10 + 1))
+def test_distant_xor_against_every_line() -> None:
+    for length in (3, 10, 29):
+        with case(length):
+            law = dict(every_line(length))
+            drawn = distant_xor(RNG(0), 60, length)
+            assert drawn.total == 0
+            start, lengths = 0, set()
+            for line in drawn.text.splitlines(keepends=True):
+                marks = [int(bit) for bit in re.findall(r"X(\d)", line)]
+                assert len(marks) == 2
+                assert int(line[-2]) == marks[0] ^ marks[1]
+                blank = re.sub(r"\d", "0", line)
+                assert blank in law
+                expected = np.array(conditional_bits(blank, law))
+                expected[1:-3:2] += 1  # the random bits
+                found = slice(start, start + len(line))
+                assert np.allclose(drawn.bits[found], expected)
+                assert np.flatnonzero(drawn.scored[found]).tolist() == [len(line) - 2]
+                start += len(line)
+                lengths.add((len(line) - 3) // 2)
+            assert lengths == set(range(length, 11 * length // 10 + 1))
 
 
 def test_anbn() -> None:
@@ -586,27 +595,22 @@ def every_block() -> Iterator[tuple[str, float]]:
     yield from (("a" * n + "\n" + "b" * n + "\n", 1 / 5) for n in range(3, 8))
 
 
-@pytest.mark.parametrize(
-    ("text", "every", "taken", "law"),
-    [
+def test_texts_are_drawn_by_their_law() -> None:
+    """χ² of how often each piece came, of all that are possible: so many lines of every so many."""
+    for text, every, taken, law in (
         (music(RNG(3), 8 * 4000).text, 8, 1, every_bar()),  # the first bar of eight
         (re.sub(r"\d", "0", distant_xor(RNG(3), 4000, 10).text), 1, 1, every_line(10)),
         (anbn(RNG(3), 4000, 3, 8).text, 2, 2, every_block()),
-    ],
-    ids=["music", "distant-xor", "anbn"],
-)
-def test_texts_are_drawn_by_their_law(
-    text: str, every: int, taken: int, law: Iterator[tuple[str, float]]
-) -> None:
-    """χ² of how often each piece came, of all that are possible: so many lines of every so many."""
-    lines = text.splitlines(keepends=True)
-    pieces = ["".join(lines[k : k + taken]) for k in range(0, len(lines), every)]
-    came, probabilities = Counter(pieces), dict(law)
-    assert set(came) <= set(probabilities)
-    expected = len(pieces) * np.array(list(probabilities.values()))
-    found = np.array([came[piece] for piece in probabilities])
-    chi, freedom = ((found - expected) ** 2 / expected).sum(), len(expected) - 1
-    assert abs(chi - freedom) < 4 * math.sqrt(2 * freedom)
+    ):
+        with case(text[:40]):
+            lines = text.splitlines(keepends=True)
+            pieces = ["".join(lines[k : k + taken]) for k in range(0, len(lines), every)]
+            came, probabilities = Counter(pieces), dict(law)
+            assert set(came) <= set(probabilities)
+            expected = len(pieces) * np.array(list(probabilities.values()))
+            found = np.array([came[piece] for piece in probabilities])
+            chi, freedom = ((found - expected) ** 2 / expected).sum(), len(expected) - 1
+            assert abs(chi - freedom) < 4 * math.sqrt(2 * freedom)
 
 
 def test_impossible_texts() -> None:

@@ -163,41 +163,13 @@ def test_it_draws_however_it_ends(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize(
-    ("more", "part"),
-    [
-        (["--length", "9"], "addition: length must be a whole number >= 10, not 9"),
-        (["--steps", "0"], "--steps and --test-every must be at least 1"),
-        (
-            ["--optimizer", "adam(damping=1)"],
-            "Adam: got an unexpected keyword argument 'damping'; its settings: Adam(",
-        ),
-        (["--optimizer", "adam", "--no-structural"], "--no-structural is only for --optimizer hf, not adam"),
-        (["--optimizer", "hff"], "there is no optimizer 'hff'; there are sgd, momentum, "),
-        (["--optimizer", "hff"], "Did you mean hf?"),
-        (["--optimizer", "hf(cg_steps=0)"], "HessianFree: cg_steps must be a whole number >= 1, not 0"),
-        (["--optimizer", "hf(20)"], "write settings of optimizers by name"),
-        (
-            ["--optimizer", "hf(cg_steps=20"],
-            "write settings as in Python: 'hf(structural=0.1, cg_steps=100)'",
-        ),
-        (
-            ["--optimizer", "hf", "--clip-norm", "2"],
-            "--clip-norm is not for --optimizer hf, which has no such",
-        ),
-        (["--optimizer", "adam(rate=1)", "--rate", "2"], "--rate 2 and 'adam(rate=1)' both say rate"),
-        (["--optimizer", "adam(rate={0: 1, 5: -1})"], "Adam: rate must be >= 0, and not always 0, not -1"),
-        (["--picture", "run.txt"], "--picture"),
-        (["--picture", "no/such/folder/run.png"], "folder; make it first"),
-        (["--no-structural", "--optimizer", "hf(structural=1)"], "both say structural; leave out one"),
-        (["--optimizer", "hf(adapts=structural)"], "then(Cosine(20000)). 'structural' may be meant"),
-        (["--clip-norm", "1"], "--clip-norm is not for --optimizer hf"),
-        (["--batch", "0"], "batch must be a whole number >= 1"),
-        (["--seed", "-1"], "seed must be"),
-        (["--units", "0"], "units must be"),
-    ],
-    ids=str,
-)
-def test_it_says_what_is_wrong(capsys: pytest.CaptureFixture[str], more: list[str], part: str) -> None:
-    assert main([*QUICK, *more]) == 2
-    assert part in capsys.readouterr().err
+def test_it_says_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+    """What else is among the bad invocations."""
+    for optimizer, part in (
+        ("adam(damping=1)", "Adam: got an unexpected keyword argument 'damping'; its settings: Adam("),
+        ("hf(cg_steps=20", "write settings as in Python: 'hf(structural=0.1, cg_steps=100)'"),
+        ("adam(rate={0: 1, 5: -1})", "Adam: rate must be >= 0, and not always 0, not -1"),
+        ("hf(adapts=structural)", "then(Cosine(20000)). 'structural' may be meant"),
+    ):
+        assert main([*QUICK, "--optimizer", optimizer]) == 2
+        assert part in capsys.readouterr().err

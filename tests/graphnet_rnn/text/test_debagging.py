@@ -10,30 +10,29 @@ import pytest
 
 import graphnet_rnn as rnn
 from graphnet_rnn.errors import DataError, UsageError
+from tests.tables import case
 
 from .small import log_p, network
 
 TEXT = "the cat sat on the mat and the rat sat on the cat and a cat ate a rat " * 3
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("beam", [1, 20])
-def test_the_order_found_is_the_likeliest_of_all(seed: int, beam: int) -> None:
-    net = network("".join(set(TEXT)), seed=seed)
+@pytest.mark.parametrize("seed", [0, *(pytest.param(k, marks=pytest.mark.slow) for k in (1, 2))])
+def test_the_order_found_is_the_likeliest_of_all(seed: int) -> None:
+    net = network("".join(set(TEXT)), rnn.Elman(4), seed=seed)
     lanes = rnn.Lanes(net, 16)
-    for bag in rnn.draw_bags(TEXT, 2, words=4, context=2, seed=seed):
+    for bag in rnn.draw_bags(TEXT, 2, words=4, context=1, seed=seed):
         start = " ".join(bag.before) + " "
         after = " " + " ".join(bag.after)
-        costs = {
-            order: log_p(net, start, " ".join(order) + after)
-            for order in set(itertools.permutations(bag.words))
-        }
-        found = rnn.debag(lanes, bag, beam)
-        assert found.log_p == pytest.approx(max(costs.values()), abs=1e-4)
-        assert costs[found.words] == pytest.approx(max(costs.values()), abs=1e-4)
-        assert found.true_log_p == pytest.approx(costs[bag.words], abs=1e-4)
+        orders = set(itertools.permutations(bag.words))
+        costs = {order: log_p(net, start, " ".join(order) + after) for order in orders}
         assert bag.orders == len(costs)
-        assert found.correct == (found.words == bag.words)
+        for beam in (1, 20):
+            found = rnn.debag(lanes, bag, beam)
+            assert found.log_p == pytest.approx(max(costs.values()), abs=1e-4)
+            assert costs[found.words] == pytest.approx(max(costs.values()), abs=1e-4)
+            assert found.true_log_p == pytest.approx(costs[bag.words], abs=1e-4)
+            assert found.correct == (found.words == bag.words)
 
 
 def test_bags_are_passages_of_the_text() -> None:
@@ -67,22 +66,23 @@ def test_counts_by_hand() -> None:
         assert model.probability(np.array([[2, symbol]]))[0] == pytest.approx(single[c])
 
 
-@pytest.mark.parametrize("order", [1, 2, 4])
-def test_probabilities_sum_to_one_and_texts_cost_their_sum(order: int) -> None:
-    model = rnn.NGrams(TEXT, order)
-    count = len(model.vocabulary)
-    for before in ("", "c", "the ", "xq" if count > 50 else "tt t"):
-        place = model.start(model.vocabulary.encode(before))
-        total, _ = model.read(
-            model.rows(place, np.zeros(count, np.int64)), [np.array([k]) for k in range(count)]
-        )
-        assert np.exp(total).sum() == pytest.approx(1.0)
-    start = model.start(model.vocabulary.encode("a "))
-    whole, _ = model.read(start, [model.vocabulary.encode("cat sat")])
-    first, after = model.read(start, [model.vocabulary.encode("cat ")])
-    second, _ = model.read(after, [model.vocabulary.encode("sat")])
-    assert whole[0] == pytest.approx(first[0] + second[0])
-    assert math.isfinite(whole[0])
+def test_probabilities_sum_to_one_and_texts_cost_their_sum() -> None:
+    for order in (1, 2, 4):
+        with case(order):
+            model = rnn.NGrams(TEXT, order)
+            count = len(model.vocabulary)
+            for before in ("", "c", "the ", "xq" if count > 50 else "tt t"):
+                place = model.start(model.vocabulary.encode(before))
+                total, _ = model.read(
+                    model.rows(place, np.zeros(count, np.int64)), [np.array([k]) for k in range(count)]
+                )
+                assert np.exp(total).sum() == pytest.approx(1.0)
+            start = model.start(model.vocabulary.encode("a "))
+            whole, _ = model.read(start, [model.vocabulary.encode("cat sat")])
+            first, after = model.read(start, [model.vocabulary.encode("cat ")])
+            second, _ = model.read(after, [model.vocabulary.encode("sat")])
+            assert whole[0] == pytest.approx(first[0] + second[0])
+            assert math.isfinite(whole[0])
 
 
 def test_what_cannot_be_counted_is_said() -> None:

@@ -16,6 +16,7 @@ from graphnet.graph.node import Array
 from graphnet_rnn.data import Vocabulary
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.text.sampling import choose
+from tests.tables import case
 
 CHARACTERS = "\nabcd"
 
@@ -68,21 +69,31 @@ def brute_force(symbols: Array, lanes: int, context: int, kind: str) -> tuple[fl
 
 
 @pytest.mark.parametrize("kind", ["zero", "learned"])
-@pytest.mark.parametrize("time", [1, 4, 50])
-@pytest.mark.parametrize(
-    ("length", "lanes", "context"),
-    [(40, 1, 0), (40, 1, 7), (40, 3, 0), (41, 3, 5), (23, 4, 1), (9, 8, 3), (9, 20, 3), (2, 1, 0), (6, 2, 5)],
-)
-def test_evaluator_equals_a_loop(kind: str, time: int, length: int, lanes: int, context: int) -> None:
-    symbols = text(length)
-    nats, correct, scored = brute_force(symbols, lanes, context, kind)
-    assert scored == list(range(max(1, context), length)), "every character after the context, once"
-    found = rnn.Evaluator(network(kind), lanes, time)(symbols, context)
-    assert found.scored == len(scored)
-    assert found.correct == correct
-    assert found.nats == pytest.approx(nats, rel=1e-12)
-    assert found.bits == pytest.approx(nats / len(scored) / math.log(2))
-    assert found.accuracy == correct / len(scored)
+def test_evaluator_equals_a_loop(kind: str) -> None:
+    for length, lanes, context in (
+        (40, 1, 0),
+        (40, 1, 7),
+        (40, 3, 0),
+        (41, 3, 5),
+        (23, 4, 1),
+        (9, 8, 3),
+        (9, 20, 3),
+        (2, 1, 0),
+        (6, 2, 5),
+    ):
+        for time in (1, 4, 50):
+            with case(length, lanes, context, time):
+                symbols = text(length)
+                nats, correct, scored = brute_force(symbols, lanes, context, kind)
+                assert scored == list(range(max(1, context), length)), (
+                    "every character after the context, once"
+                )
+                found = rnn.Evaluator(network(kind), lanes, time)(symbols, context)
+                assert found.scored == len(scored)
+                assert found.correct == correct
+                assert found.nats == pytest.approx(nats, rel=1e-12)
+                assert found.bits == pytest.approx(nats / len(scored) / math.log(2))
+                assert found.accuracy == correct / len(scored)
 
 
 def test_evaluation_twice_is_the_same() -> None:
@@ -100,10 +111,13 @@ def test_progress_counts_up_to_the_total() -> None:
     assert seen[-1][0] == seen[-1][1]
 
 
-@pytest.mark.parametrize(("length", "context"), [(0, 0), (1, 0), (5, 5), (5, 9)])
-def test_nothing_to_score(length: int, context: int) -> None:
-    with pytest.raises(DataError, match=f"the text has {length} characters; with {context} of context"):
-        rnn.Evaluator(network(), 2, 5)(text(length), context)
+def test_nothing_to_score() -> None:
+    for length, context in ((0, 0), (1, 0), (5, 5), (5, 9)):
+        with (
+            case(length, context),
+            pytest.raises(DataError, match=f"the text has {length} characters; with {context} of context"),
+        ):
+            rnn.Evaluator(network(), 2, 5)(text(length), context)
 
 
 def test_a_text_may_be_a_str_and_must_be_symbols() -> None:
@@ -149,12 +163,13 @@ def frequencies(temperature: float, draws: int = 4000) -> Array:
     return counts / draws
 
 
-@pytest.mark.parametrize("temperature", [0.3, 1.0, 2.5])
-def test_choose_draws_from_the_softmax(temperature: float) -> None:
-    p = np.exp(LOGITS / temperature)
-    p /= p.sum()
-    deviation = np.sqrt(p * (1 - p) / 4000)
-    assert (np.abs(frequencies(temperature) - p) < 4 * deviation + 1e-12).all()
+def test_choose_draws_from_the_softmax() -> None:
+    for temperature in (0.3, 1.0, 2.5):
+        with case(temperature):
+            p = np.exp(LOGITS / temperature)
+            p /= p.sum()
+            deviation = np.sqrt(p * (1 - p) / 4000)
+            assert (np.abs(frequencies(temperature) - p) < 4 * deviation + 1e-12).all()
 
 
 def test_temperature_limits() -> None:
@@ -171,10 +186,10 @@ def test_equal_logits_share_even_at_a_tiny_temperature() -> None:
     assert drawn == {0, 1}
 
 
-@pytest.mark.parametrize("temperature", [-1.0, -1e-9, math.nan])
-def test_impossible_temperature(temperature: float) -> None:
-    with pytest.raises(UsageError, match="temperature must be >= 0"):
-        choose(LOGITS, temperature, np.random.default_rng(0))
+def test_impossible_temperature() -> None:
+    for temperature in (-1.0, -1e-9, math.nan):
+        with case(temperature), pytest.raises(UsageError, match="temperature must be >= 0"):
+            choose(LOGITS, temperature, np.random.default_rng(0))
 
 
 def test_impossible_symbol_is_never_drawn() -> None:
@@ -202,15 +217,16 @@ def greedy(warm_up: str, length: int, kind: str = "zero") -> str:
     return "".join(CHARACTERS[s] for s in symbols[len(warm_up) :])
 
 
-@pytest.mark.parametrize("kind", ["zero", "learned"])
-def test_greedy_sample_equals_reading_by_hand(kind: str) -> None:
-    sampler = rnn.Sampler(network(kind))
-    sampler.read("abca")
-    assert "".join(sampler.sample(12, temperature=0)) == greedy("abca", 12, kind)
-    sampler.reset()
-    assert "".join(sampler.sample(12, temperature=0)) == greedy("\n", 12, kind), (
-        "a cold start reads a newline"
-    )
+def test_greedy_sample_equals_reading_by_hand() -> None:
+    for kind in ("zero", "learned"):
+        with case(kind):
+            sampler = rnn.Sampler(network(kind))
+            sampler.read("abca")
+            assert "".join(sampler.sample(12, temperature=0)) == greedy("abca", 12, kind)
+            sampler.reset()
+            assert "".join(sampler.sample(12, temperature=0)) == greedy("\n", 12, kind), (
+                "a cold start reads a newline"
+            )
 
 
 def test_warm_up_in_pieces() -> None:
@@ -245,29 +261,26 @@ def test_unseen_warm_up() -> None:
         rnn.Sampler(network()).read("aqa")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "content"),
-    [
+def test_impossible_sample_is_told_at_once() -> None:
+    """Not only when the first character is asked for."""
+    for arguments, content in (
         ({"length": -1}, "length must be a whole number >= 0, not -1"),
         ({"length": 5, "temperature": -1}, "temperature must be >= 0"),
         ({"length": 5, "seed": -1}, "seed must be a whole number >= 0, not -1"),
-    ],
-    ids=str,
-)
-def test_impossible_sample_is_told_at_once(arguments: dict[str, Any], content: str) -> None:
-    """Not only when the first character is asked for."""
-    with pytest.raises(UsageError, match=re.escape(content)):
-        rnn.Sampler(network()).sample(**arguments)
-
-
-@pytest.mark.parametrize("reader", [rnn.Sampler, rnn.Lanes])
-def test_one_output_for_a_text_is_nothing_to_draw_from(reader: Any) -> None:
-    classifier = rnn.Network([rnn.Elman(3)], inputs=2, outputs=2, pool="mean")
-    classifier.vocabulary = rnn.data.Vocabulary("ab")
-    with pytest.raises(
-        UsageError, match=f"{reader.__name__}: a network with an output at each step is needed"
     ):
-        reader(classifier)
+        with case(arguments, content), pytest.raises(UsageError, match=re.escape(content)):
+            rnn.Sampler(network()).sample(**arguments)
+
+
+def test_one_output_for_a_text_is_nothing_to_draw_from() -> None:
+    for reader in (rnn.Sampler, rnn.Lanes):
+        with case(reader):
+            classifier = rnn.Network([rnn.Elman(3)], inputs=2, outputs=2, pool="mean")
+            classifier.vocabulary = rnn.data.Vocabulary("ab")
+            with pytest.raises(
+                UsageError, match=f"{reader.__name__}: a network with an output at each step is needed"
+            ):
+                reader(classifier)
 
 
 def test_network_without_vocabulary() -> None:

@@ -1,6 +1,7 @@
 """A small one of each problem that a Trainer takes, a user's own among them.
 
-python -m tests.graphnet_rnn.training.problems FOLDER begins a run of each there, and kills it at its second step.
+python -m tests.graphnet_rnn.training.problems FOLDER NAME ... begins a run of each there, and kills it at the
+second step.
 """
 
 from __future__ import annotations
@@ -294,9 +295,9 @@ def begin(
     return Trainer(row.make() if problem is None else problem, settings, folder, listeners=listeners)
 
 
-def _begin_and_kill(folder: Path) -> None:
+def _begin_and_kill(folder: Path, names: list[str]) -> None:
     """Each in a process that is forked before any kernel has run, which would leave it without threads."""
-    for name in PROBLEMS:
+    for name in names:
         number = os.fork()
         if not number:
             end = At(2, lambda: os.kill(os.getpid(), signal.SIGKILL))
@@ -306,4 +307,4 @@ def _begin_and_kill(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    _begin_and_kill(Path(sys.argv[1]))
+    _begin_and_kill(Path(sys.argv[1]), sys.argv[2:])

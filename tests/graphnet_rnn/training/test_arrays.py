@@ -19,6 +19,7 @@ from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.optimizers import Constant
 from graphnet_rnn.training import Trainer, Training
 from tests.graphnet_rnn.training.runs import At, rows
+from tests.tables import case as named
 
 TIME, CASES, INPUTS, OUTPUTS = 6, 11, 3, 4
 WEIGHTS = np.array([1, 2, 3, 0.5, 1, 1, 4, 2, 1, 0, 3])
@@ -72,45 +73,47 @@ def taken(problem: rnn.Arrays, x: Array) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("unscored", [0, 2])
-@pytest.mark.parametrize("initial_state", ["zero", "learned"])
-@pytest.mark.parametrize("loss", ["softmax", "sigmoid", "squared", "ctc"])
-def test_a_run_is_a_loop_by_hand(loss: str, initial_state: str, unscored: int, tmp_path: Path) -> None:
+def test_a_run_is_a_loop_by_hand(tmp_path: Path) -> None:
     """Two epochs of 3 steps, of 3, 3 and 2 cases with weights, the last 3 of 11 kept."""
-    if loss == "ctc" and unscored:
-        return
-    x, t = data(loss)
-    net, other = (network(loss, initial_state=initial_state, seed=1) for _ in range(2))
-    problem = rnn.Arrays(net, x, t, 3, valid=0.25, weights=WEIGHTS, unscored=unscored)
-    assert len(problem) == 3
-    steps: list[list[int]] = []
-    listeners = [At(step, lambda: steps.append(taken(problem, x))) for step in range(1, 7)]
-    settings = Training(rnn.SGD(0.3), epochs=2, schedule=Constant(), stopping=None, log_every=1)
-    run = Trainer(problem, settings, tmp_path / "run", listeners=listeners)
-    outcome = run.run()
-    orders = [sorted(itertools.chain(*some)) for some in (steps[:3], steps[3:])]
-    assert orders == [list(range(8))] * 2, "each case once in an epoch"
-    assert steps[:3] != steps[3:], "in another order"
+    for loss, initial_state, unscored in itertools.product(
+        ["softmax", "sigmoid", "squared", "ctc"], ["zero", "learned"], [0, 2]
+    ):
+        with named(loss, initial_state, unscored):
+            if loss == "ctc" and unscored:
+                continue
+            folder = tmp_path / f"{loss} {initial_state} {unscored}"
+            x, t = data(loss)
+            net, other = (network(loss, initial_state=initial_state, seed=1) for _ in range(2))
+            problem = rnn.Arrays(net, x, t, 3, valid=0.25, weights=WEIGHTS, unscored=unscored)
+            assert len(problem) == 3
+            steps: list[list[int]] = []
+            listeners = [At(step, lambda: steps.append(taken(problem, x))) for step in range(1, 7)]
+            settings = Training(rnn.SGD(0.3), epochs=2, schedule=Constant(), stopping=None, log_every=1)
+            run = Trainer(problem, settings, folder, listeners=listeners)
+            outcome = run.run()
+            orders = [sorted(itertools.chain(*some)) for some in (steps[:3], steps[3:])]
+            assert orders == [list(range(8))] * 2, "each case once in an epoch"
+            assert steps[:3] != steps[3:], "in another order"
 
-    def at(cases: list[int]) -> tuple[Array, Array, Array]:
-        return x[:, cases], t[cases] if loss == "ctc" else t[:, cases], WEIGHTS[cases]
+            def at(cases: list[int]) -> tuple[Array, Array, Array]:
+                return x[:, cases], t[cases] if loss == "ctc" else t[:, cases], WEIGHTS[cases]
 
-    epochs = rows(tmp_path / "run", "epoch")
-    costs = [row["train_loss"] for row in rows(tmp_path / "run", "step")]
-    for epoch in range(2):
-        total = 0.0
-        for step in range(3 * epoch, 3 * epoch + 3):
-            some_x, some_t, w = at(steps[step])
-            cases, gradient = losses_by_hand(other, some_x, some_t, unscored)(w)
-            assert costs[step] == pytest.approx(np.average(cases, weights=w), rel=1e-10)
-            total += float(cases @ w)
-            other.theta = other.theta - 0.3 * gradient
-        assert epochs[epoch]["train_loss"] == pytest.approx(total / WEIGHTS[:8].sum(), rel=1e-10)
-        some_x, some_t, w = at([8, 9, 10])
-        cases, _ = losses_by_hand(other, some_x, some_t, unscored)(w)
-        assert epochs[epoch]["valid_loss"] == pytest.approx(np.average(cases, weights=w), rel=1e-10)
-    np.testing.assert_allclose(net.theta, other.theta, rtol=1e-9, atol=1e-12)
-    assert outcome.best == min(row["valid_loss"] for row in epochs)
+            epochs = rows(folder, "epoch")
+            costs = [row["train_loss"] for row in rows(folder, "step")]
+            for epoch in range(2):
+                total = 0.0
+                for step in range(3 * epoch, 3 * epoch + 3):
+                    some_x, some_t, w = at(steps[step])
+                    cases, gradient = losses_by_hand(other, some_x, some_t, unscored)(w)
+                    assert costs[step] == pytest.approx(np.average(cases, weights=w), rel=1e-10)
+                    total += float(cases @ w)
+                    other.theta = other.theta - 0.3 * gradient
+                assert epochs[epoch]["train_loss"] == pytest.approx(total / WEIGHTS[:8].sum(), rel=1e-10)
+                some_x, some_t, w = at([8, 9, 10])
+                cases, _ = losses_by_hand(other, some_x, some_t, unscored)(w)
+                assert epochs[epoch]["valid_loss"] == pytest.approx(np.average(cases, weights=w), rel=1e-10)
+            np.testing.assert_allclose(net.theta, other.theta, rtol=1e-9, atol=1e-12)
+            assert outcome.best == min(row["valid_loss"] for row in epochs)
 
 
 def test_symbols_are_read_as_well(tmp_path: Path) -> None:
@@ -152,51 +155,62 @@ def test_steps_of_several_batches_are_those_of_a_batched_objective(tmp_path: Pat
     np.testing.assert_allclose(net.theta, theta, rtol=1e-7, atol=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("valid", "trained", "validated"),
-    [(0.1, 10, 1), (0.5, 5, 6), (0, 11, 0), (0.01, 11, 0), (None, 11, 0), ("pair", 11, 4)],
-)
-def test_what_is_kept_to_validate(valid: Any, trained: int, validated: int, tmp_path: Path) -> None:
-    x, t = data("squared")
-    given = data("squared", 4, seed=1) if valid == "pair" else valid
-    problem = rnn.Arrays(network("squared"), x, t, 4, valid=given)
-    assert len(problem) == -(-trained // 4)
-    cost = problem.validate()
-    assert (cost is None) == (not validated)
-    if validated:
-        kept = given if valid == "pair" else (x[:, -validated:], t[:, -validated:])
-        cases, _ = losses_by_hand(problem.model, *kept, 0)(np.ones(validated))
-        assert cost == pytest.approx(cases.mean(), rel=1e-10)
-    outcome = Trainer(problem, Training(epochs=1), tmp_path / "run").run()
-    (epoch,) = rows(tmp_path / "run", "epoch")
-    assert outcome.best == epoch["valid_loss" if validated else "train_loss"]
+def test_what_is_kept_to_validate(tmp_path: Path) -> None:
+    for valid, trained, validated in [
+        (0.1, 10, 1),
+        (0.5, 5, 6),
+        (0, 11, 0),
+        (0.01, 11, 0),
+        (None, 11, 0),
+        ("pair", 11, 4),
+    ]:
+        with named(valid, trained):
+            x, t = data("squared")
+            given = data("squared", 4, seed=1) if valid == "pair" else valid
+            problem = rnn.Arrays(network("squared"), x, t, 4, valid=given)
+            assert len(problem) == -(-trained // 4)
+            cost = problem.validate()
+            assert (cost is None) == (not validated)
+            if validated:
+                kept = given if valid == "pair" else (x[:, -validated:], t[:, -validated:])
+                cases, _ = losses_by_hand(problem.model, *kept, 0)(np.ones(validated))
+                assert cost == pytest.approx(cases.mean(), rel=1e-10)
+            outcome = Trainer(problem, Training(epochs=1), tmp_path / str(valid)).run()
+            (epoch,) = rows(tmp_path / str(valid), "epoch")
+            assert outcome.best == epoch["valid_loss" if validated else "train_loss"]
 
 
-@pytest.mark.parametrize("pool", [None, "last"])
-def test_a_case_without_weight_needs_no_targets(pool: str | None) -> None:
-    x, t = data("squared")
-    t = t[0] if pool else t
-    weights = np.ones(CASES)
-    weights[2] = 0
-    missing = t.copy()
-    missing[2 if pool else slice(None), slice(None) if pool else 2] = np.nan
-    outcomes = [
-        Trainer(
-            rnn.Arrays(network("squared", pool=pool), x, given, 4, weights=weights), Training(epochs=2), None
-        ).run()
-        for given in (t, missing)
-    ]
-    assert outcomes[0].best == outcomes[1].best
+def test_a_case_without_weight_needs_no_targets() -> None:
+    for pool in [None, "last"]:
+        with named(pool):
+            x, t = data("squared")
+            t = t[0] if pool else t
+            weights = np.ones(CASES)
+            weights[2] = 0
+            missing = t.copy()
+            missing[2 if pool else slice(None), slice(None) if pool else 2] = np.nan
+            outcomes = [
+                Trainer(
+                    rnn.Arrays(network("squared", pool=pool), x, given, 4, weights=weights),
+                    Training(epochs=2),
+                    None,
+                ).run()
+                for given in (t, missing)
+            ]
+            assert outcomes[0].best == outcomes[1].best
 
 
-@pytest.mark.parametrize("which", ["inputs", "targets", "weights"])
-def test_what_the_dtype_cannot_hold_is_told(which: str) -> None:
-    x, t = data("squared")
-    given = {"inputs": x, "targets": t, "weights": np.ones(CASES)}
-    given[which] = np.full_like(given[which], 1e39)
-    net = rnn.Network([rnn.GRU(5)], INPUTS, OUTPUTS, "squared", reads="vectors")
-    with pytest.raises(DataError, match=rf"Arrays: {which} at \[0.*\] is 1e\+39, which float32 cannot hold"):
-        rnn.Arrays(net, **given)
+def test_what_the_dtype_cannot_hold_is_told() -> None:
+    for which in ["inputs", "targets", "weights"]:
+        with named(which):
+            x, t = data("squared")
+            given = {"inputs": x, "targets": t, "weights": np.ones(CASES)}
+            given[which] = np.full_like(given[which], 1e39)
+            net = rnn.Network([rnn.GRU(5)], INPUTS, OUTPUTS, "squared", reads="vectors")
+            with pytest.raises(
+                DataError, match=rf"Arrays: {which} at \[0.*\] is 1e\+39, which float32 cannot hold"
+            ):
+                rnn.Arrays(net, **given)
 
 
 def test_a_batch_without_weight_changes_nothing(tmp_path: Path) -> None:
@@ -258,18 +272,18 @@ WRONG: dict[str, tuple[type[Exception], dict[str, Any], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", WRONG)
-def test_what_does_not_fit_is_told(what: str) -> None:
-    error, changed, said = WRONG[what]
-    given: dict[str, Any] = {
-        "network": network("softmax"),
-        "inputs": X,
-        "targets": T,
-        "batch": 4,
-        "valid": 0.1,
-    } | changed
-    with pytest.raises(error, match=re.escape(said)):
-        rnn.Arrays(**given)
+def test_what_does_not_fit_is_told() -> None:
+    for what, (error, changed, said) in WRONG.items():
+        with named(what):
+            given: dict[str, Any] = {
+                "network": network("softmax"),
+                "inputs": X,
+                "targets": T,
+                "batch": 4,
+                "valid": 0.1,
+            } | changed
+            with pytest.raises(error, match=re.escape(said)):
+                rnn.Arrays(**given)
 
 
 def test_optimizers_that_would_be_misled() -> None:
@@ -286,29 +300,27 @@ def test_optimizers_that_would_be_misled() -> None:
             Trainer(problem, Training(optimizer))
 
 
-@pytest.mark.parametrize(
-    "optimizer",
-    [
+def test_whoever_asks_for_the_curvature_gets_that_of_its_batches() -> None:
+    """The trainer's first step is the optimiser's own, on the same batches."""
+    cases = [
         rnn.HessianFree(cg_steps=3, preconditioner="kfac"),
         rnn.TrustRegion(cg_steps=3),
         rnn.TrustRegion("qdruop", cg_steps=3),
-    ],
-    ids=["HF, KFAC", "trust region", "trust region, QDRUOP"],
-)
-def test_whoever_asks_for_the_curvature_gets_that_of_its_batches(optimizer: Any, tmp_path: Path) -> None:
-    """The trainer's first step is the optimiser's own, on the same batches."""
-    found = {}
-    for curvature in (1, 2):
-        how: dict[str, Any] = {"gradient_batches": 3, "curvature_batches": curvature, "valid": None}
-        problem = rnn.Arrays(network("softmax"), X, T, 3, **how)
-        Trainer(problem, Training(optimizer, epochs=1, steps=1), tmp_path / str(curvature)).run()
-        alone = rnn.Arrays(network("softmax"), X, T, 3, **how)
-        objective = alone.feed(0, 0)
-        theta = objective.start()
-        optimizer.step(objective, theta, optimizer.init(theta, objective))
-        found[curvature] = problem.model.theta
-        np.testing.assert_array_equal(found[curvature], theta)
-    assert (found[1] != found[2]).any()
+    ]
+    for optimizer in cases:
+        with named(optimizer):
+            found = {}
+            for curvature in (1, 2):
+                how: dict[str, Any] = {"gradient_batches": 3, "curvature_batches": curvature, "valid": None}
+                problem = rnn.Arrays(network("softmax"), X, T, 3, **how)
+                Trainer(problem, Training(optimizer, epochs=1, steps=1), None).run()
+                alone = rnn.Arrays(network("softmax"), X, T, 3, **how)
+                objective = alone.feed(0, 0)
+                theta = objective.start()
+                optimizer.step(objective, theta, optimizer.init(theta, objective))
+                found[curvature] = problem.model.theta
+                np.testing.assert_array_equal(found[curvature], theta)
+            assert (found[1] != found[2]).any()
 
 
 def test_labels_are_of_one_length() -> None:
@@ -366,30 +378,35 @@ def weighed_by_hand(net: rnn.Network, cases: Sequences) -> tuple[float, Array, f
     return total, np.asarray(gradient), weight
 
 
-@pytest.mark.parametrize(
-    ("loss", "by"),
-    [("softmax", "cases"), ("softmax", "steps"), ("squared", "cases"), ("squared", "steps"), ("squared", "values"),
-     ("sigmoid", "values"), ("ctc", "cases")],
-)  # fmt: skip
-def test_cases_of_several_lengths(loss: str, by: str) -> None:
+def test_cases_of_several_lengths() -> None:
     """Each step, all of an epoch, and validation: sums over each case by itself."""
-    cases, kept = ragged(loss, by), ragged(loss, by, seed=1)
-    net = network(loss)
-    problem = rnn.Arrays(net, cases, batch=3, valid=kept, buckets=3)
-    assert len(problem) >= -(-CASES // 3)
-    weights, seen = 0.0, 0.0
-    total, gradient, weight = weighed_by_hand(net, cases)
-    sums = np.zeros_like(gradient)
-    for step in range(len(problem)):
-        objective = problem.feed(0, step)
-        found, g = objective.gradient(objective.start())
-        own = problem.weight(0, step)
-        weights, seen, sums = weights + own, seen + own * found, sums + own * g
-    assert weights == pytest.approx(weight, rel=1e-6)
-    assert seen == pytest.approx(total, rel=1e-9)
-    np.testing.assert_allclose(sums, gradient, rtol=1e-8, atol=1e-9)
-    total, _, weight = weighed_by_hand(net, kept)
-    assert problem.validate() == pytest.approx(total / weight, rel=1e-9)
+    for loss, by in [
+        ("softmax", "cases"),
+        ("softmax", "steps"),
+        ("squared", "cases"),
+        ("squared", "steps"),
+        ("squared", "values"),
+        ("sigmoid", "values"),
+        ("ctc", "cases"),
+    ]:
+        with named(loss, by):
+            cases, kept = ragged(loss, by), ragged(loss, by, seed=1)
+            net = network(loss)
+            problem = rnn.Arrays(net, cases, batch=3, valid=kept, buckets=3)
+            assert len(problem) >= -(-CASES // 3)
+            weights, seen = 0.0, 0.0
+            total, gradient, weight = weighed_by_hand(net, cases)
+            sums = np.zeros_like(gradient)
+            for step in range(len(problem)):
+                objective = problem.feed(0, step)
+                found, g = objective.gradient(objective.start())
+                own = problem.weight(0, step)
+                weights, seen, sums = weights + own, seen + own * found, sums + own * g
+            assert weights == pytest.approx(weight, rel=1e-6)
+            assert seen == pytest.approx(total, rel=1e-9)
+            np.testing.assert_allclose(sums, gradient, rtol=1e-8, atol=1e-9)
+            total, _, weight = weighed_by_hand(net, kept)
+            assert problem.validate() == pytest.approx(total / weight, rel=1e-9)
 
 
 def test_batches_hold_like_lengths() -> None:
@@ -438,50 +455,53 @@ def test_lengths_that_are_all_of_the_steps_change_no_bit() -> None:
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("pool", ["last", "mean", "max"])
-@pytest.mark.parametrize("loss", ["softmax", "squared"])
-def test_targets_of_cases_as_a_whole(loss: str, pool: str) -> None:
-    x, t = data(loss)
-    lengths = np.random.default_rng(1).integers(1, TIME + 1, CASES)
-    net = network(loss, pool=pool)
-    problem = rnn.Arrays(net, x, t[0], 4, lengths=lengths, weights=WEIGHTS, valid=(x, t[1], WEIGHTS))
-    total = 0.0
-    for n, steps in enumerate(lengths):
-        o, _ = rnn.run(net, x[:steps, [n]])
-        a, b = gn.constant(o), gn.constant(t[0][[n]])
-        loss_of = (
-            gn.softmax_cross_entropy(a, b) if loss == "softmax" else gn.sum(gn.squared_error(a, b), axis=1)
-        )
-        total += WEIGHTS[n] * float(gn.compile([loss_of], [])()[0][0])
-    seen = weights = 0.0
-    for step in range(len(problem)):
-        objective = problem.feed(0, step)
-        own = problem.weight(0, step)
-        seen, weights = seen + own * objective.loss(objective.start()), weights + own
-    assert weights == pytest.approx(WEIGHTS.sum())
-    assert seen == pytest.approx(total, rel=1e-9)
-    assert problem.validate() is not None
+def test_targets_of_cases_as_a_whole() -> None:
+    for loss, pool in itertools.product(["softmax", "squared"], ["last", "mean", "max"]):
+        with named(loss, pool):
+            x, t = data(loss)
+            lengths = np.random.default_rng(1).integers(1, TIME + 1, CASES)
+            net = network(loss, pool=pool)
+            problem = rnn.Arrays(net, x, t[0], 4, lengths=lengths, weights=WEIGHTS, valid=(x, t[1], WEIGHTS))
+            total = 0.0
+            for n, steps in enumerate(lengths):
+                o, _ = rnn.run(net, x[:steps, [n]])
+                a, b = gn.constant(o), gn.constant(t[0][[n]])
+                loss_of = (
+                    gn.softmax_cross_entropy(a, b)
+                    if loss == "softmax"
+                    else gn.sum(gn.squared_error(a, b), axis=1)
+                )
+                total += WEIGHTS[n] * float(gn.compile([loss_of], [])()[0][0])
+            seen = weights = 0.0
+            for step in range(len(problem)):
+                objective = problem.feed(0, step)
+                own = problem.weight(0, step)
+                seen, weights = seen + own * objective.loss(objective.start()), weights + own
+            assert weights == pytest.approx(WEIGHTS.sum())
+            assert seen == pytest.approx(total, rel=1e-9)
+            assert problem.validate() is not None
 
 
-@pytest.mark.parametrize(("loss", "by"), [("softmax", "steps"), ("sigmoid", "values"), ("squared", "cases")])
-def test_metrics_are_means_by_weight(loss: str, by: str, tmp_path: Path) -> None:
-    cases, kept = ragged(loss, by), ragged(loss, by, seed=1)
-    net = network(loss)
-    problem = rnn.Arrays(net, cases, batch=3, valid=kept, buckets=3)
-    (name,) = problem.metrics()
-    found = problem.metrics()[name]()
-    o, _ = rnn.run(net, kept.inputs, lengths=kept.lengths)
-    t, w = kept.targets, np.where(kept.inside(), kept.weights if by != "values" else 1.0, 0.0)
-    if loss == "softmax":
-        each = o.argmax(axis=2) == t
-    elif loss == "squared":
-        each = np.abs(o - np.nan_to_num(t)).mean(axis=2)
-    else:
-        each, w = (o > 0) == (t > 0.5), w[..., None] * kept.weights
-    assert found == pytest.approx((each * w).sum() / w.sum(), rel=1e-6)
-    Trainer(problem, Training(rnn.Adam(0.01), epochs=2), tmp_path / "run", metrics=[name]).run()
-    (*_, last) = rows(tmp_path / "run", "epoch")
-    assert last["metrics"] == {name: problem.metrics()[name]()}
+def test_metrics_are_means_by_weight(tmp_path: Path) -> None:
+    for loss, by in [("softmax", "steps"), ("sigmoid", "values"), ("squared", "cases")]:
+        with named(loss, by):
+            cases, kept = ragged(loss, by), ragged(loss, by, seed=1)
+            net = network(loss)
+            problem = rnn.Arrays(net, cases, batch=3, valid=kept, buckets=3)
+            (name,) = problem.metrics()
+            found = problem.metrics()[name]()
+            o, _ = rnn.run(net, kept.inputs, lengths=kept.lengths)
+            t, w = kept.targets, np.where(kept.inside(), kept.weights if by != "values" else 1.0, 0.0)
+            if loss == "softmax":
+                each = o.argmax(axis=2) == t
+            elif loss == "squared":
+                each = np.abs(o - np.nan_to_num(t)).mean(axis=2)
+            else:
+                each, w = (o > 0) == (t > 0.5), w[..., None] * kept.weights
+            assert found == pytest.approx((each * w).sum() / w.sum(), rel=1e-6)
+            Trainer(problem, Training(rnn.Adam(0.01), epochs=2), tmp_path / loss, metrics=[name]).run()
+            (*_, last) = rows(tmp_path / loss, "epoch")
+            assert last["metrics"] == {name: problem.metrics()[name]()}
 
 
 def test_label_error_rate_is_of_each_case_by_itself() -> None:
@@ -531,20 +551,17 @@ def test_what_is_all_right_has_the_accuracy_one() -> None:
     assert problem.metrics()["accuracy"]() == pytest.approx(1, abs=1e-15)
 
 
-@pytest.mark.parametrize(
-    ("pool", "targets", "remedy"),
-    [
+def test_targets_of_the_other_kind_name_the_network_for_them() -> None:
+    """As arrays, and as Sequences that nobody has told what the network wants."""
+    cases = [
         (None, np.zeros(50, int), 'for a network with pool="last"'),
         ("last", np.zeros((9, 50), int), "for a network without pool"),
-    ],
-)
-def test_targets_of_the_other_kind_name_the_network_for_them(
-    pool: str | None, targets: Array, remedy: str
-) -> None:
-    """As arrays, and as Sequences that nobody has told what the network wants."""
-    net = rnn.Network([rnn.GRU(2)], INPUTS, OUTPUTS, reads="vectors", pool=pool)
-    x = np.zeros((9, 50, INPUTS))
-    with pytest.raises(DataError, match=f"Arrays: targets must be .*{remedy}"):
-        rnn.Arrays(net, x, targets)
-    with pytest.raises(DataError, match=f"Arrays: targets must be .*{remedy}"):
-        rnn.Arrays(net, Sequences(x, targets))
+    ]
+    for pool, targets, remedy in cases:
+        with named(pool, targets):
+            net = rnn.Network([rnn.GRU(2)], INPUTS, OUTPUTS, reads="vectors", pool=pool)
+            x = np.zeros((9, 50, INPUTS))
+            with pytest.raises(DataError, match=f"Arrays: targets must be .*{remedy}"):
+                rnn.Arrays(net, x, targets)
+            with pytest.raises(DataError, match=f"Arrays: targets must be .*{remedy}"):
+                rnn.Arrays(net, Sequences(x, targets))

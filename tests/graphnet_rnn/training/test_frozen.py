@@ -9,6 +9,7 @@ import pytest
 
 import graphnet_rnn as rnn
 from graphnet_rnn.errors import UsageError
+from tests.tables import case
 
 X = np.random.default_rng(0).standard_normal((5, 24, 2))
 T = np.cumsum(X, axis=0)
@@ -36,16 +37,17 @@ def is_frozen(name: str) -> bool:
     return name.startswith("layer0.") or name == "output.b_o"
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=lambda each: type(each).__name__)
-def test_what_is_frozen_stays_and_the_rest_learns(optimizer: rnn.optimizers.Optimizer) -> None:
+def test_what_is_frozen_stays_and_the_rest_learns() -> None:
     """As if it were constant: the objective over the others alone makes the same steps."""
-    p = problem()
-    before = {name: node.value.copy() for name, node in p.model.parameters.items()}
-    trainer = rnn.Trainer(p, rnn.Training(optimizer, epochs=2, stopping=None))
-    trainer.run()
-    trainer.take_best()
-    for name, node in p.model.parameters.items():
-        assert np.array_equal(node.value, before[name]) == is_frozen(name), name
+    for optimizer in OPTIMIZERS:
+        with case(optimizer):
+            p = problem()
+            before = {name: node.value.copy() for name, node in p.model.parameters.items()}
+            trainer = rnn.Trainer(p, rnn.Training(optimizer, epochs=2, stopping=None))
+            trainer.run()
+            trainer.take_best()
+            for name, node in p.model.parameters.items():
+                assert np.array_equal(node.value, before[name]) == is_frozen(name), name
 
 
 def test_the_gradient_is_that_of_the_others() -> None:
@@ -79,18 +81,16 @@ def test_a_run_goes_on_to_the_same_bytes(tmp_path: Path, average: float | None) 
         trainer(tmp_path / "parts", 6, frozen=()).resume()
 
 
-@pytest.mark.parametrize(
-    ("frozen", "said"),
-    [
+def test_what_cannot_be_frozen() -> None:
+    cases = [
         ("layer7.*", r"frozen names 'layer7\.\*', but no parameter is called so; there are layer0\.W_xh"),
         ("*", "frozen leaves no parameter"),
         (3, "frozen must be patterns of names"),
         ([3], "frozen must be patterns of names"),
-    ],
-)
-def test_what_cannot_be_frozen(frozen: object, said: str) -> None:
-    with pytest.raises(UsageError, match=said):
-        problem(frozen=frozen)
+    ]
+    for frozen, said in cases:
+        with case(frozen, said), pytest.raises(UsageError, match=said):
+            problem(frozen=frozen)
 
 
 def test_texts_and_commas() -> None:

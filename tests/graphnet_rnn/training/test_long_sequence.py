@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from graphnet_rnn.riemannian import (
     OuterProduct,
     RootMeanSquare,
 )
+from tests.tables import case
 
 TIME, BATCH, PIECE = 23, 2, 7
 CELLS = {
@@ -46,21 +48,21 @@ def both(
     return whole, pieces, net.theta + 0.1 * draws.standard_normal(net.theta.size)
 
 
-@pytest.mark.parametrize("loss", ["softmax", "squared"])
-@pytest.mark.parametrize("learned", [False, True])
-@pytest.mark.parametrize("cell", CELLS)
-def test_loss_and_gradient_are_those_of_all_steps(cell: str, learned: bool, loss: str) -> None:
-    whole, pieces, w = both(cell, learned, loss)
-    assert pieces.loss(w) == pytest.approx(whole.loss(w), rel=1e-12)
-    losses = pieces.losses(w)
-    assert losses.shape[:2] == (TIME + learned, BATCH)
-    assert losses.mean() == pytest.approx(whole.loss(w), rel=1e-12)
-    expected, g = whole.gradient(w)
-    found, by_pieces = pieces.gradient(w)
-    assert found == pytest.approx(expected, rel=1e-12)
-    np.testing.assert_allclose(by_pieces, g, rtol=1e-9, atol=1e-15)
-    assert np.abs(g).max() > 1e-3
-    assert pieces.units == whole.units
+def test_loss_and_gradient_are_those_of_all_steps() -> None:
+    squared = [("Elman", False, "squared"), ("LSTM", True, "squared")]
+    for cell, learned, loss in [*itertools.product(CELLS, [False, True], ["softmax"]), *squared]:
+        with case(cell, learned, loss):
+            whole, pieces, w = both(cell, learned, loss)
+            assert pieces.loss(w) == pytest.approx(whole.loss(w), rel=1e-12)
+            losses = pieces.losses(w)
+            assert losses.shape[:2] == (TIME + learned, BATCH)
+            assert losses.mean() == pytest.approx(whole.loss(w), rel=1e-12)
+            expected, g = whole.gradient(w)
+            found, by_pieces = pieces.gradient(w)
+            assert found == pytest.approx(expected, rel=1e-12)
+            np.testing.assert_allclose(by_pieces, g, rtol=1e-9, atol=1e-15)
+            assert np.abs(g).max() > 1e-3
+            assert pieces.units == whole.units
 
 
 METRICS: dict[str, Metric] = {
@@ -73,44 +75,41 @@ METRICS: dict[str, Metric] = {
 }
 
 
-@pytest.mark.parametrize("part", ["all", "hidden", "outputs"])
-@pytest.mark.parametrize("name", METRICS)
-@pytest.mark.parametrize(
-    ("cell", "learned"), [("Elman", True), ("LSTM", False), ("LSTM", True), ("GLNN", True)]
-)
-def test_metrics_are_those_of_all_steps(cell: str, learned: bool, name: str, part: str) -> None:
-    whole, pieces, w = both(cell, learned)
-    steps = []
-    for objective in (whole, pieces):
-        _, g, numbers = objective.metric(w, METRICS[name], part)
-        assert numbers.shape == (objective.metric_size(METRICS[name], part),)
-        steps.append(objective.metric_solver(METRICS[name], part, numbers, 1e-3)(g))
-    np.testing.assert_allclose(steps[1], steps[0], rtol=1e-7, atol=1e-12)
+def test_metrics_are_those_of_all_steps() -> None:
+    whole_nets = [("LSTM", False, "all"), ("LSTM", True, "all"), ("GLNN", True, "all")]
+    parts = [("Elman", True, "hidden"), ("Elman", True, "outputs")]
+    for (cell, learned, part), name in itertools.product([*whole_nets, *parts], METRICS):
+        with case(cell, learned, name, part):
+            whole, pieces, w = both(cell, learned)
+            steps = []
+            for objective in (whole, pieces):
+                _, g, numbers = objective.metric(w, METRICS[name], part)
+                assert numbers.shape == (objective.metric_size(METRICS[name], part),)
+                steps.append(objective.metric_solver(METRICS[name], part, numbers, 1e-3)(g))
+            np.testing.assert_allclose(steps[1], steps[0], rtol=1e-7, atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    "metric", [Backpropagated("diagonal", estimate="probe"), OuterProduct("diagonal", sampled=True)]
-)
-def test_what_is_drawn_is_carried_back(metric: Metric) -> None:
+def test_what_is_drawn_is_carried_back() -> None:
     """In the mean over draws the numbers are those of all steps, whose pieces' sizes do not count."""
-    whole, pieces, w = both("LSTM", time=11)
-    sums = []
-    for objective in (whole, pieces):
-        found = [objective.metric(w, metric, "hidden", draw)[2] for draw in range(400)]
-        sums.append((np.mean(found, axis=0), np.std(found, axis=0) / np.sqrt(len(found))))
-    (a, da), (b, db) = sums
-    wrong = np.abs(a - b) / np.maximum(np.sqrt(da**2 + db**2), 1e-12 * np.abs(a).max())
-    assert wrong[1:].max() < 5.0
-    assert a[1:].max() > 0
+    for metric in [Backpropagated("diagonal", estimate="probe"), OuterProduct("diagonal", sampled=True)]:
+        with case(metric):
+            whole, pieces, w = both("LSTM", time=11)
+            sums = []
+            for objective in (whole, pieces):
+                found = [objective.metric(w, metric, "hidden", draw)[2] for draw in range(400)]
+                sums.append((np.mean(found, axis=0), np.std(found, axis=0) / np.sqrt(len(found))))
+            (a, da), (b, db) = sums
+            wrong = np.abs(a - b) / np.maximum(np.sqrt(da**2 + db**2), 1e-12 * np.abs(a).max())
+            assert wrong[1:].max() < 5.0
+            assert a[1:].max() > 0
 
 
-@pytest.mark.parametrize(
-    "optimizer", [rnn.Riemannian("qdruop"), NaturalGradient("kfac"), rnn.Adam(0.01), rnn.LBFGS()]
-)  # type: ignore[arg-type]
-def test_optimizers_take_it(optimizer: Any) -> None:
-    _, pieces, _ = both("GRU")
-    result = rnn.minimize(pieces, optimizer, steps=6)
-    assert result.loss < result.reports[0].loss
+def test_optimizers_take_it() -> None:
+    for optimizer in [rnn.Riemannian("qdruop"), NaturalGradient("kfac"), rnn.Adam(0.01), rnn.LBFGS()]:
+        with case(optimizer):
+            _, pieces, _ = both("GRU")
+            result = rnn.minimize(pieces, optimizer, steps=6)
+            assert result.loss < result.reports[0].loss
 
 
 def test_memory_does_not_grow_with_the_sequence() -> None:
@@ -124,9 +123,8 @@ def test_memory_does_not_grow_with_the_sequence() -> None:
     assert rnn.minimize(objective, rnn.Riemannian("qdruop"), steps=4).loss < before  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
+def test_what_does_not_fit() -> None:
+    cases = [
         (lambda: rnn.LongSequence(3), "network must be a Network, not 3"),  # type: ignore[arg-type]
         (
             lambda: rnn.LongSequence(rnn.Network([rnn.GRU(2)] * 2, 3, 3, dropout=0.1)),
@@ -143,11 +141,10 @@ def test_memory_does_not_grow_with_the_sequence() -> None:
         (lambda: asked(Backpropagated()), "needs derivatives from step to step beyond a piece"),
         (lambda: asked(Kronecker(over_time="linear")), "needs derivatives from step to step beyond a piece"),
         (lambda: asked(None), "metric must be one of rnn.riemannian"),
-    ],
-)
-def test_what_does_not_fit(make: Any, words: str) -> None:
-    with pytest.raises(UsageError, match=words):
-        make()
+    ]
+    for make, words in cases:
+        with case(make, words), pytest.raises(UsageError, match=words):
+            make()
 
 
 def fed(x: Array, t: Array) -> Any:

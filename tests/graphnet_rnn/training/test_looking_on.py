@@ -21,6 +21,7 @@ from graphnet_rnn.training import Listener, TensorBoard, Trainer, Training
 from tests.graphnet_rnn.training import problems
 from tests.graphnet_rnn.training.problems import begin
 from tests.graphnet_rnn.training.runs import contents, interrupt_at, require_same_files, rows
+from tests.tables import case
 
 KEEP = 0.7
 
@@ -61,19 +62,22 @@ def test_the_average_is_what_is_validated_and_saved(keep: float, tmp_path: Path)
     assert trainer.problem.validate() == outcome.best
 
 
-@pytest.mark.parametrize("name", ["carried", "drawn", "arrays", "energy", "symbols", "stream"])
-def test_an_average_that_is_broken_ends_with_the_same_bytes(name: str, tmp_path: Path) -> None:
+def test_an_average_that_is_broken_ends_with_the_same_bytes(tmp_path: Path) -> None:
     """In the middle of an epoch, and at the end of one, of any optimizer."""
-    begin(name, tmp_path / "whole", average=KEEP).run()
-    expected = contents(tmp_path / "whole")
-    steps = len(begin(name, tmp_path / "unused").problem)
-    for stop in {steps, steps + 1, max(1, steps // 2)}:
-        folder = tmp_path / f"broken {stop}"
-        begin(name, folder, average=KEEP, listeners=[interrupt_at(stop)]).run()
-        again = begin(name, folder, average=KEEP)
-        again.resume()
-        again.run()
-        require_same_files(contents(folder), expected)
+    for number, name in enumerate(["carried", "arrays", "symbols"]):
+        with case(name):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            begin(name, folder / "whole", average=KEEP).run()
+            expected = contents(folder / "whole")
+            steps = len(begin(name, folder / "unused").problem)
+            for stop in {steps, steps + 1, max(1, steps // 2)}:
+                folder = folder / f"broken {stop}"
+                begin(name, folder, average=KEEP, listeners=[interrupt_at(stop)]).run()
+                again = begin(name, folder, average=KEEP)
+                again.resume()
+                again.run()
+                require_same_files(contents(folder), expected)
 
 
 def test_functions_are_told_of_each_epoch(tmp_path: Path) -> None:
@@ -107,18 +111,16 @@ def test_metrics_are_in_the_rows_and_in_the_curve(tmp_path: Path) -> None:
     assert words[-2:] == ["accuracy", "largest weight"]
 
 
-@pytest.mark.parametrize(
-    ("metrics", "says"),
-    [
+def test_impossible_metrics(tmp_path: Path) -> None:
+    cases = [
         ("accuracy", "Trainer: metrics must be a list of names and functions of the model, not 'accuracy'"),
         (["accuracy"], "names that Fit has (none), not 'accuracy'"),
         ([3], "names that Fit has (none), not 3"),
         ([max, max], "two metrics are called max; give one of the functions another name"),
-    ],
-)
-def test_impossible_metrics(metrics: Any, says: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=re.escape(says)):
-        Trainer(problems.own(), folder=tmp_path, metrics=metrics)
+    ]
+    for metrics, says in cases:
+        with case(metrics, says), pytest.raises(UsageError, match=re.escape(says)):
+            Trainer(problems.own(), folder=tmp_path, metrics=metrics)
 
 
 def test_a_metric_that_is_no_number_is_told(tmp_path: Path) -> None:

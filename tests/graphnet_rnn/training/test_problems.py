@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import inspect
 import itertools
 import json
@@ -20,7 +19,8 @@ import pytest
 
 import graphnet_rnn as rnn
 from graphnet.errors import GraphnetError
-from graphnet_rnn.errors import DataError, ModelFileError, TrainingError, UsageError
+from graphnet_rnn.errors import DataError, ModelFileError, UsageError
+from graphnet_rnn.formats.model_file import ModelFile, read_model_file
 from graphnet_rnn.training import Listener, Problem, Trainer, Training
 from tests.graphnet_rnn.training import problems
 from tests.graphnet_rnn.training.problems import (
@@ -36,8 +36,8 @@ from tests.graphnet_rnn.training.problems import (
     speller,
     with_noise,
 )
-from tests.graphnet_rnn.training.runs import At, contents, interrupt_at, require_same_files, rows, settings_of
-from tests.tables import require_rows
+from tests.graphnet_rnn.training.runs import contents, interrupt_at, require_same_files, rows, settings_of
+from tests.tables import case, require_rows
 
 every = pytest.mark.parametrize("name", PROBLEMS)
 
@@ -93,92 +93,59 @@ def test_interrupted_and_resumed_is_never_stopped(name: str, whole: Any, tmp_pat
     require_same_files(contents(tmp_path / "run"), files)
 
 
-@every
-def test_two_runs_are_the_same_bytes(name: str, whole: Any, tmp_path: Path) -> None:
-    assert begin(name, tmp_path / "run").run() == whole(name)[0]
-    require_same_files(contents(tmp_path / "run"), whole(name)[1])
-
-
-@every
-def test_more_epochs_are_the_same_run(name: str, whole: Any, tmp_path: Path) -> None:
-    begin(name, tmp_path / "run", epochs=1).run()
-    more = begin(name, tmp_path / "run")
-    more.resume()
-    more.run()
-    require_same_files(contents(tmp_path / "run"), whole(name)[1])
-
-
-@every
-def test_a_listener_that_fails_loses_no_step(name: str, whole: Any, tmp_path: Path) -> None:
-    def fail() -> None:
-        raise OSError(errno.EIO, "the terminal has gone")
-
-    with pytest.raises(OSError, match="the terminal has gone"):
-        begin(name, tmp_path / "run", listeners=[Listener(), At(2, fail)]).run()
-    last = begin(name, tmp_path / "run")
-    last.resume()
-    assert last.progress.step == 2
-    last.run()
-    require_same_files(contents(tmp_path / "run"), whole(name)[1])
-
-
-def test_runs_that_differ_are_told_by_tensor_and_text(whole: Any, tmp_path: Path) -> None:
-    files = whole("arrays")[1]
-    (tmp_path / "a.safetensors").write_bytes(files["model.safetensors"])
-    model = rnn.load(tmp_path / "a.safetensors")
-    model.parameters["layer0.W_hf"].value = model.parameters["layer0.W_hf"].value + np.eye(4)[1]
-    rnn.save(model, tmp_path / "a.safetensors")
-    changed = {**files, "model.safetensors": (tmp_path / "a.safetensors").read_bytes()}
-    with pytest.raises(
-        AssertionError, match=r"(?m)^model.safetensors: layer0.W_hf differs in 4 of 16 .* \[0, 1\]$"
-    ):
-        require_same_files(changed, files)
-
-
-@pytest.fixture(scope="module")
-def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Runs of all problems, each of which SIGKILL ended at its second step."""
-    folder, root = tmp_path_factory.mktemp("killed"), Path(rnn.__file__).parents[1]
-    command = [sys.executable, "-m", problems.__name__, str(folder)]
-    subprocess.run(command, check=True, cwd=root, env={**os.environ, "PYTHONPATH": str(root)})
-    return folder
+def test_more_epochs_are_the_same_run(whole: Any, tmp_path: Path) -> None:
+    for name in ("carried", "arrays, ragged", "energy", "one's own"):
+        with case(name):
+            begin(name, tmp_path / name, epochs=1).run()
+            more = begin(name, tmp_path / name)
+            more.resume()
+            more.run()
+            require_same_files(contents(tmp_path / name), whole(name)[1])
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-@every
-def test_killed_and_resumed_is_never_stopped(name: str, whole: Any, killed: Path) -> None:
-    """The second step was made, and no checkpoint knows of it."""
-    last = begin(name, killed / name)
-    last.resume()
-    assert last.progress.step == 1
-    last.run()
-    require_same_files(contents(killed / name), whole(name)[1])
+def test_killed_and_resumed_is_never_stopped(whole: Any, tmp_path: Path) -> None:
+    """By SIGKILL: the second step was made, and no checkpoint knows of it."""
+    names, root = ("carried", "drawn", "arrays", "stream"), Path(rnn.__file__).parents[1]
+    command = [sys.executable, "-m", problems.__name__, str(tmp_path), *names]
+    subprocess.run(command, check=True, cwd=root, env={**os.environ, "PYTHONPATH": str(root)})
+    for name in names:
+        with case(name):
+            last = begin(name, tmp_path / name)
+            last.resume()
+            assert last.progress.step == 1
+            last.run()
+            require_same_files(contents(tmp_path / name), whole(name)[1])
 
 
-@every
-def test_what_is_kept_is_the_best_model(name: str, whole: Any, tmp_path: Path) -> None:
-    outcome, files = whole(name)
-    (tmp_path / "model.safetensors").write_bytes(files["model.safetensors"])
-    model = rnn.load(tmp_path / "model.safetensors", [Line, pair, speller])
-    assert model.description() == PROBLEMS[name].make().model.description()
-    epochs = [row for row in map(json.loads, files["history.jsonl"].splitlines()) if row["event"] == "epoch"]
-    trained, validated = PROBLEMS[name].make().row_names
-    costs = [row[trained] if row[validated] is None else row[validated] for row in epochs]
-    assert outcome.best == min(costs)
-    assert outcome.best_epoch == 1 + costs.index(min(costs))
-    assert [row["best"] for row in epochs] == [
-        cost < min([np.inf, *costs[:i]]) for i, cost in enumerate(costs)
-    ]
+def test_what_is_kept_is_the_best_model(whole: Any, tmp_path: Path) -> None:
+    for name in PROBLEMS:
+        with case(name):
+            outcome, files = whole(name)
+            (tmp_path / "model.safetensors").write_bytes(files["model.safetensors"])
+            model = rnn.load(tmp_path / "model.safetensors", [Line, pair, speller])
+            assert model.description() == PROBLEMS[name].make().model.description()
+            epochs = [
+                row for row in map(json.loads, files["history.jsonl"].splitlines()) if row["event"] == "epoch"
+            ]
+            trained, validated = PROBLEMS[name].make().row_names
+            costs = [row[trained] if row[validated] is None else row[validated] for row in epochs]
+            assert outcome.best == min(costs)
+            assert outcome.best_epoch == 1 + costs.index(min(costs))
+            assert [row["best"] for row in epochs] == [
+                cost < min([np.inf, *costs[:i]]) for i, cost in enumerate(costs)
+            ]
 
 
-@every
-def test_a_chart_shows_it(name: str, whole: Any) -> None:
-    import viz
+def test_a_chart_shows_it(whole: Any) -> None:
+    for name in PROBLEMS:
+        with case(name):
+            import viz
 
-    files = whole(name)[1]
-    history = [json.loads(line) for line in files["history.jsonl"].splitlines()]
-    assert viz.training_curve(history).axes
-    assert viz.compare_runs({"one": history, "again": history}).axes
+            files = whole(name)[1]
+            history = [json.loads(line) for line in files["history.jsonl"].splitlines()]
+            assert viz.training_curve(history).axes
+            assert viz.compare_runs({"one": history, "again": history}).axes
 
 
 # -- what is refused -----------------------------------------------------------------------------
@@ -281,38 +248,38 @@ ELSEWHERE = {
 }
 
 
-@pytest.mark.parametrize(("name", "setting"), [(name, each) for name in OTHER for each in OTHER[name]])
-def test_another_run_is_refused_by_name(name: str, setting: str, tmp_path: Path) -> None:
-    changed, said = OTHER[name][setting]
-    begin(name, tmp_path / "run", epochs=1, listeners=[interrupt_at(1)]).run()
-    before = {p.name: p.read_bytes() for p in (tmp_path / "run").iterdir()}
-    other = begin(name, tmp_path / "run", problem=PROBLEMS[name].make(**changed))
-    with pytest.raises(UsageError, match=re.escape(said)) as caught:
-        other.resume()
-    assert "cannot be continued" in str(caught.value)
-    assert {p.name: p.read_bytes() for p in (tmp_path / "run").iterdir()} == before
+def test_another_run_is_refused_by_name(tmp_path: Path) -> None:
+    for name, others in OTHER.items():
+        folder = tmp_path / name
+        begin(name, folder, epochs=1, listeners=[interrupt_at(1)]).run()
+        before = {p.name: p.read_bytes() for p in folder.iterdir()}
+        for setting, (changed, said) in others.items():
+            with case(name, setting):
+                other = begin(name, folder, problem=PROBLEMS[name].make(**changed))
+                with pytest.raises(UsageError, match=re.escape(said)) as caught:
+                    other.resume()
+                assert "cannot be continued" in str(caught.value)
+                assert {p.name: p.read_bytes() for p in folder.iterdir()} == before
 
 
-@pytest.mark.parametrize("kind", sorted(own_kinds(), key=str), ids=lambda kind: kind.__name__)
-def test_every_problem_describes_its_settings(kind: type[Problem]) -> None:
+def test_every_problem_describes_its_settings() -> None:
     """Else a run could be continued as another one, and nobody would be told."""
-    assert kind.description is not Problem.description, (
-        f"{kind.__name__}: add `description`, with every setting that its numbers depend on, arrays included"
-    )
-    named = {s for name in OTHER if type(PROBLEMS[name].make()) is kind for s in OTHER[name]}
-    missing = settings_of(kind) - named - FREE if kind not in ELSEWHERE else ()
-    require_rows(missing, f"OTHER for {kind.__name__}", "another value, and what is said of it")
+    for kind in sorted(own_kinds(), key=str):
+        with case(kind):
+            assert kind.description is not Problem.description, (
+                f"{kind.__name__}: add `description`, with every setting that its numbers depend on, arrays included"
+            )
+            named = {s for name in OTHER if type(PROBLEMS[name].make()) is kind for s in OTHER[name]}
+            missing = settings_of(kind) - named - FREE if kind not in ELSEWHERE else ()
+            require_rows(missing, f"OTHER for {kind.__name__}", "another value, and what is said of it")
 
 
-@every
-def test_another_problem_is_refused_by_name(name: str, tmp_path: Path) -> None:
-    begin(name, tmp_path / "run", epochs=1, listeners=[interrupt_at(1)]).run()
-    other = "carried" if not name.startswith("carried") else "one's own"
-    kinds = [type(PROBLEMS[n].make()).__name__ for n in (name, other)]
+def test_another_problem_is_refused_by_name(tmp_path: Path) -> None:
+    begin("arrays", tmp_path / "run", epochs=1, listeners=[interrupt_at(1)]).run()
     with pytest.raises(
-        UsageError, match=re.escape(f"problem was {kinds[0]}, now it is {kinds[1]}. Say the same")
+        UsageError, match=re.escape("problem was Arrays, now it is CarriedText. Say the same")
     ):
-        begin(other, tmp_path / "run").resume()
+        begin("carried", tmp_path / "run").resume()
 
 
 UNFIT: dict[str, tuple[rnn.optimizers.Optimizer, str]] = {
@@ -326,12 +293,12 @@ UNFIT: dict[str, tuple[rnn.optimizers.Optimizer, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", UNFIT)
-def test_an_optimizer_that_does_not_fit_is_refused(name: str, tmp_path: Path) -> None:
-    optimizer, said = UNFIT[name]
-    with pytest.raises(UsageError, match=re.escape(said)):
-        begin(name, tmp_path / "run", optimizer=optimizer)
-    assert not (tmp_path / "run").exists()
+def test_an_optimizer_that_does_not_fit_is_refused(tmp_path: Path) -> None:
+    for name, (optimizer, said) in UNFIT.items():
+        with case(name):
+            with pytest.raises(UsageError, match=re.escape(said)):
+                begin(name, tmp_path / "run", optimizer=optimizer)
+            assert not (tmp_path / "run").exists()
 
 
 def test_expectation_maximization_is_for_what_can_be_maximised(tmp_path: Path) -> None:
@@ -341,28 +308,28 @@ def test_expectation_maximization_is_for_what_can_be_maximised(tmp_path: Path) -
         begin("one's own", tmp_path / "run", optimizer=rnn.ExpectationMaximization()).run()
 
 
-@pytest.mark.parametrize("name", ["carried", "drawn", "arrays", "arrays, several batches"])
-def test_a_run_that_cannot_begin_leaves_nothing(name: str, tmp_path: Path) -> None:
+def test_a_run_that_cannot_begin_leaves_nothing(tmp_path: Path) -> None:
     """It needs more than the bytes that it may keep."""
-    problem = PROBLEMS[name].make(memory=1)
-    with pytest.raises(GraphnetError, match="memory"):
-        begin(name, tmp_path / "run", problem=problem).run()
-    assert not list((tmp_path / "run").glob("*.*")), "nothing that would be in the way of a run"
-    begin(name, tmp_path / "run", epochs=1).run()
+    for number, name in enumerate(["carried", "arrays, several batches"]):
+        with case(name):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            problem = PROBLEMS[name].make(memory=1)
+            with pytest.raises(GraphnetError, match="memory"):
+                begin(name, folder / "run", problem=problem).run()
+            assert not list((folder / "run").glob("*.*")), "nothing that would be in the way of a run"
+            begin(name, folder / "run", epochs=1).run()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
+def test_what_is_no_problem() -> None:
+    cases = [
         ((rnn.Network([rnn.Elman(2)], 2, 2),), "write rnn.Trainer(rnn.Arrays(net, x, y), ...) for arrays, "),
         ((rnn.data.Sequences,), "problem must be a Problem, e.g. rnn.Arrays(net, x, y), or rnn.CarriedText"),
         ((problems.own(), rnn.Adam()), "settings must be a Training, not Adam("),
-    ],
-    ids=["a network", "data", "an optimizer"],
-)  # fmt: skip
-def test_what_is_no_problem(arguments: tuple[Any, ...], said: str) -> None:
-    with pytest.raises(UsageError, match=re.escape(said)):
-        Trainer(*arguments)
+    ]  # fmt: skip
+    for arguments, said in cases:
+        with case(arguments, said), pytest.raises(UsageError, match=re.escape(said)):
+            Trainer(*arguments)
 
 
 class Bare(Problem):
@@ -398,19 +365,20 @@ def test_what_is_validated_may_be_a_number_of_numpy(tmp_path: Path) -> None:
     assert Trainer(problem, Training(epochs=1), tmp_path / "run").run().best == 0.25
 
 
-@pytest.mark.parametrize(
-    "listeners", [Listener(), [3], [Listener], print], ids=["one", "a number", "a class", "a function alone"]
-)
-def test_listeners_are_a_list(listeners: Any) -> None:
-    with pytest.raises(
-        UsageError, match=r"listeners must be a list of Listeners, or functions of \(trainer, row\), not"
-    ):
-        Trainer(problems.own(), listeners=listeners)
+def test_listeners_are_a_list() -> None:
+    for listeners in [Listener(), [3], [Listener], print]:
+        with (
+            case(listeners),
+            pytest.raises(
+                UsageError,
+                match=r"listeners must be a list of Listeners, or functions of \(trainer, row\), not",
+            ),
+        ):
+            Trainer(problems.own(), listeners=listeners)
 
 
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
+def test_impossible_settings() -> None:
+    cases = [
         ({"epochs": 0}, "epochs must be a whole number >= 1, not 0"),
         ({"log_every": 0}, "log_every must be a whole number >= 1, not 0"),
         ({"checkpoint_seconds": -1}, "checkpoint_seconds must be"),
@@ -422,12 +390,10 @@ def test_listeners_are_a_list(listeners: Any) -> None:
             {"optimizer": "adam"},
             "Training: optimizer must be an optimizer, e.g. rnn.Adam(rate=0.01), not 'adam'",
         ),
-    ],
-    ids=str,
-)
-def test_impossible_settings(settings: dict[str, Any], said: str) -> None:
-    with pytest.raises(UsageError, match=re.escape(said)):
-        Training(**settings)
+    ]
+    for settings, said in cases:
+        with case(settings, said), pytest.raises(UsageError, match=re.escape(said)):
+            Training(**settings)
 
 
 # -- what a run says -----------------------------------------------------------------------------
@@ -444,19 +410,18 @@ def test_a_target_ends_a_run(tmp_path: Path) -> None:
     assert begin("one's own", tmp_path / "b", goal=1e9).run().reason == "epochs"
 
 
-@pytest.mark.parametrize(
-    ("how", "said"),
-    [
+def test_a_folder_and_notes_are_looked_at() -> None:
+    cases = [
         ({"folder": ""}, "folder must name a file"),
         ({"folder": 5}, "folder must be a str"),
         ({"notes": 5}, "notes must be a"),
-    ],
-)
-def test_a_folder_and_notes_are_looked_at(how: dict[str, Any], said: str) -> None:
-    net = rnn.Network([rnn.GRU(2)], 1, 1, "squared")
-    problem = rnn.Arrays(net, np.zeros((2, 4, 1)), np.zeros((2, 4, 1)))
-    with pytest.raises(UsageError, match=f"Trainer: {said}"):
-        Trainer(problem, Training(), **{"folder": None, **how})
+    ]
+    for how, said in cases:
+        with case(how, said):
+            net = rnn.Network([rnn.GRU(2)], 1, 1, "squared")
+            problem = rnn.Arrays(net, np.zeros((2, 4, 1)), np.zeros((2, 4, 1)))
+            with pytest.raises(UsageError, match=f"Trainer: {said}"):
+                Trainer(problem, Training(), **{"folder": None, **how})
 
 
 def test_every_listener_is_told_in_turn(tmp_path: Path) -> None:
@@ -494,35 +459,26 @@ def test_costs_are_in_the_unit_of_the_problem(tmp_path: Path) -> None:
     assert step["train_bits"] == pytest.approx(first, rel=1e-12)
 
 
-def test_a_loss_that_is_not_finite_reaches_no_file(tmp_path: Path) -> None:
-    run = begin("one's own", tmp_path / "run", optimizer=rnn.SGD(1e30), checkpoint_seconds=0)
-    with pytest.raises(TrainingError, match=r"checkpoints in .* are untouched"):
-        run.run()
-    for path in run.folder.checkpoints():
-        assert np.isfinite(rnn.load(path, Line).theta).all()
-
-
-@every
-def test_a_checkpoint_is_of_its_own_problem_and_whole(name: str, tmp_path: Path) -> None:
+def test_a_checkpoint_is_of_its_own_problem_and_whole(tmp_path: Path) -> None:
     """A state that is cut off, or has another shape, is refused before anything is taken up."""
-    from graphnet_rnn.formats.model_file import ModelFile, read_model_file
-
-    run = begin(name, tmp_path / "run", listeners=[interrupt_at(2)])
-    run.run()
-    path = run.folder.checkpoints()[-1]
-    for other in run.folder.checkpoints()[:-1]:
-        other.unlink()
-    file, content = read_model_file(path), path.read_bytes()
-    for key in [key for key in file.tensors if key.startswith("state.")]:
-        for array in (None, np.zeros(17, np.float32)):
-            tensors = {k: v for k, v in file.tensors.items() if k != key} | (
-                {} if array is None else {key: array}
-            )
-            path.write_bytes(ModelFile(tensors, file.description).to_bytes())
-            with pytest.raises(ModelFileError, match=re.escape(key.removeprefix("state."))):
-                begin(name, tmp_path / "run").resume()
-    path.write_bytes(content)
-    begin(name, tmp_path / "run").resume()
+    for name in PROBLEMS:
+        folder = tmp_path / name
+        run = begin(name, folder, listeners=[interrupt_at(2)])
+        run.run()
+        *others, path = run.folder.checkpoints()
+        for other in others:
+            other.unlink()
+        file, content = read_model_file(path), path.read_bytes()
+        again = begin(name, folder)
+        for key in [key for key in file.tensors if key.startswith("state.")]:
+            rest = {k: v for k, v in file.tensors.items() if k != key}
+            for tensors in (rest, {**rest, key: np.zeros(17, np.float32)}):
+                with case(name, key):
+                    path.write_bytes(ModelFile(tensors, file.description).to_bytes())
+                    with pytest.raises(ModelFileError, match=re.escape(key.removeprefix("state."))):
+                        again.resume()
+        path.write_bytes(content)
+        again.resume()
 
 
 # -- metrics -------------------------------------------------------------------------------------
@@ -539,16 +495,17 @@ def test_every_problem_with_metrics_is_measured() -> None:
     assert {*MEASURED} == {*names} - {"carried, overlapping"}
 
 
-@pytest.mark.parametrize("name", MEASURED)
-def test_metrics_are_of_the_present_weights(name: str) -> None:
+def test_metrics_are_of_the_present_weights() -> None:
     """As a problem finds them that was never validated with others."""
-    problem, untouched = PROBLEMS[name].make(), PROBLEMS[name].make()
-    problem.validate()
-    before = measured_of(problem)
-    assert before
-    for model in (problem.model, untouched.model):
-        model.theta = draws(3).normal(size=model.theta.size)
-    assert measured_of(problem) == measured_of(untouched) != before
+    for name in MEASURED:
+        with case(name):
+            problem, untouched = PROBLEMS[name].make(), PROBLEMS[name].make()
+            problem.validate()
+            before = measured_of(problem)
+            assert before
+            for model in (problem.model, untouched.model):
+                model.theta = draws(3).normal(size=model.theta.size)
+            assert measured_of(problem) == measured_of(untouched) != before
 
 
 def test_metrics_follow_weights_that_are_not_learned() -> None:
@@ -593,23 +550,26 @@ def test_an_epoch_validates_once(monkeypatch: pytest.MonkeyPatch) -> None:
 # -- the same as loops of one's own --------------------------------------------------------------
 
 
-@pytest.mark.parametrize("smoothing", [0.0, 0.5])
-def test_expectation_maximization_is_the_fit_of_a_model(smoothing: float, tmp_path: Path) -> None:
-    s = draws().integers(0, 4, (20, 5))
-    model, other = rnn.HMM(3, 4, seed=2), rnn.HMM(3, 4, seed=2)
-    run = Trainer(
-        rnn.SymbolSequences(model, s),
-        Training(rnn.ExpectationMaximization(smoothing), epochs=6),
-        tmp_path / "run",
-    )
-    run.run()
-    found = other.fit(s, 6, smoothing=smoothing)
-    for table in model.parameters:
-        np.testing.assert_allclose(model.parameters[table].value, other.parameters[table].value, rtol=1e-12)
-    costs = [row["train_bits"] for row in rows(tmp_path / "run", "epoch")]
-    assert all(b <= a * (1 + 1e-12) for a, b in itertools.pairwise(costs)) or smoothing
-    assert costs[0] == pytest.approx(rnn.HMM(3, 4, seed=2).bits(s), rel=1e-12)
-    assert len(found) >= 6
+def test_expectation_maximization_is_the_fit_of_a_model(tmp_path: Path) -> None:
+    for smoothing in [0.0, 0.5]:
+        with case(smoothing):
+            s = draws().integers(0, 4, (20, 5))
+            model, other = rnn.HMM(3, 4, seed=2), rnn.HMM(3, 4, seed=2)
+            run = Trainer(
+                rnn.SymbolSequences(model, s),
+                Training(rnn.ExpectationMaximization(smoothing), epochs=6),
+                tmp_path / str(smoothing),
+            )
+            run.run()
+            found = other.fit(s, 6, smoothing=smoothing)
+            for table in model.parameters:
+                np.testing.assert_allclose(
+                    model.parameters[table].value, other.parameters[table].value, rtol=1e-12
+                )
+            costs = [row["train_bits"] for row in rows(tmp_path / str(smoothing), "epoch")]
+            assert all(b <= a * (1 + 1e-12) for a, b in itertools.pairwise(costs)) or smoothing
+            assert costs[0] == pytest.approx(rnn.HMM(3, 4, seed=2).bits(s), rel=1e-12)
+            assert len(found) >= 6
 
 
 def test_energy_cases_are_contrastive_divergence_by_hand(tmp_path: Path) -> None:

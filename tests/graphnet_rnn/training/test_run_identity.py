@@ -18,6 +18,7 @@ from graphnet_rnn.errors import UsageError
 from graphnet_rnn.training import EarlyStopping, Listener, Trainer, Training
 from graphnet_rnn.training.state import description_of
 from tests.graphnet_rnn.training.runs import At, contents, require_same_files, settings_of, text_run
+from tests.tables import case
 
 TEXT = "abcd" * 40 + "acbd" * 40 + "dcba" * 40
 
@@ -152,17 +153,20 @@ FIXED = {
 }
 
 
-@pytest.mark.parametrize("what", REFUSED)
-def test_a_setting_that_changes_the_numbers_is_refused(what: str, tmp_path: Path) -> None:
-    before, now, named = REFUSED[what]
-    begun(tmp_path / "run", **before)
-    history = (tmp_path / "run" / "history.jsonl").read_bytes()
-    other = trainer(tmp_path / "run", **(before | now if what != "truncated" else now))
-    with pytest.raises(UsageError, match=re.escape(named)) as caught:
-        other.resume()
-    assert "cannot be continued" in str(caught.value)
-    assert "\n" not in str(caught.value)
-    assert (tmp_path / "run" / "history.jsonl").read_bytes() == history
+def test_a_setting_that_changes_the_numbers_is_refused(tmp_path: Path) -> None:
+    begun_with: dict[str, Path] = {}
+    for what, (before, now, named) in REFUSED.items():
+        with case(what):
+            folder = begun_with.setdefault(repr(before), tmp_path / str(len(begun_with)))
+            if not folder.exists():
+                begun(folder, **before)
+            history = (folder / "history.jsonl").read_bytes()
+            other = trainer(folder, **(before | now if what != "truncated" else now))
+            with pytest.raises(UsageError, match=re.escape(named)) as caught:
+                other.resume()
+            assert "cannot be continued" in str(caught.value)
+            assert "\n" not in str(caught.value)
+            assert (folder / "history.jsonl").read_bytes() == history
 
 
 @pytest.fixture(scope="module")
@@ -173,45 +177,45 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     return contents(folder)
 
 
-@pytest.mark.parametrize("what", ACCEPTED)
-def test_a_setting_that_changes_no_number_is_accepted(
-    what: str, whole: dict[str, bytes], tmp_path: Path
-) -> None:
-    begun(tmp_path / "run")
-    other = trainer(tmp_path / "run", **ACCEPTED[what])
+def continued(folder: Path, **changed: Any) -> None:
+    """A run that is left after a few steps and goes on with these settings."""
+    begun(folder)
+    other = trainer(folder, **changed)
     other.resume()
     other.run()
-    require_same_files(contents(tmp_path / "run"), whole)
 
 
-@pytest.mark.parametrize("what", ROUNDED)
-def test_a_setting_that_changes_the_rounding_is_accepted(
-    what: str, whole: dict[str, bytes], tmp_path: Path
-) -> None:
-    begun(tmp_path / "run")
-    other = trainer(tmp_path / "run", **ROUNDED[what])
-    other.resume()
-    other.run()
+def test_a_setting_that_changes_no_number_is_accepted(whole: dict[str, bytes], tmp_path: Path) -> None:
+    alone = ("layers, initial", "start")
+    together = {k: v for what, changed in ACCEPTED.items() if what not in alone for k, v in changed.items()}
+    for what, changed in (("all at once", together), *((what, ACCEPTED[what]) for what in alone)):
+        with case(what):
+            continued(tmp_path / what, **changed)
+            require_same_files(contents(tmp_path / what), whole)
+
+
+def test_a_setting_that_changes_the_rounding_is_accepted(whole: dict[str, bytes], tmp_path: Path) -> None:
     (tmp_path / "whole").write_bytes(whole["model.safetensors"])
-    found, expected = (rnn.load(tmp_path / name).theta for name in ("run/model.safetensors", "whole"))
-    assert np.allclose(found, expected, rtol=1e-4, atol=1e-5)
-
-
-def test_more_epochs_are_the_same_run(whole: dict[str, bytes], tmp_path: Path) -> None:
-    trainer(tmp_path / "run", epochs=1).run()
-    other = trainer(tmp_path / "run")
-    other.resume()
-    other.run()
-    require_same_files(contents(tmp_path / "run"), whole)
+    for what, changed in ROUNDED.items():
+        with case(what):
+            continued(tmp_path / what, **changed)
+            found, expected = (
+                rnn.load(tmp_path / name).theta for name in (f"{what}/model.safetensors", "whole")
+            )
+            assert np.allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
 KINDS = [rnn.Network, rnn.CarriedText, rnn.DrawnText, Training, Trainer]
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_every_setting_has_its_row(kind: type) -> None:
-    rows = {name.partition(",")[0].partition(" ")[0] for name in itertools.chain(REFUSED, ACCEPTED, ROUNDED)}
-    assert settings_of(kind) <= rows | FIXED
+def test_every_setting_has_its_row() -> None:
+    for kind in KINDS:
+        with case(kind):
+            rows = {
+                name.partition(",")[0].partition(" ")[0]
+                for name in itertools.chain(REFUSED, ACCEPTED, ROUNDED)
+            }
+            assert settings_of(kind) <= rows | FIXED
 
 
 #: Other values than the defaults, where half or one more cannot be meant.

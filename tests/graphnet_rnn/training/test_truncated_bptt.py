@@ -18,6 +18,7 @@ from graphnet_rnn.data import Batches, Corpus
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.training import Listener
 from tests.graphnet_rnn.cells.oracles import TINY, Array, softmax_loss
+from tests.tables import case
 
 
 @settings(max_examples=60)
@@ -55,20 +56,21 @@ def test_impossible_strides() -> None:
         Batches(np.arange(12), 4, 3, 1)
 
 
-@pytest.mark.parametrize("layers", [(rnn.LSTM(3), rnn.GRU(2)), (rnn.Dense(3),)], ids=["states", "none"])
-def test_states_after_each_step(layers: tuple[rnn.Cell, ...]) -> None:
-    net = rnn.Network(layers, inputs=4, outputs=4, dtype="float64")
-    u = net.unroll(3, 2)
-    assert len(u.after) == 3
-    assert u.after[-1] == u.final
-    x = np.random.default_rng(0).integers(0, 4, (3, 2))
-    for k, nodes in enumerate(u.after):
-        _, expected = rnn.run(net, x[: k + 1])
-        assert len(nodes) == len(expected)
-        if nodes:
-            found = gn.compile(nodes, [u.inputs, *u.initial], backend="numpy")(x, *net.zero_states(2))
-            for one, other in zip(found, expected, strict=True):
-                np.testing.assert_allclose(one, other, atol=1e-14)
+def test_states_after_each_step() -> None:
+    for layers in [(rnn.LSTM(3), rnn.GRU(2)), (rnn.Dense(3),)]:
+        with case(layers):
+            net = rnn.Network(layers, inputs=4, outputs=4, dtype="float64")
+            u = net.unroll(3, 2)
+            assert len(u.after) == 3
+            assert u.after[-1] == u.final
+            x = np.random.default_rng(0).integers(0, 4, (3, 2))
+            for k, nodes in enumerate(u.after):
+                _, expected = rnn.run(net, x[: k + 1])
+                assert len(nodes) == len(expected)
+                if nodes:
+                    found = gn.compile(nodes, [u.inputs, *u.initial], backend="numpy")(x, *net.zero_states(2))
+                    for one, other in zip(found, expected, strict=True):
+                        np.testing.assert_allclose(one, other, atol=1e-14)
 
 
 def test_no_states_between_steps_where_a_layer_reads_to_the_end() -> None:

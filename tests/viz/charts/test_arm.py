@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from typing import Any
-
 import numpy as np
 import pytest
 
 import graphnet_rnn as rnn
 import viz
 from graphnet_rnn.models.control import Arm, CenterOut, Controller, Trajectories
-from viz.errors import DrawingError
 
 ROWS = [{"event": "epoch", "calls": c, "valid_loss": v} for c, v in ((3, 2.0), (9, 0.5), (20, 0.7))]
 
@@ -46,18 +42,3 @@ def test_movements_are_the_trajectories(moved: Trajectories) -> None:
     assert np.isfinite(over[:, 0]).tolist() == [False, False, False, True, True, True]
     torques = [np.asarray(line.get_ydata()) for line in below.get_lines()]
     np.testing.assert_allclose(np.transpose(torques), moved.torques[:, 1])
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda m: viz.loss_by_calls({}), "runs holds nothing"),
-        (lambda m: viz.loss_by_calls({"a": [{"event": "epoch"}]}), "the run a holds nothing to draw"),
-        (lambda m: viz.arm_movements({}, Arm()), "shown holds nothing"),
-        (lambda m: viz.arm_movements({"a": m}, Arm(), np.ones((2, 2))), "pushed must be [5, 3], not [2, 2]"),
-        (lambda m: viz.arm_movements({"a": m}, Arm(), torques_of=3), "one of the 3 movements, not 3"),
-    ],
-)
-def test_what_cannot_be_drawn(make: Any, message: str, moved: Trajectories) -> None:
-    with pytest.raises(DrawingError, match=re.escape(message)):
-        make(moved)

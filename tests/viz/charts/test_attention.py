@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import pytest
 
 import viz
 
@@ -18,24 +15,3 @@ def test_rows_are_steps_and_columns_places() -> None:
     assert image.get_clim() == (0, 1)
     assert [label.get_text() for label in axes.get_xticklabels()] == ["a", "b", "c"]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["x", "y"]
-
-
-@pytest.mark.parametrize(
-    ("shares", "how", "said"),
-    [
-        (np.ones((2, 3, 4)), {}, "shares must be (steps, places) of one case, not [2, 3, 4]"),
-        (np.full((2, 2), 3.0), {}, "shares must be in 0 ... 1, not 3 ... 3"),
-        (np.full((2, 2), np.nan), {}, "shares must be in 0 ... 1"),
-        ("here", {}, "shares must be an array, not 'here'"),
-        (np.ones((2, 2)), {"read": "abc"}, "read must be 2, not 3"),
-    ],
-)
-def test_what_is_no_map_is_told(shares: Any, how: dict[str, Any], said: str) -> None:
-    with pytest.raises(viz.DrawingError) as caught:
-        viz.attention_map(shares, **how)
-    assert said in str(caught.value)
-
-
-def test_names_are_a_list() -> None:
-    with pytest.raises(viz.DrawingError, match="attention_map: read must be 3 names, not 5"):
-        viz.attention_map([[0.5, 0.5, 0.0]], read=5)

@@ -7,9 +7,7 @@ import math
 import re
 
 import numpy as np
-import pytest
 
-import viz
 from viz.charts.braille import text_curve
 
 
@@ -77,10 +75,3 @@ def test_one_point_a_flat_line_and_numbers_that_are_not_finite():
     assert len(text_curve([(1, 1)], width=20, height=2)) == 2
     assert len(text_curve([], [(1, 1)], width=20, height=2)) == 2
     assert text_curve([(0, 2), (1, 2), (2, math.nan), (math.inf, 2)])[0].startswith("2┤⠉")
-
-
-def test_what_cannot_be_drawn_is_said():
-    with pytest.raises(viz.DrawingError, match="nothing to draw"):
-        text_curve([(0, math.nan)])
-    with pytest.raises(viz.DrawingError, match="16 characters and 2 rows, not 15 and 8"):
-        text_curve([(0, 1)], width=15)

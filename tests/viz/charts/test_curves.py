@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import viz
+from tests.tables import case
 from viz.charts.curves import read_history
 
 pytest.importorskip("matplotlib")
@@ -69,61 +70,40 @@ def test_a_broken_line_is_named(tmp_path):
         viz.training_curve(path)
 
 
-@pytest.mark.parametrize(
-    "history", [[], [{"event": "note"}], [{"event": "step", "epoch": 1, "train_bits": math.nan}]]
-)
-def test_nothing_to_draw_is_an_error(history):
-    with pytest.raises(viz.DrawingError, match="nothing to draw"):
-        viz.training_curve(history)
-
-
-def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(viz.DrawingError, match=r"none\.jsonl.*cannot be read"):
-        viz.training_curve(tmp_path / "none.jsonl")
-
-
-@pytest.mark.parametrize("keep", ["step", "epoch"])
-def test_one_kind_of_row_is_enough_and_values_that_are_no_numbers_are_skipped(keep):
-    history = [row for row in rows() if row["event"] == keep]
-    history.append({"event": keep, "epoch": 9, "train_bits": None, "valid_bits": math.inf})
-    assert viz.training_curve(iter(history)).axes[0].get_lines()
+def test_one_kind_of_row_is_enough_and_values_that_are_no_numbers_are_skipped():
+    for keep in ["step", "epoch"]:
+        with case(keep):
+            history = [row for row in rows() if row["event"] == keep]
+            history.append({"event": keep, "epoch": 9, "train_bits": None, "valid_bits": math.inf})
+            assert viz.training_curve(iter(history)).axes[0].get_lines()
 
 
 def test_one_point_is_enough():
     viz.training_curve([{"event": "epoch", "epoch": 1, "train_bits": 2.0, "valid_bits": 2.1}])
 
 
-def test_no_global_state_is_touched():
-    plt = pytest.importorskip("matplotlib.pyplot")
-    before = plt.get_fignums()
-    viz.training_curve(rows())
-    assert plt.get_fignums() == before
-
-
-@pytest.mark.parametrize(
-    ("trained", "validated", "start", "said"),
-    [
+def test_any_measure_is_drawn_by_its_name():
+    """On axes of its own where validation has another one than training."""
+    for trained, validated, start, said in [
         ("train_loss", "valid_loss", {}, ["loss"]),
         ("train_error", "valid_error", {}, ["mean squared error"]),
         ("train_bits", "valid_bits", {"unit": "bits/symbol"}, ["bits per symbol"]),
         ("train_bits", "valid_bits", {"unit": "bits/char"}, ["bits per character"]),
         ("train_loss", "valid_wrong", {}, ["loss", "share of wrong answers"]),
         ("train_my_cost", "valid_my_cost", {"unit": ""}, ["my cost"]),
-    ],
-)
-def test_any_measure_is_drawn_by_its_name(trained, validated, start, said):
-    """On axes of its own where validation has another one than training."""
-    names = {"train_bits": trained, "valid_bits": validated}
-    history = [{names.get(key, key): value for key, value in row.items()} for row in rows()]
-    figure = viz.training_curve([{"event": "start", **start}, *history])
-    assert [axes.get_ylabel() for axes in figure.axes] == said
-    assert [axes.get_xlabel() for axes in figure.axes][-1] == "epoch"
-    first, last = (
-        {line.get_label() for line in axes.get_lines()} for axes in (figure.axes[0], figure.axes[-1])
-    )
-    assert "training (smoothed)" in first
-    assert "validation: best 2.000, epoch 3" in last
-    assert len(figure.axes) == len(said)
+    ]:
+        with case(trained, validated, start, said):
+            names = {"train_bits": trained, "valid_bits": validated}
+            history = [{names.get(key, key): value for key, value in row.items()} for row in rows()]
+            figure = viz.training_curve([{"event": "start", **start}, *history])
+            assert [axes.get_ylabel() for axes in figure.axes] == said
+            assert [axes.get_xlabel() for axes in figure.axes][-1] == "epoch"
+            first, last = (
+                {line.get_label() for line in axes.get_lines()} for axes in (figure.axes[0], figure.axes[-1])
+            )
+            assert "training (smoothed)" in first
+            assert "validation: best 2.000, epoch 3" in last
+            assert len(figure.axes) == len(said)
 
 
 def test_validation_without_numbers_leaves_training():

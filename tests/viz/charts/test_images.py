@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import pytest
 
 import viz
 
@@ -30,22 +27,3 @@ def test_rows_of_pixels_are_squares_unless_a_width_is_given() -> None:
     (axes,) = viz.image_rows({"x": np.arange(32.0).reshape(2, 16)}).axes
     strip = np.ma.filled(axes.images[0].get_array(), np.nan)
     np.testing.assert_array_equal(strip[:, :4], np.arange(16).reshape(4, 4))
-
-
-@pytest.mark.parametrize(
-    ("rows", "how", "said"),
-    [
-        ({}, {}, "rows holds nothing to draw"),
-        ([np.ones((2, 4))], {}, "rows holds nothing to draw"),
-        ({"x": np.ones((2, 5))}, {}, "the 5 pixels of x make no square; give width"),
-        ({"x": np.ones((2, 6))}, {"width": 4}, "the 6 pixels of x are not rows of 4"),
-        ({"x": np.ones(4)}, {}, "x must be finite numbers (count, pixels) or (count, rows, columns), not [4]"),
-        ({"x": np.full((1, 4), np.nan)}, {}, "x must be finite numbers"),
-        ({"x": "walk"}, {}, "x must be an array (count, pixels), not 'walk'"),
-        ({"x": np.ones((2, 4)), "y": np.ones((3, 4))}, {}, "y must be [2, 2, 2], as the first row is, not [3, 2, 2]"),
-    ],
-)  # fmt: skip
-def test_what_does_not_fit_is_told(rows: Any, how: dict[str, Any], said: str) -> None:
-    with pytest.raises(viz.DrawingError) as caught:
-        viz.image_rows(rows, **how)
-    assert said in str(caught.value)

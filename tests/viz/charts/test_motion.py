@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import pytest
 
 import viz
 
@@ -27,19 +24,3 @@ def test_the_columns_that_move_most_are_drawn() -> None:
     assert [axes.get_ylabel() for axes in viz.joint_curves(truth).axes] == [
         f"column {c}" for c in (0, 2, 3, 4, 6, 7)
     ]
-
-
-@pytest.mark.parametrize(
-    ("truth", "how", "said"),
-    [
-        (np.ones((2, 3, 4)), {}, "truth must be (time, width) of one case, not [2, 3, 4]"),
-        ("walk", {}, "truth must be an array (time, width), not 'walk'"),
-        (np.ones((4, 3)), {"others": {"a": np.ones((4, 2))}}, "a must be [4, 3], as truth is, not [4, 2]"),
-        (np.ones((4, 3)), {"columns": [3]}, "columns must be among 0 ... 2, not [3]"),
-        (np.ones((4, 3)), {"names": ["a"]}, "names must be 3, one for each column, not 1"),
-    ],
-)
-def test_what_does_not_fit_is_told(truth: Any, how: dict[str, Any], said: str) -> None:
-    with pytest.raises(viz.DrawingError) as caught:
-        viz.joint_curves(truth, **how)
-    assert said in str(caught.value)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 from matplotlib.colors import to_hex
 
 import viz
@@ -42,23 +41,3 @@ def test_silence_and_the_truth_alone_are_drawn() -> None:
     (axes,) = viz.piano_roll(np.zeros((4, 88)), title="nothing").axes
     assert not axes.patches
     assert axes.get_title(loc="left") == "nothing"
-
-
-@pytest.mark.parametrize(
-    ("truth", "predicted", "said"),
-    [
-        (
-            np.ones((2, 3, 88)),
-            None,
-            "truth must be (time, keys) of one piece, not [2, 3, 88]; of several take truth[",
-        ),
-        (np.full((2, 88), 2), None, "truth must be in 0 ... 1, not 2 ... 2"),
-        (np.full((2, 88), np.nan), None, "truth must be in 0 ... 1"),
-        ("a tune", None, "truth must be an array (time, keys), not 'a tune'"),
-        (np.ones((2, 88)), np.ones((3, 88)), "predicted must be [2, 88], as truth is, not [3, 88]"),
-    ],
-)
-def test_what_is_no_roll_is_told(truth: Any, predicted: Any, said: str) -> None:
-    with pytest.raises(viz.DrawingError) as caught:
-        viz.piano_roll(truth, predicted)
-    assert said in str(caught.value)

@@ -48,21 +48,6 @@ def test_more_layers_than_fit_beside_each_other():
     assert len(viz.weight_norms(rows).axes) == 7
 
 
-@pytest.mark.parametrize(
-    ("norms", "sentence"),
-    [
-        ([{"event": "epoch", "epoch": 1}], "no row has 'epoch' and 'weight_norms'"),
-        ({}, "must map weights to finite norms"),
-        ({"a": NORMS, "b": {}}, r"norms\['b'\] must map"),
-        ({"W": float("nan")}, "must map weights to finite norms"),
-        (3, "norms: give rows"),
-    ],
-)
-def test_norms_that_cannot_be_drawn(norms, sentence):
-    with pytest.raises(viz.DrawingError, match=sentence):
-        viz.weight_norms(norms)
-
-
 # -- gradients -----------------------------------------------------------------------------------
 
 
@@ -92,18 +77,3 @@ def test_one_measurement_is_one_panel():
 def test_a_line_ends_where_the_gradient_has_vanished_altogether():
     line = viz.gradient_by_distance({"h": [1.0, 0.1, 0.0, np.inf, 0.2]}).axes[0].get_lines()[0]
     np.testing.assert_array_equal(line.get_ydata(), [1.0, 0.1, np.nan, np.nan, 0.2])
-
-
-@pytest.mark.parametrize("norms", [{}, {"h": [0.0, 0.0]}, {"h": []}, {"a": {}}, {"h": [np.nan]}])
-def test_no_gradient_is_said(norms):
-    with pytest.raises(viz.DrawingError, match="nothing to draw"):
-        viz.gradient_by_distance(norms)
-
-
-def test_what_is_no_norm_by_distance_is_said():
-    with pytest.raises(
-        viz.DrawingError, match=r"'h' must be one norm for each distance, not an array of shape \[2, 2\]"
-    ):
-        viz.gradient_by_distance({"h": np.ones((2, 2))})
-    with pytest.raises(viz.DrawingError, match="norms must be what"):
-        viz.gradient_by_distance([1.0])

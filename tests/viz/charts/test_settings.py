@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import pytest
 
 import viz
 
@@ -49,22 +48,3 @@ def test_words_stand_side_by_side_the_best_first() -> None:
     (line, _, _) = axes.containers[0].lines
     assert line.get_linestyle() == "None"
     np.testing.assert_array_equal(line.get_ydata(), [1.0, 2.0, 3.0])
-
-
-@pytest.mark.parametrize(
-    ("rows", "how", "words"),
-    [
-        ([], {}, "no setting has two values"),
-        ([{"units": 3, "mean": 1.0}], {}, "no setting has two values"),
-        (ROWS, {"against": "size"}, "results have no setting 'size'"),
-        (ROWS, {"by": 3}, "by must be the name of a setting"),
-        (
-            [{"a": 1, "mean": 1.0}, {"b": 2, "mean": 1.0}],
-            {"against": "a", "by": "b"},
-            "no row has a mean and a, b",
-        ),
-    ],
-)
-def test_nothing_to_draw(rows: list[dict[str, object]], how: dict[str, object], words: str) -> None:
-    with pytest.raises(viz.DrawingError, match=words):
-        viz.compare_settings(rows, **how)  # type: ignore[arg-type]

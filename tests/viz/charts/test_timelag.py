@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 import graphnet_rnn as rnn
 import viz
@@ -24,8 +23,3 @@ def test_lines_are_the_differences_and_zero_is_drawn() -> None:
     assert [float(line[0]) for line in lines[2:]] == [0.0, 2.5]
     assert {text.get_text() for text in axes.texts} == {"one", "other", "ideal"}
     assert len(axes.collections) == 1  # one run has no error
-
-
-def test_what_is_no_lag_is_said() -> None:
-    with pytest.raises(viz.DrawingError, match=r"give what rnn\.time_lag"):
-        viz.time_lag([1, 2])

@@ -39,7 +39,7 @@ class Reader:
 
     def opens(self, path: Path) -> None:
         self.tab.goto(path.as_uri())
-        self.tab.wait_for_selector("html[data-ready]", timeout=10_000)
+        self.tab.wait_for_selector("html[data-ready]", timeout=300_000)
 
     def presses(self, *keys: str) -> None:
         for key in keys:

@@ -14,6 +14,7 @@ import graphnet as gn
 import graphnet_rnn as rnn
 import viz
 from graphnet.errors import DtypeError, ShapeError
+from tests.tables import case
 from viz.explorer.derivatives import in_its_own_place
 from viz.explorer.page import SCRIPTS
 from viz.explorer.values import summary
@@ -193,15 +194,16 @@ def test_summary_tells_min_mean_max_and_norm():
     assert (columns, len(heat), numbers) == (7, 12 * 7, [])
 
 
-@pytest.mark.parametrize("shape", [(), (3,), (12, 12), (13, 5), (2, 3, 40), (100, 100)])
-def test_a_heat_map_is_the_means_of_blocks(shape):
-    array = np.random.default_rng(4).standard_normal(shape)
-    *_, columns, heat, _ = summary(array, 12)
-    table = array.reshape(-1, shape[-1]) if shape else array.reshape(1, 1)
-    rows = [part.mean(0) for part in np.split(table, _cuts(len(table)))]
-    cells = np.array([[part.mean() for part in np.split(row, _cuts(len(row)))] for row in rows])
-    read = np.array([LEVELS.index(letter) - 32 for letter in heat]).reshape(-1, columns) / 31
-    assert read == pytest.approx(cells / np.abs(cells).max(), abs=0.5 / 31 + 1e-9)
+def test_a_heat_map_is_the_means_of_blocks():
+    for shape in [(), (3,), (12, 12), (13, 5), (2, 3, 40), (100, 100)]:
+        with case(shape):
+            array = np.random.default_rng(4).standard_normal(shape)
+            *_, columns, heat, _ = summary(array, 12)
+            table = array.reshape(-1, shape[-1]) if shape else array.reshape(1, 1)
+            rows = [part.mean(0) for part in np.split(table, _cuts(len(table)))]
+            cells = np.array([[part.mean() for part in np.split(row, _cuts(len(row)))] for row in rows])
+            read = np.array([LEVELS.index(letter) - 32 for letter in heat]).reshape(-1, columns) / 31
+            assert read == pytest.approx(cells / np.abs(cells).max(), abs=0.5 / 31 + 1e-9)
 
 
 def _cuts(size: int) -> list[int]:
@@ -216,13 +218,12 @@ def test_what_is_not_finite_is_said_and_is_json():
     json.dumps(told, allow_nan=False)
 
 
-@pytest.mark.parametrize(
-    "array", [np.zeros((0, 3)), np.zeros((3, 0)), np.zeros(3), np.array([True, False]), np.array(7)]
-)
-def test_odd_arrays_have_a_summary(array):
-    told = summary(array, 12)
-    assert len(told) == 7
-    assert told[6] == [int(x) for x in array.ravel()]
+def test_odd_arrays_have_a_summary():
+    for array in [np.zeros((0, 3)), np.zeros((3, 0)), np.zeros(3), np.array([True, False]), np.array(7)]:
+        with case(array):
+            told = summary(array, 12)
+            assert len(told) == 7
+            assert told[6] == [int(x) for x in array.ravel()]
 
 
 def test_values_are_dropped_once_they_are_used():
@@ -285,17 +286,18 @@ HOSTILE = (
 )
 
 
-@pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_names_stay_names(name, tmp_path):
-    x = gn.input((2,), name=name)
-    with gn.scope(layer=name, block=name):
-        y = gn.tanh(x) + gn.exp(x)
-    path = viz.explore(gn.label(y, name), tmp_path / "a.html")
-    text = path.read_text(encoding="utf-8")
-    assert text.count("</script>") == 2
-    assert "<script>alert" not in text
-    assert "<img" not in text
-    assert data_in(path)["nodes"]
+def test_hostile_names_stay_names(tmp_path):
+    for name in HOSTILE:
+        with case(name):
+            x = gn.input((2,), name=name)
+            with gn.scope(layer=name, block=name):
+                y = gn.tanh(x) + gn.exp(x)
+            path = viz.explore(gn.label(y, name), tmp_path / "a.html")
+            text = path.read_text(encoding="utf-8")
+            assert text.count("</script>") == 2
+            assert "<script>alert" not in text
+            assert "<img" not in text
+            assert data_in(path)["nodes"]
 
 
 def test_all_scripts_are_part_of_the_page():
@@ -303,16 +305,19 @@ def test_all_scripts_are_part_of_the_page():
     assert sorted(SCRIPTS) == sorted(path.name for path in folder.glob("*.js"))
 
 
-@pytest.mark.parametrize("theme", ["light", "dark", "colour-blind", "auto", viz.Style(cost="#00ff00")])
-def test_themes(theme, regression, tmp_path):
-    text = viz.explore(regression[0], tmp_path / "a.html", theme=theme).read_text(encoding="utf-8")
-    assert ("@media (prefers-color-scheme: dark)" in text) == (theme == "auto")
-    expected = (
-        {"dark": viz.DARK, "colour-blind": viz.COLOUR_BLIND}.get(theme, viz.LIGHT)
-        if isinstance(theme, str)
-        else theme
-    )
-    assert f"--cost: {expected.cost};" in text
+def test_themes(regression, tmp_path):
+    own = viz.Style(cost="#00ff00")
+    styles = {
+        "light": viz.LIGHT,
+        "dark": viz.DARK,
+        "colour-blind": viz.COLOUR_BLIND,
+        "auto": viz.LIGHT,
+        own: own,
+    }
+    for theme, style in styles.items():
+        text = viz.explore(regression[0], tmp_path / "a.html", theme=theme).read_text(encoding="utf-8")
+        assert ("@media (prefers-color-scheme: dark)" in text) == (theme == "auto")
+        assert f"--cost: {style.cost};" in text
 
 
 # -- what may be asked -------------------------------------------------------------------------
@@ -329,9 +334,9 @@ def test_large_graphs_say_what_is_left_out(tmp_path):
     assert any("large graph" in line for line in page.data["about"])
 
 
-@pytest.mark.parametrize("thing", [rnn.LSTM, rnn.LSTM(4), rnn.Network([rnn.GRU(4)], 5, 5)])
-def test_whatever_can_be_drawn_can_be_explored(thing, tmp_path):
-    assert Read(viz.explore(thing, tmp_path / "a.html")).data["stages"][0]["order"]
+def test_whatever_can_be_drawn_can_be_explored(tmp_path):
+    for thing in (rnn.LSTM, rnn.LSTM(4), rnn.Network([rnn.GRU(4)], 5, 5)):
+        assert Read(viz.explore(thing, tmp_path / "a.html")).data["stages"][0]["order"]
 
 
 def test_errors_name_the_argument_and_leave_the_file_alone(regression, tmp_path):
@@ -347,14 +352,20 @@ def test_errors_name_the_argument_and_leave_the_file_alone(regression, tmp_path)
         ({"feeds": {x: FED[0]}}, r"feeds has no array for t\[2, 1\]"),
         ({"feeds": {other: 1, x: 1, t: 1}}, r"feeds: other\[2\] is not an input"),
         ({"feeds": 3}, "feeds must be a dict"),
+        ({"feeds": {cost: 1}}, r"feeds: .* is not an input of this graph; its inputs are x\[2, 3\]"),
         ({"wrt": [other]}, "wrt: other"),
+        ({"wrt": 3}, "wrt: 3 is not a node of floating point in this graph"),
+        ({"wrt": "x"}, "wrt: 'x' is not a node"),
+        ({"passes": 3}, "passes must be a sequence of passes, .* not 3"),
+        ({"passes": "fuse"}, "passes must be .* not 'fuse'"),
+        ({"passes": ["fuse"]}, r"passes must be .* not \['fuse'\]"),
         ({"tangents": {other: np.ones(2)}}, "tangents: other"),
         ({"tangents": {}}, "tangents must be a dict"),
         ({"thing": gn.tanh(x), "wrt": x}, "no scalar cost"),
     ]
     for arguments, message in cases:
         given = {"thing": cost, "path": path, **arguments}
-        with pytest.raises(viz.DrawingError, match=message):
+        with case(message), pytest.raises(viz.DrawingError, match=message):
             viz.explore(given.pop("thing"), given.pop("path"), **given)
     with pytest.raises(ShapeError, match="x"):
         viz.explore(cost, path, feeds={x: np.ones((3, 3)), t: FED[1]})

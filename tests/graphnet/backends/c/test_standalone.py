@@ -35,8 +35,8 @@ def is_refused(outputs: Sequence[Node], inputs: Sequence[Node]) -> bool:
 
 @needs_compiler
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_every_op_agrees(dtype: str, tmp_path: Path) -> None:
-    """All that have native code, in one function."""
+def test_every_op_and_kind_of_instruction_agrees(dtype: str, tmp_path: Path) -> None:
+    """All ops that have native code, in one function; and all programs of kernels, in another."""
     outputs, inputs, given, refused = [], [], [], []
     for case in CASES:
         arrays = [a.astype(dtype) if a.dtype.kind == "f" else a for a in map(np.asarray, case.arrays)]
@@ -50,17 +50,12 @@ def test_every_op_agrees(dtype: str, tmp_path: Path) -> None:
         inputs += nodes
         given += arrays
     assert len(refused) < len(CASES) / 10, refused
-    f = Exported("ops", outputs, inputs, given)
-    require_same(f, library([f], tmp_path))
-
-
-@needs_compiler
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_every_kind_of_instruction_agrees(dtype: str, tmp_path: Path) -> None:
     parts = [program.nodes(dtype) for program in PROGRAMS.values()]
-    outputs, inputs, arrays = ([x for part in parts for x in part[k]] for k in range(3))
-    f = Exported("programs", outputs, inputs, arrays)
-    require_same(f, library([f], tmp_path))
+    programs = Exported("programs", *([x for part in parts for x in part[k]] for k in range(3)))
+    ops = Exported("ops", outputs, inputs, given)
+    made = library([ops, programs], tmp_path)
+    for each in (ops, programs):
+        require_same(each, made)
 
 
 def sample() -> gn.Function:

@@ -1,9 +1,10 @@
 """Makes machine code for GPUs out of every kernel that the programs use; no GPU is needed.
 
-    python -m tests.graphnet.backends.cuda.assemble 7.5 9.0 [--part 1/2]
+    python -m tests.graphnet.backends.cuda.assemble 7.5 9.0 [--part 1/2] [--few]
 
 PTX comes from NVVM; nvJitLink assembles it, as a driver would. Prints how many kernels there were, and the registers
 and the bytes of local memory (registers that were spilled) of each kind of product. --part: only every second kernel.
+--few: only one of each kind.
 """
 
 from __future__ import annotations
@@ -28,21 +29,30 @@ from graphnet.graph.graph import Graph
 from graphnet.passes import optimize
 from tests.graphnet.backends.cuda.programs import PROGRAMS
 
+#: One of each kind.
+FEW = (
+    "two axes, one of them broadcast", "rows by index", "one-hot", "sums of columns, in parts", "largest, smallest",
+    "product, sums in parts", "products", "rows added by index", "columns added by index",
+)  # fmt: skip
 #: Kernels whose code depends on whether numbers are single or double, beyond the names of types.
 TWICE = ("sum", "product", "added", "function")
 
 
-def kernels() -> dict[tuple[str, tuple[str, ...]], str]:
+def kernels(few: bool = False) -> dict[tuple[str, tuple[str, ...]], str]:
     """(text, kinds of its arguments) -> the program that it comes from."""
     found = {}
     for name, program in PROGRAMS.items():
-        for dtype in ("float32", *(["float64"] if any(word in name for word in TWICE) else [])):
+        if few and name not in FEW:
+            continue
+        for dtype in ("float32", *(["float64"] if not few and any(word in name for word in TWICE) else [])):
             nodes, inputs, _ = program.nodes(dtype)
             graph, _ = optimize(Graph(nodes, inputs), has=Backend.has)
             for runs, _ in make_schedule(graph, GPU, library=False, check=False).sections:
                 for run in runs:
                     assert isinstance(run, Launch)
                     found[run.text, run.kinds] = f"{name}, {dtype}"
+    if few:
+        return found | dict(list(of_arrays().items())[-1:])
     for dtype in map(np.dtype, ("float32", "float64")):
         for tile in tiles_for(dtype, GPU):
             text = tile_text(tile, dtype, True, True)
@@ -97,13 +107,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.graphnet.backends.cuda.assemble")
     parser.add_argument("capabilities", nargs="+")
     parser.add_argument("--part", default="1/1")
+    parser.add_argument("--few", action="store_true")
     chosen = parser.parse_args()
     part, parts = map(int, chosen.part.split("/"))
     capabilities = []
     for capability in chosen.capabilities:
         major, minor = map(int, capability.split("."))
         capabilities.append((major, minor))
-    some = list(kernels().items())[part - 1 :: parts]
+    some = list(kernels(chosen.few).items())[part - 1 :: parts]
     for kernel, name in some:
         for (major, minor), ptx in zip(capabilities, ptx_for_each(*kernel, capabilities), strict=True):
             assert f".target sm_{major}{minor}" in ptx, name

@@ -15,6 +15,8 @@ from graphnet.backends.cuda.device import SIMULATED
 from graphnet.errors import BackendError
 from graphnet.graph.node import Array
 from tests.graphnet.backends.cuda.programs import PROGRAMS, Program, floats
+from tests.graphnet.backends.cuda.test_kernels import require_same
+from tests.tables import case
 
 pytestmark = pytest.mark.skipif(
     not SIMULATED, reason="on a GPU, cuBLAS itself is tested, by all tests of kernels"
@@ -106,13 +108,10 @@ ALL = {name: p for name, p in PROGRAMS.items() if "product" in name} | OTHERS
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("program", ALL.values(), ids=ALL)
-def test_products_by_the_library(program: Program, dtype: str, library: Library) -> None:
-    nodes, inputs, arrays = program.nodes(dtype)
-    expected = gn.compile(nodes, inputs, backend="numpy", passes=())(*arrays)
-    tolerance = 1e-12 if dtype == "float64" else 3e-5
-    for found, right in zip(gn.compile(nodes, inputs, backend="cuda")(*arrays), expected, strict=True):
-        np.testing.assert_allclose(found, right, rtol=tolerance, atol=tolerance * 10)
+def test_products_by_the_library(dtype: str, library: Library) -> None:
+    for name, program in ALL.items():
+        with case(name):
+            require_same(program, dtype)
 
 
 def test_the_library_is_used(library: Library) -> None:

@@ -10,10 +10,9 @@ from graphnet.backends.cuda import building
 from graphnet.backends.cuda.device import SIMULATED
 from graphnet.backends.cuda.division import Division, Tile
 from tests.graphnet.backends.cuda.programs import PROGRAMS, Program
+from tests.tables import case
 
 pytestmark = pytest.mark.cuda
-
-every_program = pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
 
 #: Few threads, so that a simulator is done in time, but everything in more than one block, lane and part.
 FEW = Division(
@@ -33,13 +32,10 @@ def require_same(program: Program, dtype: str) -> None:
             np.testing.assert_allclose(found, right, rtol=tolerance, atol=tolerance * 10)
 
 
-@every_program
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_kernel_is_numpy(program: Program, dtype: str) -> None:
-    require_same(program, dtype)
-
-
-@every_program
-def test_threads_share_the_work(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_kernel_is_numpy(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for dtype in ("float32", "float64"):
+        require_same(PROGRAMS[name], dtype)
     monkeypatch.setattr(building, "ONE_THREAD" if SIMULATED else "GPU", FEW)
-    require_same(program, "float64")
+    with case("threads share the work"):
+        require_same(PROGRAMS[name], "float64")

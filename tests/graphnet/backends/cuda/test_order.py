@@ -82,9 +82,8 @@ def test_blocks_run_in_any_order(name: str) -> None:
     require_same_in_all_orders(lambda: gn.compile(outputs, inputs, "cuda"), arrays)
 
 
-@pytest.mark.parametrize("cell", [rnn.LSTM, rnn.GRU])
-def test_a_network_runs_in_any_order(cell: type[rnn.Cell]) -> None:
-    net = rnn.Network([cell(3)], 4, 4, dtype="float64")
+def test_a_network_runs_in_any_order() -> None:
+    net = rnn.Network([rnn.LSTM(3)], 4, 4, dtype="float64")
     u = net.unroll(2, 2, training=False)
     nodes: list[Node] = [u.cost, *gn.gradient(u.cost, list(net.parameters.values()))]
     generator = np.random.default_rng(0)

@@ -1,0 +1,31 @@
+"""Every optimiser by the name that the command line uses."""
+
+from __future__ import annotations
+
+from graphnet_rnn.optimizers.base import Optimizer
+from graphnet_rnn.optimizers.first_order import SGD, Adam, AdamW, Momentum, Nesterov, RMSprop
+from graphnet_rnn.optimizers.hessian_free import AugmentedHessianFree, GreedyHessianFree, HessianFree
+from graphnet_rnn.optimizers.lbfgs import LBFGS
+from graphnet_rnn.optimizers.natural_gradient import NaturalGradient
+from graphnet_rnn.optimizers.nonlinear_cg import NonlinearConjugateGradient
+from graphnet_rnn.optimizers.riemannian import Riemannian
+from graphnet_rnn.optimizers.trust_region import TrustRegion
+
+__all__ = ["ALL"]
+
+ALL: dict[str, type[Optimizer]] = {
+    "sgd": SGD,
+    "momentum": Momentum,
+    "nesterov": Nesterov,
+    "rmsprop": RMSprop,
+    "adam": Adam,
+    "adamw": AdamW,
+    "hf": HessianFree,
+    "greedy_hf": GreedyHessianFree,
+    "augmented_hf": AugmentedHessianFree,
+    "trust_region": TrustRegion,
+    "lbfgs": LBFGS,
+    "nonlinear_cg": NonlinearConjugateGradient,
+    "riemannian": Riemannian,
+    "natural_gradient": NaturalGradient,
+}

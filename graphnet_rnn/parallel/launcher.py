@@ -1,0 +1,26 @@
+"""What `mpiexec` has told this process, read without mpi4py."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping
+
+__all__ = ["alone", "rank_and_size"]
+
+#: What MPICH and Open MPI, and what is made of them, tell a process: its number, and of how many.
+VARIABLES = (("PMI_RANK", "PMI_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"))
+
+
+def rank_and_size() -> tuple[int, int]:
+    """The number of this process, and how many there are, as mpiexec has told it; (0, 1) without one."""
+    for rank, size in VARIABLES:
+        with contextlib.suppress(KeyError, ValueError):
+            return int(os.environ[rank]), int(os.environ[size])
+    return 0, 1
+
+
+def alone(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a process that is none of those of mpiexec, though one of these starts it."""
+    ours = {name for pair in VARIABLES for name in pair}
+    return {name: value for name, value in environment.items() if name not in ours}
