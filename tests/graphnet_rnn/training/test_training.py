@@ -716,7 +716,8 @@ def test_a_checkpoint_knows_no_row_that_a_power_cut_may_take(
         fsync(descriptor)
 
     def watched_replace(source: Path, target: Path) -> None:
-        assert os.stat(source).st_size == synced[os.stat(source).st_ino]
+        if Path(target).parent == history.parent:  # and no kernel in its cache, which can be made again
+            assert os.stat(source).st_size == synced[os.stat(source).st_ino]
         if Path(target).name.startswith("checkpoint-") and history.exists():
             assert history.stat().st_size == synced[history.stat().st_ino]
             seen.append(Path(target).name)
