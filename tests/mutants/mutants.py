@@ -237,7 +237,7 @@ MUTANTS = [
     ),
     Mutant(
         "numba_pace_of_the_mean", "graphnet/backends/numba/pace.py",
-        "median(tried) < enough * median(used) and sum(tried)", "median(tried) < enough * median(used) or sum(tried)",
+        "median(tried) < enough * median(used) and lost < 0", "median(tried) < enough * median(used) or lost < 0",
         ("tests/graphnet/backends/test_pace.py",),
     ),
     Mutant(
