@@ -23,7 +23,7 @@ __all__ = ["Model"]
 
 #: Arguments that say what the parameters hold at first, which a file knows better.
 HELD = ("initial", "values")
-#: Names that no argument may have, besides those of Model's own attributes: of nodes, and of the class in a description.
+#: Names that no argument may have, besides those of Model's attributes: of nodes, and of the class in a description.
 OWN = ("fixed", "model", "parameters")
 
 
@@ -59,8 +59,8 @@ class Model(FlatParameters, ShowsItself, ABC):
         taken = [name for name in inspect.signature(cls).parameters if name in OWN or hasattr(Model, name)]
         if taken:
             raise UsageError(
-                f"{cls.__name__}.__init__ has an argument {taken[0]!r}, which every model has as an attribute of its own; "
-                f"call it otherwise, e.g. {taken[0]}_"
+                f"{cls.__name__}.__init__ has an argument {taken[0]!r}, which every model has as an attribute of its "
+                f"own; call it otherwise, e.g. {taken[0]}_"
             )
 
     @abstractmethod

@@ -96,7 +96,9 @@ def counted(report: Path) -> tuple[int, int, Mapping[str, int]]:
 
 def commit() -> str:
     """Which state of the project this is; empty if files have changed since its last commit."""
-    changed = subprocess.run(["git", "status", "--porcelain"], cwd=ROOT, capture_output=True, text=True, check=False)
+    changed = subprocess.run(
+        ["git", "status", "--porcelain"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
     return "" if changed.stdout or changed.returncode else head.stdout.strip()
 

@@ -103,9 +103,9 @@ def write_whole(
 
     Makes the folder. durable: what was written is on the disk when this returns, and survives a power cut; False for
     what can be made again. mode: the permissions of a new file, less what the user's mask takes away; one that is
-    replaced hands on its own, and its owner and group as far as the user may set them. tidy: what killed processes left
-    when they wrote this file, a day ago or before, is removed; False in a folder of many files that is tidied otherwise.
-    Raises OSError; the old file is then as it was, and nothing is left beside it.
+    replaced hands on its own, and its owner and group as far as the user may set them. tidy: what killed processes
+    left when they wrote this file, a day ago or before, is removed; False in a folder of many files that is tidied
+    otherwise. Raises OSError; the old file is then as it was, and nothing is left beside it.
     """
     target = Path(os.path.realpath(named_file("path", path)))  # a link stays one
     kind = kind_of(target)

@@ -98,7 +98,7 @@ def _paired(file: Any, path: Path) -> tuple[list[tuple[int, float, float]], floa
 
 
 def _tick(division: int, path: Path) -> tuple[float, bool]:
-    """Seconds of a tick at first, and whether the tempo changes them: ticks are parts of a beat, or of an SMPTE frame."""
+    """Seconds of a tick at first, and whether a tempo changes them: ticks are parts of a beat or of an SMPTE frame."""
     if division > 0:
         return TEMPO * 1e-6 / division, True
     frames, ticks = -(division >> 8), division & 0xFF

@@ -145,6 +145,7 @@ def _rows_of_cases(
     if case is None:
         groups = [np.arange(count)]
     else:
+        _require_cases(path, choice.case, case)
         _, first, number = np.unique(case, return_index=True, return_inverse=True)
         order = np.argsort(first)
         groups = [np.flatnonzero(number == i) for i in order]
@@ -153,17 +154,32 @@ def _rows_of_cases(
     if choice.whole:
         raise UsageError(f"{path}: what has a target for a whole case cannot be cut into pieces")
     time = choice.pieces
-    # Of one case all pieces are of one length; of several, the last of each may be shorter.
-    most = [len(rows) // time if case is None else -(-len(rows) // time) for rows in groups]
-    pieces = [rows[i * time : (i + 1) * time] for rows, n in zip(groups, most, strict=True) for i in range(n)]
-    series = np.repeat(np.arange(len(groups)), most)
-    if not pieces:
-        raise DataError(f"{path}: no case has the {time} rows of a piece")
-    return pieces, series
+    counts = [-(-len(rows) // time) for rows in groups]  # the last piece of a case may be shorter
+    pieces = [
+        rows[i * time : (i + 1) * time] for rows, n in zip(groups, counts, strict=True) for i in range(n)
+    ]
+    return pieces, np.repeat(np.arange(len(groups)), counts)
+
+
+def _require_cases(path: Path, name: str | None, column: Array) -> None:
+    """DataError with the row that does not say of which case it is."""
+    absent = next(
+        (row for row, value in enumerate(column, 1) if value is None or value == "" or value != value), None
+    )
+    if absent is not None:
+        raise DataError(
+            f"{path}: row {absent} has no value in the column {shown(name)}, which says of which case a row is; fill it "
+            "in, or leave the row out"
+        )
 
 
 def _numbers(path: Path, name: str, column: Array, missing: Array | None) -> Array:
     """DataError with the row of what is no finite number, but where it is missing."""
+    if column.dtype.kind in "mM":
+        raise DataError(
+            f"{path}: the column {shown(name)} holds times, which are no numbers to read or predict; name the columns "
+            "that are read, or make numbers of it first, say hours since the first row"
+        )
     try:
         found = np.asarray(column, np.float64)
     except (TypeError, ValueError):

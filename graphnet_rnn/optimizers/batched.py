@@ -195,7 +195,9 @@ class BatchedObjective:
 
     def gradient_loss(self, w: Array) -> float:
         """The mean of C(w) over the gradient's batches"""
-        return self._mean_of_numbers("gradient", [self.objective.loss(w) for _ in self._fed(self.gradient_batches)])
+        return self._mean_of_numbers(
+            "gradient", [self.objective.loss(w) for _ in self._fed(self.gradient_batches)]
+        )
 
     def metric(
         self, w: Array, metric: Metric, part: str = "all", draw: int = 0

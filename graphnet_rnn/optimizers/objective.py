@@ -236,8 +236,8 @@ class Objective:
 
         The numbers add up over batches, and `metric_solver` takes them. part: of which parameters, see OverCost; the
         gradient of the cost by all others is 0. draw: which random numbers a metric takes that draws some. l2 is part
-        of C and ∇C, and none of the metric. relative: a factor on the scale that makes a sum over cases of C, where this
-        is one of several batches of unlike weights.
+        of C and ∇C, and none of the metric. relative: a factor on the scale that makes a sum over cases of C, where
+        this is one of several batches of unlike weights.
         """
         w = self._vector("metric", w)
         over = self._measure("metric", metric, part)
@@ -375,8 +375,8 @@ class Objective:
         (cases,) = self.structure_scale.shape
         if a.shape[:1] != (cases,):
             raise UsageError(
-                f"structural damping: {a.describe()} (made at {a.origin}) has no first axis of the {cases} cases, so they "
-                "cannot count as much as their losses; put cases first in the cell's equations"
+                f"structural damping: {a.describe()} (made at {a.origin}) has no first axis of the {cases} cases, so "
+                "they cannot count as much as their losses; put cases first in the cell's equations"
             )
         return gn.reshape(self.structure_scale, (cases,) + (1,) * (a.ndim - 1))
 

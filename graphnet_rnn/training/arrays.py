@@ -244,7 +244,9 @@ class Arrays(BatchesOfCases):
         if self._kind == "values":
             w = gn.mean(w, axis=-1)
         by_step = judged_by_step(self.model)
-        scored = u.time - self.unscored if u.lengths is None else u.lengths - (self.unscored if by_step else 0)
+        scored = (
+            u.time - self.unscored if u.lengths is None else u.lengths - (self.unscored if by_step else 0)
+        )
         if isinstance(scored, Node):
             scored = gn.cast(gn.maximum(scored, 1), w.dtype)
         return (gn.sum(w, axis=0) if by_step and self._kind != "cases" else w) / scored

@@ -125,7 +125,9 @@ class BatchesOfCases(ObjectiveProblem):
         taken = self._taken(epoch, step)
         weights = [self._weight_of(which) for which in taken]
         # Each batch's cost is the mean over its own targets; by these weights, that of batches is over all of theirs.
-        arrays = [self._arrays_of(which, 1 / w if w else 0.0) for which, w in zip(taken, weights, strict=True)]
+        arrays = [
+            self._arrays_of(which, 1 / w if w else 0.0) for which, w in zip(taken, weights, strict=True)
+        ]
         objective: Any = self.objective
         objective.redraw()
         if isinstance(objective, BatchedObjective):

@@ -10,7 +10,8 @@ __all__ = ["Pace"]
 TRIALS = 4
 #: The next trial begins when this many times what the last one lost has passed.
 SPARING = 100
-#: And when this many times what a call may lose has passed: one thread may take as many times longer as there are threads.
+#: And when this many times what a call may lose has passed: one thread may take as many times longer as there are
+#: threads.
 FORESEEN = 50
 #: Seconds to the next trial, at least and at most, but for those two. While a trial changes nothing, the next one comes
 #: twice as late.
@@ -35,7 +36,9 @@ class Pace:
     def took(self, seconds: float) -> None:
         """How long the call took that `threads` was for."""
         under_way = bool(self._trial[0])
-        if self.most > 1 and (under_way or self._waited >= max(self._pause, FORESEEN * (self.most - 1) * seconds)):
+        if self.most > 1 and (
+            under_way or self._waited >= max(self._pause, FORESEEN * (self.most - 1) * seconds)
+        ):
             self._try(seconds)
         else:
             self._waited += seconds

@@ -45,7 +45,11 @@ def data(loss: str, kind: str | None) -> dict[str, Any]:
         x, t = generator.integers(0, 3, (2, *shape))
     else:
         x = generator.standard_normal((*shape, 3))
-        t = generator.random((*shape, 3)) if loss == "squared" else generator.integers(0, 2, (*shape, 3)) * 1.0
+        t = (
+            generator.random((*shape, 3))
+            if loss == "squared"
+            else generator.integers(0, 2, (*shape, 3)) * 1.0
+        )
     weights = {"cases": (CASES,), "steps": shape, "values": (*shape, 3)}
     w = None if kind is None else generator.integers(0, 3, weights[kind]) * 0.5
     return {"inputs": x, "targets": t, "weights": w}
@@ -62,7 +66,9 @@ def problems(loss: str, kind: str | None, ragged: bool, **how: Any) -> Iterator[
         )  # fmt: skip
 
 
-def of_cases(problem: rnn.Arrays, loss: str, kind: str | None, ragged: bool) -> tuple[float, Array, Array, Array]:
+def of_cases(
+    problem: rnn.Arrays, loss: str, kind: str | None, ragged: bool
+) -> tuple[float, Array, Array, Array]:
     """C, ∇C, G v and G_s v, with each case by itself: Σ over cases / Σ of weights."""
     net, given = problem.model, data(loss, kind)
     parameters = list(net.parameters.values())
@@ -104,7 +110,9 @@ KINDS = [
 
 
 @pytest.mark.parametrize(("loss", "kind", "ragged"), KINDS)
-def test_loss_gradient_and_curvature_are_those_of_the_cases(loss: str, kind: str | None, ragged: bool) -> None:
+def test_loss_gradient_and_curvature_are_those_of_the_cases(
+    loss: str, kind: str | None, ragged: bool
+) -> None:
     for number, problem in enumerate(problems(loss, kind, ragged)):
         with case(number):
             cost, g, bend, structural = of_cases(problem, loss, kind, ragged)
@@ -132,7 +140,11 @@ def test_steps_are_those_of_the_cases(name: str) -> None:
     optimizer = rnn.optimizers.ALL[name]()
     if hasattr(optimizer, "cg_steps"):  # more steps of CG than cases are made of rounding errors
         optimizer = replace(optimizer, cg_steps=8)
-    for loss, kind, ragged in (("squared", "values", True), ("softmax", "steps", True), ("softmax", "cases", False)):
+    for loss, kind, ragged in (
+        ("squared", "values", True),
+        ("softmax", "steps", True),
+        ("softmax", "cases", False),
+    ):
         with case(loss, kind, ragged):
             whole, *cut = [stepped(problem, optimizer) for problem in problems(loss, kind, ragged)]
             assert np.isfinite(whole).all()
@@ -142,11 +154,16 @@ def test_steps_are_those_of_the_cases(name: str) -> None:
 
 @pytest.mark.parametrize("name", METRICS)
 def test_steps_by_a_metric_are_those_of_the_cases(name: str) -> None:
-    for kind, loss, ragged in itertools.product((None, "steps", "values"), ("softmax", "squared"), (False, True)):
+    for kind, loss, ragged in itertools.product(
+        (None, "steps", "values"), ("softmax", "squared"), (False, True)
+    ):
         if (kind, loss) == ("values", "softmax"):
             continue
         with case(kind, loss, ragged):
-            for optimizer in (rnn.NaturalGradient(metric=METRICS[name]), rnn.Riemannian(metric=METRICS[name])):
+            for optimizer in (
+                rnn.NaturalGradient(metric=METRICS[name]),
+                rnn.Riemannian(metric=METRICS[name]),
+            ):
                 whole, *cut = [stepped(problem, optimizer) for problem in problems(loss, kind, ragged)]
                 for found in cut:
                     np.testing.assert_allclose(found, whole, rtol=1e-6, atol=1e-5)
