@@ -163,14 +163,12 @@ def _rows_of_cases(
 
 def _require_cases(path: Path, name: str | None, column: Array) -> None:
     """DataError with the row that does not say of which case it is."""
-    absent = next(
-        (row for row, value in enumerate(column, 1) if value is None or value == "" or value != value), None
-    )
-    if absent is not None:
-        raise DataError(
-            f"{path}: row {absent} has no value in the column {shown(name)}, which says of which case a row is; fill it "
-            "in, or leave the row out"
-        )
+    for row, value in enumerate(column, start=1):
+        if str(value) in ("", "None", "nan", "NaT"):
+            raise DataError(
+                f"{path}: row {row} has no value in the column {shown(name)}, which says of which case a row is; fill "
+                "it in, or leave the row out"
+            )
 
 
 def _numbers(path: Path, name: str, column: Array, missing: Array | None) -> Array:
