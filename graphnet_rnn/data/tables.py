@@ -163,12 +163,20 @@ def _rows_of_cases(
 
 def _require_cases(path: Path, name: str | None, column: Array) -> None:
     """DataError with the row that does not say of which case it is."""
-    for row, value in enumerate(column, start=1):
-        if str(value) in ("", "None", "nan", "NaT"):
-            raise DataError(
-                f"{path}: row {row} has no value in the column {shown(name)}, which says of which case a row is; fill "
-                "it in, or leave the row out"
-            )
+    kind = column.dtype.kind
+    test = (
+        np.isnan
+        if kind == "f"
+        else np.isnat
+        if kind in "mM"
+        else np.vectorize(lambda value: value in (None, ""))
+    )
+    absent = np.flatnonzero(test(column))
+    if len(absent):
+        raise DataError(
+            f"{path}: row {int(absent[0]) + 1} has no value in the column {shown(name)}, which says of which case a row "
+            "is; fill it in, or leave the row out"
+        )
 
 
 def _numbers(path: Path, name: str, column: Array, missing: Array | None) -> Array:
