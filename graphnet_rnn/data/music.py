@@ -145,7 +145,7 @@ def read_rolls(path: str | Path) -> dict[str, list[Array]]:
     Raises UsageError without SciPy, DataError for another file.
     """
     found = read_matlab(path, PARTS.values())
-    missing = [name for name in PARTS.values() if name not in found]
+    missing = [name for name in PARTS.values() if not isinstance(found.get(name), np.ndarray)]
     if missing:
         raise DataError(f"{path} has no {', '.join(missing)}, which a collection of piano rolls holds")
     return {

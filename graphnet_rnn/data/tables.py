@@ -174,8 +174,8 @@ def _require_cases(path: Path, name: str | None, column: Array) -> None:
     absent = np.flatnonzero(test(column))
     if len(absent):
         raise DataError(
-            f"{path}: row {int(absent[0]) + 1} has no value in the column {shown(name)}, which says of which case a row "
-            "is; fill it in, or leave the row out"
+            f"{path}: row {int(absent[0]) + 1} has no value in the column {shown(name)}, which says of which case a "
+            "row is; fill it in, or leave the row out"
         )
 
 
