@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from graphnet.graph.node import Array
+from graphnet.system.memory import require_memory
 from graphnet_rnn.data.choice import Choice
 from graphnet_rnn.data.packages import package_for
 from graphnet_rnn.data.sequences import Sequences
@@ -248,7 +249,8 @@ def _csv(path: Path) -> dict[str, Array]:
         if len(row) != len(head):
             raise DataError(f"{path}: row {number} has {len(row)} values for {len(head)} columns")
     columns = zip(*rows, strict=True)
-    return {name: np.array(column) for name, column in zip(head, columns, strict=True)}
+    # As objects: an array of texts has room for the longest in each row.
+    return {name: np.array(column, dtype=object) for name, column in zip(head, columns, strict=True)}
 
 
 def _of_parquet(path: Path, read: Callable[[Any, io.BytesIO], T]) -> T:
@@ -267,6 +269,9 @@ def _head_of_parquet(path: Path) -> list[str]:
 
 def _parquet(path: Path) -> dict[str, Array]:
     def read(parquet: Any, file: io.BytesIO) -> dict[str, Array]:
+        # Rows that repeat take next to nothing in the file, and eight bytes for each value here.
+        about = parquet.read_metadata(file)
+        require_memory(8 * about.num_rows * about.num_columns, f"the table {path}", "name a smaller file")
         table = parquet.read_table(file)
         return {name: table.column(name).to_numpy() for name in table.column_names}
 
