@@ -298,7 +298,9 @@ class Unrolled(ShowsItself):
             for steps, h in zip(hidden, column, strict=True):
                 steps.append(h)
         if self.network.pool is not None and self.network.outputs:
-            with gn.scope(layer=self._layer("output")):
+            words = "last step" if self.network.pool == "last" else f"{self.network.pool} over time"
+            words += ", of each case" if self.ends is not None else ""
+            with gn.scope(layer=self._layer("output"), time=self.begins + self.time, pool=words):
                 outputs.append(self._pooled(hidden))
         self.hidden = [self._over_time(l, steps) for l, steps in enumerate(hidden)]
         self.final = [node for layer in states for node in layer]

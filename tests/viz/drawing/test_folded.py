@@ -29,3 +29,11 @@ def test_the_memory_of_a_decoder_is_drawn(name: str) -> None:
     for time in (3, 6, 8, 20):
         dot = viz.draw(pair(*ENCODERS[name], time)).dot
         assert "of encoder" in dot, time
+
+
+def test_the_output_of_a_whole_sequence_is_drawn() -> None:
+    for pool, words in (("last", "last step"), ("mean", "mean over time"), ("max", "max over time")):
+        for lengths in (False, True):
+            net = rnn.Network([rnn.LSTM(3), rnn.Bidirectional(rnn.GRU(2))], 5, 3, pool=pool)
+            dot = viz.draw(net.unroll(6, 2, lengths=lengths)).dot
+            assert (words in dot, "of each case" in dot) == (True, lengths), (pool, lengths)
