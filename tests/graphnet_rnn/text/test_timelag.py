@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ from graphnet_rnn.data import bracket_text
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.network.running import run
 from graphnet_rnn.text.sampling import choose
+from tests.tables import case
 
 from .small import network
 
@@ -50,18 +53,15 @@ def test_a_text_of_brackets_is_what_it_says() -> None:
     counts = np.zeros((2, 2))  # outside or in an outermost link; closing or opening
     opened: list[int] = []
     links = []
-    at = 0
-    while at < len(made.text):
-        sign = made.text[at : at + 2]
-        if sign in ("[[", "]]"):
-            if len(opened) < 2:
-                counts[len(opened), int(sign == "[[")] += 1
-            if sign == "[[":
-                opened.append(at)
-            elif opened:
-                start = opened.pop()
-                links.append((start, at - start - 2, len(opened)))
-        at += 2 if sign in ("[[", "]]") else 1
+    for match in re.finditer(r"\[\[|\]\]", made.text):
+        opens = match[0] == "[["
+        if len(opened) < 2:
+            counts[len(opened), int(opens)] += 1
+        if opens:
+            opened.append(match.start())
+        elif opened:
+            start = opened.pop()
+            links.append((start, match.start() - start - 2, len(opened)))
     assert sorted(links) == sorted(map(tuple, made.links.tolist()))
     ratios = np.log10(counts[:, 0] / counts[:, 1])
     assert ratios[1] - ratios[0] == pytest.approx(made.difference, abs=0.1)
@@ -69,14 +69,11 @@ def test_a_text_of_brackets_is_what_it_says() -> None:
     assert bracket_text(1000, seed=3).text == bracket_text(1000, seed=3).text
 
 
-@pytest.mark.parametrize(
-    ("settings", "part"),
-    [
+def test_what_cannot_be_meant_is_said() -> None:
+    for settings, part in (
         ({"contexts": ("[[",)}, "contexts must be two texts"),
         ({"brackets": ("[", "[")}, "brackets must be two different characters"),
         ({"smooth": 0}, "smooth must be a whole number >= 1"),
-    ],
-)
-def test_what_cannot_be_meant_is_said(settings: dict[str, object], part: str) -> None:
-    with pytest.raises(UsageError, match=part):
-        rnn.time_lag(network("Th []ab."), steps=7, **settings)  # type: ignore[arg-type]
+    ):
+        with case(part), pytest.raises(UsageError, match=part):
+            rnn.time_lag(network("Th []ab."), steps=7, **settings)  # type: ignore[arg-type]

@@ -46,12 +46,10 @@ def test_validation_is_solid_training_dotted_and_the_best_is_named(tmp_path):
     assert axes.get_title(loc="left") == "Both"
 
 
-def test_by_step_epochs_lie_where_their_steps_end():
-    figure = viz.compare_runs({"a": history([3, 2])}, by="step")
-    np.testing.assert_allclose(lines(figure.axes[0])[0].get_xdata(), [10, 20])
-
-
-def test_by_seconds_on_logarithmic_axes():
+def test_by_step_epochs_lie_where_their_steps_end_and_seconds_may_be_logarithmic():
+    np.testing.assert_allclose(
+        lines(viz.compare_runs({"a": history([3, 2])}, by="step").axes[0])[0].get_xdata(), [10, 20]
+    )
     rows = [{**row, "seconds": 3.0 * row["epoch"]} for row in history([3, 2, 0.5]) if row["event"] == "epoch"]
     (axes,) = viz.compare_runs({"a": rows}, by="seconds", log="xy").axes
     np.testing.assert_allclose(lines(axes)[0].get_xdata(), [3, 6, 9])
@@ -67,26 +65,11 @@ def test_where_nothing_is_validated_training_is_solid():
     assert [t.get_text() for t in axes.get_legend().get_texts()] == ["training"]
 
 
-def test_a_run_before_its_first_epoch_shows_its_steps():
-    early = [{"event": "step", "step": s, "epoch": s / 100, "train_bits": 5 - s / 10} for s in range(10)]
-    figure = viz.compare_runs({"early": early, "late": history([4, 3])})
-    assert words(figure.axes[0])[0] == "early 4.100 (training)"
-
-
-def test_what_a_run_returns_is_a_history():
-    class Returned:
-        def __history__(self) -> list[dict]:
-            return history([3, 2])
-
-    assert words(viz.compare_runs({"it": Returned()}).axes[0]) == ["it 2.000"]
-
-
 def test_many_runs_have_labels_that_do_not_overlap():
     figure = viz.compare_runs({f"run {i}": history([3, 2 + i / 1000]) for i in range(12)})
     figure.draw_without_rendering()
     # Of the words alone: an annotation's own extent takes in its line.
-    extents = (Text.get_window_extent(text) for text in figure.axes[0].texts)
-    boxes = sorted(extents, key=lambda box: box.y0)
+    boxes = sorted(map(Text.get_window_extent, figure.axes[0].texts), key=lambda box: box.y0)
     assert all(below.y1 <= above.y0 + 1 for below, above in itertools.pairwise(boxes))
     assert len(boxes) == 12
     assert all(b.x1 <= figure.bbox.x1 and b.y1 <= figure.bbox.y1 and b.y0 >= 0 for b in boxes)
@@ -98,23 +81,16 @@ def named(rows: list[dict], trained: str, validated: str) -> list[dict]:
 
 
 def test_any_measure_is_compared_by_its_name():
-    runs = {
-        "a": named(history([3, 2.5]), "train_loss", "valid_loss"),
-        "b": [{"event": "initial"}, *named(history([2]), "train_loss", "x")],
-    }
-    (axes,) = viz.compare_runs(runs).axes
+    losses = named(history([3, 2.5]), "train_loss", "valid_loss")
+    training = [{"event": "initial"}, *named(history([2]), "train_loss", "x")]
+    (axes,) = viz.compare_runs({"a": losses, "b": training}).axes
     assert axes.get_ylabel() == "loss"
     assert words(axes) == ["a 2.500", "b 1.700 (training)"]
-
-
-def test_training_of_another_measure_is_left_out():
+    # Training of another measure is left out.
     (axes,) = viz.compare_runs({"a": named(history([0.5, 0.25]), "train_loss", "valid_wrong")}).axes
     assert axes.get_ylabel() == "share of wrong answers"
     assert words(axes) == ["a 0.250"]
     assert [t.get_text() for t in axes.get_legend().get_texts()] == ["validation", "best"]
-
-
-# -- best setting --------------------------------------------------------------------------------
 
 
 def grid() -> list[dict]:
@@ -140,20 +116,11 @@ def test_the_best_setting_is_the_one_with_the_lowest_score():
     assert figure.axes[0].get_ylabel() == "best dropout"
 
 
-def test_one_line_of_words_and_rows_that_lack_something():
+def test_the_score_is_what_was_validated_and_rows_that_lack_something_are_skipped():
     rows = [*grid(), {"units": 64}, {"units": 64, "dropout": 0.0, "valid_bits": None}, {"note": "none"}]
-    figure = viz.best_setting(rows, "dropout", "units")
-    assert len(lines(figure.axes[0])) == 1
+    losses = named(rows, "", "valid_loss")
+    for given, how in ((rows, {}), (losses, {}), (losses, {"score": "valid_loss"})):
+        (line,) = lines(viz.best_setting(given, "dropout", "units", **how).axes[0])
+        np.testing.assert_allclose(line.get_ydata(), [0, 0.1, 0.2])
     rows = [{"cell": c, "units": 8, "rate": 0.1, "valid_bits": 1.0} for c in ("GRU", "LSTM")]
     assert words(viz.best_setting(rows, "rate", "units", by="cell").axes[0]) == ["cell GRU", "cell LSTM"]
-
-
-def test_the_score_is_what_was_validated():
-    rows = [
-        {"valid_loss" if key == "valid_bits" else key: value for key, value in row.items()} for row in grid()
-    ]
-    for chart in (
-        viz.best_setting(rows, "dropout", "units"),
-        viz.best_setting(rows, "dropout", "units", score="valid_loss"),
-    ):
-        np.testing.assert_allclose(lines(chart.axes[0])[0].get_ydata(), [0, 0.1, 0.2])
