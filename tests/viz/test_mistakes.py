@@ -113,6 +113,7 @@ HISTORIES = [
     (lambda: viz.compare_runs({}), "give a mapping of names"),
     (lambda: viz.compare_runs([[EPOCH]]), "give a mapping of names"),
     (lambda: viz.compare_runs({"a": [EPOCH], "b": []}), r"histories\['b'\] holds nothing to draw"),
+    (lambda: viz.compare_runs({"a": [{**EPOCH, "train_bits": None, "valid_bits": None}]}), "nothing to draw"),
     (lambda: viz.compare_runs({"a": 3}), r"histories\['a'\]: give rows"),
     (lambda: viz.compare_runs({"a": ""}), "history is an empty path"),
     (lambda: viz.compare_runs({"a": [EPOCH]}, by="hour"), "by must be one of .*, not 'hour'"),

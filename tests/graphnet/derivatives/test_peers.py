@@ -18,28 +18,20 @@ F = torch.nn.functional
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
 
 generator = np.random.default_rng(11)
-X, SYMBOLS, BITS = (
-    generator.standard_normal((6, 4)),
-    generator.integers(0, 3, 6),
-    generator.uniform(0, 1, (6, 3)),
-)
+X, SYMBOLS = generator.standard_normal((6, 4)), generator.integers(0, 3, 6)
+BITS = generator.uniform(0, 1, (6, 3))
 SHAPES = ((4, 5), (5,), (5, 3), (3,))
 THETA, V = ([generator.standard_normal(shape) for shape in SHAPES] for _ in range(2))
 
+#: Of logits, ours and theirs.
 LOSSES: dict[str, tuple[Any, Any]] = {
-    "softmax": (
-        lambda z: gn.mean(gn.softmax_cross_entropy(z, SYMBOLS)),
-        lambda z: F.cross_entropy(z, torch.tensor(SYMBOLS)),
-    ),
+    "softmax": (lambda z: gn.softmax_cross_entropy(z, SYMBOLS), lambda z: F.cross_entropy(z, torch.tensor(SYMBOLS))),
     "sigmoid": (
-        lambda z: gn.mean(gn.sigmoid_cross_entropy(z, BITS)),
+        lambda z: gn.sigmoid_cross_entropy(z, BITS),
         lambda z: F.binary_cross_entropy_with_logits(z, torch.tensor(BITS)),
     ),
-    "squares": (
-        lambda z: gn.mean(gn.squared_error(z, BITS)),
-        lambda z: ((z - torch.tensor(BITS)) ** 2).mean(),
-    ),
-}
+    "squares": (lambda z: gn.squared_error(z, BITS), lambda z: ((z - torch.tensor(BITS)) ** 2).mean()),
+}  # fmt: skip
 
 
 def tensors(arrays: list[Array]) -> tuple[Any, ...]:
@@ -62,7 +54,8 @@ def test_a_net_of_two_layers(loss: str) -> None:
     theta = [gn.input(array.shape, "float64") for array in THETA]
     W1, b1, W2, b2 = theta
     logits = gn.tanh(gn.constant(X) @ W1 + b1) @ W2 + b2
-    cost, tangents, u = ours(logits), dict(zip(theta, V, strict=True)), np.linspace(-1, 1, 18).reshape(6, 3)
+    cost, tangents = gn.mean(ours(logits)), dict(zip(theta, V, strict=True))
+    u = np.linspace(-1, 1, 18).reshape(6, 3)
     at, direction, each = tensors(THETA), tensors(V), (0, 1, 2, 3)
 
     def their_cost(*t: Any) -> Any:

@@ -393,6 +393,7 @@ SETTINGS: list[tuple[Callable[[], Any], str]] = [
     (lambda: gn.eigenvalues(A, iterations=0), "eigenvalues: iterations"),
     (lambda: gn.spectral_density(A, points=1), "spectral_density: points"),
     (lambda: gn.spectral_density(A, points=[[1.0]]), "spectral_density: points"),
+    (lambda: gn.spectral_density(A, points=["a"]), "spectral_density: points"),
     (lambda: gn.spectral_density(A, points=[np.inf]), "spectral_density: points"),
     (lambda: gn.spectral_density(A, steps=0), "spectral_density: steps"),
     (lambda: gn.spectral_density(A, samples=1), "spectral_density: samples"),

@@ -30,7 +30,16 @@ def value_before(table: Array, i: int, j: int, k: int) -> float:
     return 0.0 if a < 0 and b < 0 and i == j else -math.inf
 
 
-class PathSums(gn.Rowwise):
+class Lattice(gn.Rowwise):
+    """An op over weights w[k, i, j] of a lattice's steps"""
+
+    def infer(self, *inputs):
+        if inputs[0].shape[-3] != len(STEPS):
+            raise gn.ShapeError(f"{self.name} takes weights of {len(STEPS)} kinds of step")
+        return super().infer(*inputs)
+
+
+class PathSums(Lattice):
     """F[i, j] = log Σ_k exp(w[k, i, j] + F[before (i, j) by step k])"""
 
     signature = "... k n m -> ... n m"
@@ -58,7 +67,7 @@ class PathSums(gn.Rowwise):
 
 
 @dataclass(frozen=True, eq=False)
-class Recursion(gn.Rowwise):
+class Recursion(Lattice):
     """x[i, j] = r[i, j] + Σ_k p[k, i, j] x[before (i, j) by step k]: x = (1 - A)⁻¹ r; back: with Aᵀ"""
 
     signature = "... k n m, ... n m -> ... n m"

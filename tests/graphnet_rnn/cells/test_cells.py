@@ -202,7 +202,7 @@ def failed(check: str, cell: Cell) -> str:
     network = rnn.Network([cell], inputs=SYMBOLS, outputs=SYMBOLS, dtype="float64")
     generator = np.random.default_rng(0)
     network.theta = 0.5 * generator.standard_normal(network.theta.shape)
-    with pytest.raises(LawError, match=type(cell).__name__) as caught:
+    with pytest.raises(LawError) as caught:
         CHECKS[check](Subject(type(cell).__name__, cell, network, generator))
     return str(caught.value)
 
@@ -213,7 +213,7 @@ def test_every_derivative_check_sees_the_fault_and_tells_its_weight_and_line() -
         [UsesBadSlope, CutsGradient, StopsWrongly], ["gradient", "R-operator", "Gauss-Newton"]
     ):
         with case(cell, check):
-            failed(check, cell(3))
+            assert cell.__name__ in failed(check, cell(3))
     message = failed("gradient", CutsGradient(3))
     assert re.search(r"in layer0\.W_hh\[\d, \d\]", message)
     assert place(CutsGradient.step, "h=h") in message

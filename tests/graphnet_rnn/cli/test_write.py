@@ -203,8 +203,7 @@ def test_it_learns_and_colours(written: Any) -> None:
     t.press("abcdabcdabcdabcdabcdabcd", sees="learned 1")
     colours = {t.style(0, column).bg for column in range(24)}
     assert len(colours) > 2
-    for _ in range(24):
-        t.press("backspace", sees=" 0 characters")
+    t.press(*["backspace"] * 24, sees=" 0 characters")
     assert not t.sees("learned")
 
 

@@ -259,7 +259,7 @@ NOT_A_MODEL: dict[str, tuple[bytes, str]] = {
     "a list": (safetensors_save(W, {KEY: "[]"}), NO_MODEL),
     "half a text": (safetensors_save(W, {KEY: "{"}), "is damaged: its header cannot be read"),
     "no format": (safetensors_save(W, {KEY: "{}"}), "is damaged: it does not say its format"),
-    "no checksum": (safetensors_save(W, {KEY: '{"format": 1}'}), "is damaged: its content does not fit"),
+    "no checksum": (safetensors_save(W, {KEY: '{"format": 1}'}), "is damaged: its content does not"),
     "no network": (ModelFile(W, {"format": FORMAT}).to_bytes(), "holds no model"),
     "a new format": (
         safetensors_save(W, {KEY: json.dumps({"format": FORMAT + 1})}),

@@ -107,6 +107,7 @@ def test_weight_decay() -> None:
             v = np.random.default_rng(3).standard_normal(w.size)
             assert decayed.loss(w) == pytest.approx(plain.loss(w) + 0.15 * w @ w)
             assert decayed.gradient(w)[0] == pytest.approx(decayed.loss(w))
+            assert rnn.BatchedObjective(decayed).penalty(w) == pytest.approx(0.15 * w @ w)
             assert np.allclose(decayed.gradient(w)[1], plain.gradient(w)[1] + 0.3 * w)
             assert np.allclose(decayed.curvature(w)(v), plain.curvature(w)(v) + (0.3 * v if inside else 0))
 

@@ -106,6 +106,7 @@ def test_each_step_begins_where_the_last_one_ended() -> None:
             reports: Any = result.reports
             assert reports[0].gradient_norm == pytest.approx(np.hypot(-215.6, -88))
             assert (reports[0].iterations, reports[0].reason, reports[0].broken) == (20, "iterations", 0)
+            assert (reports[0].gradients, reports[0].products) == (reports[0].evaluations, 0)
             for before, after in itertools.pairwise(reports):
                 assert (before.after, before.last_gradient_norm) == (after.before, after.gradient_norm)
 

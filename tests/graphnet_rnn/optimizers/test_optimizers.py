@@ -297,7 +297,11 @@ def test_dropout_is_one_function_until_redrawn() -> None:
     first = objective.loss(w)
     assert objective.loss(w) == first
     assert objective.gradient(w)[0] == pytest.approx(first)
+    product, v = objective.curvature(w), np.ones_like(w)
+    before = product(v)
     objective.redraw()
+    assert not np.array_equal(product(v), before)
+    assert np.array_equal(product(v), objective.curvature(w)(v))
     assert objective.loss(w) != first
 
 

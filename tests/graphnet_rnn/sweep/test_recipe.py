@@ -156,13 +156,12 @@ def test_brackets_are_those_of_hyperband(unit: str, scale: float) -> None:
 
 #: Of a recipe, of its settings, and of one that is made in Python: what it cannot say, and what the answer names.
 WRONG = [
-    ("speed = 3", "'speed' is not what a recipe says; options of train stand under [settings]"),
+    ("speed = 3", "is not what a recipe says; did you mean seed? options of train stand under [settings]"),
     ("settings = 3", "settings must be a table"),
     ("method = 'best'", "method must be 'grid' or 'random'"),
     ("method = 'random'\ntrials = 0", "trials must be"),
     ("trials = 3", "trials are of method = 'random'"),
     ('name = "\\u001b[31m"', "name must be words on one line"),
-    ("seed-s = 3", "did you mean seeds?"),
     ("folds = 2\n[settings]\nvalid = 'b'", "folds say what to validate on"),
     ("gap = 5", "gap is beside the blocks of folds"),
     ("[halving]\nspeed = 0", "halving has first, factor and brackets"),

@@ -1,4 +1,4 @@
-"""Completions and orders of words against all of them, one by one; patterns against Python's re."""
+"""Completions and orders of words against all of them; patterns against Python's; time lag by a loop."""
 
 from __future__ import annotations
 
@@ -13,11 +13,30 @@ import numpy as np
 import pytest
 
 import graphnet_rnn as rnn
+from graphnet_rnn.data import bracket_text
 from graphnet_rnn.errors import DataError, UsageError
+from graphnet_rnn.network.running import run
 from graphnet_rnn.text.patterns import automaton, read_pattern
+from graphnet_rnn.text.sampling import choose
 from tests.tables import case
 
-from .small import log_p, network
+
+def network(characters: str, cell: rnn.Cell | None = None, seed: int = 0, scale: float = 1.0) -> rnn.Network:
+    count = len(characters)
+    net = rnn.Network([cell or rnn.LSTM(5)], inputs=count, outputs=count)
+    net.vocabulary = rnn.data.Vocabulary("".join(sorted(characters)))
+    net.theta = np.random.default_rng(seed).normal(0, scale, net.theta.shape).astype(np.float32)
+    return net
+
+
+def log_p(net: rnn.Network, before: str, text: str) -> float:
+    """ln p(text | before), by one run over all of it."""
+    symbols = net.vocabulary.encode(before + text)
+    logits = run(net, symbols[:-1, None])[0][:, 0].astype(np.float64)
+    rows = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    every = rows[np.arange(len(rows)), symbols[1:]]
+    return float(every[len(before) - 1 :].sum())
+
 
 NET = network("\nabc", seed=3)
 COUNT = 2000
@@ -229,3 +248,64 @@ def test_probabilities_sum_to_one_and_texts_cost_their_sum() -> None:
             second, _ = model.read(after, [encode("sat")])
             assert whole[0] == pytest.approx(first[0] + second[0])
             assert math.isfinite(whole[0])
+
+
+def test_ratios_are_those_of_a_plain_loop() -> None:
+    net = network("Th []ab.")
+    characters = net.vocabulary.characters
+    letters = [k for k, c in enumerate(characters) if c in "Thab "]
+    lag = rnn.time_lag(net, steps=7, runs=2, smooth=3, seed=5)
+    assert lag.log_ratios.shape == (2, 2, 7)
+    for context, text in enumerate(("[[", "Th")):
+        for trial in range(2):
+            random = np.random.default_rng([5, context, trial])
+            symbols = list(net.vocabulary.encode(text))
+            for t in range(7):
+                logits = run(net, np.array(symbols)[:, None])[0][-1, 0]
+                ratio = (logits[characters.index("]")] - logits[characters.index("[")]) / np.log(10)
+                assert lag.log_ratios[context, trial, t] == pytest.approx(ratio, abs=1e-4)
+                symbols.append(letters[choose(logits[letters], 1.0, random)])
+    whole = lag.log_ratios[:, :, :6].reshape(2, 2, 2, 3).mean(axis=3)
+    np.testing.assert_allclose(lag.difference, whole[0].mean(axis=0) - whole[1].mean(axis=0))
+    np.testing.assert_allclose(lag.error, np.sqrt(whole.var(axis=1, ddof=1).sum(axis=0) / 2))
+    assert list(lag.steps) == [2, 5]
+
+
+def test_how_long_it_lasts_is_where_the_difference_is_first_lost() -> None:
+    ratios = np.zeros((2, 3, 40))
+    ratios[0, :, :25] = 1
+    assert rnn.TimeLag(("[[", "Th"), ratios, 5).memory == 25
+    assert rnn.TimeLag(("[[", "Th"), ratios[:, :, :20], 5).memory == 20
+    assert rnn.TimeLag(("Th", "[["), ratios[::-1], 5).memory == 0
+
+
+def test_a_text_of_brackets_is_what_it_says() -> None:
+    made = bracket_text(200_000, link=15, gap=30, depth=3, nested=0.2, stray=0.05, seed=1)
+    assert 200_000 <= len(made.text) <= 200_001
+    counts = np.zeros((2, 2))  # outside or in an outermost link; closing or opening
+    opened: list[int] = []
+    links = []
+    for match in re.finditer(r"\[\[|\]\]", made.text):
+        opens = match[0] == "[["
+        if len(opened) < 2:
+            counts[len(opened), int(opens)] += 1
+        if opens:
+            opened.append(match.start())
+        elif opened:
+            start = opened.pop()
+            links.append((start, match.start() - start - 2, len(opened)))
+    assert sorted(links) == sorted(map(tuple, made.links.tolist()))
+    ratios = np.log10(counts[:, 0] / counts[:, 1])
+    assert ratios[1] - ratios[0] == pytest.approx(made.difference, abs=0.1)
+    assert made.difference == pytest.approx(-np.log10(0.2) - np.log10(0.05))
+    assert bracket_text(1000, seed=3).text == bracket_text(1000, seed=3).text
+
+
+def test_time_lags_that_cannot_be_meant_are_said() -> None:
+    for settings, part in (
+        ({"contexts": ("[[",)}, "contexts must be two texts"),
+        ({"brackets": ("[", "[")}, "brackets must be two different characters"),
+        ({"smooth": 0}, "smooth must be a whole number >= 1"),
+    ):
+        with case(part), pytest.raises(UsageError, match=part):
+            rnn.time_lag(network("Th []ab."), steps=7, **settings)  # type: ignore[arg-type]

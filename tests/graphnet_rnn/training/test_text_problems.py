@@ -142,29 +142,22 @@ def of_another_text(kind: type[CarriedText | DrawnText]) -> None:
 
 #: what -> (the call, the error, what it names)
 REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
-    "no batch": (lambda: drawn(gradient_batches=0), UsageError, "gradient_batches must be a whole number >="),
-    "curvature": (lambda: drawn(curvature_batches=4), UsageError, "must be at most gradient_batches, 3, not"),
-    "a large step": (lambda: drawn(gradient_batches=30), DataError, "has 111 sequences of 9 characters, few"),
+    "no batch": (lambda: drawn(gradient_batches=0), UsageError, "gradient_batches must be a whole number"),
+    "curvature": (lambda: drawn(curvature_batches=4), UsageError, "must be at most gradient_batches, 3"),
+    "a large step": (lambda: drawn(gradient_batches=30), DataError, "has 111 sequences of 9 characters"),
     "unscored": (lambda: drawn(unscored=9), UsageError, "unscored must be in 0 ... 8"),
     "a sample": (lambda: drawn(sample=-1), UsageError, "sample must be a whole number >= 0, not -1"),
-    "clipped": (lambda: trainer(None, clip_values=1.0), UsageError, "DrawnText: clip_values would make the"),
-    "carried, clipped": (
-        lambda: trainer(None, **CARRIED, clip_values=1.0), UsageError, "CarriedText: clip_values would make",
-    ),
-    "Adam": (lambda: trainer(None, optimizer=rnn.Adam()), UsageError, "curvature_batches means nothing to A"),
-    "an exponent": (
-        lambda: trainer(None, **CARRIED, optimizer=EXPONENT), UsageError, "needs the gradients of independen",
-    ),
-    "a text": (lambda: CarriedText(network(), "a text"), UsageError, "corpus must be a Corpus, not a str; m"),
-    "no network": (lambda: DrawnText("a net", corpus(7)), UsageError, "network must be a Network, not 'a ne"),
-    "characters": (
-        lambda: CarriedText(network(), corpus(8)), UsageError, "8 different characters, but the network has",
-    ),
-    "other characters": (lambda: of_another_text(CarriedText), UsageError, "knows other characters than thi"),
-    "drawn, other characters": (lambda: of_another_text(DrawnText), UsageError, "knows other characters tha"),
-    "vectors": (
-        lambda: DrawnText(network(reads="vectors"), corpus(7)), UsageError, "only a network that reads symbo",
-    ),
+    "a limit below 0": (lambda: drawn(clip_values=-1.0), UsageError, "clip_values must be > 0 or None, not -1"),
+    "clipped": (lambda: trainer(None, clip_values=1.0), UsageError, "DrawnText: clip_values would make"),
+    "carried, clipped": (lambda: trainer(None, **CARRIED, clip_values=1.0), UsageError, "CarriedText: clip_"),
+    "Adam": (lambda: trainer(None, optimizer=rnn.Adam()), UsageError, "curvature_batches means nothing to"),
+    "an exponent": (lambda: trainer(None, **CARRIED, optimizer=EXPONENT), UsageError, "needs the"),
+    "a text": (lambda: CarriedText(network(), "a text"), UsageError, "corpus must be a Corpus, not a str"),
+    "no network": (lambda: DrawnText("a net", corpus(7)), UsageError, "network must be a Network, not 'a"),
+    "characters": (lambda: CarriedText(network(), corpus(8)), UsageError, "8 different characters"),
+    "other characters": (lambda: of_another_text(CarriedText), UsageError, "knows other characters than"),
+    "drawn, other characters": (lambda: of_another_text(DrawnText), UsageError, "knows other characters"),
+    "vectors": (lambda: DrawnText(network(reads="vectors"), corpus(7)), UsageError, "only a network"),
     "backwards": (
         lambda: CarriedText(rnn.Network([rnn.Bidirectional(3)], 7, 7), corpus(7)), UsageError, "reads a sequ",
     ),

@@ -133,6 +133,8 @@ def test_stages_follow_the_passes_and_tell_what_is_new(tmp_path):
 
 
 def test_every_stage_computes_the_same(tmp_path):
+    for thing in (rnn.LSTM, rnn.Network([rnn.GRU(4)], 5, 5)):  # whatever can be drawn
+        assert Read(viz.explore(thing, tmp_path / "a.html")).data["stages"][0]["order"]
     u = rnn.Network([rnn.LSTM(4)], 5, 5).unroll(time=3, batch=2)
     page = Read(viz.explore(u, tmp_path / "a.html"))
     ends = [page.value(stage["outputs"][0])[1] for stage in page.data["stages"]]
