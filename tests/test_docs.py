@@ -1,4 +1,4 @@
-"""The README's and the guides' programs run, and the pages that programs make are what these make."""
+"""Programs of README, guides and design pages run; what pages name exists; what programs write is as they write it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,18 @@ import runpy
 import shlex
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import matplotlib.figure
 import numpy as np
 import pytest
+
+from graphnet_rnn.cli import COMMANDS, make_parser
+from tests.newcomer.commands import programs
+from tests.tables import case
+
+from . import test_imports
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -28,7 +35,8 @@ def blocks_of(page: Path) -> list[str]:
 WITH_CODE = sorted(page.stem for page in DOCS.glob("*.md") if blocks_of(page))
 #: Those whose blocks are run one after another by one test. Two have tests of their own, below, and the gallery has
 #: scripts with their pictures (tests/viz/test_gallery.py).
-GUIDES = [name for name in WITH_CODE if name not in ("gallery", "training_on_arrays", "second_order")]
+OTHERWISE = ("gallery", "training_on_arrays", "second_order")
+GUIDES = ["README", *(name for name in WITH_CODE if name not in OTHERWISE)]
 
 
 def run_block(name: str, block: str, names: dict[str, Any]) -> Any:
@@ -50,29 +58,29 @@ def test_a_guide_runs_as_it_stands(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "agg")
     names: dict[str, Any] = {"__name__": "__main__"}
-    shown = [
-        run_block(f"{guide} {i}", block, names) for i, block in enumerate(blocks_of(DOCS / f"{guide}.md"))
-    ]
-    for thing in shown:
+    blocks = blocks_of(ROOT / "README.md" if guide == "README" else DOCS / f"{guide}.md")
+    for thing in [run_block(f"{guide} {i}", block, names) for i, block in enumerate(blocks)]:
         if hasattr(thing, "_repr_mimebundle_"):
-            pictured = set(thing._repr_mimebundle_()) - {"text/plain"}
-            assert pictured, f"{guide}: {thing!r} shows itself as text only"
+            assert set(thing._repr_mimebundle_()) - {"text/plain"}, f"{thing!r} shows itself as text only"
         if isinstance(thing, matplotlib.figure.Figure):
             assert thing.axes
     told = capsys.readouterr().out
     for wanted in TOLD.get(guide, ()):
         assert re.search(wanted, told), f"{guide} did not print {wanted!r}:\n{told}"
+    if guide == "README":
+        assert (tmp_path / "lstm.svg").read_text(encoding="utf-8").count("<svg") == 1
 
 
 #: What must be among the lines that a guide prints: what its prose says of them.
 TOLD = {
+    "README": ("simplify",),
     "quick_start": (r"[1-3]\.\d\d bits per character", r"\b0% wrong after 8 steps"),
     "from_keras_and_pytorch": (r"label error rate 0\.[0-4]", r"\('(GRU|LSTM)', (8|16), ", r"\(16, 8, 8\)"),
     "adding_an_op": (r"Wrong: law 2", r"smallest failing input"),
     "finding_a_nan": (
         r"Sqrt\[3\] makes NaN \(layer features\)",
         r"x\[3\] holds NaN",
-        r"TrainingError: .* Log\[2\] makes NaN",
+        r"TrainingError: .* Log\[2\]",
     ),
     "on_a_gpu": (r"0\.76", r"DeviceArray \d", r"\d -> \d"),
     "speed_and_memory": (r"stack rows", r"by layer", r"sqrt -> .* peak", r"layer0\.W_xi"),
@@ -86,17 +94,14 @@ TOLD = {
 }
 
 
-def lines_of(block: str) -> int:
-    """Those that do something: no imports, comments, blank lines, and none that only brings cases to the front."""
-    told = [line.strip() for line in block.splitlines()]
-    return sum(
-        bool(line) and not line.startswith(("#", "import ", "from ")) and "swapaxes" not in line
-        for line in told
-    )
-
-
 def test_each_job_takes_no_more_lines_than_in_keras_or_pytorch() -> None:
     """The page says that this counts them. A section has data, the job here, and the job there."""
+
+    def lines_of(block: str) -> int:
+        """Those that do something: no imports, comments, blank lines, and none that only brings cases to the front."""
+        aside = re.compile(r"#|import |from |.*swapaxes|$")
+        return sum(not aside.match(line.strip()) for line in block.splitlines())
+
     text = (DOCS / "from_keras_and_pytorch.md").read_text(encoding="utf-8")
     _, *sections = re.split(r"^## ", text, flags=re.MULTILINE)
     assert len(sections) == 9
@@ -109,41 +114,16 @@ def test_each_job_takes_no_more_lines_than_in_keras_or_pytorch() -> None:
         assert lines_of(here) <= lines_of(there), title
 
 
-def test_code_of_the_readme_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Every block, one after another in one namespace, as a reader would paste them."""
-    monkeypatch.chdir(tmp_path)
-    blocks = blocks_of(ROOT / "README.md")
-    assert len(blocks) >= 3
-    names: dict[str, Any] = {"__name__": "readme"}
-    for i, block in enumerate(blocks):
-        run_block(f"README {i}", block, names)
-    assert "simplify" in capsys.readouterr().out
-    assert (tmp_path / "lstm.svg").read_text(encoding="utf-8").count("<svg") == 1
-
-
-def test_files_that_the_readme_names_are_there() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    named = re.findall(r"\]\(([\w/.]+)\)", text) + re.findall(r"^\| `([\w/]+)` \|", text, flags=re.MULTILINE)
-    assert len(named) > 6
-    assert not [name for name in named if not (ROOT / name).exists()]
-
-
 def test_every_guide_is_run_for_the_site() -> None:
-    tree = ast.parse((DOCS / "conf.py").read_text(encoding="utf-8"))
-    (listed,) = [
-        ast.literal_eval(node.value)
-        for node in tree.body
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "guides_that_run"
-    ]
-    assert {*listed} == {*WITH_CODE} - {"gallery"}, "add it to guides_that_run in docs/conf.py"
+    text = (DOCS / "conf.py").read_text(encoding="utf-8")
+    assigned = [node for node in ast.parse(text).body if isinstance(node, ast.Assign)]
+    (listed,) = [node.value for node in assigned if ast.unparse(node.targets[0]) == "guides_that_run"]
+    wanted = {*WITH_CODE} - {"gallery"}
+    assert {*ast.literal_eval(listed)} == wanted, "add it to guides_that_run in docs/conf.py"
 
 
 def test_commands_of_the_guides_are_understood() -> None:
     """Every `graphnet-rnn` line of a console block is one that the command line takes."""
-    from graphnet_rnn.cli import make_parser
-
     lines = [
         line
         for page in [*DOCS.glob("*.md"), ROOT / "README.md"]
@@ -154,8 +134,23 @@ def test_commands_of_the_guides_are_understood() -> None:
     ]
     assert len(lines) > 15
     for line in lines:
-        words = shlex.split(line.removeprefix("$ "), comments=True)[1:]
-        make_parser().parse_args(words)
+        make_parser().parse_args(shlex.split(line.removeprefix("$ "), comments=True)[1:])
+
+
+@pytest.mark.filterwarnings("ignore:.*found in sys.modules")
+def test_every_program_shows_its_help(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(ROOT)
+    for program in [*programs(), *(f"python -m graphnet_rnn {name}" for name in COMMANDS)]:
+        run = runpy.run_module if " -m " in program else runpy.run_path
+        name, *words = program.removeprefix("python ").removeprefix("-m ").split()
+        monkeypatch.setattr(sys, "argv", [name, *words, "--help"])
+        with case(program):
+            with pytest.raises(SystemExit) as ended:
+                run(name, run_name="__main__")
+            assert not ended.value.code
+            assert re.search("^(usage: |python3 run.py demo)", capsys.readouterr().out, re.MULTILINE)
 
 
 @pytest.mark.parametrize("program", ["architectures", "gallery"])
@@ -179,28 +174,132 @@ def test_training_on_arrays_runs_as_it_stands() -> None:
 
 def test_training_with_curvature_runs_as_it_stands(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MPLBACKEND", "agg")
-    blocks = blocks_of(DOCS / "second_order.md")
-    assert len(blocks) == 9
+    page = blocks_of(DOCS / "second_order.md")
+    minimum, more, hessian_free, hmm, chain, objective, network, spectrum, fisher = page
     names: dict[str, Any] = {}
-    exec(blocks[0], names)
-    assert np.allclose(names["result"].theta, 1, atol=1e-6)
-    assert names["result"].reason == "tolerance"
-    exec(blocks[1], names)
-    assert names["more"].loss <= names["result"].loss
-    exec(blocks[2], names)
-    assert names["result"].loss < 0.3 * names["result"].reports[0].before
-    exec(blocks[3], names)
-    assert names["hmm"].bits(np.arange(40)[:, None] * np.arange(1, 9) % 5) < 2.0 < np.log2(5)
-    exec(blocks[4], names)
-    assert names["model"].log_likelihood(names["patterns"]) > -8 * 6 * np.log(2) / 4
-    exec(blocks[5], names)
-    assert names["objective"].loss(names["objective"].start()) < 0.0
-    exec(blocks[6], names)
-    assert names["net"].theta.shape == names["hessian"].shape[:1]
-    exec(blocks[7], names)
-    assert np.trapezoid(names["density"], names["points"]) == pytest.approx(1, abs=1e-2)
-    assert names["points"][names["density"].argmax()] == pytest.approx(0, abs=0.1 * names["points"].max())
-    exec(blocks[8], names)
-    scale = np.abs(names["fisher"] @ names["v"]).max()
-    product = names["rows"].T @ (names["rows"] @ names["v"]) / 100
-    np.testing.assert_allclose(names["fisher"] @ names["v"], product, atol=1e-4 * scale)
+
+    def after(block: str) -> SimpleNamespace:
+        exec(block, names)
+        return SimpleNamespace(**names)
+
+    n = after(minimum)
+    assert np.allclose(n.result.theta, 1, atol=1e-6)
+    assert n.result.reason == "tolerance"
+    assert after(more).more.loss <= n.result.loss
+    n = after(hessian_free)
+    assert n.result.loss < 0.3 * n.result.reports[0].before
+    symbols = np.arange(40)[:, None] * np.arange(1, 9) % 5
+    assert after(hmm).hmm.bits(symbols) < 2.0 < np.log2(5)
+    n = after(chain)
+    assert n.model.log_likelihood(n.patterns) > -8 * 6 * np.log(2) / 4
+    n = after(objective)
+    assert n.objective.loss(n.objective.start()) < 0.0
+    n = after(network)
+    assert n.net.theta.shape == n.hessian.shape[:1]
+    n = after(spectrum)
+    assert np.trapezoid(n.density, n.points) == pytest.approx(1, abs=1e-2)
+    assert n.points[n.density.argmax()] == pytest.approx(0, abs=0.1 * n.points.max())
+    n = after(fisher)
+    product = n.fisher @ n.v
+    right = n.rows.T @ (n.rows @ n.v) / 100
+    np.testing.assert_allclose(product, right, atol=1e-4 * np.abs(product).max())
+
+
+DESIGN = ROOT / "docs" / "design"
+STORY, INDEX = "life_of_W_hh", "index"
+DESIGN_PAGES = sorted(page.stem for page in DESIGN.glob("*.md"))
+#: Those about one part each.
+PARTS = [page for page in DESIGN_PAGES if page not in (STORY, INDEX, "tried_and_not_kept")]
+#: What a function holds at most, its docstring apart; those that hold more: all cases, within what
+#: imports a library that may be absent.
+LINES = 60
+LONGER = {f"benchmarks/others/{peer}_peer.py: costs" for peer in ("jax", "torch")}
+
+
+def text_of(page: str) -> str:
+    return (DESIGN / f"{page}.md").read_text(encoding="utf-8")
+
+
+def paths_in(text: str) -> list[str]:
+    """What is written in backticks and looks like a place in the project."""
+    return re.findall(r"`((?:graphnet|graphnet_rnn|viz|docs|tests|benchmarks)/[\w./]*)`", text)
+
+
+def test_what_pages_and_glossary_name_exists() -> None:
+    """A folder ends with a slash, a file does not."""
+    glossary = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    entries = re.findall(r"^- \*\*.+?\*\* \(`([\w./]+)`\): \S", glossary, re.MULTILINE)
+    assert len(entries) == len(re.findall(r"^- ", glossary, re.MULTILINE)) > 30
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    named = re.findall(r"\]\(([\w/.]+)\)|^\| `([\w/]+)` \|", readme, re.MULTILINE)
+    assert len(named) > 6
+    entries += [link or folder for link, folder in named]
+    assert [path for path in entries if not (ROOT / path).exists()] == []
+    for page in DESIGN_PAGES:
+        places = [(path, ROOT / path) for path in paths_in(text_of(page))]
+        wrong = [path for path, place in places if not place.exists() or path.endswith("/") != place.is_dir()]
+        for module in re.findall(r"python -m (benchmarks\.\w+)", text_of(page)):
+            place = ROOT / module.replace(".", "/")
+            wrong += [] if place.is_dir() or place.with_suffix(".py").exists() else [module]
+        assert not wrong, page
+
+
+def test_every_folder_is_named_by_the_index_and_by_a_page() -> None:
+    folders = {
+        f"{path.parent.relative_to(ROOT).as_posix()}/"
+        for package in ("graphnet", "graphnet_rnn", "viz")
+        for path in (ROOT / package).rglob("*.py")
+    }
+    assert len(folders) > 30
+    index = set(paths_in(text_of(INDEX)))
+    pages = {path for page in PARTS for path in paths_in(text_of(page))}
+    for folder in folders:
+        package, part, *_ = folder.split("/")
+        assert f"{package}/{part}/".replace("//", "/") in index, folder
+        # Or one above it, which the page is about as a whole; or a file in it.
+        assert any(folder.startswith(path) or path.startswith(folder) for path in pages), folder
+
+
+def test_the_index_has_the_layers_of_the_test_of_imports() -> None:
+    block = re.search(r"^```\n(.*?)^```", text_of(INDEX), re.DOTALL | re.MULTILINE)
+    assert block
+    shown: dict[str, list[tuple[str, ...]]] = {}
+    package = ""
+    for line in filter(None, block[1].splitlines()):
+        begins = re.match(r"(\w+)/ +", line)
+        if begins:
+            package, line = begins[1], line[begins.end() :]
+        shown.setdefault(package, []).append(tuple(line.strip().split(", ")))
+    layers = (test_imports.LAYERS, test_imports.RNN_LAYERS, test_imports.VIZ_LAYERS)
+    for name, held in zip(("graphnet", "graphnet_rnn", "viz"), layers, strict=True):
+        assert shown[name] == [parts for parts in held if not parts[0].startswith("__")], name
+
+
+def test_functions_fit_on_a_screen() -> None:
+    found = {}
+    for folder in ("graphnet", "graphnet_rnn", "viz", "benchmarks", "docs"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.FunctionDef):
+                    # Without the docstring, and what stands between its header and its first statement.
+                    body = node.body[ast.get_docstring(node) is not None :]
+                    lines = (body[-1].end_lineno or 0) - body[0].lineno + 1 if body else 0
+                    if lines > LINES:
+                        found[f"{path.relative_to(ROOT).as_posix()}: {node.name}"] = lines
+    assert found.keys() - LONGER == set(), "split it, or say in LONGER why it cannot be"
+    assert LONGER - found.keys() == set(), "these are short enough again: remove their rows"
+
+
+def test_the_life_of_a_weight_is_as_it_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every block in one namespace, in an empty folder; each prints what stands under it, or nothing."""
+    monkeypatch.chdir(tmp_path)
+    block_and_shown = r"^```python\n(.*?)^```$(?:\n\n^```text\n(.*?)^```$)?"
+    blocks = re.findall(block_and_shown, text_of(STORY), re.DOTALL | re.MULTILINE)
+    assert len(blocks) == text_of(STORY).count("```python\n") > 8
+    assert sum(bool(shown) for _, shown in blocks) == text_of(STORY).count("```text\n")
+    names: dict[str, Any] = {"__name__": "__main__"}
+    for i, (block, shown) in enumerate(blocks):
+        run_block(f"{STORY} {i}", block, names)
+        assert capsys.readouterr().out == shown

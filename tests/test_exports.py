@@ -1,20 +1,25 @@
-"""What is listed as public is where users look for it: gn.NAME, rnn.NAME."""
+"""What is public is where users look for it, and is called as prose calls it."""
 
 from __future__ import annotations
 
+import ast
 import importlib
-import importlib.util
 import inspect
 import re
+import runpy
+from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import graphnet as gn
 import graphnet_rnn as rnn
+import viz
 from graphnet.ops import FAMILIES
-from tests.tables import require_rows
+from tests.tables import case, require_rows
 
-DOCS = Path(__file__).parent.parent / "docs"
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
 #: Functions of the families of ops that are for other modules: they take or give no nodes, or have an operator.
 INTERNAL = {
     "rowwise": {"refused", "run_rows"},
@@ -29,61 +34,44 @@ INTERNAL = {
 }  # fmt: skip
 
 
-def test_every_function_of_the_ops_is_exported() -> None:
+def test_every_function_of_the_ops_and_every_optimizer_is_exported() -> None:
     for family in FAMILIES:
         name = family.__name__.rpartition(".")[2]
         functions = {each for each in family.__all__ if inspect.isfunction(getattr(family, each))}
         internal = INTERNAL.get(name, set())
-        missing = functions - internal - set(gn.__all__)
-        require_rows(
-            missing,
-            "the imports and __all__ of graphnet",
-            "the function (or to INTERNAL, if it is for modules)",
-        )
+        what = "the function (or to INTERNAL, if it is for modules)"
+        require_rows(functions - internal - set(gn.__all__), "the imports and __all__ of graphnet", what)
         assert internal <= functions - set(gn.__all__), f"INTERNAL of {name} lists what is gone, or exported"
-
-
-def test_every_optimizer_is_exported() -> None:
-    kinds = set(rnn.optimizers.ALL.values())
-    missing = {
-        kind for kind in kinds if kind.__name__ not in rnn.__all__ or getattr(rnn, kind.__name__) is not kind
-    }
-    require_rows(missing, "the imports and __all__ of graphnet_rnn", "the class")
+    for kind in rnn.optimizers.ALL.values():
+        assert kind.__name__ in rnn.__all__, f"add {kind.__name__} to the imports and __all__ of graphnet_rnn"
+        assert getattr(rnn, kind.__name__) is kind
 
 
 def test_one_error_catches_all() -> None:
     """`except gn.GraphnetError` is enough for whatever the packages raise on purpose."""
-    modules = (
-        importlib.import_module(f"{package}.errors") for package in ("graphnet", "graphnet_rnn", "viz")
-    )
     raised = [
-        each for module in modules for each in vars(module).values()
+        each
+        for package in ("graphnet", "graphnet_rnn", "viz")
+        for each in vars(importlib.import_module(f"{package}.errors")).values()
         if inspect.isclass(each) and issubclass(each, Exception)
-    ]  # fmt: skip
+    ]
     assert len(raised) > 5
     assert [each for each in raised if not issubclass(each, gn.GraphnetError)] == []
 
 
-def names_of_the_api() -> ModuleType:
+def names_of_the_api() -> SimpleNamespace:
     """How the site finds public names; it needs no Sphinx."""
-    spec = importlib.util.spec_from_file_location("names_of_the_api", DOCS / "extensions" / "names.py")
-    assert spec is not None
-    assert spec.loader is not None
-    names = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(names)
-    return names
+    return SimpleNamespace(**runpy.run_path(str(DOCS / "extensions" / "names.py")))
 
 
 def test_every_public_name_has_its_place_on_the_pages_of_the_api() -> None:
     """Also where no Sphinx is installed, which test_site needs."""
     names = names_of_the_api()
     listed: set[str] = set()
+    blocks = re.compile(r"^\.\. public:: (\S+)\n((?:\n|   .*\n?)*)", re.MULTILINE)
     for page in (DOCS / "api").glob("*.rst"):
-        for module, block in re.findall(
-            r"^\.\. public:: (\S+)\n((?:\n|   .*\n?)*)", page.read_text(encoding="utf-8"), re.MULTILINE
-        ):
-            lines = [re.split(r"  ", line.strip())[0] for line in block.splitlines()]
-            words = {word for line in lines for word in line.split()}
+        for module, block in blocks.findall(page.read_text(encoding="utf-8")):
+            words = {word for line in block.splitlines() for word in line.strip().split("  ")[0].split()}
             words |= set(names.public_modules()[module].__all__) if "..." in words else set()
             listed |= {f"{module}.{word}" for word in words}
     missing = {
@@ -92,3 +80,81 @@ def test_every_public_name_has_its_place_on_the_pages_of_the_api() -> None:
         if documented not in listed and not isinstance(names.value_of(path), ModuleType)
     }
     require_rows(missing, "docs/api/", "the name, below its module")
+
+
+PROSE = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
+    *DOCS.rglob("*.md"),
+    *(DOCS / "api").glob("*.rst"),
+    *(page for name in ("graphnet", "graphnet_rnn", "viz") for page in (ROOT / name).rglob("*.py")),
+]
+PACKAGES = {"gn": gn, "rnn": rnn, "viz": viz}
+CALL = re.compile(r"(?<![\w.])(?:gn|rnn|viz)(?:\.\w+)+\(")
+
+
+def calls_in(text: str) -> Iterator[ast.Call]:
+    """Calls of public names, as far as they can be read."""
+    for found in CALL.finditer(text):
+        depth = 0
+        for end in range(found.end() - 1, len(text)):
+            depth += {"(": 1, ")": -1}.get(text[end], 0)
+            if not depth:
+                break
+        try:
+            call = ast.parse(" ".join(text[found.start() : end + 1].split()), mode="eval").body
+        except SyntaxError:  # with (..., such as) or a comment inside
+            continue
+        if isinstance(call, ast.Call):
+            yield call
+
+
+def mistake_in(call: ast.Call) -> str:
+    """What does not fit the signature; empty if all does."""
+    first, *path = ast.unparse(call.func).split(".")
+    called: Any = PACKAGES[first]
+    for name in path:
+        if not hasattr(called, name):
+            return "there is no such name"
+        called = getattr(called, name)
+    if any(isinstance(a, ast.Starred) or ast.unparse(a) == "..." for a in call.args):
+        return ""
+    try:
+        signature = inspect.signature(called)
+    except ValueError:  # of a built-in function
+        return ""
+    try:
+        signature.bind_partial(*call.args, **{each.arg: None for each in call.keywords if each.arg})
+    except TypeError as error:
+        return str(error)
+    # Arguments by the parameters' own names, in another order than theirs.
+    given = [a.id if isinstance(a, ast.Name) else "" for a in call.args]
+    own = [name for name in signature.parameters if name in given]
+    if len(own) > 1 and [name for name in given if name in own] != own and len(set(given)) == len(given):
+        return f"the order is {', '.join(own)}"
+    return ""
+
+
+def test_calls_in_prose_fit_the_signatures() -> None:
+    """Those in guides, API pages, docstrings and comments."""
+    found = [(page.name, call) for page in PROSE for call in calls_in(page.read_text(encoding="utf-8"))]
+    assert len(found) > 1000
+    wrong = [f"{page}: {ast.unparse(call)}: {why}" for page, call in found if (why := mistake_in(call))]
+    assert not wrong, "\n".join(wrong)
+    for text, why in (
+        ("rnn.Objective(parameters, cost)", "the order is cost, parameters"),
+        ("gn.tanh(x, y, z)", "too many"),
+        ("gn.tangent(x)", "no such name"),
+    ):
+        (call,) = calls_in(f"prose, then {text}, and more")
+        assert why in mistake_in(call)
+
+
+def test_signatures_are_read_as_python() -> None:
+    """A default without a name, as of a field that hides a method, makes a signature that no page can show."""
+    for package in (gn, rnn, viz):
+        for name in package.__all__:
+            with case(name):
+                called = getattr(package, name)
+                if inspect.isclass(called) and not issubclass(called, BaseException):
+                    defaults = [each.default for each in inspect.signature(called).parameters.values()]
+                    assert not any(map(inspect.isfunction, defaults))

@@ -1,18 +1,26 @@
-"""Imports point downwards only."""
+"""Imports point downwards only; packages import their public names when these are first used (graphnet/lazy.py)."""
 
 from __future__ import annotations
 
 import ast
 import functools
+import importlib
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
+
+import pytest
 
 import graphnet
+import graphnet_rnn
+import viz
+from graphnet.lazy import LazyPackage
 
-ENGINE = Path(graphnet.__file__).parent
-ROOT = ENGINE.parent
-NETWORKS, PICTURES = ROOT / "graphnet_rnn", ROOT / "viz"
+from .tables import case
+
+ROOT = Path(graphnet.__file__).parents[1]
 
 #: From the bottom to the top. A module imports from its own layer and from those below.
 LAYERS: tuple[tuple[str, ...], ...] = (
@@ -56,24 +64,8 @@ VIZ_LAYERS: tuple[tuple[str, ...], ...] = (
 #: package -> part of it -> height
 HEIGHT: dict[str, dict[str, int]] = {
     package: {part: height for height, parts in enumerate(layers) for part in parts}
-    for package, layers in (
-        ("graphnet", LAYERS),
-        ("graphnet_rnn", RNN_LAYERS),
-        ("viz", VIZ_LAYERS),
-    )
+    for package, layers in (("graphnet", LAYERS), ("graphnet_rnn", RNN_LAYERS), ("viz", VIZ_LAYERS))
 }
-
-#: Lazy imports that point up, with the reason: (file, module).
-LAZY_UPWARDS = {("display.py", "viz")}  # pictures in notebooks; falls back to text
-
-
-def modules(folder: Path) -> list[Path]:
-    """The Python files of a package."""
-    return sorted(folder.rglob("*.py"))
-
-
-def is_type_checking(node: ast.AST) -> bool:
-    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
 
 
 def imports(tree: ast.AST, package: str) -> Iterator[tuple[str, bool]]:
@@ -84,114 +76,184 @@ def imports(tree: ast.AST, package: str) -> Iterator[tuple[str, bool]]:
         if isinstance(node, ast.Import):
             yield from ((alias.name, at_load) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            base = (
-                ".".join(package.split(".")[: len(package.split(".")) - node.level + 1]) if node.level else ""
-            )
-            module = ".".join(part for part in (base, node.module) if part)
+            above = package.split(".")
+            base = above[: len(above) - node.level + 1] if node.level else []
+            module = ".".join([*base, *filter(None, [node.module])])
             # `from graphnet import passes` imports the module graphnet.passes.
             yield from ((f"{module}.{alias.name}", at_load) for alias in node.names)
         inside = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
-        body = node.orelse if is_type_checking(node) else ast.iter_child_nodes(node)  # type: ignore[attr-defined]
+        for_types = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        body = node.orelse if for_types else ast.iter_child_nodes(node)  # type: ignore[attr-defined]
         pending += [(child, at_load and not inside) for child in body]
 
 
 @functools.cache
-def imports_of(file: Path) -> list[tuple[str, bool]]:
-    package = ".".join(file.relative_to(ROOT).parent.parts)
-    return list(imports(ast.parse(file.read_text(encoding="utf-8")), package))
-
-
-def part_of(file: Path) -> str:
-    """`ops` for graphnet/ops/leaf.py, `node` for graphnet/graph/node.py."""
-    return file.relative_to(ROOT).parts[1].removesuffix(".py")
-
-
-def files_of(*folders: Path) -> list[Path]:
-    files = [file for folder in folders for file in modules(folder)]
-    assert len(files) > 50, "the laws below would hold of no files"
-    return files
-
-
-def name_of(file: Path) -> str:
-    return file.relative_to(ROOT).as_posix()
-
-
-def test_every_module_has_a_layer() -> None:
-    homeless = [
-        name_of(file)
-        for file in files_of(ENGINE, NETWORKS, PICTURES)
-        if part_of(file) not in HEIGHT[file.relative_to(ROOT).parts[0]]
-    ]
-    assert not homeless, "say in the table of layers where these stand"
+def files_of(folder: str) -> dict[str, list[tuple[str, bool]]]:
+    """Python file below the root -> its imports."""
+    found = {}
+    for file in sorted((ROOT / folder).rglob("*.py")):
+        place = file.relative_to(ROOT)
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        found[place.as_posix()] = list(imports(tree, ".".join(place.parent.parts)))
+    assert found, "the laws below would hold of no files"
+    return found
 
 
 def test_imports_point_down() -> None:
     """Also those inside functions: a lazy import that points up is a cycle in waiting."""
-    upwards = []
-    for file in files_of(ENGINE, NETWORKS, PICTURES):
-        package = file.relative_to(ROOT).parts[0]
-        layers = HEIGHT[package]
-        for module, _ in imports_of(file):
-            parts = module.split(".")
-            if parts[0] != package or len(parts) < 2:
-                continue
-            target = parts[1] if parts[1] in layers else "__init__"
-            if layers[target] > layers[part_of(file)]:
-                upwards.append(f"{name_of(file)} imports {module}, which stands above it")
+    upwards, seen = [], 0
+    for package, layers in HEIGHT.items():
+        for file, imported in files_of(package).items():
+            part = file.split("/")[1].removesuffix(".py")
+            assert part in layers, f"say in the table of layers where {file} stands"
+            for module, _ in imported:
+                above, *names = module.split(".")
+                if above != package or not names:
+                    continue
+                seen += 1
+                if layers[names[0] if names[0] in layers else "__init__"] > layers[part]:
+                    upwards.append(f"{file} imports {module}, which stands above it")
     assert not upwards
+    assert seen > 1000
 
 
-def test_the_engine_knows_no_networks_and_no_pictures() -> None:
-    found = {
-        (file.name, module.split(".")[0], at_load)
-        for file in files_of(ENGINE)
-        for module, at_load in imports_of(file)
-        if module.split(".")[0] in ("graphnet_rnn", "viz")
+def test_the_engine_knows_no_networks_and_networks_know_no_pictures() -> None:
+    """The one exception: pictures in notebooks, which fall back to text."""
+    upwards = {
+        (file, module.split(".")[0], at_load)
+        for package, above in (("graphnet", ("graphnet_rnn", "viz")), ("graphnet_rnn", ("viz",)))
+        for file, imported in files_of(package).items()
+        for module, at_load in imported
+        if module.split(".")[0] in above and (at_load or package == "graphnet")
     }
-    assert found <= {(name, package, False) for name, package in LAZY_UPWARDS}
+    assert {(file.rpartition("/")[2], *what) for file, *what in upwards} == {("display.py", "viz", False)}
 
 
 def test_compiled_back_ends_know_nothing_of_each_other() -> None:
     """And what they share knows none of them."""
-    names = ("numba", "cuda")
-    for own in (*names, "compiled"):
-        found = {
-            ".".join(module.split(".")[:3])
-            for file in modules(ENGINE / "backends" / own)
-            for module, _ in imports_of(file)
-        }
-        assert found
-        assert not found & {f"graphnet.backends.{name}" for name in names if name != own}, own
+    for own in ("numba", "cuda", "compiled"):
+        files = files_of(f"graphnet/backends/{own}").values()
+        found = {".".join(module.split(".")[:3]) for imported in files for module, _ in imported}
+        assert not found & {f"graphnet.backends.{name}" for name in ("numba", "cuda") if name != own}, own
 
 
 def test_the_engine_needs_numpy_alone() -> None:
     """What else it uses is loaded when first asked for."""
     allowed = {"graphnet", "numpy", *sys.stdlib_module_names}
     heavy = {
-        (name_of(file), module)
-        for file in files_of(ENGINE)
-        if part_of(file) != "backends" and file.name not in ("torch_calls.py", "jax_calls.py")
-        for module, at_load in imports_of(file)
+        (file, module)
+        for file, imported in files_of("graphnet").items()
+        if "/backends/" not in file and not file.endswith(("/torch_calls.py", "/jax_calls.py"))
+        for module, at_load in imported
         if at_load and module.split(".")[0] not in allowed
     }
     assert not heavy
 
 
-def test_networks_know_no_pictures() -> None:
-    wrong = [
-        name_of(file)
-        for file in files_of(NETWORKS)
-        for module, at_load in imports_of(file)
-        if at_load and module.split(".")[0] == "viz"
-    ]
-    assert not wrong
+HEAVY = "numpy numba llvmlite scipy matplotlib graphviz pygraphviz tqdm safetensors torch jax onnx"
+#: Imports every module, in the order of their names, and tells which public names have been used for it.
+IMPORT_ALL = """
+import importlib, pkgutil, sys, types, warnings
+import graphnet, graphnet_rnn, viz
+from graphnet.lazy import LazyPackage
+
+warnings.simplefilter("ignore")
+for package in (graphnet, graphnet_rnn, viz):
+    for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+        if module.name.rpartition(".")[2] != "__main__":
+            try:
+                importlib.import_module(module.name)
+            except ModuleNotFoundError as error:  # of a package that is not installed
+                assert error.name.split(".")[0] not in ("graphnet", "graphnet_rnn", "viz")
+packages = [module for module in sys.modules.values() if isinstance(module, LazyPackage)]
+assert len(packages) > 15
+print(*(
+    f"{package.__name__}.{name}"
+    for package in packages
+    for name in package._lazy
+    if name in vars(package) and not isinstance(vars(package)[name], types.ModuleType)
+))
+"""
+THREADS = """
+import sys, threading
+from concurrent.futures import ThreadPoolExecutor
+import graphnet, graphnet_rnn, viz
+
+sys.setswitchinterval(1e-5)
+names = [(p, name) for p in (graphnet, graphnet_rnn, viz) for name in p.__all__]
+start = threading.Barrier(6)
+
+def read(first):
+    start.wait()
+    for package, name in names[first::6]:
+        getattr(package, name)
+
+with ThreadPoolExecutor(6) as pool:
+    list(pool.map(read, range(6)))
+"""
 
 
-def test_the_reader_of_imports_sees_what_it_should(tmp_path: Path) -> None:
-    """The tests above would pass if it saw nothing."""
-    source = (
-        "import a.b\nfrom c import d\nfrom . import e\nfrom .. import f\nif TYPE_CHECKING:\n    import g\n"
-        "def function():\n    import h\nclass Class:\n    import i\n"
-    )
-    found = dict(imports(ast.parse(source), "top.inner"))
-    assert found == {"a.b": True, "c.d": True, "top.inner.e": True, "top.f": True, "h": False, "i": True}
+def fresh(code: str) -> str:
+    """What the code prints in a new process."""
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT, timeout=300).stdout
+
+
+def test_a_start_imports_little() -> None:
+    for code, most in (
+        ("import graphnet", 3),
+        ("import graphnet_rnn", 5),
+        ("import viz", 4),
+        ("from graphnet_rnn.cli import main; main(['--version'])", 20),
+        ("from graphnet_rnn.cli import main; main(['--help'])", 20),
+    ):
+        told = fresh(
+            "import sys\nbefore = set(sys.modules)\n"
+            f"try:\n    {code}\nexcept SystemExit:\n    pass\n"
+            "print()\nprint(*(set(sys.modules) - before))"
+        )
+        loaded = told.splitlines()[-1].split()
+        ours = [name for name in loaded if name.split(".")[0] in ("graphnet", "graphnet_rnn", "viz")]
+        with case(code):
+            assert not {*HEAVY.split()} & set(loaded)
+            assert 0 < len(ours) <= most, ours
+
+
+def test_every_public_name_is_there() -> None:
+    """Of the packages and their public parts that import late."""
+    waiting: list[ModuleType] = [graphnet, graphnet_rnn, viz]
+    seen = 0
+    while waiting:
+        package = waiting.pop()
+        if not isinstance(package, LazyPackage):
+            continue
+        seen += 1
+        waiting += [value for n in package.__all__ if isinstance(value := getattr(package, n), ModuleType)]
+        for source in set(package._lazy.values()):
+            importlib.import_module(source)
+        star: dict[str, object] = {}
+        exec(f"from {package.__name__} import *", star)
+        with case(package.__name__):
+            assert set(package._lazy) <= set(package.__all__) <= set(star)
+            assert set(package.__all__) <= set(dir(package))
+            # Also where the module of a function has the function's name.
+            alike = [name for name, source in package._lazy.items() if source == f"{package.__name__}.{name}"]
+            assert not [name for name in alike if isinstance(getattr(package, name), ModuleType)]
+    assert seen > 15
+
+
+def test_late_names_hold_no_thread_back() -> None:
+    """A module that used one while it is imported would hold its own lock, wait for that of the late names, and so
+    for another thread that waits for it; and threads may use names first at the same time.
+    """
+    assert fresh(IMPORT_ALL).split() == []
+    fresh(THREADS)
+
+
+def test_a_name_that_is_none() -> None:
+    with pytest.raises(AttributeError, match="module 'graphnet' has no attribute 'compil'") as raised:
+        graphnet.compil  # type: ignore[attr-defined]
+    assert (raised.value.name, raised.value.obj) == ("compil", graphnet)
+    with pytest.raises(ImportError, match="cannot import name 'compil' from 'graphnet'"):
+        exec("from graphnet import compil")
+    assert graphnet.errors.GraphnetError is graphnet.GraphnetError  # a submodule that is no public name

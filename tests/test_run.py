@@ -4,46 +4,43 @@ from __future__ import annotations
 
 import builtins
 import hashlib
-import importlib.util
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+import venv
 from collections import namedtuple
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
 from graphnet_rnn.cli import COMMANDS
+from tests.tables import case
 
 ROOT = Path(__file__).parent.parent
-Version = namedtuple("Version", "major minor micro")
+Call = Callable[..., list[list[str]]]
+posix = pytest.mark.skipif(os.name == "nt", reason="signals to others, and locks of folders, are POSIX")
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """run.py as a module that works in an empty folder and starts no process."""
-    spec = importlib.util.spec_from_file_location("run", ROOT / "run.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    monkeypatch.setattr(module, "HERE", tmp_path)
-    monkeypatch.setattr(module, "VENV", tmp_path / ".venv")
-    monkeypatch.setattr(module, "PYTHON", tmp_path / ".venv" / "bin" / "python")
-    monkeypatch.setattr(module, "STAMP", tmp_path / ".venv" / "stamp")
-    monkeypatch.setattr(module, "CONSTRAINTS", tmp_path / "constraints.txt")
+def run(tmp_path: Path) -> ModuleType:
+    """run.py as a module that works in a folder without an environment."""
+    (tmp_path / "run.py").write_bytes((ROOT / "run.py").read_bytes())
     (tmp_path / "pyproject.toml").write_text("[project]\n")
+    module = ModuleType("run")
+    module.__file__ = str(tmp_path / "run.py")
+    exec((tmp_path / "run.py").read_text(encoding="utf-8"), vars(module))
     return module
 
 
 @pytest.fixture
-def started(run: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """The commands that run.py starts; a virtual environment appears at once."""
+def call(run: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Call:
+    """Calls run.py with words, and gives the commands that it starts; a virtual environment appears at once."""
     commands: list[list[str]] = []
 
     def start(command: list[str], **how: Any) -> SimpleNamespace:
@@ -55,242 +52,185 @@ def started(run: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]
         (folder / "bin").mkdir(parents=True)
         (folder / "bin" / "python").touch()
 
+    def called(*words: str) -> list[list[str]]:
+        commands.clear()
+        monkeypatch.setattr(sys, "argv", ["run.py", *words])
+        before = signal.getsignal(signal.SIGINT)
+        try:
+            assert run.main() == 0
+        finally:
+            signal.signal(signal.SIGINT, before)
+        return [*commands]
+
     monkeypatch.setattr(run.subprocess, "run", start)
     monkeypatch.setattr(run, "become", lambda command, *environment: start(command).returncode)
-    monkeypatch.chdir(run.HERE)  # put back afterwards, wherever the command works
     monkeypatch.setattr("venv.create", create)
-    return commands
+    monkeypatch.chdir(run.HERE)  # put back afterwards, wherever the command works
+    return called
 
 
-def call(run: ModuleType, monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
-    monkeypatch.setattr(sys, "argv", ["run.py", *words])
-    before = signal.getsignal(signal.SIGINT)
-    try:
-        return int(run.main())
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def test_old_python(run: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "version_info", Version(3, 9, 2))
-    with pytest.raises(
-        SystemExit, match=r"Python 3\.9\.2 is too old; graphnet needs 3\.11 or newer, e\.g\. python3\.12"
-    ):
-        call(run, monkeypatch, "demo")
-
-
-def test_a_command_that_is_none_installs_nothing(
-    run: ModuleType, monkeypatch: pytest.MonkeyPatch, started: list[list[str]]
+def test_what_keeps_it_from_a_start_is_told(
+    run: ModuleType, call: Call, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(SystemExit, match=r"there is no command 'trian'; there are demo, train, .*--help"):
-        call(run, monkeypatch, "trian", "book.txt")
-    assert not started
-    assert set(run.PROGRAM) == set(COMMANDS)
+    """With the remedy, and nothing is left that a later start would take for an environment."""
+    import_module = builtins.__import__
 
-
-def test_no_venv(run: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on Debian without the package python3-venv."""
-    right = builtins.__import__
-
-    def without(name: str, *rest: Any, **more: Any) -> Any:
+    def without_ensurepip(name: str, *rest: Any, **more: Any) -> Any:
+        """As on Debian without the package python3-venv."""
         if name == "ensurepip":
             raise ImportError(name)
-        return right(name, *rest, **more)
+        return import_module(name, *rest, **more)
 
-    monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(
-        SystemExit, match=r"comes without venv/ensurepip\. On Debian or Ubuntu: apt install python3\.\d+-venv"
-    ):
-        call(run, monkeypatch, "demo")
-
-
-def test_no_network(run: ModuleType, started: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run.subprocess, "run", lambda *a, **k: SimpleNamespace(returncode=1))
-    with pytest.raises(SystemExit, match=r"could not be installed.*no network.*run the same command again"):
-        call(run, monkeypatch, "demo")
-    assert not run.STAMP.exists()
-
-
-def test_full_disk(run: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    def create(folder: Path, with_pip: bool) -> None:
+    def full(folder: Path, with_pip: bool) -> None:
         folder.mkdir()
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("venv.create", create)
-    with pytest.raises(SystemExit, match=r"No space left on device"):
-        call(run, monkeypatch, "demo")
-    assert not run.VENV.exists()
+    offline = lambda *command, **how: SimpleNamespace(returncode=1)
+    old = namedtuple("Version", "major minor micro")(3, 9, 2)
+    for place, name, put, told in (
+        (sys, "version_info", old, r"3\.9\.2 is too old; graphnet needs 3\.11 or newer"),
+        (builtins, "__import__", without_ensurepip, r"apt install python3\.\d+-venv"),
+        (run.subprocess, "run", offline, "no network.*run the same command again"),
+        (venv, "create", full, "No space left on device"),
+    ):
+        with case(name), monkeypatch.context() as patch:
+            patch.setattr(place, name, put)
+            with pytest.raises(SystemExit, match=told):
+                call("demo")
+        assert not run.STAMP.exists()
+        if name == "create":
+            assert not run.VENV.exists()
+    with pytest.raises(SystemExit, match=r"no command 'trian'; there are demo, train, .*--help"):
+        call("trian", "book.txt")
+    monkeypatch.setattr(sys, "argv", ["run.py"])
+    assert run.main() == 2
+    assert "python3 run.py demo" in capsys.readouterr().out
+    assert not run.STAMP.exists()
+    assert set(run.PROGRAM) == set(COMMANDS)
 
 
-def test_installs_again_only_when_requirements_changed(
-    run: ModuleType, started: list[list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An extra is added when a command first needs it."""
+def test_installs_again_only_when_requirements_changed(run: ModuleType, call: Call) -> None:
+    """An extra is added when a command first needs it; exact versions are taken where they are given."""
 
-    def installs() -> list[str]:
-        found = [command[-1] for command in started if "install" in command]
-        started.clear()
-        return found
+    def installed(*words: str) -> list[str]:
+        return [command[-1] for command in call(*words) if "install" in command]
 
-    assert call(run, monkeypatch, "demo") == 0
-    assert installs() == [str(run.HERE)]
-    call(run, monkeypatch, "train", "x.txt")
-    assert installs() == []
-    call(run, monkeypatch, "test", "-k", "lstm")
-    assert installs() == [f"{run.HERE}[test]"]
-    call(run, monkeypatch, "demo")
-    assert installs() == []
+    assert installed("demo") == [str(run.HERE)]
+    assert installed("train", "x.txt") == []
+    assert installed("test", "-k", "lstm") == [f"{run.HERE}[test]"]
+    assert installed("demo") == []
     (run.HERE / "pyproject.toml").write_text("[project]\ndependencies = []\n")
-    call(run, monkeypatch, "demo")
-    assert installs() == [str(run.HERE)]
+    assert installed("demo") == [str(run.HERE)]
+    for version in ("2.4.0", "2.4.1"):
+        run.CONSTRAINTS.write_text(f"numpy=={version}\n", encoding="utf-8")
+        install, _ = call("demo")
+        assert install[install.index("--constraint") + 1] == str(run.CONSTRAINTS)
+        assert installed("demo") == []
 
 
-def test_words_are_passed_on(
-    run: ModuleType, started: list[list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    call(run, monkeypatch, "sample", "model", "--length", "5")
-    assert started[-1][1:] == ["-m", "graphnet_rnn", "sample", "model", "--length", "5"]
-
-
-@pytest.mark.parametrize(
-    ("words", "extras", "program"),
-    [
-        (["elsewhere", "--seed", "7"], "test", ["-m", "tests.steps", "elsewhere", "--seed", "7"]),
-        (["newcomer", "docs"], "test", ["-m", "tests.newcomer", "docs"]),
-        (["everything"], "browser,docs,peers,test,tutorials", ["-m", "tests.everything"]),
-    ],
-)
-def test_steps_of_ci_come_with_their_extras(
-    run: ModuleType, started: list[list[str]], monkeypatch: pytest.MonkeyPatch, words: list[str], extras: str,
-    program: list[str],
-) -> None:  # fmt: skip
-    call(run, monkeypatch, *words)
-    assert started[0][-1] == f"{run.HERE}[{extras}]"
-    assert started[-1][1:] == program
-
-
-def test_exact_versions_are_installed_where_they_are_given(
-    run: ModuleType, started: list[list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And anew when they have changed."""
-    run.CONSTRAINTS.write_text("numpy==2.4.0\n", encoding="utf-8")
-    call(run, monkeypatch, "demo")
-    assert started[0][started[0].index("--constraint") + 1] == str(run.CONSTRAINTS)
-    started.clear()
-    call(run, monkeypatch, "demo")
-    assert len(started) == 1
-    run.CONSTRAINTS.write_text("numpy==2.4.1\n", encoding="utf-8")
-    call(run, monkeypatch, "demo")
-    assert "--constraint" in started[1]
-
-
-def test_docs_are_built_anew_with_their_extra(
-    run: ModuleType, started: list[list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_command_starts_its_program_with_its_extras(run: ModuleType, call: Call) -> None:
+    """Docs are built anew, and a warning is an error there."""
     pages = run.HERE / "build" / "docs"
     pages.mkdir(parents=True)
-    (pages / "stale.html").touch()
-    assert call(run, monkeypatch, "docs", "-D", "nb_execution_mode=off") == 0
-    assert started[0][-1] == f"{run.HERE}[docs]"
-    assert started[-1][1:3] == ["-m", "sphinx"]
-    assert "-W" in started[-1]
-    assert started[-1][-4:] == ["-D", "nb_execution_mode=off", str(run.HERE / "docs"), str(pages)]
+    sphinx = f"-m sphinx -b html -q -W --keep-going -n -D nb_execution_mode=off {run.HERE / 'docs'} {pages}"
+    for words, extras, program in (
+        ("sample model --length 5", "", "-m graphnet_rnn sample model --length 5"),
+        ("elsewhere --seed 7", "[test]", "-m tests.steps elsewhere --seed 7"),
+        ("newcomer docs", "[test]", "-m tests.newcomer docs"),
+        ("everything", "[browser,docs,peers,test,tutorials]", "-m tests.everything"),
+        ("tutorials 3 --execute", "[tutorials]", f"{run.HERE / 'tutorials'} 3 --execute"),
+        ("docs -D nb_execution_mode=off", "[docs]", sphinx),
+    ):
+        run.STAMP.unlink(missing_ok=True)
+        install, start = call(*words.split())
+        with case(words):
+            assert install[-1] == f"{run.HERE}{extras}"
+            assert " ".join(start[1:]) == program
     assert not pages.exists()
 
 
-def test_tutorials_need_their_extra(
-    run: ModuleType, started: list[list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    call(run, monkeypatch, "tutorials", "3", "--execute")
-    assert started[0][-1] == f"{run.HERE}[tutorials]"
-    assert started[-1][1:] == [str(run.HERE / "tutorials"), "3", "--execute"]
-
-
-def test_no_words_show_help() -> None:
-    result = subprocess.run(
-        [sys.executable, str(ROOT / "run.py")], capture_output=True, text=True, check=False
-    )
-    assert result.returncode == 2
-    assert "python3 run.py demo" in result.stdout
-
-
 @pytest.fixture
-def made(tmp_path: Path) -> Path:
+def made(run: ModuleType) -> Path:
     """A folder with run.py whose environment is made."""
-    for name in ("run.py", "pyproject.toml"):
-        (tmp_path / name).write_bytes((ROOT / name).read_bytes())
-    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    run.PYTHON.parent.mkdir(parents=True)
     # A link to the interpreter would lose its packages' place; none are needed here.
-    (tmp_path / ".venv" / "bin" / "python").symlink_to(sys.executable)
-    stamp = hashlib.sha256((tmp_path / "pyproject.toml").read_bytes() + sys.version.encode()).hexdigest()
-    (tmp_path / ".venv" / "graphnet-installed").write_text(stamp)
-    return tmp_path
+    run.PYTHON.symlink_to(sys.executable)
+    run.STAMP.write_text(hashlib.sha256(run.requirements() + sys.version.encode()).hexdigest())
+    return run.HERE
 
 
-@pytest.mark.skipif(os.name == "nt", reason="signals to others are POSIX")
-@pytest.mark.parametrize(
-    ("send", "number"),
-    [(os.killpg, signal.SIGINT), (os.kill, signal.SIGTERM), (os.kill, signal.SIGHUP)],
-    ids=["Ctrl-C, to all of the terminal", "SIGTERM, to run.py alone", "SIGHUP, to run.py alone"],
-)
-def test_signals_are_the_programs(made: Path, send: Callable[[int, int], None], number: int) -> None:
-    """Training that is interrupted writes its checkpoint, however long that takes."""
+def started(made: Path, *words: str) -> tuple[subprocess.Popen[str], IO[str]]:
+    process = subprocess.Popen(
+        [sys.executable, "run.py", *words],
+        cwd=made, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    return process, process.stdout
+
+
+@posix
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_signals_are_the_programs(made: Path, name: str) -> None:
+    """Training that is interrupted writes its checkpoint, however long that takes. Ctrl-C goes to all of a terminal."""
+    number = int(signal.Signals[name])
     (made / "child.py").write_text(
         "import pathlib, signal, sys, time\n"
         "def end(number, frame):\n"
         "    time.sleep(1)\n"
         "    pathlib.Path('checkpoint').touch()\n"
         "    sys.exit(100 + number)\n"
-        f"signal.signal({int(number)}, end)\n"
+        f"signal.signal({number}, end)\n"
         "print('ready', flush=True)\n"
         "time.sleep(300)\n"
     )
-    process = subprocess.Popen(
-        [sys.executable, "run.py", "python", "child.py"],
-        cwd=made, stdout=subprocess.PIPE, text=True, start_new_session=True,
-    )  # fmt: skip
-    assert process.stdout is not None
-    with process.stdout:
-        assert process.stdout.readline() == "ready\n"
-        send(process.pid, number)
-        assert process.wait(300) == 100 + number
+    process, said = started(made, "python", "child.py")
+    assert said.readline() == "ready\n"
+    (os.killpg if name == "SIGINT" else os.kill)(process.pid, number)
+    process.communicate(timeout=300)
+    assert process.returncode == 100 + number
     assert (made / "checkpoint").exists()
 
 
-@pytest.mark.skipif(os.name == "nt", reason="signals to others are POSIX")
-@pytest.mark.parametrize("waits_for", ["lock", "program"])
-def test_ctrl_c_before_a_program_begins_ends_quietly(made: Path, waits_for: str) -> None:
-    """While another process makes the environment, and while pip works: no missing network is blamed for its end."""
+@posix
+def test_ctrl_c_while_pip_works_blames_no_network(made: Path) -> None:
+    (made / ".venv" / "graphnet-installed").write_text("")
+    (made / "venv.py").write_text(
+        "import pathlib\n"
+        "def create(folder, with_pip):\n"
+        "    (folder / 'bin').mkdir(parents=True)\n"
+        "    pip = folder / 'bin' / 'python'\n"
+        "    pip.write_text('#!/bin/sh\\ntouch started; exec sleep 300\\n')\n"
+        "    pip.chmod(0o755)\n"
+    )
+    process, _ = started(made, "cells")
+    while not (made / "started").exists():
+        assert process.poll() is None
+        time.sleep(0.01)
+    ends_quietly(process)
+
+
+def ends_quietly(process: subprocess.Popen[str]) -> None:
+    os.killpg(process.pid, signal.SIGINT)
+    _, complaints = process.communicate(timeout=300)
+    assert process.returncode == 130
+    assert complaints.strip() in ("", "interrupted")
+
+
+@posix
+def test_two_at_once_make_one_environment(made: Path) -> None:
+    """The second waits, and can be interrupted."""
     import fcntl
 
+    (made / "child.py").write_text("print('done')\n")
     held = os.open(made, os.O_RDONLY)
-    if waits_for == "lock":
-        fcntl.flock(held, fcntl.LOCK_EX)
-    else:
-        (made / ".venv" / "graphnet-installed").write_text("")
-        (made / "venv.py").write_text(
-            "import pathlib\n"
-            "def create(folder, with_pip):\n"
-            "    (folder / 'bin').mkdir(parents=True)\n"
-            "    pip = folder / 'bin' / 'python'\n"
-            "    pip.write_text('#!/bin/sh\\ntouch started; exec sleep 300\\n')\n"
-            "    pip.chmod(0o755)\n"
-        )
-    process = subprocess.Popen(
-        [sys.executable, "run.py", "cells"],
-        cwd=made, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-    )  # fmt: skip
-    assert process.stdout is not None
-    assert process.stdout.readline().startswith("run.py: ")
-    if waits_for == "program":
-        while not (made / "started").exists():
-            assert process.poll() is None
-            time.sleep(0.01)
-    os.killpg(process.pid, signal.SIGINT)
-    _, said = process.communicate(timeout=300)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    (interrupted, first), (waits, second) = (started(made, "python", "child.py") for _ in range(2))
+    for said in (first, second):
+        assert said.readline() == f"run.py: another process makes {made / '.venv'}; waiting for it\n"
+    ends_quietly(interrupted)
     os.close(held)
-    assert process.returncode == 130
-    assert said.strip() in ("", "interrupted")
+    assert waits.communicate(timeout=300) == ("done\n", "")
+    assert waits.returncode == 0
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a disk that is always full is Linux's")
@@ -301,24 +241,4 @@ def test_help_that_cannot_be_written() -> None:
             stdout=full, stderr=subprocess.PIPE, text=True, check=False,
         )  # fmt: skip
     assert ended.returncode == 1
-    assert ended.stderr == "run.py: the text cannot be written to standard output: No space left on device\n"
-
-
-@pytest.mark.skipif(os.name == "nt", reason="Windows locks no folder")
-def test_two_at_once_make_one_environment(made: Path) -> None:
-    import fcntl
-
-    (made / "child.py").write_text("print('done')\n")
-    held = os.open(made, os.O_RDONLY)
-    fcntl.flock(held, fcntl.LOCK_EX)
-    process = subprocess.Popen(
-        [sys.executable, "run.py", "python", "child.py"], cwd=made, stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    with process.stdout:
-        assert (
-            process.stdout.readline() == f"run.py: another process makes {made / '.venv'}; waiting for it\n"
-        )
-        os.close(held)
-        assert process.stdout.read() == "done\n"
-    assert process.wait(300) == 0
+    assert re.fullmatch("run.py: .*: No space left on device\n", ended.stderr)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import bisect
-import importlib.util
 import io
 import json
 import os
@@ -12,7 +11,7 @@ import re
 import runpy
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -29,71 +28,49 @@ def cells_of(path: Path) -> list[tuple[str, str]]:
     head, *cells = re.split(r"^# %%(.*)\n", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
     assert not head.strip(), f"{path.name} starts with something that is in no cell"
     pairs = zip(cells[::2], cells[1::2], strict=True)
-    return [
-        (kind.strip(), re.sub(r"^# ?", "", text, flags=re.MULTILINE) if "[markdown]" in kind else text)
-        for kind, text in pairs
-    ]
-
-
-def loaded(name: str, path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    signs = re.compile(r"^# ?", re.MULTILINE)
+    return [(kind.strip(), signs.sub("", text) if "[markdown]" in kind else text) for kind, text in pairs]
 
 
 @pytest.fixture
 def exercises() -> ModuleType:
     """A copy of its own."""
-    return loaded("exercises", FOLDER / "exercises.py")
+    module = ModuleType("exercises")
+    exec((FOLDER / "exercises.py").read_text(encoding="utf-8"), vars(module))
+    return module
 
 
 def exercises_of(path: Path) -> list[int]:
-    headings = re.findall(r"^# #+ Exercise (\d+)", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    return [int(n) for n in headings]
+    text = path.read_text(encoding="utf-8")
+    return [int(n) for n in re.findall(r"^# #+ Exercise (\d+)", text, re.MULTILINE)]
 
 
-def test_tutorials_are_listed_in_their_order() -> None:
+def test_tutorials_are_listed_and_exercises_have_the_form_that_readers_know() -> None:
+    """A heading, a cell with the dots, and a hidden cell with check and solution, for each. Links lead somewhere."""
     assert [int(path.name[:2]) for path in TUTORIALS] == list(range(1, len(TUTORIALS) + 1))
     listed = re.findall(r"\]\((\w+\.py)\)", (FOLDER / "README.md").read_text(encoding="utf-8"))
-    assert listed == [path.name for path in TUTORIALS]
-    assert listed
-
-
-def test_links_lead_somewhere() -> None:
-    for path in TUTORIALS:
-        prose = "\n".join(text for kind, text in cells_of(path) if "[markdown]" in kind)
-        linked = re.findall(r"\]\((?!https?:)([^)#]+)", prose)
-        assert not [link for link in linked if not (FOLDER / link).exists()], path.name
-
-
-def test_exercises_have_the_form_that_readers_know() -> None:
-    """A heading, a cell with the dots, and a hidden cell with check and solution, for each."""
+    assert listed == [path.name for path in TUTORIALS] != []
     for path in TUTORIALS:
         with case(path.name):
             cells, numbers = cells_of(path), exercises_of(path)
-            assert len(numbers) >= 2
+            prose = "\n".join(text for kind, text in cells if "[markdown]" in kind)
+            linked = re.findall(r"\]\((?!https?:)([^)#]+)", prose)
+            assert not [link for link in linked if not (FOLDER / link).exists()]
             assert numbers == list(range(1, len(numbers) + 1))
+            assert len(numbers) >= 2
             for n in numbers:
-                assert (
-                    sum(bool(re.search(rf"^answer_{n} = \.\.\.", text, re.MULTILINE)) for _, text in cells)
-                    == 1
-                )
+                dots = re.compile(rf"^answer_{n} = \.\.\.", re.MULTILINE)
                 check = re.compile(rf"^check\(\s*{n},\s*answer_{n},", re.MULTILINE)
+                assert sum(bool(dots.search(text)) for _, text in cells) == 1
                 (kind,) = [kind for kind, text in cells if check.search(text)]
                 assert kind == 'tags=["hide-input"] jupyter={"source_hidden": true}'
 
 
 def shown_by(value: Any) -> None:
     """A picture that a cell ends with must not fail."""
-    assert " at 0x" not in repr(value), (
-        f"a cell ends with {value!r}, which differs in each run; end it otherwise"
-    )
+    assert " at 0x" not in repr(value), "what a cell ends with differs in each run; end it otherwise"
     if hasattr(value, "_repr_mimebundle_"):
-        bundle = value._repr_mimebundle_()
-        assert {"image/svg+xml", "text/html"} & set(bundle), bundle["text/plain"]
+        assert {"image/svg+xml", "text/html"} & set(value._repr_mimebundle_()), repr(value)
     elif hasattr(value, "savefig"):
         value.savefig(io.BytesIO())
 
@@ -111,9 +88,8 @@ def test_it_runs(path: Path, exercises: ModuleType, tmp_path: Path, monkeypatch:
     script.__file__ = str(path)
     monkeypatch.setitem(sys.modules, "__main__", script)
     shown = []
-    monkeypatch.setattr(
-        sys, "displayhook", lambda value: value is None or shown.append(value) or shown_by(value)
-    )
+    show = lambda value: value is None or shown.append(value) or shown_by(value)
+    monkeypatch.setattr(sys, "displayhook", show)
     source = path.read_text(encoding="utf-8")
     starts = [i for i, line in enumerate(source.splitlines(), start=1) if line.startswith("# %%")]
     statements = ast.parse(source).body
@@ -134,25 +110,9 @@ def test_it_runs(path: Path, exercises: ModuleType, tmp_path: Path, monkeypatch:
     assert not list(tmp_path.iterdir()), "a tutorial leaves nothing behind"
 
 
-def test_a_learner_runs_it(
-    exercises: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Unanswered exercises are told, and do no harm."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(sys.modules, "exercises", exercises)
-    runpy.run_path(str(TUTORIALS[0]), run_name="__main__")
-    printed, complaints = capsys.readouterr()
-    assert printed.count("no answer yet") >= 2
-    assert not complaints
-
-
-# -- the checks of exercises ------------------------------------------------------------------------
-
-
-ASKED: dict[str, Any] = {"solution": [4, -6], "wrong": [[2, -3]], "hint": "Mind the 2."}
-
-
 def test_what_learners_are_told(exercises: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    """And a check on trial must be able to tell."""
+    asked: dict[str, Any] = {"solution": [4, -6], "wrong": [[2, -3]], "hint": "Mind the 2."}
     for answer, told in (
         (..., "Exercise 1: no answer yet"),
         ([4.0, -6.001], "Exercise 1: right!"),
@@ -161,85 +121,66 @@ def test_what_learners_are_told(exercises: ModuleType, capsys: pytest.CaptureFix
         ("four", "could not convert string"),
         (None, "not yet"),
     ):
-        exercises.check(1, answer, **ASKED)
+        exercises.check(1, answer, **asked)
         assert told in capsys.readouterr().out
-
-
-def test_a_check_on_trial_must_be_able_to_tell(exercises: ModuleType) -> None:
     exercises.on_trial = True
-    exercises.check(1, ..., **ASKED)
-    changes: tuple[tuple[Any, dict[str, Any], str], ...] = (
+    exercises.check(1, ..., **asked)
+    for answer, change, complaint in (
         (..., {"right": lambda answer: True}, "accepts"),
         (..., {"right": lambda answer: False}, "rejects its solution"),
         (..., {"wrong": [[4, -6]]}, "accepts"),
         (..., {"wrong": []}, "no wrong answer"),
         ([4, -6], {}, "already"),
-    )
-    for answer, change, complaint in changes:
+    ):
         with pytest.raises(AssertionError, match=complaint):
-            exercises.check(1, answer, **{**ASKED, **change})
-
-
-# -- notebooks --------------------------------------------------------------------------------------
+            exercises.check(1, answer, **{**asked, **change})
 
 
 @pytest.fixture
-def opener(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """tutorials/__main__.py as a module."""
+def opener() -> SimpleNamespace:
+    """What tutorials/__main__.py has."""
     pytest.importorskip("jupytext", reason="the extra `tutorials` is not installed")
-    return loaded("open_tutorials", FOLDER / "__main__.py")
+    return SimpleNamespace(**runpy.run_path(str(FOLDER / "__main__.py")))
 
 
 def test_notebooks_are_written_once(
-    opener: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    opener: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a learner has written into one is never lost, also when the tutorial changes."""
     first, *_ = opener.write_notebooks(tmp_path)
     assert [path.stem for path in TUTORIALS] == sorted(path.stem for path in tmp_path.glob("*.ipynb"))
     before = first.read_bytes()
-    written = json.loads(before)
-    cells = written["cells"]
+    cells = json.loads(before)["cells"]
     assert cells[0]["source"][0].startswith("# 1 · ")
     assert any(cell["metadata"].get("jupyter", {}).get("source_hidden") for cell in cells)
-    linked = re.findall(r"\]\((\d\d_\w+\.\w+)\)", " ".join(line for cell in cells for line in cell["source"]))
-    assert {Path(link).suffix for link in linked} == {".ipynb"}
-    guides = re.findall(
-        r"\]\(([^)]*/docs/[^)]*)\)", (tmp_path / f"{TUTORIALS[5].stem}.ipynb").read_text(encoding="utf-8")
-    )
+    sixth = (tmp_path / f"{TUTORIALS[5].stem}.ipynb").read_text(encoding="utf-8")
+    guides = re.findall(r"\]\(([^)]*/docs/[^)]*)\)", sixth)
     assert guides
     assert all((tmp_path / guide).is_file() for guide in guides)
-
-    answered = before.replace(b"answer_1 = ...", b"answer_1 = 42")
-    assert answered != before
-    first.write_bytes(answered)
-    opener.write_notebooks(tmp_path)
-    assert first.read_bytes() == answered
     assert not capsys.readouterr().out
 
-    monkeypatch.setattr(
-        opener.hashlib, "sha256", lambda content: type("", (), {"hexdigest": lambda self: "new"})()
-    )
-    opener.write_notebooks(tmp_path)
-    assert first.read_bytes() == answered
-    assert f"{first.name}: kept" in capsys.readouterr().out
-
+    changed = lambda content: type("", (), {"hexdigest": lambda self: "new"})()
+    answered = before.replace(b"answer_1 = ...", b"answer_1 = 42")
+    assert answered != before
+    for learners, other, told in (
+        (answered, None, ""),
+        (answered, changed, f"{first.name}: kept"),
+        (b"not a notebook", None, f"{first.name}: kept"),
+    ):
+        first.write_bytes(learners)
+        with monkeypatch.context() as patch:
+            if other:
+                patch.setattr(opener.hashlib, "sha256", other)
+            opener.write_notebooks(tmp_path)
+        said = capsys.readouterr().out
+        assert first.read_bytes() == learners
+        assert told in said if told else not said
     first.unlink()
-    monkeypatch.undo()
     opener.write_notebooks(tmp_path)
     assert first.read_bytes() == before
 
 
-def test_a_notebook_that_is_none_is_kept(
-    opener: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / f"{TUTORIALS[0].stem}.ipynb"
-    path.write_text("not a notebook")
-    opener.write_notebooks(tmp_path)
-    assert path.read_text(encoding="utf-8") == "not a notebook"
-    assert "kept" in capsys.readouterr().out
-
-
-def test_a_notebook_runs_and_shows_its_pictures(opener: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_notebook_runs_and_shows_its_pictures(opener: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     nbclient = pytest.importorskip("nbclient", reason="the extra `tutorials` is not installed")
     pytest.importorskip("ipykernel", reason="the extra `tutorials` is not installed")
     places = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -254,7 +195,7 @@ def test_a_notebook_runs_and_shows_its_pictures(opener: ModuleType, monkeypatch:
     assert "made at In[2]:1" in printed  # nodes are told by their cell, not by a file that Jupyter made up
 
 
-def test_pages(opener: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pages(opener: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One that fails is told, has a page that shows where, and does not keep the others from being run."""
     pytest.importorskip("nbconvert", reason="the extra `tutorials` is not installed")
     wrong, right = tmp_path / "01_wrong.py", tmp_path / "02_right.py"
@@ -276,25 +217,16 @@ def test_pages(opener: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture
     assert not re.findall(r'<(?:script|link|img)[^>]* (?:src|href)="(https?:[^"]+)"', page)
 
 
-def test_other_words_are_for_jupyterlab(
-    opener: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_words_are_for_jupyterlab(opener: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commands: list[list[str]] = []
-    monkeypatch.setattr(opener.subprocess, "run", lambda command, **how: commands.append(command) or _Done())
+    done = lambda command, **how: commands.append(command) or SimpleNamespace(returncode=0)
+    monkeypatch.setattr(opener.subprocess, "run", done)
     monkeypatch.setitem(sys.modules, "jupyterlab", ModuleType("jupyterlab"))
     monkeypatch.setattr(sys, "argv", ["tutorials", "2", "--to", str(tmp_path), "--no-browser", "--port=9000"])
     assert opener.main() == 0
     assert commands[0][-3:] == [f"{TUTORIALS[1].stem}.ipynb", "--no-browser", "--port=9000"]
-    monkeypatch.setattr(sys, "argv", ["tutorials", "--execute", "--quickly"])
-    with pytest.raises(SystemExit):
-        opener.main()
-
-
-class _Done:
-    returncode = 0
-
-
-def test_unknown_tutorial(opener: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", ["tutorials", "99"])
-    with pytest.raises(SystemExit, match=r"there is no tutorial 99; there are 1"):
-        opener.main()
+    for words in (["--execute", "--quickly"], ["99"]):
+        monkeypatch.setattr(sys, "argv", ["tutorials", *words])
+        with pytest.raises(SystemExit):
+            opener.main()
+    assert len(commands) == 1

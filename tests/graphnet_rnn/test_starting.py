@@ -10,16 +10,10 @@ from pathlib import Path
 
 import pytest
 
-import graphnet_rnn
+import graphnet
 from graphnet_rnn import starting
 
-ROOT = Path(graphnet_rnn.__file__).parents[1]
-#: What pip writes for an entry point.
-SCRIPT = """
-import sys
-from graphnet_rnn.cli import main
-sys.exit(main())
-"""
+ROOT = Path(graphnet.__file__).parents[1]
 #: Imported in place of NumPy; a module may take what Ctrl-C raises for a failed import.
 INTERRUPTED = """
 import os, signal, time
@@ -46,38 +40,28 @@ def start(words: list[str], place: Path, ignored: bool = False) -> subprocess.Co
     )  # fmt: skip
 
 
-@pytest.fixture
-def interrupted(tmp_path: Path) -> Path:
-    """A folder from which NumPy is imported, and with it a Ctrl-C."""
+def test_ctrl_c_during_imports_ends_quietly_and_other_programs_keep_theirs(tmp_path: Path) -> None:
     (tmp_path / "numpy.py").write_text(INTERRUPTED, encoding="utf-8")
-    (tmp_path / "graphnet-rnn").write_text(SCRIPT, encoding="utf-8")
-    return tmp_path
-
-
-@pytest.mark.parametrize("words", [["-Bmgraphnet_rnn"], ["graphnet-rnn"]], ids=" ".join)
-def test_ctrl_c_during_imports_ends_quietly(interrupted: Path, words: list[str]) -> None:
-    ended = start([*words, "cells"], interrupted)
-    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "\ninterrupted\n")
-
-
-@pytest.mark.parametrize(
-    "words", [["-c", USES], ["-m", "other", "-m", "graphnet_rnn"]], ids=" ".join
-)  # fmt: skip
-def test_other_programs_keep_their_ctrl_c(interrupted: Path, words: list[str]) -> None:
-    (interrupted / "other").mkdir()
-    (interrupted / "other" / "__init__.py").write_text(USES)
-    ended = start(words, interrupted)
-    assert ended.returncode == 1
-    assert "numpy cannot be imported" in ended.stderr
+    # What pip writes for an entry point.
+    script = "import sys\nfrom graphnet_rnn.cli import main\nsys.exit(main())\n"
+    (tmp_path / "graphnet-rnn").write_text(script, encoding="utf-8")
+    for words in (["-Bmgraphnet_rnn"], ["graphnet-rnn"]):
+        ended = start([*words, "cells"], tmp_path)
+        assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "\ninterrupted\n")
+    (tmp_path / "other.py").write_text(USES, encoding="utf-8")
+    for words in (["-c", USES], ["-m", "other", "-m", "graphnet_rnn"]):
+        ended = start(words, tmp_path)
+        assert ended.returncode == 1
+        assert "numpy cannot be imported" in ended.stderr
 
 
 def test_a_ctrl_c_that_is_ignored_stays_so(tmp_path: Path) -> None:
     """Of a job in the background of a script."""
-    (tmp_path / "sitecustomize.py").write_text(
-        "import atexit, signal\natexit.register(lambda: print(signal.getsignal(signal.SIGINT)))\n"
-    )
-    ended = start(["-m", "graphnet_rnn", "--version"], tmp_path, ignored=True)
-    assert ended.stdout.split()[-1] in ("1", "Handlers.SIG_IGN")
+    said = "import atexit, signal\natexit.register(lambda: print(signal.getsignal(signal.SIGINT)))\n"
+    (tmp_path / "sitecustomize.py").write_text(said, encoding="utf-8")
+    version, handler = start(["-m", "graphnet_rnn", "--version"], tmp_path, ignored=True).stdout.splitlines()
+    assert version == f"graphnet-rnn {graphnet.__version__}"
+    assert handler in ("1", "Handlers.SIG_IGN")
 
 
 def test_ctrl_c_is_python_s_again_when_the_command_begins(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,26 +82,18 @@ def test_a_current_folder_that_was_removed(tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
     line = ["sh", "-c", 'rmdir "$PWD"; exec "$@"', "sh", sys.executable, "-m", "graphnet_rnn", "draw", "LSTM"]
-    ended = subprocess.run(
-        line,
-        cwd=gone,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ended.returncode == 2
-    assert ended.stderr == (
-        "graphnet-rnn draw: the current folder has been removed; change to one that is there\n"
-    )
+    how = {"cwd": gone, "env": {**os.environ, "PYTHONPATH": str(ROOT)}, "capture_output": True, "text": True}
+    ended = subprocess.run(line, check=False, **how)
+    said = "graphnet-rnn draw: the current folder has been removed; change to one that is there\n"
+    assert (ended.returncode, ended.stderr) == (2, said)
 
 
 def test_without_docstrings(tmp_path: Path) -> None:
-    """As some containers have it: PYTHONOPTIMIZE=2."""
+    """As some containers have it: PYTHONOPTIMIZE=2. What cannot be read ends with 1."""
     ended = start(["-OO", "-m", "graphnet_rnn", "cells", "LSTM"], tmp_path)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout
-
-
-def test_run_py_without_docstrings(tmp_path: Path) -> None:
+    ended = start(["-OO", "-m", "graphnet_rnn", "sample", "none"], tmp_path)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr.startswith("graphnet-rnn sample: there is no file none")
     assert "run.py" in start(["-OO", str(ROOT / "run.py"), "--help"], tmp_path).stdout

@@ -13,7 +13,6 @@ traceback. The site must not contain the name of the folder in which it was buil
 from __future__ import annotations
 
 import argparse
-import concurrent.futures
 import math
 import os
 import re
@@ -25,15 +24,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 
-from tests.newcomer.choices import STAND_INS, choice_of
+from tests.newcomer.choices import STAND_INS, choice_of, instead_of
 from tests.newcomer.commands import ROOT, Command, commands_of_help, commands_of_page, pages, programs
 
-#: A sweep of two runs.
-RECIPE = 'data = "{}"\n[settings]\nunits = { values = [4, 8] }\nbatch = 64\nepochs = 1\n'
 #: Checkout -> the command that makes its environment.
 CHECKOUTS = {
     "demo": "python3 run.py demo",
@@ -79,25 +77,20 @@ class Checkout:
         self.name, self.root = name, folder / name / "graphnet"
         self.failures: list[str] = []
         copy_checkout(self.root)
-        self.bin = self.root / ".venv" / "bin"
-        kept = {
-            k: v for k, v in os.environ.items() if not re.match(r"GRAPHNET_|PYTHON|VIRTUAL_ENV|NUMBA_", k)
-        }
+        ours = re.compile(r"GRAPHNET_|PYTHON|VIRTUAL_ENV|NUMBA_")
+        kept = {k: v for k, v in os.environ.items() if not ours.match(k)}
         python3 = folder / name / "bin"
         python3.mkdir()
-        (python3 / "python3").symlink_to(sys.executable if sys.prefix == sys.base_prefix else base_python())
-        path = os.pathsep.join([str(python3), str(self.bin), kept.get("PATH", "")])
-        self.environment = {
-            **kept,
-            "PATH": path,
-            # One for all steps of CI, if it gives one.
-            "GRAPHNET_CACHE": os.environ.get("GRAPHNET_CACHE", str(folder / name / "kernels")),
-            "MPLBACKEND": "agg",
-        }
+        base = Path(sys.base_prefix, "bin", f"python{sys.version_info.major}.{sys.version_info.minor}")
+        (python3 / "python3").symlink_to(sys.executable if sys.prefix == sys.base_prefix else base)
+        path = os.pathsep.join([str(python3), str(self.root / ".venv" / "bin"), kept.get("PATH", "")])
+        # One for all steps of CI, if it gives one.
+        cache = os.environ.get("GRAPHNET_CACHE", str(folder / name / "kernels"))
+        self.environment = {**kept, "PATH": path, "GRAPHNET_CACHE": cache, "MPLBACKEND": "agg"}
         if name == "pip":
             subprocess.run([python3 / "python3", "-m", "venv", self.root / ".venv"], check=True)
 
-    def run(self, words: str, where: Path | None = None, page: str = "") -> bool:
+    def run(self, words: str, page: str, where: Path | None = None) -> bool:
         """Runs it and tells how it went; what it printed only where it went wrong."""
         started = time.monotonic()
         with tempfile.TemporaryFile() as said:
@@ -127,11 +120,6 @@ class Checkout:
         return well
 
 
-def base_python() -> str:
-    """The Python that made this environment."""
-    return str(Path(sys.base_prefix) / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}")
-
-
 def copy_checkout(target: Path) -> None:
     """What git keeps or would keep of this checkout, as it is now."""
     listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
@@ -151,20 +139,18 @@ def write_files(folder: Path) -> None:
     """What a reader has: a book, another text, and cells of their own."""
     folder.mkdir(parents=True)
     texts = [ROOT / "README.md", *sorted((ROOT / "docs" / "design").glob("*.md"))]
-    book = "It was. " + "".join(path.read_text("utf-8") for path in texts)
-    book = (book * 4)[:160_000]
-    (folder / "book.txt").write_text(book, "utf-8")
-    (folder / "other.txt").write_text(book[:10_000], "utf-8")
-    (folder / "python.txt").write_text(book, "utf-8")
-    (folder / "recipe.toml").write_text(RECIPE.replace("{}", f"{folder}/book.txt"), "utf-8")
+    book = (("It was. " + "".join(path.read_text("utf-8") for path in texts)) * 4)[:160_000]
+    for name, text in (("book.txt", book), ("other.txt", book[:10_000]), ("python.txt", book)):
+        (folder / name).write_text(text, "utf-8")
+    sweep = f'data = "{folder}/book.txt"\n[settings]\nunits = {{ values = [4, 8] }}\nbatch = 64\nepochs = 1\n'
+    (folder / "recipe.toml").write_text(sweep, "utf-8")
     guide = (ROOT / "docs" / "declaring_cells.md").read_text("utf-8")
-    class_in_guide = re.search(r"^class Leaky.*?(?=^rnn\.)", guide, re.MULTILINE | re.DOTALL)
-    assert class_in_guide is not None
-    (folder / "my_cells.py").write_text(OURS + "\n\n" + class_in_guide[0], "utf-8")
+    (class_in_guide,) = re.findall(r"^class Leaky.*?(?=^rnn\.)", guide, re.MULTILINE | re.DOTALL)
+    (folder / "my_cells.py").write_text(f"{OURS}\n\n{class_in_guide}", "utf-8")
     rows = [f"{math.sin(i / 3):.3f},{i % 7 / 7:.3f},{i % 2},{'ab'[i % 2]}" for i in range(400)]
-    (folder / "weather.csv").write_text("rain,wind,cloud\n" + "".join(f"{row[:-2]}\n" for row in rows))
+    (folder / "weather.csv").write_text("\n".join(["rain,wind,cloud", *(row[:-2] for row in rows), ""]))
     for name in ("steps.csv", "new.csv"):
-        (folder / name).write_text("ax,ay,kind,who\n" + "".join(f"{row}\n" for row in rows))
+        (folder / name).write_text("\n".join(["ax,ay,kind,who", *rows, ""]))
     x = np.linspace(-1, 1, 600).reshape(10, 30, 2)
     np.savez(folder / "signals.npz", x=x, y=x.sum(axis=2), there=np.ones((10, 30)))
     (folder / "graphnet" / "graph").mkdir(parents=True)
@@ -181,7 +167,7 @@ def bring(words: str, source: Path, folder: Path, checkout: Checkout) -> None:
             continue
         if recipe and not (source / name).exists():
             bring(recipe, source, source, checkout)
-            checkout.run(recipe, source, "a stand-in")
+            checkout.run(recipe, "a stand-in", source)
         if (source / name).is_dir():
             shutil.copytree(source / name, folder / name)
         elif (source / name).exists():
@@ -189,94 +175,61 @@ def bring(words: str, source: Path, folder: Path, checkout: Checkout) -> None:
             shutil.copy(source / name, folder / name)
 
 
-def all_commands() -> list[Command]:
-    """Of pages, and of help texts, which this Python need not be able to make: so their checkout is asked."""
-    return [
-        command
-        for path in pages()
-        for command in commands_of_page(str(path.relative_to(ROOT)), path.read_text("utf-8"))
-    ]
-
-
 def helps(checkout: Checkout) -> Iterator[Command]:
     """Every program and subcommand shows its help; the examples in it."""
-    subcommands = re.findall(
-        r"^    ([a-z]+) ",
-        asked(checkout, "graphnet-rnn --help") if checkout.name == "pip" else "",
-        re.MULTILINE,
-    )
-    asked_for = (
-        [f"graphnet-rnn {name}".strip() for name in ("", *subcommands)]
-        if checkout.name == "pip"
-        else [*programs(), "python3 run.py"]
-    )
-    for program in asked_for:
-        if checkout.run(f"{program} --help", page="help"):
-            yield from commands_of_help(program, asked(checkout, f"{program} --help"))
 
+    def asked(program: str) -> str:
+        words = ["bash", "-c", f"{program} --help"]
+        how = {"cwd": checkout.root, "env": checkout.environment}
+        return subprocess.run(words, **how, capture_output=True, text=True, check=False).stdout
 
-def asked(checkout: Checkout, words: str) -> str:
-    return subprocess.run(
-        ["bash", "-c", words],
-        cwd=checkout.root,
-        env=checkout.environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    ).stdout
+    wanted = [*programs(), "python3 run.py"]
+    if checkout.name == "pip":
+        subcommands = re.findall(r"^    ([a-z]+) ", asked("graphnet-rnn"), re.MULTILINE)
+        wanted = ["graphnet-rnn", *(f"graphnet-rnn {name}" for name in subcommands)]
+    for program in wanted:
+        if checkout.run(f"{program} --help", "help"):
+            yield from commands_of_help(program, asked(program))
 
 
 def quick_visit(checkout: Checkout, commands: list[Command], folder: Path) -> None:
     """Makes the environment of `python3 run.py demo`, and runs in it what the quick start has for a terminal."""
-    if not checkout.run(CHECKOUTS[checkout.name], page="README.md"):
+    if not checkout.run(CHECKOUTS[checkout.name], "README.md"):
         return
-    where = folder / "reader"
-    write_files(where)
+    write_files(folder / "reader")
     for command in commands:
-        choice = choice_of(command)
-        if (
-            command.page == FIRST
-            and command.words.startswith("graphnet-rnn")
-            and not (choice and not choice.instead)
-        ):
-            checkout.run(
-                choice.instead.format(command.words) if choice and choice.instead else command.words,
-                where,
-                FIRST,
-            )
+        said = instead_of(command)
+        if said and command.page == FIRST and command.words.startswith("graphnet-rnn"):
+            checkout.run(said, FIRST, folder / "reader")
 
 
 def visit(checkout: Checkout, commands: list[Command], folder: Path) -> None:
     """Makes the environment, then runs the checkout's commands: those of one page in one folder, in their order."""
-    if not checkout.run(CHECKOUTS[checkout.name], page="makes this checkout"):
+    if not checkout.run(CHECKOUTS[checkout.name], "makes this checkout"):
         return
     if checkout.name in ("demo", "pip"):
         commands = [*commands, *helps(checkout)]
     if checkout.name == "pip":
-        checkout.run("pip install onnx mpi4py mpich", page="README.md, beside export and mpiexec")
+        checkout.run("pip install onnx mpi4py mpich", "README.md, beside export and mpiexec")
     source = folder / checkout.name / "stand-ins"
     write_files(source)
     done: set[tuple[str, Path]] = set()
-    for words, page in dict.fromkeys(commands):
-        choice = choice_of(Command(words, page))
-        if (
-            checkout_of(words) != checkout.name
-            or words == CHECKOUTS[checkout.name]
-            or (choice and choice.instead is None)
-        ):
+    for command in dict.fromkeys(commands):
+        words, page = command
+        said = instead_of(command)
+        if said is None or checkout_of(words) != checkout.name or words == CHECKOUTS[checkout.name]:
             continue
         where = checkout.root
         if checkout.name == "pip" and re.match("graphnet-rnn|mpiexec", words):
             where = folder / checkout.name / re.sub(r"\W+", "-", page)
             (where / "docs").mkdir(parents=True, exist_ok=True)
-        said = choice.instead.format(words) if choice and choice.instead else words
         if "graphnet" in words:
             bring(said, source, where, checkout)
         elif "run.py" in words:
             shutil.copy(source / "book.txt", where)
         if (said, where) not in done:
             done.add((said, where))
-            checkout.run(said, where, page)
+            checkout.run(said, page, where)
     if checkout.name == "docs":
         checkout.failures += named_places(checkout)
 
@@ -286,56 +239,45 @@ def named_places(checkout: Checkout) -> list[str]:
     folders = [str(checkout.root), os.path.expanduser("~"), sys.base_prefix, tempfile.gettempdir()]
     places = [f"{folder}/" for folder in folders if folder.strip("/~")]  # of a user without a home: / or ~
     found = []
+    texts = {".html", ".js", ".css", ".svg", ".txt"}
     for path in sorted((checkout.root / "build" / "docs").rglob("*")):
-        if path.suffix in (".html", ".js", ".css", ".svg", ".txt"):
-            text = path.read_text("utf-8", errors="replace")
-            named = [place for place in places if place in text]
-            if named:
-                found.append(
-                    f"docs       WRONG         {path.relative_to(checkout.root)} tells of {', '.join(named)}"
-                )
+        text = path.read_text("utf-8", errors="replace") if path.suffix in texts else ""
+        named = ", ".join(place for place in places if place in text)
+        if named:
+            found.append(f"docs       WRONG         {path.relative_to(checkout.root)} tells of {named}")
     return found
 
 
 def show(commands: list[Command]) -> None:
     """--list"""
-    for words, page in commands:
-        choice = choice_of(Command(words, page))
-        if choice is None or choice.instead == "{}":
-            print(f"{checkout_of(words):9}  {words}  [{page}]")
-        elif choice.instead is None:
-            print(f"not run    {words}  [{page}]: {choice.why}")
-        else:
-            print(f"{checkout_of(words):9}  {choice.instead.format(words)}  [{page}]: {choice.why}")
+    for command in commands:
+        words, page = command
+        choice, said = choice_of(command), instead_of(command)
+        where, why = checkout_of(words) if said else "not run", f": {choice.why}" if choice else ""
+        print(f"{where:9}  {said or words}  [{page}]{why}")
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="python3 run.py newcomer",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument(
-        "checkouts", nargs="*", choices=[*CHECKOUTS, []], metavar="checkout", help=", ".join(CHECKOUTS)
-    )
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser("python3 run.py newcomer", description=__doc__, formatter_class=form)
+    every = [*CHECKOUTS, []]
+    parser.add_argument("checkouts", nargs="*", choices=every, metavar="checkout", help=", ".join(CHECKOUTS))
     parser.add_argument("--all", action="store_true", help="every command, in all checkouts")
     parser.add_argument("--list", action="store_true", help="show what --all would do")
     chosen = parser.parse_args()
-    commands = all_commands()
+    texts = {str(path.relative_to(ROOT)): path.read_text("utf-8") for path in pages()}
+    commands = [command for page, text in texts.items() for command in commands_of_page(page, text)]
     if chosen.list:
         show(commands)
         return 0
     whole = chosen.all or bool(chosen.checkouts)
-    names = [
-        name for name in (chosen.checkouts or (CHECKOUTS if whole else ["demo"]))
-        if name != "uv" or shutil.which("uv")
-    ]  # fmt: skip
+    wanted = chosen.checkouts or (CHECKOUTS if whole else ["demo"])
+    names = [name for name in wanted if name != "uv" or shutil.which("uv")]
     if whole and "uv" not in names and not chosen.checkouts:
         print("uv         not run: there is no uv here")
-    failures: list[str] = []
     with (
         tempfile.TemporaryDirectory(prefix="newcomer-") as folder,
-        concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool,
+        ThreadPoolExecutor(os.cpu_count()) as pool,
     ):
 
         def failures_in(name: str) -> list[str]:
@@ -344,8 +286,7 @@ def main() -> int:
             shutil.rmtree(checkout.root / ".venv", ignore_errors=True)
             return checkout.failures
 
-        for found in pool.map(failures_in, names):
-            failures += found
+        failures = [told for found in pool.map(failures_in, names) for told in found]
     # Once more at the end, where who sees only the last lines finds them.
     print("\n".join([*failures, f"newcomer: {len(failures) or 'nothing'} went wrong."]))
     return 1 if failures else 0

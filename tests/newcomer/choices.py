@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tests.newcomer.commands import Command
 
-__all__ = ["CHOICES", "STAND_INS", "Choice", "choice_of"]
+__all__ = ["STAND_INS", "choice_of", "instead_of"]
 
 
 class Choice(NamedTuple):
@@ -21,13 +21,12 @@ class Choice(NamedTuple):
     why: str
 
 
-_CI = "a step of CI itself, in an environment of its own"
 _SETTING = "a setting, said in prose"
 _SHORT = "as it is, but for the length"
 CHOICES = (
     # Not here
-    Choice(r"python3 run\.py (test|quick|lint|elsewhere|everything)", None, _CI),
-    Choice(r"pytest ", None, _CI),
+    Choice(r"python3 run\.py (test|quick|lint|elsewhere|everything)|pytest ", None,
+           "a step of CI itself, in an environment of its own"),
     Choice(r"python3 run\.py newcomer", None, "this is it"),
     Choice(r"(python3 run\.py )?python -m tests\.mutants", None, "a step of `everything`"),
     Choice(r"python -m tests\.graphnet\.backends\.cuda\.assemble", None, "test_machine_code.py runs it"),
@@ -36,15 +35,13 @@ CHOICES = (
     Choice(r"python -m venv hf", None, "another library, for a comparison"),
     Choice(r"python -m benchmarks\.(networks|momentum)$", None, "a quarter of an hour and more; its --help is run"),
     Choice(r"graphnet-rnn (train|evaluate|sample|draw|sweep)$", None, "the name of a command"),
-    Choice(r"python3 run\.py python$", None, "waits for somebody who types"),
-    Choice(r"(graphnet-rnn|python3 run\.py) write", None, "waits for somebody who types"),
+    Choice(r"python3 run\.py python$|(graphnet-rnn|python3 run\.py) write", None, "waits for somebody who types"),
     Choice(r"python -m graphnet_rnn\.writer\.own_model keep", None, "what it keeps takes an hour to train"),
     Choice(r"graphnet-rnn sweep .*--parallel", None, "needs a cluster"),
     Choice(r"python -m benchmarks\.ranks( --scaling)?$", None, "needs mpiexec; its --help is run"),
+    Choice(r"python -m benchmarks\.(streaming|inside)$", None, "needs PyTorch and more; its --help is run"),
     # Shorter
     Choice(r"python -m benchmarks\.ranks --predict$", "{} --units 16 --rounds 1", _SHORT),
-    Choice(r"python -m benchmarks\.streaming$", None, "needs PyTorch and onnxruntime; its --help is run"),
-    Choice(r"python -m benchmarks\.inside$", None, "needs PyTorch and JAX; its --help is run"),
     Choice(r"python -m benchmarks\.lengths$", "{} --units 8 --times 20", _SHORT),
     Choice(r"python -m benchmarks\.busy$", '{} --seconds 0.5 --loads idle "1 busy"', _SHORT),
     Choice(r"python -m benchmarks\.others$", "{} --cases affine --rounds 1", _SHORT),
@@ -80,44 +77,44 @@ CHOICES = (
     Choice(r"python -m benchmarks\.regret\.baselines( --task alphabet --seeds 3)?$",
            "{} --size 2 --seeds 1 --settings 2 --runs a.jsonl", _SHORT),
     # Completed
-    Choice(
-        r"graphnet-rnn evaluate --dynamic 0\.1$",
-        "graphnet-rnn evaluate runs/book/model.safetensors other.txt --dynamic 0.1", _SETTING,
-    ),
-    Choice(
-        r"python3 run\.py tutorials( \d+)*( --no-browser)?$",
-        "{} --no-browser --allow-root", "nobody looks; until it tells its address",
-    ),
+    Choice(r"graphnet-rnn evaluate --dynamic 0\.1$",
+           "graphnet-rnn evaluate runs/book/model.safetensors other.txt --dynamic 0.1", _SETTING),
+    Choice(r"python3 run\.py tutorials( \d+)*( --no-browser)?$", "{} --no-browser --allow-root",
+           "nobody looks; until it tells its address"),
 )  # fmt: skip
 #: What a command reads -> how it is made, once, in the folder of the stand-ins; files that start so come with it.
 STAND_INS = {
-    "book.txt": "",
-    "other.txt": "",
-    "my_cells.py": "",
-    "graphnet/graph/node.py": "",
-    "recipe.toml": "",
-    "signals.npz": "",
-    "weather.csv": "",
-    "steps.csv": "",
-    "new.csv": "",
-    "runs/weather-LSTM": "graphnet-rnn train weather.csv --target rain,wind --pieces 48 --units 4 --epochs 1 --quiet "
-    "--out runs/weather-LSTM",
+    **dict.fromkeys((
+        "book.txt", "other.txt", "python.txt", "my_cells.py", "graphnet/graph/node.py", "recipe.toml", "signals.npz",
+        "weather.csv", "steps.csv", "new.csv",
+    ), ""),
+    "runs/weather-LSTM": "graphnet-rnn train weather.csv --target rain,wind --pieces 48 --units 4 --epochs 1 "
+        "--quiet --out runs/weather-LSTM",
     "runs/steps-LSTM": "graphnet-rnn train steps.csv --target kind --case who --inputs ax,ay --units 4 --epochs 1 "
-    "--quiet --out runs/steps-LSTM",
+        "--quiet --out runs/steps-LSTM",
     "sweeps/cells": "graphnet-rnn sweep recipe.toml --out sweeps/cells --quiet",
-    "python.txt": "",
-    "runs/book": "graphnet-rnn train book.txt --units 8 --epochs 2 --quiet --out runs/book",
     "brackets.txt": "graphnet-rnn timelag --write-text brackets.txt --characters 20000",
     "runs/brackets": "graphnet-rnn train brackets.txt --units 8 --epochs 1 --quiet --out runs/brackets",
-    "runs/other": "graphnet-rnn train book.txt --units 4 --epochs 2 --quiet --out runs/other",
-    "runs/gru": "graphnet-rnn train book.txt --cell GRU --units 8 --epochs 2 --quiet --out runs/gru",
-    "runs/lstm": "graphnet-rnn train book.txt --units 6 --epochs 2 --quiet --out runs/lstm",
-    "runs/rhn": "graphnet-rnn train book.txt --cell RHN --units 8 --epochs 2 --quiet --out runs/rhn",
-    "runs/...": 'graphnet-rnn train book.txt --units 8 --epochs 1 --quiet --optimizer "hf(cg_steps=3)" --out runs/...',
+    **{f"runs/{name}": f"graphnet-rnn train book.txt {how} --quiet --out runs/{name}" for name, how in (
+        ("book", "--units 8 --epochs 2"),
+        ("other", "--units 4 --epochs 2"),
+        ("gru", "--cell GRU --units 8 --epochs 2"),
+        ("lstm", "--units 6 --epochs 2"),
+        ("rhn", "--cell RHN --units 8 --epochs 2"),
+        ("...", '--units 8 --epochs 1 --optimizer "hf(cg_steps=3)"'),
+    )},
     "model.safetensors": "cp runs/book/model.safetensors .",
-}
+}  # fmt: skip
 
 
 def choice_of(command: Command) -> Choice | None:
     """The first row that fits; None: run as it stands."""
     return next((choice for choice in CHOICES if re.match(choice.pattern, command.words)), None)
+
+
+def instead_of(command: Command) -> str | None:
+    """What the command becomes; None: it is not run."""
+    choice = choice_of(command)
+    if choice is None:
+        return command.words
+    return choice.instead and choice.instead.format(command.words)

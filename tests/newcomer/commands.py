@@ -56,10 +56,8 @@ def commands_of_help(program: str, text: str) -> list[Command]:
 
 def _lines(block: str) -> Iterator[str]:
     for line in block.replace("\\\n", " ").splitlines():
-        words = " ".join(
-            re.sub(r"\s# .*|\s{2,}\S[^\"']*$" if "--" not in line else r"\s# .*", "", line).split()
-        )
-        words = words.removeprefix("$ ")
+        aside = r"\s# .*" if "--" in line else r"\s# .*|\s{2,}\S[^\"']*$"
+        words = " ".join(re.sub(aside, "", line).split()).removeprefix("$ ")
         if _COMMAND.match(words):
             yield words
 

@@ -8,7 +8,6 @@ from collections import Counter
 from pathlib import Path
 
 import viz
-from tests.tables import case
 from viz.drawing.closed import Kind
 from viz.style import EdgeRole, Role
 
@@ -16,8 +15,7 @@ FOLDER = Path(__file__).parents[2] / "docs" / "gallery"
 
 
 def figure(number: str) -> dict[str, viz.Drawing]:
-    found: dict[str, viz.Drawing] = runpy.run_path(str(FOLDER / f"figure_{number}.py"))["pictures"]
-    return found
+    return runpy.run_path(str(FOLDER / f"figure_{number}.py"))["pictures"]
 
 
 def plain(markup: str) -> str:
@@ -98,6 +96,5 @@ def test_3_7_has_three_gates_and_two_states():
 
 def test_every_figure_is_drawn():
     for path in sorted(FOLDER.glob("*.py")):
-        with case(path.name):
-            for drawing in runpy.run_path(str(path))["pictures"].values():
-                assert drawing.svg.startswith("<svg")
+        for drawing in runpy.run_path(str(path))["pictures"].values():
+            assert drawing.svg.startswith("<svg"), path

@@ -23,18 +23,16 @@ def net():
     return gn.mean(gn.softmax_cross_entropy(gn.tanh(x @ w + b) @ v, t))
 
 
-def centres(svg: str) -> dict[str, tuple[float, float]]:
+def centres(svg: str) -> dict[str, np.ndarray]:
     """Where each node stands, from the points of its outline."""
     found = {}
     for key, body in re.findall(r'class="node">\n<title>(\w+)</title>(.*?)(?=<!--|\Z)', svg, re.S):
         ellipse = re.search(r'<ellipse[^>]* cx="([-\d.]+)" cy="([-\d.]+)"', body)
-        if ellipse:
-            found[key] = (float(ellipse[1]), float(ellipse[2]))
-            continue
-        outline = re.search(r'<(?:polygon|path)[^>]* (?:points|d)="([^"]+)"', body)
+        outline = ellipse or re.search(r'<(?:polygon|path)[^>]* (?:points|d)="([^"]+)"', body)
         if outline:
-            numbers = np.array(re.findall(r"[-\d.]+", outline[1]), float).reshape(-1, 2)
-            found[key] = tuple((numbers.min(0) + numbers.max(0)) / 2)
+            numbers = re.findall(r"[-\d.]+", " ".join(outline.groups()))
+            points = np.array(numbers, float).reshape(-1, 2)
+            found[key] = (points.min(0) + points.max(0)) / 2
     return found
 
 
@@ -101,29 +99,22 @@ def test_the_numbers_are_those_of_the_gradient(net):
 
 
 def test_unrolled_networks_are_mirrored_closed():
-    u = rnn.Network([rnn.LSTM(4)], 5, 5).unroll(time=3, batch=2)
+    """Columns and rows match, however wide the numbers are on either side."""
+    u = rnn.Network([rnn.LSTM(4), rnn.GRU(3)], 5, 5).unroll(time=6, batch=2)
     drawing = viz.mirror(u.cost)
     forward, backward = drawing.picture, drawing.picture.beside
     there = {box.key: (box.row, box.column) for box in forward.shapes}
     assert all(there[box.key.removesuffix("_back")] == (box.row, box.column) for box in backward.shapes)
     assert all(link.back for link in backward.edges)
-    placed = {k: float(x) for k, x in re.findall(r'^  (\w+) \[pos="([-\d.]+),', drawing.dot, re.M)}
-    assert max(placed[box.key] for box in forward.shapes) < min(placed[box.key] for box in backward.shapes)
-    assert drawing.svg
-
-
-def test_columns_and_rows_of_closed_pictures_match():
-    """However wide the numbers are on either side."""
-    u = rnn.Network([rnn.LSTM(4), rnn.GRU(3)], 5, 5).unroll(time=6, batch=2)
-    drawing = viz.mirror(u.cost)
-    placed = {
-        key: np.array([float(x), float(y)])
-        for key, x, y in re.findall(r'^  (\w+) \[pos="([-\d.]+),([-\d.]+)"', drawing.dot, re.M)
-    }
-    moved = [
-        placed[f"{box.key}_back"] - placed[box.key]
-        for box in drawing.picture.shapes
-        if box.kind.name in ("CELL", "OUTPUT", "COST")
-    ]
+    found = re.findall(r'^  (\w+) \[pos="([-\d.]+),([-\d.]+)"', drawing.dot, re.M)
+    placed = {key: np.array([float(x), float(y)]) for key, x, y in found}
+    right, left = (
+        max(s * placed[b.key][0] for b in side.shapes) for s, side in ((1, forward), (-1, backward))
+    )
+    assert right < -left
+    kinds = ("CELL", "OUTPUT", "COST")
+    keys = [box.key for box in forward.shapes if box.kind.name in kinds]
+    moved = [placed[f"{key}_back"] - placed[key] for key in keys]
     assert len(moved) == 6 * 3 + 1
     np.testing.assert_allclose(moved, np.broadcast_to([moved[0][0], 0.0], (19, 2)), atol=0.15)
+    assert drawing.svg

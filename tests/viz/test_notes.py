@@ -12,6 +12,7 @@ import graphnet as gn
 import graphnet_rnn as rnn
 import viz
 from graphnet.graph.provenance import attributed_to
+from graphnet_rnn.riemannian import unit_groups
 from tests.tables import case
 from viz.colours import between, ink_on
 from viz.drawing.note import Scale
@@ -42,21 +43,22 @@ def test_values_are_numpys(net):
     (total,) = notes.note([cost]).lines
     assert float(total) == pytest.approx((expected**2).sum(), rel=1e-2)
     assert notes.note([x]).lines[0] != "2 × 2"  # a square has its shape beneath its name
-
-
-def test_values_without_feeds_are_the_same_each_time(net):
-    cost = net[-1]
+    # Without feeds they are the same each time.
     assert viz.draw(cost, notes=viz.values(cost)).dot == viz.draw(cost, notes=viz.values(cost)).dot
+    # Of nodes drawn as one the last value is shown, and any mark.
+    before = h.inputs[0]
+    assert notes.note([before, h]) == notes.note([h]) != notes.note([before])
+    _, new = viz.changes(gn.Graph(h), gn.Graph(cost))
+    assert new.note([h, cost]).mark == "new"
+    assert new.note([h]) is None
 
 
 def test_what_is_not_finite_is_counted():
     x = gn.input((3,), name="x")
-    notes = viz.values(gn.log(x), {x: np.array([-1.0, 0.0, 1.0], "float32")})
-    (lines,) = {
-        note.lines for node, _ in notes.arrays.items() if node.inputs for note in [notes.note([node])]
-    }
-    assert lines == ("3", "0 · 0 · 0", "2 of 3 not finite")
-    assert viz.draw(gn.log(x), notes=notes).svg
+    y = gn.log(x)
+    notes = viz.values(y, {x: np.array([-1.0, 0.0, 1.0], "float32")})
+    assert notes.note([y]).lines == ("3", "0 · 0 · 0", "2 of 3 not finite")
+    assert viz.draw(y, notes=notes).svg
 
 
 def test_heat_maps_are_small_and_keep_means():
@@ -64,20 +66,16 @@ def test_heat_maps_are_small_and_keep_means():
         with case(shape):
             array = np.random.default_rng(0).standard_normal(shape)
             tile = np.array(heat_map(array))
-            assert tile.shape[0] <= 8
-            assert tile.shape[1] <= 12
+            assert (np.array(tile.shape) <= (8, 12)).all()
             assert np.abs(tile).max() == 1
             flat = array.reshape(-1, shape[-1])
-            if flat.shape[0] <= 8 and flat.shape[1] <= 12:
+            if tile.shape == flat.shape:
                 np.testing.assert_allclose(tile, flat / np.abs(flat).max(), atol=1e-3)
-
-
-def test_a_heat_map_shows_where_large_elements_are():
     array = np.zeros((64, 96))
     array[40:48, 80:] = -5.0
     tile = np.array(heat_map(array))
     assert tile.min() == -1
-    assert set(zip(*np.nonzero(tile), strict=True)) == {(5, 10), (5, 11)}
+    assert np.argwhere(tile).tolist() == [[5, 10], [5, 11]]
 
 
 def test_gradients_are_norms_of_derivatives(net):
@@ -88,13 +86,10 @@ def test_gradients_are_norms_of_derivatives(net):
     np.testing.assert_allclose(notes.numbers[h], np.linalg.norm(by_h), rtol=1e-5)
     np.testing.assert_allclose(notes.numbers[w], np.linalg.norm(X.T @ (by_h * (1 - value**2))), rtol=1e-5)
     assert notes.numbers[cost] == 1
-    drawn = [notes.note([node]) for node in (w, h, cost)]
-    scale = notes.scale(drawn)
-    numbers = [notes.numbers[n] for n in (w, h, cost)]
-    places = [scale.place(x) for x in numbers]
-    assert sorted(places) == [scale.place(x) for x in sorted(numbers)]
-    assert min(places) == 0
-    assert max(places) == 1
+    scale = notes.scale([notes.note([node]) for node in (w, h, cost)])
+    places = [scale.place(number) for number in sorted(notes.numbers[n] for n in (w, h, cost))]
+    assert places == sorted(places)
+    assert (places[0], places[-1]) == (0, 1)
 
 
 def test_a_fading_gradient_fades_in_the_picture():
@@ -104,6 +99,8 @@ def test_a_fading_gradient_fades_in_the_picture():
     u = network.unroll(time=6, batch=1, unscored=5)
     drawing = viz.draw(u.cost, notes=viz.gradients(u.cost))
     picture = drawing.picture
+    edges = [re.findall(r"^  \w+ -> \w+", d.dot, re.M) for d in (drawing, viz.draw(u.cost))]
+    assert edges[0] == edges[1]
     boxes = sorted((b for b in picture.shapes if b.kind.name == "CELL"), key=lambda b: b.column)
     heats = [box.note.heat for box in boxes]
     assert heats == sorted(heats)
@@ -117,34 +114,32 @@ def test_a_fading_gradient_fades_in_the_picture():
 def test_times_are_those_of_the_profile(net):
     function = gn.compile(net[-1], backend="numpy")
     notes = viz.times(function)
-    operators = [node for node in function.graph.order if node.inputs]
-    together = notes.together(operators)
-    assert together == pytest.approx(sum(notes.numbers[node] for node in operators))
-    assert viz.draw(function, notes=notes).picture.scale.high == max(notes.numbers[n] for n in operators)
+    numbers = {node: notes.numbers[node] for node in function.graph.order if node.inputs}
+    assert notes.together(list(numbers)) == pytest.approx(sum(numbers.values()))
+    assert viz.draw(function, notes=notes).picture.scale.high == max(numbers.values())
 
 
 def test_changes_are_what_a_pass_did():
     x = gn.input((2, 3), name="x")
-    twice = gn.tanh(x) + gn.tanh(x)  # two equal nodes, of one line
-    before = gn.Graph(twice)
-    after = gn.passes.merge(before)
-    gone, new = viz.changes(before, after)
-    assert len(gone.nodes) == 1
-    assert not new.nodes
-    gone, new = viz.changes(before, before)
-    assert not gone.nodes | new.nodes
+    before = gn.Graph(gn.tanh(x) + gn.tanh(x))  # two equal nodes, of one line
+    for after, count in ((gn.passes.merge(before), 1), (before, 0)):
+        gone, new = viz.changes(before, after)
+        assert (len(gone.nodes), len(new.nodes)) == (count, 0)
 
 
 def test_every_theme_draws_notes_that_can_be_read(net):
-    for theme in THEMES:
+    for theme, style in THEMES.items():
         with case(theme):
-            style = THEMES[theme]
-            drawing = viz.draw(net[-1], notes=viz.gradients(net[-1]), theme=theme)
-            assert drawing.svg
-            for place in np.linspace(0, 1, 21):
-                fill = between(style.sequence, place)
-                assert contrast(ink_on(fill), fill) > 4.5
-            lightness = [luminance(between(style.sequence, place)) for place in np.linspace(0, 1, 21)]
+            assert viz.draw(net[-1], notes=viz.gradients(net[-1]), theme=theme).svg
+            fills = [between(style.sequence, place) for place in np.linspace(0, 1, 21)]
+            for ink, ground in (
+                *((ink_on(fill), fill) for fill in fills), (style.text, style.background),
+                (style.text, style.operator), (style.text, style.label), (style.leaf_text, style.leaf),
+                (style.cost_text, style.cost), (style.leaf_text, style.constant), (style.text, style.cluster),
+            ):  # fmt: skip
+                low, high = sorted((luminance(ink), luminance(ground)))
+                assert (high + 0.05) / (low + 0.05) > 4.5, (ink, ground)
+            lightness = [luminance(fill) for fill in fills]
             assert lightness in (sorted(lightness), sorted(lightness, reverse=True))
 
 
@@ -155,33 +150,12 @@ def luminance(colour: str) -> float:
     return float(linear @ [0.2126, 0.7152, 0.0722])
 
 
-def contrast(a: str, b: str) -> float:
-    low, high = sorted((luminance(a), luminance(b)))
-    return (high + 0.05) / (low + 0.05)
-
-
-def test_text_can_be_read_in_every_theme():
-    for style in THEMES.values():
-        for ink, ground in (
-            (style.text, style.background), (style.text, style.operator), (style.text, style.label),
-            (style.leaf_text, style.leaf), (style.cost_text, style.cost), (style.leaf_text, style.constant),
-            (style.text, style.cluster),
-        ):  # fmt: skip
-            assert contrast(ink, ground) > 4.5, (ink, ground)
-
-
-def test_notes_do_not_change_what_is_drawn_without_them(net):
-    def edges(drawing: viz.Drawing) -> list[str]:
-        return re.findall(r"^  \w+ -> \w+", drawing.dot, re.M)
-
-    assert edges(viz.draw(net[-1])) == edges(viz.draw(net[-1], notes=viz.values(net[-1])))
-
-
 def test_scales_hold_what_is_far_apart():
     scale = Scale("", 1e-30, 1e30, ("", ""), logarithmic=True)
     assert scale.place(1.0) == pytest.approx(0.5)
     assert scale.place(0.0) == scale.place(float("nan")) == 0.0
     assert Scale("", 2.0, 2.0, ("", ""), logarithmic=True).place(2.0) == 1.0
+    assert [Scale("", 0.0, 4.0, ("", "")).place(x) for x in (0.0, 1.0, 4.0)] == [0.0, 0.25, 1.0]
 
 
 def test_values_and_gradients_are_of_the_same_random_inputs():
@@ -195,9 +169,8 @@ def test_values_and_gradients_are_of_the_same_random_inputs():
 def test_a_derivative_that_integers_cut_off_is_zero():
     x = gn.input((3,), name="x")
     cost = gn.cast(gn.sum(gn.argmax(gn.reshape(x, (1, 3)), axis=1)), "float32")
-    assert viz.gradients(cost).numbers == {x: 0.0, cost: 1.0} | {
-        node: 0.0 for node in gn.Graph(cost).order if node.dtype.kind == "f" and node is not cost
-    }
+    nodes = [node for node in gn.Graph(cost).order if node.dtype.kind == "f"]
+    assert viz.gradients(cost).numbers == {**dict.fromkeys(nodes, 0.0), cost: 1.0}
 
 
 def test_what_is_beyond_all_numbers_draws_without_a_warning():
@@ -209,9 +182,8 @@ def test_what_is_beyond_all_numbers_draws_without_a_warning():
     notes = viz.gradients(cost, {x: array})
     assert notes.numbers[x] == np.inf
     drawing = viz.draw(cost, notes=notes)
-    darkest = between(viz.LIGHT.sequence, 1.0)
     assert drawing.picture.scale.place(np.inf) == 1.0
-    assert f'fillcolor="{darkest}"' in drawing.dot
+    assert f'fillcolor="{between(viz.LIGHT.sequence, 1.0)}"' in drawing.dot
     assert viz.draw(cost, notes=viz.values(cost, {x: array})).svg
     assert viz.mirror(cost, feeds={x: array}).svg
 
@@ -235,52 +207,39 @@ def test_of_nodes_drawn_as_one_all_derivatives_that_others_read_count():
     )
 
 
+class Two(rnn.Cell):
+    """h' = tanh(x, h, m);  m' = [h', m]"""
+
+    states = (rnn.State("h"), rnn.State("m", "memory"))
+    output = rnn.State("y")
+    memory = 8
+
+    def step(self, x, *given):
+        order = [state.name for state in self.states]
+        old = dict(zip(order, given, strict=True))
+        new = {"h": gn.tanh(self.affine("h", x=x, **old))}
+        new["m"] = gn.concatenate([new["h"], old["m"][:, :4]], axis=1)
+        return new["h"], *(new[name] for name in order)
+
+
+class Turned(Two):
+    states = Two.states[::-1]
+
+
 def test_boxes_of_all_steps_show_the_output():
     """Whichever of its states a cell computes first or last, and also at the last step, where none is read."""
-    for names in [("h", "m"), ("m", "h")]:
-        with case(names):
-
-            class Two(rnn.Cell):
-                """h' = tanh(x, h, m);  m' = [h', m]"""
-
-                states = tuple(rnn.State(name, {"m": "memory"}.get(name, "units")) for name in names)
-                output = rnn.State("y")
-                memory = 8
-
-                def step(self, x, *given):
-                    h, m = given if names == ("h", "m") else reversed(given)
-                    new = {"h": gn.tanh(self.affine("h", x=x, h=h, m=m))}
-                    new["m"] = gn.concatenate([new["h"], m[:, :4]], axis=1)
-                    return new["h"], *(new[name] for name in names)
-
-            u = rnn.Network([Two(4)], 3, 3).unroll(time=3, batch=2)
-            for notes in (viz.values(u.cost), None):
-                picture = (viz.draw(u.cost, notes=notes) if notes else viz.mirror(u.cost)).picture
-                sides = [picture] if notes else [picture, picture.beside]
-                for side in sides:
-                    lines = [box.note.lines[0] for box in side.shapes if box.kind.name == "CELL"]
-                    assert lines == ["2 × 4"] * 3
+    for cell in (Two, Turned):
+        u = rnn.Network([cell(4)], 3, 3).unroll(time=3, batch=2)
+        mirror = viz.mirror(u.cost).picture
+        for side in (viz.draw(u.cost, notes=viz.values(u.cost)).picture, mirror, mirror.beside):
+            lines = [box.note.lines[0] for box in side.shapes if box.kind.name == "CELL"]
+            assert lines == ["2 × 4"] * 3, cell
 
 
 def test_steps_without_a_loss_are_not_linked_to_the_cost():
     u = rnn.Network([rnn.Elman(4)], 3, 3).unroll(time=4, batch=2, unscored=2)
     links = [link.tail for link in viz.draw(u.cost).picture.edges if link.head == "cost"]
     assert sorted(links) == ["b2_2", "b2_3", "t0"]
-
-
-def test_of_nodes_drawn_as_one_the_last_value_is_shown_and_any_mark(net):
-    _, _, h, cost = net
-    notes = viz.values(cost, {net[0]: X})
-    before = h.inputs[0]
-    assert notes.note([before, h]) == notes.note([h]) != notes.note([before])
-    _, new = viz.changes(gn.Graph(h), gn.Graph(cost))
-    assert new.note([h, cost]).mark == "new"
-    assert new.note([h]) is None
-
-
-def test_a_linear_scale_begins_at_zero():
-    scale = Scale("", 0.0, 4.0, ("", ""))
-    assert [scale.place(x) for x in (0.0, 1.0, 4.0)] == [0.0, 0.25, 1.0]
 
 
 def test_a_rewritten_node_is_matched_with_the_one_of_its_place_in_the_program():
@@ -302,3 +261,24 @@ def test_of_several_of_one_place_the_first_are_matched_in_order():
     assert len({node.source_serial for node in (p, q, *new)}) == 1
     kept = kept_nodes(gn.Graph([p, q]), gn.Graph(new))
     assert [kept[node] for node in new] == [p, q]
+
+
+def test_every_weight_and_every_pre_activation_says_its_units() -> None:
+    u = rnn.Network([rnn.GRU(4)], 3, 3).unroll(2, 2)
+    groups = unit_groups(u.cost, u.network.parameters)
+    notes = viz.units(groups)
+    for number, group in enumerate(groups):
+        for incoming in group.incoming:
+            assert notes.note([incoming.weight]).lines == (f"into V{number + 1}",)
+        for at in group.pre_activations:
+            note = notes.note([u.inputs, at.V])
+            assert (note.lines, note.heat) == ((f"V{number + 1}: {group.units} units",), number + 1)
+    assert notes.note([u.inputs]) is None
+    full, compact = (viz.draw(u.cost, style, closed=False, notes=notes).dot for style in ("full", "compact"))
+    assert "into V1" in full  # in the compact style weights are words at the edges
+    for words in ("V1: 4 units", "V3: 4 units", "units, by pre-activation"):
+        assert words in full
+        assert words in compact
+    u = rnn.Network([rnn.GLNN(4, edges=2)], 3, 3).unroll(2, 2)
+    notes = viz.units(unit_groups(u.cost, u.network.parameters))
+    assert "4 units for each of 3 symbols" in viz.draw(u.cost, "full", closed=False, notes=notes).dot

@@ -33,23 +33,18 @@ def history(epochs: int, best: int = 2) -> list[dict]:
     return rows
 
 
-# -- readings ------------------------------------------------------------------------------------
-
-
 def test_a_reading_has_a_legend_its_figures_and_wrong_guesses():
     legend, _, heading, text, guesses = plain(viz.reading(Reading()))
     assert legend.startswith("0 ")
     assert "red low, amber ½, green high; beneath it, a wrong guess" in legend
     assert heading == "cold start: 1.250 bits/char, 75.0% guessed"
     assert (text, guesses) == ("<a b>", " &")
-
-
-def test_cold_and_warm_beside_each_other():
     lines = plain(viz.reading({"cold": Reading(), "warm": Reading(context=9)}))
-    assert [line for line in lines if "bits/char" in line] == [
-        "cold: 1.250 bits/char, 75.0% guessed", "warm: 1.250 bits/char, 75.0% guessed"
-    ]  # fmt: skip
+    both = [f"{name}: 1.250 bits/char, 75.0% guessed" for name in ("cold", "warm")]
+    assert [line for line in lines if "bits/char" in line] == both
     assert "warm start, after 1,200 characters:" in str(viz.reading(Reading(context=1200)))
+    nothing = Reading("a", (None,), "a", bits=float("nan"), accuracy=float("nan"))
+    assert "cold start: nothing was predicted" in plain(viz.reading(nothing))
 
 
 def test_html_is_one_safe_page():
@@ -70,30 +65,20 @@ def test_themes():
         luminance = [sum(map(int, rgb)) for rgb in re.findall(r"48;2;(\d+);(\d+);(\d+)", text)]
         assert set(re.findall(r"\x1b\[(\d+);48", text)) == ({"97"} if theme == "dark" else {"30"})
         assert max(luminance) < 330 if theme == "dark" else min(luminance) > 380
-
-
-def test_orange_and_blue_differ_where_red_and_green_are_one():
-    """What dichromats without long- or middle-wave cones share is the blue channel against the yellow of the others."""
-    low, high = viz.text.SCALES["colour-blind"].colours[0], viz.text.SCALES["colour-blind"].colours[2]
+    # What dichromats without long- or middle-wave cones share is the blue channel against the yellow of the others.
+    low, _, high = viz.text.SCALES["colour-blind"].colours[:3]
     assert abs((low[2] - (low[0] + low[1]) / 2) - (high[2] - (high[0] + high[1]) / 2)) > 200
 
 
-def test_nothing_predicted():
-    page = viz.reading(Reading("a", (None,), "a", bits=float("nan"), accuracy=float("nan")))
-    assert "cold start: nothing was predicted" in plain(page)
-
-
-# -- samples -------------------------------------------------------------------------------------
-
-
 def test_samples_by_epoch_with_their_bits():
-    lines = plain(viz.samples(history(3)))
-    assert lines == [
+    assert plain(viz.samples(history(3))) == [
         "before training", "  qzx", "",
         "epoch 1  validation 3.000 bits/char", "  text 1", "",
         "epoch 2  validation 2.000 bits/char  (best)", "  text 2", "",
         "epoch 3  validation 3.000 bits/char", "  text 3",
     ]  # fmt: skip
+    rows = [{"event": "epoch", "epoch": 1, "train_loss": 0.5, "valid_loss": 0.25, "sample": "ab"}]
+    assert plain(viz.samples(rows))[0].startswith("epoch 1  validation 0.250 loss")
 
 
 def test_of_many_epochs_the_first_the_best_and_the_last():
@@ -115,19 +100,12 @@ def test_texts_by_name_long_lines_and_characters_that_could_harm():
     assert lines == ["argmax", "  abcd", "  efgh", "  ␛[2J", "", "τ = 1", "  "]
 
 
-# -- files ---------------------------------------------------------------------------------------
-
-
-def test_pages_are_saved_by_their_ending(tmp_path):
-    page = viz.samples(history(2))
+def test_pages_are_saved_by_their_ending_and_show_themselves(tmp_path):
+    page = viz.reading(Reading())
     page.save(tmp_path / "a.html")
     page.save(str(tmp_path / "a.txt"))
     assert (tmp_path / "a.html").read_text(encoding="utf-8") == page.html
     assert (tmp_path / "a.txt").read_text(encoding="utf-8") == page.terminal + "\n"
-
-
-def test_a_page_shows_itself():
-    page = viz.reading(Reading())
     bundle = page._repr_mimebundle_()
     assert bundle["text/plain"] == page.terminal
     assert page.body in bundle["text/html"]
@@ -155,10 +133,3 @@ def test_the_picture_shows_every_character_where_the_terminal_does(tmp_path):
     assert {"#f4786c", "#fada78", "#7acc82"} <= fills
     page.save(tmp_path / "page.svg")
     assert (tmp_path / "page.svg").read_text(encoding="utf-8") == page.svg
-
-
-def test_samples_say_how_good_they_were_in_the_unit_of_the_run():
-    rows = [{"event": "epoch", "epoch": 1, "train_loss": 0.5, "valid_loss": 0.25, "sample": "ab"}]
-    assert "epoch 1  validation 0.250 loss" in str(viz.samples(rows)).replace("\x1b[1m", "").replace(
-        "\x1b[0m", ""
-    )

@@ -1,17 +1,118 @@
-"""What notebooks show of runs, readings and graphs."""
+"""What notebooks are shown of charts, runs, readings and graphs, and files of charts."""
 
 from __future__ import annotations
 
+import base64
+import os
+import re
+import subprocess
+import sys
+import time
 from pathlib import Path
+from xml.etree import ElementTree
 
+import matplotlib
 import numpy as np
 import pytest
+from cycler import cycler
 
 import graphnet as gn
 import graphnet_rnn as rnn
 import viz
+from graphnet.errors import GraphnetError
+from tests.tables import case
+from viz.errors import by_matplotlib
+from viz.notebook import bundle_of
 
 pytest.importorskip("matplotlib")
+
+
+ROWS = [{"event": "epoch", "epoch": e, "train_bits": 3 / e, "valid_bits": 3.1 / e} for e in (1, 2, 3)]
+
+
+def test_the_same_rows_are_the_same_bytes(tmp_path, monkeypatch):
+    for ending in ("svg", "png", "pdf"):
+        chart = viz.training_curve(ROWS)
+        chart.save(tmp_path / f"1.{ending}")
+        chart.savefig(tmp_path / "other.png", dpi=150)  # which changes nothing
+        chart.save(tmp_path / f"2.{ending}")
+        with monkeypatch.context() as another_day:
+            another_day.setattr(time, "time", lambda: 2e9)
+            another_day.setenv("SOURCE_DATE_EPOCH", "86400")
+            viz.training_curve(ROWS).savefig(tmp_path / f"3.{ending}")
+        found = {(tmp_path / f"{n}.{ending}").read_bytes() for n in (1, 2, 3)}
+        assert len(found) == 1, ending
+    viz.training_curve(ROWS).savefig(tmp_path / "curve", format="svg", metadata={"Title": "mine"})
+    text = (tmp_path / "curve").read_text(encoding="utf-8")
+    assert ("mine" in text, "<dc:date>" in text) == (True, False)
+
+
+def test_a_chart_shows_itself_and_never_raises(monkeypatch):
+    chart = viz.training_curve(ROWS)
+    bundle = chart._repr_mimebundle_()
+    assert bundle["image/svg+xml"] == chart.svg == viz.training_curve(ROWS).svg
+    assert chart.svg.startswith("<?xml")
+    assert "max-width" in bundle["text/html"]
+    monkeypatch.setattr(type(chart), "savefig", lambda *_, **__: 1 / 0)
+    assert set(chart._repr_mimebundle_()) == {"text/plain"}
+
+
+def test_what_matplotlib_reads_and_cannot_use_is_one_sentence(tmp_path, monkeypatch):
+    with (
+        matplotlib.rc_context({"axes.prop_cycle": cycler(color=[])}),
+        pytest.raises(viz.DrawingError, match=r"matplotlib.* fails .*matplotlibrc"),
+    ):
+        viz.training_curve(ROWS)
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "abc")
+    for ending in ("svg", "pdf"):
+        says = r"matplotlib.* fails \(ValueError: .*'abc'\);.* SOURCE_DATE_EPOCH"
+        with case(ending), pytest.raises(viz.DrawingError, match=says):
+            viz.training_curve(ROWS).savefig(tmp_path / f"curve.{ending}")
+    assert list(tmp_path.iterdir()) == []
+    for fault in (ZeroDivisionError, GraphnetError):  # of ours
+        with pytest.raises(fault), by_matplotlib():
+            raise fault
+
+
+def test_a_matplotlib_that_cannot_be_imported_is_one_sentence():
+    program = f"import viz\ntry:\n    viz.training_curve({ROWS})\nexcept viz.DrawingError as error:\n    print(error)\n"
+    environment = {**os.environ, "PYTHONPATH": str(Path(viz.__file__).parents[1]), "MPLBACKEND": "klingon"}
+    how = {"capture_output": True, "text": True, "encoding": "utf-8", "timeout": 300}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, check=False, **how)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("matplotlib, which draws charts, fails (")
+    assert "MPLBACKEND" in done.stdout
+    assert done.stdout.count("\n") == 1
+
+
+def test_a_wide_picture_shrinks_to_the_page_but_stays_legible():
+    bundle = bundle_of('<svg width="900pt" height="90pt" viewBox="0 0 900 90"></svg>', "<a picture>")
+    assert bundle["text/plain"] == "<a picture>"
+    # 900 pt are 1200 pixels; less than half of them, nobody could read.
+    assert "max-width:max(100%, 600px);height:auto" in bundle["text/html"]
+    assert 'alt="&lt;a picture&gt;"' in bundle["text/html"]
+
+
+def test_the_page_holds_the_same_picture():
+    bundle = viz.draw(gn.tanh(gn.input((3,), name="x")))._repr_mimebundle_()
+    data = re.search(r'src="data:image/svg\+xml;base64,([^"]+)"', bundle["text/html"])
+    assert data is not None
+    assert base64.b64decode(data[1]).decode() == bundle["image/svg+xml"]
+
+
+def test_the_explorer_shows_itself_and_is_the_page_that_is_written(tmp_path):
+    cost = gn.sum(gn.tanh(gn.input((3,), name="x<")))
+    page = viz.explore(cost)
+    bundle = page._repr_mimebundle_()
+    (frame,) = ElementTree.fromstring(f"<p>{bundle['text/html']}</p>")  # the whole page is one attribute
+    assert frame.tag == "iframe"
+    assert " ".join(frame.attrib["srcdoc"].split()) == " ".join(page.html.split())
+    written = viz.explore(cost, tmp_path / "a.html")
+    assert written.read_text(encoding="utf-8") == page.html
+    assert page.save(tmp_path / "b.html").read_bytes() == written.read_bytes()
+    with pytest.raises(viz.DrawingError, match=r"suffix must be \.html"):
+        page.save(tmp_path / "b.svg")
+
 
 TEXT = "to be or not to be, that is the question. " * 30
 
@@ -30,11 +131,14 @@ def result(steps: int = 5) -> rnn.optimizers.minimize.Result:  # type: ignore[na
     return rnn.minimize(rnn.Objective(gn.sum(w * w), [w]), rnn.Adam(0.1), steps=steps)
 
 
-def test_an_outcome_shows_its_curve(trained) -> None:
+def test_an_outcome_shows_its_curve_and_all_charts_of_a_run_take_it(trained) -> None:
     _, outcome = trained
     bundle = outcome._repr_mimebundle_()
     assert bundle["image/svg+xml"] == viz.training_curve(outcome).svg
     assert outcome.history not in bundle["text/plain"]
+    viz.compare_runs({"a": outcome, "b": str(Path(outcome.history).parent)})
+    assert [axes.get_title(loc="left") for axes in viz.weight_norms(outcome).axes] == ["layer0", "output"]
+    assert "before training" in str(viz.samples(outcome))
 
 
 def test_a_result_shows_its_steps() -> None:
@@ -44,22 +148,11 @@ def test_a_result_shows_its_steps() -> None:
     assert len(repr(found)) < 200, "its reports could be thousands"
 
 
-def test_all_charts_of_a_run_take_what_it_returned(trained) -> None:
-    _, outcome = trained
-    viz.compare_runs({"a": outcome, "b": str(Path(outcome.history).parent)})
-    assert [axes.get_title(loc="left") for axes in viz.weight_norms(outcome).axes] == ["layer0", "output"]
-    assert "before training" in str(viz.samples(outcome))
-
-
 def test_readings_and_costs_show_themselves(trained) -> None:
     net, _ = trained
     bundle = rnn.read(net, TEXT[:50])._repr_mimebundle_()
     assert "cold start" in bundle["text/html"]
     assert "image/svg+xml" in rnn.cost_over_text(net, TEXT, characters=100)._repr_mimebundle_()
-
-
-def test_graphs_still_do() -> None:
-    assert "<svg" in (gn.parameter(np.ones(3), name="w") * 2)._repr_mimebundle_()["image/svg+xml"]
 
 
 def test_what_cannot_be_shown_is_text_and_never_raises(trained, monkeypatch: pytest.MonkeyPatch) -> None:

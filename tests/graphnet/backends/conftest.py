@@ -1,38 +1,26 @@
-"""What tests of compiled back ends share: the same nodes on numba and on NumPy; the cases of every op."""
+"""What tests of compiled back ends share: the same nodes on numba and on NumPy; processes; callers at once."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from typing import Any
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
 
 import numpy as np
+import pytest
 
 import graphnet as gn
-from graphnet.graph.node import Node, Op
-from tests.graphnet.ops.op_cases import CASES, Case
+
+ROOT = Path(gn.__file__).parents[1]
+#: Seconds that only what hangs takes.
+HANG = 300
+BACKENDS = ["numpy", "numba", pytest.param("cuda", marks=pytest.mark.cuda)]
+everywhere = pytest.mark.parametrize("backend", BACKENDS)
 
 
-def _by_op() -> Mapping[str, list[Case]]:
-    """A case that is a function of nodes goes with the op which its result is."""
-    found = defaultdict(list)
-    for case in CASES:
-        op = (
-            case.op
-            if isinstance(case.op, Op)
-            else case.op(*(gn.input(a.shape, a.dtype) for a in case.arrays)).op
-        )
-        found[op.name].append(case)
-    return found
-
-
-#: Name of an op -> its cases.
-OPS = _by_op()
-
-
-def require_same(
-    nodes: Sequence[Node], inputs: Sequence[Node], arrays: Sequence[Any], rtol: float = 0.0, **how: Any
-) -> None:
+def require_same(nodes, inputs, arrays, rtol: float = 0.0, **how) -> None:
     """numba = NumPy node by node: exactly, or, where rtol is given, to rounding relative to the largest value."""
     found = gn.compile(nodes, inputs, backend="numba", **how)(*arrays)
     expected = gn.compile(nodes, inputs, backend="numpy", passes=())(*arrays)
@@ -40,3 +28,43 @@ def require_same(
         assert (a.shape, a.dtype) == (b.shape, b.dtype) == (node.shape, node.dtype), node
         scale = float(abs(b[np.isfinite(b)]).max(initial=0.0)) if b.dtype.kind == "f" else 0.0
         np.testing.assert_allclose(a, b, rtol=rtol, atol=rtol * scale, err_msg=repr(node))
+
+
+def require_close(found, expected, rtol: float = 0.0, atol: float = 0.0) -> None:
+    """Array by array; exactly, where nothing else is said."""
+    for a, b in zip(found, expected, strict=True):
+        assert a.shape == b.shape
+        np.testing.assert_allclose(a, b, rtol=rtol, atol=atol)
+
+
+def output_of(*arguments: str, without: tuple[str, ...] = (), **settings: str) -> str:
+    """What Python prints in a process of its own, with these settings in its environment; its errors are the test's."""
+    environment = {name: value for name, value in os.environ.items() if name not in without}
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=ROOT, env={**environment, "PYTHONPATH": str(ROOT), **settings},
+        capture_output=True, text=True, encoding="utf-8", check=False, timeout=2 * HANG,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-5000:]
+    return done.stdout
+
+
+def run_at_once(*work) -> None:
+    """Each in a thread of its own, all starting together; an error in one is raised here."""
+    errors = []
+    barrier = threading.Barrier(len(work))
+
+    def run(each) -> None:
+        try:
+            barrier.wait(HANG)
+            each()
+        except BaseException as error:
+            errors.append(error)
+
+    workers = [threading.Thread(target=run, args=(each,)) for each in work]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(HANG)
+        assert not worker.is_alive(), "a caller hangs"
+    if errors:
+        raise errors[0]

@@ -8,7 +8,7 @@ program's, must not touch the same byte if one of them writes it.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -18,7 +18,6 @@ import pytest
 from graphnet.backends.numba.jobs import Job, KernelCallJob, LoopJob, ScatterJob, share_of
 from graphnet.backends.numba.product_jobs import BlockedProductJob, PackedProductJob, PackJob
 from graphnet.backends.numba.schedule import TapeScheduler
-from graphnet.graph.node import Array
 from graphnet.plan.instructions import Host
 from graphnet.plan.views import View
 
@@ -40,15 +39,13 @@ class Planned(NamedTuple):
     vector_bytes: int
 
 
-def planned(build: Callable[[], object]) -> Planned:
+def planned(build) -> Planned:
     """The jobs and barriers of the program that `build` compiles."""
-    found: list[Planned] = []
-    real = TapeScheduler.place_values
+    found, real = [], TapeScheduler.place_values
 
     def placed(scheduler: TapeScheduler, start: int) -> int:
-        end = real(scheduler, start)
-        parts, vector_bytes = scheduler.division.parts, scheduler.machine.vector_bytes
-        found.append(Planned(scheduler.jobs, set(scheduler.barriers), scheduler.fixed, parts, vector_bytes))
+        end, parts, width = real(scheduler, start), scheduler.division.parts, scheduler.machine.vector_bytes
+        found.append(Planned(scheduler.jobs, set(scheduler.barriers), scheduler.fixed, parts, width))
         return end
 
     with pytest.MonkeyPatch.context() as patch:
@@ -99,7 +96,7 @@ def _races_in(plan: Planned, step: Sequence[int]) -> Iterator[tuple[int, int]]:
     yield from sorted(found)
 
 
-def _bytes(views: Views, unit: int) -> Array:
+def _bytes(views: Views, unit: int):
     """Which units of so many bytes of the arena; leaves are only read, and by all."""
     places = [
         _places(view.offset, view.shape, view.strides, view.dtype.itemsize, unit) + view.buffer.offset // unit
@@ -110,7 +107,7 @@ def _bytes(views: Views, unit: int) -> Array:
 
 
 @cache
-def _places(offset: int, shape: tuple[int, ...], strides: tuple[int, ...], item: int, unit: int) -> Array:
+def _places(offset: int, shape: tuple[int, ...], strides: tuple[int, ...], item: int, unit: int):
     """Of the elements of a view, from the start of its buffer."""
     at = np.array(offset * item // unit)
     for size, stride in zip(shape, strides, strict=True):
@@ -124,43 +121,38 @@ def _cut(view: View | None, axis: int, start: int, stop: int) -> Views:
         return []
     if axis >= len(view.shape):
         return [view]
-    key: list[int | tuple[int, int, int]] = [(0, n, 1) for n in view.shape]
+    key = [(0, n, 1) for n in view.shape]
     key[axis] = (start, stop, 1)
     return [view.sliced(key)]
 
 
 def _touched(job: Job, share: int, vector_bytes: int) -> tuple[Views, Views]:
-    if isinstance(job, LoopJob):
-        return _of_loop(job, share)
-    if isinstance(job, ScatterJob):
-        return _of_scatter(job, share)
-    if isinstance(job, PackJob):
-        return _of_packing(job, share)
-    if isinstance(job, KernelCallJob):
-        return _of_kernel_call(job, share)
-    if isinstance(job, PackedProductJob):
-        a, c = job.product.a, job.product.c
-        start, stop = job.rows_of(share) if job.split else (0, 0 if share else a.shape[0])
-        panels = [job.packed.view] if start < stop else []
-        return [*_cut(a, 0, start, stop), *panels], _cut(c, 0, start, stop)
-    assert isinstance(job, BlockedProductJob)
-    return _of_blocks(job, share, vector_bytes)
+    if isinstance(job, BlockedProductJob):
+        return _of_blocks(job, share, vector_bytes)
+    kinds = {LoopJob: _of_loop, ScatterJob: _of_scatter, PackJob: _of_packing, KernelCallJob: _of_kernel_call}
+    return kinds.get(type(job), _of_panels)(job, share)
+
+
+def _rows(job: Job, share: int, rows: int) -> tuple[int, int]:
+    """Of one share: its own rows where they are divided, else all for the first and none for the others."""
+    return job.rows_of(share) if job.split else (0, 0 if share else rows)
+
+
+def _of_panels(job: PackedProductJob, share: int) -> tuple[Views, Views]:
+    a, c = job.product.a, job.product.c
+    start, stop = _rows(job, share, a.shape[0])
+    panels = [job.packed.view] if start < stop else []
+    return [*_cut(a, 0, start, stop), *panels], _cut(c, 0, start, stop)
 
 
 def _of_loop(job: LoopJob, share: int) -> tuple[Views, Views]:
     loop = job.loop
     kept = [axis for axis in range(len(loop.shape)) if axis not in loop.reduced]
-    if job.split:
-        start, stop = job.rows_of(share)
-        axis = kept[0]
-    else:
-        start, stop, axis = 0, 0 if share else 1, len(loop.shape)  # beyond all axes: nothing is cut
+    start, stop = _rows(job, share, 1)
+    axis = kept[0] if job.split else len(loop.shape)  # beyond all axes: nothing is cut
     reads: Views = []
     for load in loop.loads:
-        if load.kind == "rows":
-            reads += _cut(load.data, len(loop.shape), start, stop)
-        else:
-            reads += _cut(load.data, axis, start, stop)
+        reads += _cut(load.data, len(loop.shape) if load.kind == "rows" else axis, start, stop)
         whole = load.kind == "columns" or load.at is None or axis >= len(load.at.shape)
         reads += _cut(load.at, len(loop.shape) if whole else axis, start, stop)
     writes = [view for _, store in loop.stores for view in _cut(store, axis, start, stop)]
@@ -170,35 +162,27 @@ def _of_loop(job: LoopJob, share: int) -> tuple[Views, Views]:
 
 
 def _of_scatter(job: ScatterJob, share: int) -> tuple[Views, Views]:
-    scatter = job.scatter
-    if job.split == "rows":
-        start, stop = job.rows_of(share)
-        axis = 0
-    elif job.split == "columns":
-        start, stop = share_of(job.count, share, job.shares)
-        axis = 1
-    else:
-        start, stop, axis = 0, 0 if share else 1, 2
+    scatter, axis = job.scatter, {"rows": 0, "columns": 1}.get(job.split, 2)
+    columns = share_of(job.count, share, job.shares) if axis == 1 else None
+    start, stop = columns or _rows(job, share, 1)
     reads = [*_cut(scatter.x, axis, start, stop), *_cut(scatter.index, 2, start, stop)]
     return reads, _cut(scatter.y, axis, start, stop)
 
 
 def _of_kernel_call(job: KernelCallJob, share: int) -> tuple[Views, Views]:
     """What a row reads of an input without rows is all of it."""
-    call = job.call
-    start, stop = job.rows_of(share) if job.split else (0, 0 if share else call.layout.rows)
+    call, all_rows = job.call, job.call.layout.rows
+    start, stop = _rows(job, share, all_rows)
     reads: Views = []
-    for source, own in zip(call.sources, call.layout.by_rows[1:], strict=True):
-        rows = (
-            source.reshaped((call.layout.rows, -(-source.size // max(call.layout.rows, 1))))
-            if own
-            else source
-        )
+
+    def by_rows(view: View) -> View:
+        rows = view.reshaped((all_rows, -(-view.size // max(all_rows, 1))))
         assert rows is not None
-        reads += _cut(rows, 0 if own else len(rows.shape), start, stop)
-    target = call.target.reshaped((call.layout.rows, -(-call.target.size // max(call.layout.rows, 1))))
-    assert target is not None
-    return reads, _cut(target, 0, start, stop)
+        return rows
+
+    for source, own in zip(call.sources, call.layout.by_rows[1:], strict=True):
+        reads += _cut(by_rows(source) if own else source, 0 if own else len(source.shape), start, stop)
+    return reads, _cut(by_rows(call.target), 0, start, stop)
 
 
 def _of_packing(job: PackJob, share: int) -> tuple[Views, Views]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -11,19 +10,18 @@ import pytest
 import graphnet as gn
 from graphnet.backends.numba import product_jobs
 from graphnet.backends.numba.product_jobs import BLOCK_K
-from graphnet.graph.node import Array, Node
-from tests.graphnet.backends.conftest import require_same
+from tests.graphnet.backends.conftest import require_close, require_same
 from tests.tables import case
 
 TOLERANCE = {"float32": 2e-6, "float64": 1e-14}
 both = pytest.mark.parametrize("dtype", ["float32", "float64"])
 
 
-def matrix(n: int, m: int, dtype: str = "float64") -> Array:
+def matrix(n: int, m: int, dtype: str = "float64"):
     return np.random.default_rng(100 * n + m).uniform(-1, 1, (n, m)).astype(dtype)
 
 
-def require_product(found: Array, a: Array, b: Array) -> None:
+def require_product(found, a, b) -> None:
     """Each element to rounding, relative to Σ |a| |b|: what any order of summation keeps."""
     right = a.astype(np.float64) @ b.astype(np.float64)
     bound = abs(a).astype(np.float64) @ abs(b).astype(np.float64)
@@ -35,24 +33,27 @@ def require_product(found: Array, a: Array, b: Array) -> None:
 
 SIZES = (1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 48, 49, 100)
 #: Every size occurs as M, N and K at least four times, beside other sizes each time.
-SHAPES = sorted(
-    {
-        (SIZES[i], SIZES[(i * 5 + shift) % 14], SIZES[(i * 3 + 4 * shift + 1) % 14])
-        for i in range(14)
-        for shift in range(4)
-    }
-)
+SHIFTS = list(itertools.product(range(14), range(4)))
+SHAPES = sorted({(SIZES[i], SIZES[(i * 5 + k) % 14], SIZES[(i * 3 + 4 * k + 1) % 14]) for i, k in SHIFTS})
+
+
+def require_products(shapes, dtype: str) -> None:
+    """a b, with b an input: never packed before; several independent products in one function."""
+    arrays = [x for M, K, N in shapes for x in (matrix(M, K, dtype), matrix(K, N, dtype))]
+    leaves = [gn.input(x.shape, dtype) for x in arrays]
+    products = [a @ b for a, b in zip(leaves[::2], leaves[1::2], strict=True)]
+    for found, a, b in zip(gn.compile(products, leaves)(*arrays), arrays[::2], arrays[1::2], strict=True):
+        require_product(found, a, b)
 
 
 @both
-def test_products_of_all_sizes(dtype: str) -> None:
-    """a b, with b an input: never packed before; several independent products in one function."""
+def test_products_of_all_sizes(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And rows that are asked for before they are read, since no cache holds them; past the end as well."""
     for some in (SHAPES[:20], SHAPES[20:40], SHAPES[40:]):
-        arrays = [x for M, K, N in some for x in (matrix(M, K, dtype), matrix(K, N, dtype))]
-        leaves = [gn.input(x.shape, dtype) for x in arrays]
-        products = [a @ b for a, b in zip(leaves[::2], leaves[1::2], strict=True)]
-        for found, a, b in zip(gn.compile(products, leaves)(*arrays), arrays[::2], arrays[1::2], strict=True):
-            require_product(found, a, b)
+        require_products(some, dtype)
+    monkeypatch.setattr(product_jobs, "FAR", 0)
+    for shape in SHAPES[::3]:
+        require_products([shape], dtype)
 
 
 @both
@@ -72,19 +73,7 @@ def test_products_with_a_parameter(dtype: str) -> None:
             W.value = W.value[::-1].copy()
 
 
-@both
-def test_what_no_cache_holds(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows that are asked for before they are read, past the end of the operand as well."""
-    monkeypatch.setattr(product_jobs, "FAR", 0)
-    for shape in SHAPES[::3]:
-        M, K, N = shape
-        leaves = [gn.input((M, K), dtype), gn.input((K, N), dtype)]
-        function = gn.compile([leaves[0] @ leaves[1]], leaves)
-        a, b = matrix(M, K, dtype), matrix(K, N, dtype)
-        require_product(function(a, b)[0], a, b)
-
-
-WAYS: dict[str, Callable[[Node], Node]] = {
+WAYS = {
     "as it is": lambda x: x,
     "transposed": lambda x: x.T,
     "columns of a wider one": lambda x: gn.concatenate([x, x], 1)[:, : x.shape[1]],
@@ -101,21 +90,19 @@ WAYS: dict[str, Callable[[Node], Node]] = {
 
 @both
 def test_operands_may_lie_in_every_way(dtype: str) -> None:
-    for shape in ((7, 9, 17), (1, 33, 5), (17, 3, 1), (33, 2, 49)):
-        with case(shape):
-            require_ways(*shape, dtype)
+    for M, K, N in ((7, 9, 17), (1, 33, 5), (17, 3, 1), (33, 2, 49)):
+        with case(M, K, N):
+            require_ways([matrix(*shape, dtype) for shape in ((M, K), (K, N), (K, M), (N, K))])
 
 
-def require_ways(M: int, K: int, N: int, dtype: str) -> None:
-    plain, turned = (matrix(M, K, dtype), matrix(K, N, dtype)), (matrix(K, M, dtype), matrix(N, K, dtype))
-    leaves = [gn.input(array.shape, dtype) for array in (*plain, *turned)]
+def require_ways(arrays) -> None:
+    leaves = [gn.input(array.shape, array.dtype) for array in arrays]
     nodes, pairs = [], []
     for left, right in itertools.product(WAYS, WAYS):
         a = WAYS[left](leaves[2] if left == "transposed" else leaves[0])
         b = WAYS[right](leaves[3] if right == "transposed" else leaves[1])
         nodes.append(a @ b)
         pairs += [a, b]
-    arrays = (*plain, *turned)
     found = gn.compile(nodes, leaves)(*arrays)
     operands = gn.compile(pairs, leaves, backend="numpy", passes=())(*arrays)
     for c, a, b in zip(found, operands[::2], operands[1::2], strict=True):
@@ -135,84 +122,57 @@ def test_long_products_are_made_block_by_block(dtype: str) -> None:
 
 @both
 def test_products_that_share_a_right_operand(dtype: str) -> None:
-    """h_{t+1} = tanh(h_t W): W is packed for all, whether given, a parameter or computed at every run."""
-    h0, W = matrix(11, 19, dtype), matrix(19, 19, dtype)
-    for weights in (gn.input(W.shape, dtype), gn.parameter(W.copy()), None):
-        x = gn.input(h0.shape, dtype)
-        computed = gn.tanh(x[0, 0] * gn.constant(W)) if weights is None else weights
-        nodes = [x]
-        for _ in range(4):
-            nodes.append(gn.tanh(nodes[-1] @ computed))
-        given = [weights] if weights is not None and weights.op.is_input else []
-        require_same(nodes[1:], [x, *given], [h0, W][: 1 + len(given)], 1e-5 if dtype == "float32" else 1e-13)
-
-
-def test_a_right_operand_that_changes_is_packed_again() -> None:
-    x, W = gn.input((12, 5), "float64"), gn.input((5, 5), "float64")
-    function = gn.compile([gn.tanh(x @ W) @ W], [x, W])
-    a = matrix(12, 5)
-    for shift in range(3):
-        b = matrix(5, 5) + shift
-        np.testing.assert_allclose(function(a, b)[0], np.tanh(a @ b) @ b, rtol=1e-12, atol=1e-12)
+    """h_{t+1} = tanh(h_t W): W is packed for all at every run, whether given, a parameter or computed."""
+    h, W = matrix(11, 19, dtype), matrix(19, 19, dtype)
+    x, given = gn.input(h.shape, dtype), gn.input(W.shape, dtype)
+    for weights in (given, gn.parameter(W.copy()), gn.tanh(x[0, 0] * gn.constant(W))):
+        nodes = [gn.tanh(x @ weights)]
+        for _ in range(3):
+            nodes.append(gn.tanh(nodes[-1] @ weights))
+        leaves = [x, given] if weights is given else [x]
+        function, right = gn.compile(nodes, leaves), gn.compile(nodes, leaves, backend="numpy", passes=())
+        for arrays in ((h, W), (-h, W / 2), (h, W / 3)):
+            arrays = arrays[: len(leaves)]
+            require_close(function(*arrays), right(*arrays), atol=1e-5 if dtype == "float32" else 1e-13)
 
 
 @both
 def test_products_of_batches(dtype: str) -> None:
-    a, b = (
-        np.random.default_rng(i).uniform(-1, 1, s).astype(dtype)
-        for i, s in enumerate([(3, 1, 7, 5), (4, 5, 17)])
-    )
+    generator = np.random.default_rng(0)
+    a, b = (generator.uniform(-1, 1, shape).astype(dtype) for shape in ((3, 1, 7, 5), (4, 5, 17)))
     x, y = gn.input(a.shape, dtype), gn.input(b.shape, dtype)
     nodes = [x @ y, gn.transpose(y, (0, 2, 1)) @ y, x[:, 0] @ y[:3], x[::-1, 0, 1:] @ y[1:], x @ gn.tanh(y[0]),
-             gn.gradient(gn.sum(gn.sin(x @ y)), y)[0]]  # fmt: skip
+             *gn.gradient(gn.sum(gn.sin(x @ y)), [y])]  # fmt: skip
     require_same(nodes, [x, y], [a, b], 5e-6 if dtype == "float32" else 1e-13)
 
 
 def test_empty_products() -> None:
     """A sum of nothing is 0, also where the memory held something else before."""
-    for shape in ((0, 3, 4), (3, 0, 4), (3, 4, 0), (0, 0, 0), (1, 0, 1), (9, 0, 33)):
-        with case(shape):
-            require_zeros(*shape)
-
-
-def require_zeros(M: int, K: int, N: int) -> None:
-    x, y = gn.input((M, K), "float64"), gn.input((K, N), "float64")
-    noise = gn.input((M + 1, N + 1), "float64")
-    nodes = [x @ y, gn.tanh(x) @ y + 1.0, gn.concatenate([gn.sin(noise)[:M, :N], x @ y])]
-    function = gn.compile(nodes, [x, y, noise])
-    for _ in range(2):
-        found = function(np.ones((M, K)), np.ones((K, N)), np.ones((M + 1, N + 1)))
-        np.testing.assert_array_equal(found[0], np.zeros((M, N)))
-        np.testing.assert_array_equal(found[1], np.ones((M, N)))
-        np.testing.assert_array_equal(found[2][M:], np.zeros((M, N)))
-
-
-# -- results written where they are wanted ------------------------------------------------------------------
+    for M, K, N in ((0, 3, 4), (3, 0, 4), (3, 4, 0), (0, 0, 0), (1, 0, 1), (9, 0, 33)):
+        x, y, noise = leaves = [gn.input(shape, "float64") for shape in ((M, K), (K, N), (M + 1, N + 1))]
+        nodes = [x @ y, gn.tanh(x) @ y + 1.0, gn.concatenate([gn.sin(noise)[:M, :N], x @ y])]
+        function = gn.compile(nodes, leaves)
+        for _ in range(2):
+            product, plus, joined = function(*(np.ones(node.shape) for node in leaves))
+            with case(M, K, N):
+                np.testing.assert_array_equal(product, np.zeros((M, N)))
+                np.testing.assert_array_equal(plus, np.ones((M, N)))
+                np.testing.assert_array_equal(joined[M:], np.zeros((M, N)))
 
 
 @both
 def test_results_are_written_into_joins(dtype: str) -> None:
     """Their masked rests touch no neighbour; several joins may want one result."""
-    for axis in (0, 1):
-        with case(axis):
-            require_joins(axis, dtype)
-
-
-def require_joins(axis: int, dtype: str) -> None:
-    M, K = 9, 7
-    a, ws = matrix(M, K, dtype), [matrix(K, n, dtype) for n in (17, 1, 17, 33)]
+    a, ws = matrix(9, 7, dtype), [matrix(7, n, dtype) for n in (17, 1, 17, 33)]
     x, leaves = gn.input(a.shape, dtype), [gn.input(w.shape, dtype) for w in ws]
-
-    def build() -> list[Node]:
-        products = [x @ w if axis else (x @ w).T for w in leaves]
-        one, two, three, four = products
+    apart = gn.passes.without("stack columns", "stack rows")
+    for axis, passes in itertools.product((0, 1), (gn.passes.DEFAULT, (), apart)):
+        one, two, three, four = [x @ w if axis else (x @ w).T for w in leaves]
         same_shape = [one, three, gn.tanh(one), one]
-        return [gn.concatenate([one, x if axis else x.T, two, three, four], axis), gn.concatenate([four, one], axis),
-                *(gn.stack(same_shape, k) for k in range(3)), gn.concatenate([gn.stack([one, three], axis)] * 2, axis),
-                one, gn.sum(two)]  # fmt: skip
-
-    for how in ({}, {"passes": ()}, {"passes": gn.passes.without("stack columns", "stack rows")}):
-        require_same(build(), [x, *leaves], [a, *ws], TOLERANCE[dtype] * 5, **how)
+        nodes = [gn.concatenate([one, x if axis else x.T, two, three, four], axis), gn.concatenate([four, one], axis),
+                 *(gn.stack(same_shape, k) for k in range(3)), gn.concatenate([gn.stack([one, three], axis)] * 2, axis),
+                 one, gn.sum(two)]  # fmt: skip
+        require_same(nodes, [x, *leaves], [a, *ws], TOLERANCE[dtype] * 5, passes=passes)
 
 
 def test_infinities_and_nan_stay_in_their_rows_and_columns() -> None:
@@ -221,17 +181,16 @@ def test_infinities_and_nan_stay_in_their_rows_and_columns() -> None:
         a, b = matrix(M, K), matrix(K, N)
         a[M // 2, 0], b[1, N - 1] = np.inf, np.nan
         x, y = gn.input(a.shape, "float64"), gn.input(b.shape, "float64")
-        W = gn.parameter(b)
         with np.errstate(invalid="ignore"):
-            require_same([x @ y, (y.T @ x.T), x @ W], [x, y], [a, b], 1e-14)
+            require_same([x @ y, (y.T @ x.T), x @ gn.parameter(b)], [x, y], [a, b], 1e-14)
 
 
 @both
 def test_divided_products(dtype: str) -> None:
     """By rows and by columns, with fewer rows than threads, and into joins."""
     shapes = [(1, 150, 1500), (2, 400, 300), (50, 33, 133), (133, 50, 7), (100, 250, 130)]
-    arrays: list[Array] = [x for M, K, N in shapes for x in (matrix(M, K, dtype), matrix(K, N, dtype))]
-    leaves: list[Node] = [gn.input(x.shape, dtype) for x in arrays]
+    arrays = [x for M, K, N in shapes for x in (matrix(M, K, dtype), matrix(K, N, dtype))]
+    leaves = [gn.input(x.shape, dtype) for x in arrays]
     products = [a @ b for a, b in zip(leaves[::2], leaves[1::2], strict=True)]
     joined = gn.concatenate([products[2], products[4][:50]], 1)
     for threads in (2, 3):
@@ -239,36 +198,25 @@ def test_divided_products(dtype: str) -> None:
         require_same(nodes, leaves, arrays, 1e-5 if dtype == "float32" else 1e-13, threads=threads)
 
 
-# -- few rows: wide panels, packed or read where they lie, by one core or shared by columns --------------------
-
-
-@pytest.mark.parametrize("rows", [1, 3, 8])
-def test_every_way_of_few_rows_is_the_product(rows: int) -> None:
+def test_every_way_of_few_rows_is_the_product() -> None:
     generator = np.random.default_rng(0)
-    for columns, turned in itertools.product((1, 17, 250, 401, 1100, 5137), (False, True)):
+    for rows, columns, turned in itertools.product((1, 3, 8), (1, 17, 250, 401, 1100, 5137), (False, True)):
         inner = 70 if columns < 1000 else 263
         B = generator.standard_normal((columns, inner) if turned else (inner, columns))
-        with case(columns, turned):
-            require_few_rows(generator.standard_normal((rows, inner)), B, turned)
+        with case(rows, columns, turned):
+            require_few_rows(generator.standard_normal((rows, inner)), gn.parameter(B, name="B"), turned)
 
 
-def require_few_rows(a: Array, B: Array, turned: bool) -> None:
-    b = gn.parameter(B, name="B")
-    right = B.T if turned else B
-    found = []
+def require_few_rows(a, b, turned: bool) -> None:
+    right = b.value.T if turned else b.value
     for varying in (False, True):
-        x = gn.input(a.shape, "float64", name="a", varying=varying)
+        x, found = gn.input(a.shape, "float64", name="a", varying=varying), []
         for threads in (1, 2):
-            function = gn.compile([x @ (gn.transpose(b) if turned else b)], [x], threads=threads)
+            function = gn.compile([x @ (b.T if turned else b)], [x], threads=threads)
             found += function(a)
             if varying:
-                other = a[:, ::-1].copy()
-                np.testing.assert_allclose(function.again(other)[0], other @ right, atol=1e-11)
+                np.testing.assert_allclose(function.again(-2 * a)[0], -2 * a @ right, rtol=1e-12, atol=1e-11)
                 found += function.again(a)
-    for each in found:
-        np.testing.assert_allclose(each, a @ right, rtol=1e-12, atol=1e-11)
-    # Neither who does which columns nor when they were packed changes a bit; blocks of rows are another sum.
-    for each in found[1:2]:
-        np.testing.assert_array_equal(each, found[0])
-    for each in found[3:]:
-        np.testing.assert_array_equal(each, found[2])
+        np.testing.assert_allclose(found[0], a @ right, rtol=1e-12, atol=1e-11)
+        # Neither who does which columns nor when they were packed changes a bit.
+        assert all(np.array_equal(other, found[0]) for other in found[1:])

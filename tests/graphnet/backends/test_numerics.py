@@ -1,29 +1,30 @@
-"""Functions of the numba back end against NumPy in a wider type, over all numbers that there are."""
+"""Functions and sums of the numba back end against wider types, over all numbers and of a million terms."""
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
 
 import graphnet as gn
-from graphnet.graph.node import Array, Node
+from graphnet.backends.numba import machine
+from graphnet.passes.cut import cut
+from tests.graphnet.backends.conftest import everywhere
 from tests.tables import case
 
 single, double = np.dtype("float32"), np.dtype("float64")
 both = pytest.mark.parametrize("dtype", [single, double], ids=str)
 
 
-def run(build: Callable[[Node], Any], numbers: Array, **how: Any) -> Array:
-    x = gn.input(numbers.shape, numbers.dtype)
-    (found,) = gn.compile([build(x)], [x], backend="numba", **how)(numbers)
+def run(build, *arrays, **how):
+    leaves = [gn.input(a.shape, a.dtype) for a in arrays]
+    (found,) = gn.compile([build(*leaves)], leaves, **how)(*arrays)
     return found
 
 
-def every_kind_of(dtype: Any) -> Array:
+def every_kind_of(dtype):
     """Random bit patterns; both signs of every exponent with three mantissas; small steps around 0; the rest.
 
     Their number leaves a rest that is no whole vector.
@@ -35,76 +36,55 @@ def every_kind_of(dtype: Any) -> Array:
     exponents = np.arange(2**info.nexp, dtype=bits) << bits.type(info.nmant)
     last = bits.type((1 << info.nmant) - 1)
     of_exponents = np.concatenate([exponents, exponents + last // bits.type(3), exponents + last])
-    special = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, info.max, info.min, info.tiny, -info.tiny]
-    special += [
-        info.smallest_subnormal,
-        -info.smallest_subnormal,
-        1 + info.eps,
-        1 - info.epsneg,
-        np.sqrt(0.5),
-    ]
+    special = [0.0, np.inf, 1.0, info.max, info.tiny, info.smallest_subnormal]
+    special += [*(-x for x in special), np.nan, 1 + info.eps, 1 - info.epsneg, np.sqrt(0.5)]
     return np.concatenate(
         [patterns.view(dtype), of_exponents.view(dtype), -of_exponents.view(dtype), np.array(special, dtype),
          np.linspace(-120, 120, 6_007, dtype=dtype), np.linspace(-1.5, 1.5, 6_001, dtype=dtype)]
     )  # fmt: skip
 
 
-def wide(numbers: Array) -> Array:
+def wide(numbers):
     """float32 as float64, float64 as long double."""
     return numbers.astype(np.float64 if numbers.dtype == single else np.longdouble)
 
 
-def logistic(x: Array) -> Array:
+def logistic(x):
     e = np.exp(-abs(x))
     return np.where(x >= 0, 1 / (1 + e), e / (1 + e))
 
 
-def softplus(x: Array) -> Array:
+def softplus(x):
     return np.where(np.isnan(x), x, np.where(x > 0, x, 0) + np.log1p(np.exp(-abs(x))))
 
 
-def in_place(numbers: Array, function: Callable[[float], float]) -> Array:
-    return np.array([function(float(x)) for x in numbers], numbers.dtype)
+def erf(numbers):
+    """The system's own, by Python."""
+    return np.array([math.erf(float(x)) for x in numbers], numbers.dtype)
 
 
 #: name -> (on nodes, in the wider type)
-FUNCTIONS: dict[str, tuple[Callable[[Node], Node], Callable[[Array], Array]]] = {
-    "ceil": (gn.ceil, np.ceil),
-    "cos": (gn.cos, np.cos),
-    "erf": (gn.erf, lambda x: in_place(x, math.erf)),
-    "exp": (gn.exp, np.exp),
-    "floor": (gn.floor, np.floor),
-    "log": (gn.log, np.log),
-    "round": (gn.round, np.rint),
-    "sigmoid": (gn.sigmoid, logistic),
-    "sin": (gn.sin, np.sin),
-    "softplus": (gn.softplus, softplus),
-    "sqrt": (gn.sqrt, np.sqrt),
-    "tanh": (gn.tanh, np.tanh),
-}
-
+FUNCTIONS = {
+    "ceil": (gn.ceil, np.ceil), "cos": (gn.cos, np.cos), "erf": (gn.erf, erf), "exp": (gn.exp, np.exp),
+    "floor": (gn.floor, np.floor), "log": (gn.log, np.log), "round": (gn.round, np.rint),
+    "sigmoid": (gn.sigmoid, logistic), "sin": (gn.sin, np.sin), "softplus": (gn.softplus, softplus),
+    "sqrt": (gn.sqrt, np.sqrt), "tanh": (gn.tanh, np.tanh),
+}  # fmt: skip
 # A long double that is no longer than a double is no oracle for it.
 has_longer = np.finfo(np.longdouble).nmant > np.finfo(np.float64).nmant
 
 
-def require_near(found: Array, numbers: Array, right: Array, relative: float) -> None:
+def require_near(found, numbers, right, relative: float) -> None:
     """Relative to the right number, or one step of the smallest denormals; NaN and infinities where they are right."""
+    info = np.finfo(found.dtype)
     with np.errstate(all="ignore"):
-        nearest = right.astype(found.dtype)
-        step = np.finfo(found.dtype).smallest_subnormal
-        near = abs(wide(found) - right) <= relative * abs(right) + wide(np.array(step))
+        near = abs(wide(found) - right) <= relative * abs(right) + wide(np.array(info.smallest_subnormal))
         # Next to overflow both the largest number and infinity are near.
-        edge = abs(right) >= np.finfo(found.dtype).max * (1 - relative)
-        near |= (
-            edge
-            & (abs(found) >= np.finfo(found.dtype).max * (1 - relative))
-            & (np.sign(found) == np.sign(right))
-        )
-    same = np.where(np.isnan(right), np.isnan(found), (found == nearest) | near)
-    at = np.flatnonzero(~same)
-    assert not at.size, (
-        f"{at.size} of {same.size} are wrong, as at {numbers[at[:4]]!r}: {found[at[:4]]!r}, not {right[at[:4]]!r}"
-    )
+        edge = np.minimum(abs(right), abs(found)) >= info.max * (1 - relative)
+        near |= edge & (np.sign(found) == np.sign(right))
+        same = np.where(np.isnan(right), np.isnan(found), (found == right.astype(found.dtype)) | near)
+    at = np.flatnonzero(~same)[:4]
+    assert not at.size, f"{(~same).sum()} are wrong, as at {numbers[at]!r}: {found[at]!r}, not {right[at]!r}"
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -120,124 +100,86 @@ def test_functions_hold_over_all_numbers(name: str) -> None:
 
 
 @both
-def test_signs_of_zero(dtype: Any) -> None:
+def test_signs_of_zero(dtype) -> None:
     zeros = np.array([0.0, -0.0], dtype)
     own = (lambda x: x * 2.0, lambda x: x + -0.0, lambda x: gn.maximum(x, x))
     for function in (gn.tanh, gn.erf, gn.floor, gn.ceil, gn.round, gn.sqrt, gn.negative, *own):
-        x = gn.input((2,), dtype)
-        (expected,) = gn.compile([function(x)], [x], backend="numpy", passes=())(zeros)
-        found = run(function, zeros)
-        np.testing.assert_array_equal(np.signbit(found), np.signbit(expected))
+        expected = run(function, zeros, backend="numpy", passes=())
+        np.testing.assert_array_equal(np.signbit(run(function, zeros)), np.signbit(expected))
     np.testing.assert_array_equal(run(lambda x: 1.0 / x, zeros), [np.inf, -np.inf])
     np.testing.assert_array_equal(run(gn.log, zeros), [-np.inf, -np.inf])
 
 
 @both
-def test_functions_that_grow_do_not_step_back(dtype: Any) -> None:
+def test_functions_keep_to_their_range_and_do_not_step_back(dtype) -> None:
     """exp, tanh, sigmoid and erf of rising numbers rise, but for their last digits."""
     numbers = np.sort(every_kind_of(dtype))
-    numbers = numbers[np.isfinite(numbers)]
-    for function in (gn.exp, gn.tanh, gn.sigmoid, gn.erf):
+    numbers = numbers[~np.isnan(numbers)]
+    for function, least, most in ((gn.exp, 0, np.inf), (gn.tanh, -1, 1), (gn.sigmoid, 0, 1), (gn.erf, -1, 1)):
         found = run(function, numbers)
-        slack = 8 * np.finfo(dtype).eps * abs(found[1:])
-        with np.errstate(invalid="ignore"):
-            assert not (found[1:] < found[:-1] - slack).any()
-
-
-def test_ranges() -> None:
-    """tanh and erf never leave [-1, 1], sigmoid never [0, 1], exp is never negative."""
-    for dtype in (single, double):
-        numbers = every_kind_of(dtype)
-        numbers = numbers[~np.isnan(numbers)]
-        assert (abs(run(gn.tanh, numbers)) <= 1).all()
-        assert (abs(run(gn.erf, numbers)) <= 1).all()
-        sigmoid = run(gn.sigmoid, numbers)
-        assert ((sigmoid >= 0) & (sigmoid <= 1)).all()
-        assert (run(gn.exp, numbers) >= 0).all()
+        with case(function.__name__), np.errstate(invalid="ignore"):
+            assert least <= found.min()
+            assert found.max() <= most
+            found = found[np.isfinite(numbers)]
+            assert not (found[1:] < found[:-1] - 8 * np.finfo(dtype).eps * abs(found[1:])).any()
 
 
 @both
-def test_erf_is_right_but_for_its_last_digits(dtype: Any) -> None:
-    """Four steps of the type, through all that is not yet 1; the oracle is the system's own, by Python."""
+def test_erf_is_right_but_for_its_last_digits(dtype) -> None:
+    """Four steps of the type, through all that is not yet 1."""
     numbers = np.linspace(-6.5, 6.5, 40_011, dtype=dtype)
-    right = in_place(numbers.astype(double), math.erf)
+    right = erf(numbers.astype(double))
     assert (abs(run(gn.erf, numbers) - right) <= 4 * np.spacing(abs(right.astype(dtype)))).all()
 
 
-@both
-def test_remainders_are_those_of_numpy_bit_for_bit(dtype: Any) -> None:
-    """fmod is exact, so there is one right answer: for all numbers, by divisors of all sizes, signs of zeros too."""
-    numbers = every_kind_of(dtype)
-    by = np.random.default_rng(1).permutation(numbers)
-    x, y = gn.input(numbers.shape, dtype), gn.input(by.shape, dtype)
-    (found,) = gn.compile([x % y], [x, y], backend="numba")(numbers, by)
+def require_remainders(xs, ys, backend: str) -> None:
+    """fmod is exact, so there is one right answer; where it is 0 it has the sign of the divisor."""
+    found = run(lambda x, y: x % y, xs, ys, backend=backend)
     with np.errstate(all="ignore"):
-        right = np.mod(numbers, by)
+        right = np.mod(xs, ys)
+    if xs.dtype.kind != "f":
+        right = np.array([int(a) % int(b) if b else 0 for a, b in zip(xs, ys, strict=True)], xs.dtype)
+    assert found.dtype == xs.dtype
     np.testing.assert_array_equal(found, right)
     known = ~np.isnan(right)
     np.testing.assert_array_equal(np.signbit(found[known]), np.signbit(right[known]))
 
 
-@pytest.mark.parametrize("backend", ["numpy", "numba", pytest.param("cuda", marks=pytest.mark.cuda)])
-def test_a_rest_of_zero_has_the_sign_of_the_divisor(backend: str) -> None:
-    for dtype in (single, double):
-        xs, ys = (a.ravel() for a in np.meshgrid(*[np.array([6, -6, 0.0, -0.0, 3, -3, np.inf], dtype)] * 2))
-        x, y = gn.input(xs.shape, dtype), gn.input(ys.shape, dtype)
-        (found,) = gn.compile([x % y], [x, y], backend=backend)(xs, ys)
-        with np.errstate(all="ignore"):
-            right = np.mod(xs, ys)
-        np.testing.assert_array_equal(found, right)
-        np.testing.assert_array_equal(np.signbit(found)[right == 0], np.signbit(right)[right == 0])
+@both
+def test_remainders_of_all_numbers_by_divisors_of_all_sizes(dtype) -> None:
+    numbers = every_kind_of(dtype)
+    require_remainders(numbers, np.random.default_rng(1).permutation(numbers), "numba")
 
 
-@pytest.mark.parametrize("backend", ["numpy", "numba", pytest.param("cuda", marks=pytest.mark.cuda)])
-def test_remainders_of_integers(backend: str) -> None:
-    """By nothing it is 0; of the smallest by -1, whose quotient no integer holds, as well."""
-    for dtype in ("int8", "int32", "int64", "uint8", "uint64"):
+@everywhere
+def test_remainders_of_zeros_and_of_integers(backend: str) -> None:
+    """Of integers by nothing it is 0; of the smallest by -1, whose quotient no integer holds, as well."""
+    for dtype in ("float32", "float64", "int8", "int32", "int64", "uint8", "uint64"):
+        if dtype[0] == "f":
+            each = np.array([6, -6, 0.0, -0.0, 3, -3, np.inf], dtype)
+        else:
+            info = np.iinfo(dtype)
+            numbers = [info.min, info.min + 1, 0, 1, 2, 7, info.max - 1, info.max]
+            each = np.array(numbers + [-1, -2, -7] * (info.min < 0), dtype)
         with case(dtype):
-            require_remainders(dtype, backend)
+            require_remainders(*(a.ravel() for a in np.meshgrid(each, each)), backend)
 
 
-def require_remainders(dtype: str, backend: str) -> None:
-    info = np.iinfo(dtype)
-    each = np.array(
-        [info.min, info.min + 1, 0, 1, 2, 7, info.max - 1, info.max, *([-1, -2, -7] * (info.min < 0))], dtype
-    )
-    xs, ys = (a.ravel() for a in np.meshgrid(each, each))
-    x, y = gn.input(xs.shape, dtype), gn.input(ys.shape, dtype)
-    (found,) = gn.compile([x % y], [x, y], backend=backend)(xs, ys)
-    assert found.dtype == dtype
-    right = [int(a) % int(b) if b else 0 for a, b in zip(xs, ys, strict=True)]
-    np.testing.assert_array_equal(found, np.array(right, dtype))
-
-
-# -- the softmax family -----------------------------------------------------------------------------------
-
-
-def rows(dtype: Any) -> Array:
+def rows(dtype):
     """Logits of sizes 1e-30 to 1e30, ties, ruled-out symbols, and rows of one number."""
-    generator = np.random.default_rng(1)
-    sizes = 10.0 ** np.linspace(-30, 30, 61)
-    random = generator.standard_normal((61, 11)) * sizes[:, None]
+    random = np.random.default_rng(1).standard_normal((61, 11)) * 10.0 ** np.linspace(-30, 30, 61)[:, None]
     special = np.zeros((5, 11))
-    special[0] = 1e4
-    special[1, 3] = 1e30
-    special[2, 1:] = -np.inf
-    special[3] = np.linspace(-80, 80, 11)
-    special[4, :5] = -np.inf
+    special[0], special[1, 3], special[3] = 1e4, 1e30, np.linspace(-80, 80, 11)
+    special[2, 1:] = special[4, :5] = -np.inf
     return np.concatenate([random, special]).astype(dtype)
 
 
-def log_softmax(z: Array) -> Array:
-    shifted = z - z.max(axis=1, keepdims=True)
-    return shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
-
-
 @both
-def test_softmax_and_its_logarithm(dtype: Any) -> None:
+def test_softmax_and_its_logarithm(dtype) -> None:
     logits = rows(dtype)
     with np.errstate(all="ignore"):
-        right = log_softmax(wide(logits))
+        shifted = wide(logits) - wide(logits).max(axis=1, keepdims=True)
+        right = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
     relative = 1e-5 if dtype == single else 1e-13
     # The differences of logits are rounded; those of 1e30 mean exp(-1e30) = 0 however they are rounded.
     found = run(gn.log_softmax, logits)
@@ -248,37 +190,114 @@ def test_softmax_and_its_logarithm(dtype: Any) -> None:
     np.testing.assert_allclose(probability.sum(axis=1), 1, rtol=20 * np.finfo(dtype).eps)
 
 
-# -- sums ---------------------------------------------------------------------------------------------------
-
-MILLION = 1_000_003
-
-
-@pytest.fixture(scope="module")
-def million() -> Array:
-    """Numbers of one sign, so that relative accuracy has a meaning, with sizes from 1e-3 to 1e3."""
-    generator = np.random.default_rng(3)
-    return (10.0 ** generator.uniform(-3, 3, MILLION)).astype(single)
+#: A million numbers of one sign, so that relative accuracy has a meaning, with sizes from 1e-3 to 1e3.
+MILLION = (10.0 ** np.random.default_rng(3).uniform(-3, 3, 1_000_003)).astype(single)
 
 
-def test_long_sums_are_exact_to_single_precision(million: Array) -> None:
-    exact = np.sum(million.astype(np.longdouble))
-    for build in (gn.sum, lambda x: gn.sum(gn.sum(gn.reshape(x[:-3], (1000, 1000)), 0)) + gn.sum(x[-3:])):
-        assert abs(float(run(build, million)) / float(exact) - 1) < 1e-6
-    assert abs(float(run(gn.mean, million)) / float(exact / MILLION) - 1) < 1e-6
+def test_long_sums_are_exact_to_single_precision() -> None:
+    exact = np.sum(MILLION.astype(np.longdouble))
+    for build in (gn.sum, lambda x: gn.sum(gn.sum(gn.reshape(x[:-3], (1000, 1000)), 0)) + gn.sum(x[-3:]),
+                  lambda x: gn.mean(x) * MILLION.size):  # fmt: skip
+        assert abs(float(run(build, MILLION)) / float(exact) - 1) < 1e-6
 
 
-def test_sums_that_cancel_are_exact_to_single_precision(million: Array) -> None:
+def test_sums_that_cancel_are_exact_to_single_precision() -> None:
     """[x, -x, 1]: each piece would drown the 1 in float32."""
-    numbers = np.concatenate([million, np.ones(1, single), -million])
+    numbers = np.concatenate([MILLION, np.ones(1, single), -MILLION])
     assert abs(float(run(gn.sum, numbers)) - 1) < 1e-3
 
 
-def test_sums_are_the_same_bits_at_every_run_and_for_every_number_of_threads(million: Array) -> None:
-    x = gn.input((MILLION,))
-    matrix = gn.reshape(x[: 10**6], (1000, 1000))
-    nodes = [gn.sum(x), gn.sum(matrix, 0), gn.sum(matrix, 1), gn.sum(gn.tanh(x) * x), gn.max(matrix, 0)]
-    found = []
-    for threads in (1, 1, 2, 2):
-        function = gn.compile(nodes, [x], threads=threads)
-        found += [[value.tobytes() for value in function(million)] for _ in range(2)]
-    assert all(other == found[0] for other in found[1:])
+EPSILON = 2.0**-52
+
+#: Shape, and the axes that are summed. 0.1 a million times over, one after the other, is wrong by 10,000 ε.
+LONG = [
+    ((1_000_000,), (0,)), ((3, 200_001), (1,)), ((17, 30_000), (1,)), ((200_000, 3), (0,)), ((30_000, 133), (0,)),
+    ((400, 700), (0, 1)), ((70, 60, 90), (0, 1)), ((5_000, 3, 5), (0,)), ((3, 5_000, 5), (1,)),
+    ((300, 5, 40), (0, 2)), ((3_000, 2), (0, 1)),
+]  # fmt: skip
+
+#: How each back end is asked for; the simulator would take minutes for so many terms.
+BACKENDS = {
+    "numpy": {"backend": "numpy"}, "numba": {"backend": "numba", "threads": 1},
+    "two-threads": {"backend": "numba", "threads": 2},
+}  # fmt: skip
+by_host = pytest.mark.parametrize("how", BACKENDS.values(), ids=BACKENDS)
+
+
+def worst(found, number: float, count: int) -> float:
+    """The largest error of sums of so many equal numbers, in ε of the sum."""
+    right = math.fsum(itertools.repeat(number, count))
+    return float(abs((found - right) / right).max() / EPSILON)
+
+
+@by_host
+def test_long_sums(how) -> None:
+    for (shape, axes), number in itertools.product(LONG, (0.1, 0.7)):
+        x = gn.input(shape, "float64")
+        nodes = [gn.sum(x, axes), gn.sum(gn.stop_gradient(x) * 1.0, axes)]
+        for found in gn.compile(nodes, [x], **how)(np.full(shape, number)):
+            assert worst(found, number, math.prod(shape[axis] for axis in axes)) <= 2, (shape, axes, number)
+    x = gn.input((30_000, 20), "float64")
+    rows, columns = gn.compile([gn.sum(x.T, 1), gn.mean(x.T, 0)], [x], **how)(np.full(x.shape, 0.1))
+    assert max(worst(rows, 0.1, 30_000), worst(columns, 0.1 / 20, 20)) <= 2, "what lies the other way"
+
+
+@pytest.mark.cuda
+def test_long_sums_on_cuda() -> None:
+    for shape, axis in (((6_000,), 0), ((2_000, 3), 0), ((3, 2_000), 1)):
+        x = gn.input(shape, "float64")
+        (found,) = gn.compile(gn.sum(x, axis), [x], backend="cuda")(np.full(shape, 0.1))
+        assert worst(found, 0.1, shape[axis]) <= 2, shape
+
+
+def test_on_vectors_of_any_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = machine.this_machine()
+    x, terms = gn.input((2, 40_003), "float64"), np.full((2, 40_003), 0.1)
+    nodes = [gn.sum(x, 1), gn.sum(gn.transpose(x) * 1.0, 0)]
+    for width, threads in itertools.product((16, 32, 64), (1, 2)):
+        if width <= here.vector_bytes:
+            with monkeypatch.context() as patch, case(width, threads):
+                patch.setattr(here, "vector_bytes", width)
+                for found in gn.compile(nodes, [x], threads=threads)(terms):
+                    assert worst(found, 0.1, 40_003) <= 2
+
+
+@by_host
+def test_sums_of_many_nodes(how) -> None:
+    for count in (17, 256, 257, 5_000):
+        x = gn.input((count, 2), "float64")
+        (found,) = gn.compile(gn.add(*(row * 1.0 for row in x)), [x], passes=(), **how)(np.full(x.shape, 0.1))
+        assert worst(found, 0.1, count) <= (4 if count < 5_000 else 8), count
+
+
+@by_host
+def test_sums_inside_of_other_ops(how) -> None:
+    """Of n equal numbers: n, which log and exp round as much as they must."""
+    x = gn.input((50_000, 3), "float64")
+    nodes = [gn.exp(gn.logsumexp(x, 0)), 1 / gn.softmax(x, 0)[0], gn.exp(-gn.log_softmax(x, 0)[0])]
+    for found in gn.compile(nodes, [x], **how)(np.full(x.shape, 0.1) - 0.1):
+        np.testing.assert_allclose(found, 50_000, rtol=30 * EPSILON)
+
+
+def test_sums_that_are_cut_into_chunks() -> None:
+    pieces = [gn.input((2, 3), "float64") for _ in range(2_000)]
+    arrays = [np.full((2, 3), 0.1)] * 2_000
+    graph = cut(gn.Graph([gn.sum(gn.concatenate(pieces), 0)], pieces), rows=2)
+    assert len(graph) > 4_000, "nothing was cut"
+    for backend in ("numpy", "numba"):
+        (found,) = gn.compile(graph.outputs, pieces, backend=backend, passes=())(*arrays)
+        assert worst(found, 0.1, 4_000) <= 8
+
+
+@everywhere
+def test_what_is_not_finite(backend: str) -> None:
+    x, y = gn.input((700, 3), "float64"), gn.input((3, 700), "float64")
+    function = gn.compile([gn.sum(x, 0), gn.sum(gn.transpose(x), 1), gn.sum(y, 1)], [x, y], backend=backend)
+    for first, last, expected in (
+        (np.inf, 1.0, np.inf), (-np.inf, 1.0, -np.inf), (np.inf, -np.inf, np.nan), (np.nan, 1.0, np.nan),
+        (1e308, 1e308, np.inf), (-1e308, -1e308, -np.inf),
+    ):  # fmt: skip
+        terms = np.ones((700, 3))
+        terms[0], terms[600] = first, last
+        for found in function(terms, terms.T.copy()):
+            np.testing.assert_array_equal(found, np.full(3, expected), err_msg=f"{first}, {last}")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+import itertools
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -16,10 +18,7 @@ from graphnet.backends.numba import schedule
 from graphnet.backends.numba.backend import NumbaBackend
 from graphnet.backends.numba.machine import this_machine
 from graphnet.backends.numba.schedule import TapeScheduler
-from graphnet.graph.graph import Graph
-from graphnet.graph.node import Array
 from graphnet.plan import instructions
-from graphnet.plan.instructions import Access
 from tests.graphnet.backends.races import planned, races
 from tests.tables import case
 
@@ -27,13 +26,13 @@ from tests.tables import case
 class Subject(NamedTuple):
     """A graph as the back end gets it, and arrays for its inputs."""
 
-    source: Graph
-    graph: Graph
-    arrays: Sequence[Array]
+    source: gn.Graph
+    graph: gn.Graph
+    arrays: Sequence[np.ndarray]
 
 
-def subject(outputs: Sequence[gn.Node], inputs: Sequence[gn.Node], arrays: Sequence[Array]) -> Subject:
-    source = Graph(outputs, inputs)
+def subject(outputs, inputs, arrays) -> Subject:
+    source = gn.Graph(outputs, inputs)
     graph, _ = passes.optimize(source, passes.DEFAULT, NumbaBackend.has)
     return Subject(source, graph, arrays)
 
@@ -63,10 +62,8 @@ def of_turns() -> Subject:
     joined = gn.concatenate([h[:, 3:], gn.take(h, i) * 0.5, gn.take(W, i, 1)], 1)
     many = gn.add(*(gn.sin(h * k) for k in range(20)))
     cost = gn.sum(joined * joined) + gn.sum(many[2:] * h[:-2]) + gn.sum(gn.softmax(h @ W))
-    index = generator.integers(0, n, n)
-    return subject(
-        [cost, many, *gn.gradient(cost, [x, W])], [x, i], [generator.standard_normal((n, n)), index]
-    )
+    arrays = [generator.standard_normal((n, n)), generator.integers(0, n, n)]
+    return subject([cost, many, *gn.gradient(cost, [x, W])], [x, i], arrays)
 
 
 def of_squares() -> Subject:
@@ -88,18 +85,17 @@ def of_step(layer: rnn.Cell, batch: int, frozen: bool = True) -> Subject:
 
     Weights are packed in wide panels, once where they are frozen; columns are shared where rows are few.
     """
-    generator = np.random.default_rng(0)
     net = rnn.Network([layer], 70, 70, dtype="float64", reads="vectors", loss="squared")
-    names = [(node.name, node.shape[1]) for node in net.unroll(1, batch).initial]
-    u = net.unroll(
-        1, batch, training=False, inputs=gn.input((1, batch, 70), "float64", varying=frozen),
-        initial=[gn.input((batch, width), "float64", name=name, varying=frozen) for name, width in names],
-    )  # fmt: skip
-    inputs = [u.inputs, *u.initial]
-    return subject([u.logits, *u.final], inputs, [generator.standard_normal(node.shape) for node in inputs])
+    x = gn.input((1, batch, 70), "float64", varying=frozen)
+    states = [gn.input(n.shape, "float64", name=n.name, varying=frozen) for n in net.unroll(1, batch).initial]
+    u = net.unroll(1, batch, training=False, inputs=x, initial=states)
+    generator = np.random.default_rng(0)
+    return subject(
+        [u.logits, *u.final], [x, *states], [generator.standard_normal(n.shape) for n in (x, *states)]
+    )
 
 
-SUBJECTS: dict[str, Callable[[], Subject]] = {
+SUBJECTS = {
     "turns": of_turns,
     "squares": of_squares,
     "LSTM": lambda: of_network(rnn.LSTM(6)),
@@ -110,7 +106,6 @@ SUBJECTS: dict[str, Callable[[], Subject]] = {
     "a step of any weights": lambda: of_step(rnn.GRU(70), 3, frozen=False),
 }
 
-each = pytest.mark.parametrize("name", SUBJECTS)
 #: Those in which all kinds of faults are found; the others are slow.
 QUICK = ("squares", "sparse", "a step, frozen")
 quick = pytest.mark.parametrize(
@@ -118,33 +113,29 @@ quick = pytest.mark.parametrize(
 )
 
 
-def build(made: Subject, parts: int) -> None:
-    schedule.make_schedule(made.graph, this_machine(), parts, False, finely=True)
+def plan_of(made: Subject, parts: int):
+    return planned(lambda: schedule.make_schedule(made.graph, this_machine(), parts, False, finely=True))
 
 
-def is_caught(made: Subject, expected: Sequence[Array]) -> bool:
-    """Whether some order gives other bits than are right."""
-    return any(
-        found.tobytes() != right.tobytes()
-        for _, outputs in load_backend("numba").rehearse(made.graph, made.source, made.arrays)
-        for found, right in zip(outputs, expected, strict=True)
-    )
+def rehearsed(made: Subject):
+    """What each order of the plan's parts gives."""
+    orders = load_backend("numba").rehearse(made.graph, made.source, made.arrays)
+    return ([output.tobytes() for output in outputs] for _, outputs in orders)
 
 
-def right_outputs(made: Subject) -> list[Array]:
-    return next(
-        outputs for _, outputs in load_backend("numba").rehearse(made.graph, made.source, made.arrays)
-    )
+def verdicts(made: Subject, right: list[bytes], owner: object, name: str, wrong) -> tuple[bool, bool]:
+    """With a fault planted: whether there is a race, and whether some order gives other bits than are right."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("graphnet.backends.numba.backend.REHEARSED", (3,))
+        patch.setattr(owner, name, wrong)
+        return any(races(plan_of(made, 3))), any(found != right for found in rehearsed(made))
 
 
-# -- there are none ------------------------------------------------------------------------------------------
-
-
-@each
+@pytest.mark.parametrize("name", SUBJECTS)
 def test_no_two_cores_touch_the_same_byte(name: str) -> None:
     made = SUBJECTS[name]()
     for parts in (1, 2, 3, 8):
-        plan = planned(lambda parts=parts: build(made, parts))
+        plan = plan_of(made, parts)
         with case(parts, "cores"):
             assert parts == 1 or plan.barriers
             assert list(races(plan)) == []
@@ -153,84 +144,60 @@ def test_no_two_cores_touch_the_same_byte(name: str) -> None:
 @pytest.mark.parametrize("cell", rnn.cells.ALL)
 def test_no_cell_has_a_race(cell: str) -> None:
     """Gv; and a step of one sequence with frozen weights, whichever core comes first, also in `again`."""
-    made = of_network(rnn.cells.ALL[cell](4), gv=True)
-    assert list(races(planned(lambda: build(made, 3)))) == []
+    assert list(races(plan_of(of_network(rnn.cells.ALL[cell](4), gv=True), 3))) == []
     if rnn.cells.ALL[cell](4).causal:
         step = of_step(rnn.cells.ALL[cell](4), 1)
-        assert list(races(planned(lambda: build(step, 3)))) == []
-        assert not is_caught(step, right_outputs(step))
+        assert list(races(plan_of(step, 3))) == []
+        first, *others = rehearsed(step)
+        assert all(other == first for other in others)
 
 
-# -- and they are seen ---------------------------------------------------------------------------------------
-
-
-@quick
-def test_every_barrier_that_is_left_out_is_seen_or_was_needless(name: str) -> None:
-    """The rehearsal and the oracle judge alike: what gives other bits is a race, and a race gives other bits."""
-    made = SUBJECTS[name]()
-    expected = right_outputs(made)
-    plan = planned(lambda: build(made, 3))
-    real = schedule.barriers_of
-    seen = 0
+def faults(plan):
+    """Kind, which of it, and what is replaced by what."""
+    barriers_of, give_places = schedule.barriers_of, TapeScheduler.give_places
     for missing in sorted(plan.barriers):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("graphnet.backends.numba.backend.REHEARSED", (3,))
-            patch.setattr(schedule, "barriers_of", lambda jobs, fixed, b=missing: real(jobs, fixed) - {b})
-            racing = bool(list(races(planned(lambda: build(made, 3)))))
-            assert is_caught(made, expected) == racing, f"barrier before job {missing}"
-            seen += racing
-    assert seen >= len(plan.barriers) - 2, "hardly a barrier is needless"
+        yield (
+            "a barrier is left out",
+            missing,
+            schedule,
+            "barriers_of",
+            lambda *a: barriers_of(*a) - {missing},
+        )
+    for early in sorted({*range(len(plan.jobs))} - plan.barriers):
+        wrong = lambda self, start, barriers, rows: give_places(self, start, {*barriers, early}, rows)
+        yield "memory is given away as if all met there", early, TapeScheduler, "give_places", wrong
+    kinds = (instructions.Loop, instructions.Product, instructions.Scatter)
+    for kind, method, number in itertools.product(kinds, ("_reads", "_writes"), range(3)):
+        real = getattr(kind, method)
+
+        def flipped(instruction):
+            for k, access in enumerate(real(instruction)):
+                turned = k == number and access.view.shape
+                yield access._replace(by_rows=not access.by_rows) if turned else access
+
+        yield (
+            "an access says the opposite of its rows",
+            (kind.__name__, method, number),
+            kind,
+            method,
+            flipped,
+        )
 
 
 @quick
-def test_every_access_that_is_taken_for_rows_is_seen_or_harmless(name: str) -> None:
-    """One access after the other that reaches beyond its rows is said to keep to them."""
-    made = SUBJECTS[name]()
-    expected = right_outputs(made)
-    caught = racing = 0
-    for kind in (instructions.Loop, instructions.Product, instructions.Scatter):
-        for method in ("_reads", "_writes"):
-            for number in range(3):
-                with pytest.MonkeyPatch.context() as patch:
-                    patch.setattr("graphnet.backends.numba.backend.REHEARSED", (3,))
-                    patch.setattr(kind, method, flipped(getattr(kind, method), number))
-                    wrong = bool(list(races(planned(lambda: build(made, 3)))))
-                    found = is_caught(made, expected)
-                    assert found == wrong, (kind.__name__, method, number)
-                    caught, racing = caught + found, racing + wrong
-    assert caught or name != "squares"
+def test_every_fault_is_seen_or_harmless(name: str) -> None:
+    """The rehearsal and the oracle judge alike: what gives other bits is a race, and a race gives other bits.
 
-
-def flipped(real: Callable[[Any], Iterator[Access]], number: int) -> Callable[[Any], Iterator[Access]]:
-    """Access `number` of each instruction says the opposite of its rows."""
-
-    def accesses(instruction: Any) -> Iterator[Access]:
-        for k, access in enumerate(real(instruction)):
-            yield access._replace(by_rows=not access.by_rows) if k == number and access.view.shape else access
-
-    return accesses
-
-
-@quick
-def test_all_memory_that_is_used_again_too_early_is_seen_or_harmless(name: str) -> None:
-    """Memory is given away at one job after the other as if all cores met there.
-
-    Who writes over a value that is made and read within one superstep may do so in between, where no order of whole
-    supersteps comes; the oracle sees these few.
+    But who writes over a value that is made and read within one superstep may do so in between, where no order of
+    whole supersteps comes; the oracle sees these few.
     """
     made = SUBJECTS[name]()
-    expected = right_outputs(made)
-    plan = planned(lambda: build(made, 3))
-    real = TapeScheduler.give_places
-    caught = seen = 0
-    for early in sorted({*range(len(plan.jobs))} - plan.barriers):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("graphnet.backends.numba.backend.REHEARSED", (3,))
-            wrong = lambda made, start, barriers, rows, j=early: real(made, start, {*barriers, j}, rows)
-            patch.setattr(TapeScheduler, "give_places", wrong)
-            racing = bool(list(races(planned(lambda: build(made, 3)))))
-            found = is_caught(made, expected)
-            assert racing or not found, early
-            caught, seen = caught + found, seen + racing
-    assert caught >= 0.9 * seen
-    assert caught or name != "squares"
+    right, plan = next(rehearsed(made)), plan_of(made, 3)
+    seen, caught = Counter(), Counter()
+    for kind, which, owner, attribute, wrong in faults(plan):
+        racing, found = verdicts(made, right, owner, attribute, wrong)
+        assert found == racing or (racing and kind.startswith("memory")), (kind, which)
+        seen[kind], caught[kind] = seen[kind] + racing, caught[kind] + found
+    assert seen["a barrier is left out"] >= len(plan.barriers) - 2, "hardly a barrier is needless"
+    assert all(caught[kind] >= 0.9 * seen[kind] for kind in seen)
+    assert all(caught.values()) or name != "squares"

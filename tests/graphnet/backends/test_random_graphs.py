@@ -1,9 +1,8 @@
-"""Random graphs: numba = NumPy, whichever passes have run, also in orders that a plan does not expect."""
+"""Random graphs, and cells that nothing was made for: numba = NumPy, with any passes, in any order of a plan."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+import itertools
 
 import numpy as np
 import pytest
@@ -11,15 +10,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import graphnet as gn
+import graphnet_rnn as rnn
 from graphnet import passes
 from graphnet.backends.numba.backend import NumbaBackend
 from graphnet.backends.numba.machine import this_machine
 from graphnet.backends.numba.schedule import make_schedule
 from graphnet.graph.dtypes import is_float
-from graphnet.graph.graph import Graph, substitute
-from graphnet.graph.node import Array, Node
+from graphnet.graph.graph import substitute
+from tests.graphnet.backends.conftest import require_same
 from tests.graphnet.backends.races import planned, races
+from tests.graphnet.backends.unseen_cells import CELLS, Tied, Wasteful
 from tests.graphnet.testing.test_random_graphs import graphs
+from tests.tables import case
 
 #: A fifth of the graphs, and all of them (slow): each has kernels of its own to compile.
 NUMBERS = pytest.mark.parametrize("share", [5, pytest.param(1, marks=pytest.mark.slow)], ids=["fifth", "all"])
@@ -27,19 +29,17 @@ NUMBERS = pytest.mark.parametrize("share", [5, pytest.param(1, marks=pytest.mark
 
 def some(count: int) -> settings:
     """So many graphs, the same in every run."""
-    checks = list(HealthCheck)
-    return settings(
-        max_examples=count, deadline=None, derandomize=True, database=None, suppress_health_check=checks
-    )
+    always = {"deadline": None, "derandomize": True, "database": None}
+    return settings(max_examples=count, suppress_health_check=list(HealthCheck), **always)
 
 
-def with_derivatives(outputs: list[Node], leaves: list[Node]) -> list[Node]:
+def with_derivatives(outputs, leaves):
     cost = gn.add(*(gn.sum(gn.sin(node)) for node in outputs if is_float(node.dtype)))
     first = leaves[0]
     return [*outputs, *gn.gradient(cost, leaves), *gn.hessian_product(cost, {first: np.ones(first.shape)})]
 
 
-def require_same(drawn: Any, ways: Sequence[dict[str, Any]]) -> None:
+def require_law(drawn, ways) -> None:
     """numba = NumPy without passes, for the outputs and their derivatives, compiled in each of these ways."""
     outputs, leaves, values = drawn
     nodes = with_derivatives(outputs, leaves)
@@ -50,33 +50,24 @@ def require_same(drawn: Any, ways: Sequence[dict[str, Any]]) -> None:
             np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12, err_msg=str(how))
 
 
-def require_all(share: int, ways: Callable[[Any], Sequence[dict[str, Any]]], drawn_too: Any = None) -> None:
-    """For 30 graphs, or a share of them; ways: of what is drawn_too."""
+FEW = ((), (passes.fuse,), (passes.batch, passes.fuse))
+#: Every pass left out; few of them, and in any order (which is drawn); threads and checks.
+WAYS = {
+    "one left out": lambda order: [{"passes": passes.without(left_out.name)} for left_out in passes.DEFAULT],
+    "few, and in any order": lambda order: [{"passes": each} for each in (*FEW, order)],
+    "threads and checks": lambda order: [{"threads": 2}, {"check": True}, {"check": True, "threads": 3}],
+}
 
+
+@NUMBERS
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_gives_the_same(way: str, share: int) -> None:
     @some(30 // share)
-    @given(graphs(), st.none() if drawn_too is None else drawn_too)
-    def law(drawn: Any, other: Any) -> None:
-        require_same(drawn, ways(other))
+    @given(graphs(), st.permutations(passes.DEFAULT))
+    def law(drawn, order) -> None:
+        require_law(drawn, WAYS[way](order))
 
     law()
-
-
-@NUMBERS
-def test_every_pass_may_be_left_out(share: int) -> None:
-    require_all(share, lambda _: [{"passes": passes.without(left_out.name)} for left_out in passes.DEFAULT])
-
-
-@NUMBERS
-def test_few_passes_and_passes_in_any_order(share: int) -> None:
-    few: list[Any] = [(), (passes.fuse,), (passes.batch, passes.fuse)]
-    require_all(
-        share, lambda order: [{"passes": each} for each in (*few, order)], st.permutations(passes.DEFAULT)
-    )
-
-
-@NUMBERS
-def test_threads_and_checks(share: int) -> None:
-    require_all(share, lambda _: [{"threads": 2}, {"check": True}, {"check": True, "threads": 3}])
 
 
 @NUMBERS
@@ -85,11 +76,11 @@ def test_work_that_is_divided(share: int) -> None:
 
     @some(120 // share)
     @given(graphs(rows=12))
-    def law(drawn: Any) -> None:
+    def law(drawn) -> None:
         outputs, leaves, values = drawn
         nodes = with_derivatives(outputs, leaves)
         expected = gn.compile(nodes, leaves, backend="numpy", passes=())(*values)
-        source = Graph(nodes, leaves)
+        source = gn.Graph(nodes, leaves)
         graph, _ = passes.optimize(source, passes.DEFAULT, NumbaBackend.has)
         for check in (False, True):
             rehearsed = list(NumbaBackend().rehearse(graph, source, values, check))
@@ -109,16 +100,54 @@ def test_single_and_double_precision_in_one_function(share: int) -> None:
 
     @some(30 // share)
     @given(graphs())
-    def law(drawn: Any) -> None:
+    def law(drawn) -> None:
         outputs, leaves, values = drawn
         singles = [gn.input(leaf.shape, "float32") for leaf in leaves]
         doubled = {leaf: gn.cast(gn.tanh(x), "float64") for leaf, x in zip(leaves, singles, strict=True)}
         floats = [node for node in substitute(outputs, doubled) if is_float(node.dtype)]
         nodes = [*floats, *gn.gradient(gn.add(*(gn.sum(gn.sin(node)) for node in floats)), singles)]
-        arrays: list[Array] = [value.astype("float32") for value in values]
+        arrays = [value.astype("float32") for value in values]
         expected = gn.compile(nodes, singles, backend="numpy", passes=())(*arrays)
         for a, b in zip(gn.compile(nodes, singles)(*arrays), expected, strict=True):
             assert a.dtype == b.dtype
             np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4 * float(abs(b).max(initial=1.0)))
 
     law()
+
+
+by_cell = pytest.mark.parametrize("cell", CELLS)
+QUICK = [cell if cell in (Tied, Wasteful) else pytest.param(cell, marks=pytest.mark.slow) for cell in CELLS]
+
+
+@pytest.mark.parametrize("cell", QUICK)
+def test_cells_hold_all_laws(cell: type[rnn.Cell]) -> None:
+    rnn.testing.check_cell(cell)
+
+
+@by_cell
+def test_numba_is_numpy(cell: type[rnn.Cell]) -> None:
+    """Cost, last states, gradient and Gauss-Newton product, at sizes that are no whole vectors; two layers, too."""
+    sizes = ((1, 1, 1), (1, 37, 4), (3, 5, 2), (33, 5, 3), (33, 1, 2), (33, 37, 2))
+    for dtype, (batch, units, time) in itertools.product(("float32", "float64"), sizes):
+        net = rnn.Network([cell(units)], 5, 6, dtype=dtype)
+        with case(dtype, batch, units, time):
+            u = net.unroll(time, batch, training=False)
+            require_network(net, u, 1e-4 if dtype == "float32" else 1e-10)
+    how = {"skip": True, "dtype": "float64", "reads": "vectors", "loss": "squared", "seed": 1}
+    net = rnn.Network([cell(5), cell(9)], 4, 3, **how)
+    for threads in (1, 2):
+        require_network(net, net.unroll(4, 10, training=False), 1e-10, threads=threads)
+
+
+def require_network(net: rnn.Network, u, rtol: float, **how) -> None:
+    generator = np.random.default_rng(0)
+    parameters, inputs = list(net.parameters.values()), [u.inputs, u.targets, *u.initial]
+    tangents = {p: generator.standard_normal(p.shape).astype(p.dtype) for p in parameters}
+    nodes = [u.cost, *u.final, *gn.gradient(u.cost, parameters), *gn.gauss_newton_product(u.cost, tangents)]
+    if rtol < 1e-8:
+        nodes += gn.hessian_product(u.cost, tangents)
+    arrays = [
+        generator.integers(0, 5, n.shape) if n.dtype.kind == "i" else 0.5 * generator.standard_normal(n.shape)
+        for n in inputs
+    ]
+    require_same(nodes, inputs, [a.astype(n.dtype) for a, n in zip(arrays, inputs, strict=True)], rtol, **how)

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,8 +20,7 @@ from graphnet.backends.compiled.host import HostProgram
 from graphnet.backends.compiled.locations import Location
 from graphnet.backends.compiled.schedule import Schedule, Scheduler
 from graphnet.graph.dtypes import converted
-from graphnet.graph.graph import Graph
-from graphnet.graph.node import Array, Dtype, Node
+from graphnet.graph.node import Dtype, Node
 from graphnet.plan.instructions import Loop, Product, Scatter
 from graphnet.plan.lowering import lower
 from graphnet.plan.views import Buffer, View
@@ -42,8 +40,7 @@ class ArrayEmitter(Emitter[str]):
     def arithmetic(self, symbol: str, a: str, b: str, dtype: Dtype) -> str:
         return f"({a} {symbol} {b})"
 
-    def compare(self, symbol: str, a: str, b: str, dtype: Dtype) -> str:
-        return f"({a} {symbol} {b})"
+    compare = arithmetic
 
     def logical(self, word: str, values: Sequence[str]) -> str:
         return f"logical_{word}.reduce(broadcast_arrays({', '.join(values)}))"
@@ -70,7 +67,7 @@ class ArrayEmitter(Emitter[str]):
 
 
 def loop_text(loop: Loop, check: bool) -> str:
-    lines, values, number = [], [], 0
+    lines, dtypes, number = [], [], 0
     for load in loop.loads:
         data, index = f"a{number}", f"a{number + (load.data is not None)}"
         number += (load.data is not None) + (load.at is not None)
@@ -81,10 +78,8 @@ def loop_text(loop: Loop, check: bool) -> str:
             "columns": f"{data}[:, {at}]",
             "one_hot": f"({at}[..., None] == arange({(0, *loop.shape)[-1]})).astype({load.dtype.str!r})",
         }
-        values.append((code[load.kind], load.dtype))
-    for i, (code_of, _) in enumerate(values):
-        lines.append(f"v{i} = {code_of}")
-    dtypes = [dtype for _, dtype in values]
+        lines.append(f"v{len(dtypes)} = {code[load.kind]}")
+        dtypes.append(load.dtype)
     for step in loop.steps:
         sources = [f"v{s}" for s in step.sources]
         code_of = evaluate(ArrayEmitter(), step, sources, [dtypes[s] for s in step.sources])
@@ -96,30 +91,33 @@ def loop_text(loop: Loop, check: bool) -> str:
     for k, reduction in enumerate(loop.reductions, number + len(loop.stores)):
         kept = "float64" if dtypes[reduction.number].kind == "f" else dtypes[reduction.number].str
         whole = f"broadcast_to(v{reduction.number}, {loop.shape})"
-        how = {"sum": f"add.reduce({whole}, {loop.reduced}, {kept!r})"}
-        lines.append(
-            f"a{k}[...] = {how.get(reduction.how, f'{reduction.how}imum.reduce({whole}, {loop.reduced})')}"
-        )
+        if reduction.how == "sum":
+            lines.append(f"a{k}[...] = add.reduce({whole}, {loop.reduced}, {kept!r})")
+        else:
+            lines.append(f"a{k}[...] = {reduction.how}imum.reduce({whole}, {loop.reduced})")
     return "\n".join(lines)
 
 
 SCATTER = "a2[...] = 0\nadd.at(a2{turned}, places(a1, a2{turned}.shape[0], flag), a0{turned})"
 
 
-def places(index: Array, size: int, flag: Array) -> Array:
+def places(index, size: int, flag):
     """The index; where it is out of range, 0, and the flag is raised."""
     inside = (index >= 0) & (index < size)
     flag[0] |= not inside.all()
     return np.where(inside, index, 0)
 
 
-def of_each(function: Callable[[float], float]) -> Callable[[Array], Array]:
-    """It, for each number of an array."""
-    return lambda x: np.array([function(number) for number in x.flat], x.dtype).reshape(x.shape)
-
-
-def look_at(x: Array, flag: Array) -> None:
+def look_at(x, flag) -> None:
     flag[0] |= not np.isfinite(x).all()
+
+
+def erf(x):
+    return np.array([math.erf(number) for number in x.flat], x.dtype).reshape(x.shape)
+
+
+#: What kernels may name.
+KNOWN = {**vars(np), "erf": erf, "converted": converted, "places": places, "look_at": look_at, "nan": np.nan}
 
 
 # -- the launcher ----------------------------------------------------------------------------------------------------
@@ -153,11 +151,6 @@ class ThirdScheduler(Scheduler[Launch, list[Launch]]):
         return [job._replace(locations=list(map(self.location, job.views))) for job in jobs]
 
 
-@cache
-def compiled(text: str) -> Any:
-    return compile(text, "<kernel>", "exec")
-
-
 class ThirdProgram(HostProgram[Schedule[list[Launch]]]):
     def launch(self, number: int) -> None:
         for launch in self.schedule.sections[number].work:
@@ -165,16 +158,8 @@ class ThirdProgram(HostProgram[Schedule[list[Launch]]]):
 
     def _launch(self, launch: Launch) -> None:
         arrays = {f"a{k}": self.at(location) for k, location in enumerate(launch.locations)}
-        known = {
-            **vars(np),
-            "erf": of_each(math.erf),
-            "converted": converted,
-            "places": places,
-            "look_at": look_at,
-            "nan": np.nan,
-        }
         with np.errstate(all="ignore"):
-            exec(compiled(launch.text), {**known, **arrays, "flag": self._arena.header})
+            exec(launch.text, {**KNOWN, **arrays, "flag": self._arena.header})
 
     def timed_launch(self, number: int, spent: dict[Node, float]) -> None:
         for launch in self.schedule.sections[number].work:
@@ -183,7 +168,7 @@ class ThirdProgram(HostProgram[Schedule[list[Launch]]]):
             for node in launch.nodes:
                 spent[node] += (time.perf_counter() - start) / len(launch.nodes)
 
-    def stored_work(self) -> tuple[dict[str, Any], dict[str, Array]]:
+    def stored_work(self):
         works = [section.work for section in self.schedule.sections]
         return {"launches": [[[x.text, [at.stored() for at in x.locations]] for x in w] for w in works]}, {}
 
@@ -191,25 +176,15 @@ class ThirdProgram(HostProgram[Schedule[list[Launch]]]):
 class ThirdBackend(Backend):
     name = "third"
 
-    def build(
-        self,
-        graph: Graph,
-        source: Graph,
-        threads: int | None,
-        check: bool,
-        updated: Sequence[int] | None = None,
-    ) -> Program:
+    def build(self, graph, source, threads, check, updated=None) -> Program:
         return ThirdProgram(ThirdScheduler(lower(graph), check).schedule(), source, check)
 
-    def restore(
-        self, header: Mapping[str, Any], arrays: Mapping[str, Array], source: Graph | None = None
-    ) -> Program:
+    def restore(self, header, arrays, source=None) -> Program:
         leaves = [arrays[f"leaf.{i}"].nbytes for i in range(header["leaves"])]
         sizes = [0, header["arena_bytes"], *leaves]
         works = [
             [Launch(text, (), (), [Location.restored(at, sizes) for at in stored]) for text, stored in work]
             for work in contents.entry(header, "launches")
         ]
-        return ThirdProgram(
-            restored_schedule(header, arrays, works, apart=False, source=source), source, False
-        )
+        schedule = restored_schedule(header, arrays, works, apart=False, source=source)
+        return ThirdProgram(schedule, source, False)

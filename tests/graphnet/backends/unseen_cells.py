@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import graphnet as gn
 import graphnet_rnn as rnn
-from graphnet.graph.node import Node
 
 __all__ = ["CELLS", "Tied", "Wasteful"]
 
@@ -14,7 +13,7 @@ class Tied(rnn.Cell):
 
     states = (rnn.State("h"),)
 
-    def step(self, x: Node, h: Node) -> Node:
+    def step(self, x, h):
         W, U = self.weight("W", (x.shape[1], self.units)), self.weight("U", (self.units, self.units))
         common = x @ W + h @ U
         z = gn.sigmoid(common + self.weight("b_z", (self.units,)))
@@ -27,7 +26,7 @@ class Multiplicative(rnn.Cell):
 
     states = (rnn.State("h"),)
 
-    def step(self, x: Node, h: Node) -> Node:
+    def step(self, x, h):
         m = self.affine("m", x=x, bias=None) * self.affine("n", h=h, bias=None)
         return gn.softplus(m) * gn.tanh(self.affine("h", m=m, x=x)) / (1 + m * m)
 
@@ -37,11 +36,11 @@ class TwoTimes(rnn.Cell):
 
     states = (rnn.State("h"), rnn.State("s"), rnn.State("f", "fast"))
 
-    def __init__(self, units: int = 128, **settings: object) -> None:
-        super().__init__(units, **settings)  # type: ignore[arg-type]
+    def __init__(self, units: int = 128, **settings) -> None:
+        super().__init__(units, **settings)
         self.fast = (units + 1) // 2
 
-    def step(self, x: Node, h: Node, s: Node, f: Node) -> tuple[Node, Node, Node]:
+    def step(self, x, h, s, f):
         s = s + (gn.tanh(self.affine("s", x=x, s=s, f=f)) - s) / 8
         f = f + (gn.tanh(self.affine("f", x=x, f=f, s=s, units=self.fast)) - f) / 2
         return self.affine("h", s=s, f=f) + 0.1 * h, s, f
@@ -52,7 +51,7 @@ class Deep(rnn.Cell):
 
     states = (rnn.State("h"),)
 
-    def step(self, x: Node, h: Node) -> Node:
+    def step(self, x, h):
         a = gn.softplus(self.affine("a", x=x, h=h, units=self.units + 2))
         b = gn.sin(self.affine("b", a=a, units=self.units + 1))
         attention = gn.softmax(self.affine("p", b=b, x=x))
@@ -64,7 +63,7 @@ class Wasteful(rnn.Cell):
 
     states = (rnn.State("h"), rnn.State("u"), rnn.State("v"))
 
-    def step(self, x: Node, h: Node, u: Node, v: Node) -> tuple[Node, Node, Node]:
+    def step(self, x, h, u, v):
         a = self.affine("a", x=x, h=h, v=v)
         centred = a - gn.mean(a, 1, keepdims=True)
         scaled = centred / gn.sqrt(gn.mean(centred * centred, 1, keepdims=True) + 0.1)

@@ -18,8 +18,8 @@ random = np.random.default_rng(3)
 A = random.standard_normal((3, 4))
 
 
-def run(nodes: list[Node], inputs: list[Node], arrays: list[Array], **how: Any) -> list[Array]:
-    return list(gn.compile(nodes, inputs, **how)(*arrays))
+def run(nodes: list[Node], inputs: list[Node], arrays: list[Array], **how: Any) -> tuple[Array, ...]:
+    return gn.compile(nodes, inputs, **how)(*arrays)
 
 
 def differences(function: Callable[[Array], Array], at: Array) -> Array:
@@ -50,6 +50,7 @@ PROBLEMS: dict[str, tuple[Callable[[Node], Node], tuple[int, ...]]] = {
 
 @pytest.mark.parametrize("backend", ["numpy", "numba", pytest.param("cuda", marks=pytest.mark.cuda)])
 def test_it_is_the_slope_of_each_element_by_each(backend: str) -> None:
+    """And a gradient for each element, whichever way it was walked: PROBLEMS have both."""
     for name, (build, shape) in PROBLEMS.items():
         with case(name):
             x, at = gn.input(shape, "float64"), random.standard_normal(shape)
@@ -57,19 +58,10 @@ def test_it_is_the_slope_of_each_element_by_each(backend: str) -> None:
             (J,) = gn.jacobian(y, x)
             assert J.shape == y.shape + shape
             value = gn.compile(y, [x], backend="numpy")
-            (found,) = run([J], [x], [at], backend=backend)
-            np.testing.assert_allclose(found, differences(lambda a: value(a)[0], at), rtol=1e-7, atol=1e-8)
-
-
-def test_it_is_a_gradient_for_each_element() -> None:
-    """Whichever way it was walked: PROBLEMS have both."""
-    for name, (build, shape) in PROBLEMS.items():
-        with case(name):
-            x, at = gn.input(shape, "float64"), random.standard_normal(shape)
-            y = build(x)
             rows = [gn.gradient(y[index], [x])[0] for index in np.ndindex(y.shape)]
-            found, *rights = run([*gn.jacobian(y, x), *rows], [x], [at])
+            found, *rights = run([J, *rows], [x], [at], backend=backend)
             np.testing.assert_allclose(found, np.reshape(rights, found.shape), rtol=1e-13, atol=1e-14)
+            np.testing.assert_allclose(found, differences(lambda a: value(a)[0], at), rtol=1e-7, atol=1e-8)
 
 
 def test_one_for_each_of_several() -> None:
@@ -83,14 +75,6 @@ def test_one_for_each_of_several() -> None:
         np.testing.assert_allclose(JW, np.einsum("ai,jk->ajik", arrays[0], units), rtol=1e-14, atol=1e-15)
         np.testing.assert_array_equal(Jb, np.broadcast_to(units, (2, columns, columns)))
         np.testing.assert_array_equal(Jo, np.zeros((2, columns, 5)))
-
-
-def test_as_many_walks_as_there_are_of_the_fewer() -> None:
-    for rows, columns in ((2, 50), (50, 2)):
-        x, W = gn.input((columns,)), gn.input((columns, rows))
-        (J,) = gn.jacobian(gn.tanh(x @ W), x)
-        products = [node for node in Graph([J], [x, W]).order if isinstance(node.op, MatMul)]
-        assert len(products) == 1 + 2
 
 
 def test_through_a_node_between() -> None:
@@ -116,53 +100,46 @@ def test_the_hessian_is_the_jacobian_of_the_gradient() -> None:
     np.testing.assert_allclose(third, np.einsum("i,ij,ik,il->jkl", e, A, A, A), rtol=1e-12, atol=1e-13)
 
 
-def test_what_was_stopped_stays_so() -> None:
+def test_what_was_stopped_stays_so_and_of_nothing_there_is_nothing() -> None:
     x, at = gn.input((2,), "float64"), random.standard_normal(2)
     (found,) = run(gn.jacobian(x * gn.stop_gradient(x), x), [x], [at])
     np.testing.assert_array_equal(found, np.diag(at))
-
-
-def test_nothing() -> None:
     for of, by in (((0,), (3,)), ((3,), (0,)), ((), (0, 2))):
         with case(of, by):
             x = gn.input(by, "float32")
-            y = gn.broadcast_to(gn.sum(x), of)
-            (found,) = run(gn.jacobian(y, x), [x], [np.ones(by, "float32")])
+            (found,) = run(gn.jacobian(gn.broadcast_to(gn.sum(x), of), x), [x], [np.ones(by, "float32")])
             assert (found.shape, found.dtype) == (of + by, np.float32)
 
 
-def test_walks_share_their_products() -> None:
+def products(graph: Graph) -> int:
+    return sum(isinstance(node.op, MatMul) for node in graph.order)
+
+
+def test_as_many_walks_as_there_are_of_the_fewer_which_share_their_products() -> None:
     """What all rows multiply by the weights is one product, not one for each."""
+    for rows, columns in ((2, 50), (50, 2)):
+        x, W = gn.input((columns,)), gn.input((columns, rows))
+        (J,) = gn.jacobian(gn.tanh(x @ W), x)
+        assert products(Graph([J], [x, W])) == 1 + 2
     x = gn.input((1, 30))
     W, V = (gn.parameter(random.standard_normal(s).astype("float32")) for s in ((30, 40), (40, 20)))
     (J,) = gn.jacobian(gn.tanh(gn.tanh(x @ W) @ V), x)
-    before = Graph([J], [x])
-    after = gn.compile([J], [x]).graph
-    counts = [sum(isinstance(node.op, MatMul) for node in graph.order) for graph in (before, after)]
-    assert counts[0] >= 40
-    assert counts[1] <= 5
+    assert products(Graph([J], [x])) >= 40
+    assert products(gn.compile([J], [x]).graph) <= 5
 
 
-def test_errors() -> None:
+def test_what_cannot_be_meant_is_refused() -> None:
     x, i = gn.input((2,), name="x"), gn.input((2,), "int64", name="i")
     y = gn.tanh(x)
-    with pytest.raises(
-        gn.DifferentiationError, match=r"jacobian: cannot differentiate i\[2\] \(made at .*int64"
+    for of, by, error, named in (
+        (i, x, gn.DifferentiationError, r"jacobian: cannot differentiate i\[2\] .*int64"),
+        (y, [x, i], gn.DifferentiationError, r"jacobian: .* respect to i\[2\] .*int64"),
+        ([y, y], x, gn.UsageError, "jacobian: output must be one node"),
+        (y, "x", gn.ValueAccessError, "jacobian: wrt"),
     ):
-        gn.jacobian(i, x)
-    with pytest.raises(
-        gn.DifferentiationError, match=r"jacobian: .* with respect to i\[2\] \(made at .*int64"
-    ):
-        gn.jacobian(y, [x, i])
-    with pytest.raises(gn.UsageError, match=r"jacobian: output must be one node, not a list of 2"):
-        gn.jacobian([y, y], x)  # type: ignore[arg-type]
-    with pytest.raises(gn.ValueAccessError, match=r"jacobian: wrt"):
-        gn.jacobian(y, "x")  # type: ignore[arg-type]
-
-
-def test_parameters_by_name_are_taken_in_their_order() -> None:
+        with case(named), pytest.raises(error, match=named):
+            gn.jacobian(of, by)  # type: ignore[arg-type]
     a, b = gn.parameter(random.standard_normal(3), "a"), gn.parameter(random.standard_normal(3), "b")
-    cost = gn.sum(a * a * b)
-    for function in (gn.gradient, gn.jacobian):
-        for found, expected in zip(function(cost, {"b": b, "a": a}), function(cost, [b, a]), strict=True):
-            np.testing.assert_array_equal(*run([found, expected], [], []))
+    for function in (gn.gradient, gn.jacobian):  # by name they are taken in their order
+        by_name, listed = (function(gn.sum(a * a * b), ps) for ps in ({"b": b, "a": a}, [b, a]))
+        np.testing.assert_array_equal(run(by_name, [], []), run(listed, [], []))

@@ -17,40 +17,21 @@ F = torch.nn.functional
 #: The peer's own use of what it has deprecated is not our warning.
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
 
-TOLERANCE = 1e-10
-
 generator = np.random.default_rng(11)
-X = generator.standard_normal((6, 4))
-SYMBOLS = generator.integers(0, 3, 6)
+X, SYMBOLS = generator.standard_normal((6, 4)), generator.integers(0, 3, 6)
 BITS = generator.uniform(0, 1, (6, 3))
-THETA = [generator.standard_normal(shape) for shape in ((4, 5), (5,), (5, 3), (3,))]
-V = [generator.standard_normal(theta.shape) for theta in THETA]
+SHAPES = ((4, 5), (5,), (5, 3), (3,))
+THETA, V = ([generator.standard_normal(shape) for shape in SHAPES] for _ in range(2))
 
-by_loss = pytest.mark.parametrize(
-    ("ours", "theirs"),
-    [
-        (
-            lambda z: gn.mean(gn.softmax_cross_entropy(z, SYMBOLS)),
-            lambda z: F.cross_entropy(z, torch.tensor(SYMBOLS)),
-        ),
-        (
-            lambda z: gn.mean(gn.sigmoid_cross_entropy(z, BITS)),
-            lambda z: F.binary_cross_entropy_with_logits(z, torch.tensor(BITS)),
-        ),
-        (lambda z: gn.mean(gn.squared_error(z, BITS)), lambda z: ((z - torch.tensor(BITS)) ** 2).mean()),
-    ],
-    ids=["softmax", "sigmoid", "squares"],
-)
-
-
-def our_net(theta: list[gn.Node]) -> gn.Node:
-    W1, b1, W2, b2 = theta
-    return gn.tanh(gn.constant(X) @ W1 + b1) @ W2 + b2
-
-
-def their_net(*theta: Any) -> Any:
-    W1, b1, W2, b2 = theta
-    return torch.tanh(torch.tensor(X) @ W1 + b1) @ W2 + b2
+#: Of logits, ours and theirs.
+LOSSES: dict[str, tuple[Any, Any]] = {
+    "softmax": (lambda z: gn.softmax_cross_entropy(z, SYMBOLS), lambda z: F.cross_entropy(z, torch.tensor(SYMBOLS))),
+    "sigmoid": (
+        lambda z: gn.sigmoid_cross_entropy(z, BITS),
+        lambda z: F.binary_cross_entropy_with_logits(z, torch.tensor(BITS)),
+    ),
+    "squares": (lambda z: gn.squared_error(z, BITS), lambda z: ((z - torch.tensor(BITS)) ** 2).mean()),
+}  # fmt: skip
 
 
 def tensors(arrays: list[Array]) -> tuple[Any, ...]:
@@ -58,64 +39,53 @@ def tensors(arrays: list[Array]) -> tuple[Any, ...]:
 
 
 def agree(nodes: list[gn.Node], leaves: list[gn.Node], values: list[Array], expected: Any) -> None:
-    """The nodes' values at the leaves' are the tensors, to TOLERANCE."""
     for found, tensor in zip(gn.compile(nodes, leaves)(*values), expected, strict=True):
-        np.testing.assert_allclose(found, tensor.numpy(), rtol=TOLERANCE, atol=TOLERANCE)
+        np.testing.assert_allclose(found, tensor.numpy(), rtol=1e-10, atol=1e-10)
 
 
-@by_loss
-class TestNet:
-    """Two layers, three losses."""
-
-    def parts(self, ours: Any) -> tuple[list[gn.Node], gn.Node, gn.Node, dict[gn.Node, Array]]:
-        theta = [gn.input(array.shape, "float64") for array in THETA]
-        logits = our_net(theta)
-        return theta, logits, ours(logits), dict(zip(theta, V, strict=True))
-
-    def test_cost_and_gradient(self, ours: Any, theirs: Any) -> None:
-        theta, _, cost, _ = self.parts(ours)
-        expected = torch.func.grad_and_value(lambda *t: theirs(their_net(*t)), argnums=(0, 1, 2, 3))(
-            *tensors(THETA)
-        )
-        agree([*gn.gradient(cost, theta), cost], theta, THETA, [*expected[0], expected[1]])
-
-    def test_jacobian_products(self, ours: Any, theirs: Any) -> None:
-        theta, logits, cost, tangents = self.parts(ours)
-        _, jv = torch.func.jvp(their_net, tensors(THETA), tensors(V))
-        _, slope = torch.func.jvp(lambda *t: theirs(their_net(*t)), tensors(THETA), tensors(V))
-        agree(gn.rop([logits, cost], tangents), theta, THETA, [jv, slope])
-        u = np.linspace(-1, 1, 18).reshape(6, 3)
-        _, pull = torch.func.vjp(their_net, *tensors(THETA))
-        agree(gn.backward({logits: u}, theta), theta, THETA, pull(torch.tensor(u)))
-
-    def test_hessian_product(self, ours: Any, theirs: Any) -> None:
-        theta, _, cost, tangents = self.parts(ours)
-        gradient = torch.func.grad(lambda *t: theirs(their_net(*t)), argnums=(0, 1, 2, 3))
-        _, expected = torch.func.jvp(gradient, tensors(THETA), tensors(V))
-        agree(gn.hessian_product(cost, tangents), theta, THETA, expected)
-
-    def test_gauss_newton_product(self, ours: Any, theirs: Any) -> None:
-        theta, _, cost, tangents = self.parts(ours)
-        logits, jv = torch.func.jvp(their_net, tensors(THETA), tensors(V))
-        _, hjv = torch.func.jvp(torch.func.grad(theirs), (logits,), (jv,))
-        _, pull = torch.func.vjp(their_net, *tensors(THETA))
-        agree(gn.gauss_newton_product(cost, tangents), theta, THETA, pull(hjv))
+def their_net(W1: Any, b1: Any, W2: Any, b2: Any) -> Any:
+    return torch.tanh(torch.tensor(X) @ W1 + b1) @ W2 + b2
 
 
-POSITIVE = generator.uniform(0.5, 2, (3, 4))
-SIGNED = generator.standard_normal((3, 4))
-INDEX = np.array([2, 0, 2])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_net_of_two_layers(loss: str) -> None:
+    """Cost, gradient, Jv, Jᵀu, Hv and Gv."""
+    ours, theirs = LOSSES[loss]
+    theta = [gn.input(array.shape, "float64") for array in THETA]
+    W1, b1, W2, b2 = theta
+    logits = gn.tanh(gn.constant(X) @ W1 + b1) @ W2 + b2
+    cost, tangents = gn.mean(ours(logits)), dict(zip(theta, V, strict=True))
+    u = np.linspace(-1, 1, 18).reshape(6, 3)
+    at, direction, each = tensors(THETA), tensors(V), (0, 1, 2, 3)
+
+    def their_cost(*t: Any) -> Any:
+        return theirs(their_net(*t))
+
+    gradient, value = torch.func.grad_and_value(their_cost, argnums=each)(*at)
+    agree([*gn.gradient(cost, theta), cost], theta, THETA, [*gradient, value])
+    z, jv = torch.func.jvp(their_net, at, direction)
+    _, slope = torch.func.jvp(their_cost, at, direction)
+    agree(gn.rop([logits, cost], tangents), theta, THETA, [jv, slope])
+    _, pull = torch.func.vjp(their_net, *at)
+    agree(gn.backward({logits: u}, theta), theta, THETA, pull(torch.tensor(u)))
+    _, hv = torch.func.jvp(torch.func.grad(their_cost, argnums=each), at, direction)
+    agree(gn.hessian_product(cost, tangents), theta, THETA, hv)
+    _, hjv = torch.func.jvp(torch.func.grad(theirs), (z,), (jv,))
+    agree(gn.gauss_newton_product(cost, tangents), theta, THETA, pull(hjv))
 
 
+POSITIVE, SIGNED, INDEX = (
+    generator.uniform(0.5, 2, (3, 4)),
+    generator.standard_normal((3, 4)),
+    np.array([2, 0, 2]),
+)
 OPS = [
-    (gn.tanh, torch.tanh, [SIGNED]),
-    (gn.sigmoid, torch.sigmoid, [SIGNED]),
-    (gn.exp, torch.exp, [SIGNED]),
-    (gn.log, torch.log, [POSITIVE]),
-    (gn.sqrt, torch.sqrt, [POSITIVE]),
-    (gn.sin, torch.sin, [SIGNED]),
-    (gn.cos, torch.cos, [SIGNED]),
-    (gn.relu, torch.relu, [SIGNED]),
+    *(
+        (getattr(gn, n), getattr(torch, n), [SIGNED])
+        for n in ("tanh", "sigmoid", "exp", "sin", "cos", "relu")
+    ),
+    *((getattr(gn, n), getattr(torch, n), [POSITIVE]) for n in ("log", "sqrt")),
+    *((getattr(gn, n), getattr(torch, n), [SIGNED, POSITIVE]) for n in ("maximum", "minimum")),
     (gn.softplus, F.softplus, [SIGNED]),
     (gn.absolute, torch.abs, [SIGNED]),
     (lambda x: x**3, lambda x: x**3, [SIGNED]),
@@ -131,8 +101,6 @@ OPS = [
     (gn.multiply, torch.mul, [SIGNED, POSITIVE[0]]),
     (gn.divide, torch.div, [SIGNED, POSITIVE[0]]),
     (gn.power, torch.pow, [POSITIVE, SIGNED]),
-    (gn.maximum, torch.maximum, [SIGNED, POSITIVE]),
-    (gn.minimum, torch.minimum, [SIGNED, POSITIVE]),
     (gn.matmul, torch.matmul, [SIGNED, POSITIVE.T]),
     (lambda a, b: gn.concatenate([a, b], 1), lambda a, b: torch.cat([a, b], 1), [SIGNED, POSITIVE]),
     (lambda a, b: gn.stack([a, b], 1), lambda a, b: torch.stack([a, b], 1), [SIGNED, POSITIVE]),
@@ -148,14 +116,10 @@ def test_ops() -> None:
             directions = [generator.standard_normal(v.shape) for v in values]
             y = ours(*leaves)
             cost, tangents = gn.sum(gn.sin(y)), dict(zip(leaves, directions, strict=True))
-
-            def their_cost(*x: Any) -> Any:
-                return torch.sin(theirs(*x)).sum()
-
-            each = tuple(range(len(values)))
-            value, jv = torch.func.jvp(theirs, tensors(values), tensors(directions))
-            gradient = torch.func.grad(their_cost, argnums=each)
-            g, hv = torch.func.jvp(gradient, tensors(values), tensors(directions))
+            each, at, v = tuple(range(len(values))), tensors(values), tensors(directions)
+            value, jv = torch.func.jvp(theirs, at, v)
+            gradient = torch.func.grad(lambda *x: torch.sin(theirs(*x)).sum(), argnums=each)
+            g, hv = torch.func.jvp(gradient, at, v)
             nodes = [
                 y,
                 *gn.rop([y], tangents),

@@ -46,9 +46,8 @@ def test_calls_wait_for_their_cotangents_in_any_number(backend: str) -> None:
     for call, a in reversed(list(zip(begun, given, strict=True))):
         np.testing.assert_allclose(call.outputs[0], np.tanh(a[0] @ a[1])[a[2]])
         for factor in (1, 2):  # the second time by other means
-            for found, right in zip(
-                call.gradients(a, [factor * u, s]), expected(a, factor * u, s), strict=True
-            ):
+            found_all = call.gradients(a, [factor * u, s])
+            for found, right in zip(found_all, expected(a, factor * u, s), strict=True):
                 np.testing.assert_allclose(found, right)
 
 
@@ -57,12 +56,8 @@ def test_tangents_are_adjoint_to_cotangents() -> None:
     a, (v, p, _), u, s = arrays(), arrays(1), np.ones((5, 2)), np.array(0.5)
     moved = of.jvp(*a, v, p)
     pulled = of.begin(a).gradients(a, [u, s])
-    np.testing.assert_allclose(
-        (moved[0] * u).sum() + moved[1] * s, (pulled[0] * v).sum() + (pulled[1] * p).sum()
-    )
-
-
-def test_what_is_no_leaf_is_no_input() -> None:
+    adjoint = (pulled[0] * v).sum() + (pulled[1] * p).sum()
+    np.testing.assert_allclose((moved[0] * u).sum() + moved[1] * s, adjoint)
     outputs, (x, w, rows) = example()
     with pytest.raises(UsageError, match="neither an Input nor a parameter"):
         Differentiable(outputs, [x * 2, w, rows])
@@ -72,30 +67,21 @@ def test_what_is_no_leaf_is_no_input() -> None:
 def test_torch_checks_all_derivatives() -> None:
     torch = pytest.importorskip("torch")
     function = torch_function(*example())
-    a, b, rows = map(torch.tensor, arrays())
-    a.requires_grad_()
-    b.requires_grad_()
+    given = [arrays(seed) for seed in range(PROGRAMS + 2)]
+    tensors = [[torch.tensor(x, requires_grad=x.dtype.kind == "f") for x in a] for a in given]
+    sum(function(*t)[1] for t in tensors).backward()  # calls before their backwards
+    for t, a in zip(tensors, given, strict=True):
+        for found, right in zip(t, expected(a, 0, 1), strict=False):
+            np.testing.assert_allclose(found.grad, right)
+    a, b, rows = tensors[0]
     assert torch.autograd.gradcheck(lambda a, b: function(a, b, rows), (a, b), check_forward_ad=True)
     assert torch.autograd.gradgradcheck(lambda a, b: function(a, b, rows), (a, b))
     with torch.no_grad():
         assert not function(a, b, rows)[0].requires_grad
-    with pytest.raises(
-        DtypeError, match=r"input x.* is float64, not float32; give tensor.to\(torch.float64\)"
-    ):
+    with pytest.raises(DtypeError, match=r"input x.* is float64, not float32; give tensor.to\(torch"):
         function(a.float(), b, rows)
     with pytest.raises(ShapeError, match=r"input w.* has shape \[3, 2\], not \[2, 3\]"):
         function(a, b.T, rows)
-
-
-def test_torch_calls_before_their_backwards() -> None:
-    torch = pytest.importorskip("torch")
-    function = torch_function(*example())
-    given = [arrays(seed) for seed in range(PROGRAMS + 2)]
-    tensors = [[torch.tensor(x, requires_grad=x.dtype.kind == "f") for x in a] for a in given]
-    sum(function(*t)[1] for t in tensors).backward()
-    for t, a in zip(tensors, given, strict=True):
-        for found, right in zip(t, expected(a, 0, 1), strict=False):
-            np.testing.assert_allclose(found.grad, right)
 
 
 def test_jax_has_the_same_gradients() -> None:
@@ -105,9 +91,8 @@ def test_jax_has_the_same_gradients() -> None:
     with jax.enable_x64(True):
         rows = rows.astype("int64")
         cost = lambda a, b: function(a, b, rows)[1]
-        for found, right in zip(
-            jax.jit(jax.grad(cost, (0, 1)))(a, b), expected([a, b, rows], 0, 1), strict=True
-        ):
+        gradient = jax.jit(jax.grad(cost, (0, 1)))(a, b)
+        for found, right in zip(gradient, expected([a, b, rows], 0, 1), strict=True):
             np.testing.assert_allclose(found, right, rtol=1e-4, atol=1e-5)
         twice = jax.grad(lambda a: (jax.grad(cost)(a, b) ** 2).sum())(a)
         plain = lambda a: (jax.numpy.tanh(a @ b)[rows] ** 2).sum()

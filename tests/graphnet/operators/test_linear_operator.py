@@ -1,4 +1,4 @@
-"""Each operator is the dense matrix that finite differences and loops give, for recurrent nets of several kinds."""
+"""Each operator, and its spectrum, is that of the dense matrix that finite differences and loops give."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet.errors import DtypeError, GraphnetError, ShapeError
 from graphnet.graph.node import Array, Node
-from graphnet_rnn.network.unroll import Unrolled
+from graphnet.operators.spectrum import _quadrature
 from tests.tables import case
 
 TIME, BATCH, SYMBOLS = 3, 2, 3
@@ -32,39 +32,30 @@ class Minimal(rnn.Cell):
         return (1 - f) * h + f * gn.tanh(self.affine("h", x=x, h=f * h))
 
 
-LAYERS: dict[str, Callable[[], list[Any]]] = {
-    "LSTM": lambda: [rnn.LSTM(2)],
-    "GRU": lambda: [rnn.GRU(2)],
-    "an own cell": lambda: [Minimal(2)],
-    "both directions": lambda: [rnn.Bidirectional(rnn.Elman(2))],
-}
+LAYERS: dict[str, Callable[[], Any]] = {
+    "LSTM": lambda: rnn.LSTM(2), "GRU": lambda: rnn.GRU(2), "an own cell": lambda: Minimal(2),
+    "both directions": lambda: rnn.Bidirectional(rnn.Elman(2)),
+}  # fmt: skip
 KINDS = ("hessian", "gauss-newton", "jacobian", "fisher")
 
 
-class Subject(NamedTuple):
-    net: rnn.Network
-    u: Unrolled
-    losses: Node
-    feed: dict[Node, Array]
+class Subject:
+    """A net with random weights, and what it is fed."""
 
-    @property
-    def parameters(self) -> list[Node]:
-        return list(self.net.parameters.values())
+    def __init__(self, name: str = "GRU", dtype: str = "float64") -> None:
+        draws = np.random.default_rng(1)
+        self.net = rnn.Network([LAYERS[name]()], SYMBOLS, SYMBOLS, dtype=dtype)
+        self.net.theta = draws.standard_normal(self.net.theta.shape)
+        self.parameters = list(self.net.parameters.values())
+        self.u = self.net.unroll(TIME, BATCH)
+        self.losses = gn.sum(self.u.losses, axis=0)
+        arrays = [*draws.integers(0, SYMBOLS, (2, TIME, BATCH))]
+        arrays += [draws.standard_normal(node.shape).astype(dtype) for node in self.u.initial]
+        self.feed = dict(zip([self.u.inputs, self.u.targets, *self.u.initial], arrays, strict=True))
 
     def operator(self, kind: str, **how: Any) -> Any:
         ends = {"jacobian": self.u.logits, "fisher": self.losses}
         return gn.linear_operator(kind, ends.get(kind, self.u.cost), self.net.parameters, self.feed, **how)
-
-
-def subject(name: str = "GRU", dtype: str = "float64") -> Subject:
-    net = rnn.Network(LAYERS[name](), SYMBOLS, SYMBOLS, dtype=dtype)
-    generator = np.random.default_rng(1)
-    net.theta = generator.standard_normal(net.theta.shape)
-    u = net.unroll(TIME, BATCH)
-    arrays: list[Array] = [*generator.integers(0, SYMBOLS, (2, TIME, BATCH))]
-    arrays += [generator.standard_normal(node.shape).astype(dtype) for node in u.initial]
-    feed = dict(zip([u.inputs, u.targets, *u.initial], arrays, strict=True))
-    return Subject(net, u, gn.sum(u.losses, axis=0), feed)
 
 
 def differences(s: Subject, node: Node) -> Array:
@@ -83,26 +74,21 @@ def differences(s: Subject, node: Node) -> Array:
 
 def dense(s: Subject, kind: str) -> Array:
     """The matrix, without products of curvature."""
-    flat = gn.concatenate([gn.reshape(g, (-1,)) for g in gn.gradient(s.u.cost, s.parameters)])
-    match kind:
-        case "hessian":
-            return differences(s, flat)
-        case "jacobian":
-            return differences(s, s.u.logits)
-        case "gauss-newton":
-            J = differences(s, s.u.logits)
-            (p,) = gn.compile([gn.softmax(s.u.logits)], list(s.feed), "numpy")(*s.feed.values())
-            rows = J.reshape(-1, SYMBOLS, J.shape[1])
-            blocks = [np.diag(q) - np.outer(q, q) for q in p.reshape(-1, SYMBOLS)]
-            return sum(r.T @ B @ r for r, B in zip(rows, blocks, strict=True)) / len(blocks)
-        case _:
-            J = differences(s, s.losses)
-            return J.T @ J / BATCH
+    gradient = gn.concatenate([gn.reshape(g, (-1,)) for g in gn.gradient(s.u.cost, s.parameters)])
+    J = differences(s, {"hessian": gradient, "fisher": s.losses}.get(kind, s.u.logits))
+    if kind == "fisher":
+        return J.T @ J / BATCH
+    if kind != "gauss-newton":
+        return J
+    (p,) = gn.compile([gn.softmax(s.u.logits)], list(s.feed), "numpy")(*s.feed.values())
+    rows = J.reshape(-1, SYMBOLS, J.shape[1])
+    blocks = [np.diag(q) - np.outer(q, q) for q in p.reshape(-1, SYMBOLS)]
+    return sum(r.T @ B @ r for r, B in zip(rows, blocks, strict=True)) / len(blocks)
 
 
 @cache
 def both(name: str, kind: str) -> tuple[Array, Any]:
-    s = subject(name)
+    s = Subject(name)
     return dense(s, kind), s.operator(kind)
 
 
@@ -119,21 +105,23 @@ def test_it_is_the_dense_matrix() -> None:
 
 
 def test_all_of_scipys_ways_agree() -> None:
+    draws = np.random.default_rng(0)
     for kind in KINDS:
         with case(kind):
             _, op = both("GRU", kind)
-            generator = np.random.default_rng(0)
-            v, u = generator.standard_normal(op.shape[1]), generator.standard_normal(op.shape[0])
+            v, u, V = (draws.standard_normal(shape) for shape in (op.shape[1], op.shape[0], (op.shape[1], 3)))
             assert op.matvec(v) @ u == pytest.approx(v @ op.rmatvec(u), rel=1e-10)
-            if kind != "jacobian":
-                assert op.H is op
-                assert (op @ v) @ u == pytest.approx(v @ (op @ u), rel=1e-10)
-            V = generator.standard_normal((op.shape[1], 3))
+            assert kind == "jacobian" or op.H is op
             np.testing.assert_array_equal(op.matmat(V), np.stack([op @ column for column in V.T], axis=1))
             np.testing.assert_array_equal(op.matvec(V[:, :1]), op.matmat(V[:, :1]))
             np.testing.assert_allclose(op.T @ u, op.rmatvec(u))
             np.testing.assert_allclose((2 * op) @ v, 2 * (op @ v))
             assert kind in repr(op)
+    expected, G = both("GRU", "gauss-newton")
+    damping, b = 0.1 * np.eye(len(expected)), draws.standard_normal(len(expected))
+    found, failed = cg(G + aslinearoperator(damping), b, rtol=1e-10, maxiter=1000)
+    assert not failed
+    np.testing.assert_allclose(found, np.linalg.solve(expected + damping, b), rtol=1e-4, atol=1e-6)
 
 
 def test_every_back_end_and_precision() -> None:
@@ -141,21 +129,18 @@ def test_every_back_end_and_precision() -> None:
         for backend in ("numpy", "numba"):
             with case(kind, backend):
                 expected, _ = both("GRU", kind)
-                op = subject("GRU", "float32").operator(kind, backend=backend, threads=1, memory="sqrt")
-                assert op.dtype == np.float32
+                op = Subject("GRU", "float32").operator(kind, backend=backend, threads=1, memory="sqrt")
                 v = np.random.default_rng(0).standard_normal(op.shape[1])
-                found = op @ v
-                assert found.dtype == np.float32
-                np.testing.assert_allclose(
-                    found, expected @ v, rtol=1e-2, atol=1e-3 * np.abs(expected @ v).max()
-                )
+                found, right = op @ v, expected @ v
+                assert op.dtype == found.dtype == np.float32
+                np.testing.assert_allclose(found, right, rtol=1e-2, atol=1e-3 * np.abs(right).max())
 
 
 def test_it_is_at_the_present_parameters_and_at_what_is_fed() -> None:
     """The first product of a point computes the forward pass, the others do not, and nobody sees a difference."""
     for kind in KINDS:
         with case(kind):
-            s = subject()
+            s = Subject()
             op = s.operator(kind)
             v = np.random.default_rng(0).standard_normal(op.shape[1])
             first = op @ v
@@ -166,14 +151,12 @@ def test_it_is_at_the_present_parameters_and_at_what_is_fed() -> None:
             s.parameters[0].value[...] += 0.1
             moved = op @ v
             assert not np.allclose(moved, first)
-            other = subject().feed.values()
-            arrays = [array[:, ::-1] if array.dtype == np.int64 else array[::-1] for array in other]
-            turned = dict(zip(s.feed, arrays, strict=True))
+            arrays = [a[:, ::-1] if a.dtype == np.int64 else a[::-1] for a in Subject().feed.values()]
             op.feed({s.u.inputs: np.zeros((TIME, BATCH), int)})
             assert not np.allclose(op @ v, moved)
-            op.feed(turned)
-            fresh = Subject(s.net, s.u, s.losses, turned).operator(kind)
-            np.testing.assert_array_equal(op @ v, fresh @ v)
+            s.feed = dict(zip(s.feed, arrays, strict=True))
+            op.feed(s.feed)
+            np.testing.assert_array_equal(op @ v, s.operator(kind) @ v)
             if kind != "jacobian":  # a sum over cases, in another order
                 np.testing.assert_allclose(op @ v, moved, rtol=1e-9, atol=1e-12)
 
@@ -195,26 +178,10 @@ def test_it_sees_redrawn_masks_and_parameters_that_are_not_its_own() -> None:
     assert np.array_equal(seen[0], seen[1])
     assert not np.allclose(seen[1], seen[2])
     assert not np.allclose(seen[2], seen[3])
+    s = Subject()
+    G, own = s.operator("gauss-newton"), s.operator("gauss-newton", at=s.u.logits)  # where the net ends
+    np.testing.assert_allclose(G @ np.ones(G.shape[1]), own @ np.ones(G.shape[1]))
 
-
-def test_it_composes_with_scipys() -> None:
-    expected, G = both("GRU", "gauss-newton")
-    n = len(expected)
-    damped = G + 0.1 * aslinearoperator(np.eye(n))
-    b = np.random.default_rng(0).standard_normal(n)
-    found, failed = cg(damped, b, rtol=1e-10, maxiter=1000)
-    assert not failed
-    np.testing.assert_allclose(found, np.linalg.solve(expected + 0.1 * np.eye(n), b), rtol=1e-4, atol=1e-6)
-
-
-def test_where_the_net_ends_may_be_given() -> None:
-    s = subject()
-    G, own = s.operator("gauss-newton"), s.operator("gauss-newton", at=s.u.logits)
-    v = np.ones(G.shape[1])
-    np.testing.assert_allclose(G @ v, own @ v)
-
-
-# -- refusals -------------------------------------------------------------------------------------
 
 x = gn.input((4, 3), "float64", name="x")
 i = gn.input((4,), "int64", name="i")
@@ -225,29 +192,31 @@ cost = gn.mean(losses)
 DATA = {x: np.ones((4, 3)), i: np.zeros(4, int)}
 
 
+def made(kind: str = "hessian", of: Any = cost, parameters: Any = (W,), feed: Any = DATA, **how: Any) -> Any:
+    return gn.linear_operator(kind, of, parameters, feed, **how)
+
+
 REFUSED: list[tuple[Callable[[], Any], type[GraphnetError], str]] = [
-    (lambda: gn.linear_operator("hesse", cost, [W], DATA), gn.UsageError, "linear_operator: kind .*'hessian' or"),
-    (lambda: gn.linear_operator("hessian", losses, [W], DATA), gn.DifferentiationError, r"scalar.*\[4\]"),
-    (lambda: gn.linear_operator("fisher", cost, [W], DATA), gn.DifferentiationError, r"\(batch,\).*axis=0"),
-    (lambda: gn.linear_operator("jacobian", 3, [W], DATA), gn.ValueAccessError, "outputs must be a node"),
-    (lambda: gn.linear_operator("jacobian", i, [W], DATA), gn.DifferentiationError, "int64"),
-    (lambda: gn.linear_operator("hessian", 3, [W], DATA), gn.ValueAccessError, "linear_operator"),
-    (lambda: gn.linear_operator("hessian", cost, [], DATA), gn.UsageError, "parameters lists nothing"),
-    (lambda: gn.linear_operator("hessian", cost, [W, W], DATA), gn.UsageError, r"W\[3, 2\] .* twice"),
-    (lambda: gn.linear_operator("hessian", cost, [x], DATA), gn.UsageError, r"x\[4, 3\] .*gn\.parameter"),
-    (lambda: gn.linear_operator("hessian", cost, 3, DATA), gn.UsageError, "parameters must be a list"),
-    (lambda: gn.linear_operator("hessian", cost, [other], DATA), gn.UsageError, "none of the parameters, other"),
-    (lambda: gn.linear_operator("hessian", cost, [W]), gn.UsageError, r"depends on x\[4, 3\] .*feed="),
-    (lambda: gn.linear_operator("hessian", cost, [W], [1]), gn.UsageError, "feed must be a dict"),
-    (lambda: gn.linear_operator("hessian", cost, [W], {**DATA, W: 1}), gn.UsageError, r"W\[3, 2\].*no input"),
-    (lambda: gn.linear_operator("hessian", cost, [W], {**DATA, "x": 1}), gn.UsageError, "'x'.*no input"),
-    (lambda: gn.linear_operator("hessian", cost, [W], {**DATA, x: np.ones(4)}), ShapeError, r"x\[4, 3\].*\[4\]"),
-    (lambda: gn.linear_operator("hessian", cost, [W], {**DATA, i: np.ones(4)}), DtypeError, r"i\[4\]"),
-    (lambda: gn.linear_operator("hessian", cost, [W], DATA, at=x), gn.UsageError, "`at` is for kind='gauss"),
-    (lambda: gn.linear_operator("hessian", cost, [W], DATA, backend="c"), gn.BackendError, "no back end 'c'"),
-    (lambda: gn.linear_operator("hessian", cost, [W], DATA) @ (1j * np.ones(6)), gn.UsageError, "real numbers"),
-    (lambda: gn.linear_operator("hessian", cost, [W], DATA).feed({x: np.ones(3)}), ShapeError, r"x\[4, 3\]"),
-]  # fmt: skip
+    (lambda: made("hesse"), gn.UsageError, "linear_operator: kind .*'hessian' or"),
+    (lambda: made(of=losses), gn.DifferentiationError, r"scalar.*\[4\]"),
+    (lambda: made("fisher"), gn.DifferentiationError, r"\(batch,\).*axis=0"),
+    (lambda: made("jacobian", 3), gn.ValueAccessError, "outputs must be a node"),
+    (lambda: made("jacobian", i), gn.DifferentiationError, "int64"),
+    (lambda: made(parameters=[]), gn.UsageError, "parameters lists nothing"),
+    (lambda: made(parameters=[W, W]), gn.UsageError, r"W\[3, 2\] .* twice"),
+    (lambda: made(parameters=[x]), gn.UsageError, r"x\[4, 3\] .*gn\.parameter"),
+    (lambda: made(parameters=3), gn.UsageError, "parameters must be a list"),
+    (lambda: made(parameters=[other]), gn.UsageError, "none of the parameters, other"),
+    (lambda: made(feed=None), gn.UsageError, r"depends on x\[4, 3\] .*feed="),
+    (lambda: made(feed=[1]), gn.UsageError, "feed must be a dict"),
+    (lambda: made(feed={**DATA, W: 1}), gn.UsageError, r"W\[3, 2\].*no input"),
+    (lambda: made(feed={**DATA, x: np.ones(4)}), ShapeError, r"x\[4, 3\].*\[4\]"),
+    (lambda: made(feed={**DATA, i: np.ones(4)}), DtypeError, r"i\[4\]"),
+    (lambda: made(at=x), gn.UsageError, "`at` is for kind='gauss"),
+    (lambda: made(backend="c"), gn.BackendError, "no back end 'c'"),
+    (lambda: made() @ (1j * np.ones(6)), gn.UsageError, "real numbers"),
+    (lambda: made().feed({x: np.ones(3)}), ShapeError, r"x\[4, 3\]"),
+]
 
 
 def test_what_cannot_be_meant_is_refused() -> None:
@@ -257,19 +226,186 @@ def test_what_cannot_be_meant_is_refused() -> None:
 
 
 def test_without_scipy_it_says_what_to_install() -> None:
-    code = (
-        "import sys; sys.modules['scipy'] = None\n"
-        "import numpy as np, graphnet as gn\n"
-        "W = gn.parameter(np.ones(100)); cost = gn.sum(W * W)\n"
-        "for call in (lambda: gn.linear_operator('hessian', cost, [W]), lambda: gn.eigenvalues(np.eye(100), 3)):\n"
-        "    try: call()\n"
-        "    except gn.UsageError as error: print(error)\n"
-        "print(gn.trace(np.eye(100), samples=2, method='hutchinson').value)\n"
-    )
-    told = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300
-    )
-    first, second, trace = told.stdout.splitlines()
+    code = """
+import sys; sys.modules['scipy'] = None
+import numpy as np, graphnet as gn
+W = gn.parameter(np.ones(100)); cost = gn.sum(W * W)
+for call in (lambda: gn.linear_operator('hessian', cost, [W]), lambda: gn.eigenvalues(np.eye(100), 3)):
+    try: call()
+    except gn.UsageError as error: print(error)
+print(gn.trace(np.eye(100), samples=2, method='hutchinson').value)
+"""
+    how: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 300}
+    first, second, trace = subprocess.run([sys.executable, "-c", code], check=True, **how).stdout.splitlines()
     assert first == "linear_operator needs SciPy, which is not installed: pip install scipy"
-    assert second == "eigenvalues needs SciPy, which is not installed: pip install scipy"
+    assert second.startswith("eigenvalues needs SciPy")
     assert float(trace) == 100
+
+
+# -- its spectrum, within standard errors ----------------------------------------------------------------
+
+N = 120
+
+
+def symmetric(values: Array, seed: int = 0) -> Array:
+    """A matrix with these eigenvalues."""
+    Q, _ = np.linalg.qr(np.random.default_rng(seed).standard_normal((len(values), len(values))))
+    return Q @ np.diag(values) @ Q.T
+
+
+#: Few large eigenvalues and many small ones, of both signs, as Hessians have.
+VALUES = np.concatenate([[50.0, 20.0, 8.0, -3.0], np.random.default_rng(1).normal(0.1, 0.1, N - 4)])
+A = symmetric(VALUES)
+
+
+def test_the_trace_within_its_standard_error() -> None:
+    """Of 40 seeds nearly all are within 2 standard errors, so these are neither too small nor too large."""
+    for method in ("hutch++", "hutchinson"):
+        with case(method):
+            found = [gn.trace(A, 60, method, seed) for seed in range(40)]
+            apart = np.array([(value - VALUES.sum()) / error for value, error in found])
+            assert np.mean(np.abs(apart) < 2) >= 0.85
+            assert 0.6 < np.std(apart) < 1.5
+
+
+def test_hutchpp_gains_from_few_large_eigenvalues_and_is_exact_once_it_has_all() -> None:
+    assert gn.trace(A, 60).error < 0.1 * gn.trace(A, 60, "hutchinson").error
+    value, error = gn.trace(A, 3 * N)
+    assert value == pytest.approx(VALUES.sum(), rel=1e-10)
+    assert error < 1e-10
+
+
+def test_the_diagonal_within_its_standard_error() -> None:
+    value, error = gn.diagonal(A, 400)
+    apart = (value - np.diag(A)) / error
+    assert 0.8 < np.std(apart) < 1.25
+    assert np.abs(apart).max() < 4.5
+    exact = gn.diagonal(np.diag(VALUES), 2)
+    np.testing.assert_array_equal(exact.value, VALUES)
+    assert not exact.error.any()
+
+
+def test_of_recurrent_nets() -> None:
+    for kind in ("hessian", "gauss-newton", "fisher"):
+        dense, op = both("LSTM", kind)
+        for method in ("hutch++", "hutchinson"):
+            value, error = gn.trace(op, 90, method)
+            assert abs(value - np.trace(dense)) < 4 * error + 1e-6
+        value, error = gn.diagonal(op, 100)
+        assert np.mean(np.abs(value - np.diag(dense)) < 3 * error + 1e-6) > 0.95
+        values, vectors = gn.eigenvalues(op, 5)
+        np.testing.assert_allclose(values, np.linalg.eigvalsh(dense)[::-1][:5], rtol=1e-5, atol=1e-7)
+        np.testing.assert_allclose(op @ vectors, vectors * values, atol=1e-7)
+        density = gn.spectral_density(op, steps=30, width=0.01)
+        exact = broadened(density.points, np.linalg.eigvalsh(dense), 0.01)
+        assert np.all(np.abs(density.density - exact) < 6 * density.error + 0.05 * exact.max())
+
+
+ORDERS = {
+    "largest": np.sort(VALUES)[::-1],
+    "smallest": np.sort(VALUES),
+    "magnitude": VALUES[np.argsort(-np.abs(VALUES))],
+}
+
+
+def test_leading_eigenvalues() -> None:
+    for k in (1, 4, N - 1, N):
+        for which in ORDERS:
+            with case(which, k):
+                values, vectors = gn.eigenvalues(A, k, which)
+                np.testing.assert_allclose(values, ORDERS[which][:k], rtol=1e-8, atol=1e-9)
+                np.testing.assert_allclose(A @ vectors, vectors * values, atol=1e-7)
+                np.testing.assert_allclose(vectors.T @ vectors, np.eye(k), atol=1e-8)
+
+
+def test_of_single_precision_and_of_what_does_not_converge() -> None:
+    found = gn.eigenvalues(aslinearoperator(A.astype("float32")), 3)
+    assert found.vectors.dtype == np.float32
+    np.testing.assert_allclose(found.values, [50, 20, 8], rtol=1e-5)
+    flat = symmetric(np.linspace(0, 1, 400))
+    with pytest.raises(GraphnetError, match=r"of 5 have converged.*iterations than 1\b.*tolerance than 0"):
+        gn.eigenvalues(flat, 5, iterations=1)
+    assert gn.eigenvalues(flat, 1, tolerance=0.1).values[0] == pytest.approx(1, abs=0.1)
+
+
+def broadened(points: Array, values: Array, sigma: float) -> Array:
+    apart = (points[:, None] - values) / sigma
+    return np.exp(-0.5 * apart**2).mean(axis=1) / (sigma * np.sqrt(2 * np.pi))
+
+
+def test_the_density_of_all_eigenvalues() -> None:
+    points, density, error = gn.spectral_density(A, points=1000, steps=80, samples=40, width=0.2)
+    assert np.trapezoid(density, points) == pytest.approx(1, abs=1e-3)
+    exact = broadened(points, VALUES, 0.2)
+    # Where hardly any eigenvalue is, few of the random vectors see it.
+    assert np.all(np.abs(density - exact) < 4 * error + 0.02 * exact.max())
+    assert np.mean(np.abs(density - exact) < 2 * error + 1e-3 * exact.max()) > 0.9
+    where = np.linspace(-1, 5, 50)  # it is exact for matrices that all vectors see alike
+    found = gn.spectral_density(2 * np.eye(N), where, width=0.3)
+    np.testing.assert_allclose(found.density, broadened(where, np.array([2.0]), 0.3), rtol=1e-10)
+    np.testing.assert_allclose(found.error, 0, atol=1e-12)
+    assert np.isfinite(gn.spectral_density(np.zeros((3, 3)), 5).density).all()
+
+
+def test_lanczos_keeps_its_vectors_apart() -> None:
+    """Without that, a large eigenvalue comes back as several copies, and others are missing."""
+    nodes, weights = _quadrature(A, np.random.default_rng(0).standard_normal(N), N)
+    np.testing.assert_allclose(nodes, np.sort(VALUES), rtol=1e-8, atol=1e-8)
+    assert weights.sum() == pytest.approx(1)
+
+
+CALLS: dict[str, Callable[..., Any]] = {
+    "trace": lambda op, **how: gn.trace(op, 12, **how),
+    "diagonal": lambda op, **how: gn.diagonal(op, 5, **how),
+    "eigenvalues": lambda op, **how: gn.eigenvalues(op, 3, **how),
+    "spectral_density": lambda op, **how: gn.spectral_density(op, 20, 10, 2, **how),
+}
+
+
+def test_a_seed_tells_the_numbers_and_any_operator_will_do() -> None:
+    for name, call in CALLS.items():
+        with case(name):
+            first, second, other = (call(A, seed=seed) for seed in (7, 7, 8))
+            for a, b in zip(first, second, strict=True):
+                np.testing.assert_array_equal(a, b)
+            assert not all(np.array_equal(a, b) for a, b in zip(first, other, strict=True))
+            for a, b in zip(call(A), call(LinearOperator((N, N), A.dot, dtype=float)), strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6)
+
+
+NO_OPERATOR: list[tuple[Any, str]] = [
+    (np.ones((3, 2)), r"must be square.* 3 × 2.*J\.H @ J"),
+    (np.ones((0, 0)), "must be square"),
+    (np.ones(3), "op must be an operator"),
+    (3, "op must be an operator.*not 3"),
+    (gn.input((3, 3), name="x"), r"the node x\[3, 3\].*gn\.linear_operator"),
+    *((np.full((size, size), np.nan), "NaN.*check=True") for size in (5, 100)),
+]
+SETTINGS: list[tuple[Callable[[], Any], str]] = [
+    (lambda: gn.trace(A, 5), r"trace: samples .* >= 6"),
+    (lambda: gn.trace(A, 1, "hutchinson"), r"trace: samples .* >= 2"),
+    (lambda: gn.trace(A, method="xtrace"), r"trace: method .*'hutch\+\+' or 'hutchinson'"),
+    (lambda: gn.trace(A, seed=-1), "trace: seed"),
+    (lambda: gn.diagonal(A, 1), "diagonal: samples"),
+    (lambda: gn.eigenvalues(A, N + 1), f"eigenvalues: k must be at most {N}"),
+    (lambda: gn.eigenvalues(A, which="LA"), "eigenvalues: which .*'largest'"),
+    (lambda: gn.eigenvalues(A, tolerance=-1), "eigenvalues: tolerance"),
+    (lambda: gn.eigenvalues(A, iterations=0), "eigenvalues: iterations"),
+    (lambda: gn.spectral_density(A, points=1), "spectral_density: points"),
+    (lambda: gn.spectral_density(A, points=[[1.0]]), "spectral_density: points"),
+    (lambda: gn.spectral_density(A, points=["a"]), "spectral_density: points"),
+    (lambda: gn.spectral_density(A, points=[np.inf]), "spectral_density: points"),
+    (lambda: gn.spectral_density(A, steps=0), "spectral_density: steps"),
+    (lambda: gn.spectral_density(A, samples=1), "spectral_density: samples"),
+    (lambda: gn.spectral_density(A, width=0), "spectral_density: width"),
+]
+
+
+def test_what_has_no_spectrum_is_refused() -> None:
+    for call, message in SETTINGS:
+        with case(message), pytest.raises(gn.UsageError, match=message):
+            call()
+    for op, message in NO_OPERATOR:
+        for name, take in CALLS.items():
+            with case(name, message), pytest.raises(GraphnetError, match=f"^{name}: .*{message}"):
+                take(op)

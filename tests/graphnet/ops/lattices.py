@@ -7,16 +7,15 @@ F[i, j] is the logarithm of the sum, over all paths to (i, j), of the product of
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numba
 import numpy as np
 
 import graphnet as gn
-from graphnet.graph.node import Array, Dtype, Node, Shape
+from graphnet.graph.node import Array, Node
 
-__all__ = ["PathSums", "Recursion", "alignment", "soft_dtw"]
+__all__ = ["PathSums", "Recursion"]
 
 #: From how far before (i, j) a step of each kind comes.
 STEPS = ((1, 1), (1, 0), (0, 1))
@@ -34,11 +33,9 @@ def value_before(table: Array, i: int, j: int, k: int) -> float:
 class Lattice(gn.Rowwise):
     """An op over weights w[k, i, j] of a lattice's steps"""
 
-    def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
+    def infer(self, *inputs):
         if inputs[0].shape[-3] != len(STEPS):
-            raise gn.ShapeError(
-                f"{self.name} takes weights of {len(STEPS)} kinds of step, not {inputs[0].shape[-3]}"
-            )
+            raise gn.ShapeError(f"{self.name} takes weights of {len(STEPS)} kinds of step")
         return super().infer(*inputs)
 
 
@@ -48,7 +45,7 @@ class PathSums(Lattice):
     signature = "... k n m -> ... n m"
 
     @staticmethod
-    def kernel(F: Array, w: Array) -> None:
+    def kernel(F, w):
         for i in range(F.shape[0]):
             for j in range(F.shape[1]):
                 most = -math.inf
@@ -60,11 +57,11 @@ class PathSums(Lattice):
                         total += math.exp(w[k, i, j] + value_before(F, i, j, k) - most)
                 F[i, j] = most + math.log(total) if most > -math.inf else most
 
-    def backward(self, gF: Node, F: Node, w: Node) -> Sequence[Node]:
+    def backward(self, gF, F, w):
         p = chances(F, w)
         return (p * each_step(Recursion(back=True)(p, gF)),)
 
-    def rop(self, rw: Node, F: Node, w: Node) -> Node:
+    def rop(self, rw, F, w):
         p = chances(F, w)
         return Recursion()(p, gn.sum(p * rw, -3))
 
@@ -79,7 +76,7 @@ class Recursion(Lattice):
     back: bool = False
 
     @staticmethod
-    def kernel(x: Array, p: Array, r: Array, back: bool) -> None:
+    def kernel(x, p, r, back):
         n, m = x.shape
         for a in range(n):
             for b in range(m):
@@ -93,17 +90,16 @@ class Recursion(Lattice):
                         total += p[k, i, j] * x[i - di, j - dj]
                 x[i, j] = total
 
-    def backward(self, gx: Node, x: Node, p: Node, r: Node) -> Sequence[Node]:
+    def backward(self, gx, x, p, r):
         gr = Recursion(not self.back)(p, gx)
         return each_step(x) * before(gr) if self.back else each_step(gr) * before(x), gr
 
-    def rop(self, rp: Node, rr: Node, x: Node, p: Node, r: Node) -> Node:
+    def rop(self, rp, rr, x, p, r):
         change = after(rp * each_step(x)) if self.back else gn.sum(rp * before(x), -3)
         return Recursion(self.back)(p, rr + change)
 
 
 def each_step(x: Node) -> Node:
-    """The same for each kind of step, along a new axis."""
     return gn.stack([x] * len(STEPS), -3)
 
 
@@ -129,14 +125,3 @@ def chances(F: Node, w: Node) -> Node:
     there = gn.broadcast_to(gn.constant(inside), w.shape)
     exponent = gn.where(there, w + before(F) - each_step(F), 0)
     return gn.where(there, gn.exp(exponent), 0)
-
-
-def soft_dtw(cost: Node, smoothing: float) -> Node:
-    """The softened least cost of a monotone path through each matrix of costs (Cuturi & Blondel 2017)."""
-    return -smoothing * PathSums()(each_step(cost / -smoothing))[..., -1, -1]
-
-
-def alignment(scores: Node, smoothing: float = 1.0) -> Node:
-    """The chance that a path goes through each place: the gradient of the softened distance in the costs."""
-    (found,) = gn.gradient(gn.sum(soft_dtw(scores, smoothing)), [scores])
-    return found

@@ -22,15 +22,13 @@ def loops(function: gn.Function) -> list[Loop]:
 
 
 def fused(function: gn.Function) -> list[Loop]:
-    """Loops that compute something and combine it."""
     return [loop for loop in loops(function) if loop.reductions and loop.steps]
 
 
 def both(build: Callable[[Node], Any], array: Array, **how: Any) -> gn.Function:
     """The same numbers with the pass, without it, and from NumPy in double precision."""
     x = gn.input(array.shape, array.dtype)
-    made = build(x)
-    outputs = list(made) if isinstance(made, (list, tuple)) else [made]
+    outputs = build(x)
     function = gn.compile(outputs, [x], **how)
     apart = gn.compile(outputs, [x], passes=passes.without("fuse reductions"), **how)
     wide = gn.input(array.shape, "float64")
@@ -59,43 +57,31 @@ def test_softmax_cross_entropy_is_four_loops_over_its_logits() -> None:
 
                 function = both(build, numbers(*shape), threads=threads)
                 assert len(fused(function)) == 2
-                ((_, top),) = [
-                    (loop, r) for loop in fused(function) for r in loop.reductions if r.how == "max"
-                ]
+                (top,) = [r for loop in fused(function) for r in loop.reductions if r.how == "max"]
                 assert top.view.size == right.size
                 exponentials = next(loop for loop in fused(function) if loop.reductions[0].how == "sum")
-                assert len(exponentials.reductions) == 2, "the sum of the exponentials, and what is picked"
-                assert len(exponentials.stores) == 1, (
-                    "the exponentials are kept for the gradient, and what is picked is not"
-                )
+                # the sum of the exponentials and what is picked, of which only those are kept for the gradient
+                assert (len(exponentials.reductions), len(exponentials.stores)) == (2, 1)
 
 
-def test_what_only_the_reduction_reads_is_not_stored() -> None:
-    function = both(lambda x: gn.sum(gn.tanh(x) * 2.0 + x, axis=1), numbers(40, 30))
-    (loop,) = loops(function)
-    assert not loop.stores
-
-
-def test_what_others_read_is_stored_once() -> None:
+def test_only_what_others_read_is_stored_and_once() -> None:
     def build(x: Node) -> list[Node]:
         y = gn.tanh(x)
         return [y, gn.sum(y, axis=1), gn.max(y, axis=1), gn.min(y, axis=1), gn.sum(y * y, axis=(1,))]
 
-    function = both(build, numbers(40, 30))
-    (loop,) = loops(function)
+    (loop,) = loops(both(build, numbers(40, 30)))
     assert [r.how for r in loop.reductions] == ["sum", "max", "min", "sum"]
     assert len(loop.stores) == 1
+    (loop,) = loops(both(lambda x: [gn.sum(gn.tanh(x) * 2.0 + x, axis=1)], numbers(40, 30)))
+    assert not loop.stores
 
 
-def test_other_axes_stay_apart() -> None:
+def test_other_axes_stay_apart_and_one_group_has_the_same() -> None:
     """By the first axis cores divide loops; an inner one would be no row of the result."""
     for axis in (0, 1, (0, 1), (0, 2), (0, 1, 2)):
         with case(axis):
-            function = both(lambda x: gn.sum(gn.tanh(x), axis=axis), numbers(6, 5, 4))
-            assert not fused(function)
+            assert not fused(both(lambda x: [gn.sum(gn.tanh(x), axis=axis)], numbers(6, 5, 4)))
 
-
-def test_one_group_has_reductions_over_the_same_axes() -> None:
     def build(x: Node) -> list[Node]:
         y = gn.tanh(x)
         return [gn.sum(y, axis=2), gn.sum(y, axis=(1, 2)), gn.max(y, axis=2)]
@@ -106,70 +92,42 @@ def test_one_group_has_reductions_over_the_same_axes() -> None:
     assert len(loops(function)) > 1
 
 
-def test_reductions_of_reductions() -> None:
-    both(lambda x: gn.max(gn.sum(gn.exp(x), axis=2) * 2.0, axis=1), numbers(6, 5, 40))
-    both(lambda x: gn.sum(gn.sum(gn.exp(x), axis=2), axis=1), numbers(6, 5, 40))
-
-
-def test_reductions_of_nothing() -> None:
-    for stored in (False, True):
-        for shape in ((1, 0), (5, 0), (0, 5), (3, 0, 2), (3, 2, 0)):
-            with case(shape, stored):
-
-                def build(x: Node) -> list[Node]:
-                    y = gn.tanh(x) * 2.0
-                    return [gn.sum(y, axis=len(shape) - 1), *([y] if stored else [])]
-
-                both(build, numbers(*shape))
-
-
-def test_transposed_operands() -> None:
-    """Vectors then run along the axis that is kept, and stores with them."""
-
-    def build(x: Node) -> list[Node]:
-        y = gn.tanh(x.T) * 2.0
-        return [y, gn.sum(y, axis=1), gn.max(y, axis=1)]
-
+def test_reductions_of_reductions_of_nothing_and_of_transposed_operands() -> None:
+    """Vectors then run along the axis that is kept, and stores with them. A place may be part of a larger array."""
+    both(lambda x: [gn.max(gn.sum(gn.exp(x), axis=2) * 2.0, axis=1)], numbers(6, 5, 40))
+    both(lambda x: [gn.sum(gn.sum(gn.exp(x), axis=2), axis=1)], numbers(6, 5, 40))
+    for shape in ((1, 0), (5, 0), (0, 5), (3, 0, 2), (3, 2, 0)):
+        with case(shape):
+            both(lambda x: [gn.sum(gn.tanh(x) * 2.0, axis=len(shape) - 1)], numbers(*shape))
+            both(lambda x: [gn.sum(y := gn.tanh(x) * 2.0, axis=len(shape) - 1), y], numbers(*shape))
     for shape in ((40, 30), (7, 90), (3, 1)):
-        both(build, numbers(*shape))
+        both(lambda x: [y := gn.tanh(x.T) * 2.0, gn.sum(y, axis=1), gn.max(y, axis=1)], numbers(*shape))
+    both(
+        lambda x: [gn.concatenate([t := gn.sum(gn.tanh(x), 1), x[:, 0]]), gn.concatenate([x[:, 1], t])],
+        numbers(9, 30),
+    )
 
 
-def test_integers_and_booleans() -> None:
-    x = gn.input((9, 21), "int64")
-    y = x * 3 - 1
-    outputs = [gn.sum(y, axis=1), gn.max(y, axis=1), gn.min(y, axis=1), gn.max(x > 2, axis=1)]
+def test_integers_and_booleans_and_what_is_not_finite() -> None:
+    i, x = gn.input((9, 21), "int64"), gn.input((4, 20))
+    y = i * 3 - 1
+    outputs = [gn.sum(y, axis=1), gn.max(y, axis=1), gn.min(y, axis=1), gn.max(i > 2, axis=1)]
     array = np.random.default_rng(0).integers(-5, 6, (9, 21))
-    found = gn.compile(outputs, [x])(array)
-    for one, right in zip(found, gn.compile(outputs, [x], backend="numpy")(array), strict=True):
-        assert np.array_equal(one, right)
-
-
-def test_check_finds_what_is_not_finite_in_values_and_in_sums() -> None:
-    x = gn.input((4, 20))
+    right = gn.compile(outputs, [i], backend="numpy")(array)
+    for one, other in zip(gn.compile(outputs, [i])(array), right, strict=True):
+        np.testing.assert_array_equal(one, other)
     function = gn.compile(gn.sum(gn.exp(x), axis=1), [x], check=True)
     assert np.isfinite(function(numbers(4, 20))[0]).all()
-    with pytest.raises(gn.NonFiniteError, match="Exp"):
-        function(np.full((4, 20), 100, np.float32))
-    with pytest.raises(gn.NonFiniteError, match="Sum"):
-        function(np.full((4, 20), 88, np.float32))
-
-
-def test_places_in_joins_are_kept() -> None:
-    """A sum whose place is part of a larger array, and one that several arrays want."""
-
-    def build(x: Node) -> list[Node]:
-        total = gn.sum(gn.tanh(x), axis=1)
-        return [gn.concatenate([total, x[:, 0]]), gn.concatenate([x[:, 1], total])]
-
-    both(build, numbers(12, 30))
+    for number, op in ((100, "Exp"), (88, "Sum")):
+        with pytest.raises(gn.NonFiniteError, match=op):
+            function(np.full((4, 20), number, np.float32))
 
 
 def test_layer_norms_and_softmaxes_fire_in_networks() -> None:
     net = rnn.Network([rnn.LayerNormLSTM(8)], 5, 5)
     u = net.unroll(3, 4, initial="zero")
-    function = gn.compile(
-        [u.cost, *gn.gradient(u.cost, list(net.parameters.values()))], [u.inputs, u.targets]
-    )
+    outputs = [u.cost, *gn.gradient(u.cost, list(net.parameters.values()))]
+    function = gn.compile(outputs, [u.inputs, u.targets])
     assert len(fused(function)) > 5
     report = next(r for r in function.reports if r.name == "fuse reductions")
     assert report.before == report.after

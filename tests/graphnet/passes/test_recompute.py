@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,55 +14,52 @@ from graphnet import passes
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Array, Node
 from tests.graphnet.backends.unseen_cells import CELLS
+from tests.graphnet.passes.test_products import count
 from tests.tables import case
 
 STEPS = 24
 
 
-def arrays_for(inputs: Sequence[Node], symbols: int = 3) -> list[Array]:
-    generator = np.random.default_rng(0)
+def arrays_for(inputs: Sequence[Node]) -> list[Array]:
+    draws = np.random.default_rng(0)
     return [
-        generator.standard_normal(x.shape).astype(x.dtype)
-        if x.dtype.kind == "f"
-        else generator.integers(0, symbols, x.shape)
+        draws.standard_normal(x.shape).astype(x.dtype) if x.dtype.kind == "f" else draws.integers(0, 3, x.shape)
         for x in inputs
-    ]
+    ]  # fmt: skip
 
 
-def derivatives(cost: Node, parameters: Sequence[Node]) -> dict[str, Callable[[], list[Node]]]:
-    def directions() -> dict[Node, Node]:
-        return {
-            p: gn.constant(np.cos(np.arange(p.size)).reshape(p.shape).astype(p.dtype)) for p in parameters
-        }
+def derived(what: str, cost: Node, parameters: Sequence[Node]) -> list[Node]:
+    if what == "gradient":
+        return [cost, *gn.gradient(cost, parameters)]
+    product = {"Gv": gn.gauss_newton_product, "Hv": gn.hessian_product}[what]
+    return product(cost, {p: gn.constant(np.cos(np.arange(p.size)).reshape(p.shape)) for p in parameters})
 
-    return {
-        "gradient": lambda: [cost, *gn.gradient(cost, parameters)],
-        "Gv": lambda: gn.gauss_newton_product(cost, directions()),
-        "Hv": lambda: gn.hessian_product(cost, directions()),
-    }
+
+def require_same(function: gn.Function, right: gn.Function, *arrays: Any) -> None:
+    for a, b in zip(function(*arrays), right(*arrays), strict=True):
+        scale = max(1.0, float(np.abs(b).max(initial=0)))
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12 * scale)
 
 
 def require_less(
-    outputs: Sequence[Node],
-    inputs: Sequence[Node],
-    share: float = 0.6,
-    backends: Sequence[str] = ("numpy", "numba"),
+    outputs: Sequence[Node], inputs: Sequence[Node], share: float, backends: Any = ("numpy", "numba")
 ) -> None:
     """Same values with memory="sqrt" as without, on these back ends, from at most that share of the memory."""
-    arrays = arrays_for(inputs)
     for backend in backends:
         plain = gn.compile(outputs, inputs, backend)
         less = gn.compile(outputs, inputs, backend, memory="sqrt")
-        for a, b in zip(less(*arrays), plain(*arrays), strict=True):
-            np.testing.assert_allclose(
-                a, b, rtol=1e-9, atol=1e-12 * max(1.0, float(np.abs(b).max(initial=0)))
-            )
+        require_same(less, plain, *arrays_for(inputs))
         assert less.memory.peak < share * plain.memory.peak, (backend, less.memory, plain.memory)
 
 
 def unrolled(cell: type[rnn.Cell], time: int = STEPS, layers: int = 1, **settings: Any) -> rnn.Unrolled:
     net = rnn.Network([cell().resized(5)] * layers, 3, 3, dtype="float64", **settings)
     return net.unroll(time, 4, training=True)
+
+
+def derived_of(u: rnn.Unrolled, what: str = "gradient") -> tuple[list[Node], list[Node]]:
+    outputs = derived(what, u.cost, list(u.network.parameters.values()))
+    return outputs, [u.inputs, u.targets, *u.initial]
 
 
 #: Cells of which little can be computed again: an echo state network's only gradient, that of the output weights, reads
@@ -75,14 +72,8 @@ def test_a_loss_with_a_surrogate_needs_less() -> None:
     """Its places have other rows than it has: more cases than steps, too."""
     for time, batch in ((40, 4), (20, 32)):
         net = rnn.Network([rnn.LSTM(8)], 5, 5, "ctc", dtype="float64")
-        u = net.unroll(time, batch, initial="zero", labels=3)
-        outputs, inputs = [u.cost, *gn.gradient(u.cost, list(net.parameters.values()))], [u.inputs, u.targets]
-        draws = np.random.default_rng(0)
-        arrays = draws.standard_normal(u.inputs.shape), draws.integers(0, 4, u.targets.shape)
-        plain, less = gn.compile(outputs, inputs), gn.compile(outputs, inputs, memory="sqrt")
-        for a, b in zip(less(*arrays), plain(*arrays), strict=True):
-            np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
-        assert less.memory.peak < plain.memory.peak
+        outputs, inputs = derived_of(net.unroll(time, batch, initial="zero", labels=3))
+        require_less(outputs, inputs[:2], 1, ["numba"])
 
 
 EVERY = [*rnn.cells.ALL.values(), *CELLS]
@@ -97,38 +88,30 @@ def in_turn(cell: type[rnn.Cell], what: str) -> bool:
     return what == own or cell is rnn.LSTM
 
 
-@pytest.mark.parametrize(
-    ("cell", "what"),
-    [
-        pytest.param(cell, what, marks=[] if in_turn(cell, what) else [pytest.mark.slow])
-        for cell in EVERY
-        for what in WHAT
-    ],
-)
+SHARED = [
+    pytest.param(cell, what, marks=[] if in_turn(cell, what) else [pytest.mark.slow]) for cell in EVERY for what in WHAT
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("cell", "what"), SHARED)
 def test_every_cell_needs_less(cell: type[rnn.Cell], what: str) -> None:
     u = unrolled(cell)
-    outputs = derivatives(u.cost, list(u.network.parameters.values()))[what]()
     # What a bidirectional layer keeps of its whole sequence, both ways, is what the layers above it read.
     share = KEEPS.get(cell.__name__, 0.8 if u.network.causal else 1.0)
     # A pass knows no back end: NumPy's runs what it makes of gradients, and the compiled one of products.
-    backends = ("numpy",) if what == "gradient" else ("numba",)
-    require_less(outputs, [u.inputs, u.targets, *u.initial], share, backends)
+    require_less(*derived_of(u, what), share, ["numpy" if what == "gradient" else "numba"])
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"layers": 2, "skip": True},
-        {"layers": 2, "dropout": 0.3},
-        {"reads": "vectors", "loss": "squared"},
+def test_every_net_needs_less() -> None:
+    for settings in (
+        {"layers": 2, "skip": True}, {"layers": 2, "dropout": 0.3}, {"reads": "vectors", "loss": "squared"},
         {"reads": "vectors", "loss": "sigmoid"},
-    ],
-    ids=lambda s: "-".join(map(str, s)),
-)
-def test_every_net_needs_less(settings: dict[str, Any]) -> None:
-    u = unrolled(rnn.LSTM, **settings)
-    inputs = [u.inputs, u.targets, *u.initial]
-    require_less(derivatives(u.cost, list(u.network.parameters.values()))["gradient"](), inputs, 0.8)
+    ):  # fmt: skip
+        with case(settings):
+            require_less(*derived_of(unrolled(rnn.LSTM, **settings)), 0.8)
+    u = rnn.Network([rnn.GRU(5)], 3, 3, dtype="float64").unroll(STEPS, 4, unscored=7)
+    outputs, inputs = derived_of(u)
+    require_less([*outputs, *u.final], inputs, 0.7)
 
 
 @pytest.mark.parametrize(("cell", "what"), [(rnn.LSTM, "Gv"), (rnn.GRU, "gradient")])
@@ -136,13 +119,10 @@ def test_both_directions_need_less(cell: type[rnn.Cell], what: str) -> None:
     """States of both are kept, which the layers above read, but not their gates; and no code of a symbol, which both
     directions read at moments far apart, so that its products are lookups in every segment."""
     net = rnn.Network([rnn.Bidirectional(cell(5))], 3, 3, dtype="float64")
-    u = net.unroll(STEPS, 4, training=True)
-    outputs = derivatives(u.cost, list(net.parameters.values()))[what]()
-    inputs = [u.inputs, u.targets, *u.initial]
+    outputs, inputs = derived_of(net.unroll(STEPS, 4, training=True), what)
     require_less(outputs, inputs, 0.75)
     graph, _ = passes.optimize(Graph(outputs, inputs), (*passes.recomputing(6), *passes.DEFAULT), frozenset())
-    of_codes = [n for n in graph.order if n.op.name == "MatMul" and any(map(is_code, n.inputs))]
-    assert not of_codes
+    assert not [n for n in graph.order if n.op.name == "MatMul" and any(map(is_code, n.inputs))]
     assert sum(n.op.name == "ScatterAdd" for n in graph.order) >= 6
 
 
@@ -153,14 +133,7 @@ def is_code(node: Node) -> bool:
     return node.op.name == "OneHot"
 
 
-def test_carried_states_and_unscored_steps() -> None:
-    net = rnn.Network([rnn.GRU(5)], 3, 3, dtype="float64")
-    u = net.unroll(STEPS, 4, unscored=7)
-    outputs = [u.cost, *u.final, *gn.gradient(u.cost, list(net.parameters.values()))]
-    require_less(outputs, [u.inputs, u.targets, *u.initial], 0.7)
-
-
-def test_a_loop_that_no_network_made() -> None:
+def test_a_loop_that_no_network_made_and_a_deep_net_without_time() -> None:
     """No scopes, inputs cut up beforehand, a state without an input at each step, and a loss of the last state."""
     x, W = gn.input((STEPS, 4, 3), "float64"), gn.parameter(np.eye(6)[:3] * 0.7)
     U = gn.parameter(np.cos(np.arange(36.0)).reshape(6, 6) / 4)
@@ -170,18 +143,13 @@ def test_a_loop_that_no_network_made() -> None:
         slow = 0.9 * slow + 0.1 * gn.sin(s)
         s = gn.tanh(s @ U + drive) * slow
     cost = gn.mean(gn.squared_error(s, x[0, 0, 0]))
-    for outputs in derivatives(cost, [W, U]).values():
-        require_less(outputs(), [x], 0.65)
-
-
-def test_a_deep_net_without_time() -> None:
-    x = gn.input((8, 6), "float64")
+    for what in WHAT:
+        require_less(derived(what, cost, [W, U]), [x], 0.65)
+    x = h = gn.input((8, 6), "float64")
     weights = [gn.parameter(np.cos(np.arange(36.0) + i).reshape(6, 6) / 3) for i in range(40)]
-    h = x
     for W in weights:
         h = gn.tanh(h @ W) + 0.5 * h
-    cost = gn.mean(gn.exp(-h * h))
-    require_less([cost, *gn.gradient(cost, weights)], [x], 0.9)
+    require_less(derived("gradient", gn.mean(gn.exp(-h * h)), weights), [x], 0.9)
 
 
 @pytest.mark.parametrize("time", [40, pytest.param(150, marks=pytest.mark.slow)])
@@ -189,9 +157,8 @@ def test_memory_grows_as_the_root_of_time(time: int) -> None:
     """Over four times the steps twice as much is kept, where all of it would be four times as much."""
 
     def peak(time: int, memory: str | None) -> int:
-        u = unrolled(rnn.LSTM, time)
-        outputs = [u.cost, *gn.gradient(u.cost, list(u.network.parameters.values()))]
-        return gn.compile(outputs, [u.inputs, u.targets, *u.initial], "numpy", memory=memory).memory.peak
+        outputs, inputs = derived_of(unrolled(rnn.LSTM, time))
+        return gn.compile(outputs, inputs, "numpy", memory=memory).memory.peak
 
     all_kept, less = ([peak(t, memory) for t in (time, 4 * time)] for memory in (None, "sqrt"))
     assert 3.5 < all_kept[1] / all_kept[0] < 4.5
@@ -201,75 +168,43 @@ def test_memory_grows_as_the_root_of_time(time: int) -> None:
 
 def test_what_is_done_again_is_the_recurrence_alone() -> None:
     """One product more for each step; the output layer and the loss are computed once."""
-    u = unrolled(rnn.LSTM, 30)
-    outputs = [u.cost, *gn.gradient(u.cost, list(u.network.parameters.values()))]
-    graph = Graph(outputs, [u.inputs, u.targets, *u.initial])
+    graph = Graph(*derived_of(unrolled(rnn.LSTM, 30)))
     again = passes.recompute(graph, segments=5)
-
-    def count(graph: Graph, op: str) -> int:
-        return sum(node.op.name == op for node in graph.order)
-
     # 24 of 30 steps, four gates of two products each; the looked-up rows of x count as products here.
     assert count(again, "MatMul") - count(graph, "MatMul") == 24 * 8
     assert count(again, "Tanh") - count(graph, "Tanh") == 24 * 2
     assert count(again, "SymbolCrossEntropy") == 5
-
-
-def test_nothing_to_win_changes_nothing() -> None:
     x = gn.input((4, 4), "float64")
     graph = Graph([gn.tanh(x @ x)])
-    assert passes.recompute(graph) is graph
+    assert passes.recompute(graph) is graph  # there is nothing to win
     assert passes.recompute(graph, segments=4) is graph
 
 
-def gradient_of_lstm(time: int) -> tuple[list[Node], list[Node]]:
-    u = unrolled(rnn.LSTM, time)
-    return [u.cost, *gn.gradient(u.cost, list(u.network.parameters.values()))], [
-        u.inputs,
-        u.targets,
-        *u.initial,
-    ]
-
-
 def test_a_budget_is_kept_with_no_more_segments_than_it_takes() -> None:
-    outputs, inputs = gradient_of_lstm(40)
+    outputs, inputs = derived_of(unrolled(rnn.LSTM, 40))
     whole = gn.compile(outputs, inputs)
     assert gn.compile(outputs, inputs, memory=whole.memory).reports[0].name == "prune"
-    arrays = arrays_for(inputs)
     sizes = []
     for share in (0.8, 0.5, 0.35):
         f = gn.compile(outputs, inputs, memory=int(share * whole.memory))
         assert f.memory <= share * whole.memory
         assert f.reports[0].name == "recompute"
         sizes.append(len(f.graph))
-        for a, b in zip(f(*arrays), whole(*arrays), strict=True):
-            np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+        require_same(f, whole, *arrays_for(inputs))
     assert sizes == sorted(sizes)
-
-
-def test_a_budget_that_cannot_be_kept_says_what_can() -> None:
-    outputs, inputs = gradient_of_lstm(20)
-    with pytest.raises(
-        gn.BackendError, match=r"memory=1000: .* cannot do with 1000 B; .* needs [\d.]+ KiB"
-    ) as error:
+    with pytest.raises(gn.BackendError, match=r"memory=1000: .* cannot do with 1000 B") as error:
         gn.compile(outputs, inputs, memory=1000)
     least = int(str(error.value).split("(memory=")[1].split(")")[0])
     assert gn.compile(outputs, inputs, memory=least).memory <= least
-
-
-def test_what_memory_may_be() -> None:
-    for wrong in ("all", 0, -5, True, 2.5, "1000"):
-        with case(wrong):
-            x = gn.input((2,), "float64")
-            with pytest.raises(gn.BackendError, match="memory must be None, 'sqrt', or a number of bytes"):
-                gn.compile([gn.tanh(x)], [x], memory=wrong)
+    for wrong in ("all", 0, True, 2.5):
+        with case(wrong), pytest.raises(gn.BackendError, match="memory must be"):
+            gn.compile(outputs, inputs, memory=wrong)
 
 
 def test_an_objective_hands_it_on() -> None:
     u = unrolled(rnn.GRU)
-    parameters = list(u.network.parameters.values())
-    objective = rnn.Objective(u.cost, parameters, [u.inputs, u.targets, *u.initial], memory="sqrt")
-    plain = rnn.Objective(u.cost, parameters, [u.inputs, u.targets, *u.initial])
+    parameters, inputs = list(u.network.parameters.values()), [u.inputs, u.targets, *u.initial]
+    objective, plain = (rnn.Objective(u.cost, parameters, inputs, memory=memory) for memory in ("sqrt", None))
     for o in (objective, plain):
         o.feed(*arrays_for(o.inputs))
     w = plain.start()
@@ -280,49 +215,32 @@ def test_an_objective_hands_it_on() -> None:
 
 def test_a_sum_of_many_terms_that_is_read_on_the_way() -> None:
     """Its terms may move to their other readers, behind it; it then has its value after them."""
+    a, b = gn.input((1, 4), "float64"), gn.input((4,), "float64")
+    s = gn.sum(gn.tanh(b), 0) * 0.5
+    d, m, u = b / (2 + gn.cos(a)), gn.tanh(a) * s, gn.add(*[s] * 8) * 0.3 - a
+    y = gn.add(a, a, m, d, u, d, m, u) * 0.3
+    nodes = [y, *gn.gradient(gn.sum(gn.sin(y)), [a, b])]
+    plain = gn.compile(nodes, [a, b], "numpy", passes=())
     for segments in range(2, 9):
         with case(segments):
-            a, b = gn.input((1, 4), "float64"), gn.input((4,), "float64")
-            s = gn.sum(gn.tanh(b), 0) * 0.5
-            d, m, u = b / (2 + gn.cos(a)), gn.tanh(a) * s, gn.add(*[s] * 8) * 0.3 - a
-            y = gn.add(a, a, m, d, u, d, m, u) * 0.3
-            nodes = [y, *gn.gradient(gn.sum(gn.sin(y)), [a, b])]
-            arrays = arrays_for([a, b])
-            plain = gn.compile(nodes, [a, b], "numpy", passes=())(*arrays)
-            less = gn.compile(
-                nodes, [a, b], "numpy", passes=(*passes.recomputing(segments), *passes.DEFAULT)
-            )(*arrays)
-            for found, wanted in zip(less, plain, strict=True):
-                np.testing.assert_allclose(found, wanted, rtol=1e-12)
+            again = (*passes.recomputing(segments), *passes.DEFAULT)
+            require_same(gn.compile(nodes, [a, b], "numpy", passes=again), plain, *arrays_for([a, b]))
 
 
-def test_a_stack_that_is_repeated_is_not_taken_for_rows() -> None:
+def test_a_stack_that_is_repeated_and_the_code_of_a_single_index_are_not_taken_for_rows() -> None:
     """(2,) spread over (7, 2): the rows that are summed are not the stack's."""
     x, s, z = gn.input((7, 2), "float64"), gn.input((), "float64"), gn.input((), "float64")
-    b, h = gn.stack([gn.sin(s), z]), x
+    b, h, states = gn.stack([gn.sin(s), z]), x, []
+    weights = gn.input((4,), "float64")
+    logits = code = gn.stack([s, z, s, z + z])
     for _ in range(20):
         h = gn.tanh(h * x + 0.1)
-    cost = gn.sum(gn.tanh(h * b + b))
-    outputs = [cost, *gn.gradient(cost, [x, s, z])]
-    arrays = [np.random.default_rng(0).standard_normal((7, 2)), 0.3, 0.7]
-    wanted = gn.compile(outputs, [x, s, z], backend="numpy", passes=())(*arrays)
-    for backend in ("numpy", "numba"):
-        for found, value in zip(
-            gn.compile(outputs, [x, s, z], backend, memory="sqrt")(*arrays), wanted, strict=True
-        ):
-            np.testing.assert_allclose(found, value, rtol=1e-12)
-
-
-def test_the_code_of_a_single_index_has_no_rows() -> None:
-    s, z, weights = gn.input((), "float64"), gn.input((), "float64"), gn.input((4,), "float64")
-    logits = h = gn.stack([s, z, s, z + z])
-    for _ in range(20):
-        h = gn.tanh(h * weights + 0.1)
-    cost = gn.sum(h) + gn.softmax_cross_entropy(logits, 2)
-    outputs = [cost, *gn.gradient(cost, [s, z, weights])]
-    arrays = [0.3, 0.7, np.ones(4)]
-    wanted = gn.compile(outputs, [s, z, weights], backend="numpy", passes=())(*arrays)
-    for found, value in zip(
-        gn.compile(outputs, [s, z, weights], memory="sqrt")(*arrays), wanted, strict=True
-    ):
-        np.testing.assert_allclose(found, value, rtol=1e-12)
+        code = gn.tanh(code * weights + 0.1)
+        states.append(h)
+    spread, single = gn.sum(gn.tanh(h * b + b)), gn.sum(code) + gn.softmax_cross_entropy(logits, 2)
+    thrice = gn.sum(gn.sum(gn.sin(gn.broadcast_to(gn.sin(gn.stack(states)), (3, 20, 7, 2))), 0) ** 2)
+    for cost, inputs in ((spread, [x, s, z]), (single, [s, z, weights]), (thrice, [x])):
+        outputs = derived("gradient", cost, inputs)
+        plain = gn.compile(outputs, inputs, backend="numpy", passes=())
+        for backend in ("numpy", "numba"):
+            require_same(gn.compile(outputs, inputs, backend, memory="sqrt"), plain, *arrays_for(inputs))

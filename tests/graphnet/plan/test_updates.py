@@ -25,9 +25,13 @@ LONG = 140_001
 Made = tuple[list[Node], dict[Node, Node], list[Node]]
 
 
+def leaves(n: int, names: str) -> list[Node]:
+    return [gn.input((n,), name=name) for name in names]
+
+
 def step(n: int) -> Made:
     """What an optimiser does: a norm of what is read, then all in one pass."""
-    x, v, g = (gn.input((n,), name=name) for name in "xvg")
+    x, v, g = leaves(n, "xvg")
     length = gn.sqrt(gn.sum(gn.cast(g, "float64") ** 2))
     new = 0.9 * v - 0.1 * g / gn.cast(1 + length, "float32")
     return [length], {x: x + new, v: new}, [x, v, g]
@@ -35,61 +39,53 @@ def step(n: int) -> Made:
 
 def norm_of_itself(n: int) -> Made:
     """All of the old numbers are read before the first is written, by other cores, too."""
-    x = gn.input((n,), name="x")
+    (x,) = leaves(n, "x")
     return [gn.sum(x)], {x: x / (1 + gn.sum(gn.absolute(x)))}, [x]
 
 
 def changed_places(n: int) -> Made:
-    a, b = (gn.input((n,), name=name) for name in "ab")
+    a, b = leaves(n, "ab")
     return [], {a: b, b: a}, [a, b]
 
 
 def turned_round(n: int) -> Made:
     """An element reads another one's old value."""
-    x = gn.input((n,), name="x")
+    (x,) = leaves(n, "x")
     return [x + 1], {x: x[::-1] * 2}, [x]
 
 
 def shifted(n: int) -> Made:
-    x = gn.input((n,), name="x")
+    (x,) = leaves(n, "x")
     return [x[:1]], {x: gn.concatenate([x[1:], x[:1]])}, [x]
 
 
 def kept_result(n: int) -> Made:
     """The result is of before, the update is not."""
-    x = gn.input((n,), name="x")
-    y = gn.input((n,), name="y")
+    x, y = leaves(n, "xy")
     return [x, 2 * x, y], {x: x + 1}, [x, y]
 
 
-def out_alone(n: int) -> Made:
-    """An array that is only written."""
-    out, x = (gn.input((n,), name=name) for name in ("out", "x"))
-    return [], {out: gn.tanh(x)}, [out, x]
-
-
-def same_for_two(n: int) -> Made:
-    a, b, x = (gn.input((n,), name=name) for name in "abx")
+def one_for_two(n: int) -> Made:
+    """Arrays that are only written."""
+    a, b, x = leaves(n, "abx")
     y = gn.exp(-x * x)
     return [y], {a: y, b: y}, [a, b, x]
 
 
 def number_for_all(n: int) -> Made:
-    x, y = (gn.input((n,), name=name) for name in "xy")
+    x, y = leaves(n, "xy")
     return [gn.sum(x)], {x: gn.fill(3, (n,), "float32"), y: y}, [x, y]
 
 
 def product(n: int) -> Made:
-    x = gn.input((n % 97 + 3, 5), name="x")
-    w = gn.input((5, 5), name="w")
+    x, w = gn.input((n % 97 + 3, 5), name="x"), gn.input((5, 5), name="w")
     y = x @ w
     return [gn.sum(y)], {x: gn.tanh(y) + x, w: w - 0.1 * (x.T @ y)}, [x, w]
 
 
 def looked_up(n: int) -> Made:
     """What may fail on the way writes nothing before its end."""
-    x = gn.input((7, 3), name="x")
-    index = gn.input((n % 11 + 1,), "int64", name="index")
+    x, index = gn.input((7, 3), name="x"), gn.input((n % 11 + 1,), "int64", name="index")
     return [], {x: x + gn.sum(gn.take(x, index))}, [x, index]
 
 
@@ -100,25 +96,20 @@ def counted(n: int) -> Made:
 
 def many_terms(n: int) -> Made:
     """A sum that is added up in several loops."""
-    terms = [gn.input((n,), name=f"x{i}") for i in range(20)]
+    terms = leaves(n, "abcdefghijklmnopqrst")
     return [], {terms[0]: Add()(*terms)}, terms
 
 
 PROGRAMS: list[Callable[[int], Made]] = [
-    step, norm_of_itself, changed_places, turned_round, shifted, kept_result, out_alone, same_for_two, number_for_all,
+    step, norm_of_itself, changed_places, turned_round, shifted, kept_result, one_for_two, number_for_all,
     product, looked_up, counted, many_terms,
 ]  # fmt: skip
-every_program = pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 
 
 def arrays_for(inputs: list[Node]) -> list[Array]:
     generator = np.random.default_rng(len(inputs))
-    return [
-        generator.integers(0, 3, node.shape)
-        if node.dtype == np.int64
-        else generator.standard_normal(node.shape).astype(node.dtype)
-        for node in inputs
-    ]
+    kinds = {"i": lambda shape: generator.integers(0, 3, shape), "f": generator.standard_normal}
+    return [kinds[node.dtype.kind](node.shape).astype(node.dtype) for node in inputs]
 
 
 def expected(made: Made, arrays: list[Array]) -> tuple[list[Array], list[Array]]:
@@ -132,31 +123,21 @@ def expected(made: Made, arrays: list[Array]) -> tuple[list[Array], list[Array]]
     return list(found[: len(results)]), after
 
 
-def require_equal(found: Any, wanted: Any) -> None:
-    for a, b in zip(found, wanted, strict=True):
-        np.testing.assert_allclose(a, b, rtol=2e-6, atol=1e-5)
-
-
-@every_program
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 def test_arrays_have_the_nodes_values(program: Callable[[int], Made]) -> None:
     for backend in BACKENDS:
         for n in (1, 37, 300 if backend == "cuda" else LONG):  # a simulated thread does all of it
             with case(backend, n):
-                require_values(program, backend, n)
-
-
-def require_values(program: Callable[[int], Made], backend: str, n: int) -> None:
-    made = program(n)
-    results, updates, inputs = made
-    arrays = arrays_for(inputs)
-    wanted, after = expected(made, [a.copy() for a in arrays])
-    function = gn.compile(results, inputs, backend, updates=updates)
-    assert function.updates == updates
-    assert list(function.outputs) == results
-    for _ in range(2):  # other arrays, elsewhere
-        given = [a.copy() for a in arrays]
-        require_equal(function(*given), wanted)
-        require_equal(given, after)
+                results, updates, inputs = program(n)
+                arrays = arrays_for(inputs)
+                wanted = expected((results, updates, inputs), [a.copy() for a in arrays])
+                function = gn.compile(results, inputs, backend, updates=updates)
+                assert (function.updates, list(function.outputs)) == (updates, results)
+                for _ in range(2):  # other arrays, elsewhere
+                    given = [a.copy() for a in arrays]
+                    for found, right in zip((function(*given), given), wanted, strict=True):
+                        for a, b in zip(found, right, strict=True):
+                            np.testing.assert_allclose(a, b, rtol=2e-6, atol=1e-5)
 
 
 def test_cores_in_any_order() -> None:
@@ -180,15 +161,14 @@ def test_cores_in_any_order() -> None:
 
 def test_bits_do_not_depend_on_threads() -> None:
     for program in PROGRAMS:
-        with case(program.__name__):
-            results, updates, inputs = program(LONG)
-            arrays = arrays_for(inputs)
-            found = set()
-            for threads in (1, 2, 3):
-                given = [a.copy() for a in arrays]
-                outputs = gn.compile(results, inputs, threads=threads, updates=updates)(*given)
-                found.add(b"".join(a.tobytes() for a in (*outputs, *given)))
-            assert len(found) == 1
+        results, updates, inputs = program(LONG)
+        arrays = arrays_for(inputs)
+        found = set()
+        for threads in (1, 2, 3):
+            given = [a.copy() for a in arrays]
+            outputs = gn.compile(results, inputs, threads=threads, updates=updates)(*given)
+            found.add(b"".join(a.tobytes() for a in (*outputs, *given)))
+        assert len(found) == 1, program.__name__
 
 
 def test_a_step_takes_no_memory_but_for_its_norm() -> None:
@@ -206,45 +186,30 @@ def test_a_step_takes_no_memory_but_for_its_norm() -> None:
 def test_nothing_is_written_where_a_run_fails() -> None:
     results, updates, inputs = looked_up(5)
     x = np.ones((7, 3), np.float32)
-    function = gn.compile(results, inputs, updates=updates)
     with pytest.raises(GraphnetError, match="index"):
-        function(x, np.array([0, 1, 2, 99, 0, 0]))
+        gn.compile(results, inputs, updates=updates)(x, np.array([0, 1, 2, 99, 0, 0]))
     assert (x == 1).all()
-
-
-def test_check_finds_what_breaks_before_anything_is_written() -> None:
-    x = gn.input((3,), name="x")
-    array = np.array([1, -1, 2], np.float32)
+    x, array = gn.input((3,), name="x"), np.array([1, -1, 2], np.float32)
     with pytest.raises(gn.NonFiniteError, match="Log"):
         gn.compile([], [x], updates={x: gn.log(x)}, check=True)(array)
     assert array.tolist() == [1, -1, 2]
 
 
 def test_what_cannot_be_updated() -> None:
+    read_only, x = np.ones(2, np.float32), gn.input((2,), name="x")
+    read_only.flags.writeable = False
     for given, words in [
         ([1.0, 2.0], "x.* is updated, so it must be given an array of float32 .* not a list"),
         (np.ones(2, np.float16), "float16 of shape"),
         (np.ones(4, np.float32)[::2], "not in one piece"),
+        (read_only, "read-only"),
     ]:
         for backend in BACKENDS:
-            with case(backend, words):
-                x = gn.input((2,), name="x")
-                with pytest.raises(DtypeError, match=words):
-                    gn.compile([], [x], backend, updates={x: 2 * x})(given)
-
-
-def test_an_array_that_cannot_be_written() -> None:
-    x, array = gn.input((2,), name="x"), np.ones(2, np.float32)
-    array.flags.writeable = False
-    with pytest.raises(DtypeError, match="read-only"):
-        gn.compile([], [x], updates={x: 2 * x})(array)
-
-
-def test_what_is_only_read_may_lie_anyhow() -> None:
-    x, y = gn.input((3,), name="x"), gn.input((3,), name="y")
-    array = np.zeros(3, np.float32)
-    gn.compile([], [x, y], updates={x: x + y})(array, np.arange(6, dtype=np.float32)[::2])
-    assert array.tolist() == [0, 2, 4]
+            with case(backend, words), pytest.raises(DtypeError, match=words):
+                gn.compile([], [x], backend, updates={x: 2 * x})(given)
+    y, array = gn.input((2,), name="y"), np.zeros(2, np.float32)  # what is only read may lie anyhow
+    gn.compile([], [x, y], updates={x: x + y})(array, np.arange(4, dtype=np.float32)[::2])
+    assert array.tolist() == [0, 2]
 
 
 def test_arrays_that_share_memory() -> None:
@@ -252,14 +217,9 @@ def test_arrays_that_share_memory() -> None:
     x, y, z = (gn.input((3,), name=name) for name in "xyz")
     memory = np.ones(4, np.float32)
     for backend in ("numba", "numpy"):
-        for updates, given in (
-            ({x: x + y}, (memory[:3], memory[1:])),
-            ({x: y * 2, y: x * 3}, (memory[:3], memory[:3])),
-        ):
-            with pytest.raises(
-                BackendError, match="the arrays of inputs 0 and 1 of this function share memory"
-            ):
-                gn.compile([], [x, y], backend, updates=updates)(*given)
+        for updates, second in (({x: x + y}, memory[1:]), ({x: y * 2, y: x * 3}, memory[:3])):
+            with pytest.raises(BackendError, match=r"the arrays of inputs 0 and 1 .* share memory"):
+                gn.compile([], [x, y], backend, updates=updates)(memory[:3], second)
             assert (memory == 1).all()
     read = gn.compile([gn.sum(x * y)], [x, y, z], updates={z: z + 1})
     assert read(memory[:3], memory[:3], np.zeros(3, np.float32))[0] == 3
@@ -278,34 +238,24 @@ def test_a_parameters_own_array_is_updated() -> None:
                 np.testing.assert_array_equal(w.value, np.tanh(before) + 2 * before[::-1])
 
 
-def test_updates_that_cannot_be_meant() -> None:
+def test_updates_that_cannot_be_meant(tmp_path: Any) -> None:
     x, y, v = gn.input((3,), name="x"), gn.input((3,), name="y"), gn.input((3,), name="v", varying=True)
-    w = gn.parameter(np.ones(3), name="w")
-    for outputs, inputs, updates, words in (
-        ([], [x], {w: 2 * w}, "is no Input"),
-        ([], [x], {x: gn.sum(x)}, r"x\[3\] .* cannot become .*Sum"),
-        ([], [x], {x: gn.cast(x, "float64")}, "cannot become .* of float64"),
-        ([], [x], {x: 3.0}, "cannot become 3.0"),
-        ([], [x], {y: 2 * x}, r"y\[3\] .* is not among the inputs"),
-        ([], [x, v], {x: x + v}, "without varying=True"),
+    w, array = gn.parameter(np.ones(3), name="w"), np.ones(3, np.float32)
+    for inputs, updates, words in (
+        ([x], {w: 2 * w}, "is no Input"),
+        ([x], {x: gn.sum(x)}, r"x\[3\] .* cannot become .*Sum"),
+        ([x], {x: gn.cast(x, "float64")}, "cannot become .* of float64"),
+        ([x], {x: 3.0}, "cannot become 3.0"),
+        ([x], {y: 2 * x}, r"y\[3\] .* is not among the inputs"),
+        ([x, v], {x: x + v}, "without varying=True"),
     ):
-        with pytest.raises(GraphnetError, match=words):
-            gn.compile(outputs, inputs, updates=updates)
-
-
-def test_a_function_with_updates_is_in_no_file(tmp_path: Any) -> None:
-    x = gn.input((3,), name="x")
+        with case(words), pytest.raises(GraphnetError, match=words):
+            gn.compile([], inputs, updates=updates)
+    function = gn.compile([], [x], updates={x: 2 * x})
     with pytest.raises(BackendError, match="with updates cannot be stored"):
-        gn.compile([], [x], updates={x: 2 * x}).save(tmp_path / "f")
-
-
-def test_a_profile_changes_nothing() -> None:
-    x, array = gn.input((3,), name="x"), np.ones(3, np.float32)
-    gn.compile([], [x], updates={x: 2 * x}).profile(array)
-    assert (array == 1).all()
-
-
-# -- long sums -----------------------------------------------------------------------------------
+        function.save(tmp_path / "f")
+    function.profile(array)
+    assert (array == 1).all(), "a profile changes nothing"
 
 
 def test_a_long_vector_is_reduced_in_chunks() -> None:

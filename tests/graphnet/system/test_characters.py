@@ -30,21 +30,15 @@ def test_all_of_them_are_xml() -> None:
 
 
 def test_a_terminal_gets_what_can_be_seen_and_a_pipe_the_text() -> None:
+    joined = "two\n\tlines می\u200cشود φ"
     assert shown_on(io.StringIO(), ODD) == ODD
     assert shown_on(Terminal(), ODD) == "a␛]0;owned␇�␍�����"
+    assert shown_on(Terminal(), joined) == joined
 
 
-def test_a_terminal_gets_breaks_and_what_joins_letters() -> None:
-    text = "two\n\tlines می\u200cشود φ"
-    assert shown_on(Terminal(), text) == text
-
-
-def test_a_name_within_a_sentence_is_on_one_line() -> None:
+def test_a_name_within_a_sentence_is_on_one_line_and_short() -> None:
     assert on_one_line("two lines φ") == "two lines φ"
     assert on_one_line("two\nlines\x1b") == r"two\nlines\x1b"
-
-
-def test_a_name_of_a_file_is_short() -> None:
     for words in ("x" * 10_000_000, "\x1b" * 1000, "\n" * 61):
         assert in_brief(words).endswith(" ...")
         assert len(in_brief(words)) == 60

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,43 +23,35 @@ with locked(sys.argv[1]):
 """
 
 
-def holder(path: Path) -> subprocess.Popen[str]:
-    """Another process that has locked what the path names."""
-    root = str(Path(graphnet.__file__).parents[1])
-    process = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(path)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8",
-        env={**os.environ, "PYTHONPATH": root},
-    )  # fmt: skip
-    assert process.stdout is not None
-    assert process.stdout.readline() == "in\n"
-    return process
-
-
-def test_a_lock_ends_with_its_process_however_that_ends(tmp_path: Path) -> None:
-    """Of a file, that a link leads to."""
-    path, other = tmp_path / "what", tmp_path / "link"
-    path.write_text("x", encoding="utf-8")
-    other.symlink_to(path)
-    process = holder(other)
-    with pytest.raises(BlockingIOError), files.locked(path):
-        pass
-    process.kill()
-    process.communicate()
-    require_locks(path, other)
-    assert not list(tmp_path.rglob(".*")), "the lock is gone with its end"
-
-
-def test_a_lock_of_a_folder_and_of_what_is_not_there(tmp_path: Path) -> None:
-    (tmp_path / "folder").mkdir()
-    for path in (tmp_path / "folder", tmp_path / "missing"):
-        require_locks(path, path)
-    assert not list(tmp_path.rglob(".*"))
+def holder(path: Path, **streams: Any) -> subprocess.Popen[str]:
+    """Another process that wants to lock what the path names, and holds it while its input lasts."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(graphnet.__file__).parents[1])}
+    command = [sys.executable, "-c", HOLD, str(path)]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, encoding="utf-8", env=environment, **streams
+    )
 
 
 def require_locks(path: Path, other: Path) -> None:
     with files.locked(path), pytest.raises(BlockingIOError), files.locked(other):
         pass
+
+
+def test_a_lock_ends_with_its_process_however_that_ends(tmp_path: Path) -> None:
+    """Of a file, that a link leads to, of a folder, and of what is not there."""
+    path, other = tmp_path / "what", tmp_path / "link"
+    path.write_text("x", encoding="utf-8")
+    other.symlink_to(path)
+    process: Any = holder(other, stdin=subprocess.PIPE)
+    assert process.stdout.readline() == "in\n"
+    with pytest.raises(BlockingIOError), files.locked(path):
+        pass
+    process.kill()
+    process.communicate()
+    (tmp_path / "folder").mkdir()
+    for one, same in ((path, other), (tmp_path / "folder",) * 2, (tmp_path / "missing",) * 2):
+        require_locks(one, same)
+    assert not list(tmp_path.rglob(".*")), "the lock is gone with its end"
 
 
 def test_a_lock_that_was_removed_while_one_waited_for_it_is_taken_anew(
@@ -75,12 +68,8 @@ def test_a_lock_that_was_removed_while_one_waited_for_it_is_taken_anew(
 
     monkeypatch.setattr(files, "lock_file", owner_ends)
     with files.locked(tmp_path / "x"):
-        process = subprocess.run(
-            [sys.executable, "-c", HOLD, str(tmp_path / "x")],
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, encoding="utf-8", check=False,
-            env={**os.environ, "PYTHONPATH": str(Path(graphnet.__file__).parents[1])},
-        )  # fmt: skip
-        assert "BlockingIOError" in process.stderr
+        process = holder(tmp_path / "x", stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        assert "BlockingIOError" in process.communicate()[1]
 
 
 def test_a_lock_whose_file_is_removed_is_held_again(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Rows as lines of JSON: whatever stopped the one who wrote, the next row is whole, and all before it are there."""
+"""Rows as lines of JSON, whatever stopped the one who wrote; and JSON that would take more memory than any of ours."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import threading
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from graphnet.errors import GraphnetError
 from graphnet.system import json_lines
 from graphnet.system.files import lock_file
 from graphnet.system.json_lines import Tail, append_row, read_rows
+from graphnet.system.json_text import NESTED, VALUES, read_json
 
 ROWS = [{"event": "step", "step": i, "é": [1.5, None, "a\u2028b\n"]} for i in range(3)]
 
@@ -30,12 +32,6 @@ def written(path: Path) -> bytes:
     for row in ROWS:
         append_row(path, row)
     return path.read_bytes()
-
-
-def test_rows_come_back(tmp_path: Path) -> None:
-    path = tmp_path / "rows"
-    assert written(path).count(b"\n") == len(ROWS)
-    assert read_rows(path, Refused) == ROWS
 
 
 def test_a_row_torn_anywhere_is_no_row_and_spoils_no_other(tmp_path: Path) -> None:
@@ -58,11 +54,7 @@ def test_what_a_power_cut_leaves_is_torn_too(tmp_path: Path) -> None:
         assert read_rows(path, Refused) == [{"a": 1}]
         append_row(path, {"b": 2})
         assert path.read_bytes() == b'{"a": 1}\n{"b": 2}\n'
-
-
-def test_a_text_that_is_none_of_ours_loses_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "book.txt"
-    path.write_bytes(b"It was the best of times")
+    path.write_bytes(b"It was the best of times")  # a text that is none of ours
     append_row(path, {"a": 1})
     assert path.read_bytes() == b'It was the best of times\n{"a": 1}\n'
 
@@ -74,7 +66,6 @@ def test_other_damage_is_named(tmp_path: Path) -> None:
         (b'{"a": 1}{"b": 2}\n', "line 1, is not JSON"),
         (b'{"a": 1}\n{"b": 2\n', "line 2, is not JSON"),  # it has its end, so it was not torn
         (b'{"a": 1}\n\n[1]\n', r"line 3, must be an object, not \[1\]"),
-        (b"words", "line 1, is not JSON"),
         (b"\xff\xfe{}", "line 1, is not JSON"),
         (b"[" * 100_000 + b"\n", "line 1, is not JSON"),
     ):
@@ -82,12 +73,9 @@ def test_other_damage_is_named(tmp_path: Path) -> None:
         with pytest.raises(Refused, match=rf"^{path}, {said}") as caught:
             read_rows(path, Refused)
         assert "\n" not in str(caught.value)
-
-
-def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
-    for path in (tmp_path, tmp_path / "none"):
+    for missing in (tmp_path, tmp_path / "none"):
         with pytest.raises(Refused, match=r"^my rows cannot be read: \w"):
-            read_rows(path, Refused, "my rows")
+            read_rows(missing, Refused, "my rows")
 
 
 def test_a_tail_is_what_was_added(tmp_path: Path) -> None:
@@ -125,7 +113,7 @@ def test_a_full_disk_leaves_no_part_of_a_row(tmp_path: Path, monkeypatch: pytest
     assert path.read_bytes() == before
 
 
-def test_pipes_are_written_to(tmp_path: Path) -> None:
+def test_pipes_are_written_to() -> None:
     reader, writer = os.pipe()
     append_row(f"/dev/fd/{writer}", {"a": 1})
     assert os.read(reader, 100) == b'{"a": 1}\n'
@@ -156,10 +144,29 @@ for i in range(100):
 def test_rows_of_several_processes_are_whole(tmp_path: Path) -> None:
     path = tmp_path / "rows"
     env = {**os.environ, "PYTHONPATH": str(Path(graphnet.__file__).parents[1])}
-    writers = [
-        subprocess.Popen([sys.executable, "-c", ADD, str(path), str(who)], env=env) for who in range(2)
-    ]
+    add = [sys.executable, "-c", ADD, str(path)]
+    writers = [subprocess.Popen([*add, str(who)], env=env) for who in range(2)]
     assert [writer.wait() for writer in writers] == [0] * 2
     rows = read_rows(path, Refused)
     for who in range(2):
         assert [row["row"] for row in rows if row["who"] == who] == list(range(100))
+
+
+def test_what_is_ours_is_read() -> None:
+    for value in (None, 1, "a", [1, [2.5]], {"a": {"b": [True]}}, "[{,", list(range(1000))):
+        text = json.dumps(value)
+        assert read_json(text) == read_json(text.encode()) == value
+    for text in ("", "{", b"\xff", "[1,]"):
+        with pytest.raises(ValueError):  # noqa: PT011 (json's own words)
+            read_json(text)
+
+
+def test_what_is_not_is_refused_in_little_memory() -> None:
+    many = NESTED + 1
+    for text in ("[" * 1000 + "]" * 1000, f"[{'[],' * many}1]", f"[{'{},' * many}1]", "1," * (VALUES + 1)):
+        tracemalloc.start()
+        with pytest.raises(ValueError, match=r"nested too deep|more than are read"):
+            read_json(text)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < 8e6 + 2 * len(text), text[:9]

@@ -23,14 +23,11 @@ GREEK = "aφb ⣿c " * 60
 SMALL = ["--units", "4", "--time", "5", "--batch", "2", "--epochs", "1", "--sample", "30"]
 
 
-def started(
-    words: list[str], here: Path, redirected: str = "", **environment: str
-) -> subprocess.CompletedProcess[bytes]:
+def started(words: list[str], here: Path, redirected: str = "", **environment: str) -> Any:
     """The program, by a shell that redirects its streams."""
     line = ["sh", "-c", f'"$@" {redirected}', "sh", sys.executable, *as_bytes(words)]
-    found = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), "PYTHONPATH": str(ROOT)}
-    cache = os.environ.get("GRAPHNET_CACHE")
-    env = {**found, **({"GRAPHNET_CACHE": cache} if cache else {}), **environment}
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "GRAPHNET_CACHE") if name in os.environ}
+    env = {**kept, "PYTHONPATH": str(ROOT), **environment}
     return subprocess.run(line, cwd=here, env=env, capture_output=True, check=False, timeout=600)
 
 
@@ -39,9 +36,7 @@ def as_bytes(words: list[str]) -> list[bytes]:
     return [word.encode("utf-8", "surrogateescape") for word in words]
 
 
-def command(
-    here: Path, *words: str, redirected: str = "", **environment: str
-) -> subprocess.CompletedProcess[bytes]:
+def command(here: Path, *words: str, redirected: str = "", **environment: str) -> Any:
     return started(["-m", "graphnet_rnn", *words], here, redirected, **environment)
 
 
@@ -54,10 +49,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert trained.returncode == 0, trained.stderr.decode()
     assert b"\\u03c6" in trained.stdout  # its sample
     assert b"    | " in trained.stdout
-    assert trained.stderr.decode().splitlines() == [
-        "graphnet-rnn train: standard output is ascii, which cannot hold some of the characters: they were written as "
-        "\\x.., \\u.... (PYTHONIOENCODING=utf-8 keeps them)"
-    ]
+    assert re.fullmatch(".*standard output is ascii, .*PYTHONIOENCODING=utf-8.*\n", trained.stderr.decode())
     return folder
 
 
@@ -81,29 +73,23 @@ def test_any_encoding_takes_any_character(here: Path) -> None:
 EVALUATE = ["evaluate", "run/model.safetensors", "greek.txt", "--context", "5", "--colour", "--length", "12"]
 
 
-def test_any_locale_will_do(here: Path) -> None:
-    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONWARNINGS": "error"}
-    ended = command(here, *EVALUATE, **plain)
-    assert ended.returncode == 0, ended.stderr
-    assert b"bits/char" in ended.stdout
-
-
-def test_any_terminal_will_do(
+def test_any_locale_and_any_terminal_will_do(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONWARNINGS": "error"}
+    ended = command(here, *EVALUATE, **plain)
+    assert (ended.returncode, b"bits/char" in ended.stdout) == (0, True), ended.stderr
     monkeypatch.chdir(here)
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("NO_COLOR", "1")
     for columns in ("0", "1", "-5", "wide"):
         with case(columns):
             monkeypatch.setenv("COLUMNS", columns)
-            with pytest.raises(SystemExit) as ended:
+            with pytest.raises(SystemExit) as stopped:
                 main(["train", "--help"])
-            assert not ended.value.code
-    monkeypatch.setenv("TERM", "dumb")
-    monkeypatch.setenv("NO_COLOR", "1")
-    for columns in ("0", "-5"):
-        monkeypatch.setenv("COLUMNS", columns)
-        assert main(EVALUATE) == 0
-        assert "bits/char" in capsys.readouterr().out
+            assert not stopped.value.code
+            assert main(EVALUATE) == 0
+            assert "bits/char" in capsys.readouterr().out
 
 
 @pytest.mark.skipif(os.name == "nt", reason="a POSIX shell closes the streams")
@@ -119,15 +105,11 @@ def test_closed_streams_are_nothing(here: Path, closed: str) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a disk that is always full is Linux's")
-@pytest.mark.parametrize(
-    ("words", "redirected", "unbuffered", "reason"),
-    [
-        (["cells", "GRU"], "> /dev/full", "", "No space left on device"),
-        (["--help"], "> /dev/full", "1", "No space left on device"),
-        (["sample", "run/model.safetensors"], "1< /dev/null", "", "Bad file descriptor"),
-    ],
-    ids=["full", "unbuffered", "not for writing"],
-)
+@pytest.mark.parametrize(("words", "redirected", "unbuffered", "reason"), [
+    (["cells", "GRU"], "> /dev/full", "", "No space left on device"),
+    (["--help"], "> /dev/full", "1", "No space left on device"),
+    (["sample", "run/model.safetensors"], "1< /dev/null", "", "Bad file descriptor"),
+])  # fmt: skip
 def test_output_that_takes_no_more_is_one_sentence(
     here: Path, words: list[str], redirected: str, unbuffered: str, reason: str
 ) -> None:
@@ -158,9 +140,7 @@ def test_a_terminal_gets_no_commands_of_a_text_and_a_pipe_gets_it_as_it_is(tmp_p
 def in_a_terminal(folder: Path, words: list[str]) -> str:
     """What a program writes to a terminal as its standard output."""
     ours, theirs = importlib.import_module("pty").openpty()
-    environment = {
-        **os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8", "PYTHONUTF8": "1",
-    }  # fmt: skip
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8", "PYTHONUTF8": "1"}
     line = [sys.executable, *as_bytes(words)]
     with subprocess.Popen(line, cwd=folder, env=environment, stdout=theirs) as process:
         os.close(theirs)
@@ -179,10 +159,8 @@ def test_names_that_are_no_text(here: Path) -> None:
     odd = os.fsdecode(b"g\xff.txt")
     (here / odd).write_text(GREEK, encoding="utf-8")
     run: Any = os.fsdecode(b"run\xff")
-    for words in (
-        ["train", odd, *SMALL, "--out", run],
-        ["draw", run, "run", "--out", os.fsdecode(b"c\xff.svg")],
-    ):
+    draw = ["draw", run, "run", "--out", os.fsdecode(b"c\xff.svg")]
+    for words in (["train", odd, *SMALL, "--out", run], draw):
         ended = command(here, *words)
         assert (ended.returncode, ended.stderr) == (0, b"")
         assert b"\\udcff" in ended.stdout
@@ -191,17 +169,14 @@ def test_names_that_are_no_text(here: Path) -> None:
 
 def test_every_program_prepares_its_streams() -> None:
     """Before all else: `python -m graphnet_rnn` leaves it to main, and workers speak to their program alone."""
-    found = 0
-    for folder in ("benchmarks", "docs", "graphnet_rnn", "tutorials", "viz", "graphnet", "."):
-        for path in (ROOT / folder).glob("run.py" if folder == "." else "**/*.py"):
-            text = path.read_text(encoding="utf-8")
-            if 'if __name__ == "__main__":' not in text or path.name == "worker.py":
-                continue
-            (body,) = [node.body for node in ast.parse(text).body if isinstance(node, ast.If)]
-            if path.parent.name != "graphnet_rnn":
-                assert ast.unparse(body[0]) == "prepare_streams()", path
-            found += 1
-    assert found > 10
+    folders = ("benchmarks", "docs", "graphnet_rnn", "tutorials", "viz", "graphnet")
+    paths = [ROOT / "run.py", *(path for folder in folders for path in (ROOT / folder).glob("**/*.py"))]
+    texts = {path: path.read_text(encoding="utf-8") for path in paths if path.name != "worker.py"}
+    programs = {path: text for path, text in texts.items() if 'if __name__ == "__main__":' in text}
+    for path, text in programs.items():
+        (body,) = [node.body for node in ast.parse(text).body if isinstance(node, ast.If)]
+        assert path.parent.name == "graphnet_rnn" or ast.unparse(body[0]) == "prepare_streams()", path
+    assert len(programs) > 10
 
 
 @pytest.mark.skipif(sys.getfilesystemencoding() == "ascii", reason="no argument can hold these characters")

@@ -21,16 +21,12 @@ from graphnet.graph.node import Array, Node
 from graphnet.testing import check_graph
 from tests.tables import case
 
-# -- graphs at random -----------------------------------------------------------------------------
-#
-# A graph is grown by steps; each step reads nodes that are there and adds one. All functions are
-# smooth and bounded, so that finite differences are accurate wherever the graph is evaluated.
-
-Step = Callable[[Callable[[], Node], Callable[[int], int]], Node]
+# A graph is grown by steps; each reads nodes that are there, `node()`, and a `number(below)`, and adds one node. All
+# functions are smooth and bounded, so that finite differences are accurate wherever the graph is evaluated.
 
 
-def _binary(function: Callable[[Node, Node], Node]) -> Step:
-    def step(node: Callable[[], Node], number: Callable[[int], int]) -> Node:
+def _binary(function) -> Callable[..., Node]:
+    def step(node, number) -> Node:
         a, b = node(), node()
         try:
             np.broadcast_shapes(a.shape, b.shape)
@@ -41,11 +37,11 @@ def _binary(function: Callable[[Node, Node], Node]) -> Step:
     return step
 
 
-def _unary(function: Callable[[Node], Node]) -> Step:
+def _unary(function) -> Callable[..., Node]:
     return lambda node, number: function(node())
 
 
-def _product(node: Callable[[], Node], number: Callable[[int], int]) -> Node:
+def _product(node, number) -> Node:
     a, b = node(), node()
     if not a.shape or not b.shape:
         return gn.tanh(a * b)
@@ -54,23 +50,13 @@ def _product(node: Callable[[], Node], number: Callable[[int], int]) -> Node:
     return gn.tanh(a @ b)
 
 
-def _slice(node: Callable[[], Node], number: Callable[[int], int]) -> Node:
+def _slice(node, number) -> Node:
     a = node()
-    if not a.shape:
-        return a
-    keys: list[Any] = [
-        0,
-        -1,
-        slice(1, None),
-        slice(None, None, -1),
-        slice(None, None, 2),
-        (Ellipsis, 0),
-        None,
-    ]
-    return a[keys[number(len(keys))]]
+    keys = [0, -1, slice(1, None), slice(None, None, -1), slice(None, None, 2), (Ellipsis, 0), None]
+    return a[keys[number(7)]] if a.shape else a
 
 
-def _join(node: Callable[[], Node], number: Callable[[int], int]) -> Node:
+def _join(node, number) -> Node:
     a, b = node(), node()
     if a.shape != b.shape:
         b = gn.sin(a)
@@ -79,73 +65,49 @@ def _join(node: Callable[[], Node], number: Callable[[int], int]) -> Node:
     return gn.concatenate([b, a], number(a.ndim))
 
 
-def _slice_of_join(node: Callable[[], Node], number: Callable[[int], int]) -> Node:
+def _slice_of_join(node, number) -> Node:
     a = node()
     return gn.stack([gn.sin(a), a, gn.cos(a)], 0)[number(3)]
 
 
-def _sum(node: Callable[[], Node], number: Callable[[int], int]) -> Node:
+def _sum(node, number) -> Node:
     a = node()
     return gn.sum(0.3 * a, number(a.ndim), keepdims=bool(number(2))) if a.shape else gn.sin(a)
 
 
-def _broadcast(node: Callable[[], Node], number: Callable[[int], int]) -> Node:
-    a = node()
-    return gn.broadcast_to(a, (2, *a.shape)) if a.ndim < 3 else a
-
-
-def _rows(node: Callable[[], Node], number: Callable[[int], int]) -> Node:
-    """one_hot @ W, which becomes a row lookup."""
-    a = node()
-    if a.ndim != 2:
-        return gn.sin(a)
-    return gn.one_hot(np.array([0, a.shape[0] - 1, 0]), a.shape[0], a.dtype) @ a
-
-
-def _taken(node: Callable[[], Node], number: Callable[[int], int]) -> Node:
-    a = node()
-    return gn.take(a, np.array([a.shape[0] - 1, 0, 0])) * 0.5 if a.shape else a
-
-
-def _row(node: Callable[[], Node], number: Callable[[int], int]) -> Node:
+def _row(node, number) -> Node:
     """One row, or one column, by an index without axes."""
     a = node()
-    return (
-        gn.take(a, np.array(number(a.shape[axis])), axis) if (axis := number(max(1, a.ndim))) < a.ndim else a
-    )
+    axis = number(max(1, a.ndim))
+    return gn.take(a, np.array(number(a.shape[axis])), axis) if a.shape else a
 
 
-def _slice_of_slice_of_join(node: Callable[[], Node], number: Callable[[int], int]) -> Node:
-    """Rows of two inputs, and as many as each has."""
-    a = node()
-    if a.ndim != 2 or a.shape[1] < 2:
-        return gn.sin(a)
-    return gn.concatenate([gn.tanh(a), gn.sin(a)], 0)[:, 1:][1 : 1 + a.shape[0]]
-
-
-def _label(node: Callable[[], Node], number: Callable[[int], int]) -> Node:
-    return gn.label(node(), "a name")
-
-
-def _neutral(node: Callable[[], Node], number: Callable[[int], int]) -> Node:
+def _neutral(node, number) -> Node:
     """What simplify and fold are for."""
     a = node()
-    changes: list[Callable[[], Node]] = [
+    changes = [
         lambda: a * 1, lambda: gn.negative(-a), lambda: a / 1.0, lambda: a - 0, lambda: a * (gn.constant(2.0) - 1),
         lambda: -1 * a, lambda: a + gn.fill(-0.0, a.shape, a.dtype), lambda: a.T.T, lambda: a - -a,
     ]  # fmt: skip
     return changes[number(len(changes))]()
 
 
-STEPS: tuple[Step, ...] = (
+STEPS = (
     _unary(gn.tanh), _unary(gn.sigmoid), _unary(gn.sin), _unary(lambda a: gn.softplus(a) - 1),
     _unary(lambda a: gn.tanh(a) ** 2), _unary(lambda a: gn.exp(-a * a)), _unary(gn.transpose),
     _unary(lambda a: gn.softmax(a) if a.shape else gn.cos(a)),
     _unary(lambda a: gn.log(gn.softmax(a)) * 0.1 if a.shape else a),
     _binary(gn.add), _binary(gn.subtract), _binary(lambda a, b: 0.5 * a * b), _binary(lambda a, b: a / (2 + gn.cos(b))),
     _binary(lambda a, b: gn.where(gn.constant(True), a, b)),
-    _product, _product, _slice, _slice, _join, _join, _slice_of_join, _sum, _broadcast, _rows, _taken, _row, _label,
-    _slice_of_slice_of_join, _neutral, _neutral,
+    _unary(lambda a: gn.broadcast_to(a, (2, *a.shape)) if a.ndim < 3 else a),
+    _unary(lambda a: gn.label(a, "a name")),
+    # a product that becomes a row lookup
+    _unary(lambda a: gn.one_hot([0, len(a) - 1, 0], len(a), a.dtype) @ a if a.ndim == 2 else gn.sin(a)),
+    _unary(lambda a: gn.take(a, np.array([a.shape[0] - 1, 0, 0])) * 0.5 if a.shape else a),
+    # rows of two inputs, and as many as each has
+    _unary(lambda a: gn.concatenate([gn.tanh(a), gn.sin(a)], 0)[:, 1:][1 : 1 + a.shape[0]]
+           if a.ndim == 2 and a.shape[1] > 1 else gn.sin(a)),
+    _product, _product, _slice, _slice, _join, _join, _slice_of_join, _sum, _row, _neutral, _neutral,
 )  # fmt: skip
 
 
@@ -179,11 +141,6 @@ def graphs(draw: Any, rows: int = 2) -> tuple[list[Node], list[Node], list[Array
     return outputs, leaves, [generator.uniform(-1, 1, leaf.shape) for leaf in leaves]
 
 
-thorough = settings(
-    max_examples=200, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
-)
-
-
 def random_graphs(few: int, many: int) -> pytest.MarkDecorator:
     """A test on a `count` of random graphs: few each time, many with -m slow."""
     return pytest.mark.parametrize("count", [few, pytest.param(many, marks=pytest.mark.slow)])
@@ -191,7 +148,11 @@ def random_graphs(few: int, many: int) -> pytest.MarkDecorator:
 
 def on_random_graphs(check: Callable[..., None], count: int, *more: st.SearchStrategy[Any]) -> None:
     """Calls check(a random graph, and one of each of more) so many times."""
-    settings(thorough, max_examples=count)(given(graphs(), *more)(check))()
+    health = list(HealthCheck)
+    how = settings(
+        max_examples=count, deadline=None, derandomize=True, database=None, suppress_health_check=health
+    )
+    how(given(graphs(), *more)(check))()
 
 
 # All laws of a graph take a third of a second.
@@ -246,9 +207,6 @@ def test_default_passes_leave_nothing_for_a_second_round_of_merging(count: int) 
     on_random_graphs(check, count)
 
 
-# -- passes, one by one --------------------------------------------------------------------------------
-
-
 def ops_of(graph: Graph) -> Counter[str]:
     """How many nodes of each op."""
     return Counter(node.op.name for node in graph.order)
@@ -263,12 +221,12 @@ index = gn.input((2,), "int64", name="index")
 def same_values(before: Graph, after: Graph) -> None:
     """Both graphs compute the same numbers, bit for bit."""
     generator = np.random.default_rng(3)
+    numbers = [generator.standard_normal(node.shape) for node in before.inputs]
     arrays = [
-        generator.standard_normal(node.shape) if node.dtype.kind == "f" else np.array([2, 0])
-        for node in before.inputs
+        a if node.dtype.kind == "f" else np.array([2, 0])
+        for a, node in zip(numbers, before.inputs, strict=True)
     ]
-    for graph in (before, after):
-        assert graph.inputs == before.inputs
+    assert after.inputs == before.inputs
     values = [gn.compile(g.outputs, g.inputs, passes=())(*arrays) for g in (before, after)]
     for a, b in zip(*values, strict=True):
         np.testing.assert_array_equal(a, b)
@@ -288,6 +246,9 @@ class TestPrune:
     def test_labels_and_stop_gradients_vanish(self) -> None:
         graph = Graph([gn.tanh(gn.label(gn.stop_gradient(gn.label(x, "a")), "b"))])
         assert (len(graph), len(passes.prune(graph))) == (5, 2)
+        function = gn.compile([gn.label(gn.tanh(x), "activation"), gn.label(x, "data")], [x])
+        assert [node.name for node in function.outputs] == ["activation", "data"]
+        assert "Label" not in ops_of(function.graph)
 
     def test_a_slice_of_a_join_reads_its_input(self) -> None:
         for build, left in SLICES:
@@ -304,55 +265,36 @@ class TestPrune:
                 graph = Graph([gn.concatenate([gn.tanh(x), gn.sin(x)])[key]])
                 assert ops_of(passes.prune(graph))["Concatenate"] == 1
 
-    def test_names_of_labelled_outputs_survive_in_the_function(self) -> None:
-        function = gn.compile([gn.label(gn.tanh(x), "activation"), gn.label(x, "data")], [x])
-        assert [node.name for node in function.outputs] == ["activation", "data"]
-        assert "Label" not in ops_of(function.graph)
 
-
+ZERO, ONE = gn.fill(0.0, (3,), "float64"), gn.fill(1, (3,), "int64")
 APART = [
     (gn.input((3,), "float64"), gn.input((3,), "float64")),
     (gn.parameter(np.ones(3)), gn.parameter(np.ones(3))),
     (gn.RandomSource(0).normal(1.0, (3,)), gn.RandomSource(0).normal(1.0, (3,))),
-    (gn.fill(0.0, (3,), "float64"), gn.fill(-0.0, (3,), "float64")),
-    (gn.fill(1, (3,), "int64"), gn.fill(1.0, (3,), "float64")),
-    (gn.fill(1, (3,), "int64"), gn.fill(True, (3,), "bool")),
-    (gn.fill(1, (3,), "int64"), gn.fill(1, (3,), "int32")),
-    (gn.fill(1.0, (3,), "float64"), gn.fill(1.0, (3, 1), "float64")),
+    (ZERO, gn.fill(-0.0, (3,), "float64")), (ONE, gn.fill(1.0, (3,), "float64")),
+    (ONE, gn.fill(True, (3,), "bool")), (ONE, gn.fill(1, (3,), "int32")), (ZERO, gn.fill(0.0, (3, 1), "float64")),
     (gn.constant(np.array([0.0])), gn.constant(np.array([-0.0]))),
     (gn.constant(np.array([1])), gn.constant(np.array([1.0]))),
     (gn.constant(np.array([1, 0])), gn.constant(np.array([[1, 0]]))),
-    (gn.sum(x, 0), gn.sum(x, 1)),
-    (gn.sum(x, 0), gn.max(x, 0)),
-    (gn.max(x, 0), gn.min(x, 0)),
-    (x - y, y - x),
-    (x**2, x**3),
+    (gn.sum(x, 0), gn.sum(x, 1)), (gn.sum(x, 0), gn.max(x, 0)), (gn.max(x, 0), gn.min(x, 0)),
+    (x - y, y - x), (x**2, x**3), (x[0], x[1]), (gn.softmax(x), gn.log_softmax(x)),
     (gn.one_hot(index, 3, "float64"), gn.one_hot(index, 4, "float64")),
     (gn.one_hot(index, 3, "float64"), gn.one_hot(index, 3, "float32")),
-    (gn.cast(x, "float32"), gn.cast(x, "int64")),
-    (gn.label(x, "one name"), gn.label(x, "another name")),
-    (x[0], x[1]),
-    (gn.softmax(x), gn.log_softmax(x)),
-]
+    (gn.cast(x, "float32"), gn.cast(x, "int64")), (gn.label(x, "one name"), gn.label(x, "another name")),
+]  # fmt: skip
 
 
 class TestMerge:
     def test_equal_expressions_become_one(self) -> None:
+        """In one sweep, chains and constants too."""
         graph = Graph([gn.tanh(x @ W) + gn.tanh(x @ W) * gn.tanh(x @ W)])
         merged = passes.merge(graph)
-        assert ops_of(graph)["MatMul"] == 3
         assert (len(graph), len(merged)) == (10, 6)
         same_values(graph, merged)
-
-    def test_chains_merge_in_one_sweep(self) -> None:
-        a, b = x, x
+        a, b = x * gn.constant(np.ones(3)), x * gn.constant(np.ones(3))
         for _ in range(50):
             a, b = gn.sin(a), gn.sin(b)
-        assert len(passes.merge(Graph([a, b]))) == 51
-
-    def test_equal_constants_merge(self) -> None:
-        graph = Graph([x * gn.constant(np.ones(3)), y * gn.constant(np.ones(3))])
-        assert ops_of(passes.merge(graph))["Constant"] == 1
+        assert len(passes.merge(Graph([a, b]))) == 54
 
     def test_what_is_not_equal_stays_apart(self) -> None:
         for a, b in APART:
@@ -380,14 +322,12 @@ CONSTANTS = [
 
 
 NOT_CONSTANT = [
-    gn.tanh(x),
-    gn.tanh(W),
-    gn.tanh(gn.RandomSource(0).normal(1.0, (3,))),
+    gn.tanh(x), gn.tanh(W), gn.tanh(gn.RandomSource(0).normal(1.0, (3,))),
     gn.log(gn.constant(np.array([-1.0, 0.0]))),  # NaN and -inf are to be reported where they run
     gn.fill(1.0, (2,), "float64") / gn.fill(0.0, (2,), "float64"),
     gn.broadcast_to(gn.constant(np.arange(2.0)), (100_000, 2)),  # would take 1.6 MB
     gn.one_hot([5], 3),  # fails: where it runs
-]
+]  # fmt: skip
 
 
 class TestFold:
@@ -405,25 +345,14 @@ class TestFold:
         for node in NOT_CONSTANT:
             with case(node):
                 assert passes.fold(Graph([node])).outputs[0].op.name == node.op.name
-
-    def test_signed_zero_survives(self) -> None:
-        folded = passes.fold(Graph([-gn.fill(0.0, (), "float64")])).outputs[0]
-        assert np.signbit(folded.op.forward())
+        assert np.signbit(passes.fold(Graph([-gn.fill(0.0, (), "float64")])).outputs[0].op.forward())
 
 
 FIRES = [
-    (x + gn.fill(-0.0, (2, 3), "float64"), {"Input": 1}),
-    (gn.add(x), {"Input": 1}),
-    (index + 0, {"Input": 1}),
-    (x - 0.0, {"Input": 1}),
-    (x - (-y), {"Input": 2, "Add": 1}),
-    (x * 1, {"Input": 1}),
-    (1 * x, {"Input": 1}),
-    (-1 * x, {"Input": 1, "Negative": 1}),
-    (x * -1, {"Input": 1, "Negative": 1}),
-    (x / 1, {"Input": 1}),
-    (gn.negative(-x), {"Input": 1}),
-    (x.T.T, {"Input": 1}),
+    (x + gn.fill(-0.0, (2, 3), "float64"), {"Input": 1}), (gn.add(x), {"Input": 1}), (x - 0.0, {"Input": 1}),
+    (index + 0, {"Input": 1}), (x - (-y), {"Input": 2, "Add": 1}), (x * 1, {"Input": 1}), (1 * x, {"Input": 1}),
+    (-1 * x, {"Input": 1, "Negative": 1}), (x * -1, {"Input": 1, "Negative": 1}), (x / 1, {"Input": 1}),
+    (gn.negative(-x), {"Input": 1}), (x.T.T, {"Input": 1}),
     (gn.transpose(gn.input((2, 3, 4)), (1, 2, 0)).T, {"Input": 1, "Transpose": 1}),
     (gn.reshape(gn.reshape(x, (6,)), (3, 2)), {"Input": 1, "Reshape": 1}),
     (gn.reshape(gn.reshape(x, (6,)), (2, 3)), {"Input": 1}),
@@ -432,27 +361,17 @@ FIRES = [
     (gn.log(gn.softmax(x)), {"Input": 1, "LogSoftmax": 1}),
     (gn.one_hot(index, 3, "float64") @ W, {"Input": 1, "Parameter": 1, "Take": 1}),
     (gn.one_hot(index, 4, "float64").T @ x, {"Input": 2, "ScatterAdd": 1}),
-    (
-        gn.one_hot(gn.input((4, 2), "int64")[1], 3, "float64") @ W,
-        {"Input": 1, "Parameter": 1, "Slice": 1, "Take": 1},
-    ),
+    (gn.one_hot(gn.input((4, 2), "int64")[1], 3, "float64") @ W,
+     {"Input": 1, "Parameter": 1, "Slice": 1, "Take": 1}),
 ]  # fmt: skip
 
 
 STAYS = [
     x * 0.0,  # NaN where x is infinite
-    0.0 * x,
-    x + 0.0,  # makes +0 of -0
-    x - gn.fill(-0.0, (2, 3), "float64"),
-    0.0 / x,
-    x - x,
-    x / x,
-    -(x - y),
-    gn.log(gn.sigmoid(x)),
-    gn.sum(x, 0),
-    x.T,
-    gn.softmax(gn.log(x)),
-]
+    0.0 * x, x + 0.0,  # makes +0 of -0
+    x - gn.fill(-0.0, (2, 3), "float64"), 0.0 / x, x - x, x / x, -(x - y), gn.log(gn.sigmoid(x)), gn.sum(x, 0),
+    x.T, gn.softmax(gn.log(x)),
+]  # fmt: skip
 
 
 class TestSimplify:
@@ -476,26 +395,18 @@ class TestSimplify:
         assert ops_of(simpler)["Take"] == ops_of(simpler)["ScatterAdd"] == 1
 
     def test_slices_of_an_array_have_a_join_for_gradient(self) -> None:
+        """Gaps are filled and overlaps are layers."""
         a = gn.input((4, 3), "float64")
-        for slices, join in [([a[0], a[1], a[2], a[3]], "Stack"), ([a[:1], a[1:3], a[3:]], "Concatenate")]:
-            cost = gn.add(*(gn.sum(gn.sin(one)) for one in slices))
-            graph = Graph(gn.gradient(cost, a))
-            simpler = passes.simplify(graph)
-            assert (ops_of(graph)["Pad"], ops_of(graph)[join]) == (len(slices), 0)
-            assert (ops_of(simpler)["Pad"], ops_of(simpler)[join]) == (0, 1)
-            same_values(graph, simpler)
-
-    def test_gaps_are_filled_and_overlaps_are_layers(self) -> None:
-        a = gn.input((4,), "float64")
         for slices, left in [
-            ([a[:1], a[2:]], {"Pad": 0, "Concatenate": 1}),  # with a zero between them
+            ([a[0], a[1], a[2], a[3]], {"Pad": 0, "Stack": 1}),
+            ([a[:1], a[1:3], a[3:]], {"Pad": 0, "Concatenate": 1}),
+            ([a[:1], a[2:]], {"Pad": 0, "Concatenate": 1}),  # with zeros between them
             ([a[:2], a[1:]], {"Pad": 2, "Concatenate": 0}),
             ([a[:2], a[:2], a[2:]], {"Pad": 0, "Concatenate": 1}),  # equal places are added up first
             ([a[:2], a[1:3], a[2:]], {"Pad": 1, "Concatenate": 1}),
             ([a[::2], a[1::2]], {"Pad": 2, "Concatenate": 0}),
         ]:
-            cost = gn.add(*(gn.sum(gn.sin(one)) for one in slices))
-            graph = Graph(gn.gradient(cost, a))
+            graph = Graph(gn.gradient(gn.add(*(gn.sum(gn.sin(one)) for one in slices)), a))
             simpler = passes.simplify(graph)
             assert {name: ops_of(simpler)[name] for name in left} == left
             same_values(graph, simpler)
@@ -514,16 +425,8 @@ class TestSimplify:
 
     def test_rules_hold_for_special_numbers(self) -> None:
         a, value = gn.input((4,), "float64"), np.array([np.nan, np.inf, -np.inf, -0.0])
-        nodes = [
-            a * 0.0,
-            a + 0.0,
-            a - 0.0,
-            a * 1,
-            gn.negative(-a),
-            a / 1,
-            -1 * a,
-            a - gn.fill(-0.0, (4,), "float64"),
-        ]
+        negative_zero = gn.fill(-0.0, (4,), "float64")
+        nodes = [a * 0.0, a + 0.0, a - 0.0, a * 1, gn.negative(-a), a / 1, -1 * a, a - negative_zero]
         plain = gn.compile(nodes, [a], passes=())(value)
         for found, expected in zip(gn.compile(nodes, [a])(value), plain, strict=True):
             np.testing.assert_array_equal(found, expected)
@@ -532,23 +435,16 @@ class TestSimplify:
 
 
 class TestAll:
-    def test_without_leaves_a_pass_out(self) -> None:
-        names = [step.name for step in passes.without("fold", "prune")]
-        assert names == [step.name for step in passes.DEFAULT if step.name not in ("fold", "prune")]
-
-    def test_graphs_are_not_changed(self) -> None:
+    def test_graphs_are_not_changed_and_reports_count_nodes(self) -> None:
         graph = Graph([gn.label(gn.tanh(x * 1) + gn.tanh(x * 1), "y")])
         before = [(node, node.op, node.inputs) for node in graph.order]
-        passes.optimize(graph)
-        assert [(node, node.op, node.inputs) for node in graph.order] == before
-
-    def test_reports_count_nodes(self) -> None:
-        graph = Graph([gn.tanh(x * 1) + gn.tanh(x * 1)])
         result, reports = passes.optimize(graph)
+        assert [(node, node.op, node.inputs) for node in graph.order] == before
         assert [report.name for report in reports] == [step.name for step in passes.DEFAULT]
-        assert reports[0].before == len(graph)
-        assert reports[-1].after == len(result)
+        assert (reports[0].before, reports[-1].after) == (len(graph), len(result))
         assert all(a.after == b.before for a, b in itertools.pairwise(reports))
+        left = [step.name for step in passes.without("fold", "prune")]
+        assert left == [step.name for step in passes.DEFAULT if step.name not in ("fold", "prune")]
 
     def test_new_nodes_keep_line_and_scope(self) -> None:
         with gn.scope(layer="first", time=3):

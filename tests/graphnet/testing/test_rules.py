@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ import pytest
 import graphnet as gn
 from graphnet.graph.node import Array, Node
 from graphnet.testing import LawError, check_op
+from tests.tables import case
 
 X = np.random.default_rng(0).standard_normal((2, 3))
 
@@ -44,8 +45,6 @@ class Squares(gn.Rowwise):
 
 
 class Tripled(Squares):
-    """Three times the gradient"""
-
     def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
         return (gy[..., None] * 3 * Doubled()(inputs[0]),)
 
@@ -61,55 +60,22 @@ class Forward(Squares):
 
 
 class WrongForward(Forward):
-    """A wrong tangent"""
-
     factor = 1.1
 
 
-class Array2(gn.Op):
-    """y = Σ_t x[t]² as a rule in NumPy, called between native code"""
-
-    signature = "n t -> n"
-
-    def forward(self, x: Array) -> Any:
-        return (x * x).sum(1)
-
-    def backward(self, gy: Node, y: Node, *inputs: Node) -> Sequence[Node]:
-        return (gy[:, None] * 2 * inputs[0],)
-
-
-@pytest.mark.parametrize("op", [Squares(), Array2()])
-def test_without_rop_the_gradient_is_held_against_differences(op: gn.Op) -> None:
-    said = r"has no rop, so laws 2, 4, 5 of it are left out; backward is held against finite differences"
-    with pytest.warns(UserWarning, match=said):
-        check_op(op, X)
-
-
-def test_without_rop_a_wrong_gradient_is_found() -> None:
-    with (
-        pytest.warns(UserWarning, match="Tripled has no rop"),
-        pytest.raises(LawError, match=r"Tripled: law 3 .*finite difference of forward.*is wrong"),
+def test_without_a_rule_the_others_are_held_and_what_is_left_out_is_said() -> None:
+    left_out = "so laws {} of it are left out"
+    for op, missing, wrong in (
+        (Squares(), "has no rop, " + left_out.format("2, 4, 5") + "; backward is held against finite", ""),
+        (Tripled(), "Tripled has no rop", "Tripled: law 3 .*finite difference of forward.*is wrong"),
+        (Forward(), "Forward has no backward, " + left_out.format("3, 4, 5"), ""),
+        (WrongForward(), "no backward", r"WrongForward: law 2 .* rop is wrong"),
+        (Doubled(), "no backward and no rop, " + left_out.format("2, 3, 4, 5"), ""),
     ):
-        check_op(Tripled(), X)
-
-
-def test_without_backward_the_tangent_is_held() -> None:
-    with pytest.warns(UserWarning, match=r"Forward has no backward, so laws 3, 4, 5 of it are left out$"):
-        check_op(Forward(), X)
-    with (
-        pytest.warns(UserWarning, match="no backward"),
-        pytest.raises(LawError, match=r"WrongForward: law 2 .* rop is wrong"),
-    ):
-        check_op(WrongForward(), X)
-
-
-def test_without_rules_the_value_is_held() -> None:
-    with pytest.warns(UserWarning, match=r"no backward and no rop, so laws 2, 3, 4, 5 of it are left out$"):
-        check_op(Doubled(), X)
-
-
-def test_nothing_is_said_of_what_was_not_asked_for() -> None:
-    with warnings.catch_warnings():
+        found = pytest.raises(LawError, match=wrong) if wrong else contextlib.nullcontext()
+        with case(op), pytest.warns(UserWarning, match=missing), found:
+            check_op(op, X)
+    with warnings.catch_warnings():  # nothing is said of what was not asked for
         warnings.simplefilter("error")
         check_op(Squares(), X, laws=(1, 3, 7))
 

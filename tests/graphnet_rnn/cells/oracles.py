@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,19 +23,15 @@ Maker = Callable[[Any, int], "Oracle"]
 TINY = 1e-30  # ε of the complex step
 
 
-# ---- the cells ---------------------------------------------------------------------------------------------
-#
 # A step takes the weights, x and the states, and returns the output, then the new states. Weights are called
 # W_sk: from s to k. Each function says in which equations of which source it is written down.
 
 
 def sigmoid(a: Array) -> Array:
-    """σ(a) = 1 / (1 + e^−a), without overflow."""
     return (1 + np.tanh(a / 2)) / 2
 
 
 def softmax(a: Array) -> Array:
-    """e^a / Σ e^a along the last axis."""
     e = np.exp(a - a.real.max(axis=-1, keepdims=True))
     return e / e.sum(axis=-1, keepdims=True)
 
@@ -58,75 +55,62 @@ def elman(w: Weights, x: Array, h: Array) -> tuple[Array]:
     return (np.tanh(x @ w["W_xh"] + h @ w["W_hh"] + w["b_h"]),)
 
 
+def pre(w: Weights, x: Array, h: Array, k: str, source: str = "h") -> Array:
+    """What k reads, without a bias."""
+    return x @ w[f"W_x{k}"] + h @ w[f"W_{source}{k}"]
+
+
 def lstm(w: Weights, x: Array, h: Array, c: Array) -> tuple[Array, Array]:
     """Lynge 2016, (3.68)–(3.73), without the peepholes."""
-    i = sigmoid(x @ w["W_xi"] + h @ w["W_hi"] + w["b_i"])
-    f = sigmoid(x @ w["W_xf"] + h @ w["W_hf"] + w["b_f"])
-    o = sigmoid(x @ w["W_xo"] + h @ w["W_ho"] + w["b_o"])
-    candidate = np.tanh(x @ w["W_xg"] + h @ w["W_hg"] + w["b_g"])
-    c_new = f * c + i * candidate
-    return o * np.tanh(c_new), c_new
-
-
-def lstm_projected(w: Weights, x: Array, h: Array, c: Array) -> tuple[Array, Array]:
-    """Sak, Senior & Beaufays 2014, (8)–(14), without W_ic, W_fc, W_oc: gates read r, which is W_rm m."""
-    m, c_new = lstm(w, x, h, c)
-    return m @ w["W_mh"], c_new
+    i, f, o, candidate = (pre(w, x, h, k) + w[f"b_{k}"] for k in "ifog")
+    c_new = sigmoid(f) * c + sigmoid(i) * np.tanh(candidate)
+    return sigmoid(o) * np.tanh(c_new), c_new
 
 
 def lstm_peephole(w: Weights, x: Array, h: Array, c: Array) -> tuple[Array, Array]:
     """Graves 2013, (7)–(11): peepholes are diagonal and o looks at the new c."""
-    i = sigmoid(x @ w["W_xi"] + h @ w["W_hi"] + w["w_ci"] * c + w["b_i"])
-    f = sigmoid(x @ w["W_xf"] + h @ w["W_hf"] + w["w_cf"] * c + w["b_f"])
-    candidate = np.tanh(x @ w["W_xc"] + h @ w["W_hc"] + w["b_c"])
-    c_new = f * c + i * candidate
-    o = sigmoid(x @ w["W_xo"] + h @ w["W_ho"] + w["w_co"] * c_new + w["b_o"])
-    return o * np.tanh(c_new), c_new
+    i, f, o, candidate = (pre(w, x, h, k) + w[f"b_{k}"] for k in "ifoc")
+    c_new = sigmoid(f + w["w_cf"] * c) * c + sigmoid(i + w["w_ci"] * c) * np.tanh(candidate)
+    return sigmoid(o + w["w_co"] * c_new) * np.tanh(c_new), c_new
 
 
 def lstm_1997(w: Weights, x: Array, h: Array, s: Array) -> tuple[Array, Array]:
     """Krause 2015, (2.11)–(2.15): nothing is forgotten."""
-    h_in = x @ w["W_xg"] + h @ w["W_hg"]
-    omega = sigmoid(x @ w["W_xi"] + h @ w["W_hi"])
-    rho = sigmoid(x @ w["W_xo"] + h @ w["W_ho"])
-    s_new = s + omega * h_in
-    return np.tanh(s_new * rho), s_new
+    h_in, omega, rho = (pre(w, x, h, k) for k in "gio")
+    s_new = s + sigmoid(omega) * h_in
+    return np.tanh(s_new * sigmoid(rho)), s_new
 
 
-def lstm_krause(w: Weights, x: Array, h: Array, s: Array) -> tuple[Array, Array]:
+def lstm_krause(w: Weights, x: Array, h: Array, s: Array, source: str = "h") -> tuple[Array, Array]:
     """Krause 2015, algorithm 2: linear input, no biases, and the output gate inside the tanh."""
-    h_in = x @ w["W_xg"] + h @ w["W_hg"]
-    omega = sigmoid(x @ w["W_xi"] + h @ w["W_hi"])
-    phi = sigmoid(x @ w["W_xf"] + h @ w["W_hf"])
-    rho = sigmoid(x @ w["W_xo"] + h @ w["W_ho"])
-    s_new = omega * h_in + s * phi
-    return np.tanh(s_new * rho), s_new
+    h_in, omega, phi, rho = (pre(w, x, h, k, source) for k in "gifo")
+    s_new = sigmoid(omega) * h_in + s * sigmoid(phi)
+    return np.tanh(s_new * sigmoid(rho)), s_new
+
+
+def multiplicative_lstm(w: Weights, x: Array, h: Array, s: Array) -> tuple[Array, Array]:
+    """Krause 2015, (4.7)–(4.10) and algorithm 7."""
+    return lstm_krause(w, x, (h @ w["W_hm"]) * (x @ w["W_xm"]), s, "m")
 
 
 def lstm_sutskever(w: Weights, x: Array, h: Array, n: Array, m: Array) -> tuple[Array, ...]:
     """Sutskever 2013, (2.37)–(2.44). n: the m̃ of the thesis; the output reads the new h and m̃."""
-    h = np.tanh(h @ w["W_hh"] + x @ w["W_xh"] + n @ w["W_nh"])
-    i_gate = sigmoid(h @ w["W_hi"] + x @ w["W_xi"] + n @ w["W_ni"])
-    i = np.tanh(h @ w["W_hg"] + x @ w["W_xg"] + n @ w["W_ng"])
-    o = sigmoid(h @ w["W_ho"] + x @ w["W_xo"] + n @ w["W_no"])
-    f = sigmoid(w["b_f"] + h @ w["W_hf"] + x @ w["W_xf"] + n @ w["W_nf"])
-    m = m * f + i * i_gate
-    n = m * o
+    h = np.tanh(pre(w, x, h, "h") + n @ w["W_nh"])
+    i_gate, i, o, f = (pre(w, x, h, k) + n @ w[f"W_n{k}"] for k in "igof")
+    m = m * sigmoid(w["b_f"] + f) + np.tanh(i) * sigmoid(i_gate)
+    n = m * sigmoid(o)
     return np.concatenate([h, n], axis=1), h, n, m
 
 
 def gru(w: Weights, x: Array, h: Array) -> tuple[Array]:
     """Lynge 2016, (3.74)–(3.77), with biases."""
-    r = sigmoid(x @ w["W_xr"] + h @ w["W_hr"] + w["b_r"])
-    z = sigmoid(x @ w["W_xz"] + h @ w["W_hz"] + w["b_z"])
-    candidate = np.tanh(x @ w["W_xn"] + (r * h) @ w["W_hn"] + w["b_n"])
-    return ((1 - z) * h + z * candidate,)
+    r, z = (sigmoid(pre(w, x, h, k) + w[f"b_{k}"]) for k in "rz")
+    return ((1 - z) * h + z * np.tanh(pre(w, x, r * h, "n") + w["b_n"]),)
 
 
 def gru_reset_after(w: Weights, x: Array, h: Array) -> tuple[Array]:
     """torch.nn.GRU: n = tanh(W_in x + b_in + r ⊙ (W_hn h + b_hn)), h' = (1 − z) ⊙ n + z ⊙ h."""
-    r = sigmoid(x @ w["W_xr"] + h @ w["W_hr"] + w["b_r"])
-    z = sigmoid(x @ w["W_xz"] + h @ w["W_hz"] + w["b_z"])
+    r, z = (sigmoid(pre(w, x, h, k) + w[f"b_{k}"]) for k in "rz")
     n = np.tanh(x @ w["W_xn"] + w["b_xn"] + r * (h @ w["W_hn"] + w["b_hn"]))
     return ((1 - z) * n + z * h,)
 
@@ -157,17 +141,6 @@ def stacked_mrnn(w: Weights, x: Array, *hidden: Array) -> tuple[Array, ...]:
     return np.concatenate(new, axis=1), *new
 
 
-def multiplicative_lstm(w: Weights, x: Array, h: Array, s: Array) -> tuple[Array, Array]:
-    """Krause 2015, (4.7)–(4.10) and algorithm 7."""
-    m = (h @ w["W_hm"]) * (x @ w["W_xm"])
-    omega = sigmoid(x @ w["W_xi"] + m @ w["W_mi"])
-    phi = sigmoid(x @ w["W_xf"] + m @ w["W_mf"])
-    rho = sigmoid(x @ w["W_xo"] + m @ w["W_mo"])
-    h_in = x @ w["W_xg"] + m @ w["W_mg"]
-    s_new = omega * h_in + s * phi
-    return np.tanh(s_new * rho), s_new
-
-
 def rhn_layer(w: Weights, x: Array, s: Array, layer: int, scale: Array | int = 1, names: str = "s") -> Array:
     """Suarez 2017, (3), or (6) with `scale`; names: of the state, then of what it may leave in W's name."""
     state, suffix = names[0], names[1:]
@@ -193,7 +166,7 @@ def rtrbm(w: Weights, x: Array, r: Array) -> tuple[Array]:
     return (sigmoid(x @ w["W_xr"] + w["b_r"] + r @ w["W_rr"]),)
 
 
-def hmm_filter(w: Weights, x: Array, l: Array) -> tuple[Array, Array]:
+def hmm_filter(cell: Any, w: Weights, x: Array, l: Array) -> tuple[Array, Array]:
     """Ollivier 2013, 1.2.2, note 4: a_j' = Σ_i a_i B_ix A_ij, here as the logarithms of shares of 1.
 
     Row i of A and of B is a softmax, so that any weights are probabilities; so is the state.
@@ -204,95 +177,62 @@ def hmm_filter(w: Weights, x: Array, l: Array) -> tuple[Array, Array]:
     return a, np.log(a)
 
 
+Run = Callable[[Weights, Sequence[Array], States], tuple[list[Array], States]]
+
+
 @dataclass(frozen=True)
 class Oracle:
-    """A cell of given settings. states: name and width of each. width: of the output."""
+    """A cell of given settings: a step, or what reads the whole sequence, since its output may come from the future.
+
+    states: name and width of each. width: of the output.
+    """
 
     states: tuple[tuple[str, int], ...]
     width: int
-    step: Step
+    step: Step | None = None
+    whole: Run | None = None
 
     def run(self, w: Weights, xs: Sequence[Array], states: States) -> tuple[list[Array], States]:
         """The outputs for x_1 ... x_T, and the states that are handed on."""
+        if self.whole:
+            return self.whole(w, xs, states)
         outputs = []
         for x in xs:
-            y, *new = self.step(w, x, *states)
-            states = tuple(new)
+            y, *states = self.step(w, x, *states)
             outputs.append(y)
-        return outputs, states
-
-
-@dataclass(frozen=True)
-class BothDirections(Oracle):
-    """Schuster & Paliwal 1997: y_t = [forward h_t, backward h_t]; the second reads x_T first."""
-
-    there: Oracle
-    back: Oracle
-
-    def run(self, w: Weights, xs: Sequence[Array], states: States) -> tuple[list[Array], States]:
-        split = len(self.there.states)
-        first, ahead = self.there.run(part(w, "forward"), xs, states[:split])
-        second, behind = self.back.run(part(w, "backward"), xs[::-1], states[split:])
-        outputs = [np.concatenate(pair, axis=1) for pair in zip(first, second[::-1], strict=True)]
-        return outputs, (*ahead, *behind)
-
-
-@dataclass(frozen=True)
-class Shortcut(Oracle):
-    """He et al. 2016: y_t = x_t, or its projection, + the inner cell's y_t."""
-
-    inner: Oracle
-    projects: bool
-
-    def run(self, w: Weights, xs: Sequence[Array], states: States) -> tuple[list[Array], States]:
-        outputs, states = self.inner.run(part(w, "inner"), xs, states)
-        around = [x @ w["W_xy"] for x in xs] if self.projects else xs
-        return [a + y for a, y in zip(around, outputs, strict=True)], states
-
-
-@dataclass(frozen=True)
-class Normalised(Oracle):
-    """Ba, Kiros & Hinton 2016, (4), of the inner cell's y_t."""
-
-    inner: Oracle
-
-    def run(self, w: Weights, xs: Sequence[Array], states: States) -> tuple[list[Array], States]:
-        outputs, states = self.inner.run(part(w, "inner"), xs, states)
-        return [w["g_y"] * layer_norm(y) + w["s_y"] for y in outputs], states
-
-
-def no_step(*_: Any) -> tuple[Array, ...]:
-    raise AssertionError("these run over whole sequences: part of the output may come from the future")
+        return outputs, tuple(states)
 
 
 def simple(step: Callable[..., tuple[Array, ...]], *states: str) -> Maker:
     """A cell whose states are all as wide as its units, and whose output is the first of them."""
-
-    def step_and_show(w: Weights, x: Array, *old: Array) -> tuple[Array, ...]:
-        new = step(w, x, *old)
-        return new[0], *new
-
-    return lambda cell, reads: Oracle(tuple((s, cell.units) for s in states), cell.units, step_and_show)
+    return shown(lambda cell, *given: (new := step(*given))[:1] + tuple(new), *states)
 
 
-def dense(cell: Any, reads: int) -> Oracle:
+def shown(step: Callable[..., tuple[Array, ...]], *states: str) -> Maker:
+    """A cell whose states and output are as wide as its units; step reads its settings as well."""
+    return lambda cell, reads: Oracle(tuple((s, cell.units) for s in states), cell.units, partial(step, cell))
+
+
+def dense(cell: Any, w: Weights, x: Array) -> tuple[Array]:
     """Sutskever 2013, 2.4: y = f(x W + b)."""
-
-    def step(w: Weights, x: Array) -> tuple[Array]:
-        return (ACTIVATIONS[cell.activation](x @ w["W_xy"] + (w["b_y"] if cell.bias else 0)),)
-
-    return Oracle((), cell.units, step)
+    return (ACTIVATIONS[cell.activation](x @ w["W_xy"] + (w["b_y"] if cell.bias else 0)),)
 
 
-def rhn(cell: Any, reads: int) -> Oracle:
+def rhn(cell: Any, w: Weights, x: Array, s: Array) -> tuple[Array, Array]:
     """Suarez 2017, (3), for each layer in turn."""
+    for layer in range(cell.depth):
+        s = rhn_layer(w, x, s, layer)
+    return s, s
 
-    def step(w: Weights, x: Array, s: Array) -> tuple[Array, Array]:
-        for layer in range(cell.depth):
-            s = rhn_layer(w, x, s, layer)
-        return s, s
 
-    return Oracle((("s", cell.units),), cell.units, step)
+def lstm_projected(cell: Any, reads: int) -> Oracle:
+    """Sak, Senior & Beaufays 2014, (8)–(14), without W_ic, W_fc, W_oc: gates read r, which is W_rm m."""
+
+    def step(w: Weights, x: Array, h: Array, c: Array) -> tuple[Array, ...]:
+        m, c = lstm(w, x, h, c)
+        return m @ w["W_mh"], m @ w["W_mh"], c
+
+    return Oracle((("h", cell.projection), ("c", cell.units)), cell.projection, step)
 
 
 def hyper_rhn(cell: Any, reads: int) -> Oracle:
@@ -354,14 +294,11 @@ def attention(cell: Any, reads: int) -> Oracle:
         memory, l = states[count:]
         contexts = []
         for b in range(len(x)):
-            query = states[0][b] @ w["W_hq"]
-            places = np.split(memory[b], cell.places)
-            scores = []
-            for place in places:
-                if cell.score == "dot":
-                    scores.append(query @ place / np.sqrt(cell.memory))
-                else:
-                    scores.append((np.tanh(query + place @ w["W_mq"] + w["b_q"]) @ w["W_qe"])[0])
+            query, places = states[0][b] @ w["W_hq"], np.split(memory[b], cell.places)
+            if cell.score == "dot":
+                scores = [query @ place / np.sqrt(cell.memory) for place in places]
+            else:
+                scores = [(np.tanh(query + place @ w["W_mq"] + w["b_q"]) @ w["W_qe"])[0] for place in places]
             a = softmax(np.array(scores) + l[b])
             contexts.append(sum(share * place for share, place in zip(a, places, strict=True)))
         c = np.array(contexts)
@@ -404,64 +341,39 @@ def along_edges(cell: Any, a: Array, tau: Array) -> Array:
     return total
 
 
-def graph_rnn(cell: Any, reads: int) -> Oracle:
+def graph_rnn(cell: Any, w: Weights, x: Array, a: Array) -> tuple[Array, Array]:
     """Ollivier 2013, (8)–(9), a_0 ≡ 1."""
-    s = ACTIVATIONS[cell.activation]
-
-    def step(w: Weights, x: Array, a: Array) -> tuple[Array, Array]:
-        a = s(x @ w["rho"] + along_edges(cell, a, w["tau"]) + w["tau_0"])
-        return a, a
-
-    return Oracle((("a", cell.units),), cell.units, step)
+    a = ACTIVATIONS[cell.activation](x @ w["rho"] + along_edges(cell, a, w["tau"]) + w["tau_0"])
+    return a, a
 
 
-def gnn(cell: Any, reads: int) -> Oracle:
+def gnn(cell: Any, w: Weights, x: Array, a: Array) -> tuple[Array, Array]:
     """Ollivier 2013, (10)–(11), with Σ_k x_k τ_ijk for vectors, a_0 ≡ 1."""
-    s = ACTIVATIONS[cell.activation]
-
-    def step(w: Weights, x: Array, a: Array) -> tuple[Array, Array]:
-        a = s(along_edges(cell, a, x @ w["tau"]) + x @ w["tau_0"])
-        return a, a
-
-    return Oracle((("a", cell.units),), cell.units, step)
+    a = ACTIVATIONS[cell.activation](along_edges(cell, a, x @ w["tau"]) + x @ w["tau_0"])
+    return a, a
 
 
-def glnn(cell: Any, reads: int) -> Oracle:
+def glnn(cell: Any, w: Weights, x: Array, v: Array) -> tuple[Array, Array]:
     """Ollivier 2013, (13)–(14): V leaks, a = s(V) is what the others and the output see."""
     s = ACTIVATIONS[cell.activation]
-
-    def step(w: Weights, x: Array, v: Array) -> tuple[Array, Array]:
-        v = v + along_edges(cell, s(v), x @ w["tau"]) + x @ w["tau_0"]
-        return s(v), v
-
-    return Oracle((("V", cell.units),), cell.units, step)
+    v = v + along_edges(cell, s(v), x @ w["tau"]) + x @ w["tau_0"]
+    return s(v), v
 
 
-def graph_lstm(cell: Any, reads: int) -> Oracle:
+def graph_lstm(cell: Any, w: Weights, x: Array, h: Array, c: Array) -> tuple[Array, ...]:
     """Ollivier 2013, 4: Graves 2013, (7)–(11), where h_{t−1} W_h· are sums over the edges of the graph."""
-
-    def step(w: Weights, x: Array, h: Array, c: Array) -> tuple[Array, ...]:
-        def into(k: str) -> Array:
-            return x @ w[f"W_x{k}"] + along_edges(cell, h, w[f"tau_{k}"]) + w[f"b_{k}"]
-
-        i = sigmoid(into("i") + w["w_ci"] * c)
-        f = sigmoid(into("f") + w["w_cf"] * c)
-        c = f * c + i * np.tanh(into("c"))
-        o = sigmoid(into("o") + w["w_co"] * c)
-        h = o * np.tanh(c)
-        return h, h, c
-
-    return Oracle((("h", cell.units), ("c", cell.units)), cell.units, step)
+    i, f, o, candidate = (
+        x @ w[f"W_x{k}"] + along_edges(cell, h, w[f"tau_{k}"]) + w[f"b_{k}"] for k in "ifoc"
+    )
+    c_new = sigmoid(f + w["w_cf"] * c) * c + sigmoid(i + w["w_ci"] * c) * np.tanh(candidate)
+    h = sigmoid(o + w["w_co"] * c_new) * np.tanh(c_new)
+    return h, h, c_new
 
 
-def leaky_rnn(cell: Any, reads: int) -> Oracle:
+def leaky_rnn(cell: Any, w: Weights, x: Array, h: Array) -> tuple[Array, Array]:
     """Sutskever 2013, (2.45), α = leak, with a bias; an echo-state net is the same with fixed weights."""
-
-    def step(w: Weights, x: Array, h: Array) -> tuple[Array, Array]:
-        h = cell.leak * h + (1 - cell.leak) * elman(w, x, h)[0]
-        return h, h
-
-    return Oracle((("h", cell.units),), cell.units, step)
+    h = cell.leak * h + (1 - cell.leak) * elman(w, x, h)[0]
+    return h, h
 
 
 def narx(cell: Any, reads: int) -> Oracle:
@@ -479,64 +391,78 @@ def narx(cell: Any, reads: int) -> Oracle:
 
 
 def residual(cell: Any, reads: int) -> Oracle:
-    """He et al. 2016, (1); (2), with a projection of x, where the widths differ."""
+    """He et al. 2016, (1): y_t = x_t + the inner cell's y_t; (2), with a projection of x, where the widths differ."""
     inner = oracle_of(cell.inner, reads)
-    return Shortcut(inner.states, inner.width, no_step, inner, projects=inner.width != reads)
+
+    def run(w: Weights, xs: Sequence[Array], states: States) -> tuple[list[Array], States]:
+        outputs, states = inner.run(part(w, "inner"), xs, states)
+        around = xs if inner.width == reads else [x @ w["W_xy"] for x in xs]
+        return [a + y for a, y in zip(around, outputs, strict=True)], states
+
+    return Oracle(inner.states, inner.width, whole=run)
 
 
 def normalized(cell: Any, reads: int) -> Oracle:
-    """Ba, Kiros & Hinton 2016, (4)."""
+    """Ba, Kiros & Hinton 2016, (4), of the inner cell's y_t."""
     inner = oracle_of(cell.inner, reads)
-    return Normalised(inner.states, inner.width, no_step, inner)
+
+    def run(w: Weights, xs: Sequence[Array], states: States) -> tuple[list[Array], States]:
+        outputs, states = inner.run(part(w, "inner"), xs, states)
+        return [w["g_y"] * layer_norm(y) + w["s_y"] for y in outputs], states
+
+    return Oracle(inner.states, inner.width, whole=run)
 
 
 def bidirectional(cell: Any, reads: int) -> Oracle:
-    """Schuster & Paliwal 1997."""
+    """Schuster & Paliwal 1997: y_t = [forward h_t, backward h_t]; the second reads x_T first."""
     there, back = oracle_of(cell.forward, reads), oracle_of(cell.backward, reads)
+
+    def run(w: Weights, xs: Sequence[Array], states: States) -> tuple[list[Array], States]:
+        first, ahead = there.run(part(w, "forward"), xs, states[: len(there.states)])
+        second, behind = back.run(part(w, "backward"), xs[::-1], states[len(there.states) :])
+        outputs = [np.concatenate(pair, axis=1) for pair in zip(first, second[::-1], strict=True)]
+        return outputs, (*ahead, *behind)
+
     states = [(f"{name}_forward", width) for name, width in there.states]
     states += [(f"{name}_backward", width) for name, width in back.states]
-    return BothDirections(tuple(states), there.width + back.width, no_step, there, back)
+    return Oracle(tuple(states), there.width + back.width, whole=run)
 
 
 #: From a cell (of which only the settings are looked at) and the width of what it reads.
 ORACLES: dict[str, Maker] = {
     "Elman": simple(elman, "h"),
-    "Dense": dense,
+    "Dense": shown(dense),
     "LSTM": simple(lstm, "h", "c"),
     "LSTMPeephole": simple(lstm_peephole, "h", "c"),
-    "LSTMProjected": lambda cell, reads: Oracle(
-        (("h", cell.projection), ("c", cell.units)),
-        cell.projection,
-        lambda w, x, h, c: (new := lstm_projected(w, x, h, c))[:1] + new,
-    ),
+    "LSTMProjected": lstm_projected,
     "LSTM1997": simple(lstm_1997, "h", "s"),
     "LSTMKrause": simple(lstm_krause, "h", "s"),
-    "LSTMSutskever": lambda cell, reads: Oracle(
+    "LSTMSutskever": lambda cell, _: Oracle(
         tuple((s, cell.units) for s in "hnm"), 2 * cell.units, lstm_sutskever
     ),
     "GRU": simple(gru, "h"),
     "GRUResetAfter": simple(gru_reset_after, "h"),
     "TensorRNN": simple(tensor_rnn, "h"),
     "MRNN": simple(mrnn, "h"),
-    "StackedMRNN": lambda cell, reads: Oracle(
-        tuple((f"h{l}", n) for l, n in enumerate(cell.units, start=1)), sum(cell.units), stacked_mrnn
+    "StackedMRNN": lambda cell, _: Oracle(
+        tuple((f"h{l}", n) for l, n in enumerate(cell.units, 1)), sum(cell.units), stacked_mrnn
     ),
     "MultiplicativeLSTM": simple(multiplicative_lstm, "h", "s"),
-    "RHN": rhn,
+    "RHN": shown(rhn, "s"),
     "HyperRHN": hyper_rhn,
     "Hyper": hyper,
     "HyperLSTM": hyper_lstm,
     "Normalized": normalized,
     "LayerNormLSTM": simple(layer_norm_lstm, "h", "c"),
-    "GraphRNN": graph_rnn,
-    "GNN": gnn,
-    "GLNN": glnn,
-    "GraphLSTM": graph_lstm,
-    "LeakyRNN": leaky_rnn,
-    "EchoState": leaky_rnn,
+    "GraphRNN": shown(graph_rnn, "a"),
+    "GNN": shown(gnn, "a"),
+    "GLNN": shown(glnn, "V"),
+    "GraphLSTM": shown(graph_lstm, "h", "c"),
+    "LeakyRNN": shown(leaky_rnn, "h"),
+    "EchoState": shown(leaky_rnn, "h"),
     "NARX": narx,
     "RTRBM": simple(rtrbm, "r"),
-    "HMMFilter": lambda cell, reads: Oracle((("l", cell.units),), cell.units, hmm_filter),
+    "HMMFilter": shown(hmm_filter, "l"),
     "Residual": residual,
     "Bidirectional": bidirectional,
     "Attention": attention,
@@ -546,9 +472,6 @@ ORACLES: dict[str, Maker] = {
 def oracle_of(cell: Any, reads: int) -> Oracle:
     """The oracle for a cell that reads vectors of this width."""
     return ORACLES[type(cell).__name__](cell, reads)
-
-
-# ---- the losses, one number for each case ------------------------------------------------------------------
 
 
 def softmax_loss(o: Array, target: Array) -> Array:
@@ -568,14 +491,7 @@ def squared_loss(o: Array, target: Array) -> Array:
     return ((o - target) ** 2).sum(axis=1)
 
 
-LOSSES: dict[str, Callable[[Array, Array], Array]] = {
-    "softmax": softmax_loss,
-    "sigmoid": sigmoid_loss,
-    "squared": squared_loss,
-}
-
-
-# ---- the network -------------------------------------------------------------------------------------------
+LOSSES = {"softmax": softmax_loss, "sigmoid": sigmoid_loss, "squared": squared_loss}
 
 
 @dataclass(frozen=True)
@@ -616,35 +532,15 @@ def layers_of(settings: Settings) -> list[Oracle]:
     return layers
 
 
-def split_states(layers: Sequence[Oracle], flat: Sequence[Array]) -> list[States]:
-    """One tuple of states for each layer, from the flat list."""
-    rest = list(flat)
-    states = [tuple(rest.pop(0) for _ in layer.states) for layer in layers]
-    assert not rest
-    return states
-
-
-def vectors(settings: Settings, inputs: Array) -> Array:
-    """The inputs as vectors, (time, batch, inputs): symbol k is the unit vector e_k."""
-    return np.eye(settings.inputs)[inputs] if settings.reads == "symbols" else inputs
-
-
-def run(
-    settings: Settings,
-    weights: Weights,
-    inputs: Array,
-    targets: Array,
-    initial: Sequence[Array],
-    masks: Sequence[Array] | None = None,
-) -> Result:
+def run(settings: Settings, weights: Weights, inputs: Array, targets: Array, initial, masks=None) -> Result:
     """A plain loop over layers and time.
 
     masks: for each layer but the last, the factors (time, batch, units) on its way to the layer above.
     """
-    layers = layers_of(settings)
-    depth = len(layers)
-    states = split_states(layers, initial)
-    x = list(vectors(settings, inputs))
+    layers, rest = layers_of(settings), list(initial)
+    states = [tuple(rest.pop(0) for _ in layer.states) for layer in layers]
+    assert not rest
+    x = list(np.eye(settings.inputs)[inputs] if settings.reads == "symbols" else inputs)
     below, hidden = x, []
     for l, layer in enumerate(layers):
         if l > 0 and masks is not None:
@@ -656,7 +552,7 @@ def run(
     logits, losses = [], []
     for t in range(len(x)):
         if settings.skip:  # Lynge 2016, (3.36)
-            o = sum(hidden[l][t] @ weights[f"output.W_h{l}o"] for l in range(depth)) + weights["output.b_o"]
+            o = sum(h[t] @ weights[f"output.W_h{l}o"] for l, h in enumerate(hidden)) + weights["output.b_o"]
         else:
             o = hidden[-1][t] @ weights["output.W_ho"] + weights["output.b_o"]
         logits.append(o)
@@ -670,56 +566,6 @@ def run(
 def along(values: Mapping[str, Array], direction: Mapping[str, Array]) -> dict[str, Array]:
     """values + iε direction: run on these, and `Im / ε` is the derivative along the direction."""
     return {k: w + 1j * TINY * direction[k] if k in direction else w for k, w in values.items()}
-
-
-# ---- backpropagation through time, derived by hand ---------------------------------------------------------
-
-
-def elman_bptt(
-    settings: Settings,
-    weights: Weights,
-    inputs: Array,
-    targets: Array,
-    initial: Sequence[Array],
-    masks: Sequence[Array] | None = None,
-) -> tuple[dict[str, Array], list[Array]]:
-    """The gradient of the cost of an Elman net with the softmax loss: for the weights, for the h_0."""
-    result = run(settings, weights, inputs, targets, initial, masks)
-    x, hidden, depth = vectors(settings, inputs), result.hidden, len(settings.cells)
-    time, batch = inputs.shape[:2]
-    p = np.exp(result.logits - result.logits.max(axis=2, keepdims=True))
-    p = p / p.sum(axis=2, keepdims=True)
-    d_logits = (p - np.eye(settings.outputs)[targets]) / ((time - settings.unscored) * batch)
-    d_logits[: settings.unscored] = 0
-
-    gradient = {name: np.zeros_like(w) for name, w in weights.items()}
-    gradient["output.b_o"] += d_logits.sum(axis=(0, 1))
-    from_future = [np.zeros_like(h) for h in initial]
-    for t in reversed(range(time)):
-        from_above = np.zeros_like(initial[-1])
-        for l in reversed(range(depth)):
-            h, h_before = hidden[l][t], hidden[l][t - 1] if t else initial[l]
-            d_h = from_future[l] + from_above
-            if settings.skip or l == depth - 1:
-                name = f"output.W_h{l}o" if settings.skip else "output.W_ho"
-                gradient[name] += h.T @ d_logits[t]
-                d_h = d_h + d_logits[t] @ weights[name].T
-            d_a = d_h * (1 - h**2)  # a: the argument of the tanh
-            below = x[t]
-            if l > 0:
-                below = hidden[l - 1][t] * (1 if masks is None else masks[l - 1][t])
-                below = np.concatenate([below, x[t]], axis=1) if settings.skip else below
-            gradient[f"layer{l}.W_xh"] += below.T @ d_a
-            gradient[f"layer{l}.W_hh"] += h_before.T @ d_a
-            gradient[f"layer{l}.b_h"] += d_a.sum(axis=0)
-            from_future[l] = d_a @ weights[f"layer{l}.W_hh"].T
-            if l > 0:
-                from_above = (d_a @ weights[f"layer{l}.W_xh"].T)[:, : hidden[l - 1].shape[2]]
-                from_above = from_above * (1 if masks is None else masks[l - 1][t])
-    return gradient, from_future
-
-
-# ---- comparison --------------------------------------------------------------------------------------------
 
 
 def assert_close(got: Any, want: Any, tolerance: float, what: str = "") -> None:

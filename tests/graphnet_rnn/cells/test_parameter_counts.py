@@ -17,14 +17,10 @@ def test_krause_table_4_5() -> None:
     Krause gives neither the number of symbols nor the units of LSTM (195) and mLSTM (170): 70 follows from the RNN,
     2 · 400 s + 400² + 400 = 216,400, and the units from 4 n² + 5 · 70 n = 220,350 and 5 n² + 6 · 70 n = 215,900.
     """
-    cases = [
-        (cells.Elman(400), 216_400),
-        (cells.MRNN(280), 215_880),
-        (cells.LSTMKrause(195), 220_350),
-        (cells.StackedMRNN((150, 130, 110)), 219_090),
-        (cells.MultiplicativeLSTM(170), 215_900),
-    ]
-    for cell, reported in cases:
+    for cell, reported in [
+        (cells.Elman(400), 216_400), (cells.MRNN(280), 215_880), (cells.LSTMKrause(195), 220_350),
+        (cells.StackedMRNN((150, 130, 110)), 219_090), (cells.MultiplicativeLSTM(170), 215_900),
+    ]:  # fmt: skip
         with case(cell, reported):
             assert parameters(cell, symbols=70, output_bias=False) == reported
 
@@ -32,13 +28,11 @@ def test_krause_table_4_5() -> None:
 def test_sutskever_mrnn() -> None:
     """5.4: 1500 units and 1500 factors make 4,900,000 parameters, with the 86 symbols of 5.4.1."""
     count = parameters(cells.MRNN(1500), symbols=86)
-    assert count == 2 * 1500**2 + 3 * 86 * 1500 + 1500 + 86
-    assert round(count / 1e6, 1) == 4.9
+    assert count == 2 * 1500**2 + 3 * 86 * 1500 + 1500 + 86 == 4_888_586
 
 
-def embedding() -> rnn.Cell:
-    """Suarez 2017, 3.2: each of the 50 symbols is a vector of 27 numbers."""
-    return cells.Dense(27, activation="linear", bias=False)
+#: Suarez 2017, 3.2: each of the 50 symbols is a vector of 27 numbers.
+EMBEDDING = cells.Dense(27, activation="linear", bias=False)
 
 
 def lstm(reads: int, n: int) -> int:
@@ -51,31 +45,27 @@ def hyper_lstm(reads: int, n: int, small: int, e: int) -> int:
     return lstm(reads, n) + 4 * scales + lstm(reads + n, small)
 
 
+#: Gain and shift for each gate and c, and in the small net a gain and a shift for c.
+NORMS = 10 * 1000 + 10 * 128
 #: Suarez 2017, table 1: layers, how many parameters they have but for the output, millions reported.
 SUAREZ = {
     "LSTM": ([cells.LSTM(1000)], lstm(50, 1000), 4.3),
     "HyperLSTM": ([cells.HyperLSTM(1000, 128, 4)], hyper_lstm(50, 1000, 128, 4), 4.9),
     # a gain for each product's units and for c, and a shift for c, but no more biases: β is part of b
     "Layer Norm LSTM": ([cells.LayerNormLSTM(1000)], lstm(50, 1000) + 10 * 1000, 4.3),
-    # gain and shift for each gate and c, and in the small net as above
     "Layer Norm HyperLSTM": (
-        [cells.HyperLSTM(1000, 128, 4, layer_norm=True)],
-        hyper_lstm(50, 1000, 128, 4) + 10 * 1000 + 10 * 128,
-        4.9,
+        [cells.HyperLSTM(1000, 128, 4, layer_norm=True)], hyper_lstm(50, 1000, 128, 4) + NORMS, 4.9
     ),
     # the table says no width; 16 agrees
     "Layer Norm HyperLSTM (large embed)": (
-        [cells.HyperLSTM(1000, 128, 16, layer_norm=True)],
-        hyper_lstm(50, 1000, 128, 16) + 10 * 1000 + 10 * 128,
-        5.1,
+        [cells.HyperLSTM(1000, 128, 16, layer_norm=True)], hyper_lstm(50, 1000, 128, 16) + NORMS, 5.1
     ),
     # again 16; with 4 it would be 14.1
     "2-Layer Norm HyperLSTM": (
         [cells.HyperLSTM(1000, 128, 16, layer_norm=True)] * 2,
-        hyper_lstm(50, 1000, 128, 16) + hyper_lstm(1000, 1000, 128, 16) + 2 * (10 * 1000 + 10 * 128),
-        14.4,
+        hyper_lstm(50, 1000, 128, 16) + hyper_lstm(1000, 1000, 128, 16) + 2 * NORMS, 14.4
     ),
-}
+}  # fmt: skip
 
 
 def test_suarez_table_1() -> None:
@@ -87,24 +77,14 @@ def test_suarez_table_1() -> None:
 
 
 def test_suarez_table_1_where_the_report_is_not_rounded_or_not_explained() -> None:
-    two_layers = parameters(cells.LSTM(1000), cells.LSTM(1000), symbols=50)
-    assert two_layers == lstm(50, 1000) + lstm(1000, 1000) + 50_050 == 12_258_050
-    assert int(two_layers / 1e5) / 10 == 12.2  # as reported, cut off; rounded it is 12.3
-
-    # 15.6 is reported for 1125 units; figure 3 says 1150 of the same net. It lies between the two, at 1133.
-    def ours(n: int) -> int:
-        return parameters(embedding(), cells.LSTM(n), cells.LSTM(n), symbols=50)
-
-    assert ours(1125) == 50 * 27 + lstm(27, 1125) + lstm(1125, 1125) + 1125 * 50 + 50 == 15_375_650
-    assert ours(1150) == 16_062_300
-    assert round(ours(1133) / 1e6, 1) == 15.6
-
-    # 14.0 is reported: the recurrent matrices alone, 7 · 2 · 1000²
-    rhn = parameters(embedding(), cells.RHN(1000, depth=7), symbols=50)
-    assert rhn == 50 * 27 + 2 * 27 * 1000 + 7 * 2 * 1000**2 + 50_050 == 14_105_400
-
-    # 15.5 in the table, "approximately 15.2M" in the text (3.2), which (6)–(7) give
-    hyper = parameters(embedding(), cells.HyperRHN(1000, 128, depth=7), symbols=50)
-    small = 2 * 27 * 128 + 7 * 2 * 128**2
-    assert hyper == rhn + small + 7 * 128 * 1000 == 15_237_688
-    assert round(hyper / 1e6, 1) == 15.2
+    """12.2 is reported, cut off. 15.6 for 1125 units, which figure 3 says are 1150: it lies between the two. 14.0 is
+    the recurrent matrices alone, 7 · 2 · 1000². 15.5 in the table is "approximately 15.2M" in the text (3.2)."""
+    outputs, two = 1000 * 50 + 50, [cells.LSTM(1125), cells.LSTM(1125)]
+    assert parameters(cells.LSTM(1000), cells.LSTM(1000), symbols=50) == 12_258_050
+    assert lstm(50, 1000) + lstm(1000, 1000) + outputs == 12_258_050
+    assert parameters(EMBEDDING, *two, symbols=50) == 15_375_650
+    assert 50 * 27 + lstm(27, 1125) + lstm(1125, 1125) + 1125 * 50 + 50 == 15_375_650
+    rhn = parameters(EMBEDDING, cells.RHN(1000, depth=7), symbols=50)
+    assert rhn == 50 * 27 + 2 * 27 * 1000 + 7 * 2 * 1000**2 + outputs == 14_105_400
+    hyper = parameters(EMBEDDING, cells.HyperRHN(1000, 128, depth=7), symbols=50)
+    assert hyper == rhn + 2 * 27 * 128 + 7 * 2 * 128**2 + 7 * 128 * 1000 == 15_237_688

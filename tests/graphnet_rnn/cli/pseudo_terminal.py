@@ -30,7 +30,7 @@ class Terminal:
         rows: int = 12,
         columns: int = 60,
         environment: Mapping[str, str] | None = None,
-        folder: str | os.PathLike[str] | None = None,
+        folder: str | os.PathLike[str] = ".",
     ) -> None:
         self.screen = pyte.Screen(columns, rows)
         self._stream = pyte.ByteStream(self.screen)
@@ -38,11 +38,9 @@ class Terminal:
         self.pid, self._master = pty.fork()
         if not self.pid:
             with contextlib.suppress(BaseException):
-                if folder is not None:
-                    os.chdir(folder)
-                os.execvpe(
-                    command[0], list(command), {**os.environ, **(environment or {}), "TERM": "xterm-256color"}
-                )
+                os.chdir(folder)
+                words = {**os.environ, **(environment or {}), "TERM": "xterm-256color"}
+                os.execvpe(command[0], list(command), words)
             os._exit(127)
         self.resize(rows, columns)
 
@@ -52,10 +50,11 @@ class Terminal:
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGWINCH)
 
-    def press(self, *keys: str) -> None:
-        """Names of KEYS, or text."""
+    def press(self, *keys: str, sees: str = "") -> None:
+        """Names of KEYS, or text. sees: what is waited for then."""
         for key in keys:
             os.write(self._master, KEYS.get(key, key).encode())
+        self.until(lambda: self.sees(sees))
 
     def paste(self, text: str) -> None:
         os.write(self._master, b"\x1b[200~" + text.encode() + b"\x1b[201~")
@@ -67,19 +66,16 @@ class Terminal:
     def style(self, row: int, column: int) -> pyte.screens.Char:
         return self.screen.buffer[row][column]
 
-    def until(self, holds: Callable[[], bool], seconds: float = 300.0) -> None:
+    def until(self, holds: Callable[[], bool]) -> None:
         """Reads what the program draws until this is so; AssertionError with the screen if it does not come."""
-        end = time.monotonic() + seconds
+        end = time.monotonic() + 300
         while not holds():
             self._read(0.05)
-            if time.monotonic() > end:
-                raise AssertionError(
-                    "not seen; the screen is\n" + "\n".join(f"|{line}" for line in self.lines)
-                )
+            assert time.monotonic() < end, "not seen; the screen is\n|" + "\n|".join(self.lines)
 
-    def rest(self, seconds: float = 0.3) -> None:
-        """Reads until nothing has been drawn for so long."""
-        while self._read(seconds):
+    def rest(self) -> None:
+        """Reads until nothing has been drawn for some time."""
+        while self._read(0.3):
             pass
 
     def sees(self, text: str) -> bool:
@@ -87,25 +83,17 @@ class Terminal:
 
     def _read(self, seconds: float) -> bool:
         ready, _, _ = select.select([self._master], [], [], seconds)
-        if not ready:
-            self._reap()
-            return False
-        try:
-            piece = os.read(self._master, 1 << 16)
-        except OSError:  # the program has gone
-            self._reap()
-            return False
+        piece = b""
+        with contextlib.suppress(OSError):  # the program has gone
+            piece = os.read(self._master, 1 << 16) if ready else b""
         self._stream.feed(piece)
         return bool(piece)
 
-    def _reap(self) -> None:
+    def ended(self) -> bool:
         if self.rc is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:
                 self.rc = os.waitstatus_to_exitcode(status)
-
-    def ended(self) -> bool:
-        self._reap()
         return self.rc is not None
 
     def kill(self, number: int = signal.SIGKILL) -> None:
@@ -116,9 +104,9 @@ class Terminal:
         os.close(self._master)
         self._master = -1
 
-    def wait(self, seconds: float = 300.0) -> int:
+    def wait(self) -> int:
         """The exit code, also after the terminal was closed."""
-        end = time.monotonic() + seconds
+        end = time.monotonic() + 300
         while not self.ended():
             if self._master >= 0:
                 self._read(0.05)

@@ -1,9 +1,10 @@
-"""The curve that is drawn in place: what a person sees of it, and that nothing is left of it."""
+"""What is drawn in its place in a terminal: the curve of a run, and the table of those of a sweep."""
 
 from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import re
 import subprocess
@@ -15,19 +16,15 @@ import pytest
 
 from graphnet_rnn.cli import live
 from graphnet_rnn.cli.console import Console
-from tests.graphnet_rnn.cli.screen import Screen
+from graphnet_rnn.cli.sweep_table import SweepTable, table
+from graphnet_rnn.sweep import Halving, Recipe, Sweep, Values
+from tests.graphnet_rnn.cli.screen import Stream, seen
+from tests.graphnet_rnn.sweep.conftest import command_of, history
 from tests.tables import case
 
-pytest.importorskip("matplotlib")
 
-
-class Terminal(io.StringIO):
-    """A stream that is a terminal; `clear` and `refresh` are those of a progress bar on its last line."""
-
-    encoding = "utf-8"
-
-    def isatty(self) -> bool:
-        return True
+class Bar(Stream):
+    """`clear` and `refresh` are those of a progress bar on its last line."""
 
     def get_lock(self) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext()
@@ -40,15 +37,14 @@ class Terminal(io.StringIO):
 
 
 @pytest.fixture
-def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    monkeypatch.setenv("TERM", "xterm")
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Bar:
     monkeypatch.delenv("NO_COLOR", raising=False)
-    monkeypatch.setenv("COLUMNS", "60")
-    monkeypatch.setenv("LINES", "30")
-    return Terminal()
+    for name, value in {"TERM": "xterm", "COLUMNS": "60", "LINES": "30"}.items():
+        monkeypatch.setenv(name, value)
+    return Bar()
 
 
-def curve(terminal: Terminal, steps: int = 50) -> live.LiveCurve:
+def curve(terminal: Bar, steps: int = 50) -> live.LiveCurve:
     """One that is due at each call."""
     clock = iter(range(0, 10**6, 10))
     found = live.LiveCurve(terminal, clock=lambda: float(next(clock)))
@@ -57,38 +53,30 @@ def curve(terminal: Terminal, steps: int = 50) -> live.LiveCurve:
     return found
 
 
-def seen(terminal: Terminal, columns: int = 60) -> list[str]:
-    screen = Screen(30, columns)
-    screen.write(terminal.getvalue())
-    return screen.text().split("\n")
-
-
-def test_it_is_redrawn_in_its_place_above_the_bar(terminal: Terminal) -> None:
+def test_it_is_redrawn_in_its_place_above_the_bar(terminal: Bar) -> None:
     terminal.write("log 1\n")
     shown = curve(terminal)
     for _ in range(3):
         shown.draw(terminal, 4.2)
-    first, *plot, caption, bar = seen(terminal)
+    first, *plot, caption, bar = seen(terminal.getvalue())
     assert (first, bar) == ("log 1", "BAR")
     assert len(plot) == live.HEIGHT
     assert plot[0].startswith("4.98┤")
     assert plot[-1].startswith("4.02┤")
     assert caption == "⠒ training 4.200  bits/char  epochs 0.0 to 1.0"
+    for unit in ("  bits/symbol", ""):
+        shown.unit = unit.strip()
+        shown.draw(terminal, 4.2)
+        assert seen(terminal.getvalue())[-2] == f"⠒ training 4.200{unit}  epochs 0.0 to 1.0"
+    shown.unit = "bits/char"
     shown.epoch(1, 4.5)
     shown.draw(terminal, 4.1)
-    assert seen(terminal)[-2] == "⠒ training 4.100  ● validation 4.500  bits/char"  # all that fits
-    assert "●" in "".join(seen(terminal)[1:-2])
+    lines = seen(terminal.getvalue())
+    assert lines[-2] == "⠒ training 4.100  ● validation 4.500  bits/char"  # all that fits
+    assert "●" in "".join(lines[1:-2])
 
 
-@pytest.mark.parametrize(("unit", "said"), [("bits/symbol", "  bits/symbol"), ("", "")])
-def test_the_caption_has_the_unit_of_the_run(terminal: Terminal, unit: str, said: str) -> None:
-    shown = curve(terminal)
-    shown.unit = unit
-    shown.draw(terminal, 4.2)
-    assert seen(terminal)[-2] == f"⠒ training 4.200{said}  epochs 0.0 to 1.0"
-
-
-def test_nothing_is_left_of_it(terminal: Terminal) -> None:
+def test_nothing_is_left_of_it(terminal: Bar) -> None:
     shown = curve(terminal)
     for number in range(3):
         terminal.write(f"log {number}\n")
@@ -97,12 +85,10 @@ def test_nothing_is_left_of_it(terminal: Terminal) -> None:
         terminal.clear(nolock=True)  # as the bar does when it closes
         shown.erase()
         shown.erase()
-    assert seen(terminal) == ["log 0", "log 1", "log 2"]
+    assert seen(terminal.getvalue()) == ["log 0", "log 1", "log 2"]
 
 
-def test_a_terminal_that_becomes_narrower_folds_its_lines(
-    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_terminal_that_becomes_narrower_folds_its_lines(terminal: Bar, monkeypatch: Any) -> None:
     """Lines of 59 columns take two of a terminal of 45: the next picture begins above all of them."""
     shown = curve(terminal)
     shown.draw(terminal, 4.2)
@@ -114,7 +100,7 @@ def test_a_terminal_that_becomes_narrower_folds_its_lines(
     assert up == [str(sum(1 if w <= 45 else 2 for w in width[: live.HEIGHT + 1]))]
 
 
-def test_it_waits_until_there_is_something_to_see(terminal: Terminal) -> None:
+def test_it_waits_until_there_is_something_to_see(terminal: Bar) -> None:
     curve(terminal, live.LEAST_STEPS - 1).draw(terminal, 4.2)
     assert terminal.getvalue() == ""
     now = [0.0]
@@ -131,23 +117,24 @@ def test_it_waits_until_there_is_something_to_see(terminal: Terminal) -> None:
     assert terminal.getvalue() == drawn, "not again at once"
 
 
-def test_no_colours_where_none_are_wanted(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_colours_where_none_are_wanted(terminal: Bar, monkeypatch: pytest.MonkeyPatch) -> None:
     curve(terminal).draw(terminal, 4.2)
     assert "\x1b[34m" in terminal.getvalue()
     monkeypatch.setenv("NO_COLOR", "1")
-    other = Terminal()
+    other = Bar()
     curve(other).draw(other, 4.2)
     assert not re.search(r"\x1b\[\d*m", other.getvalue())
 
 
-def test_long_runs_keep_few_points_and_their_mean(terminal: Terminal) -> None:
+def test_long_runs_keep_few_points_and_their_mean(terminal: Bar) -> None:
     shown = curve(terminal, 10 * live.POINTS)
     assert len(shown._steps) <= live.POINTS + 1
     shown.draw(terminal, 4.2)
-    assert seen(terminal)[live.HEIGHT - 1].startswith("   4┤")
+    assert seen(terminal.getvalue())[live.HEIGHT - 1].startswith("   4┤")
 
 
-def test_where_the_terminal_does_not_allow_it(terminal: Terminal) -> None:
+def test_where_it_is_not_drawn(terminal: Bar, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In what is no such terminal, or where it is left out."""
     assert live.allows(terminal)
     for variable, value in (("TERM", "dumb"), ("TERM", None), ("COLUMNS", "39"), ("LINES", "12")):
         with pytest.MonkeyPatch.context() as patch, case(variable, value):
@@ -156,10 +143,11 @@ def test_where_the_terminal_does_not_allow_it(terminal: Terminal) -> None:
             else:
                 patch.setenv(variable, value)
             assert not live.allows(terminal)
-
-
-def test_other_streams(terminal: Terminal) -> None:
     assert not live.allows(io.StringIO())
+    monkeypatch.setattr(sys, "stdout", terminal)
+    monkeypatch.setattr(sys, "stderr", terminal)
+    assert Console(live=True)._curve is not None
+    assert Console(live=False)._curve is None
     terminal.encoding = "latin-1"
     assert not live.allows(terminal)
 
@@ -167,68 +155,42 @@ def test_other_streams(terminal: Terminal) -> None:
 # -- in a real pseudo-terminal -------------------------------------------------------------------
 
 
-def train_in_terminal(folder: Path, *more: str, log: bool = False) -> tuple[str, str]:
+def train_in_terminal(folder: Path, log: bool = False) -> tuple[str, str]:
     """What `train` writes to a terminal of 30 lines and 90 columns, and, apart, to its standard output if log."""
     pty = pytest.importorskip("pty")
     (folder / "text.txt").write_text("a cat sat on a mat, and a rat sat on the cat. " * 300, encoding="utf-8")
-    (folder / "quick.py").write_text(
-        "import sys\nfrom graphnet_rnn.cli import live, main\nlive.SECONDS = 0.0\nsys.exit(main(sys.argv[1:]))\n",
-        encoding="utf-8",
-    )
-    command = [
-        sys.executable, "quick.py", "train", "text.txt", "--units", "8", "--time", "10", "--batch", "4", "--epochs",
-        "2", "--sample", "30", "--out", "run", *more,
-    ]  # fmt: skip
+    quick = "import sys\nfrom graphnet_rnn.cli import live, main\nlive.SECONDS = 0.0\nsys.exit(main(sys.argv[1:]))\n"
+    (folder / "quick.py").write_text(quick, encoding="utf-8")
+    how = "train text.txt --units 8 --time 10 --batch 4 --epochs 2 --sample 30 --out run"
     ours, theirs = pty.openpty()
     environment = {**os.environ, "TERM": "xterm", "LINES": "30", "COLUMNS": "90", "PYTHONIOENCODING": "utf-8"}
-    environment["PYTHONPATH"] = os.pathsep.join(
-        filter(None, [str(Path(live.__file__).parents[2]), environment.get("PYTHONPATH")])
-    )
+    path = [str(Path(live.__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment["PYTHONPATH"] = os.pathsep.join(path)
     process = subprocess.Popen(
-        command,
-        cwd=folder,
-        env=environment,
-        stdin=theirs,
-        stdout=subprocess.PIPE if log else theirs,
-        stderr=theirs,
-    )
+        [sys.executable, "quick.py", *how.split()], cwd=folder, env=environment, stdin=theirs,
+        stdout=subprocess.PIPE if log else theirs, stderr=theirs,
+    )  # fmt: skip
     os.close(theirs)
-    pieces: list[bytes] = []
-    while True:
-        try:
-            piece = os.read(ours, 65536)
-        except OSError:  # the other end is closed
-            break
-        if not piece:
-            break
-        pieces.append(piece)
+    written = b""
+    with contextlib.suppress(OSError):  # the other end is closed
+        while piece := os.read(ours, 65536):
+            written += piece
     output: Any = process.communicate(timeout=300)[0] or b""
     os.close(ours)
     assert process.returncode == 0
-    return b"".join(pieces).decode(), output.decode()
+    return written.decode(), output.decode()
 
 
 def test_training_in_a_terminal_shows_it_and_leaves_the_log_alone(tmp_path: Path) -> None:
     written, _ = train_in_terminal(tmp_path)
     assert written.count("⠒\x1b[0m training") >= 2, "it was drawn more than once"
-    screen = Screen()
-    screen.write(written)
-    lines = screen.everything().split("\n")
+    lines = seen(written, 30, 90, scrolled=True)
     assert not [line for line in lines if "┤" in line or "█" in line]
-    assert [line.split(":")[0] for line in lines[:3]] == [
-        "Network([LSTM(units=8)], inputs=14, outputs=14, loss='softmax')",
-        "text",
-        "folder",
-    ]
-    assert [line.split(":")[0] for line in lines if line.startswith("e")] == [
-        "epoch   1",
-        "epoch   2",
-        "ended (epochs)",
-    ]
+    assert [line.split(":")[0] for line in lines[1:3]] == ["text", "folder"]
+    ends = [line.split(":")[0] for line in lines if line.startswith("e")]
+    assert ends == ["epoch   1", "epoch   2", "ended (epochs)"]
     # Half-way through the second epoch the curve stands below the log, with the first validation in it.
-    middle = Screen()
-    middle.write(written[: written.rindex("training")])
-    assert "●" in middle.text()
+    assert any("●" in line for line in seen(written[: written.rindex("training")], 30, 90))
 
 
 def test_a_log_in_a_pipe_has_nothing_of_it(tmp_path: Path) -> None:
@@ -238,9 +200,121 @@ def test_a_log_in_a_pipe_has_nothing_of_it(tmp_path: Path) -> None:
     assert "┤" not in log
 
 
-def test_it_can_be_left_out(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the very terminal where it would be drawn."""
-    monkeypatch.setattr(sys, "stdout", terminal)
-    monkeypatch.setattr(sys, "stderr", terminal)
-    assert Console(live=True)._curve is not None
-    assert Console(live=False)._curve is None
+@pytest.fixture
+def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sweep:
+    for name, value in {"TERM": "xterm", "COLUMNS": "80", "LINES": "24"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    (tmp_path / "t.txt").write_text("abc" * 99, encoding="utf-8")
+    settings = {"cell": Values(("GRU", "LSTM")), "units": Values((32, 64)), "rate": 0.01, "epochs": 9}
+    return Sweep(Recipe(str(tmp_path / "t.txt"), settings), tmp_path / "s", workers=2)
+
+
+def trained(sweep: Sweep, number: int, *values: float, state: str = "") -> Any:
+    """A run that has these values, of 20 s each."""
+    entry = sweep.book.entries[number]
+    history(entry.run, *values)
+    times = "".join(json.dumps({"epoch": i, "seconds": 20.0}) + "\n" for i, _ in enumerate(values))
+    (entry.run / "timing.jsonl").write_text(times, encoding="utf-8")
+    if state:
+        entry.end(state)
+    entry.look()
+    return entry
+
+
+def test_a_table_of_what_goes_on(sweep: Sweep) -> None:
+    entries = [trained(sweep, 0, 2.5, 2.0, 2.25), trained(sweep, 3)]
+    for width, lines in {
+        80: [
+            "run     cell  units  epoch  last   best   left",
+            "0000-0  GRU   32     3/9    2.250  2.000  2 min",
+            "0003-0  LSTM  64     0/9",
+        ],
+        20: ["run     epoch  last", "0000-0  3/9    2.250", "0003-0  0/9"],
+    }.items():
+        assert table(entries, ["cell", "units"], 9, width) == lines
+    for width in range(1, 60):
+        found = table(entries, ["cell", "units"], 9, width)
+        assert len(found) == 3
+        assert all(len(line) <= width for line in found)
+    assert table([], ["cell"], 9, 80) == []
+
+
+@pytest.mark.parametrize("columns", [80, 20])
+def test_it_is_drawn_in_its_place(sweep: Sweep, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    """What has ended scrolls above it; nothing of it is left at the end."""
+    stream = Stream()
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr(sys, "stdout", stream)
+    clock = iter(range(0, 10_000, 60))
+    shown = SweepTable(sweep, stream, clock=lambda: float(next(clock)))
+    head = seen(stream.getvalue(), 24, columns)
+    assert head[-1] == "0 of 4 runs ended"[: columns - 1]
+    trained(sweep, 0, 2.5)
+    shown.seen(trained(sweep, 1, 2.5, 2.125))
+    lines = seen(stream.getvalue(), 24, columns)
+    going = table(sweep.book.entries[:2], ["cell", "units"], 9, columns - 1)
+    assert lines == [*head[:-1], *going, lines[-1]]
+    told = "0 of 4 runs ended, best 2.125 bits/char (0001-0), 22 min left"
+    assert lines[-1] == told if columns == 80 else lines[-1].startswith("0 of 4 runs ended"[: columns - 1])
+    shown.seen(trained(sweep, 1, 2.5, 2.125, state="done"))
+    text = "".join(seen(stream.getvalue(), 24, columns))
+    assert "0001-0 done: 2.125 bits/char  cell=GRU units=64" in text
+    assert "0 of 4" not in text
+    assert "1 of 4 runs ended"[: columns - 1] in text
+    shown.close()
+    left = "\n".join(seen(stream.getvalue(), 24, columns))
+    assert "epoch" not in left
+    assert "ended" not in left
+
+
+def test_a_run_that_waits_for_the_next_rung_is_not_among_them(tmp_path: Path, sweep: Sweep) -> None:
+    wanted = Recipe(str(tmp_path / "t.txt"), {"units": Values((1, 2, 3)), "epochs": 9}, halving=Halving(1, 3))
+    halved = Sweep(wanted, tmp_path / "h", workers=2)
+    for number in range(3):
+        trained(halved, number, *([2.0] if number else []))
+    stream = Stream()
+    SweepTable(halved, stream)
+    assert [line.split()[0] for line in seen(stream.getvalue())] == ["run", "0000-0", "0"]
+
+
+def test_without_colours_and_in_a_pipe(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    out, pipe = Stream(terminal=False), Stream(terminal=False)
+    trained(sweep, 0, 2.5)
+    written = []
+    for colour in (True, False):
+        if not colour:
+            monkeypatch.setenv("NO_COLOR", "1")
+        stream = Stream()
+        SweepTable(sweep, stream)
+        written.append(stream.getvalue())
+        assert ("\x1b[1m" in written[-1]) == colour
+    assert seen(written[0], 24, 80) == seen(written[1], 24, 80)
+    monkeypatch.setattr(sys, "stdout", out)
+    shown = SweepTable(sweep, pipe)
+    shown.seen(trained(sweep, 0, 2.5, 2.25))
+    shown.seen(trained(sweep, 0, 2.5, 2.25, state="done"))
+    shown.close()
+    assert pipe.getvalue() == ""
+    assert out.getvalue().splitlines() == [
+        f"4 runs in {sweep.book.folder}, 2 at a time",
+        "0000-0 done: 2.250 bits/char  cell=GRU units=32",
+    ]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are POSIX's")
+def test_a_sweep_in_a_terminal(tmp_path: Path) -> None:
+    from tests.graphnet_rnn.cli.pseudo_terminal import Terminal
+
+    (tmp_path / "book.txt").write_text("the cat sat on the mat, and the rat sat on the hat.\n" * 20, "utf-8")
+    command = [*command_of(tmp_path, 100, "[4, 8]")[:-2], "--out=s", "--workers=1"]
+    with Terminal(command, rows=20, columns=60, folder=tmp_path, environment={"NO_COLOR": "1"}) as t:
+        t.until(lambda: t.sees("0000-0  4      ") and t.sees("/100"))
+        place = next(i for i, line in enumerate(t.lines) if line.startswith("0000-0"))
+        assert t.lines[place - 1].split() == ["run", "units", "epoch", "last", "best", "left"]
+        assert t.lines[place + 1].startswith("0 of 2 runs ended")
+        t.until(lambda: t.sees("0001-0  8      "))
+        assert t.lines[place - 1].startswith("0000-0 done: ")  # where the head was
+        assert t.wait() == 0
+        assert not any("runs ended" in line for line in t.lines)
+        assert t.sees("the best run is in s/000")

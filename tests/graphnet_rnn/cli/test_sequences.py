@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import csv
-import json
-import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import graphnet_rnn as rnn
 from graphnet_rnn.cli import main
+from tests.graphnet_rnn.training.runs import rows
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.standard_normal((5, 30, 2)).astype("f4")
-SMALL = ["--units", "4", "--epochs", "2", "--batch", "8", "--no-live", "--cell", "GRU"]
+SMALL = ["--epochs", "2", "--batch", "8", "--quiet"]
+TRAIN = ["train", "d.npz", "--cell", "GRU(4)", *SMALL]
+MODEL = "run/model.safetensors"
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     signs = (X.sum(axis=2) > 0).astype(int)
@@ -31,178 +33,142 @@ def softmax(o: np.ndarray) -> np.ndarray:
     return e / e.sum(axis=-1, keepdims=True)
 
 
+def table(path: str) -> list[dict[str, str]]:
+    with open(path, encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def written(path: str, head: str, *columns: np.ndarray) -> None:
+    np.savetxt(path, np.stack(columns, axis=1), "%.17g", ",", header=head, comments="")
+
+
 @pytest.mark.parametrize(
-    ("target", "loss"), [("y", "squared"), ("signs", "softmax"), ("bits", "sigmoid"), ("last", "softmax")]
+    ("target", "loss", "pool"),
+    [
+        ("y", "squared", ""),
+        ("signs", "softmax", ""),
+        ("bits", "sigmoid", ""),
+        ("last", "softmax", "last"),
+        ("last", "softmax", "mean"),
+    ],
 )
-def test_what_is_trained_is_judged_and_predicted(
-    here: Path, capsys: pytest.CaptureFixture[str], target: str, loss: str
-) -> None:
-    chosen = ["--target", target, "--weights", "w"]
-    assert main(["train", "d.npz", *chosen, *SMALL, "--out", "run"]) == 0
-    said = capsys.readouterr().out
-    assert f"predict run/model.safetensors d.npz {' '.join(chosen)} --out new.npz" in said
-    network = rnn.load("run/model.safetensors")
-    assert isinstance(network, rnn.Network)
-    assert network.loss == loss
+def test_what_is_trained_is_judged_and_predicted(capsys: Any, target: str, loss: str, pool: str) -> None:
+    chosen, whole = ["--target", target, "--weights", "w"], target == "last"
+    how = ["--pool", "mean"] if pool == "mean" else []
+    assert main([*TRAIN[:-1], "--no-live", *chosen, *how, "--out", "run"]) == 0
+    assert f"predict {MODEL} d.npz {' '.join(chosen)} --out new.npz" in capsys.readouterr().out
+    network = rnn.load(MODEL)
+    assert (network.loss, network.pool) == (loss, pool or None)
     outputs, _ = rnn.run(network, X)
     t, w = np.load("d.npz")[target], np.arange(30.0)
-    whole = target == "last"
-    assert network.pool == ("last" if whole else None)
+    name, predicted = "probability", softmax(outputs)
     if loss == "softmax":
-        losses = -np.log(np.take_along_axis(softmax(outputs), t[..., None], -1))[..., 0]
-        right = (outputs.argmax(axis=-1) == t).reshape(-1, 30).mean(axis=0) @ w / w.sum()
+        losses = -np.log(np.take_along_axis(predicted, t[..., None], -1))[..., 0]
     elif loss == "squared":
         losses = (outputs[..., 0] - t) ** 2
+        name, predicted = "prediction", outputs
     else:
         losses = (np.logaddexp(0, outputs) - t * outputs).sum(axis=2)
+        predicted = 1 / (1 + np.exp(-outputs))
     expected = losses.reshape(-1, 30).mean(axis=0) @ w / w.sum()
-    assert main(["evaluate", "run/model.safetensors", "d.npz", *chosen]) == 0
+    assert main(["evaluate", MODEL, "d.npz", *chosen]) == 0
     said = capsys.readouterr().out
-    assert (
-        f"{expected:.4f} {'squared error' if loss == 'squared' else 'nats'} a {'case' if whole else 'step'}"
-        in said
-    )
-    if loss == "softmax":
-        assert f"accuracy {right:.2%}" in said
-    assert main(["predict", "run/model.safetensors", "d.npz", *chosen, "--out", "p.npz"]) == 0
+    unit = "squared error" if loss == "squared" else "nats"
+    assert f"{expected:.4f} {unit} a {'case' if whole else 'step'}" in said
+    assert main(["predict", MODEL, "d.npz", *chosen, "--out", "p.npz"]) == 0
     found = np.load("p.npz")
+    np.testing.assert_allclose(found[name], predicted, rtol=1e-5)
     if loss == "softmax":
-        np.testing.assert_allclose(found["probability"], softmax(outputs), rtol=1e-5)
+        right = (outputs.argmax(axis=-1) == t).reshape(-1, 30).mean(axis=0) @ w / w.sum()
+        assert f"accuracy {right:.2%}" in said
         np.testing.assert_array_equal(found["label"], outputs.argmax(axis=-1))
-    elif loss == "squared":
-        np.testing.assert_array_equal(found["prediction"], outputs)
-    else:
-        np.testing.assert_allclose(found["probability"], 1 / (1 + np.exp(-outputs)), rtol=1e-5)
-    assert main(["predict", "run/model.safetensors", "d.npz", "--out", "p.csv"]) == 0
-    with open("p.csv", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    first = "prediction" if loss == "squared" else "probability_0"
-    array = found["prediction" if loss == "squared" else "probability"]
-    if whole:
-        assert len(rows) == 30
-        assert (rows[7]["case"], "step" in rows[7]) == ("7", False)
-        assert float(rows[7][first]) == pytest.approx(array[7, 0])
-        return
-    assert len(rows) == 150
-    assert float(rows[7][first]) == pytest.approx(array[2, 1, 0])
-    assert (rows[7]["case"], rows[7]["step"]) == ("1", "2")
+    assert main(["predict", MODEL, "d.npz", "--out", "p.csv"]) == 0
+    found_rows = table("p.csv")
+    assert len(found_rows) == (30 if whole else 150)
+    row = found_rows[7]
+    assert (row["case"], row.get("step")) == (("7", None) if whole else ("1", "2"))
+    number = float(row[name if loss == "squared" else "probability_0"])
+    assert number == pytest.approx(found[name][(7, 0) if whole else (2, 1, 0)])
 
 
-def test_cases_of_several_lengths(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_cases_of_several_lengths(capsys: pytest.CaptureFixture[str]) -> None:
     """From arrays and from a table alike: what is trained, judged and predicted has the steps that there are."""
     lengths = np.random.default_rng(1).integers(1, 6, 30)
     inside = np.arange(5)[:, None] < lengths
     y = X.sum(axis=2)
-    np.savez(
-        "r.npz", x=np.where(inside[..., None], X, np.nan), y=np.where(inside, y, np.nan), lengths=lengths
-    )
-    with open("r.csv", "w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["who", "a", "b", "y"])
-        for n in range(30):
-            writer.writerows([n, *X[t, n].tolist(), y[t, n]] for t in range(lengths[n]))
-    small = [*SMALL, "--quiet", "--buckets", "2"]
-    table = ["--case", "who", "--target", "y"]
-    assert main(["train", "r.npz", *small, "--out", "arrays"]) == 0
-    assert main(["train", "r.csv", *table, *small, "--out", "table"]) == 0
-    arrays, tables = (rnn.load(f"{run}/model.safetensors") for run in ("arrays", "table"))
-    np.testing.assert_array_equal(arrays.theta, tables.theta)
-    network = rnn.load("arrays/model.safetensors")
-    assert isinstance(network, rnn.Network)
+    ragged = {"x": np.where(inside[..., None], X, np.nan), "y": np.where(inside, y, np.nan)}
+    np.savez("r.npz", **ragged, lengths=lengths)
+    who = np.repeat(np.arange(30), lengths)
+    written("r.csv", "who,a,b,y", who, *(each.T[inside.T] for each in (X[..., 0], X[..., 1], y)))
+    how = ["--cell", "GRU(4)", *SMALL, "--buckets", "2"]
+    cases = ["--case", "who", "--target", "y"]
+    assert main(["train", "r.npz", *how, "--out", "run"]) == 0
+    assert main(["train", "r.csv", *cases, *how, "--out", "table"]) == 0
+    network = rnn.load(MODEL)
+    np.testing.assert_array_equal(network.theta, rnn.load("table/model.safetensors").theta)
     outputs, _ = rnn.run(network, X, lengths=lengths)
     expected = ((outputs[..., 0] - y) ** 2)[inside].mean()
     capsys.readouterr()
-    assert main(["evaluate", "arrays/model.safetensors", "r.csv", *table]) == 0
+    assert main(["evaluate", MODEL, "r.csv", *cases]) == 0
     said = capsys.readouterr().out
     assert f"{expected:.4f} squared error a step, over 30 cases of {lengths.sum():,} steps" in said
-    assert main(["predict", "arrays/model.safetensors", "r.csv", *table, "--out", "p.csv"]) == 0
-    assert main(["predict", "arrays/model.safetensors", "r.npz", "--out", "p.npz"]) == 0
+    assert main(["predict", MODEL, "r.csv", *cases, "--out", "p.csv"]) == 0
+    assert main(["predict", MODEL, "r.npz", "--out", "p.npz"]) == 0
     np.testing.assert_array_equal(np.load("p.npz")["prediction"], outputs)
     np.testing.assert_array_equal(np.load("p.npz")["lengths"], lengths)
-    with open("p.csv", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    assert len(rows) == lengths.sum()
-    for row in rows:
+    found = table("p.csv")
+    assert len(found) == lengths.sum()
+    for row in found:
         assert int(row["step"]) < lengths[int(row["case"])]
         assert float(row["prediction"]) == pytest.approx(outputs[int(row["step"]), int(row["case"]), 0])
 
 
-def written(path: str, head: str, rows: np.ndarray) -> None:
-    np.savetxt(path, rows, "%.17g", ",", header=head, comments="")
-
-
-def test_columns_are_read_by_their_names(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_columns_are_read_by_their_names(capsys: pytest.CaptureFixture[str]) -> None:
     """Those of training, wherever they stand in another table, and whatever else it has."""
     a, b, who = X[..., 0].T.ravel(), X[..., 1].T.ravel(), np.repeat(np.arange(30), 5)
     y, z = a + b, a - b
-    written("train.csv", "who,a,b,y,z", np.stack([who, a, b, y, z], axis=1))
-    written("valid.csv", "z,b,y,a,who", np.stack([z, b, y, a, who], axis=1))
-    written("more.csv", "noise,b,who,a", np.stack([y * 9, b, who, a], axis=1))
-    train = ["train", "train.csv", "--case", "who", "--target", "y,z", *SMALL, "--quiet"]
+    written("train.csv", "who,a,b,y,z", who, a, b, y, z)
+    written("valid.csv", "z,b,y,a,who", z, b, y, a, who)
+    written("more.csv", "noise,b,who,a", y * 9, b, who, a)
+    written("less.csv", "b,who", b, who)
+    train = ["train", "train.csv", "--case", "who", "--target", "y,z", "--cell", "GRU(4)", *SMALL]
     assert main([*train, "--valid", "valid.csv", "--out", "run"]) == 0
-    network = rnn.load("run/model.safetensors")
-    assert isinstance(network, rnn.Network)
+    network = rnn.load(MODEL)
     assert network.columns == rnn.data.Columns(("a", "b"), ("y", "z"))
     outputs, _ = rnn.run(network, X)
     loss = ((outputs - np.stack([y, z], axis=-1).reshape(30, 5, 2).swapaxes(0, 1)) ** 2).sum(axis=-1).mean()
-    row = [json.loads(line) for line in Path("run/history.jsonl").read_text(encoding="utf-8").splitlines()][
-        -1
-    ]
-    assert row["valid_loss"] == pytest.approx(loss, rel=1e-5)
+    assert rows(Path("run"), "epoch")[-1]["valid_loss"] == pytest.approx(loss, rel=1e-5)
     capsys.readouterr()
-    assert main(["evaluate", "run/model.safetensors", "valid.csv", "--case", "who"]) == 0
+    assert main(["evaluate", MODEL, "valid.csv", "--case", "who"]) == 0
     assert f"{loss:.4f} squared error" in capsys.readouterr().out
-    predict = ["predict", "run/model.safetensors", "more.csv", "--case", "who", "--out", "p.csv"]
+    predict = ["predict", MODEL, "more.csv", "--case", "who", "--out", "p.csv"]
     assert main(predict) == 0
-    with open("p.csv", encoding="utf-8") as file:
-        found = [[float(row["prediction_y"]), float(row["prediction_z"])] for row in csv.DictReader(file)]
+    found = [[float(row["prediction_y"]), float(row["prediction_z"])] for row in table("p.csv")]
     np.testing.assert_allclose(np.reshape(found, (30, 5, 2)).swapaxes(0, 1), outputs, rtol=1e-6)
     capsys.readouterr()
     assert main([*predict, "--inputs", "a,b,noise"]) == 2
     assert "3 columns cannot stand for the 2 that the network reads: a, b" in capsys.readouterr().err
-    written("less.csv", "b,who", np.stack([b, who], axis=1))
-    assert main(["predict", "run/model.safetensors", "less.csv", "--case", "who", "--out", "p.csv"]) == 1
+    assert main(["predict", MODEL, "less.csv", "--case", "who", "--out", "p.csv"]) == 1
     assert "less.csv has no column 'a'; it has b, who" in capsys.readouterr().err
 
 
-def test_one_output_for_a_whole_case(here: Path) -> None:
-    """Of a table the last row of each case has its target."""
-    with open("c.csv", "w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["who", "a", "b", "kind"])
-        for n in range(30):
-            writer.writerows([n, *X[t, n].tolist(), n % 3 if t == 1 + n % 4 else 0] for t in range(2 + n % 4))
-    given = ["--case", "who", "--target", "kind", "--pool", "mean"]
-    cell = ["--cell", "Bidirectional(GRU(3))"]
-    plain = [each for each in SMALL if each not in ("--units", "4", "--cell", "GRU")]
-    assert main(["train", "c.csv", *given, *plain, *cell, "--quiet", "--out", "run"]) == 0
-    network = rnn.load("run/model.safetensors")
-    assert isinstance(network, rnn.Network)
-    assert (network.pool, network.outputs, network.loss) == ("mean", 3, "softmax")
-    assert main(["predict", "run/model.safetensors", "c.csv", *given[:4], "--out", "p.csv"]) == 0
-    with open("p.csv", encoding="utf-8") as file:
-        assert len(list(csv.DictReader(file))) == 30
-
-
-def test_it_is_the_run_of_arrays(here: Path) -> None:
-    assert main(["train", "d.npz", *SMALL, "--quiet", "--out", "run", "--rate", "0.01"]) == 0
+def test_it_is_the_run_of_arrays() -> None:
+    assert main([*TRAIN, "--out", "run", "--rate", "0.01"]) == 0
     network = rnn.Network([rnn.GRU(4)], 2, 1, "squared")
     problem = rnn.Arrays(network, X, X.sum(axis=2)[..., None], batch=8)
     settings = rnn.Training(rnn.Adam(0.01, clip_norm=5.0), epochs=2)
     outcome = rnn.Trainer(problem, settings, "own").run()
-    rows = [json.loads(line) for line in Path("run/history.jsonl").read_text(encoding="utf-8").splitlines()]
-    epochs = [row for row in rows if row["event"] == "epoch"]
-    own = [json.loads(line) for line in Path("own/history.jsonl").read_text(encoding="utf-8").splitlines()]
-    assert epochs == [row for row in own if row["event"] == "epoch"]
+    epochs = rows(Path("run"), "epoch")
+    assert epochs == rows(Path("own"), "epoch")
     assert outcome.best == min(row["valid_loss"] for row in epochs)
 
 
 @pytest.mark.parametrize("data", ["d.npz", "task:addition(10)"])
 def test_a_run_goes_on_as_if_unbroken(here: Path, data: str) -> None:
     """Also where the file has moved."""
-    small = [*SMALL, "--optimizer", "adam", "--gradient-batches", "1", "--quiet"]
-    assert main(["train", data, *small, "--epochs", "4", "--out", "whole"]) == 0
-    assert main(["train", data, *small, "--steps", "5", "--out", "parts"]) == 0
+    train = ["train", data, *TRAIN[2:], "--optimizer", "adam", "--gradient-batches", "1"]
+    assert main([*train, "--epochs", "4", "--out", "whole"]) == 0
+    assert main([*train, "--steps", "5", "--out", "parts"]) == 0
     again = ["train", "--resume", "parts", "--epochs", "4", "--steps", "1000", "--quiet"]
     if data == "d.npz":
         Path("d.npz").rename("moved.npz")
@@ -212,66 +178,45 @@ def test_a_run_goes_on_as_if_unbroken(here: Path, data: str) -> None:
         assert (here / "parts" / name).read_bytes() == (here / "whole" / name).read_bytes()
 
 
-def test_validation_is_weighed_too(here: Path) -> None:
-    assert main(["train", "d.npz", "--weights", "w", *SMALL, "--fold", "1/3", "--out", "run", "--quiet"]) == 0
-    network = rnn.load("run/model.safetensors")
-    assert isinstance(network, rnn.Network)
-    data = rnn.data.read_sequences("d.npz", rnn.data.Choice(weights="w"))
-    _, valid = data.fold(0, 3)
-    losses = ((rnn.run(network, valid.inputs)[0][..., 0] - valid.targets) ** 2).mean(axis=0)
-    assert valid.weights is not None
-    rows = [json.loads(line) for line in Path("run/history.jsonl").read_text(encoding="utf-8").splitlines()]
-    best = min(row["valid_loss"] for row in rows if row["event"] == "epoch")
-    assert best == pytest.approx(losses @ valid.weights / valid.weights.sum(), rel=1e-5)
-
-
-def test_a_share_is_validated_on_by_its_number(here: Path) -> None:
+def test_shares_are_validated_on_by_their_numbers_and_weighed() -> None:
     found = []
-    for fold in range(1, 4):
-        assert main(["train", "d.npz", *SMALL, "--fold", f"{fold}/3", "--out", f"f{fold}", "--quiet"]) == 0
-        rows = [
-            json.loads(line)
-            for line in Path(f"f{fold}/history.jsonl").read_text(encoding="utf-8").splitlines()
-        ]
-        found.append(rows[-1]["valid_loss"])
+    for fold in range(3):
+        assert main([*TRAIN, "--weights", "w", "--fold", f"{fold + 1}/3", "--out", f"f{fold}"]) == 0
+        network = rnn.load(f"f{fold}/model.safetensors")
+        _, valid = rnn.data.read_sequences("d.npz", rnn.data.Choice(weights="w")).fold(fold, 3)
+        losses = ((rnn.run(network, valid.inputs)[0][..., 0] - valid.targets) ** 2).mean(axis=0)
+        found.append(min(row["valid_loss"] for row in rows(Path(f"f{fold}"), "epoch")))
+        assert found[-1] == pytest.approx(losses @ valid.weights / valid.weights.sum(), rel=1e-5)
     assert len(set(found)) == 3
 
 
-def test_of_a_series_a_block_of_time_is_validated_on(here: Path) -> None:
+def test_of_a_series_a_block_of_time_is_validated_on() -> None:
     """And what is next to it is not learned from: other values there make the same run."""
-    random = np.random.default_rng(0)
-    x = random.standard_normal((48, 2))
+    x = np.random.default_rng(0).standard_normal((48, 2))
 
-    def written(folder: str, x: np.ndarray) -> bytes:
-        Path("w.csv").write_text("a,b\n" + "".join(f"{a},{b}\n" for a, b in x), encoding="utf-8")
-        command = ["train", "w.csv", "--target", "b", "--pieces", "4", "--fold", "2/3", "--gap", "3", *SMALL]
-        assert main([*command, "--out", folder, "--quiet"]) == 0
+    def trained(folder: str, x: np.ndarray) -> bytes:
+        written("w.csv", "a,b", *x.T)
+        command = ["train", "w.csv", "--target", "b", "--pieces", "4", "--fold", "2/3", "--gap", "3"]
+        assert main([*command, *TRAIN[2:], "--out", folder]) == 0
         return Path(folder, "history.jsonl").read_bytes()
 
-    before = written("one", x)
+    before = trained("run", x)
     beside, inside = x.copy(), x.copy()
     beside[[12, 15, 32, 35]] += 1.0
     inside[16] += 1.0
-    assert written("two", beside) == before
-    assert written("three", inside) != before
-    network = rnn.load("one/model.safetensors")
-    assert isinstance(network, rnn.Network)
+    assert trained("two", beside) == before
+    assert trained("three", inside) != before
     block = x[16:32].astype(np.float32).reshape(4, 4, 2).swapaxes(0, 1)
-    loss = ((rnn.run(network, block[..., :1])[0] - block[..., 1:]) ** 2).mean()
-    best = min(row["valid_loss"] for row in map(json.loads, before.splitlines()) if row["event"] == "epoch")
+    loss = ((rnn.run(rnn.load(MODEL), block[..., :1])[0] - block[..., 1:]) ** 2).mean()
+    best = min(row["valid_loss"] for row in rows(Path("run"), "epoch"))
     assert best == pytest.approx(loss, rel=1e-5)
 
 
-def test_another_file_is_validated_on(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_classes_are_those_of_both_files_and_numbers_that_are_names_are_none(capsys: Any) -> None:
     np.savez("v.npz", x=X[:, :9], signs=np.full((5, 9), 2))
-    assert main(["train", "d.npz", "--target", "signs", *SMALL, "--valid", "v.npz", "--out", "run"]) == 0
-    assert re.search(r"outputs=3", capsys.readouterr().out)
-
-
-def test_numbers_that_are_names_are_no_classes(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    Path("d.csv").write_text(
-        "who,ax,kind\n" + "".join(f"{i},{i / 30},{1_000_003 * i}\n" for i in range(30)), encoding="utf-8"
-    )
-    assert main(["train", "d.csv", "--target", "kind", "--case", "who", "--out", "run", *SMALL]) == 2
+    assert main([*TRAIN, "--target", "signs", "--valid", "v.npz", "--out", "run"]) == 0
+    assert rnn.load(MODEL).outputs == 3
+    written("d.csv", "who,ax,kind", np.arange(30), np.arange(30) / 30, 1_000_003 * np.arange(30))
+    assert main(["train", "d.csv", "--target", "kind", "--case", "who", *TRAIN[2:], "--out", "new"]) == 2
     assert "makes 29,000,088 classes of 30 targets; number the classes from 0 on" in capsys.readouterr().err
-    assert not Path("run").exists()
+    assert not Path("new").exists()

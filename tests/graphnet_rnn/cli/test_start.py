@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -15,12 +14,11 @@ import graphnet_rnn as rnn
 from graphnet_rnn.cli import main
 from graphnet_rnn.errors import DataError
 from graphnet_rnn.training.state import digest_of
-from tests.graphnet_rnn.training.runs import contents, require_same_files
+from tests.graphnet_rnn.cli.bad_invocations import TEXT
+from tests.graphnet_rnn.training.runs import contents, require_same_files, rows
 
-TEXT = "a cat sat on a mat, and a rat sat on the cat. " * 30
-FIRST = ("--cell", "Elman", "--units", "3", "--layers", "2", "--skip", "--seed", "3")
-SMALL = ("--time", "10", "--batch", "4", "--sample", "0", "--quiet")
-HF = ("--optimizer", "hf(cg_steps=2)", "--gradient-batches", "2")
+SMALL = ("--time", "10", "--batch", "4", "--sample", "0", "--quiet", "--epochs", "1")
+START = ("--start", "adam/model.safetensors", *SMALL)
 
 
 @pytest.fixture(scope="module")
@@ -28,8 +26,9 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a text, and a run of it by Adam."""
     folder = tmp_path_factory.mktemp("begun")
     (folder / "text.txt").write_text(TEXT, encoding="utf-8")
+    how = ("--cell", "Elman", "--units", "3", "--layers", "2", "--skip", "--seed", "3", *SMALL)
     with contextlib.chdir(folder):
-        assert main(["train", "text.txt", *FIRST, *SMALL, "--epochs", "1", "--out", "adam"]) == 0
+        assert main(["train", "text.txt", *how, "--out", "adam"]) == 0
     return folder
 
 
@@ -41,81 +40,54 @@ def here(begun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def row(folder: Path, event: str) -> dict[str, Any]:
-    rows = map(json.loads, (folder / "history.jsonl").read_text(encoding="utf-8").splitlines())
-    return next(row for row in rows if row["event"] == event)
-
-
-def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """The one sentence of a command that could not begin, and left nothing."""
-    before = sorted(Path.cwd().rglob("*"))
-    assert main(["train", "text.txt", "--start", "adam/model.safetensors", *SMALL, *arguments]) in (1, 2)
-    assert sorted(Path.cwd().rglob("*")) == before
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    return said
-
-
 def test_another_optimizer_goes_on_from_a_model_and_is_resumed(here: Path) -> None:
-    start = rnn.load("adam/model.safetensors")
-    words = ["train", "text.txt", "--start", "adam/model.safetensors", *SMALL, *HF]
+    """As a program does it: `rnn.load`, a problem, a Trainer."""
+    net = rnn.load("adam/model.safetensors")
+    words = ["train", "text.txt", *START, "--optimizer", "hf(cg_steps=2)", "--gradient-batches", "2"]
     assert main([*words, "--epochs", "2", "--out", "whole"]) == 0
-    assert main([*words, "--epochs", "1", "--out", "run"]) == 0
-    described = row(here / "whole", "start")
-    assert described["start"] == digest_of(start.theta)
-    assert described["model"] == start.description()
-    assert row(here / "whole", "initial")["weight_norms"] == row(here / "adam", "epoch")["weight_norms"]
+    assert main([*words, "--out", "run"]) == 0
+    described, start = rows(here / "whole", "start")[0], digest_of(net.theta)
+    assert described["start"] == start
+    assert described["model"] == net.description()
+    assert (
+        rows(here / "whole", "initial")[0]["weight_norms"] == rows(here / "adam", "epoch")[0]["weight_norms"]
+    )
     shutil.rmtree(here / "adam")  # the run has its own weights by now
     assert main(["train", "--resume", "run", "--epochs", "2", "--quiet"]) == 0
     require_same_files(contents(here / "run"), contents(here / "whole"))
-
-
-def test_a_run_from_a_model_is_that_of_a_program(here: Path) -> None:
-    """`rnn.load`, a problem, a Trainer: the same history."""
-    words = ["train", "text.txt", "--start", "adam/model.safetensors", *SMALL, *HF, "--epochs", "1"]
-    assert main([*words, "--out", "run"]) == 0
-    net = rnn.load("adam/model.safetensors")
     problem = rnn.DrawnText(net, rnn.data.Corpus.read("text.txt"), 10, 4, gradient_batches=2, sample=0)
-    start = digest_of(net.theta)
-    rnn.Trainer(problem, rnn.Training(rnn.HessianFree(cg_steps=2), epochs=1), "program", start=start).run()
-    assert np.array_equal(
-        rnn.load("program/model.safetensors").theta, rnn.load("run/model.safetensors").theta
-    )
+    rnn.Trainer(problem, rnn.Training(rnn.HessianFree(cg_steps=2), epochs=2), "program", start=start).run()
+    theta = rnn.load("program/model.safetensors").theta
+    np.testing.assert_array_equal(theta, rnn.load("run/model.safetensors").theta)
 
 
 def test_what_training_does_with_it_may_differ(here: Path) -> None:
-    words = ["train", "text.txt", "--start", "adam/model.safetensors", *SMALL, "--epochs", "1"]
-    assert main([*words, "--dropout", "0.25", "--seed", "9", "--out", "run"]) == 0
-    described = row(here / "run", "start")["model"]
+    assert main(["train", "text.txt", *START, "--dropout", "0.25", "--seed", "9", "--out", "run"]) == 0
+    described = rows(here / "run", "start")[0]["model"]
     assert (described["dropout"], described["seed"], described["skip"]) == (0.25, 9, True)
     assert main(["train", "--resume", "run", "--epochs", "2", "--quiet"]) == 0
 
 
-def test_what_the_model_says_is_not_said_again(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "so leave out --layers, --units" in refused(capsys, "--units", "5", "--layers", "2")
-    assert "so leave out --cell" in refused(capsys, "--cell", "Elman")
-    assert "so leave out --pool" in refused(capsys, "--pool", "last")
-    assert "leave out --batch, --sample, --start, --time" in refused(capsys, "--resume", "adam")
-
-
-def test_another_text_is_read_by_the_model_s_characters(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ["--start", "adam/model.safetensors", *SMALL, "--epochs", "1"]
+def test_another_text_is_read_by_the_model_s_characters(here: Path, capsys: Any) -> None:
     (here / "few.txt").write_text("a mat sat on a hat. " * 40, encoding="utf-8")
-    assert main(["train", "few.txt", *words, "--out", "few"]) == 0
+    assert main(["train", "few.txt", *START, "--out", "few"]) == 0
     assert rnn.load("few/model.safetensors").vocabulary == rnn.load("adam/model.safetensors").vocabulary
-    (here / "text.txt").write_text("a zebra sat on a mat. " * 40, encoding="utf-8")
-    assert "2 character(s) that the model has not seen in training: 'b' 'z'" in refused(capsys)
-    assert main(["train", "text.txt", *words, "--unknown", "a", "--out", "zebra"]) == 0
+    (here / "zebra.txt").write_text("a zebra sat on a mat. " * 40, encoding="utf-8")
+    before = sorted(here.rglob("*"))
+    assert main(["train", "zebra.txt", *START]) == 1
+    assert sorted(here.rglob("*")) == before
+    said = capsys.readouterr().err
+    assert "2 character(s) that the model has not seen in training: 'b' 'z'" in said
+    assert said.count("\n") == 1
+    assert main(["train", "zebra.txt", *START, "--unknown", "a", "--out", "zebra"]) == 0
 
 
 def test_a_cell_of_one_s_own(here: Path) -> None:
-    (here / "cells.py").write_text(
-        'import graphnet_rnn as rnn\n\nclass Mine(rnn.Elman):\n    """h\' = tanh(x W_xh + h W_hh + b_h)"""\n',
-        encoding="utf-8",
+    mine = (
+        'import graphnet_rnn as rnn\n\nclass Mine(rnn.Elman):\n    """h\' = tanh(x W_xh + h W_hh + b_h)"""\n'
     )
-    words = ["train", "text.txt", *SMALL, "--epochs", "1", "--cell", "cells.py:Mine"]
+    (here / "cells.py").write_text(mine, encoding="utf-8")
+    words = ["train", "text.txt", *SMALL, "--cell", "cells.py:Mine"]
     assert main([*words, "--units", "4", "--out", "first"]) == 0
     assert main([*words, "--start", "first/model.safetensors", "--out", "second"]) == 0
     assert main(["train", "--resume", "second", "--epochs", "2", "--quiet"]) == 0
@@ -123,12 +95,9 @@ def test_a_cell_of_one_s_own(here: Path) -> None:
 
 def test_sequences_are_read_as_the_model_reads_them(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Its loss, and its columns in another table, in whatever order; a table of others is refused."""
-    random = np.random.default_rng(0)
-    rows = [f"{a:.3f},{b:.3f},{c}" for a, b, c in random.standard_normal((200, 3)).round(2)]
-    (here / "one.csv").write_text("\n".join(["a,b,c", *rows]), encoding="utf-8")
-    (here / "two.csv").write_text(
-        "\n".join(["c,b,a", *(",".join(row.split(",")[::-1]) for row in rows)]), encoding="utf-8"
-    )
+    table = np.random.default_rng(0).standard_normal((200, 3)).round(2)
+    np.savetxt("one.csv", table, "%.3f", ",", header="a,b,c", comments="")
+    np.savetxt("two.csv", table[:, ::-1], "%.3f", ",", header="c,b,a", comments="")
     words = ["train", "--pieces", "10", "--epochs", "1", "--quiet"]
     assert main([*words, "one.csv", "--target", "c", "--units", "3", "--out", "first"]) == 0
     for name in ("one", "two"):
@@ -148,7 +117,6 @@ def test_a_text_by_other_characters() -> None:
     assert corpus.vocabulary.decode(corpus.train) == ("abca" * 10)[:32]
     odd = rnn.data.Corpus.split("axca" * 10, vocabulary=known, unknown="d")
     assert odd.vocabulary.decode(odd.train[:4]) == "adca"
-    with pytest.raises(DataError, match="'x'"):
-        rnn.data.Corpus.split("axca" * 10, vocabulary=known)
-    with pytest.raises(DataError, match="give that"):
-        rnn.data.Corpus.split("axca" * 10, unknown="d")
+    for how, said in (({"vocabulary": known}, "'x'"), ({"unknown": "d"}, "give that")):
+        with pytest.raises(DataError, match=said):
+            rnn.data.Corpus.split("axca" * 10, **how)

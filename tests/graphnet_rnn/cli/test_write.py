@@ -14,15 +14,13 @@ from wcwidth import wcwidth
 
 import graphnet_rnn as rnn
 from graphnet_rnn.cli.typewriter import page, status
-from graphnet_rnn.writer import Desk, Document, Draft, View
-from tests.graphnet_rnn.writer.test_draft import LETTERS, network
+from graphnet_rnn.writer import Draft, View
+from tests.graphnet_rnn.writer.test_draft import network
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are POSIX's")
 
 if sys.platform != "win32":
     from tests.graphnet_rnn.cli.pseudo_terminal import Terminal
-
-START = 300.0
 
 
 @pytest.fixture(scope="module")
@@ -37,13 +35,13 @@ def written(model: Path, tmp_path: Path) -> Iterator[Any]:
     """Starts the writer; ends it."""
     begun: list[Terminal] = []
 
-    def begin(*arguments: str, **how: Any) -> Terminal:
+    def begin(*arguments: str, own: bool = False, **how: Any) -> Terminal:
         environment = {"LC_ALL": "C.UTF-8", "PYTHONUTF8": "1", **how.pop("environment", {})}
-        named = [] if how.pop("own", False) else [str(model)]
+        named = [] if own else [str(model)]
         command = [sys.executable, "-m", "graphnet_rnn", "write", *named, *arguments]
         terminal = Terminal(command, folder=tmp_path, environment=environment, **how)
         begun.append(terminal)
-        terminal.until(lambda: bool(terminal.lines[-1]) or terminal.ended(), START)
+        terminal.until(lambda: bool(terminal.lines[-1]) or terminal.ended())
         return terminal
 
     yield begin
@@ -54,45 +52,33 @@ def written(model: Path, tmp_path: Path) -> Iterator[Any]:
 def test_a_file_alone_is_written_with_the_model_of_the_package(written: Any, tmp_path: Path) -> None:
     t = written("story.txt", own=True, rows=8, columns=70)
     assert t.lines[-1].startswith("story.txt  temperature 0.7  0 characters")
-    t.press("T", "h", "e", " ")
-    t.until(lambda: t.sees(" 4 characters"))
+    t.press("T", "h", "e", " ", sees=" 4 characters")
     t.press("^S")
     t.until((tmp_path / "story.txt").exists)
     assert (tmp_path / "story.txt").read_text(encoding="utf-8") == "The "
-
-
-def suggestion_of(seed: int, text: str, temperature: float = 0.0) -> str:
-    draft = Draft(network(), temperature, seed)
-    draft.type(text)
-    return draft.suggest()
 
 
 def test_a_text_is_written(written: Any, tmp_path: Path) -> None:
     t = written("novel.txt", "--temperature", "0", rows=10, columns=70)
     assert t.lines[-1].startswith("novel.txt  temperature 0.0  0 characters")
     t.press("ab c")
-    grey = suggestion_of(0, "ab c")
+    draft = Draft(network(), 0.0, 0)
+    draft.type("ab c")
+    grey = draft.suggest()
     shown = ("ab c" + grey).replace("\n", "")
     t.until(lambda: "".join(t.lines[:3]).replace(" ", "") == shown.replace(" ", ""))
     assert t.style(0, 0).fg == "default"
     row = grey.find(grey.strip()[:1])  # empty lines before it
     assert t.style(row, 0 if row else 4).fg == "878787"
-    t.press("tab")
-    t.until(lambda: t.sees(f"{4 + len(grey)} characters"))
-    t.press("up", "up", "up", "down")
-    t.until(lambda: t.sees("temperature 0.2"))
-    t.press("escape")
-    t.until(lambda: t.sees("paused"))
-    t.press("backspace")
-    t.until(lambda: t.sees(" 4 characters"))
-    t.press("enter", "é", "H")
-    t.until(lambda: t.sees("2 unknown"))
+    t.press("tab", sees=f"{4 + len(grey)} characters")
+    t.press("up", "up", "up", "down", sees="temperature 0.2")
+    t.press("escape", sees="paused")
+    t.press("backspace", sees=" 4 characters")
+    t.press("enter", "é", "H", sees="2 unknown")
     assert t.lines[:2] == ["ab c", "éH"]
     assert t.style(1, 0).underscore
-    t.press("left", "backspace")
-    t.until(lambda: t.sees("1 unknown"))
-    t.press("^S")
-    t.until(lambda: t.sees("saved novel.txt"))
+    t.press("left", "backspace", sees="1 unknown")
+    t.press("^S", sees="saved novel.txt")
     assert (tmp_path / "novel.txt").read_text("utf-8") == "ab c\né"
     t.press("^C")
     assert t.wait() == 0
@@ -101,49 +87,32 @@ def test_a_text_is_written(written: Any, tmp_path: Path) -> None:
 
 def test_a_text_without_a_name_is_saved_opened_and_kept_from_others(written: Any, tmp_path: Path) -> None:
     t = written()
-    t.press("abc")
-    t.until(lambda: t.sees("abc"))
-    t.press("^C")
-    t.until(lambda: t.sees("not saved: ^S saves it, ^C"))
-    t.press("^S")
-    t.until(lambda: t.sees("save as:"))
-    t.press("one.txt", "enter")
-    t.until(lambda: t.sees("saved one.txt"))
+    t.press("abc", sees="abc")
+    t.press("^C", sees="not saved: ^S saves it, ^C")
+    t.press("^S", sees="save as:")
+    t.press("one.txt", "enter", sees="saved one.txt")
     (tmp_path / "one.txt").write_text("another's", encoding="utf-8")
-    t.press("d", "^S")
-    t.until(lambda: t.sees("one.txt was changed by another program; ^S again"))
+    t.press("d", "^S", sees="one.txt was changed by another program; ^S again")
     assert (tmp_path / "one.txt").read_text("utf-8") == "another's"
-    t.press("^S")
-    t.until(lambda: t.sees("saved one.txt"))
+    t.press("^S", sees="saved one.txt")
     assert (tmp_path / "one.txt").read_text("utf-8") == "abcd"
     (tmp_path / "two.txt").write_bytes(b"gh\r\nab\r\n")
-    t.press("e", "^O")
-    t.until(lambda: t.sees("not saved: ^S saves it, ^O again drops it"))
-    t.press("^O")
-    t.until(lambda: t.sees("open:"))
-    t.press("nowhere/x.txt", "enter")
-    t.until(lambda: t.sees("there is no folder nowhere for x.txt"))
-    t.press("^O")
-    t.until(lambda: t.sees("^O again drops it"))
-    t.press("^O")
-    t.until(lambda: t.sees("open:"))
-    t.press("~no-such-user/x.txt", "enter")  # of a user that there is not
-    t.until(lambda: t.sees("there is no folder ~no-such-user for x.txt"))
+    t.press("e")
+
+    def open_another(*keys: str) -> None:
+        t.press("^O", sees="not saved: ^S saves it, ^O again drops it")
+        t.press("^O", sees="open:")
+        t.press(*keys)
+
+    for folder in ("nowhere", "~no-such-user"):
+        open_another(f"{folder}/x.txt", "enter")
+        t.until(lambda folder=folder: t.sees(f"there is no folder {folder} for x.txt"))
     for leave in ("escape", "^C"):
-        t.press("^O")
-        t.until(lambda: t.sees("^O again drops it"))
-        t.press("^O")
-        t.until(lambda: t.sees("open:"))
-        t.press(leave)
+        open_another(leave)
         t.until(lambda: not t.sees("open:"))
-    t.press("^O")
-    t.until(lambda: t.sees("^O again drops it"))
-    t.press("^O")
-    t.until(lambda: t.sees("open:"))
-    t.press("two.txt", "enter")
+    open_another("two.txt", "enter")
     t.until(lambda: t.lines[:2] == ["gh", "ab"])
-    t.press("c", "^S")
-    t.until(lambda: t.sees("saved two.txt"))
+    t.press("c", "^S", sees="saved two.txt")
     assert (tmp_path / "two.txt").read_bytes() == b"gh\r\nab\r\nc"
     assert (tmp_path / "one.txt").read_text("utf-8") == "abcd"
     t.press("^Q")
@@ -154,8 +123,7 @@ def test_a_text_without_a_name_is_saved_opened_and_kept_from_others(written: Any
 def test_what_was_not_saved_is_kept(written: Any, tmp_path: Path, how: str) -> None:
     (tmp_path / "novel.txt").write_text("abc", encoding="utf-8")
     t = written("novel.txt", columns=100)
-    t.press(" def")
-    t.until(lambda: t.sees("abc def"))
+    t.press(" def", sees="abc def")
     if how == "SIGTERM":
         t.kill(signal.SIGTERM)
         t.until(t.ended)
@@ -212,30 +180,15 @@ def test_another_suggestion_is_drawn_and_accepted(written: Any, tmp_path: Path) 
     assert (tmp_path / "novel.txt").read_text("utf-8") == last
 
 
-def test_long_lines_of_wide_letters_stay_folded_where_they_were(written: Any) -> None:
-    columns = 21
-    t = written("novel.txt", rows=4, columns=columns)
-    t.press("escape")
-    t.until(lambda: t.sees("paused"))
-    text = "ab日本語 é漢字c" * 14
-    t.paste(text)
-    for letter in "語abc日本語abcd":
-        t.until(lambda: t.lines[:-1] == folded(text + " ", columns)[-3:])
-        t.press(letter)
-        text += letter
-
-
 def test_pasting_wide_letters_a_narrow_terminal_and_no_colours(written: Any, tmp_path: Path) -> None:
     t = written("novel.txt", rows=6, columns=20, environment={"NO_COLOR": "1"})
-    t.press("escape")
-    t.until(lambda: t.sees("paused"))
+    t.press("escape", sees="paused")
     t.paste("日本語 ab\r\nabcd efgh abcd efgh abcd\rh" * 3)
     text = "日本語 ab\nabcd efgh abcd efgh abcd\nh" * 3
     assert folded(text, 20)[-5:] == ["abcd", "h日本語 ab", "abcd efgh abcd efgh", "abcd", "h"]
     t.until(lambda: t.lines[:-1] == folded(text, 20)[-5:])
     assert t.lines[-1] == "novel.txt *  paused"
-    t.press("^S")
-    t.until(lambda: t.sees("saved novel.txt"))
+    t.press("^S", sees="saved novel.txt")
     assert t.lines[:-1] == folded(text, 20)[-5:]
     assert (tmp_path / "novel.txt").read_text("utf-8") == text
     assert all(cell.fg == cell.bg == "default" for row in t.screen.buffer.values() for cell in row.values())
@@ -247,13 +200,10 @@ def test_pasting_wide_letters_a_narrow_terminal_and_no_colours(written: Any, tmp
 
 def test_it_learns_and_colours(written: Any) -> None:
     t = written("--learn", "0.1", "--colour", "--theme", "dark", columns=110)
-    t.press("abcdabcdabcdabcdabcdabcd")
-    t.until(lambda: t.sees("learned 1"))
+    t.press("abcdabcdabcdabcdabcdabcd", sees="learned 1")
     colours = {t.style(0, column).bg for column in range(24)}
     assert len(colours) > 2
-    for _ in range(24):
-        t.press("backspace")
-    t.until(lambda: t.sees(" 0 characters"))
+    t.press(*["backspace"] * 24, sees=" 0 characters")
     assert not t.sees("learned")
 
 
@@ -265,24 +215,17 @@ def shown_on(text: str, rows: int, columns: int) -> str:
     return "".join(piece[1] for piece in page(View(text, (None,) * len(text)), rows, columns, text))
 
 
-def test_the_page_shows_the_end() -> None:
-    lines = [f"line {i}\n" for i in range(100)]
-    assert shown_on("".join(lines), 5, 20) == "".join([*lines[-4:], " "])
+def test_the_page_shows_the_end_from_the_beginning_of_a_row() -> None:
+    """The rows that are seen are the last ones of the whole text, whatever its letters are."""
+    for columns in (7, 20, 21):
+        random, text = np.random.default_rng(columns), ""
+        of = [0.3, 0.2, 0.1, 0.01, 0.15, 0.1, 0.09, 0.05]
+        for letter in random.choice(list("ab \n日語e\u0301"), 700, p=of):
+            text += letter
+            assert folded(shown_on(text, 4, columns), columns) == folded(text + " ", columns)[-4:]
     wide = "x" * 5000
     assert shown_on(wide[:4099], 5, 20) == "x" * 99 + " "  # it begins where lines are folded
     assert shown_on(wide[:4100], 5, 20) == "x" * 80 + " "  # and the cursor has a row of its own
-
-
-@pytest.mark.parametrize("columns", [7, 20, 21])
-def test_the_page_begins_where_a_row_does(columns: int) -> None:
-    """The rows that are seen are the last ones of the whole text, whatever its letters are."""
-    random = np.random.default_rng(columns)
-    text = ""
-    for letter in random.choice(
-        list("ab \n日語e\u0301"), 700, p=[0.3, 0.2, 0.1, 0.01, 0.15, 0.1, 0.09, 0.05]
-    ):
-        text += letter
-        assert folded(shown_on(text, 4, columns), columns) == folded(text + " ", columns)[-4:]
 
 
 def test_a_narrow_status_leaves_words_out() -> None:
@@ -293,13 +236,3 @@ def test_a_narrow_status_leaves_words_out() -> None:
     assert status(view, "n.txt", 26) == "n.txt *  temperature 0.7"
     assert status(view, "n" * 50, 20) == "n" * 20
     assert status(view, "日" * 50, 21) == "日" * 10
-
-
-def test_a_desk_and_a_document_without_any_screen(tmp_path: Path) -> None:
-    document = Document(tmp_path / "x.txt")
-    assert document.read() == ""
-    with Desk(Draft(network())) as desk:
-        desk.type(LETTERS)
-        desk.then(document.save)
-        desk.wait(300)
-    assert (tmp_path / "x.txt").read_text("utf-8") == LETTERS

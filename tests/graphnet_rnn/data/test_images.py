@@ -35,6 +35,7 @@ def put(path: Path, content: bytes) -> Path:
 
 
 def test_idx(tmp_path: Path) -> None:
+    """Bytes are shares of 255; other numbers are as they are."""
     for name in ("train-images-idx3-ubyte", "train-images-idx3-ubyte.gz", "t.idx"):
         with case(name):
             content = idx(BYTES)
@@ -44,9 +45,6 @@ def test_idx(tmp_path: Path) -> None:
             assert found.flags.c_contiguous
             np.testing.assert_allclose(found, WANTED, rtol=1e-6)
             np.testing.assert_array_equal(found, read_images(path))
-
-
-def test_other_numbers_than_bytes_are_as_they_are(tmp_path: Path) -> None:
     for kind, dtype in ((0x09, "i1"), (0x0B, ">i2"), (0x0C, ">i4"), (0x0D, ">f4"), (0x0E, ">f8")):
         with case(kind, dtype):
             numbers = (np.arange(24).reshape(2, 12) - 12).astype(dtype)
@@ -56,24 +54,26 @@ def test_other_numbers_than_bytes_are_as_they_are(tmp_path: Path) -> None:
 def test_arrays_of_numpy_and_matlab(tmp_path: Path) -> None:
     """Bytes and floats, rows and columns, one array and several by a *."""
     faces = np.random.default_rng(1).standard_normal((12, 7))  # pixels first, as the source's faces are
-    given: dict[str, Any] = {"train1": BYTES[2:].reshape(3, 12), "train0": BYTES[:2].reshape(2, 12)}
-    given |= {"faces": faces, "label": "text"}
-    np.savez(tmp_path / "a.npz", **{name: array for name, array in given.items() if name != "label"})
-    scipy.io.savemat(tmp_path / "a.mat", given, do_compression=True)
+    given: dict[str, Any] = {
+        "train1": BYTES[2:].reshape(3, 12),
+        "train0": BYTES[:2].reshape(2, 12),
+        "faces": faces,
+    }
+    np.savez(tmp_path / "a.npz", **given)
+    scipy.io.savemat(tmp_path / "a.mat", given | {"label": "text"}, do_compression=True)
     for name in ("a.npz", "a.mat"):
         path = tmp_path / name
         np.testing.assert_allclose(read_images(path, "train*"), WANTED, rtol=1e-6)
         np.testing.assert_array_equal(read_images(path, "faces", 12), faces.T.astype(np.float32))
         np.testing.assert_array_equal(read_images(path, "faces"), faces.astype(np.float32))
         assert read_images(path, "faces", 12).flags.c_contiguous
-        with pytest.raises(DataError, match=r"has several arrays; name one, or several by a \*, of .*faces"):
-            read_images(path)
-        with pytest.raises(DataError, match=r"has no array 'test'; name one"):
-            read_images(path, "test")
-        with pytest.raises(
-            DataError, match=r"faces: images must have 784 pixels, but the array is \[12, 7\]"
+        for array, pixels, said in (
+            (None, None, r"has several arrays; name one, or several by a \*, of .*faces"),
+            ("test", None, "has no array 'test'; name one"),
+            ("faces", 784, r"faces: images must have 784 pixels, but the array is \[12, 7\]"),
         ):
-            read_images(path, "faces", 784)
+            with case(name, array, pixels), pytest.raises(DataError, match=said):
+                read_images(path, array, pixels)
     with pytest.raises(DataError, match="label: images must be numbers, not "):
         read_images(tmp_path / "a.mat", "label")
     with pytest.raises(DataError, match=r"images of faces, train0, train1 have \[7, 12\] pixels"):
@@ -104,18 +104,18 @@ DAMAGED: dict[str, tuple[str, bytes, str]] = {
     "text": ("a", b"pixel,pixel", "it begins with 70 69 78 65"),
     "a kind that is none": ("a", b"\0\0\7\3" + bytes(99), "is no file of the format idx"),
     "no axes": ("a", b"\0\0\x08\0", "must name 1 to 8 axes and their sizes, but names 0"),
-    "255 axes": ("a", b"\0\0\x08\xff" + b"\0\0\0\1" * 255, "must name 1 to 8 axes and their sizes, but names 255"),
+    "255 axes": ("a", b"\0\0\x08\xff" + b"\0\0\0\1" * 255, "must name 1 to 8 axes and their sizes, but"),
     "half a head": ("a", HEAD[:11], r"but names 3, of \[5\]"),
     "an axis of 0": ("a", b"\0\0\x08\2" + struct.pack(">2I", 0, 4), r"but names 2, of \[0, 4\]"),
-    "an early end": ("a", idx(BYTES)[:-1], r"has 59 bytes of the 60 bytes that \[5, 4, 3\] numbers of uint8 take"),
+    "an early end": ("a", idx(BYTES)[:-1], r"has 59 bytes of the 60 bytes that \[5, 4, 3\] numbers of"),
     "a late end": ("a", idx(BYTES) + b"x", "goes on behind the 60 bytes"),
     "labels": ("a", idx(BYTES[:, 0, 0]), r"not \[5\]; labels are in a file of their own"),
     "four axes": ("a", idx(BYTES[None]), r"images must be \(count, pixels\) or"),
     "half of gzip": ("a.gz", gzip.compress(idx(BYTES))[:40], "is no whole file of gzip"),
     "gzip of nothing": ("a.gz", b"\x1f\x8b", "is no whole file of gzip"),
-    "not finite": ("a", idx(np.array([[1, 2], [3, np.nan]], ">f4"), 0x0D), "image 1 has pixels that are no finite"),
+    "not finite": ("a", idx(np.array([[1, 2], [3, np.nan]], ">f4"), 0x0D), "image 1 has pixels that are"),
     "no zip": ("a.npz", b"PK", "is no file of arrays, as np.savez writes it"),
-    "objects": ("a.npz", odd_npz(x=np.array([[None]])), "is no file of arrays, as np.savez writes it: Object arrays"),
+    "objects": ("a.npz", odd_npz(x=np.array([[None]])), "is no file of arrays, as np.savez writes it:"),
     "complex": ("a.npz", odd_npz(x=np.ones((2, 2), complex)), "x: images must be numbers, not complex128"),
     "empty": ("a.npz", odd_npz(x=np.ones((0, 2))), r"x: images must be numbers, not float64 \[0, 2\]"),
     "a head too large": ("a.npz", member("(1000, 1000)"), "ends before its 1,000,000 numbers"),
@@ -137,10 +137,14 @@ def test_a_head_that_says_more_than_there_is_room_for(tmp_path: Path) -> None:
     for packed in (False, True):
         with case(packed):
             path = put(tmp_path / "a", gzip.compress(FAR) if packed else FAR)
-            with pytest.raises(
-                NotEnoughMemoryError, match=r"reading the 4294967295 x .* numbers of .* would take"
-            ):
+            with pytest.raises(NotEnoughMemoryError, match=r"reading the 4294967295 x .* of .* would take"):
                 read_images(path)
+    scipy.io.savemat(tmp_path / "a.mat", {"x": np.ones((2, 3))})
+    content, sizes = (tmp_path / "a.mat").read_bytes(), struct.pack("<2i", 2, 3)
+    assert content.count(sizes) == 1
+    path = put(tmp_path / "b.mat", content.replace(sizes, struct.pack("<2i", 2**30, 2**30)))
+    with pytest.raises(NotEnoughMemoryError, match="reading the arrays of"):
+        read_images(path)
 
 
 def test_of_gzip_no_more_is_read_than_the_head_says(tmp_path: Path) -> None:
@@ -155,23 +159,13 @@ def test_of_gzip_no_more_is_read_than_the_head_says(tmp_path: Path) -> None:
         tracemalloc.stop()
 
 
-def test_a_matrix_of_matlab_that_says_more_than_there_is_room_for(tmp_path: Path) -> None:
-    scipy.io.savemat(tmp_path / "a.mat", {"x": np.ones((2, 3))})
-    content = (tmp_path / "a.mat").read_bytes()
-    sizes = struct.pack("<2i", 2, 3)
-    assert content.count(sizes) == 1
-    path = put(tmp_path / "b.mat", content.replace(sizes, struct.pack("<2i", 2**30, 2**30)))
-    with pytest.raises(NotEnoughMemoryError, match="reading the arrays of"):
-        read_images(path)
-
-
 def test_impossible_arguments(tmp_path: Path) -> None:
     path = put(tmp_path / "a", idx(BYTES))
-    with pytest.raises(DataError, match="there is no file"):
-        read_images(tmp_path / "none")
-    with pytest.raises(UsageError, match="whose one array has no name"):
-        read_images(path, "x")
-    with pytest.raises(UsageError, match="array must be the name of one, or None, not 3"):
-        read_images(path, 3)  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="pixels must be a whole number >= 1, not 0"):
-        read_images(path, pixels=0)
+    for name, how, said in (
+        ("none", {}, "there is no file"),
+        ("a", {"array": "x"}, "whose one array has no name"),
+        ("a", {"array": 3}, "array must be the name of one, or None, not 3"),
+        ("a", {"pixels": 0}, "pixels must be a whole number >= 1, not 0"),
+    ):
+        with case(said), pytest.raises((DataError, UsageError), match=said):
+            read_images(path.with_name(name), **how)

@@ -26,17 +26,14 @@ def a_roll(time: int = 30, seed: int = 0) -> Array:
 
 
 def test_a_roll_that_is_written_is_read_back(tmp_path: Path) -> None:
+    """At any rate; in shorter frames it is as much longer."""
+    roll = a_roll()
     for rate in (2, 10, 20, 7.3):
         with case(rate):
-            roll = a_roll()
             write_midi(tmp_path / "m.mid", roll, rate)
             found = read_midi(tmp_path / "m.mid", rate)
             assert found.dtype == np.float32
             np.testing.assert_array_equal(found, roll)
-
-
-def test_other_frames_are_as_much_longer(tmp_path: Path) -> None:
-    roll = a_roll()
     write_midi(tmp_path / "m.mid", roll, 5)
     np.testing.assert_array_equal(read_midi(tmp_path / "m.mid", 15), np.repeat(roll, 3, axis=0))
 
@@ -54,70 +51,60 @@ def test_what_is_written_are_notes_of_midi(tmp_path: Path) -> None:
 
 
 def test_what_is_no_roll_is_not_written(tmp_path: Path) -> None:
-    for roll, said in (
+    midi = tmp_path / "m.mid"
+    no_roll = r"write_midi: roll must be numbers \(time, 88\), a column for each key, not float64 \[3, 87\]"
+    for call, error, said in (
+        (lambda: write_midi(midi, np.zeros((3, 87))), DataError, no_roll),
+        (lambda: write_midi(midi, np.zeros((0, 88))), DataError, r"\[0, 88\]"),
         (
-            np.zeros((3, 87)),
-            r"write_midi: roll must be numbers \(time, 88\), a column for each key, not float64 \[3, 87\]",
+            lambda: write_midi(midi, np.full((3, 88), 0.5)),
+            DataError,
+            "must be of 0 and 1 alone, but goes from 0.5",
         ),
-        (np.zeros((0, 88)), r"\[0, 88\]"),
-        (np.full((3, 88), 0.5), "must be of 0 and 1 alone, but goes from 0.5 to 0.5"),
-        (np.full((3, 88), np.nan), "must be of 0 and 1 alone"),
+        (lambda: write_midi(midi, np.full((3, 88), np.nan)), DataError, "must be of 0 and 1 alone"),
+        (lambda: write_midi(midi, a_roll(), 0.01), UsageError, r"which MIDI can say, not 0\.01"),
+        (lambda: write_midi(tmp_path, a_roll()), SaveError, "could not be written"),
+        (lambda: read_midi(midi, 0), UsageError, "read_midi: frames_per_second"),
     ):
-        with case(said):
-            with pytest.raises(DataError, match=said):
-                write_midi(tmp_path / "m.mid", roll)
-            assert not (tmp_path / "m.mid").exists()
+        with case(said), pytest.raises(error, match=said):
+            call()
+    assert not midi.exists()
 
 
-def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
-    with pytest.raises(SaveError):
-        write_midi(tmp_path, a_roll())
-    with pytest.raises(UsageError, match="read_midi: frames_per_second"):
-        read_midi(tmp_path / "m.mid", 0)
-    with pytest.raises(UsageError, match=r"which MIDI can say, not 0\.01"):
-        write_midi(tmp_path / "m.mid", a_roll(), 0.01)
-
-
-def collection(parts: dict[str, list[Array]], **more: Any) -> bytes:
-    cells = {}
+def collection(**parts: Any) -> bytes:
+    """A file of MATLAB; lists are its cells, and those of a collection are there if not said otherwise."""
+    for n, name in enumerate(("traindata", "validdata", "testdata")):
+        parts.setdefault(name, [a_roll(5 + i, i).astype(np.uint8) for i in range(3 - n)])
     for name, rolls in parts.items():
-        cells[name] = np.empty((1, len(rolls)), object)
-        cells[name][0, :] = rolls
+        if isinstance(rolls, list):
+            parts[name] = np.empty((1, len(rolls)), object)
+            parts[name][0, :] = rolls
     stream = io.BytesIO()
-    scipy.io.savemat(stream, cells | more, do_compression=True)
+    scipy.io.savemat(stream, {k: v for k, v in parts.items() if v is not None}, do_compression=True)
     return stream.getvalue()
 
 
-def some_parts() -> dict[str, list[Array]]:
-    names = ("traindata", "validdata", "testdata")
-    return {name: [a_roll(5 + i, i).astype(np.uint8) for i in range(3 - n)] for n, name in enumerate(names)}
-
-
 def test_a_collection_has_its_parts(tmp_path: Path) -> None:
-    parts = some_parts()
-    (tmp_path / "c.mat").write_bytes(collection(parts, other=np.ones(3)))
+    (tmp_path / "c.mat").write_bytes(collection(other=np.ones(3)))
     found = read_rolls(tmp_path / "c.mat")
-    assert list(found) == ["train", "valid", "test"]
-    for rolls, wanted in zip(found.values(), parts.values(), strict=True):
-        for roll, piece in itertools.zip_longest(rolls, wanted):
+    assert {name: len(rolls) for name, rolls in found.items()} == {"train": 3, "valid": 2, "test": 1}
+    for rolls in found.values():
+        for i, roll in enumerate(rolls):
             assert roll.dtype == np.float32
-            np.testing.assert_array_equal(roll, piece)
+            np.testing.assert_array_equal(roll, a_roll(5 + i, i))
 
 
 def test_what_is_no_collection_is_told(tmp_path: Path) -> None:
     path = tmp_path / "c.mat"
-    path.write_bytes(b"no MATLAB at all, but long enough to have a head" * 10)
-    with pytest.raises(DataError, match=r"c.mat is no .mat file"):
-        read_rolls(path)
-    path.write_bytes(collection(some_parts())[:400])
-    with pytest.raises(DataError):
-        read_rolls(path)
-    path.write_bytes(collection({"traindata": [np.ones((2, 88))]}))
-    with pytest.raises(DataError, match="has no validdata, testdata, which"):
-        read_rolls(path)
-    path.write_bytes(collection(some_parts() | {"testdata": [np.ones((2, 49))]}))
-    with pytest.raises(DataError, match=r"piece 0 of testdata must be numbers \(time, 88\)"):
-        read_rolls(path)
+    for content, said in (
+        (b"no MATLAB at all, but long enough to have a head" * 10, r"c\.mat is no \.mat file"),
+        (collection()[:400], "c.mat"),
+        (collection(validdata=None, testdata=None), "has no validdata, testdata, which"),
+        (collection(testdata=[np.ones((2, 49))]), r"piece 0 of testdata must be numbers \(time, 88\)"),
+    ):
+        path.write_bytes(content)
+        with case(said), pytest.raises(DataError, match=said):
+            read_rolls(path)
     with pytest.raises(DataError):
         read_rolls(tmp_path / "none.mat")
 

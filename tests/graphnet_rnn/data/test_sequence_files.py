@@ -1,8 +1,14 @@
-"""Sequences of files: what is read is what stands there, in whatever kind of file, and cut as it is said."""
+"""Sequences: of files what stands there, cut as it is said; cases of several lengths beside each other."""
 
 from __future__ import annotations
 
 import csv
+import io
+import itertools
+import re
+import zipfile
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +18,15 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from graphnet_rnn.data import Choice, Sequences, read_sequences, write_midi
+from graphnet_rnn.data import (
+    Choice,
+    Sequences,
+    balanced_weights,
+    padded,
+    read_sequences,
+    with_missing,
+    write_midi,
+)
 from graphnet_rnn.data.sequence_files import ENDINGS, read_inputs, with_columns
 from graphnet_rnn.data.tables import TABLES
 from graphnet_rnn.errors import DataError, UsageError
@@ -29,15 +43,11 @@ ROWS = [
 ]
 
 
-def table(path: Path) -> Path:
-    names = list(ROWS[0])
+def write_table(path: Path, columns: Mapping[str, Any]) -> Path:
     if path.suffix == ".csv":
         with path.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, names)
-            writer.writeheader()
-            writer.writerows(ROWS)
+            csv.writer(file).writerows([columns, *zip(*columns.values(), strict=True)])
     else:
-        columns = {name: [row[name] for row in ROWS] for name in names}
         pyarrow.parquet.write_table(pyarrow.table(columns), path)
     return path
 
@@ -48,13 +58,11 @@ def of(who: str, *names: str) -> Any:
 
 @pytest.mark.parametrize("ending", [".csv", ".parquet"])
 def test_rows_of_a_table_are_steps_of_their_cases(tmp_path: Path, ending: str) -> None:
-    path = table(tmp_path / f"t{ending}")
+    path = write_table(tmp_path / f"t{ending}", {name: [row[name] for row in ROWS] for name in ROWS[0]})
     choice = Choice(("u", "v"), ("label",), weights="weight", case="who", pieces=2)
     found = read_sequences(path, choice)
     assert (found.time, len(found)) == (2, 4 + 2 + 5)
     cases = [("ann", i) for i in range(4)] + [("bob", i) for i in range(2)] + [("eve", i) for i in range(5)]
-    assert found.lengths is not None
-    assert found.weights is not None
     for number, (who, piece) in enumerate(cases):
         steps = slice(2 * piece, 2 * piece + 2)
         inside = slice(0, found.lengths[number])
@@ -83,38 +91,32 @@ def write(path: Path, text: str) -> Path:
 
 
 def test_rows_have_weights_of_their_own_and_one_of_weight_0_need_no_target(tmp_path: Path) -> None:
-    path = write(tmp_path / "t.csv", "who,u,label,w\na,1,0,1\na,2,,0\nb,3,1,2\nb,4,0,0.5\n")
+    rows = write(tmp_path / "t.csv", "who,u,label,w\na,1,0,1\na,2,,0\nb,3,1,2\nb,4,0,0.5\n")
+    missing = write(tmp_path / "n.csv", "who,u,label,w\na,1,0,1\na,2,,1\n")
+    large = write(tmp_path / "l.csv", "who,u,label,w\na,1,0,1\na,-1e39,1,1\n")
     choice = Choice(("u",), ("label",), weights="w", case="who")
-    found = read_sequences(path, choice)
-    np.testing.assert_array_equal(found.weights, [[1, 2], [0, 0.5]])  # type: ignore[arg-type]
+    found = read_sequences(rows, choice)
+    np.testing.assert_array_equal(found.weights, [[1, 2], [0, 0.5]])
     np.testing.assert_array_equal(found.targets, [[0, 1], [0, 0]])
-    with pytest.raises(
-        DataError, match=r"the rows of case 1 have several weights, and one target for all of them"
+    for path, how, said in (
+        (rows, {"whole": True}, "the rows of case 1 have several weights, and one target for all of them"),
+        (missing, {}, "row 2 of the column 'label' is ''.*the weight 0 of its row"),
+        (large, {}, r"row 2 of the column 'u' is -1e\+39, which float32 cannot hold"),
     ):
-        read_sequences(path, Choice(("u",), ("label",), weights="w", case="who", whole=True))
-    path = write(tmp_path / "n.csv", "who,u,label,w\na,1,0,1\na,2,,1\n")
-    with pytest.raises(DataError, match=r"row 2 of the column 'label' is ''.*the weight 0 of its row"):
-        read_sequences(path, choice)
+        with case(said), pytest.raises(DataError, match=said):
+            read_sequences(path, replace(choice, **how))
 
 
 def test_tables_of_semicolons_and_tabs(tmp_path: Path) -> None:
-    for mark in (";", "\t"):
-        with case(mark):
-            comma = "," if mark == ";" else "."
-            rows = [
-                ("who", "u", "y"),
-                ("a", f"1{comma}5", f"-{comma}25"),
-                ("a", "2", f"1{comma}5e2"),
-                ("b,c", "3", "4.5"),
-            ]
-            path = write(tmp_path / "t.csv", "".join(mark.join(row) + "\n" for row in rows))
-            found = read_sequences(path, Choice(("u",), ("y",), case="who"))
+    rows = "who;u;y\na;1,5;-,25\na;2;1,5e2\nb,c;3;4,5\n"
+    for text in (rows, rows.replace("b,c", "b").replace(",", ".").replace(";", "\t")):
+        with case(text):
+            found = read_sequences(write(tmp_path / "t.csv", text), Choice(("u",), ("y",), case="who"))
             np.testing.assert_array_equal(found.inputs[:, 0, 0], [1.5, 2])
             np.testing.assert_array_equal(found.targets[:, 0, 0], [-0.25, 150])
-            np.testing.assert_array_equal(found.lengths, [2, 1])  # type: ignore[arg-type]
-            # Between commas a comma is no decimal one.
-            with pytest.raises(DataError, match="is '1,234'"):
-                read_sequences(write(tmp_path / "q.csv", 'u,y\n"1,234",1\n'), Choice((), ("y",)))
+            np.testing.assert_array_equal(found.lengths, [2, 1])
+    with pytest.raises(DataError, match="is '1,234'"):  # between commas a comma is no decimal one
+        read_sequences(write(tmp_path / "q.csv", 'u,y\n"1,234",1\n'), Choice((), ("y",)))
 
 
 def test_arrays_are_taken_as_they_are(tmp_path: Path) -> None:
@@ -157,7 +159,7 @@ def series_of(kind: str, folder: Path) -> Path:
     """One series of 120 steps, whose first value is the step."""
     steps = np.arange(120.0)
     if kind == "csv":
-        (folder / "a.csv").write_text("t,y\n" + "".join(f"{t:g},{-t:g}\n" for t in steps), encoding="utf-8")
+        write_table(folder / "a.csv", {"t": steps, "y": -steps})
     elif kind == "npz":
         np.savez(folder / "a.npz", x=steps.reshape(120, 1, 1), y=-steps.reshape(120, 1, 1))
     else:
@@ -169,28 +171,35 @@ def series_of(kind: str, folder: Path) -> Path:
 
 def test_folds_of_one_series_are_blocks_of_time_with_a_gap(tmp_path: Path) -> None:
     """No step that is learned from is nearer than the gap to one that validates."""
-    for gap in (0, 1, 4, 9):
-        for kind in ("csv", "npz", "mid"):
-            with case(gap, kind):
-                path = series_of(kind, tmp_path)
-                whole = read_sequences(path, Choice(targets=("y",) if kind == "csv" else (), pieces=4))
-                assert len(whole) == 30
+    for gap, kind in itertools.product((0, 1, 4, 9), ("csv", "npz", "mid")):
+        with case(gap, kind):
+            path = series_of(kind, tmp_path)
+            whole = read_sequences(path, Choice(targets=("y",) if kind == "csv" else (), pieces=4))
+            assert len(whole) == 30
+            if kind != "mid":
+                np.testing.assert_array_equal(whole.inputs[..., 0].T.ravel(), np.arange(120))
+            for fold in range(5):
+                train, valid = whole.fold(fold, 5, gap=gap)
+                start, stop = 24 * fold, 24 * (fold + 1)
+                block = list(range(start // 4, stop // 4))
+                learned = [p for p in range(30) if 4 * p + 4 + gap <= start or 4 * p >= stop + gap]
+                np.testing.assert_array_equal(train.inputs, whole.inputs[:, learned])
+                np.testing.assert_array_equal(valid.inputs, whole.inputs[:, block])
+                np.testing.assert_array_equal(valid.targets, whole.targets[:, block])
+            with pytest.raises(UsageError, match="leave none to train or to validate on"):
+                whole.fold(2, 5, gap=50)
 
-                if kind != "mid":
-                    np.testing.assert_array_equal(whole.inputs[..., 0].T.ravel(), np.arange(120))
-                for fold in range(5):
-                    train, valid = whole.fold(fold, 5, gap=gap)
-                    block = range(24 * fold, 24 * (fold + 1))
-                    learned = [
-                        p for p in range(30) if 4 * p + 4 + gap <= block.start or 4 * p >= block.stop + gap
-                    ]
-                    np.testing.assert_array_equal(train.inputs, whole.inputs[:, learned])
-                    np.testing.assert_array_equal(valid.inputs, whole.inputs[:, [t // 4 for t in block[::4]]])
-                    np.testing.assert_array_equal(
-                        valid.targets, whole.targets[:, [t // 4 for t in block[::4]]]
-                    )
-                with pytest.raises(UsageError, match="leave none to train or to validate on"):
-                    whole.fold(2, 5, gap=50)
+
+def write_one(path: Path, draw: np.random.Generator) -> Choice:
+    """A small file of this kind, and what is read of it."""
+    if path.suffix == ".npz":
+        np.savez(path, x=draw.random((4, 3, 2)), y=draw.random((4, 3)))
+        return Choice()
+    if path.suffix not in TABLES:
+        write_midi(path, (draw.random((20, 88)) < 0.05) * 1.0)
+        return Choice()
+    write_table(path, {"a": draw.random(12), "b": draw.random(12), "k": np.arange(12) % 3})
+    return Choice((), ("k",))
 
 
 def test_folds_of_several_series_keep_each_whole_where_there_are_enough(tmp_path: Path) -> None:
@@ -234,19 +243,8 @@ def damaged(content: bytes, draw: np.random.Generator) -> bytes:
 @pytest.mark.parametrize("ending", sorted(ENDINGS))
 def test_a_damaged_file_is_read_or_refused(tmp_path: Path, ending: str) -> None:
     """In one sentence."""
-    draw, path, choice = np.random.default_rng(0), tmp_path / f"a{ending}", Choice()
-    if ending == ".npz":
-        np.savez(path, x=draw.random((4, 3, 2)), y=draw.random((4, 3)))
-    elif ending in TABLES:
-        choice = Choice((), ("k",))
-        table = {"a": draw.random(12), "b": draw.random(12), "k": np.arange(12) % 3}
-        if ending == ".csv":
-            rows = zip(*table.values(), strict=True)
-            path.write_text("a,b,k\n" + "".join(f"{a},{b},{k}\n" for a, b, k in rows), encoding="utf-8")
-        else:
-            pyarrow.parquet.write_table(pyarrow.table(table), path)
-    else:
-        write_midi(path, (draw.random((20, 88)) < 0.05) * 1.0)
+    draw, path = np.random.default_rng(0), tmp_path / f"a{ending}"
+    choice = write_one(path, draw)
     content, said = path.read_bytes(), []
     for _ in range(150):
         path.write_bytes(damaged(content, draw))
@@ -257,13 +255,6 @@ def test_a_damaged_file_is_read_or_refused(tmp_path: Path, ending: str) -> None:
                 said.append(str(error))
     assert len(said) > 50
     assert not any("\n" in sentence for sentence in said)
-
-
-def test_what_float32_cannot_hold_is_told(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    path.write_text("a,b,k\n1,2,0\n3,-1e39,1\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"row 2 of the column 'b' is -1e\+39, which float32 cannot hold"):
-        read_sequences(path, Choice((), ("k",)))
 
 
 def test_keys_of_music_sound_while_they_are_held(tmp_path: Path) -> None:
@@ -279,22 +270,115 @@ def test_keys_of_music_sound_while_they_are_held(tmp_path: Path) -> None:
     found = read_sequences(tmp_path / "m.mid", Choice())
     keys = np.concatenate([found.inputs[:, 0], found.targets[-1:, 0]])
     assert keys.shape == (21, 88)
-    np.testing.assert_array_equal(np.flatnonzero(keys[:, 60 - 21]), np.arange(10))
-    np.testing.assert_array_equal(np.flatnonzero(keys[:, 64 - 21]), np.arange(5, 20))
-    np.testing.assert_array_equal(np.flatnonzero(keys[:, 0]), [20])
+    for note, held in ((60, np.arange(10)), (64, np.arange(5, 20)), (21, [20])):
+        np.testing.assert_array_equal(np.flatnonzero(keys[:, note - 21]), held)
     np.testing.assert_array_equal(found.inputs[1:], found.targets[:-1])
 
 
 def test_an_array_that_would_take_all_memory_is_refused(tmp_path: Path) -> None:
     """A file of a few kilobytes that says it holds terabytes."""
-    import io
-    import zipfile
-
-    head = io.BytesIO()
-    np.lib.format.write_array_header_1_0(
-        head, {"descr": "<f8", "fortran_order": False, "shape": (1 << 40, 8)}
-    )
+    head, said = io.BytesIO(), {"descr": "<f8", "fortran_order": False, "shape": (1 << 40, 8)}
+    np.lib.format.write_array_header_1_0(head, said)
     with zipfile.ZipFile(tmp_path / "bomb.npz", "w") as archive:
         archive.writestr("x.npy", head.getvalue())
     with pytest.raises(DataError, match=r"x.npy ends before its"):
         read_sequences(tmp_path / "bomb.npz", Choice())
+
+
+LISTS = [np.arange(6.0).reshape(3, 2), np.arange(2.0).reshape(1, 2), np.arange(8.0).reshape(4, 2)]
+
+
+def test_lists_of_cases_lie_side_by_side() -> None:
+    found = Sequences.of(LISTS, [case.sum(axis=1) for case in LISTS], [1, 2, 3])
+    assert (found.time, len(found), found.by_step) == (4, 3, True)
+    np.testing.assert_array_equal(found.lengths, [3, 1, 4])
+    np.testing.assert_array_equal(found.weights, [1, 2, 3])
+    for n, own in enumerate(LISTS):
+        np.testing.assert_array_equal(found.inputs[: len(own), n], own)
+        np.testing.assert_array_equal(found.targets[: len(own), n], own.sum(axis=1))
+        assert not found.inputs[len(own) :, n].any()
+    np.testing.assert_array_equal(found.inside(), np.arange(4)[:, None] < [3, 1, 4])
+    for one, other in zip(padded(LISTS), (found.inputs, found.lengths), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_targets_may_be_of_cases_or_labels() -> None:
+    """Of cases also where they happen to be as long as inputs."""
+    whole = Sequences.of(LISTS, [2, 0, 1])
+    assert not whole.by_step
+    np.testing.assert_array_equal(whole.chosen([2, 0]).targets, [1, 2])
+    labels = Sequences.of(LISTS, [[1, 0], [], [2]])
+    np.testing.assert_array_equal(labels.targets, [[1, 0], [-1, -1], [2, -1]])
+    x, labels = [X[:3, 0], X[:2, 1]], [[1, 2, 0], [1, 1]]
+    assert Sequences.of(x, labels).targets.shape == (3, 2)
+    np.testing.assert_array_equal(Sequences.of(x, labels, by_step=False).targets, [[1, 2, 0], [1, 1, -1]])
+
+
+def test_what_is_missing_is_said_beside_it_and_balanced_classes_count_alike() -> None:
+    x = np.array([[1.0, np.nan], [np.nan, 0.0]])
+    np.testing.assert_array_equal(with_missing(x), [[1, 0, 1, 0], [0, 0, 0, 1]])
+    labels = np.array([0, 0, 0, 1, 2, 2])
+    w = balanced_weights(labels)
+    np.testing.assert_allclose([w[labels == k].sum() for k in range(3)], 2)
+
+
+def test_pieces_keep_the_rest_of_a_case() -> None:
+    whole = Sequences.of(LISTS, [case[:, 0] for case in LISTS], [1.0, 2.0, 3.0])
+    found = whole.pieces(2)
+    np.testing.assert_array_equal(found.lengths, [2, 1, 1, 2, 2])
+    np.testing.assert_array_equal(found.weights, [1, 1, 2, 3, 3])
+    np.testing.assert_array_equal(found.inputs[:, 4], LISTS[2][2:])
+    np.testing.assert_array_equal(found.targets[:1, 1], LISTS[0][2:, 0])
+
+
+def test_cases_may_come_first() -> None:
+    draw = np.random.default_rng(0)
+    x, weights = draw.standard_normal((5, 7, 2)), draw.uniform(size=5)  # (cases, time, width)
+    for shape, asked, by_step in (
+        ((5, 7, 3), None, True),
+        ((5, 7), None, True),
+        ((5, 3), None, False),
+        ((5, 7), False, False),
+    ):
+        with case(shape, asked):
+            t = draw.integers(0, 9, shape)
+            found = Sequences.cases_first(x, t, None, weights, asked)
+            assert found.by_step == by_step
+            np.testing.assert_array_equal(found.inputs, x.swapaxes(0, 1))
+            np.testing.assert_array_equal(found.targets, t.swapaxes(0, 1) if by_step else t)
+            np.testing.assert_array_equal(found.weights, weights)
+            if by_step:
+                of_steps = Sequences.cases_first(x, t, None, x[..., 0])
+                np.testing.assert_array_equal(of_steps.weights, x[..., 0].T)
+
+
+X, T = np.zeros((4, 3, 2)), np.zeros((4, 3), int)
+#: what -> (the call, what the DataError names)
+REFUSED: dict[str, tuple[Any, str]] = {
+    "two lengths": (lambda: Sequences(X, T, [1, 2]), "lengths must be whole numbers (3,), one for each"),
+    "a long case": (lambda: Sequences(X, T, [1, 2, 5]), "the length of case 2 is 5; it must be in 1"),
+    "weights": (lambda: Sequences(X, T, None, np.ones((3, 4))), "weights must be [4, 3], one for each"),
+    "targets": (lambda: Sequences(X, np.zeros((5, 3))), "targets must be (4, 3, ...), of each step or"),
+    "steps": (lambda: Sequences(X, T, by_step=False), "targets must be (3, ...), of each case, not [4"),
+    "turned": (lambda: Sequences(X, np.zeros((4, 5))), "of arrays with cases first make"),
+    "no inputs": (lambda: Sequences(None, T), "inputs must be an array, not None"),
+    "lists": (lambda: Sequences([[1], [1, 2]], T), "inputs must be an array; cases of several lengths are"),
+    "a number": (lambda: Sequences.of(5, [1]), "inputs must be a list of cases, not 5"),
+    "a target": (lambda: Sequences.of([[1], [2]], 5), "targets must be a list of cases, not 5"),
+    "no weights": (lambda: Sequences.of([[1], [2]], [1, 2], []), "weights must be one for each of the 2"),
+    "of steps": (lambda: Sequences.of([[1], [2]], [1, 2], [[1], [1, 2]]), "weights must be one for each"),
+    "by step": (lambda: Sequences.of([[1], [2, 3]], [1, 2], by_step=True), "targets of steps must be as"),
+    "no cases": (lambda: Sequences.of([], []), "there must be targets for each case, and one at"),
+    "no steps": (lambda: Sequences.of([np.zeros((0, 2))], [1]), "case 0 has no steps"),
+    "two widths": (lambda: Sequences.of([X[:, 0], X[:, 0, :1]], [1, 2]), "inputs of case 1 are [4, 1]"),
+    "padded": (lambda: padded(5), "padded: cases must be a list of cases, not 5"),
+    "padded nothing": (lambda: padded([]), "padded: there are no cases"),
+    "missing": (lambda: with_missing([1, 2]), "with_missing: x must be floats"),
+    "balanced": (lambda: balanced_weights([0.5]), "labels must be whole numbers, not float64"),
+}  # fmt: skip
+
+
+def test_what_does_not_fit_is_told() -> None:
+    for what, (call, said) in REFUSED.items():
+        with case(what), pytest.raises(DataError, match=re.escape(said)):
+            call()

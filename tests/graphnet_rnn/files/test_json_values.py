@@ -6,7 +6,6 @@ import enum
 import json
 import math
 import random
-import re
 from collections import OrderedDict, namedtuple
 from dataclasses import dataclass
 from fractions import Fraction
@@ -101,10 +100,12 @@ def test_any_setting_comes_back_as_it_was(seed: int, tmp_path: Path) -> None:
 
 
 def test_a_tuple_is_no_list(tmp_path: Path) -> None:
+    """In files that were written before lists were told from tuples, too."""
     rnn.save(rnn.Network([Holding(2, (1.0, 2.0))], 3, 3), tmp_path / "m")
     found = rnn.load(tmp_path / "m", Holding).layers[0]
-    assert isinstance(found, Holding)
     assert (*found.kept, 0.5) == found.kept + (0.5,)  # noqa: RUF005 (a list would raise)
+    assert from_json([1, [2.5]], lambda entry: None) == (1, (2.5,))
+    assert to_json(((1,), [2])) == [[1], {"list": [2]}]
 
 
 def test_what_would_not_come_back_is_refused_when_it_is_saved(tmp_path: Path) -> None:
@@ -128,53 +129,27 @@ def test_what_would_not_come_back_is_refused_when_it_is_saved(tmp_path: Path) ->
 
 
 def test_what_nobody_wrote_is_refused() -> None:
+    def described(entry: Any) -> Any:
+        raise ValueError("no cell")
+
     for stored in (
-        {},
-        {"list": 3},
-        {"list": [], "more": 1},
-        {"dict": [1]},
-        {"dict": [[1, 2, 3]]},
-        {"dict": [[{"list": []}, 1]]},
-        {"float": "1"},
-        {"float": 1},
-        {"numpy": "float32"},
-        {"numpy": "object", "value": 1},
-        {"numpy": "int8", "value": 300},
-        {"numpy": "int8", "value": "3"},
-        {"numpy": "float32", "value": 0.1},
-        {"numpy": "int64", "value": 1.5},
-        {"numpy": "float32", "value": [1.0]},
-        {"cell": 3},
-    ):
-        with case(stored):
-
-            def described(entry: Any) -> Any:
-                raise ValueError("no cell")
-
-            with pytest.raises(ValueError, match=re.compile(".+")):
-                from_json(stored, described)
+        {}, {"list": 3}, {"list": [], "more": 1}, {"dict": [1]}, {"dict": [[1, 2, 3]]}, {"dict": [[{"list": []}, 1]]},
+        {"float": "1"}, {"float": 1}, {"numpy": "float32"}, {"numpy": "object", "value": 1},
+        {"numpy": "int8", "value": 300}, {"numpy": "int8", "value": "3"}, {"numpy": "float32", "value": 0.1},
+        {"numpy": "int64", "value": 1.5}, {"numpy": "float32", "value": [1.0]}, {"cell": 3},
+    ):  # fmt: skip
+        with case(stored), pytest.raises(ValueError, match=r"."):
+            from_json(stored, described)
 
 
-def test_an_array_of_json_is_a_tuple() -> None:
-    """As files have it that were written before lists were told from tuples."""
-    assert from_json([1, [2.5]], lambda entry: None) == (1, (2.5,))
-    assert to_json(((1,), [2])) == [[1], {"list": [2]}]
-
-
-class Forgetful(rnn.Cell):
+class Forgetful(Holding):
     """A cell that makes another setting of the one it is given."""
 
-    states = (rnn.State("h"),)
-
-    def __init__(self, units: int = 2, scales: Any = (1.0,)) -> None:
-        super().__init__(units)
-        self.scales = [*scales, 1.0]
-
-    def step(self, x: Node, h: Node) -> Node:  # type: ignore[override]
-        return gn.tanh(self.affine("h", x=x, h=h)) * self.scales[0]
+    def __init__(self, units: int = 2, kept: Any = (1.0,)) -> None:
+        super().__init__(units, [*kept, 1.0])
 
 
 def test_the_law_of_files_finds_a_setting_that_grows() -> None:
-    with pytest.raises(gn.GraphnetError, match=r"Network\.layers\[0\]\.scales"):
+    with pytest.raises(gn.GraphnetError, match=r"Network\.layers\[0\]\.kept"):
         rnn.testing.check_cell(Forgetful)
     rnn.testing.check_cell(Holding(2, (np.float32(0.5), [rnn.GRU(2)], {"a": (1,)})))

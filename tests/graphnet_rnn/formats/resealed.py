@@ -90,8 +90,7 @@ def odd_file(content: bytes, generator: random.Random) -> bytes:
 
 def _places(value: Any) -> Iterator[tuple[Any, Any]]:
     """Every (container, key) of a JSON value."""
-    pairs = list(value.items() if isinstance(value, dict) else enumerate(value))
-    for key, each in pairs:
+    for key, each in list(value.items() if isinstance(value, dict) else enumerate(value)):
         yield value, key
         if isinstance(each, (dict, list)):
             yield from _places(each)
@@ -112,20 +111,16 @@ def _change_json(root: dict[str, Any], generator: random.Random) -> None:
         case 2 if isinstance(holder, dict):
             holder[generator.choice(NAMES)] = copy.deepcopy(generator.choice(ODD))
         case 3 if isinstance(before, (int, float)) and not isinstance(before, bool):
-            holder[key] = generator.choice(
-                [-before, before + 1, before * 1000, str(before), float(before), [before]]
-            )
+            others = [-before, before + 1, before * 1000, str(before), float(before), [before]]
+            holder[key] = generator.choice(others)
         case 4:
             other, where = generator.choice(places)
-            holder[key] = copy.deepcopy(other[where]) if where in _keys(other) else None
+            there = where in other if isinstance(other, dict) else where < len(other)
+            holder[key] = copy.deepcopy(other[where]) if there else None
         case 5 if isinstance(holder, list):
             holder.append(copy.deepcopy(before))
         case _:
             holder[key] = copy.deepcopy(generator.choice(ODD))
-
-
-def _keys(holder: Any) -> Any:
-    return holder.keys() if isinstance(holder, dict) else range(len(holder))
 
 
 def odd_tensors(tensors: dict[str, Array], generator: random.Random) -> dict[str, Array]:

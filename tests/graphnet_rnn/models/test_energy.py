@@ -16,10 +16,8 @@ from graphnet.graph.node import Array
 from graphnet_rnn.cell import initializers
 from graphnet_rnn.errors import DataError, TrainingError, UsageError
 from graphnet_rnn.models.energy import RBM, RTRBM, TRBM, ContrastiveDivergence, EnergyModel, Stack
-from graphnet_rnn.models.energy.equations import free_energy
 from graphnet_rnn.models.energy.gibbs import gibbs
 from graphnet_rnn.models.energy.units import sigmoid
-from graphnet_rnn.optimizers import Optimizer
 from tests.graphnet_rnn.models.trained import train, train_stack
 from tests.tables import case
 
@@ -75,9 +73,6 @@ def at_theta(model: EnergyModel, f: Callable[[], float]) -> Callable[[Array], fl
     return value
 
 
-# -- RBM: what is exact -------------------------------------------------------------------------------
-
-
 def test_conditionals_partition_and_probability_are_those_of_enumeration() -> None:
     for sizes in [(4, 3), (3, 5), (1, 1)]:
         with case(sizes):
@@ -104,9 +99,8 @@ def test_gaussian_visibles_are_the_mixture_of_equation_2_33() -> None:
             weight = np.exp(h @ b_h + (means**2).sum(1) / (2 * sigma**2))
             weight /= weight.sum()
             v = np.random.default_rng(0).standard_normal((5, 3))
-            density = (
-                np.exp(-((v[:, None] - means) ** 2).sum(2) / (2 * sigma**2)) / (2 * np.pi * sigma**2) ** 1.5
-            )
+            distance = ((v[:, None] - means) ** 2).sum(2)
+            density = np.exp(-distance / (2 * sigma**2)) / (2 * np.pi * sigma**2) ** 1.5
             node = gn.input(v.shape, "float64")
             (log_p,) = gn.compile([model.log_probability(node)], [node])(v)
             assert np.allclose(np.exp(log_p), density @ weight, rtol=1e-12)
@@ -115,24 +109,8 @@ def test_gaussian_visibles_are_the_mixture_of_equation_2_33() -> None:
             assert np.allclose(model.infer(v), posterior @ h / posterior.sum(1, keepdims=True), rtol=1e-12)
             drawn = model.gibbs(np.zeros((20_000, 3)), steps=30)
             assert np.allclose(drawn.mean(0), weight @ means, atol=0.03)
-            assert np.allclose(
-                np.cov(drawn.T), sigma**2 * np.eye(3) + np.cov(means.T, aweights=weight, ddof=0), atol=0.06
-            )
-
-
-def test_the_exact_gradient_is_that_of_finite_differences() -> None:
-    for visibles in ["binary", "gaussian"]:
-        with case(visibles):
-            model = rbm(visibles=visibles, sigma=1.0 if visibles == "binary" else 0.7)
-            v = (
-                bits(6, 4).astype(float)
-                if visibles == "binary"
-                else np.random.default_rng(2).standard_normal((6, 4))
-            )
-            node = gn.input(v.shape, "float64")
-            g = exact_gradient(model, gn.mean(model.log_probability(node)), [node], v)
-            expected = finite_difference(at_theta(model, lambda: model.log_likelihood(v)), model.theta.copy())
-            assert np.allclose(g, expected, rtol=1e-7, atol=1e-9)
+            spread = sigma**2 * np.eye(3) + np.cov(means.T, aweights=weight, ddof=0)
+            assert np.allclose(np.cov(drawn.T), spread, atol=0.06)
 
 
 def test_annealing_estimates_what_counting_finds() -> None:
@@ -143,25 +121,17 @@ def test_annealing_estimates_what_counting_finds() -> None:
             generator = np.random.default_rng(4)
             model.theta = 0.8 * generator.standard_normal(model.theta.size)
             shape = (6, 4) if kind == "RBM" else (3, 2, 4)
-            v = (
-                bits(6, 4).astype(float).reshape(shape)
-                if visibles == "binary"
-                else generator.standard_normal(shape)
-            )
+            v = generator.standard_normal(shape)
+            v = bits(*shape).astype(float) if visibles == "binary" else v
             node = gn.input(shape, "float64")
             log_p = model.log_probability(node) if kind == "RBM" else model.log_probabilities(node)
-            (exact,) = gn.compile([log_p], [node])(v)
+            exact = gn.compile([log_p], [node])
             found = model.estimated_log_probabilities(v, temperatures=50, chains=2000)
-            assert found.shape == exact.shape
-            assert np.abs(found - exact).max() < 0.02
+            assert found.shape == exact(v)[0].shape
+            assert np.abs(found - exact(v)[0]).max() < 0.02
             model.values["W"][...] = 0
-            (exact,) = gn.compile([log_p], [node])(v)
-            assert np.allclose(
-                model.estimated_log_probabilities(v, temperatures=3, chains=1), exact, rtol=1e-12
-            )
-
-
-# -- contrastive divergence ---------------------------------------------------------------------------
+            found = model.estimated_log_probabilities(v, temperatures=3, chains=1)
+            assert np.allclose(found, exact(v)[0], rtol=1e-12)
 
 
 def expected_divergence(model: RBM, v: Array, k: int) -> Array:
@@ -229,9 +199,6 @@ def test_compiled_and_numpy_back_ends_agree_and_shapes_may_change() -> None:
     assert len(numba._functions) == 2
 
 
-# -- temporal: equations ------------------------------------------------------------------------------
-
-
 def temporal(kind: type[Any] = RTRBM, **how: Any) -> Any:
     return kind(**{"visible": 3, "hidden": 4, "dtype": "float64", "initial": LARGE, **how})
 
@@ -287,10 +254,10 @@ def test_rtrbm_gradient_is_the_source_s_recursion_through_time() -> None:
     model = temporal(hidden=5)
     v, v_k = bits(6, 3, 3, seed=1).astype(float), bits(6, 3, 3, seed=2).astype(float)
     found = node_divergence(model, v, v_k)
+    assert set(found) == {"W", "b_v", "b_h", "W'_1", "h_0"}
     for name, g in found.items():
         by_hand = np.sum([rtrbm_recursions(model.values, v[:, b], v_k[:, b])[name] for b in range(3)], axis=0)
         assert np.allclose(-g, by_hand, rtol=1e-10, atol=1e-12), name
-    assert set(found) == {"W", "b_v", "b_h", "W'_1", "h_0"}
 
 
 def test_trbm_gradient_is_that_of_equations_3_7_to_3_10() -> None:
@@ -323,20 +290,15 @@ def test_trbm_gradient_is_that_of_equations_3_7_to_3_10() -> None:
 
 
 def test_rtrbm_likelihood_is_enumerated_and_its_gradient_that_of_finite_differences() -> None:
-    cases = [
-        {},
-        {"visible": 5, "hidden": 2},
-        {"delays": 2, "connections": ("HH", "VV", "VH")},
-        {"connections": "VV"},
+    for how in (
+        {}, {"visible": 5, "hidden": 2}, {"delays": 2, "connections": ("HH", "VV", "VH")}, {"connections": "VV"},
         {"visibles": "gaussian", "sigma": 0.7},
-    ]
-    for how in cases:
+    ):  # fmt: skip
         with case(how):
             model = temporal(**how)
             T, B = 4, 2
             binary = model.visibles == "binary"
-            v = bits(T, B, model.visible, seed=4).astype(float)
-            v = v if binary else v + 0.3
+            v = bits(T, B, model.visible, seed=4) + (0.0 if binary else 0.3)
             node = gn.input(v.shape, "float64")
             log_p = model.log_probabilities(node)
             g = exact_gradient(model, gn.mean(gn.sum(log_p, axis=0)), [node], v)
@@ -357,20 +319,6 @@ def test_rtrbm_probabilities_of_all_sequences_add_up_to_one() -> None:
     node = gn.input(every.shape, "float64")
     (log_p,) = gn.compile([gn.sum(model.log_probabilities(node), axis=0)], [node])(every)
     assert np.isclose(np.exp(log_p).sum(), 1, rtol=1e-12)
-
-
-def test_rtrbm_divergence_tends_to_the_exact_gradient() -> None:
-    model = temporal(seed=2)
-    v = np.repeat(bits(3, 4, 3, seed=1), 100, axis=1).astype(float)
-    node = gn.input(v.shape, "float64")
-    exact = exact_gradient(model, -gn.mean(model.log_probabilities(node)), [node], v)
-    one, _ = divergences(model, v, 1, 40)
-    many, error = divergences(model, v, 50, 40)
-    assert np.all(np.abs(many - exact) < 4.5 * error)
-    assert np.linalg.norm(one - exact) > 5 * np.linalg.norm(many - exact)
-
-
-# -- temporal: sampling -------------------------------------------------------------------------------
 
 
 def two_frames(model: Any, drawn: bool) -> Array:
@@ -426,10 +374,8 @@ def test_samples_have_the_probabilities_of_their_model() -> None:
 def test_predictions_are_the_expectations_of_the_next_frame() -> None:
     model = temporal(seed=3, connections=("HH", "VV"))
     v = bits(4, 2, 3, seed=5).astype(float)
-    b_v, b_h = model.biases(v)
-    expected = [
-        [joint(model.values, b_v[t, b], b_h[t, b]).sum(1) @ states(3) for b in range(2)] for t in range(4)
-    ]
+    biases = [zip(*each, strict=True) for each in zip(*model.biases(v), strict=True)]
+    expected = [[joint(model.values, *each).sum(1) @ states(3) for each in frame] for frame in biases]
     assert np.allclose(model.predict(v, gibbs_steps=15, chains=2000), expected, atol=0.02)
     changed = v.copy()
     changed[2] = 1 - changed[2]
@@ -450,14 +396,17 @@ def test_frames_read_out_with_connections_between_visible_units() -> None:
     assert set(np.unique(model.emit(h))) <= {0.0, 1.0}
 
 
-# -- learning -----------------------------------------------------------------------------------------
-
-
 def bars_and_stripes() -> Array:
     """The 14 pictures of 3 × 3 pixels whose rows, or whose columns, are each one colour."""
-    rows = [np.repeat(s, 3) for s in states(3)]
-    columns = [np.tile(s, 3) for s in states(3)]
-    return np.unique(np.array(rows + columns), axis=0)
+    return np.unique([each(s, 3) for s in states(3) for each in (np.repeat, np.tile)], axis=0)
+
+
+def denoising(model: Any, data: Array) -> float:
+    """The error of noisy data as the model makes them again, as a share of the noise."""
+    noisy = np.where(np.random.default_rng(0).random((40, *data.shape)) < 0.08, 1 - data, data)
+    noisy = noisy.reshape(-1, *data.shape[1:])
+    clean = np.tile(data, (40, *[1] * (data.ndim - 1)))
+    return float(np.mean((model.reconstruct(noisy) - clean) ** 2) / np.mean((noisy - clean) ** 2))
 
 
 def shifting_bar(time: int, batch: int, seed: int, width: int = 6) -> Array:
@@ -469,27 +418,18 @@ def shifting_bar(time: int, batch: int, seed: int, width: int = 6) -> Array:
     return (((pixel - at) % width) < 2).astype("float32")
 
 
-def train_on_bars(optimizer: Optimizer, updates: int) -> tuple[RBM, list[float]]:
-    model = RBM(9, 12, initial={"W": initializers.normal(0.1)})
-    reports = train(model, bars_and_stripes(), optimizer, updates, gibbs_steps=5, seed=1)
-    return model, [r.loss for r in reports]
-
-
 def test_rbm_learns_bars_and_stripes() -> None:
     data = bars_and_stripes()
     assert data.shape == (14, 9)
     before = RBM(9, 12).log_likelihood(data)
-    model, losses = train_on_bars(rnn.Momentum(0.1), 1500)
-    after = model.log_likelihood(data)
+    model = RBM(9, 12, initial={"W": initializers.normal(0.1)})
+    losses = [r.loss for r in train(model, data, rnn.Momentum(0.1), 1500, gibbs_steps=5, seed=1)]
     assert before < -6  # 9 log 2 = 6.24
-    assert after > -3.4  # no model has more than -log 14 = -2.64
+    assert model.log_likelihood(data) > -3.4  # no model has more than -log 14 = -2.64
     assert np.mean(losses[-50:]) < 0.5 * np.mean(losses[:50])
     drawn = model.sample(2000, gibbs_steps=300)
-    known = (drawn[:, None] == data).all(2).any(1).mean()
-    assert known > 0.8  # 14 of 512 pictures: 0.03 by chance
-    noisy = np.where(np.random.default_rng(0).random((40, *data.shape)) < 0.08, 1 - data, data).reshape(-1, 9)
-    clean = np.tile(data, (40, 1))
-    assert np.mean((model.reconstruct(noisy) - clean) ** 2) < 0.6 * np.mean((noisy - clean) ** 2)
+    assert (drawn[:, None] == data).all(2).any(1).mean() > 0.8  # 14 of 512 pictures: 0.03 by chance
+    assert denoising(model, data) < 0.6
 
 
 @pytest.fixture(scope="module")
@@ -514,9 +454,8 @@ def test_chains_of_stacked_frames_are_those_of_rows() -> None:
         assert np.array_equal(start, before)
         generator, x = np.random.default_rng(1), start
         for step in range(3):
-            h = (generator.random((*x.shape[:-1], model.hidden), W.dtype.type) < sigmoid(x @ W + b_h)).astype(
-                W.dtype
-            )
+            drawn = generator.random((*x.shape[:-1], model.hidden), W.dtype.type)
+            h = (drawn < sigmoid(x @ W + b_h)).astype(W.dtype)
             mean = sigmoid(h @ W.T + b_v)
             x = (generator.random(x.shape, W.dtype.type) < mean).astype(W.dtype)
             if step == 0:
@@ -536,9 +475,7 @@ def test_rtrbm_predicts_a_shifting_bar(trained_rtrbm: RTRBM) -> None:
     two_ways = 4 / 6 * 0.25  # the best without the direction: four of six pixels on with probability 1/2
     assert error(RTRBM(6, 20)) > 0.9 * mean
     assert error(trained_rtrbm) < 0.1 * two_ways < 0.1 * min(copied, mean)
-
-
-def test_rtrbm_goes_on_where_a_warm_up_ends(trained_rtrbm: RTRBM) -> None:
+    # It goes on where a warm-up ends.
     v = shifting_bar(10, 50, seed=2)
     future = trained_rtrbm.sample(4, 50, warm_up=v[:6])
     assert np.mean(future != v[6:]) < 0.05 < np.mean(v[5] != v[7])
@@ -556,16 +493,6 @@ def test_trbm_learns_what_one_frame_and_its_past_say() -> None:
     assert errors[1] < 0.3 * errors[0]
     noisy = np.where(np.random.default_rng(0).random(v.shape) < 0.05, 1 - v, v)
     assert np.mean((model.reconstruct(noisy) - v) ** 2) < 0.8 * np.mean((noisy - v) ** 2)
-
-
-# -- stacks -------------------------------------------------------------------------------------------
-
-
-def test_a_flipped_rbm_has_the_distribution_of_the_hidden_units() -> None:
-    model = rbm(4, 3)
-    node = gn.input((8, 3), "float64")
-    (log_p,) = gn.compile([model.flipped().log_probability(node)], [node])(states(3))
-    assert np.allclose(np.exp(log_p), joint(model.values).sum(0), atol=1e-14)
 
 
 def test_a_stack_with_a_flipped_top_generates_what_the_first_model_does() -> None:
@@ -590,9 +517,7 @@ def test_stack_of_rbms_learns_layer_by_layer() -> None:
     train(top, many, rnn.Momentum(0.02), 50, below=[first], gibbs_steps=5)
     assert np.array_equal(first.theta, fixed)
     assert not np.isclose(top.log_likelihood(h), after, atol=1e-6)
-    noisy = np.where(np.random.default_rng(0).random((40, *data.shape)) < 0.08, 1 - data, data).reshape(-1, 9)
-    clean = np.tile(data, (40, 1))
-    assert np.mean((stack.reconstruct(noisy) - clean) ** 2) < 0.7 * np.mean((noisy - clean) ** 2)
+    assert denoising(stack, data) < 0.7
     drawn = stack.sample(500, gibbs_steps=200)
     assert (drawn[:, None] == data).all(2).any(1).mean() > 0.5
     means = stack.sample(5, gibbs_steps=3, means=True)
@@ -631,30 +556,6 @@ def test_a_stack_hands_the_warm_up_down() -> None:
     assert np.array_equal(lower.sample(3, 50, warm_up=warm_up), future)
 
 
-# -- settings, data, parameters -----------------------------------------------------------------------
-
-
-def test_theta_is_all_parameters_and_restores_the_model() -> None:
-    for make in [rbm, temporal, lambda: temporal(TRBM, delays=2)]:
-        with case(make):
-            model = make()
-            assert model.theta.size == sum(node.size for node in model.parameters.values())
-            saved = model.theta.copy()
-            v = bits(*((5, 4) if isinstance(model, RBM) else (3, 2, 3)))
-            before = model.infer(v)
-            model.theta = saved + 1
-            assert not np.allclose(model.infer(v), before)
-            assert np.allclose(
-                model.values["W"], saved[: model.values["W"].size].reshape(model.values["W"].shape) + 1
-            )
-            again = type(model)(**model.settings())
-            again.theta = saved
-            assert np.array_equal(again.infer(v), before)
-            assert repr(model).startswith(type(model).__name__ + "(visible=")
-            with pytest.raises(UsageError, match=r"theta has \d+ numbers"):
-                model.theta = saved[1:]
-
-
 def test_what_cannot_be_meant_is_said_in_words() -> None:
     calls: list[tuple[type[Exception], str, Callable[[], Any]]] = [
         (UsageError, "RBM: visible must be a whole number >= 1, not 0", lambda: RBM(0, 3)),
@@ -687,33 +588,26 @@ def test_what_cannot_be_meant_is_said_in_words() -> None:
 
 
 def test_learning_that_runs_away_is_told() -> None:
-    cases = [
-        (lambda: RBM(3, 4, "gaussian"), 1e4),
-        (lambda: RTRBM(3, 4, "gaussian"), 1e4),
-        (lambda: TRBM(3, 4, "gaussian"), 1e4),
-        (lambda: TRBM(3, 4), 1e36),
-    ]
-    for make, rate in cases:
-        with case(make, rate):
-            model = make()
+    said = r"the loss is .*; try a smaller rate, clipping .* for Gaussian units"
+    gaussian = [kind(3, 4, "gaussian") for kind in (RBM, RTRBM, TRBM)]
+    for model, rate in [*((each, 1e4) for each in gaussian), (TRBM(3, 4), 1e36)]:
+        with case(model, rate):
             v = np.random.default_rng(0).random((20, 3) if isinstance(model, RBM) else (4, 5, 3))
             data = v if model.visibles == "binary" else 1000 * v
-            with pytest.raises(
-                TrainingError, match=r"the loss is .*; try a smaller rate, clipping .* for Gaussian units"
-            ):
+            with pytest.raises(TrainingError, match=said):
                 train(model, data, rnn.SGD(rate), 200)
             model.infer(data)  # no warning, though W is very large
 
 
 def test_parameters_that_are_not_numbers_make_no_data() -> None:
-    for method in ["infer", "reconstruct", "sample", "predict", "gibbs", "emit"]:
-        with case(method):
-            for model in (rbm(), temporal()):
-                if hasattr(model, method):
-                    model.values["b_h"][1] = np.nan
-                    v = bits(2, 4) if isinstance(model, RBM) else bits(2, 5, 4 if method == "emit" else 3)
-                    with pytest.raises(UsageError, match="the parameter b_h holds NaN"):
-                        getattr(model, method)(4 if method == "sample" else v)
+    for model, method in itertools.product(
+        (rbm(), temporal()), ["infer", "reconstruct", "sample", "predict", "gibbs", "emit"]
+    ):
+        if hasattr(model, method):
+            model.values["b_h"][1] = np.nan
+            v = bits(2, 4) if isinstance(model, RBM) else bits(2, 5, 4 if method == "emit" else 3)
+            with case(model, method), pytest.raises(UsageError, match="the parameter b_h holds NaN"):
+                getattr(model, method)(4 if method == "sample" else v)
 
 
 def test_values_between_0_and_1_count_as_probabilities() -> None:
@@ -725,15 +619,3 @@ def test_values_between_0_and_1_count_as_probabilities() -> None:
     (found,) = gn.compile([model.free_energy(node)], [node])(grey)
     assert np.allclose(found, expected)
     assert len(train(model, grey, rnn.SGD(), 2)) == 2
-
-
-def test_free_energy_takes_biases_of_each_row() -> None:
-    model, v = rbm(), states(4)[:3]
-    rows = np.random.default_rng(0).standard_normal((2, 3, 4))
-    p = {name: gn.constant(value) for name, value in model.values.items()}
-    b_v, b_h = gn.constant(rows[0]), gn.constant(rows[1][:, :3])
-    (found,) = gn.compile([free_energy(gn.constant(v), p["W"], b_v, b_h, model.units)], [])()
-    for i in range(3):
-        h = states(3)
-        e = np.exp(h @ (v[i] @ model.values["W"] + rows[1][i, :3]) + v[i] @ rows[0][i])
-        assert np.isclose(found[i], -np.log(e.sum()))

@@ -117,10 +117,8 @@ def test_gradient_and_curvature_are_those_of_finite_differences() -> None:
     cost = objective(model)
     theta = cost.start()
     _, g = cost.gradient(theta)
-    step = 1e-5
-    slope = [
-        (cost.loss(theta + step * e) - cost.loss(theta - step * e)) / (2 * step) for e in np.eye(len(theta))
-    ]
+    steps = 1e-5 * np.eye(len(theta))
+    slope = [(cost.loss(theta + e) - cost.loss(theta - e)) / 2e-5 for e in steps]
     np.testing.assert_allclose(g, slope, atol=1e-8)
 
     v, lengths = some_bits(4, 3, 3, seed=2), np.array([4, 1, 3])
@@ -146,9 +144,7 @@ def test_gradient_and_curvature_are_those_of_finite_differences() -> None:
             found.append(np.log(sums[0]) - np.log(sums[1]))
         return np.stack(found, axis=-1)[inside].ravel()
 
-    J = np.stack(
-        [(logits(theta + step * e) - logits(theta - step * e)) / (2 * step) for e in np.eye(len(theta))]
-    ).T
+    J = np.stack([(logits(theta + e) - logits(theta - e)) / 2e-5 for e in steps]).T
     share = 1 / (1 + np.exp(-logits(theta)))
     G = J.T @ (J * (share * (1 - share))[:, None]) / 3
     model.theta = theta
@@ -179,31 +175,24 @@ def test_frames_are_drawn_from_the_distribution() -> None:
     log_p = model.log_probabilities(np.concatenate([past[:, :8], every[None]]))[-1]
     p = np.exp(log_p)
     longer = np.concatenate([past, np.ones((1, count, 3))])
-    drawn = {
-        "predict": model.predict(longer, drawn=True)[-1],
-        "sample": model.sample(1, count, warm_up=past)[0],
-    }
-    for name, frames in drawn.items():
+    predicted = model.predict(longer, drawn=True)[-1]
+    for frames in (predicted, model.sample(1, count, warm_up=past)[0]):
         shares = [(frames == frame).all(axis=1).mean() for frame in every]
-        deviation = np.sqrt(p * (1 - p) / count)
-        assert (np.abs(shares - p) < 5 * deviation).all(), (name, shares, p)
-    assert not np.array_equal(drawn["predict"], model.predict(longer, drawn=True, seed=1)[-1])
+        assert (np.abs(shares - p) < 5 * np.sqrt(p * (1 - p) / count)).all(), (shares, p)
+    assert not np.array_equal(predicted, model.predict(longer, drawn=True, seed=1)[-1])
 
 
 def test_the_likelier_value_is_taken_bit_by_bit() -> None:
     model, v = made(4, 3), some_bits(3, 2, 4)
     found = model.predict(v)
-    for t, n in itertools.product(range(3), range(2)):
-        for i in range(4):
-            both = []
-            for value in (0.0, 1.0):
-                total = 0.0
-                for rest in itertools.product([0.0, 1.0], repeat=3 - i):
-                    frame = np.array([*found[t, n, :i], value, *rest])
-                    piece = np.concatenate([v[:t, n], frame[None]])[:, None]
-                    total += np.exp(model.log_probabilities(piece)[-1, 0])
-                both.append(total)
-            assert found[t, n, i] == (both[1] > both[0])
+    for t, n, i in itertools.product(range(3), range(2), range(4)):
+        both = []
+        for value in (0.0, 1.0):
+            rests = itertools.product([0.0, 1.0], repeat=3 - i)
+            frames = np.array([[*found[t, n, :i], value, *rest] for rest in rests])
+            pieces = np.concatenate([np.repeat(v[:t, n, None], len(frames), axis=1), frames[None]])
+            both.append(np.exp(model.log_probabilities(pieces)[-1]).sum())
+        assert found[t, n, i] == (both[1] > both[0])
 
 
 def test_it_learns_what_logistic_outputs_cannot() -> None:
@@ -223,22 +212,17 @@ def test_it_learns_what_logistic_outputs_cannot() -> None:
 
 
 def test_what_does_not_fit_is_told() -> None:
-    with pytest.raises(UsageError, match=r"RecurrentNADE: network must read vectors and have no output"):
-        rnn.RecurrentNADE(rnn.Network([rnn.GRU(2)], 4, 4, loss="sigmoid"))
-    with pytest.raises(UsageError, match="from its end as well"):
-        rnn.RecurrentNADE(rnn.Network([rnn.Bidirectional(rnn.GRU(2))], 4, 0, reads="vectors"))
-    with pytest.raises(UsageError, match="RecurrentNADE: hidden"):
-        made(hidden=-1)
     model = made()
-    with pytest.raises(DataError, match=r"RecurrentNADE.predict: v must be bits"):
-        model.predict(np.full((2, 1, 4), 0.5))
-    with pytest.raises(DataError, match="must be"):
-        model.log_probabilities(np.zeros((2, 4)))
-    with pytest.raises(
-        UsageError, match=r"RecurrentNADE.unroll: v must be a node \(time, batch, 4\), not .*test_nade.py"
-    ):
-        model.unroll(gn.input((2, 1, 3), "float64", name="v"))
-    with pytest.raises(UsageError, match=r"v must be a node"):
-        model.unroll(some_bits(2, 1, 4))  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="warm_up holds 2 sequences, but batch is 1"):
-        model.sample(1, warm_up=np.zeros((1, 2, 4)))
+    two_ways = rnn.Network([rnn.Bidirectional(rnn.GRU(2))], 4, 0, reads="vectors")
+    for call, error, names in (
+        (lambda: rnn.RecurrentNADE(rnn.Network([rnn.GRU(2)], 4, 4)), UsageError, "network must read vectors"),
+        (lambda: rnn.RecurrentNADE(two_ways), UsageError, "from its end as well"),
+        (lambda: made(hidden=-1), UsageError, "RecurrentNADE: hidden"),
+        (lambda: model.predict(np.full((2, 1, 4), 0.5)), DataError, "RecurrentNADE.predict: v must be bits"),
+        (lambda: model.log_probabilities(np.zeros((2, 4))), DataError, "must be"),
+        (lambda: model.unroll(gn.input((2, 1, 3), "float64")), UsageError, r"\(time, batch, 4\), not .*test_nade.py"),
+        (lambda: model.unroll(some_bits(2, 1, 4)), UsageError, "v must be a node"),
+        (lambda: model.sample(1, warm_up=np.zeros((1, 2, 4))), UsageError, "holds 2 sequences, but batch is 1"),
+    ):  # fmt: skip
+        with case(names), pytest.raises(error, match=names):
+            call()

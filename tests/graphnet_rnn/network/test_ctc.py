@@ -6,7 +6,6 @@ import itertools
 import re
 from collections import defaultdict
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,9 +21,6 @@ from tests.tables import case as named
 
 Array = npt.NDArray[Any]
 Labels = tuple[int, ...]
-
-
-# -- the oracle: every alignment ------------------------------------------------------------------------------
 
 
 def spell(path: Sequence[int], repeats: str, blank: int) -> Labels:
@@ -66,9 +62,6 @@ def compiled(
     return gn.compile([loss, *more], [z, t], backend=backend)
 
 
-# -- the loss ---------------------------------------------------------------------------------------------------
-
-
 def test_every_sequence_of_five_steps() -> None:
     """All 63 sequences of two labels and length 0 to 5 have the probability of their alignments."""
     for blank, backend, repeats in itertools.product([0, 1, -1], ["numba", "numpy"], ["merge", "keep"]):
@@ -97,44 +90,17 @@ def test_every_sequence_of_five_steps() -> None:
             )
 
 
-def test_the_equations_of_sutskever() -> None:
-    """(2.48)-(2.51) as they stand, in probabilities."""
-    time, symbols, labels = 7, 4, [2, 2, 0]
-    logits = random_logits(time, 1, symbols, seed=3)
-    p = np.exp(logits[:, 0])
-    p /= p.sum(axis=1, keepdims=True)
-    S = np.zeros((len(labels) + 1, time + 1))
-    S[0, 0] = 1
-    for t in range(1, time + 1):
-        for m in range(len(labels) + 1):
-            S[m, t] = p[t - 1, -1] * S[m, t - 1]
-            if m:
-                S[m, t] += p[t - 1, labels[m - 1]] * S[m - 1, t - 1]
-    (loss,) = compiled(logits, 3, derivatives=False, repeats="keep")(logits, np.array([labels]))
-    assert loss == pytest.approx(-np.log(S[-1, -1]), rel=1e-13)
-
-
 def test_no_labels_at_all() -> None:
-    """Targets of length 0: the blank at every step."""
+    """Targets of length 0: the blank at every step. Short integers are targets, too."""
+    logits = random_logits(4, 2, 3)
+    log_p = logits - np.log(np.exp(logits).sum(axis=2, keepdims=True))
     for repeats in ["merge", "keep"]:
-        with named(repeats):
-            logits = random_logits(4, 2, 3)
-            loss, gradient = compiled(logits, 0, repeats=repeats)(logits, np.zeros((2, 0), np.int64))
-            log_p = logits - np.log(np.exp(logits).sum(axis=2, keepdims=True))
-            assert loss == pytest.approx(-log_p[:, :, -1].sum(axis=0))
-            assert gradient == pytest.approx(np.exp(log_p) - np.eye(3)[2])
-
-
-def test_padding_does_not_matter() -> None:
-    for repeats in ["merge", "keep"]:
-        with named(repeats):
-            logits = random_logits(6, 2, 4)
-            results = [
-                compiled(logits, length, repeats=repeats)(logits, padded([[1, 0], [2]], length))
-                for length in (2, 5)
-            ]
-            for short, long in zip(*results, strict=True):
-                assert short == pytest.approx(long, rel=1e-13, abs=1e-13)
+        loss, gradient = compiled(logits, 0, repeats=repeats)(logits, np.zeros((2, 0), np.int64))
+        assert loss == pytest.approx(-log_p[:, :, -1].sum(axis=0))
+        assert gradient == pytest.approx(np.exp(log_p) - np.eye(3)[2])
+    z, t = gn.input(logits.shape, "float64"), gn.input((2, 2), "int8")
+    (loss,) = gn.compile([ctc.ctc_loss(z, t)], [z, t])(logits, np.array([[1, -1]] * 2, np.int8))
+    assert loss[0] == pytest.approx(-np.log(probabilities(logits[:, 0], "merge", 2)[1,]))
 
 
 def test_pytorch_agrees() -> None:
@@ -149,18 +115,13 @@ def test_pytorch_agrees() -> None:
             targets[-1] = 2  # six equal labels need eleven steps
             loss, gradient = compiled(logits, length, blank=0)(logits, targets)
             z = torch.tensor(logits, requires_grad=True)
-            expected = torch.nn.functional.ctc_loss(
-                torch.log_softmax(z, 2),
-                torch.tensor(np.maximum(targets, 1)),
-                torch.full((batch,), time),
-                torch.tensor(lengths),
-                reduction="none",
-                zero_infinity=True,  # its loss is then 0, its gradient too
-            )
+            log_p, steps = torch.log_softmax(z, 2), torch.full((batch,), time)
+            labels = torch.tensor(np.maximum(targets, 1)), steps, torch.tensor(lengths)
+            how = {"reduction": "none", "zero_infinity": True}  # its loss is then 0, its gradient too
+            expected = torch.nn.functional.ctc_loss(log_p, *labels, **how)
             expected.sum().backward()
-            assert np.where(np.isinf(loss), 0, loss) == pytest.approx(
-                expected.detach().numpy(), rel=1e-10, abs=1e-10
-            )
+            finite = np.where(np.isinf(loss), 0, loss)
+            assert finite == pytest.approx(expected.detach().numpy(), rel=1e-10, abs=1e-10)
             assert np.isinf(loss).any() == (time == 1)
             assert gradient == pytest.approx(z.grad.numpy(), rel=1e-10, abs=1e-10)
 
@@ -180,9 +141,6 @@ def test_inputs_of_different_lengths() -> None:
     exact = [probabilities(logits[:end, case], "merge", 2) for case, end in enumerate(ends)]
     assert values == pytest.approx([-np.log(exact[0][1, 1]), -np.log(exact[1][0,])])
     assert (gradient[4:, 0] == 0).all()
-
-
-# -- derivatives ------------------------------------------------------------------------------------------------
 
 
 def test_derivatives() -> None:
@@ -206,21 +164,16 @@ def test_extreme_logits_in_float32() -> None:
             z, t = gn.input(logits.shape, "float32"), gn.input(targets.shape, "int64")
             loss = ctc.ctc_loss(z, t, repeats=repeats)
             cost, u = gn.sum(loss), gn.input(v.shape, "float32")
-            outputs = [
-                loss,
-                *gn.gradient(cost, [z]),
-                *gn.rop([loss], {z: u}),
-                *gn.hessian_product(cost, {z: u}),
-            ]
+            products = *gn.rop([loss], {z: u}), *gn.hessian_product(cost, {z: u})
+            outputs = [loss, *gn.gradient(cost, [z]), *products]
             values = gn.compile(outputs, [z, t, u], backend=backend)(logits, targets, v)
             assert [a.dtype for a in values] == [np.float32] * 4
             assert not any(np.isnan(a).any() for a in values)
             assert all(np.isfinite(a).all() for a in values[1:])
             if scale < 1e30:
                 assert np.isfinite(values[0]).all()
-                exact = compiled(logits.astype(np.float64), 3, repeats=repeats)(
-                    logits.astype(np.float64), targets
-                )
+                double = logits.astype(np.float64)
+                exact = compiled(double, 3, repeats=repeats)(double, targets)
                 assert values[0] == pytest.approx(exact[0], rel=1e-6)
 
 
@@ -273,20 +226,15 @@ def test_a_nan_is_not_hidden() -> None:
 def dense(nodes: list[gn.Node], tangent: gn.Node, held: Sequence[tuple[gn.Node, Array]] = ()) -> Array:
     """The matrix of a product, column by column."""
     function = gn.compile(nodes, [tangent, *(node for node, _ in held)])
-    columns = [
-        function(e.reshape(tangent.shape), *(array for _, array in held))[0] for e in np.eye(tangent.size)
-    ]
-    return np.stack([c.ravel() for c in columns], axis=1)
+    arrays = [array for _, array in held]
+    return np.stack([function(e.reshape(tangent.shape), *arrays)[0].ravel() for e in np.eye(tangent.size)], 1)
 
 
 def alignments(p: Array, target: Labels, repeats: str) -> tuple[Array, Array]:
     """All that spell the target, one-hot (count, time, symbols), and their shares of its probability."""
     time, symbols = p.shape
-    found = [
-        path
-        for path in itertools.product(range(symbols), repeat=time)
-        if spell(path, repeats, symbols - 1) == target
-    ]
+    every = itertools.product(range(symbols), repeat=time)
+    found = [path for path in every if spell(path, repeats, symbols - 1) == target]
     weights = np.array([np.prod(p[np.arange(time), path]) for path in found])
     return np.eye(symbols)[np.array(found)], weights / weights.sum()
 
@@ -317,9 +265,8 @@ def test_curvature_is_the_information_of_the_alignment() -> None:
             z, u = gn.input(logits.shape, "float64"), gn.input(logits.shape, "float64")
             of_logits = gn.sum(ctc.ctc_loss(z, gn.constant(np.array([target])), repeats=repeats))
             H = dense(gn.hessian_product(of_logits, {z: u}), u, [(z, at)])
-            assert (
-                pytest.approx(information - centred.T @ (shares[:, None] * centred), rel=1e-9, abs=1e-12) == H
-            )
+            covariance = centred.T @ (shares[:, None] * centred)
+            assert pytest.approx(information - covariance, rel=1e-9, abs=1e-12) == H
             assert np.linalg.eigvalsh(H).min() < -0.01
             own = dense(gn.gauss_newton_product(cost, {W: v}, at=[logits]), v)
             assert pytest.approx(3 * J.T @ H @ J, rel=1e-9, abs=1e-12) == own
@@ -341,59 +288,47 @@ def test_what_nothing_spells_has_no_curvature() -> None:
     assert alone.any()
 
 
-# -- errors -------------------------------------------------------------------------------------------------------
-
-
 def node(*shape: int, dtype: str = "float32") -> gn.Node:
     return gn.input(shape, dtype)
 
 
 def test_errors_when_built() -> None:
-    cases = [
-        ((node(5, 4), node(4, 2, dtype="int64")), {}, ShapeError, "logits must be (time, batch, labels + 1)"),
-        ((node(5, 4, 1), node(4, 2, dtype="int64")), {}, ShapeError, "a label and the blank at least, not [5, 4, 1]"),
-        ((node(5, 4, 3), node(3, 2, dtype="int64")), {}, ShapeError, "the batch of the logits, 4, not [3, 2]"),
-        ((node(5, 4, 3), node(4, dtype="int64")), {}, ShapeError, "targets must be (batch, length)"),
-        ((node(5, 4, 3), node(4, 2)), {}, DtypeError, "targets are float32; they must be integers"),
-        ((node(5, 4, 3, dtype="int64"), node(4, 2, dtype="int64")), {}, DtypeError, "logits must be floats, not int64"),
-        ((node(5, 4, 3), node(4, 2, dtype="int64")), {"blank": 3}, UsageError, "3 symbols, in -3 ... 2, not 3"),
-        ((node(5, 4, 3), node(4, 2, dtype="int64")), {"repeats": "drop"}, UsageError, "'merge' or 'keep', not 'drop'"),
-    ]  # fmt: skip
-    for arguments, settings, error, message in cases:
-        with named(arguments, settings), pytest.raises(error, match=re.escape(message)):
+    integers, z = node(4, 2, dtype="int64"), node(5, 4, 3)
+    for arguments, settings, error, message in (
+        ((node(5, 4), integers), {}, ShapeError, "logits must be (time, batch, labels + 1)"),
+        ((node(5, 4, 1), integers), {}, ShapeError, "a label and the blank at least, not [5, 4, 1]"),
+        ((z, node(3, 2, dtype="int64")), {}, ShapeError, "the batch of the logits, 4, not [3, 2]"),
+        ((z, node(4, dtype="int64")), {}, ShapeError, "targets must be (batch, length)"),
+        ((z, node(4, 2)), {}, DtypeError, "targets are float32; they must be integers"),
+        ((node(5, 4, 3, dtype="int64"), integers), {}, DtypeError, "logits must be floats, not int64"),
+        ((z, integers), {"blank": 3}, UsageError, "3 symbols, in -3 ... 2, not 3"),
+        ((z, integers), {"repeats": "drop"}, UsageError, "'merge' or 'keep', not 'drop'"),
+    ):
+        with named(message), pytest.raises(error, match=re.escape(message)):
             ctc.ctc_loss(*arguments, **settings)
+    for loss, settings, message in (
+        ("ctc", {}, "with the loss 'ctc', give labels=..., the most that a target has"),
+        ("softmax", {"labels": 3}, "with the loss 'softmax', there are no labels to be given"),
+        ("ctc", {"labels": -1}, "labels must be a whole number >= 0, not -1"),
+        ("ctc", {"labels": 3, "unscored": 1}, "judges whole sequences, so unscored must be 0"),
+    ):
+        with named(message), pytest.raises(UsageError, match=re.escape(message)):
+            rnn.Network([rnn.Elman(2)], 3, 3, loss=loss).unroll(4, 2, **settings)
 
 
 def test_errors_when_run() -> None:
     """Never another sequence's loss: also not in the first case, whose wrong labels would be the second's."""
-    for row, backend, repeats in itertools.product(
-        [[4, -1, -1], [0, -2, -1], [1, -1, 1], [-1, 1, -1], [3, -1, -1], [2**62, 1, 1]],
-        ["numba", "numpy"],
-        ["merge", "keep"],
-    ):
-        with named(row, backend, repeats):
-            logits = random_logits(5, 2, 4)
-            function = compiled(logits, 3, backend=backend, repeats=repeats)
-            right = [0, 1, -1]
-            assert np.isfinite(function(logits, np.array([right, right]))[0]).all()
-            for targets in ([row, right], [right, row]):
+    rows = [[4, -1, -1], [0, -2, -1], [1, -1, 1], [-1, 1, -1], [3, -1, -1], [2**62, 1, 1]]
+    logits, right = random_logits(5, 2, 4), [0, 1, -1]
+    for backend, repeats in itertools.product(["numba", "numpy"], ["merge", "keep"]):
+        function = compiled(logits, 3, backend=backend, repeats=repeats)
+        assert np.isfinite(function(logits, np.array([right, right]))[0]).all()
+        for row, turned in itertools.product(rows, [1, -1]):
+            with named(row, backend, repeats):
                 with pytest.raises(GraphnetError, match="out of range") as caught:
-                    function(logits, np.array(targets))
-                if backend == "numba":
-                    assert "targets of ctc_loss: 0 ... 3 but not the blank, 3; -1 after the last" in str(
-                        caught.value
-                    )
-                    assert "test_ctc.py" in str(caught.value)
-
-
-def test_short_integers_are_targets_too() -> None:
-    logits = random_logits(4, 1, 3)
-    z, t = gn.input(logits.shape, "float64"), gn.input((1, 2), "int8")
-    (loss,) = gn.compile([ctc.ctc_loss(z, t)], [z, t])(logits, np.array([[1, -1]], np.int8))
-    assert loss == pytest.approx(-np.log(probabilities(logits[:, 0], "merge", 2)[1,]))
-
-
-# -- decoding -----------------------------------------------------------------------------------------------------
+                    function(logits, np.array([row, right][::turned]))
+                said = "targets of ctc_loss: 0 ... 3 but not the blank, 3; -1 after the last"
+                assert backend == "numpy" or said in str(caught.value)
 
 
 def test_a_wide_beam_finds_everything() -> None:
@@ -446,30 +381,24 @@ def test_what_cannot_be_is_not_found() -> None:
 
 
 def test_errors_of_decoding() -> None:
+    logits = random_logits(3, 2, 3)
+    broken, never = logits.copy(), logits.copy()
+    broken[1, 0, 2], never[2, 1] = np.nan, -np.inf
     for decode in [ctc.greedy, ctc.beam_search]:
-        with named(decode):
-            logits = random_logits(3, 2, 3)
-            broken = logits.copy()
-            broken[1, 0, 2] = np.nan
-            never = logits.copy()
-            never[2, 1] = -np.inf
-            for array, message in [
-                (logits[0], "floats (time, batch, labels + 1)"),
-                (logits.astype(int), "not int64[3, 2, 3]"),
-                (logits[:, :, :1], "a label and the blank at least"),
-                (broken, "step 1, case 0"),
-                (never, "step 2, case 1"),
-            ]:
-                with pytest.raises(DataError, match=re.escape(message)):
-                    decode(array)
-            with pytest.raises(UsageError, match="takes an array, not the node"):
-                decode(gn.input((3, 2, 3)))
-            with pytest.raises(UsageError, match="blank must be the index"):
-                decode(logits, blank=3)
-            with pytest.raises(UsageError, match="repeats must be"):
-                decode(logits, repeats="all")
-            with pytest.raises(UsageError, match="width must be a whole number >= 1, not 0"):
-                ctc.beam_search(logits, width=0)
+        for array, settings, error, message in (
+            (logits[0], {}, DataError, "floats (time, batch, labels + 1)"),
+            (logits.astype(int), {}, DataError, "not int64[3, 2, 3]"),
+            (logits[:, :, :1], {}, DataError, "a label and the blank at least"),
+            (broken, {}, DataError, "step 1, case 0"),
+            (never, {}, DataError, "step 2, case 1"),
+            (gn.input((3, 2, 3)), {}, UsageError, "takes an array, not the node"),
+            (logits, {"blank": 3}, UsageError, "blank must be the index"),
+            (logits, {"repeats": "all"}, UsageError, "repeats must be"),
+        ):
+            with named(decode, message), pytest.raises(error, match=re.escape(message)):
+                decode(array, **settings)
+    with pytest.raises(UsageError, match="width must be a whole number >= 1, not 0"):
+        ctc.beam_search(logits, width=0)
 
 
 def test_label_error_rate() -> None:
@@ -483,8 +412,6 @@ def test_label_error_rate() -> None:
     with pytest.raises(DataError, match="no target has a label"):
         ctc.label_error_rate([[1]], [[-1]])
 
-
-# -- a network ------------------------------------------------------------------------------------------------------
 
 TIME, BATCH, LABELS, LONGEST, WIDTH = 26, 16, 4, 4, 6
 
@@ -543,21 +470,3 @@ def test_hessian_free_learns_to_spell() -> None:
         reasons = {report.cg_reason for report in result.reports}
         assert ("curvature" in reasons) == (at is not None)
     assert reached["surrogate"] < 0.35 * reached["own"]
-
-
-def test_labels_belong_to_sequences() -> None:
-    cases = [
-        ("ctc", {}, "with the loss 'ctc', give labels=..., the most that a target has"),
-        ("softmax", {"labels": 3}, "with the loss 'softmax', there are no labels to be given"),
-        ("ctc", {"labels": -1}, "unroll: labels must be a whole number >= 0, not -1"),
-        ("ctc", {"labels": 3, "unscored": 1}, "judges whole sequences, so unscored must be 0"),
-    ]
-    for loss, settings, content in cases:
-        with named(loss, settings), pytest.raises(UsageError, match=re.escape(content)):
-            rnn.Network([rnn.Elman(2)], 3, 3, loss=loss).unroll(4, 2, **settings)
-
-
-def test_a_network_with_this_loss_is_stored_and_made_again(tmp_path: Path) -> None:
-    net = rnn.Network([rnn.Bidirectional(3)], 4, 3, loss="ctc")
-    rnn.save(net, tmp_path / "m")
-    assert rnn.load(tmp_path / "m").settings() == net.settings()

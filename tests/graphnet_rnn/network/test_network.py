@@ -11,7 +11,6 @@ import pytest
 
 import graphnet as gn
 import graphnet_rnn as rnn
-from graphnet.graph.node import Array
 from graphnet_rnn.cell.initializers import constant, glorot, orthogonal, sparse
 from graphnet_rnn.errors import GraphnetError, UsageError
 from graphnet_rnn.network.losses import LOSSES
@@ -21,9 +20,6 @@ from tests.tables import case
 def net(*cells: rnn.Cell, **settings: Any) -> rnn.Network:
     """A small network, of an Elman layer if none is given."""
     return rnn.Network(cells or [rnn.Elman(4)], **{"inputs": 5, "outputs": 3, **settings})
-
-
-# -- parameters ----------------------------------------------------------------------------------
 
 
 def test_names_and_order() -> None:
@@ -37,29 +33,19 @@ def test_names_and_order() -> None:
 
 def test_theta_shares_memory_both_ways() -> None:
     network = net()
-    node = network.parameters["layer0.W_hh"]
-    assert np.shares_memory(network.theta, node.value)
-    network.theta[:] = np.arange(network.theta.size)
+    node, before = network.parameters["layer0.W_hh"], network.theta
+    assert np.shares_memory(before, node.value)
+    before[:] = np.arange(before.size)
     assert node.value.ravel().tolist() == list(range(5 * 4, 5 * 4 + 16))
     node.value[0, 0] = -1
     assert network.theta[20] == -1
-
-
-def test_theta_setter_copies_into_the_same_memory() -> None:
-    network = net()
-    before, vector = network.theta, np.ones(network.theta.size)
-    network.theta = vector
-    assert network.theta is before
-    assert (network.parameters["output.W_ho"].value == 1).all()
+    vector = np.ones(before.size)
+    network.theta = vector  # a copy into the same memory
     vector[:] = 2
-    assert (network.theta == 1).all()
-    with pytest.raises(
-        UsageError, match=re.escape(f"theta has {before.size} numbers; an array of shape [3]")
-    ):
+    assert network.theta is before
+    assert (before == 1).all()
+    with pytest.raises(UsageError, match=rf"theta has {before.size} numbers; an array of shape \[3\]"):
         network.theta = np.ones(3)
-
-
-# -- initial weights -----------------------------------------------------------------------------
 
 
 def test_seeds() -> None:
@@ -68,23 +54,13 @@ def test_seeds() -> None:
     assert not np.array_equal(a, c)
 
 
-def test_layers_of_one_kind_start_differently() -> None:
-    network = net(rnn.Elman(5), rnn.Elman(5))
-    assert not np.array_equal(
-        network.parameters["layer0.W_hh"].value, network.parameters["layer1.W_hh"].value
-    )
-
-
-def test_one_more_weight_leaves_the_others() -> None:
-    plain, peephole = net(rnn.LSTM(4)), net(rnn.LSTMPeephole(4))
-    assert np.array_equal(plain.parameters["layer0.W_xi"].value, peephole.parameters["layer0.W_xi"].value)
-
-
-def test_one_more_layer_leaves_the_weights_of_the_others() -> None:
-    one, two = net(rnn.GRU(4)), net(rnn.GRU(4), rnn.GRU(4))
-    for name, node in one.parameters.items():
-        if name.startswith("layer0"):
-            assert np.array_equal(node.value, two.parameters[name].value), name
+def test_one_more_weight_or_layer_leaves_the_others() -> None:
+    pairs = (rnn.LSTM(4),), (rnn.LSTMPeephole(4),), (rnn.LSTM(4), rnn.LSTM(4))
+    plain, peephole, two = (net(*cells).parameters for cells in pairs)
+    for name in ("layer0.W_xi", "layer0.W_hi"):
+        for other in (peephole, two):
+            assert np.array_equal(plain[name].value, other[name].value)
+    assert not np.array_equal(two["layer0.W_hi"].value, two["layer1.W_hi"].value)
 
 
 def test_initializers_by_pattern() -> None:
@@ -101,8 +77,7 @@ def test_initializers_by_pattern() -> None:
 def test_orthogonal_both_ways_round() -> None:
     for shape in ((6, 3), (3, 6)):
         w = orthogonal(2.0)(np.random.default_rng(0), shape)
-        product = w.T @ w if shape[0] > shape[1] else w @ w.T
-        assert np.allclose(product, 4 * np.eye(3))
+        assert np.allclose(w.T @ w if shape[0] > shape[1] else w @ w.T, 4 * np.eye(3))
 
 
 def test_glorot_stays_within_its_limit_and_reaches_it() -> None:
@@ -117,25 +92,6 @@ def test_sparse_gives_each_unit_so_many_connections() -> None:
     assert (np.count_nonzero(sparse(15)(np.random.default_rng(0), (3, 2)), axis=0) == 3).all()
 
 
-# -- initial states ------------------------------------------------------------------------------
-
-
-def run(u: rnn.Unrolled, nodes: list[gn.Node], *states: Array) -> tuple[Array, ...]:
-    """The nodes' values on fixed symbols."""
-    symbols = np.arange(u.time * u.batch).reshape(u.time, u.batch) % 3
-    return gn.compile(nodes, [u.inputs, u.targets, *(u.initial if states else [])])(symbols, symbols, *states)
-
-
-def test_given_is_the_default_and_equals_learned_when_fed_the_same() -> None:
-    network = net(rnn.GRU(4), initial_state="learned")
-    network.parameters["initial.h0"].value[:] = [0.1, -0.2, 0.3, 0.4]
-    given, learned = network.unroll(3, 2), network.unroll(3, 2, initial="learned")
-    assert all(node.op.is_input for node in given.initial)
-    assert np.array_equal(
-        run(given, [given.logits], *network.first_states(2))[0], run(learned, [learned.logits])[0]
-    )
-
-
 def test_first_states() -> None:
     network = net(rnn.LSTM(4), initial_state="learned")
     network.parameters["initial.h0"].value[:] = 0.5
@@ -148,11 +104,8 @@ def test_first_states() -> None:
     assert not any(state.any() for state in network.zero_states(3))
 
 
-# -- what cannot be meant ------------------------------------------------------------------------
-
-
 def test_impossible_settings() -> None:
-    cases = [
+    for settings, content in (
         ({"inputs": 0}, "inputs must be a whole number >= 1, not 0"),
         ({"outputs": 2.5}, "outputs must be a whole number >= 0, not 2.5"),
         ({"loss": "hinge"}, "loss must be 'softmax' or 'sigmoid' or 'squared' or 'ctc', not 'hinge'"),
@@ -162,56 +115,35 @@ def test_impossible_settings() -> None:
         ({"seed": -1}, "seed must be a whole number >= 0, not -1"),
         ({"dtype": "int64"}, "dtype must be float32 or float64, not int64"),
         ({"layers": []}, "layers is empty: give at least one cell"),
-        ({"layers": [3]}, "layers must hold cells, e.g. rnn.LSTM(128), not 3"),
         ({"layers": [rnn.LSTM]}, "layers must hold cells, e.g. LSTM(128)"),
-    ]
-    for settings, content in cases:
-        with case(settings, content), pytest.raises(UsageError, match=re.escape(content)):
+    ):
+        with case(settings), pytest.raises(UsageError, match=re.escape(content)):
             rnn.Network(**{"layers": [rnn.Elman(4)], "inputs": 5, "outputs": 3, **settings})
-
-
-def test_layers_may_be_one_cell_or_any_iterable() -> None:
-    one, many = net(rnn.GRU(2)), rnn.Network(iter([rnn.GRU(2)]), inputs=5, outputs=3)
-    assert repr(rnn.Network(rnn.GRU(2), inputs=5, outputs=3)) == repr(one) == repr(many)
-
-
-def test_impossible_unrolling() -> None:
-    cases = [
+    for arguments, content in (
         ({"time": 0}, "unroll: time must be a whole number >= 1, not 0"),
         ({"batch": -1}, "unroll: batch must be a whole number >= 1, not -1"),
         ({"unscored": 3}, "unroll: unscored must be in 0 ... 2, not 3"),
         ({"initial": "warm"}, "unroll: initial must be 'given', 'zero', 'learned'"),
         ({"initial": "learned"}, "for a network made with initial_state='learned'"),
-    ]
-    for arguments, content in cases:
-        with case(arguments, content), pytest.raises(UsageError, match=re.escape(content)):
+    ):
+        with case(arguments), pytest.raises(UsageError, match=re.escape(content)):
             net().unroll(**{"time": 3, "batch": 2, **arguments})
 
 
 def test_wrong_input_is_told() -> None:
-    cases = [
-        (np.zeros((2, 3), np.int64), "x[3, 2]"),
-        (np.zeros((3, 2)), "x[3, 2]"),
-        (np.full((3, 2), 5), "5"),
-        (np.full((3, 2), -1), "-1"),
-    ]
-    for array, content in cases:
-        with case(array, content):
-            u = net(inputs=5).unroll(3, 2, initial="zero")
-            with pytest.raises(GraphnetError, match=re.escape(content)):
-                gn.compile([u.logits], [u.inputs])(array)
-
-
-# -- scopes and settings -------------------------------------------------------------------------
+    u = net(inputs=5).unroll(3, 2, initial="zero")
+    function = gn.compile([u.logits], [u.inputs])
+    shapes = (np.zeros((2, 3), np.int64), "x[3, 2]"), (np.zeros((3, 2)), "x[3, 2]")
+    for array, content in (*shapes, (np.full((3, 2), 5), "5"), (np.full((3, 2), -1), "-1")):
+        with case(content), pytest.raises(GraphnetError, match=re.escape(content)):
+            function(array)
 
 
 def test_scopes_reach_the_profile() -> None:
     network = net(rnn.LSTM(4), rnn.GRU(4))
     u = network.unroll(time=3, batch=2)
-    function = gn.compile(
-        [u.cost, *gn.gradient(u.cost, list(network.parameters.values()))], [u.inputs, u.targets, *u.initial]
-    )
-    profile = function.profile(repeats=1)
+    nodes = [u.cost, *gn.gradient(u.cost, list(network.parameters.values()))]
+    profile = gn.compile(nodes, [u.inputs, u.targets, *u.initial]).profile(repeats=1)
     assert {1, 2, 3} <= set(profile.by_time_step()) <= {1, 2, 3, None}
     assert {"LSTM", "GRU"} <= set(profile.by_cell()) <= {"LSTM", "GRU", None}
     assert {"layer0", "layer1", "output", "cost"} <= set(profile.by_scope("layer"))
@@ -220,36 +152,26 @@ def test_scopes_reach_the_profile() -> None:
 
 
 def test_settings_make_the_network_again() -> None:
-    cases = [
-        net(rnn.Elman(4)),
+    for network in (
         net(rnn.LSTM(4), rnn.GRU(2), skip=True, dropout=0.3, initial_state="learned", seed=5),
         net(rnn.LSTMKrause(2), loss="sigmoid", dtype="float64"),
         net(rnn.LSTMPeephole(2), loss="squared", reads="symbols"),
-    ]
-    for network in cases:
+    ):
         with case(network):
             settings = network.settings()
-            layers = [
-                rnn.cells.ALL[entry.pop("cell")](**entry) for entry in map(dict, settings.pop("layers"))
-            ]
-            again = rnn.Network(layers, **settings)
+            layers = [rnn.cells.ALL[each.pop("cell")](**each) for each in map(dict, settings.pop("layers"))]
+            again = rnn.Network(iter(layers), **settings)
             assert again.settings() == network.settings()
             assert list(again.parameters) == list(network.parameters)
             assert np.array_equal(again.theta, network.theta)
             assert again.theta.dtype == network.theta.dtype
-
-
-# -- the first symbol --------------------------------------------------------------------------------------------------
+    assert repr(rnn.Network(rnn.GRU(2), inputs=5, outputs=3)) == repr(net(rnn.GRU(2)))
 
 
 def test_the_first_symbol_is_predicted_by_the_first_states() -> None:
     """log Pr(x) = Σ_t log π_t(x_t) from t = 0 on (Ollivier 2013, (7)): what follows is what it is without."""
-    cases = [
-        [rnn.Elman(3)],
-        [rnn.GLNN(4, edges=2, activation="sigmoid")],
-        [rnn.LSTMSutskever(2), rnn.LSTM(3)],
-        [rnn.HMMFilter(3)],
-    ]
+    graph = rnn.GLNN(4, edges=2, activation="sigmoid")
+    cases = [rnn.Elman(3)], [graph], [rnn.LSTMSutskever(2), rnn.LSTM(3)], [rnn.HMMFilter(3)]
     for skip, layers in itertools.product([False, True], cases):
         with case(skip, layers):
             network = rnn.Network(layers, 4, 4, skip=skip, initial_state="learned", dtype="float64", seed=1)
@@ -277,28 +199,20 @@ def test_the_first_symbol_is_predicted_by_the_first_states() -> None:
             o = sum(h @ w[f"output.{name}"] for h, name in pairs) + w["output.b_o"]
             np.testing.assert_allclose(losses[0], (np.log(np.exp(o).sum()) - o)[x[0]], rtol=1e-12)
             scored = network.unroll(5, 2, initial="learned", predict_first=True, unscored=1)
-            assert gn.compile([scored.cost], [scored.inputs, scored.targets])(x[:-1], x)[0] == pytest.approx(
-                later.mean()
-            )
+            (cost,) = gn.compile([scored.cost], [scored.inputs, scored.targets])(x[:-1], x)
+            assert cost == pytest.approx(later.mean())
 
 
 def test_the_first_symbol_needs_states_to_read() -> None:
-    cases = [
-        (
-            lambda: rnn.Network([rnn.Elman(2), rnn.Dense(2)], 3, 3),
-            "Dense: its output y depends on what it reads",
-        ),
-        (lambda: rnn.Network([rnn.Bidirectional(rnn.Elman(2))], 3, 3), "this one reads later inputs"),
-    ]
-    for make, words in cases:
-        with case(make, words):
-            with pytest.raises(UsageError, match=words):
-                make().unroll(3, 1, predict_first=True)
-            with pytest.raises(UsageError, match="has the loss 'ctc'"):
-                rnn.Network([rnn.Elman(2)], 3, 3, loss="ctc").unroll(3, 1, labels=1, predict_first=True)
+    for layers, loss, words in (
+        ([rnn.Elman(2), rnn.Dense(2)], "softmax", "Dense: its output y depends on what it reads"),
+        ([rnn.Bidirectional(rnn.Elman(2))], "softmax", "this one reads later inputs"),
+        ([rnn.Elman(2)], "ctc", "has the loss 'ctc'"),
+    ):
+        network, how = rnn.Network(layers, 3, 3, loss=loss), {"labels": 1} if loss == "ctc" else {}
+        with case(words), pytest.raises(UsageError, match=words):
+            network.unroll(3, 1, predict_first=True, **how)
 
-
-# -- the scale of each loss, as the docstring of Network says it ------------------------------------
 
 SCALES = {
     "softmax": lambda o, t: np.log(np.exp(o).sum(-1)) - np.take_along_axis(o, t[..., None], -1)[..., 0],

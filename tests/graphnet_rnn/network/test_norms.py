@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -70,17 +72,13 @@ def test_both_layers_against_finite_differences() -> None:
         return float(np.log(np.exp(o).sum()) - o[targets[-1, case]])
 
     found = rnn.gradient_by_distance(net, inputs, targets)
-    for layer, width in enumerate((N, 3)):
-        for k in range(T):
-            norms = []
-            for case in range(B):
-                nudges = 1e-6 * np.eye(width)
-                g = [
-                    (last_loss(case, T - 1 - k, layer, n) - last_loss(case, T - 1 - k, layer, -n)) / 2e-6
-                    for n in nudges
-                ]
-                norms.append(np.sqrt(np.sum(np.square(g))))
-            assert found[f"layer{layer}.h"][k] == pytest.approx(np.mean(norms), rel=1e-5)
+    for (layer, width), k in itertools.product(enumerate((N, 3)), range(T)):
+        norms = []
+        for case in range(B):
+            at = case, T - 1 - k, layer
+            g = [last_loss(*at, n) - last_loss(*at, -n) for n in 1e-6 * np.eye(width)]
+            norms.append(np.linalg.norm(g) / 2e-6)
+        assert found[f"layer{layer}.h"][k] == pytest.approx(np.mean(norms), rel=1e-5)
 
 
 def test_cells_of_an_lstm_reach_further_than_its_outputs() -> None:
@@ -108,27 +106,35 @@ def test_any_cell() -> None:
             found = rnn.gradient_by_distance(network(rnn.cells.ALL[name](4)), *text(), backend="numpy")
             assert all(norms.shape == (T,) and np.isfinite(norms).all() for norms in found.values())
             assert any(norms[-1] > 0 for norms in found.values())
-
-
-def test_vectors_and_squared_errors() -> None:
     net = rnn.Network([rnn.GRU(3)], inputs=2, outputs=1, loss="squared", initial_state="learned")
     x = np.random.default_rng(0).normal(size=(T, B, 2))
-    found = rnn.gradient_by_distance(net, x, np.zeros((T, B, 1), "float32"))
-    assert found["layer0.h"].shape == (T,)
+    assert rnn.gradient_by_distance(net, x, np.zeros((T, B, 1), "float32"))["layer0.h"].shape == (T,)
 
 
 def test_what_has_no_such_norms_is_said() -> None:
-    with pytest.raises(UsageError, match="reads a sequence from its end"):
-        rnn.gradient_by_distance(network(rnn.Bidirectional(rnn.GRU(2))), *text())
-    with pytest.raises(UsageError, match="has no states"):
-        rnn.gradient_by_distance(network(rnn.Dense(2)), *text())
-    ctc = rnn.Network([rnn.GRU(3)], inputs=2, outputs=3, loss="ctc")
-    with pytest.raises(UsageError, match="judges whole sequences"):
-        rnn.gradient_by_distance(ctc, np.zeros((T, B, 2)), np.zeros((B, 2), int))
-    with pytest.raises(DataError, match="gradient_by_distance: inputs must be symbols"):
-        rnn.gradient_by_distance(network(rnn.GRU(2)), np.full((T, B), K), text()[1])
-    with pytest.raises(gn.ShapeError, match="t"):
-        rnn.gradient_by_distance(network(rnn.GRU(2)), text()[0], text()[1][:3])
+    norms, (x, t) = rnn.gradient_by_distance, text()
+    ctc, gru = rnn.Network([rnn.GRU(3)], inputs=2, outputs=3, loss="ctc"), network(rnn.GRU(2))
+    for call, error, names in (
+        (
+            lambda: norms(network(rnn.Bidirectional(rnn.GRU(2))), x, t),
+            UsageError,
+            "reads a sequence from its end",
+        ),
+        (lambda: norms(network(rnn.Dense(2)), x, t), UsageError, "has no states"),
+        (
+            lambda: norms(ctc, np.zeros((T, B, 2)), np.zeros((B, 2), int)),
+            UsageError,
+            "judges whole sequences",
+        ),
+        (
+            lambda: norms(gru, np.full((T, B), K), t),
+            DataError,
+            "gradient_by_distance: inputs must be symbols",
+        ),
+        (lambda: norms(gru, x, t[:3]), gn.ShapeError, "t"),
+    ):
+        with named(names), pytest.raises(error, match=names):
+            call()
 
 
 def test_weight_norms() -> None:

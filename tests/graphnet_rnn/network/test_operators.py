@@ -70,9 +70,8 @@ def ragged(cases: list[int], alone: bool) -> Subject:
 
 
 def both_ways(cases: list[int], alone: bool) -> Subject:
-    net = rnn.Network(
-        [rnn.Bidirectional(rnn.GRU(2))], SYMBOLS, 2, dtype="float64", pool="mean", reads="symbols"
-    )
+    how = {"dtype": "float64", "pool": "mean", "reads": "symbols"}
+    net = rnn.Network([rnn.Bidirectional(rnn.GRU(2))], SYMBOLS, 2, **how)
     u = net.unroll(LENGTHS[cases[0]] if alone else TIME, len(cases), initial="zero", lengths=not alone)
     feed = {u.inputs: X[: u.time, cases], u.targets: T[0, cases] % 2}
     return Subject(u.losses, net.parameters, feed | ({} if alone else {u.lengths: LENGTHS[cases]}))
@@ -80,9 +79,8 @@ def both_ways(cases: list[int], alone: bool) -> Subject:
 
 def aligned(cases: list[int], alone: bool) -> Subject:
     net = network("ctc", reads="symbols")
-    u = net.unroll(
-        LENGTHS[cases[0]] if alone else TIME, len(cases), initial="zero", lengths=not alone, labels=2
-    )
+    time = LENGTHS[cases[0]] if alone else TIME
+    u = net.unroll(time, len(cases), initial="zero", lengths=not alone, labels=2)
     feed = {u.inputs: X[: u.time, cases], u.targets: LABELS[cases]}
     return Subject(u.losses, net.parameters, feed | ({} if alone else {u.lengths: LENGTHS[cases]}))
 
@@ -95,9 +93,8 @@ def composed(cases: list[int], alone: bool) -> Subject:
     e = encoder.unroll(cell.places, len(cases), initial="zero", lengths=not alone)
     d = decoder.unroll(2, len(cases), initial=rnn.attention_memory(e.hidden[-1], e.lengths))
     feed = {e.inputs: X[: cell.places, cases], d.inputs: T[:2, cases], d.targets: T[1:3, cases]}
-    parameters = {
-        f"{n}.{k}": p for n, net in (("e", encoder), ("d", decoder)) for k, p in net.parameters.items()
-    }
+    both = ("e", encoder), ("d", decoder)
+    parameters = {f"{n}.{k}": p for n, net in both for k, p in net.parameters.items()}
     feed |= {} if alone else {e.lengths: LENGTHS[cases]}
     return Subject(gn.sum(d.losses, axis=0), parameters, feed)
 
@@ -105,7 +102,6 @@ def composed(cases: list[int], alone: bool) -> Subject:
 SUBJECTS: dict[str, Callable[[list[int], bool], Subject]] = {
     "lengths": ragged, "both ways, pooled": both_ways, "ctc": aligned, "composed, attention": composed,
 }  # fmt: skip
-every = pytest.mark.parametrize("name", SUBJECTS)
 
 
 def of(name: str) -> Subject:
@@ -132,9 +128,8 @@ def test_gradients_of_cases_are_rows_of_the_jacobian() -> None:
             operator = gn.linear_operator("jacobian", subject.losses, subject.parameters, subject.feed)
             np.testing.assert_allclose(operator.matmat(np.eye(J.shape[1])), J, rtol=1e-6, atol=1e-9)
             np.testing.assert_allclose(operator.H.matmat(np.eye(3)), J.T, rtol=1e-6, atol=1e-9)
-            np.testing.assert_allclose(
-                dense("fisher", subject.losses, subject), J.T @ J / 3, rtol=1e-6, atol=1e-9
-            )
+            fisher = dense("fisher", subject.losses, subject)
+            np.testing.assert_allclose(fisher, J.T @ J / 3, rtol=1e-6, atol=1e-9)
 
 
 def test_the_hessian_is_that_of_differences() -> None:

@@ -1,7 +1,8 @@
-"""Objectives over several batches, their single cases, weight decay, and how minimize ends."""
+"""Objectives over several batches, their single cases, weight decay; how minimize ends; steps that go wrong."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,40 +12,33 @@ import pytest
 import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet.graph.node import Array
+from graphnet_rnn import optimizers
 from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.optimizers import HessianFree
-from tests.graphnet_rnn.optimizers.toys import Plain
+from graphnet_rnn.optimizers.step import guarded_step
+from tests.graphnet_rnn.optimizers.toys import Plain, rosenbrock
+from tests.graphnet_rnn.training.problems import PROBLEMS
 from tests.tables import case
 
 TIME, CASES = 4, 6
 
 
-def network() -> rnn.Network:
-    return rnn.Network([rnn.Elman(5)], 3, 3, dtype="float64", seed=1)
-
-
-def objective(batch: int, **how: Any) -> rnn.Objective:
-    net = network()
+def objective(batch: int, units: int = 5, **how: Any) -> rnn.Objective:
+    net = rnn.Network([rnn.Elman(units)], 3, 3, dtype="float64", seed=1)
     u = net.unroll(TIME, batch)
-    return rnn.Objective(
-        u.cost, net.parameters, [u.inputs, u.targets, *u.initial], structure=u.structure, **how
-    )
+    inputs = [u.inputs, u.targets, *u.initial]
+    return rnn.Objective(u.cost, net.parameters, inputs, structure=u.structure, **how)
 
 
-def arrays(cases: int = CASES) -> list[Array]:
+def part(cases: slice = slice(None)) -> list[Array]:
     generator = np.random.default_rng(0)
-    x, t = generator.integers(0, 3, (2, TIME, cases))
-    return [x, t, 0.3 * generator.standard_normal((cases, 5))]
-
-
-def part(cases: slice) -> list[Array]:
-    x, t, h = arrays()
-    return [x[:, cases], t[:, cases], h[cases]]
+    x, t = generator.integers(0, 3, (2, TIME, CASES))
+    return [x[:, cases], t[:, cases], 0.3 * generator.standard_normal((CASES, 5))[cases]]
 
 
 def test_means_over_batches_are_those_of_all_cases() -> None:
     whole = objective(CASES)
-    whole.feed(*arrays())
+    whole.feed(*part())
     w = whole.start()
     batches = [part(slice(i, i + 2)) for i in (0, 2, 4)]
     found = rnn.BatchedObjective(objective(2))
@@ -85,33 +79,20 @@ def test_squared_gradients_are_those_of_single_cases() -> None:
     assert np.allclose(found.squared_gradients(w), expected)
 
 
-def test_squared_gradients_need_the_objective_of_one_case() -> None:
-    found = rnn.BatchedObjective(objective(3))
-    found.feed([part(slice(0, 3))])
-    with pytest.raises(UsageError, match="need single="):
-        found.squared_gradients(objective(2).start())
-
-
-def test_what_is_no_objective_of_one_case() -> None:
-    """Said at once: another would give a wrong preconditioner."""
+def test_an_objective_of_one_case_that_is_none_is_refused_at_once() -> None:
+    """Another would give a wrong preconditioner."""
     whole = objective(3)
-    other = rnn.Network([rnn.Elman(4)], 3, 3, dtype="float64")
-    u = other.unroll(TIME, 1)
-    for single, words in (
+    singles = [
         (whole, "as large as those of a batch"),
         (objective(3), "as large as those of a batch"),
         (objective(2), "of one case"),
-        (network().unroll(TIME, 1), "single must be an Objective, not"),
+        (rnn.Network([rnn.Elman(5)], 3, 3).unroll(TIME, 1), "single must be an Objective, not"),
         (bowl(), "of the same parameters"),
-        (
-            rnn.Objective(u.cost, other.parameters, [u.inputs, u.targets, *u.initial]),
-            "of the same parameters",
-        ),
-    ):
-        with pytest.raises(UsageError, match=words):
-            rnn.BatchedObjective(whole, single)  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="objective must be an Objective, not None"):
-        rnn.BatchedObjective(None)  # type: ignore[arg-type]
+        (objective(1, units=4), "of the same parameters"),
+    ]
+    for single, words in singles:
+        with case(words), pytest.raises(UsageError, match=words):
+            rnn.BatchedObjective(whole, single)
     rnn.BatchedObjective(objective(1), objective(1))
 
 
@@ -121,22 +102,14 @@ def test_weight_decay() -> None:
         with case(inside):
             plain, decayed = objective(CASES), objective(CASES, l2=0.3, l2_in_curvature=inside)
             for each in (plain, decayed):
-                each.feed(*arrays())
+                each.feed(*part())
             w = plain.start()
             v = np.random.default_rng(3).standard_normal(w.size)
             assert decayed.loss(w) == pytest.approx(plain.loss(w) + 0.15 * w @ w)
             assert decayed.gradient(w)[0] == pytest.approx(decayed.loss(w))
+            assert rnn.BatchedObjective(decayed).penalty(w) == pytest.approx(0.15 * w @ w)
             assert np.allclose(decayed.gradient(w)[1], plain.gradient(w)[1] + 0.3 * w)
             assert np.allclose(decayed.curvature(w)(v), plain.curvature(w)(v) + (0.3 * v if inside else 0))
-
-
-def test_impossible_weight_decay() -> None:
-    for l2 in [-1, float("nan"), "much"]:
-        with case(l2), pytest.raises(UsageError, match="l2"):
-            objective(2, l2=l2)
-
-
-# -- minimize ------------------------------------------------------------------------------------
 
 
 def bowl() -> rnn.Objective:
@@ -144,17 +117,25 @@ def bowl() -> rnn.Objective:
     return rnn.Objective(gn.sum(gn.squared_error(w * np.array([1.0, 2.0]), np.array([0.5, 4.0]))), [w])
 
 
-def valley() -> Plain:
-    """Rosenbrock's."""
-    p = gn.parameter(np.array([-1.2, 1.0]), name="p")
-    x, y = p[0], p[1]
-    return Plain(gn.sum(gn.squared_error(gn.stack([1 - x, 10 * (y - x**2)]), np.zeros(2))), [p])
-
-
 def test_minimize_says_why_it_ended() -> None:
+    """By a tolerance of minimize's or the optimizer's own, since rounding leaves nothing, or where nothing helps."""
     assert rnn.minimize(bowl(), steps=3).reason == "steps"
-    assert rnn.minimize(bowl(), HessianFree(), steps=100, tolerance=1e-6).reason == "tolerance"
-    assert rnn.minimize(bowl(), callback=lambda step, report: step == 4).reason == "callback"
+    for optimizer in (rnn.SGD(1e-3), rnn.LBFGS(iterations=5), rnn.NonlinearConjugateGradient(iterations=5)):
+        with case(optimizer):
+            found = rnn.minimize(rosenbrock(), optimizer, steps=10_000, tolerance=2.0)
+            norms = [getattr(each, "last_gradient_norm", each.gradient_norm) for each in found.reports]
+            assert found.reason == "tolerance"
+            assert norms[-1] <= 2.0 < min(norms[:-1], default=9.0)
+    for kind in (rnn.LBFGS, rnn.NonlinearConjugateGradient):
+        with case(kind):
+            coarse = rnn.minimize(rosenbrock(), kind(tolerance=1e-3), steps=50, tolerance=1e-12)
+            assert (coarse.reason, coarse.reports[-1].reason) == ("stalled", "tolerance")
+            x = gn.parameter(np.array([3.0, 2.0]), name="x")
+            finest = rnn.minimize(rnn.Objective(gn.sum(np.pi * x - gn.log(x)), [x]), kind(), steps=50)
+            assert finest.reason in ("stalled", "tolerance"), "a gradient of rounding, or of exactly 0"
+            assert np.allclose(finest.theta, 1 / np.pi, rtol=1e-7)
+    called = rnn.minimize(bowl(), callback=lambda step, report: np.float64(step) == 4)  # NumPy's True
+    assert (called.reason, len(called.reports)) == ("callback", 5)
     stuck = rnn.minimize(bowl(), HessianFree(line_search=0, rate=1e9), steps=400)
     assert (stuck.reason, len(stuck.reports)) == ("stalled", 30)
     assert np.array_equal(stuck.theta, [3.0, -2.0])
@@ -198,124 +179,178 @@ def test_callbacks_see_the_point_that_was_reached() -> None:
             assert np.array_equal(seen[-1], result.theta)
 
 
-def test_batches_can_be_read_twice_and_in_order() -> None:
-    for batches in [iter([part(slice(0, 2))]), [{"x": 1, "t": 2, "h": 3}]]:
-        said = "gradient must be batches, each a sequence of arrays"
-        with case(batches), pytest.raises(UsageError, match=said):
-            rnn.BatchedObjective(objective(2)).feed(batches)
-
-
-def test_one_batch_is_no_list_of_batches() -> None:
-    with pytest.raises(
-        UsageError, match=r"a list of batches, each of 3 arrays .* one of them has 4; .* \[\(x, t\)\]"
-    ):
-        rnn.BatchedObjective(objective(CASES)).feed(arrays())
-
-
 def test_minimize_goes_on_where_it_ended(tmp_path: Path) -> None:
     """Three steps and four more are seven, from a file."""
-    for number, name in enumerate(rnn.optimizers.ALL):
+    few, slow = {"iterations": 2}, {"rate": 1e-4}
+    settings = {"sgd": slow, "momentum": slow, "nesterov": slow, "lbfgs": few, "nonlinear_cg": few}
+    for name, kind in rnn.optimizers.ALL.items():
         with case(name):
-            folder = tmp_path / str(number)
-            folder.mkdir()
-            rate = {"rate": 1e-4} if name in ("sgd", "momentum", "nesterov") else {}
-            few = {"iterations": 2} if name in ("lbfgs", "nonlinear_cg") else {}
-            optimizer = rnn.optimizers.ALL[name](**rate, **few)
-            whole = rnn.minimize(valley(), optimizer, steps=7)
-            first = rnn.minimize(valley(), optimizer, steps=3)
-            np.savez(folder / "run.npz", theta=first.theta, **first.state)
-            state = dict(np.load(folder / "run.npz"))
+            optimizer = kind(**settings.get(name, {}))
+            whole = rnn.minimize(rosenbrock(), optimizer, steps=7)
+            first = rnn.minimize(rosenbrock(), optimizer, steps=3)
+            np.savez(tmp_path / f"{name}.npz", theta=first.theta, **first.state)
+            state = dict(np.load(tmp_path / f"{name}.npz"))
             start = state.pop("theta")
-            second = rnn.minimize(valley(), optimizer, steps=4, start=start, state=state)
+            second = rnn.minimize(rosenbrock(), optimizer, steps=4, start=start, state=state)
             assert np.array_equal(second.theta, whole.theta)
-            assert all(np.array_equal(first.state[key], array) for key, array in state.items()), (
-                "it was copied"
-            )
             for key, array in whole.state.items():
+                assert np.array_equal(first.state[key], state[key]), "it was copied"
                 assert np.array_equal(second.state[key], array)
             if whole.state:
                 assert len(whole.reports) == 7
-                cold = rnn.minimize(valley(), optimizer, steps=4, start=start)
-                same = {key: np.array_equal(cold.state[key], array) for key, array in whole.state.items()}
-                same["θ"] = np.array_equal(cold.theta, whole.theta)
-                assert not all(same.values()), "the state counts"
-
-
-ADAMS = {"m": np.zeros(2), "v": np.zeros(2), "t": np.ones(1, np.int64)}
-
-
-def test_impossible_arguments_of_minimize() -> None:
-    cases = [
-        ({"state": {}}, "state lacks m, t, v; Adam keeps m, v, t"),
-        ({"state": 5}, "state must be a dict of arrays, as result.state, not 5"),
-        ({"state": ADAMS | {"theta": np.ones(2)}}, "state has theta; Adam keeps m, v, t"),
-        ({"state": ADAMS | {"m": np.ones(3)}}, r"m in state must be finite, of shape \[2\] and float64"),
-        ({"state": ADAMS | {"m": np.array([1j, 0])}}, "not complex128 of shape"),
-        (
-            {"state": ADAMS | {"t": np.array([2.7])}},
-            "t in state must be finite, .* and int64, .* not float64",
-        ),
-        ({"callback": 5}, "callback must be a function, not 5"),
-        ({"feed": "x"}, "feed must be a function, not 'x'"),
-        ({"tolerance": -1}, "tolerance must be a finite number >= 0, not -1"),
-    ]
-    for given, words in cases:
-        with case(given, words), pytest.raises(UsageError, match=words):
-            rnn.minimize(bowl(), rnn.Adam(), **given)
-
-
-def test_numpys_true_ends_it_as_well() -> None:
-    objective = bowl()
-    found = rnn.minimize(objective, callback=lambda step, report: np.abs(objective.start()).max() < 2.99)
-    assert (found.reason, len(found.reports) < 20) == ("callback", True)
-
-
-def test_a_run_ends_where_its_optimizer_finds_no_more_to_gain() -> None:
-    """By a tolerance of its own, or since rounding leaves nothing; by minimize's, with the step that reaches it."""
-    for kind in [rnn.LBFGS, rnn.NonlinearConjugateGradient]:
-        with case(kind):
-            coarse = rnn.minimize(valley(), kind(tolerance=1e-3), steps=50, tolerance=1e-12)
-            assert coarse.reason == "stalled"
-            assert coarse.reports[-1].reason == "tolerance"
-            x = gn.parameter(np.array([3.0, 2.0]), name="x")
-            finest = rnn.minimize(rnn.Objective(gn.sum(np.pi * x - gn.log(x)), [x]), kind(), steps=50)
-            assert finest.reason in ("stalled", "tolerance"), "a gradient of rounding, or of exactly 0"
-            assert len(finest.reports) < 10
-            assert np.allclose(finest.theta, 1 / np.pi, rtol=1e-7)
-            reached = rnn.minimize(valley(), kind(iterations=5), steps=50, tolerance=1e-6)
-            assert reached.reason == "tolerance"
-            norms = [report.last_gradient_norm for report in reached.reports]
-            assert norms[-1] <= 1e-6 < min(norms[:-1])
-            assert norms[-1] == np.linalg.norm(valley().gradient(reached.theta)[1])
-
-
-def test_conjugate_gradient_ends_where_two_unknowns_are_solved() -> None:
-    result = rnn.minimize(bowl(), HessianFree(damping=1e-3), steps=6)
-    assert max(report.cg_steps for report in result.reports) <= 3  # type: ignore[attr-defined]
+                cold = rnn.minimize(rosenbrock(), optimizer, steps=4, start=start)
+                pairs = [(cold.theta, whole.theta), *((cold.state[key], a) for key, a in whole.state.items())]
+                assert not all(np.array_equal(a, b) for a, b in pairs), "the state counts"
 
 
 def test_errors_say_what_is_not_finite() -> None:
     x = gn.input((2,), "float64", name="x")
     w = gn.parameter(np.ones(2), name="w")
     objective = rnn.Objective(gn.sum(gn.squared_error(w, x)), [w], [x])
-    objective.feed(np.array([1.0, np.nan]))
-    with pytest.raises(
-        TrainingError, match=r"at step 0: what was fed is not finite. Input: x\[2\] holds NaN"
-    ):
-        rnn.minimize(objective, rnn.SGD(), steps=2)
-    objective.feed(np.full(2, 1e200))
-    with pytest.raises(
-        TrainingError, match=r"inf at step 0; try a smaller rate or clipping\. SquaredError: "
-    ):
-        rnn.minimize(objective, rnn.SGD(), steps=2)
+    flat = rnn.Objective(gn.sum(gn.sqrt(w - 1.0)), [w])
     steep = rnn.Objective(gn.sum(1e200 * w), [w])
-    with pytest.raises(
-        TrainingError, match=r"inf at step 0; try a smaller .* No node makes it: a sum over all"
-    ):
-        rnn.minimize(steep, rnn.SGD(1e-300), steps=2)
+    cases = [
+        (objective, [np.array([1.0, np.nan])], r"what was fed is not finite. Input: x\[2\] holds NaN"),
+        (objective, [np.full(2, 1e200)], r"inf at step 0; try a smaller rate or clipping\. SquaredError: "),
+        (steep, [], r"inf at step 0; try a smaller .* No node makes it: a sum over all"),
+        (flat, [], r"(?s)the loss is 0 and the gradient's norm (inf|nan) at step 0.*makes"),
+    ]
+    for broken, given, words in cases:
+        broken.feed(*given)
+        with case(words), pytest.raises(TrainingError, match=words):
+            rnn.minimize(broken, rnn.SGD(1e-300), steps=2, start=np.ones(2))
+    objective.feed(np.ones(2))
+    assert objective.explain_non_finite() == ""
 
 
-def test_what_is_no_batch() -> None:
-    for batches in [None, [None], 3]:
-        with case(batches), pytest.raises(UsageError, match="gradient must be batches"):
-            rnn.BatchedObjective(objective(2)).feed(batches)
+class Broken(Plain):
+    """What it gives is changed."""
+
+    broken = staticmethod(lambda loss, g: (loss, g))
+
+    def gradient(self, w: Array) -> tuple[float, Array]:
+        return self.broken(*super().gradient(w))
+
+
+def pressed(loss: float, g: Array) -> tuple[float, Array]:
+    raise KeyboardInterrupt
+
+
+BREAKS: dict[str, Any] = {
+    "the loss is NaN": lambda loss, g: (np.nan, g),
+    "the loss is infinite": lambda loss, g: (np.inf, g),
+    "a derivative is NaN": lambda loss, g: (loss, np.where(np.arange(g.size) == 2, np.nan, g)),
+    "a derivative is infinite": lambda loss, g: (loss, np.where(np.arange(g.size) == 2, -np.inf, g)),
+    "somebody presses Ctrl-C": pressed,
+}
+
+
+@pytest.mark.parametrize("kind", optimizers.ALL.values())
+def test_a_step_that_goes_wrong_changes_nothing(kind: Any) -> None:
+    """After two good steps, so that there is a state to lose; parameters are θ, wherever the optimizer looked."""
+    for what, broken in BREAKS.items():
+        with case(what):
+            optimizer, w = kind(), gn.parameter(np.arange(4.0), name="w")
+            x = gn.input((4,), "float64", name="x")
+            objective = Broken(gn.mean(gn.squared_error(w, 1.0) * x), [w], [x])
+            objective.feed(np.ones(4))
+            theta = objective.start()
+            state = optimizer.init(theta, objective)
+            for step in range(2):
+                guarded_step(optimizer, objective, theta, state, f"step {step}")
+            before = theta.copy(), {name: array.tobytes() for name, array in state.items()}
+            objective.broken = broken
+            error, said = (KeyboardInterrupt, None) if broken is pressed else (TrainingError, "at step 2")
+            with pytest.raises(error, match=said), np.errstate(all="ignore"):
+                guarded_step(optimizer, objective, theta, state, "step 2", remedy="try another thing")
+            assert theta.tobytes() == w.value.tobytes() == before[0].tobytes()
+            assert {name: array.tobytes() for name, array in state.items()} == before[1]
+
+
+#: A rate at which the first step is finite, and what follows is not.
+HUGE = rnn.Nesterov(1e30, clip_norm=1.0)
+
+
+def net() -> rnn.Network:
+    """Whose loss has no bound."""
+    return rnn.Network([rnn.Elman(3)], 4, 4, "squared", reads="symbols")
+
+
+def test_a_trainer_ends_at_the_last_finite_step(tmp_path: Path) -> None:
+    """The model has the weights of the last step that went well; they are what somebody may look at."""
+    data, symbols = 1e3 * np.random.default_rng(0).normal(size=(9, 3)), np.ones((9, 1), int)
+    problems = {
+        "one's own": PROBLEMS["one's own"].make(),
+        "arrays": PROBLEMS["arrays"].make(),
+        "stream": rnn.Stream(rnn.online.RTRL(net()), symbols, np.ones((9, 1, 4))),
+        "energy": rnn.EnergyCases(rnn.energy.RBM(3, 2, "gaussian"), data, 9, valid=0),
+    }
+    for name, problem in problems.items():
+        with case(name):
+            seen: list[Array] = []
+
+            class Tells(rnn.training.Listener):
+                def stepped(self, trainer: rnn.Trainer, report: Any) -> None:
+                    trainer.problem.model.theta = np.asarray(trainer.theta)
+                    seen.append(trainer.problem.model.theta.copy())
+
+            trainer = rnn.Trainer(problem, rnn.Training(HUGE, epochs=9), tmp_path / name, listeners=[Tells()])
+            with pytest.raises(TrainingError), np.errstate(all="ignore"):
+                trainer.run()
+            assert np.isfinite(seen[-1]).all()
+            assert trainer.problem.model.theta.tobytes() == seen[-1].tobytes()
+
+
+def test_minimize_ends_at_the_last_finite_step() -> None:
+    model, seen = net(), []
+    u = model.unroll(5, 2, initial="zero")
+    objective = rnn.Objective(u.cost, model.parameters, [u.inputs, u.targets])
+    objective.feed(np.ones((5, 2), int), np.ones((5, 2, 4), np.float32))
+    with pytest.raises(TrainingError), np.errstate(all="ignore"):
+        rnn.minimize(objective, HUGE, callback=lambda step, report: seen.append(model.theta.copy()))
+    assert np.isfinite(seen[-1]).all()
+    assert model.theta.tobytes() == seen[-1].tobytes()
+
+
+ADAMS = {"m": np.zeros(2), "v": np.zeros(2), "t": np.ones(1, np.int64)}
+
+
+def given_to_minimize(**given: Any) -> Callable[[], Any]:
+    return lambda: rnn.minimize(bowl(), rnn.Adam(), **given)
+
+
+def batches(given: Any) -> Callable[[], Any]:
+    return lambda: rnn.BatchedObjective(objective(2)).feed(given)
+
+
+def without_single() -> None:
+    found = rnn.BatchedObjective(objective(3))
+    found.feed([part(slice(0, 3))])
+    found.squared_gradients(objective(2).start())
+
+
+REFUSED = [
+    (given_to_minimize(state={}), "state lacks m, t, v; Adam keeps m, v, t"),
+    (given_to_minimize(state=5), "state must be a dict of arrays, .* not 5"),
+    (given_to_minimize(state=ADAMS | {"theta": np.ones(2)}), "state has theta"),
+    (given_to_minimize(state=ADAMS | {"m": np.ones(3)}), r"m in state must be .* shape \[2\] and float64"),
+    (given_to_minimize(state=ADAMS | {"m": np.array([1j, 0])}), "not complex128 of shape"),
+    (given_to_minimize(state=ADAMS | {"t": np.array([2.7])}), "t in state must be .* int64, .* not float64"),
+    (given_to_minimize(callback=5), "callback .* not 5"),
+    (given_to_minimize(feed="x"), "feed .* not 'x'"),
+    (given_to_minimize(tolerance=-1), "tolerance .* not -1"),
+    (lambda: objective(2, l2=float("nan")), "l2"),
+    (lambda: rnn.BatchedObjective(None), "objective must be an Objective, not None"),
+    (without_single, "need single="),
+    (batches(iter([part(slice(0, 2))])), "gradient must be batches"),  # can be read only once
+    (batches([{"x": 1, "t": 2, "h": 3}]), "gradient must be batches"),
+    (batches([None]), "gradient must be batches"),
+    (batches(3), "gradient must be batches"),
+    (batches(part()), r"each of 3 arrays .* one of them has 4; .* \[\(x, t\)\]"),
+]
+
+
+def test_what_is_refused() -> None:
+    for call, words in REFUSED:
+        with case(words), pytest.raises(UsageError, match=words):
+            call()

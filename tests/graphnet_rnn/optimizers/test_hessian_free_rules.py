@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import pytest
 
 from graphnet.graph.node import Array
-from graphnet_rnn.optimizers import (
-    AugmentedHessianFree,
-    GreedyHessianFree,
-    HessianFree,
-    HessianFreeReport,
-    conjugate_gradient,
-)
+from graphnet_rnn.optimizers import AugmentedHessianFree, GreedyHessianFree, HessianFree, conjugate_gradient
 from graphnet_rnn.optimizers.conjugate_gradient import conjugate_directions
 from tests.tables import case
 
@@ -50,7 +44,7 @@ class Quadratic:
         return lambda v: self.A @ v
 
 
-def first_step(objective: Any, optimizer: HessianFree, start: Array | None = None) -> HessianFreeReport:
+def first_step(objective: Any, optimizer: HessianFree, start: Array | None = None) -> Any:
     """From 0; start: the last direction."""
     theta = np.zeros(SIZE)
     state = optimizer.init(theta)
@@ -64,9 +58,6 @@ def by_iterate(reductions: Mapping[int, float], before: float = 100.0) -> Callab
     return lambda c: before - reductions.get(round(float(c.sum())), 0.0)
 
 
-# -- where CG ends -----------------------------------------------------------------------------------
-
-
 def test_an_iterate_may_lose_a_tenth_of_what_was_gained() -> None:
     """Of the largest reduction so far, not of the last one (Sutskever 2013, 4.4)."""
     for third, ends in [(9.1, False), (8.9, True)]:
@@ -77,21 +68,9 @@ def test_an_iterate_may_lose_a_tenth_of_what_was_gained() -> None:
             assert report.chosen == 1
 
 
-def followed(quotients: Sequence[float]) -> HessianFreeReport:
-    """A step of Krause's, at whose kept iterates (1, 2, 3, 4, 6, 8, ...) ρ is as given."""
-    seen = [1, 2, 3, 4, 6, 8, 11][: len(quotients)]
-    objective = Quadratic(lambda c: 0.0)
-    found = conjugate_gradient(lambda v: objective.A @ v, objective.b, max_steps=11, tolerance=0)
-    reductions = {i: -q * found.values[i] for i, q in zip(seen, quotients, strict=True)}
-    objective.loss_of = by_iterate(reductions)
-    optimizer = HessianFree(
-        damping=1e-12, structural=0.5, adapts="structural", retained=0, tolerance=0, cg_steps=seen[-1]
-    )
-    return first_step(objective, optimizer)
-
-
 def test_krauses_rule_counts_good_iterates_against_bad_ones() -> None:
     """μ follows ρ from iterate to iterate, and CG ends where it would be 3 times as large (Krause 2015, 4.1)."""
+    seen = [1, 2, 3, 4, 6, 8, 11]  # the iterates that are kept
     cases = [
         ([0.1, 0.1, 0.1, 0.5, 0.5], 3),  # 1.5³ > 3
         ([0.5, 0.1, 0.1, 0.1, 0.5], 4),
@@ -101,7 +80,12 @@ def test_krauses_rule_counts_good_iterates_against_bad_ones() -> None:
     ]
     for quotients, steps in cases:
         with case(quotients, steps):
-            report = followed(quotients)
+            objective = Quadratic(lambda c: 0.0)
+            found = conjugate_gradient(lambda v: objective.A @ v, objective.b, max_steps=11, tolerance=0)
+            reductions = {i: -q * found.values[i] for i, q in zip(seen, quotients, strict=False)}
+            objective.loss_of = by_iterate(reductions)
+            krause = {"structural": 0.5, "adapts": "structural", "cg_steps": seen[len(quotients) - 1]}
+            report = first_step(objective, HessianFree(damping=1e-12, retained=0, tolerance=0, **krause))
             assert (report.cg_reason == "ratio") == bool(steps)
             assert not steps or report.cg_steps == steps
 
@@ -110,63 +94,39 @@ def test_krauses_rule_does_not_count_where_cg_is_still_making_up_for_its_start()
     objective = Quadratic(lambda c: 0.0)
     far = 20.0 * np.linspace(-1, 1, SIZE)
     found = conjugate_gradient(lambda v: objective.A @ v, objective.b, far, max_steps=20, tolerance=0)
-    late = [i for i, _ in found.kept if found.values[i] > 0]
-    assert len(late) >= 3  # of which three, with a loss that only rises, would end it
-    at = dict(found.kept)
+    assert (
+        sum(found.values[i] > 0 for i, _ in found.kept) >= 3
+    )  # enough to end it, with a loss that only rises
 
     def loss_of_nearest(w: Array) -> float:
         """As the model says, at iterates below 0; nothing but worse above it."""
         if not w.any():
             return 0.0
-        step = min(at, key=lambda i: float(np.linalg.norm(at[i] - w)))
+        step = min(found.kept, key=lambda kept: float(np.linalg.norm(kept[1] - w)))[0]
         return found.values[step] if found.values[step] < 0 else 1e3
 
-    objective.loss = loss_of_nearest  # type: ignore[method-assign]
-    optimizer = HessianFree(
-        damping=1e-13, structural=0.5, adapts="structural", retained=0, tolerance=0, cg_steps=20, warm_start=1
-    )
-    report = first_step(objective, optimizer, far)
+    objective.loss = loss_of_nearest
+    krause = {"structural": 0.5, "adapts": "structural", "cg_steps": 20, "warm_start": 1}
+    report = first_step(objective, HessianFree(damping=1e-13, retained=0, tolerance=0, **krause), far)
     assert (report.cg_reason, report.cg_steps) == ("limit", 20)
-
-
-# -- where it starts ---------------------------------------------------------------------------------
 
 
 def test_a_step_starts_from_a_share_of_where_cg_ended() -> None:
     """Not from the iterate that was taken, and not from what the line search left of it (Martens 2010, 4.5 and 4.6)."""
-    objective = Quadratic(lambda c: 0.0)
-    objective.loss_of = by_iterate({2: 9.0, 4: 7.0})
-    optimizer = HessianFree(damping=1e-12, adapts="nothing", tolerance=0, retained=0, cg_steps=4)
-    theta = np.zeros(SIZE)
-    state = optimizer.init(theta)
-    report = optimizer.step(objective, theta, state)
-    assert (report.chosen, report.cg_steps) == (2, 4)
-    assert report.cg_values[0] == 0
-    start = 0.95 * objective.iterates[4]
-    g = objective.gradient(theta)[1]
-    report = optimizer.step(objective, theta, state)
-    assert report.cg_values[0] == pytest.approx(start @ objective.A @ start / 2 + g @ start)
-
-
-def test_how_much_of_it_is_a_setting() -> None:
-    for share in [0.0, 0.5]:
+    for share, settings in [(0.95, {}), (0.0, {"warm_start": 0.0}), (0.5, {"warm_start": 0.5})]:
         with case(share):
-            objective = Quadratic(by_iterate({4: 7.0}))
-            optimizer = HessianFree(damping=1e-12, tolerance=0, cg_steps=4, warm_start=share)
-            last = np.linspace(-1, 1, SIZE)
-            start = share * last
-            report = first_step(objective, optimizer, last)
-            assert report.cg_values[0] == pytest.approx(start @ objective.A @ start / 2 - objective.b @ start)
-
-
-def test_the_augmented_form_goes_along_the_whole_of_the_last_step_first() -> None:
-    objective = Quadratic(lambda c: float(-c.sum()))
-    last = np.linspace(-1, 1, SIZE)
-    report = first_step(objective, AugmentedHessianFree(), last)
-    assert report.cg_values[0] == 0
-    assert report.cg_values[1] == pytest.approx(
-        -((objective.b @ last) ** 2) / (2 * last @ objective.A @ last)
-    )
+            objective = Quadratic(by_iterate({2: 9.0, 4: 7.0}))
+            optimizer = HessianFree(
+                damping=1e-12, adapts="nothing", tolerance=0, retained=0, cg_steps=4, **settings
+            )
+            theta = np.zeros(SIZE)
+            state = optimizer.init(theta)
+            report = optimizer.step(objective, theta, state)
+            assert (report.chosen, report.cg_steps) == (2, 4)
+            assert report.cg_values[0] == 0
+            start, g = share * objective.iterates[4], objective.gradient(theta)[1]
+            report = optimizer.step(objective, theta, state)
+            assert report.cg_values[0] == pytest.approx(start @ objective.A @ start / 2 + g @ start)
 
 
 def test_what_the_sources_set() -> None:
@@ -176,43 +136,32 @@ def test_what_the_sources_set() -> None:
     assert AugmentedHessianFree().warm_start == 1
 
 
-# -- what shortens it --------------------------------------------------------------------------------
-
-
-def by_direction(gains: Mapping[int, Callable[[float], float]]) -> Callable[[Array], float]:
-    """A loss that is a sum over CG's directions (from 1): what is not said is -c."""
-    return lambda c: sum(gains.get(i, lambda c: -c)(float(x)) for i, x in enumerate(c, start=1))
-
-
 def test_a_share_is_halved_as_long_as_it_is_worse_than_none() -> None:
     """Even where that makes it worse still: only beating the loss before it ends that (Krause 2015, algorithm 5)."""
     along = {1.0: 5.0, 0.5: 6.0, 0.25: -0.5, 0.125: -0.4}
-    objective = Quadratic(by_direction({1: lambda c: along.get(round(c, 9), 0.0)}))
+    objective = Quadratic(lambda c: along.get(round(float(c[0]), 9), 0.0))
     report = first_step(objective, GreedyHessianFree(cg_steps=1))
     assert report.after == pytest.approx(-0.5)
     assert report.step_norm == pytest.approx(0.25 * np.linalg.norm(objective.steps[0]))
 
 
 def test_failures_are_counted_over_the_whole_step() -> None:
-    """Whatever succeeded between them."""
-    objective = Quadratic(by_direction({2: abs, 4: abs, 6: abs, 8: abs}))
+    """Whatever succeeded between them: each second direction only harms."""
+    objective = Quadratic(lambda c: float(np.abs(c[1:8:2]).sum() - c[::2].sum() - c[9:].sum()))
     report = first_step(objective, GreedyHessianFree(tolerance=0, cg_steps=12, failures=2))
     assert (report.cg_reason, report.cg_steps, report.chosen) == ("failures", 6, 5)
     report = first_step(objective, GreedyHessianFree(tolerance=0, cg_steps=12, failures=4))
     assert (report.cg_reason, report.cg_steps) == ("limit", 12)
 
 
-# -- how far dampings go -----------------------------------------------------------------------------
-
-
 class Slope:
-    """f = gᵀw, of which the model has a curvature of 1: ρ is 2 wherever it looks; or, `rising`, every step fails."""
+    """f = gᵀw, of which the model has a curvature of 1: ρ is 2 wherever it looks; or a loss of one's own."""
 
-    def __init__(self, steepness: float, rising: bool = False) -> None:
-        self.g, self.rising = np.full(3, steepness), rising
+    def __init__(self, steepness: float, of_change: Callable[[float], float] = float) -> None:
+        self.g, self.of_change = np.full(3, steepness), of_change
 
     def loss(self, w: Array) -> float:
-        return abs(float(self.g @ w)) if self.rising else float(self.g @ w)
+        return self.of_change(float(self.g @ w))
 
     def gradient(self, w: Array) -> tuple[float, Array]:
         return self.loss(w), self.g
@@ -222,34 +171,28 @@ class Slope:
 
 
 def test_dampings_stay_within_bounds() -> None:
-    """1e-12 and 1e12 times what they began with."""
-    for (rising, bound), start in itertools.product([(False, 1e-12), (True, 1e12)], [0.1, 20.0]):
-        with case(rising, bound, start):
-            optimizer = HessianFree(damping=start)
-            theta = np.zeros(3)
+    """1e-12 and 1e12 times what they began with; where the loss only rises, every step fails."""
+    for (loss, bound), start in itertools.product([(float, 1e-12), (abs, 1e12)], [0.1, 20.0]):
+        with case(bound, start):
+            optimizer, theta = HessianFree(damping=start), np.zeros(3)
             state = optimizer.init(theta)
             for _ in range(90):
-                optimizer.step(Slope(1e12, rising), theta, state)
+                optimizer.step(Slope(1e12, loss), theta, state)
                 theta[:] = 0
             assert state["damping"][0] == pytest.approx(start * bound, rel=1e-9)
 
 
 def test_damping_falls_where_rounding_hides_what_a_step_does() -> None:
     """Long before any bound: λ turns where ½|g|²/λ, the promised reduction, is what the loss' last digit hides."""
+    plateau = Slope(1e-3, lambda change: 1.0)
     for kind in [HessianFree, GreedyHessianFree]:
         with case(kind):
-            optimizer = kind(damping=1e6, adapts="damping")
-            theta, g = np.zeros(3), np.full(3, 1e-3)
-
-            class Plateau(Slope):
-                def loss(self, w: Array) -> float:
-                    return 1.0
-
+            optimizer, theta = kind(damping=1e6, adapts="damping"), np.zeros(3)
             state = optimizer.init(theta)
             dampings = []
             for _ in range(100):
-                assert not optimizer.step(Plateau(1e-3), theta, state).taken
+                assert not optimizer.step(plateau, theta, state).taken
                 dampings.append(float(state["damping"][0]))
-            turn = float(g @ g) / 2 / float(np.finfo(float).eps)
+            turn = float(plateau.g @ plateau.g) / 2 / float(np.finfo(float).eps)
             assert turn / 1.6 < max(dampings) < 1.6 * turn < 1e6 * 1e12
             assert not math.isclose(dampings[-1], dampings[-2])

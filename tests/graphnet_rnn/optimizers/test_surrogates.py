@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.linalg
 
 import graphnet as gn
 import graphnet_rnn as rnn
@@ -33,21 +34,16 @@ def jacobian(f: Callable[[Array], Array], w: Array) -> Array:
     return np.stack([(f(w + h * e) - f(w - h * e)) / (2 * h) for e in np.eye(w.size)], axis=1)
 
 
-# -- hidden Markov models --------------------------------------------------------------------------------------------
-
-
-def markov(initial: str = "pi") -> tuple[rnn.HMM, Any, rnn.Objective, Array, list[Array]]:
+def markov(initial: str = "pi") -> tuple[rnn.HMM, Any, rnn.Objective, Array]:
     hmm, generator = rnn.HMM(3, 4, seed=1), RNG(3)
     hmm.A, hmm.B = generator.dirichlet(np.full(3, 3.0), 3), generator.dirichlet(np.full(4, 3.0), 3)
     x = generator.integers(0, 4, (5, 2))
     u = hmm.unroll(5, 2, tables="softmax", initial=initial)
-    inputs, arrays = [u.symbols], [x]
-    parameters = [node for name, node in u.parameters.items() if name != "pi" or initial == "pi"]
-    if initial == "given":
-        inputs, arrays = [u.symbols, u.initial], [x, np.tile(hmm.pi, (2, 1))]
-    objective = rnn.Objective(u.cost, parameters, inputs)
-    objective.feed(*arrays)
-    return hmm, u, objective, x, arrays
+    given = initial == "given"
+    parameters = [node for name, node in u.parameters.items() if name != "pi" or not given]
+    objective = rnn.Objective(u.cost, parameters, [u.symbols, u.initial] if given else [u.symbols])
+    objective.feed(x, *([np.tile(hmm.pi, (2, 1))] if given else []))
+    return hmm, u, objective, x
 
 
 def rows_left(hmm: rnn.HMM, x: Array) -> tuple[Array, Array]:
@@ -65,29 +61,21 @@ def rows_left(hmm: rnn.HMM, x: Array) -> tuple[Array, Array]:
     return of_A / total, of_B / total
 
 
-def information(rows: Array, counts: Array) -> Array:
-    """count_i (diag(p_i) - p_i p_iᵀ) down the diagonal, p_i the rows."""
-    size = rows.shape[1]
-    found = np.zeros((rows.size, rows.size))
-    for i, (p, n) in enumerate(zip(rows, counts, strict=True)):
-        found[i * size : (i + 1) * size, i * size : (i + 1) * size] = n * (np.diag(p) - np.outer(p, p))
-    return found
+def information(*tables: tuple[Array, Array]) -> Array:
+    """count_i (diag(p_i) - p_i p_iᵀ) down the diagonal, p_i the rows of the tables."""
+    rows = [(p, n) for table, counts in tables for p, n in zip(table, counts, strict=True)]
+    return scipy.linalg.block_diag(*(n * (np.diag(p) - np.outer(p, p)) for p, n in rows))
 
 
 def test_a_hidden_markov_model_has_that_of_expectation_maximisation() -> None:
     """Σ over rows of the tables: expected count · (diag(p) - p pᵀ); it is the likelihood's from above."""
     for initial in ["pi", "given"]:
         with case(initial):
-            hmm, u, objective, x, arrays = markov(initial)
+            hmm, u, objective, x = markov(initial)
             counts = [rows_left(hmm, x[:, lane]) for lane in range(2)]
             of_A, of_B = (sum(found) for found in zip(*counts, strict=True))
-            blocks = [information(hmm.pi[None], np.array([2.0]))] if initial == "pi" else []
-            blocks += [information(hmm.A, of_A), information(hmm.B, of_B)]
-            wanted = np.zeros((objective.size, objective.size))
-            start = 0
-            for block in blocks:
-                wanted[start : start + len(block), start : start + len(block)] = block
-                start += len(block)
+            start = [(hmm.pi[None], np.array([2.0]))] if initial == "pi" else []
+            wanted = information(*start, (hmm.A, of_A), (hmm.B, of_B))
             w = objective.start()
             G = matrix(objective, w)
             assert pytest.approx(wanted / 10, rel=1e-10, abs=1e-14) == G
@@ -95,21 +83,14 @@ def test_a_hidden_markov_model_has_that_of_expectation_maximisation() -> None:
             assert np.linalg.eigvalsh(H).min() < -1e-3
             assert np.linalg.eigvalsh(G - (H + H.T) / 2).min() > -1e-9
 
-            of_lanes = rnn.Objective(
-                -gn.sum(u.log_likelihood * np.array([2.0, 0.0])), objective.parameters, objective.inputs
-            )
-            of_lanes.feed(*arrays)
-            first = information(hmm.B, 2 * counts[0][1])
+            cost = -gn.sum(u.log_likelihood * np.array([2.0, 0.0]))
+            of_lanes = rnn.Objective(cost, objective.parameters, objective.inputs)
+            of_lanes.feed(*objective.fed)
+            first = information((hmm.B, 2 * counts[0][1]))
             assert pytest.approx(first, rel=1e-10, abs=1e-14) == matrix(of_lanes, w)[-12:, -12:]
-
-
-def test_tables_as_free_numbers_have_no_surrogate() -> None:
-    u = rnn.HMM(2, 3).unroll(3, 1)
+    free = rnn.HMM(2, 3).unroll(3, 1)  # tables as free numbers have no surrogate
     with pytest.raises(gn.DifferentiationError, match="with_surrogate"):
-        gn.gauss_newton_product(u.cost, {u.parameters["A"]: np.ones((2, 2))})
-
-
-# -- Boltzmann machines ----------------------------------------------------------------------------------------------
+        gn.gauss_newton_product(free.cost, {free.parameters["A"]: np.ones((2, 2))})
 
 
 def natural(model: EnergyModel, v: Array) -> Callable[[Array], Array]:
@@ -117,33 +98,21 @@ def natural(model: EnergyModel, v: Array) -> Callable[[Array], Array]:
 
     def parameters(w: Array) -> Array:
         model.theta = w
-        rows, W = v.reshape(-1, model.visible), model.values["W"]
-        b_v, b_h = (
-            np.broadcast_to(b, (*v.shape[:-1], b.shape[-1])).reshape(len(rows), -1) for b in model.biases(v)
-        )
-        return np.concatenate([b_v, b_h, np.tile(W.ravel(), (len(rows), 1))], axis=1).ravel()
+        rows, W = v.size // model.visible, model.values["W"]
+        biases = (np.broadcast_to(b, (*v.shape[:-1], b.shape[-1])).reshape(rows, -1) for b in model.biases(v))
+        return np.concatenate([*biases, np.tile(W.ravel(), (rows, 1))], axis=1).ravel()
 
     return parameters
-
-
-def statistics(v: Array, h: Array) -> Array:
-    return np.concatenate([v, h, np.outer(v, h).ravel()])
 
 
 def covariance(b_v: Array, b_h: Array, W: Array) -> Array:
     """Of v, h and v hᵀ in an RBM, over all its states."""
     v, h = (np.array(list(itertools.product([0.0, 1.0], repeat=len(b)))) for b in (b_v, b_h))
-    s = np.array([statistics(a, b) for a in v for b in h])
-    e = np.exp(np.array([a @ b_v + b @ b_h + a @ W @ b for a in v for b in h]))
+    s = np.array([[*a, *b, *np.outer(a, b).ravel()] for a in v for b in h])
+    e = np.exp(s @ np.concatenate([b_v, b_h, W.ravel()]))
     p = e / e.sum()
     centred = s - p @ s
     return centred.T @ (p[:, None] * centred)
-
-
-def pulled_back(J: Array, of_rows: list[Array]) -> Array:
-    """mean over rows of J_nᵀ C_n J_n"""
-    pieces = J.reshape(len(of_rows), -1, J.shape[1])
-    return sum(j.T @ c @ j for j, c in zip(pieces, of_rows, strict=True)) / len(of_rows)
 
 
 MODELS: dict[str, Callable[[], EnergyModel]] = {
@@ -160,10 +129,19 @@ def data(model: EnergyModel, *shape: int, seed: int = 0) -> Array:
     return RNG(seed).integers(0, 2, (*shape, model.visible)).astype(model.dtype)
 
 
+def pulled_back(model: Any, v: Array, w: Array, covariance_of: Callable[..., Array]) -> Array:
+    """mean over rows of J_nᵀ C_n J_n, J of W and the biases that the past sets; the past of a TRBM is data."""
+    found = natural(model, v)(w).reshape(v.size // 3, -1)
+    covariances = [covariance_of(i, n[:3], n[3:5], n[5:].reshape(3, 2)) for i, n in enumerate(found)]
+    J = _direct(model, v, w) if isinstance(model, TRBM) else jacobian(natural(model, v), w)
+    pieces = zip(J.reshape(*found.shape, -1), covariances, strict=True)
+    return np.mean([j.T @ c @ j for j, c in pieces], axis=0)
+
+
 def test_exact_likelihoods_have_the_covariance_of_the_machine() -> None:
-    """Jᵀ Cov(v, h, v hᵀ) J, mean over rows; J of W and the biases that the past sets."""
-    for make in MODELS.values():
-        with case(make):
+    """Jᵀ Cov(v, h, v hᵀ) J, mean over rows."""
+    for name, make in MODELS.items():
+        with case(name):
             model: Any = make()
             v = data(model)
             node = gn.input(v.shape, "float64")
@@ -171,12 +149,9 @@ def test_exact_likelihoods_have_the_covariance_of_the_machine() -> None:
             objective = rnn.Objective(-gn.mean(log_p), model.parameters, [node])
             objective.feed(v)
             w = objective.start()
-            found = natural(model, v)(w).reshape(len(v.reshape(-1, 3)), -1)
-            machines = [covariance(n[:3], n[3:5], n[5:].reshape(3, 2)) for n in found]
-            # The past of a TRBM is data, so its biases move with the weights alone.
-            J = _direct(model, v, w) if isinstance(model, TRBM) else jacobian(natural(model, v), w)
+            wanted = pulled_back(model, v, w, lambda i, *machine: covariance(*machine))
             G = matrix(objective, w)
-            assert pytest.approx(pulled_back(J, machines), rel=1e-6, abs=1e-8) == G
+            assert pytest.approx(wanted, rel=1e-6, abs=1e-8) == G
             assert np.linalg.eigvalsh(G).min() > -1e-12
 
 
@@ -187,12 +162,11 @@ def _direct(model: Any, v: Array, w: Array) -> Array:
 
     def parameters(w: Array) -> Array:
         model.theta = w
-        values = model.values
-        before = np.concatenate([np.broadcast_to(values["h_0"], (1, *past.shape[1:])), past[:-1]])
-        seen = np.concatenate([np.broadcast_to(values["v_0"], (1, *v.shape[1:])), v[:-1]])
-        b_v = values["b_v"] + seen @ values["A_1"]
-        b_h = values["b_h"] + before @ values["W'_1"] + seen @ values["W_1"]
-        W = np.broadcast_to(values["W"].ravel(), (*v.shape[:2], values["W"].size))
+        p = model.values
+        before = np.concatenate([np.broadcast_to(p["h_0"], (1, *past.shape[1:])), past[:-1]])
+        seen = np.concatenate([np.broadcast_to(p["v_0"], (1, *v.shape[1:])), v[:-1]])
+        b_v, b_h = p["b_v"] + seen @ p["A_1"], p["b_h"] + before @ p["W'_1"] + seen @ p["W_1"]
+        W = np.broadcast_to(p["W"].ravel(), (*v.shape[:2], p["W"].size))
         return np.concatenate([b_v, b_h, W], axis=2).ravel()
 
     return jacobian(parameters, w)
@@ -200,55 +174,47 @@ def _direct(model: Any, v: Array, w: Array) -> Array:
 
 def of_chains(v_k: Array, b_v: Array, b_h: Array, W: Array) -> Array:
     """The covariance of v, h and v hᵀ with h ~ P(h|v), each v of the chains as probable as the next."""
-    found = []
+    within, means = [], []
     for v in v_k:
         h = 1 / (1 + np.exp(-(v @ W + b_h)))
         moves = np.concatenate(
             [np.zeros((len(v), len(h))), np.eye(len(h)), np.kron(v[:, None], np.eye(len(h)))]
         )
-        found.append((statistics(v, h), moves @ np.diag(h * (1 - h)) @ moves.T))
-    means = np.array([mean for mean, _ in found])
-    centred = means - means.mean(0)
-    return sum(c for _, c in found) / len(found) + centred.T @ centred / len(found)
+        within.append(moves @ np.diag(h * (1 - h)) @ moves.T)
+        means.append(np.concatenate([v, h, np.outer(v, h).ravel()]))
+    centred = np.array(means) - np.mean(means, axis=0)
+    return sum(within) / len(within) + centred.T @ centred / len(within)
 
 
 def test_contrastive_divergence_has_the_covariance_over_its_chains() -> None:
-    for chains, make in itertools.product([1, 4], MODELS.values()):
-        with case(chains, make):
+    for chains, (name, make) in itertools.product([1, 4], MODELS.items()):
+        with case(chains, name):
             model = make()
             v = data(model)
             objective = ContrastiveDivergence(model, 3, chains=chains)
             objective.feed(v)
             w = model.theta.copy() * 0.5
             _, g = objective.gradient(w)
-            v_k = objective._held[0]  # type: ignore[index]
             if chains == 1 and len(model.axes) == 3:
                 for method in (objective.loss, objective.curvature):
                     with pytest.raises(UsageError, match="chains=10, or take a first-order optimizer"):
                         method(w)
                 continue
-            found = natural(model, v)(w).reshape(len(v.reshape(-1, 3)), -1)
-            ends = v_k.reshape(chains, -1, 3)
+            ends = objective._held[0].reshape(chains, -1, 3)
             if isinstance(model, RBM):  # one machine, of which all chains tell
-                ends = np.broadcast_to(ends.reshape(-1, 1, 3), (ends[..., 0].size, len(found), 3))
-            machines = [
-                of_chains(ends[:, i], n[:3], n[3:5], n[5:].reshape(3, 2)) for i, n in enumerate(found)
-            ]
-            J = _direct(model, v, w) if isinstance(model, TRBM) else jacobian(natural(model, v), w)
+                ends = np.broadcast_to(ends.reshape(-1, 1, 3), (ends[..., 0].size, v.size // 3, 3))
+            wanted = pulled_back(model, v, w, lambda i, *machine: of_chains(ends[:, i], *machine))
             G = matrix(objective, w)
-            assert pytest.approx(pulled_back(J, machines), rel=1e-6, abs=1e-8) == G
+            assert pytest.approx(wanted, rel=1e-6, abs=1e-8) == G
             assert np.linalg.eigvalsh(G).min() > -1e-12
             # The loss of a step: the free energy of the data, with the gradient, and what log Z grows by these chains.
             model.theta = w
             node = gn.input(v.shape, "float64")
             energies = gn.compile([model.energies(node, node)], [node])
             assert objective.loss(w) == pytest.approx(energies(v)[0].mean(), rel=1e-12)
-            if not isinstance(
-                model, TRBM
-            ):  # whose loss moves with the inferred past, which its gradient leaves out
-                assert jacobian(lambda w: np.array([objective.loss(w)]), w)[0] == pytest.approx(
-                    g, rel=1e-5, abs=1e-8
-                )
+            if not isinstance(model, TRBM):  # the gradient of which leaves out how the inferred past moves
+                slope = jacobian(lambda w: np.array([objective.loss(w)]), w)[0]
+                assert slope == pytest.approx(g, rel=1e-5, abs=1e-8)
             further = w + 0.3 * RNG(1).standard_normal(w.size)
             model.theta = w
             before = _free_energies(model, v, ends)
@@ -292,21 +258,16 @@ def test_hessian_free_climbs_the_likelihood_by_chains(tmp_path: Path) -> None:
     base = generator.random((4, 6)) < 0.5
     times = np.arange(8)[:, None] + generator.integers(0, 4, 20)
     v = base[times % 4] ^ (generator.random((8, 20, 6)) < 0.05)
-
-    def made() -> RTRBM:
-        return RTRBM(6, 6, initial={"*": rnn.initializers.normal(0.1)}, seed=1)
-
-    ours, halves, theirs = made(), made(), made()
-    optimizer = rnn.HessianFree(cg_steps=20, structural=0.001)
-    train(ours, v, optimizer, 30, gibbs_steps=5, chains=10)
-    train(halves, v, optimizer, 15, gibbs_steps=5, chains=10, folder=tmp_path / "run")
-    train(halves, v, optimizer, 30, gibbs_steps=5, chains=10, folder=tmp_path / "run", resumed=True)
+    fresh, ours, halves, theirs = (
+        RTRBM(6, 6, initial={"*": rnn.initializers.normal(0.1)}, seed=1) for _ in range(4)
+    )
+    optimizer, how = rnn.HessianFree(cg_steps=20, structural=0.001), {"gibbs_steps": 5, "chains": 10}
+    train(ours, v, optimizer, 30, **how)
+    train(halves, v, optimizer, 15, folder=tmp_path / "run", **how)
+    train(halves, v, optimizer, 30, folder=tmp_path / "run", resumed=True, **how)
     assert np.array_equal(ours.theta, halves.theta)
     train(theirs, v, rnn.Adam(rate=0.01), 300, gibbs_steps=5)
-    assert ours.log_likelihood(v) > theirs.log_likelihood(v) + 0.5 > made().log_likelihood(v) + 5
-
-
-# -- all of them ------------------------------------------------------------------------------------------------------
+    assert ours.log_likelihood(v) > theirs.log_likelihood(v) + 0.5 > fresh.log_likelihood(v) + 5
 
 
 def spelling() -> rnn.Objective:
@@ -340,8 +301,8 @@ PROBLEMS: dict[str, tuple[Callable[[], rnn.Objective], int]] = {
 
 
 def test_hessian_free_needs_no_further_argument() -> None:
-    for make, units in PROBLEMS.values():
-        with case(make, units):
+    for name, (make, units) in PROBLEMS.items():
+        with case(name):
             objective = make()
             before = objective.loss(objective.start())
             result = rnn.minimize(objective, rnn.HessianFree(structural=0.01 if units else 0.0), steps=12)
@@ -350,22 +311,16 @@ def test_hessian_free_needs_no_further_argument() -> None:
             assert sum(report.taken for report in result.reports) > 6
 
 
-def test_curvature_is_symmetric_and_positive() -> None:
-    for make, units in PROBLEMS.values():
-        with case(make, units):
+def test_curvature_is_positive_and_structural_damping_finds_the_hidden_units() -> None:
+    """Σ over units of J_aᵀ e'(a) J_a, the mean over cases; told where there are none."""
+    for name, (make, units) in PROBLEMS.items():
+        with case(name):
             objective = make()
-            G = matrix(objective, objective.start())
+            w = objective.start()
+            G = matrix(objective, w)
             assert pytest.approx(G.T, rel=1e-9, abs=1e-15) == G
             assert np.linalg.eigvalsh(G).min() > -1e-13 * np.abs(G).max()
             assert np.abs(G).max() > 1e-4
-
-
-def test_structural_damping_finds_the_hidden_units() -> None:
-    """Σ over units of J_aᵀ e'(a) J_a, the mean over cases; told where there are none."""
-    for make, units in PROBLEMS.values():
-        with case(make, units):
-            objective = make()
-            w = objective.start()
             assert sum(a.shape[1] for a, _ in objective.structure) == units
             if not units:
                 with pytest.raises(UsageError, match="needs hidden units to damp"):
@@ -373,18 +328,84 @@ def test_structural_damping_finds_the_hidden_units() -> None:
                 continue
             pairs = gn.compile([node for pair in objective.structure for node in pair], objective.inputs)
 
-            def inside(w: Array) -> Array:
+            def both(w: Array) -> list[Array]:
                 objective.set(w)
-                return np.concatenate([a.ravel() for a in pairs(*objective.fed)[::2]])
+                return list(pairs(*objective.fed))
 
-            objective.set(w)
-            slopes = np.concatenate(
-                [
-                    (1 - h**2 if node.op.name == "Tanh" else h * (1 - h)).ravel()
-                    for (_, node), h in zip(objective.structure, pairs(*objective.fed)[1::2], strict=True)
-                ]
-            )
-            J, cases = jacobian(inside, w), objective.structure[0][0].shape[0]
-            wanted = 0.7 * J.T @ (slopes[:, None] * J) / cases
-            found = matrix(objective, w, 0.7) - matrix(objective, w)
+            slopes = [
+                1 - h**2 if node.op.name == "Tanh" else h * (1 - h)
+                for (_, node), h in zip(objective.structure, both(w)[1::2], strict=True)
+            ]
+            J = jacobian(lambda w: np.concatenate([a.ravel() for a in both(w)[::2]]), w)
+            bend = np.concatenate([slope.ravel() for slope in slopes])[:, None]
+            wanted = 0.7 * J.T @ (bend * J) / objective.structure[0][0].shape[0]
+            found = matrix(objective, w, 0.7) - G
             assert pytest.approx(wanted, rel=1e-5, abs=1e-6 * np.abs(wanted).max()) == found
+
+
+class Repeating(rnn.Cell):
+    """h' = tanh(a) ⊙ σ(tanh(a)), a = x W_xh + h W_hh + b_h, written out each time"""
+
+    states = (rnn.State("h"),)
+
+    def step(self, x, h):
+        squashed = gn.tanh(gn.label(self.affine("h", x=x, h=h), "a"))
+        return gn.tanh(self.affine("h", x=x, h=h)) * gn.sigmoid(squashed)
+
+
+#: Cells alone and in wrappers, and settings that change what is unrolled; with units that are written twice in each.
+STRUCTURES: dict[str, tuple[list[rnn.Cell], dict[str, Any]]] = {
+    **{name: ([cell().resized(2)], {}) for name, cell in rnn.cells.ALL.items()},
+    "Repeating": ([Repeating(2)], {}),
+    "Residual(GLNN)": ([rnn.Residual(rnn.GLNN(2))], {}),
+    "Normalized(Repeating)": ([rnn.Normalized(Repeating(2))], {}),
+    "Hyper(Repeating)": ([rnn.Hyper(Repeating(2), Repeating(2))], {}),
+    "Bidirectional(GLNN, Repeating)": ([rnn.Bidirectional(rnn.GLNN(2), Repeating(2))], {}),
+    "skip": ([rnn.GLNN(2), Repeating(2)], {"skip": True}),
+    "dropout": ([rnn.GLNN(2), Repeating(2)], {"dropout": 0.5, "recurrent_dropout": 0.5}),
+    "shared": ([rnn.GLNN(3), rnn.GLNN(3)], {"share": {1: 0}}),
+    "learned": ([rnn.GLNN(2)], {"initial_state": "learned"}),
+}
+
+
+def test_each_unit_is_damped_once() -> None:
+    """uᵀ G_s v = Σ over units of R_u{a} e'(a) R_v{a} / batch, by differences; units of the same values are one."""
+    for name, (cells, settings) in STRUCTURES.items():
+        with case(name):
+            network = rnn.Network(cells, 3, 3, dtype="float64", **settings)
+            generator = np.random.default_rng(1)
+            network.theta = 0.5 * generator.standard_normal(network.theta.shape)
+            time, batch = 2, 2
+            u = network.unroll(time, batch)
+            fed = [u.inputs, u.targets, *u.initial]
+            symbols = generator.integers(0, 3, (2, time, batch))
+            arrays = [*symbols, *(generator.random(s.shape) for s in u.initial)]
+            objective = rnn.Objective(
+                u.cost, network.parameters, fed, structure=u.structure, structure_scale=3.0, random=u.random
+            )
+            objective.feed(*arrays)
+            w, v = objective.start(), generator.standard_normal((2, objective.size))
+            if not u.structure:  # a layer without tanh and σ
+                with pytest.raises(UsageError, match="needs hidden units to damp"):
+                    objective.curvature(w, 0.5)
+                continue
+            damped, plain = objective.curvature(w, 0.5), objective.curvature(w)
+            found = [damped(row) - plain(row) for row in v]
+
+            activations = [n for n in gn.Graph([u.cost]).order if n.op.name in ("Tanh", "Sigmoid")]
+            units = [n for n in activations if "cell" in n.scope]
+            values = gn.compile(units, fed)(*arrays)
+            distinct = {(n.op.name, value.tobytes()): n for n, value in zip(units, values, strict=True)}
+            assert len(u.structure) == len(distinct)
+            nodes = [node for h in distinct.values() for node in (h.inputs[0], h)]
+            measured = gn.compile(nodes, fed)
+            moved = []
+            for row in 1e-6 * v:
+                ends = []
+                for network.theta in (w + row, w - row):
+                    ends.append(list(measured(*arrays)))
+                moved.append([(plus - minus) / 2e-6 for plus, minus in zip(*ends, strict=True)])
+            for i, j in itertools.product(range(2), repeat=2):
+                pairs = zip(moved[i][::2], moved[j][1::2], strict=True)  # e'(a) R_v{a} = R_v{h}
+                expected = 0.5 * 3.0 * sum(float((a * h).sum()) for a, h in pairs) / batch
+                assert v[i] @ found[j] == pytest.approx(expected, rel=1e-5, abs=1e-8)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -14,65 +13,48 @@ import scipy.optimize
 import graphnet_rnn as rnn
 from graphnet.graph.node import Array
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.optimizers.trust_region import TrustRegionReport
 from graphnet_rnn.riemannian.blocks import Solver
 from tests.tables import case
 
 
 class Function:
-    """A function with its Hessian; metric: M, which it says that it is."""
+    """A function with its Hessian; matrix: what it says that its metric is."""
 
-    def __init__(
-        self,
-        value: Callable[[Array], float],
-        slope: Callable[[Array], Array],
-        hessian: Callable[[Array], Array],
-        metric: Array | None = None,
-    ) -> None:
-        self.loss, self._slope, self._hessian, self._metric = value, slope, hessian, metric
+    def __init__(self, value: Any, slope: Any, hessian: Any, matrix: Any = None) -> None:
+        self.loss, self._slope, self._hessian, self._matrix = value, slope, hessian, matrix
 
     def gradient(self, w: Array) -> tuple[float, Array]:
         return self.loss(w), self._slope(w)
 
-    def curvature(self, w: Array, structural: float = 0.0) -> Callable[[Array], Array]:
-        return partial_product(self._hessian(w))
+    def curvature(self, w: Array, structural: float = 0.0) -> Any:
+        return self._hessian(w.copy()).__matmul__
 
     def metric(self, w: Array, metric: Any, part: str, draw: int) -> tuple[float, Array, Array]:
-        assert self._metric is not None
-        return *self.gradient(w), self._metric
+        return *self.gradient(w), self._matrix
 
     def metric_solver(self, metric: Any, part: str, numbers: Array, damping: float) -> Solver:
         return Solver(lambda g: np.linalg.solve(numbers + damping * np.eye(len(numbers)), g), 1.0)
 
 
-def partial_product(matrix: Array) -> Callable[[Array], Array]:
-    return lambda v: matrix @ v
-
-
 ROSENBROCK = scipy.optimize.rosen, scipy.optimize.rosen_der, scipy.optimize.rosen_hess
 
 
-def quartic(size: int) -> tuple[Any, Any, Any]:
-    """½ wᵀH w + ¼ Σ w⁴ + a saddle: H has a negative eigenvalue."""
-    a = np.random.default_rng(1).standard_normal((size, size))
-    H = a @ a.T / size - 0.3 * np.eye(size)
-    return (
-        lambda w: float(w @ H @ w / 2 + np.sum(w**4) / 4),
-        lambda w: H @ w + w**3,
-        lambda w: H + np.diag(3 * w * w),
-    )
+BENT = np.random.default_rng(1).standard_normal((6, 6))
+BENT = BENT @ BENT.T / 6 - 0.3 * np.eye(6)  # with a negative eigenvalue
+#: ½ wᵀH w + ¼ Σ w⁴, from near a saddle.
+QUARTIC = (
+    lambda w: float(w @ BENT @ w / 2 + np.sum(w**4) / 4),
+    lambda w: BENT @ w + w**3,
+    lambda w: BENT + np.diag(3 * w * w),
+)
 
 
-def run(
-    objective: Any, optimizer: rnn.TrustRegion, start: Array, steps: int
-) -> tuple[list[Array], list[Any]]:
+def run(objective: Any, optimizer: Any, start: Array, steps: int) -> tuple[list[Array], list[Any]]:
     theta, state = start.copy(), optimizer.init(start)
     path, reports = [], []
     for _ in range(steps):
-        report = optimizer.step(objective, theta, state)
-        assert isinstance(report, TrustRegionReport)
+        reports.append(optimizer.step(objective, theta, state))
         path.append(theta.copy())
-        reports.append(report)
     return path, reports
 
 
@@ -80,25 +62,17 @@ def test_the_iterates_of_scipy() -> None:
     cases = [
         (ROSENBROCK, np.array([-1.2, 1.0, 0.7, -0.5]), {"boundary", "solved"}),
         (ROSENBROCK, np.array([-1.2, 1.0]), {"boundary", "solved", "rejected"}),
-        (quartic(6), 1e-3 * np.ones(6), {"curvature", "solved"}),
+        (QUARTIC, 1e-3 * np.ones(6), {"curvature", "solved"}),
     ]
+    options = {"initial_trust_radius": 0.3, "max_trust_radius": 2.0, "gtol": 1e-6}
     for of, start, seen in cases:
-        with case(of, start):
+        with case(seen):
             expected: list[Array] = []
-            value, slope, hessian = of
-            options = {"initial_trust_radius": 0.3, "max_trust_radius": 2.0, "gtol": 1e-6}
             scipy.optimize.minimize(
-                value,
-                start,
-                jac=slope,
-                hess=hessian,
-                method="trust-ncg",
-                options=options,
-                callback=expected.append,
-            )
-            found, reports = run(
-                Function(*of), rnn.TrustRegion(radius=0.3, largest=2.0), start, len(expected)
-            )
+                of[0], start, jac=of[1], hess=of[2], method="trust-ncg", options=options, callback=expected.append
+            )  # fmt: skip
+            optimizer = rnn.TrustRegion(radius=0.3, largest=2.0)
+            found, reports = run(Function(*of), optimizer, start, len(expected))
             assert len(expected) > 8
             np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-9)
             assert seen <= {report.cg_reason if report.taken else "rejected" for report in reports}
@@ -119,8 +93,8 @@ def test_in_a_metric_it_is_the_run_in_coordinates_where_that_is_the_identity() -
             )
             start = np.array([-1.2, 1.0, 0.7, -0.5])
             settings: dict[str, Any] = {"radius": 0.5, "largest": 3.0}
-            shaped = rnn.TrustRegion("kfac", damping=damping, **settings)  # type: ignore[arg-type]
-            w, in_metric = run(Function(*ROSENBROCK, metric=M), shaped, start, 8)
+            shaped = rnn.TrustRegion("kfac", damping=damping, **settings)
+            w, in_metric = run(Function(*ROSENBROCK, M), shaped, start, 8)
             v, _ = run(plain, rnn.TrustRegion(**settings), np.linalg.solve(turn, start), 8)
             np.testing.assert_allclose(w, [turn @ each for each in v], rtol=1e-7)
             before = start
@@ -135,9 +109,8 @@ def test_in_a_metric_it_is_the_run_in_coordinates_where_that_is_the_identity() -
 
 
 def test_the_radius_follows_the_ratio() -> None:
-    _, reports = run(
-        Function(*ROSENBROCK), rnn.TrustRegion(radius=1.0, largest=1.5), np.array([-1.2, 1.0]), 25
-    )
+    optimizer = rnn.TrustRegion(radius=1.0, largest=1.5)
+    _, reports = run(Function(*ROSENBROCK), optimizer, np.array([-1.2, 1.0]), 25)
     seen = set()
     for report, after in pairwise(reports):
         if not report.ratio >= 0.25:
@@ -149,20 +122,13 @@ def test_the_radius_follows_the_ratio() -> None:
         assert after.radius == expected
         seen.add(kind)
     assert seen == {"shrinks", "grows", "stays"}
-
-
-def test_a_limit_on_products() -> None:
-    start = np.linspace(0.8, 1.2, 9)
-    _, reports = run(Function(*ROSENBROCK), rnn.TrustRegion(radius=100.0, cg_steps=1), start, 3)
-    assert reports[0].cg_reason == "limit"
-    assert [report.products for report in reports] == [1, 1, 1]
-    assert "CG 1 (limit)" in str(reports[0])
+    optimizer = rnn.TrustRegion(radius=100.0, cg_steps=1)
+    _, reports = run(Function(*ROSENBROCK), optimizer, np.linspace(0.8, 1.2, 9), 3)
+    assert (reports[0].cg_reason, [report.products for report in reports]) == ("limit", [1, 1, 1])
 
 
 def test_nets_learn() -> None:
-    elman, lstm = rnn.Elman(8), rnn.LSTM(8)
-    choices: list[Any] = [(elman, None), (elman, "qdrbpm_probed"), (lstm, "kfac"), (lstm, "qdruop")]
-    for cell, metric in choices:
+    for cell, metric in [(rnn.Elman(8), None), (rnn.LSTM(8), "kfac"), (rnn.LSTM(8), "qdruop")]:
         with case(cell, metric):
             x = np.array([0, 1, 2, 2, 1] * 8)
             net = rnn.Network([cell], 3, 3, seed=1)
@@ -177,25 +143,16 @@ def test_nets_learn() -> None:
 
 def test_what_cannot_be_meant() -> None:
     cases = [
-        ({"metric": "nope"}, "metric must be one of rnn.riemannian"),
-        ({"radius": 0.0}, "radius must be"),
-        ({"radius": 2.0, "largest": 1.0}, "radius, 2, must be at most largest, 1"),
-        ({"least_ratio": 1.5}, "least_ratio must be"),
-        ({"cg_steps": 0}, "cg_steps must be"),
-        ({"damping": -1.0}, "damping must be"),
+        ({"metric": "nope"}, "metric must be one of"),
+        ({"radius": 0.0}, "radius"),
+        ({"radius": 2.0, "largest": 1.0}, "radius, 2, .* largest, 1"),
+        ({"least_ratio": 1.5}, "least_ratio"),
+        ({"cg_steps": 0}, "cg_steps"),
+        ({"damping": -1.0}, "damping"),
     ]
     for settings, words in cases:
-        with case(settings, words), pytest.raises(UsageError, match=f"TrustRegion: {words}"):
+        with case(words), pytest.raises(UsageError, match=f"TrustRegion: {words}"):
             rnn.TrustRegion(**settings)
-
-
-def test_an_objective_without_metric() -> None:
-    class Bare:
-        def __repr__(self) -> str:
-            return "Bare()"
-
-    optimizer, theta = rnn.TrustRegion("kfac"), np.ones(2)  # type: ignore[arg-type]
-    with pytest.raises(
-        UsageError, match=r"TrustRegion asks an objective for its metric, which Bare\(\) has not"
-    ):
-        optimizer.step(Bare(), theta, optimizer.init(theta))
+    optimizer = rnn.TrustRegion("kfac")
+    with pytest.raises(UsageError, match=r"asks an objective for its metric, which .* has not"):
+        optimizer.step(object(), np.ones(2), optimizer.init(np.ones(2)))

@@ -13,14 +13,16 @@ import graphnet_rnn as rnn
 from graphnet_rnn.parallel import ALONE, MPIRanks, Ranks, mpi
 from graphnet_rnn.parallel.mpi import takes_gpu
 
-TEXT = "the cat sat on the mat, and the rat sat on the hat.\n" * 30
+
+def parts_of(count: int, length: int) -> list[np.ndarray]:
+    random = np.random.default_rng(count)
+    return [random.standard_normal(length) * 10.0 ** random.integers(-8, 9) for _ in range(count)]
 
 
 def sums(ranks: MPIRanks) -> None:
     """Of short vectors, which all send to all, and of long ones, made in slices; of fewer parts than ranks."""
     for count, length in ((7, 5), (7, 40_000), (2, 5), (2, 40_001)):
-        random = np.random.default_rng(count)
-        parts = [random.standard_normal(length) * 10.0 ** random.integers(-8, 9) for _ in range(count)]
+        parts = parts_of(count, length)
         found = ranks.sum(count, (parts[i] for i in ranks.own(count)), length)
         assert found.tobytes() == ALONE.sum(count, parts, length).tobytes()
     assert ranks.any(1 << ranks.rank) == (1 << ranks.size) - 1
@@ -42,8 +44,7 @@ def on_a_gpu(ranks: MPIRanks) -> None:
         for together in (1 << 16, 0):
             mpi.TOGETHER = together
             for count in (7, 2, 1):
-                random = np.random.default_rng(count)
-                parts = [random.standard_normal(5) * 10.0 ** random.integers(-8, 9) for _ in range(count)]
+                parts = parts_of(count, 5)
                 placed = (gn.place(parts[i], "cuda") for i in ranks.own(count))
                 found = ranks.sum(count, placed, 5)
                 assert gn.backend_of(found) == ("cuda" if gpu and ranks.own(count) else "numba")
@@ -52,11 +53,9 @@ def on_a_gpu(ranks: MPIRanks) -> None:
 
 
 def training(ranks: Ranks, what: str, folder: str) -> None:
-    corpus = rnn.data.Corpus.split(TEXT)
-    size = len(corpus.vocabulary)
-    problem = rnn.DrawnText(
-        rnn.Network([rnn.Elman(4)], size, size), corpus, 6, 4, gradient_batches=4, sample=0, threads=1
-    )
+    corpus = rnn.data.Corpus.split("the cat sat on the mat, and the rat sat on the hat.\n" * 30)
+    network = rnn.Network([rnn.Elman(4)], len(corpus.vocabulary), len(corpus.vocabulary))
+    problem = rnn.DrawnText(network, corpus, 6, 4, gradient_batches=4, sample=0, threads=1)
     feed = problem.feed
 
     def at(epoch: int, step: int) -> rnn.BatchedObjective:
@@ -70,9 +69,8 @@ def training(ranks: Ranks, what: str, folder: str) -> None:
 
     if what != "well":
         problem.feed = at  # type: ignore[method-assign]
-    trainer = rnn.Trainer(
-        problem, rnn.Training(rnn.HessianFree(cg_steps=3), epochs=3), folder, parallel=ranks
-    )
+    settings = rnn.Training(rnn.HessianFree(cg_steps=3), epochs=3)
+    trainer = rnn.Trainer(problem, settings, folder, parallel=ranks)
     if os.path.exists(folder):
         trainer.resume()
     trainer.run()
@@ -83,7 +81,9 @@ if __name__ == "__main__":
 
     ranks = MPIRanks(MPI.COMM_WORLD)
     with ranks.together():
-        if sys.argv[1] in ("sums", "on_a_gpu"):
-            {"sums": sums, "on_a_gpu": on_a_gpu}[sys.argv[1]](ranks)
+        what, *words = sys.argv[1:]
+        alone = {"sums": sums, "on_a_gpu": on_a_gpu}.get(what)
+        if alone:
+            alone(ranks)
         else:
-            training(ranks, *sys.argv[1:])
+            training(ranks, what, *words)

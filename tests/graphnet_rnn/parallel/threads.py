@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 import pickle
 import threading
 from collections.abc import Callable, Iterable
@@ -13,8 +15,6 @@ from graphnet_rnn.parallel import Ranks
 from graphnet_rnn.parallel.tree import branches, joined, summed
 
 T = TypeVar("T")
-#: Seconds until a thread that others wait for is given up.
-PATIENCE = 600.0
 
 
 class Threads(Ranks):
@@ -26,9 +26,9 @@ class Threads(Ranks):
 
     def gather(self, value: T) -> list[T]:
         self._shared[self.rank] = value
-        self._barrier.wait(PATIENCE)
+        self._barrier.wait(600)  # seconds, until a thread is given up
         found = list(self._shared)
-        self._barrier.wait(PATIENCE)
+        self._barrier.wait(600)
         return found
 
     def sum(self, count: int, parts: Iterable[Array], length: int) -> Array:
@@ -37,22 +37,19 @@ class Threads(Ranks):
         return joined({branch: vector for each in known for branch, vector in each.items()}, 0, count).copy()
 
     def any(self, flags: int) -> int:
-        found = 0
-        for each in self.gather(flags):
-            found |= each
-        return found
+        return functools.reduce(operator.or_, self.gather(flags))
 
     def of_first(self, make: Callable[[], T]) -> T:
-        found: tuple[Any, Exception | None] = (None, None)
+        found: Any = None
         if self.is_first:
             try:
-                found = make(), None
+                found = make()
             except Exception as error:
-                found = None, error
-        result, error = pickle.loads(pickle.dumps(self.gather(found)[0]))  # none shares objects with another
-        if error is not None:
-            raise error
-        return result  # type: ignore[no-any-return]
+                found = error
+        result = pickle.loads(pickle.dumps(self.gather(found)[0]))  # none shares objects with another
+        if isinstance(result, Exception):
+            raise result
+        return result
 
 
 def by_threads(size: int, work: Callable[[Ranks], T]) -> list[T]:

@@ -1,7 +1,6 @@
-"""Oracle: nets and metrics of Ollivier 2013, Riemannian metrics for neural networks II, in plain NumPy loops.
+"""Oracle: Ollivier 2013, *Riemannian metrics for neural networks II: recurrent networks [...]*, in NumPy loops.
 
-Source: Y. Ollivier, *Riemannian metrics for neural networks II: recurrent networks and learning symbolic data
-sequences*, 2013. Numbers in parentheses are its equations. Nothing here uses the engine.
+Numbers in parentheses are its equations. Nothing here uses the engine.
 
 Indices are the paper's. Units are 0..N, and unit 0 is always active: row 0 of an array over units is that of
 unit 0, or is not read where unit 0 has none (V, B, m̃, ρ, u). Symbols are 0..A−1, times 0..T−1; an array over
@@ -16,38 +15,34 @@ A comment that starts with "Choice:" says what was taken where the paper is sile
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 Params = dict[str, Array]
-Key = tuple[str, tuple[int, ...]]  # one parameter: its array's name, its index there
-Writing = Literal["plain", "DH", "QDH"]
-Transition = Literal["RUOP", "RBPM", "QDRUOP", "QDRBPM"]
+# One parameter: its array's name, its index there.
+Key = tuple[str, tuple[int, ...]]
 
 MACHINE = float(np.finfo(np.float64).eps)
 
 
-# ---- nets and their graphs ---------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Net:
-    """Units 1..N, edges i → j between them, an alphabet of A symbols; 0 → j is an edge for every j besides."""
+    """Units 1..N, edges i → j between them, an alphabet of A symbols; 0 → j is an edge for every j besides.
 
-    kind: Literal["RNN", "GNN", "GLNN"]
+    kind: RNN, GNN or GLNN; s: tanh or logistic.
+    """
+
+    kind: str
     N: int
     A: int
     edges: Sequence[tuple[int, int]]
-    s: Literal["tanh", "logistic"] = "tanh"
-
-    def __post_init__(self) -> None:
-        assert len(set(self.edges)) == len(self.edges), "an edge is listed twice"
-        assert all(1 <= i <= self.N and 1 <= j <= self.N for i, j in self.edges), "edges join units 1..N"
+    s: str = "tanh"
 
     @property
     def units(self) -> range:
@@ -65,33 +60,26 @@ class Net:
 
 def zeros(net: Net) -> Params:
     """All parameters, 0."""
-    n = net.N + 1
-    p = {"w": np.zeros((n, net.A)), "V0": np.zeros(n)}
-    if net.kind == "RNN":
-        return p | {"tau": np.zeros((n, n)), "rho": np.zeros((n, net.A))}
-    return p | {"tau": np.zeros((n, n, net.A))}
+    n, A = net.N + 1, net.A
+    own = {"tau": (n, n), "rho": (n, A)} if net.kind == "RNN" else {"tau": (n, n, A)}
+    return {name: np.zeros(shape) for name, shape in {"w": (n, A), "V0": (n,), **own}.items()}
 
 
 def blocks(net: Net) -> dict[tuple[int, ...], list[Key]]:
-    """The parameters that have scalar products with each other in the metric, the bias of the unit first.
+    """The parameters that have scalar products with each other in the metric, the bias of the unit first (3.4).
 
-    GNN, GLNN: one block for each (j, y): τ_0jy, τ_ijy for i → j. "Different symbols x are independent" (3.4).
-    RNN: one block for each (j,): τ_0j, τ_ij for i → j, ρ_jx for all x. "For RNNs [...] there is no such block
-    decomposition because the transition parameters τ_ij have non-trivial scalar product with all the input
-    parameters ρ_ix for all x" (3.4).
+    GNN, GLNN: one block for each (j, y): τ_0jy, τ_ijy for i → j. "Different symbols x are independent".
+    RNN: one block for each (j,): τ_0j, τ_ij for i → j, ρ_jx for all x, with which τ_ij "have non-trivial scalar
+    product".
     """
     found: dict[tuple[int, ...], list[Key]] = {}
     for j in net.units:
         if net.kind == "RNN":
-            found[j,] = [("tau", (i, j)) for i in net.sources(j)]
-            found[j,] += [("rho", (j, y)) for y in range(net.A)]
+            found[j,] = [("tau", (i, j)) for i in net.sources(j)] + [("rho", (j, y)) for y in range(net.A)]
             continue
         for y in range(net.A):
             found[j, y] = [("tau", (i, j, y)) for i in net.sources(j)]
     return found
-
-
-# ---- forward -----------------------------------------------------------------------------------------------
 
 
 def activation(net: Net, V: Array) -> Array:
@@ -143,10 +131,7 @@ def write(p: Params, a: Array) -> Array:
 
 @dataclass(frozen=True)
 class Run:
-    """A forward pass. V, a: (T, N+1); pi: (T, A).
-
-    log_likelihood = Σ_t χ_t log π_t(x_t), L below, in nats     (16)
-    """
+    """A forward pass. V, a: (T, N+1); pi: (T, A). log_likelihood = Σ_t χ_t log π_t(x_t), L below, in nats  (16)"""
 
     x: Array
     chi: Array
@@ -156,11 +141,8 @@ class Run:
     log_likelihood: float
 
 
-def forward(net: Net, p: Params, x: Sequence[int] | Array, chi: Array, push: Array | None = None) -> Run:
-    """V^t, a^t, π_t for t = 0..T−1, and the log-likelihood. V^0 is a parameter; π_0 is written from it.
-
-    push[t, j] is added to V_j^t: ∂L/∂push[t, j] is what B_j^t means (appendix B).
-    """
+def forward(net: Net, p: Params, x: Sequence[int] | Array, chi: Array) -> Run:
+    """V^t, a^t, π_t for t = 0..T−1, and the log-likelihood. V^0 is a parameter; π_0 is written from it."""
     x = np.asarray(x)
     T = len(x)
     V, a, pi = np.zeros((T, net.N + 1)), np.zeros((T, net.N + 1)), np.zeros((T, net.A))
@@ -168,18 +150,13 @@ def forward(net: Net, p: Params, x: Sequence[int] | Array, chi: Array, push: Arr
     for t in range(T):
         V[t] = p["V0"] if t == 0 else next_V(net, p, V[t - 1], int(x[t - 1]))
         V[t, 0] = 0
-        if push is not None:
-            V[t] += push[t]
         a[t] = activities(net, V[t])
         pi[t] = write(p, a[t])
-        # Only symbols to be predicted: a symbol that never is may have π = 0 (`initial_w`), and 0 log 0 = 0.
+        # Only symbols to be predicted: a symbol that never is may have π = 0, and 0 log 0 = 0.
         if chi[t] != 0:
             with np.errstate(divide="ignore"):
                 L += float(chi[t] * np.log(pi[t, x[t]]))
     return Run(x, np.asarray(chi), V, a, pi, L)
-
-
-# ---- backward ----------------------------------------------------------------------------------------------
 
 
 def backward(net: Net, p: Params, run: Run) -> Array:
@@ -226,27 +203,14 @@ def signal(net: Net, run: Run, key: Key) -> Array:
     return (run.x == index[2]) * run.a[:, index[0]]
 
 
-def gradient_of(net: Net, run: Run, B: Array, j: int, keys: Sequence[Key]) -> Array:
-    """G_k = Σ_t ∂V_j^{t+1}/∂θ_k B_j^{t+1}; of GNN and GLNN G_i^{(jy)} = Σ_t 1_{x_t = y} a_i^t B_j^{t+1}   (25)"""
-    return np.array([sum(signal(net, run, k)[t] * B[t + 1, j] for t in range(len(run.x))) for k in keys])
-
-
 def transition_gradient(net: Net, run: Run, B: Array) -> Params:
-    """∂L/∂τ, ∂L/∂ρ as in (25), ∂L/∂V^0 = B^0 (proposition 11)."""
+    """∂L/∂τ, ∂L/∂ρ, G_k = Σ_t ∂V_j^{t+1}/∂θ_k B_j^{t+1} (25), and ∂L/∂V^0 = B^0 (proposition 11)."""
     G = {name: value for name, value in zeros(net).items() if name != "w"}
     for (j, *_), keys in blocks(net).items():
-        for (name, index), g in zip(keys, gradient_of(net, run, B, j, keys), strict=True):
-            G[name][index] = g
+        for key in keys:
+            G[key[0]][key[1]] = sum(signal(net, run, key)[t] * B[t + 1, j] for t in range(len(run.x)))
     G["V0"][1:] = B[0, 1:]
     return G
-
-
-# ---- metrics of the transition parameters ------------------------------------------------------------------
-
-
-def ruop(B: Array) -> Array:
-    """m̃_i^t = (B_i^t)²     (23)"""
-    return B**2
 
 
 def rbpm(net: Net, p: Params, run: Run) -> Array:
@@ -259,23 +223,18 @@ def rbpm(net: Net, p: Params, run: Run) -> Array:
     T = len(run.x)
     m = np.zeros((T + 1, net.N + 1))
     for t in reversed(range(T)):
-        x = int(run.x[t])
-        ds = slope(net, run.V[t])
+        x, ds, pi = int(run.x[t]), slope(net, run.V[t]), run.pi[t]
         for i in net.units:
-            w, pi = p["w"][i], run.pi[t]
-            mean = sum(pi[y] * w[y] for y in range(net.A))
-            square = sum(pi[y] * w[y] ** 2 for y in range(net.A))
-            variance = run.chi[t] * (square - mean**2)
-            if net.kind != "GLNN":
-                carried = sum(connection(net, p, i, j, x) ** 2 * m[t + 1, j] for j in net.targets(i))
-                m[t, i] = ds[i] ** 2 * (variance + carried)
-            else:
-                others = [j for j in net.targets(i) if j != i]
-                carried = sum(connection(net, p, i, j, x) ** 2 * m[t + 1, j] for j in others)
-                m[t, i] = ds[i] ** 2 * (variance + carried)
-                # A unit without the edge i → i still holds its V: (13) has V_i^t in it whatever the graph is.
-                tau_ii = connection(net, p, i, i, x) if i in net.targets(i) else 0.0
-                m[t, i] += (1 + tau_ii * ds[i]) ** 2 * m[t + 1, i]
+            w = p["w"][i]
+            variance = (
+                sum(pi[y] * w[y] ** 2 for y in range(net.A)) - sum(pi[y] * w[y] for y in range(net.A)) ** 2
+            )
+            m[t, i] = ds[i] ** 2 * run.chi[t] * variance
+            # A unit without the edge i → i still holds its V: (13) has V_i^t in it whatever the graph is.
+            for j in {*net.targets(i), i}:
+                moved = connection(net, p, i, j, x) * ds[i] if j in net.targets(i) else 0.0
+                moved += net.kind == "GLNN" and i == j
+                m[t, i] += moved**2 * m[t + 1, j]
     return m
 
 
@@ -288,17 +247,10 @@ def metric(net: Net, run: Run, m: Array, j: int, keys: Sequence[Key], eps: float
     and the undamped block is singular.
     """
     signals = [signal(net, run, k) for k in keys]
-    M = np.zeros((len(keys), len(keys)))
-    for k, one in enumerate(signals):
-        for l, other in enumerate(signals):
-            M[k, l] = sum(m[t + 1, j] * one[t] * other[t] for t in range(len(run.x)))
-        M[k, k] += eps
+    M = eps * np.eye(len(keys))
+    for (k, one), (l, other) in itertools.product(enumerate(signals), repeat=2):
+        M[k, l] += sum(m[t + 1, j] * one[t] * other[t] for t in range(len(run.x)))
     return M
-
-
-def full(G: Array, M: Array) -> Array:
-    """M̃⁻¹ G     (27)"""
-    return np.linalg.solve(M, G)
 
 
 def quasi_diagonal(G: Array, diagonal: Array, cross: Array) -> Array:
@@ -314,21 +266,13 @@ def quasi_diagonal(G: Array, diagonal: Array, cross: Array) -> Array:
     return new
 
 
-# ---- directions: what η multiplies -------------------------------------------------------------------------
-
-
-def frequencies(x: Sequence[int] | Array, A: int) -> Array:
-    """ν̃_y = Σ_t 1_{x_t = y} / T     (below 32)"""
-    return np.array([sum(1 for s in x if s == y) for y in range(A)]) / len(x)
-
-
 def damping_of_writing(x: Sequence[int] | Array, A: int) -> Array:
     """ε_y = the frequency of y in the training sequence + the machine epsilon (below 19).
 
     Choice: of all symbols, ν̃_y, not among those to be predicted: "in the training sequence" is what the paper
     says, and ν_y it calls "among symbols to be predicted". A share, not a count: that is how it uses the word.
     """
-    return frequencies(x, A) + MACHINE
+    return np.array([sum(1 for s in x if s == y) for y in range(A)]) / len(x) + MACHINE
 
 
 def hessian(net: Net, run: Run, eps_y: Array) -> tuple[Array, Array]:
@@ -337,21 +281,19 @@ def hessian(net: Net, run: Run, eps_y: Array) -> tuple[Array, Array]:
     h_ii^y = ε_y + Σ_t χ_t (a_i^t)² π_t(y) (1 − π_t(y)),  i = 0 too     (18)
     h_0i^y = Σ_t χ_t a_i^t π_t(y) (1 − π_t(y))                          (19)
     """
-    diagonal, cross = np.zeros((net.N + 1, net.A)), np.zeros((net.N + 1, net.A))
-    for y in range(net.A):
-        for i in range(net.N + 1):
-            diagonal[i, y] = eps_y[y]
-            for t in range(len(run.x)):
-                spread = run.chi[t] * run.pi[t, y] * (1 - run.pi[t, y])
+    diagonal, cross = np.tile(eps_y, (net.N + 1, 1)), np.zeros((net.N + 1, net.A))
+    for t in range(len(run.x)):
+        for y in range(net.A):
+            spread = run.chi[t] * run.pi[t, y] * (1 - run.pi[t, y])
+            for i in range(net.N + 1):
                 diagonal[i, y] += run.a[t, i] ** 2 * spread
                 cross[i, y] += run.a[t, i] * spread
     return diagonal, cross
 
 
-def writing_direction(net: Net, run: Run, method: Writing, eps_y: Array) -> Array:
+def writing_direction(net: Net, run: Run, method: str, eps_y: Array) -> Array:
     """What η_w multiplies, (N+1, A).
 
-    plain: W_iy     (17)
     DH:    W_iy / h_ii^y, "the inverse diagonal Hessian (obtained from (18))" (section 4)
     QDH:   (20), (21)
 
@@ -359,22 +301,20 @@ def writing_direction(net: Net, run: Run, method: Writing, eps_y: Array) -> Arra
     """
     W = writing_gradient(net, run)
     diagonal, cross = hessian(net, run, eps_y)
-    if method == "plain":
-        return W
     if method == "DH":
         return W / diagonal
     return np.stack([quasi_diagonal(W[:, y], diagonal[:, y], cross[:, y]) for y in range(net.A)], axis=1)
 
 
-def transition_direction(net: Net, p: Params, run: Run, method: Transition, eps: float = 1.0) -> Params:
+def transition_direction(net: Net, p: Params, run: Run, method: str, eps: float = 1.0) -> Params:
     """What η_τ multiplies, for tau, V0 and, of an RNN, rho.
 
-    RUOP, RBPM:     M̃⁻¹ G of each block (27), V^0 by (29)
+    RUOP, RBPM:     M̃⁻¹ G of each block (27), V^0 by (29); of RUOP m̃_i^t = (B_i^t)² (23)
     QDRUOP, QDRBPM: (34), (35) of each block, V^0 by (29)
     """
     B = backward(net, p, run)
     G = transition_gradient(net, run, B)
-    m = rbpm(net, p, run) if method.endswith("RBPM") else ruop(B)
+    m = rbpm(net, p, run) if method.endswith("RBPM") else B**2
     new = {name: np.zeros_like(value) for name, value in G.items()}
     for (j, *_), keys in blocks(net).items():
         g = np.array([G[name][index] for name, index in keys])
@@ -383,7 +323,7 @@ def transition_direction(net: Net, p: Params, run: Run, method: Transition, eps:
         # input unit activated when reading x" (1.2.1), whose activity is 1_{x_t = x}; so its terms are
         # M̃_xx = Σ_t 1_{x_t = x} m̃_j^{t+1} + ε and M̃_0x = Σ_t 1_{x_t = x} m̃_j^{t+1}. Reading x as the bias
         # instead (there is always exactly one) would need A biases, and (34), (35) have one.
-        d = quasi_diagonal(g, np.diag(M), M[0]) if method.startswith("QD") else full(g, M)
+        d = quasi_diagonal(g, np.diag(M), M[0]) if method.startswith("QD") else np.linalg.solve(M, g)
         for (name, index), value in zip(keys, d, strict=True):
             new[name][index] = value
     for j in net.units:
@@ -391,43 +331,16 @@ def transition_direction(net: Net, p: Params, run: Run, method: Transition, eps:
     return new
 
 
-# ---- training ----------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Attempt:
-    """An update that was tried, at which rate, the log-likelihood (nats) it led to, and whether it was kept."""
+    """An update that was tried, at which rate, and the log-likelihood (nats) it led to."""
 
     step: int
-    of: Literal["w", "tau"]
     rate: float
     log_likelihood: float
-    accepted: bool
 
 
-@dataclass
-class Trained:
-    """What `train` returns: parameters and log-likelihood (nats) at the end, rates of the next steps."""
-
-    p: Params
-    log_likelihood: float
-    rates: dict[str, float]
-    attempts: list[Attempt] = field(default_factory=list)
-
-
-def train(
-    net: Net,
-    p: Params,
-    x: Sequence[int] | Array,
-    chi: Array,
-    steps: int,
-    writing: Writing = "QDH",
-    transition: Transition = "RBPM",
-    eps: float = 1.0,
-    eps_y: Array | None = None,
-    rate: float | None = None,
-    tries: int = 50,
-) -> Trained:
+def train(net: Net, p: Params, x: Array, chi: Array, steps: int, transition: str) -> list[Attempt]:
     """Section 2: steps in turn of w, of τ (with ρ, V^0), w first; η ×1.1 if L rose, cancelled and η /2 if it fell.
 
     "If an update of the parameter decreases data log-likelihood, the update is cancelled, the corresponding
@@ -436,35 +349,30 @@ def train(
 
     Choice: it is tried again at once, from the same gradient and metric; the other parameters' turn comes when
     it has succeeded. So η may go down by several halves and up by 1.1 in the same step.
-    Choice: after `tries` failures the step is given up (the rate stays divided): the paper sets no end.
+    Choice: after 50 failures the step is given up (the rate stays divided): the paper sets no end.
     Choice: an update after which L is the same is kept, and leaves the rate; it neither decreases nor improves
     it. One after which L is not a number is cancelled.
     Choice: 1/N is of the N units without unit 0.
     """
-    rates = dict.fromkeys(("w", "tau"), 1 / net.N if rate is None else rate)
-    eps_y = damping_of_writing(x, net.A) if eps_y is None else eps_y
-    p = {name: value.copy() for name, value in p.items()}
-    run = forward(net, p, x, chi)
-    trained = Trained(p, run.log_likelihood, rates)
+    rates = dict.fromkeys(("w", "tau"), 1 / net.N)
+    run, attempts = forward(net, p, x, chi), []
     for step in range(steps):
-        of: Literal["w", "tau"] = "w" if step % 2 == 0 else "tau"
+        of = "w" if step % 2 == 0 else "tau"
         if of == "w":
-            d = {"w": writing_direction(net, run, writing, eps_y)}
+            d = {"w": writing_direction(net, run, "QDH", damping_of_writing(x, net.A))}
         else:
-            d = transition_direction(net, p, run, transition, eps)
-        for _ in range(tries):
+            d = transition_direction(net, p, run, transition)
+        for _ in range(50):
             eta = rates[of]
             new = p | {name: p[name] + eta * d[name] for name in d}
             with np.errstate(over="ignore", invalid="ignore"):
                 after = forward(net, new, x, chi)
-            accepted = bool(after.log_likelihood >= run.log_likelihood)  # False for NaN
-            trained.attempts.append(Attempt(step, of, eta, after.log_likelihood, accepted))
-            if not accepted:
+            attempts.append(Attempt(step, eta, after.log_likelihood))
+            if not after.log_likelihood >= run.log_likelihood:  # or NaN
                 rates[of] = eta / 2
                 continue
             if after.log_likelihood > run.log_likelihood:
                 rates[of] = eta * 1.1
             p, run = new, after
             break
-    trained.p, trained.log_likelihood = p, run.log_likelihood
-    return trained
+    return attempts

@@ -1,9 +1,10 @@
-"""What meets where, for every cell, however it is written."""
+"""What meets where, for every cell, however it is written; what cannot be asked."""
 
 from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,13 @@ import pytest
 
 import graphnet as gn
 import graphnet_rnn as rnn
+from graphnet.errors import GraphnetError
 from graphnet.graph.node import Node
-from graphnet_rnn.errors import UsageError
+from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.riemannian import moduli
 from graphnet_rnn.riemannian.blocks import Full
 from graphnet_rnn.riemannian.groups import UnitGroup, unit_groups
-from graphnet_rnn.riemannian.metrics import UNITWISE, OuterProduct
+from graphnet_rnn.riemannian.metrics import UNITWISE, Kronecker, OuterProduct
 from graphnet_rnn.riemannian.reductions import REDUCTIONS
 from graphnet_rnn.riemannian.rows import Rows
 from tests.tables import case
@@ -49,12 +51,8 @@ def made(name: str, initial: str = "learned") -> Any:
 
 def values(u: Any, nodes: list[Node]) -> list[Any]:
     draws = np.random.default_rng(1)
-    return [
-        np.asarray(a)
-        for a in gn.compile(nodes, [u.inputs, u.targets], backend="numpy")(
-            draws.integers(0, 3, u.inputs.shape), draws.integers(0, 3, u.targets.shape)
-        )
-    ]
+    arrays = [draws.integers(0, 3, node.shape) for node in (u.inputs, u.targets)]
+    return [np.asarray(a) for a in gn.compile(nodes, [u.inputs, u.targets], backend="numpy")(*arrays)]
 
 
 def test_sources_times_slopes_are_the_gradient() -> None:
@@ -87,24 +85,21 @@ def dense(group: UnitGroup, rows: Rows, u: Any) -> Any:
     listed = []
     for incoming, source in zip(group.incoming, sources, strict=True):
         places, columns = incoming.places(group.units), incoming.features(group.units)
-        listed.append(
-            np.where(places >= 0, source[:, columns] if incoming.kind != "bias" else source[:, :1, None], 0)
-        )
-    S = np.concatenate([np.broadcast_to(s, (len(m), group.units, s.shape[2])) for s in listed], axis=2)
+        read = source[:, columns] if incoming.kind != "bias" else source[:, :1, None]
+        read = np.where(places >= 0, read, 0)
+        listed.append(np.broadcast_to(read, (len(m), group.units, read.shape[2])))
+    S = np.concatenate(listed, axis=2)
     M = np.zeros((group.symbols, group.units, S.shape[2], S.shape[2]))
-    for row in range(len(m)):
-        for j in range(group.units):
-            M[symbol[row], j] += m[row, j] * np.outer(S[row, j], S[row, j])
+    np.add.at(M, symbol, m[:, :, None, None] * S[:, :, :, None] * S[:, :, None])
     return M
 
 
 def test_blocks_are_sums_of_outer_products() -> None:
     for name in BLOCKS:
-        with case(name):
-            u = made(name)
-            outputs = moduli.Outputs(u.cost)
-            groups = unit_groups(u.cost, u.network.parameters.values())
-            for group, B in zip(groups, moduli.slopes(outputs, groups), strict=True):
+        u = made(name)
+        groups = unit_groups(u.cost, u.network.parameters.values())
+        for group, B in zip(groups, moduli.slopes(moduli.Outputs(u.cost), groups), strict=True):
+            with case(name, group):
                 rows = Rows(group, [b * b for b in B])
                 M = dense(group, rows, u)
                 (found,) = values(u, Full(rows).nodes())
@@ -113,11 +108,8 @@ def test_blocks_are_sums_of_outer_products() -> None:
                 for reduction in UNITWISE:
                     block = REDUCTIONS[reduction](rows)
                     solved = block.solver(values(u, block.nodes()), 0.1, 0.2)(g)
-                    expected = _solved(group, M, g, reduction)
-                    for a, b in zip(solved, expected, strict=True):
-                        np.testing.assert_allclose(
-                            a, b, rtol=1e-8, atol=1e-11, err_msg=f"{reduction} of {group}"
-                        )
+                    for a, b in zip(solved, _solved(group, M, g, reduction), strict=True):
+                        np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-11, err_msg=reduction)
 
 
 def _solved(group: UnitGroup, M: Any, g: list[Any], reduction: str) -> list[Any]:
@@ -171,42 +163,99 @@ FORMS: dict[str, tuple[Any, tuple[float, float, float]]] = {
 
 def test_units_are_the_same_however_they_are_written() -> None:
     """The same net in weights that are multiples takes steps that are multiples, without damping."""
-    for form, reduction in itertools.product(FORMS, UNITWISE):
+    draws = np.random.default_rng(5).standard_normal
+    cases = draws((12, 2)), draws((12, 3)), draws((12, 3))
+    plain = {"W": draws((2, 3)), "U": draws((3, 3)), "b": draws(3)}
+
+    def steps(write: Any, factors: tuple[float, ...], shift: float, reduction: str) -> list[Any]:
+        """Of the plain weights."""
+        weights = [
+            gn.parameter(w / c, name=name) for (name, w), c in zip(plain.items(), factors, strict=True)
+        ]
+        x, h, t = inputs = [gn.input(a.shape, "float64") for a in cases]
+        o = gn.tanh(write(x, h, *weights) + shift) @ np.eye(3)[::-1]
+        objective = rnn.Objective(gn.sum(gn.squared_error(o, t)), weights, inputs)
+        objective.feed(*cases)
+        metric = OuterProduct(reduction, damping=0.0)
+        _, g, numbers = objective.metric(objective.start(), metric)
+        step = objective.metric_solver(metric, "all", numbers)(g)
+        assert len(unit_groups(objective.cost, weights)) == 1
+        return [c * step[each] for c, each in zip(factors, objective.slices, strict=True)]
+
+    for (form, (write, scales)), reduction in itertools.product(FORMS.items(), UNITWISE):
         with case(form, reduction):
-            write, scales = FORMS[form]
-            draws = np.random.default_rng(5)
-            cases = (
-                draws.standard_normal((12, 2)),
-                draws.standard_normal((12, 3)),
-                draws.standard_normal((12, 3)),
-            )
-            plain = [draws.standard_normal(shape) for shape in ((2, 3), (3, 3), (3,))]
-            steps = []
-            for fn, factors in ((FORMS["plain"][0], (1, 1, 1)), (write, scales)):
-                weights = [
-                    gn.parameter(w / c, name=name)
-                    for w, c, name in zip(plain, factors, ("W", "U", "b"), strict=True)
-                ]
-                inputs = [gn.input(a.shape, "float64") for a in cases]
-                x, h, t = inputs
-                shift = 1.0 if form == "nested" and fn is not write else 0.0
-                V = fn(x, h, *weights) + shift
-                cost = gn.sum(gn.squared_error(gn.tanh(V) @ np.eye(3)[::-1], t))
-                objective = rnn.Objective(cost, weights, inputs)
-                objective.feed(*cases)
-                metric = OuterProduct(reduction, damping=0.0)
-                _, g, numbers = objective.metric(objective.start(), metric)
-                step = objective.metric_solver(metric, "all", numbers)(g)
-                split = [step[each] for each in objective.slices]
-                steps.append([c * part for c, part in zip(factors, split, strict=True)])
-                assert len(unit_groups(cost, weights)) == 1
-            for a, b in zip(*steps, strict=True):
+            expected = steps(*FORMS["plain"], 1.0 if form == "nested" else 0.0, reduction)
+            for a, b in zip(expected, steps(write, scales, 0.0, reduction), strict=True):
                 np.testing.assert_allclose(b, a, rtol=1e-7, atol=1e-9)
 
 
 def test_what_has_no_units_is_named() -> None:
     for name, words in WITHOUT.items():
-        with case(name):
-            u = made(name)
-            with pytest.raises(UsageError, match=re.escape(words)):
-                unit_groups(u.cost, u.network.parameters.values())
+        u = made(name)
+        with case(name), pytest.raises(UsageError, match=re.escape(words)):
+            unit_groups(u.cost, u.network.parameters.values())
+
+
+def fed() -> tuple[Any, Any, Any]:
+    """An objective, the same of batches, and its parameters."""
+    net = rnn.Network([rnn.Elman(2)], 2, 2, loss="squared", dtype="float64")
+    u = net.unroll(3, batch=2, initial="zero")
+    objective = rnn.Objective(u.cost, net.parameters, [u.inputs, u.targets])
+    x, t = np.ones((3, 2, 2)), np.zeros((3, 2, 2))
+    objective.feed(x, t)
+    many = rnn.BatchedObjective(objective)
+    many.feed([(x, t)])
+    return objective, many, net
+
+
+M = OuterProduct()
+BAD: list[tuple[Callable[[Any, Any, Any], Any], str]] = [
+    (lambda o, w, n: o.metric(w, None), "metric must be one of"),
+    (lambda o, w, n: o.metric(w, OuterProduct), "metric must be one of"),
+    (lambda o, w, n: o.metric(w, M, "both"), "part .* not 'both'"),
+    (lambda o, w, n: o.metric(w, M, "all", -1), "draw .* not -1"),
+    (lambda o, w, n: o.metric(w[:3], M), r"the vector has shape \[3\]"),
+    (lambda o, w, n: o.metric_solver(M, "all", None), "numbers must be"),
+    (lambda o, w, n: o.metric_solver(Kronecker(), "all", o.metric(w, M)[2]), "numbers must be"),
+    (lambda o, w, n: o.metric_solver(M, "all", o.metric(w, M)[2])(w[:3]), r"the vector has shape \[3\]"),
+    (lambda o, w, n: o.metric_solver(M, "all", o.metric(w, M)[2], -1), "damping .* not -1"),
+    (lambda o, w, n: unit_groups(None, n.parameters), "cost must be a node, not None"),
+    (lambda o, w, n: unit_groups(n.parameters["output.b_o"], [w]), "parameters must be nodes"),
+    (lambda o, w, n: unit_groups(n.parameters["output.b_o"], None), "parameters must be a list"),
+    (lambda o, w, n: Kronecker("full"), "reduction must be 'kronecker'"),
+]
+
+
+def test_what_cannot_be_asked() -> None:
+    objective, many, net = fed()
+    for (ask, words), asked in itertools.product(BAD, [objective, many]):
+        with case(words, asked), pytest.raises(GraphnetError, match=words):
+            ask(asked, objective.start(), net)
+
+
+def test_a_mapping_and_a_name_will_do() -> None:
+    objective, _, net = fed()
+    assert len(unit_groups(objective.cost, net.parameters)) == 2
+    by_name = objective.metric(objective.start(), "ruop")[2]
+    assert np.array_equal(by_name, objective.metric(objective.start(), OuterProduct())[2])
+
+
+def test_a_singular_metric_names_its_units() -> None:
+    """One input, or all, always 0; and what is no number."""
+    over_time = [Kronecker(over_time=how, damping=0.0) for how in ("independent", "symmetric", "linear")]
+    cases = [
+        *itertools.product(
+            [0.0, np.nan, np.inf], [OuterProduct(each, damping=0.0) for each in UNITWISE], [1]
+        ),
+        *itertools.product([0.0, np.nan, np.inf, 1e300], over_time, [slice(None)]),
+    ]
+    for value, metric, inputs in cases:
+        with case(value, metric), np.errstate(all="ignore"):
+            objective, _, _ = fed()
+            x = np.ones((3, 2, 2))
+            x[..., inputs] = value
+            objective.feed(x, np.zeros((3, 2, 2)))
+            g, numbers = objective.metric(objective.start(), metric, "hidden")[1:]
+            words = "2 units of layer0.W_xh.*" if inputs == 1 else ".*"
+            with pytest.raises(TrainingError, match=rf"the metric of {words} is singular"):
+                objective.metric_solver(metric, "hidden", numbers)(g)

@@ -1,13 +1,16 @@
-"""What goes wrong in real runs: losses that are not finite, no memory, processes that are killed, several sweeps."""
+"""What goes wrong in real runs: losses that are not finite, no memory, kills, damaged files, several sweeps."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,22 +18,30 @@ import pytest
 
 from graphnet.system.json_lines import read_rows
 from graphnet_rnn.errors import DataError
-from graphnet_rnn.sweep import Book, Halving, Sweep, Values, baker
-from tests.graphnet_rnn.sweep.inside import Inside, Killed
-from tests.graphnet_rnn.sweep.test_sweep import (
-    _numbers_of,
+from graphnet_rnn.sweep import Book, Halving, Recipe, Sweep, Values, baker
+from graphnet_rnn.sweep.report import report
+from tests.graphnet_rnn.sweep.conftest import (
+    Inside,
+    Killed,
+    command_of,
+    history,
+    numbers_of,
     recipe,
     require_those_of_train,
     rows,
     wait_until,
+    written,
 )
+from tests.tables import case
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="processes in /proc")
 
 
-def require_each_epoch_once(folder: Path, epochs: int) -> None:
-    for history in folder.glob("*/run/history.jsonl"):
-        found = [row for row in read_rows(history, DataError) if row["event"] in ("start", "epoch")]
-        assert [row.get("epoch") for row in found if row["event"] == "epoch"] == list(range(1, epochs + 1))
-        assert sum(row["event"] == "start" for row in found) == 1
+def require_each_epoch_once(folder: Path) -> None:
+    for path in folder.glob("*/run/history.jsonl"):
+        rows = [row for row in read_rows(path, DataError) if row["event"] in ("start", "epoch")]
+        found = [row.get("epoch") for row in rows]
+        assert found == [None, *range(1, len(found))]
 
 
 @pytest.mark.usefixtures("inside")
@@ -39,11 +50,10 @@ def require_each_epoch_once(folder: Path, epochs: int) -> None:
     [
         (
             {"rate": Values((0.01, 1e38)), "optimizer": "sgd", "units": 4},
-            r"the loss is (inf|nan).* training cannot go on",
+            r"the loss is (inf|nan).* cannot go on",
         ),
         ({"units": Values((4, 3_000_000))}, "memory"),
     ],
-    ids=["not finite", "no memory"],
 )
 def test_a_run_that_fails_is_told_and_stops_no_other(
     text: str, tmp_path: Path, settings: dict[str, object], words: str
@@ -58,19 +68,75 @@ def test_a_run_that_fails_is_told_and_stops_no_other(
     assert [(entry.state, entry.sentence) for entry in again] == [("done", ""), ("failed", bad.sentence)]
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="processes in /proc")
+@pytest.mark.usefixtures("inside")
+def test_a_command_that_is_refused_is_a_failure_with_its_sentence(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Recipe, "command", lambda *_: ["nothing"])
+    sweep = Sweep(recipe(text, settings={"units": 4}), tmp_path / "sweep")
+    sweep.run()
+    (entry,) = sweep.book.look()
+    assert entry.state == "failed"
+    assert "invalid choice: 'nothing'" in entry.sentence
+    monkeypatch.undo()
+    sweep.run()
+    assert entry.state == "failed"
+    sweep.run(retry=True)
+    assert (entry.state, entry.epochs) == ("done", 2)
+
+
+# -- killed --------------------------------------------------------------------------------------
+
+
+@linux
+@pytest.mark.parametrize("signals", [(signal.SIGKILL, signal.SIGTERM), (signal.SIGKILL,)])
+def test_a_sweep_that_is_killed_goes_on_and_nothing_is_lost(
+    text: str, tmp_path: Path, take: Any, signals: tuple[int, ...]
+) -> None:
+    """One of a grid, and a search by Optuna, whose folder has all that it takes to go on."""
+    search = len(signals) == 1
+    more = "method = 'optuna'\ntrials = 3\npruner = 'MedianPruner'" if search else ""
+    command, out = (
+        command_of(tmp_path, 2 if search else 40, "[2, 4, 8, 16]" if search else "[4]", more),
+        tmp_path / "s",
+    )
+    for number in signals:
+        before = written(out)
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        wait_until(lambda before=before: written(out) > before)
+        process.send_signal(number)
+        _, said = process.communicate(timeout=300)
+        assert process.returncode == (-number if number == signal.SIGKILL else 130), said
+        wait_until(lambda: not numbers_of(out))
+    before = {path: path.read_bytes() for path in out.glob("*/settings.json")}
+    assert before
+    (tmp_path / "recipe.toml").unlink()
+    take(Inside)
+    if not search:
+        Sweep(None, out).run()
+        require_those_of_train(Book(None, out), tmp_path / "alone")
+        return
+    Path(text).unlink()
+    Sweep(None, out).run()
+    entries = Book(None, out).look()
+    assert {entry.state for entry in entries} <= {"done", "cut"}, [entry.sentence for entry in entries]
+    assert len(entries) == 3
+    assert all(path.read_bytes() == content for path, content in before.items())
+
+
+@linux
 def test_a_run_whose_process_is_killed_goes_on_from_its_checkpoint(text: str, tmp_path: Path) -> None:
     """Once by each signal."""
-    sweep = Sweep(recipe(text, 60, settings={"units": 4}), tmp_path / "s", workers=1)
+    sweep = Sweep(recipe(text, 60, {"units": 4}), tmp_path / "s", workers=1)
     run = sweep.book.entries[0].run
     left, killed = [signal.SIGKILL, signal.SIGTERM], set[int]()
 
     def kill() -> bool:
         """What `run` asks again and again; never to end."""
-        history = run / "history.jsonl"
-        known = history.read_text("utf-8").count('"event": "epoch"') if history.exists() else 0
+        made = run / "history.jsonl"
+        known = made.read_text("utf-8").count('"event": "epoch"') if made.exists() else 0
         if left and known >= 6 - 3 * len(left) and any(run.glob("checkpoint-*")):
-            for process in set(_numbers_of(run)) - killed:
+            for process in set(numbers_of(run)) - killed:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(process, left.pop(0))
                     killed.add(process)
@@ -79,7 +145,7 @@ def test_a_run_whose_process_is_killed_goes_on_from_its_checkpoint(text: str, tm
     sweep.run(until=kill)
     assert len(killed) == 2
     require_those_of_train(sweep.book, tmp_path / "alone")
-    require_each_epoch_once(tmp_path / "s", 60)
+    require_each_epoch_once(tmp_path / "s")
 
 
 def test_a_run_that_is_killed_again_and_again_has_failed(text: str, tmp_path: Path, take: Any) -> None:
@@ -90,13 +156,12 @@ def test_a_run_that_is_killed_again_and_again_has_failed(text: str, tmp_path: Pa
     (bad,) = sweep.book.look()
     assert bad.state == "failed"
     assert Killed.count == baker.DEATHS
-    assert bad.sentence.startswith(
-        "ended by SIGKILL, 3 times in epoch 1; if the system ended it for want of memory"
-    )
+    said = "ended by SIGKILL, 3 times in epoch 1; if the system ended it for want of memory"
+    assert bad.sentence.startswith(said)
     take(Inside)
     sweep.run(retry=True)
     assert sweep.book.look()[0].state == "done"
-    require_each_epoch_once(tmp_path / "s", 2)
+    require_each_epoch_once(tmp_path / "s")
 
 
 #: The command line, on a machine that is called otherwise.
@@ -106,15 +171,14 @@ OTHER = (
 )
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="processes in /proc")
+@linux
 @pytest.mark.slow
 @pytest.mark.parametrize("killed", [False, True])
 def test_two_processes_and_two_machines_share_a_folder(
     text: str, tmp_path: Path, killed: bool, take: Any
 ) -> None:
     """Each run is made once, to the same bytes, with halving, also where one of the two is killed and comes no more."""
-    wanted = recipe(text, 16, halving=Halving(8, 2))
-    folder = tmp_path / "s"
+    wanted, folder = recipe(text, 16, halving=Halving(8, 2)), tmp_path / "s"
     Book(wanted, folder)
     options = ["sweep", str(folder), "--quiet", "--workers=1"]
     begun = [
@@ -140,7 +204,94 @@ def test_two_processes_and_two_machines_share_a_folder(
     entries = Book(None, folder).look()
     assert [e.state for e in entries] == [e.state for e in Book(None, tmp_path / "whole").look()]
     assert sorted(entry.state for entry in entries) == ["cut", "done"]
-    for entry in entries:
-        found = list(read_rows(entry.run / "history.jsonl", DataError))
-        assert [row["epoch"] for row in found if row["event"] == "epoch"] == list(range(1, entry.epochs + 1))
-        assert sum(row["event"] == "start" for row in found) == 1
+    require_each_epoch_once(folder)
+
+
+@linux
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", ["worker", "sweep"])
+def test_a_worker_of_joblib_that_is_killed_loses_nothing(text: str, tmp_path: Path, victim: str) -> None:
+    """Nor does the sweep itself; its workers begin nothing more."""
+    out = tmp_path / "s"
+    command = command_of(tmp_path, 30, "[4]" if victim == "worker" else "[4, 5, 6, 7]")
+    # With one worker joblib starts no process.
+    process = subprocess.Popen([*command, "--parallel=loky", "--workers=2"])
+    wait_until(lambda: written(out) > 0 and bool(numbers_of(out)))
+    if victim == "sweep":
+        process.kill()
+        process.wait()
+        wait_until(lambda: not numbers_of(out))
+        begun = sorted(out.glob("*/run"))
+        time.sleep(2)
+        assert sorted(out.glob("*/run")) == begun
+        assert subprocess.run(command, timeout=600, check=False).returncode == 0
+    else:
+        status = Path(f"/proc/{numbers_of(out)[0]}/stat").read_text(encoding="utf-8")
+        os.kill(int(status.rpartition(")")[2].split()[1]), signal.SIGKILL)  # its parent
+        assert process.wait(timeout=600) == 0
+    require_those_of_train(Book(None, out), tmp_path / "alone")
+
+
+# -- damaged -------------------------------------------------------------------------------------
+
+
+def test_what_is_added_to_a_history_is_read_once(text: str, tmp_path: Path) -> None:
+    """Also a row that is only half written, and a history that was cut when its run was resumed."""
+    book = Book(Recipe(text, {"units": 4, "epochs": 9}), tmp_path / "sweep")
+    (entry,) = book.entries
+    history(entry.run, 3.0, more='{"event": "epoch", "')
+    entry.look()
+    assert (entry.values, entry.sample) == ([3.0], "s3.0")
+    history(entry.run, 3.0, 2.0, 1.0)
+    threads = [threading.Thread(target=entry.look) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert entry.values == [3.0, 2.0, 1.0]
+    history(entry.run, 3.0)
+    entry.look()
+    assert (entry.values, entry.unit) == ([3.0], "bits/char")
+    # Cut, and longer than before when it is looked at: what comes after the old end begins within a row.
+    history(entry.run, 2.25, 1.5)
+    entry.look()
+    assert (entry.state, entry.values) == ("begun", [2.25, 1.5])
+    history(entry.run, 2.25, 1.5, more='{"event": "epoch", \n')
+    entry.look()
+    assert entry.state == "failed"
+    assert re.search(r"history\.jsonl, line \d+, .*; remove .* to have it trained again", entry.sentence)
+
+
+def test_a_damaged_run_hides_no_other(text: str, tmp_path: Path) -> None:
+    rows = (
+        '{"event": "epoch", "epoch": 1, "valid_bits": "x", "seconds": "x"}', '["event": "epoch", "seconds"]',
+        '{"event": "epoch", "epoch": 1, "valid_bits": {}, "seconds": null}', '"event": "epoch" "epoch"',
+    )  # fmt: skip
+    good = '{"event": "epoch", "epoch": 1, "valid_bits": 2.0, "seconds": 1.0}\n'
+    for place, (name, row) in enumerate(itertools.product(("history.jsonl", "timing.jsonl"), rows)):
+        book = Book(recipe(text, 1), tmp_path / str(place))
+        for entry in book.entries:
+            entry.run.mkdir(parents=True)
+            for each in ("history.jsonl", "timing.jsonl"):
+                (entry.run / each).write_text(good, encoding="utf-8")
+        (book.entries[0].run / name).write_text(row + "\n", encoding="utf-8")
+        first, second = book.look()
+        with case(name, row):
+            assert first.state == "failed"
+            told = rf"{name}(, line 1, (is not JSON|must be an object)| is damaged)"
+            assert re.search(told, first.sentence)
+            assert second.values == [2.0]
+            assert f"/{name}" in report(book)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names")
+def test_what_is_no_file_is_not_waited_for(text: str, tmp_path: Path) -> None:
+    makers = (os.mkfifo, lambda path: os.symlink("/dev/zero", path))
+    found = itertools.product(("history.jsonl", "timing.jsonl"), makers)
+    book = Book(recipe(text, 1, seeds=2), tmp_path / "s")
+    for entry, (name, make) in zip(book.entries, found, strict=True):
+        entry.run.mkdir(parents=True)
+        make(entry.run / name)
+        entry.look()
+        assert entry.state == "failed"
+        assert name in entry.sentence

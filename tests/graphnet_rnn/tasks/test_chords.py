@@ -21,7 +21,7 @@ def root_of(frame: Array) -> tuple[int, int]:
     return (int(keys[0]) - 27, 0) if steps == (4, 3) else (int(keys[0]) - 27 - 7, 1)
 
 
-def test_a_frame_costs_what_it_says() -> None:
+def test_frames_cost_what_is_said() -> None:
     """All frames tell their chord; moves and positions are equally often, within 5 deviations."""
     rolls = rnn.tasks.chords(np.random.default_rng(0), 300, 20)
     assert rolls.shape == (20, 300, 88)
@@ -29,21 +29,16 @@ def test_a_frame_costs_what_it_says() -> None:
     roots, raised = told[..., 0], told[..., 1]
     moves = np.diff(roots, axis=0) % 12
     after = Counter(zip(moves.ravel().tolist(), raised[1:].ravel().tolist(), strict=True))
-    first = Counter(zip(roots[0].tolist(), raised[0].tolist(), strict=True))
-    assert len(first) == 24
+    assert len(set(zip(roots[0].tolist(), raised[0].tolist(), strict=True))) == 24
     assert math.isclose(rnn.tasks.FIRST_CHORD_NATS, math.log(24))
     assert {move for move, _ in after} == {0, 5, 7}
     count, p = sum(after.values()), math.exp(-rnn.tasks.CHORD_NATS)
     assert len(after) == 6
     assert all(abs(n / count - p) < 5 * math.sqrt(p / count) for n in after.values())
-
-
-def test_independent_keys_cost_what_the_guide_says() -> None:
-    """The sum of the entropies of keys, over the six frames that can follow a chord; docs/music.md."""
-    rolls = rnn.tasks.chords(np.random.default_rng(0), 300, 20)
+    # Independent keys: the sum of their entropies, over the six frames that can follow a chord; docs/music.md.
     following: dict[int, set[bytes]] = {}
-    for before, after in zip(rolls[:-1].reshape(-1, 88), rolls[1:].reshape(-1, 88), strict=True):
-        following.setdefault(root_of(before)[0], set()).add(after.tobytes())
+    for before, frame in zip(rolls[:-1].reshape(-1, 88), rolls[1:].reshape(-1, 88), strict=True):
+        following.setdefault(root_of(before)[0], set()).add(frame.tobytes())
     for frames in following.values():
         assert len(frames) == 6
         p = np.mean([np.frombuffer(frame, np.float32) for frame in frames], axis=0, dtype=np.float64)
@@ -54,7 +49,6 @@ def test_independent_keys_cost_what_the_guide_says() -> None:
 def test_they_follow_from_the_generator() -> None:
     one, other = (rnn.tasks.chords(np.random.default_rng(1), 3, 4) for _ in range(2))
     np.testing.assert_array_equal(one, other)
-    with pytest.raises(UsageError, match="chords: generator"):
-        rnn.tasks.chords(0, 3, 4)  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="chords: time"):
-        rnn.tasks.chords(np.random.default_rng(1), 3, 0)
+    for words, arguments in (("generator", (0, 3, 4)), ("time", (np.random.default_rng(1), 3, 0))):
+        with pytest.raises(UsageError, match=f"chords: {words}"):
+            rnn.tasks.chords(*arguments)

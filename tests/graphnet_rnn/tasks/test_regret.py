@@ -50,9 +50,11 @@ def test_regret_by_hand() -> None:
     assert regret([1.5, 0.0, math.inf, 0.0], drawn)[-1] == math.inf
 
 
-def test_the_true_model_has_none() -> None:
+def test_the_true_model_has_none_and_a_coin_one_bit_a_line() -> None:
     for drawn in (alphabet(RNG(0), 20), distant_xor(RNG(0), 20, 30)):
         assert not regret(drawn.bits, drawn).any()
+    drawn = distant_xor(RNG(0), 30, 20)
+    assert regret(np.ones(len(drawn.text)), drawn)[-1] == 30
 
 
 def test_of_two_blocks_without_memory() -> None:
@@ -72,35 +74,20 @@ def test_of_two_blocks_without_memory() -> None:
     assert curve[2 * len(lines[0]) - 1] == pytest.approx(10)
 
 
-def test_a_coin_for_the_exclusive_or() -> None:
-    drawn = distant_xor(RNG(0), 30, 20)
-    assert regret(np.ones(len(drawn.text)), drawn)[-1] == 30
+ABC = Drawn("abc", np.zeros(3), np.ones(3, bool))
+REFUSED = {
+    "too few": (lambda: regret([1.0], ABC), DataError, r"each of the text's 3 symbols, not the shape \[1\]"),
+    "negative": (lambda: regret([0.0, -1.0, 0.0], ABC), DataError, "those of symbol 1 are -1"),
+    "nan": (lambda: regret([0.0, 1.0, math.nan], ABC), DataError, "those of symbol 2 are nan"),
+    "no probability": (lambda: smoothed([1.1], 3), DataError, r"smoothed: probabilities .*\[0, 1\]"),
+    "nan probability": (lambda: smoothed([math.nan], 3), DataError, r"smoothed: probabilities .*\[0, 1\]"),
+    "no array": (lambda: smoothed(0.5, 3), DataError, r"smoothed: probabilities .*\[0, 1\]"),
+    "no symbols": (lambda: smoothed([0.5], 0), UsageError, "smoothed: symbols .*>= 1, not 0"),
+    "first": (lambda: smoothed([0.5], 3, first=-1), UsageError, "smoothed: first .*>= 0, not -1"),
+}
 
 
-def test_what_is_no_row_of_bits() -> None:
-    for bits, message in (
-        ([1.0], r"one number for each of the text's 3 symbols, not the shape \[1\]"),
-        (np.ones((3, 2)), r"not the shape \[3, 2\]"),
-        ([0.0, -1.0, 0.0], "must be -log2 of probabilities, >= 0, but those of symbol 1 are -1"),
-        ([0.0, 1.0, math.nan], "those of symbol 2 are nan"),
-    ):
-        with case(bits, message), pytest.raises(DataError, match=message):
-            regret(bits, Drawn("abc", np.zeros(3), np.ones(3, bool)))
-
-
-def test_what_is_no_probability() -> None:
-    for probabilities in ([-0.1], [1.1], [math.nan], 0.5, [-3.2, 0.1]):
-        with (
-            case(probabilities),
-            pytest.raises(
-                DataError, match=r"smoothed: probabilities must be an array of numbers in \[0, 1\]"
-            ),
-        ):
-            smoothed(probabilities, 3)
-
-
-def test_impossible_settings() -> None:
-    with pytest.raises(UsageError, match="smoothed: symbols must be a whole number >= 1, not 0"):
-        smoothed([0.5], 0)
-    with pytest.raises(UsageError, match="smoothed: first must be a whole number >= 0, not -1"):
-        smoothed([0.5], 3, first=-1)
+def test_what_cannot_be_meant_is_refused() -> None:
+    for name, (call, error, part) in REFUSED.items():
+        with case(name), pytest.raises(error, match=part):
+            call()

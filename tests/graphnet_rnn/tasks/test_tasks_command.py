@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -17,6 +18,7 @@ from graphnet_rnn.__main__ import main
 from graphnet_rnn.optimizers import Report
 from graphnet_rnn.tasks import FreshSequences
 from graphnet_rnn.training import RunFolder
+from tests.tables import case
 
 QUICK = ["tasks", "--length", "10", "--units", "8", "--batch", "20", "--test", "30", "--steps", "2"]
 KEPT = [
@@ -29,47 +31,28 @@ def test_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*QUICK, "--task", "addition", "--gradient-batches", "2", "--test-every", "2"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("Addition(length=10): 11 steps; Network([Elman(units=8)]")
-    assert "damping=0.1, structural=0.0333" in lines[1]
     assert re.fullmatch(r"before training [\d.]+% of 30 test sequences are wrong", lines[2])
     assert re.fullmatch(r" +1  loss .* lambda 0.1  structural 0.00333 .* s", lines[3])
     assert re.fullmatch(r" +2  loss .*  wrong [\d.]+%", lines[4])
-    assert re.fullmatch(
-        r"addition, T = 10: not solved; [\d.]+% of 30 test sequences are wrong after 2 steps, "
-        r"[\d.]+ minibatches of 1,000 sequences",
-        lines[5],
+    assert re.match(
+        r"addition, T = 10: not solved; [\d.]+% of 30 test .* after 2 steps, [\d.]+ mini", lines[5]
     )
 
 
-def test_it_stops_when_it_is_solved(capsys: pytest.CaptureFixture[str]) -> None:
-    assert (
-        main([*QUICK[:5], "--task", "memory-5", "--length", "1", "--units", "40", "--test-every", "1"]) == 0
-    )
-    last = capsys.readouterr().out.splitlines()[-1]
-    assert re.match(r"memory-5, T = 1: solved; 0.00% of 32 test sequences are wrong after \d+ steps", last)
-
-
-def test_with_a_first_order_optimiser(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*QUICK, "--task", "xor", "--optimizer", "nesterov", "--rate", "0.01"]) == 0
-    shown = capsys.readouterr().out
-    assert "Nesterov(rate=0.01, clip_norm=1.0" in shown
-    assert "after 2 steps, 0.0 minibatches" in shown
-
-
-def test_with_settings_of_the_optimizer(capsys: pytest.CaptureFixture[str]) -> None:
+def test_settings_of_the_optimizer(capsys: pytest.CaptureFixture[str]) -> None:
     """What is said of hf replaces the source's settings, what is not stays."""
-    assert main([*QUICK, "--optimizer", "hf(cg_steps=7, damping=1)"]) == 0
-    out = capsys.readouterr().out
-    assert "cg_steps=7" in out
-    assert "damping=1.0, structural=0.0333" in out
-    for text in ("greedy_hf(cg_steps=3)", "augmented_hf(cg_steps=3)", "lbfgs(iterations=2)", "nonlinear_cg"):
-        assert main([*QUICK, "--optimizer", text]) == 0
-    assert main([*QUICK, "--optimizer", "momentum(rate={0: 1e-4, 2: 1e-3})"]) == 0
-    assert "Stepwise" in capsys.readouterr().out
-
-
-def test_without_structural_damping(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*QUICK, "--no-structural"]) == 0
-    assert "damping=0.3, structural=0.0" in capsys.readouterr().out
+    for optimizer, told in (
+        (["hf(cg_steps=7, damping=1)"], ["cg_steps=7", "damping=1.0, structural=0.0333"]),
+        (["hf", "--no-structural"], ["damping=0.3, structural=0.0"]),
+        (["nesterov", "--rate", "0.01"], ["Nesterov(rate=0.01, clip_norm=1.0", "0.0 minibatches"]),
+        (["momentum(rate={0: 1e-4, 2: 1e-3})"], ["Stepwise"]),
+        (["greedy_hf(cg_steps=3)"], []), (["augmented_hf(cg_steps=3)"], []), (["lbfgs(iterations=2)"], []),
+        (["nonlinear_cg"], []),
+    ):  # fmt: skip
+        with case(optimizer):
+            assert main([*QUICK, "--optimizer", *optimizer]) == 0
+            shown = capsys.readouterr().out
+            assert not [words for words in told if words not in shown], shown
 
 
 def test_it_is_the_trainer_on_the_problem(tmp_path: Path) -> None:
@@ -88,16 +71,27 @@ def kept_theta(folder: Path) -> Any:
     return rnn.load(RunFolder(folder).checkpoints()[-1]).theta
 
 
-def test_it_goes_on_where_it_was(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_goes_on_where_it_was_interrupted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two commands leave what one does; the picture has all steps."""
     first, second, picture = tmp_path / "first", tmp_path / "second", tmp_path / "run.svg"
+    stepped, counted = FreshSequences.stepped, itertools.count(1)
+
+    def third(problem: FreshSequences, point: Any, report: Report) -> None:
+        stepped(problem, point, report)
+        if next(counted) == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+
     assert main([*KEPT, "--steps", "6", "--out", str(first)]) == 0
-    assert main([*KEPT, "--steps", "3", "--out", str(second)]) == 0
-    assert "goes on" not in capsys.readouterr().out
-    again = [*KEPT, "--steps", "6", "--out", str(second), "--picture", str(picture)]
-    assert main(again) == 0
-    said = capsys.readouterr().out
-    assert "second: goes on after step 2" in said or "second: goes on after step 3" in said
+    with monkeypatch.context() as planted:
+        planted.setattr(FreshSequences, "stepped", third)
+        assert main([*KEPT, "--steps", "6", "--out", str(second)]) == 130
+    shown = capsys.readouterr().out
+    assert f"the same command goes on from {second}" in shown
+    assert "goes on after" not in shown
+    assert main([*KEPT, "--steps", "6", "--out", str(second), "--picture", str(picture)]) == 0
+    assert "second: goes on after step 3" in capsys.readouterr().out
     rows = [json.loads(line) for line in (second / "history.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [row["step"] for row in rows if row["event"] == "step"] == [1, 2, 3, 4, 5, 6]
     for name in ("history.jsonl", "model.safetensors", "checkpoint-000000006.safetensors"):
@@ -110,46 +104,23 @@ def test_it_goes_on_where_it_was(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert {path.name: path.read_bytes() for path in second.iterdir()} == before
 
 
-def test_where_it_was_stopped_does_not_decide_where_it_ends(tmp_path: Path) -> None:
+def test_where_it_was_stopped_does_not_decide_where_it_ends(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Solved is what is solved at a step that is tested, as in a run that was never stopped."""
-    solves = [
-        "tasks", "--task", "temporal-order", "--length", "10", "--test-every", "7", "--threads", "1", "--units", "30",
-        "--batch", "200", "--test", "500",
-    ]  # fmt: skip
+    where = ["--task", "temporal-order", "--length", "10", "--test-every", "7", "--threads", "1"]
+    solves = ["tasks", *where, "--units", "30", "--batch", "200", "--test", "500"]
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     assert main([*solves, "--steps", "20", "--out", str(whole)]) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert re.match(
+        r"temporal-order, T = 10: solved; [\d.]+% of 500 test sequences are wrong after \d+ steps", last
+    )
     for steps in (4, 5, 9, 20):
         assert main([*solves, "--steps", str(steps), "--out", str(parts)]) == 0
     assert RunFolder(whole).checkpoints()[-1].name < "checkpoint-000000020"
     assert (whole / "history.jsonl").read_bytes() == (parts / "history.jsonl").read_bytes()
     assert np.array_equal(kept_theta(whole), kept_theta(parts))
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=str)
-def test_an_interrupted_step_is_finished_and_kept(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
-    """In the third step: the same command ends as if it had not been."""
-    folders = [tmp_path / name for name in "ab"]
-    assert main([*KEPT, "--steps", "5", "--out", str(folders[0])]) == 0
-    stepped = FreshSequences.stepped
-
-    counted = [0]
-
-    def third(problem: FreshSequences, point: Any, report: Report) -> None:
-        stepped(problem, point, report)
-        counted[0] += 1
-        if counted[0] == 3:
-            os.kill(os.getpid(), number)
-
-    with monkeypatch.context() as planted:
-        planted.setattr(FreshSequences, "stepped", third)
-        assert main([*KEPT, "--steps", "5", "--out", str(folders[1])]) == 130
-    assert f"the same command goes on from {folders[1]}" in capsys.readouterr().out
-    assert main([*KEPT, "--steps", "5", "--out", str(folders[1])]) == 0
-    assert "goes on after step 3" in capsys.readouterr().out
-    assert np.array_equal(*(kept_theta(folder) for folder in folders))
-    assert (folders[0] / "history.jsonl").read_bytes() == (folders[1] / "history.jsonl").read_bytes()
 
 
 def test_it_draws_however_it_ends(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -167,9 +138,10 @@ def test_it_says_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
     """What else is among the bad invocations."""
     for optimizer, part in (
         ("adam(damping=1)", "Adam: got an unexpected keyword argument 'damping'; its settings: Adam("),
-        ("hf(cg_steps=20", "write settings as in Python: 'hf(structural=0.1, cg_steps=100)'"),
+        ("hf(cg_steps=20", "write settings as in Python"),
         ("adam(rate={0: 1, 5: -1})", "Adam: rate must be >= 0, and not always 0, not -1"),
-        ("hf(adapts=structural)", "then(Cosine(20000)). 'structural' may be meant"),
+        ("hf(adapts=structural)", "'structural' may be meant"),
     ):
-        assert main([*QUICK, "--optimizer", optimizer]) == 2
-        assert part in capsys.readouterr().err
+        with case(optimizer):
+            assert main([*QUICK, "--optimizer", optimizer]) == 2
+            assert part in capsys.readouterr().err

@@ -11,6 +11,7 @@ from graphnet.ops.elementwise import Sigmoid
 from graphnet.testing import LawError
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.testing import check_network
+from tests.tables import case
 
 
 def network() -> rnn.Network:
@@ -27,29 +28,19 @@ def test_reports_three_products() -> None:
     check_network(net, found.__setitem__)
     assert list(found) == ["gradient", "R-operator", "Gauss-Newton"]
     assert np.array_equal(net.theta, before)
-
-
-@pytest.mark.parametrize(("rule", "word"), [("backward", "gradient"), ("rop", "R-operator")])
-def test_a_wrong_rule_is_caught(rule: str, word: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A rule that is 1 % off."""
-    right = getattr(Sigmoid, rule)
-
-    def wrong(self: Sigmoid, *arguments: gn.Node) -> object:
-        result = right(self, *arguments)
-        return [1.01 * g for g in result] if rule == "backward" else 1.01 * result
-
-    monkeypatch.setattr(Sigmoid, rule, wrong)
-    with pytest.raises(LawError, match=word):
-        check_network(network())
-
-
-def test_a_wrong_product_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The full Hessian in place of G."""
-    monkeypatch.setattr(gn, "gauss_newton_product", gn.hessian_product)
-    with pytest.raises(LawError, match="Gauss-Newton"):
-        check_network(network())
-
-
-def test_other_losses_are_refused() -> None:
     with pytest.raises(UsageError, match="reads symbols"):
         check_network(rnn.Network([rnn.Elman(3)], 2, 2, loss="squared"))
+
+
+def test_a_wrong_rule_or_product_is_caught() -> None:
+    """Rules that are 1 % off, and the full Hessian in place of G."""
+    backward, rop = Sigmoid.backward, Sigmoid.rop
+    for what, where, name, wrong in (
+        ("gradient", Sigmoid, "backward", lambda self, *given: [1.01 * g for g in backward(self, *given)]),
+        ("R-operator", Sigmoid, "rop", lambda self, *given: 1.01 * rop(self, *given)),
+        ("Gauss-Newton", gn, "gauss_newton_product", gn.hessian_product),
+    ):
+        with case(what), pytest.MonkeyPatch.context() as planted:
+            planted.setattr(where, name, wrong)
+            with pytest.raises(LawError, match=what):
+                check_network(network())

@@ -1,4 +1,4 @@
-"""Completions against all texts of a small alphabet, one by one; patterns against Python's re."""
+"""Completions and orders of words against all of them; patterns against Python's; time lag by a loop."""
 
 from __future__ import annotations
 
@@ -13,11 +13,30 @@ import numpy as np
 import pytest
 
 import graphnet_rnn as rnn
-from graphnet_rnn.errors import UsageError
+from graphnet_rnn.data import bracket_text
+from graphnet_rnn.errors import DataError, UsageError
+from graphnet_rnn.network.running import run
 from graphnet_rnn.text.patterns import automaton, read_pattern
+from graphnet_rnn.text.sampling import choose
 from tests.tables import case
 
-from .small import log_p, network
+
+def network(characters: str, cell: rnn.Cell | None = None, seed: int = 0, scale: float = 1.0) -> rnn.Network:
+    count = len(characters)
+    net = rnn.Network([cell or rnn.LSTM(5)], inputs=count, outputs=count)
+    net.vocabulary = rnn.data.Vocabulary("".join(sorted(characters)))
+    net.theta = np.random.default_rng(seed).normal(0, scale, net.theta.shape).astype(np.float32)
+    return net
+
+
+def log_p(net: rnn.Network, before: str, text: str) -> float:
+    """ln p(text | before), by one run over all of it."""
+    symbols = net.vocabulary.encode(before + text)
+    logits = run(net, symbols[:-1, None])[0][:, 0].astype(np.float64)
+    rows = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    every = rows[np.arange(len(rows)), symbols[1:]]
+    return float(every[len(before) - 1 :].sum())
+
 
 NET = network("\nabc", seed=3)
 COUNT = 2000
@@ -86,13 +105,6 @@ def test_a_wide_beam_finds_the_likeliest_and_proves_it(settings: dict[str, Any],
     assert not narrow.proved or narrow.found[0].text == best[0]
 
 
-def test_what_cannot_be_met_is_said() -> None:
-    with pytest.raises(UsageError, match="no text of 3 characters that the model can write matches"):
-        rnn.complete(NET, pattern="ab", length=3)
-    with pytest.raises(UsageError, match=r"of 64 attempts 0 were accepted, not 1: .* at most"):
-        rnn.complete(network("abc", seed=1, scale=4.0), "a", ending="cabbcabcbacbcba", length=15, attempts=64)
-
-
 def random_pattern(draw: random.Random, depth: int) -> str:
     kind = draw.random()
     if depth == 0 or kind < 0.3:
@@ -119,37 +131,181 @@ def test_patterns_match_what_those_of_python_do(count: int) -> None:
             assert made.accepts[state] == bool(right.fullmatch(text)), (pattern, text)
 
 
-def test_a_pattern_that_cannot_be_read_is_said() -> None:
-    for pattern, part in (
-        ("(a", "a \\( is not closed"),
-        ("a)", "closes nothing"),
-        ("[ab", "missing"),
-        ("*a", "stands for nothing"),
-        ("a{3,2}", "counts go up"),
-        ("a{9999}", "not beyond 1000"),
-        ("a{x}", "a count is"),
-        (r"\q", "is not known"),
-        ("(?=a)", "only"),
-        ("a**", "one count follows another"),
-        ("[b-a]", "a range goes"),
-        ("a\\", "missing"),
-        ("(a|b)*a(a|b){15}", "more than 5,000 states"),
-        ("(" * 3000, "nested too deeply"),
-    ):
+#: A pattern or a condition -> what is said.
+REFUSED: dict[str, str] = {
+    "(a": "a \\( is not closed",
+    "a)": "closes nothing",
+    "[ab": "missing",
+    "*a": "stands for nothing",
+    "a{3,2}": "counts go up",
+    "a{9999}": "not beyond 1000",
+    "a{x}": "a count is",
+    r"\q": "is not known",
+    "(?=a)": "only",
+    "a**": "one count follows another",
+    "[b-a]": "a range goes",
+    "a\\": "missing",
+    "(a|b)*a(a|b){15}": "more than 5,000 states",
+    "(" * 3000: "nested too deeply",
+    "ab": "no text of 20 characters that the model can write matches",
+}
+
+
+def test_a_pattern_that_cannot_be_read_or_met_is_said() -> None:
+    for pattern, part in REFUSED.items():
         with case(pattern[:20]), pytest.raises(UsageError, match=part):
             rnn.complete(NET, pattern=pattern, length=20)
+    with pytest.raises(UsageError, match=r"of 64 attempts 0 were accepted, not 1: .* at most"):
+        rnn.complete(network("abc", seed=1, scale=4.0), "a", ending="cabbcabcbacbcba", length=15, attempts=64)
 
 
 def test_lanes_of_any_number_read_as_one_run_does() -> None:
     for cell in (rnn.LSTM(4), rnn.GRU(3), rnn.MultiplicativeLSTM(3)):
         net = network("abc ", cell)
-        assert net.vocabulary is not None
-        lanes = rnn.Lanes(net, 4)
+        encode, lanes = net.vocabulary.encode, rnn.Lanes(net, 4)
         texts = ["ab", "", "cab a", "b", "cc ", "a"]
-        start = lanes.start(net.vocabulary.encode("ca"))
-        now = lanes.rows(start, np.zeros(6, np.int64))
-        total, after = lanes.read(now, [net.vocabulary.encode(text) for text in texts])
-        more, _ = lanes.read(after, [net.vocabulary.encode("b")] * 6)
+        now = lanes.rows(lanes.start(encode("ca")), np.zeros(6, np.int64))
+        total, after = lanes.read(now, [encode(text) for text in texts])
+        more, _ = lanes.read(after, [encode("b")] * 6)
         for text, first, second in zip(texts, total, more, strict=True):
             assert first == pytest.approx(log_p(net, "ca", text) if text else 0.0, abs=1e-5)
             assert first + second == pytest.approx(log_p(net, "ca", text + "b"), abs=1e-5)
+
+
+TEXT = "the cat sat on the mat and the rat sat on the cat and a cat ate a rat " * 3
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(k, marks=pytest.mark.slow) for k in (1, 2))])
+def test_the_order_found_is_the_likeliest_of_all(seed: int) -> None:
+    net = network("".join(set(TEXT)), rnn.Elman(4), seed=seed)
+    lanes = rnn.Lanes(net, 16)
+    for bag in rnn.draw_bags(TEXT, 2, words=4, context=1, seed=seed):
+        start = " ".join(bag.before) + " "
+        after = " " + " ".join(bag.after)
+        orders = set(itertools.permutations(bag.words))
+        costs = {order: log_p(net, start, " ".join(order) + after) for order in orders}
+        assert bag.orders == len(costs)
+        for beam in (1, 20):
+            found = rnn.debag(lanes, bag, beam)
+            assert found.log_p == pytest.approx(max(costs.values()), abs=1e-4)
+            assert costs[found.words] == pytest.approx(max(costs.values()), abs=1e-4)
+            assert found.true_log_p == pytest.approx(costs[bag.words], abs=1e-4)
+            assert found.correct == (found.words == bag.words)
+
+
+def test_bags_are_passages_of_the_text() -> None:
+    words = TEXT.split()
+    for bag in rnn.draw_bags(TEXT, 10, words=5, context=1):
+        passage = [*bag.before, *bag.words, *bag.after]
+        assert len(passage) == 7
+        assert any(words[k : k + 7] == passage for k in range(len(words)))
+    for call, error, said in (
+        (lambda: rnn.draw_bags("one two"), DataError, "has 0 passages of 11, not 500"),
+        (
+            lambda: rnn.NGrams(TEXT, 40),
+            UsageError,
+            "order must be at most 17 with 12 different characters, not 40",
+        ),
+        (lambda: rnn.NGrams("abc", 5), DataError, "too few to count"),
+    ):
+        with case(said), pytest.raises(error, match=said):
+            call()
+
+
+def test_n_grams_put_the_words_of_their_text_into_order() -> None:
+    model = rnn.NGrams(TEXT, 6)
+    answers = [rnn.debag(model, bag) for bag in rnn.draw_bags(TEXT, 10, words=4)]
+    assert sum(each.correct for each in answers) > 5  # chance is one in 24 or so
+
+
+def test_counts_by_hand() -> None:
+    # abab a c: ab 2, ba 2, ac 1. Once: ac; twice: ab, ba: D2 = 1 / (1 + 4). Before a: b; before b: a; before c: a.
+    model = rnn.NGrams("ababac", 2)
+    unigram_discount = 1.0  # each is met after one other character alone: n1 = 3, n2 = 0
+    single = dict.fromkeys("abc", (1 - unigram_discount) / 3 + unigram_discount * 3 / 3 / 3)
+    d = 1 / 5
+    after_a = {"a": 0.0, "b": 2 - d, "c": 1 - d}
+    right = {c: after_a[c] / 3 + d * 2 / 3 * single[c] for c in "abc"}
+    for symbol, c in enumerate("abc"):
+        assert model.probability(np.array([[0, symbol]]))[0] == pytest.approx(right[c])
+        assert model.probability(np.array([[-1, symbol]]))[0] == pytest.approx(single[c])
+        # After c nothing was ever seen.
+        assert model.probability(np.array([[2, symbol]]))[0] == pytest.approx(single[c])
+
+
+def test_probabilities_sum_to_one_and_texts_cost_their_sum() -> None:
+    for order in (1, 2, 4):
+        with case(order):
+            model = rnn.NGrams(TEXT, order)
+            count, encode = len(model.vocabulary), model.vocabulary.encode
+            for before in ("", "c", "the ", "tt t"):
+                places = model.rows(model.start(encode(before)), np.zeros(count, np.int64))
+                total, _ = model.read(places, [np.array([k]) for k in range(count)])
+                assert np.exp(total).sum() == pytest.approx(1.0)
+            start = model.start(encode("a "))
+            whole, _ = model.read(start, [encode("cat sat")])
+            first, after = model.read(start, [encode("cat ")])
+            second, _ = model.read(after, [encode("sat")])
+            assert whole[0] == pytest.approx(first[0] + second[0])
+            assert math.isfinite(whole[0])
+
+
+def test_ratios_are_those_of_a_plain_loop() -> None:
+    net = network("Th []ab.")
+    characters = net.vocabulary.characters
+    letters = [k for k, c in enumerate(characters) if c in "Thab "]
+    lag = rnn.time_lag(net, steps=7, runs=2, smooth=3, seed=5)
+    assert lag.log_ratios.shape == (2, 2, 7)
+    for context, text in enumerate(("[[", "Th")):
+        for trial in range(2):
+            random = np.random.default_rng([5, context, trial])
+            symbols = list(net.vocabulary.encode(text))
+            for t in range(7):
+                logits = run(net, np.array(symbols)[:, None])[0][-1, 0]
+                ratio = (logits[characters.index("]")] - logits[characters.index("[")]) / np.log(10)
+                assert lag.log_ratios[context, trial, t] == pytest.approx(ratio, abs=1e-4)
+                symbols.append(letters[choose(logits[letters], 1.0, random)])
+    whole = lag.log_ratios[:, :, :6].reshape(2, 2, 2, 3).mean(axis=3)
+    np.testing.assert_allclose(lag.difference, whole[0].mean(axis=0) - whole[1].mean(axis=0))
+    np.testing.assert_allclose(lag.error, np.sqrt(whole.var(axis=1, ddof=1).sum(axis=0) / 2))
+    assert list(lag.steps) == [2, 5]
+
+
+def test_how_long_it_lasts_is_where_the_difference_is_first_lost() -> None:
+    ratios = np.zeros((2, 3, 40))
+    ratios[0, :, :25] = 1
+    assert rnn.TimeLag(("[[", "Th"), ratios, 5).memory == 25
+    assert rnn.TimeLag(("[[", "Th"), ratios[:, :, :20], 5).memory == 20
+    assert rnn.TimeLag(("Th", "[["), ratios[::-1], 5).memory == 0
+
+
+def test_a_text_of_brackets_is_what_it_says() -> None:
+    made = bracket_text(200_000, link=15, gap=30, depth=3, nested=0.2, stray=0.05, seed=1)
+    assert 200_000 <= len(made.text) <= 200_001
+    counts = np.zeros((2, 2))  # outside or in an outermost link; closing or opening
+    opened: list[int] = []
+    links = []
+    for match in re.finditer(r"\[\[|\]\]", made.text):
+        opens = match[0] == "[["
+        if len(opened) < 2:
+            counts[len(opened), int(opens)] += 1
+        if opens:
+            opened.append(match.start())
+        elif opened:
+            start = opened.pop()
+            links.append((start, match.start() - start - 2, len(opened)))
+    assert sorted(links) == sorted(map(tuple, made.links.tolist()))
+    ratios = np.log10(counts[:, 0] / counts[:, 1])
+    assert ratios[1] - ratios[0] == pytest.approx(made.difference, abs=0.1)
+    assert made.difference == pytest.approx(-np.log10(0.2) - np.log10(0.05))
+    assert bracket_text(1000, seed=3).text == bracket_text(1000, seed=3).text
+
+
+def test_time_lags_that_cannot_be_meant_are_said() -> None:
+    for settings, part in (
+        ({"contexts": ("[[",)}, "contexts must be two texts"),
+        ({"brackets": ("[", "[")}, "brackets must be two different characters"),
+        ({"smooth": 0}, "smooth must be a whole number >= 1"),
+    ):
+        with case(part), pytest.raises(UsageError, match=part):
+            rnn.time_lag(network("Th []ab."), steps=7, **settings)  # type: ignore[arg-type]

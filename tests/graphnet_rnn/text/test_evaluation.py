@@ -1,9 +1,8 @@
-"""Evaluation and sampling against a loop that reads one character at a time."""
+"""Evaluation, reading and sampling against loops that read one character at a time, and counts by hand."""
 
 from __future__ import annotations
 
 import math
-import re
 from functools import cache
 from typing import Any
 
@@ -13,8 +12,9 @@ import pytest
 import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet.graph.node import Array
-from graphnet_rnn.data import Vocabulary
+from graphnet_rnn.data import Corpus, Vocabulary
 from graphnet_rnn.errors import DataError, UsageError
+from graphnet_rnn.text.reading import new_words
 from graphnet_rnn.text.sampling import choose
 from tests.tables import case
 
@@ -24,9 +24,8 @@ CHARACTERS = "\nabcd"
 @cache
 def network(kind: str = "zero") -> rnn.Network:
     """Two layers with random weights, large enough that context matters."""
-    net = rnn.Network(
-        [rnn.LSTM(4), rnn.GRU(3)], inputs=5, outputs=5, dtype="float64", initial_state=kind, dropout=0.5
-    )
+    how: dict[str, Any] = {"dtype": "float64", "initial_state": kind, "dropout": 0.5}
+    net = rnn.Network([rnn.LSTM(4), rnn.GRU(3)], inputs=5, outputs=5, **how)
     net.theta = np.random.default_rng(1).standard_normal(net.theta.size)
     net.vocabulary = Vocabulary(CHARACTERS)
     return net
@@ -70,7 +69,8 @@ def brute_force(symbols: Array, lanes: int, context: int, kind: str) -> tuple[fl
 
 @pytest.mark.parametrize("kind", ["zero", "learned"])
 def test_evaluator_equals_a_loop(kind: str) -> None:
-    for length, lanes, context in (
+    """Every character after the context, once; nothing is carried over from one text to the next."""
+    cases = [
         (40, 1, 0),
         (40, 1, 7),
         (40, 3, 0),
@@ -80,28 +80,25 @@ def test_evaluator_equals_a_loop(kind: str) -> None:
         (9, 20, 3),
         (2, 1, 0),
         (6, 2, 5),
-    ):
+    ]
+    for length, lanes, context in cases:
+        symbols = text(length)
+        nats, correct, scored = brute_force(symbols, lanes, context, kind)
+        assert scored == list(range(max(1, context), length))
         for time in (1, 4, 50):
             with case(length, lanes, context, time):
-                symbols = text(length)
-                nats, correct, scored = brute_force(symbols, lanes, context, kind)
-                assert scored == list(range(max(1, context), length)), (
-                    "every character after the context, once"
-                )
-                found = rnn.Evaluator(network(kind), lanes, time)(symbols, context)
+                evaluator = rnn.Evaluator(network(kind), lanes, time)
+                found = evaluator(symbols, context)
                 assert found.scored == len(scored)
                 assert found.correct == correct
                 assert found.nats == pytest.approx(nats, rel=1e-12)
                 assert found.bits == pytest.approx(nats / len(scored) / math.log(2))
                 assert found.accuracy == correct / len(scored)
-
-
-def test_evaluation_twice_is_the_same() -> None:
-    """Nothing is carried over from one text to the next."""
-    evaluator = rnn.Evaluator(network(), 2, 5)
-    first = evaluator(text(30), 3)
-    evaluator(text(17), 0)
-    assert evaluator(text(30), 3) == first
+                assert evaluator(symbols, context) == found
+                each, likeliest = evaluator.characters(symbols, context)
+                assert len(each) == len(likeliest) == found.scored
+                assert each.sum() == pytest.approx(nats, rel=1e-12)
+                assert int((likeliest == symbols[max(1, context) :]).sum()) == correct
 
 
 def test_progress_counts_up_to_the_total() -> None:
@@ -111,48 +108,24 @@ def test_progress_counts_up_to_the_total() -> None:
     assert seen[-1][0] == seen[-1][1]
 
 
-def test_nothing_to_score() -> None:
-    for length, context in ((0, 0), (1, 0), (5, 5), (5, 9)):
-        with (
-            case(length, context),
-            pytest.raises(DataError, match=f"the text has {length} characters; with {context} of context"),
-        ):
-            rnn.Evaluator(network(), 2, 5)(text(length), context)
-
-
 def test_a_text_may_be_a_str_and_must_be_symbols() -> None:
     network = rnn.Network([rnn.Elman(4)], 3, 3, seed=1)
     evaluator, dynamic = rnn.Evaluator(network, lanes=1), rnn.online.DynamicEvaluation(network, None)
     for read in (evaluator, dynamic):
-        with pytest.raises(DataError, match="no vocabulary, so it cannot read a str"):
-            read("abcab")
-        with pytest.raises(DataError, match=r"not float64 of shape \[4\]"):
-            read(np.ones(4))
-        with pytest.raises(DataError, match=r"not int64 of shape \[2, 2\]"):
-            read(np.ones((2, 2), np.int64))
-        with pytest.raises(DataError, match="the text has 0 characters"):
-            read([])
-        with pytest.raises(DataError, match="a text must be a str or a row of symbols"):
-            read([[1], [1, 2]])
-        with pytest.raises(DataError, match="symbols from 0 to 3, but the network reads 0 to 2"):
-            read(np.arange(4))
+        for given, said in (
+            ("abcab", "no vocabulary, so it cannot read a str"),
+            (np.ones(4), r"not float64 of shape \[4\]"),
+            (np.ones((2, 2), np.int64), r"not int64 of shape \[2, 2\]"),
+            ([], "the text has 0 characters"),
+            ([[1], [1, 2]], "a text must be a str or a row of symbols"),
+            (np.arange(4), "symbols from 0 to 3, but the network reads 0 to 2"),
+        ):
+            with case(read, said), pytest.raises(DataError, match=said):
+                read(given)
     network.vocabulary = Vocabulary("abc")
     for read in (evaluator, dynamic):
         assert read("abcab") == read(np.array([0, 1, 2, 0, 1]))
 
-
-def test_impossible_evaluation() -> None:
-    with pytest.raises(UsageError, match="context must be a whole number >= 0, not -1"):
-        rnn.Evaluator(network())(text(30), -1)
-    with pytest.raises(UsageError, match="lanes must be a whole number >= 1, not 0"):
-        rnn.Evaluator(network(), lanes=0)
-    with pytest.raises(UsageError, match="time must be a whole number >= 1, not 0"):
-        rnn.Evaluator(network(), time=0)
-    with pytest.raises(UsageError, match="only a network that reads symbols and predicts them"):
-        rnn.Evaluator(rnn.Network([rnn.Elman(2)], inputs=2, outputs=2, loss="squared"))
-
-
-# -- choosing ------------------------------------------------------------------------------------
 
 LOGITS = np.array([0.3, -1.0, 2.0, 1.9, 0.0])
 
@@ -170,26 +143,13 @@ def test_choose_draws_from_the_softmax() -> None:
             p /= p.sum()
             deviation = np.sqrt(p * (1 - p) / 4000)
             assert (np.abs(frequencies(temperature) - p) < 4 * deviation + 1e-12).all()
-
-
-def test_temperature_limits() -> None:
-    assert frequencies(0.0, 50)[2] == 1, "zero: always the likeliest"
-    for tiny in (1e-3, 1e-310):
-        assert frequencies(tiny, 50)[2] == 1
+    for tiny in (0.0, 1e-3, 1e-310):
+        assert frequencies(tiny, 50)[2] == 1, "zero: always the likeliest"
     for huge in (1e9, math.inf):
         assert np.abs(frequencies(huge) - 0.2).max() < 4 * math.sqrt(0.2 * 0.8 / 4000)
-
-
-def test_equal_logits_share_even_at_a_tiny_temperature() -> None:
     generator = np.random.default_rng(0)
-    drawn = {choose(np.array([5.0, 5.0, 1.0]), 1e-310, generator) for _ in range(50)}
-    assert drawn == {0, 1}
-
-
-def test_impossible_temperature() -> None:
-    for temperature in (-1.0, -1e-9, math.nan):
-        with case(temperature), pytest.raises(UsageError, match="temperature must be >= 0"):
-            choose(LOGITS, temperature, np.random.default_rng(0))
+    assert {choose(np.array([5.0, 5.0, 1.0]), 1e-310, generator) for _ in range(50)} == {0, 1}
+    assert choose(np.array([1e4, -1e4]), 1e-2, generator) == 0, "nothing overflows"
 
 
 def test_impossible_symbol_is_never_drawn() -> None:
@@ -200,13 +160,6 @@ def test_impossible_symbol_is_never_drawn() -> None:
             return 0.0
 
     assert choose(np.array([-1e4, 0.0]), 1.0, Zero(np.random.PCG64(0))) == 1
-
-
-def test_large_logits_do_not_overflow() -> None:
-    assert choose(np.array([1e4, -1e4]), 1e-2, np.random.default_rng(0)) == 0
-
-
-# -- sampling ------------------------------------------------------------------------------------
 
 
 def greedy(warm_up: str, length: int, kind: str = "zero") -> str:
@@ -221,68 +174,133 @@ def test_greedy_sample_equals_reading_by_hand() -> None:
     for kind in ("zero", "learned"):
         with case(kind):
             sampler = rnn.Sampler(network(kind))
-            sampler.read("abca")
+            for piece in ("ab", "", "ca"):
+                sampler.read(piece)
+            assert np.allclose(sampler.logits, read_by_hand(np.array([1, 2, 3, 1]), kind)[-1], atol=1e-12)
             assert "".join(sampler.sample(12, temperature=0)) == greedy("abca", 12, kind)
             sampler.reset()
             assert "".join(sampler.sample(12, temperature=0)) == greedy("\n", 12, kind), (
-                "a cold start reads a newline"
+                "cold: reads a newline"
             )
-
-
-def test_warm_up_in_pieces() -> None:
-    whole, pieces = rnn.Sampler(network()), rnn.Sampler(network())
-    whole.read("abcdab")
-    pieces.read("abc")
-    pieces.read("")
-    pieces.read("dab")
-    assert np.array_equal(whole.logits, pieces.logits)
-    assert np.allclose(whole.logits, read_by_hand(np.array([1, 2, 3, 4, 1, 2]))[-1], atol=1e-12)
-
-
-def test_seeds() -> None:
-    def sample(seed: int) -> str:
-        return "".join(rnn.Sampler(network()).sample(60, seed=seed))
-
-    assert sample(1) == sample(1)
-    assert sample(1) != sample(2)
-    assert set(sample(1)) <= set(CHARACTERS)
 
 
 def test_cold_start_without_a_newline_reads_the_first_symbol() -> None:
     net = rnn.Network([rnn.Elman(3)], inputs=2, outputs=2)
     net.vocabulary = Vocabulary("xy")
-    cold, warm = rnn.Sampler(net), rnn.Sampler(net)
+    cold, warm, other = (rnn.Sampler(net) for _ in range(3))
     warm.read("x")
-    assert list(cold.sample(20)) == list(warm.sample(20))
+    drawn = list(cold.sample(60))
+    assert drawn == list(warm.sample(60))
+    assert drawn != list(other.sample(60, seed=1))
+    assert set(drawn) <= set("xy")
 
 
-def test_unseen_warm_up() -> None:
-    with pytest.raises(DataError, match=re.escape("has not seen in training: 'q'")):
-        rnn.Sampler(network()).read("aqa")
+TEXT = "a cab a bad cab\na dab bad a cabbad" * 6
 
 
-def test_impossible_sample_is_told_at_once() -> None:
-    """Not only when the first character is asked for."""
-    for arguments, content in (
-        ({"length": -1}, "length must be a whole number >= 0, not -1"),
-        ({"length": 5, "temperature": -1}, "temperature must be >= 0"),
-        ({"length": 5, "seed": -1}, "seed must be a whole number >= 0, not -1"),
-    ):
-        with case(arguments, content), pytest.raises(UsageError, match=re.escape(content)):
-            rnn.Sampler(network()).sample(**arguments)
+@cache
+def reader() -> rnn.Network:
+    vocabulary = Vocabulary.of(TEXT)
+    net = rnn.Network([rnn.LSTM(5)], len(vocabulary), len(vocabulary), dtype="float64", dropout=0.0)
+    net.theta = np.random.default_rng(3).normal(size=net.theta.size)
+    net.vocabulary = vocabulary
+    return net
 
 
-def test_one_output_for_a_text_is_nothing_to_draw_from() -> None:
-    for reader in (rnn.Sampler, rnn.Lanes):
-        with case(reader):
-            classifier = rnn.Network([rnn.Elman(3)], inputs=2, outputs=2, pool="mean")
-            classifier.vocabulary = rnn.data.Vocabulary("ab")
-            with pytest.raises(
-                UsageError, match=f"{reader.__name__}: a network with an output at each step is needed"
-            ):
-                reader(classifier)
+def test_a_cold_start_predicts_all_but_the_first_character() -> None:
+    """From zero states, by one run over the text."""
+    text, characters = TEXT[:60], reader().vocabulary.characters
+    reading = rnn.read(reader(), text)
+    o = rnn.run(reader(), reader().vocabulary.encode(text)[:, None])[0][:, 0]
+    p = np.exp(o) / np.exp(o).sum(axis=1, keepdims=True)
+    assert reading.probabilities[0] is None
+    assert reading.guesses[0] == text[0]
+    for t in range(1, len(text)):
+        assert reading.probabilities[t] == pytest.approx(p[t - 1][characters.index(text[t])], rel=1e-9)
+        assert reading.guesses[t] == characters[int(np.argmax(p[t - 1]))]
+    right = sum(g == c for g, c in zip(reading.guesses[1:], text[1:], strict=True))
+    assert reading.accuracy == right / 59
+    assert reading.bits == pytest.approx(-np.mean(np.log2(reading.probabilities[1:])))
+    reading = rnn.read(reader(), "a")
+    assert reading.nats == (None,)
+    assert math.isnan(reading.bits)
+    assert math.isnan(reading.accuracy)
+    assert len(rnn.read(reader(), "a", "b").nats) == 1
 
 
-def test_network_without_vocabulary() -> None:
-    with pytest.raises(UsageError, match="this network has no vocabulary"):
-        rnn.Sampler(rnn.Network([rnn.Elman(3)], inputs=2, outputs=2))
+def test_costs_of_pieces_are_means_of_a_reading() -> None:
+    costs = rnn.cost_over_text(reader(), TEXT, characters=25, context=1, lanes=1)
+    nats = rnn.read(reader(), TEXT).nats
+    assert costs.length == len(TEXT)
+    assert costs.parts == ()
+    assert len(costs.bits) == math.ceil(len(TEXT) / 25)
+    for i, bits in enumerate(costs.bits):
+        piece = [n for n in nats[25 * i : 25 * i + 25] if n is not None]
+        assert bits == pytest.approx(np.mean(piece) / math.log(2))
+    costs = rnn.cost_over_text(reader(), TEXT, characters=10, context=25, lanes=2)
+    assert [math.isnan(b) for b in costs.bits[:4]] == [True, True, False, False], "those without a scored one"
+
+
+def test_states_are_carried_over_the_parts_of_a_corpus() -> None:
+    corpus = Corpus.split(TEXT)
+    costs = rnn.cost_over_text(reader(), corpus, characters=20, context=1, lanes=1)
+    ends = np.cumsum([len(corpus.train), len(corpus.valid)])
+    assert costs.parts == (("training", 0), ("validation", ends[0]), ("test", ends[1]))
+    assert costs.bits == rnn.cost_over_text(reader(), TEXT, characters=20, context=1, lanes=1).bits
+    no_test = Corpus(corpus.train, corpus.valid, corpus.test[:0], corpus.vocabulary)
+    assert [name for name, _ in rnn.cost_over_text(reader(), no_test).parts] == ["training", "validation"]
+
+
+def test_new_words_are_counted_where_they_begin() -> None:
+    text = "int a; int b_1 = a;\nThe the_cat, the. naïve Ω a"
+    words = ["int", "a", "b_1", "The", "the_cat", "the", "naïve", "Ω"]
+    assert list(new_words(text)) == [0, 4, 11, 20, 24, 33, 38, 44]
+    assert all(text[i:].startswith(word) for i, word in zip(new_words(text), words, strict=True))
+    assert new_words("").size == new_words(".,;").size == 0
+    costs = rnn.cost_over_text(reader(), TEXT, characters=5)
+    assert sum(costs.new_words) == len(new_words(TEXT))
+    assert costs.new_words[:2] == (2, 1)  # "a cab| a ba|"
+
+
+BARE = rnn.Network([rnn.Elman(4)], 3, 3, seed=1)
+NUMBERS = rnn.Network([rnn.Elman(2)], inputs=2, outputs=2, loss="squared")
+
+
+def pooled(reader: Any) -> None:
+    net = rnn.Network([rnn.Elman(3)], inputs=2, outputs=2, pool="mean")
+    net.vocabulary = Vocabulary("ab")
+    reader(net)
+
+
+#: what -> (the call, the error, what it names)
+REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
+    "no text": (lambda: rnn.Evaluator(network())([], 0), DataError, "the text has 0 characters; with 0 of"),
+    "context alone": (lambda: rnn.Evaluator(network())(text(5), 9), DataError, "has 5 characters; with 9"),
+    "no context": (lambda: rnn.Evaluator(network())(text(30), -1), UsageError, "context must be a whole"),
+    "no lanes": (lambda: rnn.Evaluator(network(), lanes=0), UsageError, "lanes must be a whole number >="),
+    "no time": (lambda: rnn.Evaluator(network(), time=0), UsageError, "time must be a whole number >= 1"),
+    "no symbols": (lambda: rnn.Evaluator(NUMBERS), UsageError, "only a network that reads symbols and"),
+    "cold": (lambda: choose(LOGITS, -1e-9, np.random.default_rng(0)), UsageError, "temperature must be >="),
+    "unknown": (lambda: choose(LOGITS, math.nan, np.random.default_rng(0)), UsageError, "temperature must"),
+    "unseen": (lambda: rnn.Sampler(network()).read("aqa"), DataError, "has not seen in training:"),
+    # Told at once, and not only when the first character is asked for.
+    "length": (lambda: rnn.Sampler(network()).sample(-1), UsageError, "length must be a whole number >="),
+    "temperature": (lambda: rnn.Sampler(network()).sample(5, -1), UsageError, "temperature must be >="),
+    "seed": (lambda: rnn.Sampler(network()).sample(5, seed=-1), UsageError, "seed must be a whole number"),
+    "pooled": (lambda: pooled(rnn.Sampler), UsageError, "Sampler: a network with an output at each step"),
+    "pooled lanes": (lambda: pooled(rnn.Lanes), UsageError, "Lanes: a network with an output at each step"),
+    "read, unseen": (lambda: rnn.read(reader(), "ax"), DataError, "has not seen in training: 'x'"),
+    "read nothing": (lambda: rnn.read(reader(), ""), DataError, "nothing to score"),
+    "read, no vocabulary": (lambda: rnn.read(BARE, "a"), UsageError, "read: this network has no"),
+    "costs of none": (lambda: rnn.cost_over_text(reader(), TEXT, characters=0), UsageError, "characters mu"),
+    "one character": (lambda: rnn.cost_over_text(reader(), "a", characters=5), DataError, "nothing to"),
+    "costs of no vocabulary": (lambda: rnn.cost_over_text(BARE, TEXT), UsageError, "no vocabulary"),
+    "no vocabulary": (lambda: rnn.Sampler(BARE), UsageError, "this network has no vocabulary"),
+}  # fmt: skip
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    assert rnn.read(reader(), "ax", unknown="b").text == "ax"
+    for what, (call, error, said) in REFUSED.items():
+        with case(what), pytest.raises(error, match=said):
+            call()

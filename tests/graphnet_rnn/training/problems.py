@@ -23,7 +23,6 @@ from graphnet_rnn.training import Problem, Trainer, Training
 from tests.graphnet_rnn.training.runs import At
 
 __all__ = ["PROBLEMS", "Fit", "Line", "Row", "begin"]
-
 TEXT = "the quick brown fox jumps over the lazy dog. " * 12
 
 
@@ -88,14 +87,8 @@ def arrays(cases: int = 37, network: dict[str, Any] | None = None, **how: Any) -
     """By default the last batch of an epoch is not full."""
     net = rnn.Network([rnn.LSTM(4)], 3, 2, "squared", recurrent_dropout=0.2, **(network or {}))
     x = draws().normal(size=(7, cases, 3))
-    settings = {
-        "inputs": x,
-        "targets": x.cumsum(0)[..., :2],
-        "batch": 8,
-        "weights": np.arange(1, cases + 1),
-        **how,
-    }
-    return rnn.Arrays(net, **settings)
+    settings = {"batch": 8, "weights": np.arange(1, cases + 1), **how}
+    return rnn.Arrays(net, **{"inputs": x, "targets": x.cumsum(0)[..., :2], **settings})
 
 
 def ragged(**how: Any) -> Problem:
@@ -103,16 +96,9 @@ def ragged(**how: Any) -> Problem:
     net = rnn.Network([rnn.Bidirectional(rnn.GRU(3)), rnn.GRU(2)], 3, 2, "squared", recurrent_dropout=0.2)
     x = draws().normal(size=(7, 37, 3))
     weights = (draws(1).random((7, 37, 2)) < 0.8) * 1.0
-    settings = {
-        "inputs": x,
-        "targets": np.where(weights > 0, x.cumsum(0)[..., :2], np.nan),
-        "batch": 5,
-        "lengths": draws(2).integers(1, 8, 37),
-        "weights": weights,
-        "buckets": 3,
-        **how,
-    }
-    return rnn.Arrays(net, **settings)
+    targets = np.where(weights > 0, x.cumsum(0)[..., :2], np.nan)
+    settings = {"batch": 5, "lengths": draws(2).integers(1, 8, 37), "weights": weights, "buckets": 3, **how}
+    return rnn.Arrays(net, **{"inputs": x, "targets": targets, **settings})
 
 
 @rnn.composed
@@ -123,11 +109,12 @@ def pair(one: rnn.Network, other: rnn.Network, batch: int, **how: Any) -> rnn.Un
 
 
 def pair_arrays() -> dict[str, Array]:
-    return {
-        "x": draws().normal(size=(3, 37, 3)),
-        "z": draws(1).normal(size=(4, 37, 2)),
-        "t": draws(2).integers(0, 3, (4, 37)),
-    }
+    x, z, t = (
+        draws().normal(size=(3, 37, 3)),
+        draws(1).normal(size=(4, 37, 2)),
+        draws(2).integers(0, 3, (4, 37)),
+    )
+    return {"x": x, "z": z, "t": t}
 
 
 def with_noise(model: rnn.Model) -> Any:
@@ -194,11 +181,11 @@ def energy(**how: Any) -> Problem:
 
 def temporal(**how: Any) -> Problem:
     """On the activities of a model below."""
-    below = rnn.energy.TRBM(6, 4)
+    below = [rnn.energy.TRBM(6, 4)]
     settings = {
         "data": bits(5, 22, 6),
         "batch": 5,
-        "below": [below],
+        "below": below,
         "gibbs_steps": lambda n: 1 + n // 4,
         **how,
     }
@@ -214,18 +201,14 @@ def drawn_energy(**how: Any) -> Problem:
     return rnn.EnergyCases(**{"model": rbm(), "data": drawn_cases, "batch": 10, "drawn": 45, **how})
 
 
-def movements(
-    steps: int = 4,
-    l2: float = 0.0,
-    clip_values: float | None = None,
-    gradient_batches: int = 1,
-    frozen: str = "",
-    **task: Any,
-) -> Problem:
+MOVEMENTS = {"steps", "l2", "clip_values", "gradient_batches", "frozen"}
+
+
+def movements(**how: Any) -> Problem:
+    of_problem = {name: how.pop(name) for name in MOVEMENTS & set(how)}
     controller = rnn.control.Controller([rnn.Elman(5)])
-    settings = {"batch": 6, "time": 12, **task}
-    loop = rnn.control.DelayDisturbanceNoise(controller, **settings)
-    return rnn.Movements(loop, steps, gradient_batches, l2=l2, clip_values=clip_values, frozen=frozen)
+    loop = rnn.control.DelayDisturbanceNoise(controller, **{"batch": 6, "time": 12, **how})
+    return rnn.Movements(loop, **{"steps": 4, "gradient_batches": 1, **of_problem})
 
 
 def symbols(**how: Any) -> Problem:
@@ -275,23 +258,17 @@ PROBLEMS: dict[str, Row] = {
     "symbols": Row(symbols, rnn.ExpectationMaximization),
     "symbols, shared": Row(lambda **how: symbols(shares=3, **how), rnn.ExpectationMaximization),
     "stream": Row(stream),
-    "stream, by weight": Row(
-        lambda **how: stream(**{"weights": np.arange(19) % 3, "valid": (np.ones((5, 1), int),) * 2, **how})
-    ),
+    "stream, by weight": Row(lambda **how: stream(weights=np.arange(19) % 3, valid=(np.ones((5, 1), int),) * 2, **how)),
     "stream, truncated": Row(lambda **how: stream(rnn.online.TruncatedLSTM, **how), lambda: rnn.Nesterov(0.05)),
     "one's own": Row(own, lambda: rnn.LBFGS(iterations=2)),
 }  # fmt: skip
 
 
-def begin(
-    name: str, folder: Path | None, *, epochs: int = 3, problem: Problem | None = None, **how: Any
-) -> Trainer:
+def begin(name: str, folder: Path | None, problem: Problem | None = None, **how: Any) -> Trainer:
     """A Trainer of this row; how: more of Training, and listeners."""
-    row = PROBLEMS[name]
-    listeners = how.pop("listeners", ())
-    settings = Training(
-        how.pop("optimizer", row.optimizer()), epochs=epochs, **{"log_every": 2, "stopping": None, **how}
-    )
+    row, listeners = PROBLEMS[name], how.pop("listeners", ())
+    optimizer = how.pop("optimizer", row.optimizer())
+    settings = Training(optimizer, **{"epochs": 3, "log_every": 2, "stopping": None, **how})
     return Trainer(row.make() if problem is None else problem, settings, folder, listeners=listeners)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.optimizers import Constant
 from graphnet_rnn.training import Trainer, Training
 from tests.graphnet_rnn.training.runs import At, rows
+from tests.graphnet_rnn.training.told import Told
 from tests.tables import case as named
 
 TIME, CASES, INPUTS, OUTPUTS = 6, 11, 3, 4
@@ -40,25 +40,22 @@ def data(loss: str, cases: int = CASES, seed: int = 0) -> tuple[Array, Array]:
 
 
 def network(loss: str, **how: Any) -> rnn.Network:
-    return rnn.Network([rnn.GRU(5)], INPUTS, OUTPUTS, loss, reads="vectors", dtype="float64", **how)
+    how = {"reads": "vectors", "dtype": "float64", **how}
+    return rnn.Network([rnn.GRU(5)], INPUTS, OUTPUTS, loss, **how)
 
 
 def losses_by_hand(
-    net: rnn.Network, x: Array, t: Array, unscored: int
-) -> Callable[[Array], tuple[Array, Any]]:
-    """weights -> the loss of each case, and the gradient of their weighted mean: a graph of exactly these cases."""
-    count, by_case = x.shape[1], net.loss == "ctc"
+    net: rnn.Network, x: Array, t: Array, weights: Array, unscored: int = 0
+) -> tuple[Array, Array]:
+    """The loss of each case, and the gradient of their weighted mean: a graph of exactly these cases."""
+    count, labels = x.shape[1], t.shape[1] if net.loss == "ctc" else None
     initial = "learned" if net.initial_state == "learned" else "zero"
-    u = net.unroll(TIME, count, training=False, initial=initial, labels=t.shape[1] if by_case else None)
-    each = u.losses if by_case else gn.sum(u.losses[unscored:], axis=0) / (TIME - unscored)
-
-    def found(weights: Array) -> tuple[Array, Any]:
-        cost = gn.sum(gn.constant(weights) * each) / float(weights.sum())
-        nodes = [each, *gn.gradient(cost, list(net.parameters.values()))]
-        cases, *gradients = gn.compile(nodes, [u.inputs, u.targets], backend="numpy")(x, t)
-        return cases, np.concatenate([g.ravel() for g in gradients])
-
-    return found
+    u = net.unroll(TIME, count, training=False, initial=initial, labels=labels)
+    each = u.losses if labels else gn.sum(u.losses[unscored:], axis=0) / (TIME - unscored)
+    cost = gn.sum(gn.constant(weights) * each) / float(weights.sum())
+    nodes = [each, *gn.gradient(cost, list(net.parameters.values()))]
+    cases, *gradients = gn.compile(nodes, [u.inputs, u.targets], backend="numpy")(x, t)
+    return cases, np.concatenate([g.ravel() for g in gradients])
 
 
 def taken(problem: rnn.Arrays, x: Array) -> list[int]:
@@ -104,27 +101,26 @@ def test_a_run_is_a_loop_by_hand(tmp_path: Path) -> None:
                 total = 0.0
                 for step in range(3 * epoch, 3 * epoch + 3):
                     some_x, some_t, w = at(steps[step])
-                    cases, gradient = losses_by_hand(other, some_x, some_t, unscored)(w)
+                    cases, gradient = losses_by_hand(other, some_x, some_t, w, unscored)
                     assert costs[step] == pytest.approx(np.average(cases, weights=w), rel=1e-10)
                     total += float(cases @ w)
                     other.theta = other.theta - 0.3 * gradient
                 assert epochs[epoch]["train_loss"] == pytest.approx(total / WEIGHTS[:8].sum(), rel=1e-10)
                 some_x, some_t, w = at([8, 9, 10])
-                cases, _ = losses_by_hand(other, some_x, some_t, unscored)(w)
+                cases, _ = losses_by_hand(other, some_x, some_t, w, unscored)
                 assert epochs[epoch]["valid_loss"] == pytest.approx(np.average(cases, weights=w), rel=1e-10)
             np.testing.assert_allclose(net.theta, other.theta, rtol=1e-9, atol=1e-12)
             assert outcome.best == min(row["valid_loss"] for row in epochs)
 
 
-def test_symbols_are_read_as_well(tmp_path: Path) -> None:
+def test_symbols_are_read_as_well() -> None:
     """What follows each symbol of a cycle is learned."""
     s = (np.arange(8)[:, None] + np.arange(20)) % 5
     problem = rnn.Arrays(rnn.Network([rnn.Elman(8)], 5, 5), s[:-1], s[1:], 4)
-    outcome = Trainer(problem, Training(rnn.Adam(0.05), epochs=30), tmp_path / "run").run()
-    assert outcome.best < 0.1
+    assert Trainer(problem, Training(rnn.Adam(0.05), epochs=30)).run().best < 0.1
 
 
-def test_steps_of_several_batches_are_those_of_a_batched_objective(tmp_path: Path) -> None:
+def test_steps_of_several_batches_are_those_of_a_batched_objective() -> None:
     """Hessian-free, against steps by hand on the same batches; what fills no step is left out."""
     x, t = data("softmax", 20)
     net, other = (network("softmax", seed=1) for _ in range(2))
@@ -133,20 +129,15 @@ def test_steps_of_several_batches_are_those_of_a_batched_objective(tmp_path: Pat
     seen: list[list[Any]] = []
 
     def look() -> None:
-        assert isinstance(problem.objective, rnn.BatchedObjective)
         sizes = (problem.objective.gradient_batches, problem.objective.curvature_batches)
         assert [len(batches) for batches in sizes] == [2, 1]
         seen.append([(batch[0], batch[1]) for batch in sizes[0]])
 
     optimizer = rnn.HessianFree(damping=0.1, cg_steps=5, structural=0.1)
-    settings = Training(optimizer, epochs=2, stopping=None)
-    Trainer(problem, settings, tmp_path / "run", listeners=[At(s, look) for s in range(1, 7)]).run()
+    Trainer(problem, Training(optimizer, epochs=2, stopping=None), listeners=[Told(look)]).run()
     u = other.unroll(TIME, 3, initial="zero")
-    objective = rnn.BatchedObjective(
-        rnn.Objective(
-            u.cost, other.parameters, [u.inputs, u.targets], structure=u.structure, structure_scale=1 / TIME
-        )
-    )
+    damped = {"structure": u.structure, "structure_scale": 1 / TIME}
+    objective = rnn.BatchedObjective(rnn.Objective(u.cost, other.parameters, [u.inputs, u.targets], **damped))
     theta = objective.start()
     state = optimizer.init(theta)
     for batches in seen:
@@ -156,27 +147,21 @@ def test_steps_of_several_batches_are_those_of_a_batched_objective(tmp_path: Pat
 
 
 def test_what_is_kept_to_validate(tmp_path: Path) -> None:
-    for valid, trained, validated in [
-        (0.1, 10, 1),
-        (0.5, 5, 6),
-        (0, 11, 0),
-        (0.01, 11, 0),
-        (None, 11, 0),
-        ("pair", 11, 4),
-    ]:
-        with named(valid, trained):
-            x, t = data("squared")
-            given = data("squared", 4, seed=1) if valid == "pair" else valid
-            problem = rnn.Arrays(network("squared"), x, t, 4, valid=given)
+    x, t = data("squared")
+    pair = data("squared", 4, seed=1)
+    shares = [(0.1, 10, 1), (0.5, 5, 6), (0, 11, 0), (0.01, 11, 0), (None, 11, 0), (pair, 11, 4)]
+    for number, (valid, trained, validated) in enumerate(shares):
+        with named(number):
+            problem = rnn.Arrays(network("squared"), x, t, 4, valid=valid)
             assert len(problem) == -(-trained // 4)
             cost = problem.validate()
             assert (cost is None) == (not validated)
             if validated:
-                kept = given if valid == "pair" else (x[:, -validated:], t[:, -validated:])
-                cases, _ = losses_by_hand(problem.model, *kept, 0)(np.ones(validated))
+                kept = valid if valid is pair else (x[:, -validated:], t[:, -validated:])
+                cases, _ = losses_by_hand(problem.model, *kept, np.ones(validated))
                 assert cost == pytest.approx(cases.mean(), rel=1e-10)
-            outcome = Trainer(problem, Training(epochs=1), tmp_path / str(valid)).run()
-            (epoch,) = rows(tmp_path / str(valid), "epoch")
+            outcome = Trainer(problem, Training(epochs=1), tmp_path / str(number)).run()
+            (epoch,) = rows(tmp_path / str(number), "epoch")
             assert outcome.best == epoch["valid_loss" if validated else "train_loss"]
 
 
@@ -185,53 +170,26 @@ def test_a_case_without_weight_needs_no_targets() -> None:
         with named(pool):
             x, t = data("squared")
             t = t[0] if pool else t
-            weights = np.ones(CASES)
-            weights[2] = 0
+            weights = np.arange(CASES) != 2
             missing = t.copy()
             missing[2 if pool else slice(None), slice(None) if pool else 2] = np.nan
-            outcomes = [
-                Trainer(
-                    rnn.Arrays(network("squared", pool=pool), x, given, 4, weights=weights),
-                    Training(epochs=2),
-                    None,
-                ).run()
-                for given in (t, missing)
-            ]
+            outcomes = []
+            for given in (t, missing):
+                problem = rnn.Arrays(network("squared", pool=pool), x, given, 4, weights=1.0 * weights)
+                outcomes.append(Trainer(problem, Training(epochs=2)).run())
             assert outcomes[0].best == outcomes[1].best
 
 
-def test_what_the_dtype_cannot_hold_is_told() -> None:
-    for which in ["inputs", "targets", "weights"]:
-        with named(which):
-            x, t = data("squared")
-            given = {"inputs": x, "targets": t, "weights": np.ones(CASES)}
-            given[which] = np.full_like(given[which], 1e39)
-            net = rnn.Network([rnn.GRU(5)], INPUTS, OUTPUTS, "squared", reads="vectors")
-            with pytest.raises(
-                DataError, match=rf"Arrays: {which} at \[0.*\] is 1e\+39, which float32 cannot hold"
-            ):
-                rnn.Arrays(net, **given)
-
-
-def test_a_batch_without_weight_changes_nothing(tmp_path: Path) -> None:
+def test_a_batch_without_weight_changes_nothing() -> None:
     x, t = data("squared")
-    weights = np.zeros(CASES)
-    weights[0] = 1
-    net = network("squared")
-    problem = rnn.Arrays(net, x, t, 2, valid=None, weights=weights)
-    before: list[Array] = [net.theta.copy()]
-    changes: list[bool] = []
-
-    def look() -> None:
-        changes.append(not np.array_equal(run.theta, before[-1]))
-        before.append(run.theta.copy())
-
-    settings = Training(rnn.SGD(0.1), epochs=1)
-    run = Trainer(problem, settings, tmp_path / "run", listeners=[At(s, look) for s in range(1, 7)])
-    run.run()
-    assert sum(changes) == 1
-    (epoch,) = rows(tmp_path / "run", "epoch")
-    assert np.isfinite(epoch["train_loss"])
+    problem = rnn.Arrays(network("squared"), x, t, 2, valid=None, weights=1.0 * (np.arange(CASES) == 0))
+    seen: list[bytes] = [problem.model.theta.tobytes()]
+    look = Told(lambda: seen.append(run.theta.tobytes()))
+    run = Trainer(problem, Training(rnn.SGD(0.1), epochs=1), listeners=[look])
+    outcome = run.run()
+    assert len(seen) == 7
+    assert len(set(seen)) == 2
+    assert np.isfinite(outcome.best)
 
 
 def test_a_batch_is_no_larger_than_what_there_is() -> None:
@@ -240,53 +198,58 @@ def test_a_batch_is_no_larger_than_what_there_is() -> None:
     assert (problem.batch, len(problem), problem.items) == (CASES, 1, CASES)
 
 
-def test_networks_that_read_backwards_are_welcome(tmp_path: Path) -> None:
-    x, t = data("softmax")
-    net = rnn.Network([rnn.Bidirectional(3)], INPUTS, OUTPUTS, reads="vectors")
-    assert Trainer(rnn.Arrays(net, x, t, 4), Training(epochs=1), tmp_path / "run").run().steps == 3
-
-
 X, T = data("softmax")
+S, CTC = data("squared")[1], data("ctc")
+LONGER = np.pad(CTC[1], ((0, 0), (0, 1)), constant_values=-1)
+OF_NUMBERS, OF_LABELS = network("squared", dtype="float32"), {"network": network("ctc")}
+NUMBERS = {"network": OF_NUMBERS, "targets": S}
 WRONG: dict[str, tuple[type[Exception], dict[str, Any], str]] = {
     "no network": (UsageError, {"network": "LSTM"}, "network must be a Network, not 'LSTM'"),
     "inputs of another width": (DataError, {"inputs": X[..., :2]}, "inputs must be"),
     "inputs that are not finite": (DataError, {"inputs": X * np.nan}, "inputs"),
-    "targets of other steps": (DataError, {"targets": T[1:]}, "targets must be (6, 11, ...), of each step, not [5"),
-    "targets of other cases": (DataError, {"targets": T[:, 1:]}, "Arrays: targets must be (6, 11, ...), of each step"),
+    "inputs for float32": (DataError, NUMBERS | {"inputs": X + 1e39}, "1e+39, which float32 cannot"),
+    "targets for float32": (DataError, NUMBERS | {"targets": S + 1e39}, "targets at [0, 0, 0] is 1e+39"),
+    "weights for float32": (DataError, NUMBERS | {"weights": WEIGHTS * 1e39}, "weights at [0] is 1e+39"),
+    "targets of other steps": (DataError, {"targets": T[1:]}, "targets must be (6, 11, ...), of each"),
+    "targets of other cases": (DataError, {"targets": T[:, 1:]}, "Arrays: targets must be (6, 11, ...)"),
     "targets that are none": (DataError, {"targets": [[1], [1, 2]]}, "Arrays: targets must be an array"),
-    "numbers for symbols": (DataError, {"targets": T * 1.0}, "must be whole numbers in 0 ... 3, (6, 11), not float64"),
+    "numbers for symbols": (DataError, {"targets": T * 1.0}, "must be whole numbers in 0 ... 3, (6, 11)"),
     "a symbol too many": (DataError, {"targets": T + 1}, "targets must be whole numbers in 0 ... 3"),
     "no batch": (UsageError, {"batch": 0}, "Arrays: batch must be a whole number >= 1"),
     "weights of others": (DataError, {"weights": [1, 2]}, "weights must be [6, 11], one for each target, (6"),
-    "weights below 0": (DataError, {"weights": -WEIGHTS}, "weights must be at least 0, and not all 0; the least is -4"),
+    "weights below 0": (DataError, {"weights": -WEIGHTS}, "weights must be at least 0, and not all 0; the"),
     "no weights": (DataError, {"weights": 0 * WEIGHTS}, "weights must be at least 0, and not all 0"),
-    "no weight to validate": (DataError, {"weights": np.arange(CASES) < 5}, "cases to validate on has a target whose"),
+    "no weight to validate": (DataError, {"weights": np.arange(CASES) < 5}, "cases to validate on has a"),
     "all to validate": (UsageError, {"valid": 1.0}, "valid = 1 of 11 cases leaves none to train on"),
     "a share below 0": (UsageError, {"valid": -0.1}, "Arrays: valid must be"),
-    "four to validate": (UsageError, {"valid": (X, T, None, X)}, "valid must be (inputs, targets), (inputs,"),
-    "others to validate": (DataError, {"valid": (X[1:], T[1:])}, "to train on have 6 steps, those to validate on 5"),
-    "more for the curvature": (UsageError, {"curvature_batches": 2}, "must be at most gradient_batches, 1, not 2"),
+    "four to validate": (UsageError, {"valid": (X, T, None, X)}, "valid must be (inputs, targets), (inputs"),
+    "others to validate": (DataError, {"valid": (X[1:], T[1:])}, "to train on have 6 steps, those to"),
+    "more for the curvature": (UsageError, {"curvature_batches": 2}, "must be at most gradient_batches"),
     "no step": (DataError, {"gradient_batches": 9}, "a step takes 36 cases, but there are 10 to train on"),
     "nothing scored": (UsageError, {"unscored": TIME}, "unscored"),
     "a limit below 0": (UsageError, {"clip_values": -1.0}, "clip_values must be"),
+    "labels of other lengths": (
+        DataError, OF_LABELS | {"targets": CTC[1], "valid": (CTC[0], LONGER)}, "have 2 labels, those to vali",
+    ),
+    "a label too many": (DataError, OF_LABELS | {"targets": CTC[1] + 1}, "whole numbers in -1 ... 2, (11"),
+    "the blank": (DataError, OF_LABELS | {"targets": CTC[1] * 0 + OUTPUTS - 1}, "the last output is the"),
+    "labels that nothing spells": (  # equal neighbours take a step between them
+        DataError, OF_LABELS | {"targets": CTC[1] * 0, "lengths": [2] + [3] * 10},
+        "labels of case 0 take 3 steps",
+    ),
+    "targets of cases": (DataError, {"targets": T[0]}, 'for a network with pool="last"'),
+    "targets of steps": (DataError, {"network": network("softmax", pool="last")}, "for a network without"),
+    "Sequences of cases": (
+        DataError, {"inputs": Sequences(X, T[0]), "targets": None, "valid": None}, 'for a network with pool="last"',
+    ),
 }  # fmt: skip
 
 
 def test_what_does_not_fit_is_told() -> None:
+    right = {"network": network("softmax"), "inputs": X, "targets": T, "batch": 4, "valid": 0.1}
     for what, (error, changed, said) in WRONG.items():
-        with named(what):
-            given: dict[str, Any] = {
-                "network": network("softmax"),
-                "inputs": X,
-                "targets": T,
-                "batch": 4,
-                "valid": 0.1,
-            } | changed
-            with pytest.raises(error, match=re.escape(said)):
-                rnn.Arrays(**given)
-
-
-def test_optimizers_that_would_be_misled() -> None:
+        with named(what), pytest.raises(error, match=re.escape(said)):
+            rnn.Arrays(**right | changed)
     for how, optimizer, said in (
         ({"clip_values": 1.0}, rnn.LBFGS(), "clip_values would make the gradient another function's"),
         (
@@ -295,51 +258,27 @@ def test_optimizers_that_would_be_misled() -> None:
             "curvature_batches means nothing to Adam",
         ),
     ):
-        problem = rnn.Arrays(network("softmax"), X, T, 4, **how)  # type: ignore[arg-type]
-        with pytest.raises(UsageError, match=said):
-            Trainer(problem, Training(optimizer))
+        with named(said), pytest.raises(UsageError, match=said):
+            Trainer(rnn.Arrays(**right | how), Training(optimizer))
+    rnn.Arrays(network("ctc"), np.zeros((4, 2, INPUTS)), [[0, 1, 2], [1, 1, 0]], lengths=[3, 4], valid=None)
 
 
 def test_whoever_asks_for_the_curvature_gets_that_of_its_batches() -> None:
     """The trainer's first step is the optimiser's own, on the same batches."""
-    cases = [
-        rnn.HessianFree(cg_steps=3, preconditioner="kfac"),
-        rnn.TrustRegion(cg_steps=3),
-        rnn.TrustRegion("qdruop", cg_steps=3),
-    ]
-    for optimizer in cases:
+    kfac = rnn.HessianFree(cg_steps=3, preconditioner="kfac")
+    for optimizer in [kfac, rnn.TrustRegion(cg_steps=3), rnn.TrustRegion("qdruop", cg_steps=3)]:
         with named(optimizer):
             found = {}
             for curvature in (1, 2):
                 how: dict[str, Any] = {"gradient_batches": 3, "curvature_batches": curvature, "valid": None}
-                problem = rnn.Arrays(network("softmax"), X, T, 3, **how)
+                problem, alone = (rnn.Arrays(network("softmax"), X, T, 3, **how) for _ in range(2))
                 Trainer(problem, Training(optimizer, epochs=1, steps=1), None).run()
-                alone = rnn.Arrays(network("softmax"), X, T, 3, **how)
                 objective = alone.feed(0, 0)
                 theta = objective.start()
                 optimizer.step(objective, theta, optimizer.init(theta, objective))
                 found[curvature] = problem.model.theta
                 np.testing.assert_array_equal(found[curvature], theta)
             assert (found[1] != found[2]).any()
-
-
-def test_labels_are_of_one_length() -> None:
-    (x, t), (more_x, more_t) = data("ctc"), data("ctc", 3)
-    longer = np.concatenate([more_t, -np.ones((3, 1), int)], axis=1)
-    rnn.Arrays(network("ctc"), x, t, 4, valid=(more_x, more_t))
-    with pytest.raises(
-        DataError, match="have 2 labels, those to validate on 3; fill the shorter ones up with -1"
-    ):
-        rnn.Arrays(network("ctc"), x, t, 4, valid=(more_x, longer))
-    with pytest.raises(DataError, match=re.escape("whole numbers in -1 ... 2, (11, labels)")):
-        rnn.Arrays(network("ctc"), x, t + 1, 4)
-    with pytest.raises(
-        DataError, match="the last output is the blank, so make the network with one output more"
-    ):
-        rnn.Arrays(network("ctc"), x, np.full_like(t, network("ctc").outputs - 1), 4)
-
-
-# -- lengths, and weights of steps and values ----------------------------------------------------
 
 
 def ragged(loss: str, by: str, seed: int = 0) -> Sequences:
@@ -358,8 +297,6 @@ def ragged(loss: str, by: str, seed: int = 0) -> Sequences:
 
 def weighed_by_hand(net: rnn.Network, cases: Sequences) -> tuple[float, Array, float]:
     """Σ w L, its gradient and Σ w: each case by itself at its own length."""
-    assert cases.lengths is not None
-    assert cases.weights is not None
     total, gradient, weight = 0.0, 0.0, 0.0
     for n, steps in enumerate(cases.lengths):
         labels = cases.targets.shape[1] if net.loss == "ctc" else None
@@ -378,14 +315,24 @@ def weighed_by_hand(net: rnn.Network, cases: Sequences) -> tuple[float, Array, f
     return total, np.asarray(gradient), weight
 
 
+def summed(problem: rnn.Arrays) -> tuple[float, Array, float]:
+    """Σ w L, its gradient and Σ w over the steps of an epoch."""
+    found = []
+    for step in range(len(problem)):
+        objective, weight = problem.feed(0, step), problem.weight(0, step)
+        loss, gradient = objective.gradient(objective.start())
+        found.append((weight * loss, weight * gradient, weight))
+    total, gradient, weights = (sum(each) for each in zip(*found, strict=True))
+    return total, gradient, weights
+
+
 def test_cases_of_several_lengths() -> None:
     """Each step, all of an epoch, and validation: sums over each case by itself."""
+    squared = [("squared", by) for by in ("cases", "steps", "values")]
     for loss, by in [
         ("softmax", "cases"),
         ("softmax", "steps"),
-        ("squared", "cases"),
-        ("squared", "steps"),
-        ("squared", "values"),
+        *squared,
         ("sigmoid", "values"),
         ("ctc", "cases"),
     ]:
@@ -394,14 +341,8 @@ def test_cases_of_several_lengths() -> None:
             net = network(loss)
             problem = rnn.Arrays(net, cases, batch=3, valid=kept, buckets=3)
             assert len(problem) >= -(-CASES // 3)
-            weights, seen = 0.0, 0.0
             total, gradient, weight = weighed_by_hand(net, cases)
-            sums = np.zeros_like(gradient)
-            for step in range(len(problem)):
-                objective = problem.feed(0, step)
-                found, g = objective.gradient(objective.start())
-                own = problem.weight(0, step)
-                weights, seen, sums = weights + own, seen + own * found, sums + own * g
+            seen, sums, weights = summed(problem)
             assert weights == pytest.approx(weight, rel=1e-6)
             assert seen == pytest.approx(total, rel=1e-9)
             np.testing.assert_allclose(sums, gradient, rtol=1e-8, atol=1e-9)
@@ -464,19 +405,12 @@ def test_targets_of_cases_as_a_whole() -> None:
             problem = rnn.Arrays(net, x, t[0], 4, lengths=lengths, weights=WEIGHTS, valid=(x, t[1], WEIGHTS))
             total = 0.0
             for n, steps in enumerate(lengths):
-                o, _ = rnn.run(net, x[:steps, [n]])
-                a, b = gn.constant(o), gn.constant(t[0][[n]])
-                loss_of = (
-                    gn.softmax_cross_entropy(a, b)
-                    if loss == "softmax"
-                    else gn.sum(gn.squared_error(a, b), axis=1)
-                )
-                total += WEIGHTS[n] * float(gn.compile([loss_of], [])()[0][0])
-            seen = weights = 0.0
-            for step in range(len(problem)):
-                objective = problem.feed(0, step)
-                own = problem.weight(0, step)
-                seen, weights = seen + own * objective.loss(objective.start()), weights + own
+                o = rnn.run(net, x[:steps, [n]])[0][0]
+                if loss == "softmax":
+                    total += WEIGHTS[n] * (np.log(np.exp(o).sum()) - o[t[0, n]])
+                else:
+                    total += WEIGHTS[n] * ((o - t[0, n]) ** 2).sum()
+            seen, _, weights = summed(problem)
             assert weights == pytest.approx(WEIGHTS.sum())
             assert seen == pytest.approx(total, rel=1e-9)
             assert problem.validate() is not None
@@ -505,9 +439,7 @@ def test_metrics_are_means_by_weight(tmp_path: Path) -> None:
 
 
 def test_label_error_rate_is_of_each_case_by_itself() -> None:
-    cases = ragged("ctc", "cases")
-    assert cases.lengths is not None
-    net = network("ctc")
+    cases, net = ragged("ctc", "cases"), network("ctc")
     problem = rnn.Arrays(net, cases, valid=cases)
     decoded = []
     for n, steps in enumerate(cases.lengths):
@@ -521,23 +453,11 @@ def test_labels_are_no_steps_though_there_are_as_many() -> None:
     draw = np.random.default_rng(0)
     labels = np.full((TIME, TIME), -1)
     labels[:, 0] = draw.integers(0, OUTPUTS - 1, TIME)
-    lengths = np.array([2, 6, 3, 4, 5, 2])
     x = draw.normal(size=(TIME, TIME, INPUTS))
-    problem = rnn.Arrays(network("ctc"), Sequences(x, labels, lengths), batch=TIME, valid=None)
+    problem = rnn.Arrays(network("ctc"), Sequences(x, labels, [2, 6, 3, 4, 5, 2]), batch=TIME, valid=None)
     fed = problem.feed(0, 0).fed
     np.testing.assert_array_equal(np.sort(fed[1][:, 0]), np.sort(labels[:, 0]))
     assert (fed[1][:, 1:] == -1).all()
-
-
-def test_labels_that_no_alignment_spells_are_told() -> None:
-    """Equal neighbours take a step between them."""
-    x = np.zeros((4, 2, INPUTS))
-    labels = np.array([[0, 1, 2], [1, 1, 0]])
-    rnn.Arrays(network("ctc"), x, labels, lengths=[3, 4], valid=None)
-    with pytest.raises(
-        DataError, match=r"labels of case 1 take 4 steps .* but it has 3, so nothing spells them"
-    ):
-        rnn.Arrays(network("ctc"), x, labels, lengths=[3, 3], valid=None)
 
 
 def test_what_is_all_right_has_the_accuracy_one() -> None:
@@ -549,19 +469,3 @@ def test_what_is_all_right_has_the_accuracy_one() -> None:
     w = np.random.default_rng(1).random((TIME, 50))
     problem = rnn.Arrays(net, np.eye(OUTPUTS)[t], t, weights=w, valid=0.5)
     assert problem.metrics()["accuracy"]() == pytest.approx(1, abs=1e-15)
-
-
-def test_targets_of_the_other_kind_name_the_network_for_them() -> None:
-    """As arrays, and as Sequences that nobody has told what the network wants."""
-    cases = [
-        (None, np.zeros(50, int), 'for a network with pool="last"'),
-        ("last", np.zeros((9, 50), int), "for a network without pool"),
-    ]
-    for pool, targets, remedy in cases:
-        with named(pool, targets):
-            net = rnn.Network([rnn.GRU(2)], INPUTS, OUTPUTS, reads="vectors", pool=pool)
-            x = np.zeros((9, 50, INPUTS))
-            with pytest.raises(DataError, match=f"Arrays: targets must be .*{remedy}"):
-                rnn.Arrays(net, x, targets)
-            with pytest.raises(DataError, match=f"Arrays: targets must be .*{remedy}"):
-                rnn.Arrays(net, Sequences(x, targets))

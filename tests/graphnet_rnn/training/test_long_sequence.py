@@ -12,14 +12,7 @@ import graphnet_rnn as rnn
 from graphnet.graph.node import Array
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers import NaturalGradient
-from graphnet_rnn.riemannian import (
-    Backpropagated,
-    Frequency,
-    Kronecker,
-    Metric,
-    OuterProduct,
-    RootMeanSquare,
-)
+from graphnet_rnn.riemannian import Backpropagated, Frequency, Kronecker, Metric, OuterProduct, RootMeanSquare
 from tests.tables import case
 
 TIME, BATCH, PIECE = 23, 2, 7
@@ -65,27 +58,23 @@ def test_loss_and_gradient_are_those_of_all_steps() -> None:
             assert pieces.units == whole.units
 
 
-METRICS: dict[str, Metric] = {
-    "full": OuterProduct(),
-    "quasi-diagonal": OuterProduct("quasi-diagonal"),
-    "same": OuterProduct("diagonal", "same"),
-    "rms": RootMeanSquare(),
-    "frequency": Frequency(),
-    "kfac": Kronecker(sampled=False),
-}
+METRICS: list[Metric] = [
+    OuterProduct(), OuterProduct("quasi-diagonal"), OuterProduct("diagonal", "same"), RootMeanSquare(), Frequency(),
+    Kronecker(sampled=False),
+]  # fmt: skip
 
 
 def test_metrics_are_those_of_all_steps() -> None:
     whole_nets = [("LSTM", False, "all"), ("LSTM", True, "all"), ("GLNN", True, "all")]
     parts = [("Elman", True, "hidden"), ("Elman", True, "outputs")]
-    for (cell, learned, part), name in itertools.product([*whole_nets, *parts], METRICS):
-        with case(cell, learned, name, part):
+    for (cell, learned, part), metric in itertools.product([*whole_nets, *parts], METRICS):
+        with case(cell, learned, metric, part):
             whole, pieces, w = both(cell, learned)
             steps = []
             for objective in (whole, pieces):
-                _, g, numbers = objective.metric(w, METRICS[name], part)
-                assert numbers.shape == (objective.metric_size(METRICS[name], part),)
-                steps.append(objective.metric_solver(METRICS[name], part, numbers, 1e-3)(g))
+                _, g, numbers = objective.metric(w, metric, part)
+                assert numbers.shape == (objective.metric_size(metric, part),)
+                steps.append(objective.metric_solver(metric, part, numbers, 1e-3)(g))
             np.testing.assert_allclose(steps[1], steps[0], rtol=1e-7, atol=1e-12)
 
 
@@ -123,36 +112,31 @@ def test_memory_does_not_grow_with_the_sequence() -> None:
     assert rnn.minimize(objective, rnn.Riemannian("qdruop"), steps=4).loss < before  # type: ignore[arg-type]
 
 
-def test_what_does_not_fit() -> None:
-    cases = [
-        (lambda: rnn.LongSequence(3), "network must be a Network, not 3"),  # type: ignore[arg-type]
-        (
-            lambda: rnn.LongSequence(rnn.Network([rnn.GRU(2)] * 2, 3, 3, dropout=0.1)),
-            "dropout has no one cost",
-        ),
-        (lambda: rnn.LongSequence(rnn.Network([rnn.GRU(2)], 3, 3), time=0), "time must be"),
-        (
-            lambda: rnn.LongSequence(rnn.Network([rnn.GRU(2)], 3, 3)).loss(np.zeros(3)),
-            "feed it a sequence first",
-        ),
-        (lambda: fed(np.zeros(5, int), np.zeros(5, int)), "time comes first, then the 1 sequence"),
-        (lambda: fed(np.zeros((5, 2), int), np.zeros((5, 2), int)), "time comes first, then the 1 sequence"),
-        (lambda: fed(np.zeros((5, 1), int), np.zeros((4, 1), int)), "5 inputs go with 5 targets, not 4"),
-        (lambda: asked(Backpropagated()), "needs derivatives from step to step beyond a piece"),
-        (lambda: asked(Kronecker(over_time="linear")), "needs derivatives from step to step beyond a piece"),
-        (lambda: asked(None), "metric must be one of rnn.riemannian"),
-    ]
-    for make, words in cases:
-        with case(make, words), pytest.raises(UsageError, match=words):
-            make()
-
-
-def fed(x: Array, t: Array) -> Any:
-    objective = rnn.LongSequence(rnn.Network([rnn.GRU(2)], 3, 3))
-    objective.feed(x, t)
+def fed(steps: int = 5, batch: int = 1, targets: int = 5, **how: Any) -> rnn.LongSequence:
+    objective = rnn.LongSequence(rnn.Network([rnn.GRU(2)], 3, 3), **how)
+    objective.feed(np.zeros((steps, batch), int), np.zeros((targets, batch), int))
     return objective
 
 
 def asked(metric: Any) -> Any:
-    objective = fed(np.zeros((5, 1), int), np.zeros((5, 1), int))
+    objective = fed()
     return objective.metric(objective.start(), metric)
+
+
+REFUSED: dict[str, tuple[Any, str]] = {
+    "no network": (lambda: rnn.LongSequence(3), "network must be a Network, not 3"),
+    "dropout": (lambda: rnn.LongSequence(rnn.Network([rnn.GRU(2)] * 2, 3, 3, dropout=0.1)), "dropout has no one cost"),
+    "no time": (lambda: fed(time=0), "time must be"),
+    "unfed": (lambda: rnn.LongSequence(rnn.Network([rnn.GRU(2)], 3, 3)).loss(np.zeros(3)), "feed it a sequence first"),
+    "two sequences": (lambda: fed(batch=2), "time comes first, then the 1 sequence"),
+    "other targets": (lambda: fed(targets=4), "5 inputs go with 5 targets, not 4"),
+    "back": (lambda: asked(Backpropagated()), "needs derivatives from step to step beyond a piece"),
+    "back, linear": (lambda: asked(Kronecker(over_time="linear")), "needs derivatives from step to step beyond"),
+    "no metric": (lambda: asked(None), "metric must be one of rnn.riemannian"),
+}  # fmt: skip
+
+
+def test_what_does_not_fit() -> None:
+    for what, (call, said) in REFUSED.items():
+        with case(what), pytest.raises(UsageError, match=said):
+            call()

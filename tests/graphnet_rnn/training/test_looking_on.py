@@ -1,14 +1,14 @@
-"""Averaged weights, functions as listeners, metrics, runs without a folder, TensorBoard."""
+"""Averaged and frozen weights, functions as listeners, metrics, runs without a folder, TensorBoard."""
 
 from __future__ import annotations
 
 import json
-import re
 import sys
 import types
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -17,23 +17,14 @@ import graphnet_rnn as rnn
 import viz
 from graphnet.graph.node import Array
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.training import Listener, TensorBoard, Trainer, Training
+from graphnet_rnn.training import TensorBoard, Trainer, Training
 from tests.graphnet_rnn.training import problems
 from tests.graphnet_rnn.training.problems import begin
 from tests.graphnet_rnn.training.runs import contents, interrupt_at, require_same_files, rows
+from tests.graphnet_rnn.training.told import Told
 from tests.tables import case
 
 KEEP = 0.7
-
-
-class Passed(Listener):
-    """The weights after each step."""
-
-    def __init__(self) -> None:
-        self.weights: list[Array] = []
-
-    def stepped(self, trainer: Trainer, report: rnn.optimizers.Report) -> None:
-        self.weights.append(np.asarray(trainer.theta, np.float64).copy())
 
 
 def averaged(weights: list[Array], keep: float) -> Array:
@@ -46,16 +37,16 @@ def averaged(weights: list[Array], keep: float) -> Array:
 
 @pytest.mark.parametrize("keep", [KEEP, 1.0])
 def test_the_average_is_what_is_validated_and_saved(keep: float, tmp_path: Path) -> None:
-    passed = Passed()
-    trainer = begin("arrays", tmp_path / "run", average=keep, listeners=[passed])
+    passed: list[Array] = []
+    told = Told(lambda: passed.append(np.asarray(trainer.theta, np.float64).copy()))
+    trainer = begin("arrays", tmp_path / "run", average=keep, listeners=[told])
     outcome = trainer.run()
-    expected = averaged(passed.weights, keep)
+    expected = averaged(passed, keep)
     assert np.allclose(trainer.weights, expected, rtol=1e-5, atol=1e-6)
     assert not np.allclose(trainer.weights, trainer.theta, rtol=1e-3)
     if keep == 1:
-        assert np.allclose(expected, np.mean(passed.weights, axis=0))
-    per_epoch = len(trainer.problem)
-    best = averaged(passed.weights[: outcome.best_epoch * per_epoch], keep)
+        assert np.allclose(expected, np.mean(passed, axis=0))
+    best = averaged(passed[: outcome.best_epoch * len(trainer.problem)], keep)
     saved = rnn.load(trainer.folder.model)
     assert np.allclose(saved.theta, best, rtol=1e-5, atol=1e-6)
     trainer.problem.model.theta = saved.theta
@@ -64,20 +55,18 @@ def test_the_average_is_what_is_validated_and_saved(keep: float, tmp_path: Path)
 
 def test_an_average_that_is_broken_ends_with_the_same_bytes(tmp_path: Path) -> None:
     """In the middle of an epoch, and at the end of one, of any optimizer."""
-    for number, name in enumerate(["carried", "arrays", "symbols"]):
+    for name in ("carried", "arrays", "symbols"):
         with case(name):
-            folder = tmp_path / str(number)
-            folder.mkdir()
-            begin(name, folder / "whole", average=KEEP).run()
-            expected = contents(folder / "whole")
-            steps = len(begin(name, folder / "unused").problem)
+            whole = begin(name, tmp_path / f"whole {name}", average=KEEP)
+            whole.run()
+            steps = len(whole.problem)
             for stop in {steps, steps + 1, max(1, steps // 2)}:
-                folder = folder / f"broken {stop}"
+                folder = tmp_path / f"broken {name} {stop}"
                 begin(name, folder, average=KEEP, listeners=[interrupt_at(stop)]).run()
                 again = begin(name, folder, average=KEEP)
                 again.resume()
                 again.run()
-                require_same_files(contents(folder), expected)
+                require_same_files(contents(folder), contents(tmp_path / f"whole {name}"))
 
 
 def test_functions_are_told_of_each_epoch(tmp_path: Path) -> None:
@@ -109,24 +98,14 @@ def test_metrics_are_in_the_rows_and_in_the_curve(tmp_path: Path) -> None:
     assert found[-1]["accuracy"] == problem._evaluator(problem.corpus.valid, context=problem.time).accuracy  # type: ignore[attr-defined]
     words = [axes.get_ylabel() for axes in viz.training_curve(tmp_path / "run").axes]
     assert words[-2:] == ["accuracy", "largest weight"]
-
-
-def test_impossible_metrics(tmp_path: Path) -> None:
-    cases = [
-        ("accuracy", "Trainer: metrics must be a list of names and functions of the model, not 'accuracy'"),
-        (["accuracy"], "names that Fit has (none), not 'accuracy'"),
-        ([3], "names that Fit has (none), not 3"),
-        ([max, max], "two metrics are called max; give one of the functions another name"),
-    ]
-    for metrics, says in cases:
-        with case(metrics, says), pytest.raises(UsageError, match=re.escape(says)):
-            Trainer(problems.own(), folder=tmp_path, metrics=metrics)
-
-
-def test_a_metric_that_is_no_number_is_told(tmp_path: Path) -> None:
-    trainer = Trainer(problems.own(), folder=tmp_path / "run", metrics=[lambda model: "good"])  # type: ignore[list-item, return-value]
-    with pytest.raises(UsageError, match=r"the metric <lambda> must give a number, not 'good'"):
-        trainer.run()
+    for metrics, says in (
+        ("accuracy", "metrics must be a list of names and functions of the model, not 'accuracy'"),
+        (["accuracy"], r"names that Fit has \(none\), not 'accuracy'"),
+        ([max, max], "two metrics are called max"),
+        ([lambda model: "good"], "the metric <lambda> must give a number, not 'good'"),
+    ):
+        with case(says), pytest.raises(UsageError, match=says):
+            Trainer(problems.own(), metrics=metrics).run()  # type: ignore[arg-type]
 
 
 def test_a_run_without_a_folder_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,48 +131,106 @@ def test_a_run_without_a_folder_writes_nothing(tmp_path: Path, monkeypatch: pyte
         trainer.resume()
 
 
-class Writer:
-    """What writes for TensorBoard, as far as it is asked."""
-
-    made: list[Writer]
-
-    def __init__(self, folder: str) -> None:
-        self.folder, self.numbers, self.closed = folder, dict[str, dict[int, float]](), False
-        self.made.append(self)
-
-    def add_scalar(self, name: str, value: float, step: int) -> None:
-        self.numbers.setdefault(name, {})[step] = value
-
-    def flush(self) -> None: ...
-
-    def close(self) -> None:
-        self.closed = True
-
-
 @pytest.mark.parametrize(
     ("module", "name"), [("tensorboard.summary", "Writer"), ("tensorboardX", "SummaryWriter")]
 )
 def test_tensorboard_gets_the_numbers(
     module: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    writer = mock.Mock()
+    made = mock.Mock(return_value=writer)
     for each in ("tensorboard", "tensorboard.summary", "tensorboardX"):
         monkeypatch.setitem(sys.modules, each, None)
     with pytest.raises(UsageError, match="neither tensorboard nor tensorboardX is installed; pip install"):
         TensorBoard()
     monkeypatch.setitem(sys.modules, "tensorboard", types.ModuleType("tensorboard"))
-    monkeypatch.setitem(sys.modules, module, types.SimpleNamespace(**{name: Writer}))  # type: ignore[arg-type]
-    Writer.made = []
+    monkeypatch.setitem(sys.modules, module, types.SimpleNamespace(**{name: made}))  # type: ignore[arg-type]
     trainer = begin("arrays", tmp_path / "run", listeners=[TensorBoard()])
     trainer.run()
-    (writer,) = Writer.made
-    assert writer.folder == str(tmp_path / "run" / "tensorboard")
-    assert writer.closed
-    per_epoch = len(trainer.problem)
-    epochs = rows(tmp_path / "run", "epoch")
-    validated = {per_epoch * row["epoch"]: row["valid_loss"] for row in epochs}
-    assert writer.numbers["epoch/valid_loss"] == validated
-    steps = {row["step"]: row["train_loss"] for row in rows(tmp_path / "run", "step")}
-    assert writer.numbers["step/train_loss"] == steps
-    assert any(each.startswith("epoch/weight_norms/") for each in writer.numbers)
+    made.assert_called_once_with(str(tmp_path / "run" / "tensorboard"))
+    writer.close.assert_called_once_with()
+    numbers = {(call.args[0], call.args[2]): call.args[1] for call in writer.add_scalar.call_args_list}
+    for row in rows(tmp_path / "run", "epoch"):
+        assert numbers["epoch/valid_loss", len(trainer.problem) * row["epoch"]] == row["valid_loss"]
+    for row in rows(tmp_path / "run", "step"):
+        assert numbers["step/train_loss", row["step"]] == row["train_loss"]
+    assert any(each.startswith("epoch/weight_norms/") for each, _ in numbers)
     with pytest.raises(UsageError, match="the run has no folder; name one"):
         begin("arrays", None, listeners=[TensorBoard()]).run()
+
+
+X = np.random.default_rng(0).standard_normal((5, 24, 2))
+T = np.cumsum(X, axis=0)
+FROZEN = ("layer0.*", "output.b_o")
+OPTIMIZERS = [
+    rnn.Adam(0.01), rnn.SGD(0.01, weight_decay=0.1), rnn.HessianFree(damping=1.0, structural=0.1), rnn.LBFGS(),
+    rnn.NonlinearConjugateGradient(), rnn.Riemannian("kfac", rate=0.01), rnn.NaturalGradient(),
+]  # fmt: skip
+
+
+def freezing(**how: object) -> rnn.Arrays:
+    net = rnn.Network([rnn.Elman(3), rnn.Elman(4)], 2, 2, "squared")
+    return rnn.Arrays(net, X, T, batch=12, valid=None, **{"frozen": FROZEN, **how})  # type: ignore[arg-type]
+
+
+def is_frozen(name: str) -> bool:
+    return name.startswith("layer0.") or name == "output.b_o"
+
+
+def test_what_is_frozen_stays_and_the_rest_learns() -> None:
+    """As if it were constant: the objective over the others alone makes the same steps."""
+    for optimizer in OPTIMIZERS:
+        with case(optimizer):
+            p = freezing()
+            before = {name: node.value.copy() for name, node in p.model.parameters.items()}
+            trainer = rnn.Trainer(p, rnn.Training(optimizer, epochs=2, stopping=None))
+            trainer.run()
+            trainer.take_best()
+            for name, node in p.model.parameters.items():
+                assert np.array_equal(node.value, before[name]) == is_frozen(name), name
+
+
+def test_the_gradient_is_that_of_the_others() -> None:
+    some, every = freezing(), freezing(frozen=())
+    assert some.objective.size < every.objective.size == every.model.theta.size
+    for each in (some, every):
+        each.feed(0, 0)
+    loss, g = some.objective.gradient(some.objective.start())
+    whole_loss, whole_g = every.objective.gradient(every.objective.start())
+    chosen = [~is_frozen(n) & np.ones(node.size, bool) for n, node in every.model.parameters.items()]
+    assert np.isclose(loss, whole_loss, rtol=1e-6)
+    assert np.allclose(g, whole_g[np.concatenate(chosen) == 1], rtol=1e-5, atol=1e-7)
+
+
+def test_a_run_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
+    def trainer(folder: Path, epochs: int, **how: object) -> rnn.Trainer:
+        settings = rnn.Training(rnn.Adam(0.01), epochs=epochs, average=0.9, stopping=None)
+        return rnn.Trainer(freezing(**how), settings, folder)
+
+    trainer(tmp_path / "whole", 4).run()
+    trainer(tmp_path / "parts", 2).run()
+    rest = trainer(tmp_path / "parts", 4)
+    rest.resume()
+    rest.run()
+    require_same_files(contents(tmp_path / "parts"), contents(tmp_path / "whole"))
+    with pytest.raises(UsageError, match="frozen"):
+        trainer(tmp_path / "parts", 6, frozen=()).resume()
+
+
+def test_texts_and_commas_and_what_cannot_be_frozen() -> None:
+    corpus = rnn.data.Corpus.split("a text of some length, " * 40)
+    symbols = len(corpus.vocabulary)
+    network = rnn.Network([rnn.GRU(4), rnn.GRU(4)], symbols, symbols)
+    before = network.parameters["layer0.W_xz"].value.copy()
+    p = rnn.CarriedText(network, corpus, time=5, batch=4, frozen="layer0.*, output.b_o")
+    rnn.Trainer(p, rnn.Training(epochs=1)).run()
+    assert p.frozen == FROZEN
+    assert np.array_equal(network.parameters["layer0.W_xz"].value, before)
+    for frozen, said in (
+        ("layer7.*", r"frozen names 'layer7\.\*', but no parameter is called so; there are layer0\.W_xh"),
+        ("*", "frozen leaves no parameter"),
+        (3, "frozen must be patterns of names"),
+        ([3], "frozen must be patterns of names"),
+    ):
+        with case(frozen), pytest.raises(UsageError, match=said):
+            freezing(frozen=frozen)

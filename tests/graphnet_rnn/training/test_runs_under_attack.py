@@ -9,7 +9,6 @@ import signal
 import sys
 import time
 import traceback
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,6 @@ import pytest
 from graphnet_rnn.__main__ import main
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")]
-
 KILLS, PAIRS = 60, 50
 TRAIN = [
     "train", "text.txt", "--units", "8", "--dropout", "0.2", "--sample", "5", "--time", "5", "--batch", "4",
@@ -64,15 +62,23 @@ class Process:
         return self.end()
 
 
+def two(folder: Path, command: list[str], pauses: list[float], rng: random.Random) -> list[Process]:
+    processes = []
+    for name in "ab":
+        processes.append(Process(folder, command, name))
+        time.sleep(rng.choice(pauses))
+    return processes
+
+
 def new_folder(path: Path) -> Path:
     path.mkdir()
     (path / "text.txt").write_text("the quick brown fox jumps over the lazy dog. " * 25)
     return path
 
 
-def continued(folder: Path, command: list[str]) -> list[str]:
+def continued(folder: Path) -> list[str]:
     """The command that goes on with what there is."""
-    return RESUME if any(folder.glob("run/checkpoint-*")) else command
+    return RESUME if any(folder.glob("run/checkpoint-*")) else TRAIN
 
 
 def contents(folder: Path) -> dict[str, object]:
@@ -92,31 +98,24 @@ def left_over(folder: Path) -> list[Path]:
 
 
 @pytest.fixture
-def command() -> list[str]:
-    return list(TRAIN)
-
-
-@pytest.fixture
-def whole(tmp_path: Path, command: list[str]) -> tuple[dict[str, object], float]:
+def whole(tmp_path: Path) -> tuple[dict[str, object], float]:
     """What a run leaves that nobody disturbs, and how long it takes."""
     for name in ("first", "whole"):  # the first finds no compiled kernels
         folder, started = new_folder(tmp_path / name), time.monotonic()
-        process = Process(folder, command)
+        process = Process(folder, TRAIN)
         assert process.end() == 0, process.said.read_text(encoding="utf-8")
         assert not left_over(folder)
     return contents(folder), time.monotonic() - started
 
 
-def test_killed_again_and_again(
-    tmp_path: Path, command: list[str], whole: tuple[dict[str, object], float]
-) -> None:
+def test_killed_again_and_again(tmp_path: Path, whole: tuple[dict[str, object], float]) -> None:
     rng, kills, runs = random.Random(0), 0, 0
     while kills < KILLS:
         folder = new_folder(tmp_path / str(runs))
         runs += 1
         code, killed = 99, 0
         while code:
-            process = Process(folder, continued(folder, command))
+            process = Process(folder, continued(folder))
             code = process.kill_after(rng.uniform(0, whole[1] / (1 if killed > 8 else 3)))
             killed += code != 0
             assert code in (0, -signal.SIGKILL), process.said.read_text(encoding="utf-8")
@@ -125,41 +124,31 @@ def test_killed_again_and_again(
         assert not left_over(folder)
 
 
-def test_two_at_once(tmp_path: Path, command: list[str], whole: tuple[dict[str, object], float]) -> None:
+def test_two_at_once(tmp_path: Path, whole: tuple[dict[str, object], float]) -> None:
     """One wins and ends as if it had been alone; the other says why it does not, in one sentence."""
     rng = random.Random(1)
     for pair in range(PAIRS):
         folder = new_folder(tmp_path / str(pair))
-        processes = []
-        for name in "ab":
-            processes.append(Process(folder, command, name))
-            time.sleep(rng.choice([0, 0, rng.uniform(0, whole[1] / 2)]))
+        processes = two(folder, TRAIN, [0, 0, rng.uniform(0, whole[1] / 2)], rng)
         ended = [process.end() for process in processes]
-        assert sorted(ended) == [0, 2], [process.said.read_text(encoding="utf-8") for process in processes]
-        refused = processes[ended.index(2)].said.read_text(encoding="utf-8")
+        said = [process.said.read_text(encoding="utf-8") for process in processes]
+        assert sorted(ended) == [0, 2], said
+        refused = said[ended.index(2)]
         assert refused.count("\n") == 1, refused
         assert "another process" in refused or "holds a run already" in refused
         assert contents(folder) == whole[0]
         assert not left_over(folder)
 
 
-def test_two_resume_at_once(
-    tmp_path: Path, whole: tuple[dict[str, object], float], command: list[str]
-) -> None:
+def test_two_resume_at_once(tmp_path: Path, whole: tuple[dict[str, object], float]) -> None:
     """Whoever has the files; what the other read before it was refused, or before it got its turn, does no harm."""
-    rng, codes = random.Random(2), Counter[tuple[int, ...]]()
+    rng, contended = random.Random(2), 0
     for pair in range(PAIRS):
         folder = new_folder(tmp_path / str(pair))
-        Process(folder, command).kill_after(rng.uniform(0.3, 0.7) * whole[1])
-        again = continued(folder, command)
-        processes = []
-        for name in "ab":
-            processes.append(Process(folder, again, name))
-            time.sleep(rng.choice([0, 0, rng.uniform(0, whole[1])]))
-        ended = [process.end() for process in processes]
-        codes[tuple(sorted(ended))] += 1
-        assert sorted(ended) in ([0, 0], [0, 2]), [
-            process.said.read_text(encoding="utf-8") for process in processes
-        ]
+        Process(folder, TRAIN).kill_after(rng.uniform(0.3, 0.7) * whole[1])
+        processes = two(folder, continued(folder), [0, 0, rng.uniform(0, whole[1])], rng)
+        ended = sorted(process.end() for process in processes)
+        assert ended in ([0, 0], [0, 2]), [process.said.read_text(encoding="utf-8") for process in processes]
+        contended += ended == [0, 2]
         assert contents(folder) == whole[0]
-    assert codes[0, 2] > PAIRS // 4, "there was something to contend for"
+    assert contended > PAIRS // 4, "there was something to contend for"

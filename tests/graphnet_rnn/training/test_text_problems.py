@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,10 @@ import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet_rnn.data import Corpus
 from graphnet_rnn.errors import DataError, UsageError
-from graphnet_rnn.optimizers import Adam, HessianFree
-from graphnet_rnn.training import DrawnText, Trainer
-from tests.graphnet_rnn.training.runs import At, interrupt_at, text_run
+from graphnet_rnn.optimizers import HessianFree
+from graphnet_rnn.training import CarriedText, DrawnText, Trainer
+from tests.graphnet_rnn.training.runs import contents, interrupt_at, require_same_files, rows, text_run
+from tests.graphnet_rnn.training.told import Told
 from tests.tables import case
 
 TEXT = "the cat sat on the mat and the dog sat on the log. " * 60
@@ -32,25 +32,8 @@ def network(**how: Any) -> rnn.Network:
 
 
 def drawn(net: rnn.Network | None = None, **how: Any) -> DrawnText:
-    settings: dict[str, Any] = {
-        "gradient_batches": 3,
-        "curvature_batches": 2,
-        "unscored": 0,
-        "sample": 0,
-    } | how
+    settings = {"gradient_batches": 3, "curvature_batches": 2, "unscored": 0, "sample": 0, **how}
     return DrawnText(net or network(), corpus(7), 9, 4, **settings)
-
-
-def starts(problem: DrawnText, epoch: int) -> list[int]:
-    """The first symbol of each sequence of an epoch."""
-    found = []
-    for step in range(len(problem)):
-        objective = problem.feed(epoch, step)
-        for inputs, targets in objective.gradient_batches:
-            assert inputs.shape == targets.shape == (9, 4)
-            assert np.array_equal(inputs[1:], targets[:-1])
-            found += list(inputs[0])
-    return found
 
 
 def test_an_epoch_takes_every_sequence_at_most_once() -> None:
@@ -58,27 +41,24 @@ def test_an_epoch_takes_every_sequence_at_most_once() -> None:
     net = rnn.Network([rnn.Elman(2)], 1000, 1000)
     problem = DrawnText(net, corpus(1000), 9, 4, gradient_batches=3, curvature_batches=2, sample=0)
     assert len(problem) == 111 // 12
-    first, again, second = (starts(problem, epoch) for epoch in (0, 0, 1))
+    starts: list[list[int]] = []
+    for epoch in (0, 0, 1):
+        starts.append([])
+        for step in range(len(problem)):
+            for inputs, targets in problem.feed(epoch, step).gradient_batches:
+                assert inputs.shape == targets.shape == (9, 4)
+                assert np.array_equal(inputs[1:], targets[:-1])
+                starts[-1] += list(inputs[0])
+    first, again, second = starts
     assert len(set(first)) == len(first) == 9 * 12
     assert {start % 9 for start in first} == {0}
     assert first == again
     assert first != second
 
 
-def test_curvature_and_loss_are_of_the_first_batches() -> None:
-    problem = drawn()
-    objective = problem.feed(0, 1)
-    sizes = (objective.gradient_batches, objective.curvature_batches, objective.loss_batches)
-    assert [len(batches) for batches in sizes] == [3, 2, 2]
-    for batches in sizes[1:]:
-        assert all(
-            np.array_equal(a[0], b[0]) for a, b in zip(batches, objective.gradient_batches, strict=False)
-        )
-
-
 @pytest.mark.parametrize("initial_state", ["zero", "learned"])
 def test_the_loss_is_that_of_unscored_sequences(initial_state: str) -> None:
-    """Against a network run by hand from its first state."""
+    """Against a network run by hand from its first state; curvature and loss are of the first batches."""
     net = network(initial_state=initial_state)
     problem = drawn(net, unscored=3)
     assert problem.items == 3 * 4 * 6
@@ -89,6 +69,10 @@ def test_the_loss_is_that_of_unscored_sequences(initial_state: str) -> None:
         (losses,) = gn.compile([u.losses], [u.inputs, u.targets])(inputs, targets)
         expected.append(losses[3:].mean())
     assert objective.gradient(net.theta)[0] == pytest.approx(np.mean(expected), rel=1e-5)
+    for batches in (objective.curvature_batches, objective.loss_batches):
+        assert len(batches) == 2
+        for one, other in zip(batches, objective.gradient_batches, strict=False):
+            assert np.array_equal(one[0], other[0])
 
 
 def test_structural_damping_weighs_against_the_mean_loss() -> None:
@@ -99,79 +83,34 @@ def test_structural_damping_weighs_against_the_mean_loss() -> None:
     v = np.random.default_rng(0).standard_normal(w.size)
     damping = objective.curvature(w, 0.5)(v) - objective.curvature(w)(v)
     summed.structure_scale = 1.0
-    assert np.allclose(
-        6 * damping, summed.curvature(w, 0.5)(v) - summed.curvature(w)(v), rtol=1e-3, atol=1e-6
-    )
+    expected = summed.curvature(w, 0.5)(v) - summed.curvature(w)(v)
+    assert np.allclose(6 * damping, expected, rtol=1e-3, atol=1e-6)
 
 
-def test_a_preconditioner_has_its_single_cases() -> None:
-    problem = drawn(gradient_batches=1, curvature_batches=1)
-    squares = problem.feed(0, 0).squared_gradients(problem.feed(0, 0).start())
-    assert squares.shape == (problem.feed(0, 0).size,)
-    assert (squares >= 0).all()
-    assert squares.any()
-
-
-def test_impossible_settings() -> None:
-    cases = [
-        ({"gradient_batches": 0}, UsageError, "gradient_batches must be a whole number >= 1"),
-        (
-            {"curvature_batches": 4},
-            UsageError,
-            "curvature_batches must be at most gradient_batches, 3, not 4",
-        ),
-        ({"gradient_batches": 30}, DataError, "has 111 sequences of 9 characters, fewer than a step needs"),
-        ({"unscored": 9}, UsageError, "unscored must be in 0 ... 8"),
-        ({"unscored": "x"}, UsageError, "unscored must be a whole number"),
-    ]
-    for how, error, words in cases:
-        with case(how, error), pytest.raises(error, match=words):
-            drawn(**how)
-
-
-# -- training runs -------------------------------------------------------------------------------
-
-
-def trainer(folder: Path, **how: Any) -> Trainer:
+def trainer(folder: Path | None, **how: Any) -> Trainer:
     data = Corpus.split(TEXT)
     net = rnn.Network([rnn.Elman(8)], len(data.vocabulary), len(data.vocabulary), dropout=0.0, seed=3)
     settings: dict[str, Any] = {
         "optimizer": HessianFree(damping=0.1, structural=0.3, cg_steps=10), "time": 15, "batch": 8,
-        "gradient_batches": 4, "curvature_batches": 2, "epochs": 3, "sample": 10, "stopping": None,
+        "gradient_batches": 4, "curvature_batches": 2, "epochs": 3, "sample": 10, "stopping": None, **how,
     }  # fmt: skip
-    chosen = {
-        name: value for name, value in (settings | how).items() if value is not None or name == "stopping"
-    }
+    chosen = {name: value for name, value in settings.items() if value is not None or name == "stopping"}
     return text_run(net, data, folder, **chosen)
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    return {p.name: p.read_bytes() for p in folder.iterdir() if p.name != "timing.jsonl"}
-
-
-@pytest.mark.parametrize(
-    "optimizer",
-    [
-        HessianFree(structural=0.3, adapts="structural", cg_steps=10, preconditioner=0.75),
-        rnn.LBFGS(iterations=3),
-    ],
-    ids=lambda o: type(o).__name__,
-)
-def test_resumed_is_never_stopped(tmp_path: Path, optimizer: rnn.optimizers.Optimizer) -> None:
+def test_resumed_is_never_stopped(tmp_path: Path) -> None:
     """Byte for byte, λ, μ, the last direction and the order of the sequences included."""
-    how: dict[str, Any] = {"optimizer": optimizer}
-    if not isinstance(optimizer, rnn.optimizers.CurvedOptimizer):
-        how["curvature_batches"] = None
-    trainer(tmp_path / "whole", **how).run()
+    own = HessianFree(structural=0.3, adapts="structural", cg_steps=10, preconditioner=0.75)
+    trainer(tmp_path / "whole", optimizer=own).run()
     for step in (1, 4, 6):
-        run = trainer(tmp_path / "parts", **how, listeners=[interrupt_at(step)])
+        run = trainer(tmp_path / "parts", optimizer=own, listeners=[interrupt_at(step)])
         if step > 1:
             run.resume()
         assert run.run().reason == "interrupted"
-    last = trainer(tmp_path / "parts", **how)
+    last = trainer(tmp_path / "parts", optimizer=own)
     last.resume()
     assert last.run().reason == "epochs"
-    assert contents(tmp_path / "parts") == contents(tmp_path / "whole")
+    require_same_files(contents(tmp_path / "parts"), contents(tmp_path / "whole"))
 
 
 def test_hessian_free_learns_a_text_and_records_its_flight(tmp_path: Path) -> None:
@@ -179,77 +118,125 @@ def test_hessian_free_learns_a_text_and_records_its_flight(tmp_path: Path) -> No
 
     outcome = trainer(tmp_path / "run", epochs=8, optimizer=HessianFree(damping=0.1, cg_steps=40)).run()
     assert outcome.best < 1.5
-    rows = [row for row in read_history(tmp_path / "run" / "history.jsonl") if row["event"] == "step"]
-    assert [row["step"] for row in rows] == list(range(1, outcome.steps + 1))
-    for row in rows:
+    steps = rows(tmp_path / "run", "step")
+    assert [row["step"] for row in steps] == list(range(1, outcome.steps + 1))
+    for row in steps:
         assert {"before", "after", "ratio", "damping", "cg_steps", "cg_values", "chosen", "scale"} <= set(row)
         assert "seconds" not in row
     timing = [row for row in read_history(tmp_path / "run" / "timing.jsonl") if "step" in row]
-    assert [row["step"] for row in timing] == [row["step"] for row in rows]
+    assert [row["step"] for row in timing] == [row["step"] for row in steps]
     assert all(row["seconds"] > 0 for row in timing)
 
 
 CARRIED: dict[str, Any] = {"gradient_batches": None, "curvature_batches": None}
+EXPONENT = HessianFree(preconditioner=0.75)
+ABC, XYZ = (Corpus.split(characters * 100) for characters in ("abc", "xyz"))
 
 
-def test_settings_that_exclude_each_other(tmp_path: Path) -> None:
-    cases = [
-        ({"clip_values": 1.0}, "DrawnText: clip_values would make the gradient another function's"),
-        (
-            CARRIED | {"clip_values": 1.0},
-            "CarriedText: clip_values would make the gradient another function's",
-        ),
-        ({"optimizer": Adam()}, "curvature_batches means nothing to Adam"),
-        (
-            CARRIED | {"optimizer": HessianFree(preconditioner=0.75)},
-            "a preconditioner that is an exponent needs the gradients of independent sequences",
-        ),
-    ]
-    for how, words in cases:
-        with case(how, words):
-            with pytest.raises(UsageError, match=words):
-                trainer(tmp_path / "run", **how)
-            assert not (tmp_path / "run").exists()
+def of_another_text(kind: type[CarriedText | DrawnText]) -> None:
+    """Of the same size, its symbols would silently mean other characters."""
+    net = rnn.Network([rnn.Elman(3)], 3, 3)
+    kind(net, ABC, time=5, batch=2)
+    kind(net, XYZ, time=5, batch=2)
 
 
-def test_what_is_no_network_for_a_text() -> None:
-    cases = [
-        (network(), "a text", "corpus must be a Corpus, not a str; make one"),
-        ("a net", corpus(7), "network must be a Network, not 'a net'"),
-        (network(), corpus(8), "8 different characters, but the network has 7 inputs and 7 outputs"),
-        (network(reads="vectors"), corpus(7), "only a network that reads symbols and predicts them"),
-        (rnn.Network([rnn.Bidirectional(3)], 7, 7), corpus(7), "reads a sequence from its end as well"),
-    ]
-    for (net, data, words), kind in itertools.product(cases, [rnn.CarriedText, DrawnText]):
-        with case(words, kind), pytest.raises(UsageError, match=words):
-            kind(net, data)
+#: what -> (the call, the error, what it names)
+REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
+    "no batch": (lambda: drawn(gradient_batches=0), UsageError, "gradient_batches must be a whole number"),
+    "curvature": (lambda: drawn(curvature_batches=4), UsageError, "must be at most gradient_batches, 3"),
+    "a large step": (lambda: drawn(gradient_batches=30), DataError, "has 111 sequences of 9 characters"),
+    "unscored": (lambda: drawn(unscored=9), UsageError, "unscored must be in 0 ... 8"),
+    "a sample": (lambda: drawn(sample=-1), UsageError, "sample must be a whole number >= 0, not -1"),
+    "a limit below 0": (lambda: drawn(clip_values=-1.0), UsageError, "clip_values must be > 0 or None, not -1"),
+    "clipped": (lambda: trainer(None, clip_values=1.0), UsageError, "DrawnText: clip_values would make"),
+    "carried, clipped": (lambda: trainer(None, **CARRIED, clip_values=1.0), UsageError, "CarriedText: clip_"),
+    "Adam": (lambda: trainer(None, optimizer=rnn.Adam()), UsageError, "curvature_batches means nothing to"),
+    "an exponent": (lambda: trainer(None, **CARRIED, optimizer=EXPONENT), UsageError, "needs the"),
+    "a text": (lambda: CarriedText(network(), "a text"), UsageError, "corpus must be a Corpus, not a str"),
+    "no network": (lambda: DrawnText("a net", corpus(7)), UsageError, "network must be a Network, not 'a"),
+    "characters": (lambda: CarriedText(network(), corpus(8)), UsageError, "8 different characters"),
+    "other characters": (lambda: of_another_text(CarriedText), UsageError, "knows other characters than"),
+    "drawn, other characters": (lambda: of_another_text(DrawnText), UsageError, "knows other characters"),
+    "vectors": (lambda: DrawnText(network(reads="vectors"), corpus(7)), UsageError, "only a network"),
+    "backwards": (
+        lambda: CarriedText(rnn.Network([rnn.Bidirectional(3)], 7, 7), corpus(7)), UsageError, "reads a sequ",
+    ),
+}  # fmt: skip
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    for what, (call, error, said) in REFUSED.items():
+        with case(what), pytest.raises(error, match=said):
+            call()
 
 
 @pytest.mark.parametrize("optimizer", [rnn.Nesterov(0.01), rnn.LBFGS(iterations=2), HessianFree()], ids=repr)
 def test_bits_do_not_count_the_weight_decay(tmp_path: Path, optimizer: rnn.optimizers.Optimizer) -> None:
     """The first step's bits are those of the first weights, whatever the penalty."""
-    bits = []
+    how: dict[str, Any] = {"optimizer": optimizer, "epochs": 1, "curvature_batches": None, "log_every": 1}
     for l2 in (0.0, 40.0):
-        run = trainer(
-            tmp_path / str(l2), optimizer=optimizer, l2=l2, epochs=1, curvature_batches=None, log_every=1
-        )
-        run.run()
-        rows = [
-            json.loads(line)
-            for line in (tmp_path / str(l2) / "history.jsonl").read_text(encoding="utf-8").splitlines()
-        ]
-        bits.append(next(row["train_bits"] for row in rows if row["event"] == "step"))
-    assert bits[0] == pytest.approx(bits[1], rel=1e-5)
+        trainer(tmp_path / str(l2), l2=l2, **how).run()
+    first, other = (rows(tmp_path / str(l2), "step")[0]["train_bits"] for l2 in (0.0, 40.0))
+    assert first == pytest.approx(other, rel=1e-5)
 
 
-def test_carried_states_are_those_of_the_step_before_it(tmp_path: Path) -> None:
+def test_carried_states_are_those_of_the_step_before_it() -> None:
     """However often a step evaluates the loss: the states that go on are where it began."""
     seen: list[np.ndarray[Any, Any]] = []
     for optimizer in (rnn.LBFGS(iterations=4), rnn.SGD(1e-9)):
-        folder = tmp_path / type(optimizer).__name__
-        run = trainer(folder, optimizer=optimizer, **CARRIED, epochs=1)
-        run.listeners = [
-            At(step, lambda: seen.append(run.problem.carried[0].copy())) for step in range(1, 100)
-        ]
+        run = trainer(None, optimizer=optimizer, **CARRIED, epochs=1)
+        run.listeners = [Told(lambda: seen.append(run.problem.carried[0].copy()))]
         run.run()
     assert np.allclose(seen[0], seen[len(seen) // 2], atol=1e-6)
+
+
+def test_states_after_each_step() -> None:
+    """But none where a layer reads to the end."""
+    assert rnn.Network([rnn.Bidirectional(2)], inputs=4, outputs=4).unroll(3, 1).after == []
+    for layers in [(rnn.LSTM(3), rnn.GRU(2)), (rnn.Dense(3),)]:
+        with case(layers):
+            net = rnn.Network(layers, inputs=4, outputs=4, dtype="float64")
+            u = net.unroll(3, 2)
+            assert len(u.after) == 3
+            assert u.after[-1] == u.final
+            x = np.random.default_rng(0).integers(0, 4, (3, 2))
+            for k, nodes in enumerate(u.after):
+                _, expected = rnn.run(net, x[: k + 1])
+                assert len(nodes) == len(expected)
+                if nodes:
+                    found = gn.compile(nodes, [u.inputs, *u.initial], backend="numpy")(x, *net.zero_states(2))
+                    for one, other in zip(found, expected, strict=True):
+                        np.testing.assert_allclose(one, other, atol=1e-14)
+
+
+@pytest.mark.parametrize(("initial", "k1"), [("zero", 3), ("learned", 3), ("zero", 7)])
+def test_training_by_windows(initial: str, k1: int) -> None:
+    """Two epochs by hand: the first window is scored whole, each other one in its last k₁ steps."""
+    k2, batch = 7, 2
+    data = Corpus.split("a cat sat on a mat, and a rat sat on the cat. " * 6)
+    n = len(data.vocabulary)
+    how: dict[str, Any] = {"dtype": "float64", "initial_state": initial}
+    net, other = (rnn.Network([rnn.LSTM(4)], inputs=n, outputs=n, **how) for _ in range(2))
+    problem = rnn.CarriedText(net, data, time=k2, batch=batch, stride=k1, sample=0)
+    outcome = rnn.Trainer(problem, rnn.Training(rnn.SGD(0.5), epochs=2, stopping=None)).run()
+    bits = [row["train_bits"] for row in outcome.history if row["event"] == "epoch"]
+    lane = (len(data.train) - 1) // batch
+    x = data.train[: batch * lane].reshape(batch, lane).T
+    t = data.train[1 : batch * lane + 1].reshape(batch, lane).T
+    for epoch in range(2):
+        states, total, count = other.first_states(batch), 0.0, 0
+        for start in range(0, lane - k2 + 1, k1):
+            learned = initial == "learned" and not start
+            unscored = k2 - k1 if start else 0
+            u = other.unroll(k2, batch, initial="learned" if learned else "given")
+            cost = gn.mean(u.losses[unscored:])
+            outputs = [cost, *gn.gradient(cost, list(other.parameters.values()))]
+            window = slice(start, start + k2)
+            loss, *gradients = gn.compile(
+                outputs, [u.inputs, u.targets, *([] if learned else u.initial)], backend="numpy"
+            )(x[window], t[window], *([] if learned else states))
+            _, states = rnn.run(other, x[start : start + k1], states)
+            other.theta = other.theta - 0.5 * np.concatenate([g.ravel() for g in gradients])
+            total, count = total + float(loss) * (k2 - unscored), count + k2 - unscored
+        assert bits[epoch] == pytest.approx(total / count / math.log(2))
+    np.testing.assert_allclose(net.theta, other.theta, rtol=1e-8, atol=1e-10)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from itertools import pairwise
 from typing import Any
@@ -16,11 +15,10 @@ from graphnet_rnn.writer import Draft, draft
 from tests.tables import case
 
 LETTERS = "\n abcdefgh"
-CELLS = {"LSTM": rnn.LSTM(12), "GRU": rnn.GRU(10)}
 
 
-def network(cell: rnn.Cell = CELLS["LSTM"], **settings: Any) -> rnn.Network:
-    net = rnn.Network([copy.copy(cell)], len(LETTERS), len(LETTERS), seed=2, dtype="float64", **settings)
+def network(cell: Any = rnn.LSTM, **settings: Any) -> rnn.Network:
+    net = rnn.Network([cell(12)], len(LETTERS), len(LETTERS), seed=2, dtype="float64", **settings)
     net.vocabulary = rnn.data.Vocabulary(LETTERS)
     net.theta = 3 * net.theta
     return net
@@ -36,40 +34,29 @@ def expected_nats(net: rnn.Network, text: str) -> list[float | None]:
 
 
 def require_as_read(d: Draft) -> None:
-    found, expected = d.nats, expected_nats(d.network, d.text)
-    assert [n is None for n in found] == [n is None for n in expected]
-    np.testing.assert_allclose(
-        [n for n in found if n is not None], [n for n in expected if n is not None], rtol=1e-9
-    )
+    expected = expected_nats(d.network, d.text)
+    as_array = [np.array(nats, float) for nats in (d.nats, expected)]  # None is nan
+    np.testing.assert_allclose(*as_array, rtol=1e-9)
     known = [n for n in expected if n is not None]
     assert d.bits == pytest.approx(np.mean(known) / math.log(2)) if known else math.isnan(d.bits)
     assert d.unknown == sum(c not in LETTERS for c in d.text)
 
 
-def test_what_is_written_is_what_was_read() -> None:
-    for cell in CELLS.values():
-        for initial in ("zero", "learned"):
-            with case(cell, initial):
-                d = Draft(network(cell, initial_state=initial))
-                d.type("abc dab\n")
-                d.suggest()
-                accepted = d.accept()
-                assert accepted
-                d.type("éx gh🙂a ")
-                assert d.text == "abc dab\n" + accepted + "éx gh🙂a "
-                assert d.unknown == 3
-                require_as_read(d)
-
-
-@pytest.mark.parametrize("seed", [0, *(pytest.param(k, marks=pytest.mark.slow) for k in (1, 2))])
-def test_any_order_of_orders(seed: int) -> None:
+@pytest.mark.parametrize(
+    ("cell", "initial", "seed"),
+    [
+        (rnn.LSTM, "zero", 0), (rnn.GRU, "learned", 0),
+        *(pytest.param(rnn.LSTM, "learned", k, marks=pytest.mark.slow) for k in (1, 2)),
+    ],
+)  # fmt: skip
+def test_any_order_of_orders(cell: Any, initial: str, seed: int) -> None:
     """Typing, accepting, other suggestions, undoing: always as if the text had been read from its start."""
     draws = np.random.default_rng(seed)
-    d = Draft(network(), seed=1)
+    d = Draft(network(cell, initial_state=initial), seed=1)
     for _ in range(300):
         match draws.integers(0, 7):
             case 0 | 1:
-                d.type("".join(draws.choice([*LETTERS, "é"], draws.integers(1, 4))))
+                d.type("".join(draws.choice([*LETTERS, "é🙂"], draws.integers(1, 4))))
             case 2:
                 d.suggest()
                 d.accept()
@@ -125,26 +112,19 @@ def test_typing_what_is_suggested_goes_along_it() -> None:
     assert d.suggestion == ""
 
 
-def test_undo_takes_back_suggestions_as_a_whole() -> None:
+def test_undo_takes_back_suggestions_as_a_whole_and_reads_nothing_anew(monkeypatch: Any) -> None:
     d = Draft(network())
     d.type("ab ")
     d.suggest()
     accepted = d.accept()
     d.type("cd")
-    assert [d.undo(), d.undo(), d.undo(), d.undo()] == ["d", "c", accepted, " "]
+    monkeypatch.setattr(d, "_step", None)
+    assert [d.undo() for _ in range(4)] == ["d", "c", accepted, " "]
     assert d.text == "ab"
     assert d.accepted == []
+    monkeypatch.undo()
     d.type("x")
-    assert [d.undo(), d.undo(), d.undo(), d.undo()] == ["x", "b", "a", ""]
-
-
-def test_undo_reads_nothing_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    d = Draft(network())
-    d.type("abc d" * 10)
-    monkeypatch.setattr(d, "_step", None)
-    for _ in range(50):
-        d.undo()
-    assert d.text == ""
+    assert [d.undo() for _ in range(4)] == ["x", "b", "a", ""]
 
 
 def test_states_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,11 +144,10 @@ def test_of_a_long_text_the_model_reads_the_end(monkeypatch: pytest.MonkeyPatch)
     text = "abcd éfg\n" * 20
     d = Draft(network())
     d.replace(text)
-    assert d.text == text
-    assert d.unknown == 20
-    assert [n is None for n in d.nats[:150]] == [True] * 150
+    assert (d.text, d.unknown) == (text, 20)
+    assert d.nats[:150] == [None] * 150
     known = expected_nats(d.network, text[150:])
-    np.testing.assert_allclose([n or 0 for n in d.nats[150:]], [n or 0 for n in known], rtol=1e-9)
+    np.testing.assert_allclose(np.array(d.nats[150:], float), np.array(known, float), rtol=1e-9)
     for _ in range(100):
         d.undo()
     d.type("ab")
@@ -176,8 +155,7 @@ def test_of_a_long_text_the_model_reads_the_end(monkeypatch: pytest.MonkeyPatch)
     assert d.unknown == text[:80].count("é")
     assert d.nats[-1] == pytest.approx(expected_nats(d.network, text[54:80] + "ab")[-1])
     # What was not read before is judged, too, now that it is read.
-    read = [n for n, c in zip(d.nats, d.text, strict=True) if n is not None or c == "é"][-30:]
-    assert len(read) == 30
+    assert len([n for n, c in zip(d.nats, d.text, strict=True) if n is not None or c == "é"]) >= 30
     assert d.bits == pytest.approx(np.mean([n for n in d.nats if n is not None]) / math.log(2))
     d.replace("")
     assert (d.text, d.nats, d.unknown) == ("", [], 0)
@@ -242,6 +220,9 @@ def test_undo_takes_back_what_was_learned() -> None:
     np.testing.assert_array_equal(net.theta, weights[2])
     for name, held in state.items():
         np.testing.assert_array_equal(d._state[name], held)
+    while len(d.text) > d._lessons[-1].end:
+        d.undo()
+    assert d.lessons == 2  # of a text that ends where a lesson does
     while d.undo():
         pass
     np.testing.assert_array_equal(net.theta, start)
@@ -263,29 +244,27 @@ def test_weights_before_lessons_take_bounded_memory(monkeypatch: pytest.MonkeyPa
     assert d.can_learn
 
 
-def test_a_lesson_that_breaks_the_weights_is_left_out() -> None:
+@pytest.mark.parametrize("broken", [np.nan, 1e308])
+def test_a_lesson_that_breaks_the_weights_is_left_out(broken: float) -> None:
     """NaN is seen by the step; 1e308, times a rate of 10, in the weights."""
-    for broken in (np.nan, 1e308):
-        with case(broken):
-            net = network()
-            start = net.theta.copy()
-            d = Draft(net, learn=rnn.SGD(10.0), piece=3)
-            d._slopes = lambda places: (1.0, np.full(start.shape, broken))  # type: ignore[method-assign]
-            d.type("abcd")
-            with pytest.raises(
-                TrainingError, match="nothing was learned from this piece: try a smaller rate"
-            ):
-                d.learn()
-            np.testing.assert_array_equal(net.theta, start)
-            assert not d.can_learn
-            d.type("ef")
-            require_as_read(d)
+    net = network()
+    start = net.theta.copy()
+    d = Draft(net, learn=rnn.SGD(10.0), piece=3)
+    d._slopes = lambda places: (1.0, np.full(start.shape, broken))  # type: ignore[method-assign]
+    d.type("abcd")
+    with pytest.raises(TrainingError, match="nothing was learned from this piece: try a smaller rate"):
+        d.learn()
+    np.testing.assert_array_equal(net.theta, start)
+    assert not d.can_learn
+    d.type("ef")
+    require_as_read(d)
 
 
 def test_what_cannot_be_written_with() -> None:
-    with pytest.raises(UsageError, match="Draft: this network has no vocabulary"):
-        Draft(rnn.Network([rnn.Elman(3)], 3, 3))
-    with pytest.raises(UsageError, match="temperature must be >= 0"):
-        Draft(network(), temperature=-1)
-    with pytest.raises(UsageError, match="Draft: optimizer must be one of first order"):
-        Draft(network(), learn=rnn.HessianFree())  # type: ignore[arg-type]
+    for net, how, said in (
+        (rnn.Network([rnn.Elman(3)], 3, 3), {}, "Draft: this network has no vocabulary"),
+        (network(), {"temperature": -1}, "temperature must be >= 0"),
+        (network(), {"learn": rnn.HessianFree()}, "Draft: optimizer must be one of first order"),
+    ):
+        with case(said), pytest.raises(UsageError, match=said):
+            Draft(net, **how)

@@ -1,15 +1,19 @@
-"""Composites: what was made together is one operator in compact pictures, and nothing else is lost."""
+"""Composites are one operator in compact pictures, and nothing else is lost; subscripts are smaller and moved."""
 
 from __future__ import annotations
 
 import re
+import xml.etree.ElementTree as ET
 
 import numpy as np
+import pytest
 
 import graphnet as gn
 import graphnet_rnn as rnn
 import viz
 from tests.tables import case
+from viz.drawing.render import RENDERERS
+from viz.drawing.scripts import with_scripts
 from viz.style import Role
 
 
@@ -42,7 +46,7 @@ def test_what_enters_keeps_its_weight_and_what_leaves_its_place():
 
 
 def test_two_of_one_name_stay_two_and_one_with_two_outputs_stays_open():
-    x = gn.input((3,), name="x")
+    x = h = gn.input((3,), name="x")
     with gn.scope(composite="twice"):
         a = gn.exp(gn.tanh(x))
         b = gn.exp(gn.sigmoid(x))
@@ -52,10 +56,6 @@ def test_two_of_one_name_stay_two_and_one_with_two_outputs_stays_open():
         d = gn.exp(c)
     assert "both" not in symbols(viz.draw(c + d, "compact"))
     assert symbols(viz.draw(d, "compact")) == ["both"]
-
-
-def test_composites_of_two_time_steps_stay_two_where_one_reads_the_other():
-    h = gn.input((3,), name="x")
     for t in (1, 2):
         with gn.scope(composite="twice", time=t):
             h = gn.exp(gn.tanh(h))
@@ -77,3 +77,26 @@ def test_a_constant_without_a_name_is_not_taken_for_a_state_k():
     lines = [shape.lines for shape in viz.draw(k * x, "full").picture.shapes]
     assert sum("k" in re.sub("<[^>]*>", "", line) for shape in lines for line in shape) == 1
     assert ("constant", "3") in lines
+
+
+def test_scripts_are_smaller_and_moved() -> None:
+    text = '<text xml:space="preserve" x="15.16" y="-20.00" {}font-size="10.00" fill="#fff">1</text>'
+    for kind, y in [("sub", "-18.00"), ("super", "-23.60")]:
+        found = with_scripts(text.format(f'baseline-shift="{kind}" '))
+        assert found == text.format("").replace("-20.00", y).replace("10.00", "7.20"), kind
+    plain = text.format("") + '<text x="1">baseline-shift="sub"</text>'
+    assert with_scripts(plain) == plain
+
+
+@pytest.mark.skipif(not any(r.is_there() for r in RENDERERS), reason="there is no Graphviz")
+def test_scripts_in_a_picture() -> None:
+    """The 1 of x₁ and the 2 of x² are smaller than the letters that they stand at, below and above them."""
+    svg = viz.draw(gn.input((3,), name="x_1") ** 2).svg
+    assert "baseline-shift" not in svg
+    texts = [e for e in ET.fromstring(svg).iter() if e.tag.endswith("text")]
+    sizes = {e.text: float(e.attrib["font-size"]) for e in texts}
+    place = {e.text: float(e.attrib["y"]) for e in texts}
+    first, second = (float(e.attrib["y"]) for e in texts if e.text == "x")
+    assert max(sizes["1"], sizes["2"]) < sizes["x"]
+    assert place["1"] > first
+    assert place["2"] < second

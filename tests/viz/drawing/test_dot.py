@@ -9,6 +9,7 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -28,67 +29,53 @@ def statements(dot: str, part: str) -> list[str]:
     return [line.strip() for line in dot.splitlines() if part in line]
 
 
+def plain(markup: str) -> str:
+    return re.sub("<.*?>", "", markup)
+
+
 def texts(svg: str) -> list[str]:
     return ["".join(element.itertext()) for element in ET.fromstring(svg).iter(f"{SVG}text")]
 
 
-# -- determinism -----------------------------------------------------------------------------
-
-
 def test_same_graph_gives_the_same_bytes():
-    for make in [make_regression, make_unrolled]:
-        for style in ["full", "compact"]:
-            with case(make, style):
-                graph = gn.Graph(make())
-                assert to_dot(graph, style) == to_dot(graph, style) == to_dot(make(), style)
+    for make, style in itertools.product([make_regression, make_unrolled], ["full", "compact"]):
+        with case(make, style):
+            graph = gn.Graph(make())
+            assert to_dot(graph, style) == to_dot(graph, style) == to_dot(make(), style)
 
 
 def test_same_graph_gives_the_same_bytes_in_another_process_and_folder(tmp_path):
     program = (
         "import graphnet as gn, viz; x = gn.input((2,), name='x');print(viz.to_dot([gn.tanh(x) * x, x + 1]))"
     )
-    root = os.path.dirname(os.path.dirname(os.path.abspath(viz.__file__)))
-    made = [
-        subprocess.run(
-            [sys.executable, "-c", program],
-            cwd=folder, env={**os.environ, "PYTHONPATH": root, "PYTHONHASHSEED": seed, "PYTHONUTF8": "1"},
-            capture_output=True, check=True,
-        ).stdout
-        for folder, seed in ((tmp_path, "1"), (root, "2"))
-    ]  # fmt: skip
+    root, made = str(Path(viz.__file__).parents[1]), []
+    for folder, seed in ((tmp_path, "1"), (root, "2")):
+        environment = {**os.environ, "PYTHONPATH": root, "PYTHONHASHSEED": seed, "PYTHONUTF8": "1"}
+        command = [sys.executable, "-c", program]
+        made.append(
+            subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=True).stdout
+        )
     assert made[0] == made[1]
     assert b"digraph" in made[0]
 
 
-# -- the legend ------------------------------------------------------------------------------
-
-
 def test_legend(regression):
     dot = to_dot(regression)
-    (x,) = statements(dot, ">x</i>")
-    (w,) = statements(dot, ">W</i>")
-    (y,) = statements(dot, ">y</i>")
-    (product,) = statements(dot, "label=<@>")
-    assert "shape=box" in x
-    assert f'fillcolor="{LIGHT.leaf}"' in x
-    assert f'fontcolor="{LIGHT.leaf_text}"' in x
-    assert f'color="{LIGHT.input_edge}"' in x
-    assert "shape=box" in w
-    assert f'fillcolor="{LIGHT.leaf}"' in w
-    assert "shape=box" in y
-    assert f'fillcolor="{LIGHT.label}"' in y
-    assert "shape=circle" in product
-    assert f'fillcolor="{LIGHT.operator}"' in product
-
-
-def test_cost_is_red_and_round_and_so_are_the_edges_into_it(regression):
-    dot = to_dot(regression)
+    for part, says in (
+        (">x</i>", ("shape=box", LIGHT.leaf, LIGHT.leaf_text, LIGHT.input_edge)), (">W</i>", ("shape=box", LIGHT.leaf)),
+        (">y</i>", ("shape=box", LIGHT.label)), ("label=<@>", ("shape=circle", LIGHT.operator)),
+    ):  # fmt: skip
+        (line,) = statements(dot, part)
+        assert [say for say in says if say not in line] == []
     (cost,) = [line for line in statements(dot, f'fillcolor="{LIGHT.cost}"') if "[label" in line]
-    key = cost.split()[0]
     assert "shape=circle" in cost
-    into = statements(dot, f"-> {key} ")
+    into = statements(dot, f"-> {cost.split()[0]} ")
     assert into
     assert all(f'color="{LIGHT.output_edge}"' in line for line in into)
+    # Only scalars at the root are costs.
+    x = gn.input((3,), name="x")
+    assert LIGHT.cost not in to_dot(gn.tanh(x))
+    assert to_dot([gn.tanh(gn.sum(x))]).count(f'fillcolor="{LIGHT.cost}"') == 1
 
 
 def test_edges_from_input_are_blue_and_no_others(regression):
@@ -101,27 +88,11 @@ def test_edges_from_input_are_blue_and_no_others(regression):
                 assert (line.split()[0] in inputs) == (f'color="{LIGHT.input_edge}"' in line)
 
 
-def test_only_scalars_at_the_root_are_costs():
-    x = gn.input((3,), name="x")
-    assert LIGHT.cost not in to_dot(gn.tanh(x))
-    inner = gn.sum(x)
-    assert to_dot([gn.tanh(inner)]).count(f'fillcolor="{LIGHT.cost}"') == 1
-
-
 def test_operands_are_numbered_where_their_order_matters_and_nothing_else_tells():
     a, b = gn.input((2, 2), name="a"), gn.input((2, 2), name="b")
     w = gn.parameter(np.ones((3, 2), "float32"), name="W")
     ordered = [a - b, a / b, a**b, a < b, a @ b, gn.where(a > 0, a, b)]
-    others = [
-        a + b,
-        a * b,
-        gn.maximum(a, b),
-        gn.equal(a, b),
-        w @ a,
-        a - a,
-        gn.squared_error(a, b),
-        gn.concatenate([a, b]),
-    ]
+    others = [a + b, a * b, gn.maximum(a, b), gn.equal(a, b), w @ a, a - a, gn.squared_error(a, b)]
     for style in ("full", "compact"):
         for y in ordered:
             drawing = viz.draw(y, style)
@@ -130,7 +101,7 @@ def test_operands_are_numbered_where_their_order_matters_and_nothing_else_tells(
             assert numbers == [*range(1, len(y.inputs) + 1)], y
             inner = 2 if style == "full" and len(numbers) == 3 else 0  # of a > 0
             assert drawing.dot.count("headlabel") == len(numbers) + inner
-        for y in others:
+        for y in [*others, gn.concatenate([a, b])]:
             assert {edge.operand for edge in viz.draw(y, style).picture.edges} == {None}, y
     assert "headlabel" not in viz.draw(1 - a, "compact").dot  # the number stands inside
     back = [edge for edge in viz.mirror(gn.sum(a - b), "compact").picture.edges if edge.back]
@@ -138,17 +109,14 @@ def test_operands_are_numbered_where_their_order_matters_and_nothing_else_tells(
 
 
 def test_operands_of_folded_steps_are_not_numbered():
-    h = gn.input((1, 2), name="h_0")
-    x = gn.input((1, 2), name="x")
+    h, x = gn.input((1, 2), name="h_0"), gn.input((1, 2), name="x")
     for t in range(9):
         with gn.scope(layer="layer0", cell="Cell", time=t):
             h = gn.tanh(h - gn.exp(x))
-    drawing = viz.draw(h, closed=False)
-    ellipses = {shape.key for shape in drawing.picture.shapes if "⋯" in shape.lines[0]}
-    assert ellipses
-    numbers = {edge.operand for edge in drawing.picture.edges if {edge.tail, edge.head} & ellipses}
-    assert numbers == {None}
-    assert {1, 2} <= {edge.operand for edge in drawing.picture.edges}
+    picture = viz.draw(h, closed=False).picture
+    ellipses = {shape.key for shape in picture.shapes if "⋯" in shape.lines[0]}
+    assert {edge.operand for edge in picture.edges if {edge.tail, edge.head} & ellipses} == {None}
+    assert {1, 2} <= {edge.operand for edge in picture.edges}
 
 
 def test_numbers_are_printed_beside_each_use():
@@ -158,64 +126,41 @@ def test_numbers_are_printed_beside_each_use():
     assert len(statements(dot, "label=<0.5>")) == 1
 
 
-# -- compact style ---------------------------------------------------------------------------
-
-
-def test_compact_style_folds_weights_into_edges_and_biases_into_operators():
+def test_compact_style_folds_weights_into_edges_and_biases_into_operators(regression):
     x, h = gn.input((4, 3), name="x"), gn.input((4, 5), name="h")
-    w, u, b = (
-        gn.parameter(np.ones((3, 5)), "W"),
-        gn.parameter(np.ones((5, 5)), "U"),
-        gn.parameter(np.ones(5), "b"),
-    )
-    picture = viz.draw(gn.tanh(gn.cast(x, "float64") @ w + gn.cast(h, "float64") @ u + b), "compact").picture
-    assert len(picture.shapes) == 4  # x, h, + b, tanh
-    labels = {re.sub("<.*?>", "", edge.label) for edge in picture.edges}
-    assert labels == {"W", "U", ""}
-    assert any(re.sub("<.*?>", "", shape.lines[0]) == "+ b" for shape in picture.shapes)
-
-
-def test_compact_style_writes_an_affine_map_on_one_edge(regression):
-    picture = viz.draw(regression, "compact").picture
-    assert [re.sub("<.*?>", "", e.label) for e in picture.edges if e.label] == ["W + b"]
-    assert "mean" in [shape.lines[0] for shape in picture.shapes]
-
-
-def test_compact_style_draws_what_more_than_one_node_reads():
-    x = gn.input((4, 3), name="x")
-    product = x @ gn.parameter(np.ones((3, 3), "float32"), "W")
-    picture = viz.draw([gn.tanh(product), gn.exp(product)], "compact").picture
-    assert len(picture.shapes) == 4
-
-
-def test_compact_style_marks_a_transposed_weight():
-    x = gn.input((4, 3), name="x")
-    w = gn.parameter(np.ones((5, 3), "float32"), "W")
-    picture = viz.draw(gn.tanh(x @ w.T), "compact").picture
-    assert [re.sub("<.*?>", "", e.label) for e in picture.edges] == ["WT"]
+    shapes = {"W": (3, 5), "U": (5, 5), "b": 5, "V": (5, 3)}
+    w, u, b, v = (gn.parameter(np.ones(shape, "float32"), name) for name, shape in shapes.items())
+    product = x @ w
+    for y, labels, operators, count in (
+        (gn.tanh(x @ w + h @ u + b), ["U", "W"], {"+ b", "tanh"}, 4),
+        (regression, ["W + b"], {"mean"}, 5),
+        (gn.tanh(x @ v.T), ["VT"], {"tanh"}, 2),
+        ([gn.tanh(product), gn.exp(product)], [], {"tanh"}, 4),  # what more than one node reads is drawn
+    ):
+        picture = viz.draw(y, "compact").picture
+        assert sorted(plain(edge.label) for edge in picture.edges if edge.label) == labels
+        assert operators <= {plain(shape.lines[0]) for shape in picture.shapes}
+        assert len(picture.shapes) == count
 
 
 def test_outputs_are_always_drawn():
+    x = gn.input((4, 3), name="x")
+    w = gn.parameter(np.ones((3, 3), "float32"), "W")
+    product = x @ w
+    outputs = [w, product, product + 1, gn.broadcast_to(product, (2, 4, 3)), w.T, x]
+    order = gn.Graph(outputs).order
     for style in ["full", "compact"]:
-        with case(style):
-            x = gn.input((4, 3), name="x")
-            w = gn.parameter(np.ones((3, 3), "float32"), "W")
-            product = x @ w
-            outputs = [w, product, product + 1, gn.broadcast_to(product, (2, 4, 3)), w.T, x]
-            keys = {shape.key for shape in viz.draw(outputs, style).picture.shapes}
-            order = gn.Graph(outputs).order
-            assert {f"n{order.index(node)}" for node in outputs} <= keys
+        keys = {shape.key for shape in viz.draw(outputs, style).picture.shapes}
+        assert {f"n{order.index(node)}" for node in outputs} <= keys, style
 
 
 def test_derivative_graphs_are_accepted(unrolled):
-    for style in ["full", "compact"]:
-        with case(style):
-            parameters = [n for n in gn.Graph(unrolled).order if n.name and "W" in n.name]
-            svg = viz.draw(gn.gradient(unrolled, parameters), style).svg
-            assert svg.startswith("<svg")
+    parameters = [n for n in gn.Graph(unrolled).order if n.name and "W" in n.name]
+    for style, rankdir in itertools.product(["full", "compact"], ["LR", "BT"]):
+        drawing = viz.draw(gn.gradient(unrolled, parameters), style, rankdir=rankdir)
+        assert f"rankdir={rankdir}" in drawing.dot
+        assert drawing.svg.startswith("<svg")
 
-
-# -- names -----------------------------------------------------------------------------------
 
 NASTY = [
     'quote " and \' here', "a <b> & c &lt; &amp;", "back\\slash \\N \\", "line\nbreak", "tab\t\r",
@@ -236,19 +181,15 @@ def test_any_name_is_safe():
                 viz.to_dot(y, style).encode()
     for style in ("full", "compact"):
         ET.fromstring(viz.draw(outputs, style).svg)  # well formed
-
-
-def test_names_are_shown_literally():
     name = 'a <b> & "c" \\N'
     assert name in texts(viz.draw(gn.tanh(gn.input((2,), name=name))).svg)
 
 
 def test_names_are_printed_as_papers_print_them():
     for name, shown in (
-        ("W_xh", "W xh"), ("h0", "h 0"), ("theta", "θ"), ("sigma_0", "σ 0"), ("x_theta", "x θ"),
-        ("layer12.W_xi", "W xi"), ("output.W_ho", "W ho"),
-        ("h_0^1", "h 0"),
-        ("encoder.W_x", "encoder. W x"), ("hidden_state", "hidden_state"),
+        ("W_xh", "W xh"), ("h0", "h 0"), ("theta", "θ"), ("sigma_0", "σ 0"), ("x_theta", "x θ"), ("h_0^1", "h 0"),
+        ("layer12.W_xi", "W xi"), ("output.W_ho", "W ho"), ("encoder.W_x", "encoder. W x"),
+        ("hidden_state", "hidden_state"),
     ):  # fmt: skip
         (shape,) = viz.draw(gn.input((), name=name)).picture.shapes
         assert re.sub("(<.*?>)+", " ", shape.lines[0]).strip() == shown, name
@@ -260,9 +201,6 @@ def test_layers_are_told_where_there_are_several():
     assert shown == ["W", "ho", "(0)", "W", "ho", "(1)", "W", "ho", "h", "0", "(1)"]
     # An output's W_ho beside an LSTM's W_ho: the layer tells them apart.
     assert "(0)" in texts(viz.draw([gn.input((), name=name) for name in (names[0], names[2])]).svg)
-
-
-# -- unrolled nets ---------------------------------------------------------------------------
 
 
 def places(svg: str) -> dict[tuple[str, str], tuple[float, float]]:
@@ -285,20 +223,9 @@ def test_time_runs_left_to_right_and_layers_bottom_to_top():
             assert all(a[1] > b[1] for a, b in zip(below, above, strict=True))  # SVG's y points down
 
 
-def test_both_directions_are_accepted(unrolled):
-    for rankdir in ("LR", "BT"):
-        drawing = viz.draw(unrolled, rankdir=rankdir)
-        assert f"rankdir={rankdir}" in drawing.dot
-        assert drawing.svg.startswith("<svg")
-
-
-# -- size and arguments ----------------------------------------------------------------------
-
-
-def test_deep_graphs_give_the_clear_error():
+def test_deep_graphs_give_the_clear_error(regression):
     """Deeper than Python's recursion goes."""
-    node = gn.input((2,), name="x")
-    w = gn.parameter(np.ones(2, "float32"), "w")
+    node, w = gn.input((2,), name="x"), gn.parameter(np.ones(2, "float32"), "w")
     for _ in range(3_000):
         node = gn.tanh(node + w)
     for style in ("full", "compact"):
@@ -306,6 +233,9 @@ def test_deep_graphs_give_the_clear_error():
         with pytest.raises(viz.DrawingError, match=r"fewer time steps.*\.dot.*limit=None"):
             _ = drawing.svg
         assert drawing.dot.count(" -> ") >= 3_000
+    with pytest.raises(viz.DrawingError, match="12 nodes"):
+        _ = viz.draw(regression, limit=5).svg
+    assert viz.draw(regression, limit=None).svg
 
 
 def test_work_grows_with_the_graph_and_not_faster():
@@ -319,9 +249,3 @@ def test_work_grows_with_the_graph_and_not_faster():
     for style in ("full", "compact"):
         few, many = (calls_of(partial(viz.to_dot, chain(n), style)) for n in (200, 800))
         assert many < 4.5 * few, style
-
-
-def test_limit_can_be_changed(regression):
-    with pytest.raises(viz.DrawingError, match="12 nodes"):
-        _ = viz.draw(regression, limit=5).svg
-    assert viz.draw(regression, limit=None).svg

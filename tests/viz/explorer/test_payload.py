@@ -16,7 +16,6 @@ import viz
 from graphnet.errors import DtypeError, ShapeError
 from tests.tables import case
 from viz.explorer.derivatives import in_its_own_place
-from viz.explorer.page import SCRIPTS
 from viz.explorer.values import summary
 from viz.feeds import computed
 
@@ -25,16 +24,13 @@ from ..conftest import make_unrolled
 LEVELS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 
-def data_in(path: Path) -> dict:
-    text = path.read_text(encoding="utf-8")
-    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.S)[1])
-
-
 class Read:
     """A page's data by name."""
 
     def __init__(self, path: Path) -> None:
-        self.data = data_in(path)
+        text = path.read_text(encoding="utf-8")
+        found = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.S)
+        self.data = json.loads(found[1])
         self.nodes = self.data["nodes"]
 
     def text(self, place: int) -> str:
@@ -71,13 +67,10 @@ FED = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]), np.array([[1.0], [-1.0]])
 def test_values_gradients_and_tangents_are_those_of_the_equations(regression, tmp_path):
     cost, x, t, weights = regression
     v = np.array([[0.1], [0.2], [-0.3]])
-    path = viz.explore(
-        cost, tmp_path / "a.html", feeds=dict(zip((x, t), FED, strict=True)), tangents={weights: v}
-    )
-    page = Read(path)
-    residual = (
-        FED[0] @ weights.value - FED[1]
-    )  # of two cases: the cost is ½ Σ residual², its gradient Xᵀ residual
+    feeds = dict(zip((x, t), FED, strict=True))
+    page = Read(viz.explore(cost, tmp_path / "a.html", feeds=feeds, tangents={weights: v}))
+    # Of two cases: the cost is ½ Σ residual², its gradient Xᵀ residual.
+    residual = FED[0] @ weights.value - FED[1]
     (product,) = page.find(op="MatMul")
     (w,) = page.find(name="W")
     assert page.value(product)[6] == (FED[0] @ weights.value).ravel().tolist()
@@ -86,6 +79,8 @@ def test_values_gradients_and_tangents_are_those_of_the_equations(regression, tm
     end = page.data["stages"][0]["outputs"][0]
     assert page.derivative("rop", end)[1] == pytest.approx((residual * (FED[0] @ v)).sum(), rel=1e-5)
     assert page.derivative("backward", end)[1] == 1
+    page = Read(viz.explore(cost, tmp_path / "a.html", wrt=weights))
+    assert page.data["backward"]["of"][::2] == page.find(name="W")
 
 
 def test_each_step_of_a_rule_belongs_to_the_node_that_it_is_the_rule_of(tmp_path):
@@ -112,28 +107,12 @@ def test_a_derivative_graph_has_derivatives_of_its_own(tmp_path):
 
 def test_what_depends_on_nothing_that_moves_has_no_derivative(tmp_path):
     x, i = gn.input((3,), name="x"), gn.input((3,), "int64", name="i")
-    path = viz.explore([gn.sum(x), gn.one_hot(i, 4, "float32")], tmp_path / "a.html")
-    page = Read(path)
-    (x_place,), (hot,), (i_place,) = page.find(name="x"), page.find(op="OneHot"), page.find(name="i")
-    derived = page.data["backward"]["of"][::2]
-    assert x_place in derived
-    assert hot not in derived
-    assert i_place not in derived
-
-
-def test_without_a_scalar_cost_there_is_no_backward_mode(tmp_path):
+    page = Read(viz.explore([gn.sum(x), gn.one_hot(i, 4, "float32")], tmp_path / "a.html"))
+    places = page.find(name="x") + page.find(op="OneHot") + page.find(name="i")
+    assert [place in page.data["backward"]["of"][::2] for place in places] == [True, False, False]
     page = Read(viz.explore(gn.tanh(gn.input((2, 2), name="x")), tmp_path / "a.html"))
-    assert page.data["backward"] is None
+    assert page.data["backward"] is None, "there is no scalar cost"
     assert page.data["rop"]["of"]
-
-
-def test_wrt_limits_the_gradients(regression, tmp_path):
-    cost, _, _, weights = regression
-    page = Read(viz.explore(cost, tmp_path / "a.html", wrt=weights))
-    assert page.data["backward"]["of"][::2] == page.find(name="W")
-
-
-# -- passes ------------------------------------------------------------------------------------
 
 
 def test_stages_follow_the_passes_and_tell_what_is_new(tmp_path):
@@ -143,10 +122,8 @@ def test_stages_follow_the_passes_and_tell_what_is_new(tmp_path):
     page = Read(viz.explore(gn.exp(y), tmp_path / "a.html", passes=passes))
     stages = page.data["stages"]
     assert [stage["name"] for stage in stages] == ["as written", "merge", "simplify"]
-    graph, sizes = gn.Graph(gn.exp(y)), []
-    for step in passes:
-        graph = step(graph)
-        sizes.append(len(graph))
+    merged = passes[0](gn.Graph(gn.exp(y)))
+    sizes = [len(merged), len(passes[1](merged))]
     assert [len(stage["order"]) for stage in stages[1:]] == sizes
     assert stages[0]["fresh"] == stages[1]["fresh"] == []
     assert stages[1]["gone"] == len(stages[0]["order"]) - sizes[0] > 0
@@ -156,6 +133,8 @@ def test_stages_follow_the_passes_and_tell_what_is_new(tmp_path):
 
 
 def test_every_stage_computes_the_same(tmp_path):
+    for thing in (rnn.LSTM, rnn.Network([rnn.GRU(4)], 5, 5)):  # whatever can be drawn
+        assert Read(viz.explore(thing, tmp_path / "a.html")).data["stages"][0]["order"]
     u = rnn.Network([rnn.LSTM(4)], 5, 5).unroll(time=3, batch=2)
     page = Read(viz.explore(u, tmp_path / "a.html"))
     ends = [page.value(stage["outputs"][0])[1] for stage in page.data["stages"]]
@@ -165,10 +144,8 @@ def test_every_stage_computes_the_same(tmp_path):
 
 def test_a_function_is_shown_as_written_and_with_its_own_passes(regression, tmp_path):
     cost, x, t, _ = regression
-    for passes, names in (
-        (gn.passes.without("merge", "fuse"), {"merge", "fuse"}),
-        ((), {p.name for p in gn.passes.DEFAULT}),
-    ):
+    every = {p.name for p in gn.passes.DEFAULT}
+    for passes, names in ((gn.passes.without("merge", "fuse"), {"merge", "fuse"}), ((), every)):
         function = gn.compile(cost, [x, t], passes=passes)
         stages = Read(viz.explore(function, tmp_path / "a.html")).data["stages"]
         assert not names & {stage["name"] for stage in stages}
@@ -182,32 +159,30 @@ def test_a_function_is_shown_as_written_and_with_its_own_passes(regression, tmp_
     assert Read(viz.explore(function, tmp_path / "a.html")).data["stages"][1]["name"] == "as compiled"
 
 
-# -- what is told of an array ------------------------------------------------------------------
-
-
 def test_summary_tells_min_mean_max_and_norm():
     array = np.random.default_rng(3).standard_normal((30, 7))
-    least, mean, most, norm, columns, heat, numbers = summary(array, 12)
-    assert [least, mean, most, norm] == pytest.approx(
-        [array.min(), array.mean(), array.max(), np.linalg.norm(array)], rel=1e-5
-    )
+    *found, columns, heat, numbers = summary(array, 12)
+    assert found == pytest.approx([array.min(), array.mean(), array.max(), np.linalg.norm(array)], rel=1e-5)
     assert (columns, len(heat), numbers) == (7, 12 * 7, [])
+    for odd in [np.zeros((0, 3)), np.zeros((3, 0)), np.zeros(3), np.array([True, False]), np.array(7)]:
+        with case(odd):
+            told = summary(odd, 12)
+            assert (len(told), told[6]) == (7, [int(x) for x in odd.ravel()])
 
 
 def test_a_heat_map_is_the_means_of_blocks():
+    def blocks(size: int) -> list[int]:
+        return [size * k // 12 for k in range(1, 12)] if size > 12 else list(range(1, size))
+
     for shape in [(), (3,), (12, 12), (13, 5), (2, 3, 40), (100, 100)]:
         with case(shape):
             array = np.random.default_rng(4).standard_normal(shape)
             *_, columns, heat, _ = summary(array, 12)
             table = array.reshape(-1, shape[-1]) if shape else array.reshape(1, 1)
-            rows = [part.mean(0) for part in np.split(table, _cuts(len(table)))]
-            cells = np.array([[part.mean() for part in np.split(row, _cuts(len(row)))] for row in rows])
+            rows = [part.mean(0) for part in np.split(table, blocks(len(table)))]
+            cells = np.array([[part.mean() for part in np.split(row, blocks(len(row)))] for row in rows])
             read = np.array([LEVELS.index(letter) - 32 for letter in heat]).reshape(-1, columns) / 31
             assert read == pytest.approx(cells / np.abs(cells).max(), abs=0.5 / 31 + 1e-9)
-
-
-def _cuts(size: int) -> list[int]:
-    return [size * k // 12 for k in range(1, 12)] if size > 12 else list(range(1, size))
 
 
 def test_what_is_not_finite_is_said_and_is_json():
@@ -216,14 +191,6 @@ def test_what_is_not_finite_is_said_and_is_json():
     assert told[5][1:] == "!!!"
     assert told[6] == [1, "NaN", "inf", "-inf"]
     json.dumps(told, allow_nan=False)
-
-
-def test_odd_arrays_have_a_summary():
-    for array in [np.zeros((0, 3)), np.zeros((3, 0)), np.zeros(3), np.array([True, False]), np.array(7)]:
-        with case(array):
-            told = summary(array, 12)
-            assert len(told) == 7
-            assert told[6] == [int(x) for x in array.ravel()]
 
 
 def test_values_are_dropped_once_they_are_used():
@@ -244,30 +211,23 @@ def test_a_copy_in_its_own_place_computes_the_same(regression):
     graph, copies = in_its_own_place(gn.Graph(gn.gradient(cost, [x])))
     assert all(node.source_serial == node.serial for node in graph.order)
     assert [copies[n] for n in (x, t)] == list(graph.inputs)
-    a = gn.compile(gn.gradient(cost, [x]), [x, t], backend="numpy")(*FED)
-    b = gn.compile(graph.outputs, graph.inputs, backend="numpy")(*FED)
-    assert np.array_equal(a[0], b[0])
-
-
-# -- the file ----------------------------------------------------------------------------------
+    (a,) = gn.compile(gn.gradient(cost, [x]), [x, t], backend="numpy")(*FED)
+    np.testing.assert_array_equal(gn.compile(graph.outputs, graph.inputs, backend="numpy")(*FED)[0], a)
 
 
 def test_the_same_graph_gives_the_same_bytes(tmp_path):
-    pages = []
-    for name in ("a.html", "b.html"):
-        path = viz.explore(make_unrolled(), tmp_path / name)
-        pages.append(path.read_bytes())
-    assert pages[0] == pages[1]
-    assert str(Path(__file__).parent).encode() not in pages[0]
+    first, second = (
+        viz.explore(make_unrolled(), tmp_path / name).read_bytes() for name in ("a.html", "b.html")
+    )
+    assert first == second
+    assert str(Path(__file__).parent).encode() not in first
 
 
 def test_ten_steps_of_an_lstm_take_less_than_two_megabytes(tmp_path):
     u = rnn.Network([rnn.LSTM(128)], 65, 65).unroll(time=10, batch=32)
     path = viz.explore(u, tmp_path / "lstm.html")
-    page = Read(path)
-    assert page.data["backward"]["made"]
-    assert page.data["rop"]["made"]
-    assert len(page.data["stages"]) == len(gn.passes.DEFAULT) + 1
+    data = Read(path).data
+    assert all(data[mode]["made"] for mode in ("backward", "rop"))
     assert path.stat().st_size < 2_000_000
 
 
@@ -277,66 +237,38 @@ def test_a_page_asks_for_nothing_outside_of_itself(regression, tmp_path):
     assert not re.search(r"https?:|//[\w.]+\.\w{2,3}/|@import|url\((?!#)|<link|src=", text)
 
 
-HOSTILE = (
-    "</script><script>alert(1)</script>",
-    "<b>&amp;",
-    '"><img src=x onerror=alert(1)>',
-    "a\u2028b\x00",
-    "%%data%%",
-)
-
-
 def test_hostile_names_stay_names(tmp_path):
-    for name in HOSTILE:
-        with case(name):
-            x = gn.input((2,), name=name)
-            with gn.scope(layer=name, block=name):
+    script, tag = "</script><script>alert(1)</script>", '"><img src=x onerror=alert(1)>'
+    for name in (script, "<b>&amp;", tag, "a\u2028b\x00", "%%data%%", "\ud800"):
+        with case(ascii(name)):
+            x = gn.input((2,), name=name.replace("\ud800", "x"))
+            with gn.scope(layer=name, **{"cell" if name == "\ud800" else "block": x.name}):
                 y = gn.tanh(x) + gn.exp(x)
-            path = viz.explore(gn.label(y, name), tmp_path / "a.html")
+            path = viz.explore(gn.label(y, x.name), tmp_path / "a.html")
             text = path.read_text(encoding="utf-8")
             assert text.count("</script>") == 2
             assert "<script>alert" not in text
             assert "<img" not in text
-            assert data_in(path)["nodes"]
-
-
-def test_all_scripts_are_part_of_the_page():
-    folder = Path(viz.__file__).parent / "explorer" / "assets"
-    assert sorted(SCRIPTS) == sorted(path.name for path in folder.glob("*.js"))
+            assert ("\\ud800" in text) == (name == "\ud800"), "half a character is an escape"
+            assert Read(path).nodes
 
 
 def test_themes(regression, tmp_path):
     own = viz.Style(cost="#00ff00")
-    styles = {
-        "light": viz.LIGHT,
-        "dark": viz.DARK,
-        "colour-blind": viz.COLOUR_BLIND,
-        "auto": viz.LIGHT,
-        own: own,
-    }
+    styles = {"dark": viz.DARK, "colour-blind": viz.COLOUR_BLIND, "auto": viz.LIGHT, own: own}
     for theme, style in styles.items():
         text = viz.explore(regression[0], tmp_path / "a.html", theme=theme).read_text(encoding="utf-8")
         assert ("@media (prefers-color-scheme: dark)" in text) == (theme == "auto")
         assert f"--cost: {style.cost};" in text
 
 
-# -- what may be asked -------------------------------------------------------------------------
-
-
 def test_large_graphs_say_what_is_left_out(tmp_path):
-    x = gn.input((2,), name="x")
-    y = x
+    y = gn.input((2,), name="x")
     for _ in range(2600):
         y = gn.tanh(y)
-    page = Read(viz.explore(y, tmp_path / "a.html"))
-    assert len(page.data["stages"]) == 1
-    assert page.data["rop"]["made"] == []
-    assert any("large graph" in line for line in page.data["about"])
-
-
-def test_whatever_can_be_drawn_can_be_explored(tmp_path):
-    for thing in (rnn.LSTM, rnn.LSTM(4), rnn.Network([rnn.GRU(4)], 5, 5)):
-        assert Read(viz.explore(thing, tmp_path / "a.html")).data["stages"][0]["order"]
+    data = Read(viz.explore(y, tmp_path / "a.html")).data
+    assert (len(data["stages"]), data["rop"]["made"]) == (1, [])
+    assert any("large graph" in line for line in data["about"])
 
 
 def test_errors_name_the_argument_and_leave_the_file_alone(regression, tmp_path):
@@ -344,41 +276,27 @@ def test_errors_name_the_argument_and_leave_the_file_alone(regression, tmp_path)
     path = tmp_path / "a.html"
     path.write_text("kept")
     other = gn.input((2,), name="other")
-    cases = [
-        ({"thing": 3}, "thing: cannot draw a int"),
-        ({"path": tmp_path / "a.svg"}, "suffix must be .html"),
-        ({"path": tmp_path / "missing" / "a.html"}, "cannot be written"),
-        ({"theme": "pink"}, "theme must be"),
-        ({"feeds": {x: FED[0]}}, r"feeds has no array for t\[2, 1\]"),
-        ({"feeds": {other: 1, x: 1, t: 1}}, r"feeds: other\[2\] is not an input"),
-        ({"feeds": 3}, "feeds must be a dict"),
-        ({"feeds": {cost: 1}}, r"feeds: .* is not an input of this graph; its inputs are x\[2, 3\]"),
-        ({"wrt": [other]}, "wrt: other"),
-        ({"wrt": 3}, "wrt: 3 is not a node of floating point in this graph"),
-        ({"wrt": "x"}, "wrt: 'x' is not a node"),
-        ({"passes": 3}, "passes must be a sequence of passes, .* not 3"),
-        ({"passes": "fuse"}, "passes must be .* not 'fuse'"),
-        ({"passes": ["fuse"]}, r"passes must be .* not \['fuse'\]"),
-        ({"tangents": {other: np.ones(2)}}, "tangents: other"),
-        ({"tangents": {}}, "tangents must be a dict"),
-        ({"thing": gn.tanh(x), "wrt": x}, "no scalar cost"),
-    ]
-    for arguments, message in cases:
+    for arguments, error, names in (
+        ({"thing": 3}, viz.DrawingError, "thing: cannot draw a int"),
+        ({"path": tmp_path / "a.svg"}, viz.DrawingError, "suffix must be .html"),
+        ({"path": tmp_path / "missing" / "a.html"}, viz.DrawingError, "cannot be written"),
+        ({"theme": "pink"}, viz.DrawingError, "theme must be"),
+        ({"feeds": {x: FED[0]}}, viz.DrawingError, r"feeds has no array for t\[2, 1\]"),
+        ({"feeds": {cost: 1}}, viz.DrawingError, r"feeds: .* is not an input .*x\[2, 3\]"),
+        ({"feeds": 3}, viz.DrawingError, "feeds must be a dict"),
+        ({"feeds": {x: np.ones((3, 3)), t: FED[1]}}, ShapeError, "x"),
+        ({"feeds": {x: np.ones((2, 3), "complex128"), t: FED[1]}}, DtypeError, "x"),
+        ({"wrt": [other]}, viz.DrawingError, "wrt: other"),
+        ({"wrt": "x"}, viz.DrawingError, "wrt: 'x' is not a node of floating point"),
+        ({"passes": 3}, viz.DrawingError, "passes must be a sequence .* not 3"),
+        ({"passes": "fuse"}, viz.DrawingError, "passes must be .* not 'fuse'"),
+        ({"passes": ["fuse"]}, viz.DrawingError, r"passes must be .* not \['fuse'\]"),
+        ({"tangents": {other: np.ones(2)}}, viz.DrawingError, "tangents: other"),
+        ({"tangents": {}}, viz.DrawingError, "tangents must be a dict"),
+        ({"tangents": {weights: np.ones(3)}}, ShapeError, "W"),
+        ({"thing": gn.tanh(x), "wrt": x}, viz.DrawingError, "no scalar cost"),
+    ):
         given = {"thing": cost, "path": path, **arguments}
-        with case(message), pytest.raises(viz.DrawingError, match=message):
+        with case(names), pytest.raises(error, match=names):
             viz.explore(given.pop("thing"), given.pop("path"), **given)
-    with pytest.raises(ShapeError, match="x"):
-        viz.explore(cost, path, feeds={x: np.ones((3, 3)), t: FED[1]})
-    with pytest.raises(DtypeError, match="x"):
-        viz.explore(cost, path, feeds={x: np.ones((2, 3), "complex128"), t: FED[1]})
-    with pytest.raises(ShapeError, match="W"):
-        viz.explore(cost, path, tangents={weights: np.ones(3)})
     assert path.read_text(encoding="utf-8") == "kept"
-
-
-def test_half_a_character_in_a_scope_is_an_escape(tmp_path):
-    x = gn.input((2, 2), name="x")
-    with gn.scope(layer="\ud800", cell="c"):
-        y = gn.label(gn.tanh(x), "y")
-    viz.explore(gn.mean(y), tmp_path / "a.html")
-    assert "\\ud800" in (tmp_path / "a.html").read_text(encoding="utf-8")

@@ -1,17 +1,13 @@
-"""Makes machine code for GPUs out of every kernel that the programs use; no GPU is needed.
-
-    python -m tests.graphnet.backends.cuda.assemble 7.5 9.0 [--part 1/2] [--few]
+"""Makes machine code for GPUs (`... assemble 7.5 9.0 [--few]`) of every kernel that the programs use; needs no GPU.
 
 PTX comes from NVVM; nvJitLink assembles it, as a driver would. Prints how many kernels there were, and the registers
-and the bytes of local memory (registers that were spilled) of each kind of product. --part: only every second kernel.
---few: only one of each kind.
+and the bytes of local memory (registers that were spilled) of each kind of product. --few: only one of each kind.
 """
 
 from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Sequence
 
 import numpy as np
 from cuda.bindings import nvjitlink
@@ -21,7 +17,6 @@ from graphnet.backends import Backend
 from graphnet.backends.cuda.arrays import EXPRESSIONS, TESTS, sum_text, ufunc_text
 from graphnet.backends.cuda.division import GPU
 from graphnet.backends.cuda.kernels import function_of, ptx_of, signature_of
-from graphnet.backends.cuda.launch import Launch
 from graphnet.backends.cuda.products import tile_text, tiles_for
 from graphnet.backends.cuda.schedule import make_schedule
 from graphnet.backends.cuda.source import array_name
@@ -48,18 +43,15 @@ def kernels(few: bool = False) -> dict[tuple[str, tuple[str, ...]], str]:
             nodes, inputs, _ = program.nodes(dtype)
             graph, _ = optimize(Graph(nodes, inputs), has=Backend.has)
             for runs, _ in make_schedule(graph, GPU, library=False, check=False).sections:
-                for run in runs:
-                    assert isinstance(run, Launch)
-                    found[run.text, run.kinds] = f"{name}, {dtype}"
+                found.update({(run.text, run.kinds): f"{name}, {dtype}" for run in runs})
     if few:
         return found | dict(list(of_arrays().items())[-1:])
     for dtype in map(np.dtype, ("float32", "float64")):
         for tile in tiles_for(dtype, GPU):
             text = tile_text(tile, dtype, True, True)
             arguments = text.split("(", 1)[1].split(")", 1)[0].count(",")
-            found[text, (f"{array_name(dtype)}*", *["i8"] * arguments)] = (
-                f"tiles of {tile.rows} x {tile.columns}, {dtype}"
-            )
+            kinds = (f"{array_name(dtype)}*", *["i8"] * arguments)
+            found[text, kinds] = f"tiles of {tile.rows} x {tile.columns}, {dtype}"
     return found | of_arrays()
 
 
@@ -81,41 +73,33 @@ def of_arrays() -> dict[tuple[str, tuple[str, ...]], str]:
 def assembled(ptx: str, architecture: str) -> str:
     """What the assembler says of the code: registers, stack, shared memory."""
     handle = nvjitlink.create(2, [f"-arch={architecture}", "-verbose"])
-    try:
-        code = ptx.encode() + b"\0"
-        nvjitlink.add_data(handle, nvjitlink.InputType.PTX, code, len(code), "kernel")
-        nvjitlink.complete(handle)
-        log = bytearray(nvjitlink.get_info_log_size(handle))
-        nvjitlink.get_info_log(handle, log)
-        return log.decode()
-    finally:
-        nvjitlink.destroy(handle)
+    code = ptx.encode() + b"\0"
+    nvjitlink.add_data(handle, nvjitlink.InputType.PTX, code, len(code), "kernel")
+    nvjitlink.complete(handle)
+    log = bytearray(nvjitlink.get_info_log_size(handle))
+    nvjitlink.get_info_log(handle, log)
+    nvjitlink.destroy(handle)
+    return log.decode()
 
 
-def ptx_for_each(text: str, kinds: tuple[str, ...], capabilities: Sequence[tuple[int, int]]) -> list[str]:
+def ptx_for_each(text: str, kinds: tuple[str, ...], capabilities) -> list[str]:
     """PTX of one kernel for several kinds of GPUs; where Numba lets us, its types are inferred only once."""
     compiled = getattr(compiler, "_compile_pyfunc_with_fixup", None)
     if compiled is None:
         return [ptx_of(text, kinds, capability) for capability in capabilities]
-    library, _ = compiled(
-        function_of(text), signature_of(kinds), device=False, cc=capabilities[0], abi="numba"
-    )
+    how = {"device": False, "cc": capabilities[0], "abi": "numba"}
+    library, _ = compiled(function_of(text), signature_of(kinds), **how)
     return [library.get_asm_str(cc=capability) for capability in capabilities]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.graphnet.backends.cuda.assemble")
     parser.add_argument("capabilities", nargs="+")
-    parser.add_argument("--part", default="1/1")
     parser.add_argument("--few", action="store_true")
     chosen = parser.parse_args()
-    part, parts = map(int, chosen.part.split("/"))
-    capabilities = []
-    for capability in chosen.capabilities:
-        major, minor = map(int, capability.split("."))
-        capabilities.append((major, minor))
-    some = list(kernels(chosen.few).items())[part - 1 :: parts]
-    for kernel, name in some:
+    capabilities = [tuple(map(int, capability.split("."))) for capability in chosen.capabilities]
+    found = kernels(chosen.few)
+    for kernel, name in found.items():
         for (major, minor), ptx in zip(capabilities, ptx_for_each(*kernel, capabilities), strict=True):
             assert f".target sm_{major}{minor}" in ptx, name
             log = assembled(ptx, f"sm_{major}{minor}")
@@ -125,7 +109,7 @@ def main() -> None:
             if name.startswith("tiles"):
                 spills = spilled[1] if spilled else 0
                 print(f"{name}, {major}.{minor}: {registers[1]} registers, {spills} bytes spilled")
-    print(f"{len(some)} kernels")
+    print(f"{len(found)} kernels")
 
 
 if __name__ == "__main__":

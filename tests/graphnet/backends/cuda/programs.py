@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 import graphnet as gn
 from graphnet.backends.cuda.device import SIMULATED
-from graphnet.graph.node import Array, Node
+from graphnet.graph.node import Node
 
 __all__ = ["PROGRAMS", "Program"]
 
@@ -22,10 +21,10 @@ rng = np.random.default_rng(7)
 class Program(NamedTuple):
     """Outputs made of inputs, and arrays for these."""
 
-    build: Callable[..., Any]
-    arrays: tuple[Array, ...]
+    build: Any
+    arrays: tuple[np.ndarray, ...]
 
-    def nodes(self, dtype: str = "float64") -> tuple[list[Node], list[Node], list[Array]]:
+    def nodes(self, dtype: str = "float64"):
         """Outputs, inputs, arrays, floats being of this dtype."""
         arrays = [a.astype(dtype) if a.dtype.kind == "f" else a for a in self.arrays]
         inputs = [gn.input(a.shape, a.dtype) for a in arrays]
@@ -33,16 +32,16 @@ class Program(NamedTuple):
         return [built] if isinstance(built, Node) else list(built), inputs, arrays
 
 
-def floats(*shape: int) -> Array:
+def floats(*shape: int):
     return rng.standard_normal(shape)
 
 
-def indices(below: int, *shape: int, dtype: str = "int64") -> Array:
+def indices(below: int, *shape: int, dtype: str = "int64"):
     return rng.integers(0, below, shape).astype(dtype)
 
 
-def gradient_of(cost: Node, *wrt: Node) -> Sequence[Node]:
-    return gn.gradient(cost, wrt)
+def slope(cost: Node, wrt: Node) -> list[Node]:
+    return gn.gradient(gn.sum(cost**3), [wrt])
 
 
 def every_function(x: Node, y: Node, i: Node) -> list[Node]:
@@ -61,67 +60,60 @@ def every_function(x: Node, y: Node, i: Node) -> list[Node]:
     ]  # fmt: skip
 
 
-#: What a kernel does -> a program that makes one.
-PROGRAMS: dict[str, Program] = {
-    "every function": Program(every_function, (floats(5, 6), floats(5, 6), indices(4, 5, 6))),
-    "one axis": Program(lambda x: gn.tanh(x) * 2.0, (floats(19),)),
-    "two axes, one of them broadcast": Program(lambda x, b: gn.exp(x + b), (floats(5, 7), floats(7))),
-    "an axis of columns": Program(lambda x, b: gn.exp(x * b), (floats(5, 7), floats(5, 1))),
-    "three axes, turned": Program(lambda x, y: x.T + y, (floats(2, 3, 5), floats(5, 3, 2))),
-    "four axes, turned": Program(
-        lambda x, y: gn.transpose(x, (3, 1, 0, 2)) + y, (floats(2, 3, 4, 5), floats(5, 3, 2, 4))
+#: What a kernel does -> a program that makes one, and arrays for it.
+MADE = {
+    "every function": (every_function, floats(5, 6), floats(5, 6), indices(4, 5, 6)),
+    "one axis": (lambda x: gn.tanh(x) * 2.0, floats(19)),
+    "two axes, one of them broadcast": (lambda x, b: gn.exp(x + b), floats(5, 7), floats(7)),
+    "an axis of columns": (lambda x, b: gn.exp(x * b), floats(5, 7), floats(5, 1)),
+    "three axes, turned": (lambda x, y: x.T + y, floats(2, 3, 5), floats(5, 3, 2)),
+    "four axes, turned": (
+        lambda x, y: gn.transpose(x, (3, 1, 0, 2)) + y, floats(2, 3, 4, 5), floats(5, 3, 2, 4)
     ),
-    "five axes, turned": Program(
-        lambda x, y: gn.transpose(x, (4, 1, 3, 0, 2)) * y, (floats(2, 3, 2, 2, 3), floats(3, 3, 2, 2, 2))
+    "five axes, turned": (
+        lambda x, y: gn.transpose(x, (4, 1, 3, 0, 2)) * y, floats(2, 3, 2, 2, 3), floats(3, 3, 2, 2, 2)
     ),
-    "a number": Program(lambda x: x * x + 1.0, (np.array(1.5),)),
-    "booleans": Program(lambda x, y: [gn.where(x > y, x, y), x > y, gn.equal(x, y)], (floats(9), floats(9))),
-    "integers": Program(lambda i: [i * i - 3, gn.sum(i), gn.maximum(i, 2)], (indices(9, 11),)),
-    "rows by index": Program(lambda W, i: gn.tanh(gn.take(W, i)) + 1.0, (floats(6, 5), indices(6, 7))),
-    "rows by a smaller kind of index": Program(
-        lambda W, i: gn.tanh(gn.take(W, i)), (floats(6, 5), indices(6, 7, dtype="int32"))
+    "a number": (lambda x: x * x + 1.0, np.array(1.5)),
+    "booleans": (lambda x, y: [gn.where(x > y, x, y), x > y, gn.equal(x, y)], floats(9), floats(9)),
+    "integers": (lambda i: [i * i - 3, gn.sum(i), gn.maximum(i, 2)], indices(9, 11)),
+    "rows by index": (lambda W, i: gn.tanh(gn.take(W, i)) + 1.0, floats(6, 5), indices(6, 7)),
+    "rows by a smaller kind of index": (
+        lambda W, i: gn.tanh(gn.take(W, i)), floats(6, 5), indices(6, 7, dtype="int32")
     ),
-    "columns by index": Program(lambda W, i: gn.tanh(gn.take(W, i, axis=1)), (floats(4, 6), indices(6, 9))),
-    "one-hot": Program(lambda x, i: x - gn.one_hot(i, 5, x.dtype), (floats(4, 5), indices(5, 4))),
-    "sum of all": Program(gn.sum, (floats(23),)),
-    "sum of all, in parts": Program(lambda x: gn.sum(x * x), (floats(40, 30),)),
-    "sums of rows": Program(lambda x: gn.sum(x, 1), (floats(7, 11),)),
-    "sums of long rows": Program(lambda x: gn.sum(x, 1), (floats(2, 2100),)),
-    "sums of columns": Program(lambda x: gn.sum(x, 0), (floats(11, 7),)),
-    "sums of columns, in parts": Program(lambda x: gn.sum(x, 0), (floats(600, 3),)),
-    "sums over the middle": Program(lambda x: gn.sum(x, 1), (floats(3, 5, 4),)),
-    "sums over two axes": Program(lambda x: gn.sum(x, (0, 2)), (floats(3, 5, 4),)),
-    "sums over two axes, outer": Program(lambda x: gn.sum(x, (0, 2)), (floats(3, 2, 4, 5),)),
-    "sum over nothing": Program(lambda x: gn.sum(x, 0), (floats(0, 3),)),
-    "largest, smallest": Program(
-        lambda x: [gn.max(x, 1), gn.max(x, 0), gn.min(x), gn.min(x, 1)], (floats(6, 9),)
+    "columns by index": (lambda W, i: gn.tanh(gn.take(W, i, axis=1)), floats(4, 6), indices(6, 9)),
+    "one-hot": (lambda x, i: x - gn.one_hot(i, 5, x.dtype), floats(4, 5), indices(5, 4)),
+    "sum of all": (gn.sum, floats(23)),
+    "sum of all, in parts": (lambda x: gn.sum(x * x), floats(40, 30)),
+    "sums of rows": (lambda x: gn.sum(x, 1), floats(7, 11)),
+    "sums of long rows": (lambda x: gn.sum(x, 1), floats(2, 2100)),
+    "sums of columns": (lambda x: gn.sum(x, 0), floats(11, 7)),
+    "sums of columns, in parts": (lambda x: gn.sum(x, 0), floats(600, 3)),
+    "sums over the middle": (lambda x: gn.sum(x, 1), floats(3, 5, 4)),
+    "sums over two axes": (lambda x: gn.sum(x, (0, 2)), floats(3, 5, 4)),
+    "sums over two axes, outer": (lambda x: gn.sum(x, (0, 2)), floats(3, 2, 4, 5)),
+    "sum over nothing": (lambda x: gn.sum(x, 0), floats(0, 3)),
+    "largest, smallest": (lambda x: [gn.max(x, 1), gn.max(x, 0), gn.min(x), gn.min(x, 1)], floats(6, 9)),
+    "largest of integers": (lambda i: [gn.max(i, 1), gn.min(i, 0)], indices(99, 4, 6)),
+    "any, all": (lambda x: [gn.max(x > 0, 1), gn.min(x > 0, 0)], floats(4, 6)),
+    "product": (lambda a, b: a @ b, floats(9, 7), floats(7, 10)),
+    "product, left turned": (lambda a, b: a.T @ b, floats(7, 9), floats(7, 10)),
+    "product, right turned": (lambda a, b: a @ b.T, floats(9, 7), floats(10, 7)),
+    "product, all turned": (lambda a, b: (b @ a).T + 1.0, floats(7, 9), floats(10, 7)),
+    "product, sums in parts": (lambda a, b: a @ b, floats(3, LONG), floats(LONG, 4)),
+    "product with a vector": (lambda a, b: [a @ b, b @ a.T], floats(9, 7), floats(7)),
+    "product of every second row": (lambda a, b: a[::2] @ b[:, 1::2], floats(9, 7), floats(7, 10)),
+    "products": (lambda a, b: a @ b, floats(3, 4, 5), floats(3, 5, 6)),
+    "products, sums in parts": (lambda a, b: a @ b, floats(2, 2, LONG), floats(2, LONG, 3)),
+    "product over nothing": (lambda a, b: a @ b, floats(3, 0), floats(0, 2)),
+    "rows added by index": (lambda W, i: slope(gn.take(W, i), W), floats(6, 5), indices(6, 40)),
+    "rows added by index, all to one": (lambda W, i: slope(gn.take(W, i), W), floats(6, 5), np.full(40, 3)),
+    "columns added by index": (lambda W, i: slope(gn.take(W, i, axis=1), W), floats(3, 6), indices(6, 17)),
+    "a join along the last axis": (
+        lambda x, y: gn.exp(gn.concatenate([x, y * 2.0, x + y], axis=1)), floats(4, 3), floats(4, 3)
     ),
-    "largest of integers": Program(lambda i: [gn.max(i, 1), gn.min(i, 0)], (indices(99, 4, 6),)),
-    "any, all": Program(lambda x: [gn.max(x > 0, 1), gn.min(x > 0, 0)], (floats(4, 6),)),
-    "product": Program(lambda a, b: a @ b, (floats(9, 7), floats(7, 10))),
-    "product, left turned": Program(lambda a, b: a.T @ b, (floats(7, 9), floats(7, 10))),
-    "product, right turned": Program(lambda a, b: a @ b.T, (floats(9, 7), floats(10, 7))),
-    "product, all turned": Program(lambda a, b: (b @ a).T + 1.0, (floats(7, 9), floats(10, 7))),
-    "product, sums in parts": Program(lambda a, b: a @ b, (floats(3, LONG), floats(LONG, 4))),
-    "product with a vector": Program(lambda a, b: [a @ b, b @ a.T], (floats(9, 7), floats(7))),
-    "product of every second row": Program(lambda a, b: a[::2] @ b[:, 1::2], (floats(9, 7), floats(7, 10))),
-    "products": Program(lambda a, b: a @ b, (floats(3, 4, 5), floats(3, 5, 6))),
-    "products, sums in parts": Program(lambda a, b: a @ b, (floats(2, 2, LONG), floats(2, LONG, 3))),
-    "product over nothing": Program(lambda a, b: a @ b, (floats(3, 0), floats(0, 2))),
-    "rows added by index": Program(
-        lambda W, i: gradient_of(gn.sum(gn.take(W, i) ** 3), W), (floats(6, 5), indices(6, 40))
+    "a result that lies between others": (
+        lambda x, y: [gn.concatenate([x, y], axis=1), x.T, x[:, 1:]], floats(4, 3), floats(4, 3)
     ),
-    "rows added by index, all to one": Program(
-        lambda W, i: gradient_of(gn.sum(gn.take(W, i) ** 3), W), (floats(6, 5), np.full(40, 3))
-    ),
-    "columns added by index": Program(
-        lambda W, i: gradient_of(gn.sum(gn.take(W, i, axis=1) ** 3), W), (floats(3, 6), indices(6, 17))
-    ),
-    "a join along the last axis": Program(
-        lambda x, y: gn.exp(gn.concatenate([x, y * 2.0, x + y], axis=1)), (floats(4, 3), floats(4, 3))
-    ),
-    "a result that lies between others": Program(
-        lambda x, y: [gn.concatenate([x, y], axis=1), x.T, x[:, 1:]], (floats(4, 3), floats(4, 3))
-    ),
-    "many terms": Program(lambda x: gn.add(*(x * float(k) for k in range(70))), (floats(5),)),
+    "many terms": (lambda x: gn.add(*(x * float(k) for k in range(70))), floats(5)),
 }  # fmt: skip
+PROGRAMS = {name: Program(build, tuple(arrays)) for name, (build, *arrays) in MADE.items()}

@@ -7,18 +7,16 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-ROOT, HERE = Path(__file__).parents[4], Path(__file__).parent / "stub"
-COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+from tests.graphnet.backends.conftest import output_of
 
-pytestmark = pytest.mark.skipif(
-    COMPILER is None or not sys.platform.startswith("linux"),
-    reason="needs a C compiler, and Linux's way of loading",
-)
+HERE = Path(__file__).parent / "stub"
+COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+NO_COMPILER = "needs a C compiler, and Linux's way of loading"
+pytestmark = pytest.mark.skipif(COMPILER is None or not sys.platform.startswith("linux"), reason=NO_COMPILER)
 
 
 @pytest.fixture(scope="module")
@@ -32,39 +30,39 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def used(libraries: Path, log: Path, *arguments: str, **settings: str) -> tuple[str, list[str]]:
     """What a process that uses the stub prints, and what the stub has written down."""
-    environment = {
-        n: v for n, v in os.environ.items() if n not in ("NUMBA_ENABLE_CUDASIM", "LD_LIBRARY_PATH")
+    stub = {
+        "LD_LIBRARY_PATH": str(libraries),
+        "STUB_LOG": str(log),
+        "GRAPHNET_CACHE": str(libraries / "cache"),
     }
-    environment |= {
-        "LD_LIBRARY_PATH": str(libraries), "STUB_LOG": str(log), "GRAPHNET_CACHE": str(libraries / "cache"), **settings
-    }  # fmt: skip
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        encoding="utf-8",
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout, log.read_text(encoding="utf-8").splitlines() if log.exists() else []
+    printed = output_of(*arguments, without=("NUMBA_ENABLE_CUDASIM",), **{**stub, **settings})
+    return printed, log.read_text(encoding="utf-8").splitlines() if log.exists() else []
 
 
-def part(libraries: Path, log: Path, *words: str, **settings: str) -> tuple[str, list[str]]:
-    printed, lines = used(libraries, log, "-m", "tests.graphnet.backends.cuda.stub.use", *words, **settings)
+#: A part of `stub.use` -> how often something is captured there.
+PARTS = {
+    "programs": 9, "threads": 6, "memory": 0, "exchange": 0, "products": 2,
+    "training": 3,  # the gradient; Gv and its second half
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name == "training" else name for name in PARTS]
+)
+def test_nothing_is_asked_that_a_driver_would_refuse(name: str, libraries: Path, tmp_path: Path) -> None:
+    words = [name, str(libraries / "libcublas.so")] if name == "products" else [name]
+    settings = {"STUB_MEMORY": str(64 << 20)} if name == "memory" else {}
+    where = ("-m", "tests.graphnet.backends.cuda.stub.use")
+    printed, lines = used(libraries, tmp_path / "log", *where, *words, **settings)
     assert printed.splitlines()[-1] == "done"
     assert not [line for line in lines if line.startswith("!!")]
-    return printed, lines
-
-
-def test_kernels_are_launched_captured_and_replayed(libraries: Path, tmp_path: Path) -> None:
-    _, lines = part(libraries, tmp_path / "log", "programs")
-    assert lines.count("capture begins") == lines.count("capture ends") > 6
-    assert "library of another kind" not in lines
-    first = lines.index("capture begins")
-    assert "launch captured" in lines[first:]
-    assert lines.count("graph") >= 2 * lines.count("capture begins")
+    assert lines.count("capture begins") == lines.count("capture ends") == PARTS[name]
+    if name == "programs":
+        assert "library of another kind" not in lines
+        assert "launch captured" in lines[lines.index("capture begins") :]
+        assert lines.count("graph") >= 2 * lines.count("capture begins")
+    if name == "memory":  # what is let go is found again
+        assert "the function needs 160.0 MiB of memory, and " in printed
 
 
 #: Prints how many kernels there are, and how many of them were found on disk.
@@ -88,136 +86,80 @@ print(len(hits), sum(hits))
 """
 
 
-def made_and_found(libraries: Path, log: Path, cache: Path) -> tuple[int, int]:
-    printed, _ = used(libraries, log, "-c", WATCHED, GRAPHNET_CACHE=str(cache))
-    made, found = map(int, printed.split())
-    return made, found
-
-
-def flip(file: Path) -> None:
-    content = file.read_bytes()
-    middle = len(content) // 2
-    file.write_bytes(content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :])
-
-
-def cut(file: Path) -> None:
-    file.write_bytes(file.read_bytes()[:-1])
-
-
-def execute(file: Path) -> None:
-    file.write_bytes(b"raise SystemExit('executed')\n")
-
-
-def unpickle(file: Path) -> None:
-    """A pickle that ends the process."""
-    file.write_bytes(b"cbuiltins\nexit\n(S'executed'\ntR.")
-
-
-def fold(file: Path) -> None:
+def damaged(file: Path, how: str) -> None:
+    content = bytearray(file.read_bytes())
+    if how == "flip":
+        content[len(content) // 2] ^= 1
+    elif how == "execute":  # Python or a pickle: both would end the process
+        is_python = file.suffix == ".py"
+        content = b"raise SystemExit('executed')\n" if is_python else b"cbuiltins\nexit\n(S'executed'\ntR."
     file.unlink()
-    file.mkdir()
-
-
-def pipe(file: Path) -> None:
-    file.unlink()
-    os.mkfifo(file)
+    if how in ("folder", "pipe"):
+        (Path.mkdir if how == "folder" else os.mkfifo)(file)
+    else:
+        file.write_bytes(content[:-1] if how == "cut" else content)
 
 
 #: What is damaged, and how: what is kept of one program has all of these.
-DAMAGES: list[tuple[str, Callable[[Path], None]]] = [
-    ("*.py", cut), ("*.py", execute), ("__pycache__/*.nbc", flip), ("__pycache__/*.nb?", unpickle),
-    ("__pycache__/*.nbi", fold), ("__pycache__/*.nb?", pipe), ("*.seal", cut), ("*.seal", pipe),
+DAMAGES = [
+    ("*.py", "cut"), ("*.py", "execute"), ("__pycache__/*.nbc", "flip"), ("__pycache__/*.nb?", "execute"),
+    ("__pycache__/*.nbi", "folder"), ("__pycache__/*.nb?", "pipe"), ("*.seal", "cut"), ("*.seal", "pipe"),
 ]  # fmt: skip
 
 
 @pytest.mark.slow
 def test_what_is_kept_of_kernels_is_found_and_repairs_itself(libraries: Path, tmp_path: Path) -> None:
     """Each kernel is damaged in another way; a second process compiles all of them anew, and a third one none."""
-    cache, log = tmp_path / "cache", tmp_path / "log"
-    made, found = made_and_found(libraries, log, cache)
+    cache = tmp_path / "cache"
+
+    def made_and_found() -> tuple[int, int]:
+        printed, _ = used(libraries, tmp_path / "log", "-c", WATCHED, GRAPHNET_CACHE=str(cache))
+        made, found = map(int, printed.split())
+        return made, found
+
+    made, found = made_and_found()
     assert made > 1
     assert found == 0
-    assert made_and_found(libraries, log, cache) == (made, made)
+    assert made_and_found() == (made, made)
     stems = sorted(path.stem for path in (cache / "cuda").glob("*.py"))
     assert len(stems) >= len(DAMAGES)
-    for stem, (names, damage) in zip(stems, itertools.cycle(DAMAGES), strict=False):
+    for stem, (names, how) in zip(stems, itertools.cycle(DAMAGES), strict=False):
         files = [path for path in (cache / "cuda").glob(names) if path.name.split(".")[0] == stem]
         assert files
         for file in files:
-            damage(file)
-    assert made_and_found(libraries, log, cache) == (made, 0)
-    assert made_and_found(libraries, log, cache) == (made, made)
+            damaged(file, how)
+    assert made_and_found() == (made, 0)
+    assert made_and_found() == (made, made)
     (cache / "cuda").chmod(0o777)
-    assert made_and_found(libraries, log, cache)[1] == 0, "others could have written to the folder"
-
-
-@pytest.mark.slow
-def test_training(libraries: Path, tmp_path: Path) -> None:
-    _, lines = part(libraries, tmp_path / "log", "training")
-    assert lines.count("capture begins") == 3  # the gradient; Gv and its second half
-
-
-def test_threads_do_not_disturb_a_capture(libraries: Path, tmp_path: Path) -> None:
-    _, lines = part(libraries, tmp_path / "log", "threads")
-    assert lines.count("capture begins") == 6
-
-
-def test_memory_that_is_let_go_is_found_again(libraries: Path, tmp_path: Path) -> None:
-    printed, _ = part(libraries, tmp_path / "log", "memory", STUB_MEMORY=str(64 << 20))
-    assert "the function needs 160.0 MiB of memory, and " in printed
-
-
-def test_arrays_of_other_libraries(libraries: Path, tmp_path: Path) -> None:
-    part(libraries, tmp_path / "log", "exchange")
-
-
-def test_products_by_a_library(libraries: Path, tmp_path: Path) -> None:
-    _, lines = part(libraries, tmp_path / "log", "products", str(libraries / "libcublas.so"))
-    assert lines.count("capture begins") == 2
+    assert made_and_found()[1] == 0, "others could have written to the folder"
 
 
 NO_GPU = "finds no NVIDIA GPU that it could use ("
+FAULTS = {
+    "STUB_VERSION=12040": "it knows CUDA 12.4, and kernels are compiled for CUDA 13",
+    "STUB_CAPABILITY=70": "compute capability is 7.0; CUDA 13 makes code for 7.5 and newer",
+    "STUB_COUNT=0": NO_GPU,
+    "STUB_GRAPH=700": "cuGraphLaunch failed: an error of the stub",
+}
 
 
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"STUB_VERSION": "12040"}, "driver is too old: it knows CUDA 12.4, and kernels are compiled for CUDA 13"),
-        ({"STUB_CAPABILITY": "70"}, "compute capability is 7.0; CUDA 13 makes code for 7.5 and newer"),
-        ({"STUB_RETAIN": "46"}, NO_GPU),
-        ({"STUB_COUNT": "0"}, NO_GPU),
-    ],
-)  # fmt: skip
-def test_errors_are_one_sentence(
-    settings: dict[str, str], said: str, libraries: Path, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("fault", FAULTS)
+def test_errors_are_one_sentence(fault: str, libraries: Path, tmp_path: Path) -> None:
     program = """
-import graphnet as gn
+import graphnet as gn, numpy as np
 from graphnet.backends import usable_backends
 x = gn.input((2,))
 try:
-    gn.compile([x + 1.0], [x], backend="cuda")
+    function = gn.compile([x + 1.0], [x], backend="cuda")
+    for _ in range(2):
+        function(np.ones(2, "f4"))
 except gn.BackendError as error:
     print(error)
 print(usable_backends())
 """
-    printed, _ = used(libraries, tmp_path / "log", "-c", program, **settings)
-    first, *_, last = printed.splitlines()
-    assert said in first
-    assert "backend='numba' runs on the CPU" in first
-    assert last == "['numpy', 'numba']"
-
-
-def test_a_failed_launch_is_told(libraries: Path, tmp_path: Path) -> None:
-    program = """
-import graphnet as gn, numpy as np
-x = gn.input((2,))
-function = gn.compile([x + 1.0], [x], backend="cuda")
-function(np.ones(2, "f4"))
-try:
-    function(np.ones(2, "f4"))
-except gn.BackendError as error:
-    print(error)
-"""
-    printed, _ = used(libraries, tmp_path / "log", "-c", program, STUB_GRAPH="700")
-    assert printed.startswith("cuGraphLaunch failed: an error of the stub")
+    name, value = fault.split("=")
+    first, *_, last = used(libraries, tmp_path / "log", "-c", program, **{name: value})[0].splitlines()
+    assert FAULTS[fault] in first
+    if name != "STUB_GRAPH":
+        assert "backend='numba' runs on the CPU" in first
+        assert last == "['numpy', 'numba']"

@@ -7,17 +7,13 @@ order that is chosen here.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 import pytest
 
 import graphnet as gn
 import graphnet_rnn as rnn
-from graphnet.backends.compiled import schedule
 from graphnet.backends.cuda.device import SIMULATED, Device
-from graphnet.graph.node import Array, Node
 from tests.graphnet.backends.cuda.programs import PROGRAMS
 
 pytestmark = [
@@ -25,38 +21,31 @@ pytestmark = [
     pytest.mark.skipif(not SIMULATED, reason="a GPU runs blocks in an order of its own"),
 ]
 
-Order = Callable[[list[Any]], list[Any]]
-
-
-def shuffled(seed: int) -> Order:
-    return lambda points: [points[i] for i in np.random.default_rng(seed).permutation(len(points))]
-
-
-ORDERS: dict[str, Order] = {
+ORDERS = {
     "forwards": list,
     "backwards": lambda points: points[::-1],
-    "shuffled": shuffled(0),
+    "shuffled": lambda points: [points[i] for i in np.random.default_rng(0).permutation(len(points))],
 }
 
 
 class OtherOrder:
     """NumPy for the simulator, but that the points of a grid come in another order."""
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order) -> None:
         self.order = order
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str):
         return getattr(np, name)
 
-    def ndindex(self, *shape: int) -> Iterator[tuple[int, ...]]:
+    def ndindex(self, *shape: int):
         return iter(self.order(list(np.ndindex(*shape))))
 
 
-def outputs_in(order: Order, build: Callable[[], gn.Function], arrays: list[Array]) -> list[bytes]:
+def outputs_in(order, build, arrays) -> list[bytes]:
     """What a function made anew gives, on memory that holds NaN (and -1)."""
     real = Device.memory
 
-    def poisoned(self: Device, nbytes: int) -> Any:
+    def poisoned(self, nbytes: int):
         memory = real(self, nbytes)
         memory[:] = 255
         return memory
@@ -68,12 +57,12 @@ def outputs_in(order: Order, build: Callable[[], gn.Function], arrays: list[Arra
         return [output.tobytes() for output in function(*arrays)]
 
 
-def require_same_in_all_orders(build: Callable[[], gn.Function], arrays: list[Array]) -> None:
+def require_same_in_all_orders(build, arrays) -> None:
     found = {name: outputs_in(order, build, arrays) for name, order in ORDERS.items()}
-    assert found["backwards"] == found["forwards"]
-    assert found["shuffled"] == found["forwards"]
-    expected = build()(*arrays)  # on memory that programs before it have used
-    assert found["forwards"] == [output.tobytes() for output in expected]
+    expected = [
+        output.tobytes() for output in build()(*arrays)
+    ]  # on memory that programs before it have used
+    assert found == dict.fromkeys(ORDERS, expected)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -85,23 +74,7 @@ def test_blocks_run_in_any_order(name: str) -> None:
 def test_a_network_runs_in_any_order() -> None:
     net = rnn.Network([rnn.LSTM(3)], 4, 4, dtype="float64")
     u = net.unroll(2, 2, training=False)
-    nodes: list[Node] = [u.cost, *gn.gradient(u.cost, list(net.parameters.values()))]
+    nodes = [u.cost, *gn.gradient(u.cost, list(net.parameters.values()))]
     generator = np.random.default_rng(0)
     arrays = [*generator.integers(0, 4, (2, 2, 2)), *net.zero_states(2)]
     require_same_in_all_orders(lambda: gn.compile(nodes, [u.inputs, u.targets, *u.initial], "cuda"), arrays)
-
-
-def test_what_is_read_too_early_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory is given away before it is read."""
-    real = schedule.give_places
-
-    def early(lives: Any) -> int:
-        return real([life._replace(last=life.first, epoch=(life.epoch[0],) * 2) for life in lives])
-
-    _, inputs, arrays = PROGRAMS["every function"].nodes()
-    x = inputs[0]
-    for _ in range(4):
-        x = gn.sum(gn.tanh(x) * 1.5, 1, keepdims=True) + gn.sin(x)
-    right = [output.tobytes() for output in gn.compile([x], inputs, "cuda")(*arrays)]
-    monkeypatch.setattr(schedule, "give_places", early)
-    assert outputs_in(ORDERS["forwards"], lambda: gn.compile([x], inputs, "cuda"), arrays) != right

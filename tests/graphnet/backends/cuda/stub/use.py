@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-import threading
-from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -13,6 +12,7 @@ import graphnet_rnn as rnn
 from graphnet.backends.cuda import blas, building
 from graphnet.backends.cuda.arrays import as_device_array
 from graphnet.backends.cuda.device import this_device
+from tests.graphnet.backends.conftest import require_close, run_at_once
 from tests.graphnet.backends.cuda.programs import PROGRAMS
 
 
@@ -48,36 +48,25 @@ def training() -> None:
 
 def threads() -> None:
     """Programs made, captured and replayed in six threads at once; and one that crosses from thread to thread."""
-    failures: list[BaseException] = []
 
     def work(size: int) -> None:
-        try:
-            x = gn.input((size, 40))
-            function = gn.compile([x * 2.0, gn.sum(x)], [x], backend="cuda")
-            for _ in range(6):
-                function(np.ones((size, 40), np.float32))
-        except BaseException as error:
-            failures.append(error)
+        x = gn.input((size, 40))
+        function = gn.compile([x * 2.0, gn.sum(x)], [x], backend="cuda")
+        for _ in range(6):
+            function(np.ones((size, 40), np.float32))
 
-    started = [threading.Thread(target=work, args=(size,)) for size in range(30, 36)]
-    for thread in started:
-        thread.start()
-    for thread in started:
-        thread.join()
-    assert not failures, failures
+    run_at_once(*(partial(work, size) for size in range(30, 36)))
 
 
 def memory() -> None:
     """STUB_MEMORY of 64 MiB: dropped arrays and dropped programs make room."""
     for size in (3 << 20, 5 << 20, 6 << 20, 9 << 20, 11 << 20):
-        arrays = [gn.place(np.zeros(size // 4, np.float32)) for _ in range(3)]
-        del arrays
+        [gn.place(np.zeros(size // 4, np.float32)) for _ in range(3)]
     assert this_device().free_memory() > 55 << 20
     gn.place(np.zeros(10 << 20, np.float32))
     for size in (20, 25, 28):
         x = gn.input((size << 18,))
-        function = gn.compile([x * 2.0], [x], backend="cuda", passes=())
-        del function
+        gn.compile([x * 2.0], [x], backend="cuda", passes=())
     try:
         x = gn.input((80 << 18,))
         gn.compile([x * 2.0], [x], backend="cuda")
@@ -85,30 +74,29 @@ def memory() -> None:
         print(error)
 
 
+class Interface:
+    def __init__(self, array) -> None:
+        self.array = array
+        self.__cuda_array_interface__ = array.__cuda_array_interface__
+
+
+class Pack:
+    def __init__(self, array) -> None:
+        self.array = array
+
+    def __dlpack_device__(self):
+        return 2, 0
+
+    def __dlpack__(self, stream=None):
+        assert stream
+        return self.array.__dlpack__(stream=stream)
+
+
 def exchange() -> None:
     """Arrays of another library, by either protocol."""
-
-    class Interface:
-        def __init__(self, array: object) -> None:
-            self.array = array
-            self.__cuda_array_interface__ = array.__cuda_array_interface__  # type: ignore[attr-defined]
-
-    class Pack:
-        def __init__(self, array: object) -> None:
-            self.array = array
-
-        def __dlpack_device__(self) -> tuple[int, int]:
-            return 2, 0
-
-        def __dlpack__(self, stream: int | None = None) -> object:
-            assert stream
-            return self.array.__dlpack__(stream=stream)  # type: ignore[attr-defined]
-
     x = np.arange(12, dtype=np.float32).reshape(3, 4)
     for lent in (Interface, Pack):
-        found = as_device_array(lent(gn.place(x)))
-        assert found is not None
-        np.testing.assert_array_equal(np.asarray(found), x)
+        np.testing.assert_array_equal(np.asarray(as_device_array(lent(gn.place(x)))), x)
 
 
 def products(library: str) -> None:
@@ -119,22 +107,14 @@ def products(library: str) -> None:
     building.cublas = lambda tf32: found
     generator = np.random.default_rng(0)
     for dtype in ("float32", "float64"):
-        x, y = gn.input((5, 7), dtype), gn.input((7, 9), dtype)
-        p, q = gn.input((3, 5, 7), dtype), gn.input((3, 7, 4), dtype)
-        arrays = [generator.standard_normal(n.shape).astype(dtype) for n in (x, y, p, q)]
-        function = gn.compile([x @ y, p @ q], [x, y, p, q], backend="cuda")
-        one, several = function(*arrays)
-        np.testing.assert_allclose(one, arrays[0] @ arrays[1], rtol=1e-4, atol=1e-5)
-        np.testing.assert_allclose(several, arrays[2] @ arrays[3], rtol=1e-4, atol=1e-5)
+        inputs = x, y, p, q = [gn.input(shape, dtype) for shape in ((5, 7), (7, 9), (3, 5, 7), (3, 7, 4))]
+        arrays = a, b, c, d = [generator.standard_normal(n.shape).astype(dtype) for n in inputs]
+        function = gn.compile([x @ y, p @ q], inputs, backend="cuda")
+        require_close(function(*arrays), [a @ b, c @ d], rtol=1e-4, atol=1e-5)
         for _ in range(2):  # captured, and replayed: which computes nothing here
             function(*arrays)
 
 
-PARTS: dict[str, Callable[..., None]] = {
-    "programs": programs, "training": training, "threads": threads, "memory": memory, "exchange": exchange,
-    "products": products,
-}  # fmt: skip
-
 if __name__ == "__main__":
-    PARTS[sys.argv[1]](*sys.argv[2:])
+    globals()[sys.argv[1]](*sys.argv[2:])
     print("done")

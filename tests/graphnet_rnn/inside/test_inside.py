@@ -1,0 +1,208 @@
+"""A network inside PyTorch or JAX has the outputs and gradients that it has here."""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphnet as gn
+import graphnet_rnn as rnn
+from graphnet.errors import DtypeError, UsageError
+from graphnet.graph.node import Array
+from graphnet_rnn.inside import jax_function, torch_module
+from tests.tables import case
+
+every_cell = pytest.mark.parametrize("cell", rnn.cells.ALL.values(), ids=list(rnn.cells.ALL))
+
+
+@pytest.fixture
+def torch() -> Any:
+    return pytest.importorskip("torch")
+
+
+@pytest.fixture
+def jax() -> Any:
+    return pytest.importorskip("jax")
+
+
+def network_and_gradients(cell: type[rnn.Cell]) -> tuple[rnn.Network, Array, tuple[Array, ...]]:
+    """The network, x, and its outputs at x with the gradients of the sum of their squares."""
+    net = rnn.Network(
+        [cell(3)], 3, 2, loss="squared", reads="vectors", dtype="float64", initial_state="learned"
+    )
+    x = np.random.default_rng(0).standard_normal((4, 2, 3))
+    u = net.unroll(4, 2, training=False, initial="learned")
+    ours = gn.compile([u.logits, *gn.gradient(gn.sum(u.logits * u.logits), net.parameters)], [u.inputs])(x)
+    return net, x, ours
+
+
+@every_cell
+def test_gradients_in_torch_are_ours(torch: Any, cell: type[rnn.Cell]) -> None:
+    net, x, ours = network_and_gradients(cell)
+    module = torch_module(net)
+    outputs, _ = module(torch.from_numpy(x))
+    np.testing.assert_allclose(outputs.detach(), ours[0], rtol=1e-9, atol=1e-12)
+    (outputs * outputs).sum().backward()
+    for name, right in zip(net.parameters, ours[1:], strict=True):
+        found = module.get_parameter(name.replace(".", "/")).grad
+        np.testing.assert_allclose(found, right, rtol=1e-8, atol=1e-10, err_msg=name)
+
+
+def test_an_optimiser_of_torch_trains_it_between_its_own_layers(torch: Any) -> None:
+    torch.manual_seed(0)
+    below, above = torch.nn.Linear(3, 4), torch.nn.Linear(5, 1)
+    module = torch_module(rnn.Network([rnn.GRU(5)], 4, 0, loss="squared"), batch_first=True)
+    weights = [*below.parameters(), *module.parameters(), *above.parameters()]
+    optimizer = torch.optim.Adam(weights, 0.02)
+    x = torch.randn(8, 6, 3)
+    target = x.sum(2, keepdim=True).cumsum(1).tanh()
+    losses = []
+    for _ in range(60):
+        optimizer.zero_grad()
+        loss = ((above(module(below(x))[0]) - target) ** 2).mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.3 * losses[0]
+    name, node = next(iter(module.network().parameters.items()))
+    np.testing.assert_array_equal(node.value, module.get_parameter(name.replace(".", "/")).detach())
+    with pytest.raises(UsageError, match=r"put torch\.nn\.Dropout between modules"):
+        torch_module(rnn.Network([rnn.GRU(3), rnn.GRU(3)], 2, 2, loss="squared", dropout=0.5))
+
+
+class Leaky(rnn.Cell):
+    """a = σ(x W_xa + b_a);  h' = a h + (1 - a) tanh(x W_xh + h W_hh + b_h)"""
+
+    states = (rnn.State("h"),)
+
+    def step(self, x, h):
+        a = gn.sigmoid(self.affine("a", x=x))
+        return a * h + (1 - a) * gn.tanh(self.affine("h", x=x, h=h))
+
+
+@pytest.mark.parametrize("cell", [rnn.LSTM, rnn.EchoState, Leaky])
+def test_a_copy_computes_the_same_and_is_apart(torch: Any, cell: type[rnn.Cell]) -> None:
+    for again in (copy.deepcopy, lambda module: pickle.loads(pickle.dumps(module))):
+        module = torch_module(rnn.Network([cell(4)], 3, 2, loss="squared", seed=1)).eval()
+        x = torch.randn(5, 2, 3)
+        with torch.no_grad():
+            next(module.parameters()).mul_(1.5)  # the network does not know of this yet
+        right = module(x)[0].detach()
+        other = again(module)
+        assert not other.training
+        torch.testing.assert_close(other(x)[0], right, rtol=0, atol=0)
+        other(x)[0].sum().backward()
+        with torch.no_grad():
+            for weight in other.parameters():
+                weight.zero_()
+        other.network()
+        torch.testing.assert_close(module(x)[0], right, rtol=0, atol=0)
+        assert all(weight.grad is None for weight in module.parameters())
+
+
+def test_weights_go_through_a_model_file(torch: Any, tmp_path: Path) -> None:
+    module = torch_module(rnn.Network([rnn.GRU(4)], 3, 2, loss="squared", seed=1))
+    with torch.no_grad():
+        for weight in module.parameters():
+            weight.add_(torch.randn_like(weight))
+    rnn.save(module.network(), tmp_path / "net.safetensors")
+    loaded = torch_module(rnn.load(tmp_path / "net.safetensors"))
+    for name, weight in module.state_dict().items():
+        torch.testing.assert_close(loaded.state_dict()[name], weight, rtol=0, atol=0)
+    fresh = torch_module(rnn.Network([rnn.GRU(4)], 3, 2, loss="squared", seed=2))
+    fresh.load_state_dict(loaded.state_dict())
+    x = torch.randn(5, 2, 3)
+    torch.testing.assert_close(fresh(x)[0], module(x)[0], rtol=0, atol=0)
+
+
+def test_only_what_needs_a_gradient_gets_one(torch: Any) -> None:
+    module = torch_module(rnn.Network([rnn.GRU(4)], 3, 2, loss="squared"))
+    frozen, *others = module.parameters()
+    frozen.requires_grad_(False)
+    x = torch.randn(5, 2, 3, requires_grad=True)
+    module(x)[0].sum().backward()
+    assert frozen.grad is None
+    assert x.grad is not None
+    assert all(weight.grad is not None for weight in others)
+
+
+def test_descent_of_torch_is_ours(torch: Any) -> None:
+    """The same losses, within rounding, from the same weights."""
+    x = np.random.default_rng(0).standard_normal((6, 4, 3))
+    t = np.cumsum(x[:, :, :1], 0)
+    net = rnn.Network([Leaky(4)], 3, 1, loss="squared", reads="vectors", dtype="float64", seed=0)
+    module = torch_module(net)
+    u = net.unroll(6, 4, training=False, initial="given")
+    loss = gn.mean((u.logits - t) ** 2)
+    step = gn.compile([loss, *gn.gradient(loss, net.parameters)], [u.inputs, *u.initial])
+    optimizer, ours, theirs = torch.optim.SGD(module.parameters(), 0.1), [], []
+    for _ in range(20):
+        optimizer.zero_grad()
+        squared = ((module(torch.tensor(x))[0] - torch.tensor(t)) ** 2).mean()
+        squared.backward()
+        optimizer.step()
+        theirs.append(squared.item())
+        value, *gradients = step(x, *net.zero_states(4))
+        ours.append(float(value))
+        for node, gradient in zip(net.parameters.values(), gradients, strict=True):
+            node.value[...] -= 0.1 * gradient
+    np.testing.assert_allclose(ours, theirs, rtol=1e-9)
+    assert ours[-1] < 0.9 * ours[0]
+
+
+@every_cell
+def test_gradients_in_jax_are_ours(jax: Any, cell: type[rnn.Cell]) -> None:
+    net, x, ours = network_and_gradients(cell)
+    with jax.enable_x64(True):
+        function, parameters = jax_function(net)
+        outputs, _ = jax.jit(function)(parameters, x)
+        np.testing.assert_allclose(outputs, ours[0], rtol=1e-9, atol=1e-12)
+        gradients = jax.jit(jax.grad(lambda p: (function(p, x)[0] ** 2).sum()))(parameters)
+        for name, right in zip(net.parameters, ours[1:], strict=True):
+            np.testing.assert_allclose(gradients[name], right, rtol=1e-8, atol=1e-10, err_msg=name)
+
+
+def test_states_are_handed_on(jax: Any) -> None:
+    function, parameters = jax_function(rnn.Network([rnn.LSTM(3), rnn.GRU(2)], 3, 2, loss="squared"))
+    x = np.random.default_rng(0).standard_normal((6, 2, 3)).astype("float32")
+    outputs, states = function(parameters, x)
+    first, between = function(parameters, x[:2])
+    second, after = function(parameters, x[2:], *between)
+    np.testing.assert_allclose(np.concatenate([first, second]), outputs, rtol=1e-5, atol=1e-6)
+    for found, right in zip(after, states, strict=True):
+        np.testing.assert_allclose(found, right, rtol=1e-5, atol=1e-6)
+    by_states = jax.grad(lambda states: function(parameters, x[2:], *states)[0].sum())(between)
+    assert all(np.abs(gradient).max() > 0 for gradient in by_states)
+
+
+def test_what_does_not_fit_is_told(jax: Any) -> None:
+    function, parameters = jax_function(rnn.Network([rnn.GRU(3)], 2, 1, loss="squared"))
+    dropping = rnn.Network([rnn.GRU(3), rnn.GRU(3)], 2, 2, loss="squared", dropout=0.5)
+    shape, dtype = r"x must have axes \(time, batch, \.\.\.\), not the shape \[4\]", r"is float32, not int32"
+    for call, error, said in (
+        (lambda: function(parameters, np.zeros(4, "float32")), UsageError, shape),
+        (lambda: function({}, np.zeros((4, 1, 2), "float32")), UsageError, "parameters lacks '"),
+        (lambda: function(parameters, np.zeros((4, 1, 2), "int32")), DtypeError, dtype),
+        (lambda: jax_function(dropping), UsageError, r"draw with jax\.random between functions"),
+    ):
+        with case(said), pytest.raises(error, match=said):
+            call()
+
+
+@pytest.mark.parametrize(("package", "who"), [("torch", "torch_module"), ("jax", "jax_function")])
+def test_a_missing_package_is_one_sentence(package: str, who: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    find = importlib.util.find_spec
+    but_it = lambda name, *rest: None if name == package else find(name, *rest)
+    monkeypatch.setattr(importlib.util, "find_spec", but_it)
+    said = rf": \w+ is not installed: pip install {package}$"
+    with pytest.raises(UsageError, match=f"^{who}{said}"):
+        getattr(rnn.inside, who)(rnn.Network([rnn.GRU(3)], 2, 1, loss="squared"))
+    x = gn.input((2,), "float32", name="x")
+    with pytest.raises(UsageError, match=f"^{package}_function{said}"):
+        getattr(gn.inside, f"{package}_function")([x * 2], [x])
