@@ -17,7 +17,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,7 @@ KEY = ("cell", "method", "seed", "seconds", "limit", "characters")
 class Architecture:
     """cell; μ, and the deviation of the initial weights, in Krause 2015, 4.2 to 4.5; thin: W_hh has 90 % zeros."""
 
-    cell: type[Cell]
+    cell: Callable[..., Cell]
     structural: float
     scale: float
     thin: bool = False
@@ -69,12 +69,16 @@ class Architecture:
         return units
 
 
-#: The source does not say μ of the stacked mRNN: that of the mRNN.
+def stacked(units: int, **how: Any) -> rnn.StackedMRNN:
+    """Three layers, each smaller than the one below, in the proportions of the source (150, 130, 110)."""
+    return rnn.StackedMRNN((units, max(1, round(units * 13 / 15)), max(1, round(units * 11 / 15))), **how)
+
+
 ARCHITECTURES: Mapping[str, Architecture] = {
     "RNN": Architecture(rnn.Elman, 0.01, 0.1, thin=True),
     "mRNN": Architecture(rnn.MRNN, 0.3, 0.05),
     "LSTM": Architecture(rnn.cells.LSTMKrause, 0.01, 0.1),
-    "stacked mRNN": Architecture(rnn.StackedMRNN, 0.3, 0.05),
+    "stacked mRNN": Architecture(stacked, 0.3, 0.05),
     "mLSTM": Architecture(rnn.MultiplicativeLSTM, 0.1, 0.1),
 }
 METHODS = ("structural", "line-search", "adam")

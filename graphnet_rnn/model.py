@@ -23,6 +23,8 @@ __all__ = ["Model"]
 
 #: Arguments that say what the parameters hold at first, which a file knows better.
 HELD = ("initial", "values")
+#: Names that no argument may have, besides those of Model's attributes: of nodes, and of the class in a description.
+OWN = ("fixed", "model", "parameters")
 
 
 class Model(FlatParameters, ShowsItself, ABC):
@@ -50,6 +52,16 @@ class Model(FlatParameters, ShowsItself, ABC):
 
     #: The models among the arguments, by what their parameters' names begin with.
     parts: Mapping[str, Model] = {}
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        """UsageError for an argument under whose name a model, or its description in a file, has something else."""
+        super().__init_subclass__(**more)
+        taken = [name for name in inspect.signature(cls).parameters if name in OWN or hasattr(Model, name)]
+        if taken:
+            raise UsageError(
+                f"{cls.__name__}.__init__ has an argument {taken[0]!r}, which every model has as an attribute of its "
+                f"own; call it otherwise, e.g. {taken[0]}_"
+            )
 
     @abstractmethod
     def __graph__(self) -> gn.Graph:

@@ -149,13 +149,13 @@ def _small(cell: Cell | type[Cell]) -> Cell:
 
 
 def step_obeys_the_laws(subject: Subject) -> str:
-    """One step, as a function of x, the states and every weight, obeys laws 1-8."""
+    """One step, as a function of x, the states and every weight, obeys laws 1-7."""
     graph = subject.network.layers[0].__graph__()
     leaves = [*graph.inputs, *subject.network.layers[0].weights.values()]
     values = [0.5 * subject.generator.standard_normal(leaf.shape) for leaf in leaves]
     # The states themselves, not their labels: what fails is then told with the line of its equation.
-    check_graph([label.inputs[0] for label in graph.outputs], leaves, values)
-    return f"{len(graph)} nodes, {len(leaves)} leaves: laws 1-8 hold"
+    check_graph([label.inputs[0] for label in graph.outputs], leaves, values, laws=range(1, 8))
+    return f"{len(graph)} nodes, {len(leaves)} leaves: laws 1-7 hold"
 
 
 def cases_are_independent(subject: Subject) -> str:
@@ -324,7 +324,7 @@ def cores_run_in_any_order(subject: Subject) -> str:
     tangents = {node: subject.generator.standard_normal(node.shape) for node in parameters}
     nodes = [u.cost, *gn.gradient(u.cost, parameters), *gn.gauss_newton_product(u.cost, tangents)]
     require_same_in_any_order(gn.Graph(nodes, [u.inputs, u.targets, *u.initial]), arrays)
-    return f"{len(nodes)} results have the same bits on 1, 2, 3 and 8 cores"
+    return f"{len(nodes)} results have the same bits on 1, 3 and 8 cores"
 
 
 def trains_in_float32(subject: Subject) -> str:

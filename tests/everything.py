@@ -1,13 +1,14 @@
 """All checks, however long they take: python3 run.py everything [STEP ...]
 
 It goes on after a step that fails, and ends with a table of what ran, passed, failed and was skipped, with the reasons.
-Resolve an issue when every row of it is green.
+Steps that were run before, of the same commit without changes, are in the table as well (build/everything.json).
 """
 
 from __future__ import annotations
 
 import argparse
 import collections
+import json
 import os
 import subprocess
 import sys
@@ -22,6 +23,8 @@ from tests.newcomer.__main__ import copy_checkout
 from tests.steps import ROOT
 
 WHOLE = ["tests", "-m", "slow or not slow"]
+#: Commit -> the outcomes of its steps.
+KEPT = ROOT / "build" / "everything.json"
 
 
 class Step(NamedTuple):
@@ -91,6 +94,27 @@ def counted(report: Path) -> tuple[int, int, Mapping[str, int]]:
     return passed, failed, skipped
 
 
+def commit() -> str:
+    """Which state of the project this is; empty if files have changed since its last commit."""
+    changed = subprocess.run(
+        ["git", "status", "--porcelain"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
+    return "" if changed.stdout or changed.returncode else head.stdout.strip()
+
+
+def outcomes_before(version: str) -> dict[str, Outcome]:
+    """Step -> what it came to, of this commit."""
+    kept = json.loads(KEPT.read_text(encoding="utf-8")) if version and KEPT.exists() else {}
+    return {name: Outcome(*row) for name, row in kept.get(version, {}).items()}
+
+
+def keep(version: str, outcomes: Mapping[str, Outcome]) -> None:
+    if version:
+        KEPT.parent.mkdir(exist_ok=True)
+        KEPT.write_text(json.dumps({version: outcomes}), encoding="utf-8")
+
+
 def table(outcomes: Sequence[Outcome]) -> str:
     rows = [f"{'step':12}{'result':>8}{'minutes':>9}{'passed':>8}{'failed':>8}{'skipped':>9}"]
     for each in outcomes:
@@ -110,13 +134,15 @@ def main() -> int:
     names = [step.name for step in STEPS]
     parser.add_argument("steps", nargs="*", choices=[*names, []], metavar="STEP", help=", ".join(names))
     chosen = parser.parse_args().steps or names
-    outcomes = []
+    version = commit()
+    outcomes = outcomes_before(version)
     with tempfile.TemporaryDirectory(prefix="everything-") as folder:
         for step in STEPS:
             if step.name in chosen:
-                outcomes.append(run(step, Path(folder)))
-                print("\n" + table(outcomes), flush=True)
-    return max(outcome.code != 0 for outcome in outcomes)
+                outcomes[step.name] = run(step, Path(folder))
+                keep(version, outcomes)
+                print("\n" + table([*outcomes.values()]), flush=True)
+    return max(outcomes[name].code != 0 for name in chosen)
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ class Values(Notes):
     """Shape, least, mean and greatest element, and a heat map of each node's value."""
 
     def __init__(self, arrays: Mapping[Node, Array]) -> None:
-        self.arrays = arrays
+        self.arrays, self.nodes = arrays, arrays.keys()
 
     def note(self, nodes: Sequence[Node]) -> Note | None:
         array = self.arrays.get(nodes[-1])
@@ -109,7 +109,7 @@ class _Heated(Notes):
     logarithmic = False
 
     def __init__(self, numbers: Mapping[Node, float]) -> None:
-        self.numbers = numbers
+        self.numbers, self.nodes = numbers, numbers.keys()
 
     @abstractmethod
     def together(self, nodes: Sequence[Node]) -> float | None:

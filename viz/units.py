@@ -44,6 +44,7 @@ class Units(Notes):
             many = f" for each of {group.symbols} symbols" if group.symbols > 1 else ""
             for each in group.pre_activations:
                 self._of[each.V] = number, f"V{number}: {group.units} units{many}"
+        self.nodes = self._of.keys()
 
     def note(self, nodes: Sequence[Node]) -> Note | None:
         found = next((self._of[node] for node in reversed(nodes) if node in self._of), None)

@@ -116,14 +116,13 @@ def folder_files(unit: Unit, source: Graph, path: str | os.PathLike[str]) -> dic
 
 
 def write_files(files: dict[Path, str]) -> None:
-    """Writes them, each whole. BackendError where that cannot be, or another's Makefile would be lost."""
+    """Writes them, each whole. BackendError where that cannot be, or another's Makefile or header would be lost."""
     for path in files:
-        if (
-            path.name == "Makefile"
-            and path.is_file()
-            and not path.read_bytes().startswith(b"# Made by graphnet")
-        ):
-            raise BackendError(f"save: {path} was not made by graphnet; give a folder of its own")
+        beside = path.name == "Makefile" or path.suffix == ".h"
+        if beside and path.is_file() and b" Made by graphnet" not in path.read_bytes()[:20]:
+            raise BackendError(
+                f"save: {path} was not made by graphnet; choose another name, or a folder of its own"
+            )
     for path, text in files.items():
         try:
             write_whole(path, text.encode("ascii"))

@@ -36,40 +36,37 @@ def _parameter(call: Call) -> Value:
 
 def _fill(call: Call) -> Value:
     """One number; it may be how many cases there are, or a share of each of them, as in a mean."""
-    one, other = (getattr(node.op, "number", 0) for node in (call.node, call.pairs.other[call.node]))
-    if isinstance(one, float) and one != other and math.isclose(one * CASES[0], other * CASES[1]):
-        count = call.cast(call.writer.scalar(Size(1)), call.dtype)
-        return Value(call.say("Div", call.number(one * CASES[0]), count), ())
-    number = call.pairs.merged(call.node, one, other)
+    one, *others = found = call.twins.numbers(call.node)
+    if isinstance(one, float) and any(other != one for other in others):
+        whole = one * CASES[0]
+        if all(math.isclose(each * count, whole) for each, count in zip(found, CASES, strict=True)):
+            count = call.cast(call.writer.scalar(Size(1)), call.dtype)
+            return Value(call.say("Div", call.number(whole), count), ())
+    number = call.twins.merged(call.node, found)
     if isinstance(number, Size):
         return Value(call.cast(call.writer.scalar(number), call.dtype), ())
     return Value(call.number(number), ())
 
 
 def _constant(call: Call) -> Value:
-    one, other = call.pairs.array(call.node)
-    if one.shape == other.shape:
-        if one is not other and not np.array_equal(one, other, equal_nan=is_float(one.dtype)):
+    one, *others = found = call.twins.arrays(call.node)
+    if all(other.shape == one.shape for other in others):
+        if not all(np.array_equal(one, other, equal_nan=is_float(one.dtype)) for other in others):
             raise _depends(call)
         return Value(call.writer.constant(one), one.shape)
-    if (
-        one.ndim == 1
-        and one.dtype.kind in "iu"
-        and _is_range(one)
-        and _is_range(other)
-        and one[0] == other[0]
-    ):
+    ranges = one.ndim == 1 and one.dtype.kind in "iu" and all(map(_is_range, found))
+    if ranges and all((other[:2] == one[:2]).all() for other in others):
         return Value(_range(call, one), call.shape)
     # The same for each case: one of them, which broadcasts.
     key = tuple(slice(0, 1) if isinstance(n, Size) else slice(None) for n in call.shape)
     row = one[key]
-    if not (np.array_equal(other[key], row) and np.all(one == row) and np.all(other == row)):
+    if not all(each[key].shape == row.shape and np.all(each == row) for each in found):
         raise _depends(call)
     return Value(call.writer.constant(row), row.shape)
 
 
 def _is_range(array: Array) -> bool:
-    return bool(np.all(np.diff(array) == array[1] - array[0]))
+    return len(array) > 1 and bool(np.all(np.diff(array) == array[1] - array[0]))
 
 
 def _range(call: Call, array: Array) -> str:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from graphnet.graph.node import Dtype, Node
-from graphnet.onnx.sizes import Extent, Pairs, broadcast_extents
+from graphnet.onnx.sizes import Extent, Twins, broadcast_extents
 from graphnet.onnx.writer import Writer
 
 __all__ = ["WIDENED", "Call", "Value"]
@@ -27,17 +27,17 @@ class Value(NamedTuple):
 class Call:
     """A node that is to be said, and its inputs as they have been said."""
 
-    def __init__(self, writer: Writer, pairs: Pairs, node: Node, inputs: Sequence[Value]) -> None:
-        self.writer, self.pairs, self.node, self.inputs = writer, pairs, node, inputs
-        self.shape = pairs.shape(node)
+    def __init__(self, writer: Writer, twins: Twins, node: Node, inputs: Sequence[Value]) -> None:
+        self.writer, self.twins, self.node, self.inputs = writer, twins, node, inputs
+        self.shape = twins.shape(node)
         self.dtype = writer.dtype(node.dtype)
 
     def setting(self, name: str) -> Any:
         """A setting of the op, with sizes for what depends on the number of cases."""
-        return self.pairs.setting(self.node, name)
+        return self.twins.setting(self.node, name)
 
     def input_shape(self, i: int = 0) -> tuple[Extent, ...]:
-        return self.pairs.shape(self.node.inputs[i])
+        return self.twins.shape(self.node.inputs[i])
 
     def input_dtype(self, i: int = 0) -> Dtype:
         return self.writer.dtype(self.node.inputs[i].dtype)

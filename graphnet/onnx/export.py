@@ -93,7 +93,7 @@ def _of_any_number(make: Callable[[int], tuple[Nodes, Nodes]]) -> tuple[Traced, 
         return ends, starts
 
     graph = traced(equations)
-    if not any(Size(1) in graph.pairs.shape(node) for node in graph.inputs):
+    if not any(Size(1) in graph.twins.shape(node) for node in graph.inputs):
         raise UsageError(
             f"export_onnx: the function was called with {CASES[0]} and {CASES[1]} cases, but no input has an axis of "
             "them; give the nodes themselves"
@@ -105,7 +105,7 @@ def _write_all(writer: Writer, graph: Traced, inputs: list[str], outputs: list[s
     ends = [writer.unique(name) for name in outputs]
     given = []
     for node, name in zip(graph.inputs, inputs, strict=True):
-        name, shape = writer.unique(name), graph.pairs.shape(node)
+        name, shape = writer.unique(name), graph.twins.shape(node)
         given.append(writer.declare(writer.inputs, name, writer.dtype(node.dtype), axes_of(graph, node)))
         if Size(1) in shape:
             writer.cases_of(name, shape.index(Size(1)))

@@ -1,4 +1,4 @@
-"""Sizes that depend on the number of cases: a graph is made twice, for two numbers, and what differs is a + k n."""
+"""Sizes that depend on the number of cases: a graph is made for several numbers, and what differs is a + k n."""
 
 from __future__ import annotations
 
@@ -10,15 +10,19 @@ import numpy as np
 from graphnet.errors import UsageError
 from graphnet.graph.node import Array, Node
 
-__all__ = ["CASES", "Extent", "Pairs", "Size", "broadcast_extents"]
+__all__ = ["CASES", "Extent", "Size", "Twins", "broadcast_extents"]
 
-#: Primes: no width of a network is equal to one of them, so that nothing but the number of cases differs.
-CASES = (10007, 10009)
+#: The first two are primes: no width of a network is equal to one of them, so that nothing but the number of cases
+#: differs. They give a and k; at an even number and at a small one it must be so, too.
+CASES = (10007, 10009, 10014, 6)
 
 
 #: What settings of ops are compared, and what is left to the rows of the table: the number of a fill.
 SETTINGS = (bool, int, float, str, tuple, np.dtype)
 FOUND_BY_ROWS = frozenset({"number"})
+
+
+REMEDY = "so no file is for any number; give nodes of a fixed one, or equations that do not depend on it"
 
 
 class Size(NamedTuple):
@@ -39,56 +43,65 @@ def broadcast_extents(shapes: Sequence[Sequence[Extent]]) -> tuple[Extent, ...]:
     return tuple(next((n for n in axis if n != 1), 1) for axis in zip(*padded, strict=True))
 
 
-class Pairs:
-    """The nodes of one graph, each with what it is in the other, which was made for another number of cases.
+class Twins:
+    """The nodes of one graph, each with what it is in others, which were made for other numbers of cases.
 
-    Both may be the same graph: then no size depends on anything. Raises UsageError where they do not compute the same.
+    All may be the same graph: then no size depends on anything. Raises UsageError where they do not compute the same.
     """
 
-    def __init__(self, outputs: Sequence[Node], others: Sequence[Node]) -> None:
-        self.other: dict[Node, Node] = {}
-        pending = list(zip(outputs, others, strict=True))
+    def __init__(self, outputs: Sequence[Node], *others: Sequence[Node]) -> None:
+        self._of: dict[Node, tuple[Node, ...]] = {}
+        pending = list(zip(outputs, *others, strict=True))
+        seen: set[tuple[Node, ...]] = set()
         while pending:
-            node, other = pending.pop()
-            if node in self.other:
+            twins = node, *rest = pending.pop()
+            if twins in seen:
                 continue
-            if type(node.op) is not type(other.op) or len(node.inputs) != len(other.inputs):
-                raise UsageError(
-                    f"export_onnx: {node.describe()} (made at {node.origin}) is computed otherwise where there are "
-                    f"more cases ({other.describe()}), so no file can be for any number of them; give the nodes of a "
-                    "fixed number, or let the equations not depend on it."
-                )
-            self.other[node] = other
+            seen.add(twins)
+            for other in rest:
+                if type(node.op) is not type(other.op) or len(node.inputs) != len(other.inputs):
+                    raise UsageError(
+                        f"export_onnx: {node.describe()} (made at {node.origin}) is computed otherwise with another "
+                        f"number of cases ({other.describe()}), {REMEDY}"
+                    )
+            self._of.setdefault(node, twins)
             for name in vars(node.op).keys() - FOUND_BY_ROWS:
                 if isinstance(getattr(node.op, name), SETTINGS):
-                    self.setting(node, name)
-            pending += zip(node.inputs, other.inputs, strict=True)
+                    self.merged(node, [getattr(twin.op, name) for twin in twins])
+            pending += zip(*(twin.inputs for twin in twins), strict=True)
 
     def shape(self, node: Node) -> tuple[Extent, ...]:
         """The node's shape, for any number of cases."""
-        found: tuple[Extent, ...] = self.merged(node, node.shape, self.other[node].shape)
+        found: tuple[Extent, ...] = self.merged(node, [twin.shape for twin in self._of[node]])
         return found
 
     def setting(self, node: Node, name: str) -> Any:
         """A setting of its op, for any number of cases: numbers, and tuples of these."""
-        return self.merged(node, getattr(node.op, name), getattr(self.other[node].op, name))
+        return self.merged(node, [getattr(twin.op, name) for twin in self._of[node]])
 
-    def array(self, node: Node) -> tuple[Array, Array]:
-        """What a constant holds in both graphs."""
-        return node.value, self.other[node].value
+    def numbers(self, node: Node) -> list[Any]:
+        """The number that a fill holds with each number of cases."""
+        return [getattr(twin.op, "number", 0) for twin in self._of[node]]
 
-    def merged(self, node: Node, one: Any, other: Any) -> Any:
-        """A number or a tuple that both have, with sizes where they differ."""
-        if isinstance(one, tuple):
-            return tuple(self.merged(node, a, b) for a, b in zip(one, other, strict=True))
-        if one == other:
+    def arrays(self, node: Node) -> list[Array]:
+        """What a constant holds with each number of cases."""
+        return [twin.value for twin in self._of[node]]
+
+    def merged(self, node: Node, found: Sequence[Any]) -> Any:
+        """A number or a tuple that all have, with sizes where they differ."""
+        one, *others = found
+        if isinstance(one, tuple) and all(
+            isinstance(other, tuple) and len(other) == len(one) for other in others
+        ):
+            return tuple(self.merged(node, each) for each in zip(*found, strict=True))
+        if all(one == other for other in others):
             return one
-        whole = isinstance(one, (int, np.integer)) and isinstance(other, (int, np.integer))
-        per_case, rest = divmod(other - one, CASES[1] - CASES[0]) if whole else (0, 1)
-        if rest:
-            raise UsageError(
-                f"export_onnx: {node.describe()} (made at {node.origin}) has {one!r:.40} where there are {CASES[0]} "
-                f"cases and {other!r:.40} where there are {CASES[1]}, so no file can be for any number of them; give "
-                "the nodes of a fixed number, or let the equations not depend on it."
-            )
-        return Size(int(per_case), int(one - per_case * CASES[0]))
+        if all(isinstance(each, (int, np.integer)) for each in found):
+            per_case = (others[0] - one) // (CASES[1] - CASES[0])
+            plus = one - per_case * CASES[0]
+            if all(each == plus + per_case * count for each, count in zip(found, CASES, strict=True)):
+                return Size(int(per_case), int(plus))
+        at = ", ".join(f"{each!r:.30} with {count:,}" for each, count in zip(found, CASES, strict=True))
+        raise UsageError(
+            f"export_onnx: {node.describe()} (made at {node.origin}) has {at} cases, which is no a + k n, {REMEDY}"
+        )

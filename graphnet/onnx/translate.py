@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Node
 from graphnet.onnx.call import Call, Value
-from graphnet.onnx.sizes import CASES, Pairs, Size
+from graphnet.onnx.sizes import CASES, Size, Twins
 from graphnet.onnx.table import in_known_ops, translated
 from graphnet.onnx.writer import Writer
 
@@ -23,10 +23,9 @@ class Traced:
     Raises UsageError, naming the node, where it cannot be said.
     """
 
-    def __init__(self, one: Graph, other: Graph) -> None:
-        self.graph = one.rewrite(in_known_ops)
-        twin = self.graph if other is one else other.rewrite(in_known_ops)
-        self.pairs = Pairs((*self.graph.outputs, *self.graph.inputs), (*twin.outputs, *twin.inputs))
+    def __init__(self, *graphs: Graph) -> None:
+        self.graph, *others = [graph.rewrite(in_known_ops) for graph in graphs]
+        self.twins = Twins(*((*graph.outputs, *graph.inputs) for graph in (self.graph, *others)))
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -38,15 +37,13 @@ class Traced:
 
 
 def traced(equations: Equations) -> Traced:
-    """The graph for any number of cases: it is made for two numbers, and compared."""
-    one, other = (Graph(*equations(count)) for count in CASES)
-    return Traced(one, other)
+    """The graph for any number of cases: it is made for several numbers, and compared."""
+    return Traced(*(Graph(*equations(count)) for count in CASES))
 
 
 def fixed(outputs: Sequence[Node], inputs: Sequence[Node] | None = None) -> Traced:
     """The graph as it is, of fixed sizes."""
-    graph = Graph(outputs, inputs)
-    return Traced(graph, graph)
+    return Traced(Graph(outputs, inputs))
 
 
 def write(writer: Writer, graph: Traced, given: Sequence[str]) -> list[str]:
@@ -54,8 +51,8 @@ def write(writer: Writer, graph: Traced, given: Sequence[str]) -> list[str]:
 
     What depends on none of the inputs, within the body of a loop, is computed before it, once.
     """
-    pairs, main = graph.pairs, writer.main
-    values = {node: Value(name, pairs.shape(node)) for node, name in zip(graph.inputs, given, strict=True)}
+    twins, main = graph.twins, writer.main
+    values = {node: Value(name, twins.shape(node)) for node, name in zip(graph.inputs, given, strict=True)}
     inside = set(graph.inputs)
     for node in graph.graph.order:
         if node in values:
@@ -64,10 +61,10 @@ def write(writer: Writer, graph: Traced, given: Sequence[str]) -> list[str]:
         if depends:
             inside.add(node)
         place = writer if depends else main
-        values[node] = translated(Call(place, pairs, node, [values[x] for x in node.inputs]))
+        values[node] = translated(Call(place, twins, node, [values[x] for x in node.inputs]))
     found = []
     for node in graph.outputs:
-        value, shape = values[node], pairs.shape(node)
+        value, shape = values[node], twins.shape(node)
         if value.shape == shape:
             found.append(value.name)
         else:
@@ -77,7 +74,7 @@ def write(writer: Writer, graph: Traced, given: Sequence[str]) -> list[str]:
 
 def axes_of(graph: Traced, node: Node, cases: str = "batch") -> list[int | str]:
     """The shape of an input or output, with a name for the number of cases."""
-    shape = graph.pairs.shape(node)
+    shape = graph.twins.shape(node)
     return [
         n if isinstance(n, int) else cases if n == Size(1) else f"{n.per_case}*{cases}+{n.plus}"
         for n in shape

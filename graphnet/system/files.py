@@ -102,9 +102,10 @@ def write_whole(
     """Writes beside the file, then renames over it: whoever reads meanwhile sees the old one or the new one, whole.
 
     Makes the folder. durable: what was written is on the disk when this returns, and survives a power cut; False for
-    what can be made again. mode: the file's permissions, less what the user's mask takes away. tidy: what killed
-    processes left when they wrote this file, a day ago or before, is removed; False in a folder of many files that is
-    tidied otherwise. Raises OSError; the old file is then as it was, and nothing is left beside it.
+    what can be made again. mode: the permissions of a new file, less what the user's mask takes away; one that is
+    replaced hands on its own, and its owner and group as far as the user may set them. tidy: what killed processes
+    left when they wrote this file, a day ago or before, is removed; False in a folder of many files that is tidied
+    otherwise. Raises OSError; the old file is then as it was, and nothing is left beside it.
     """
     target = Path(os.path.realpath(named_file("path", path)))  # a link stays one
     kind = kind_of(target)
@@ -114,7 +115,12 @@ def write_whole(
     beside = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
+        old = os.stat(target) if target.exists() else None
+        # From the start: what is private is never readable by others while it is written.
+        mode = stat.S_IMODE(old.st_mode) if old else mode
         with open(beside, "xb", opener=partial(os.open, mode=mode)) as file:
+            if old:
+                _hand_on(old, file.fileno())
             file.write(content)
             if durable:
                 file.flush()
@@ -129,6 +135,15 @@ def write_whole(
     finally:  # also after a Ctrl-C
         with contextlib.suppress(OSError):
             beside.unlink()
+
+
+def _hand_on(old: os.stat_result, descriptor: int) -> None:
+    """Owner, group and permissions of another file. What the user may not give away stays the user's own."""
+    if hasattr(os, "fchown"):
+        for owner, group in ((old.st_uid, -1), (-1, old.st_gid)):
+            with contextlib.suppress(OSError):
+                os.fchown(descriptor, owner, group)
+        os.fchmod(descriptor, stat.S_IMODE(old.st_mode))
 
 
 def remove_parts(folder: Path, name: str, before: float = math.inf) -> None:

@@ -56,11 +56,13 @@ def characters_of(file: Path, encoding: str) -> Iterator[str]:
         raise DataError(f"{shown(encoding)} is not the name of an encoding.") from None
     lines = io.IncrementalNewlineDecoder(decoder, translate=True)
     wide = encoding.lower().startswith(("utf-16", "utf-32"))
-    start = 0
+    # Some programs begin a file of UTF-8 with a byte order mark, which is no part of the text.
+    mark = codecs.BOM_UTF8 if codecs.lookup(encoding).name == "utf-8" else b""
+    start, empty = 0, True
     with reading(file, DataError), opened(file) as stream:
         while True:
             raw = stream.read(PIECE)
-            if not raw and not start:
+            if not raw and empty:
                 what = "a pipe that nothing was written to" if kind_of(file) == "a pipe" else "empty"
                 raise DataError(f"{file} is {what}.")
             if b"\0" in raw and not wide:
@@ -68,7 +70,7 @@ def characters_of(file: Path, encoding: str) -> Iterator[str]:
                     f"{file} is a binary file (byte 0 at offset {start + raw.index(0)}), not a text."
                 )
             try:
-                text = lines.decode(raw, final=not raw)
+                text = lines.decode(raw if start else raw.removeprefix(mark), final=not raw)
             except UnicodeDecodeError as error:
                 at = start + len(raw) - len(error.object) + error.start
                 raise DataError(
@@ -78,6 +80,7 @@ def characters_of(file: Path, encoding: str) -> Iterator[str]:
             except UnicodeError as error:
                 raise DataError(f"{file} is not {encoding} text: {error}.") from None
             if text:
+                empty = False
                 yield text
             if not raw:
                 return

@@ -25,8 +25,12 @@ KEYS, FRAMES = (21, 108), 10
 LONGEST = 36_000
 #: How a collection calls its parts, and we do.
 PARTS = {"train": "traindata", "valid": "validdata", "test": "testdata"}
-#: Of the MIDI that is written: ticks of a beat, which is a frame, and its most microseconds.
-TICKS, LONGEST_BEAT = 480, 2**24 - 1
+#: Ticks of a beat in the MIDI that is written, and microseconds of a beat at most.
+TICKS, LONGEST_BEAT = 25_000, 4_000_000
+#: A tick is at most this part of a frame: each note is at the tick next to its time, and no error adds up.
+FINE = 0.002
+#: Microseconds of a beat where a file names no tempo; frames a second of an SMPTE time base, by their number in a file.
+TEMPO, SMPTE = 500_000, {24: 24.0, 25: 25.0, 29: 30_000 / 1001, 30: 30.0}
 #: Of a frame: a note that begins so little before one, or ends after it, does so because times are rounded.
 HAIR = 0.01
 
@@ -34,7 +38,8 @@ HAIR = 0.01
 def read_midi(path: str | Path, frames_per_second: float = FRAMES) -> Array:
     """(time, 88), 1 where a key of the piano sounds in a frame, float32; MIDI, with mido (`pip install mido`)
 
-    A key sounds from the frame in which it is struck to that before its end, at least in one. All channels are taken.
+    A key sounds from the frame in which it is struck to that before its end, at least in one; a key that is never
+    released sounds to the end of its track. All tracks and channels are taken.
     Raises UsageError without mido, DataError for what is no music.
     """
     rate = amount("read_midi: frames_per_second", frames_per_second, above_zero=True)
@@ -53,36 +58,65 @@ def read_midi(path: str | Path, frames_per_second: float = FRAMES) -> Array:
 def _notes(path: Path) -> tuple[list[tuple[int, float, float]], float]:
     """Number, beginning and end of each note, and the end of all, in seconds."""
     mido = package_for(f"reading {path}", "mido", "mido")
-    notes: list[tuple[int, float, float]] = []
-    sounding: dict[tuple[int, int], float] = {}
-    now = 0.0
     try:
-        for message in mido.MidiFile(file=io.BytesIO(read_bytes(path, DataError))):
-            now += message.time
-            if message.type in ("note_on", "note_off"):
-                begun = sounding.pop((message.channel, message.note), None)
-                if begun is not None:
-                    notes.append((message.note, begun, now))
-                if message.type == "note_on" and message.velocity:
-                    sounding[message.channel, message.note] = now
+        return _paired(mido.MidiFile(file=io.BytesIO(read_bytes(path, DataError))), path)
     except Exception as error:
         if isinstance(error, (DataError, MemoryError)):
             raise
         reason = " ".join(str(error).split()) or type(error).__name__
         raise DataError(f"{path} is no file of MIDI: {reason[:200]}") from None
+
+
+def _paired(file: Any, path: Path) -> tuple[list[tuple[int, float, float]], float]:
+    """The notes of all tracks: a key of a channel is released by the track that struck it, or by the track's end."""
+    events: list[tuple[int, int, Any]] = []
+    for i, track in enumerate(file.tracks):
+        ticks = 0
+        for message in track:
+            ticks += message.time
+            events.append((ticks, i, message))
+        events.append((ticks, i, None))
+    events.sort(key=lambda event: event[0])
+    tick, changes = _tick(file.ticks_per_beat, path)
+    notes: list[tuple[int, float, float]] = []
+    sounding: dict[tuple[int, int, int], float] = {}
+    now, before = 0.0, 0
+    for at, i, message in events:
+        now, before = now + (at - before) * tick, at
+        if message is None:
+            held = [key for key in sounding if key[0] == i]
+            notes += [(key[2], sounding.pop(key), now) for key in held]
+        elif message.type == "set_tempo" and changes:
+            tick = message.tempo * 1e-6 / file.ticks_per_beat
+        elif message.type in ("note_on", "note_off"):
+            key = (i, message.channel, message.note)
+            if key in sounding:
+                notes.append((message.note, sounding.pop(key), now))
+            if message.type == "note_on" and message.velocity:
+                sounding[key] = now
     return notes, now
+
+
+def _tick(division: int, path: Path) -> tuple[float, bool]:
+    """Seconds of a tick at first, and whether a tempo changes them: ticks are parts of a beat or of an SMPTE frame."""
+    if division > 0:
+        return TEMPO * 1e-6 / division, True
+    frames, ticks = -(division >> 8), division & 0xFF
+    if frames not in SMPTE or not ticks:
+        raise DataError(f"{path} has the time base {division}: parts neither of a beat nor of an SMPTE frame")
+    return 1 / (SMPTE[frames] * ticks), False
 
 
 def write_midi(path: str | Path, roll: Any, frames_per_second: float = FRAMES) -> None:
     """A piano roll (time, 88) as a file of MIDI, with mido; a key that sounds in frames that follow each other is held
 
-    A frame is a beat. read_midi at the same frames_per_second gives the roll back, but for silence at its end.
+    read_midi at the same frames_per_second gives the roll back, but for silence at its end.
     Raises UsageError without mido and for frames that MIDI cannot say, DataError for what is no roll, SaveError where
     the file cannot be written.
     """
     rate = amount("write_midi: frames_per_second", frames_per_second, above_zero=True)
-    keys, beat = _checked_roll("write_midi: roll", roll), round(1e6 / rate)
-    if not 1 <= beat <= LONGEST_BEAT:
+    keys, beat = _checked_roll("write_midi: roll", roll), int(min(FINE * TICKS * 1e6 / rate, LONGEST_BEAT))
+    if not 0.06 <= rate <= 1e6:
         raise UsageError(
             f"write_midi: frames_per_second must be 0.06 ... 1,000,000, which MIDI can say, not {frames_per_second:g}"
         )
@@ -95,10 +129,9 @@ def write_midi(path: str | Path, roll: Any, frames_per_second: float = FRAMES) -
     now = 0
     for frame, key in zip(*np.nonzero(changes), strict=True):
         kind = "note_on" if changes[frame, key] > 0 else "note_off"
-        track.append(
-            mido.Message(kind, note=KEYS[0] + int(key), velocity=64, time=(int(frame) - now) * TICKS)
-        )
-        now = int(frame)
+        at = round(int(frame) * 1e6 / rate * TICKS / beat)
+        track.append(mido.Message(kind, note=KEYS[0] + int(key), velocity=64, time=at - now))
+        now = at
     stream = io.BytesIO()
     file.save(file=stream)
     write_atomically(path, stream.getvalue())
@@ -112,7 +145,7 @@ def read_rolls(path: str | Path) -> dict[str, list[Array]]:
     Raises UsageError without SciPy, DataError for another file.
     """
     found = read_matlab(path, PARTS.values())
-    missing = [name for name in PARTS.values() if name not in found]
+    missing = [name for name in PARTS.values() if not isinstance(found.get(name), np.ndarray)]
     if missing:
         raise DataError(f"{path} has no {', '.join(missing)}, which a collection of piano rolls holds")
     return {

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from graphnet.graph.node import Array
+from graphnet.system.memory import require_memory
 from graphnet_rnn.data.choice import Choice
 from graphnet_rnn.data.packages import package_for
 from graphnet_rnn.data.sequences import Sequences
@@ -145,6 +146,7 @@ def _rows_of_cases(
     if case is None:
         groups = [np.arange(count)]
     else:
+        _require_cases(path, choice.case, case)
         _, first, number = np.unique(case, return_index=True, return_inverse=True)
         order = np.argsort(first)
         groups = [np.flatnonzero(number == i) for i in order]
@@ -153,17 +155,38 @@ def _rows_of_cases(
     if choice.whole:
         raise UsageError(f"{path}: what has a target for a whole case cannot be cut into pieces")
     time = choice.pieces
-    # Of one case all pieces are of one length; of several, the last of each may be shorter.
-    most = [len(rows) // time if case is None else -(-len(rows) // time) for rows in groups]
-    pieces = [rows[i * time : (i + 1) * time] for rows, n in zip(groups, most, strict=True) for i in range(n)]
-    series = np.repeat(np.arange(len(groups)), most)
-    if not pieces:
-        raise DataError(f"{path}: no case has the {time} rows of a piece")
-    return pieces, series
+    counts = [-(-len(rows) // time) for rows in groups]  # the last piece of a case may be shorter
+    pieces = [
+        rows[i * time : (i + 1) * time] for rows, n in zip(groups, counts, strict=True) for i in range(n)
+    ]
+    return pieces, np.repeat(np.arange(len(groups)), counts)
+
+
+def _require_cases(path: Path, name: str | None, column: Array) -> None:
+    """DataError with the row that does not say of which case it is."""
+    kind = column.dtype.kind
+    test = (
+        np.isnan
+        if kind == "f"
+        else np.isnat
+        if kind in "mM"
+        else np.vectorize(lambda value: value in (None, ""))
+    )
+    absent = np.flatnonzero(test(column))
+    if len(absent):
+        raise DataError(
+            f"{path}: row {int(absent[0]) + 1} has no value in the column {shown(name)}, which says of which case a "
+            "row is; fill it in, or leave the row out"
+        )
 
 
 def _numbers(path: Path, name: str, column: Array, missing: Array | None) -> Array:
     """DataError with the row of what is no finite number, but where it is missing."""
+    if column.dtype.kind in "mM":
+        raise DataError(
+            f"{path}: the column {shown(name)} holds times, which are no numbers to read or predict; name the columns "
+            "that are read, or make numbers of it first, say hours since the first row"
+        )
     try:
         found = np.asarray(column, np.float64)
     except (TypeError, ValueError):
@@ -226,7 +249,8 @@ def _csv(path: Path) -> dict[str, Array]:
         if len(row) != len(head):
             raise DataError(f"{path}: row {number} has {len(row)} values for {len(head)} columns")
     columns = zip(*rows, strict=True)
-    return {name: np.array(column) for name, column in zip(head, columns, strict=True)}
+    # As objects: an array of texts has room for the longest in each row.
+    return {name: np.array(column, dtype=object) for name, column in zip(head, columns, strict=True)}
 
 
 def _of_parquet(path: Path, read: Callable[[Any, io.BytesIO], T]) -> T:
@@ -245,6 +269,9 @@ def _head_of_parquet(path: Path) -> list[str]:
 
 def _parquet(path: Path) -> dict[str, Array]:
     def read(parquet: Any, file: io.BytesIO) -> dict[str, Array]:
+        # Rows that repeat take next to nothing in the file, and eight bytes for each value here.
+        about = parquet.read_metadata(file)
+        require_memory(8 * about.num_rows * about.num_columns, f"the table {path}", "name a smaller file")
         table = parquet.read_table(file)
         return {name: table.column(name).to_numpy() for name in table.column_names}
 

@@ -49,6 +49,10 @@ class Lengths:
                 return gn.where(self.inside, x, gn.where(self._any, self.last(x), 0))
             return gn.where(self._columns, x, gn.where(gn.reshape(self._any, (-1, 1)), self.last(x), 0))
 
+    def first(self, x: Node) -> Node:
+        """(1, batch) or (1, batch, n): x at the first step, zeros for a case that has none."""
+        return gn.where(self._any if x.ndim == 2 else gn.reshape(self._any, (-1, 1)), x, 0)
+
     def last(self, x: Node) -> Node:
         """(batch,) or (batch, n): the last step of each case, of x (time, batch) or (time, batch, n)."""
         # No lookup among the rows of all cases, which would mix them for gn.per_example_gradients.

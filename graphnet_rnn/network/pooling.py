@@ -31,9 +31,10 @@ def _mean(cell: Cell, steps: Sequence[Node], ends: Lengths | None) -> Node:
 
 def _max(cell: Cell, steps: Sequence[Node], ends: Lengths | None) -> Node:
     h = gn.stack(steps)
-    # Not -inf: of a case without steps there would be nothing else.
-    lowest = float(np.finfo(h.dtype).min)
-    return gn.max(h if ends is None else ends.cut(h, lowest), axis=0)
+    if ends is None:
+        return gn.max(h, axis=0)
+    found = gn.max(ends.cut(h, float(np.finfo(h.dtype).min)), axis=0)
+    return gn.where(gn.reshape(ends.node > 0, (-1, 1)), found, 0)
 
 
 #: name -> function of a layer, its outputs (batch, units) at each step, and where cases end; gives (batch, units).

@@ -115,8 +115,8 @@ class Unrolled(ShowsItself):
         self.ends = None if self.lengths is None else Lengths(time, self.lengths)
         with gn.scope(layer=self._layer("input")):
             self._steps = self.inputs
-            if self.ends is not None and not self.feedback:
-                self._steps = self.ends.held(self.inputs)
+            if self.ends is not None:
+                self._steps = self.ends.first(self.inputs) if self.feedback else self.ends.held(self.inputs)
         self.begins = last_time([inputs, *nodes_of(initial)])
         self.initial = self._initial_states(initial)
         with collector_paused():
@@ -298,7 +298,9 @@ class Unrolled(ShowsItself):
             for steps, h in zip(hidden, column, strict=True):
                 steps.append(h)
         if self.network.pool is not None and self.network.outputs:
-            with gn.scope(layer=self._layer("output")):
+            words = "last step" if self.network.pool == "last" else f"{self.network.pool} over time"
+            words += ", of each case" if self.ends is not None else ""
+            with gn.scope(layer=self._layer("output"), time=self.begins + self.time, pool=words):
                 outputs.append(self._pooled(hidden))
         self.hidden = [self._over_time(l, steps) for l, steps in enumerate(hidden)]
         self.final = [node for layer in states for node in layer]
@@ -406,12 +408,9 @@ class Unrolled(ShowsItself):
         States are named as in `initial`. UsageError if there is none of this name, or several in a step.
         """
         labelled: dict[int, list[Node]] = {}
+        own = self._layer("")  # with the dot behind it: another network's name may begin like this one's
         for node in ancestors([*self.hidden, *self.final]):
-            if (
-                node.op.is_label
-                and node.name == name
-                and str(node.scope.get("layer", "")).startswith(self.name)
-            ):
+            if node.op.is_label and node.name == name and str(node.scope.get("layer", "")).startswith(own):
                 labelled.setdefault(node.scope["time"] - self.begins, []).append(node)
         if labelled:
             if set(labelled) != set(range(1, self.time + 1)) or any(

@@ -65,6 +65,8 @@ class BatchedObjective:
         self.gradient_batches: list[Batch] = []
         self.curvature_batches: list[Batch] = []
         self.loss_batches: list[Batch] = []
+        self._weights: dict[str, Array] = {}
+        self._weighted = False
         #: By number of the batch what the objective's `also` was, of this rank's batches.
         self.also_values: dict[int, tuple[Array, ...]] = {}
 
@@ -73,13 +75,21 @@ class BatchedObjective:
         gradient: Sequence[Batch],
         curvature: Sequence[Batch] | None = None,
         loss: Sequence[Batch] | None = None,
+        weights: Sequence[float] | None = None,
     ) -> None:
         """The batches that all is computed on until the next feed.
 
         curvature: by default the gradient's first batch; loss, of which the reduction ratio and the line searches are
-        made: by default the curvature's.
+        made: by default the curvature's. weights: how much each of the gradient's batches counts in a mean over batches
+        (1), say the sum of the weights of its cases; those of the curvature and the loss must then be among them.
         """
         placed: dict[int, Batch] = {}
+        if weights is not None and len(weights) != len(gradient):
+            raise UsageError(
+                f"BatchedObjective.feed: weights must be one number for each of the {len(gradient)} batches of the "
+                f"gradient, not {len(weights)}"
+            )
+        weight_of = {} if weights is None else dict(zip(map(id, gradient), map(float, weights), strict=True))
         originals: list[list[Batch]] = []
         self.also_values = {}
 
@@ -99,6 +109,18 @@ class BatchedObjective:
             self.gradient_batches[:1] if curvature is None else listed("curvature", curvature)
         )
         self.loss_batches = self.curvature_batches if loss is None else listed("loss", loss)
+        self._weighted = weights is not None
+        curvature = gradient[:1] if curvature is None else curvature
+        of_loss = curvature if loss is None else loss
+        if weights is not None and not weight_of.keys() >= {id(batch) for batch in (*curvature, *of_loss)}:
+            raise UsageError(
+                "BatchedObjective.feed: where batches have weights, those of the curvature and the loss must be among "
+                "the gradient's, the same objects"
+            )
+        self._weights = {
+            name: np.array([weight_of.get(id(batch), 1.0) for batch in batches])
+            for name, batches in (("gradient", gradient), ("curvature", curvature), ("loss", of_loss))
+        }
 
     def divided(self, *arrays: Any) -> list[Batch]:
         """The batches of the objective's size that a larger one consists of, along the axis on which they differ.
@@ -159,37 +181,60 @@ class BatchedObjective:
 
     def gradient(self, w: Array) -> tuple[float, Array]:
         """The means of C(w) and of ∇C(w) over the gradient's batches"""
-        batches, losses = self.gradient_batches, list[float]()
+        losses = list[float]()
 
         def gradients() -> Iterator[Array]:
-            for number in self._fed(batches):
+            for number in self._fed(self.gradient_batches):
                 found, g = self.objective.gradient(w)
                 losses.append(found)
                 self.also_values[number] = self.objective.also_values
                 yield g
 
-        total = self._mean(batches, gradients(), w)
-        return self._mean_of_numbers(batches, losses), total.astype(w.dtype)
+        total = self._mean("gradient", gradients(), w)
+        return self._mean_of_numbers("gradient", losses), total.astype(w.dtype)
+
+    def gradient_loss(self, w: Array) -> float:
+        """The mean of C(w) over the gradient's batches"""
+        return self._mean_of_numbers(
+            "gradient", [self.objective.loss(w) for _ in self._fed(self.gradient_batches)]
+        )
 
     def metric(
         self, w: Array, metric: Metric, part: str = "all", draw: int = 0
     ) -> tuple[float, Array, Array]:
         """The means of C(w) and ∇C(w), and the sum of the metric, over the gradient's batches; see Objective.metric."""
         batches, losses = self.gradient_batches, list[float]()
-        count = len(self._require_fed(batches))
+        count, weights = len(self._require_fed(batches)), self._weights["gradient"]
         first = whole_number("BatchedObjective.metric: draw", draw, least=0) * count
+        relative = self._relative(w)
 
         def parts() -> Iterator[Array]:
             """Slopes and numbers end to end, so that there is one sum."""
             for number in self._fed(batches):
-                loss, g, found = self.objective.metric(w, metric, part, first + number)
+                loss, g, found = self.objective.metric(w, metric, part, first + number, relative[number])
                 losses.append(loss)
                 self.also_values[number] = self.objective.also_values
-                yield np.concatenate([np.asarray(g, np.float64), found])
+                counted = found if weights[number] else np.zeros_like(found)
+                yield np.concatenate([_times(weights[number], np.asarray(g, np.float64)), counted])
 
         total = self.ranks.sum(count, parts(), self.size + self.metric_size(metric, part))
-        slopes = (total[: self.size] / count).astype(w.dtype)
-        return self._mean_of_numbers(batches, losses), _beside(w, slopes), total[self.size :]
+        slopes = (total[: self.size] / _total(weights)).astype(w.dtype)
+        return self._mean_of_numbers("gradient", losses), _beside(w, slopes), total[self.size :]
+
+    def _relative(self, w: Array) -> list[float]:
+        """By batch what makes of its scale that of all batches together, 0 of one that counts for nothing.
+
+        C = Σ W_b C_b / Σ W_b, so ∂C/∂loss = W_b g / Σ W_b, and the sum of all cases is C Σ (∂C/∂loss) / Σ (∂C/∂loss)².
+        """
+        weights = self._weights["gradient"]
+        if not self._weighted:
+            return [1.0] * len(weights)
+        shares = weights / _total(weights)
+        own = [self.objective.loss_sums(w) for _ in self._fed(self.gradient_batches)]
+        sums = np.array([each for of_rank in self.ranks.gather(own) for each in of_rank])
+        scale = (shares * sums[:, 0]).sum() / (shares**2 * sums[:, 1]).sum()
+        with np.errstate(invalid="ignore"):
+            return np.nan_to_num(shares * scale * sums[:, 1] / sums[:, 0]).tolist()
 
     def metric_size(self, metric: Metric, part: str = "all") -> int:
         """See Objective.metric_size."""
@@ -218,17 +263,16 @@ class BatchedObjective:
         """v ↦ the mean of the curvature's products over its batches, see Objective.curvature"""
         self._require_fed(self.curvature_batches)
         single = self.objective.curvature(w, structural)
-        batches = list(self.curvature_batches)
+        batches, weights = list(self.curvature_batches), self._weights["curvature"]
 
         def product(v: Array) -> Array:
-            return self._mean(batches, (single(v) for _ in self._fed(batches)), v)
+            return self._mean("curvature", (single(v) for _ in self._fed(batches)), v, weights)
 
         return product
 
     def loss(self, w: Array) -> float:
         """The mean of C(w) over the loss' batches"""
-        batches = self.loss_batches
-        return self._mean_of_numbers(batches, [self.objective.loss(w) for _ in self._fed(batches)])
+        return self._mean_of_numbers("loss", [self.objective.loss(w) for _ in self._fed(self.loss_batches)])
 
     def squared_gradients(self, w: Array) -> Array:
         """The mean of ∇C(w)² over the single cases of the curvature's batches. Source: Martens 2010, 4.7."""
@@ -248,7 +292,7 @@ class BatchedObjective:
 
         batches = self._require_fed(self.curvature_batches)
         return self._mean(
-            batches, (squares(self.single, batches[k]) for k in self.ranks.own(len(batches))), w
+            "curvature", (squares(self.single, batches[k]) for k in self.ranks.own(len(batches))), w
         )
 
     def redraw(self) -> None:
@@ -268,18 +312,33 @@ class BatchedObjective:
             self.objective.feed_placed(tuple(batches[number]))
             yield number
 
-    def _mean(self, batches: Sequence[Batch], own: Iterable[Array], like: Array) -> Array:
-        """The mean of vectors, one of each batch, summed in float64."""
-        return _beside(like, self.ranks.sum(len(batches), map(double, own), like.size)) / len(batches)
+    def _mean(self, kind: str, own: Iterable[Array], like: Array, weights: Array | None = None) -> Array:
+        """The mean of vectors, one of each batch, summed in float64. weights: those of the last feed by default."""
+        weights = self._weights[kind] if weights is None else weights
+        numbers = self.ranks.own(len(weights))
+        terms = (_times(weights[number], double(vector)) for number, vector in zip(numbers, own, strict=True))
+        return _beside(like, self.ranks.sum(len(weights), terms, like.size)) / _total(weights)
 
-    def _mean_of_numbers(self, batches: Sequence[Batch], own: Iterable[float]) -> float:
-        return self.ranks.sum_numbers(len(batches), own) / len(batches)
+    def _mean_of_numbers(self, kind: str, own: Iterable[float]) -> float:
+        weights = self._weights[kind]
+        numbers = self.ranks.own(len(weights))
+        terms = (_times(weights[number], each) for number, each in zip(numbers, own, strict=True))
+        return self.ranks.sum_numbers(len(weights), terms) / _total(weights)
 
     @staticmethod
     def _require_fed(batches: Sequence[Batch]) -> Sequence[Batch]:
         if not batches:
             raise UsageError("BatchedObjective: feed it at least one batch first")
         return batches
+
+
+def _times(weight: float, of: Any) -> Any:
+    return of if weight == 1 else of * weight
+
+
+def _total(weights: Array) -> float:
+    """Their sum, 1 where no batch counts."""
+    return float(weights.sum()) or 1.0
 
 
 def _beside(like: Array, vector: Array) -> Array:

@@ -22,6 +22,7 @@ from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers.structure import hidden_units
 from graphnet_rnn.riemannian.blocks import Solver
 from graphnet_rnn.riemannian.metrics import Metric, OverCost, asked_for, hidden_unit_count
+from graphnet_rnn.riemannian.moduli import Outputs
 from graphnet_rnn.settings import amount, limit, whole_number, yes_or_no
 
 __all__ = ["Objective", "flat_parts"]
@@ -37,8 +38,8 @@ class Objective:
     memory: what the gradient and the curvature may keep, see gn.compile. at: where the net is linearised for the
     curvature, by default where its losses say that it ends, see gn.gauss_newton_product and gn.with_surrogate.
     structure: pairs (a, h = e(a)) of hidden units, whose change structural damping penalises; by default each tanh and
-    σ that cells have put into the cost. structure_scale: a factor on this, 1 / steps where the cost is a mean over
-    steps and not their sum.
+    σ that cells have put into the cost. structure_scale: a factor on the mean over cases of this, 1 / steps where the
+    cost is a mean over steps and not their sum; or a node (cases,): by how much each case counts in a sum over them.
     l2: adds ½ l2 |w|² to C(w); l2_in_curvature: whether its Hessian l2 I is part of the curvature, too. (For some of
     the weights only, add `gn.sum(gn.squared_error(W, 0))` to the cost.)
     Functions are compiled when they are first used. backend="cuda": the vector, the batch and all that is made of them
@@ -62,7 +63,7 @@ class Objective:
         memory: str | int | None = None,
         at: Sequence[Node] | None = None,
         structure: Sequence[tuple[Node, Node]] | None = None,
-        structure_scale: float = 1.0,
+        structure_scale: float | Node = 1.0,
         l2: float = 0.0,
         l2_in_curvature: bool = True,
     ) -> None:
@@ -71,7 +72,11 @@ class Objective:
         self.l2 = amount("Objective: l2", l2)
         self.l2_in_curvature = yes_or_no("Objective: l2_in_curvature", l2_in_curvature)
         self._listed = None if structure is None else _pairs(structure)
-        self.structure_scale = amount("Objective: structure_scale", structure_scale)
+        self.structure_scale = (
+            structure_scale
+            if isinstance(structure_scale, Node)
+            else amount("Objective: structure_scale", structure_scale)
+        )
         self.at = None if at is None else _nodes("at", at)
         self.parameters = _parameters(parameters)
         self.inputs, self.also = _nodes("inputs", inputs), _nodes("also", also)
@@ -213,6 +218,10 @@ class Objective:
         w = self._vector("penalty", w)
         return 0.5 * self.l2 * float(np.sum(np.square(w, dtype=np.float64))) if self.l2 else 0.0
 
+    def gradient_loss(self, w: Array) -> float:
+        """C(w), on what `gradient` sees: in a BatchedObjective, `loss` may be on other batches."""
+        return self.loss(w)
+
     def gradient(self, w: Array) -> tuple[float, Array]:
         """C(w) and ∇C(w)"""
         w = self._vector("gradient", w)
@@ -221,13 +230,14 @@ class Objective:
         return float(value) + self.penalty(w), g + g.dtype.type(self.l2) * w if self.l2 else g
 
     def metric(
-        self, w: Array, metric: Metric, part: str = "all", draw: int = 0
+        self, w: Array, metric: Metric, part: str = "all", draw: int = 0, relative: float = 1.0
     ) -> tuple[float, Array, Array]:
         """C(w), ∇C(w) and the numbers that the metric is there, on the present batch, by one function.
 
         The numbers add up over batches, and `metric_solver` takes them. part: of which parameters, see OverCost; the
         gradient of the cost by all others is 0. draw: which random numbers a metric takes that draws some. l2 is part
-        of C and ∇C, and none of the metric.
+        of C and ∇C, and none of the metric. relative: a factor on the scale that makes a sum over cases of C, where
+        this is one of several batches of unlike weights.
         """
         w = self._vector("metric", w)
         over = self._measure("metric", metric, part)
@@ -238,7 +248,8 @@ class Objective:
             zero = [gn.fill(0, p.shape, p.dtype) if p not in slopes else slopes[p] for p in self.parameters]
             return [self.cost, *self._flat(zero), *self.also, *over.nodes()]
 
-        value, *arrays = self._call(f"metric {over.metric} {part}", nodes, w)
+        factor = np.array(relative, self.cost.dtype)
+        value, *arrays = self._call(f"metric {over.metric} {part}", nodes, w, [self._relative], [factor])
         g, others = self._whole(arrays)
         self.also_values, measured = others[: len(self.also)], others[len(self.also) :]
         g = g + g.dtype.type(self.l2) * w if self.l2 else g
@@ -263,8 +274,17 @@ class Objective:
         metric = asked_for(f"Objective.{method}", metric, part)
         key = f"{metric} {part}"
         if key not in self._over:
-            self._over[key] = OverCost(metric, self.cost, self.parameters, part)
+            self._over[key] = OverCost(metric, self.cost, self.parameters, part, relative=self._relative)
         return self._over[key]
+
+    @cached_property
+    def _relative(self) -> Node:
+        return gn.input((), self.cost.dtype, name="relative")
+
+    def loss_sums(self, w: Array) -> tuple[float, float]:
+        """Σ g and Σ g², g the slopes of C(w) by the losses of single cases: 1 and 1/N of a mean over N of them."""
+        first, second = self._call("loss sums", lambda: Outputs(self.cost).sums, self._vector("loss_sums", w))
+        return float(first), float(second)
 
     @cached_property
     def units(self) -> int:
@@ -288,7 +308,8 @@ class Objective:
                 "structure=() says that there are none; give structure=[(a, h), ...]"
             )
         at = self._vector("curvature", w).copy()
-        weight = np.array(structural * self.structure_scale, self.cost.dtype)
+        scale = 1.0 if isinstance(self.structure_scale, Node) else self.structure_scale
+        weight = np.array(structural * scale, self.cost.dtype)
         # Hidden units that nobody has asked for are no part of the function.
         damps = bool(structural or self._listed)
         damped, inputs = ([weight], [self._weight]) if damps else ([], [])
@@ -343,9 +364,21 @@ class Objective:
 
     def _curvature_nodes(self, damps: bool) -> list[Node]:
         pieces = self._cut(self._directions[0]) if self._apart else self._directions
-        damping = [(a, h, self._weight / a.shape[0]) for a, h in self.structure] if damps else ()
+        damping = [(a, h, self._weight * self._share(a)) for a, h in self.structure] if damps else ()
         directions = dict(zip(self.parameters, pieces, strict=True))
         return self._flat(gn.gauss_newton_product(self.cost, directions, self.at, damping))
+
+    def _share(self, a: Node) -> Node | float:
+        """How much each case of a pre-activation (cases, ...) counts in structural damping."""
+        if not isinstance(self.structure_scale, Node):
+            return 1 / a.shape[0]
+        (cases,) = self.structure_scale.shape
+        if a.shape[:1] != (cases,):
+            raise UsageError(
+                f"structural damping: {a.describe()} (made at {a.origin}) has no first axis of the {cases} cases, so "
+                "they cannot count as much as their losses; put cases first in the cell's equations"
+            )
+        return gn.reshape(self.structure_scale, (cases,) + (1,) * (a.ndim - 1))
 
     # -- functions ---------------------------------------------------------------------------
     # On the host the parameters are read where they are, and vectors come in pieces of their shapes. A memory apart is

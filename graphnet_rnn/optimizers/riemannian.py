@@ -133,12 +133,13 @@ class Riemannian(Optimizer):
         if not state["rates"][turn]:
             state["rates"][turn] = 1 / max(objective.units, 1)
         direction, start = at.solver(at.gradient), np.asarray(theta).copy()
+        judge = getattr(objective, "gradient_loss", objective.loss)  # of the function that `before` is of
         after, taken, tries = before, 0.0, 0
         while tries < self.tries and not taken:
             tries += 1
             eta = float(state["rates"][turn]) * (1.0 if rate is None else rate)
             there = (start.astype(np.float64) - eta * direction).astype(theta.dtype)
-            found = objective.loss(there)
+            found = judge(there)
             if found <= before:
                 theta[...] = there
                 taken, after = eta, found

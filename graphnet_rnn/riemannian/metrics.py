@@ -280,6 +280,7 @@ class OverCost:
     """A metric over a cost: nodes, and from what these are the steps that it makes of gradients.
 
     part: "outputs", the weights of what the losses judge, "hidden", all others, or "all". groups: these, in order.
+    relative: a factor on the scale of the sum, see Outputs.
     Raises UsageError for what has no groups or no Hessian.
     """
 
@@ -290,11 +291,12 @@ class OverCost:
         parameters: Sequence[Node],
         part: str = "all",
         carry: Carry | None = None,
+        relative: Node | None = None,
     ) -> None:
         self.metric, self.parameters = metric, list(parameters)
         #: Of what a metric draws: each part's own, so that it does not matter which is made first.
         self.random = gn.RandomSource(0)
-        outputs, hidden, judged = _divided(cost, self.parameters, carry)
+        outputs, hidden, judged = _divided(cost, self.parameters, carry, relative)
         wanted = hidden if part != "outputs" else []
         self.hidden_groups = len(wanted)
         m = metric.moduli(outputs, wanted, judged, self.random) if wanted else []
@@ -431,10 +433,10 @@ def _limit() -> Callable[[], AbstractContextManager[object]]:
 
 
 def _divided(
-    cost: Node, parameters: Sequence[Node], carry: Carry | None = None
+    cost: Node, parameters: Sequence[Node], carry: Carry | None = None, relative: Node | None = None
 ) -> tuple[Outputs, list[UnitGroup], list[UnitGroup]]:
     """Where the net ends, the groups that no loss judges, and those that one does."""
-    outputs = Outputs(cost, carry)
+    outputs = Outputs(cost, carry, relative)
     found = unit_groups(cost, parameters)
     judged = [group for group in found if outputs.is_output(group)]
     return outputs, [group for group in found if group not in judged], judged
@@ -447,15 +449,15 @@ def hidden_unit_count(cost: Node, parameters: Sequence[Node]) -> int:
 
 
 def _frequency(outputs: Outputs) -> Node:
-    """ε_y: of each symbol among the targets that are scored, and a rounding; 1 where there are no symbols.
+    """ε_y: of each symbol among the targets, by their weights, and a rounding; 1 where there are no symbols.
 
     Source: Ollivier 2013, below eq. 19.
     """
     losses = outputs.losses
     if len(losses) == 1 and isinstance(losses[0].op, SymbolCrossEntropy):
         z, t = losses[0].inputs
-        scored = gn.cast(gn.logical_not(gn.equal(outputs.weights[0], 0)), z.dtype)
-        chosen = gn.one_hot(t, z.shape[-1], z.dtype) * gn.reshape(scored, (*scored.shape, 1))
+        w = outputs.weights[0]
+        chosen = gn.one_hot(t, z.shape[-1], z.dtype) * gn.reshape(w, (*w.shape, 1))
         axes = tuple(range(t.ndim))
-        return gn.sum(chosen, axis=axes) / gn.sum(scored) + float(np.finfo(np.float64).eps)
+        return gn.sum(chosen, axis=axes) / gn.sum(w) + float(np.finfo(np.float64).eps)
     return gn.fill(1, (), outputs.cost.dtype)

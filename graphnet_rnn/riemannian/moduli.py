@@ -47,10 +47,11 @@ class Carry:
 class Outputs:
     """Where a cost's losses judge the net: the places, and the weights of the losses in the summed cost.
 
-    carry: what comes after, where the cost is that of a piece.
+    carry: what comes after, where the cost is that of a piece. relative: a factor on the scale, where the cost is one
+    of several batches.
     """
 
-    def __init__(self, cost: Node, carry: Carry | None = None) -> None:
+    def __init__(self, cost: Node, carry: Carry | None = None, relative: Node | None = None) -> None:
         self.carry = carry
         order = ancestors([cost])
         surrogates = [node for node in order if isinstance(node.op, Surrogate)]
@@ -65,9 +66,12 @@ class Outputs:
             )
         self._read_at(order)
         slopes_of = gn.gradient(cost, [*self.losses, *surrogates])
-        first, second = (gn.add(*[gn.sum(g**k) for g in slopes_of]) for k in (1, 2))
-        #: From a mean over N cases to their sum: N, and 1 of a sum; Σ g / Σ g², g = ∂cost/∂loss.
-        self.scale = first / second
+        #: Σ g and Σ g², g = ∂cost/∂loss.
+        self.sums = [gn.add(*[gn.sum(g**k) for g in slopes_of]) for k in (1, 2)]
+        #: From a mean over N cases to their sum: N, and 1 of a sum; Σ g / Σ g².
+        self.scale = self.sums[0] / self.sums[1]
+        if relative is not None:
+            self.scale = relative * self.scale
         self._weights = [g * self.scale for g in slopes_of[: len(self.losses)]]
 
     @property

@@ -53,7 +53,7 @@ FILES = ("valid", "test", "start")
 BEGUN = ("start",)
 #: What may be another when a sweep goes on.
 FREE = ("name", "trials", "seeds", "threads", "sampler", "pruner")
-#: Configurations of a grid at most.
+#: Configurations of a grid, and runs of a sweep, at most.
 MOST = 100_000
 #: Epochs of runs whose steps, or time, are what ends them.
 ENOUGH = 1_000_000
@@ -144,6 +144,10 @@ class Recipe:
                     f"recipe: a grid goes through values, and {' and '.join(loose)} "
                     f"{'have' if len(loose) > 1 else 'has'} none; say method = 'random'"
                 )
+        if self.count * self.seeds * self.folds > MOST:
+            raise UsageError(
+                f"recipe: a sweep is of at most {MOST:,} runs, and seeds and folds make more of this; ask for fewer"
+            )
 
     def _require_settings(self) -> None:
         for name, value in self.settings.items():
@@ -303,6 +307,8 @@ class Recipe:
             given = tomllib.loads(read_bytes(path, DataError).decode())
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise DataError(f"{path} is no TOML: {error}") from None
+        except RecursionError:
+            raise DataError(f"{path} is no recipe: brackets within brackets, too many of them") from None
         return cls.of(given, Path(path).parent)
 
     @classmethod

@@ -37,8 +37,8 @@ __all__ = ["Arrays"]
 class Arrays(BatchesOfCases):
     """C = Σ w L / Σ w over all targets of a batch that are there, L the loss of one and w its weight
 
-    A target is that of a step of a case (loss summed over its values), of a single value where there are weights of
-    values, or of a case as a whole, for networks with one output for a sequence and the loss "ctc".
+    A target is that of a step of a case, or of a case as a whole, for networks with one output for a sequence and the
+    loss "ctc". Its loss is the sum over its values; where these have weights of their own, its weight is their mean.
     network: any. inputs: (time, cases, inputs), or symbols (time, cases); targets: as the network's loss takes them,
     cases along the same axis: (time, cases), (time, cases, outputs), or, of cases as a whole, (cases,),
     (cases, outputs), or (cases, labels) for "ctc". Or an rnn.data.Sequences, and no targets.
@@ -203,8 +203,8 @@ class Arrays(BatchesOfCases):
 
     # -- graphs --------------------------------------------------------------------------------
 
-    def _unrolled(self, time: int, **how: Any) -> tuple[Unrolled, list[Node], Node]:
-        """The net over a batch, its inputs, the last of which are the shares of its targets and lengths, and C."""
+    def _unrolled(self, time: int, **how: Any) -> tuple[Unrolled, Node, Node]:
+        """The net over a batch, the shares of its targets, and C."""
         network = self.model
         u = network.unroll(
             time,
@@ -219,7 +219,7 @@ class Arrays(BatchesOfCases):
             losses = self._of_targets(u.values if self._kind == "values" else u.losses)
             w = gn.input(losses.shape, network.dtype, name="w")
             cost = gn.sum(w * losses)
-        return u, [u.inputs, u.targets, w, *([] if u.lengths is None else [u.lengths])], cost
+        return u, w, cost
 
     def _of_targets(self, values: Node) -> Node:
         """Of each that there is a weight for: those of scored steps, or their mean."""
@@ -228,23 +228,36 @@ class Arrays(BatchesOfCases):
         return gn.mean(scored, axis=0) if by_step and self._kind == "cases" else scored
 
     def _objective(self, time: int) -> Objective:
-        u, inputs, cost = self._unrolled(time, random=self._random)
+        u, w, cost = self._unrolled(time, random=self._random)
         return Objective(
             cost,
-            inputs=inputs,
+            inputs=_inputs(u, w),
             random=self._random,
             structure=() if self._labels is not None else u.structure,
-            structure_scale=1 / (time - self.unscored),
+            structure_scale=self._share_of_case(u, w),
             **self.objective_settings(),
         )
+
+    def _share_of_case(self, u: Unrolled, w: Node) -> Node:
+        """(batch,): what a step of a case counts in structural damping, which is summed over steps: as much as its
+        target, on average; of targets of whole cases, that divided by its steps."""
+        if self._kind == "values":
+            w = gn.mean(w, axis=-1)
+        by_step = judged_by_step(self.model)
+        scored = (
+            u.time - self.unscored if u.lengths is None else u.lengths - (self.unscored if by_step else 0)
+        )
+        if isinstance(scored, Node):
+            scored = gn.cast(gn.maximum(scored, 1), w.dtype)
+        return (gn.sum(w, axis=0) if by_step and self._kind != "cases" else w) / scored
 
     def _judge(self, time: int) -> gn.Function:
         """The cost, and what metrics are of each target, of a batch."""
         if time not in self._judges:
-            u, inputs, cost = self._unrolled(time, training=False)
+            u, w, cost = self._unrolled(time, training=False)
             found = [self._of_targets(each) for each in measures(u, self._kind == "values").values()]
             self._judges[time] = gn.compile(
-                [cost, *found], inputs, backend=self.backend, threads=self.threads
+                [cost, *found], _inputs(u, w), backend=self.backend, threads=self.threads
             )
         return self._judges[time]
 
@@ -294,3 +307,8 @@ class Arrays(BatchesOfCases):
         lengths = [each.lengths for each in kept] if self._ragged else []
         arrays = [array for each in kept for array in (each.x, each.t, each.w)] + lengths
         return {**super().description(), "data": digest_of(*arrays)}
+
+
+def _inputs(u: Unrolled, w: Node) -> list[Node]:
+    """What a batch is fed as."""
+    return [u.inputs, u.targets, w, *([] if u.lengths is None else [u.lengths])]

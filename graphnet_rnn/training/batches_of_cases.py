@@ -122,14 +122,16 @@ class BatchesOfCases(ObjectiveProblem):
             )
 
     def feed(self, epoch: int, step: int) -> Objective | ObjectiveBySize | BatchedObjective:
-        taken, total = self._taken(epoch, step), self.weight(epoch, step)
-        # The mean over the batches of a step is then that over all its targets.
-        scale = len(taken) / total if total else 0.0
-        arrays = [self._arrays_of(which, scale) for which in taken]
+        taken = self._taken(epoch, step)
+        weights = [self._weight_of(which) for which in taken]
+        # Each batch's cost is the mean over its own targets; by these weights, that of batches is over all of theirs.
+        arrays = [
+            self._arrays_of(which, 1 / w if w else 0.0) for which, w in zip(taken, weights, strict=True)
+        ]
         objective: Any = self.objective
         objective.redraw()
         if isinstance(objective, BatchedObjective):
-            objective.feed(arrays, curvature=arrays[: self.curvature_batches])
+            objective.feed(arrays, curvature=arrays[: self.curvature_batches], weights=weights)
         else:
             objective.feed(*arrays[0])
         return objective

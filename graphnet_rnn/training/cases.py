@@ -96,13 +96,16 @@ class Cases:
         return self.w[unscored:] if self.by_step and self.kind != "cases" else self.w
 
     def total(self, unscored: int) -> float:
-        """The weight of all of it."""
-        return float(self.shares(unscored).sum(dtype=np.float64))
+        """The weight of all of it. A target of several values counts as much as the mean of their weights."""
+        return self._sum(self.shares(unscored))
+
+    def _sum(self, shares: Array) -> float:
+        return float(shares.sum(dtype=np.float64)) / (shares.shape[-1] if self.kind == "values" else 1)
 
     def weight_of(self, which: Array, unscored: int) -> float:
         """That of these cases."""
         axis = 0 if self.kind == "cases" else self._axis
-        return float(self.shares(unscored).take(which, axis=axis).sum(dtype=np.float64))
+        return self._sum(self.shares(unscored).take(which, axis=axis))
 
 
 def judged_by_step(network: Network) -> bool:

@@ -100,9 +100,10 @@ class GraphCases(BatchesOfCases):
         self.batch = min(self.batch, self._count)
         self._begin(seed_of(self.model))
         cost, inputs, _ = self._weighed(training=True)
+        *_, w = inputs
         settings = self.objective_settings()
         self._digest = _digest(cost)
-        self._make([Objective(cost, inputs=inputs, random=self._random, **settings)])
+        self._make([Objective(cost, inputs=inputs, random=self._random, structure_scale=w, **settings)])
         self._judge: gn.Function | None = None
         self._validated = Validated[list[float]](self.model)
 

@@ -13,7 +13,7 @@ MEASURES: dict[str, str] = {"softmax": "accuracy", "sigmoid": "accuracy", "squar
 
 
 def measures(u: Unrolled, of_values: bool = False) -> dict[str, Node]:
-    """Of each target, or each value of it, how right it was, or how far away."""
+    """Of each target how right it was, or how far away, a mean over its values; or its parts, one of each value."""
     o, t = u.logits, u.targets
     match u.network.loss:
         case "softmax":
@@ -24,7 +24,7 @@ def measures(u: Unrolled, of_values: bool = False) -> dict[str, Node]:
             values = gn.absolute(o - t)
         case _:
             return {}
-    return {MEASURES[u.network.loss]: values if of_values else gn.mean(values, axis=-1)}
+    return {MEASURES[u.network.loss]: values / values.shape[-1] if of_values else gn.mean(values, axis=-1)}
 
 
 def losses_of_cases(u: Unrolled) -> Node:

@@ -254,6 +254,9 @@ class _Closing:
         drops = any(_is_masked(node) for node in (last, *last.inputs))  # the mask is scaled before it is used
         if drops:
             return _dropout(group)
+        pool = group.label.get("pool")
+        if pool is not None:  # one output for all steps
+            return self.names.markup("o"), *map(escape, str(pool).split(", ")), *_dropout(group)
         layer, _, of = str(group.row).rpartition(".")
         if of == "outputs":  # of all steps of a layer, for another network
             return "outputs", f"of {escape(printable(layer_words(layer), 20))}"

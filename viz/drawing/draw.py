@@ -42,7 +42,7 @@ def draw(
     limit: the most nodes that are laid out; None for no limit. `.dot` has none.
     theme: "light", "dark", "colour-blind", or a Style.
     notes: what it says of each node beyond its op, from `values`, `gradients`, `times` or `changes`.
-    Raises DrawingError, which names what can be drawn.
+    Raises DrawingError, which names what can be drawn, and for notes of another graph.
     """
     check_style(style)
     check_limit(limit)
@@ -52,6 +52,10 @@ def draw(
             f"notes must be what viz.values, gradients, times or changes gives (changes gives two), not {notes!r:.60}."
         )
     graph = graph_of(thing)
+    if notes is not None and notes.nodes and set(notes.nodes).isdisjoint(graph.order):
+        raise DrawingError(
+            "notes are of another graph: none of their nodes is drawn. Make them of the graph that you draw."
+        )
     unrolled = bool(times_of(graph))
     closed = chosen("closed", closed, rankdir is None and is_unrolled(graph))
     if closed and unrolled:

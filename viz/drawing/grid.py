@@ -272,6 +272,10 @@ class _Grid:
         if tail.column != head.column or tail.row >= head.row:
             if tail.row == head.row:
                 return past_the_row(a, b, -1 if tail.kind is Kind.STATE else 1), None
+            if head.kind is Kind.OUTPUT and head.row == tail.row + 1 and tail.column < head.column:
+                beside = 0.7 * (head.column - tail.column) / self.picture.columns
+                foot = (b.x - beside * b.w, b.y - b.h * sqrt(1 - beside * beside))
+                return rising((a.x, a.y + a.h), foot), None
             return across(a, b, 0.87 if tail.kind is Kind.OUTPUT else 1.0), None
         for side, sign in (("left", -1), ("right", 1)):
             if link in self.lanes[side]:

@@ -170,7 +170,10 @@ def _without_lonely(picture: Picture, folded: set[str]) -> Picture:
 
 
 def fold_columns(picture: ClosedPicture, steps: int) -> ClosedPicture:
-    """The columns between the first and the last few drawn as one, with an ellipsis for each row of cells."""
+    """The columns between the first and the last few drawn as one, with an ellipsis for each row of cells.
+
+    A row that has boxes there alone, say the memory that a decoder looks at, keeps one of them.
+    """
     first, last = _ends(picture.columns, steps)
     hidden = range(first, picture.columns - last)
     if len(hidden) < 2:
@@ -178,6 +181,8 @@ def fold_columns(picture: ClosedPicture, steps: int) -> ClosedPicture:
     moved = len(hidden) - 1
     boxes: dict[str, Box] = {}
     becomes: dict[str, str] = {}
+    elsewhere = {box.row for box in picture.shapes if box.column not in hidden or box.kind is Kind.CELL}
+    kept: dict[int, str] = {}
     for box in picture.shapes:
         if box.column not in hidden:
             column = box.column if box.column < first else box.column - moved
@@ -193,6 +198,9 @@ def fold_columns(picture: ClosedPicture, steps: int) -> ClosedPicture:
                 (ELLIPSIS, f"{len(hidden)} steps"),
                 f"{len(hidden)} time steps",
             )
+        elif box.row not in elsewhere:
+            key = becomes[box.key] = kept.setdefault(box.row, box.key)
+            boxes.setdefault(key, replace(box, column=first))
     links = _folded_links(picture.edges, boxes, becomes)
     return replace(picture, shapes=tuple(boxes.values()), edges=tuple(links), columns=picture.columns - moved)
 

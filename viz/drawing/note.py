@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from graphnet.graph.node import Node
@@ -58,7 +58,9 @@ class Note:
 
 
 class Notes(ABC):
-    """Notes on the nodes of a graph."""
+    """Notes on the nodes of a graph: `nodes` are those that there is one of."""
+
+    nodes: Collection[Node] = ()
 
     @abstractmethod
     def note(self, nodes: Sequence[Node]) -> Note | None:

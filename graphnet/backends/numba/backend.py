@@ -16,8 +16,8 @@ from graphnet.system.cores import own_cores
 
 __all__ = ["NumbaBackend"]
 
-#: Numbers of cores that are rehearsed: rows of a power of two fall on them evenly, unevenly, and one by one.
-REHEARSED = (1, 2, 3, 8)
+#: Numbers of cores that are rehearsed: rows fall on them unevenly, and one by one.
+REHEARSED = (1, 3, 8)
 
 
 class NumbaBackend(Backend):

@@ -179,7 +179,7 @@ UNSAID: list[tuple[Any, Any, str]] = [
     (of_batch(lambda x: x + np.random.default_rng(0).random(x.shape, "float32")), None, r"Constant\[10007, 2\]"),
     (of_batch(lambda x: x * gn.constant(np.float32(np.log(x.shape[0])))), None, "depends on the number of cases"),
     (of_batch(lambda x: gn.tanh(x) if x.shape[0] % 4 == 3 else x), None, "computed otherwise"),
-    (of_batch(lambda x: x ** (x.shape[0] / 2)), None, r"5003\.5 where there are 10007"),
+    (of_batch(lambda x: x ** (x.shape[0] / 2)), None, r"5003\.5 with 10,007"),
     (of_batch(lambda x: x[-1]), None, "the case of a number that depends"),
     (lambda batch: ([X], [X]), None, "no input has an axis of them"),
     (lambda batch: X, None, "must return outputs and inputs"),

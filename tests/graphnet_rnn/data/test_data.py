@@ -29,7 +29,7 @@ def test_good_file(tmp_path: Path) -> None:
     for raw, encoding, text in (
         (b"a\r\nb\rc\n\r\n", "utf-8", "a\nb\nc\n\n"),
         (b"\r\r\n\n", "utf-8", "\n\n\n"),
-        (b"\xef\xbb\xbfa", "utf-8", "\ufeffa"),
+        (b"\xef\xbb\xbfa", "utf-8", "a"),
         (b"\xef\xbb\xbfa", "utf-8-sig", "a"),
         (b"gr\xfc\xdfe", "latin-1", "grüße"),
         ("a\n😀".encode("utf-16"), "utf-16", "a\n😀"),

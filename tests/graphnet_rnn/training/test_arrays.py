@@ -311,7 +311,7 @@ def weighed_by_hand(net: rnn.Network, cases: Sequences) -> tuple[float, Array, f
         )
         total += float(found)
         gradient = gradient + np.concatenate([g.ravel() for g in slopes])
-        weight += float(np.broadcast_to(w, losses.shape).sum())
+        weight += float(np.broadcast_to(w, losses.shape).sum()) / (w.shape[-1] if w.ndim == 3 else 1)
     return total, np.asarray(gradient), weight
 
 

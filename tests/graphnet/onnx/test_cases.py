@@ -1,0 +1,58 @@
+"""A file for any number of cases is right for any, or refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphnet as gn
+from tests.tables import case
+
+onnxruntime = pytest.importorskip("onnxruntime")
+
+#: What is not a + k n: the number of pairs, squares, even numbers, a list of the cases.
+REFUSED: dict[str, Callable[[gn.Node, int], gn.Node]] = {
+    "pairs": lambda x, n: gn.sum(x) / (n * (n - 1)),
+    "a square": lambda x, n: gn.fill(n * n, (), "int64") + 0,
+    "a square of floats": lambda x, n: gn.sum(x) + float(n * n),
+    "a square of rows": lambda x, n: gn.reshape(x @ x.T, (n * n,))[1:],
+    "even": lambda x, n: x[: n - n % 2],
+    "only where there are few": lambda x, n: gn.tanh(x) if n < 100 else x,
+    "diagonal": lambda x, n: gn.einsum("ii->i", x @ x.T),
+    "numbers": lambda x, n: gn.reshape(gn.constant(np.arange(n) / n), (n, 1)) * x,
+}
+RIGHT: dict[str, Callable[[gn.Node, int], gn.Node]] = {
+    "mean": lambda x, n: gn.mean(x),
+    "neighbours": lambda x, n: x[1:] - x[:-1],
+    "backwards": lambda x, n: x[::-1],
+    "one more": lambda x, n: gn.sum(x) / (n + 1),
+    "the first five": lambda x, n: x[:5],
+    "numbered": lambda x, n: gn.cast(gn.reshape(gn.constant(np.arange(2, n + 2)), (n, 1)), "float32") * x,
+}
+
+
+def equations(of: Callable[[gn.Node, int], gn.Node], n: int) -> tuple[Any, Any]:
+    x = gn.input((n, 3), name="x")
+    return {"y": of(x, n)}, {"x": x}
+
+
+def test_other_sizes_than_a_plus_k_n_are_refused(tmp_path: Path) -> None:
+    for name, of in REFUSED.items():
+        with case(name), pytest.raises(gn.UsageError, match=r"export_onnx: .*test_cases.py"):
+            gn.export_onnx(lambda n, of=of: equations(of, n), tmp_path / "f.onnx")
+
+
+def test_what_is_written_is_right_for_few_and_many(tmp_path: Path) -> None:
+    for name, of in RIGHT.items():
+        gn.export_onnx(lambda n, of=of: equations(of, n), tmp_path / "f.onnx")
+        session = onnxruntime.InferenceSession(tmp_path / "f.onnx")
+        for n in (5, 6, 20):
+            with case(name, n):
+                outputs, inputs = equations(of, n)
+                x = np.random.default_rng(n).standard_normal((n, 3)).astype(np.float32)
+                (expected,) = gn.compile([outputs["y"]], [inputs["x"]], backend="numpy")(x)
+                np.testing.assert_allclose(session.run(None, {"x": x})[0], expected, rtol=1e-5, atol=1e-5)

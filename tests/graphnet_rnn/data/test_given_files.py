@@ -1,0 +1,106 @@
+"""What files of others may hold: all that is read is read, and what cannot be is refused with its place."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import io
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.io
+import scipy.sparse
+
+from graphnet_rnn.data import Choice, Corpus, read_rolls, read_sequences, read_text
+from graphnet_rnn.data.arrays import read_arrays
+from graphnet_rnn.errors import DataError
+from tests.tables import case
+
+parquet = pytest.importorskip("pyarrow.parquet")
+pyarrow = pytest.importorskip("pyarrow")
+DAY = datetime.datetime(2020, 1, 1)
+#: Columns, the choice, and what is said; of three rows with a and y.
+REFUSED: dict[str, tuple[dict[str, Any], Choice, str]] = {
+    "times are read": ({"t": [DAY, None, DAY]}, Choice(("a", "t"), ("y",)), "column 't' holds times"),
+    "times are predicted": ({"t": [DAY] * 3}, Choice(("a",), ("t",)), "column 't' holds times"),
+    "durations": ({"t": [DAY - DAY] * 3}, Choice(("t",), ("y",)), "column 't' holds times"),
+    "no case, of texts": ({"c": ["u", None, "v"]}, Choice(("a",), ("y",), case="c"), "row 2 .*column 'c'"),
+    "no case, of numbers": ({"c": [1, None, 2]}, Choice(("a",), ("y",), case="c"), "row 2 .*column 'c'"),
+    "no case, of times": ({"c": [DAY, DAY, None]}, Choice(("a",), ("y",), case="c"), "row 3 .*column 'c'"),
+    "a gap": ({"x": [1.0, None, 2.0]}, Choice(("x",), ("y",)), "row 2 of the column 'x' is 'nan'"),
+}
+
+
+def table(path: Path, more: dict[str, Any]) -> Path:
+    parquet.write_table(pyarrow.table({"a": [1.0, 2, 3], "y": [1.5, 2, 3], **more}), path)
+    return path
+
+
+def test_columns_of_another_kind_are_refused(tmp_path: Path) -> None:
+    for name, (columns, choice, said) in REFUSED.items():
+        with case(name), pytest.raises(DataError, match=rf"a\.parquet: .*{said}"):
+            read_sequences(table(tmp_path / "a.parquet", columns), choice)
+    (tmp_path / "a.csv").write_text("a,c,y\n1,nan,2\n2,,3.5\n")
+    with pytest.raises(DataError, match=r"row 2 .*column 'c'"):
+        read_sequences(tmp_path / "a.csv", Choice(("a",), ("y",), case="c"))
+
+
+def test_the_last_rows_are_a_shorter_piece(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("a,y\n" + "".join(f"{i},{i}.5\n" for i in range(95)))
+    found = read_sequences(tmp_path / "a.csv", Choice(("a",), ("y",), pieces=48))
+    assert found.lengths is not None
+    assert found.lengths.tolist() == [48, 47]
+    np.testing.assert_array_equal(found.inputs[:47, 1, 0], np.arange(48, 95))
+
+
+def test_a_byte_order_mark_is_no_character(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes("\ufeffÄpfel".encode())
+    assert read_text(path) == "Äpfel"
+    assert Corpus.read(path, path, path).vocabulary.characters == "eflpÄ"
+    path.write_bytes("a\ufeffb".encode())
+    assert read_text(path) == "a\ufeffb"
+    path.write_bytes("\ufeff".encode())
+    with pytest.raises(DataError, match="empty"):
+        read_text(path)
+    path.write_bytes(b"\xef\xbb\xbfab\xff")
+    with pytest.raises(DataError, match="0xff at offset 5"):
+        read_text(path)
+
+
+def test_damaged_arrays_are_refused(tmp_path: Path) -> None:
+    generator, path = np.random.default_rng(0), tmp_path / "a.npz"
+    for save in (np.savez, np.savez_compressed):
+        whole = io.BytesIO()
+        save(whole, x=generator.standard_normal((20, 3)), t=np.arange(9))
+        for _ in range(300):
+            changed = bytearray(whole.getvalue())
+            for at in generator.integers(len(changed), size=3):
+                changed[at] = generator.integers(256)
+            path.write_bytes(changed)
+            with contextlib.suppress(DataError):
+                assert all(array.nbytes < 1e6 for array in read_arrays(path).values())
+    np.savez(path, fine=np.ones(3), odd=np.array([None, 1], dtype=object))
+    with pytest.raises(DataError, match="odd"):
+        read_arrays(path)
+
+
+def test_sparse_arrays_of_matlab_are_refused(tmp_path: Path) -> None:
+    rolls = {name: scipy.sparse.eye(88) for name in ("traindata", "validdata", "testdata")}
+    scipy.io.savemat(tmp_path / "a.mat", rolls)
+    with pytest.raises(DataError, match="traindata"):
+        read_rolls(tmp_path / "a.mat")
+
+
+def test_one_long_cell_takes_its_own_room(tmp_path: Path) -> None:
+    """And not as much in each row."""
+    (tmp_path / "a.csv").write_text("c,x,y\n" + "z" * 100_000 + ",1,2.5\n" + "u,1,2.5\n" * 2_000)
+    tracemalloc.start()
+    try:
+        assert len(read_sequences(tmp_path / "a.csv", Choice(("x",), ("y",))).inputs) == 2_001
+        assert tracemalloc.get_traced_memory()[1] < 2e7
+    finally:
+        tracemalloc.stop()

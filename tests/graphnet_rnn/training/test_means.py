@@ -1,0 +1,169 @@
+"""One meaning of a mean: what a step computes is a function of its cases, however they are cut into batches."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphnet as gn
+import graphnet_rnn as rnn
+from graphnet.graph.node import Array
+from graphnet_rnn.network.network import Network
+from tests.tables import case
+
+CASES, TIME = 12, 5
+#: Of these cases half are of two steps.
+LENGTHS = np.array([2, TIME] * (CASES // 2))
+#: Metrics whose numbers follow from the cases alone: no slopes of drawn targets, no random signs.
+METRICS = {
+    "ruop": rnn.riemannian.OuterProduct(),
+    "qdruop": rnn.riemannian.OuterProduct("quasi-diagonal"),
+    "rbpm": rnn.riemannian.Backpropagated(),
+    "kfac": rnn.riemannian.Kronecker(sampled=False),
+    "rms": rnn.riemannian.RootMeanSquare(),
+    "frequency": rnn.riemannian.Frequency(),
+}
+
+
+def network(loss: str, **how: Any) -> Network:
+    reads = {"reads": "vectors"} if loss != "softmax" else {}
+    net = rnn.Network([rnn.Elman(4)], 3, 3, loss=loss, dtype="float64", seed=1, **reads, **how)
+    net.theta = 0.5 * np.random.default_rng(2).standard_normal(net.theta.shape)
+    return net
+
+
+def data(loss: str, kind: str | None) -> dict[str, Any]:
+    """Inputs, targets, and weights of cases, steps or values."""
+    generator = np.random.default_rng(3)
+    shape = (TIME, CASES)
+    if loss == "softmax":
+        x, t = generator.integers(0, 3, (2, *shape))
+    else:
+        x = generator.standard_normal((*shape, 3))
+        t = (
+            generator.random((*shape, 3))
+            if loss == "squared"
+            else generator.integers(0, 2, (*shape, 3)) * 1.0
+        )
+    weights = {"cases": (CASES,), "steps": shape, "values": (*shape, 3)}
+    w = None if kind is None else generator.integers(0, 3, weights[kind]) * 0.5
+    return {"inputs": x, "targets": t, "weights": w}
+
+
+def problems(loss: str, kind: str | None, ragged: bool, **how: Any) -> Iterator[rnn.Arrays]:
+    """The same cases as one batch, and as several, of one length or of two."""
+    given = data(loss, kind) | ({"lengths": LENGTHS} if ragged else {})
+    for batch, buckets in ((CASES, 1), (3, 1), (3, 2)):
+        several = CASES // batch
+        yield rnn.Arrays(
+            network(loss, **how), batch=batch, gradient_batches=several, curvature_batches=several, buckets=buckets,
+            valid=None, **given,
+        )  # fmt: skip
+
+
+def of_cases(
+    problem: rnn.Arrays, loss: str, kind: str | None, ragged: bool
+) -> tuple[float, Array, Array, Array]:
+    """C, ∇C, G v and G_s v, with each case by itself: Σ over cases / Σ of weights."""
+    net, given = problem.model, data(loss, kind)
+    parameters = list(net.parameters.values())
+    total, cost = 0.0, 0.0
+    sums = np.zeros((3, net.theta.size))
+    v = direction(net)
+    ends = np.cumsum([p.size for p in parameters])[:-1]
+    tangents = {p: part.reshape(p.shape) for p, part in zip(parameters, np.split(v, ends), strict=True)}
+    for n in range(CASES):
+        time = int(LENGTHS[n]) if ragged else TIME
+        w = np.ones(CASES) if given["weights"] is None else given["weights"]
+        w = np.full((time, 1), w[n]) if w.shape == (CASES,) else w[:time, n : n + 1]
+        u = net.unroll(time, 1, initial="zero")
+        values = u.values if w.ndim == 3 else u.losses
+        total += w.sum() / (3 if w.ndim == 3 else 1)
+        of_case = gn.sum(gn.constant(w) * values)
+        damping = [(a, h, w.mean()) for a, h in u.structure]
+        nodes = [of_case, *gn.gradient(of_case, parameters), *gn.gauss_newton_product(of_case, tangents)]
+        nodes += gn.gauss_newton_product(0 * of_case, tangents, damping=damping)
+        arrays = [given["inputs"][:time, n : n + 1], given["targets"][:time, n : n + 1]]
+        found, *parts = gn.compile(nodes, [u.inputs, u.targets], backend="numpy")(*arrays)
+        cost += float(found)
+        count = len(parameters)
+        sums += [np.concatenate([p.ravel() for p in parts[k * count : (k + 1) * count]]) for k in range(3)]
+    return cost / total, *(sums / total)
+
+
+def direction(net: Network) -> Array:
+    return np.random.default_rng(4).standard_normal(net.theta.size)
+
+
+KINDS = [
+    (loss, kind, ragged)
+    for loss, kind, ragged in itertools.product(
+        ("softmax", "sigmoid", "squared"), (None, "cases", "steps", "values"), (False, True)
+    )
+    if (loss, kind) != ("softmax", "values")
+]
+
+
+@pytest.mark.parametrize(("loss", "kind", "ragged"), KINDS)
+def test_loss_gradient_and_curvature_are_those_of_the_cases(
+    loss: str, kind: str | None, ragged: bool
+) -> None:
+    for number, problem in enumerate(problems(loss, kind, ragged)):
+        with case(number):
+            cost, g, bend, structural = of_cases(problem, loss, kind, ragged)
+            objective = problem.feed(0, 0)
+            theta, v = objective.start(), direction(problem.model)
+            found, slopes = objective.gradient(theta)
+            assert found == pytest.approx(cost)
+            assert objective.loss(theta) == pytest.approx(cost)
+            np.testing.assert_allclose(slopes, g, rtol=1e-9, atol=1e-12)
+            np.testing.assert_allclose(objective.curvature(theta)(v), bend, rtol=1e-9, atol=1e-12)
+            damped = objective.curvature(theta, 0.5)(v)
+            np.testing.assert_allclose(damped, bend + 0.5 * structural, rtol=1e-9, atol=1e-12)
+
+
+def stepped(problem: rnn.Arrays, optimizer: rnn.optimizers.Optimizer) -> Array:
+    objective = problem.feed(0, 0)
+    theta = objective.start()
+    state = optimizer.init(theta, objective)
+    optimizer.step(objective, theta, state)
+    return theta
+
+
+@pytest.mark.parametrize("name", rnn.optimizers.ALL)
+def test_steps_are_those_of_the_cases(name: str) -> None:
+    optimizer = rnn.optimizers.ALL[name]()
+    if hasattr(optimizer, "cg_steps"):  # more steps of CG than cases are made of rounding errors
+        optimizer = replace(optimizer, cg_steps=8)
+    for loss, kind, ragged in (
+        ("squared", "values", True),
+        ("softmax", "steps", True),
+        ("softmax", "cases", False),
+    ):
+        with case(loss, kind, ragged):
+            whole, *cut = [stepped(problem, optimizer) for problem in problems(loss, kind, ragged)]
+            assert np.isfinite(whole).all()
+            for found in cut:
+                np.testing.assert_allclose(found, whole, rtol=1e-6, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_steps_by_a_metric_are_those_of_the_cases(name: str) -> None:
+    for kind, loss, ragged in itertools.product(
+        (None, "steps", "values"), ("softmax", "squared"), (False, True)
+    ):
+        if (kind, loss) == ("values", "softmax"):
+            continue
+        with case(kind, loss, ragged):
+            for optimizer in (
+                rnn.NaturalGradient(metric=METRICS[name]),
+                rnn.Riemannian(metric=METRICS[name]),
+            ):
+                whole, *cut = [stepped(problem, optimizer) for problem in problems(loss, kind, ragged)]
+                for found in cut:
+                    np.testing.assert_allclose(found, whole, rtol=1e-6, atol=1e-5)
