@@ -47,11 +47,6 @@ def regression() -> gn.Node:
     return make_regression()
 
 
-@pytest.fixture
-def unrolled() -> gn.Node:
-    return make_unrolled()
-
-
 def calls_of(function: Callable[[], object]) -> int:
     """How many calls of functions it takes, turns of generators included: what it costs on any machine."""
     count = 0

@@ -125,29 +125,6 @@ def test_it_reads_its_own_words_on_every_back_end() -> None:
                 np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
 
 
-def test_drawn_words_are_likely_ones_on_every_back_end() -> None:
-    """A decoder that is sure of one symbol draws it; one that is not does not, sooner or later, and differs by draw."""
-    for how in [{"backend": "numpy"}, *HOW]:
-        with case(how):
-            whole = Whole(feedback="drawn", training=False, random=gn.RandomSource(3))
-            write = gn.compile([whole.d.logits], whole.inputs[:3], **how)
-            weight, bias = (whole.parameters[f"decoder.output.{name}"].value for name in ("W_ho", "b_o"))
-            bias[...] = [0, 0, 50]
-            taught = Whole(training=False)
-            taught.decoder.theta = whole.decoder.theta
-            read = np.concatenate([whole.before[:1], np.full((STEPS - 1, BATCH), 2)])
-            function = gn.compile([taught.d.logits], taught.inputs[:3], backend="numpy")
-            (expected,) = function(whole.word, LENGTHS, read)
-            (logits,) = write(whole.word, LENGTHS, whole.before[:1])
-            np.testing.assert_allclose(logits, expected, rtol=1e-10)
-            bias[...], weight[...] = 0, 10 * weight
-            drawn = set()
-            for _ in range(8):
-                whole.d.random.redraw()
-                drawn.add(write(whole.word, LENGTHS, whole.before[:1])[0].tobytes())
-            assert len(drawn) > 1
-
-
 def test_it_is_drawn_open_and_closed() -> None:
     for feedback in [None, "likeliest", "drawn"]:
         with case(feedback):

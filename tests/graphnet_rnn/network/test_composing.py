@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 from typing import Any
@@ -91,24 +92,24 @@ def test_running_free_is_a_loop_over_single_steps() -> None:
 
 def test_drawn_predictions_have_the_probabilities_of_the_net() -> None:
     """A net of no memory, whose weights are its log probabilities; each draw is a new one."""
-    one = net([rnn.cells.Dense(3, activation="linear")], 3, 3)
     p = np.array([[0.7, 0.2, 0.1], [0.1, 0.6, 0.3], [0.25, 0.25, 0.5]])
-    for node in one.parameters.values():
-        node.value[...] = 0
-    (weight,) = (node for name, node in one.parameters.items() if name.startswith("layer0.W"))
-    weight.value[...] = np.eye(3)
-    one.parameters["output.W_ho"].value[...] = np.log(p)
-    u = one.unroll(2, 20_000, feedback="drawn", random=gn.RandomSource(3))
-    function = gn.compile([u.logits], [u.inputs])
-    start = np.tile(np.eye(3)[0], (1, 20_000, 1))
-    found = []
-    for _ in range(2):
-        u.random.redraw()
-        (o,) = function(start)
-        # What was drawn is told by which row of log p follows.
-        found.append(np.abs(o[1][:, None] - np.log(p)[None]).sum(axis=2).argmin(axis=1))
-        np.testing.assert_allclose(np.bincount(found[-1], minlength=3) / 20_000, p[0], atol=0.02)
-    assert (found[0] != found[1]).any()
+    starts = {"vectors": np.tile(np.eye(3)[0], (1, 20_000, 1)), "symbols": np.zeros((1, 20_000), int)}
+    for (reads, start), backend in itertools.product(starts.items(), ["numpy", "numba"]):
+        with named(reads, backend):
+            one = net([rnn.cells.Dense(3, activation="linear")], 3, 3, reads=reads)
+            one.theta = np.zeros(one.theta.size)
+            (weight,) = (node for name, node in one.parameters.items() if name.startswith("layer0.W"))
+            weight.value[...] = np.eye(3)
+            one.parameters["output.W_ho"].value[...] = np.log(p)
+            u = one.unroll(2, 20_000, feedback="drawn", random=gn.RandomSource(3))
+            function, found = gn.compile([u.logits], [u.inputs], backend=backend), []
+            for _ in range(2):
+                u.random.redraw()
+                (o,) = function(start)
+                # What was drawn is told by which row of log p follows.
+                found.append(np.abs(o[1][:, None] - np.log(p)[None]).sum(axis=2).argmin(axis=1))
+                np.testing.assert_allclose(np.bincount(found[-1], minlength=3) / 20_000, p[0], atol=0.02)
+            assert (found[0] != found[1]).any()
 
 
 def test_nothing_is_looked_at_behind_the_end() -> None:

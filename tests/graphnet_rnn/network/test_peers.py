@@ -27,9 +27,6 @@ Tensor = Any
 Tensors = dict[str, Any]
 
 
-# ---- the cells in torch, as functions of a dict of weights -------------------------------------------------
-
-
 def elman(w: Tensors, x: Tensor, h: Tensor) -> tuple[Tensor]:
     return (torch.tanh(x @ w["W_xh"] + h @ w["W_hh"] + w["b_h"]),)
 
@@ -83,9 +80,6 @@ def logits_of(cell: str, w: Tensors, inputs: Tensor, initial: list[Tensor]) -> T
 def cost_of(logits: Tensor, targets: Tensor) -> Tensor:
     """Mean over steps and cases of −log p(target)."""
     return -torch.log_softmax(logits, 2).gather(2, targets[..., None]).mean()
-
-
-# ---- the same net on both sides ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -174,9 +168,6 @@ def test_gauss_newton_product(pair: Pair) -> None:
     _, transposed = torch.func.vjp(pair.logits, pair.weights)
     (want,) = transposed(curved)
     compare(got, want)
-
-
-# ---- torch's own LSTM --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("layers", [1, 2])

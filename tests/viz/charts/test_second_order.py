@@ -120,9 +120,8 @@ def test_the_weight_of_structural_damping_is_named():
         (lambda k: 0.1, lambda k: 0.0, ["λ"]),
     ):
         with case(said):
-            axes = panel(
-                "Damping", [step(k, damping=damping(k), structural=structural(k)) for k in (1, 2, 3)]
-            )
+            rows = [step(k, damping=damping(k), structural=structural(k)) for k in (1, 2, 3)]
+            axes = panel("Damping", rows)
             assert labels(axes) == said
             if "μ (structural)" in said:
                 assert points(axes, "μ (structural)") == [(k, 0.5**k) for k in (1, 2, 3)]
@@ -257,10 +256,8 @@ def test_a_run_in_a_metric_has_its_rates_by_part():
     assert "cancelled" in labels(found["Rates"])
     assert "rejected" in labels(found[LOSS])
     assert [y for _, y in points(found[LOSS], "before")] == pytest.approx([2.0 / i for i in range(1, 9)])
-    flights = [
-        has_flight(r) for r in (rows, [{"event": "step", "ratio": 1.0}], [{"event": "step", "loss": 1.0}])
-    ]
-    assert flights == [True, True, False]
+    others = [{"event": "step", "ratio": 1.0}], [{"event": "step", "loss": 1.0}]
+    assert [has_flight(r) for r in (rows, *others)] == [True, True, False]
 
 
 def test_a_run_begun_again_replaces_what_it_had_recorded_from_there_on():
@@ -282,9 +279,8 @@ def test_a_run_begun_again_replaces_what_it_had_recorded_from_there_on():
 def test_captions_and_legends_cover_neither_each_other_nor_data():
     """With all reasons that steps of one kind give, and ratios off the scale at both edges: the longest legends."""
     reasons = ["progress", "limit", "solved", "curvature", "not finite", "loss", "ratio"]
-    found = panels(
-        [step(k, cg_reason=r, ratio=(-1) ** k * 12.34, scale=k % 2) for k, r in enumerate(reasons, 1)]
-    )
+    changes = [{"cg_reason": r, "ratio": (-1) ** k * 12.34, "scale": k % 2} for k, r in enumerate(reasons, 1)]
+    found = panels([step(k, **each) for k, each in enumerate(changes, 1)])
     found[LOSS].figure.draw_without_rendering()
     assert found.keys() == PANELS.keys() - {TEST}
     for axes in found.values():

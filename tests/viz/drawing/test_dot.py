@@ -154,7 +154,8 @@ def test_outputs_are_always_drawn():
         assert {f"n{order.index(node)}" for node in outputs} <= keys, style
 
 
-def test_derivative_graphs_are_accepted(unrolled):
+def test_derivative_graphs_are_accepted():
+    unrolled = make_unrolled()
     parameters = [n for n in gn.Graph(unrolled).order if n.name and "W" in n.name]
     for style, rankdir in itertools.product(["full", "compact"], ["LR", "BT"]):
         drawing = viz.draw(gn.gradient(unrolled, parameters), style, rankdir=rankdir)

@@ -14,13 +14,10 @@ import graphnet as gn
 import graphnet_rnn as rnn
 import viz
 
-playwright = pytest.importorskip(
-    "playwright.sync_api", reason="playwright is not installed: pip install playwright"
-)
+playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
 
-CHROMIUM = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None
-)
+NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
+CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on PATH")
 
 STEPS, BATCH, UNITS, SYMBOLS = 10, 4, 6, 5
@@ -54,11 +51,8 @@ class Reader:
         return self.tab.inner_text(f"[data-part={part}]")
 
     def boxes(self, title: str) -> list:
-        return [
-            box
-            for box in self.tab.query_selector_all("g.box")
-            if box.query_selector(".title").text_content() == title
-        ]
+        boxes = self.tab.query_selector_all("g.box")
+        return [box for box in boxes if box.query_selector(".title").text_content() == title]
 
     def count(self, selector: str) -> int:
         return len(self.tab.query_selector_all(selector))
@@ -66,12 +60,11 @@ class Reader:
     def number(self, kind: str, what: str) -> float:
         text = self.tab.inner_text(f"[data-kind={kind}] [data-what={what}]")
         mantissa, _, power = text.replace("−", "-").partition("·10")
-        return float(mantissa) * 10.0 ** int(
-            power.translate(str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")) or 0
-        )
+        power = power.translate(str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789"))
+        return float(mantissa) * 10.0 ** int(power or 0)
 
-    def key_of_selected(self) -> str:
-        return self.tab.get_attribute("g.selected", "data-key")
+    def reads(self, kind: str, what: str, expected: float) -> None:
+        assert self.number(kind, what) == pytest.approx(float(expected), rel=1e-5)
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +99,10 @@ class Lstm:
         }
         self.path = viz.explore(u, folder / "lstm.html", feeds=self.feeds)
 
+    def first(self, op: str, time: int) -> gn.Node:
+        order = gn.Graph(self.unrolled.cost).order
+        return next(n for n in order if n.scope.get("time") == time and n.op.name == op)
+
     def computed(self, node: gn.Node) -> np.ndarray:
         inputs = [x for x in self.feeds if x in set(gn.Graph(node).inputs)]
         return gn.compile(node, inputs, backend="numpy", passes=())(*(self.feeds[x] for x in inputs))[0]
@@ -131,13 +128,10 @@ def test_opening_a_composite_stepping_and_reading_a_value(reader, lstm):
         steps += 1
         assert steps < 40
     # The first product of the step is f c: with what was computed up to now, and nothing behind it.
-    f_c = next(
-        n for n in gn.Graph(lstm.unrolled.cost).order if n.scope.get("time") == 3 and n.op.name == "Multiply"
-    )
-    value = lstm.computed(f_c)
-    assert reader.number("value", "mean") == pytest.approx(value.mean(), rel=1e-5)
-    assert reader.number("value", "min") == pytest.approx(value.min(), rel=1e-5)
-    assert reader.number("value", "norm") == pytest.approx(np.linalg.norm(value), rel=1e-5)
+    value = lstm.computed(lstm.first("Multiply", time=3))
+    reader.reads("value", "mean", value.mean())
+    reader.reads("value", "min", value.min())
+    reader.reads("value", "norm", np.linalg.norm(value))
     assert reader.count("g.current") == 1
     assert 0 < reader.count("g.mark.operator.todo") < inside
 
@@ -147,9 +141,7 @@ def test_the_cost_is_what_numpy_says(reader, lstm):
     reader.presses("End")
     reader.boxes("cost")[0].query_selector(".title").click(force=True)
     reader.finds("multiply cost")
-    assert reader.number("value", "scalar") == pytest.approx(
-        float(lstm.computed(lstm.unrolled.cost)), rel=1e-5
-    )
+    reader.reads("value", "scalar", lstm.computed(lstm.unrolled.cost))
 
 
 def test_backward_and_the_r_operator_at_a_node(reader, lstm):
@@ -157,13 +149,9 @@ def test_backward_and_the_r_operator_at_a_node(reader, lstm):
     reader.presses("m")
     assert reader.tab.get_attribute("[data-mode=backward]", "aria-checked") == "true"
     reader.finds("tanh t=10")
-    node = next(
-        n for n in gn.Graph(lstm.unrolled.cost).order if n.scope.get("time") == STEPS and n.op.name == "Tanh"
-    )
+    node = lstm.first("Tanh", time=STEPS)
     (gradient,) = gn.gradient(lstm.unrolled.cost, node)
-    assert reader.number("gradient", "norm") == pytest.approx(
-        np.linalg.norm(lstm.computed(gradient)), rel=1e-5
-    )
+    reader.reads("gradient", "norm", np.linalg.norm(lstm.computed(gradient)))
     rule = reader.tab.inner_text("table.rule")
     assert "∂C/∂" in rule
     assert "×" in rule
@@ -174,7 +162,7 @@ def test_backward_and_the_r_operator_at_a_node(reader, lstm):
     generator = np.random.default_rng(1)
     direction = {n: generator.standard_normal(n.shape) for n in parameters}
     (tangent,) = gn.rop(node, direction)
-    assert reader.number("tangent", "norm") == pytest.approx(np.linalg.norm(lstm.computed(tangent)), rel=1e-5)
+    reader.reads("tangent", "norm", np.linalg.norm(lstm.computed(tangent)))
 
 
 def test_backward_steps_go_from_the_cost_to_the_first_time_step(reader, lstm):
@@ -207,9 +195,9 @@ def test_a_folded_weight_can_be_read(reader, lstm):
     reader.opens(lstm.path)
     reader.finds("Whg")
     weight = lstm.network.parameters["layer0.W_hg"]
-    assert reader.number("value", "max") == pytest.approx(weight.value.max(), rel=1e-5)
+    reader.reads("value", "max", weight.value.max())
     (gradient,) = gn.gradient(lstm.unrolled.cost, weight)
-    assert reader.number("gradient", "max") == pytest.approx(lstm.computed(gradient).max(), rel=1e-5)
+    reader.reads("gradient", "max", lstm.computed(gradient).max())
 
 
 def test_the_slider_goes_through_the_passes(reader, lstm):
@@ -232,7 +220,7 @@ def test_the_slider_goes_through_the_passes(reader, lstm):
 def test_the_keyboard_is_enough(reader, lstm):
     reader.opens(lstm.path)
     reader.presses("ArrowRight")
-    first = reader.key_of_selected()
+    first = reader.tab.get_attribute("g.selected", "data-key")
     assert reader.tab.evaluate("document.activeElement.dataset.key") == first
     for _ in range(30):
         if reader.tab.get_attribute("g.selected", "aria-label").startswith("LSTM"):
