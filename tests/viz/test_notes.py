@@ -282,3 +282,11 @@ def test_every_weight_and_every_pre_activation_says_its_units() -> None:
     u = rnn.Network([rnn.GLNN(4, edges=2)], 3, 3).unroll(2, 2)
     notes = viz.units(unit_groups(u.cost, u.network.parameters))
     assert "4 units for each of 3 symbols" in viz.draw(u.cost, "full", closed=False, notes=notes).dot
+
+
+def test_notes_of_another_graph_are_refused() -> None:
+    one, other = (rnn.Network([rnn.Elman(2)], 3, 3).unroll(3, 1) for _ in range(2))
+    for notes in (viz.gradients(other.cost), viz.values(other.cost)):
+        for closed in (False, True):
+            with pytest.raises(viz.DrawingError, match="another graph"):
+                viz.draw(one.cost, closed=closed, notes=notes)

@@ -358,3 +358,13 @@ def test_a_network_is_asked_for_where_only_networks_will_do(tmp_path: Path) -> N
     rnn.save(RBM(3, 2), tmp_path / "m")
     with pytest.raises(ModelFileError, match="holds a model RBM, no network"):
         load_network(tmp_path / "m")
+
+
+def test_names_that_every_model_has_are_no_arguments() -> None:
+    """A file could not give such an argument back."""
+    for name in ("parts", "model", "theta", "settings", "description", "parameters", "fixed"):
+        source = f"def __init__(self, {name}=3, seed=0, values=None): pass"
+        members: dict[str, Any] = {}
+        exec(source, members)
+        with case(name), pytest.raises(UsageError, match=rf"Own\.__init__ has an argument '{name}'"):
+            type("Own", (rnn.Model,), {"__init__": members["__init__"]})

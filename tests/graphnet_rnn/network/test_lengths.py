@@ -235,6 +235,34 @@ def test_cases_without_a_step_keep_their_states() -> None:
         np.testing.assert_array_equal(state, unchanged)
 
 
+@pytest.mark.parametrize("pool", POOLS)
+def test_a_case_without_a_step_reads_nothing(pool: str) -> None:
+    """Whatever its inputs hold, NaN included: outputs, gradient and curvature of all are finite."""
+    for cell in (rnn.LSTM(3), rnn.Bidirectional(rnn.GRU(2))):
+        net = rnn.Network([cell], 2, 3, "squared", reads="vectors", pool=pool)
+        u = net.unroll(4, 3, lengths=True, initial="zero")
+        parameters = list(net.parameters.values())
+        nodes = [u.cost, *gn.gradient(u.cost, parameters)]
+        nodes += gn.gauss_newton_product(u.cost, {p: np.ones(p.shape, p.dtype) for p in parameters})
+        x = np.random.default_rng(0).standard_normal((4, 3, 2)).astype(np.float32)
+        x[:, 1] = x[2:, 0] = np.nan
+        function = gn.compile(nodes, [u.inputs, u.targets, u.lengths])
+        assert all(
+            np.isfinite(a).all() for a in function(x, np.ones((3, 3), np.float32), np.array([2, 0, 4]))
+        )
+
+
+def test_a_case_without_a_step_that_reads_its_predictions_reads_nothing() -> None:
+    net = rnn.Network([rnn.LSTM(3)], 2, 2, "squared", reads="vectors")
+    u = net.unroll(4, 3, lengths=True, initial="zero", feedback="likeliest")
+    function = gn.compile(
+        gn.gradient(u.cost, list(net.parameters.values())), [u.inputs, u.targets, u.lengths]
+    )
+    x = np.ones((1, 3, 2), np.float32)
+    x[:, 1] = np.nan
+    assert all(np.isfinite(a).all() for a in function(x, np.ones((4, 3, 2), np.float32), np.array([2, 0, 4])))
+
+
 def test_wrong_lengths_are_told() -> None:
     net = network([rnn.GRU(3)])
     u = net.unroll(TIME, BATCH, initial="zero", lengths=True)
