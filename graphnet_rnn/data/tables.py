@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import math
@@ -237,12 +238,24 @@ def _separator(text: str) -> str:
     return next((mark for mark in ",;\t" if mark in head), ",")
 
 
+@contextlib.contextmanager
+def _long_fields() -> Iterator[None]:
+    """Within it, a field may be of any length; csv has one limit, for all of a program, of 131,072 characters."""
+    before = csv.field_size_limit(2**31 - 1)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
+
+
 def _head_of_csv(path: Path) -> list[str]:
-    return next(_rows_of_csv(path))
+    with _long_fields():
+        return next(_rows_of_csv(path))
 
 
 def _csv(path: Path) -> dict[str, Array]:
-    head, *rows = _rows_of_csv(path)
+    with _long_fields():
+        head, *rows = _rows_of_csv(path)
     if not rows:
         raise DataError(f"{path} must have a row of names, and rows of numbers")
     for number, row in enumerate(rows, start=1):
