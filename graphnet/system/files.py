@@ -96,16 +96,16 @@ def write_whole(
     path: str | os.PathLike[str],
     content: bytes,
     durable: bool = True,
-    mode: int = 0o666,
+    mode: int | None = None,
     tidy: bool = True,
 ) -> None:
     """Writes beside the file, then renames over it: whoever reads meanwhile sees the old one or the new one, whole.
 
     Makes the folder. durable: what was written is on the disk when this returns, and survives a power cut; False for
-    what can be made again. mode: the permissions of a new file, less what the user's mask takes away; one that is
-    replaced hands on its own, and its owner and group as far as the user may set them. tidy: what killed processes
-    left when they wrote this file, a day ago or before, is removed; False in a folder of many files that is tidied
-    otherwise. Raises OSError; the old file is then as it was, and nothing is left beside it.
+    what can be made again. mode: the permissions, less what the user's mask takes away; None: those of the file that is
+    replaced, and its owner and group as far as the user may set them, else 0o666. tidy: what killed processes left when
+    they wrote this file, a day ago or before, is removed; False in a folder of many files that is tidied otherwise.
+    Raises OSError; the old file is then as it was, and nothing is left beside it.
     """
     target = Path(os.path.realpath(named_file("path", path)))  # a link stays one
     kind = kind_of(target)
@@ -115,9 +115,9 @@ def write_whole(
     beside = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
-        old = os.stat(target) if target.exists() else None
-        # From the start: what is private is never readable by others while it is written.
-        mode = stat.S_IMODE(old.st_mode) if old else mode
+        old = os.stat(target) if mode is None and target.exists() else None
+        if mode is None:  # from the start: what is private is never readable by others while it is written
+            mode = stat.S_IMODE(old.st_mode) if old else 0o666
         with open(beside, "xb", opener=partial(os.open, mode=mode)) as file:
             if old:
                 _hand_on(old, file.fileno())

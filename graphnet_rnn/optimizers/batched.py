@@ -204,7 +204,7 @@ class BatchedObjective:
     ) -> tuple[float, Array, Array]:
         """The means of C(w) and ∇C(w), and the sum of the metric, over the gradient's batches; see Objective.metric."""
         batches, losses = self.gradient_batches, list[float]()
-        count, weights = len(self._require_fed(batches)), self._weights["gradient"]
+        count, weights = len(batches), self._weights_of("gradient")
         first = whole_number("BatchedObjective.metric: draw", draw, least=0) * count
         relative = self._relative(w)
 
@@ -226,7 +226,7 @@ class BatchedObjective:
 
         C = Σ W_b C_b / Σ W_b, so ∂C/∂loss = W_b g / Σ W_b, and the sum of all cases is C Σ (∂C/∂loss) / Σ (∂C/∂loss)².
         """
-        weights = self._weights["gradient"]
+        weights = self._weights_of("gradient")
         if not self._weighted:
             return [1.0] * len(weights)
         shares = weights / _total(weights)
@@ -261,9 +261,8 @@ class BatchedObjective:
 
     def curvature(self, w: Array, structural: float = 0.0) -> Callable[[Array], Array]:
         """v ↦ the mean of the curvature's products over its batches, see Objective.curvature"""
-        self._require_fed(self.curvature_batches)
+        batches, weights = list(self.curvature_batches), self._weights_of("curvature")
         single = self.objective.curvature(w, structural)
-        batches, weights = list(self.curvature_batches), self._weights["curvature"]
 
         def product(v: Array) -> Array:
             return self._mean("curvature", (single(v) for _ in self._fed(batches)), v, weights)
@@ -290,7 +289,7 @@ class BatchedObjective:
             cases = list(_cases(batch, self.objective, single))
             return summed(each(), 0, len(cases)) / len(cases)
 
-        batches = self._require_fed(self.curvature_batches)
+        batches = self.curvature_batches
         return self._mean(
             "curvature", (squares(self.single, batches[k]) for k in self.ranks.own(len(batches))), w
         )
@@ -301,6 +300,7 @@ class BatchedObjective:
 
     def explain_non_finite(self) -> str:
         """See Objective.explain_non_finite; of the first of the gradient's batches where there is something to say."""
+        self._weights_of("gradient")
         found = (self.objective.explain_non_finite() for _ in self._fed(self.gradient_batches))
         return next(filter(None, self.ranks.gather(next(filter(None, found), ""))), "")
 
@@ -308,28 +308,27 @@ class BatchedObjective:
 
     def _fed(self, batches: Sequence[Batch]) -> Iterator[int]:
         """The numbers of this rank's batches, each while the objective is fed that batch."""
-        for number in self.ranks.own(len(self._require_fed(batches))):
+        for number in self.ranks.own(len(batches)):
             self.objective.feed_placed(tuple(batches[number]))
             yield number
 
     def _mean(self, kind: str, own: Iterable[Array], like: Array, weights: Array | None = None) -> Array:
         """The mean of vectors, one of each batch, summed in float64. weights: those of the last feed by default."""
-        weights = self._weights[kind] if weights is None else weights
+        weights = self._weights_of(kind) if weights is None else weights
         numbers = self.ranks.own(len(weights))
         terms = (_times(weights[number], double(vector)) for number, vector in zip(numbers, own, strict=True))
         return _beside(like, self.ranks.sum(len(weights), terms, like.size)) / _total(weights)
 
+    def _weights_of(self, kind: str) -> Array:
+        if not self._weights:
+            raise UsageError("BatchedObjective: feed it at least one batch first")
+        return self._weights[kind]
+
     def _mean_of_numbers(self, kind: str, own: Iterable[float]) -> float:
-        weights = self._weights[kind]
+        weights = self._weights_of(kind)
         numbers = self.ranks.own(len(weights))
         terms = (_times(weights[number], each) for number, each in zip(numbers, own, strict=True))
         return self.ranks.sum_numbers(len(weights), terms) / _total(weights)
-
-    @staticmethod
-    def _require_fed(batches: Sequence[Batch]) -> Sequence[Batch]:
-        if not batches:
-            raise UsageError("BatchedObjective: feed it at least one batch first")
-        return batches
 
 
 def _times(weight: float, of: Any) -> Any:

@@ -10,9 +10,9 @@ __all__ = ["Pace"]
 TRIALS = 4
 #: The next trial begins when this many times what the last one lost has passed.
 SPARING = 100
-#: And when this many times what a call may lose has passed: one thread may take as many times longer as there are
-#: threads.
-FORESEEN = 50
+#: One thread may take as many times longer as there are threads. Where a call may lose more seconds than LONG so, a
+#: trial waits until this many times as much has passed.
+LONG, FORESEEN = 0.1, 50
 #: Seconds to the next trial, at least and at most, but for those two. While a trial changes nothing, the next one comes
 #: twice as late.
 SOONEST, LATEST = 0.05, 5.0
@@ -35,10 +35,9 @@ class Pace:
 
     def took(self, seconds: float) -> None:
         """How long the call took that `threads` was for."""
-        under_way = bool(self._trial[0])
-        if self.most > 1 and (
-            under_way or self._waited >= max(self._pause, FORESEEN * (self.most - 1) * seconds)
-        ):
+        risk = (self.most - 1) * seconds
+        pause = max(self._pause, FORESEEN * risk if risk > LONG else 0.0)
+        if self.most > 1 and (self._trial[0] or self._waited >= pause):
             self._try(seconds)
         else:
             self._waited += seconds

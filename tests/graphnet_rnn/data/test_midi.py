@@ -76,8 +76,8 @@ def test_no_error_adds_up(tmp_path: Path) -> None:
     """A frame of 1/60 s is no whole number of microseconds."""
     for rate in (0.06, 12, 29.97, 30, 60, 441, 1e6):
         with case(rate):
-            frames = min(20_000, int(30_000 * rate))
-            roll = (np.random.default_rng(0).random((frames, 88)) < 0.05).astype(np.float32)
-            roll[-1, 0] = 1
+            roll = np.zeros((min(8_000, int(30_000 * rate)), 88), np.float32)
+            roll[:, 40] = np.random.default_rng(0).random(len(roll)) < 0.5
+            roll[-1] = 1
             write_midi(tmp_path / "m.mid", roll, rate)
             np.testing.assert_array_equal(read_midi(tmp_path / "m.mid", rate), roll)
