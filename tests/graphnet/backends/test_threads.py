@@ -72,7 +72,7 @@ PROBLEMS = {
     "narrow arrays of few rows": [narrow(*sizes) for sizes in ((4, 4, 100), (8, 3, 40), (8, 5, 100))],
     "a single column for a core": [sums(1000, columns) for columns in (1, 2, 3, 4, 5, 9, 17)],
     "long sums": [sums(1000, 1000)],
-    "more threads than rows": [sums(rows, 4000) for rows in (1, 2, 3)],
+    "more threads than rows": [sums(rows, 500) for rows in (1, 2, 3)],
 }
 
 
