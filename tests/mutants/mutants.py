@@ -23,7 +23,7 @@ class Mutant(NamedTuple):
 
 #: The laws over all ops.
 LAWS = "tests/graphnet/ops/test_laws.py"
-HESSIAN_FREE = tuple(f"tests/graphnet_rnn/optimizers/test_hessian_free{part}.py" for part in ("_rules", ""))
+HESSIAN_FREE = ("tests/graphnet_rnn/optimizers/test_step_rules.py", "tests/graphnet_rnn/optimizers/test_hessian_free.py")
 
 # fmt: off
 MUTANTS = [
@@ -404,7 +404,7 @@ MUTANTS = [
     Mutant(
         "optimizers_interval_that_shrinks", "graphnet_rnn/optimizers/line_search.py",
         "length >= SHRINKS * self._lengths[0]", "length >= SHRINKS * self._lengths[1]",
-        ("tests/graphnet_rnn/optimizers/test_line_search.py",),
+        ("tests/graphnet_rnn/optimizers/test_step_rules.py",),
     ),
     Mutant(
         "optimizers_stalled_too_soon", "graphnet_rnn/optimizers/conjugate_gradient.py",
@@ -424,7 +424,7 @@ MUTANTS = [
     Mutant(
         "optimizers_radius_within_the_ball", "graphnet_rnn/optimizers/trust_region.py",
         "elif ratio > GOOD and at_boundary:", "elif ratio > GOOD:",
-        ("tests/graphnet_rnn/optimizers/test_trust_region.py",),
+        ("tests/graphnet_rnn/optimizers/test_step_rules.py",),
     ),
     Mutant(
         "optimizers_plateau_below_zero", "graphnet_rnn/optimizers/schedules.py",
@@ -439,7 +439,7 @@ MUTANTS = [
     Mutant(
         "riemannian_share_of_damping", "graphnet_rnn/riemannian/kronecker.py",
         "math.sqrt(traces[0] / traces[1])", "math.sqrt(traces[1] / traces[0])",
-        ("tests/graphnet_rnn/riemannian/test_kronecker.py",),
+        ("tests/graphnet_rnn/riemannian/test_moduli.py",),
     ),
     Mutant(
         "riemannian_edges_of_one_unit", "graphnet_rnn/riemannian/blocks.py",
@@ -564,7 +564,7 @@ MUTANTS = [
     Mutant(
         "parallel_parts_of_a_rank", "graphnet_rnn/parallel/tree.py",
         "if first <= low and high <= end:", "if first <= low and high < end:",
-        ("tests/graphnet_rnn/parallel/test_tree.py",),
+        ("tests/graphnet_rnn/parallel/test_training.py",),
     ),
     Mutant(
         "cli_clip_norm_of_zero", "graphnet_rnn/cli/optimizer.py",
@@ -590,7 +590,7 @@ MUTANTS = [
     Mutant(
         "writer_ends_of_lines", "graphnet_rnn/writer/document.py",
         '"\\r\\n" in text and "\\n" not in text.replace("\\r\\n", "")', '"\\r\\n" in text',
-        ("tests/graphnet_rnn/writer/test_desk.py",),
+        ("tests/graphnet_rnn/writer/test_draft.py",),
     ),
     Mutant(
         "text_last_character_twice", "graphnet_rnn/text/evaluation.py",
@@ -620,7 +620,7 @@ MUTANTS = [
     Mutant(
         "online_first_that_is_scored", "graphnet_rnn/online/dynamic.py",
         "counts = (position >= lead - 1)", "counts = (position >= lead)",
-        ("tests/graphnet_rnn/online/test_dynamic.py",),
+        ("tests/graphnet_rnn/online/test_online.py",),
     ),
     # -- viz ------------------------------------------------------------------------------------------------------
     Mutant(

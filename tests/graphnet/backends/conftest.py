@@ -22,7 +22,7 @@ everywhere = pytest.mark.parametrize("backend", BACKENDS)
 
 def require_same(nodes, inputs, arrays, rtol: float = 0.0, **how) -> None:
     """numba = NumPy node by node: exactly, or, where rtol is given, to rounding relative to the largest value."""
-    found = gn.compile(nodes, inputs, backend="numba", **how)(*arrays)
+    found = gn.compile(nodes, inputs, **{"backend": "numba", **how})(*arrays)
     expected = gn.compile(nodes, inputs, backend="numpy", passes=())(*arrays)
     for node, a, b in zip(nodes, found, expected, strict=True):
         assert (a.shape, a.dtype) == (b.shape, b.dtype) == (node.shape, node.dtype), node
@@ -33,7 +33,7 @@ def require_same(nodes, inputs, arrays, rtol: float = 0.0, **how) -> None:
 def require_close(found, expected, rtol: float = 0.0, atol: float = 0.0) -> None:
     """Array by array; exactly, where nothing else is said."""
     for a, b in zip(found, expected, strict=True):
-        assert a.shape == b.shape
+        assert (a.shape, a.dtype) == (b.shape, b.dtype)
         np.testing.assert_allclose(a, b, rtol=rtol, atol=atol)
 
 

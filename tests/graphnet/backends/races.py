@@ -1,8 +1,7 @@
 """An oracle for races: which bytes every share of every job reads and writes, one by one, and who meets whom.
 
-It knows nothing of `Access`, of matching rows or of barriers, only what kernels do with a share: which rows or columns
-of their views they touch. Two shares of one superstep that may run at the same time, or in another order than the
-program's, must not touch the same byte if one of them writes it.
+It knows only which rows or columns of their views kernels touch: two shares of one superstep that may run at once, or
+in another order than the program's, must not touch the same byte if one of them writes it.
 """
 
 from __future__ import annotations
@@ -21,16 +20,11 @@ from graphnet.backends.numba.schedule import TapeScheduler
 from graphnet.plan.instructions import Host
 from graphnet.plan.views import View
 
-__all__ = ["Planned", "planned", "races"]
-
 Views = list[View]
 
 
 class Planned(NamedTuple):
-    """What a schedule decided: the jobs, with their memory placed, and before which of them all cores meet.
-
-    The jobs before `fixed` are launched by themselves, so all cores have ended them before the others begin.
-    """
+    """Jobs, with their memory placed; before which of them all cores meet; how many are launched before the others."""
 
     jobs: Sequence[Job | Host]
     barriers: set[int]

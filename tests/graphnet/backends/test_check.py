@@ -37,15 +37,12 @@ BAD = {
     "exp that overflows": (lambda: [gn.exp(x) * 2.0], 1000.0, "Exp"),
     "infinity hidden again by tanh": (lambda: [gn.tanh(gn.exp(x))], 1000.0, "Exp"),
     "NaN hidden again by where": (lambda: [gn.where(x > 0, gn.log(x), 0.0)], -1.0, "Log"),
-    "NaN hidden again by max": (lambda: [gn.maximum(gn.log(x), 0.0) * 0.0], -1.0, "Log"),
     "NaN in an input": (lambda: [gn.tanh(x)], NAN, "Input"),
     "NaN in an input that a slice leaves out": (lambda: [x[:2] * 2.0], NAN, "Input"),
     "overflow of a product": (lambda: [gn.tanh(x @ (W * 100.0))], 1.7e308, "MatMul"),
     "overflow of a product with itself": (lambda: [gn.sum(gn.tanh(x @ x.T))], 1e200, "MatMul"),
     "overflow of a sum": (lambda: [gn.tanh(gn.sum(x * 0.0 + gn.maximum(x, 0.0) * 1e308, 1))], 1.5, "Sum"),
     "division by 0": (lambda: [gn.tanh(1.0 / x)], 0.0, "Divide"),
-    "power that overflows": (lambda: [gn.tanh(x**3)], 1e200, "Power"),
-    "difference of what is too large": (lambda: [gn.tanh(x - -1.7e308)], 1.7e308, "Subtract"),
     "cast that overflows": (lambda: [gn.tanh(gn.cast(x, "float32"))], 1e300, "Cast"),
     "NaN in a join": (lambda: [gn.tanh(gn.concatenate([x, gn.log(x)])[::-1])], -1.0, "Log"),
     "the first of two": (lambda: [gn.exp(x) + gn.log(x - 1e6)], 1000.0, "Exp"),
@@ -83,19 +80,20 @@ def test_one_bad_number_anywhere_is_seen() -> None:
 
 def test_a_bad_parameter_is_named() -> None:
     theta = gn.parameter(np.ones((19, 7)), name="theta")
-    nodes = [gn.tanh(x @ theta)]
-    function = gn.compile(nodes, [x], check=True)
-    function(healthy)
-    theta.value[18, 6] = NAN
-    told = error_of(function, healthy)
-    assert "theta" in told[1]
-    assert told == error_of(gn.compile(nodes, [x], backend="numpy", check=True, passes=()), healthy)
-    theta.value[18, 6] = 1.0
-    function(healthy)  # an error leaves nothing behind
+    function = gn.compile([gn.tanh(x @ theta)], [x], check=True)
+    for value in (1.0, NAN, 1.0):  # an error leaves nothing behind
+        theta.value[18, 6] = value
+        if value == 1:
+            function(healthy)
+        else:
+            assert "theta" in error_of(function, healthy)[1]
 
 
 def test_healthy_graphs_are_silent() -> None:
-    """Also where masked lanes and empty arrays would make infinities of the zeros that they hold."""
+    """Also where masked lanes and empty arrays would make infinities of zeros; and about what no output needs."""
+    for backend in ("numpy", "numba"):
+        function = gn.compile([gn.concatenate([x, gn.log(x)])[:5] * 2.0], [x], backend=backend, check=True)
+        function(poisoned(-1.0))
     for size in (0, 1, 7, 8, 9, 15, 17):
         leaf = gn.input((size, size), "float64")
         h = 1.0 / gn.log(leaf)
@@ -111,9 +109,7 @@ def test_healthy_graphs_are_silent() -> None:
 LOOKUPS = {
     "take": lambda t, i: [gn.take(t, i)],
     "take of computed": lambda t, i: [gn.take(gn.tanh(t), i) * 2.0],
-    "columns": lambda t, i: [gn.take(t.T, i, 1)],
     "vector": lambda t, i: [gn.take(t[:, 0], i)],
-    "one_hot": lambda t, i: [gn.one_hot(i, 6, "float64")],
     "one_hot product": lambda t, i: [gn.one_hot(i, 6, "float64") @ t],
     "gradient": lambda t, i: gn.gradient(gn.sum(gn.sin(gn.take(t, i))), [t]),
     "scatter": lambda t, i: [ScatterAdd(6, 0)(t, i[:6])],
@@ -152,10 +148,3 @@ def test_indices_of_every_dtype_are_watched_at_every_place() -> None:
                 with case(node, dtype, bad, at):
                     error_of(function, np.ones((6, 17)), index)
             function(np.ones((6, 17)), np.full(17, 5, dtype))
-
-
-def test_what_no_output_needs_is_not_computed_and_not_told() -> None:
-    """prune drops a piece of a join that is sliced away, on every back end."""
-    nodes = [gn.concatenate([x, gn.log(x)])[:5] * 2.0]
-    for backend in ("numpy", "numba"):
-        gn.compile(nodes, [x], backend=backend, check=True)(poisoned(-1.0))

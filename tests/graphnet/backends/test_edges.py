@@ -26,18 +26,13 @@ class Row(NamedTuple):
     gradients: list[str]
 
 
-def rows() -> list[Row]:
-    """Those of the page whose first cell is code."""
-    found = []
-    for line in PAGE.read_text(encoding="utf-8").splitlines():
-        cells = [cell.strip() for cell in line.split("|")[1:-1]]
-        if len(cells) == 4 and cells[0].startswith("`"):
-            gradients = [] if cells[3] == "–" else [g.strip("`") for g in cells[3].split("`, `")]
-            found.append(Row(*(cell.strip("`") for cell in cells[:3]), gradients))
-    return found
-
-
-ROWS = rows()
+#: Those of the page whose first cell is code.
+ROWS = []
+for line in PAGE.read_text(encoding="utf-8").splitlines():
+    cells = [cell.strip() for cell in line.split("|")[1:-1]]
+    if len(cells) == 4 and cells[0].startswith("`"):
+        gradients = [] if cells[3] == "–" else [g.strip("`") for g in cells[3].split("`, `")]
+        ROWS.append(Row(*(cell.strip("`") for cell in cells[:3]), gradients))
 
 
 def value_of(text: str, names: dict):
@@ -100,7 +95,7 @@ def test_a_nan_is_no_index(backend: str) -> None:
 
 
 @everywhere
-def test_second_derivatives_of_powers(backend: str) -> None:
+def test_second_derivatives_of_powers_and_slopes_of_logarithms_of_tiny_numbers(backend: str) -> None:
     """x^y at y = 0, where the first partial is 0 · x^-1, and at x = 0: no 0 · ∞ from a branch that is not taken."""
     x, y, a, b = (gn.input((), "float64") for _ in range(4))
     product = gn.compile(gn.hessian_product(x**y, {x: a, y: b}), [x, y, a, b], backend=backend)
@@ -112,6 +107,13 @@ def test_second_derivatives_of_powers(backend: str) -> None:
     ]:
         np.testing.assert_allclose(product(*at, 1.0, 0.0), [by_xx, by_xy], rtol=1e-12)
         np.testing.assert_allclose(product(*at, 0.0, 1.0), [by_xy, by_yy], rtol=1e-12)
+    # A slope 1/x may be too large for a number where what it is multiplied by is tiny, too: as in an entropy.
+    for dtype, tiny in (("float32", 1e-40), ("float64", 1e-310)):
+        x = gn.input((2,), dtype, name="x")
+        entropy = -gn.sum(x * gn.log(x))
+        given = np.array([tiny, 0.5], dtype)
+        (found,) = gn.compile(gn.gradient(entropy, [x]), [x], backend)(given)
+        np.testing.assert_allclose(found, -np.log(given.astype("float64")) - 1, rtol=1e-5)
 
 
 def test_sigmoid_is_one_where_it_rounds_to_one() -> None:
@@ -121,23 +123,4 @@ def test_sigmoid_is_one_where_it_rounds_to_one() -> None:
         function = gn.compile([1 - gn.sigmoid(x), *gn.gradient(gn.sum(gn.sigmoid(x)), [x])], [x])
         for number in (18.0, 20.0, 33.3, 40.0, 88.0, 1e30, np.inf):
             rest, slope = function(np.full(width, number, "float32"))
-            assert not rest.any(), (width, number)
-            assert not slope.any(), (width, number)
-
-
-def test_more_elements_than_addresses_reach() -> None:
-    huge = gn.fill(1, (10**6, 10**6, 10**6), "float64")
-    for node in (gn.sum(huge), gn.mean(gn.broadcast_to(gn.constant(np.ones(1)), (2**33, 2**33)))):
-        with pytest.raises(gn.NotEnoughMemoryError, match="elements"):
-            gn.compile([node])
-
-
-@everywhere
-def test_slopes_of_logarithms_of_tiny_numbers(backend: str) -> None:
-    """A slope 1/x may be too large for a number where what it is multiplied by is tiny, too: as in an entropy."""
-    for dtype, tiny in (("float32", 1e-40), ("float64", 1e-310)):
-        x = gn.input((2,), dtype, name="x")
-        entropy = -gn.sum(x * gn.log(x))
-        given = np.array([tiny, 0.5], dtype)
-        (found,) = gn.compile(gn.gradient(entropy, [x]), [x], backend)(given)
-        np.testing.assert_allclose(found, -np.log(given.astype("float64")) - 1, rtol=1e-5)
+            assert not rest.any() | slope.any(), (width, number)

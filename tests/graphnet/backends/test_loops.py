@@ -42,21 +42,18 @@ def same(build, *arrays, rtol: float = 0.0, **how) -> None:
 def test_every_size_around_a_vector_s(dtype: str) -> None:
     """Rests of 0 to 15 lanes: what lies behind a value is not touched, as its neighbours in a join show."""
     for size in (*range(41), 63, 64, 65):
-        a, b = numbers((size,), dtype), numbers((size,), dtype)[::-1].copy()
-        same(
-            lambda x, y: gn.concatenate([gn.maximum(x, y), x, gn.minimum(x, y), gn.where(x > y, x, y)]), a, b
-        )
+        same(lambda x, y: gn.concatenate([gn.maximum(x, y), x, gn.minimum(x, y), gn.where(x > y, x, y)]),
+             numbers((size,), dtype), numbers((size,), dtype)[::-1].copy())  # fmt: skip
 
 
 def test_every_size_of_rows_and_columns() -> None:
-    sizes = [(0, 0), (0, 5), (5, 0), (1, 1), (1, 17), (17, 1), (2, 7), (3, 8), (7, 9), (16, 16), (33, 31)]
-    for n, m in sizes:
+    for n, m in ((0, 0), (0, 5), (5, 0), (1, 1), (1, 17), (17, 1), (2, 7), (3, 8), (16, 16), (33, 31)):
         same(lambda x, r, c: [(x + r) * c, gn.tanh(x.T) * 2.0, gn.sum(x), gn.sum(x, 0), gn.sum(x * r, 1),
                               *([gn.max(x, 1)] if x.shape[1] else []), *([gn.max(x, 0)] if x.shape[0] else [])],
              numbers((n, m)), numbers((m,)), numbers((n, 1)), rtol=1e-14)  # fmt: skip
 
 
-def test_broadcasting_in_every_position() -> None:
+def test_broadcasting_in_every_position_and_every_order_of_axes() -> None:
     for one, other in (
         ((3, 4, 5), (5,)), ((3, 4, 5), (4, 1)), ((3, 4, 5), (3, 1, 1)), ((3, 4, 5), (1, 4, 1)), ((3, 4, 5), ()),
         ((3, 1, 5), (1, 4, 1)), ((1, 4, 5), (3, 1, 1)), ((3, 4, 1), (5,)), ((1, 1, 1), (3, 4, 5)),
@@ -65,16 +62,13 @@ def test_broadcasting_in_every_position() -> None:
         a, b = numbers(one), numbers(other)
         with case(one, other):
             same(lambda x, y: [x - y, y - x, gn.where(x > y, x, y * 2.0), gn.sum(x * y)], a, b, rtol=1e-14)
-
-
-def test_every_order_of_axes() -> None:
     a = numbers((2, 3, 4, 5))
     for axes in itertools.permutations(range(4)):
         turned = numbers([a.shape[axis] for axis in axes])
         same(lambda x, y: [gn.transpose(x, axes) - y, gn.transpose(x, axes) * 2.0], a, turned)
 
 
-def test_slices_are_read_and_written_where_they_lie() -> None:
+def test_slices_and_reshapes_of_them_are_read_and_written_where_they_lie() -> None:
     a = numbers((6, 19))
     for key in (
         np.s_[1:, :3], np.s_[::-1, :], np.s_[:, ::-1], np.s_[::2, ::3], np.s_[-1:0:-2, ::-3], np.s_[2], np.s_[:, 3],
@@ -85,20 +79,15 @@ def test_slices_are_read_and_written_where_they_lie() -> None:
                             *gn.gradient(gn.sum(gn.sin(x[key])), [x])], a, rtol=1e-14)  # fmt: skip
 
 
-def test_arrays_given_in_any_order_of_memory() -> None:
+def test_arrays_and_reshapes_in_any_order_of_memory() -> None:
+    """Also a parameter's, which may be transposed, or a slice of another: it is read where it lies, as it is then."""
     a = numbers((8, 9))
     x = gn.input((8, 9), "float64")
     function = gn.compile([x * 2.0, gn.sum(x, 0), x @ x.T], [x])
-    wanted = function(a)
     whole = np.zeros((16, 27))
     whole[::2, ::3] = a
-    others = (np.asfortranarray(a), whole[::2, ::3], a[::-1][::-1], np.flip(np.flip(a).copy()))
-    for given in (*others, a.astype(">f8").astype("=f8")):
-        require_close(function(given), wanted)
-
-
-def test_parameters_that_are_no_rows_of_memory() -> None:
-    """A parameter's array may be transposed, or a slice of another: it is read where it lies, as it is then."""
+    for given in (np.asfortranarray(a), whole[::2, ::3], a[::-1][::-1], np.flip(np.flip(a).copy())):
+        require_close(function(given), function(a))
     base = numbers((9, 16))
     for array in (base.T, base[::2], base[:, ::-1], base[2:5, 3:7]):
         theta = gn.parameter(array)
@@ -107,9 +96,6 @@ def test_parameters_that_are_no_rows_of_memory() -> None:
             np.testing.assert_array_equal(function()[0], theta.value * 2)
             np.testing.assert_allclose(function()[1], theta.value.sum(0), rtol=1e-13)
             theta.value = theta.value + 1.0
-
-
-def test_reshapes_of_what_is_no_row_of_memory() -> None:
     same(lambda x: [gn.reshape(x.T, (4, 6)), gn.reshape(x[:, ::-1], (24,)), gn.reshape(x[::2], (3, 4)) + 1.0,
                     gn.reshape(gn.broadcast_to(x[0], (2, 6)), (12,)), gn.reshape(x[:, 1:2], (2, 2))],
          numbers((4, 6)))  # fmt: skip
@@ -128,7 +114,7 @@ def test_joins_of_all_kinds() -> None:
         same(lambda x, y: build(x, y, axis), numbers((3, 5, 4)), numbers((3, 5, 4)) + 1.0, rtol=1e-14)
 
 
-def test_comparisons_with_nan_and_signed_zeros() -> None:
+def test_comparisons_divisions_and_powers_of_what_is_not_finite() -> None:
     values = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 5e-324])
     a, b = (array.ravel() for array in np.meshgrid(values, values))
     for dtype in ("float32", "float64"):
@@ -137,9 +123,14 @@ def test_comparisons_with_nan_and_signed_zeros() -> None:
         same(lambda x, y: [x > y, x >= y, x < y, x <= y, gn.equal(x, y), gn.where(x > y, x, y), gn.maximum(x, y),
                            gn.minimum(x, y), gn.clip(x, -0.5, 0.5), gn.relu(x), gn.absolute(x), gn.sign(x)],
              x, y)  # fmt: skip
+    a = numbers((41,)) * 3
+    a[:4] = 0.0, -0.0, np.inf, np.nan
+    with np.errstate(all="ignore"):
+        same(lambda x, y: [x / y, 1.0 / x, x**2, x**3, x**-1, x**0.5, gn.absolute(x) ** y, x**0],
+             a, a[::-1].copy(), rtol=1e-13)  # fmt: skip
 
 
-def test_casts() -> None:
+def test_casts_and_mixed_dtypes_in_one_loop() -> None:
     targets = ["float32", "float64", "int64", "int32", "int16", "int8", "bool"]
     for source in ("float32", "float64", "int8", "int32", "int64", "bool", "uint8"):
         a = numbers((37,), source)
@@ -147,22 +138,11 @@ def test_casts() -> None:
             a = (a * 50).astype(source)
         with case(source):
             same(lambda x: [gn.cast(x, to) for to in targets], a)
-
-
-def test_mixed_dtypes_in_one_loop() -> None:
     f, d, i, b = numbers((45,), "float32"), numbers((45,)), numbers((45,), "int8"), numbers((45,), "bool")
     same(lambda f, d, i, b: [gn.where(b, f, gn.cast(i, "float32")) * gn.cast(d, "float32"),
                              gn.cast(f, "float64") + d * gn.cast(i, "float64"), gn.where(gn.logical_not(b), i, i * i),
                              gn.cast(b, "float32") * f - gn.cast(gn.cast(f, "int32"), "float32")],
          f, d, i, b, rtol=1e-6)  # fmt: skip
-
-
-def test_divisions_and_powers() -> None:
-    a = numbers((41,)) * 3
-    a[:4] = 0.0, -0.0, np.inf, np.nan
-    with np.errstate(all="ignore"):
-        same(lambda x, y: [x / y, 1.0 / x, x**2, x**3, x**-1, x**0.5, gn.absolute(x) ** y, x**0],
-             a, a[::-1].copy(), rtol=1e-13)  # fmt: skip
 
 
 def test_reductions_over_every_subset_of_axes() -> None:
@@ -203,8 +183,8 @@ def test_lookups_and_scatters(columns: int) -> None:
 
     def build(t, i, p):
         nodes = [gn.take(t, i), gn.take(gn.tanh(t), i) * 2.0, gn.take(t, p), gn.take(t, i[:0]), gn.take(t, i[::2]),
-                 gn.take(t.T, i, 1), gn.take(t[::-1], i), gn.take(t[:, 0], i),
-                 gn.one_hot(i, 6, "float64") @ t]  # fmt: skip
+                 gn.take(t.T, i, 1), gn.take(t.T, i[::2], 1), gn.take(t.T, p, 1), gn.take(t[::-1], i),
+                 gn.take(t[:, 0], i), gn.one_hot(i, 6, "float64") @ t]  # fmt: skip
         return [*nodes, *gn.gradient(gn.add(*(gn.sum(gn.sin(node)) for node in nodes)), t)]
 
     for dtype in ("uint8", "int8", "int32", "int64", "uint32"):
@@ -228,15 +208,6 @@ def test_many_rows_into_few(dtype: str) -> None:
     x, i = numbers((4000, 130), dtype), np.arange(4000) % 900
     for threads in (1, 2):  # a table as large as that is added up where it lies
         same(lambda x, i: gn.scatter_add(x, i, 900), x, i, rtol=1e-5, threads=threads)
-
-
-def test_one_hot_codes() -> None:
-    for depth in (1, 5, 16, 19):
-        with case(depth):
-            same(lambda i: [gn.one_hot(i, depth, "float32"), gn.one_hot(i[0], depth, "float64") * 3.0,
-                            gn.one_hot(i.T, depth, "int32"), gn.one_hot(i, depth, "bool"),
-                            gn.sum(gn.one_hot(i, depth, "float64"), (0, 1))],
-                 np.arange(24).reshape(4, 6) % depth)  # fmt: skip
 
 
 def test_lookups_by_one_index_and_by_several() -> None:
@@ -270,27 +241,19 @@ def test_long_chains_wide_sums_and_values_that_many_read() -> None:
     same(build, numbers((9, 18)), numbers((9, 18)), rtol=1e-11)
 
 
-def test_shared_loops_are_the_same() -> None:
-    """Large enough to be divided: by rows, transposed against each other, with reductions and lookups between."""
-
-    def build(x, y, i):
-        h = gn.tanh(x + y.T)
-        looked = gn.take(h * gn.sum(h, 0), i)
-        sums = [gn.sum(looked, 1), gn.max(looked.T * y, 0), gn.sum(h[::-1] * looked)]
-        return [looked, *sums, gn.stack([h, looked], 1)]
-
-    arrays = numbers((130, 70)), numbers((70, 130)), np.arange(130)[::-1]
-    for threads in (2, 3):
-        same(build, *arrays, rtol=1e-12, threads=threads)
-
-
-def test_an_index_without_axes_finds_whole_rows() -> None:
+def test_an_index_without_axes_finds_whole_rows_and_one_hot_codes() -> None:
     """The loop has the table's columns for rows, and a part of them would be looked up from the first column on."""
     index = np.array(2)
     for columns, threads in itertools.product((100, 256, 300, 2049), (1, 2, 3)):
         with case(columns, threads):
             same(lambda w, v, i: [w[i], gn.tanh(w)[i] + 1, gn.one_hot(i, columns) * 2, gn.take(gn.sin(v), i, 1)],
                  numbers((3, columns)), numbers((columns, 3)), index, threads=threads, rtol=1e-12)  # fmt: skip
+    for depth in (1, 5, 16, 19):
+        with case(depth):
+            same(lambda i: [gn.one_hot(i, depth, "float32"), gn.one_hot(i[0], depth, "float64") * 3.0,
+                            gn.one_hot(i.T, depth, "int32"), gn.one_hot(i, depth, "bool"),
+                            gn.sum(gn.one_hot(i, depth, "float64"), (0, 1))],
+                 np.arange(24).reshape(4, 6) % depth)  # fmt: skip
 
 
 def test_rows_of_two_pieces_wait_for_both() -> None:
@@ -314,11 +277,8 @@ def test_like_numpy() -> None:
     for index, dtype, (rows, columns, edges), threads in itertools.product(*ways):
         generator = np.random.default_rng(0)
         source, target = generator.integers(0, columns, (2, edges)).astype(index)
-        a, tau, i = (
-            gn.input((rows, columns), dtype),
-            gn.input((rows, edges), dtype),
-            gn.input((edges,), index),
-        )
+        a, tau = gn.input((rows, columns), dtype), gn.input((rows, edges), dtype)
+        i = gn.input((edges,), index)
         y = gn.tanh(gn.scatter_add(gn.take(a, i, axis=1) * tau, gn.constant(target), columns, axis=1))
         across = gn.take(a.T, np.arange(rows)[::-1].copy(), axis=1)
         across = gn.scatter_add(across, np.arange(rows), rows + 1, axis=1)
@@ -326,16 +286,6 @@ def test_like_numpy() -> None:
         arrays = [*(generator.standard_normal(node.shape).astype(dtype) for node in (a, tau)), source]
         with case(index, dtype, rows, columns, edges, threads):
             require_same(nodes, [a, tau, i], arrays, 1e-5 if dtype == "float32" else 1e-12, threads=threads)
-
-
-def test_an_index_of_two_axes_and_one_with_strides() -> None:
-    generator = np.random.default_rng(0)
-    x, index = gn.input((5, 3), "float64"), gn.input((20, 2), "int64")
-    arrays = [generator.standard_normal((5, 3)), generator.integers(0, 3, (20, 2))]
-    require_same([gn.take(x, index[:, 1], axis=1), gn.take(x, index.T[0], axis=1)], [x, index], arrays, 1e-15)
-    for shape, passes in itertools.product(((2, 4), (0, 4), (4, 0)), ((), gn.passes.DEFAULT)):
-        y = gn.take(x, generator.integers(0, 3, shape), axis=1)
-        require_same([y, *gn.gradient(gn.sum(y * y), [x])], [x], arrays[:1], 1e-12, passes=passes)
 
 
 def test_nothing_runs_in_python_and_nothing_is_transposed() -> None:

@@ -25,10 +25,7 @@ def run(build, *arrays, **how):
 
 
 def every_kind_of(dtype):
-    """Random bit patterns; both signs of every exponent with three mantissas; small steps around 0; the rest.
-
-    Their number leaves a rest that is no whole vector.
-    """
+    """Random bit patterns; both signs of every exponent with three mantissas; small steps; in no whole vectors."""
     generator = np.random.default_rng(0)
     bits = np.dtype(f"uint{8 * dtype.itemsize}")
     info = np.finfo(dtype)
@@ -59,7 +56,6 @@ def softplus(x):
 
 
 def erf(numbers):
-    """The system's own, by Python."""
     return np.array([math.erf(float(x)) for x in numbers], numbers.dtype)
 
 
@@ -122,11 +118,7 @@ def test_functions_keep_to_their_range_and_do_not_step_back(dtype) -> None:
             assert found.max() <= most
             found = found[np.isfinite(numbers)]
             assert not (found[1:] < found[:-1] - 8 * np.finfo(dtype).eps * abs(found[1:])).any()
-
-
-@both
-def test_erf_is_right_but_for_its_last_digits(dtype) -> None:
-    """Four steps of the type, through all that is not yet 1."""
+    # erf is right but for four steps of the type, through all that is not yet 1.
     numbers = np.linspace(-6.5, 6.5, 40_011, dtype=dtype)
     right = erf(numbers.astype(double))
     assert (abs(run(gn.erf, numbers) - right) <= 4 * np.spacing(abs(right.astype(dtype)))).all()
@@ -145,15 +137,12 @@ def require_remainders(xs, ys, backend: str) -> None:
     np.testing.assert_array_equal(np.signbit(found[known]), np.signbit(right[known]))
 
 
-@both
-def test_remainders_of_all_numbers_by_divisors_of_all_sizes(dtype) -> None:
-    numbers = every_kind_of(dtype)
-    require_remainders(numbers, np.random.default_rng(1).permutation(numbers), "numba")
-
-
 @everywhere
-def test_remainders_of_zeros_and_of_integers(backend: str) -> None:
+def test_remainders(backend: str) -> None:
     """Of integers by nothing it is 0; of the smallest by -1, whose quotient no integer holds, as well."""
+    for dtype in (single, double) if backend == "numba" else ():
+        numbers = every_kind_of(dtype)
+        require_remainders(numbers, np.random.default_rng(1).permutation(numbers), backend)
     for dtype in ("float32", "float64", "int8", "int32", "int64", "uint8", "uint64"):
         if dtype[0] == "f":
             each = np.array([6, -6, 0.0, -0.0, 3, -3, np.inf], dtype)
@@ -165,18 +154,14 @@ def test_remainders_of_zeros_and_of_integers(backend: str) -> None:
             require_remainders(*(a.ravel() for a in np.meshgrid(each, each)), backend)
 
 
-def rows(dtype):
-    """Logits of sizes 1e-30 to 1e30, ties, ruled-out symbols, and rows of one number."""
+@both
+def test_softmax_and_its_logarithm(dtype) -> None:
+    """Of sizes 1e-30 to 1e30, ties, ruled-out symbols, and rows of one number."""
     random = np.random.default_rng(1).standard_normal((61, 11)) * 10.0 ** np.linspace(-30, 30, 61)[:, None]
     special = np.zeros((5, 11))
     special[0], special[1, 3], special[3] = 1e4, 1e30, np.linspace(-80, 80, 11)
     special[2, 1:] = special[4, :5] = -np.inf
-    return np.concatenate([random, special]).astype(dtype)
-
-
-@both
-def test_softmax_and_its_logarithm(dtype) -> None:
-    logits = rows(dtype)
+    logits = np.concatenate([random, special]).astype(dtype)
     with np.errstate(all="ignore"):
         shifted = wide(logits) - wide(logits).max(axis=1, keepdims=True)
         right = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
@@ -194,21 +179,17 @@ def test_softmax_and_its_logarithm(dtype) -> None:
 MILLION = (10.0 ** np.random.default_rng(3).uniform(-3, 3, 1_000_003)).astype(single)
 
 
-def test_long_sums_are_exact_to_single_precision() -> None:
+def test_long_sums_and_those_that_cancel_are_exact_to_single_precision() -> None:
+    """[x, -x, 1]: each piece would drown the 1 in float32."""
     exact = np.sum(MILLION.astype(np.longdouble))
     for build in (gn.sum, lambda x: gn.sum(gn.sum(gn.reshape(x[:-3], (1000, 1000)), 0)) + gn.sum(x[-3:]),
                   lambda x: gn.mean(x) * MILLION.size):  # fmt: skip
         assert abs(float(run(build, MILLION)) / float(exact) - 1) < 1e-6
-
-
-def test_sums_that_cancel_are_exact_to_single_precision() -> None:
-    """[x, -x, 1]: each piece would drown the 1 in float32."""
     numbers = np.concatenate([MILLION, np.ones(1, single), -MILLION])
     assert abs(float(run(gn.sum, numbers)) - 1) < 1e-3
 
 
 EPSILON = 2.0**-52
-
 #: Shape, and the axes that are summed. 0.1 a million times over, one after the other, is wrong by 10,000 ε.
 LONG = [
     ((1_000_000,), (0,)), ((3, 200_001), (1,)), ((17, 30_000), (1,)), ((200_000, 3), (0,)), ((30_000, 133), (0,)),
@@ -216,12 +197,8 @@ LONG = [
     ((300, 5, 40), (0, 2)), ((3_000, 2), (0, 1)),
 ]  # fmt: skip
 
-#: How each back end is asked for; the simulator would take minutes for so many terms.
-BACKENDS = {
-    "numpy": {"backend": "numpy"}, "numba": {"backend": "numba", "threads": 1},
-    "two-threads": {"backend": "numba", "threads": 2},
-}  # fmt: skip
-by_host = pytest.mark.parametrize("how", BACKENDS.values(), ids=BACKENDS)
+#: The simulator would take minutes for so many terms.
+by_host = pytest.mark.parametrize("how", [{"backend": "numpy"}, {"threads": 1}, {"threads": 2}], ids=str)
 
 
 def worst(found, number: float, count: int) -> float:
@@ -263,16 +240,12 @@ def test_on_vectors_of_any_width(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @by_host
-def test_sums_of_many_nodes(how) -> None:
+def test_sums_of_many_nodes_and_inside_of_other_ops(how) -> None:
     for count in (17, 256, 257, 5_000):
         x = gn.input((count, 2), "float64")
         (found,) = gn.compile(gn.add(*(row * 1.0 for row in x)), [x], passes=(), **how)(np.full(x.shape, 0.1))
         assert worst(found, 0.1, count) <= (4 if count < 5_000 else 8), count
-
-
-@by_host
-def test_sums_inside_of_other_ops(how) -> None:
-    """Of n equal numbers: n, which log and exp round as much as they must."""
+    # Of n equal numbers: n, which log and exp round as much as they must.
     x = gn.input((50_000, 3), "float64")
     nodes = [gn.exp(gn.logsumexp(x, 0)), 1 / gn.softmax(x, 0)[0], gn.exp(-gn.log_softmax(x, 0)[0])]
     for found in gn.compile(nodes, [x], **how)(np.full(x.shape, 0.1) - 0.1):

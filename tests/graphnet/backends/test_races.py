@@ -81,18 +81,13 @@ def of_squares() -> Subject:
 
 
 def of_step(layer: rnn.Cell, batch: int, frozen: bool = True) -> Subject:
-    """One step of few sequences, as a Runner takes it.
-
-    Weights are packed in wide panels, once where they are frozen; columns are shared where rows are few.
-    """
+    """One step of few sequences, as a Runner takes it: weights are in wide panels, packed once if frozen."""
     net = rnn.Network([layer], 70, 70, dtype="float64", reads="vectors", loss="squared")
     x = gn.input((1, batch, 70), "float64", varying=frozen)
     states = [gn.input(n.shape, "float64", name=n.name, varying=frozen) for n in net.unroll(1, batch).initial]
     u = net.unroll(1, batch, training=False, inputs=x, initial=states)
-    generator = np.random.default_rng(0)
-    return subject(
-        [u.logits, *u.final], [x, *states], [generator.standard_normal(n.shape) for n in (x, *states)]
-    )
+    arrays = [np.random.default_rng(0).standard_normal(n.shape) for n in (x, *states)]
+    return subject([u.logits, *u.final], [x, *states], arrays)
 
 
 SUBJECTS = {
@@ -108,9 +103,6 @@ SUBJECTS = {
 
 #: Those in which all kinds of faults are found; the others are slow.
 QUICK = ("squares", "sparse", "a step, frozen")
-quick = pytest.mark.parametrize(
-    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in SUBJECTS]
-)
 
 
 def plan_of(made: Subject, parts: int):
@@ -121,14 +113,6 @@ def rehearsed(made: Subject):
     """What each order of the plan's parts gives."""
     orders = load_backend("numba").rehearse(made.graph, made.source, made.arrays)
     return ([output.tobytes() for output in outputs] for _, outputs in orders)
-
-
-def verdicts(made: Subject, right: list[bytes], owner: object, name: str, wrong) -> tuple[bool, bool]:
-    """With a fault planted: whether there is a race, and whether some order gives other bits than are right."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("graphnet.backends.numba.backend.REHEARSED", (3,))
-        patch.setattr(owner, name, wrong)
-        return any(races(plan_of(made, 3))), any(found != right for found in rehearsed(made))
 
 
 @pytest.mark.parametrize("name", SUBJECTS)
@@ -156,13 +140,8 @@ def faults(plan):
     """Kind, which of it, and what is replaced by what."""
     barriers_of, give_places = schedule.barriers_of, TapeScheduler.give_places
     for missing in sorted(plan.barriers):
-        yield (
-            "a barrier is left out",
-            missing,
-            schedule,
-            "barriers_of",
-            lambda *a: barriers_of(*a) - {missing},
-        )
+        wrong = lambda *a: barriers_of(*a) - {missing}
+        yield "a barrier is left out", missing, schedule, "barriers_of", wrong
     for early in sorted({*range(len(plan.jobs))} - plan.barriers):
         wrong = lambda self, start, barriers, rows: give_places(self, start, {*barriers, early}, rows)
         yield "memory is given away as if all met there", early, TapeScheduler, "give_places", wrong
@@ -175,16 +154,13 @@ def faults(plan):
                 turned = k == number and access.view.shape
                 yield access._replace(by_rows=not access.by_rows) if turned else access
 
-        yield (
-            "an access says the opposite of its rows",
-            (kind.__name__, method, number),
-            kind,
-            method,
-            flipped,
-        )
+        which = kind.__name__, method, number
+        yield "an access says the opposite of its rows", which, kind, method, flipped
 
 
-@quick
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in SUBJECTS]
+)
 def test_every_fault_is_seen_or_harmless(name: str) -> None:
     """The rehearsal and the oracle judge alike: what gives other bits is a race, and a race gives other bits.
 
@@ -195,7 +171,10 @@ def test_every_fault_is_seen_or_harmless(name: str) -> None:
     right, plan = next(rehearsed(made)), plan_of(made, 3)
     seen, caught = Counter(), Counter()
     for kind, which, owner, attribute, wrong in faults(plan):
-        racing, found = verdicts(made, right, owner, attribute, wrong)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("graphnet.backends.numba.backend.REHEARSED", (3,))
+            patch.setattr(owner, attribute, wrong)
+            racing, found = any(races(plan_of(made, 3))), any(bits != right for bits in rehearsed(made))
         assert found == racing or (racing and kind.startswith("memory")), (kind, which)
         seen[kind], caught[kind] = seen[kind] + racing, caught[kind] + found
     assert seen["a barrier is left out"] >= len(plan.barriers) - 2, "hardly a barrier is needless"

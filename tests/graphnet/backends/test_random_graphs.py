@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import graphnet as gn
@@ -19,18 +19,12 @@ from graphnet.graph.dtypes import is_float
 from graphnet.graph.graph import substitute
 from tests.graphnet.backends.conftest import require_same
 from tests.graphnet.backends.races import planned, races
-from tests.graphnet.backends.unseen_cells import CELLS, Tied, Wasteful
-from tests.graphnet.testing.test_random_graphs import graphs
+from tests.graphnet.backends.unseen_cells import CELLS
+from tests.graphnet.testing.test_random_graphs import graphs, some
 from tests.tables import case
 
 #: A fifth of the graphs, and all of them (slow): each has kernels of its own to compile.
 NUMBERS = pytest.mark.parametrize("share", [5, pytest.param(1, marks=pytest.mark.slow)], ids=["fifth", "all"])
-
-
-def some(count: int) -> settings:
-    """So many graphs, the same in every run."""
-    always = {"deadline": None, "derandomize": True, "database": None}
-    return settings(max_examples=count, suppress_health_check=list(HealthCheck), **always)
 
 
 def with_derivatives(outputs, leaves):
@@ -50,11 +44,11 @@ def require_law(drawn, ways) -> None:
             np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12, err_msg=str(how))
 
 
-FEW = ((), (passes.fuse,), (passes.batch, passes.fuse))
 #: Every pass left out; few of them, and in any order (which is drawn); threads and checks.
 WAYS = {
     "one left out": lambda order: [{"passes": passes.without(left_out.name)} for left_out in passes.DEFAULT],
-    "few, and in any order": lambda order: [{"passes": each} for each in (*FEW, order)],
+    "few": lambda order: [{"passes": each} for each in ((), (passes.fuse,), (passes.batch, passes.fuse))],
+    "any order": lambda order: [{"passes": order}],
     "threads and checks": lambda order: [{"threads": 2}, {"check": True}, {"check": True, "threads": 3}],
 }
 
@@ -62,12 +56,9 @@ WAYS = {
 @NUMBERS
 @pytest.mark.parametrize("way", WAYS)
 def test_every_way_gives_the_same(way: str, share: int) -> None:
-    @some(30 // share)
-    @given(graphs(), st.permutations(passes.DEFAULT))
-    def law(drawn, order) -> None:
-        require_law(drawn, WAYS[way](order))
-
-    law()
+    orders = st.permutations((*passes.DEFAULT, *passes.recomputing(3)))
+    law = given(graphs(), orders)(lambda drawn, order: require_law(drawn, WAYS[way](order)))
+    some((250 if way == "any order" else 30) // share)(law)()
 
 
 @NUMBERS
@@ -115,16 +106,7 @@ def test_single_and_double_precision_in_one_function(share: int) -> None:
     law()
 
 
-by_cell = pytest.mark.parametrize("cell", CELLS)
-QUICK = [cell if cell in (Tied, Wasteful) else pytest.param(cell, marks=pytest.mark.slow) for cell in CELLS]
-
-
-@pytest.mark.parametrize("cell", QUICK)
-def test_cells_hold_all_laws(cell: type[rnn.Cell]) -> None:
-    rnn.testing.check_cell(cell)
-
-
-@by_cell
+@pytest.mark.parametrize("cell", CELLS)
 def test_numba_is_numpy(cell: type[rnn.Cell]) -> None:
     """Cost, last states, gradient and Gauss-Newton product, at sizes that are no whole vectors; two layers, too."""
     sizes = ((1, 1, 1), (1, 37, 4), (3, 5, 2), (33, 5, 3), (33, 1, 2), (33, 37, 2))

@@ -70,8 +70,7 @@ PROBLEMS = {
     "LSTM": [lstm()],
     "turns": [turns()],
     "narrow arrays of few rows": [narrow(*sizes) for sizes in ((4, 4, 100), (8, 3, 40), (8, 5, 100))],
-    "a single column for a core": [sums(1000, columns) for columns in (1, 2, 3, 4, 5, 9, 17)],
-    "long sums": [sums(1000, 1000)],
+    "sums of few and of many columns": [sums(1000, columns) for columns in (1, 2, 3, 4, 5, 9, 17, 1000)],
     "more threads than rows": [sums(rows, 500) for rows in (1, 2, 3)],
 }
 
@@ -89,15 +88,12 @@ def test_no_bit_depends_on_the_number_of_threads_or_on_the_run(name: str) -> Non
 
 def test_memory_is_used_again() -> None:
     """Thirty steps of which only the last is wanted need the memory of a few, whatever the number of threads."""
-    n = 200
-    x, W = gn.input((n, n)), gn.parameter(np.eye(n, dtype="float32"))
-    h = x
+    x = h = gn.input((200, 200))
+    W = gn.parameter(np.eye(200, dtype="float32"))
     for _ in range(30):
         h = gn.tanh(h @ W)
     for threads in (1, 2):
-        function = gn.compile([h], [x], threads=threads)
-        assert function.memory.peak < 10 * 4 * n * n
-        np.testing.assert_allclose(function(np.full((n, n), 1e-4, "float32"))[0], 1e-4, rtol=1e-5)
+        assert gn.compile([h], [x], threads=threads).memory.peak < 10 * x.nbytes
 
 
 def test_where_no_thread_can_be_started_one_does_it_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,8 +131,6 @@ def test_callers_at_once_get_the_results_of_their_own_arrays() -> None:
                 pairs = ((first, one), (function, other))
                 run_at_once(*(partial(call, f, arrays, bits(f(*arrays))) for f, arrays in pairs))
 
-
-# -- several processes -------------------------------------------------------------------------------------
 
 HEAD = """
 import itertools, multiprocessing, os, sys, threading, time
@@ -195,30 +189,23 @@ if __name__ == "__main__":
 """
 #: KeyboardInterrupt, whatever the number of threads; the function works afterwards.
 LOOPS = """
-if __name__ == "__main__":
-    for threads in (1, 2, 4):
-        function = gn.compile([h, gn.sum(h)], [x], threads=threads)
-        wanted = function(array)[0]
-        for calls in (0, 3):
-            try:
-                for _ in range(calls):
-                    function(array)
-                print("ready", flush=True)
-                while True:
-                    function(array)
-            except KeyboardInterrupt:
-                assert np.array_equal(function(array)[0], wanted)
-    print("ready", flush=True)
-    while True:
-        function(array)
+for threads in (1, 2, 4):
+    function = gn.compile([h, gn.sum(h)], [x], threads=threads)
+    wanted = function(array)[0]
+    for calls in (0, 3):
+        try:
+            for _ in range(calls):
+                function(array)
+            print("ready", flush=True)
+            while True:
+                function(array)
+        except KeyboardInterrupt:
+            assert np.array_equal(function(array)[0], wanted)
+print("ready", flush=True)
+while True:
+    function(array)
 """
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux forks safely")
-
-
-def run_script(code: str, folder: Path) -> str:
-    """The script's output. It ends, though its threads are idle."""
-    (folder / "script.py").write_text(code, encoding="utf-8")
-    return output_of(str(folder / "script.py"))
 
 
 @pytest.mark.parametrize(
@@ -226,16 +213,16 @@ def run_script(code: str, folder: Path) -> str:
              pytest.param(FORKS, marks=linux)], ids=["fork", "spawn", "fork while another thread runs"],
 )  # fmt: skip
 def test_children_run_functions_made_before(code: str, tmp_path: Path) -> None:
-    assert run_script(HEAD + code, tmp_path) == ""
+    """And the script ends, though its threads are idle."""
+    (tmp_path / "script.py").write_text(HEAD + code, encoding="utf-8")
+    assert output_of(str(tmp_path / "script.py")) == ""
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGINT is Ctrl-C elsewhere")
-def test_ctrl_c_ends_a_loop_of_calls(tmp_path: Path) -> None:
-    script = tmp_path / "script.py"
-    script.write_text(HEAD + LOOPS, encoding="utf-8")
+def test_ctrl_c_ends_a_loop_of_calls() -> None:
     with subprocess.Popen(
-        [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8",
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        [sys.executable, "-c", HEAD + LOOPS], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        encoding="utf-8", env={**os.environ, "PYTHONPATH": str(ROOT)},
     ) as process:  # fmt: skip
         try:
             for _ in range(7):
@@ -287,14 +274,14 @@ print("right" if interrupts > 10 else interrupts)
 """
 
 
-def test_an_interrupt_at_any_line_hangs_nobody(tmp_path: Path) -> None:
+def test_an_interrupt_at_any_line_hangs_nobody() -> None:
     """Ctrl-C may fall between any two lines of what hands work to threads, be they awake or asleep."""
-    assert run_script(HEAD.replace("threads=2", "threads=3") + INTERRUPTED, tmp_path) == "right\n"
+    assert output_of("-c", HEAD.replace("threads=2", "threads=3") + INTERRUPTED) == "right\n"
 
 
 def test_an_op_that_calls_the_function_it_is_in_is_told_so() -> None:
     """It would wait for itself, for ever."""
-    functions, ones = [], np.ones(3, "float32")
+    called, ones, x = None, np.ones(3, "float32"), gn.input((3,))
 
     class Calls(gn.Op):
         """y = x, by way of another function"""
@@ -302,12 +289,10 @@ def test_an_op_that_calls_the_function_it_is_in_is_told_so() -> None:
         signature = "... -> ..."
 
         def forward(self, x):
-            return functions[-1](x)[0]
+            return called(x)[0]
 
-    x = gn.input((3,))
     inner, outer = gn.compile([gn.tanh(x)], [x]), gn.compile([Calls()(x) * 2], [x])
     for called in (inner, outer, inner):
-        functions.append(called)
         if called is outer:
             with pytest.raises(gn.BackendError, match="called while it runs in the same thread"):
                 outer(ones)
@@ -326,14 +311,7 @@ def spent(pace: Pace, seconds_of, until: float, clock: float = 0.0) -> float:
     return (clock - start) / calls
 
 
-def test_the_faster_way_is_found_and_kept() -> None:
-    for one, two in ((1.2e-3, 0.6e-3), (1e-3, 5e-3), (1e-3, 30e-3), (1e-4, 5e-4), (1e-3, 1e-3)):
-        pace, seconds = Pace(2), {1: one, 2: two}
-        spent(pace, lambda threads, now: seconds[threads], 2.0)
-        assert spent(pace, lambda threads, now: seconds[threads], 30.0, 2.0) < 1.02 * min(one, two), seconds
-
-
-def test_it_changes_when_the_load_does() -> None:
+def test_it_changes_when_the_load_does_and_little_by_noise() -> None:
     def seconds(threads: int, now: float) -> float:
         busy = 10.0 < now < 40.0
         return 1.2e-3 if threads == 1 else 8e-3 if busy else 0.6e-3
@@ -342,17 +320,14 @@ def test_it_changes_when_the_load_does() -> None:
     for start, end, best in ((0.0, 10.0, 0.6e-3), (10.0, 40.0, 1.2e-3), (40.0, 90.0, 0.6e-3)):
         spent(pace, seconds, start + 1.2 * LATEST, start)
         assert spent(pace, seconds, end, start + 1.2 * LATEST) < 1.05 * best
-
-
-def test_noise_changes_little() -> None:
     generator = np.random.default_rng(0)
 
-    def seconds(threads: int, now: float) -> float:
+    def noisy(threads: int, now: float) -> float:
         stolen = 5e-3 if generator.random() < 0.05 else 0.0
         return (0.7e-3 if threads == 2 else 1.2e-3) * generator.uniform(0.9, 1.2) + stolen
 
-    always = np.mean([seconds(2, 0.0) for _ in range(5000)])
-    assert spent(Pace(2), seconds, 60.0) < 1.1 * always
+    always = np.mean([noisy(2, 0.0) for _ in range(5000)])
+    assert spent(Pace(2), noisy, 60.0) < 1.1 * always
 
 
 def test_trials_cost_little_whatever_a_call_takes() -> None:
@@ -362,11 +337,8 @@ def test_trials_cost_little_whatever_a_call_takes() -> None:
             seconds, pace = {1: two * ratio, most: two}, Pace(most)
             with case(most, two, ratio):
                 clock = 3000 * two + 0.1
-                spent(pace, lambda threads, now, seconds=seconds: seconds[threads], clock)
-                later = spent(pace, lambda threads, now, seconds=seconds: seconds[threads], 3 * clock, clock)
+                spent(pace, lambda threads, now: seconds[threads], clock)
+                later = spent(pace, lambda threads, now: seconds[threads], 3 * clock, clock)
                 assert later <= 1.02 * (min(two, two * ratio / CLEARLY) if ratio < 1 else two)
-
-
-def test_one_thread_is_left_alone() -> None:
     pace = Pace(1)
     assert all((pace.took(1e-3), pace.threads)[1] == 1 for _ in range(1000))

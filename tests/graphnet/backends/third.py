@@ -1,12 +1,10 @@
-"""A third compiled back end: kernels as Python code on whole arrays, an emitter, and what launches them.
-
-It is what "Add a back end" in CONTRIBUTING.md says that one takes, and nothing more; speed was no aim.
-"""
+"""A third compiled back end, of what "Add a back end" in CONTRIBUTING.md asks for: its kernels are Python code."""
 
 from __future__ import annotations
 
 import math
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -24,8 +22,6 @@ from graphnet.graph.node import Dtype, Node
 from graphnet.plan.instructions import Loop, Product, Scatter
 from graphnet.plan.lowering import lower
 from graphnet.plan.views import Buffer, View
-
-# -- the emitter -----------------------------------------------------------------------------------------------------
 
 
 class ArrayEmitter(Emitter[str]):
@@ -63,21 +59,17 @@ class ArrayEmitter(Emitter[str]):
         return f"{ {'pow': 'power'}.get(name, name) }({', '.join(arguments)})"
 
 
-# -- kernels: a0, a1, ... are arrays, in the order of the views ------------------------------------------------------
-
-
 def loop_text(loop: Loop, check: bool) -> str:
+    """a0, a1, ... are arrays, in the order of the views."""
     lines, dtypes, number = [], [], 0
     for load in loop.loads:
         data, index = f"a{number}", f"a{number + (load.data is not None)}"
         number += (load.data is not None) + (load.at is not None)
         at = f"places({index}, {load.depth}, flag)"
         code = {
-            "plain": data,
-            "rows": f"{data}[{at}]",
-            "columns": f"{data}[:, {at}]",
+            "plain": data, "rows": f"{data}[{at}]", "columns": f"{data}[:, {at}]",
             "one_hot": f"({at}[..., None] == arange({(0, *loop.shape)[-1]})).astype({load.dtype.str!r})",
-        }
+        }  # fmt: skip
         lines.append(f"v{len(dtypes)} = {code[load.kind]}")
         dtypes.append(load.dtype)
     for step in loop.steps:
@@ -112,15 +104,9 @@ def look_at(x, flag) -> None:
     flag[0] |= not np.isfinite(x).all()
 
 
-def erf(x):
-    return np.array([math.erf(number) for number in x.flat], x.dtype).reshape(x.shape)
-
-
 #: What kernels may name.
-KNOWN = {**vars(np), "erf": erf, "converted": converted, "places": places, "look_at": look_at, "nan": np.nan}
-
-
-# -- the launcher ----------------------------------------------------------------------------------------------------
+KNOWN = {**vars(np), "converted": converted, "places": places, "look_at": look_at, "nan": np.nan,
+         "erf": lambda x: np.array([math.erf(number) for number in x.flat], x.dtype).reshape(x.shape)}  # fmt: skip
 
 
 class Launch(NamedTuple):
@@ -153,18 +139,14 @@ class ThirdScheduler(Scheduler[Launch, list[Launch]]):
 
 class ThirdProgram(HostProgram[Schedule[list[Launch]]]):
     def launch(self, number: int) -> None:
-        for launch in self.schedule.sections[number].work:
-            self._launch(launch)
-
-    def _launch(self, launch: Launch) -> None:
-        arrays = {f"a{k}": self.at(location) for k, location in enumerate(launch.locations)}
-        with np.errstate(all="ignore"):
-            exec(launch.text, {**KNOWN, **arrays, "flag": self._arena.header})
+        self.timed_launch(number, defaultdict(float))
 
     def timed_launch(self, number: int, spent: dict[Node, float]) -> None:
         for launch in self.schedule.sections[number].work:
             start = time.perf_counter()
-            self._launch(launch)
+            arrays = {f"a{k}": self.at(location) for k, location in enumerate(launch.locations)}
+            with np.errstate(all="ignore"):
+                exec(launch.text, {**KNOWN, **arrays, "flag": self._arena.header})
             for node in launch.nodes:
                 spent[node] += (time.perf_counter() - start) / len(launch.nodes)
 

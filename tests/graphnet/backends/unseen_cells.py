@@ -5,8 +5,6 @@ from __future__ import annotations
 import graphnet as gn
 import graphnet_rnn as rnn
 
-__all__ = ["CELLS", "Tied", "Wasteful"]
-
 
 class Tied(rnn.Cell):
     """z, r = σ(x W + h U + b·), of the same W and U;  h' = z h + (1 - z) tanh(x W - (r h) Uᵀ)"""

@@ -38,10 +38,6 @@ def set_to(node: Any, field: str, value: Any = 2) -> Any:
     return lambda: setattr(node, field, value)
 
 
-def normal(scale: Any) -> Any:
-    return lambda: gn.RandomSource().normal(scale, (2,))
-
-
 V = {W: np.ones((3, 2))}
 bad_damping = {"at": [y], "damping": [(y, 0.1)]}
 ones = np.ones((4, 3), "complex64")
@@ -66,7 +62,6 @@ ROWS = [
     (lambda: gn.backward({cost: 1.0}, W, clip_values=-1), UsageError, "backward: clip_values", "-1"),
     # nodes
     (lambda: gn.compile(None), ValueAccessError, "outputs", "None", "nor a list of nodes"),
-    (lambda: gn.compile("abc"), ValueAccessError, "outputs", "'abc'"),
     (lambda: gn.compile([y], inputs=3), ValueAccessError, "inputs", "3"),
     (lambda: gn.gradient(cost, 3), ValueAccessError, "gradient: wrt", "3"),
     (lambda: gn.backward({cost: 1.0}, 3), ValueAccessError, "backward: wrt", "3"),
@@ -95,19 +90,14 @@ ROWS = [
     (lambda: gn.one_hot(i, [3, 4]), ShapeError, "one_hot: depth", "[3, 4]"),
     (lambda: gn.scatter_add(x, i, []), ShapeError, "scatter_add: size", "[]"),
     (lambda: gn.input({2, 3}), ShapeError, "shape", "{2, 3}"),
-    (lambda: gn.input(b"ab"), ShapeError, "shape", "b'ab'"),
     (lambda: gn.reshape(x, {12: 1}), ShapeError, "shape", "{12: 1}"),
     (lambda: gn.sum(x, 0, 1), UsageError, "keepdims", "1", "axis=(0, 1)"),
-    (lambda: gn.mean(x, 0, keepdims="no"), UsageError, "keepdims", "'no'"),
-    (lambda: gn.max(x, 0, np.ones(2)), UsageError, "keepdims", "an array of shape [2]"),
     (lambda: x["0":], DtypeError, "x[4, 3]", "'0'", "Use whole numbers, slices of them"),
-    (lambda: x[::2.0], DtypeError, "x[4, 3]", "2.0"),
     # values
     (lambda: gn.input((2,), None), DtypeError, "None", "'float32'"),
     (lambda: gn.cast(x, None), DtypeError, "None"),
     (lambda: gn.fill(1e300, (2,), "float32"), DtypeError, "gn.fill", "float32", "1e+300", "'float64'"),
     (lambda: x * 1e300, DtypeError, "Multiply", "float32", "1e+300", "gn.cast(node, 'float64')"),
-    (lambda: x + np.float64(-1e300), DtypeError, "Add", "-1e+300"),
     (lambda: x * 10**5000, DtypeError, "Multiply", "cannot hold"),
     (lambda: gn.constant(masked), DtypeError, "gn.constant", "masked array", "filled(value)"),
     (lambda: gn.parameter(masked), DtypeError, "gn.parameter", "masked array"),
@@ -116,14 +106,13 @@ ROWS = [
     (set_to(W, "value", masked[:3, :2]), DtypeError, "W[3, 2]", "masked array"),
     (lambda: compiled()(ones), DtypeError, "input x[4, 3]", "complex64", "array.real"),
     (lambda: compiled()(None), DtypeError, "input x[4, 3]", "None of type NoneType"),
-    (lambda: compiled()("abc"), DtypeError, "input x[4, 3]", "'abc' of type str"),
     (lambda: gn.input((2,), name=3), UsageError, "Input: name", "3"),
     (lambda: gn.label(x, name=["a"]), UsageError, "Label: name", "['a']"),
     (lambda: gn.input((2,), varying="no"), UsageError, "varying", "'no'"),
     (lambda: gn.input((2,), weights=1), UsageError, "weights", "1"),
     (lambda: gn.RandomSource(-1), UsageError, "RandomSource: seed", "-1"),
     (lambda: gn.RandomSource().bernoulli("a", (2,)), GraphnetError, "bernoulli", "'a'"),
-    (normal("a"), UsageError, "normal: scale", "'a'"),
+    (lambda: gn.RandomSource().normal("a", (2,)), UsageError, "normal: scale", "'a'"),
     (lambda: gn.RandomSource().uniform(math.nan, (2,)), UsageError, "uniform: high", "nan"),
     (set_to(gn.RandomSource(), "state", {"seed": 1}), UsageError, "state", "seed and draw"),
     # the checkers themselves
@@ -175,12 +164,7 @@ def test_what_is_meant_is_taken(tmp_path: Path) -> None:
 
 
 def test_what_was_given_is_shown_in_few_characters() -> None:
-    """And where it was longer, that it was."""
-    for value, said in [
-        (list(range(1000)), "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 1 ..."),
-        ("a\nb  c", "'a\\nb c'"),
-        ("x" * 58, f"'{'x' * 58}'"),
-        (np.ones((2, 3)), "an array of shape [2, 3]"),
-    ]:
-        assert settings.shown(value) == said
+    assert (settings.shown("a\nb  c"), settings.shown("x" * 58)) == ("'a\\nb c'", f"'{'x' * 58}'")
+    assert settings.shown(np.ones((2, 3))) == "an array of shape [2, 3]"
+    assert settings.shown(list(range(1000))) == "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 1 ..."
     assert len(settings.shown("x" * 1000, settings.MANY)) == settings.MANY

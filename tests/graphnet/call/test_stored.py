@@ -5,8 +5,6 @@ from __future__ import annotations
 import copy
 import hashlib
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +23,7 @@ from graphnet.backends.numba.tape import address, runner
 from graphnet.call import packing, stored
 from graphnet.errors import BackendError, DtypeError, GraphnetError, ShapeError, ValueAccessError
 from graphnet.graph.node import Array
+from tests.graphnet.backends.conftest import output_of, require_close
 from tests.graphnet.call.stored_mutants import sealed, split
 from tests.tables import case
 
@@ -45,8 +44,7 @@ def test_a_stored_function_gives_the_same_bits(tmp_path: Path) -> None:
     function, arrays = network_function()
     function.save(tmp_path / "f.gn")
     loaded = gn.load_function(tmp_path / "f.gn")
-    for a, b in zip(loaded(*arrays), function(*arrays), strict=True):
-        np.testing.assert_array_equal(a, b)
+    require_close(loaded(*arrays), function(*arrays))
     assert loaded.memory == function.memory
     assert [n.describe() for n in loaded.inputs] == [n.describe() for n in function.inputs]
 
@@ -134,15 +132,10 @@ class TestBadFiles:
         gn.compile([gn.tanh(x)], [x]).save(tmp_path / "f.gn")
         return tmp_path / "f.gn"
 
-    def test_a_missing_one_and_another_kind(self, path: Path) -> None:
+    def test_a_damaged_one(self, path: Path) -> None:
+        """A bit of it, at several places, or its end; a missing one, and another kind of file."""
         with pytest.raises(BackendError, match=r"cannot read .*nothing\.gn"):
             gn.load_function(path.parent / "nothing.gn")
-        path.write_bytes(b"something else altogether")
-        with pytest.raises(BackendError, match="no function"):
-            gn.load_function(path)
-
-    def test_a_damaged_one(self, path: Path) -> None:
-        """A bit of it, at several places, or its end."""
         content = path.read_bytes()
         for place in (30, 100, 1000, -1, None):
             damaged = bytearray(content[:-100] if place is None else content)
@@ -151,6 +144,9 @@ class TestBadFiles:
             path.write_bytes(damaged)
             with case(place), pytest.raises(BackendError, match="damaged"):
                 gn.load_function(path)
+        path.write_bytes(b"something else altogether")
+        with pytest.raises(BackendError, match="no function"):
+            gn.load_function(path)
 
     def test_another_version_or_processor(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         for place, name, value, words in (
@@ -246,12 +242,8 @@ class TestBadFiles:
 @pytest.mark.parametrize("mutants", [120, pytest.param(600, marks=pytest.mark.slow)])
 def test_odd_contents_under_a_seal_that_fits(mutants: int) -> None:
     """None ends the process, and none raises anything but a sentence; `stored_mutants` makes as many as one likes."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.graphnet.call.stored_mutants", f"--mutants={mutants}", "--seed=7"],
-        cwd=Path(gn.__file__).parents[1], capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
-    counts = {line.split()[1]: int(line.split()[0]) for line in done.stdout.splitlines()}
+    printed = output_of("-m", "tests.graphnet.call.stored_mutants", f"--mutants={mutants}", "--seed=7")
+    counts = {line.split()[1]: int(line.split()[0]) for line in printed.splitlines()}
     assert counts["refused"] > mutants / 2
     assert counts["runs"] > mutants / 30
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -22,12 +22,6 @@ from tests.graphnet.ops.op_cases import BY_OP, CASES, LEAVES, Case
 from tests.tables import case, require_rows
 
 each_op = pytest.mark.parametrize("op", BY_OP)
-
-
-def run(op: Callable[..., gn.Node], arrays: tuple[Array, ...]) -> Array:
-    """The op's value at the arrays, through nodes and the defining back end, with no pass."""
-    leaves = [gn.input(a.shape, a.dtype) for a in arrays]
-    return gn.compile([op(*leaves)], leaves, backend="numpy", passes=())(*arrays)[0]
 
 
 def subclasses(kind: type[Op]) -> Iterator[type[Op]]:
@@ -131,11 +125,11 @@ def require_commutes_said(each: Case) -> None:
     assert not np.allclose(turned, value), f"{y.op.name} commutes: say `commutes = True`"
 
 
-def applied(each: Case) -> tuple[gn.Node, list[Array], Array]:
-    """The case's node, the values of its inputs, and its own."""
+def applied(each: Case, arrays: tuple[Array, ...] = ()) -> tuple[gn.Node, list[Array], Array]:
+    """The case's node, the values of its inputs, and its own; at other arrays than its own."""
     leaves = [gn.input(a.shape, a.dtype) for a in each.arrays]
     y = each.op(*leaves)
-    *inputs, value = gn.compile([*y.inputs, y], leaves, backend="numpy", passes=())(*each.arrays)
+    *inputs, value = gn.compile([*y.inputs, y], leaves, backend="numpy", passes=())(*arrays or each.arrays)
     return y, inputs, value
 
 
@@ -150,10 +144,10 @@ def require_index_size(each: Case) -> None:
             arrays = (*each.arrays[:place], np.full_like(array, value), *each.arrays[place + 1 :])
             if value == sizes.get(leaf):
                 with pytest.raises(gn.GraphnetError, match="out of range"):
-                    run(each.op, arrays)
+                    applied(each, arrays)
                 continue
             try:
-                run(each.op, arrays)
+                applied(each, arrays)
             except gn.GraphnetError as error:
                 error.add_note("Give the op `index_size`, which says what its indices must be less than.")
                 raise
@@ -170,19 +164,16 @@ def require_kernel(each: Case) -> None:
     names = set(compile(op.kernel, each.id, "eval").co_names)
     assert names <= {*"xyz", *MATHEMATICS}
     assert names & {*"xyz"} == {*"xyz"[:arity]}
-    y = run(op, each.arrays)
+    y = applied(each)[2]
     np.testing.assert_allclose(evaluate_kernel(op.kernel, each.arrays, y), y, rtol=1e-14, atol=1e-15)
-
-
-CHECKS = (
-    require_derivatives_at_a_zero, require_rows_said, require_commutes_said, require_index_size, require_kernel,
-)  # fmt: skip
 
 
 @each_op
 def test_op_says_what_is_so(op: str) -> None:
     for each in BY_OP[op]:
-        for check in CHECKS:
+        for check in (
+            require_derivatives_at_a_zero, require_rows_said, require_commutes_said, require_index_size, require_kernel,
+        ):  # fmt: skip
             with case(each.id, check.__name__):
                 check(each)
 

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
-import subprocess
-import sys
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +28,7 @@ from graphnet.graph.node import Array, Node
 from graphnet.ops.kernel_content import content_of
 from graphnet.plan import lower
 from graphnet.plan.instructions import KernelCall
+from tests.graphnet.backends.conftest import output_of, require_close, run_at_once
 from tests.graphnet.backends.races import planned, races
 from tests.graphnet.backends.third import ThirdBackend
 from tests.graphnet.call.stored_mutants import sealed, split
@@ -191,31 +189,19 @@ def test_however_it_is_compiled_and_in_any_order_of_cores() -> None:
     if "cuda" in usable_backends():
         ways.append({"backend": "cuda"})
     for settings in ways:
-        for found, right in zip(gn.compile(nodes, inputs, **settings)(*arrays), expected, strict=True):
-            np.testing.assert_allclose(np.asarray(found), right, 1e-11, 1e-13, err_msg=str(settings))
+        with case(settings):
+            require_close(gn.compile(nodes, inputs, **settings)(*arrays), expected, rtol=1e-11, atol=1e-13)
     graph, _ = passes.optimize(Graph(nodes, inputs), passes.DEFAULT, NumbaBackend.has)
     for parts in (2, 3, 8):
         with case(parts):
             plan = planned(lambda: make_schedule(graph, this_machine(), parts, False, finely=True))
             assert "rows" in {getattr(job, "split", None) for job in plan.jobs}
             assert not list(races(plan))
-            assert any(list(races(plan, without=barrier)) for barrier in plan.barriers), (
-                "the oracle sees nothing"
-            )
+            assert any(list(races(plan, without=barrier)) for barrier in plan.barriers), "it sees nothing"
     function = gn.compile(nodes, inputs)
     assert re.search(r" kernel .*Decayed\(", str(function.instructions()))
     assert "Decayed" in viz.draw(nodes[:1]).dot
     assert "Decayed" in str(function.profile(*arrays))
-
-
-def test_on_a_gpu_python_calls_it_and_no_file_holds_it(tmp_path: Path) -> None:
-    if "cuda" not in usable_backends():
-        pytest.skip("the cuda back end cannot run here")
-    x = gn.input((2, 3), "float64")
-    function = gn.compile([Decayed(0.5)(gn.tanh(x).T)], [x], backend="cuda")
-    np.testing.assert_allclose(function(np.eye(2, 3))[0], Decayed(0.5).forward(np.tanh(np.eye(2, 3)).T))
-    with pytest.raises(gn.BackendError, match=r"Python rule of Decayed"):
-        function.save(tmp_path / "f.gn")
 
 
 def scaled(factor):
@@ -227,25 +213,13 @@ def scaled(factor):
 
 
 def test_several_threads_may_compile_at_once() -> None:
-    def run(factor: float) -> Array:
+    def run(factor: float) -> None:
         x = gn.input((2, 3), "float64")
         node = with_kernel(scaled(factor))(x)
-        (plain,) = gn.compile([node], [x], backend="numpy")(np.ones((2, 3)))
-        (found,) = gn.compile([node], [x])(np.ones((2, 3)))
-        assert (plain == found).all()
-        return found
+        for backend in ("numpy", "numba"):
+            assert (gn.compile([node], [x], backend=backend)(np.ones((2, 3)))[0] == factor).all()
 
-    factors = (1.5, 2.5, 3.5, 4.5)
-    with ThreadPoolExecutor(4) as pool:
-        for factor, found in zip(factors, pool.map(run, factors), strict=True):
-            assert (found == factor).all()
-
-
-def python(arguments: list[str], cache: Path) -> str:
-    """What another process prints."""
-    more = {"PYTHONPATH": str(Path(gn.__file__).parents[1]), "GRAPHNET_CACHE": str(cache)}
-    command, env = [sys.executable, *arguments], os.environ | more
-    return subprocess.run(command, env=env, capture_output=True, encoding="utf-8", check=True).stdout
+    run_at_once(*(partial(run, factor) for factor in (1.5, 2.5, 3.5, 4.5)))
 
 
 def test_it_is_stored_and_another_process_needs_no_numba(tmp_path: Path) -> None:
@@ -262,7 +236,8 @@ compiled = this_machine().compiled
 found = [a.tobytes().hex() for a in function(x)]
 print(json.dumps([found, compiled, "numba" in sys.modules]))
 """
-    said = python(["-c", program, str(tmp_path / "f.gn"), str(tmp_path / "x.npy")], tmp_path / "empty")
+    files = [str(tmp_path / name) for name in ("f.gn", "x.npy")]
+    said = output_of("-c", program, *files, GRAPHNET_CACHE=str(tmp_path / "empty"))
     found, compiled, numba = json.loads(said)
     assert found == [a.tobytes().hex() for a in function(*arrays)]
     assert (compiled, numba) == (0, False)
@@ -333,8 +308,8 @@ assert (found == 8).all()
 print(built, "numba" in sys.modules)
 """
     (tmp_path / "own.py").write_text(program, encoding="utf-8")
-    said = [python([str(tmp_path / "own.py")], tmp_path / "cache").split() for _ in range(2)]
-    assert said == [["False", "True"], ["False", "False"]]
+    said = [output_of(str(tmp_path / "own.py"), GRAPHNET_CACHE=str(tmp_path / "cache")) for _ in range(2)]
+    assert said == ["False True\n", "False False\n"]
 
 
 def test_a_kernel_is_known_by_all_that_it_is_made_of() -> None:
@@ -414,22 +389,13 @@ def tripled(y, x):
         y[i] = 3 * x[i]
 
 
-class Doubled(gn.Rowwise):
-    """y = 2 x"""
-
-    signature = "... n -> ... n"
-    zero_if = "all"
-
-    def backward(self, gy, y, x):
-        return (2 * gy,)
-
-    def rop(self, rx, y, x):
-        return 2 * rx
-
-
 def with_kernel(function: Any, **more: Any) -> gn.Rowwise:
-    said = {"__doc__": Doubled.__doc__, "kernel": staticmethod(function), **more}
-    return type("Doubled", (Doubled,), said)()
+    """An op that says that it doubles."""
+    said = {
+        "__doc__": "y = 2 x", "signature": "... n -> ... n", "zero_if": "all", "kernel": staticmethod(function),
+        "backward": lambda op, gy, y, x: (2 * gy,), "rop": lambda op, rx, y, x: 2 * rx,
+    }  # fmt: skip
+    return type("Doubled", (gn.Rowwise,), said | more)()
 
 
 #: Kernel -> what check_op says; its lines are told, too.

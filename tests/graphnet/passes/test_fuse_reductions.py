@@ -98,14 +98,11 @@ def test_reductions_of_reductions_of_nothing_and_of_transposed_operands() -> Non
     both(lambda x: [gn.sum(gn.sum(gn.exp(x), axis=2), axis=1)], numbers(6, 5, 40))
     for shape in ((1, 0), (5, 0), (0, 5), (3, 0, 2), (3, 2, 0)):
         with case(shape):
-            both(lambda x: [gn.sum(gn.tanh(x) * 2.0, axis=len(shape) - 1)], numbers(*shape))
             both(lambda x: [gn.sum(y := gn.tanh(x) * 2.0, axis=len(shape) - 1), y], numbers(*shape))
     for shape in ((40, 30), (7, 90), (3, 1)):
         both(lambda x: [y := gn.tanh(x.T) * 2.0, gn.sum(y, axis=1), gn.max(y, axis=1)], numbers(*shape))
-    both(
-        lambda x: [gn.concatenate([t := gn.sum(gn.tanh(x), 1), x[:, 0]]), gn.concatenate([x[:, 1], t])],
-        numbers(9, 30),
-    )
+    join = gn.concatenate
+    both(lambda x: [join([t := gn.sum(gn.tanh(x), 1), x[:, 0]]), join([x[:, 1], t])], numbers(9, 30))
 
 
 def test_integers_and_booleans_and_what_is_not_finite() -> None:
@@ -129,5 +126,3 @@ def test_layer_norms_and_softmaxes_fire_in_networks() -> None:
     outputs = [u.cost, *gn.gradient(u.cost, list(net.parameters.values()))]
     function = gn.compile(outputs, [u.inputs, u.targets])
     assert len(fused(function)) > 5
-    report = next(r for r in function.reports if r.name == "fuse reductions")
-    assert report.before == report.after

@@ -12,20 +12,12 @@ import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet import passes
 from graphnet.graph.graph import Graph
-from graphnet.graph.node import Array, Node
+from graphnet.graph.node import Node
 from tests.graphnet.backends.unseen_cells import CELLS
-from tests.graphnet.passes.test_products import count
+from tests.graphnet.passes.test_products import arrays_for, count
 from tests.tables import case
 
 STEPS = 24
-
-
-def arrays_for(inputs: Sequence[Node]) -> list[Array]:
-    draws = np.random.default_rng(0)
-    return [
-        draws.standard_normal(x.shape).astype(x.dtype) if x.dtype.kind == "f" else draws.integers(0, 3, x.shape)
-        for x in inputs
-    ]  # fmt: skip
 
 
 def derived(what: str, cost: Node, parameters: Sequence[Node]) -> list[Node]:
@@ -41,9 +33,7 @@ def require_same(function: gn.Function, right: gn.Function, *arrays: Any) -> Non
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12 * scale)
 
 
-def require_less(
-    outputs: Sequence[Node], inputs: Sequence[Node], share: float, backends: Any = ("numpy", "numba")
-) -> None:
+def require_less(outputs: Any, inputs: Any, share: float, backends: Any = ("numpy", "numba")) -> None:
     """Same values with memory="sqrt" as without, on these back ends, from at most that share of the memory."""
     for backend in backends:
         plain = gn.compile(outputs, inputs, backend)
@@ -76,21 +66,17 @@ def test_a_loss_with_a_surrogate_needs_less() -> None:
         require_less(outputs, inputs[:2], 1, ["numba"])
 
 
-EVERY = [*rnn.cells.ALL.values(), *CELLS]
 WHAT = ("gradient", "Gv", "Hv")
+EVERY = [*rnn.cells.ALL.values(), *CELLS]
 #: Of which second derivatives are seconds of work.
 LARGE = {"GraphLSTM", "Hyper", "HyperLSTM", "HyperRHN", "RHN", "LayerNormLSTM"}
-
-
-def in_turn(cell: type[rnn.Cell], what: str) -> bool:
-    """Every cell has one of the three in turn, and an LSTM has all; the others take long."""
-    own = "gradient" if cell.__name__ in LARGE else WHAT[EVERY.index(cell) % 3]
-    return what == own or cell is rnn.LSTM
-
-
-SHARED = [
-    pytest.param(cell, what, marks=[] if in_turn(cell, what) else [pytest.mark.slow]) for cell in EVERY for what in WHAT
-]  # fmt: skip
+#: Every cell has one of the three in turn, and an LSTM has all; the others take long.
+SHARED = []
+for number, cell in enumerate(EVERY):
+    own = "gradient" if cell.__name__ in LARGE else WHAT[number % 3]
+    for what in WHAT:
+        quick = what == own or cell is rnn.LSTM
+        SHARED.append(pytest.param(cell, what, marks=[] if quick else [pytest.mark.slow]))
 
 
 @pytest.mark.parametrize(("cell", "what"), SHARED)
@@ -199,18 +185,6 @@ def test_a_budget_is_kept_with_no_more_segments_than_it_takes() -> None:
     for wrong in ("all", 0, True, 2.5):
         with case(wrong), pytest.raises(gn.BackendError, match="memory must be"):
             gn.compile(outputs, inputs, memory=wrong)
-
-
-def test_an_objective_hands_it_on() -> None:
-    u = unrolled(rnn.GRU)
-    parameters, inputs = list(u.network.parameters.values()), [u.inputs, u.targets, *u.initial]
-    objective, plain = (rnn.Objective(u.cost, parameters, inputs, memory=memory) for memory in ("sqrt", None))
-    for o in (objective, plain):
-        o.feed(*arrays_for(o.inputs))
-    w = plain.start()
-    v = np.sin(np.arange(w.size))
-    np.testing.assert_allclose(objective.gradient(w)[1], plain.gradient(w)[1], rtol=1e-9, atol=1e-14)
-    np.testing.assert_allclose(objective.curvature(w)(v), plain.curvature(w)(v), rtol=1e-9, atol=1e-14)
 
 
 def test_a_sum_of_many_terms_that_is_read_on_the_way() -> None:

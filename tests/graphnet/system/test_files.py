@@ -1,9 +1,10 @@
-"""Files that others read or write at the same time: locks, and whole contents."""
+"""Files that others read or write at the same time: locks, and whole contents, as private or as public as before."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,8 @@ import pytest
 
 import graphnet
 from graphnet.system import files
+from graphnet.system.files import write_whole
+from tests.tables import case
 
 HOLD = """
 import sys
@@ -107,11 +110,11 @@ def test_two_writers_of_one_number_do_not_share_a_file(
 
     def meanwhile(descriptor: int) -> None:
         monkeypatch.setattr(os, "fsync", fsync)
-        files.write_whole(path, b"second")
+        write_whole(path, b"second")
         fsync(descriptor)
 
     monkeypatch.setattr(os, "fsync", meanwhile)
-    files.write_whole(path, b"first, which takes longer")
+    write_whole(path, b"first, which takes longer")
     assert path.read_bytes() == b"first, which takes longer"
     assert os.listdir(tmp_path) == ["x"]
 
@@ -119,7 +122,7 @@ def test_two_writers_of_one_number_do_not_share_a_file(
 def test_what_a_killed_writer_left_goes_when_the_file_is_written_anew(tmp_path: Path) -> None:
     """After a day: no lock tells whether somebody writes still. What belongs to other files, or to the user, stays."""
     path, day = tmp_path / "a[1].svg", 86_400
-    files.write_whole(path, b"first")
+    write_whole(path, b"first")
     now = path.stat().st_mtime
     left, written_now = tmp_path / ".a[1].svg.0123abcd.part", tmp_path / ".a[1].svg.4567abcd.part"
     others = [".a1.svg.0123abcd.part", ".a[1].svg.notes.part", ".a[1].svg.b.0123abcd.part"]
@@ -127,6 +130,62 @@ def test_what_a_killed_writer_left_goes_when_the_file_is_written_anew(tmp_path: 
         part.write_bytes(b"cut sho")
         os.utime(part, (now - 2 * day, now - 2 * day))
     os.utime(written_now, (now - day / 2, now - day / 2))
-    files.write_whole(path, b"second", durable=False)
+    write_whole(path, b"second", durable=False)
     assert sorted(os.listdir(tmp_path)) == sorted([path.name, written_now.name, *others])
     assert path.read_bytes() == b"second"
+
+
+posix = pytest.mark.skipif(os.name == "nt", reason="permissions are POSIX")
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@posix
+def test_permissions_stay(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    for mode in (0o600, 0o640, 0o644, 0o666, 0o444):
+        with case(oct(mode)):
+            path.unlink(missing_ok=True)
+            path.write_bytes(b"before")
+            path.chmod(mode)
+            write_whole(path, b"after")
+            assert (path.read_bytes(), mode_of(path)) == (b"after", mode)
+
+
+@posix
+def test_a_private_file_is_private_while_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, seen, real = tmp_path / "a", [], os.open
+    path.write_bytes(b"before")
+    path.chmod(0o600)
+
+    def opened(name: str, flags: int, mode: int = 0o777) -> int:
+        descriptor = real(name, flags, mode)
+        seen.append(stat.S_IMODE(os.fstat(descriptor).st_mode))
+        return descriptor
+
+    monkeypatch.setattr(os, "open", opened)
+    write_whole(path, b"after")
+    assert seen[0] == 0o600
+
+
+@posix
+def test_a_new_file_follows_the_mask(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        write_whole(tmp_path / "a", b"x")
+        assert mode_of(tmp_path / "a") == 0o640
+    finally:
+        os.umask(before)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root gives files away")
+def test_the_owner_stays(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"before")
+    os.chown(path, 12345, 54321)
+    write_whole(path, b"after")
+    assert (path.stat().st_uid, path.stat().st_gid) == (12345, 54321)

@@ -21,6 +21,7 @@ from graphnet.graph.graph import Graph
 from graphnet.ops.elementwise import Tanh
 from graphnet.system import memory
 from graphnet.system.files import read_whole, write_whole
+from tests.graphnet.backends.conftest import output_of
 from tests.tables import case
 
 LITTLE = 200_000_000
@@ -34,14 +35,9 @@ def little(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of a process are told by Linux")
 def test_a_limit_of_the_process_counts() -> None:
-    code = (
-        "import resource; resource.setrlimit(resource.RLIMIT_AS, (1 << 31, 1 << 31))\n"
-        "from graphnet.system.memory import available_memory; print(available_memory())"
-    )
-    root = str(Path(gn.__file__).parents[1])
-    environment = {**os.environ, "PYTHONPATH": root}
-    told = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True)
-    assert 0 < int(told.stdout) < 1 << 31
+    limited = "import resource; resource.setrlimit(resource.RLIMIT_AS, (1 << 31, 1 << 31))\n"
+    read = "from graphnet.system.memory import available_memory; print(available_memory())"
+    assert 0 < int(output_of("-c", limited + read)) < 1 << 31
 
 
 def test_available_memory_is_what_the_system_says_and_a_container_s_limit(
@@ -88,6 +84,8 @@ def test_what_is_larger_than_the_memory_left_is_refused_before_it_is_made(
 
     for call, words in (
         (lambda: Arena(1_000_000_000), r"would take 953\.7 MiB .* there are 190\.7 MiB; .*sqrt"),
+        (lambda: gn.compile([gn.sum(gn.fill(1, (10**6,) * 3, "float64"))]), "elements"),
+        (lambda: gn.compile([gn.mean(gn.broadcast_to(gn.constant(np.ones(1)), (2**33, 2**33)))]), "elements"),
         (lambda: gn.compile([gn.sum(gn.tanh(h @ h.T)), h], [x]), "a run of this function would take"),
         # the first of the weights would fit
         (lambda: network(rnn.LSTM(5000, initial={"*": watched})), r"layer0: its weights .* \[5000, 5000\]"),
@@ -144,16 +142,16 @@ linux = pytest.mark.skipif(not Path("/dev/full").exists(), reason="devices and p
 
 @linux
 def test_a_pipe_without_an_end_is_refused(little: None) -> None:
-    reads = [
-        (read_whole, "what comes after the first .* of /dev/fd/.*name a smaller file"),
-        (rnn.data.read_text, "the text /dev/fd/.* is too large: .*name a shorter text"),
-        (rnn.data.Corpus.read, "the text /dev/fd/.* is too large: .*write it to a file"),
-    ]
+    reads = (
+        (read_whole, "a smaller file"),
+        (rnn.data.read_text, "a shorter text"),
+        (rnn.data.Corpus.read, "to a file"),
+    )
     with subprocess.Popen(["yes", "abcdefg"], stdout=subprocess.PIPE) as endless:
         assert endless.stdout is not None
         try:
             for read, says in reads:
-                with pytest.raises(NotEnoughMemoryError, match=says):
+                with pytest.raises(NotEnoughMemoryError, match=f"/dev/fd/.*{says}"):
                     read(f"/dev/fd/{endless.stdout.fileno()}")
         finally:
             endless.kill()

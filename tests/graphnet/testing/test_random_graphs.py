@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 import graphnet as gn
 from graphnet import backends, passes
 from graphnet.backends.numba.backend import NumbaBackend
-from graphnet.graph.dtypes import is_float
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Array, Node
 from graphnet.testing import check_graph
@@ -141,6 +140,12 @@ def graphs(draw: Any, rows: int = 2) -> tuple[list[Node], list[Node], list[Array
     return outputs, leaves, [generator.uniform(-1, 1, leaf.shape) for leaf in leaves]
 
 
+def some(count: int) -> settings:
+    """So many graphs, the same in every run."""
+    always = {"deadline": None, "derandomize": True, "database": None}
+    return settings(max_examples=count, suppress_health_check=list(HealthCheck), **always)
+
+
 def random_graphs(few: int, many: int) -> pytest.MarkDecorator:
     """A test on a `count` of random graphs: few each time, many with -m slow."""
     return pytest.mark.parametrize("count", [few, pytest.param(many, marks=pytest.mark.slow)])
@@ -148,22 +153,17 @@ def random_graphs(few: int, many: int) -> pytest.MarkDecorator:
 
 def on_random_graphs(check: Callable[..., None], count: int, *more: st.SearchStrategy[Any]) -> None:
     """Calls check(a random graph, and one of each of more) so many times."""
-    health = list(HealthCheck)
-    how = settings(
-        max_examples=count, deadline=None, derandomize=True, database=None, suppress_health_check=health
-    )
-    how(given(graphs(), *more)(check))()
+    some(count)(given(graphs(), *more)(check))()
 
 
 # All laws of a graph take a third of a second.
 @random_graphs(25, 300)
 def test_random_graphs_hold_all_laws(count: int) -> None:
     def check(drawn: Any) -> None:
-        outputs, leaves, values = drawn
         with pytest.MonkeyPatch.context() as patch:
             for name in ("cuda", "cuda-tf32"):
                 patch.delitem(backends.AVAILABLE, name)
-            check_graph(outputs, leaves, values)
+            check_graph(*drawn)
 
     on_random_graphs(check, count)
 
@@ -172,26 +172,7 @@ def test_random_graphs_hold_all_laws(count: int) -> None:
 @pytest.mark.cuda
 @random_graphs(8, 100)
 def test_random_graphs_on_a_gpu(count: int) -> None:
-    def check(drawn: Any) -> None:
-        outputs, leaves, values = drawn
-        check_graph(outputs, leaves, values, laws=(7,))
-
-    on_random_graphs(check, count)
-
-
-@random_graphs(50, 400)
-def test_passes_may_come_in_any_order(count: int) -> None:
-    def check(drawn: Any, order: Sequence[passes.Pass]) -> None:
-        outputs, leaves, values = drawn
-        cost = gn.add(*(gn.sum(gn.sin(node)) for node in outputs if is_float(node.dtype)))
-        nodes = [*outputs, *gn.gradient(cost, leaves)]
-        plain = gn.compile(nodes, leaves, passes=())(*values)
-        found = gn.compile(nodes, leaves, passes=order)(*values)
-        for a, b in zip(found, plain, strict=True):
-            assert a.dtype == b.dtype
-            np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
-
-    on_random_graphs(check, count, st.permutations((*passes.DEFAULT, *passes.recomputing(3))))
+    on_random_graphs(lambda drawn: check_graph(*drawn, laws=(7,)), count)
 
 
 @random_graphs(50, 400)
@@ -212,8 +193,7 @@ def ops_of(graph: Graph) -> Counter[str]:
     return Counter(node.op.name for node in graph.order)
 
 
-x = gn.input((2, 3), "float64", name="x")
-y = gn.input((2, 3), "float64", name="y")
+x, y = (gn.input((2, 3), "float64", name=name) for name in "xy")
 W = gn.parameter(np.arange(6.0).reshape(3, 2), name="W")
 index = gn.input((2,), "int64", name="index")
 
@@ -221,10 +201,9 @@ index = gn.input((2,), "int64", name="index")
 def same_values(before: Graph, after: Graph) -> None:
     """Both graphs compute the same numbers, bit for bit."""
     generator = np.random.default_rng(3)
-    numbers = [generator.standard_normal(node.shape) for node in before.inputs]
     arrays = [
-        a if node.dtype.kind == "f" else np.array([2, 0])
-        for a, node in zip(numbers, before.inputs, strict=True)
+        generator.standard_normal(node.shape) if node.dtype.kind == "f" else np.array([2, 0])
+        for node in before.inputs
     ]
     assert after.inputs == before.inputs
     values = [gn.compile(g.outputs, g.inputs, passes=())(*arrays) for g in (before, after)]
@@ -242,28 +221,29 @@ SLICES = [
 ]
 
 
-class TestPrune:
-    def test_labels_and_stop_gradients_vanish(self) -> None:
-        graph = Graph([gn.tanh(gn.label(gn.stop_gradient(gn.label(x, "a")), "b"))])
-        assert (len(graph), len(passes.prune(graph))) == (5, 2)
-        function = gn.compile([gn.label(gn.tanh(x), "activation"), gn.label(x, "data")], [x])
-        assert [node.name for node in function.outputs] == ["activation", "data"]
-        assert "Label" not in ops_of(function.graph)
+def test_prune_drops_labels_and_stop_gradients() -> None:
+    graph = Graph([gn.tanh(gn.label(gn.stop_gradient(gn.label(x, "a")), "b"))])
+    assert (len(graph), len(passes.prune(graph))) == (5, 2)
+    function = gn.compile([gn.label(gn.tanh(x), "activation"), gn.label(x, "data")], [x])
+    assert [node.name for node in function.outputs] == ["activation", "data"]
+    assert "Label" not in ops_of(function.graph)
 
-    def test_a_slice_of_a_join_reads_its_input(self) -> None:
-        for build, left in SLICES:
-            with case(left):
-                graph = Graph([build(gn.tanh(x), gn.sin(x))])
-                pruned = passes.prune(graph)
-                assert set(ops_of(pruned)) == left
-                assert len(pruned) < len(graph)
-                same_values(graph, pruned)
 
-    def test_a_slice_across_inputs_stays(self) -> None:
-        for key in (slice(1, 3), slice(None), slice(None, None, -1), slice(0, 4, 2), slice(2, 2)):
-            with case(key):
-                graph = Graph([gn.concatenate([gn.tanh(x), gn.sin(x)])[key]])
-                assert ops_of(passes.prune(graph))["Concatenate"] == 1
+def test_a_slice_of_a_join_reads_its_input() -> None:
+    for build, left in SLICES:
+        with case(left):
+            graph = Graph([build(gn.tanh(x), gn.sin(x))])
+            pruned = passes.prune(graph)
+            assert set(ops_of(pruned)) == left
+            assert len(pruned) < len(graph)
+            same_values(graph, pruned)
+
+
+def test_a_slice_across_inputs_stays() -> None:
+    for key in (slice(1, 3), slice(None), slice(None, None, -1), slice(0, 4, 2), slice(2, 2)):
+        with case(key):
+            graph = Graph([gn.concatenate([gn.tanh(x), gn.sin(x)])[key]])
+            assert ops_of(passes.prune(graph))["Concatenate"] == 1
 
 
 ZERO, ONE = gn.fill(0.0, (3,), "float64"), gn.fill(1, (3,), "int64")
@@ -284,30 +264,27 @@ APART = [
 ]  # fmt: skip
 
 
-class TestMerge:
-    def test_equal_expressions_become_one(self) -> None:
-        """In one sweep, chains and constants too."""
-        graph = Graph([gn.tanh(x @ W) + gn.tanh(x @ W) * gn.tanh(x @ W)])
-        merged = passes.merge(graph)
-        assert (len(graph), len(merged)) == (10, 6)
-        same_values(graph, merged)
-        a, b = x * gn.constant(np.ones(3)), x * gn.constant(np.ones(3))
-        for _ in range(50):
-            a, b = gn.sin(a), gn.sin(b)
-        assert len(passes.merge(Graph([a, b]))) == 54
+def test_merge_makes_one_of_equal_expressions() -> None:
+    """In one sweep, chains and constants too."""
+    graph = Graph([gn.tanh(x @ W) + gn.tanh(x @ W) * gn.tanh(x @ W)])
+    merged = passes.merge(graph)
+    assert (len(graph), len(merged)) == (10, 6)
+    same_values(graph, merged)
+    a, b = x * gn.constant(np.ones(3)), x * gn.constant(np.ones(3))
+    for _ in range(50):
+        a, b = gn.sin(a), gn.sin(b)
+    assert len(passes.merge(Graph([a, b]))) == 54
 
-    def test_what_is_not_equal_stays_apart(self) -> None:
-        for a, b in APART:
-            with case(a, b):
-                merged = passes.merge(Graph([a, b]))
-                assert merged.outputs[0] is not merged.outputs[1]
 
-    def test_an_absent_derivative_and_zeros_as_data_stay_apart(self) -> None:
-        """Rules drop the one and must keep the other: 0 · ∞ is NaN."""
-        (absent,) = gn.gradient(gn.sum(x), y)
-        assert absent.op.is_zeros
-        merged = passes.merge(Graph([absent, gn.fill(0.0, y.shape, y.dtype)]))
-        assert [node.op.is_zeros for node in merged.outputs] == [True, False]
+def test_merge_keeps_apart_what_is_not_equal() -> None:
+    for a, b in APART:
+        with case(a, b):
+            merged = passes.merge(Graph([a, b]))
+            assert merged.outputs[0] is not merged.outputs[1]
+    # Rules drop an absent derivative and must keep zeros that are data: 0 · ∞ is NaN.
+    (absent,) = gn.gradient(gn.sum(x), y)
+    merged = passes.merge(Graph([absent, gn.fill(0.0, y.shape, y.dtype)]))
+    assert [node.op.is_zeros for node in merged.outputs] == [True, False]
 
 
 CONSTANTS = [
@@ -330,22 +307,22 @@ NOT_CONSTANT = [
 ]  # fmt: skip
 
 
-class TestFold:
-    def test_constants_are_computed_now(self) -> None:
-        for node, op in CONSTANTS:
-            with case(node):
-                graph = Graph([node])
-                folded = passes.fold(graph)
-                assert len(graph) > len(folded) == 1
-                assert folded.outputs[0].op.name == op
-                assert (folded.outputs[0].dtype, folded.outputs[0].shape) == (node.dtype, node.shape)
-                same_values(graph, folded)
+def test_fold_computes_constants_now() -> None:
+    for node, op in CONSTANTS:
+        with case(node):
+            graph = Graph([node])
+            folded = passes.fold(graph)
+            assert len(graph) > len(folded) == 1
+            assert folded.outputs[0].op.name == op
+            assert (folded.outputs[0].dtype, folded.outputs[0].shape) == (node.dtype, node.shape)
+            same_values(graph, folded)
 
-    def test_what_is_not_constant_stays(self) -> None:
-        for node in NOT_CONSTANT:
-            with case(node):
-                assert passes.fold(Graph([node])).outputs[0].op.name == node.op.name
-        assert np.signbit(passes.fold(Graph([-gn.fill(0.0, (), "float64")])).outputs[0].op.forward())
+
+def test_fold_leaves_what_is_not_constant() -> None:
+    for node in NOT_CONSTANT:
+        with case(node):
+            assert passes.fold(Graph([node])).outputs[0].op.name == node.op.name
+    assert np.signbit(passes.fold(Graph([-gn.fill(0.0, (), "float64")])).outputs[0].op.forward())
 
 
 FIRES = [
@@ -374,82 +351,82 @@ STAYS = [
 ]  # fmt: skip
 
 
-class TestSimplify:
-    def test_rule_fires(self) -> None:
-        for node, left in FIRES:
-            with case(node, left):
-                graph = Graph([node])
-                simpler = passes.simplify(graph)
-                assert dict(ops_of(simpler)) == left
-                assert ops_of(simpler) != ops_of(graph)
-
-    def test_a_symbol_beside_features_is_looked_up(self) -> None:
-        """[one_hot(i); f] @ W = W[i] + f @ W_f, and its gradient has no product with codes either."""
-        weights = gn.parameter(np.arange(14.0).reshape(7, 2))
-        joined = gn.concatenate([gn.one_hot(index, 4, "float64"), x], 1)
-        cost = gn.sum(gn.sin(joined @ weights))
-        graph = Graph([cost, *gn.gradient(cost, weights)])
-        simpler = passes.simplify(graph)
-        assert ops_of(graph)["OneHot"] == 1
-        assert ops_of(simpler)["OneHot"] == 0
-        assert ops_of(simpler)["Take"] == ops_of(simpler)["ScatterAdd"] == 1
-
-    def test_slices_of_an_array_have_a_join_for_gradient(self) -> None:
-        """Gaps are filled and overlaps are layers."""
-        a = gn.input((4, 3), "float64")
-        for slices, left in [
-            ([a[0], a[1], a[2], a[3]], {"Pad": 0, "Stack": 1}),
-            ([a[:1], a[1:3], a[3:]], {"Pad": 0, "Concatenate": 1}),
-            ([a[:1], a[2:]], {"Pad": 0, "Concatenate": 1}),  # with zeros between them
-            ([a[:2], a[1:]], {"Pad": 2, "Concatenate": 0}),
-            ([a[:2], a[:2], a[2:]], {"Pad": 0, "Concatenate": 1}),  # equal places are added up first
-            ([a[:2], a[1:3], a[2:]], {"Pad": 1, "Concatenate": 1}),
-            ([a[::2], a[1::2]], {"Pad": 2, "Concatenate": 0}),
-        ]:
-            graph = Graph(gn.gradient(gn.add(*(gn.sum(gn.sin(one)) for one in slices)), a))
+def test_rules_of_simplify_fire() -> None:
+    for node, left in FIRES:
+        with case(node, left):
+            graph = Graph([node])
             simpler = passes.simplify(graph)
-            assert {name: ops_of(simpler)[name] for name in left} == left
-            same_values(graph, simpler)
-
-    def test_lookups_of_all_steps_have_one_scatter(self) -> None:
-        symbols = gn.input((6, 2), "int64")
-        cost = gn.add(*(gn.sum(gn.sin(gn.take(W, symbols[t]))) for t in range(6)))
-        simpler = passes.simplify(Graph(gn.gradient(cost, W)))
-        assert ops_of(simpler)["ScatterAdd"] == 1
-
-    def test_what_does_not_hold_for_all_values_stays(self) -> None:
-        for node in STAYS:
-            with case(node):
-                graph = Graph([node])
-                assert ops_of(passes.simplify(graph)) == ops_of(graph)
-
-    def test_rules_hold_for_special_numbers(self) -> None:
-        a, value = gn.input((4,), "float64"), np.array([np.nan, np.inf, -np.inf, -0.0])
-        negative_zero = gn.fill(-0.0, (4,), "float64")
-        nodes = [a * 0.0, a + 0.0, a - 0.0, a * 1, gn.negative(-a), a / 1, -1 * a, a - negative_zero]
-        plain = gn.compile(nodes, [a], passes=())(value)
-        for found, expected in zip(gn.compile(nodes, [a])(value), plain, strict=True):
-            np.testing.assert_array_equal(found, expected)
-            number = ~np.isnan(expected)
-            np.testing.assert_array_equal(np.signbit(found[number]), np.signbit(expected[number]))
+            assert dict(ops_of(simpler)) == left
+            assert ops_of(simpler) != ops_of(graph)
 
 
-class TestAll:
-    def test_graphs_are_not_changed_and_reports_count_nodes(self) -> None:
-        graph = Graph([gn.label(gn.tanh(x * 1) + gn.tanh(x * 1), "y")])
-        before = [(node, node.op, node.inputs) for node in graph.order]
-        result, reports = passes.optimize(graph)
-        assert [(node, node.op, node.inputs) for node in graph.order] == before
-        assert [report.name for report in reports] == [step.name for step in passes.DEFAULT]
-        assert (reports[0].before, reports[-1].after) == (len(graph), len(result))
-        assert all(a.after == b.before for a, b in itertools.pairwise(reports))
-        left = [step.name for step in passes.without("fold", "prune")]
-        assert left == [step.name for step in passes.DEFAULT if step.name not in ("fold", "prune")]
+def test_a_symbol_beside_features_is_looked_up() -> None:
+    """[one_hot(i); f] @ W = W[i] + f @ W_f, and its gradient has no product with codes either."""
+    weights = gn.parameter(np.arange(14.0).reshape(7, 2))
+    joined = gn.concatenate([gn.one_hot(index, 4, "float64"), x], 1)
+    cost = gn.sum(gn.sin(joined @ weights))
+    graph = Graph([cost, *gn.gradient(cost, weights)])
+    simpler = passes.simplify(graph)
+    assert ops_of(graph)["OneHot"] == 1
+    assert ops_of(simpler)["OneHot"] == 0
+    assert ops_of(simpler)["Take"] == ops_of(simpler)["ScatterAdd"] == 1
+    symbols = gn.input((6, 2), "int64")  # and lookups of all steps have one scatter
+    cost = gn.add(*(gn.sum(gn.sin(gn.take(W, symbols[t]))) for t in range(6)))
+    assert ops_of(passes.simplify(Graph(gn.gradient(cost, W))))["ScatterAdd"] == 1
 
-    def test_new_nodes_keep_line_and_scope(self) -> None:
-        with gn.scope(layer="first", time=3):
-            product = gn.one_hot(index, 3, "float64") @ W
-        (looked_up,) = passes.simplify(Graph([product])).outputs
-        assert looked_up.op.name == "Take"
-        assert looked_up.origin == product.origin
-        assert dict(looked_up.scope) == {"layer": "first", "time": 3}
+
+def test_slices_of_an_array_have_a_join_for_gradient() -> None:
+    """Gaps are filled and overlaps are layers."""
+    a = gn.input((4, 3), "float64")
+    for slices, left in [
+        ([a[0], a[1], a[2], a[3]], {"Pad": 0, "Stack": 1}),
+        ([a[:1], a[1:3], a[3:]], {"Pad": 0, "Concatenate": 1}),
+        ([a[:1], a[2:]], {"Pad": 0, "Concatenate": 1}),  # with zeros between them
+        ([a[:2], a[1:]], {"Pad": 2, "Concatenate": 0}),
+        ([a[:2], a[:2], a[2:]], {"Pad": 0, "Concatenate": 1}),  # equal places are added up first
+        ([a[:2], a[1:3], a[2:]], {"Pad": 1, "Concatenate": 1}),
+        ([a[::2], a[1::2]], {"Pad": 2, "Concatenate": 0}),
+    ]:
+        graph = Graph(gn.gradient(gn.add(*(gn.sum(gn.sin(one)) for one in slices)), a))
+        simpler = passes.simplify(graph)
+        assert {name: ops_of(simpler)[name] for name in left} == left
+        same_values(graph, simpler)
+
+
+def test_simplify_leaves_what_does_not_hold_for_all_values() -> None:
+    for node in STAYS:
+        with case(node):
+            graph = Graph([node])
+            assert ops_of(passes.simplify(graph)) == ops_of(graph)
+
+
+def test_rules_hold_for_special_numbers() -> None:
+    a, value = gn.input((4,), "float64"), np.array([np.nan, np.inf, -np.inf, -0.0])
+    negative_zero = gn.fill(-0.0, (4,), "float64")
+    nodes = [a * 0.0, a + 0.0, a - 0.0, a * 1, gn.negative(-a), a / 1, -1 * a, a - negative_zero]
+    plain = gn.compile(nodes, [a], passes=())(value)
+    for found, expected in zip(gn.compile(nodes, [a])(value), plain, strict=True):
+        np.testing.assert_array_equal(found, expected)
+        number = ~np.isnan(expected)
+        np.testing.assert_array_equal(np.signbit(found[number]), np.signbit(expected[number]))
+
+
+def test_graphs_are_not_changed_and_reports_count_nodes() -> None:
+    graph = Graph([gn.label(gn.tanh(x * 1) + gn.tanh(x * 1), "y")])
+    before = [(node, node.op, node.inputs) for node in graph.order]
+    result, reports = passes.optimize(graph)
+    assert [(node, node.op, node.inputs) for node in graph.order] == before
+    assert [report.name for report in reports] == [step.name for step in passes.DEFAULT]
+    assert (reports[0].before, reports[-1].after) == (len(graph), len(result))
+    assert all(a.after == b.before for a, b in itertools.pairwise(reports))
+    left = [step.name for step in passes.without("fold", "prune")]
+    assert left == [step.name for step in passes.DEFAULT if step.name not in ("fold", "prune")]
+
+
+def test_new_nodes_keep_line_and_scope() -> None:
+    with gn.scope(layer="first", time=3):
+        product = gn.one_hot(index, 3, "float64") @ W
+    (looked_up,) = passes.simplify(Graph([product])).outputs
+    assert looked_up.op.name == "Take"
+    assert looked_up.origin == product.origin
+    assert dict(looked_up.scope) == {"layer": "first", "time": 3}

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import json
 import os
-import re
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -26,15 +21,12 @@ from graphnet_rnn.errors import CellError, UsageError
 from graphnet_rnn.testing import CHECKS, SYMBOLS, Subject, check_cell
 from tests.tables import case, require_rows
 
-every_cell = pytest.mark.parametrize("cell", rnn.cells.ALL.values(), ids=rnn.cells.ALL)
-
-
 #: Cells whose steps are made of different ops; a GPU takes all cells, its simulator is slow.
 SIMULATED = ("Elman", "LSTMPeephole", "MRNN", "GLNN", "NARX", "LayerNormLSTM", "Attention", "HMMFilter")
 
 
 @pytest.mark.cuda
-@every_cell
+@pytest.mark.parametrize("cell", rnn.cells.ALL.values(), ids=rnn.cells.ALL)
 def test_cell_obeys_the_laws(cell: type[Cell], monkeypatch: pytest.MonkeyPatch) -> None:
     if os.environ.get("NUMBA_ENABLE_CUDASIM") == "1" and cell.__name__ not in SIMULATED:
         fast = [name for name in usable_backends() if name != "cuda"]
@@ -42,15 +34,6 @@ def test_cell_obeys_the_laws(cell: type[Cell], monkeypatch: pytest.MonkeyPatch) 
     told: list[str] = []
     check_cell(cell, lambda name, found: told.append(name))
     assert told == list(CHECKS)
-
-
-def test_a_cell_is_a_formula_its_source_and_short_equations() -> None:
-    for cell in rnn.cells.ALL.values():
-        with case(cell):
-            first, *rest = inspect.cleandoc(cell.__doc__ or "").splitlines()
-            assert " = " in first or " ← " in first, "the first line is the formula"
-            assert any(line.startswith("Source: ") for line in rest)
-            assert len(inspect.getsource(cell.step).splitlines()) <= 25
 
 
 def test_cell_can_be_made_again_from_its_settings() -> None:
@@ -80,12 +63,9 @@ class TwoTimescale(Cell):
 
     states = (State("h"), State("s", "slow"))
 
-    def __init__(self, units: int = 4, slow: int = 3, keep: float = 0.9, **more: Any) -> None:
-        super().__init__(units, **more)
+    def __init__(self, units: int = 4, slow: int = 3, keep: float = 0.9) -> None:
+        super().__init__(units)
         self.slow, self.keep = slow, keep
-
-    def settings(self) -> dict[str, Any]:
-        return {**super().settings(), "slow": self.slow, "keep": self.keep}
 
     def step(self, x: Node, h: Node, s: Node) -> tuple[Node, Node]:
         a = gn.sigmoid(self.affine("a", x=x, h=h))
@@ -103,7 +83,6 @@ def test_users_cell_obeys_the_laws() -> None:
     assert list(weights) == ["W_xa", "W_ha", "b_a", "W_xn", "W_sn", "W_hs", "b_s"]
 
 
-@dataclass(frozen=True, eq=False)
 class BadSlope(Elementwise):
     """y = x² with the slope of another function"""
 
@@ -186,7 +165,7 @@ class FixedWidth(rnn.Elman):
 def test_faulty_cell_is_caught() -> None:
     for cell, error, content in [
         (UsesBadSlope, LawError, r"gradient = finite difference fails.* in layer0\.(W_xh|W_hh|b_h)\["),
-        (CutsGradient, LawError, r"gradient = finite difference fails.* in layer0\.W_hh\["),
+        (CutsGradient, LawError, r"(?s)finite difference fails.* in layer0\.W_hh\[.*test_cells\.py:\d"),
         (StopsWrongly, LawError, "gradient = finite difference fails"),
         (ReadsTheClock, LawError, "unrolled cost = plain loop fails"),
         (RemembersNodes, CellError, "is no part of this step"),
@@ -197,33 +176,16 @@ def test_faulty_cell_is_caught() -> None:
             check_cell(cell)
 
 
-def failed(check: str, cell: Cell) -> str:
-    """What a check says of a cell."""
-    network = rnn.Network([cell], inputs=SYMBOLS, outputs=SYMBOLS, dtype="float64")
-    generator = np.random.default_rng(0)
-    network.theta = 0.5 * generator.standard_normal(network.theta.shape)
-    with pytest.raises(LawError) as caught:
-        CHECKS[check](Subject(type(cell).__name__, cell, network, generator))
-    return str(caught.value)
-
-
-def test_every_derivative_check_sees_the_fault_and_tells_its_weight_and_line() -> None:
+def test_every_derivative_check_sees_the_fault() -> None:
     """The checks of the whole net find it too, without the check of one step before them."""
     for cell, check in itertools.product(
         [UsesBadSlope, CutsGradient, StopsWrongly], ["gradient", "R-operator", "Gauss-Newton"]
     ):
-        with case(cell, check):
-            assert cell.__name__ in failed(check, cell(3))
-    message = failed("gradient", CutsGradient(3))
-    assert re.search(r"in layer0\.W_hh\[\d, \d\]", message)
-    assert place(CutsGradient.step, "h=h") in message
-    assert place(UsesBadSlope.step, "BadSlope()") in failed("one step", UsesBadSlope(3))
-
-
-def place(function: Callable[..., Any], text: str) -> str:
-    """file:line of the first line of a function that holds this text."""
-    lines, start = inspect.getsourcelines(function)
-    return f"test_cells.py:{next(start + i for i, line in enumerate(lines) if text in line)}"
+        network = rnn.Network([cell(3)], inputs=SYMBOLS, outputs=SYMBOLS, dtype="float64")
+        generator = np.random.default_rng(0)
+        network.theta = 0.5 * generator.standard_normal(network.theta.shape)
+        with case(cell, check), pytest.raises(LawError, match=cell.__name__):
+            CHECKS[check](Subject(cell.__name__, cell(3), network, generator))
 
 
 def test_what_cannot_be_meant_is_refused() -> None:
@@ -234,22 +196,8 @@ def test_what_cannot_be_meant_is_refused() -> None:
             rnn.LSTM(units)
 
 
-class KeepsItsSetting(rnn.Cell):
-    """h' = tanh(speed x + h)"""
-
-    states = (rnn.State("h"),)
-
-    def __init__(self, units: int = 3, speed: float = 0.1) -> None:
-        super().__init__(units)
-        self.speed = speed
-
-    def step(self, x: gn.Node, h: gn.Node) -> gn.Node:
-        return gn.tanh(self.affine("h", x=x, h=h) * self.speed)
-
-
 def test_settings_are_read_off_the_constructor(tmp_path: Path) -> None:
     """A cell that keeps its arguments under their names is stored and made again without more ado."""
-    rnn.testing.check_cell(KeepsItsSetting)
-    rnn.save(rnn.Network([KeepsItsSetting(4, speed=0.9)], 5, 5), tmp_path / "m")
-    (layer,) = rnn.load(tmp_path / "m", [KeepsItsSetting]).layers
-    assert layer.settings() == {"units": 4, "speed": 0.9}
+    rnn.save(rnn.Network([TwoTimescale(4, keep=0.5)], 5, 5), tmp_path / "m")
+    (layer,) = rnn.load(tmp_path / "m", [TwoTimescale]).layers
+    assert layer.settings() == {"units": 4, "slow": 3, "keep": 0.5}

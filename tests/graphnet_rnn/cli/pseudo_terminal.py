@@ -11,7 +11,7 @@ import signal
 import struct
 import termios
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 
 import pyte
 
@@ -22,18 +22,12 @@ KEYS = {
 
 
 class Terminal:
-    """Runs a command until it is closed; `rc` is its exit code then, negative for a signal."""
+    """Runs a command until it is closed; `rc` is its exit code then, negative for a signal; `drawn` is all it wrote."""
 
-    def __init__(
-        self,
-        command: Sequence[str],
-        rows: int = 12,
-        columns: int = 60,
-        environment: Mapping[str, str] | None = None,
-        folder: str | os.PathLike[str] = ".",
-    ) -> None:
+    def __init__(self, command, rows=12, columns=60, environment=None, folder=".") -> None:
         self.screen = pyte.Screen(columns, rows)
         self._stream = pyte.ByteStream(self.screen)
+        self.drawn = b""
         self.rc: int | None = None
         self.pid, self._master = pty.fork()
         if not self.pid:
@@ -87,6 +81,7 @@ class Terminal:
         with contextlib.suppress(OSError):  # the program has gone
             piece = os.read(self._master, 1 << 16) if ready else b""
         self._stream.feed(piece)
+        self.drawn += piece
         return bool(piece)
 
     def ended(self) -> bool:
@@ -105,7 +100,7 @@ class Terminal:
         self._master = -1
 
     def wait(self) -> int:
-        """The exit code, also after the terminal was closed."""
+        """The exit code, when all has been drawn; also after the terminal was closed."""
         end = time.monotonic() + 300
         while not self.ended():
             if self._master >= 0:
@@ -113,6 +108,8 @@ class Terminal:
             else:
                 time.sleep(0.05)
             assert time.monotonic() < end, "the program does not end"
+        while self._master >= 0 and self._read(0):
+            pass
         assert self.rc is not None
         return self.rc
 

@@ -35,11 +35,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 def state(folder: Path) -> dict[str, tuple[int, int, int]]:
     """What is there; not what Python keeps of code."""
-    stats = {p: p.lstat() for p in folder.rglob("*") if "__pycache__" not in p.parts}
-    return {
-        str(p): (s.st_mode, s.st_size, s.st_mtime_ns if p.is_file() and not p.is_symlink() else 0)
-        for p, s in stats.items()
-    }
+    there = [(p, p.lstat()) for p in folder.rglob("*") if "__pycache__" not in p.parts]
+    kept = {p for p, _ in there if p.is_file() and not p.is_symlink()}
+    return {str(p): (s.st_mode, s.st_size, s.st_mtime_ns if p in kept else 0) for p, s in there}
 
 
 def answer(arguments: list[str]) -> tuple[int, str]:
@@ -72,10 +70,9 @@ def test_each_answer_is_one_sentence(place: Path, command: str) -> None:
         code, said = answer(row.arguments)
         with case(ascii(" ".join(row.arguments))[:200]):
             assert code in (1, 2)
-            assert "Traceback" not in said
             # It is worded, not what Python happened to raise.
             worded = re.sub("got an unexpected keyword argument|unexpected object", "", said)
-            assert "unexpected " not in worded
+            assert not re.search("unexpected |Traceback", worded)
             assert said.endswith("\n")
             first, *more = said.splitlines()
             assert first.startswith(f"graphnet-rnn {command}: " if command else "graphnet-rnn: "), said

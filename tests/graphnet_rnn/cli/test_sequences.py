@@ -42,16 +42,10 @@ def written(path: str, head: str, *columns: np.ndarray) -> None:
     np.savetxt(path, np.stack(columns, axis=1), "%.17g", ",", header=head, comments="")
 
 
-@pytest.mark.parametrize(
-    ("target", "loss", "pool"),
-    [
-        ("y", "squared", ""),
-        ("signs", "softmax", ""),
-        ("bits", "sigmoid", ""),
-        ("last", "softmax", "last"),
-        ("last", "softmax", "mean"),
-    ],
-)
+KINDS = ["y squared", "signs softmax", "bits sigmoid", "last softmax last", "last softmax mean"]
+
+
+@pytest.mark.parametrize(("target", "loss", "pool"), [[*kind.split(), ""][:3] for kind in KINDS])
 def test_what_is_trained_is_judged_and_predicted(capsys: Any, target: str, loss: str, pool: str) -> None:
     chosen, whole = ["--target", target, "--weights", "w"], target == "last"
     how = ["--pool", "mean"] if pool == "mean" else []
@@ -84,9 +78,8 @@ def test_what_is_trained_is_judged_and_predicted(capsys: Any, target: str, loss:
         np.testing.assert_array_equal(found["label"], outputs.argmax(axis=-1))
     assert main(["predict", MODEL, "d.npz", "--out", "p.csv"]) == 0
     found_rows = table("p.csv")
-    assert len(found_rows) == (30 if whole else 150)
     row = found_rows[7]
-    assert (row["case"], row.get("step")) == (("7", None) if whole else ("1", "2"))
+    assert (len(found_rows), row["case"], row.get("step")) == ((30, "7", None) if whole else (150, "1", "2"))
     number = float(row[name if loss == "squared" else "probability_0"])
     assert number == pytest.approx(found[name][(7, 0) if whole else (2, 1, 0)])
 
@@ -100,8 +93,7 @@ def test_cases_of_several_lengths(capsys: pytest.CaptureFixture[str]) -> None:
     np.savez("r.npz", **ragged, lengths=lengths)
     who = np.repeat(np.arange(30), lengths)
     written("r.csv", "who,a,b,y", who, *(each.T[inside.T] for each in (X[..., 0], X[..., 1], y)))
-    how = ["--cell", "GRU(4)", *SMALL, "--buckets", "2"]
-    cases = ["--case", "who", "--target", "y"]
+    how, cases = [*TRAIN[2:], "--buckets", "2"], ["--case", "who", "--target", "y"]
     assert main(["train", "r.npz", *how, "--out", "run"]) == 0
     assert main(["train", "r.csv", *cases, *how, "--out", "table"]) == 0
     network = rnn.load(MODEL)
@@ -114,8 +106,8 @@ def test_cases_of_several_lengths(capsys: pytest.CaptureFixture[str]) -> None:
     assert f"{expected:.4f} squared error a step, over 30 cases of {lengths.sum():,} steps" in said
     assert main(["predict", MODEL, "r.csv", *cases, "--out", "p.csv"]) == 0
     assert main(["predict", MODEL, "r.npz", "--out", "p.npz"]) == 0
-    np.testing.assert_array_equal(np.load("p.npz")["prediction"], outputs)
-    np.testing.assert_array_equal(np.load("p.npz")["lengths"], lengths)
+    for name, values in {"prediction": outputs, "lengths": lengths}.items():
+        np.testing.assert_array_equal(np.load("p.npz")[name], values)
     found = table("p.csv")
     assert len(found) == lengths.sum()
     for row in found:
@@ -131,7 +123,7 @@ def test_columns_are_read_by_their_names(capsys: pytest.CaptureFixture[str]) -> 
     written("valid.csv", "z,b,y,a,who", z, b, y, a, who)
     written("more.csv", "noise,b,who,a", y * 9, b, who, a)
     written("less.csv", "b,who", b, who)
-    train = ["train", "train.csv", "--case", "who", "--target", "y,z", "--cell", "GRU(4)", *SMALL]
+    train = ["train", "train.csv", "--case", "who", "--target", "y,z", *TRAIN[2:]]
     assert main([*train, "--valid", "valid.csv", "--out", "run"]) == 0
     network = rnn.load(MODEL)
     assert network.columns == rnn.data.Columns(("a", "b"), ("y", "z"))
@@ -145,7 +137,6 @@ def test_columns_are_read_by_their_names(capsys: pytest.CaptureFixture[str]) -> 
     assert main(predict) == 0
     found = [[float(row["prediction_y"]), float(row["prediction_z"])] for row in table("p.csv")]
     np.testing.assert_allclose(np.reshape(found, (30, 5, 2)).swapaxes(0, 1), outputs, rtol=1e-6)
-    capsys.readouterr()
     assert main([*predict, "--inputs", "a,b,noise"]) == 2
     assert "3 columns cannot stand for the 2 that the network reads: a, b" in capsys.readouterr().err
     assert main(["predict", MODEL, "less.csv", "--case", "who", "--out", "p.csv"]) == 1

@@ -25,17 +25,11 @@ def a_roll(time: int = 30, seed: int = 0) -> Array:
     return roll
 
 
-def test_a_roll_that_is_written_is_read_back(tmp_path: Path) -> None:
-    """At any rate; in shorter frames it is as much longer."""
-    roll = a_roll()
-    for rate in (2, 10, 20, 7.3):
-        with case(rate):
-            write_midi(tmp_path / "m.mid", roll, rate)
-            found = read_midi(tmp_path / "m.mid", rate)
-            assert found.dtype == np.float32
-            np.testing.assert_array_equal(found, roll)
-    write_midi(tmp_path / "m.mid", roll, 5)
-    np.testing.assert_array_equal(read_midi(tmp_path / "m.mid", 15), np.repeat(roll, 3, axis=0))
+def test_a_roll_is_read_in_shorter_frames(tmp_path: Path) -> None:
+    write_midi(tmp_path / "m.mid", a_roll(), 5)
+    found = read_midi(tmp_path / "m.mid", 15)
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found, np.repeat(a_roll(), 3, axis=0))
 
 
 def test_what_is_written_are_notes_of_midi(tmp_path: Path) -> None:
@@ -56,11 +50,7 @@ def test_what_is_no_roll_is_not_written(tmp_path: Path) -> None:
     for call, error, said in (
         (lambda: write_midi(midi, np.zeros((3, 87))), DataError, no_roll),
         (lambda: write_midi(midi, np.zeros((0, 88))), DataError, r"\[0, 88\]"),
-        (
-            lambda: write_midi(midi, np.full((3, 88), 0.5)),
-            DataError,
-            "must be of 0 and 1 alone, but goes from 0.5",
-        ),
+        (lambda: write_midi(midi, np.full((3, 88), 0.5)), DataError, "of 0 and 1 alone, but goes from 0.5"),
         (lambda: write_midi(midi, np.full((3, 88), np.nan)), DataError, "must be of 0 and 1 alone"),
         (lambda: write_midi(midi, a_roll(), 0.01), UsageError, r"which MIDI can say, not 0\.01"),
         (lambda: write_midi(tmp_path, a_roll()), SaveError, "could not be written"),

@@ -1,10 +1,11 @@
-"""Settings in files: what is given back is what was given, kind by kind, or saving is refused."""
+"""What is written to files comes back as it was, kind by kind, or is refused with a clear word."""
 
 from __future__ import annotations
 
 import enum
 import json
 import math
+import os
 import random
 from collections import OrderedDict, namedtuple
 from dataclasses import dataclass
@@ -18,8 +19,9 @@ import pytest
 import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet.graph.node import Node
-from graphnet_rnn.errors import CellError
+from graphnet_rnn.errors import CellError, SaveError
 from graphnet_rnn.files.json_values import from_json, to_json
+from graphnet_rnn.files.whole import append_line, cut, sync, write_atomically
 from tests.tables import case
 
 
@@ -99,15 +101,6 @@ def test_any_setting_comes_back_as_it_was(seed: int, tmp_path: Path) -> None:
         assert network.settings() == json.loads(json.dumps(network.settings()))
 
 
-def test_a_tuple_is_no_list(tmp_path: Path) -> None:
-    """In files that were written before lists were told from tuples, too."""
-    rnn.save(rnn.Network([Holding(2, (1.0, 2.0))], 3, 3), tmp_path / "m")
-    found = rnn.load(tmp_path / "m", Holding).layers[0]
-    assert (*found.kept, 0.5) == found.kept + (0.5,)  # noqa: RUF005 (a list would raise)
-    assert from_json([1, [2.5]], lambda entry: None) == (1, (2.5,))
-    assert to_json(((1,), [2])) == [[1], {"list": [2]}]
-
-
 def test_what_would_not_come_back_is_refused_when_it_is_saved(tmp_path: Path) -> None:
     """Alone, in a list, and in a mapping."""
     values: list[Any] = [
@@ -140,6 +133,8 @@ def test_what_nobody_wrote_is_refused() -> None:
     ):  # fmt: skip
         with case(stored), pytest.raises(ValueError, match=r"."):
             from_json(stored, described)
+    assert from_json([1, [2.5]], described) == (1, (2.5,)), "files from before lists were told from tuples"
+    assert to_json(((1,), [2])) == [[1], {"list": [2]}]
 
 
 class Forgetful(Holding):
@@ -153,3 +148,25 @@ def test_the_law_of_files_finds_a_setting_that_grows() -> None:
     with pytest.raises(gn.GraphnetError, match=r"Network\.layers\[0\]\.kept"):
         rnn.testing.check_cell(Forgetful)
     rnn.testing.check_cell(Holding(2, (np.float32(0.5), [rnn.GRU(2)], {"a": (1,)})))
+
+
+WRITERS: dict[str, Any] = {
+    "append": lambda path: append_line(path, {"a": 1}), "cut": lambda path: cut(path, 0), "sync": sync,
+    "write": lambda path: write_atomically(path, b"a"),
+}  # fmt: skip
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no pipes by name")
+def test_a_folder_or_a_pipe_in_the_way_of_a_file(tmp_path: Path) -> None:
+    """Of a pipe Python says "File or stream is not seekable.", with its own full stop."""
+    for make, names in ((Path.mkdir, WRITERS), (os.mkfifo, ("cut", "sync", "write"))):
+        for name in names:
+            path = tmp_path / f"{make.__name__} {name}"
+            make(path)
+            with case(path.name), pytest.raises(SaveError) as caught:
+                WRITERS[name](path)
+            said = str(caught.value)
+            assert said.startswith(f"{path} could not be written: ")
+            assert said.endswith("see that there is room, and that it may be written to.")
+            assert ".." not in said
+            assert "\n" not in said

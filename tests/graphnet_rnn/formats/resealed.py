@@ -55,17 +55,7 @@ CELLS: list[Any] = [
 ODD = [*PLAIN, *CELLS]
 NAMES = [
     "",
-    "cell",
-    "layers",
-    "units",
-    "seed",
-    "truncated",
-    "values",
-    "initial",
-    "more",
-    "state.x",
-    "W",
-    "0",
+    *["cell", "layers", "units", "seed", "truncated", "values", "initial", "more", "state.x", "W", "0"],
     "a" * 500,
 ]
 
@@ -136,18 +126,8 @@ def odd_tensors(tensors: dict[str, Array], generator: random.Random) -> dict[str
         case 1:
             result[generator.choice([*NAMES, *sorted(result)]) or "W"] = result.pop(name)
         case 2:
-            shapes = [
-                (-1,),
-                (1, -1),
-                (-1, 1),
-                (1, 1, -1),
-                (0,),
-                (),
-                (0, 2**40),
-                array.shape[::-1],
-                (*array.shape, 1),
-            ]
-            shape = generator.choice(shapes)
+            shapes = [(-1,), (1, -1), (-1, 1), (1, 1, -1), (0,), (), (0, 2**40)]
+            shape = generator.choice([*shapes, array.shape[::-1], (*array.shape, 1)])
             size = array.size if -1 in shape else math.prod(shape)
             result[name] = np.resize(array, size).reshape(shape) if size else np.zeros((0,), array.dtype)
         case 3:

@@ -43,70 +43,43 @@ def model(tmp_path: Path) -> Path:
 
 def same(a: rnn.Network, b: rnn.Network) -> bool:
     """Whether two networks are bit-identical."""
-    return (
-        a.settings() == b.settings()
-        and a.vocabulary == b.vocabulary
-        and a.theta.dtype == b.theta.dtype
-        and a.theta.tobytes() == b.theta.tobytes()
-    )
-
-
-@pytest.mark.parametrize("cell", rnn.cells.ALL.values(), ids=rnn.cells.ALL)
-def test_round_trip(tmp_path: Path, cell: type[rnn.Cell]) -> None:
-    for skip, dtype in ((False, "float32"), (True, "float64")):
-        how: dict[str, Any] = {"dropout": 0.25, "initial_state": "learned", "seed": 7}
-        network = rnn.Network([cell().resized(3), cell().resized(2)], 5, 5, skip=skip, dtype=dtype, **how)
-        network.theta = np.random.default_rng(0).standard_normal(network.theta.size)
-        rnn.save(network, tmp_path / "m")
-        loaded = rnn.load(tmp_path / "m")
-        with case(skip, dtype):
-            assert same(loaded, network)
-            assert list(loaded.parameters) == list(network.parameters)
-            x = np.arange(8).reshape(4, 2) % 5
-            found, expected = (rnn.run(net, x, backend="numpy")[0] for net in (loaded, network))
-            assert np.array_equal(found, expected)
+    one, other = ((n.settings(), n.vocabulary, n.theta.dtype, n.theta.tobytes()) for n in (a, b))
+    return one == other
 
 
 def test_what_is_saved_is_kept_and_read_by_other_tools(tmp_path: Path) -> None:
-    """Vocabulary, notes, special numbers; in folders that are made."""
-    network = small()
-    network.theta[:4] = [-0.0, np.finfo("float32").max, -np.finfo("float32").max, np.float32(1e-45)]
-    path = tmp_path / "a" / "b" / "m"
-    rnn.save(network, path, {"epoch": 3, "by": "ω"})
-    loaded = rnn.load(path)
-    assert same(loaded, network)
-    assert loaded.vocabulary == Vocabulary('\n"\\é😀')
-    assert read_model_file(path).description["notes"] == {"epoch": 3, "by": "ω"}
-    tensors = safetensors_load(path.read_bytes())
-    assert {name: a.tobytes() for name, a in tensors.items()} == {
-        name: node.value.tobytes() for name, node in network.parameters.items()
-    }
+    """Settings, vocabulary, notes, special numbers; in folders that are made. (Every cell: check_cell.)"""
+    other = {"dropout": 0.25, "initial_state": "learned", "seed": 7, "skip": True, "dtype": "float64"}
+    for how in ({}, other):
+        with case(how):
+            network, path = small(**how), tmp_path / f"of {len(how)}" / "b" / "m"
+            network.theta[:4] = [-0.0, np.finfo("float32").max, -np.finfo("float32").max, np.float32(1e-45)]
+            rnn.save(network, path, {"epoch": 3, "by": "ω"})
+            loaded = rnn.load(path)
+            assert same(loaded, network)
+            assert loaded.vocabulary == Vocabulary('\n"\\é😀')
+            assert read_model_file(path).description["notes"] == {"epoch": 3, "by": "ω"}
+            tensors = {name: a.tobytes() for name, a in safetensors_load(path.read_bytes()).items()}
+            assert tensors == {name: node.value.tobytes() for name, node in network.parameters.items()}
+            rnn.save(loaded, tmp_path / "again", {"epoch": 3, "by": "ω"})
+            assert path.read_bytes() == (tmp_path / "again").read_bytes(), "equal models give equal bytes"
     rnn.save(rnn.Network([rnn.Elman(2)], inputs=2, outputs=2, loss="squared"), path)
     assert rnn.load(path).vocabulary is None
 
 
-def test_equal_models_give_equal_bytes(tmp_path: Path) -> None:
-    rnn.save(small(), tmp_path / "a")
-    rnn.save(small(), tmp_path / "elsewhere" / "b")
-    rnn.save(rnn.load(tmp_path / "a"), tmp_path / "c")
-    content = (tmp_path / "a").read_bytes()
-    assert (tmp_path / "elsewhere" / "b").read_bytes() == content == (tmp_path / "c").read_bytes()
-    rnn.save(small(seed=1), tmp_path / "d")
-    assert (tmp_path / "d").read_bytes() != content
-
-
 def test_non_contiguous_arrays_survive(tmp_path: Path) -> None:
     """safetensors alone writes the memory as it lies, and so scrambles them in silence."""
+    whole = np.arange(24.0).reshape(4, 6)
+    spread = np.broadcast_to(np.arange(3.0), (2, 3))
     for strided in (
-        np.arange(12.0).reshape(3, 4).T,
-        np.arange(24.0).reshape(4, 6)[::2, 1::2],
-        np.arange(5.0)[::-1],
-        np.asfortranarray(np.arange(6.0).reshape(2, 3)),
-        np.broadcast_to(np.arange(3.0), (2, 3)),
+        whole.T,
+        whole[::2, 1::2],
+        whole[0, ::-1],
+        spread,
         np.zeros((0, 3)),
-        np.float64(3).reshape(()),
+        whole[0, 0].reshape(()),
     ):
-        with case(strided.shape):
+        with case(strided.shape, strided.strides):
             path = tmp_path / "m"
             path.write_bytes(ModelFile({"a": strided}, {"format": FORMAT}).to_bytes())
             found = read_model_file(path).tensors["a"]
@@ -115,7 +88,7 @@ def test_non_contiguous_arrays_survive(tmp_path: Path) -> None:
 
 
 class Leaky(rnn.Cell):
-    """h' = ρ h + (1 - ρ) tanh(x W_xh + h W_hh + b_h)"""
+    """h' = ρ h + (1 - ρ) tanh(k (x W_xh + h W_hh + b_h)), k a single number"""
 
     states = (rnn.State("h"),)
 
@@ -124,21 +97,8 @@ class Leaky(rnn.Cell):
         self.keep = keep
 
     def step(self, x: Node, h: Node) -> Node:  # type: ignore[override]
-        return self.keep * h + (1 - self.keep) * gn.tanh(self.affine("h", x=x, h=h))
-
-
-class Scaled(rnn.Cell):
-    """h' = tanh(k (x W_xh + h W_hh + b_h)), k a single number"""
-
-    states = (rnn.State("h"),)
-
-    def step(self, x: Node, h: Node) -> Node:  # type: ignore[override]
-        return gn.tanh(self.weight("k", (), rnn.initializers.constant(0.7)) * self.affine("h", x=x, h=h))
-
-
-def renamed(name: str, base: type[rnn.Cell], **methods: Any) -> type[rnn.Cell]:
-    """Another class of this name."""
-    return type(name, (base,), methods)
+        k = self.weight("k", (), rnn.initializers.constant(0.7))
+        return self.keep * h + (1 - self.keep) * gn.tanh(k * self.affine("h", x=x, h=h))
 
 
 @pytest.fixture
@@ -147,21 +107,17 @@ def own(tmp_path: Path) -> Path:
     return tmp_path / "own"
 
 
-def test_own_cells(own: Path, tmp_path: Path) -> None:
+def test_own_cells(own: Path) -> None:
     loaded = rnn.load(own, [Leaky])
     assert repr(loaded.layers[0]) == "Leaky(units=3, keep=0.5)"
     assert same(loaded, rnn.Network([Leaky(3, keep=0.5)], inputs=2, outputs=2))
-    network = rnn.Network([Scaled(3)], inputs=2, outputs=2)
-    rnn.save(network, tmp_path / "m")
-    loaded = rnn.load(tmp_path / "m", [Scaled])
-    assert same(loaded, network)
     assert loaded.parameters["layer0.k"].shape == ()
 
 
 def test_a_cell_that_is_unknown_has_its_name_on_one_line_and_bounded(tmp_path: Path) -> None:
     for name in ("Leaky", "a\x1b]0;owned\x07\nTraceback:", "x" * 10_000):
         with case(name[:9]):
-            network = rnn.Network([renamed(name, Leaky)(3, keep=0.5)], inputs=2, outputs=2)
+            network = rnn.Network([type(name, (Leaky,), {})(3, keep=0.5)], inputs=2, outputs=2)
             rnn.save(network, tmp_path / "own")
             with pytest.raises(ModelFileError, match="which graphnet does not have") as caught:
                 rnn.load(tmp_path / "own")
@@ -175,16 +131,16 @@ def test_a_cell_that_has_changed_is_told(own: Path) -> None:
         return gn.tanh(self.affine("new", x=x, h=h))
 
     def other_equations(self: rnn.Cell, x: Node, h: Node) -> Node:
-        return self.keep * h + (1 - self.keep) * gn.sin(self.affine("h", x=x, h=h))  # type: ignore[attr-defined]
+        return gn.sin(Leaky.step(self, x, h))
 
     with pytest.raises(
         ModelFileError, match=r"the cell Leaky cannot be made again with .*keep.*may have changed"
     ):
-        rnn.load(own, [renamed("Leaky", rnn.Elman)])
+        rnn.load(own, [type("Leaky", (rnn.Elman,), {})])
     with pytest.raises(ModelFileError, match=r"the weight layer0\.W_xnew is missing or of another shape"):
-        rnn.load(own, [renamed("Leaky", Leaky, step=other_weights)])
+        rnn.load(own, [type("Leaky", (Leaky,), {"step": other_weights})])
     with pytest.warns(UserWarning, match=r"own: .* the equations of Leaky have changed since") as caught:
-        rnn.load(own, [renamed("Leaky", Leaky, step=other_equations)])
+        rnn.load(own, [type("Leaky", (Leaky,), {"step": other_equations})])
     assert caught[0].filename == __file__
 
 
@@ -222,7 +178,7 @@ def refused(path: Path) -> bool:
 
 
 def test_every_bit_flip_is_refused(model: Path, tmp_path: Path) -> None:
-    """In the header, the description and the weights; harmless ones may pass, but hardly any are."""
+    """Harmless ones may pass, but there are hardly any."""
     content = model.read_bytes()
     generator = np.random.default_rng(0)
     header = 8 + int.from_bytes(content[:8], "little")
@@ -250,10 +206,8 @@ NO_MODEL = "is not a graphnet model"
 #: What a file holds -> what is said.
 NOT_A_MODEL: dict[str, tuple[bytes, str]] = {
     "nothing": (b"", NO_MODEL),
-    "a text": (b"It was the best of times, it was the worst of times.", NO_MODEL),
     "zeros": (bytes(64), NO_MODEL),
     "ones": (b"\xff" * 64, NO_MODEL),
-    "a zip": (b"PK\x03\x04" + bytes(200), NO_MODEL),
     "tensors": (safetensors_save(W), NO_MODEL),
     "of torch": (safetensors_save(W, {"format": "pt"}), NO_MODEL),
     "a list": (safetensors_save(W, {KEY: "[]"}), NO_MODEL),
@@ -281,16 +235,6 @@ def test_not_a_model(tmp_path: Path) -> None:
         rnn.load(tmp_path)
 
 
-def test_checksum_covers_what_safetensors_does_not(model: Path, tmp_path: Path) -> None:
-    """Another net's weights under the same names, moved into a valid file, are refused."""
-    tensors = safetensors_load(model.read_bytes())
-    header = json.loads(model.read_bytes()[8 : 8 + int.from_bytes(model.read_bytes()[:8], "little")])
-    tensors["output.b_o"] = tensors["output.b_o"] + 1
-    (tmp_path / "m").write_bytes(safetensors_save(tensors, header["__metadata__"]))
-    with pytest.raises(ModelFileError, match="does not fit its checksum"):
-        rnn.load(tmp_path / "m")
-
-
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
@@ -313,29 +257,22 @@ FAILING: dict[str, tuple[str, Any, type[BaseException]]] = {
 }
 
 
-@pytest.mark.parametrize("where", FAILING)
-def test_failed_write_leaves_the_old_file(model: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
-    before, (function, failing, error) = model.read_bytes(), FAILING[where]
-    with monkeypatch.context() as planted:
-        planted.setattr(function, failing, raising=False)
-        with pytest.raises(error) as caught:
-            rnn.save(small(seed=9), model)
-    if error is SaveError:
-        said = rf"{re.escape(str(model))} could not be written: .*What was saved before is untouched"
-        assert re.search(said, str(caught.value))
+def test_failed_write_leaves_the_old_file(model: Path) -> None:
+    before, said = model.read_bytes(), "could not be written: .*What was saved before is untouched"
+    for where, (function, failing, error) in FAILING.items():
+        with case(where), pytest.MonkeyPatch.context() as planted:
+            planted.setattr(function, failing, raising=False)
+            with pytest.raises(error, match=said if error is SaveError else None):
+                rnn.save(small(seed=9), model)
+            assert model.read_bytes() == before
+            assert [p.name for p in model.parent.iterdir()] == [model.name], "nothing is left lying about"
+    for way in (model / "inside a file" / "m", model.parent):
+        with case(way), pytest.raises(SaveError, match="could not be written: "):
+            rnn.save(small(), way)
     assert model.read_bytes() == before
-    assert [p.name for p in model.parent.iterdir()] == [model.name], "nothing is left lying about"
+    assert [p for p in model.parent.parent.iterdir() if p.name.endswith(".part")] == []
     rnn.save(small(seed=9), model)
     assert model.read_bytes() != before
-
-
-def test_what_is_in_the_way_of_a_file_stays(model: Path) -> None:
-    with pytest.raises(SaveError, match="could not be written: "):
-        rnn.save(small(), model / "inside a file" / "m")
-    assert same(rnn.load(model), small())
-    with pytest.raises(SaveError, match="could not be written: it is a folder, not a file"):
-        rnn.save(small(), model.parent)
-    assert [p for p in model.parent.parent.iterdir() if p.name.endswith(".part")] == []
 
 
 def test_a_truncated_network_is_loaded_as_truncated(tmp_path: Path) -> None:
@@ -346,14 +283,6 @@ def test_a_truncated_network_is_loaded_as_truncated(tmp_path: Path) -> None:
     loaded = rnn.load(tmp_path / "cut")
     assert loaded.truncated
     assert same(loaded, cut)
-    gradients = []
-    for network in (loaded, cut, plain):
-        u = network.unroll(6, 2, initial="zero")
-        objective = rnn.Objective(u.cost, network.parameters, [u.inputs, u.targets])
-        objective.feed(*np.random.default_rng(0).integers(0, 5, (2, 6, 2)))
-        gradients.append(objective.gradient(objective.start())[1])
-    assert np.array_equal(gradients[0], gradients[1])
-    assert not np.allclose(gradients[0], gradients[2])
     assert rnn.Network(cut.layers, 5, 5, dtype="float64", skip=True).settings() == plain.settings()
     with pytest.raises(gn.GraphnetError, match=r"GRU.* has no memory cells that are known"):
         rnn.Network([rnn.GRU(2)], 3, 3, truncated=True)

@@ -33,9 +33,8 @@ def jax() -> Any:
 
 def network_and_gradients(cell: type[rnn.Cell]) -> tuple[rnn.Network, Array, tuple[Array, ...]]:
     """The network, x, and its outputs at x with the gradients of the sum of their squares."""
-    net = rnn.Network(
-        [cell(3)], 3, 2, loss="squared", reads="vectors", dtype="float64", initial_state="learned"
-    )
+    how: Any = {"loss": "squared", "reads": "vectors", "dtype": "float64", "initial_state": "learned"}
+    net = rnn.Network([cell(3)], 3, 2, **how)
     x = np.random.default_rng(0).standard_normal((4, 2, 3))
     u = net.unroll(4, 2, training=False, initial="learned")
     ours = gn.compile([u.logits, *gn.gradient(gn.sum(u.logits * u.logits), net.parameters)], [u.inputs])(x)
@@ -119,41 +118,13 @@ def test_weights_go_through_a_model_file(torch: Any, tmp_path: Path) -> None:
     fresh.load_state_dict(loaded.state_dict())
     x = torch.randn(5, 2, 3)
     torch.testing.assert_close(fresh(x)[0], module(x)[0], rtol=0, atol=0)
-
-
-def test_only_what_needs_a_gradient_gets_one(torch: Any) -> None:
-    module = torch_module(rnn.Network([rnn.GRU(4)], 3, 2, loss="squared"))
+    np.testing.assert_allclose(fresh(x)[0].detach(), rnn.run(module.network(), x.numpy())[0], 1e-5, 1e-6)
     frozen, *others = module.parameters()
     frozen.requires_grad_(False)
-    x = torch.randn(5, 2, 3, requires_grad=True)
+    x.requires_grad_(True)
     module(x)[0].sum().backward()
     assert frozen.grad is None
-    assert x.grad is not None
-    assert all(weight.grad is not None for weight in others)
-
-
-def test_descent_of_torch_is_ours(torch: Any) -> None:
-    """The same losses, within rounding, from the same weights."""
-    x = np.random.default_rng(0).standard_normal((6, 4, 3))
-    t = np.cumsum(x[:, :, :1], 0)
-    net = rnn.Network([Leaky(4)], 3, 1, loss="squared", reads="vectors", dtype="float64", seed=0)
-    module = torch_module(net)
-    u = net.unroll(6, 4, training=False, initial="given")
-    loss = gn.mean((u.logits - t) ** 2)
-    step = gn.compile([loss, *gn.gradient(loss, net.parameters)], [u.inputs, *u.initial])
-    optimizer, ours, theirs = torch.optim.SGD(module.parameters(), 0.1), [], []
-    for _ in range(20):
-        optimizer.zero_grad()
-        squared = ((module(torch.tensor(x))[0] - torch.tensor(t)) ** 2).mean()
-        squared.backward()
-        optimizer.step()
-        theirs.append(squared.item())
-        value, *gradients = step(x, *net.zero_states(4))
-        ours.append(float(value))
-        for node, gradient in zip(net.parameters.values(), gradients, strict=True):
-            node.value[...] -= 0.1 * gradient
-    np.testing.assert_allclose(ours, theirs, rtol=1e-9)
-    assert ours[-1] < 0.9 * ours[0]
+    assert all(leaf.grad is not None for leaf in (x, *others)), "only what needs a gradient gets one"
 
 
 @every_cell

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -83,11 +82,9 @@ def test_an_objective_of_one_case_that_is_none_is_refused_at_once() -> None:
     """Another would give a wrong preconditioner."""
     whole = objective(3)
     singles = [
-        (whole, "as large as those of a batch"),
         (objective(3), "as large as those of a batch"),
         (objective(2), "of one case"),
         (rnn.Network([rnn.Elman(5)], 3, 3).unroll(TIME, 1), "single must be an Objective, not"),
-        (bowl(), "of the same parameters"),
         (objective(1, units=4), "of the same parameters"),
     ]
     for single, words in singles:
@@ -141,26 +138,6 @@ def test_minimize_says_why_it_ended() -> None:
     assert np.array_equal(stuck.theta, [3.0, -2.0])
 
 
-def test_minimize_over_fresh_batches() -> None:
-    """The weights of a linear model, from batches that are all different."""
-    generator = np.random.default_rng(0)
-    true = np.array([[1.0, -2.0], [0.5, 3.0]])
-    W = gn.parameter(np.zeros((2, 2)), name="W")
-    x, t = gn.input((20, 2), "float64", name="x"), gn.input((20, 2), "float64", name="t")
-    batched = rnn.BatchedObjective(rnn.Objective(gn.mean(gn.squared_error(gn.matmul(x, W), t)), [W], [x, t]))
-    fed = []
-
-    def feed(step: int) -> None:
-        xs = generator.standard_normal((3, 20, 2))
-        batched.feed([(each, each @ true) for each in xs])
-        fed.append(step)
-
-    result = rnn.minimize(batched, HessianFree(), steps=12, feed=feed)
-    assert fed == list(range(12))
-    assert np.allclose(result.theta, true.ravel(), atol=1e-3)
-    assert result.loss == pytest.approx(0, abs=1e-6)
-
-
 def test_callbacks_see_the_point_that_was_reached() -> None:
     """Not one that the step only tried."""
     for optimizer in [HessianFree(damping=1e-3), rnn.LBFGS(iterations=3), rnn.SGD(1e-3)]:
@@ -181,11 +158,9 @@ def test_callbacks_see_the_point_that_was_reached() -> None:
 
 def test_minimize_goes_on_where_it_ended(tmp_path: Path) -> None:
     """Three steps and four more are seven, from a file."""
-    few, slow = {"iterations": 2}, {"rate": 1e-4}
-    settings = {"sgd": slow, "momentum": slow, "nesterov": slow, "lbfgs": few, "nonlinear_cg": few}
-    for name, kind in rnn.optimizers.ALL.items():
+    for name in ("adam", "hf", "lbfgs", "natural_gradient"):
         with case(name):
-            optimizer = kind(**settings.get(name, {}))
+            optimizer = rnn.optimizers.ALL[name]()
             whole = rnn.minimize(rosenbrock(), optimizer, steps=7)
             first = rnn.minimize(rosenbrock(), optimizer, steps=3)
             np.savez(tmp_path / f"{name}.npz", theta=first.theta, **first.state)
@@ -196,11 +171,6 @@ def test_minimize_goes_on_where_it_ended(tmp_path: Path) -> None:
             for key, array in whole.state.items():
                 assert np.array_equal(first.state[key], state[key]), "it was copied"
                 assert np.array_equal(second.state[key], array)
-            if whole.state:
-                assert len(whole.reports) == 7
-                cold = rnn.minimize(rosenbrock(), optimizer, steps=4, start=start)
-                pairs = [(cold.theta, whole.theta), *((cold.state[key], a) for key, a in whole.state.items())]
-                assert not all(np.array_equal(a, b) for a, b in pairs), "the state counts"
 
 
 def test_errors_say_what_is_not_finite() -> None:
@@ -232,7 +202,7 @@ class Broken(Plain):
         return self.broken(*super().gradient(w))
 
 
-def pressed(loss: float, g: Array) -> tuple[float, Array]:
+def pressed(loss: float, g: Array) -> Any:
     raise KeyboardInterrupt
 
 
@@ -267,24 +237,18 @@ def test_a_step_that_goes_wrong_changes_nothing(kind: Any) -> None:
             assert {name: array.tobytes() for name, array in state.items()} == before[1]
 
 
-#: A rate at which the first step is finite, and what follows is not.
-HUGE = rnn.Nesterov(1e30, clip_norm=1.0)
-
-
-def net() -> rnn.Network:
-    """Whose loss has no bound."""
-    return rnn.Network([rnn.Elman(3)], 4, 4, "squared", reads="symbols")
-
-
 def test_a_trainer_ends_at_the_last_finite_step(tmp_path: Path) -> None:
     """The model has the weights of the last step that went well; they are what somebody may look at."""
+    net = rnn.Network([rnn.Elman(3)], 4, 4, "squared", reads="symbols")  # whose loss has no bound
     data, symbols = 1e3 * np.random.default_rng(0).normal(size=(9, 3)), np.ones((9, 1), int)
     problems = {
         "one's own": PROBLEMS["one's own"].make(),
         "arrays": PROBLEMS["arrays"].make(),
-        "stream": rnn.Stream(rnn.online.RTRL(net()), symbols, np.ones((9, 1, 4))),
+        "stream": rnn.Stream(rnn.online.RTRL(net), symbols, np.ones((9, 1, 4))),
         "energy": rnn.EnergyCases(rnn.energy.RBM(3, 2, "gaussian"), data, 9, valid=0),
     }
+    # A rate at which the first step is finite, and what follows is not.
+    settings = rnn.Training(rnn.Nesterov(1e30, clip_norm=1.0), epochs=9)
     for name, problem in problems.items():
         with case(name):
             seen: list[Array] = []
@@ -294,63 +258,48 @@ def test_a_trainer_ends_at_the_last_finite_step(tmp_path: Path) -> None:
                     trainer.problem.model.theta = np.asarray(trainer.theta)
                     seen.append(trainer.problem.model.theta.copy())
 
-            trainer = rnn.Trainer(problem, rnn.Training(HUGE, epochs=9), tmp_path / name, listeners=[Tells()])
+            trainer = rnn.Trainer(problem, settings, tmp_path / name, listeners=[Tells()])
             with pytest.raises(TrainingError), np.errstate(all="ignore"):
                 trainer.run()
             assert np.isfinite(seen[-1]).all()
             assert trainer.problem.model.theta.tobytes() == seen[-1].tobytes()
 
 
-def test_minimize_ends_at_the_last_finite_step() -> None:
-    model, seen = net(), []
-    u = model.unroll(5, 2, initial="zero")
-    objective = rnn.Objective(u.cost, model.parameters, [u.inputs, u.targets])
-    objective.feed(np.ones((5, 2), int), np.ones((5, 2, 4), np.float32))
-    with pytest.raises(TrainingError), np.errstate(all="ignore"):
-        rnn.minimize(objective, HUGE, callback=lambda step, report: seen.append(model.theta.copy()))
-    assert np.isfinite(seen[-1]).all()
-    assert model.theta.tobytes() == seen[-1].tobytes()
-
-
 ADAMS = {"m": np.zeros(2), "v": np.zeros(2), "t": np.ones(1, np.int64)}
 
 
-def given_to_minimize(**given: Any) -> Callable[[], Any]:
-    return lambda: rnn.minimize(bowl(), rnn.Adam(), **given)
-
-
-def batches(given: Any) -> Callable[[], Any]:
-    return lambda: rnn.BatchedObjective(objective(2)).feed(given)
-
-
-def without_single() -> None:
-    found = rnn.BatchedObjective(objective(3))
-    found.feed([part(slice(0, 3))])
-    found.squared_gradients(objective(2).start())
-
-
-REFUSED = [
-    (given_to_minimize(state={}), "state lacks m, t, v; Adam keeps m, v, t"),
-    (given_to_minimize(state=5), "state must be a dict of arrays, .* not 5"),
-    (given_to_minimize(state=ADAMS | {"theta": np.ones(2)}), "state has theta"),
-    (given_to_minimize(state=ADAMS | {"m": np.ones(3)}), r"m in state must be .* shape \[2\] and float64"),
-    (given_to_minimize(state=ADAMS | {"m": np.array([1j, 0])}), "not complex128 of shape"),
-    (given_to_minimize(state=ADAMS | {"t": np.array([2.7])}), "t in state must be .* int64, .* not float64"),
-    (given_to_minimize(callback=5), "callback .* not 5"),
-    (given_to_minimize(feed="x"), "feed .* not 'x'"),
-    (given_to_minimize(tolerance=-1), "tolerance .* not -1"),
-    (lambda: objective(2, l2=float("nan")), "l2"),
-    (lambda: rnn.BatchedObjective(None), "objective must be an Objective, not None"),
-    (without_single, "need single="),
-    (batches(iter([part(slice(0, 2))])), "gradient must be batches"),  # can be read only once
-    (batches([{"x": 1, "t": 2, "h": 3}]), "gradient must be batches"),
-    (batches([None]), "gradient must be batches"),
-    (batches(3), "gradient must be batches"),
-    (batches(part()), r"each of 3 arrays .* one of them has 4; .* \[\(x, t\)\]"),
+#: What minimize is given, what batches are fed, and what each error names.
+ARGUMENTS = [
+    ({"state": {}}, "state lacks m, t, v; Adam keeps m, v, t"),
+    ({"state": 5}, "state must be a dict of arrays, .* not 5"),
+    ({"state": ADAMS | {"theta": np.ones(2)}}, "state has theta"),
+    ({"state": ADAMS | {"m": np.ones(3)}}, r"m in state must be .* shape \[2\] and float64"),
+    ({"state": ADAMS | {"m": np.array([1j, 0])}}, "not complex128 of shape"),
+    ({"callback": 5}, "callback .* not 5"),
+    ({"feed": "x"}, "feed .* not 'x'"),
+    ({"tolerance": -1}, "tolerance .* not -1"),
+]
+FED = [
+    (iter([part(slice(0, 2))]), "gradient must be batches"),  # can be read only once
+    ([{"x": 1, "t": 2, "h": 3}], "gradient must be batches"),
+    ([None], "gradient must be batches"),
+    (3, "gradient must be batches"),
+    (part(), r"each of 3 arrays .* one of them has 4; .* \[\(x, t\)\]"),
 ]
 
 
 def test_what_is_refused() -> None:
-    for call, words in REFUSED:
+    for given, words in ARGUMENTS:
         with case(words), pytest.raises(UsageError, match=words):
-            call()
+            rnn.minimize(bowl(), rnn.Adam(), **given)
+    batched = rnn.BatchedObjective(objective(2))
+    for fed, words in FED:
+        with case(words), pytest.raises(UsageError, match=words):
+            batched.feed(fed)
+    batched.feed([part(slice(0, 2))])
+    with pytest.raises(UsageError, match="need single="):
+        batched.squared_gradients(batched.start())
+    with pytest.raises(UsageError, match="l2"):
+        objective(2, l2=float("nan"))
+    with pytest.raises(UsageError, match="objective must be an Objective, not None"):
+        rnn.BatchedObjective(None)

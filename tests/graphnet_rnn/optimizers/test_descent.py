@@ -21,15 +21,6 @@ from tests.tables import case
 KINDS: list[type[LineSearchOptimizer]] = [LBFGS, NonlinearConjugateGradient]
 
 
-def directly(f: Any, start: Array, kind: Any, iterations: int) -> tuple[Any, list[Array]]:
-    """scipy.optimize.minimize on the same function, and its iterates."""
-    points: list[Array] = []
-    keep = lambda intermediate_result: points.append(intermediate_result.x.copy())
-    method, more = ("L-BFGS-B", {"maxcor": 10, "ftol": 0.0}) if kind is LBFGS else ("CG", {})
-    options = {"maxiter": iterations, "gtol": 0.0, **more}
-    return optimize.minimize(f, start, method=method, jac=True, options=options, callback=keep), points
-
-
 class Plain:
     """A function of NumPy as an objective that counts."""
 
@@ -88,7 +79,11 @@ def test_iterates_are_scipys() -> None:
         for kind, iterations in most.items():
             with case(name, kind):
                 theta, optimizer = begun(size, seed=size), kind(iterations=1)
-                found, points = directly(f, theta.copy(), kind, iterations)
+                points: list[Array] = []
+                keep = lambda intermediate_result: points.append(intermediate_result.x.copy())
+                method, more = ("L-BFGS-B", {"maxcor": 10, "ftol": 0.0}) if kind is LBFGS else ("CG", {})
+                how = {"method": method, "options": {"maxiter": iterations, "gtol": 0.0, **more}}
+                found = optimize.minimize(f, theta.copy(), jac=True, callback=keep, **how)
                 assert len(points) == iterations
                 state, evaluations = optimizer.init(theta), 1
                 for point in points:
@@ -311,11 +306,6 @@ def test_no_step_from_where_nothing_is_finite_nor_from_a_minimum() -> None:
 
 
 def test_impossible_settings() -> None:
-    cases = [
-        (LBFGS, {"iterations": 0}), (LBFGS, {"memory": 2.5}), (LBFGS, {"decrease": -1.0}),
-        (NonlinearConjugateGradient, {"tolerance": math.nan}),
-    ]  # fmt: skip
-    for kind, settings in cases:
-        ((name, value),) = settings.items()
-        with case(kind, name), pytest.raises(UsageError, match=f"{kind.__name__}: {name} .* not {value}"):
-            kind(**settings)
+    for name, value in {"iterations": 0, "memory": 2.5, "decrease": -1.0, "tolerance": math.nan}.items():
+        with case(name), pytest.raises(UsageError, match=f"LBFGS: {name} .* not {value}"):
+            LBFGS(**{name: value})

@@ -77,18 +77,14 @@ CASES = {
     "rmsprop": (RMSprop(0.07, decay=0.9, delta=1e-6), rmsprop),
     "adam": (Adam(0.07, beta1=0.8, beta2=0.95, delta=1e-6), adam),
     "adamw": (
-        AdamW(0.07, beta1=0.8, beta2=0.95, delta=1e-6, weight_decay=0.3),
-        partial(adam, weight_decay=0.3),
+        AdamW(0.07, beta1=0.8, beta2=0.95, delta=1e-6, weight_decay=0.3), partial(adam, weight_decay=0.3),
     ),
-}
-
-
-def test_every_optimizer_has_a_case() -> None:
-    require_rows(set(FIRST_ORDER) - set(CASES), "CASES in test_optimizers.py", "its equation as a plain loop")
+}  # fmt: skip
 
 
 def test_steps_equal_the_reference() -> None:
     """And each tells the loss and the slope of where it began."""
+    require_rows(set(FIRST_ORDER) - set(CASES), "CASES in test_optimizers.py", "its equation as a plain loop")
     for optimizer, reference in CASES.values():
         with named(optimizer):
             theta = np.array([0.3, -0.4, 2.0])
@@ -156,31 +152,23 @@ def test_optimizer_clips_by_value_then_norm() -> None:
 
 
 def test_early_stopping_rule() -> None:
-    mean_decrease, patience = EarlyStopping(memory=2, tolerance=0.1), EarlyStopping(1, 0.5, patience=2)
-    exact, level = EarlyStopping(memory=1, tolerance=0.25), EarlyStopping(memory=1, tolerance=0)
-    cases = [
-        (mean_decrease, [], False),
-        (mean_decrease, [1.0, 2.0], False),  # no longer than the memory: nothing to compare with
-        (mean_decrease, [1.0, 9.0, 0.8], False),  # 0.8 <= 1.0 · 0.9² = 0.81
-        (mean_decrease, [1.0, 0.0, 0.82], True),
-        (mean_decrease, [5.0, 1.0, 0.9, 0.5], False),
-        (mean_decrease, [0.1, 1.0, 0.9, 0.9], True),
-        (mean_decrease, [1.0, 1.0, math.nan], True),
-        (exact, [4.0, 3.0], False),
-        (exact, [4.0, np.nextafter(3.0, 4.0)], True),
-        (level, [3.0, 3.0], False),
-        (level, [3.0, 3.1], True),
-        (patience, [], False),
-        (patience, [1.0, 1.0], False),
-        (patience, [1.0, 1.0, 1.0], True),  # no better is not better
-        (patience, [1.0, 2.0, 0.5, 0.6], False),
-        (patience, [1.0, 2.0, 0.5, 0.6, 0.55], True),
-        (patience, [1.0, 0.9, 0.8, 0.799], False),
-        (patience, [math.nan, math.nan], True),
-    ]
-    for rule, costs, stops in cases:
-        with named(rule, costs):
-            assert rule.should_stop(costs) is stops
+    nan, above = math.nan, float(np.nextafter(3.0, 4.0))
+    goes_on_and_stops = {
+        # 0.8 <= 1.0 · 0.9² = 0.81; no longer than the memory there is nothing to compare with
+        EarlyStopping(memory=2, tolerance=0.1): (
+            [[], [1, 2], [1, 9, 0.8], [5, 1, 0.9, 0.5]], [[1, 0, 0.82], [0.1, 1, 0.9, 0.9], [1, 1, nan]],
+        ),
+        EarlyStopping(memory=1, tolerance=0.25): ([[4.0, 3.0]], [[4.0, above]]),
+        EarlyStopping(memory=1, tolerance=0): ([[3.0, 3.0]], [[3.0, 3.1]]),
+        EarlyStopping(1, 0.5, patience=2): (  # no better is not better
+            [[], [1, 1], [1, 2, 0.5, 0.6], [1, 0.9, 0.8, 0.799]],
+            [[1, 1, 1], [1, 2, 0.5, 0.6, 0.55], [nan, nan]],
+        ),
+    }  # fmt: skip
+    for rule, kinds in goes_on_and_stops.items():
+        for stops, costs in ((stops, costs) for stops, rows in enumerate(kinds) for costs in rows):
+            with named(rule, costs):
+                assert rule.should_stop(costs) is bool(stops)
 
 
 def test_every_kind_goes_down_and_tells_of_it() -> None:
@@ -221,23 +209,20 @@ def test_objective_against_dense_matrices() -> None:
     loss, g = objective.gradient(w)
     assert loss == objective.loss(w)
 
-    step = 1e-6
-    units = step * np.eye(objective.size)
-    slopes = [(objective.loss(w + e) - objective.loss(w - e)) / (2 * step) for e in units]
+    units = 1e-6 * np.eye(objective.size)
+    slopes = [(objective.loss(w + e) - objective.loss(w - e)) / 2e-6 for e in units]
     assert np.allclose(g, slopes, atol=1e-8)
-
     logits = gn.compile([u.logits], objective.inputs)
 
     def outputs(at: Array) -> Array:
         network.theta = at
         return logits(*arrays)[0].reshape(-1, 3)
 
-    jacobian = np.stack([(outputs(w + e) - outputs(w - e)) / (2 * step) for e in units])
+    jacobian = np.stack([(outputs(w + e) - outputs(w - e)) / 2e-6 for e in units], axis=1)
     o = outputs(w)
     p = np.exp(o) / np.exp(o).sum(axis=1, keepdims=True)
-    dense = sum(
-        jacobian[:, i] @ (np.diag(p[i]) - np.outer(p[i], p[i])) @ jacobian[:, i].T for i in range(len(o))
-    ) / len(o)
+    pairs = zip(jacobian, p, strict=True)
+    dense = sum(J @ (np.diag(each) - np.outer(each, each)) @ J.T for J, each in pairs) / len(o)
     product = objective.curvature(w)
     found = np.stack([product(e) for e in np.eye(objective.size)])
     assert np.allclose(found, dense, atol=1e-7)
@@ -353,12 +338,8 @@ def test_a_norm_whose_square_is_no_number() -> None:
 
 
 def test_products_beyond_the_range_of_float32() -> None:
-    cases = [
-        rnn.HessianFree(damping=0.0, adapts="nothing"),
-        rnn.TrustRegion(),
-        rnn.GreedyHessianFree(),
-        rnn.LBFGS(),
-    ]
+    undamped = rnn.HessianFree(damping=0.0, adapts="nothing")
+    cases = [undamped, rnn.TrustRegion(), rnn.GreedyHessianFree(), rnn.LBFGS()]
     for optimizer, scale in itertools.product(cases, [1e10, 1e-12]):
         with named(optimizer, scale):
             result = rnn.minimize(line(scale, "float32"), optimizer, steps=40)
@@ -393,15 +374,12 @@ OBJECTIVE, W, X = fed()
 COST, NOBODYS = OBJECTIVE.cost, Adam(groups={"layer1.*": {"rate": 2}})
 REFUSED = [
     (lambda: SGD(0), UsageError, "SGD: rate must be > 0, not 0"),
-    (lambda: SGD(math.nan), UsageError, "rate .* not nan"),
     (lambda: SGD(clip_norm=0), UsageError, "clip_norm .* not 0"),
     (lambda: SGD(clip_value=-5.0), UsageError, "clip_value .* not -5.0"),
     (lambda: Adam(beta1=1.0), UsageError, "Adam: beta1 .* not 1.0"),
-    (lambda: Adam(delta=-1), UsageError, "Adam: delta .* not -1"),
     (lambda: RMSprop(decay=2), UsageError, "RMSprop: decay .* not 2"),
     (lambda: RMSprop(delta=math.nan), UsageError, "RMSprop: delta .* not nan"),
     (lambda: Momentum(momentum=1.0), UsageError, "Momentum: momentum .* not 1.0"),
-    (lambda: Nesterov(momentum=math.nan), UsageError, "Nesterov: momentum .* not nan"),
     (lambda: Adam(weight_decay=-1), UsageError, "weight_decay .* not -1"),
     (lambda: Adam(groups=[1]), UsageError, "groups must be a mapping"),
     (lambda: Adam(groups={1: {"rate": 1}}), UsageError, "groups go by patterns of names"),
@@ -424,7 +402,6 @@ REFUSED = [
     (lambda: rnn.Objective(COST, [W], [W]), UsageError, "only what gn.input makes is fed"),
     (lambda: rnn.Objective(COST, [W], [X, X]), UsageError, r"inputs lists x\[3\] .* twice"),
     (lambda: rnn.Objective(COST, [W], also=5), UsageError, "also .* not 5"),
-    (lambda: rnn.Objective(COST, [W], structure=5), UsageError, "structure must be pairs"),
     (lambda: rnn.Objective(COST, [W], structure=[W]), UsageError, "structure must be pairs"),
     (lambda: rnn.Objective(COST, [W], clip_values=-1), UsageError, "clip_values .* not -1"),
     (lambda: rnn.Objective(COST, [W]), UsageError, r"depends on x\[3\] \(made at .*test_optimizers"),

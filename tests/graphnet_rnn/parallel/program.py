@@ -15,6 +15,7 @@ from graphnet_rnn.parallel.mpi import takes_gpu
 
 
 def parts_of(count: int, length: int) -> list[np.ndarray]:
+    """Of very different sizes, so that another order of additions shows."""
     random = np.random.default_rng(count)
     return [random.standard_normal(length) * 10.0 ** random.integers(-8, 9) for _ in range(count)]
 

@@ -15,7 +15,6 @@ A comment that starts with "Choice:" says what was taken where the paper is sile
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -46,7 +45,6 @@ class Net:
 
     @property
     def units(self) -> range:
-        """1..N"""
         return range(1, self.N + 1)
 
     def sources(self, j: int) -> list[int]:
@@ -82,27 +80,22 @@ def blocks(net: Net) -> dict[tuple[int, ...], list[Key]]:
     return found
 
 
-def activation(net: Net, V: Array) -> Array:
-    """s(V) = tanh V, or 1 / (1 + e^−V)."""
-    return np.tanh(V) if net.s == "tanh" else (1 + np.tanh(V / 2)) / 2
+def activities(net: Net, V: Array) -> Array:
+    """a_j = s(V_j), s(V) = tanh V, or 1 / (1 + e^−V); a_0 = 1."""
+    a = np.tanh(V) if net.s == "tanh" else (1 + np.tanh(V / 2)) / 2
+    a[0] = 1
+    return a
 
 
 def slope(net: Net, V: Array) -> Array:
-    """s'(V) = 1 − tanh² V, or σ(V) (1 − σ(V))."""
-    a = activation(net, V)
+    """s'(V) = 1 − tanh² V, or σ(V) (1 − σ(V)); that of unit 0 is not read."""
+    a = activities(net, V)
     return 1 - a**2 if net.s == "tanh" else a * (1 - a)
 
 
 def connection(net: Net, p: Params, i: int, j: int, x: int) -> float:
     """τ_ij of an RNN, τ_ijx of the others."""
     return p["tau"][i, j] if net.kind == "RNN" else p["tau"][i, j, x]
-
-
-def activities(net: Net, V: Array) -> Array:
-    """a_j = s(V_j), a_0 = 1."""
-    a = activation(net, V)
-    a[0] = 1
-    return a
 
 
 def next_V(net: Net, p: Params, V: Array, x: int) -> Array:
@@ -172,7 +165,7 @@ def backward(net: Net, p: Params, run: Run) -> Array:
         ds = slope(net, run.V[t])
         for i in net.units:
             w = p["w"][i]
-            written = run.chi[t] * (w[x] - sum(run.pi[t, y] * w[y] for y in range(net.A)))
+            written = run.chi[t] * (w[x] - run.pi[t] @ w)
             carried = sum(connection(net, p, i, j, x) * B[t + 1, j] for j in net.targets(i))
             B[t, i] = ds[i] * (written + carried)
             if net.kind == "GLNN":
@@ -182,12 +175,7 @@ def backward(net: Net, p: Params, run: Run) -> Array:
 
 def writing_gradient(net: Net, run: Run) -> Array:
     """W_iy = Σ_t χ_t a_i^t (1_{x_t = y} − π_t(y)), (N+1, A)     (17)"""
-    W = np.zeros((net.N + 1, net.A))
-    for t in range(len(run.x)):
-        for i in range(net.N + 1):
-            for y in range(net.A):
-                W[i, y] += run.chi[t] * run.a[t, i] * ((run.x[t] == y) - run.pi[t, y])
-    return W
+    return (run.chi[:, None] * run.a).T @ (np.eye(net.A)[run.x] - run.pi)
 
 
 def signal(net: Net, run: Run, key: Key) -> Array:
@@ -208,7 +196,7 @@ def transition_gradient(net: Net, run: Run, B: Array) -> Params:
     G = {name: value for name, value in zeros(net).items() if name != "w"}
     for (j, *_), keys in blocks(net).items():
         for key in keys:
-            G[key[0]][key[1]] = sum(signal(net, run, key)[t] * B[t + 1, j] for t in range(len(run.x)))
+            G[key[0]][key[1]] = signal(net, run, key) @ B[1:, j]
     G["V0"][1:] = B[0, 1:]
     return G
 
@@ -226,9 +214,7 @@ def rbpm(net: Net, p: Params, run: Run) -> Array:
         x, ds, pi = int(run.x[t]), slope(net, run.V[t]), run.pi[t]
         for i in net.units:
             w = p["w"][i]
-            variance = (
-                sum(pi[y] * w[y] ** 2 for y in range(net.A)) - sum(pi[y] * w[y] for y in range(net.A)) ** 2
-            )
+            variance = pi @ w**2 - (pi @ w) ** 2
             m[t, i] = ds[i] ** 2 * run.chi[t] * variance
             # A unit without the edge i → i still holds its V: (13) has V_i^t in it whatever the graph is.
             for j in {*net.targets(i), i}:
@@ -246,11 +232,8 @@ def metric(net: Net, run: Run, m: Array, j: int, keys: Sequence[Key], eps: float
     Of an RNN ε > 0 is needed: Σ_x 1_{x_t = x} = 1 = a_0, so the bias is the sum of the inputs of all symbols,
     and the undamped block is singular.
     """
-    signals = [signal(net, run, k) for k in keys]
-    M = eps * np.eye(len(keys))
-    for (k, one), (l, other) in itertools.product(enumerate(signals), repeat=2):
-        M[k, l] += sum(m[t + 1, j] * one[t] * other[t] for t in range(len(run.x)))
-    return M
+    signals = np.array([signal(net, run, k) for k in keys])
+    return (m[1:, j] * signals) @ signals.T + eps * np.eye(len(keys))
 
 
 def quasi_diagonal(G: Array, diagonal: Array, cross: Array) -> Array:
@@ -259,11 +242,9 @@ def quasi_diagonal(G: Array, diagonal: Array, cross: Array) -> Array:
     k ≠ 0: δ_k = (G_k − G_0 M_0k / M_00) / (M_kk − M_0k² / M_00)     (20, 34)
     bias:  δ_0 = G_0 / M_00 − Σ_{k≠0} M_0k / M_00 δ_k                (21, 35)
     """
-    new = np.zeros(len(G))
-    for k in range(1, len(G)):
-        new[k] = (G[k] - G[0] * cross[k] / diagonal[0]) / (diagonal[k] - cross[k] ** 2 / diagonal[0])
-    new[0] = G[0] / diagonal[0] - sum(cross[k] / diagonal[0] * new[k] for k in range(1, len(G)))
-    return new
+    share = cross[1:] / diagonal[0]
+    others = (G[1:] - G[0] * share) / (diagonal[1:] - cross[1:] * share)
+    return np.array([G[0] / diagonal[0] - share @ others, *others])
 
 
 def damping_of_writing(x: Sequence[int] | Array, A: int) -> Array:
@@ -281,14 +262,8 @@ def hessian(net: Net, run: Run, eps_y: Array) -> tuple[Array, Array]:
     h_ii^y = ε_y + Σ_t χ_t (a_i^t)² π_t(y) (1 − π_t(y)),  i = 0 too     (18)
     h_0i^y = Σ_t χ_t a_i^t π_t(y) (1 − π_t(y))                          (19)
     """
-    diagonal, cross = np.tile(eps_y, (net.N + 1, 1)), np.zeros((net.N + 1, net.A))
-    for t in range(len(run.x)):
-        for y in range(net.A):
-            spread = run.chi[t] * run.pi[t, y] * (1 - run.pi[t, y])
-            for i in range(net.N + 1):
-                diagonal[i, y] += run.a[t, i] ** 2 * spread
-                cross[i, y] += run.a[t, i] * spread
-    return diagonal, cross
+    spread = run.chi[:, None] * run.pi * (1 - run.pi)
+    return eps_y + (run.a**2).T @ spread, run.a.T @ spread
 
 
 def writing_direction(net: Net, run: Run, method: str, eps_y: Array) -> Array:

@@ -34,9 +34,6 @@ class Stub:
         self._ended = threading.Event()
         self.begin()
 
-    def begin(self) -> None:
-        raise NotImplementedError
-
     def end(self, code: int) -> None:
         self.returncode = code
         self._ended.set()
@@ -111,6 +108,8 @@ class Killed(Stub):
 
 
 TEXT = "the cat sat on the mat, and the rat sat on the hat.\n" * 20
+SMALL: dict[str, Any] = {"time": 10, "batch": 4, "sample": 0, "no_early_stopping": True}
+FILES = ("history.jsonl", "model.safetensors")
 
 
 @pytest.fixture
@@ -140,12 +139,6 @@ def take(monkeypatch: pytest.MonkeyPatch) -> Callable[[type[Stub]], None]:
 def inside(take: Callable[[type[Stub]], None]) -> None:
     """Runs train in this process."""
     take(Inside)
-
-
-# -- runs and what they leave --------------------------------------------------------------------
-
-SMALL: dict[str, Any] = {"time": 10, "batch": 4, "sample": 0, "no_early_stopping": True}
-FILES = ("history.jsonl", "model.safetensors")
 
 
 def recipe(text: str, epochs: int = 2, settings: Mapping[str, Any] | None = None, **more: Any) -> Recipe:

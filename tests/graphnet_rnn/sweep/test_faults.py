@@ -9,8 +9,8 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +20,8 @@ from graphnet.system.json_lines import read_rows
 from graphnet_rnn.errors import DataError
 from graphnet_rnn.sweep import Book, Halving, Recipe, Sweep, Values, baker
 from graphnet_rnn.sweep.report import report
-from tests.graphnet_rnn.sweep.conftest import (
-    Inside,
-    Killed,
-    command_of,
-    history,
-    numbers_of,
-    recipe,
-    require_those_of_train,
-    rows,
-    wait_until,
-    written,
-)
+from tests.graphnet_rnn.sweep import conftest as runs
+from tests.graphnet_rnn.sweep.conftest import Inside, Killed, command_of, history, recipe, rows
 from tests.tables import case
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="processes in /proc")
@@ -44,20 +34,15 @@ def require_each_epoch_once(folder: Path) -> None:
         assert found == [None, *range(1, len(found))]
 
 
+BAD_RATE = {"rate": Values((0.01, 1e38)), "optimizer": "sgd", "units": 4}
+
+
 @pytest.mark.usefixtures("inside")
 @pytest.mark.parametrize(
     ("settings", "words"),
-    [
-        (
-            {"rate": Values((0.01, 1e38)), "optimizer": "sgd", "units": 4},
-            r"the loss is (inf|nan).* cannot go on",
-        ),
-        ({"units": Values((4, 3_000_000))}, "memory"),
-    ],
+    [(BAD_RATE, r"the loss is (inf|nan).* cannot go on"), ({"units": Values((4, 3_000_000))}, "memory")],
 )
-def test_a_run_that_fails_is_told_and_stops_no_other(
-    text: str, tmp_path: Path, settings: dict[str, object], words: str
-) -> None:
+def test_a_run_that_fails_stops_no_other(text: str, tmp_path: Path, settings: Any, words: str) -> None:
     sweep = Sweep(recipe(text, settings=settings), tmp_path / "s", workers=1)
     sweep.run()
     good, bad = sweep.book.look()
@@ -69,9 +54,7 @@ def test_a_run_that_fails_is_told_and_stops_no_other(
 
 
 @pytest.mark.usefixtures("inside")
-def test_a_command_that_is_refused_is_a_failure_with_its_sentence(
-    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_command_that_is_refused_may_be_tried_again(text: str, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(Recipe, "command", lambda *_: ["nothing"])
     sweep = Sweep(recipe(text, settings={"units": 4}), tmp_path / "sweep")
     sweep.run()
@@ -85,43 +68,33 @@ def test_a_command_that_is_refused_is_a_failure_with_its_sentence(
     assert (entry.state, entry.epochs) == ("done", 2)
 
 
-# -- killed --------------------------------------------------------------------------------------
-
-
 @linux
-@pytest.mark.parametrize("signals", [(signal.SIGKILL, signal.SIGTERM), (signal.SIGKILL,)])
-def test_a_sweep_that_is_killed_goes_on_and_nothing_is_lost(
-    text: str, tmp_path: Path, take: Any, signals: tuple[int, ...]
-) -> None:
-    """One of a grid, and a search by Optuna, whose folder has all that it takes to go on."""
-    search = len(signals) == 1
-    more = "method = 'optuna'\ntrials = 3\npruner = 'MedianPruner'" if search else ""
-    command, out = (
-        command_of(tmp_path, 2 if search else 40, "[2, 4, 8, 16]" if search else "[4]", more),
-        tmp_path / "s",
-    )
-    for number in signals:
-        before = written(out)
+@pytest.mark.parametrize("search", [False, True])
+def test_a_sweep_that_is_killed_goes_on(text: str, tmp_path: Path, take: Any, search: bool) -> None:
+    """One of a grid, and a search by Optuna, whose folder has all that it takes to go on; nothing is lost."""
+    more = "method = 'optuna'\ntrials = 3\npruner = 'MedianPruner'"
+    how = (2, "[2, 4, 8, 16]", more) if search else (40, "[4]")
+    command, out = command_of(tmp_path, *how), tmp_path / "s"
+    for number in [signal.SIGKILL, signal.SIGTERM][: 1 if search else 2]:
+        before = runs.written(out)
         process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        wait_until(lambda before=before: written(out) > before)
+        runs.wait_until(lambda before=before: runs.written(out) > before)
         process.send_signal(number)
         _, said = process.communicate(timeout=300)
         assert process.returncode == (-number if number == signal.SIGKILL else 130), said
-        wait_until(lambda: not numbers_of(out))
+        runs.wait_until(lambda: not runs.numbers_of(out))
     before = {path: path.read_bytes() for path in out.glob("*/settings.json")}
     assert before
     (tmp_path / "recipe.toml").unlink()
-    take(Inside)
-    if not search:
-        Sweep(None, out).run()
-        require_those_of_train(Book(None, out), tmp_path / "alone")
-        return
     Path(text).unlink()
+    take(Inside)
     Sweep(None, out).run()
     entries = Book(None, out).look()
     assert {entry.state for entry in entries} <= {"done", "cut"}, [entry.sentence for entry in entries]
-    assert len(entries) == 3
+    assert len(entries) == (3 if search else 1)
     assert all(path.read_bytes() == content for path, content in before.items())
+    if not search:
+        runs.require_those_of_train(Book(None, out), tmp_path / "alone")
 
 
 @linux
@@ -136,7 +109,7 @@ def test_a_run_whose_process_is_killed_goes_on_from_its_checkpoint(text: str, tm
         made = run / "history.jsonl"
         known = made.read_text("utf-8").count('"event": "epoch"') if made.exists() else 0
         if left and known >= 6 - 3 * len(left) and any(run.glob("checkpoint-*")):
-            for process in set(numbers_of(run)) - killed:
+            for process in set(runs.numbers_of(run)) - killed:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(process, left.pop(0))
                     killed.add(process)
@@ -144,7 +117,7 @@ def test_a_run_whose_process_is_killed_goes_on_from_its_checkpoint(text: str, tm
 
     sweep.run(until=kill)
     assert len(killed) == 2
-    require_those_of_train(sweep.book, tmp_path / "alone")
+    runs.require_those_of_train(sweep.book, tmp_path / "alone")
     require_each_epoch_once(tmp_path / "s")
 
 
@@ -154,37 +127,26 @@ def test_a_run_that_is_killed_again_and_again_has_failed(text: str, tmp_path: Pa
     sweep = Sweep(recipe(text, settings={"units": 4}), tmp_path / "s", workers=1)
     sweep.run()
     (bad,) = sweep.book.look()
-    assert bad.state == "failed"
-    assert Killed.count == baker.DEATHS
-    said = "ended by SIGKILL, 3 times in epoch 1; if the system ended it for want of memory"
-    assert bad.sentence.startswith(said)
+    assert (bad.state, Killed.count) == ("failed", baker.DEATHS)
+    assert bad.sentence.startswith("ended by SIGKILL, 3 times in epoch 1; if the system ended it for want of")
     take(Inside)
     sweep.run(retry=True)
     assert sweep.book.look()[0].state == "done"
     require_each_epoch_once(tmp_path / "s")
 
 
-#: The command line, on a machine that is called otherwise.
-OTHER = (
-    "import platform, runpy; platform.node = lambda: 'other'; "
-    "runpy.run_module('graphnet_rnn', run_name='__main__', alter_sys=True)"
-)
-
-
 @linux
 @pytest.mark.slow
 @pytest.mark.parametrize("killed", [False, True])
-def test_two_processes_and_two_machines_share_a_folder(
-    text: str, tmp_path: Path, killed: bool, take: Any
-) -> None:
+def test_two_machines_share_a_folder(text: str, tmp_path: Path, killed: bool, take: Any) -> None:
     """Each run is made once, to the same bytes, with halving, also where one of the two is killed and comes no more."""
     wanted, folder = recipe(text, 16, halving=Halving(8, 2)), tmp_path / "s"
     Book(wanted, folder)
+    run = "import runpy; runpy.run_module('graphnet_rnn', run_name='__main__', alter_sys=True)"
+    other = f"import platform; platform.node = lambda: 'other'; {run}"
     options = ["sweep", str(folder), "--quiet", "--workers=1"]
-    begun = [
-        subprocess.Popen([sys.executable, *program, *options], stderr=subprocess.PIPE, text=True)
-        for program in (["-m", "graphnet_rnn"], ["-c", OTHER])
-    ]
+    commands = [[sys.executable, "-c", program, *options] for program in (run, other)]
+    begun = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for command in commands]
     cores: set[str] = set()
 
     def over() -> bool:
@@ -193,7 +155,7 @@ def test_two_processes_and_two_machines_share_a_folder(
             begun[1].kill()  # while it trains
         return all(process.poll() is not None for process in begun)
 
-    wait_until(over)
+    runs.wait_until(over)
     said = [process.communicate()[1] for process in begun]
     assert [process.returncode for process in begun] == [0, -signal.SIGKILL if killed else 0], said
     assert len(cores) == 2
@@ -216,23 +178,20 @@ def test_a_worker_of_joblib_that_is_killed_loses_nothing(text: str, tmp_path: Pa
     command = command_of(tmp_path, 30, "[4]" if victim == "worker" else "[4, 5, 6, 7]")
     # With one worker joblib starts no process.
     process = subprocess.Popen([*command, "--parallel=loky", "--workers=2"])
-    wait_until(lambda: written(out) > 0 and bool(numbers_of(out)))
+    runs.wait_until(lambda: runs.written(out) > 0 and bool(runs.numbers_of(out)))
     if victim == "sweep":
         process.kill()
         process.wait()
-        wait_until(lambda: not numbers_of(out))
+        runs.wait_until(lambda: not runs.numbers_of(out))
         begun = sorted(out.glob("*/run"))
         time.sleep(2)
         assert sorted(out.glob("*/run")) == begun
         assert subprocess.run(command, timeout=600, check=False).returncode == 0
     else:
-        status = Path(f"/proc/{numbers_of(out)[0]}/stat").read_text(encoding="utf-8")
+        status = Path(f"/proc/{runs.numbers_of(out)[0]}/stat").read_text(encoding="utf-8")
         os.kill(int(status.rpartition(")")[2].split()[1]), signal.SIGKILL)  # its parent
         assert process.wait(timeout=600) == 0
-    require_those_of_train(Book(None, out), tmp_path / "alone")
-
-
-# -- damaged -------------------------------------------------------------------------------------
+    runs.require_those_of_train(Book(None, out), tmp_path / "alone")
 
 
 def test_what_is_added_to_a_history_is_read_once(text: str, tmp_path: Path) -> None:
@@ -243,11 +202,8 @@ def test_what_is_added_to_a_history_is_read_once(text: str, tmp_path: Path) -> N
     entry.look()
     assert (entry.values, entry.sample) == ([3.0], "s3.0")
     history(entry.run, 3.0, 2.0, 1.0)
-    threads = [threading.Thread(target=entry.look) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: entry.look(), range(8)))
     assert entry.values == [3.0, 2.0, 1.0]
     history(entry.run, 3.0)
     entry.look()

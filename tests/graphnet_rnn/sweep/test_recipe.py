@@ -85,9 +85,8 @@ start = "model.safetensors"
 epochs = 3
 """)
     found = list(recipe.configurations())
-    assert [(each["cell"], each["layers"], each.get("skip")) for each in found] == [
-        (cell, *others) for cell in ("GRU", "Elman") for others in ((1, None), (2, True), (2, False))
-    ]
+    chosen = [(each["cell"], each["layers"], each.get("skip")) for each in found]
+    assert chosen == [(c, *of) for c in ("GRU", "Elman") for of in ((1, None), (2, True), (2, False))]
     command = recipe.command(found[1], 7, "there")
     start = str((tmp_path / "model.safetensors").resolve())  # it lies beside the recipe
     said = {"--skip", "--seed=7", "--out=there", "--cell=GRU", "--layers=2", "--epochs=3", "--quiet"}
@@ -95,8 +94,7 @@ epochs = 3
     assert command[0] == "train"
     assert said < set(command)
     assert "--skip" not in recipe.command(found[2], 7, "there")
-    # A run that goes on has its own weights, and needs no others.
-    assert not any("--start" in word for word in recipe.resuming("run", 2))
+    assert not any("--start" in word for word in recipe.resuming("run", 2))  # it has its own weights
     kept = recipe.with_files(lambda name: f"kept/{Path(name).name}")
     assert kept.settings["start"] == "kept/model.safetensors"
 
@@ -154,8 +152,10 @@ def test_brackets_are_those_of_hyperband(unit: str, scale: float) -> None:
             assert Recipe.of(recipe.mapping(), Path()).halving == halving
 
 
-#: Of a recipe, of its settings, and of one that is made in Python: what it cannot say, and what the answer names.
+#: Of a recipe of the data 'a', and of one that is made in Python: what it cannot say, and what the answer names.
 WRONG = [
+    ("", "data = 'FILE' is missing"),
+    ("data = ''", "data must name a file"),
     ("speed = 3", "is not what a recipe says; did you mean seed? options of train stand under [settings]"),
     ("settings = 3", "settings must be a table"),
     ("method = 'best'", "method must be 'grid' or 'random'"),
@@ -167,48 +167,37 @@ WRONG = [
     ("[halving]\nspeed = 0", "halving has first, factor and brackets"),
     ("[halving]\nfirst = -1.5", "halving: first must be a number above 0, not -1.5"),
     ("[halving]\nbrackets = 3", "halving: brackets must be"),
-]
-WRONG_SETTINGS = [
-    ("seed = 3", "seed is no setting: the sweep sees to it"),
-    ("units = [3, 4]", "units must be a word, a number, true or false, or a range"),
-    ("units = { between = [3, 4] }", "units must be a value, or one of"),
-    ("units = { values = [] }", "units: values must be words, numbers"),
-    ("rate = { log = [0, 1] }", "rate: a range of logarithms must begin above 0"),
-    ("rate = { log = [1] }", "rate: a range has two ends, not 1"),
-    ("rate = { uniform = [2, 1] }", "rate: a range must go from a number to a larger"),
-    ("units = { whole = [1.5, 3] }", "units: a range of whole numbers"),
-    ("rate = { uniform = [0, 1] }", "a grid goes through values, and rate has none"),
-    ("units = { values = [1], when = { layers = 2 } }", "units is a setting when layers"),
-    ("units = { values = [1], when = 3 }", "units: when must be"),
-    (
-        "units = { values = [1, 2], when = { batch = 1 } }\nbatch = { values = [1, 2], when = { units = 2 } }",
-        "units, which depends on batch, which depends on units",
-    ),
-    (
-        "layers = { values = [1, 2] }\nunits = { values = [1], when = { layers = 7 } }",
-        "units is a setting when layers is 7, which it never is",
-    ),
-]
+    ("[settings]\nseed = 3", "seed is no setting: the sweep sees to it"),
+    ("[settings]\nunits = [3, 4]", "units must be a word, a number, true or false, or a range"),
+    ("[settings]\nunits = { between = [3, 4] }", "units must be a value, or one of"),
+    ("[settings]\nunits = { values = [] }", "units: values must be words, numbers"),
+    ("[settings]\nrate = { log = [0, 1] }", "rate: a range of logarithms must begin above 0"),
+    ("[settings]\nrate = { log = [1] }", "rate: a range has two ends, not 1"),
+    ("[settings]\nrate = { uniform = [2, 1] }", "rate: a range must go from a number to a larger"),
+    ("[settings]\nunits = { whole = [1.5, 3] }", "units: a range of whole numbers"),
+    ("[settings]\nrate = { uniform = [0, 1] }", "a grid goes through values, and rate has none"),
+    ("[settings]\nunits = { values = [1], when = { layers = 2 } }", "units is a setting when layers"),
+    ("[settings]\nunits = { values = [1], when = 3 }", "units: when must be"),
+    ("[settings]\nunits = { values = [1], when = { batch = 1 } }\nbatch = { values = [1], when = { units = 1 } }",
+        "units, which depends on batch, which depends on units"),
+    ("[settings]\nlayers = { values = [1, 2] }\nunits = { values = [1], when = { layers = 7 } }",
+        "units is a setting when layers is 7, which it never is"),
+]  # fmt: skip
 GRID = {"units": Values(tuple(range(400))), "time": Values(tuple(range(400)))}
 WRONG_IN_PYTHON = {
-    "halving: first, in steps, must be a whole": lambda: (
-        Recipe("a", {"steps": 9}, halving=Halving(1.5)).budget
-    ),
-    "first, 9, must be below core_seconds, 9": lambda: (
-        Recipe("a", {"core_seconds": 9}, halving=Halving(9)).budget
-    ),
+    "halving: first, in steps, must be a whole": lambda: Recipe("a", {"steps": 9}, halving=Halving(1.5)).budget,
+    "first, 9, must be below core_seconds, 9":
+        lambda: Recipe("a", {"core_seconds": 9}, halving=Halving(9)).budget,
     "say epochs, a number, under": lambda: Recipe("a", {}).epochs,
     "more than 100,000 configurations": lambda: list(Recipe("a", GRID).configurations()),
-}
+}  # fmt: skip
 
 
 def test_what_no_recipe_says(read: Any, tmp_path: Path) -> None:
-    rows = [("", "data = 'FILE' is missing"), ("data = ''", "data must name a file")]
-    rows += [(f"data = 'a'\n{text}", words) for text, words in WRONG]
-    rows += [(f"data = 'a'\n[settings]\n{text}", words) for text, words in WRONG_SETTINGS]
-    for text, words in rows:
+    for text, words in WRONG:
+        whole = text if not text or text.startswith("data") else f"data = 'a'\n{text}"
         with case(text), pytest.raises(UsageError, match=re.escape(words)):
-            read(text)
+            read(whole)
     for words, call in WRONG_IN_PYTHON.items():
         with case(words), pytest.raises(UsageError, match=words):
             call()

@@ -47,7 +47,6 @@ CONDITIONS: list[tuple[dict[str, Any], str]] = [
     ({"pattern": "[ab]+c?", "length": 4, "stop": "\n"}, r"(?=.{0,4}\Z)[ab]+c?"),
     ({"ending": "b", "length": 2, "stop": "c"}, r"(?=.{0,2}\Z)[^c]*b"),
 ]
-CASES = pytest.mark.parametrize(("settings", "same"), CONDITIONS, ids=[str(c[0]) for c in CONDITIONS])
 
 
 def every_text(settings: dict[str, Any], same: str) -> dict[str, float]:
@@ -62,8 +61,9 @@ def every_text(settings: dict[str, Any], same: str) -> dict[str, float]:
     return found
 
 
-@CASES
-def test_exact_samples_have_the_conditioned_distribution(settings: dict[str, Any], same: str) -> None:
+@pytest.mark.parametrize(("settings", "same"), CONDITIONS)
+def test_completions_are_of_the_conditioned_distribution(settings: dict[str, Any], same: str) -> None:
+    """Exact samples, weighted ones, and the likeliest, against all texts that there are."""
     texts = every_text(settings, same)
     total = math.fsum(texts.values())
     found = rnn.complete(NET, "a", count=COUNT, attempts=10**6, **settings)
@@ -78,25 +78,15 @@ def test_exact_samples_have_the_conditioned_distribution(settings: dict[str, Any
     assert math.exp(found.log_p_condition) == pytest.approx(total, rel=0.02)
     assert math.exp(found.log_p_condition) >= total * (1 - 1e-5)
 
-
-@CASES
-def test_weights_make_up_for_how_samples_were_drawn(settings: dict[str, Any], same: str) -> None:
-    texts = every_text(settings, same)
-    total = math.fsum(texts.values())
     found = rnn.complete(NET, "a", count=COUNT, method="weighted", **settings)
     share: Counter[str] = Counter()
     for each in found.found:
         share[each.text] += each.weight  # type: ignore[assignment]
     error = 5 / math.sqrt(found.effective)
-    assert all(
-        abs(share[text] - p / total) < error * math.sqrt(p / total) + 1e-3 for text, p in texts.items()
-    )
+    for text, p in texts.items():
+        assert abs(share[text] - p / total) < error * math.sqrt(p / total) + 1e-3
     assert math.exp(found.log_p_condition) == pytest.approx(total, rel=0.1)
 
-
-@CASES
-def test_a_wide_beam_finds_the_likeliest_and_proves_it(settings: dict[str, Any], same: str) -> None:
-    texts = every_text(settings, same)
     best = sorted(texts, key=texts.__getitem__, reverse=True)[:3]
     found = rnn.complete(NET, "a", count=3, width=500, method="beam", **settings)
     assert [each.text for each in found.found] == best
@@ -133,22 +123,12 @@ def test_patterns_match_what_those_of_python_do(count: int) -> None:
 
 #: A pattern or a condition -> what is said.
 REFUSED: dict[str, str] = {
-    "(a": "a \\( is not closed",
-    "a)": "closes nothing",
-    "[ab": "missing",
-    "*a": "stands for nothing",
-    "a{3,2}": "counts go up",
-    "a{9999}": "not beyond 1000",
-    "a{x}": "a count is",
-    r"\q": "is not known",
-    "(?=a)": "only",
-    "a**": "one count follows another",
-    "[b-a]": "a range goes",
-    "a\\": "missing",
-    "(a|b)*a(a|b){15}": "more than 5,000 states",
-    "(" * 3000: "nested too deeply",
+    "(a": "a \\( is not closed", "a)": "closes nothing", "[ab": "missing", "*a": "stands for nothing",
+    "a{3,2}": "counts go up", "a{9999}": "not beyond 1000", "a{x}": "a count is", r"\q": "is not known",
+    "(?=a)": "only", "a**": "one count follows another", "[b-a]": "a range goes", "a\\": "missing",
+    "(a|b)*a(a|b){15}": "more than 5,000 states", "(" * 3000: "nested too deeply",
     "ab": "no text of 20 characters that the model can write matches",
-}
+}  # fmt: skip
 
 
 def test_a_pattern_that_cannot_be_read_or_met_is_said() -> None:
@@ -195,27 +175,19 @@ def test_the_order_found_is_the_likeliest_of_all(seed: int) -> None:
 
 def test_bags_are_passages_of_the_text() -> None:
     words = TEXT.split()
-    for bag in rnn.draw_bags(TEXT, 10, words=5, context=1):
+    bags, model = rnn.draw_bags(TEXT, 10, words=5, context=1), rnn.NGrams(TEXT, 6)
+    for bag in bags:
         passage = [*bag.before, *bag.words, *bag.after]
         assert len(passage) == 7
         assert any(words[k : k + 7] == passage for k in range(len(words)))
+    assert sum(rnn.debag(model, bag).correct for bag in bags) > 5, "n-grams know the order of their text"
     for call, error, said in (
         (lambda: rnn.draw_bags("one two"), DataError, "has 0 passages of 11, not 500"),
-        (
-            lambda: rnn.NGrams(TEXT, 40),
-            UsageError,
-            "order must be at most 17 with 12 different characters, not 40",
-        ),
+        (lambda: rnn.NGrams(TEXT, 40), UsageError, "must be at most 17 with 12 different characters, not 40"),
         (lambda: rnn.NGrams("abc", 5), DataError, "too few to count"),
     ):
         with case(said), pytest.raises(error, match=said):
             call()
-
-
-def test_n_grams_put_the_words_of_their_text_into_order() -> None:
-    model = rnn.NGrams(TEXT, 6)
-    answers = [rnn.debag(model, bag) for bag in rnn.draw_bags(TEXT, 10, words=4)]
-    assert sum(each.correct for each in answers) > 5  # chance is one in 24 or so
 
 
 def test_counts_by_hand() -> None:
@@ -269,14 +241,17 @@ def test_ratios_are_those_of_a_plain_loop() -> None:
     np.testing.assert_allclose(lag.difference, whole[0].mean(axis=0) - whole[1].mean(axis=0))
     np.testing.assert_allclose(lag.error, np.sqrt(whole.var(axis=1, ddof=1).sum(axis=0) / 2))
     assert list(lag.steps) == [2, 5]
-
-
-def test_how_long_it_lasts_is_where_the_difference_is_first_lost() -> None:
     ratios = np.zeros((2, 3, 40))
     ratios[0, :, :25] = 1
-    assert rnn.TimeLag(("[[", "Th"), ratios, 5).memory == 25
-    assert rnn.TimeLag(("[[", "Th"), ratios[:, :, :20], 5).memory == 20
-    assert rnn.TimeLag(("Th", "[["), ratios[::-1], 5).memory == 0
+    for given, memory in ((ratios, 25), (ratios[:, :, :20], 20), (ratios[::-1], 0)):
+        assert rnn.TimeLag(("[[", "Th"), given, 5).memory == memory, "where the difference is first lost"
+    for settings, part in (
+        ({"contexts": ("[[",)}, "contexts must be two texts"),
+        ({"brackets": ("[", "[")}, "brackets must be two different characters"),
+        ({"smooth": 0}, "smooth must be a whole number >= 1"),
+    ):
+        with case(part), pytest.raises(UsageError, match=part):
+            rnn.time_lag(net, steps=7, **settings)  # type: ignore[arg-type]
 
 
 def test_a_text_of_brackets_is_what_it_says() -> None:
@@ -299,13 +274,3 @@ def test_a_text_of_brackets_is_what_it_says() -> None:
     assert ratios[1] - ratios[0] == pytest.approx(made.difference, abs=0.1)
     assert made.difference == pytest.approx(-np.log10(0.2) - np.log10(0.05))
     assert bracket_text(1000, seed=3).text == bracket_text(1000, seed=3).text
-
-
-def test_time_lags_that_cannot_be_meant_are_said() -> None:
-    for settings, part in (
-        ({"contexts": ("[[",)}, "contexts must be two texts"),
-        ({"brackets": ("[", "[")}, "brackets must be two different characters"),
-        ({"smooth": 0}, "smooth must be a whole number >= 1"),
-    ):
-        with case(part), pytest.raises(UsageError, match=part):
-            rnn.time_lag(network("Th []ab."), steps=7, **settings)  # type: ignore[arg-type]

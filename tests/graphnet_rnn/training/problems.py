@@ -64,23 +64,19 @@ class Fit(Problem):
         return {"x": self.x, "y": self.y}
 
 
-def corpus() -> rnn.data.Corpus:
-    return rnn.data.Corpus.split(TEXT)
-
-
-def reader(**how: Any) -> rnn.Network:
-    count = len(corpus().vocabulary)
-    return rnn.Network([rnn.GRU(6)], count, count, **how)
+def of_text(kind: type, initial_state: str = "zero", **how: Any) -> Problem:
+    corpus = rnn.data.Corpus.split(TEXT)
+    count = len(corpus.vocabulary)
+    net = rnn.Network([rnn.GRU(6)], count, count, recurrent_dropout=0.2, initial_state=initial_state)
+    return kind(net, corpus, **{"batch": 5, "sample": 5, **how})
 
 
 def carried(**how: Any) -> Problem:
-    settings = {"time": 15, "batch": 5, "sample": 5, **how}
-    return rnn.CarriedText(reader(recurrent_dropout=0.2, initial_state="learned"), corpus(), **settings)
+    return of_text(rnn.CarriedText, "learned", **{"time": 15, **how})
 
 
 def drawn(**how: Any) -> Problem:
-    settings = {"time": 10, "batch": 5, "gradient_batches": 3, "curvature_batches": 2, "sample": 5, **how}
-    return rnn.DrawnText(reader(recurrent_dropout=0.2), corpus(), **settings)
+    return of_text(rnn.DrawnText, **{"time": 10, "gradient_batches": 3, "curvature_batches": 2, **how})
 
 
 def arrays(cases: int = 37, network: dict[str, Any] | None = None, **how: Any) -> Problem:
@@ -109,12 +105,8 @@ def pair(one: rnn.Network, other: rnn.Network, batch: int, **how: Any) -> rnn.Un
 
 
 def pair_arrays() -> dict[str, Array]:
-    x, z, t = (
-        draws().normal(size=(3, 37, 3)),
-        draws(1).normal(size=(4, 37, 2)),
-        draws(2).integers(0, 3, (4, 37)),
-    )
-    return {"x": x, "z": z, "t": t}
+    x, z = draws().normal(size=(3, 37, 3)), draws(1).normal(size=(4, 37, 2))
+    return {"x": x, "z": z, "t": draws(2).integers(0, 3, (4, 37))}
 
 
 def with_noise(model: rnn.Model) -> Any:
@@ -181,15 +173,8 @@ def energy(**how: Any) -> Problem:
 
 def temporal(**how: Any) -> Problem:
     """On the activities of a model below."""
-    below = [rnn.energy.TRBM(6, 4)]
-    settings = {
-        "data": bits(5, 22, 6),
-        "batch": 5,
-        "below": below,
-        "gibbs_steps": lambda n: 1 + n // 4,
-        **how,
-    }
-    return rnn.EnergyCases(rnn.energy.RTRBM(4, 3), **settings)
+    settings = {"batch": 5, "below": [rnn.energy.TRBM(6, 4)], "gibbs_steps": lambda n: 1 + n // 4, **how}
+    return rnn.EnergyCases(rnn.energy.RTRBM(4, 3), bits(5, 22, 6), **settings)
 
 
 def drawn_cases(generator: np.random.Generator, count: int) -> Array:
@@ -237,10 +222,11 @@ class Row:
 
 
 HESSIAN_FREE = lambda: rnn.HessianFree(damping=0.1, cg_steps=5)
+STRUCTURAL = lambda: rnn.HessianFree(structural=0.3, adapts="structural", cg_steps=5, preconditioner=0.75)
 PROBLEMS: dict[str, Row] = {
     "carried": Row(carried),
     "carried, overlapping": Row(lambda **how: carried(stride=6, **how), lambda: rnn.Nesterov(0.05)),
-    "drawn": Row(drawn, HESSIAN_FREE),
+    "drawn": Row(drawn, STRUCTURAL),
     "arrays": Row(arrays),
     "arrays, several batches": Row(lambda **how: arrays(gradient_batches=2, **how), HESSIAN_FREE),
     "composed": Row(composed),

@@ -44,9 +44,7 @@ def network(loss: str, **how: Any) -> rnn.Network:
     return rnn.Network([rnn.GRU(5)], INPUTS, OUTPUTS, loss, **how)
 
 
-def losses_by_hand(
-    net: rnn.Network, x: Array, t: Array, weights: Array, unscored: int = 0
-) -> tuple[Array, Array]:
+def losses_by_hand(net: rnn.Network, x: Array, t: Array, weights: Array, unscored: int = 0) -> Any:
     """The loss of each case, and the gradient of their weighted mean: a graph of exactly these cases."""
     count, labels = x.shape[1], t.shape[1] if net.loss == "ctc" else None
     initial = "learned" if net.initial_state == "learned" else "zero"
@@ -72,12 +70,11 @@ def taken(problem: rnn.Arrays, x: Array) -> list[int]:
 
 def test_a_run_is_a_loop_by_hand(tmp_path: Path) -> None:
     """Two epochs of 3 steps, of 3, 3 and 2 cases with weights, the last 3 of 11 kept."""
-    for loss, initial_state, unscored in itertools.product(
-        ["softmax", "sigmoid", "squared", "ctc"], ["zero", "learned"], [0, 2]
-    ):
+    losses = ["softmax", "sigmoid", "squared", "ctc"]
+    for loss, initial_state, unscored in itertools.product(losses, ["zero", "learned"], [0, 2]):
+        if loss == "ctc" and unscored:
+            continue
         with named(loss, initial_state, unscored):
-            if loss == "ctc" and unscored:
-                continue
             folder = tmp_path / f"{loss} {initial_state} {unscored}"
             x, t = data(loss)
             net, other = (network(loss, initial_state=initial_state, seed=1) for _ in range(2))
@@ -113,13 +110,6 @@ def test_a_run_is_a_loop_by_hand(tmp_path: Path) -> None:
             assert outcome.best == min(row["valid_loss"] for row in epochs)
 
 
-def test_symbols_are_read_as_well() -> None:
-    """What follows each symbol of a cycle is learned."""
-    s = (np.arange(8)[:, None] + np.arange(20)) % 5
-    problem = rnn.Arrays(rnn.Network([rnn.Elman(8)], 5, 5), s[:-1], s[1:], 4)
-    assert Trainer(problem, Training(rnn.Adam(0.05), epochs=30)).run().best < 0.1
-
-
 def test_steps_of_several_batches_are_those_of_a_batched_objective() -> None:
     """Hessian-free, against steps by hand on the same batches; what fills no step is left out."""
     x, t = data("softmax", 20)
@@ -149,6 +139,7 @@ def test_steps_of_several_batches_are_those_of_a_batched_objective() -> None:
 def test_what_is_kept_to_validate(tmp_path: Path) -> None:
     x, t = data("squared")
     pair = data("squared", 4, seed=1)
+    assert rnn.Arrays(network("squared"), x, t, 1000, valid=None).batch == CASES, "no more than there is"
     shares = [(0.1, 10, 1), (0.5, 5, 6), (0, 11, 0), (0.01, 11, 0), (None, 11, 0), (pair, 11, 4)]
     for number, (valid, trained, validated) in enumerate(shares):
         with named(number):
@@ -192,12 +183,6 @@ def test_a_batch_without_weight_changes_nothing() -> None:
     assert np.isfinite(outcome.best)
 
 
-def test_a_batch_is_no_larger_than_what_there_is() -> None:
-    x, t = data("squared")
-    problem = rnn.Arrays(network("squared"), x, t, 1000, valid=None)
-    assert (problem.batch, len(problem), problem.items) == (CASES, 1, CASES)
-
-
 X, T = data("softmax")
 S, CTC = data("squared")[1], data("ctc")
 LONGER = np.pad(CTC[1], ((0, 0), (0, 1)), constant_values=-1)
@@ -211,7 +196,6 @@ WRONG: dict[str, tuple[type[Exception], dict[str, Any], str]] = {
     "targets for float32": (DataError, NUMBERS | {"targets": S + 1e39}, "targets at [0, 0, 0] is 1e+39"),
     "weights for float32": (DataError, NUMBERS | {"weights": WEIGHTS * 1e39}, "weights at [0] is 1e+39"),
     "targets of other steps": (DataError, {"targets": T[1:]}, "targets must be (6, 11, ...), of each"),
-    "targets of other cases": (DataError, {"targets": T[:, 1:]}, "Arrays: targets must be (6, 11, ...)"),
     "targets that are none": (DataError, {"targets": [[1], [1, 2]]}, "Arrays: targets must be an array"),
     "numbers for symbols": (DataError, {"targets": T * 1.0}, "must be whole numbers in 0 ... 3, (6, 11)"),
     "a symbol too many": (DataError, {"targets": T + 1}, "targets must be whole numbers in 0 ... 3"),
@@ -250,13 +234,10 @@ def test_what_does_not_fit_is_told() -> None:
     for what, (error, changed, said) in WRONG.items():
         with named(what), pytest.raises(error, match=re.escape(said)):
             rnn.Arrays(**right | changed)
+    batches = {"gradient_batches": 2, "curvature_batches": 2}
     for how, optimizer, said in (
         ({"clip_values": 1.0}, rnn.LBFGS(), "clip_values would make the gradient another function's"),
-        (
-            {"gradient_batches": 2, "curvature_batches": 2},
-            rnn.Adam(),
-            "curvature_batches means nothing to Adam",
-        ),
+        (batches, rnn.Adam(), "curvature_batches means nothing to Adam"),
     ):
         with named(said), pytest.raises(UsageError, match=said):
             Trainer(rnn.Arrays(**right | how), Training(optimizer))
@@ -270,7 +251,7 @@ def test_whoever_asks_for_the_curvature_gets_that_of_its_batches() -> None:
         with named(optimizer):
             found = {}
             for curvature in (1, 2):
-                how: dict[str, Any] = {"gradient_batches": 3, "curvature_batches": curvature, "valid": None}
+                how: Any = {"gradient_batches": 3, "curvature_batches": curvature, "valid": None}
                 problem, alone = (rnn.Arrays(network("softmax"), X, T, 3, **how) for _ in range(2))
                 Trainer(problem, Training(optimizer, epochs=1, steps=1), None).run()
                 objective = alone.feed(0, 0)
@@ -328,14 +309,8 @@ def summed(problem: rnn.Arrays) -> tuple[float, Array, float]:
 
 def test_cases_of_several_lengths() -> None:
     """Each step, all of an epoch, and validation: sums over each case by itself."""
-    squared = [("squared", by) for by in ("cases", "steps", "values")]
-    for loss, by in [
-        ("softmax", "cases"),
-        ("softmax", "steps"),
-        *squared,
-        ("sigmoid", "values"),
-        ("ctc", "cases"),
-    ]:
+    two = [(loss, by) for by in ("cases", "steps") for loss in ("softmax", "squared")]
+    for loss, by in [*two, ("squared", "values"), ("sigmoid", "values"), ("ctc", "cases")]:
         with named(loss, by):
             cases, kept = ragged(loss, by), ragged(loss, by, seed=1)
             net = network(loss)
@@ -388,12 +363,11 @@ def test_steps_of_batches_of_several_lengths_are_one_mean() -> None:
 
 def test_lengths_that_are_all_of_the_steps_change_no_bit() -> None:
     x, t = data("squared")
-    found = []
+    found = set()
     for lengths in (None, np.full(CASES, TIME)):
-        net = network("squared", seed=2)
-        objective = rnn.Arrays(net, x, t, 4, lengths=lengths).feed(0, 0)
-        found.append([np.asarray(each).tobytes() for each in objective.gradient(objective.start())])
-    assert found[0] == found[1]
+        objective = rnn.Arrays(network("squared"), x, t, 4, lengths=lengths).feed(0, 0)
+        found.add(objective.gradient(objective.start())[1].tobytes())
+    assert len(found) == 1
 
 
 def test_targets_of_cases_as_a_whole() -> None:
@@ -419,8 +393,7 @@ def test_targets_of_cases_as_a_whole() -> None:
 def test_metrics_are_means_by_weight(tmp_path: Path) -> None:
     for loss, by in [("softmax", "steps"), ("sigmoid", "values"), ("squared", "cases")]:
         with named(loss, by):
-            cases, kept = ragged(loss, by), ragged(loss, by, seed=1)
-            net = network(loss)
+            net, cases, kept = network(loss), ragged(loss, by), ragged(loss, by, seed=1)
             problem = rnn.Arrays(net, cases, batch=3, valid=kept, buckets=3)
             (name,) = problem.metrics()
             found = problem.metrics()[name]()
@@ -432,7 +405,7 @@ def test_metrics_are_means_by_weight(tmp_path: Path) -> None:
                 each = np.abs(o - np.nan_to_num(t)).mean(axis=2)
             else:
                 each, w = (o > 0) == (t > 0.5), w[..., None] * kept.weights
-            assert found == pytest.approx((each * w).sum() / w.sum(), rel=1e-6)
+            assert found == pytest.approx((each * w).sum() / w.sum(), rel=1e-12)
             Trainer(problem, Training(rnn.Adam(0.01), epochs=2), tmp_path / loss, metrics=[name]).run()
             (*_, last) = rows(tmp_path / loss, "epoch")
             assert last["metrics"] == {name: problem.metrics()[name]()}
@@ -458,14 +431,3 @@ def test_labels_are_no_steps_though_there_are_as_many() -> None:
     fed = problem.feed(0, 0).fed
     np.testing.assert_array_equal(np.sort(fed[1][:, 0]), np.sort(labels[:, 0]))
     assert (fed[1][:, 1:] == -1).all()
-
-
-def test_what_is_all_right_has_the_accuracy_one() -> None:
-    """Exactly, whatever the weights are."""
-    net = rnn.Network([rnn.cells.Dense(OUTPUTS, activation="linear")], OUTPUTS, OUTPUTS, reads="vectors")
-    for name, node in net.parameters.items():
-        node.value[...] = np.eye(OUTPUTS) if "W" in name else 0
-    t = np.random.default_rng(0).integers(0, OUTPUTS, (TIME, 50))
-    w = np.random.default_rng(1).random((TIME, 50))
-    problem = rnn.Arrays(net, np.eye(OUTPUTS)[t], t, weights=w, valid=0.5)
-    assert problem.metrics()["accuracy"]() == pytest.approx(1, abs=1e-15)

@@ -15,7 +15,7 @@ import graphnet_rnn as rnn
 from graphnet_rnn import optimizers
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.training import EarlyStopping, Listener, Trainer, Training
-from tests.graphnet_rnn.training.runs import At, contents, require_same_files, settings_of, text_run
+from tests.graphnet_rnn.training.runs import contents, interrupt_at, require_same_files, settings_of, text_run
 from tests.tables import case
 
 TEXT = "abcd" * 40 + "acbd" * 40 + "dcba" * 40
@@ -40,13 +40,7 @@ def trainer(folder: Path, corpus: rnn.data.Corpus | None = None, **changed: Any)
 
 
 def begun(folder: Path, **changed: Any) -> None:
-    """Left at once, as by a killed process."""
-
-    def kill() -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        trainer(folder, **changed, listeners=[At(3, kill)]).run()
+    trainer(folder, **changed, listeners=[interrupt_at(3)]).run()
 
 
 @dataclass(frozen=True)
@@ -115,13 +109,8 @@ ACCEPTED: dict[str, dict[str, Any]] = {
     "schedule that says the same": {"schedule": optimizers.ExponentialDecay(0.95, after=10).by_epoch()},
     "stopping that says the same": {"stopping": EarlyStopping()},
 }  # fmt: skip
-#: Those that change how a number is rounded, and nothing else: for another machine, or less memory.
-#: And metrics, which rows have, and weights do not depend on.
-ROUNDED: dict[str, dict[str, Any]] = {
-    "backend": {"backend": "numpy"},
-    "memory": {"memory": "sqrt"},
-    "metrics": {"metrics": ["accuracy"]},
-}
+#: Those that change at most how a number is rounded, or what rows hold.
+ROUNDED: dict[str, Any] = {"backend": "numpy", "memory": "sqrt", "metrics": ["accuracy"]}
 #: Those of which a run on a text can have one value only, and those that say where and how long.
 FIXED = {
     "pool", "inputs", "outputs", "loss", "reads", "network", "folder", "epochs", "steps", "core_seconds", "problem",
@@ -150,7 +139,8 @@ def test_a_setting_that_changes_no_number_is_accepted(tmp_path: Path) -> None:
     expected = rnn.load(tmp_path / "whole" / "model.safetensors").theta
     alone = {what: ACCEPTED[what] for what in ("layers, initial", "start")}
     together = {k: v for what, changed in ACCEPTED.items() if what not in alone for k, v in changed.items()}
-    for what, changed in {"all at once": together, **alone, **ROUNDED}.items():
+    rounded = {what: {what: value} for what, value in ROUNDED.items()}
+    for what, changed in {"all at once": together, **alone, **rounded}.items():
         with case(what):
             begun(tmp_path / what)
             other = trainer(tmp_path / what, **changed)
@@ -176,7 +166,6 @@ OTHERS: dict[str, Any] = {
 
 
 def other_than(name: str, value: Any) -> Any:
-    """Another value of an optimiser's setting."""
     if isinstance(value, str):
         return "damping" if value == OTHERS.get(name) else OTHERS.get(name, value)
     if name in OTHERS:

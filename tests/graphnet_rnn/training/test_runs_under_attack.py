@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
@@ -14,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from graphnet_rnn.__main__ import main
+from tests.graphnet_rnn.training.runs import contents, require_same_files
+from tests.tables import case
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")]
 KILLS, PAIRS = 60, 50
@@ -34,12 +35,10 @@ class Process:
             code = 99
             try:
                 os.chdir(folder)
-                said = os.open(self.said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-                os.dup2(said, 1)
-                os.dup2(said, 2)
-                sys.stdout, sys.stderr = (os.fdopen(number, "w", closefd=False) for number in (1, 2))
+                os.dup2(os.open(self.said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
+                os.dup2(2, 1)
+                sys.stdout = sys.stderr = os.fdopen(2, "w", closefd=False)
                 code = main(command)
-                sys.stdout.flush()
                 sys.stderr.flush()
             except BaseException:
                 os.write(2, traceback.format_exc().encode())
@@ -62,12 +61,13 @@ class Process:
         return self.end()
 
 
-def two(folder: Path, command: list[str], pauses: list[float], rng: random.Random) -> list[Process]:
+def two(folder: Path, command: list[str], pause: float, rng: random.Random) -> tuple[list[int], list[str]]:
+    """Of two at once the exit codes, and what they said."""
     processes = []
     for name in "ab":
         processes.append(Process(folder, command, name))
-        time.sleep(rng.choice(pauses))
-    return processes
+        time.sleep(rng.choice([0, 0, pause]))
+    return [each.end() for each in processes], [each.said.read_text(encoding="utf-8") for each in processes]
 
 
 def new_folder(path: Path) -> Path:
@@ -81,34 +81,22 @@ def continued(folder: Path) -> list[str]:
     return RESUME if any(folder.glob("run/checkpoint-*")) else TRAIN
 
 
-def contents(folder: Path) -> dict[str, object]:
-    """All that must not depend on what happened on the way: models, the last checkpoint, rows but for their times."""
-    names = [path.relative_to(folder) for path in folder.rglob("*.safetensors")]
-    last = max((name for name in names if name.stem.startswith("checkpoint-")), default=None)
-    chosen = [name for name in names if name == last or not name.stem.startswith("checkpoint-")]
-    found: dict[str, object] = {str(name): (folder / name).read_bytes() for name in chosen}
-    for rows in (*folder.glob("*.jsonl"), *folder.glob("run/history.jsonl")):
-        read = map(json.loads, rows.read_text(encoding="utf-8").splitlines())
-        found[rows.name] = [{name: v for name, v in row.items() if name != "seconds"} for row in read]
-    return found
-
-
 def left_over(folder: Path) -> list[Path]:
     return [path for path in folder.rglob(".*") if path.suffix in (".part", ".lock")]
 
 
 @pytest.fixture
-def whole(tmp_path: Path) -> tuple[dict[str, object], float]:
+def whole(tmp_path: Path) -> tuple[dict[str, bytes], float]:
     """What a run leaves that nobody disturbs, and how long it takes."""
     for name in ("first", "whole"):  # the first finds no compiled kernels
         folder, started = new_folder(tmp_path / name), time.monotonic()
         process = Process(folder, TRAIN)
         assert process.end() == 0, process.said.read_text(encoding="utf-8")
         assert not left_over(folder)
-    return contents(folder), time.monotonic() - started
+    return contents(folder / "run"), time.monotonic() - started
 
 
-def test_killed_again_and_again(tmp_path: Path, whole: tuple[dict[str, object], float]) -> None:
+def test_killed_again_and_again(tmp_path: Path, whole: tuple[dict[str, bytes], float]) -> None:
     rng, kills, runs = random.Random(0), 0, 0
     while kills < KILLS:
         folder = new_folder(tmp_path / str(runs))
@@ -120,35 +108,33 @@ def test_killed_again_and_again(tmp_path: Path, whole: tuple[dict[str, object], 
             killed += code != 0
             assert code in (0, -signal.SIGKILL), process.said.read_text(encoding="utf-8")
         kills += killed
-        assert contents(folder) == whole[0], f"run {runs}, killed {killed} times"
+        with case(runs, killed):
+            require_same_files(contents(folder / "run"), whole[0])
         assert not left_over(folder)
 
 
-def test_two_at_once(tmp_path: Path, whole: tuple[dict[str, object], float]) -> None:
+def test_two_at_once(tmp_path: Path, whole: tuple[dict[str, bytes], float]) -> None:
     """One wins and ends as if it had been alone; the other says why it does not, in one sentence."""
     rng = random.Random(1)
     for pair in range(PAIRS):
         folder = new_folder(tmp_path / str(pair))
-        processes = two(folder, TRAIN, [0, 0, rng.uniform(0, whole[1] / 2)], rng)
-        ended = [process.end() for process in processes]
-        said = [process.said.read_text(encoding="utf-8") for process in processes]
+        ended, said = two(folder, TRAIN, rng.uniform(0, whole[1] / 2), rng)
         assert sorted(ended) == [0, 2], said
         refused = said[ended.index(2)]
         assert refused.count("\n") == 1, refused
         assert "another process" in refused or "holds a run already" in refused
-        assert contents(folder) == whole[0]
+        require_same_files(contents(folder / "run"), whole[0])
         assert not left_over(folder)
 
 
-def test_two_resume_at_once(tmp_path: Path, whole: tuple[dict[str, object], float]) -> None:
+def test_two_resume_at_once(tmp_path: Path, whole: tuple[dict[str, bytes], float]) -> None:
     """Whoever has the files; what the other read before it was refused, or before it got its turn, does no harm."""
     rng, contended = random.Random(2), 0
     for pair in range(PAIRS):
         folder = new_folder(tmp_path / str(pair))
         Process(folder, TRAIN).kill_after(rng.uniform(0.3, 0.7) * whole[1])
-        processes = two(folder, continued(folder), [0, 0, rng.uniform(0, whole[1])], rng)
-        ended = sorted(process.end() for process in processes)
-        assert ended in ([0, 0], [0, 2]), [process.said.read_text(encoding="utf-8") for process in processes]
-        contended += ended == [0, 2]
-        assert contents(folder) == whole[0]
+        ended, said = two(folder, continued(folder), rng.uniform(0, whole[1]), rng)
+        assert sorted(ended) in ([0, 0], [0, 2]), said
+        contended += 2 in ended
+        require_same_files(contents(folder / "run"), whole[0])
     assert contended > PAIRS // 4, "there was something to contend for"

@@ -12,6 +12,7 @@ import signal
 import time
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -28,6 +29,7 @@ from tests.graphnet_rnn.formats.resealed import parts_of
 from tests.graphnet_rnn.training.runs import At, contents, interrupt_at, require_same_files, rows, text_run
 from tests.graphnet_rnn.training.told import Told
 from tests.tables import case
+from viz.charts.curves import read_history
 
 TEXT = "the quick brown fox jumps over the lazy dog. " * 25
 
@@ -76,6 +78,8 @@ def test_loss_falls_and_the_history_tells(tmp_path: Path) -> None:
     assert [row["epoch"] for row in (initial, *epochs)] == [0, 1, 2, 3, 4, 5, 6]
     assert [row["step"] for row in steps] == list(range(2, 43, 2))
     assert steps[0]["epoch"] == pytest.approx(2 / 7)
+    timing = read_history(tmp_path / "run" / "timing.jsonl")
+    assert [row["epoch"] for row in timing if row["seconds"] > 0] == [1, 2, 3, 4, 5, 6]
     assert all(len(row["sample"]) == 10 for row in (initial, *epochs))
     assert initial["weight_norms"] == norms
     assert epochs[-1]["weight_norms"] == rnn.weight_norms(net) != norms
@@ -108,13 +112,11 @@ def test_rate_follows_the_schedule(tmp_path: Path) -> None:
             assert [row["learning_rate"] for row in rows(tmp_path / name, "epoch")] == taken[6::7]
 
 
-@pytest.mark.parametrize("kind", ["zero", "learned"])
-def test_every_piece_gets_dropout_masks_of_its_own(tmp_path: Path, kind: str) -> None:
+def test_every_piece_gets_dropout_masks_of_its_own(tmp_path: Path) -> None:
     """The weights hardly change, so that losses of one piece in two epochs differ by the masks alone."""
-    for dropout in (0.0, 0.4):
+    for dropout, kind in ((0.0, "zero"), (0.4, "zero"), (0.4, "learned")):
         net = {"layers": [rnn.GRU(8), rnn.GRU(8)], "dropout": dropout, "initial_state": kind}
-        told = Told()
-        folder = tmp_path / str(dropout)
+        told, folder = Told(), tmp_path / f"{dropout} {kind}"
         trainer(folder, net=net, optimizer=optimizers.SGD(1e-30), epochs=2, listeners=[told]).run()
         losses = [report.loss for report in told.reports]
         assert [a == b for a, b in zip(losses[:7], losses[7:], strict=True)] == [not dropout] * 7
@@ -140,13 +142,6 @@ def test_what_ends_a_run_early(tmp_path: Path) -> None:
     run = trainer(tmp_path / "told", listeners=[At(1, lambda: run.stop("time is up"))])
     outcome = run.run()
     assert (outcome.reason, outcome.epochs) == ("time is up", 1)
-
-
-def test_too_little_to_validate_means_training_bits_decide(tmp_path: Path) -> None:
-    outcome = trainer(tmp_path / "run", text=TEXT[:160]).run()
-    epochs = rows(tmp_path / "run", "epoch")
-    assert {row["valid_bits"] for row in epochs} == {None}
-    assert outcome.best == min(row["train_bits"] for row in epochs)
 
 
 @pytest.mark.parametrize("kind", optimizers.ALL.values(), ids=optimizers.ALL)
@@ -192,32 +187,23 @@ def test_signals_leave_a_checkpoint_and_a_second_one_ends_at_once(tmp_path: Path
         with case(*numbers), pytest.raises(KeyboardInterrupt):
             signalled(tmp_path / str(numbers), *numbers).run()
     assert [signal.getsignal(number) for number in (INTERRUPT, END, HANG_UP)] == before
-
-
-def test_what_is_ignored_stays_so(tmp_path: Path) -> None:
-    """nohup ignores SIGHUP, and a shell SIGINT in what a script starts in the background."""
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in (HANG_UP, INTERRUPT)}
-    try:
-        assert signalled(tmp_path / "run", *before).run().reason == "epochs"
+    try:  # nohup ignores SIGHUP, and a shell SIGINT in what a script starts in the background
+        for number in (HANG_UP, INTERRUPT):
+            signal.signal(number, signal.SIG_IGN)
+        assert signalled(tmp_path / "run", HANG_UP, INTERRUPT).run().reason == "epochs"
     finally:
-        for number, handler in before.items():
+        for number, handler in zip((INTERRUPT, END, HANG_UP), before, strict=True):
             signal.signal(number, handler)
 
 
 def test_a_listener_with_a_method_that_nobody_calls() -> None:
+    of_trainer = lambda self, trainer: None
     with pytest.raises(UsageError, match=r"Odd.step_ended: .* stepped\(trainer, report\)"):
-
-        class Odd(Listener):
-            def step_ended(self, trainer: Trainer) -> None: ...
-
-    class Even(Listener):
-        def _of(self, trainer: Trainer) -> None: ...
-
-        def table(self, rows: int) -> None: ...
+        type("Odd", (Listener,), {"step_ended": of_trainer})
+    type("Even", (Listener,), {"_of": of_trainer, "table": lambda self, rows: None})
 
 
-def fails(*arguments: Any) -> Any:
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+fails = mock.Mock(side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
 
 
 def test_a_listener_that_fails_loses_no_step(tmp_path: Path, whole: dict[str, bytes]) -> None:
@@ -229,25 +215,25 @@ def test_a_listener_that_fails_loses_no_step(tmp_path: Path, whole: dict[str, by
     require_it_goes_on(tmp_path / "parts", whole)
 
 
-@pytest.mark.parametrize("steps", [1, 9, 20])
-def test_a_run_whose_steps_are_used_up_is_validated_there_and_goes_on_as_if_unbroken(
-    tmp_path: Path, whole: dict[str, bytes], steps: int
+def test_a_run_whose_steps_are_used_up_is_validated_there_and_goes_on(
+    tmp_path: Path, whole: dict[str, bytes]
 ) -> None:
-    cut = trainer(tmp_path / "cut", steps=steps)
-    outcome = cut.run()
-    assert (outcome.reason, outcome.steps) == ("steps", steps)
-    epochs = rows(tmp_path / "cut", "epoch")
-    assert epochs[-1]["epoch"] == pytest.approx(steps / 7)
-    assert outcome.best == min(row[cut.problem.row_names[1]] for row in epochs)
-    before = contents(tmp_path / "cut")
-    assert resumed(tmp_path / "cut", steps=steps).run() == outcome
-    assert contents(tmp_path / "cut") == before
-    require_it_goes_on(tmp_path / "cut", whole)
+    for steps in (1, 9, 20):
+        folder = tmp_path / str(steps)
+        with case(steps):
+            outcome = trainer(folder, steps=steps).run()
+            assert (outcome.reason, outcome.steps) == ("steps", steps)
+            epochs = rows(folder, "epoch")
+            assert epochs[-1]["epoch"] == pytest.approx(steps / 7)
+            assert outcome.best == min(row["valid_bits"] for row in epochs)
+            before = contents(folder)
+            assert resumed(folder, steps=steps).run() == outcome
+            assert contents(folder) == before
+            require_it_goes_on(folder, whole)
 
 
-def test_the_processors_time_ends_a_run_and_what_was_used_counts_when_it_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_processors_time_ends_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was used before counts where it goes on."""
     now = itertools.count()
     monkeypatch.setattr(time, "process_time", lambda: float(next(now)))
     outcome = trainer(tmp_path / "run", epochs=50, core_seconds=5.5).run()
@@ -279,9 +265,7 @@ def test_what_cannot_be_resumed_and_what_is_in_the_way_stay_as_they_are(tmp_path
     run = trainer(tmp_path / "run", epochs=1)
     run.run()
     before = contents(tmp_path / "run")
-    with pytest.raises(
-        UsageError, match=r"holds a run already; continue it \(.*trainer\.resume\(\)\), or name"
-    ):
+    with pytest.raises(UsageError, match=r"holds a run already; continue it \(.*trainer\.resume\(\)\)"):
         trainer(tmp_path / "run", epochs=1).run()
     require_same_files(contents(tmp_path / "run"), before)
     for path in run.folder.checkpoints():
@@ -300,14 +284,15 @@ def test_a_changed_history_is_told(tmp_path: Path) -> None:
     run = trainer(tmp_path / "run", listeners=[interrupt_at(9)])
     run.run()
     written = run.folder.history.read_bytes()
-    for name, changed in {
-        "shorter": written[:40],
-        "CRLF": written.replace(b"\n", b"\r\n"),
-        "a line twice": written.splitlines(keepends=True)[0] + written,
-        "another number": written.replace(b"0", b"1", 1),
-        "empty": b"",
-    }.items():
-        with case(name):
+    twice = written.splitlines(keepends=True)[0] + written
+    for changed in (
+        written[:40],
+        written.replace(b"\n", b"\r\n"),
+        twice,
+        written.replace(b"0", b"1", 1),
+        b"",
+    ):
+        with case(changed[:100]):
             run.folder.history.write_bytes(changed)
             before = contents(tmp_path / "run")
             with pytest.raises(ModelFileError, match="is not what it was when the checkpoint was written"):
@@ -327,7 +312,7 @@ def test_a_best_model_that_was_lost_or_changed_is_there_again(tmp_path: Path) ->
     assert [row["best"] for row in rows(tmp_path / "whole", "epoch")] == [True, False, False]
     other = trainer(tmp_path / "other", net={"seed": 3}, epochs=1)
     other.run()
-    for content in (None, b"", b"junk", other.folder.model.read_bytes()):
+    for content in (None, b"", other.folder.model.read_bytes()):
         shutil.rmtree(tmp_path / "parts", ignore_errors=True)
         trainer(tmp_path / "parts", listeners=[Worse(), interrupt_at(9)]).run()
         model = tmp_path / "parts" / "model.safetensors"
@@ -390,9 +375,7 @@ def test_a_history_that_changes_while_a_run_writes_it(tmp_path: Path, whole: dic
                 history.write_bytes(kept[-1][:-1] if change == "shortened" else kept[-1] + b"{}\n")
 
         with case(change):
-            with pytest.raises(
-                SaveError, match=r"history\.jsonl has [\d,]+ bytes where this run has written"
-            ):
+            with pytest.raises(SaveError, match=r"\.jsonl has [\d,]+ bytes where this run has written"):
                 trainer(history.parent, listeners=[At(9, meddle)]).run()
             history.write_bytes(kept[-1])
             require_it_goes_on(history.parent, whole)
@@ -440,8 +423,8 @@ def test_a_checkpoint_that_is_replaced_while_it_is_read(
     assert folder.read_checkpoint().path.name == "checkpoint-000000021.safetensors"
 
 
-def test_a_run_does_not_write_into_the_folder_of_another(tmp_path: Path) -> None:
-    """Its folder was removed, and made anew by a run that has it now."""
+def test_a_run_whose_folder_is_removed_ends_and_writes_into_no_other_run_s(tmp_path: Path) -> None:
+    """Which was made anew, by a run that has it now; or not."""
     theirs: dict[str, bytes] = {}
 
     def another_begins() -> None:
@@ -454,12 +437,9 @@ def test_a_run_does_not_write_into_the_folder_of_another(tmp_path: Path) -> None
         with pytest.raises(UsageError, match="another process trains in"):
             trainer(tmp_path / "run", listeners=[At(9, another_begins)]).run()
         assert {p.name: p.read_bytes() for p in (tmp_path / "run").iterdir()} == theirs
-
-
-def test_a_run_whose_folder_is_removed_says_so(tmp_path: Path) -> None:
-    with pytest.raises(SaveError, match=r"run was removed meanwhile.* cannot be locked again: No such file"):
-        trainer(tmp_path / "run", listeners=[At(9, lambda: shutil.rmtree(tmp_path / "run"))]).run()
-    assert not (tmp_path / "run").exists()
+    with pytest.raises(SaveError, match=r"gone was removed meanwhile.* cannot be locked again: No such file"):
+        trainer(tmp_path / "gone", listeners=[At(9, lambda: shutil.rmtree(tmp_path / "gone"))]).run()
+    assert not (tmp_path / "gone").exists()
 
 
 def test_a_run_whose_lock_is_removed_takes_it_again(tmp_path: Path, whole: dict[str, bytes]) -> None:
@@ -552,10 +532,7 @@ def test_a_checkpoint_that_cannot_be_removed_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: dict[str, bytes]
 ) -> None:
     """The new one is whole, so training goes on."""
-
-    def refuse(path: Path, missing_ok: bool = False) -> None:
-        raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
-
+    refuse = mock.Mock(side_effect=OSError(errno.EIO, os.strerror(errno.EIO)))
     run = trainer(tmp_path / "parts", listeners=[At(7, lambda: monkeypatch.setattr(Path, "unlink", refuse))])
     run.run()
     monkeypatch.undo()

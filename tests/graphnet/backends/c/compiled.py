@@ -14,8 +14,6 @@ import numpy as np
 
 import graphnet as gn
 
-__all__ = ["COMPILER", "FLAGS", "Exported", "library", "require_same"]
-
 COMPILER = os.environ.get("CC") or shutil.which("gcc") or shutil.which("cc")
 FLAGS = ("-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O1")
 TOLERANCE = {"float32": 2e-5, "float64": 1e-10}
@@ -33,9 +31,6 @@ class Exported:
     @cached_property
     def function(self) -> gn.Function:
         return gn.compile(self.outputs, self.inputs)
-
-    def expected(self):
-        return gn.compile(self.outputs, self.inputs, backend="numpy", passes=())(*self.arrays)
 
     def run(self, loaded: ctypes.CDLL):
         """What the C function returns, and its results."""
@@ -64,6 +59,7 @@ def require_same(f: Exported, loaded: ctypes.CDLL) -> None:
     """AssertionError where C and the NumPy back end do not agree."""
     status, results = f.run(loaded)
     assert status == 0, f.name
-    for found, wanted in zip(results, f.expected(), strict=True):
+    expected = gn.compile(f.outputs, f.inputs, backend="numpy", passes=())(*f.arrays)
+    for found, wanted in zip(results, expected, strict=True):
         off = TOLERANCE.get(found.dtype.name, 0)
         np.testing.assert_allclose(found, wanted, rtol=off, atol=off, err_msg=f.name)

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import graphnet as gn
-from graphnet.backends.c.unit import unit_of
 from graphnet.graph.node import Node
 from tests.graphnet.backends.c.compiled import COMPILER, Exported, library, require_same
 from tests.graphnet.backends.conftest import output_of
@@ -22,30 +21,17 @@ from tests.graphnet.ops.op_cases import CASES
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C compiler on PATH")
 
 
-def is_refused(outputs, inputs) -> bool:
-    """Whether only Python runs it."""
-    try:
-        unit_of(gn.Graph(outputs, inputs), gn.passes.DEFAULT, gn.passes.EVERYTHING, "f")
-    except gn.BackendError as error:
-        return "no C can be written" in str(error)
-    return False
-
-
 @needs_compiler
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_every_op_and_kind_of_instruction_agrees(dtype: str, tmp_path: Path) -> None:
     """All ops that have native code, in one function; and all programs of kernels, in another."""
-    outputs, inputs, given, refused = [], [], [], []
+    outputs, inputs, given = [], [], []
     for case in CASES:
         arrays = [a.astype(dtype) if a.dtype.kind == "f" else a for a in map(np.asarray, case.arrays)]
         nodes = [gn.input(a.shape, a.dtype) for a in arrays]
         made = case.op(*nodes)
         results = [made] if isinstance(made, Node) else list(made)
-        if is_refused(results, nodes):
-            refused.append(case.id)
-        else:
-            outputs, inputs, given = outputs + results, inputs + nodes, given + arrays
-    assert len(refused) < len(CASES) / 10, refused
+        outputs, inputs, given = outputs + results, inputs + nodes, given + arrays
     parts = [program.nodes(dtype) for program in PROGRAMS.values()]
     programs = Exported("programs", *([x for part in parts for x in part[k]] for k in range(3)))
     ops = Exported("ops", outputs, inputs, given)
@@ -78,13 +64,10 @@ def test_a_folder_tests_itself(tmp_path: Path) -> None:
 def test_outputs_are_left_alone_by_a_wrong_index_and_may_be_inputs(tmp_path: Path) -> None:
     x, i, h = gn.input((4, 3)), gn.input((2,), "int64"), gn.input((4, 3))
     ones = np.ones((4, 3), "float32")
-    low, high = (
-        Exported(f"taken{bad}", [gn.take(x, i) * 2.0], [x, i], [ones, np.array([0, bad - 1])])
-        for bad in (0, 5)
-    )
-    step = Exported("step", [gn.tanh(x + h), x * h], [x, h], [])
-    loaded = library([low, high, step], tmp_path)
-    for wrong in (low, high):
+    nodes = [gn.take(x, i) * 2.0]
+    taken = [Exported(f"taken{at % 9}", nodes, [x, i], [ones, np.array([0, at])]) for at in (-1, 4)]
+    loaded = library([*taken, Exported("step", [gn.tanh(x + h), x * h], [x, h], [])], tmp_path)
+    for wrong in taken:
         status, (result,) = wrong.run(loaded)
         assert status == 1
         assert (result == 77).all()

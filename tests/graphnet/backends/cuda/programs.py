@@ -10,8 +10,6 @@ import graphnet as gn
 from graphnet.backends.cuda.device import SIMULATED
 from graphnet.graph.node import Node
 
-__all__ = ["PROGRAMS", "Program"]
-
 #: Sums of so many terms are divided among blocks; a simulator does so for shorter ones.
 LONG = 280 if SIMULATED else 1100
 
@@ -36,8 +34,8 @@ def floats(*shape: int):
     return rng.standard_normal(shape)
 
 
-def indices(below: int, *shape: int, dtype: str = "int64"):
-    return rng.integers(0, below, shape).astype(dtype)
+def indices(below: int, *shape: int):
+    return rng.integers(0, below, shape)
 
 
 def slope(cost: Node, wrt: Node) -> list[Node]:
@@ -67,19 +65,13 @@ MADE = {
     "two axes, one of them broadcast": (lambda x, b: gn.exp(x + b), floats(5, 7), floats(7)),
     "an axis of columns": (lambda x, b: gn.exp(x * b), floats(5, 7), floats(5, 1)),
     "three axes, turned": (lambda x, y: x.T + y, floats(2, 3, 5), floats(5, 3, 2)),
-    "four axes, turned": (
-        lambda x, y: gn.transpose(x, (3, 1, 0, 2)) + y, floats(2, 3, 4, 5), floats(5, 3, 2, 4)
-    ),
-    "five axes, turned": (
-        lambda x, y: gn.transpose(x, (4, 1, 3, 0, 2)) * y, floats(2, 3, 2, 2, 3), floats(3, 3, 2, 2, 2)
-    ),
+    "four axes, turned": (lambda x, y: gn.transpose(x, (3, 1, 0, 2)) + y, floats(2, 3, 4, 5), floats(5, 3, 2, 4)),
+    "five axes, turned": (lambda x: gn.transpose(x, (4, 1, 3, 0, 2)) * 2.0, floats(2, 3, 2, 2, 3)),
     "a number": (lambda x: x * x + 1.0, np.array(1.5)),
     "booleans": (lambda x, y: [gn.where(x > y, x, y), x > y, gn.equal(x, y)], floats(9), floats(9)),
     "integers": (lambda i: [i * i - 3, gn.sum(i), gn.maximum(i, 2)], indices(9, 11)),
     "rows by index": (lambda W, i: gn.tanh(gn.take(W, i)) + 1.0, floats(6, 5), indices(6, 7)),
-    "rows by a smaller kind of index": (
-        lambda W, i: gn.tanh(gn.take(W, i)), floats(6, 5), indices(6, 7, dtype="int32")
-    ),
+    "rows by a smaller kind of index": (lambda W, i: gn.tanh(gn.take(W, i)), floats(6, 5), indices(6, 7).astype("i4")),
     "columns by index": (lambda W, i: gn.tanh(gn.take(W, i, axis=1)), floats(4, 6), indices(6, 9)),
     "one-hot": (lambda x, i: x - gn.one_hot(i, 5, x.dtype), floats(4, 5), indices(5, 4)),
     "sum of all": (gn.sum, floats(23)),
@@ -108,12 +100,8 @@ MADE = {
     "rows added by index": (lambda W, i: slope(gn.take(W, i), W), floats(6, 5), indices(6, 40)),
     "rows added by index, all to one": (lambda W, i: slope(gn.take(W, i), W), floats(6, 5), np.full(40, 3)),
     "columns added by index": (lambda W, i: slope(gn.take(W, i, axis=1), W), floats(3, 6), indices(6, 17)),
-    "a join along the last axis": (
-        lambda x, y: gn.exp(gn.concatenate([x, y * 2.0, x + y], axis=1)), floats(4, 3), floats(4, 3)
-    ),
-    "a result that lies between others": (
-        lambda x, y: [gn.concatenate([x, y], axis=1), x.T, x[:, 1:]], floats(4, 3), floats(4, 3)
-    ),
+    "a join along the last axis": (lambda x, y: gn.exp(gn.concatenate([x, y * 2.0, x + y], 1)), *floats(2, 4, 3)),
+    "a result that lies between others": (lambda x, y: [gn.concatenate([x, y], 1), x.T, x[:, 1:]], *floats(2, 4, 3)),
     "many terms": (lambda x: gn.add(*(x * float(k) for k in range(70))), floats(5)),
 }  # fmt: skip
 PROGRAMS = {name: Program(build, tuple(arrays)) for name, (build, *arrays) in MADE.items()}

@@ -51,21 +51,13 @@ def test_kernel_is_numpy(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         require_same(PROGRAMS[name], "float64")
 
 
-def assembled(*arguments: str) -> int:
-    """How many kernels were."""
-    words = output_of(
-        "-m", "tests.graphnet.backends.cuda.assemble", *arguments, without=("NUMBA_ENABLE_CUDASIM",)
-    )
-    return int(words.split()[-2])
-
-
-def test_a_kernel_of_each_kind_assembles() -> None:
-    assert assembled("9.0", "--few") > 9
-
-
-@pytest.mark.slow
-def test_every_kernel_assembles_for_all_kinds_of_gpus() -> None:
-    assert assembled("7.5", "8.0", "9.0", "12.0") > 180
+@pytest.mark.parametrize(
+    ("how", "least"), [("9.0 --few", 9), pytest.param("7.5 8.0 9.0 12.0", 180, marks=pytest.mark.slow)]
+)
+def test_kernels_assemble(how: str, least: int) -> None:
+    module = "tests.graphnet.backends.cuda.assemble"
+    words = output_of("-m", module, *how.split(), without=("NUMBA_ENABLE_CUDASIM",))
+    assert int(words.split()[-2]) > least, "kernels"
 
 
 def test_no_function_is_forgotten() -> None:
@@ -124,10 +116,8 @@ class Library:
             handle, transa, transb, m, n, k, alpha, a, lda, step_a, b, ldb, step_b, beta, c, ldc, step_c, count
         ) -> None:  # fmt: skip
             for i in range(count):
-                first, second, into = (
-                    at + i * step * item for at, step in ((a, step_a), (b, step_b), (c, step_c))
-                )
-                single(handle, transa, transb, m, n, k, alpha, first, lda, second, ldb, beta, into, ldc)
+                at = [p + i * step * item for p, step in ((a, step_a), (b, step_b), (c, step_c))]
+                single(handle, transa, transb, m, n, k, alpha, at[0], lda, at[1], ldb, beta, at[2], ldc)
             self.calls[-count:] = ["batched"]
 
         return gemm
@@ -143,7 +133,7 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Library:
     return found
 
 
-OTHERS = {
+ALL = {name: p for name, p in PROGRAMS.items() if "product" in name} | {
     "one row of many": Program(lambda a, b: a @ b, (floats(1, 5), floats(5, 4))),
     "one term": Program(lambda a, b: a @ b, (floats(4, 1), floats(1, 5))),
     "one term, turned": Program(lambda a, b: a.T @ b.T, (floats(1, 4), floats(5, 1))),
@@ -151,10 +141,8 @@ OTHERS = {
     "a part of a turned one": Program(lambda a, b: a.T[1:4, 2:] @ b.T[2:, 1:3], (floats(6, 6), floats(5, 6))),
     "one row for all": Program(lambda a, b: gn.broadcast_to(a, (3, 4)) @ b + 1.0, (floats(1, 4), floats(4, 5))),
     "a join of products": Program(
-        lambda a, b: gn.concatenate([a @ b, (b.T @ a.T).T], axis=1) * 2.0, (floats(4, 3), floats(3, 5))
-    ),
+        lambda a, b: gn.concatenate([a @ b, (b.T @ a.T).T], 1) * 2.0, (floats(4, 3), floats(3, 5))),
 }  # fmt: skip
-ALL = {name: p for name, p in PROGRAMS.items() if "product" in name} | OTHERS
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -1,0 +1,465 @@
+"""Trust regions against SciPy; rules of Hessian-free steps on losses by hand; line searches against their tables."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.optimize
+
+import graphnet_rnn as rnn
+from graphnet.graph.node import Array
+from graphnet_rnn.errors import UsageError
+from graphnet_rnn.optimizers import AugmentedHessianFree, GreedyHessianFree, HessianFree, conjugate_gradient
+from graphnet_rnn.optimizers.conjugate_gradient import conjugate_directions
+from graphnet_rnn.optimizers.line_search import LineSearch, Wolfe
+from graphnet_rnn.riemannian.blocks import Solver
+from tests.tables import case
+
+
+class Function:
+    """For trust regions: a function with its Hessian; matrix: what it says that its metric is."""
+
+    def __init__(self, value: Any, slope: Any, hessian: Any, matrix: Any = None) -> None:
+        self.loss, self._slope, self._hessian, self._matrix = value, slope, hessian, matrix
+
+    def gradient(self, w: Array) -> tuple[float, Array]:
+        return self.loss(w), self._slope(w)
+
+    def curvature(self, w: Array, structural: float = 0.0) -> Any:
+        return self._hessian(w.copy()).__matmul__
+
+    def metric(self, w: Array, metric: Any, part: str, draw: int) -> tuple[float, Array, Array]:
+        return *self.gradient(w), self._matrix
+
+    def metric_solver(self, metric: Any, part: str, numbers: Array, damping: float) -> Solver:
+        return Solver(lambda g: np.linalg.solve(numbers + damping * np.eye(len(numbers)), g), 1.0)
+
+
+ROSENBROCK = scipy.optimize.rosen, scipy.optimize.rosen_der, scipy.optimize.rosen_hess
+BENT = np.random.default_rng(1).standard_normal((6, 6))
+BENT = BENT @ BENT.T / 6 - 0.3 * np.eye(6)  # with a negative eigenvalue
+#: ½ wᵀH w + ¼ Σ w⁴, from near a saddle.
+QUARTIC = (
+    lambda w: float(w @ BENT @ w / 2 + np.sum(w**4) / 4),
+    lambda w: BENT @ w + w**3,
+    lambda w: BENT + np.diag(3 * w * w),
+)
+
+
+def run(objective: Any, optimizer: Any, start: Array, steps: int) -> tuple[list[Array], list[Any]]:
+    theta, state = start.copy(), optimizer.init(start)
+    path, reports = [], []
+    for _ in range(steps):
+        reports.append(optimizer.step(objective, theta, state))
+        path.append(theta.copy())
+    return path, reports
+
+
+def test_trust_regions_have_the_iterates_of_scipy() -> None:
+    cases = [
+        (ROSENBROCK, np.array([-1.2, 1.0, 0.7, -0.5]), {"boundary", "solved"}),
+        (ROSENBROCK, np.array([-1.2, 1.0]), {"boundary", "solved", "rejected"}),
+        (QUARTIC, 1e-3 * np.ones(6), {"curvature", "solved"}),
+    ]
+    options = {"initial_trust_radius": 0.3, "max_trust_radius": 2.0, "gtol": 1e-6}
+    for of, start, seen in cases:
+        with case(seen):
+            expected: list[Array] = []
+            scipy.optimize.minimize(
+                of[0], start, jac=of[1], hess=of[2], method="trust-ncg", options=options, callback=expected.append
+            )  # fmt: skip
+            optimizer = rnn.TrustRegion(radius=0.3, largest=2.0)
+            found, reports = run(Function(*of), optimizer, start, len(expected))
+            assert len(expected) > 8
+            np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-9)
+            assert seen <= {report.cg_reason if report.taken else "rejected" for report in reports}
+
+
+def test_a_trust_region_in_a_metric_is_the_run_in_coordinates_where_that_is_the_identity() -> None:
+    """w = L⁻ᵀ v, L Lᵀ = M + λ I"""
+    for damping in [0.0, 0.7]:
+        with case(damping):
+            a = np.random.default_rng(2).standard_normal((4, 4))
+            M = a @ a.T + 0.2 * np.eye(4)
+            turn = np.linalg.inv(np.linalg.cholesky(M + damping * np.eye(4))).T
+            value, slope, hessian = ROSENBROCK
+            plain = Function(
+                lambda v: value(turn @ v),
+                lambda v: turn.T @ slope(turn @ v),
+                lambda v: turn.T @ hessian(turn @ v) @ turn,
+            )
+            start = np.array([-1.2, 1.0, 0.7, -0.5])
+            settings: dict[str, Any] = {"radius": 0.5, "largest": 3.0}
+            shaped = rnn.TrustRegion("kfac", damping=damping, **settings)
+            w, in_metric = run(Function(*ROSENBROCK, M), shaped, start, 8)
+            v, _ = run(plain, rnn.TrustRegion(**settings), np.linalg.solve(turn, start), 8)
+            np.testing.assert_allclose(w, [turn @ each for each in v], rtol=1e-7)
+            before = start
+            for there, report in zip(w, in_metric, strict=True):
+                if report.taken:
+                    step = there - before
+                    length = math.sqrt(step @ (M + damping * np.eye(4)) @ step)
+                    assert length == pytest.approx(report.length, rel=1e-9)
+                    assert length <= report.radius * (1 + 1e-12)
+                before = there
+            assert {"boundary"} < {report.cg_reason for report in in_metric}
+
+
+def test_the_radius_follows_the_ratio() -> None:
+    optimizer = rnn.TrustRegion(radius=1.0, largest=1.5)
+    _, reports = run(Function(*ROSENBROCK), optimizer, np.array([-1.2, 1.0]), 25)
+    seen = set()
+    for report, after in itertools.pairwise(reports):
+        if not report.ratio >= 0.25:
+            expected, kind = report.radius / 4, "shrinks"
+        elif report.ratio > 0.75 and report.cg_reason in ("boundary", "curvature"):
+            expected, kind = min(2 * report.radius, 1.5), "grows"
+        else:
+            expected, kind = report.radius, "stays"
+        assert after.radius == expected
+        seen.add(kind)
+    assert seen == {"shrinks", "grows", "stays"}
+    optimizer = rnn.TrustRegion(radius=100.0, cg_steps=1)
+    _, reports = run(Function(*ROSENBROCK), optimizer, np.linspace(0.8, 1.2, 9), 3)
+    assert (reports[0].cg_reason, [report.products for report in reports]) == ("limit", [1, 1, 1])
+
+
+def test_nets_learn_in_trust_regions() -> None:
+    for cell, metric in [(rnn.Elman(8), None), (rnn.LSTM(8), "kfac"), (rnn.LSTM(8), "qdruop")]:
+        with case(cell, metric):
+            x = np.array([0, 1, 2, 2, 1] * 8)
+            net = rnn.Network([cell], 3, 3, seed=1)
+            u = net.unroll(len(x) - 1, 1, initial="zero")
+            objective = rnn.Objective(u.cost, net.parameters, [u.inputs, u.targets])
+            objective.feed(x[:-1, None], x[1:, None])
+            result = rnn.minimize(objective, rnn.TrustRegion(metric, damping=1e-3), steps=30)
+            assert result.reports[0].loss > 1.0
+            assert result.loss < 0.35
+            assert all(after.loss <= before.loss for before, after in itertools.pairwise(result.reports))
+
+
+def test_trust_regions_that_cannot_be_meant() -> None:
+    cases = [
+        ({"metric": "nope"}, "metric must be one of"),
+        ({"radius": 0.0}, "radius"),
+        ({"radius": 2.0, "largest": 1.0}, "radius, 2, .* largest, 1"),
+        ({"least_ratio": 1.5}, "least_ratio"),
+        ({"cg_steps": 0}, "cg_steps"),
+        ({"damping": -1.0}, "damping"),
+    ]
+    for settings, words in cases:
+        with case(words), pytest.raises(UsageError, match=f"TrustRegion: {words}"):
+            rnn.TrustRegion(**settings)
+    optimizer = rnn.TrustRegion("kfac")
+    with pytest.raises(UsageError, match=r"asks an objective for its metric, which .* has not"):
+        optimizer.step(object(), np.ones(2), optimizer.init(np.ones(2)))
+
+
+SIZE = 24
+
+
+class Quadratic:
+    """Whose model is ½ δᵀA δ - bᵀδ at every point, and whose loss is what `loss_of(c)` says: δ = Σ cᵢ (CG's step i).
+
+    Steps of CG are conjugate, so cᵢ is found from δ alone: after i steps of CG it is 1 up to i and 0 beyond.
+    """
+
+    def __init__(self, loss_of: Callable[[Array], float]) -> None:
+        generator = np.random.default_rng(2)
+        self.A = np.diag(np.geomspace(0.5, 60, SIZE))
+        self.b = generator.standard_normal(SIZE)
+        directions = itertools.islice(conjugate_directions(lambda v: self.A @ v, self.b), 13)
+        self.iterates = [d.x for d in directions]
+        self.steps = np.diff(self.iterates, axis=0)
+        self.loss_of = loss_of
+
+    def loss(self, w: Array) -> float:
+        lengths = ((self.steps @ self.A) * self.steps).sum(1)
+        return self.loss_of(self.steps @ self.A @ w / lengths)
+
+    def gradient(self, w: Array) -> tuple[float, Array]:
+        return self.loss(w), self.A @ w - self.b
+
+    def curvature(self, w: Array, structural: float = 0.0) -> Callable[[Array], Array]:
+        return lambda v: self.A @ v
+
+
+def first_step(objective: Any, optimizer: HessianFree, start: Array | None = None) -> Any:
+    """From 0; start: the last direction."""
+    theta = np.zeros(SIZE)
+    state = optimizer.init(theta)
+    if start is not None:
+        state["direction"][:] = start
+    return optimizer.step(objective, theta, state)
+
+
+def by_iterate(reductions: Mapping[int, float], before: float = 100.0) -> Callable[[Array], float]:
+    """The loss where CG's iterates of these numbers reduce it by so much."""
+    return lambda c: before - reductions.get(round(float(c.sum())), 0.0)
+
+
+def test_an_iterate_may_lose_a_tenth_of_what_was_gained() -> None:
+    """Of the largest reduction so far, not of the last one (Sutskever 2013, 4.4)."""
+    for third, ends in [(9.1, False), (8.9, True)]:
+        with case(third, ends):
+            objective = Quadratic(by_iterate({1: 10.0, 2: 9.5, 3: third, 4: 9.2, 6: 9.2, 8: 9.2}))
+            report = first_step(objective, HessianFree(damping=1e-12, tolerance=0, cg_steps=8))
+            assert (report.cg_reason, report.cg_steps) == (("loss", 3) if ends else ("limit", 8))
+            assert report.chosen == 1
+
+
+def test_krauses_rule_counts_good_iterates_against_bad_ones() -> None:
+    """μ follows ρ from iterate to iterate, and CG ends where it would be 3 times as large (Krause 2015, 4.1)."""
+    seen = [1, 2, 3, 4, 6, 8, 11]  # the iterates that are kept
+    cases = [
+        ([0.1, 0.1, 0.1, 0.5, 0.5], 3),  # 1.5³ > 3
+        ([0.5, 0.1, 0.1, 0.1, 0.5], 4),
+        ([0.1, 0.1, 0.5, 0.1, 0.5], 4),  # not in a row
+        ([0.9, 0.1, 0.1, 0.1, 0.1, 0.5], 6),  # what was good counts against it
+        ([0.9, 0.1, 0.1, 0.1, 0.9, 0.5], 0),
+    ]
+    for quotients, steps in cases:
+        with case(quotients, steps):
+            objective = Quadratic(lambda c: 0.0)
+            found = conjugate_gradient(lambda v: objective.A @ v, objective.b, max_steps=11, tolerance=0)
+            reductions = {i: -q * found.values[i] for i, q in zip(seen, quotients, strict=False)}
+            objective.loss_of = by_iterate(reductions)
+            krause = {"structural": 0.5, "adapts": "structural", "cg_steps": seen[len(quotients) - 1]}
+            report = first_step(objective, HessianFree(damping=1e-12, retained=0, tolerance=0, **krause))
+            assert (report.cg_reason == "ratio") == bool(steps)
+            assert not steps or report.cg_steps == steps
+
+
+def test_krauses_rule_does_not_count_where_cg_is_still_making_up_for_its_start() -> None:
+    objective = Quadratic(lambda c: 0.0)
+    far = 20.0 * np.linspace(-1, 1, SIZE)
+    found = conjugate_gradient(lambda v: objective.A @ v, objective.b, far, max_steps=20, tolerance=0)
+    assert sum(found.values[i] > 0 for i, _ in found.kept) >= 3, "enough to end it, if the loss only rises"
+
+    def loss_of_nearest(w: Array) -> float:
+        """As the model says, at iterates below 0; nothing but worse above it."""
+        if not w.any():
+            return 0.0
+        step = min(found.kept, key=lambda kept: float(np.linalg.norm(kept[1] - w)))[0]
+        return found.values[step] if found.values[step] < 0 else 1e3
+
+    objective.loss = loss_of_nearest
+    krause = {"structural": 0.5, "adapts": "structural", "cg_steps": 20, "warm_start": 1}
+    report = first_step(objective, HessianFree(damping=1e-13, retained=0, tolerance=0, **krause), far)
+    assert (report.cg_reason, report.cg_steps) == ("limit", 20)
+
+
+def test_a_step_starts_from_a_share_of_where_cg_ended() -> None:
+    """Not from the iterate that was taken, and not from what the line search left of it (Martens 2010, 4.5 and 4.6)."""
+    for share, settings in [(0.95, {}), (0.0, {"warm_start": 0.0}), (0.5, {"warm_start": 0.5})]:
+        with case(share):
+            objective = Quadratic(by_iterate({2: 9.0, 4: 7.0}))
+            settings |= {"damping": 1e-12, "adapts": "nothing", "tolerance": 0, "retained": 0, "cg_steps": 4}
+            optimizer = HessianFree(**settings)
+            theta = np.zeros(SIZE)
+            state = optimizer.init(theta)
+            report = optimizer.step(objective, theta, state)
+            assert (report.chosen, report.cg_steps) == (2, 4)
+            assert report.cg_values[0] == 0
+            start, g = share * objective.iterates[4], objective.gradient(theta)[1]
+            report = optimizer.step(objective, theta, state)
+            assert report.cg_values[0] == pytest.approx(start @ objective.A @ start / 2 + g @ start)
+
+
+def test_what_the_sources_set() -> None:
+    """Where CG ends: Martens 2010, 4.4; Sutskever 2013, 4.4. The greedy form: Krause 2015, 4.1."""
+    assert (HessianFree().warm_start, HessianFree().retained, HessianFree().tolerance) == (0.95, 0.9, 5e-4)
+    assert (GreedyHessianFree().cg_steps, GreedyHessianFree().failures) == (100, 5)
+    assert AugmentedHessianFree().warm_start == 1
+
+
+def test_a_share_is_halved_as_long_as_it_is_worse_than_none() -> None:
+    """Even where that makes it worse still: only beating the loss before it ends that (Krause 2015, algorithm 5)."""
+    along = {1.0: 5.0, 0.5: 6.0, 0.25: -0.5, 0.125: -0.4}
+    objective = Quadratic(lambda c: along.get(round(float(c[0]), 9), 0.0))
+    report = first_step(objective, GreedyHessianFree(cg_steps=1))
+    assert report.after == pytest.approx(-0.5)
+    assert report.step_norm == pytest.approx(0.25 * np.linalg.norm(objective.steps[0]))
+
+
+def test_failures_are_counted_over_the_whole_step() -> None:
+    """Whatever succeeded between them: each second direction only harms."""
+    objective = Quadratic(lambda c: float(np.abs(c[1:8:2]).sum() - c[::2].sum() - c[9:].sum()))
+    report = first_step(objective, GreedyHessianFree(tolerance=0, cg_steps=12, failures=2))
+    assert (report.cg_reason, report.cg_steps, report.chosen) == ("failures", 6, 5)
+    report = first_step(objective, GreedyHessianFree(tolerance=0, cg_steps=12, failures=4))
+    assert (report.cg_reason, report.cg_steps) == ("limit", 12)
+
+
+class Slope:
+    """f = gᵀw, of which the model has a curvature of 1: ρ is 2 wherever it looks; or a loss of one's own."""
+
+    def __init__(self, steepness: float, of_change: Callable[[float], float] = float) -> None:
+        self.g, self.of_change = np.full(3, steepness), of_change
+
+    def loss(self, w: Array) -> float:
+        return self.of_change(float(self.g @ w))
+
+    def gradient(self, w: Array) -> tuple[float, Array]:
+        return self.loss(w), self.g
+
+    def curvature(self, w: Array, structural: float = 0.0) -> Callable[[Array], Array]:
+        return np.asarray
+
+
+def test_dampings_stay_within_bounds() -> None:
+    """1e-12 and 1e12 times what they began with; where the loss only rises, every step fails."""
+    for (loss, bound), start in itertools.product([(float, 1e-12), (abs, 1e12)], [0.1, 20.0]):
+        with case(bound, start):
+            optimizer, theta = HessianFree(damping=start), np.zeros(3)
+            state = optimizer.init(theta)
+            for _ in range(90):
+                optimizer.step(Slope(1e12, loss), theta, state)
+                theta[:] = 0
+            assert state["damping"][0] == pytest.approx(start * bound, rel=1e-9)
+
+
+def test_damping_falls_where_rounding_hides_what_a_step_does() -> None:
+    """Long before any bound: λ turns where ½|g|²/λ, the promised reduction, is what the loss' last digit hides."""
+    plateau = Slope(1e-3, lambda change: 1.0)
+    for kind in [HessianFree, GreedyHessianFree]:
+        with case(kind):
+            optimizer, theta = kind(damping=1e6, adapts="damping"), np.zeros(3)
+            state = optimizer.init(theta)
+            dampings = []
+            for _ in range(100):
+                assert not optimizer.step(plateau, theta, state).taken
+                dampings.append(float(state["damping"][0]))
+            turn = float(plateau.g @ plateau.g) / 2 / float(np.finfo(float).eps)
+            assert turn / 1.6 < max(dampings) < 1.6 * turn < 1e6 * 1e12
+            assert not math.isclose(dampings[-1], dampings[-2])
+
+
+def searched(f, slope, first: float, rule: Wolfe, hidden: float = 0.0) -> tuple[LineSearch, int]:
+    """A search that has ended, and how many values it asked for."""
+    search, asked = LineSearch(f(0.0), slope(0.0), first, rule, hidden), 0
+    while not search.ended:
+        step = search.step
+        search.tell(f(step), slope(step))
+        asked += 1
+    return search, asked
+
+
+def wavy(b: float = 0.01, l: float = 39.0):
+    def f(a: float) -> float:
+        kink = ((a - 1) ** 2 / b + b) / 2 if abs(a - 1) < b else abs(a - 1)
+        return kink + 2 * (1 - b) / (l * math.pi) * math.sin(l * math.pi / 2 * a)
+
+    def slope(a: float) -> float:
+        kink = (a - 1) / b if abs(a - 1) < b else math.copysign(1, a - 1)
+        return kink + (1 - b) * math.cos(l * math.pi / 2 * a)
+
+    return f, slope
+
+
+def two_kinks(b1: float, b2: float):
+    """Of Yanai, Ozawa & Kaneko."""
+    g1, g2 = (math.sqrt(1 + b * b) - b for b in (b1, b2))
+
+    def f(a: float) -> float:
+        return g1 * math.hypot(1 - a, b2) + g2 * math.hypot(a, b1)
+
+    def slope(a: float) -> float:
+        return -g1 * (1 - a) / math.hypot(1 - a, b2) + g2 * a / math.hypot(a, b1)
+
+    return f, slope
+
+
+RATIONAL = (lambda a: -a / (a * a + 2), lambda a: (a * a - 2) / (a * a + 2) ** 2)
+QUINTIC = (
+    lambda a: (a + 0.004) ** 5 - 2 * (a + 0.004) ** 4,
+    lambda a: 5 * (a + 0.004) ** 4 - 8 * (a + 0.004) ** 3,
+)
+#: Tables I to VI: μ, η, then for first steps of 10⁻³, 10⁻¹, 10 and 10³ the evaluations, and the step.
+TABLES = {
+    "I": (RATIONAL, 1e-3, 0.1, [(6, 1.4), (3, 1.4), (1, 10), (4, 37)]),
+    "II": (QUINTIC, 0.1, 0.1, [(12, 1.6), (8, 1.6), (8, 1.6), (11, 1.6)]),
+    "III": (wavy(), 0.1, 0.1, [(12, 1.0), (12, 1.0), (10, 1.0), (13, 1.0)]),
+    "IV": (two_kinks(1e-3, 1e-3), 1e-3, 1e-3, [(4, 0.085), (1, 0.1), (3, 0.35), (4, 0.83)]),
+    "V": (two_kinks(1e-2, 1e-3), 1e-3, 1e-3, [(6, 0.075), (3, 0.078), (7, 0.073), (8, 0.076)]),
+    "VI": (two_kinks(1e-3, 1e-2), 1e-3, 1e-3, [(13, 0.93), (11, 0.93), (8, 0.92), (11, 0.92)]),
+}
+
+
+def test_line_searches_have_the_tables_of_the_source() -> None:
+    for table, ((f, slope), c1, c2, rows) in TABLES.items():
+        with case(table):
+            for first, (evaluations, step) in zip((1e-3, 1e-1, 1e1, 1e3), rows, strict=True):
+                search, asked = searched(f, slope, first, Wolfe(c1, c2, width=0.0, trials=30))
+                assert (search.ended, asked) == ("wolfe", evaluations)
+                assert search.best == pytest.approx(step, rel=0.03)
+                assert f(search.best) <= f(0) + c1 * search.best * slope(0)
+                assert abs(slope(search.best)) <= c2 * abs(slope(0))
+
+
+LOOSE = Wolfe(c1=1e-3, c2=0.9, width=0.1)
+
+
+def test_what_is_not_finite_is_too_far_for_a_line_search() -> None:
+    """(α - 2)², from a first step beyond the edge: to the minimum if it is on this side, else near the edge."""
+    for edge, broken, beyond in itertools.product(
+        [0.3, 1.5, 3.5], ["value", "slope", "both"], [math.nan, math.inf, -math.inf]
+    ):
+        with case(edge, broken, beyond):
+
+            def f(a: float) -> float:
+                return beyond if a > edge and broken != "slope" else (a - 2) ** 2
+
+            def slope(a: float) -> float:
+                return beyond if a > edge and broken != "value" else 2 * (a - 2)
+
+            for first in (4.0, 1e3, 1e9):
+                search, asked = searched(f, slope, first, Wolfe(1e-4, 0.1, width=1e-3))
+                assert asked <= 20
+                assert 0.5 * min(edge, 2) < search.best <= edge
+                assert search.ended == ("wolfe" if edge > 2 else "width") or asked == 20
+
+
+def test_a_line_search_ends_where_there_is_no_minimum() -> None:
+    """The slope promised a fall that there is not; one without an end; values that overflow."""
+    search, asked = searched(abs, lambda a: -1.0, 1.0, LOOSE)
+    assert (search.best, search.ended, asked) == (0.0, "trials", 20)
+    search, asked = searched(lambda a: -a, lambda a: -1.0, 1.0, Wolfe(1e-3, 0.9, width=0.1, trials=7))
+    assert (search.ended, asked, search.best) == ("trials", 7, 1 + 4 + 16 + 64 + 256 + 1024 + 4096)
+    search, asked = searched(
+        lambda a: 1e308 * (2 * a - 1), lambda a: -1e308 if a < 1e-3 else 1e308, 1.0, LOOSE
+    )
+    assert asked <= 20
+    assert np.isfinite(search.step)
+
+
+def test_where_rounding_hides_the_fall_slopes_decide() -> None:
+    """A parabola whose values are known to 10⁻⁶ and which falls by 10⁻⁸; what can be seen to rise is not accepted."""
+    flat, steep = lambda a: 2e-8 * (a - 1), lambda a: 2e-3 * (a - 1)
+    rising = lambda by: lambda a: 1 + by * (a > 0)
+    search, asked = searched(rising(1e-7), flat, 1.3, LOOSE, hidden=1e-6)
+    assert (search.ended, search.best, asked) == ("slopes", 1.3, 1)
+    cases = [
+        (rising(1e-7), flat, 1.3, 0.0), (rising(1e-7), flat, 1.3, 1e-10), (rising(1e-5), flat, 1.3, 1e-6),
+        (rising(1e-7), steep, 1.0, 1e-6),  # slopes that promise more than rounding hides
+    ]  # fmt: skip
+    for f, slope, first, hidden in cases:
+        search, _ = searched(f, slope, first, LOOSE, hidden)
+        assert search.ended in ("trials", "width")
+        assert search.best == 0
+
+
+def test_where_rounding_hides_the_fall_slopes_lead() -> None:
+    """From a trial that is too far, or too near, to the minimum of the parabola, which no value shows."""
+    for first in [3.0, 50.0, 1e-3]:
+        with case(first):
+            f, slope = lambda a: 1 + 1e-7 * math.sin(1e6 * a), lambda a: 2e-8 * (a - 1)
+            search, asked = searched(f, slope, first, Wolfe(1e-4, 0.1, width=1e-14), 1e-6)
+            assert search.ended in ("slopes", "wolfe")
+            assert 0 < search.best < 2  # lower on the parabola than where it began
+            assert asked <= 12
