@@ -23,7 +23,10 @@ class Mutant(NamedTuple):
 
 #: The laws over all ops.
 LAWS = "tests/graphnet/ops/test_laws.py"
-HESSIAN_FREE = ("tests/graphnet_rnn/optimizers/test_step_rules.py", "tests/graphnet_rnn/optimizers/test_hessian_free.py")
+HESSIAN_FREE = (
+    "tests/graphnet_rnn/optimizers/test_step_rules.py",
+    "tests/graphnet_rnn/optimizers/test_hessian_free.py",
+)
 
 # fmt: off
 MUTANTS = [
