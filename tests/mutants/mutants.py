@@ -493,7 +493,7 @@ MUTANTS = [
     ),
     Mutant(
         "data_half_a_character_at_the_end", "graphnet_rnn/data/characters.py",
-        "lines.decode(raw, final=not raw)", "lines.decode(raw, final=False)",
+        "removeprefix(mark), final=not raw)", "removeprefix(mark), final=False)",
         ("tests/graphnet_rnn/data",),
     ),
     # -- graphnet_rnn/training ------------------------------------------------------------------------------------
