@@ -334,7 +334,7 @@ MUTANTS = [
     Mutant(
         "settings_nan_as_a_limit", "graphnet/settings.py",
         "if not is_number(value) or not value > 0:\n", "if not is_number(value) or value <= 0:\n",
-        ("tests/graphnet_rnn/test_arguments.py", "tests/graphnet/graph/test_errors.py"),
+        ("tests/graphnet_rnn/optimizers/test_optimizers.py",),
     ),
     Mutant(
         "testing_nan_where_none_is_right", "graphnet/testing/laws.py",
@@ -489,7 +489,7 @@ MUTANTS = [
     Mutant(
         "data_note_without_velocity", "graphnet_rnn/data/music.py",
         'message.type == "note_on" and message.velocity:', 'message.type == "note_on":',
-        ("tests/graphnet_rnn/data/test_music.py",),
+        ("tests/graphnet_rnn/data/test_midi.py",),
     ),
     Mutant(
         "data_half_a_character_at_the_end", "graphnet_rnn/data/characters.py",

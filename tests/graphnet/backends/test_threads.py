@@ -342,3 +342,13 @@ def test_trials_cost_little_whatever_a_call_takes() -> None:
                 assert later <= 1.02 * (min(two, two * ratio / CLEARLY) if ratio < 1 else two)
     pace = Pace(1)
     assert all((pace.took(1e-3), pace.threads)[1] == 1 for _ in range(1000))
+
+
+def test_a_single_slow_call_changes_nothing() -> None:
+    """The other way is slower at the median, and only one call of the usual one was held up."""
+    pace, held = Pace(2), iter([1e-3, 50e-3, 1e-3, 1e-3])
+    while not pace._trial[0]:
+        pace.took(1e-3)
+    while pace._trial[0]:
+        pace.took(1.2e-3 if pace.threads == 1 else next(held))
+    assert pace.threads == 2

@@ -376,6 +376,7 @@ REFUSED = [
     (lambda: SGD(0), UsageError, "SGD: rate must be > 0, not 0"),
     (lambda: SGD(clip_norm=0), UsageError, "clip_norm .* not 0"),
     (lambda: SGD(clip_value=-5.0), UsageError, "clip_value .* not -5.0"),
+    (lambda: SGD(clip_norm=math.nan), UsageError, "clip_norm .* not nan"),
     (lambda: Adam(beta1=1.0), UsageError, "Adam: beta1 .* not 1.0"),
     (lambda: RMSprop(decay=2), UsageError, "RMSprop: decay .* not 2"),
     (lambda: RMSprop(delta=math.nan), UsageError, "RMSprop: delta .* not nan"),
