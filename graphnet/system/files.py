@@ -115,8 +115,10 @@ def write_whole(
     beside = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
-        old = os.stat(target) if mode is None and target.exists() else None
+        old: os.stat_result | None = None
         if mode is None:  # from the start: what is private is never readable by others while it is written
+            with contextlib.suppress(FileNotFoundError):
+                old = os.stat(target)
             mode = stat.S_IMODE(old.st_mode) if old else 0o666
         with open(beside, "xb", opener=partial(os.open, mode=mode)) as file:
             if old:

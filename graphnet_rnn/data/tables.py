@@ -165,15 +165,9 @@ def _rows_of_cases(
 
 def _require_cases(path: Path, name: str | None, column: Array) -> None:
     """DataError with the row that does not say of which case it is."""
-    kind = column.dtype.kind
-    test = (
-        np.isnan
-        if kind == "f"
-        else np.isnat
-        if kind in "mM"
-        else np.vectorize(lambda value: value in (None, ""))
-    )
-    absent = np.flatnonzero(test(column))
+    tests: dict[str, Callable[[Array], Array]] = {"f": np.isnan, "m": np.isnat, "M": np.isnat}
+    without = np.vectorize(lambda value: value in (None, ""), otypes=[bool])
+    absent = np.flatnonzero(tests.get(column.dtype.kind, without)(column))
     if len(absent):
         raise DataError(
             f"{path}: row {int(absent[0]) + 1} has no value in the column {shown(name)}, which says of which case a "

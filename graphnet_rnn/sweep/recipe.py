@@ -258,7 +258,7 @@ class Recipe:
         others = {each: self.settings[each] for each in BUDGETS if each in self.settings and each != name}
         return {"epochs": ENOUGH, **others, name: spent}
 
-    @property
+    @cached_property
     def count(self) -> int:
         """How many configurations there are."""
         return self.trials if self.method != "grid" else sum(1 for _ in self.configurations())
