@@ -41,6 +41,13 @@ if hasattr(signal, "SIGHUP"):
 # made not by them. Tests of what is kept set this themselves.
 kept.WORTH_KEEPING = sys.maxsize
 
+# A simulated GPU is the same on every processor, and slow.
+if os.environ.get("GRAPHNET_PROCESSOR") and os.environ.get("NUMBA_ENABLE_CUDASIM") == "1":
+    from graphnet.backends import usable_backends
+    from graphnet.testing import laws
+
+    laws.usable_backends = lambda: [name for name in usable_backends() if name != "cuda"]
+
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Nothing is skipped in silence: one line for each reason."""

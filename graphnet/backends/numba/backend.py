@@ -17,7 +17,7 @@ from graphnet.system.cores import own_cores
 __all__ = ["NumbaBackend"]
 
 #: Numbers of cores that are rehearsed: rows fall on them unevenly, and one by one.
-REHEARSED = (1, 3, 8)
+REHEARSED = (1, 5)
 
 
 class NumbaBackend(Backend):

@@ -23,8 +23,8 @@ from tests.graphnet.backends.unseen_cells import CELLS
 from tests.graphnet.testing.test_random_graphs import graphs, some
 from tests.tables import case
 
-#: A fifth of the graphs, and all of them (slow): each has kernels of its own to compile.
-NUMBERS = pytest.mark.parametrize("share", [5, pytest.param(1, marks=pytest.mark.slow)], ids=["fifth", "all"])
+#: An eighth of the graphs, and all of them (slow): each has kernels of its own to compile.
+NUMBERS = pytest.mark.parametrize("share", [8, pytest.param(1, marks=pytest.mark.slow)], ids=["eighth", "all"])
 
 
 def with_derivatives(outputs, leaves):

@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,14 +22,21 @@ from graphnet_rnn.errors import CellError, UsageError
 from graphnet_rnn.testing import CHECKS, SYMBOLS, Subject, check_cell
 from tests.tables import case, require_rows
 
-#: Cells whose steps are made of different ops; a GPU takes all cells, its simulator is slow.
-SIMULATED = ("Elman", "LSTMPeephole", "MRNN", "GLNN", "NARX", "LayerNormLSTM", "Attention", "HMMFilter")
+#: Cells whose steps are made of different ops.
+DIFFERENT = ("Elman", "LSTMPeephole", "MRNN", "GLNN", "NARX", "LayerNormLSTM", "Attention", "HMMFilter")
+
+
+def on_this_processor(name: str, cell: type[Cell]) -> Any:
+    """As on another processor (`run.py elsewhere`), the few; the others take long."""
+    few = os.environ.get("GRAPHNET_PROCESSOR") and name not in DIFFERENT
+    return pytest.param(cell, id=name, marks=[pytest.mark.slow] if few else [])
 
 
 @pytest.mark.cuda
-@pytest.mark.parametrize("cell", rnn.cells.ALL.values(), ids=rnn.cells.ALL)
+@pytest.mark.parametrize("cell", [on_this_processor(*each) for each in rnn.cells.ALL.items()])
 def test_cell_obeys_the_laws(cell: type[Cell], monkeypatch: pytest.MonkeyPatch) -> None:
-    if os.environ.get("NUMBA_ENABLE_CUDASIM") == "1" and cell.__name__ not in SIMULATED:
+    # A GPU takes all cells; its simulator is slow.
+    if os.environ.get("NUMBA_ENABLE_CUDASIM") == "1" and cell.__name__ not in DIFFERENT:
         fast = [name for name in usable_backends() if name != "cuda"]
         monkeypatch.setattr(laws, "usable_backends", lambda: fast)
     told: list[str] = []

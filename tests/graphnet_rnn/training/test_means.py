@@ -66,11 +66,9 @@ def problems(loss: str, kind: str | None, ragged: bool, **how: Any) -> Iterator[
         )  # fmt: skip
 
 
-def of_cases(
-    problem: rnn.Arrays, loss: str, kind: str | None, ragged: bool
-) -> tuple[float, Array, Array, Array]:
+def of_cases(net: Network, loss: str, kind: str | None, ragged: bool) -> tuple[float, Array, Array, Array]:
     """C, ∇C, G v and G_s v, with each case by itself: Σ over cases / Σ of weights."""
-    net, given = problem.model, data(loss, kind)
+    given = data(loss, kind)
     parameters = list(net.parameters.values())
     total, cost = 0.0, 0.0
     sums = np.zeros((3, net.theta.size))
@@ -89,7 +87,7 @@ def of_cases(
         nodes = [of_case, *gn.gradient(of_case, parameters), *gn.gauss_newton_product(of_case, tangents)]
         nodes += gn.gauss_newton_product(0 * of_case, tangents, damping=damping)
         arrays = [given["inputs"][:time, n : n + 1], given["targets"][:time, n : n + 1]]
-        found, *parts = gn.compile(nodes, [u.inputs, u.targets], backend="numpy")(*arrays)
+        found, *parts = gn.compile(nodes, [u.inputs, u.targets], backend="numpy", passes=())(*arrays)
         cost += float(found)
         count = len(parameters)
         sums += [np.concatenate([p.ravel() for p in parts[k * count : (k + 1) * count]]) for k in range(3)]
@@ -113,9 +111,9 @@ KINDS = [
 def test_loss_gradient_and_curvature_are_those_of_the_cases(
     loss: str, kind: str | None, ragged: bool
 ) -> None:
+    cost, g, bend, structural = of_cases(network(loss), loss, kind, ragged)
     for number, problem in enumerate(problems(loss, kind, ragged)):
         with case(number):
-            cost, g, bend, structural = of_cases(problem, loss, kind, ragged)
             objective = problem.feed(0, 0)
             theta, v = objective.start(), direction(problem.model)
             found, slopes = objective.gradient(theta)
@@ -154,11 +152,7 @@ def test_steps_are_those_of_the_cases(name: str) -> None:
 
 @pytest.mark.parametrize("name", METRICS)
 def test_steps_by_a_metric_are_those_of_the_cases(name: str) -> None:
-    for kind, loss, ragged in itertools.product(
-        (None, "steps", "values"), ("softmax", "squared"), (False, True)
-    ):
-        if (kind, loss) == ("values", "softmax"):
-            continue
+    for kind, loss, ragged in ((None, "softmax", True), ("steps", "softmax", False), ("values", "squared", True)):
         with case(kind, loss, ragged):
             for optimizer in (
                 rnn.NaturalGradient(metric=METRICS[name]),
