@@ -27,6 +27,8 @@ Array = Any
 TIME, SYMBOLS, OUTPUTS = 4, 5, 4
 LENGTHS = np.array([2, 4, 1])
 BATCH = len(LENGTHS)
+#: Cells whose hidden units lie in time in different ways.
+KINDS = ("Elman", "LSTM", "Bidirectional", "NARX", "Attention", "GLNN")
 LOSSES = ("softmax", "sigmoid", "squared", "ctc", *(f"softmax, {pool}" for pool in POOLS), "squared, mean")
 
 
@@ -117,17 +119,13 @@ def require_as_numpy(name: str, **how: Any) -> None:
             np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11)
 
 
-def test_every_cell_compiled() -> None:
-    for name in CELLS:
-        if "," not in name:  # one of each class
-            with named(name):
-                require_as_numpy(name, backend="numba", threads=2)
-
-
-def test_cells_of_several_kinds_on_a_gpu() -> None:
-    for name in ["Elman", "LSTM", "Bidirectional", "NARX", "Attention", "GLNN"]:
+@pytest.mark.parametrize(
+    "how", [{"backend": "numba", "threads": 2}, {"backend": "cuda"}], ids=["numba", "cuda"]
+)
+def test_cells_of_several_kinds_compiled(how: dict[str, Any]) -> None:
+    for name in KINDS:
         with named(name):
-            require_as_numpy(name, backend="cuda")
+            require_as_numpy(name, **how)
 
 
 def test_with_every_loss() -> None:
@@ -292,9 +290,8 @@ class Turned(rnn.Cell):
         return gn.transpose(gn.tanh(gn.transpose(self.affine("a", x=x, h=h))))
 
 
-#: Cells whose hidden units lie in time in different ways.
 DAMPED: dict[str, Callable[[], rnn.Cell]] = {
-    **{name: partial(CELLS[name], 4) for name in ("Elman", "LSTM", "NARX", "Bidirectional", "Attention", "RHN")},
+    **{name: partial(CELLS[name], 4) for name in (*KINDS, "RHN")},
     "additive": lambda: rnn.Attention(rnn.GRU(3), memory=2, places=BATCH, score="additive"),
     "Blocks": lambda: Blocks(2),
 }

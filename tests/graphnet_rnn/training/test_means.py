@@ -152,7 +152,11 @@ def test_steps_are_those_of_the_cases(name: str) -> None:
 
 @pytest.mark.parametrize("name", METRICS)
 def test_steps_by_a_metric_are_those_of_the_cases(name: str) -> None:
-    for kind, loss, ragged in ((None, "softmax", True), ("steps", "softmax", False), ("values", "squared", True)):
+    for kind, loss, ragged in (
+        (None, "softmax", True),
+        ("steps", "softmax", False),
+        ("values", "squared", True),
+    ):
         with case(kind, loss, ragged):
             for optimizer in (
                 rnn.NaturalGradient(metric=METRICS[name]),
