@@ -210,17 +210,26 @@ def _listed(names: Any) -> str:
 
 
 def _rows_of_csv(path: Path) -> Iterator[list[str]]:
-    """The names, and the rows that are not empty. Where semicolons stand between numbers, 1,5 is one of them."""
+    """The names, and the rows. Where semicolons stand between numbers, 1,5 is one of them."""
     try:
         text = read_bytes(path, DataError).decode("utf-8-sig")
         file = io.StringIO(text, newline="")
         separator = _separator(text)
-        rows = (row for row in csv.reader(file, delimiter=separator) if row)
-        head = [name.strip() for name in next(rows, [])]
+        reader = csv.reader(file, delimiter=separator)
+        head = [name.strip() for name in next(filter(None, reader), [])]
         if len(set(head)) < len(head):
             raise DataError(f"{path}: two columns have the same name")
         yield head
-        for row in rows:
+        empty = 0  # which line
+        for row in reader:
+            if not row:
+                empty = empty or reader.line_num
+                continue
+            if empty:
+                raise DataError(
+                    f"{path}: line {empty} is empty, and rows follow; delete it, or, if it stands between sequences, "
+                    "give the table a column that says of which case each row is"
+                )
             yield row if separator != ";" else [DECIMAL.sub(r"\1.\2", value) for value in row]
     except (UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path} is no table in UTF-8: {error}") from None

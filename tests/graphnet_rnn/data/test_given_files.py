@@ -48,6 +48,15 @@ def test_columns_of_another_kind_are_refused(tmp_path: Path) -> None:
         read_sequences(tmp_path / "a.csv", Choice(("a",), ("y",), case="c"))
 
 
+def test_an_empty_line_is_no_row_and_cuts_nothing(tmp_path: Path) -> None:
+    path, choice = tmp_path / "a.csv", Choice(("a",), ("y",))
+    path.write_text("\na,y\n1,2.5\n2,3.5\n\n\n")
+    assert len(read_sequences(path, choice).inputs) == 2
+    path.write_text("a,y\n1,2.5\n\n2,3.5\n")
+    with pytest.raises(DataError, match=r"a\.csv: line 3 is empty, and rows follow"):
+        read_sequences(path, choice)
+
+
 def test_the_last_rows_are_a_shorter_piece(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("a,y\n" + "".join(f"{i},{i}.5\n" for i in range(95)))
     found = read_sequences(tmp_path / "a.csv", Choice(("a",), ("y",), pieces=48))
