@@ -16,7 +16,7 @@ from graphnet.system.cores import own_cores
 
 __all__ = ["NumbaBackend"]
 
-#: Numbers of cores that are rehearsed: rows fall on them unevenly, and one by one.
+#: Numbers of cores that are rehearsed: one, and so many that most sizes fall on them unevenly.
 REHEARSED = (1, 5)
 
 

@@ -27,9 +27,9 @@ DIFFERENT = ("Elman", "LSTMPeephole", "MRNN", "GLNN", "NARX", "LayerNormLSTM", "
 
 
 def on_this_processor(name: str, cell: type[Cell]) -> Any:
-    """As on another processor (`run.py elsewhere`), the few; the others take long."""
-    few = os.environ.get("GRAPHNET_PROCESSOR") and name not in DIFFERENT
-    return pytest.param(cell, id=name, marks=[pytest.mark.slow] if few else [])
+    """On another processor (`run.py elsewhere`) all but the cells of DIFFERENT are slow tests."""
+    slow = os.environ.get("GRAPHNET_PROCESSOR") and name not in DIFFERENT
+    return pytest.param(cell, id=name, marks=[pytest.mark.slow] if slow else [])
 
 
 @pytest.mark.cuda
