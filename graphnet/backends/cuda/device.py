@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import os
 import time
+import weakref
 from collections import defaultdict
 from collections.abc import Callable
 from functools import cache, partial
@@ -193,16 +194,13 @@ class _Graph:
             _called("cuStreamDestroy", own)
         self._graph = _called("cuGraphInstantiate", graph, 0)
         _called("cuGraphDestroy", graph)
+        # At the end of the program the driver lets go of everything, when this module may be gone.
+        weakref.finalize(self, _driver().cuGraphExecDestroy, self._graph).atexit = False
         _called("cuGraphUpload", self._graph, self._stream)
 
     def launch(self) -> None:
         cuda.current_context()  # of this thread, which may not have made the graph
         _called("cuGraphLaunch", self._graph, self._stream)
-
-    def __del__(self) -> None:
-        graph = getattr(self, "_graph", None)
-        if graph is not None:
-            _driver().cuGraphExecDestroy(graph)
 
 
 @cache

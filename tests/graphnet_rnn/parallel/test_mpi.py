@@ -34,7 +34,7 @@ SMALL = ("graphnet_rnn", "train", "book.txt", "--time=6", "--batch=4", "--sample
 TRAIN = (*SMALL, "--cell=GRU", "--units=6")
 RESUME = ("graphnet_rnn", "train", "--resume=run", "--quiet")
 PIPES: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-PIPES["env"] = {**os.environ, "PYTHONPATH": str(ROOT)}
+PIPES["env"] = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
 
 
 def started(size: int, folder: Path, *module: str) -> subprocess.Popen[str]:
@@ -49,7 +49,8 @@ def ran(size: int, folder: Path, *module: str) -> tuple[int, str]:
         with contextlib.chdir(folder):
             return main(module[1:]), ""
     out, said = started(size, folder, *module).communicate(timeout=600)
-    return int("graphnet-rnn" in said or "Traceback" in said), out + said
+    # Open MPI gives each process a terminal, whose colours colorama resets at the end.
+    return int("graphnet-rnn" in said or "Traceback" in said), (out + said).replace("\x1b[0m", "")
 
 
 def require_the_same(folder: Path, *how: str, sizes: tuple[int, ...] = (1, 2)) -> None:
