@@ -5,7 +5,7 @@ python3 run.py demo              draw, train and check a small network (about a 
 python3 run.py test [ARGS]       the tests (ARGS go to pytest; --help says more)
 python3 run.py quick             some of each kind, in two minutes: before each merge
 python3 run.py elsewhere [ARGS]  the tests as on an older processor
-python3 run.py newcomer [--all]  the documentation's commands, in fresh copies of this folder
+python3 run.py newcomer [--all]  guides and tutorials; the documentation's commands, in fresh copies of this folder
 python3 run.py lint              lint and types
 python3 run.py everything        all of these at full length, and more: hours
 python3 run.py constraints       renew constraints.txt, the versions that tests and documentation are run with

@@ -1,6 +1,7 @@
 """The steps of CI that run tests: python3 run.py test | quick | elsewhere, each with arguments for pytest.
 
-    python3 run.py test                            the suite, without what is marked slow
+    python3 run.py test                            the suite, without what is marked slow, and without the guides
+                                                   and tutorials, which `python3 run.py newcomer` runs
     python3 run.py test --seed 7 tests/viz -k svg  in another order; arguments go to pytest
     python3 run.py quick                           before each merge: every kind of test once
     python3 run.py elsewhere                       as on an older processor, with vectors of 128 bits
@@ -26,7 +27,7 @@ import numpy as np
 
 from graphnet.system.cores import own_cores
 
-__all__ = ["PROCESSORS", "conditions", "processor", "pytest_command"]
+__all__ = ["GUIDES", "PROCESSORS", "conditions", "processor", "pytest_command"]
 
 ROOT = Path(__file__).resolve().parent.parent
 #: Processor -> the kernels that OpenBLAS takes, and whether NumPy may use a feature of this name.
@@ -56,6 +57,8 @@ QUICK = (
     "tests/graphnet_rnn/optimizers/test_optimizers.py", "tests/graphnet_rnn/training/test_arrays.py",
     "tests/graphnet_rnn/formats/test_model_file.py", "tests/viz/drawing/test_render.py",
 )  # fmt: skip
+#: README, guides and tutorials, run as they stand.
+GUIDES = ("tests/test_docs.py", "tests/test_tutorials.py")
 
 
 def conditions(seed: int) -> dict[str, str]:
@@ -109,6 +112,8 @@ def main() -> int:
             words = [*words, *COMPUTED, *(f"--ignore={path}" for path in SAME_EVERYWHERE)]
     elif chosen.step == "quick":
         words = [*QUICK, *words]
+    elif not names_tests(words):
+        words = [*words, *(f"--ignore={path}" for path in GUIDES)]
     print(f"{chosen.step}:", *(f"{name}={value!r}" for name, value in environment.items()), flush=True)
     command = pytest_command(chosen.seed, words)
     return subprocess.run(command, cwd=ROOT, env={**os.environ, **environment}, check=False).returncode

@@ -1,6 +1,6 @@
-"""Runs the documentation's commands in environments that these commands make themselves.
+"""Runs the documentation's programs, and its commands in environments that these commands make themselves.
 
-    python3 run.py newcomer            the README's demo, and the commands of the quick start: minutes
+    python3 run.py newcomer            guides and tutorials, README's demo, and the commands of the quick start: minutes
     python3 run.py newcomer --all      every command of README, guides and help: half an hour
     python3 run.py newcomer --list     what --all runs as it stands, in another form, and not at all, with the reasons
     python3 run.py newcomer demo docs  all, but only in these checkouts: demo, docs, tutorials, pip, uv
@@ -31,6 +31,7 @@ import numpy as np
 
 from tests.newcomer.choices import STAND_INS, choice_of, instead_of
 from tests.newcomer.commands import ROOT, Command, commands_of_help, commands_of_page, pages, programs
+from tests.steps import GUIDES, conditions, pytest_command
 
 #: Checkout -> the command that makes its environment.
 CHECKOUTS = {
@@ -271,6 +272,9 @@ def main() -> int:
         show(commands)
         return 0
     whole = chosen.all or bool(chosen.checkouts)
+    if not whole:
+        command = pytest_command(1, GUIDES)
+        subprocess.run(command, cwd=ROOT, env={**os.environ, **conditions(1)}, check=True)
     wanted = chosen.checkouts or (CHECKOUTS if whole else ["demo"])
     names = [name for name in wanted if name != "uv" or shutil.which("uv")]
     if whole and "uv" not in names and not chosen.checkouts:
