@@ -162,11 +162,13 @@ def test_pages_are_what_their_programs_write(
 
 
 def test_training_on_arrays_runs_as_it_stands() -> None:
-    trained, code, reservoir = blocks_of(DOCS / "training_on_arrays.md")
+    trained, in_units, code, reservoir = blocks_of(DOCS / "training_on_arrays.md")
     exec(reservoir, {})
     names: dict[str, Any] = {}
     exec(trained, names)
     assert np.mean((names["outputs"] - names["t"]) ** 2) < 0.03  # of 0.07
+    exec(in_units, names)
+    assert 900 < names["predicted"].mean() < 1100
     exec(code, names)
     assert np.shape(names["outputs"]) == (30, 64, 1)
     assert names["result"].loss < 0.01

@@ -126,10 +126,9 @@ def _judge(network: Network, options: argparse.Namespace) -> int:
     sequences = read_sequences(options.data, choice_for(network, options))
     loss, right = judged(network, sequences)
     accuracy = "" if right is None else f", accuracy {right:.2%}"
-    unit = "squared error" if network.loss == "squared" else "nats"
     of = "step" if judged_by_step(network) else "case"
     steps = int(sequences.inside().sum())
-    print(f"{loss:.4f} {unit} a {of}{accuracy}, over {len(sequences):,} cases of {steps:,} steps")
+    print(f"{loss:.4f} {network.unit} a {of}{accuracy}, over {len(sequences):,} cases of {steps:,} steps")
     return 0
 
 

@@ -20,6 +20,7 @@ from graphnet_rnn.cli.optimizer import no_limit, optimizer_class
 from graphnet_rnn.cli.settings import given_settings
 from graphnet_rnn.data.choice import Choice, Columns
 from graphnet_rnn.data.default import standard_library_text
+from graphnet_rnn.data.scaling import Scaling
 from graphnet_rnn.data.sequence_files import ENDINGS, TASK, read_sequences, with_columns
 from graphnet_rnn.data.sequences import Sequences
 from graphnet_rnn.data.tables import is_table
@@ -35,6 +36,7 @@ from graphnet_rnn.settings import declared_settings, whole_number
 from graphnet_rnn.tasks.fresh import FreshSequences
 from graphnet_rnn.tasks.pathological import TASKS, Task
 from graphnet_rnn.training.arrays import Arrays
+from graphnet_rnn.training.batches_of_cases import divided
 from graphnet_rnn.training.cases import Cases, fitting, kind_of_weights
 from graphnet_rnn.training.problem import Problem
 from graphnet_rnn.training.text import CarriedText, DrawnText
@@ -53,11 +55,13 @@ __all__ = [
 
 #: So many classes there may be, however few targets.
 FEW_CLASSES = 1000
+#: The share of a file's cases that is kept to validate on.
+VALID = 0.1
 #: Options that say what of a file is what.
 CHOICES = ("inputs", "target", "weights", "lengths", "case", "cases_first", "pieces")
 #: Options that mean something to some kinds alone, besides the settings of their problems.
 OF_TEXTS = ("test", "unknown", "encoding", "gap")
-OF_SEQUENCES = (*CHOICES, "loss", "pool", "gap")
+OF_SEQUENCES = (*CHOICES, "loss", "pool", "gap", "no_scaling")
 
 
 def add_choices(parser: argparse.ArgumentParser) -> None:
@@ -318,7 +322,15 @@ class FileMaterial(Material):
             "loss": self.loss,
             "reads": "symbols" if symbols else "vectors",
             "pool": options.pool or (None if whole.by_step or self.loss in SEQUENCE_LOSSES else "last"),
+            "scaling": None if options.no_scaling else self._scaling(),
         }
+
+    def _scaling(self) -> Scaling | None:
+        """That of the cases to train on; None where there is nothing to scale."""
+        train = self.train if self.valid else self.train.chosen(divided("", VALID, len(self.train))[0])
+        found = Scaling.of(train)
+        found = found if self.loss == "squared" else replace(found, outputs=None)
+        return None if found == Scaling() else found
 
     def problem(self, network: Network, optimizer: Optimizer) -> Problem:
         options = self.options
@@ -326,7 +338,7 @@ class FileMaterial(Material):
         return Arrays(
             network,
             self.train,
-            valid=0.1 if self.valid is None else self.valid,
+            valid=VALID if self.valid is None else self.valid,
             **self.settings(
                 Arrays,
                 gradient_batches=options.gradient_batches or 1,
@@ -345,7 +357,8 @@ def judged(network: Network, given: Sequences) -> tuple[float, float | None]:
     if network.loss in SEQUENCE_LOSSES:
         loss = SEQUENCE_LOSSES[network.loss](o, t, gn.constant(cases.lengths))
     else:
-        loss = (VALUE_LOSSES if kind == "values" else LOSSES)[network.loss](o, t)
+        own = (network.standardized("outputs", each) for each in (o, t))
+        loss = (VALUE_LOSSES if kind == "values" else LOSSES)[network.loss](*own)
     losses = gn.compile([loss], [o, t])(logits, cases.t)[0]
 
     def mean(found: Array) -> float:

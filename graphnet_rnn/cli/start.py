@@ -18,7 +18,7 @@ from graphnet_rnn.training.folder import RunFolder
 __all__ = ["add_start", "network_to_start", "new_layers", "new_network"]
 
 #: Options that make a network. The model says what they would.
-MADE = ("units", "layers", "skip", "initial_state", "loss", "pool")
+MADE = ("units", "layers", "skip", "initial_state", "loss", "pool", "no_scaling")
 #: Those that change what training does with it, and none of its weights.
 TRAINED = ("dropout", "recurrent_dropout", "variational", "seed")
 

@@ -132,6 +132,9 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="of sequences: softmax, sigmoid, squared or ctc (default: by the targets)",
     )
+    add(
+        "--no-scaling", action="store_true", help="of arrays and tables: read and predict numbers as they are"
+    )
     add("--unknown", metavar="CHAR", help="read characters of FILEs that the text does not hold as this one")
     add("--encoding", default="utf-8", help="of the text files")
 
@@ -274,7 +277,9 @@ def _resumed_settings(options: argparse.Namespace) -> argparse.Namespace:
         )
     _refuse_changes(options)
     known = {name: value for name, value in vars(options).items() if name not in options.written}
-    kept = vars(options) | _checked_arguments(checkpoint.path, stored, known)
+    # Runs of versions without it had no scaling.
+    unscaled = {"no_scaling": "no_scaling" not in stored}
+    kept = vars(options) | unscaled | _checked_arguments(checkpoint.path, stored, known)
     if not kept["cell"]:
         raise ModelFileError(f"{checkpoint.path} keeps no --cell, so it is not known what was trained.")
     _require_files(kept)
@@ -377,6 +382,11 @@ def make_trainer(
         layers = new_layers(options)
         material = material_of(options)
         network = new_network(layers, material.shape, options)
+        if network.scaling is not None and not options.quiet:
+            what = "inputs and targets" if network.scaling.outputs else "inputs"
+            print(
+                f"{options.data}: {what} are standardized by the training cases (--no-scaling turns this off)"
+            )
     else:
         network, material = begun, material_of(options, begun)
         options.cell, options.seed = options.cell or type(network.layers[0]).__name__, network.seed

@@ -139,7 +139,7 @@ class _File:
     def read(self, x: str, inside: str) -> str:
         """x as vectors (time, batch, inputs); of steps that cases have not, of the first symbol."""
         if self.network.reads == "vectors":
-            return x
+            return self.scaled(x, "inputs", read=True)
         writer, width = self.writer, self.network.inputs
         if inside:
             has = writer.node("Squeeze", [inside, writer.constant(np.array([2]))])
@@ -192,9 +192,20 @@ class _File:
         for h, weight in zip(hidden[-len(weights) :], weights, strict=True):
             product = writer.node("MatMul", [h, writer.parameter(weight)])
             total = writer.node("Add", [total, product]) if total else product
-        if not self.network.output_bias:
-            return total
-        return writer.node("Add", [total, writer.parameter(self.network.parameters["output.b_o"])])
+        if self.network.output_bias:
+            total = writer.node("Add", [total, writer.parameter(self.network.parameters["output.b_o"])])
+        return self.scaled(total, "outputs", read=False)
+
+    def scaled(self, values: str, of: str, read: bool) -> str:
+        """(values - m) / s of what is read, m + s values of what is predicted."""
+        network, writer = self.network, self.writer
+        columns = None if network.scaling is None else getattr(network.scaling, of)
+        if columns is None:
+            return values
+        m, s = (writer.constant(np.array(each, network.dtype)) for each in columns)
+        if read:
+            return writer.node("Div", [writer.node("Sub", [values, m]), s])
+        return writer.node("Add", [m, writer.node("Mul", [s, values])])
 
     def pooled(self, cell: Cell, h: str, lengths: str, inside: str) -> str:
         """(batch, width), of what a layer gives at all steps: see network.pooling."""

@@ -141,7 +141,8 @@ def to_torch(
     prefix, output_prefix: the names of the two modules, with a dot. Arrays of their own, of the network's
     dtype; in torch: `{k: torch.from_numpy(v) for k, v in ....items()}`. Our bias is bias_ih, and bias_hh is
     zero (but for n of the GRU). Learned initial states become "initial.h" and "initial.c", (layers, 1, units)
-    as torch has h_0, which a module must declare to load. Dropout is a setting of torch's module.
+    as torch has h_0, which a module must declare to load. Dropout is a setting of torch's module. A scaling goes into
+    the weights that read x, the output's, and their biases.
     Raises UsageError for a network that no torch module computes: other or mixed cells, unequal widths,
     skip connections; for prefixes that are equal, or no names with a dot.
     """
@@ -161,9 +162,16 @@ def to_torch(
         for cell, ending in zip(directions_of(layer), DIRECTIONS, strict=False):
             owner = f"{prefix}{l}." if cells and len(network.layers) > 1 else prefix
             _add(tensors, owner, "" if cells else f"_l{l}{ending}", family, cell)
-    tensors[f"{output_prefix}weight"] = network.parameters["output.W_ho"].value.T.copy(order="C")
-    if network.output_bias:
-        tensors[f"{output_prefix}bias"] = network.parameters["output.b_o"].value.copy()
+            if not l:
+                _read_scaled(tensors, owner, "" if cells else f"_l{l}{ending}", network)
+    weight = network.parameters["output.W_ho"].value.T.copy(order="C")
+    bias = network.parameters["output.b_o"].value.copy() if network.output_bias else None
+    if network.scaling is not None and network.scaling.outputs is not None:
+        m, s = (np.array(each, network.dtype) for each in network.scaling.outputs)
+        weight, bias = weight * s[:, None], m if bias is None else m + s * bias
+    tensors[f"{output_prefix}weight"] = weight
+    if bias is not None:
+        tensors[f"{output_prefix}bias"] = bias
     if network.initial_state == "learned":
         for state in family.cell.states:
             rows = [network.parameters[name].value for name in _initial_names(network, state.name)]
@@ -182,6 +190,15 @@ def _add(tensors: dict[str, Array], owner: str, ending: str, family: Family, cel
     tensors[f"{owner}bias_hh{ending}"] = np.concatenate(of_h)
     if type(cell) is family.projected:
         tensors[f"{owner}weight_hr{ending}"] = stacked(cell, ["W_mh"])
+
+
+def _read_scaled(tensors: dict[str, Array], owner: str, ending: str, network: Network) -> None:
+    """Lets the weights of the first layer read x where they read (x - m) / s: W / s, and b - W m / s."""
+    if network.scaling is not None and network.scaling.inputs is not None:
+        m, s = (np.array(each, network.dtype) for each in network.scaling.inputs)
+        weight = tensors[f"{owner}weight_ih{ending}"] / s
+        tensors[f"{owner}weight_ih{ending}"] = weight
+        tensors[f"{owner}bias_ih{ending}"] = tensors[f"{owner}bias_ih{ending}"] - weight @ m
 
 
 def _require_modules(prefix: str, output_prefix: str) -> None:

@@ -18,6 +18,7 @@ from graphnet_rnn.cell.initializers import Initializer, checked_initial
 from graphnet_rnn.cell.weights import Weights, unfit
 from graphnet_rnn.cells.lstm import without_recurrent_errors
 from graphnet_rnn.data.choice import Columns
+from graphnet_rnn.data.scaling import Scaling, as_scaling
 from graphnet_rnn.data.text import Vocabulary
 from graphnet_rnn.errors import CellError, UsageError
 from graphnet_rnn.model import Model, float_dtype, seed_of
@@ -34,7 +35,7 @@ LAYER_NODES = 10
 #: What it is made of; see Network.settings.
 _SETTINGS = frozenset(
     ("layers", "inputs", "outputs", "loss", "skip", "dropout", "initial_state", "seed", "dtype", "reads",
-     "recurrent_dropout", "variational", "share", "output_bias", "truncated", "pool")
+     "recurrent_dropout", "variational", "share", "output_bias", "truncated", "pool", "scaling")
 )  # fmt: skip
 
 hide_module(__file__)
@@ -69,6 +70,8 @@ class Network(Model):
     pool: "last", "mean" or "max": one output for a whole sequence, from what the output reads at its last step (of a
     layer that reads from the end, too, from what has read all of it), or from its mean or largest values over the
     steps; targets are then (batch,) or (batch, outputs). None: an output at each step.
+    scaling: an rnn.data.Scaling, by which it reads inputs and predicts in the units of the data; None: numbers as they
+    are. With it the loss "squared" is Σ_k (o'_k - t'_k)² of standardized predictions and targets.
     values: of all weights, by name, instead of what initializers draw: arrays of the dtype and of the right shapes.
     reads: by default "symbols" with the softmax loss, else "vectors".
     Raises UsageError for settings that cannot be meant, CellError for an unsound cell.
@@ -98,6 +101,7 @@ class Network(Model):
         output_bias: bool = True,
         truncated: bool = False,
         pool: str | None = None,
+        scaling: Scaling | None = None,
         values: Mapping[str, Array] | None = None,
     ) -> None:
         self.inputs, self.outputs = whole_number("inputs", inputs), whole_number("outputs", outputs, least=0)
@@ -127,6 +131,8 @@ class Network(Model):
             raise UsageError(
                 f"pool makes one output of a sequence, but the loss {loss!r} needs one at each step"
             )
+        self.scaling = as_scaling(scaling)
+        self._require_scaling()
         own_initial = checked_initial("Network", initial)
         if not isinstance(layers, Iterable):
             layers = [layers]
@@ -231,6 +237,21 @@ class Network(Model):
             checked[layer] = owner
         return checked
 
+    def _require_scaling(self) -> None:
+        """UsageError for a scaling of other numbers than it reads and predicts."""
+        if self.scaling is None:
+            return
+        for name, given, width, meant, remedy in (
+            ("inputs", self.scaling.inputs, self.inputs, self.reads == "vectors", 'reads="vectors"'),
+            ("outputs", self.scaling.outputs, self.outputs, self.loss == "squared", 'loss="squared"'),
+        ):
+            if given is not None and not meant:
+                raise UsageError(f"Network: a scaling of {name} is for networks with {remedy}")
+            if given is not None and len(given[0]) != width:
+                raise UsageError(
+                    f"Network: scaling has means of {len(given[0])} {name}, but the network has {width}"
+                )
+
     @property
     def skips_inputs(self) -> bool:
         """Whether every layer reads x_t."""
@@ -316,8 +337,23 @@ class Network(Model):
 
     # -- equations ---------------------------------------------------------------------------
 
+    def standardized(self, of: str, values: Node) -> Node:
+        """(values - m) / s; of: "inputs" or "outputs". The values as they are where there is no scaling."""
+        means, deviations = self._scaling_of(of, values)
+        return values if means is None else (values - means) / deviations
+
+    def in_units(self, outputs: Node) -> Node:
+        """m + s o', in the units of the targets."""
+        means, deviations = self._scaling_of("outputs", outputs)
+        return outputs if means is None else means + deviations * outputs
+
+    def _scaling_of(self, of: str, values: Node) -> list[Any]:
+        """The means and the deviations; None where there are none."""
+        columns = None if self.scaling is None else getattr(self.scaling, of)
+        return [None, None] if columns is None else [np.array(each, values.dtype) for each in columns]
+
     def project(self, hidden: Sequence[Node]) -> Node:
-        """o_t from the outputs of all layers at one time step."""
+        """o_t from the outputs of all layers at one time step; o'_t with a scaling."""
         readers = hidden if self.skips_outputs else hidden[-1:]
         products = [h @ weight for h, weight in zip(readers, self.output_weights, strict=True)]
         return gn.add(*products, *([self._own.nodes["b_o"]] if self.output_bias else []))
@@ -326,6 +362,14 @@ class Network(Model):
     def output_weights(self) -> list[Node]:
         """W_ho, or W_h0o, W_h1o, ... where the output reads every layer."""
         return [self._own.nodes[name] for name in self._projections]
+
+    @property
+    def unit(self) -> str:
+        """What its loss is in."""
+        if self.loss != "squared":
+            return "nats"
+        scaled = self.scaling is not None and self.scaling.outputs is not None
+        return "standardized squared error" if scaled else "squared error"
 
     @property
     def predicts_symbols(self) -> bool:
@@ -433,6 +477,7 @@ class Network(Model):
             "output_bias": self.output_bias,
             "truncated": self.truncated,
             "pool": self.pool,
+            **({} if self.scaling is None else {"scaling": self.scaling.plain()}),
         }
 
     def description(self) -> dict[str, Any]:

@@ -29,7 +29,8 @@ def fit_output(
     inputs (time, batch, inputs), or symbols (time, batch); targets (time, batch, outputs). ridge: λ, by which the
     weights, but not b, are kept small. washout: steps at the start that are left out, until the states have forgotten
     where they began. backend, threads: with which the network runs, see gn.compile. The layers stay as they are; W_ho
-    (W_h0o, ... where connections skip) and b_o are set. Returns the mean over cases and scored steps of Σ (o - t)².
+    (W_h0o, ... where connections skip) and b_o are set. Returns the mean over cases and scored steps of Σ (o - t)²; of
+    a network with a scaling, what is fitted and returned is of standardized targets.
     Raises UsageError for a network whose loss is not "squared", DataError for arrays that do not fit.
     Source: Jaeger & Haas 2004; Sutskever 2013, 2.8.4.
     """
@@ -78,4 +79,8 @@ def _checked(network: Network, inputs: Any, targets: Any, washout: int) -> tuple
         raise DataError(
             f"fit_output: {len(x)} steps and a washout of {washout} leave nothing to fit; give longer sequences."
         )
-    return x, checked_floats("fit_output: targets", t, np.float64)
+    t = checked_floats("fit_output: targets", t, np.float64)
+    if network.scaling is not None and network.scaling.outputs is not None:
+        means, deviations = network.scaling.outputs
+        t = (t - np.array(means)) / np.array(deviations)
+    return x, t

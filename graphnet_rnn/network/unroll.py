@@ -49,7 +49,8 @@ class Unrolled(ShowsItself):
     initial   one node (batch, width) for each state of each layer, layer by layer; Inputs if "given"
     final     the same states after the last step
     after     the same states after each step, a list for each; empty where a layer reads later inputs
-    logits    o_t for all steps, (time, batch, outputs); with predict_first o_0 before them, as in targets and losses
+    logits    o_t for all steps, (time, batch, outputs), in the units of the targets; with predict_first o_0 before
+              them, as in targets and losses
     hidden    for each layer, its outputs h_t, (time, batch, units)
     losses    L of each step and case, (time, batch); of each case, (batch,), with ctc or pool; nats but for squared.
               "squared" and "sigmoid" are summed over the outputs: L = Σ_k (o_k - t_k)², not its mean, and no ½
@@ -117,6 +118,8 @@ class Unrolled(ShowsItself):
             self._steps = self.inputs
             if self.ends is not None:
                 self._steps = self.ends.first(self.inputs) if self.feedback else self.ends.held(self.inputs)
+            if network.reads == "vectors":
+                self._steps = network.standardized("inputs", self._steps)
         self.begins = last_time([inputs, *nodes_of(initial)])
         self.initial = self._initial_states(initial)
         with collector_paused():
@@ -178,18 +181,19 @@ class Unrolled(ShowsItself):
             ends = Lengths(self.time + 1, ends.node + 1)
         by_step = network.loss not in SEQUENCE_LOSSES
         if network.pool is not None:
-            (self.logits,), ends = outputs, None
+            (o,), ends = outputs, None
         else:
-            self.logits = gn.stack(outputs)
+            o = gn.stack(outputs)
+        self.logits = network.in_units(o)
         self.judged_ends = ends if by_step else None
         if ends is not None and by_step:
             targets = ends.held(targets)
         if network.loss in VALUE_LOSSES:
-            self.values = VALUE_LOSSES[network.loss](self.logits, targets)
+            self.values = VALUE_LOSSES[network.loss](o, network.standardized("outputs", targets))
             self.losses = gn.sum(self.values, axis=-1)
         else:
             loss = LOSSES[network.loss] if by_step else SEQUENCE_LOSSES[network.loss]
-            self.values = self.losses = loss(self.logits, targets, *([] if by_step else [self.lengths]))
+            self.values = self.losses = loss(o, targets, *([] if by_step else [self.lengths]))
         if ends is None or not by_step:
             self.cost = gn.mean(self.losses[unscored:] if unscored else self.losses)
             return
@@ -398,7 +402,7 @@ class Unrolled(ShowsItself):
             symbol = gn.argmax(o)
             return symbol if network.reads == "symbols" else gn.one_hot(symbol, network.inputs, o.dtype)
         if network.loss == "squared":
-            return o
+            return network.standardized("inputs", network.in_units(o))
         half = self.random.uniform(1, o.shape, o.dtype) if drawn else 0.5
         return gn.cast(gn.sigmoid(o) > half, o.dtype)
 

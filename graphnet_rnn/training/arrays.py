@@ -119,7 +119,7 @@ class Arrays(BatchesOfCases):
 
     @property
     def unit_name(self) -> str:  # type: ignore[override]
-        return "squared error" if self.model.loss == "squared" else "nats"
+        return self.model.unit
 
     # -- cases ---------------------------------------------------------------------------------
 

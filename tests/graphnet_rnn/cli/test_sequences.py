@@ -33,6 +33,11 @@ def softmax(o: np.ndarray) -> np.ndarray:
     return e / e.sum(axis=-1, keepdims=True)
 
 
+def deviations(network: rnn.Network) -> np.ndarray:
+    """Of the targets that it was trained on: in these units its loss is."""
+    return np.array(network.scaling.outputs[1])
+
+
 def table(path: str) -> list[dict[str, str]]:
     with open(path, encoding="utf-8") as file:
         return list(csv.DictReader(file))
@@ -59,7 +64,7 @@ def test_what_is_trained_is_judged_and_predicted(capsys: Any, target: str, loss:
     if loss == "softmax":
         losses = -np.log(np.take_along_axis(predicted, t[..., None], -1))[..., 0]
     elif loss == "squared":
-        losses = (outputs[..., 0] - t) ** 2
+        losses = ((outputs[..., 0] - t) / deviations(network)) ** 2
         name, predicted = "prediction", outputs
     else:
         losses = (np.logaddexp(0, outputs) - t * outputs).sum(axis=2)
@@ -67,7 +72,7 @@ def test_what_is_trained_is_judged_and_predicted(capsys: Any, target: str, loss:
     expected = losses.reshape(-1, 30).mean(axis=0) @ w / w.sum()
     assert main(["evaluate", MODEL, "d.npz", *chosen]) == 0
     said = capsys.readouterr().out
-    unit = "squared error" if loss == "squared" else "nats"
+    unit = "standardized squared error" if loss == "squared" else "nats"
     assert f"{expected:.4f} {unit} a {'case' if whole else 'step'}" in said
     assert main(["predict", MODEL, "d.npz", *chosen, "--out", "p.npz"]) == 0
     found = np.load("p.npz")
@@ -99,11 +104,13 @@ def test_cases_of_several_lengths(capsys: pytest.CaptureFixture[str]) -> None:
     network = rnn.load(MODEL)
     np.testing.assert_array_equal(network.theta, rnn.load("table/model.safetensors").theta)
     outputs, _ = rnn.run(network, X, lengths=lengths)
-    expected = ((outputs[..., 0] - y) ** 2)[inside].mean()
+    expected = ((outputs[..., 0] - y) ** 2)[inside].mean() / deviations(network)[0] ** 2
     capsys.readouterr()
     assert main(["evaluate", MODEL, "r.csv", *cases]) == 0
     said = capsys.readouterr().out
-    assert f"{expected:.4f} squared error a step, over 30 cases of {lengths.sum():,} steps" in said
+    assert (
+        f"{expected:.4f} standardized squared error a step, over 30 cases of {lengths.sum():,} steps" in said
+    )
     assert main(["predict", MODEL, "r.csv", *cases, "--out", "p.csv"]) == 0
     assert main(["predict", MODEL, "r.npz", "--out", "p.npz"]) == 0
     for name, values in {"prediction": outputs, "lengths": lengths}.items():
@@ -128,11 +135,12 @@ def test_columns_are_read_by_their_names(capsys: pytest.CaptureFixture[str]) -> 
     network = rnn.load(MODEL)
     assert network.columns == rnn.data.Columns(("a", "b"), ("y", "z"))
     outputs, _ = rnn.run(network, X)
-    loss = ((outputs - np.stack([y, z], axis=-1).reshape(30, 5, 2).swapaxes(0, 1)) ** 2).sum(axis=-1).mean()
+    errors = outputs - np.stack([y, z], axis=-1).reshape(30, 5, 2).swapaxes(0, 1)
+    loss = ((errors / deviations(network)) ** 2).sum(axis=-1).mean()
     assert rows(Path("run"), "epoch")[-1]["valid_loss"] == pytest.approx(loss, rel=1e-5)
     capsys.readouterr()
     assert main(["evaluate", MODEL, "valid.csv", "--case", "who"]) == 0
-    assert f"{loss:.4f} squared error" in capsys.readouterr().out
+    assert f"{loss:.4f} standardized squared error" in capsys.readouterr().out
     predict = ["predict", MODEL, "more.csv", "--case", "who", "--out", "p.csv"]
     assert main(predict) == 0
     found = [[float(row["prediction_y"]), float(row["prediction_z"])] for row in table("p.csv")]
@@ -145,8 +153,10 @@ def test_columns_are_read_by_their_names(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_it_is_the_run_of_arrays() -> None:
     assert main([*TRAIN, "--out", "run", "--rate", "0.01"]) == 0
-    network = rnn.Network([rnn.GRU(4)], 2, 1, "squared")
-    problem = rnn.Arrays(network, X, X.sum(axis=2)[..., None], batch=8)
+    t = X.sum(axis=2)[..., None]
+    scaling = rnn.data.Scaling.of(rnn.data.Sequences(X[:, :27], t[:, :27]))
+    network = rnn.Network([rnn.GRU(4)], 2, 1, "squared", scaling=scaling)
+    problem = rnn.Arrays(network, X, t, batch=8)
     settings = rnn.Training(rnn.Adam(0.01, clip_norm=5.0), epochs=2)
     outcome = rnn.Trainer(problem, settings, "own").run()
     epochs = rows(Path("run"), "epoch")
@@ -175,7 +185,8 @@ def test_shares_are_validated_on_by_their_numbers_and_weighed() -> None:
         assert main([*TRAIN, "--weights", "w", "--fold", f"{fold + 1}/3", "--out", f"f{fold}"]) == 0
         network = rnn.load(f"f{fold}/model.safetensors")
         _, valid = rnn.data.read_sequences("d.npz", rnn.data.Choice(weights="w")).fold(fold, 3)
-        losses = ((rnn.run(network, valid.inputs)[0][..., 0] - valid.targets) ** 2).mean(axis=0)
+        errors = rnn.run(network, valid.inputs)[0][..., 0] - valid.targets
+        losses = ((errors / deviations(network)) ** 2).mean(axis=0)
         found.append(min(row["valid_loss"] for row in rows(Path(f"f{fold}"), "epoch")))
         assert found[-1] == pytest.approx(losses @ valid.weights / valid.weights.sum(), rel=1e-5)
     assert len(set(found)) == 3
@@ -198,7 +209,8 @@ def test_of_a_series_a_block_of_time_is_validated_on() -> None:
     assert trained("two", beside) == before
     assert trained("three", inside) != before
     block = x[16:32].astype(np.float32).reshape(4, 4, 2).swapaxes(0, 1)
-    loss = ((rnn.run(rnn.load(MODEL), block[..., :1])[0] - block[..., 1:]) ** 2).mean()
+    network = rnn.load(MODEL)
+    loss = (((rnn.run(network, block[..., :1])[0] - block[..., 1:]) / deviations(network)) ** 2).mean()
     best = min(row["valid_loss"] for row in rows(Path("run"), "epoch"))
     assert best == pytest.approx(loss, rel=1e-5)
 

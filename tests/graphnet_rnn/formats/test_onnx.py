@@ -88,6 +88,9 @@ class Mine(rnn.Elman):
 
 GRU_OF_BOTH = [rnn.Bidirectional(rnn.GRU(3)), rnn.LSTM1997(4)]
 SKIP = {"skip": True}
+SCALING = rnn.data.Scaling(
+    *(([k + 2.0 for k in range(n)], [0.5 + k for k in range(n)]) for n in (INPUTS, OUTPUTS))
+)
 #: what -> (layers, settings of the network, the operators of the file)
 COMPOSED: dict[str, tuple[list[rnn.Cell], dict[str, Any], set[str]]] = {
     "both directions, one operator": ([rnn.Bidirectional(rnn.LSTM(3))], SKIP, {"LSTM"}),
@@ -103,6 +106,7 @@ COMPOSED: dict[str, tuple[list[rnn.Cell], dict[str, Any], set[str]]] = {
     "last": (GRU_OF_BOTH, {"pool": "last"}, {"GRU", "Scan"}),
     "mean": (GRU_OF_BOTH, {"pool": "mean", "skip": True, "output_bias": False}, {"GRU", "Scan"}),
     "max": (GRU_OF_BOTH, {"pool": "max"}, {"GRU", "Scan"}),
+    "numbers in other units": ([rnn.LSTM(3)], {"loss": "squared", "scaling": SCALING}, {"LSTM"}),
     "max, skip": (GRU_OF_BOTH, {"pool": "max", "skip": True, "output_bias": False}, {"GRU", "Scan"}),
 }  # fmt: skip
 

@@ -139,7 +139,7 @@ def test_arrays_and_problems_are_swept_too(tmp_path: Path) -> None:
     sweep = Sweep(Recipe(str(tmp_path / "sums.npz"), settings, folds=2), tmp_path / "a")
     sweep.run()
     assert {(entry.state, entry.sentence) for entry in sweep.book.look()} == {("done", "")}
-    assert sweep.book.unit == "squared error"
+    assert sweep.book.unit == "standardized squared error"
     assert [math.isfinite(each.error) for each in sweep.book.best()] == [True, True]
     settings = {"cell": "Elman", "units": 4, "batch": 20, "epochs": 1, "gradient_batches": 1}
     sweep = Sweep(Recipe("task:addition(10)", settings), tmp_path / "b")

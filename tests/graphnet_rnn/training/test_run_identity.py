@@ -113,8 +113,8 @@ ACCEPTED: dict[str, dict[str, Any]] = {
 ROUNDED: dict[str, Any] = {"backend": "numpy", "memory": "sqrt", "metrics": ["accuracy"]}
 #: Those of which a run on a text can have one value only, and those that say where and how long.
 FIXED = {
-    "pool", "inputs", "outputs", "loss", "reads", "network", "folder", "epochs", "steps", "core_seconds", "problem",
-    "settings", "parallel",
+    "pool", "scaling", "inputs", "outputs", "loss", "reads", "network", "folder", "epochs", "steps", "core_seconds",
+    "problem", "settings", "parallel",
 }  # fmt: skip
 
 
