@@ -15,7 +15,7 @@ from graphnet_rnn.settings import amount, listed, number, shown
 __all__ = ["Scaling"]
 
 #: Means and deviations, a number for each column.
-Columns: TypeAlias = tuple[tuple[float, ...], tuple[float, ...]]
+Pair: TypeAlias = tuple[tuple[float, ...], tuple[float, ...]]
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,8 @@ class Scaling:
     outputs count alike. `Scaling.of` measures them. Raises UsageError.
     """
 
-    inputs: Columns | None = None
-    outputs: Columns | None = None
+    inputs: Pair | None = None
+    outputs: Pair | None = None
 
     def __post_init__(self) -> None:
         for name in ("inputs", "outputs"):
@@ -75,7 +75,7 @@ def as_scaling(given: Any) -> Scaling | None:
     raise UsageError(f"Network: scaling must be an rnn.data.Scaling, or None, not {shown(given)}")
 
 
-def _checked(name: str, given: Any) -> Columns:
+def _checked(name: str, given: Any) -> Pair:
     both = listed(name, given, "two lists")
     if len(both) != 2:
         raise UsageError(f"{name} must be means and deviations, not {shown(given)}")
@@ -88,7 +88,7 @@ def _checked(name: str, given: Any) -> Columns:
     return means, deviations
 
 
-def _measured(what: str, values: Array, there: Array) -> Columns | None:
+def _measured(what: str, values: Array, there: Array) -> Pair | None:
     """Of the values (..., columns) that are there, (...) or (..., columns); None where all stay as they are."""
     means, deviations = [], []
     for k in range(values.shape[-1]):

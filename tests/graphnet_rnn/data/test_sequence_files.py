@@ -15,6 +15,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from graphnet.errors import NotEnoughMemoryError
 from graphnet_rnn.data import Choice, Sequences, balanced_weights, padded, read_sequences, with_missing
 from graphnet_rnn.data.music import write_midi
 from graphnet_rnn.data.sequence_files import ENDINGS, read_inputs, with_columns
@@ -103,6 +104,16 @@ def test_tables_of_semicolons_and_tabs(tmp_path: Path) -> None:
             np.testing.assert_array_equal(found.lengths, [2, 1])
     path.write_text('u,y\n"1,234",1\n', encoding="utf-8")
     with pytest.raises(DataError, match="is '1,234'"):  # between commas a comma is no decimal one
+        read_sequences(path, Choice((), ("y",)))
+
+
+def test_a_parquet_table_whose_rows_repeat_takes_no_more_memory_than_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_table(tmp_path / "t.parquet", {"u": np.zeros(1 << 22), "y": np.zeros(1 << 22)})
+    assert path.stat().st_size < 1 << 16
+    monkeypatch.setattr("graphnet.system.memory.available_memory", lambda: 1 << 24)
+    with pytest.raises(NotEnoughMemoryError, match=r"t\.parquet would take 64\.0 MiB.*a smaller file"):
         read_sequences(path, Choice((), ("y",)))
 
 

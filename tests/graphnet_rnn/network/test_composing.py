@@ -139,8 +139,11 @@ def test_a_course_is_a_state_over_time_or_what_a_cell_has_labelled() -> None:
     c, h, last = gn.compile([u.course("c"), u.course("h1"), *u.final[1:2]], [u.inputs])(x)
     np.testing.assert_array_equal(c[-1], last)
     np.testing.assert_array_equal(h, gn.compile([u.hidden[1]], [u.inputs])(x)[0])
-    with pytest.raises(UsageError, match=r"course: asked for is the state 'h', but .* are h0, c0, h1"):
-        u.course("h")
+    for name in ("h", "h11"):
+        with pytest.raises(
+            UsageError, match=rf"course: asked for is the state '{name}', but .* are h0, c0, h1"
+        ):
+            u.course(name)
 
 
 GRU = net([rnn.GRU(3)], 2, 2)

@@ -160,6 +160,7 @@ WRONG = [
     ("settings = 3", "settings must be a table"),
     ("method = 'best'", "method must be 'grid' or 'random'"),
     ("method = 'random'\ntrials = 0", "trials must be"),
+    ("seeds = 1000000000", "at most 100,000 runs"),
     ("trials = 3", "trials are of method = 'random'"),
     ('name = "\\u001b[31m"', "name must be words on one line"),
     ("folds = 2\n[settings]\nvalid = 'b'", "folds say what to validate on"),
@@ -203,5 +204,7 @@ def test_what_no_recipe_says(read: Any, tmp_path: Path) -> None:
             call()
     with pytest.raises(DataError, match=r"recipe\.toml is no TOML"):
         read("data = ")
+    with pytest.raises(DataError, match="brackets within brackets"):
+        read("data = " + 5000 * "[")
     with pytest.raises(DataError, match="there is no file"):
         Recipe.read(tmp_path / "nothing.toml")

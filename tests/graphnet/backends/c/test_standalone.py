@@ -94,12 +94,15 @@ def test_the_same_function_gives_the_same_bytes(tmp_path: Path) -> None:
 def test_what_cannot_be_said_in_c_is_refused(tmp_path: Path) -> None:
     x = gn.input((4,), name="x")
     drawn = gn.RandomSource(0).normal(1.0, (4,))
-    (tmp_path / "Makefile").write_text("all:\n", encoding="ascii")
+    for name in ("Makefile", "notes.h"):
+        (tmp_path / name).write_text("mine", encoding="ascii")
     for node, how, name, part in (
         (Reversed()(x), {}, "f.c", "no C can be written.*Reversed.*test_standalone.*`expanded`"),
         (x + drawn, {}, "f.c", "draws random numbers.*training=False"),
         (gn.tanh(x), {"check": True}, "f.c", "check=True"),
         (gn.tanh(x), {}, "", "not made by graphnet"),
+        (gn.tanh(x), {}, "notes.c", "notes.h was not made by graphnet"),
     ):
         with pytest.raises(gn.BackendError, match=part):
             gn.compile([node], [x], **how).save(f"{tmp_path}/{name}")
+    assert {path.read_text(encoding="ascii") for path in tmp_path.iterdir()} == {"mine"}
