@@ -207,8 +207,9 @@ axes.set(xlabel="steps back in time", ylabel="‖∂cost/∂c‖, from 1", xlim=
 axes.grid(alpha=0.3)
 
 # %% [markdown]
-# So it is not the letters LSTM that keep a gradient alive, but gates that are open. `rnn.LSTM` starts `b_f` at 1,
-# which is the custom; for long distances the sources say about 5 (`rnn.LSTMSutskever`).
+# So it is not the letters LSTM that keep a gradient alive, but gates that are open. Many programs start
+# `b_f` at 1; `rnn.LSTM` gives each unit another one, from 0 to 2, and `b_i = -b_f`, so that some units forget fast
+# and others slowly. For long distances the sources say about 5 (`rnn.LSTMSutskever`).
 #
 # ## Does it matter?
 #

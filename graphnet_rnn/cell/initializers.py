@@ -16,8 +16,8 @@ from graphnet.settings import amount, is_number, number, shown, whole_number, ye
 from graphnet_rnn.errors import UsageError
 
 __all__ = [
-    "Initializer", "array", "constant", "glorot", "normal", "orthogonal", "reservoir", "sparse", "stacked", "thinned",
-    "uniform", "zeros",
+    "Initializer", "array", "constant", "glorot", "normal", "orthogonal", "reservoir", "sparse", "spread", "stacked",
+    "thinned", "uniform", "zeros",
 ]  # fmt: skip
 
 Initializer = Callable[[np.random.Generator, tuple[int, ...]], Array]
@@ -50,6 +50,16 @@ def zeros() -> Initializer:
 def constant(value: float) -> Initializer:
     """w = value"""
     return lambda generator, shape: np.full(shape, value)
+
+
+def spread(first: float, last: float) -> Initializer:
+    """w_k = first ... last, in equal steps; of one unit, their middle"""
+
+    def initial(generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        size = math.prod(shape)
+        return (first + (last - first) * (np.arange(size) + 0.5) / size).reshape(shape)
+
+    return initial
 
 
 def array(values: Any) -> Initializer:

@@ -15,7 +15,7 @@ from graphnet.ops.leaf import stop_gradient
 from graphnet.ops.shape import concatenate
 from graphnet_rnn.cell.cell import Cell
 from graphnet_rnn.cell.declaration import State
-from graphnet_rnn.cell.initializers import Initializer, normal, sparse
+from graphnet_rnn.cell.initializers import Initializer, normal, sparse, spread
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.settings import MANY, shown, whole_number
 
@@ -28,15 +28,17 @@ __all__ = [
 class LSTM(Cell):
     """i, f, o = σ(x W_x· + h W_h· + b·);  g = tanh(x W_xg + h W_hg + b_g);  c' = f c + i g;  h' = o tanh(c')
 
-    The forget bias starts at 1, so that memories last at first (Jozefowicz et al. 2015).
+    b_f starts between 0 and 2, another number for each unit, and b_i at -b_f: some units forget fast and others slowly,
+    and a memory that lasts longer takes less in (after Tallec & Ollivier 2018, 3; Jozefowicz et al. 2015 have b_f = 1,
+    initial={"b_f": rnn.initializers.constant(1), "b_i": rnn.initializers.zeros()}).
     Source: Hochreiter & Schmidhuber 1997; forget gate, Gers et al. 2000.
     """
 
     states = (State("h"), State("c"))
 
     def step(self, x: Node, h: Node, c: Node) -> tuple[Node, Node]:
-        i = sigmoid(self.affine("i", x=x, h=h))
-        f = sigmoid(self.affine("f", x=x, h=h, bias=1.0))
+        i = sigmoid(self.affine("i", x=x, h=h, bias=spread(0.0, -2.0)))
+        f = sigmoid(self.affine("f", x=x, h=h, bias=spread(0.0, 2.0)))
         o = sigmoid(self.affine("o", x=x, h=h))
         g = tanh(self.affine("g", x=x, h=h))
         c = f * c + i * g

@@ -364,7 +364,7 @@ MUTANTS = [
     ),
     Mutant(
         "cells_forget_bias", "graphnet_rnn/cells/lstm.py",
-        'self.affine("f", x=x, h=h, bias=1.0))\n        o', 'self.affine("f", x=x, h=h))\n        o',
+        'self.affine("f", x=x, h=h, bias=spread(0.0, 2.0))', 'self.affine("f", x=x, h=h)',
         ("tests/graphnet_rnn/cell/test_initial_weights.py", "tests/graphnet_rnn/cells/test_oracles.py"),
     ),
     Mutant(

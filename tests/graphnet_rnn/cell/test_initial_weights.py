@@ -51,11 +51,25 @@ def test_krause_draws_all_weights_from_one_normal_distribution() -> None:
 
 def test_forget_gates_start_open() -> None:
     """Jozefowicz et al. 2015: by 1; Sutskever 2013, 2.8.3: "a large value (such as 5)"."""
-    for cell, forget in [(cells.LSTM(7), 1.0), (cells.LayerNormLSTM(7), 1.0), (cells.LSTMSutskever(7), 5.0)]:
+    for cell, forget in [
+        (cells.LSTMPeephole(7), 1.0),
+        (cells.LayerNormLSTM(7), 1.0),
+        (cells.LSTMSutskever(7), 5.0),
+    ]:
         with case(cell, forget):
             biases = {name: w for name, w in weights(cell).items() if name.startswith("b_")}
             assert (biases.pop("b_f") == forget).all()
             assert not any(b.any() for b in biases.values())
+
+
+def test_an_lstm_starts_with_memories_of_all_lengths_which_take_in_what_they_lose() -> None:
+    """f = σ(b_f) between σ(0) and σ(2), and i = 1 - f: Tallec & Ollivier 2018."""
+    for cell in (cells.LSTM(200), cells.LSTMProjected(200, 9)):
+        biases = {name: w for name, w in weights(cell).items() if name.startswith("b_")}
+        forget, taken = biases.pop("b_f"), biases.pop("b_i")
+        np.testing.assert_allclose(forget, (np.arange(200) + 0.5) / 100, rtol=1e-12)
+        np.testing.assert_array_equal(taken, -forget)
+        assert not any(b.any() for b in biases.values())
 
 
 def test_sutskever_lstm_is_sparse() -> None:
