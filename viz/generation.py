@@ -56,8 +56,7 @@ def generation(network: Network, steps: int = 4, *, theme: Theme = "light") -> D
 def _outputs(network: Network, steps: int) -> list[Node]:
     """o_t for each step."""
     settings: dict[str, Any] = {"labels": 1} if network.loss == "ctc" else {}
-    u = network.unroll(steps, batch=1, training=False, **settings)
-    return [u.logits[t] for t in range(steps)] if network.scaling else list(u.logits.inputs)
+    return list(network.unroll(steps, batch=1, training=False, **settings).outputs)
 
 
 def _fed_back(picture: ClosedPicture) -> ClosedPicture:

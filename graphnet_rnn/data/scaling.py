@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from graphnet.graph.node import Array
 from graphnet_rnn.data.sequences import Sequences
-from graphnet_rnn.errors import DataError, UsageError
+from graphnet_rnn.errors import UsageError
 from graphnet_rnn.settings import amount, listed, number, shown
 
 __all__ = ["Scaling"]
@@ -17,10 +18,13 @@ __all__ = ["Scaling"]
 #: Means and deviations, a number for each column.
 Pair: TypeAlias = tuple[tuple[float, ...], tuple[float, ...]]
 
+#: The least deviation whose square float32 holds, and a bit more.
+LEAST = 1e-18
+
 
 @dataclass(frozen=True)
 class Scaling:
-    """x' = (x - m) / s is what a network reads;  o = m + s o' is what it predicts, o' being its last layer's
+    """x' = (x - m) / s,  o = m + s o': a network reads x' of its inputs x, and predicts o of its output layer's o'
 
     inputs, outputs: the means m and the deviations s, a number for each input, or output; None: as they are. Inputs,
     targets and predictions are in the units of the data, and the loss is that of o' and (t - m) / s, so that all
@@ -40,8 +44,9 @@ class Scaling:
     def of(cls, data: Sequences) -> Scaling:
         """Means and deviations over all steps of all cases; of targets, over those whose weight is above 0
 
-        To nine digits. Symbols, classes and labels are left as they are, and so is a column of zeros and ones. Raises
-        DataError.
+        To nine digits. Symbols, classes and labels are left as they are, and so is a column of zeros and ones. The
+        deviation of a column that varies by less than a millionth of its mean is 1: float32 could not tell its values
+        apart. What is not finite is left out.
         """
         if not isinstance(data, Sequences):
             raise UsageError(
@@ -53,12 +58,17 @@ class Scaling:
         if data.weights is not None:
             counts = data.weights > 0
             there = there & counts if counts.ndim <= there.ndim else there[..., None] & counts
+        # Whole numbers of cases may be labels.
+        numbers = t.ndim == 3 if data.by_step else t.ndim == 2 and t.dtype.kind == "f"
         return cls(
-            _measured("inputs", x, data.inside()) if x.ndim == 3 else None,
-            _measured("targets", t, there)
-            if t.ndim == 2 + bool(data.by_step) and t.dtype.kind == "f"
-            else None,
+            _measured(x, data.inside()) if x.ndim == 3 else None,
+            _measured(t, there) if numbers else None,
         )
+
+    def of_columns(self, name: str, dtype: Any) -> tuple[Array, Array] | None:
+        """m and s of "inputs" or "outputs"."""
+        columns = getattr(self, name)
+        return None if columns is None else (np.array(columns[0], dtype), np.array(columns[1], dtype))
 
     def plain(self) -> list[list[list[float]] | None]:
         """As JSON has it."""
@@ -88,22 +98,22 @@ def _checked(name: str, given: Any) -> Pair:
     return means, deviations
 
 
-def _measured(what: str, values: Array, there: Array) -> Pair | None:
+def _measured(values: Array, there: Array) -> Pair | None:
     """Of the values (..., columns) that are there, (...) or (..., columns); None where all stay as they are."""
+    if values.dtype.kind not in "biuf":
+        return None
     means, deviations = [], []
     for k in range(values.shape[-1]):
         column = values[..., k][there[..., k] if there.ndim == values.ndim else there].astype(np.float64)
-        as_it_is = np.isin(column, (0, 1)).all()
-        mean, deviation = (0.0, 1.0) if as_it_is else (_rounded(column.mean()), _rounded(column.std()))
-        if not np.isfinite(mean) or not np.isfinite(deviation):
-            raise DataError(
-                f"Scaling.of: column {k} of the {what} has no finite mean; give what is missing the weight 0, e.g. "
-                "weights=~np.isnan(targets)"
-            )
+        column = column[np.isfinite(column)]
+        mean, deviation = 0.0, 1.0
+        if not np.isin(column, (0, 1)).all():
+            with np.errstate(over="ignore", invalid="ignore"):
+                mean, deviation = _rounded(column.mean()), _rounded(column.std())
+        if not math.isfinite(deviation):
+            mean, deviation = 0.0, 1.0
         means.append(mean)
-        deviations.append(
-            deviation if deviation > abs(mean) * 1e-9 else 1.0
-        )  # of a column that is always the same
+        deviations.append(deviation if deviation > max(1e-6 * abs(mean), LEAST) else 1.0)
     return (tuple(means), tuple(deviations)) if any(means) or set(deviations) != {1.0} else None
 
 

@@ -198,11 +198,10 @@ class _File:
 
     def scaled(self, values: str, of: str, read: bool) -> str:
         """(values - m) / s of what is read, m + s values of what is predicted."""
-        network, writer = self.network, self.writer
-        columns = None if network.scaling is None else getattr(network.scaling, of)
+        writer, columns = self.writer, self.network.scaling_of(of)
         if columns is None:
             return values
-        m, s = (writer.constant(np.array(each, network.dtype)) for each in columns)
+        m, s = map(writer.constant, columns)
         if read:
             return writer.node("Div", [writer.node("Sub", [values, m]), s])
         return writer.node("Add", [m, writer.node("Mul", [s, values])])

@@ -166,9 +166,11 @@ def to_torch(
                 _read_scaled(tensors, owner, "" if cells else f"_l{l}{ending}", network)
     weight = network.parameters["output.W_ho"].value.T.copy(order="C")
     bias = network.parameters["output.b_o"].value.copy() if network.output_bias else None
-    if network.scaling is not None and network.scaling.outputs is not None:
-        m, s = (np.array(each, network.dtype) for each in network.scaling.outputs)
-        weight, bias = weight * s[:, None], m if bias is None else m + s * bias
+    columns = network.scaling_of("outputs", np.float64)
+    if columns is not None:
+        m, s = columns
+        weight = (weight * s[:, None]).astype(network.dtype)
+        bias = (m if bias is None else m + s * bias).astype(network.dtype)
     tensors[f"{output_prefix}weight"] = weight
     if bias is not None:
         tensors[f"{output_prefix}bias"] = bias
@@ -194,11 +196,12 @@ def _add(tensors: dict[str, Array], owner: str, ending: str, family: Family, cel
 
 def _read_scaled(tensors: dict[str, Array], owner: str, ending: str, network: Network) -> None:
     """Lets the weights of the first layer read x where they read (x - m) / s: W / s, and b - W m / s."""
-    if network.scaling is not None and network.scaling.inputs is not None:
-        m, s = (np.array(each, network.dtype) for each in network.scaling.inputs)
-        weight = tensors[f"{owner}weight_ih{ending}"] / s
-        tensors[f"{owner}weight_ih{ending}"] = weight
-        tensors[f"{owner}bias_ih{ending}"] = tensors[f"{owner}bias_ih{ending}"] - weight @ m
+    columns = network.scaling_of("inputs", np.float64)
+    if columns is not None:
+        m, s = columns
+        weight, bias = (tensors[f"{owner}{name}_ih{ending}"] for name in ("weight", "bias"))
+        tensors[f"{owner}weight_ih{ending}"] = (weight / s).astype(network.dtype)
+        tensors[f"{owner}bias_ih{ending}"] = (bias - weight / s @ m).astype(network.dtype)
 
 
 def _require_modules(prefix: str, output_prefix: str) -> None:

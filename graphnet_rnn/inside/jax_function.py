@@ -20,9 +20,9 @@ def jax_function(
 
     x: (time, batch, inputs); symbols without the last axis, int64, which JAX has with jax_enable_x64. states: one array
     (batch, width) for each state, in the order of `network.state_names()`; the network's first states if none is given.
-    outputs: what enters the loss's own nonlinearity, or, of a network without output layer, what its last layer gives.
-    With a layer that reads a sequence from its end, or pool "mean" or "max", pieces that hand their states on are not
-    the whole.
+    outputs: what enters the loss's own nonlinearity (with a scaling, in the units of the targets), or, of a network
+    without output layer, what its last layer gives. With a layer that reads a sequence from its end, or pool "mean" or
+    "max", pieces that hand their states on are not the whole.
     parameters: copies of the network's; gradients by them are those of the compiled program, see gn.inside.jax_function
     for what JAX may do with it. What is compiled for a time and batch is kept, for the last eight of these.
     Raises UsageError without JAX, and for a network with dropout, whose draws are not JAX's.

@@ -19,9 +19,9 @@ def torch_module(
 
     x: (time, batch, inputs), with batch_first (batch, time, inputs); symbols without the last axis. states: one tensor
     (batch, width) for each state, in the order of `network.state_names()`; the network's first states if None. outputs:
-    what enters the loss's own nonlinearity, or, of a network without output layer, what its last layer gives. With a
-    layer that reads a sequence from its end, or pool "mean" or "max", pieces that hand their states on are not the
-    whole; as in PyTorch this is not refused.
+    what enters the loss's own nonlinearity (with a scaling, in the units of the targets), or, of a network without
+    output layer, what its last layer gives. With a layer that reads a sequence from its end, or pool "mean" or "max",
+    pieces that hand their states on are not the whole; as in PyTorch this is not refused.
     Its Parameters are copies of the network's, named as there with "/" for "."; `module.network()` is the network with
     the present ones. What is compiled for a time and batch is kept, for the last eight of these.
     Raises UsageError without PyTorch, and for a network with dropout, whose draws are not PyTorch's.

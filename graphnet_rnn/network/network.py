@@ -245,11 +245,22 @@ class Network(Model):
             ("inputs", self.scaling.inputs, self.inputs, self.reads == "vectors", 'reads="vectors"'),
             ("outputs", self.scaling.outputs, self.outputs, self.loss == "squared", 'loss="squared"'),
         ):
-            if given is not None and not meant:
-                raise UsageError(f"Network: a scaling of {name} is for networks with {remedy}")
-            if given is not None and len(given[0]) != width:
+            if given is None:
+                continue
+            if not meant:
+                raise UsageError(
+                    f"Network: a scaling of {name} is for networks with {remedy}; leave it out, e.g. "
+                    "rnn.data.Scaling(scaling.inputs), which scales inputs alone"
+                )
+            if len(given[0]) != width:
                 raise UsageError(
                     f"Network: scaling has means of {len(given[0])} {name}, but the network has {width}"
+                )
+            with np.errstate(over="ignore"):
+                held = [np.array(each, self.dtype) for each in given]
+            if not np.isfinite(held).all() or not held[1].all():
+                raise UsageError(
+                    f"Network: scaling has means or deviations of {name} that {self.dtype} cannot hold"
                 )
 
     @property
@@ -339,18 +350,17 @@ class Network(Model):
 
     def standardized(self, of: str, values: Node) -> Node:
         """(values - m) / s; of: "inputs" or "outputs". The values as they are where there is no scaling."""
-        means, deviations = self._scaling_of(of, values)
-        return values if means is None else (values - means) / deviations
+        columns = self.scaling_of(of)
+        return values if columns is None else (values - columns[0]) / columns[1]
 
     def in_units(self, outputs: Node) -> Node:
         """m + s o', in the units of the targets."""
-        means, deviations = self._scaling_of("outputs", outputs)
-        return outputs if means is None else means + deviations * outputs
+        columns = self.scaling_of("outputs")
+        return outputs if columns is None else columns[0] + columns[1] * outputs
 
-    def _scaling_of(self, of: str, values: Node) -> list[Any]:
-        """The means and the deviations; None where there are none."""
-        columns = None if self.scaling is None else getattr(self.scaling, of)
-        return [None, None] if columns is None else [np.array(each, values.dtype) for each in columns]
+    def scaling_of(self, of: str, dtype: Any = None) -> tuple[Array, Array] | None:
+        """m and s of "inputs" or "outputs", in the network's dtype unless another is asked for."""
+        return None if self.scaling is None else self.scaling.of_columns(of, dtype or self.dtype)
 
     def project(self, hidden: Sequence[Node]) -> Node:
         """o_t from the outputs of all layers at one time step; o'_t with a scaling."""

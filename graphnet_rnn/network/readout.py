@@ -80,7 +80,5 @@ def _checked(network: Network, inputs: Any, targets: Any, washout: int) -> tuple
             f"fit_output: {len(x)} steps and a washout of {washout} leave nothing to fit; give longer sequences."
         )
     t = checked_floats("fit_output: targets", t, np.float64)
-    if network.scaling is not None and network.scaling.outputs is not None:
-        means, deviations = network.scaling.outputs
-        t = (t - np.array(means)) / np.array(deviations)
-    return x, t
+    columns = network.scaling_of("outputs", np.float64)
+    return x, t if columns is None else (t - columns[0]) / columns[1]

@@ -51,9 +51,11 @@ class Unrolled(ShowsItself):
     after     the same states after each step, a list for each; empty where a layer reads later inputs
     logits    o_t for all steps, (time, batch, outputs), in the units of the targets; with predict_first o_0 before
               them, as in targets and losses
+    outputs   what the output layer gives at each step, a list; with a scaling of outputs, o'_t before it
     hidden    for each layer, its outputs h_t, (time, batch, units)
     losses    L of each step and case, (time, batch); of each case, (batch,), with ctc or pool; nats but for squared.
-              "squared" and "sigmoid" are summed over the outputs: L = Σ_k (o_k - t_k)², not its mean, and no ½
+              "squared" and "sigmoid" are summed over the outputs: L = Σ_k (o_k - t_k)², not its mean, and no ½ (with a
+              scaling, of standardized numbers)
     values    with the losses "squared" and "sigmoid" what each output adds to them, (time, batch, outputs); else losses
     cost      the mean of the losses over all cases and scored steps, one number; not over the outputs
     lengths   int64 (batch,), how many steps each case has, with lengths=True; else None. ends: what follows from them;
@@ -292,7 +294,7 @@ class Unrolled(ShowsItself):
         hidden: list[list[Node]] = [[] for _ in layers]
         self.after: list[list[Node]] = []
         outputs: list[Node] = []
-        self._outputs = outputs
+        self.outputs = outputs
         # Time step by time step where that can be: a segment of time is then a segment of the program.
         run = self._step_by_step if self.network.causal else self._layer_by_layer
         for t, column in enumerate(run(layers, states)):
@@ -389,7 +391,7 @@ class Unrolled(ShowsItself):
     def _input_at(self, t: int) -> Node:
         network = self.network
         with gn.scope(layer=self._layer("input"), time=self.begins + t + 1):
-            x = self._predicted(self._outputs[-1]) if t and self.feedback else self._steps[t]
+            x = self._predicted(self.outputs[-1]) if t and self.feedback else self._steps[t]
             return gn.one_hot(x, network.inputs, network.dtype) if network.reads == "symbols" else x
 
     def _predicted(self, o: Node) -> Node:

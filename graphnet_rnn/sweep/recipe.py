@@ -153,6 +153,11 @@ class Recipe:
         for name, value in self.settings.items():
             if name in OWN:
                 raise UsageError(f"recipe: {name} is no setting: the sweep sees to it")
+            if name == "no_scaling" and isinstance(value, Range):
+                raise UsageError(
+                    "recipe: no_scaling must be true or false: errors of numbers that are standardized and of others "
+                    "cannot be compared"
+                )
             if not isinstance(value, Range) and type(value) not in PLAIN:
                 raise UsageError(
                     f"recipe: {name} must be a word, a number, true or false, or a range, not {shown(value)}"

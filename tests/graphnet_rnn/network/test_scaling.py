@@ -10,9 +10,10 @@ import pytest
 
 import graphnet as gn
 import graphnet_rnn as rnn
+import viz
 from graphnet_rnn.cli import main
 from graphnet_rnn.data import Scaling, Sequences
-from graphnet_rnn.errors import DataError, UsageError
+from graphnet_rnn.errors import UsageError
 from graphnet_rnn.formats import from_torch, to_torch
 from tests.tables import case
 
@@ -63,6 +64,8 @@ def test_what_is_fed_back_is_read_in_the_units_of_the_data() -> None:
         made, states = rnn.run(net, read, states)
         np.testing.assert_allclose(o[t], made[0], rtol=1e-9)
         read = made
+    scaled, plain = pair(rnn.GRU(3))
+    assert viz.generation(scaled).dot == viz.generation(plain).dot
 
 
 def test_means_and_deviations_are_those_of_what_there_is() -> None:
@@ -77,6 +80,11 @@ def test_means_and_deviations_are_those_of_what_there_is() -> None:
     np.testing.assert_allclose(deviations, [*X[inside].std(axis=0), 1, 1], rtol=1e-8)
     counted = T[inside & (weights > 0)]
     np.testing.assert_allclose(found.outputs, [counted.mean(axis=0), counted.std(axis=0)], rtol=1e-8)
+    whole = Sequences(X, np.arange(96).reshape(6, 8, 2))
+    np.testing.assert_allclose(Scaling.of(whole).outputs[0], [47, 48])
+    # What is wrong with these rnn.Arrays says.
+    odd = np.array([1.0, np.nan, np.inf, 3.0, 1e300, -1e300]).reshape(6, 1, 1)
+    assert Scaling.of(Sequences(odd, odd)) == Scaling()
     labels = Sequences(np.zeros((6, 8), int), np.zeros((6, 8), int))
     assert Scaling.of(labels) == Scaling() == Scaling.of(Sequences(1.0 * (RAW > 0), 1.0 * (OWN > 0)))
 
@@ -133,7 +141,11 @@ def test_what_cannot_be_meant_is_refused() -> None:
         (lambda: Scaling(([1], [0])), UsageError, "a deviation must be a finite number > 0"),
         (lambda: Scaling(([1, 2], [1])), UsageError, "has 2 means, but 1 deviations"),
         (lambda: Scaling.of(X), UsageError, r"rnn.data.Sequences\(x, t\)"),
-        (lambda: Scaling.of(Sequences(X, np.full((6, 8, 1), np.nan))), DataError, "column 0 of the targets"),
+        (
+            lambda: rnn.Network([rnn.GRU(2)], 1, 2, reads="vectors", scaling=Scaling(([1e300], [1]))),
+            UsageError,
+            "of inputs that float32 cannot hold",
+        ),
         (lambda: rnn.Network([rnn.GRU(2)], 3, 2, "squared", scaling=SCALING), UsageError, "means of 2 inputs"),
         (lambda: rnn.Network([rnn.GRU(2)], 2, 2, "sigmoid", scaling=SCALING), UsageError, 'loss="squared"'),
         (lambda: rnn.Network([rnn.GRU(2)], 2, 2, scaling=SCALING), UsageError, 'reads="vectors"'),

@@ -169,6 +169,7 @@ WRONG = [
     ("[halving]\nfirst = -1.5", "halving: first must be a number above 0, not -1.5"),
     ("[halving]\nbrackets = 3", "halving: brackets must be"),
     ("[settings]\nseed = 3", "seed is no setting: the sweep sees to it"),
+    ("[settings]\nno_scaling = { values = [true, false] }", "no_scaling must be true or false"),
     ("[settings]\nunits = [3, 4]", "units must be a word, a number, true or false, or a range"),
     ("[settings]\nunits = { between = [3, 4] }", "units must be a value, or one of"),
     ("[settings]\nunits = { values = [] }", "units: values must be words, numbers"),
