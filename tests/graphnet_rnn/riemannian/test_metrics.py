@@ -159,7 +159,7 @@ def test_cells_that_the_source_does_not_know_learn() -> None:
             reports = steps(Riemannian(metric), objective_of(network, x), network.theta.copy(), 30)
             losses = [report.loss for report in reports]
             assert losses[0] > 1.0
-            assert losses[-1] < 0.35
+            assert losses[-1] < 0.4
             assert all(b <= a for a, b in itertools.pairwise(losses))
     memory = net(rnn.LSTM(3))
     with pytest.raises(UsageError, match=r"depends on \d+ pre-activations .*estimate='probe'"):
