@@ -65,11 +65,6 @@ class Scaling:
             _measured(t, there) if numbers else None,
         )
 
-    def of_columns(self, name: str, dtype: Any) -> tuple[Array, Array] | None:
-        """m and s of "inputs" or "outputs"."""
-        columns = getattr(self, name)
-        return None if columns is None else (np.array(columns[0], dtype), np.array(columns[1], dtype))
-
     def plain(self) -> list[list[list[float]] | None]:
         """As JSON has it."""
         both = (self.inputs, self.outputs)

@@ -360,7 +360,11 @@ class Network(Model):
 
     def scaling_of(self, of: str, dtype: Any = None) -> tuple[Array, Array] | None:
         """m and s of "inputs" or "outputs", in the network's dtype unless another is asked for."""
-        return None if self.scaling is None else self.scaling.of_columns(of, dtype or self.dtype)
+        columns = None if self.scaling is None else getattr(self.scaling, of)
+        if columns is None:
+            return None
+        means, deviations = (np.array(each, dtype or self.dtype) for each in columns)
+        return means, deviations
 
     def project(self, hidden: Sequence[Node]) -> Node:
         """o_t from the outputs of all layers at one time step; o'_t with a scaling."""

@@ -204,6 +204,13 @@ def quick_visit(checkout: Checkout, commands: list[Command], folder: Path) -> No
             checkout.run(said, FIRST, folder / "reader")
 
 
+def failures_of_guides() -> list[str]:
+    """Runs guides and tutorials in this environment."""
+    command, environment = pytest_command(1, GUIDES), {**os.environ, **conditions(1)}
+    failed = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
+    return [f"guides     WRONG ({failed})  {', '.join(GUIDES)}"] if failed else []
+
+
 def visit(checkout: Checkout, commands: list[Command], folder: Path) -> None:
     """Makes the environment, then runs the checkout's commands: those of one page in one folder, in their order."""
     if not checkout.run(CHECKOUTS[checkout.name], "makes this checkout"):
@@ -272,9 +279,7 @@ def main() -> int:
         show(commands)
         return 0
     whole = chosen.all or bool(chosen.checkouts)
-    if not whole:
-        command = pytest_command(1, GUIDES)
-        subprocess.run(command, cwd=ROOT, env={**os.environ, **conditions(1)}, check=True)
+    failures = [] if whole else failures_of_guides()
     wanted = chosen.checkouts or (CHECKOUTS if whole else ["demo"])
     names = [name for name in wanted if name != "uv" or shutil.which("uv")]
     if whole and "uv" not in names and not chosen.checkouts:
@@ -290,7 +295,7 @@ def main() -> int:
             shutil.rmtree(checkout.root / ".venv", ignore_errors=True)
             return checkout.failures
 
-        failures = [told for found in pool.map(failures_in, names) for told in found]
+        failures += [told for found in pool.map(failures_in, names) for told in found]
     # Once more at the end, where who sees only the last lines finds them.
     print("\n".join([*failures, f"newcomer: {len(failures) or 'nothing'} went wrong."]))
     return 1 if failures else 0

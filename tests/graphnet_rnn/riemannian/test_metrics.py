@@ -149,9 +149,12 @@ class Mine(rnn.Cell):
 
 def test_cells_that_the_source_does_not_know_learn() -> None:
     x = np.array([0, 1, 2, 2, 1] * 16)
+    memory = rnn.LSTM(
+        8, initial={"b_f": rnn.initializers.constant(1.0), "b_i": rnn.initializers.zeros()}
+    )  # of gates that are all alike
     cases = [
         (Mine(8), OuterProduct()), (Mine(8), Backpropagated()),
-        (rnn.LSTM(8), Backpropagated(estimate="probe")), (rnn.GRU(8), Kronecker()),
+        (memory, Backpropagated(estimate="probe")), (rnn.GRU(8), Kronecker()),
     ]  # fmt: skip
     for cell, metric in cases:
         with case(cell, metric):
@@ -159,11 +162,11 @@ def test_cells_that_the_source_does_not_know_learn() -> None:
             reports = steps(Riemannian(metric), objective_of(network, x), network.theta.copy(), 30)
             losses = [report.loss for report in reports]
             assert losses[0] > 1.0
-            assert losses[-1] < 0.4
+            assert losses[-1] < 0.35
             assert all(b <= a for a, b in itertools.pairwise(losses))
-    memory = net(rnn.LSTM(3))
+    network = net(rnn.LSTM(3))
     with pytest.raises(UsageError, match=r"depends on \d+ pre-activations .*estimate='probe'"):
-        steps(Riemannian(Backpropagated()), objective_of(memory, x), memory.theta.copy(), 2)
+        steps(Riemannian(Backpropagated()), objective_of(network, x), network.theta.copy(), 2)
     for given in ("nope", 3, {"metric": "OuterProduct", "speed": 2}):
         with case(given), pytest.raises(UsageError, match="Riemannian: metric must be one of"):
             Riemannian(given)
