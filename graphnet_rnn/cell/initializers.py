@@ -16,8 +16,8 @@ from graphnet.settings import amount, is_number, number, shown, whole_number, ye
 from graphnet_rnn.errors import UsageError
 
 __all__ = [
-    "Initializer", "array", "constant", "glorot", "normal", "orthogonal", "reservoir", "sparse", "spread", "stacked",
-    "thinned", "uniform", "zeros",
+    "Initializer", "array", "constant", "glorot", "log_frequencies", "log_odds", "normal", "orthogonal", "reservoir",
+    "sparse", "spread", "stacked", "thinned", "uniform", "zeros",
 ]  # fmt: skip
 
 Initializer = Callable[[np.random.Generator, tuple[int, ...]], Array]
@@ -65,6 +65,43 @@ def spread(first: float, last: float) -> Initializer:
 def array(values: Any) -> Initializer:
     """w = values"""
     return lambda generator, shape: np.array(values, np.float64)
+
+
+def log_frequencies(targets: Any) -> Initializer:
+    """b_k = log((n_k + 1) / (n + K)), where n_k of the n targets are class k of K
+
+    For the bias of an output layer with softmax, so that training begins at the entropy of the classes by themselves:
+    Network(..., initial={"b_o": log_frequencies(corpus.train)}). targets: whole numbers, any shape.
+    Raises UsageError for targets that are not among 0 ... K - 1.
+    """
+    classes = np.asarray(targets).ravel()
+
+    def initial(generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        if classes.dtype.kind not in "iu" or not np.isin(classes, np.arange(shape[0])).all():
+            raise UsageError(
+                f"log_frequencies: targets must be whole numbers among 0 ... {shape[0] - 1}, not {shown(targets)}"
+            )
+        counts = np.bincount(classes, minlength=shape[0]) + 1.0
+        return np.log(counts / counts.sum())
+
+    return initial
+
+
+def log_odds(targets: Any) -> Initializer:
+    """b_k = log((s_k + ½) / (n - s_k + ½)), s_k the sum of column k of n targets in [0, 1]
+
+    For the bias of an output layer with sigmoid. targets: (n, outputs), NaN where missing. Raises UsageError.
+    """
+    given = np.asarray(targets)
+
+    def initial(generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        if given.dtype.kind not in "biuf" or given.ndim != 2 or given.shape[1:] != shape:
+            raise UsageError(f"log_odds: targets must be numbers (n, {shape[0]}), not {shown(targets)}")
+        there = np.isfinite(given)
+        ones = np.where(there, given, 0).clip(0, 1).sum(axis=0, dtype=np.float64)
+        return np.log((ones + 0.5) / (there.sum(axis=0) - ones + 0.5))
+
+    return initial
 
 
 def normal(scale: float) -> Initializer:

@@ -16,6 +16,7 @@ import numpy as np
 import graphnet as gn
 from graphnet.graph.node import Array
 from graphnet.system.characters import in_brief
+from graphnet_rnn.cell.initializers import Initializer, log_frequencies, log_odds
 from graphnet_rnn.cli.optimizer import no_limit, optimizer_class
 from graphnet_rnn.cli.settings import given_settings
 from graphnet_rnn.data.choice import Choice, Columns
@@ -190,7 +191,11 @@ class TextMaterial(Material):
         self.require_fitting((CarriedText, DrawnText), OF_TEXTS, "a text")
         self.corpus = load_corpus(options, None if network is None else network.vocabulary)
         size = len(self.corpus.vocabulary)
-        self.shape = {"inputs": size, "outputs": size}
+        self.shape = {
+            "inputs": size,
+            "outputs": size,
+            "initial": {"b_o": log_frequencies(self.corpus.train)},
+        }
 
     def problem(self, network: Network, optimizer: Optimizer) -> Problem:
         """Pieces that carry their states, or independent sequences where there are batches of them."""
@@ -322,12 +327,23 @@ class FileMaterial(Material):
             "loss": self.loss,
             "reads": "symbols" if symbols else "vectors",
             "pool": options.pool or (None if whole.by_step or self.loss in SEQUENCE_LOSSES else "last"),
-            "scaling": None if options.no_scaling else self._scaling(),
         }
-
-    def _scaling(self) -> Scaling | None:
-        """That of the cases to train on; None where there is nothing to scale."""
         train = self.train if self.valid else self.train.chosen(divided("", VALID, len(self.train))[0])
+        if not options.no_scaling:
+            self.shape["scaling"] = self._scaling(train)
+        if self.loss in ("softmax", "sigmoid"):
+            self.shape["initial"] = {"b_o": self._bias(train)}
+
+    def _bias(self, train: Sequences) -> Initializer:
+        """Of the output layer: how often each class comes, or a one."""
+        t, there = train.targets, train.counted()
+        if self.loss == "sigmoid":
+            there = there if there.ndim == t.ndim else there[..., None]
+            return log_odds(np.where(there, t, np.nan).reshape(-1, t.shape[-1]))
+        return log_frequencies(t[there])
+
+    def _scaling(self, train: Sequences) -> Scaling | None:
+        """Where there is something to scale."""
         found = Scaling.of(train)
         found = found if self.loss == "squared" else replace(found, outputs=None)
         return None if found == Scaling() else found
@@ -397,6 +413,11 @@ def _outputs(targets: Array, loss: str) -> int:
         return _largest(targets) + 2  # and the blank
     if loss != "softmax":
         return int(targets.shape[-1])
+    if targets.dtype.kind not in "iu":
+        raise UsageError(
+            "--loss softmax: targets must be classes, whole numbers from 0 on, one for each step or case; "
+            "say --loss squared for other numbers"
+        )
     count = _largest(targets) + 1
     if count > max(FEW_CLASSES, targets.size):
         raise UsageError(

@@ -52,17 +52,12 @@ class Scaling:
             raise UsageError(
                 f"Scaling.of: an rnn.data.Sequences is needed, e.g. rnn.data.Sequences(x, t), not {shown(data)}"
             )
-        x, t, there = data.inputs, data.targets, data.inside()
-        if not data.by_step:
-            there = np.ones(len(t), bool)
-        if data.weights is not None:
-            counts = data.weights > 0
-            there = there & counts if counts.ndim <= there.ndim else there[..., None] & counts
+        x, t = data.inputs, data.targets
         # Whole numbers of cases may be labels.
         numbers = t.ndim == 3 if data.by_step else t.ndim == 2 and t.dtype.kind == "f"
         return cls(
             _measured(x, data.inside()) if x.ndim == 3 else None,
-            _measured(t, there) if numbers else None,
+            _measured(t, data.counted()) if numbers else None,
         )
 
     def plain(self) -> list[list[list[float]] | None]:

@@ -169,6 +169,14 @@ class Sequences:
         steps = np.arange(self.time)[:, None]
         return np.broadcast_to(True, self.inputs.shape[:2]) if self.lengths is None else steps < self.lengths
 
+    def counted(self) -> Array:
+        """Which targets the loss counts: (time, cases) or (cases,), or of the targets' shape."""
+        there = self.inside() if self.by_step else np.ones(len(self.targets), bool)
+        if self.weights is None:
+            return there
+        counts = self.weights > 0
+        return there & counts if counts.ndim <= there.ndim else there[..., None] & counts
+
     def chosen(self, cases: Any) -> Sequences:
         """These cases alone."""
 

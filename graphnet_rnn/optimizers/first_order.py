@@ -354,7 +354,7 @@ class Adam(FirstOrder):
     Source: Kingma & Ba 2015, algorithm 1.
     """
 
-    rate_for_text: ClassVar[float | None] = 5e-3
+    rate_for_text: ClassVar[float | None] = 3e-3
 
     rate: float | Schedule = 2e-3
     beta1: float = 0.9

@@ -13,6 +13,7 @@ import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet_rnn import cells
 from graphnet_rnn.cell import initializers
+from graphnet_rnn.errors import UsageError
 from tests.graphnet_rnn.cells.oracles import Array, oracle_of
 from tests.tables import case
 
@@ -70,6 +71,30 @@ def test_an_lstm_starts_with_memories_of_all_lengths_which_take_in_what_they_los
         np.testing.assert_allclose(forget, (np.arange(200) + 0.5) / 100, rtol=1e-12)
         np.testing.assert_array_equal(taken, -forget)
         assert not any(b.any() for b in biases.values())
+
+
+def output_bias(outputs: int, loss: str, initial: Any) -> Array:
+    network = rnn.Network([rnn.GRU(3)], outputs, outputs, loss, dtype="float64", initial={"b_o": initial})
+    return network.parameters["output.b_o"].value
+
+
+def test_an_output_bias_predicts_what_is_frequent() -> None:
+    """softmax(b) are the shares of classes, σ(b) those of ones, each as if it had been seen once more, or half."""
+    draw = np.random.default_rng(0)
+    classes, bits = draw.integers(0, 5, (7, 9)), draw.random((40, 3)) * (draw.random((40, 3)) > 0.4)
+    for missing in (False, True):
+        bits[draw.random((40, 3)) < 0.2 * missing] = np.nan
+        b = output_bias(6, "softmax", initializers.log_frequencies(classes))
+        c = output_bias(3, "sigmoid", initializers.log_odds(bits))
+        shares = [(classes == k).sum() + 1 for k in range(6)]
+        np.testing.assert_allclose(np.exp(b), np.array(shares) / 69, rtol=1e-12)
+        ones, there = np.nansum(bits, axis=0), (~np.isnan(bits)).sum(axis=0)
+        np.testing.assert_allclose(1 / (1 + np.exp(-c)), (ones + 0.5) / (there + 1), rtol=1e-12)
+    for wrong in ([0.5], [6], [-1], [None]):
+        with case(wrong), pytest.raises(UsageError, match="log_frequencies: targets must be whole numbers"):
+            output_bias(6, "softmax", initializers.log_frequencies(wrong))
+    with pytest.raises(UsageError, match=r"log_odds: targets must be numbers \(n, 4\)"):
+        output_bias(4, "sigmoid", initializers.log_odds(bits))
 
 
 def test_sutskever_lstm_is_sparse() -> None:

@@ -89,6 +89,24 @@ def test_what_is_trained_is_judged_and_predicted(capsys: Any, target: str, loss:
     assert number == pytest.approx(found[name][(7, 0) if whole else (2, 1, 0)])
 
 
+def test_training_begins_at_the_frequencies_of_targets_that_count() -> None:
+    """Of steps that there are, and whose weight is above 0."""
+    lengths = RANDOM.integers(1, 6, 30)
+    w = 1.0 * (RANDOM.random((5, 30)) > 0.5)
+    y, bits = RANDOM.integers(0, 3, (5, 30)), X > 0.5
+    there = (w > 0) & (np.arange(5)[:, None] < lengths)
+    classes = np.array([(y[there] == k).sum() + 1 for k in range(3)])
+    ones = bits[there].sum(axis=0) + 0.5
+    shares = {"y": classes / classes.sum(), "bits": ones / (there.sum() + 1)}
+    np.savez("e.npz", x=X, lengths=lengths, w=w, y=y, bits=bits)
+    for target, expected in shares.items():
+        how = f"train e.npz --valid e.npz --weights w --target {target} --cell GRU(4) --steps 1 --rate 1e-9"
+        assert main([*how.split(), *SMALL, "--out", target]) == 0
+        bias = rnn.load(f"{target}/model.safetensors").parameters["output.b_o"].value
+        predicted = softmax(bias) if target == "y" else 1 / (1 + np.exp(-bias))
+        np.testing.assert_allclose(predicted, expected, rtol=1e-5)
+
+
 def test_cases_of_several_lengths(capsys: pytest.CaptureFixture[str]) -> None:
     """From arrays and from a table alike: what is trained, judged and predicted has the steps that there are."""
     lengths = np.random.default_rng(1).integers(1, 6, 30)

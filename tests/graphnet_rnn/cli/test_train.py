@@ -232,6 +232,14 @@ def test_given_validation_text_and_options(here: Path, capsys: pytest.CaptureFix
     assert [layer["cell"] for layer in start["model"]["layers"]] == ["GRU", "GRU"]
 
 
+def test_training_begins_at_the_frequencies_of_the_training_text(here: Path) -> None:
+    assert main([*TRAIN, "--quiet", "--epochs", "1", "--steps", "1", "--rate", "1e-9"]) == 0
+    network, begun = rnn.load("run/model.safetensors"), TEXT[: len(TEXT) * 8 // 10]
+    seen = np.array([begun.count(c) + 1 for c in network.vocabulary.characters])
+    bias = network.parameters["output.b_o"].value
+    np.testing.assert_allclose(np.exp(bias), seen / seen.sum(), rtol=1e-3)
+
+
 def test_seeds_argmax_and_unknown_characters(here: Path, run: Path, capsys: Any) -> None:
     def sample(*options: str) -> str:
         assert main(["sample", "run/model.safetensors", "--length", "40", *options]) == 0
