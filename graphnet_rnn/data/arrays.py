@@ -108,6 +108,8 @@ def _matlab(path: str | Path, function: str, *arguments: Any, **options: Any) ->
 #: The third byte of a file -> its numbers, whose bytes stand with the largest first.
 IDX = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 GZIP = b"\x1f\x8b"
+#: What a byte of it stands for at most (zlib's Technical Details).
+DEFLATED = 1032
 #: At most so many.
 AXES = 8
 
@@ -123,12 +125,13 @@ def read_idx(path: str | Path) -> Array:
     packed = content[:2] == GZIP
     with gzip.GzipFile(fileobj=io.BytesIO(content)) if packed else io.BytesIO(content) as file:
         try:
-            return _idx(path, file)
+            return _idx(path, file, DEFLATED * len(content))
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
             raise DataError(f"{path} is no whole file of gzip: {_reason(error)}") from None
 
 
-def _idx(path: str | Path, file: Any) -> Array:
+def _idx(path: str | Path, file: Any, most: int) -> Array:
+    """most: bytes that can follow the head."""
     head = file.read(4)
     if len(head) < 4 or head[:2] != b"\0\0" or head[2] not in IDX:
         raise DataError(
@@ -143,6 +146,8 @@ def _idx(path: str | Path, file: Any) -> Array:
             f"{path}: its head must name 1 to {AXES} axes and their sizes, but names {axes}, of {list(shape[:AXES])}"
         )
     size = math.prod(shape) * dtype.itemsize
+    if size > most:
+        raise DataError(f"{path} cannot hold the {size:,} bytes that {list(shape)} numbers of {dtype} take")
     require_memory(size, f"reading the {' x '.join(map(str, shape))} numbers of {path}", REMEDY)
     # One byte more than there must be tells whether the file goes on.
     content = file.read(min(size + 1, sys.maxsize))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime
-import io
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -80,21 +78,10 @@ def test_a_byte_order_mark_is_no_character(tmp_path: Path) -> None:
         read_text(path)
 
 
-def test_damaged_arrays_are_refused(tmp_path: Path) -> None:
-    generator, path = np.random.default_rng(0), tmp_path / "a.npz"
-    for save in (np.savez, np.savez_compressed):
-        whole = io.BytesIO()
-        save(whole, x=generator.standard_normal((20, 3)), t=np.arange(9))
-        for _ in range(300):
-            changed = bytearray(whole.getvalue())
-            for at in generator.integers(len(changed), size=3):
-                changed[at] = generator.integers(256)
-            path.write_bytes(changed)
-            with contextlib.suppress(DataError):
-                assert all(array.nbytes < 1e6 for array in read_arrays(path).values())
-    np.savez(path, fine=np.ones(3), odd=np.array([None, 1], dtype=object))
+def test_arrays_of_objects_are_refused(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", fine=np.ones(3), odd=np.array([None, 1], dtype=object))
     with pytest.raises(DataError, match="odd"):
-        read_arrays(path)
+        read_arrays(tmp_path / "a.npz")
 
 
 def test_sparse_arrays_of_matlab_are_refused(tmp_path: Path) -> None:

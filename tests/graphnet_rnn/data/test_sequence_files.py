@@ -18,7 +18,7 @@ import pytest
 from graphnet.errors import NotEnoughMemoryError
 from graphnet_rnn.data import Choice, Sequences, balanced_weights, padded, read_sequences, with_missing
 from graphnet_rnn.data.music import write_midi
-from graphnet_rnn.data.sequence_files import ENDINGS, read_inputs, with_columns
+from graphnet_rnn.data.sequence_files import read_inputs
 from graphnet_rnn.data.tables import TABLES
 from graphnet_rnn.errors import DataError, UsageError
 from tests.tables import case
@@ -228,35 +228,6 @@ def test_folds_of_several_series_keep_each_whole_where_there_are_enough(tmp_path
         whole.fold(0, 3, gap=4)
     with pytest.raises(DataError, match="series must be whole numbers"):
         Sequences(whole.inputs, whole.targets, whole.lengths, series=np.zeros(3, int))
-
-
-def damaged(content: bytes, draw: np.random.Generator) -> bytes:
-    """With bytes that are others, more, fewer, or not there."""
-    start, stop = sorted(draw.integers(0, len(content) + 1, 2).tolist())
-    noise = draw.bytes(int(draw.integers(1, 8)))
-    ways = (
-        content[:stop], content[:start] + content[stop:], content[:start] + noise + content[start:],
-        content[:start] + noise + content[start + len(noise):],
-    )  # fmt: skip
-    return ways[draw.integers(len(ways))]
-
-
-@pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("ending", sorted(ENDINGS))
-def test_a_damaged_file_is_read_or_refused(tmp_path: Path, ending: str) -> None:
-    """In one sentence."""
-    draw, path = np.random.default_rng(0), tmp_path / f"a{ending}"
-    choice = write_one(path, draw)
-    content, said = path.read_bytes(), []
-    for _ in range(150):
-        path.write_bytes(damaged(content, draw))
-        for read in (read_sequences, read_inputs, with_columns):
-            try:
-                read(path, choice)
-            except (DataError, UsageError) as error:
-                said.append(str(error))
-    assert len(said) > 50
-    assert not any("\n" in sentence for sentence in said)
 
 
 LISTS = [np.arange(6.0).reshape(3, 2), np.arange(2.0).reshape(1, 2), np.arange(8.0).reshape(4, 2)]
