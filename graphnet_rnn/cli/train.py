@@ -184,7 +184,7 @@ def _add_steps(parser: argparse.ArgumentParser) -> None:
     add(
         "--clip-norm",
         type=float,
-        help="longest gradient of first-order optimizers; 0 for no limit (default: 5)",
+        help="longest gradient of first-order optimizers; 0 for no limit (default: 1)",
     )
     add(
         "--batch",
@@ -433,7 +433,7 @@ def _require_sense(options: argparse.Namespace) -> None:
 
 def _optimizer(options: argparse.Namespace) -> Optimizer:
     kind = optimizer_class(options.optimizer)
-    default = {"rate": rate_for_text(kind), "clip_norm": 5.0} if issubclass(kind, FirstOrder) else {}
+    default = {"rate": rate_for_text(kind), "clip_norm": 1.0} if issubclass(kind, FirstOrder) else {}
     return make_optimizer(options.optimizer, default, options.rate, options.clip_norm)
 
 

@@ -31,6 +31,7 @@ RIGHT: dict[str, Callable[[gn.Node, int], gn.Node]] = {
     "backwards": lambda x, n: x[::-1],
     "one more": lambda x, n: gn.sum(x) / (n + 1),
     "the first five": lambda x, n: x[:5],
+    "slopes of neighbours": lambda x, n: gn.gradient(gn.sum(gn.tanh(x[2:] * x[:-2])), [x])[0],
     "numbered": lambda x, n: gn.cast(gn.reshape(gn.constant(np.arange(2, n + 2)), (n, 1)), "float32") * x,
 }
 

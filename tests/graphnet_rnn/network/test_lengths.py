@@ -196,7 +196,7 @@ def test_outputs_and_losses_behind_the_end_are_zero() -> None:
 
 
 def test_the_cost_is_the_mean_of_the_steps_that_count() -> None:
-    for unscored in [1, 3]:
+    for unscored in [1, 2, 3]:
         with named(unscored):
             net = network([rnn.GRU(3)])
             u = net.unroll(TIME, BATCH, initial="zero", unscored=unscored, lengths=True)
