@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from graphnet_rnn.cell.initializers import log_frequencies
 from graphnet_rnn.cells.lstm import LSTM
 from graphnet_rnn.cli.console import Console, print_sample
 from graphnet_rnn.cli.outputs import require_folder
@@ -24,7 +25,6 @@ from graphnet_rnn.data.text import Corpus
 from graphnet_rnn.errors import SaveError, UsageError
 from graphnet_rnn.files.whole import locked
 from graphnet_rnn.network.network import Network
-from graphnet_rnn.optimizers.first_order import Adam
 from graphnet_rnn.testing import check_cell, check_network
 from graphnet_rnn.text.sampling import Sampler
 from graphnet_rnn.training.early_stopping import EarlyStopping
@@ -80,7 +80,8 @@ def _show(folder: Path, seconds: float) -> int:
     from viz.charts.curves import training_curve
 
     corpus = Corpus.split(standard_library_text())
-    network = Network([LSTM(128)], inputs=len(corpus.vocabulary), outputs=len(corpus.vocabulary))
+    symbols, frequencies = len(corpus.vocabulary), log_frequencies(corpus.train)
+    network = Network([LSTM(128)], inputs=symbols, outputs=symbols, initial={"b_o": frequencies})
     network.vocabulary = corpus.vocabulary
 
     print("1. A cell is its equations:", described(LSTM)[0])
@@ -92,7 +93,7 @@ def _show(folder: Path, seconds: float) -> int:
 
     print("2. It learns Python's own source code. Before training it writes:")
     print_sample("".join(Sampler(network).sample(120)))
-    settings = Training(Adam(rate=5e-3, clip_norm=5.0), epochs=100, stopping=EarlyStopping(memory=3))
+    settings = Training(epochs=100, stopping=EarlyStopping(memory=3))
     trainer = Trainer(CarriedText(network, corpus), settings, folder, listeners=[Paced(seconds)])
     outcome = trainer.run()
     if outcome.reason == "interrupted":

@@ -27,13 +27,12 @@ A_SCHEDULE = f"a schedule, e.g. {EXAMPLE_OF_SCHEDULE}"
 
 __all__ = [
     "EXAMPLE_OF_SCHEDULE",
+    "default_rates",
     "is_schedule",
     "make_optimizer",
     "make_schedule",
     "no_limit",
     "optimizer_class",
-    "rate_for_text",
-    "rates_for_text",
     "require_rate",
     "schedule_help",
 ]
@@ -49,15 +48,10 @@ def optimizer_class(text: str) -> type[Optimizer]:
     raise UsageError(f"there is no optimizer {quoted(text)}; there are {', '.join(optimizers.ALL)}.{hint}")
 
 
-def rate_for_text(kind: type[FirstOrder]) -> float | Schedule:
-    """The rate at which texts are learned if no other is given."""
-    return kind.rate if kind.rate_for_text is None else kind.rate_for_text
-
-
-def rates_for_text() -> str:
-    """The optimisers that have a rate, each with its own for texts, in words."""
+def default_rates() -> str:
+    """The optimizers that have a rate, each with its own, in words."""
     firsts = {name: kind for name, kind in optimizers.ALL.items() if issubclass(kind, FirstOrder)}
-    return ", ".join(f"{name} {rate_for_text(kind)}" for name, kind in firsts.items())
+    return ", ".join(f"{name} {kind.rate}" for name, kind in firsts.items())
 
 
 def no_limit(option: str, value: float) -> float | None:

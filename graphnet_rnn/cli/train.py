@@ -22,12 +22,11 @@ from graphnet_rnn.cell.cell import classes_of
 from graphnet_rnn.cli.console import Console
 from graphnet_rnn.cli.material import add_choices, chosen, material_of
 from graphnet_rnn.cli.optimizer import (
+    default_rates,
     make_optimizer,
     make_schedule,
     no_limit,
     optimizer_class,
-    rate_for_text,
-    rates_for_text,
     require_rate,
     schedule_help,
 )
@@ -175,7 +174,7 @@ def _add_steps(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help=f"{', '.join(ALL)}; with settings: 'hf(structural=0.1)'",
     )
-    add("--rate", type=float, help=f"learning rate (default: {rates_for_text()})")
+    add("--rate", type=float, help=f"learning rate (default: {default_rates()})")
     add(
         "--schedule",
         metavar="EXPRESSION",
@@ -433,7 +432,7 @@ def _require_sense(options: argparse.Namespace) -> None:
 
 def _optimizer(options: argparse.Namespace) -> Optimizer:
     kind = optimizer_class(options.optimizer)
-    default = {"rate": rate_for_text(kind), "clip_norm": 1.0} if issubclass(kind, FirstOrder) else {}
+    default = {"clip_norm": 1.0} if issubclass(kind, FirstOrder) else {}
     return make_optimizer(options.optimizer, default, options.rate, options.clip_norm)
 
 

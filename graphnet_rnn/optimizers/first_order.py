@@ -6,7 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -59,9 +59,6 @@ class FirstOrder(Optimizer):
     Source of decoupled decay: Loshchilov & Hutter 2019, algorithm 2, whose λ is ε λ here.
     Where the loss or the gradient is not finite, θ and the state stay as they are.
     """
-
-    #: The rate that the command `train` takes for texts; None for that of the class.
-    rate_for_text: ClassVar[float | None] = None
 
     rate: float | Schedule = 1e-3
     clip_norm: float | None = None
@@ -354,9 +351,7 @@ class Adam(FirstOrder):
     Source: Kingma & Ba 2015, algorithm 1.
     """
 
-    rate_for_text: ClassVar[float | None] = 3e-3
-
-    rate: float | Schedule = 2e-3
+    rate: float | Schedule = 3e-3
     beta1: float = 0.9
     beta2: float = 0.999
     delta: float = 1e-8

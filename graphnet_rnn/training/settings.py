@@ -21,7 +21,7 @@ __all__ = ["Training"]
 class Training:
     """How a run goes: optimiser, rate by epoch, end.
 
-    optimizer: any of rnn.optimizers (Adam, whose gradients are clipped at a norm of 5). epochs, steps: at most so
+    optimizer: any of rnn.optimizers (Adam, whose gradients are clipped at a norm of 1). epochs, steps: at most so
     many, and core_seconds: at most so much of the processors' time for steps and validation, counted while this is set
     (None: whatever the epochs take). What is used up first ends the run, within an epoch if need be, and what was
     reached is validated.
@@ -36,7 +36,7 @@ class Training:
     Raises UsageError for settings that cannot be meant.
     """
 
-    optimizer: Optimizer = field(default_factory=lambda: Adam(clip_norm=5.0))
+    optimizer: Optimizer = field(default_factory=lambda: Adam(clip_norm=1.0))
     epochs: int = setting(50, "at most so many", free=True)
     steps: int | None = setting(None, "at most so many", free=True, type=int)
     core_seconds: float | None = setting(

@@ -175,7 +175,7 @@ def test_it_is_the_run_of_arrays() -> None:
     scaling = rnn.data.Scaling.of(rnn.data.Sequences(X[:, :27], t[:, :27]))
     network = rnn.Network([rnn.GRU(4)], 2, 1, "squared", scaling=scaling)
     problem = rnn.Arrays(network, X, t, batch=8)
-    settings = rnn.Training(rnn.Adam(0.01, clip_norm=5.0), epochs=2)
+    settings = rnn.Training(rnn.Adam(0.01, clip_norm=1.0), epochs=2)
     outcome = rnn.Trainer(problem, settings, "own").run()
     epochs = rows(Path("run"), "epoch")
     assert epochs == rows(Path("own"), "epoch")
