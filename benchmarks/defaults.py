@@ -3,10 +3,10 @@
     python -m benchmarks.defaults --data FILE.txt [...] python lorenz [MOCAP.mat] [--out runs.jsonl] [--cells LSTM GRU]
         [--units 64 256 512] [--seeds 0 1 2] [--starts train python pytorch keras] [--workers 2]
 
-Data: the first 200,000 characters of a text, or of Python's own library, one epoch; a table of the Lorenz system in odd units, whose z is to be
-predicted 10 rows ahead, 8 epochs; a table of motion capture (the MOCAP.mat of the RTRBM), whose columns are to be
-predicted a frame ahead, 32 epochs. Each makes about 100 steps. The result is the loss on validation data after the
-last: bits per character, or the squared error of standardized numbers, a column. Starts:
+Data: the first 200,000 characters of a text, or of Python's own library, for one epoch; a table of the Lorenz system in
+odd units, whose z is predicted 10 rows ahead, for 8 epochs; a table of motion capture (the MOCAP.mat of the RTRBM),
+whose columns are predicted a frame ahead, for 32 epochs. Each makes about 100 steps. The result is the loss on
+validation data after the last: bits per character, or the squared error of a standardized column. Starts:
 
 train     `graphnet-rnn train FILE --cell CELL(UNITS)`, without options of learning
 python    rnn.Network([CELL(UNITS)], ...) and rnn.Training()
