@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from graphnet.errors import UsageError
-from graphnet.graph.dtypes import INT64, is_float
+from graphnet.graph.dtypes import BOOL, FLOAT32, INT64, is_float
 from graphnet.graph.node import Array, Op
 from graphnet.onnx.call import Call, Value
 from graphnet.onnx.elementwise import Saying
@@ -204,8 +204,10 @@ def _sum(call: Call) -> str:
 
 def _extreme(operator: str) -> Saying:
     def written(call: Call) -> str:
-        x = call.wide(call.full(), call.dtype)
-        return call.narrow(call.say(operator, x, axes=list(call.setting("axes")), keepdims=0))
+        x, axes = call.full(), list(call.setting("axes"))
+        if is_float(call.dtype):
+            return call.writer.extreme(operator, x, axes, call.dtype)
+        return call.narrow(call.say(operator, call.wide(x, call.dtype), axes=axes, keepdims=0))
 
     return written
 
@@ -215,8 +217,12 @@ def _argmax(call: Call) -> str:
     if not is_float(call.input_dtype()):  # runtimes know it of floats: the first place that holds the largest
         x = call.wide(x, call.input_dtype())
         most = call.say("ReduceMax", x, axes=[axis], keepdims=1)
-        x = call.cast(call.say("Equal", x, most), np.dtype("float32"))
-    return call.say("ArgMax", x, axis=axis, keepdims=0)
+        x = call.cast(call.say("Equal", x, most), FLOAT32)
+        return call.say("ArgMax", x, axis=axis, keepdims=0)
+    found, wrong = call.say("ArgMax", x, axis=axis, keepdims=0), call.writer.is_nan(x)
+    first = call.say("ArgMax", wrong, axis=axis, keepdims=0)
+    any_wrong = call.cast(call.say("ReduceMax", wrong, axes=[axis], keepdims=0), BOOL)
+    return call.say("Where", any_wrong, first, found)
 
 
 def _cumsum(call: Call) -> str:

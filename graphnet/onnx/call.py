@@ -76,8 +76,7 @@ class Call:
         return self.writer.constant(np.array(numbers, np.int64))
 
     def cast(self, name: str, to: Dtype) -> str:
-        kind = self.writer.onnx.helper.np_dtype_to_tensor_dtype(to)
-        return self.say("Cast", name, to=kind)
+        return self.writer.cast(name, to)
 
     def wide(self, name: str, dtype: Dtype) -> str:
         """A value of this dtype, in one that runtimes compute with."""

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from graphnet.errors import UsageError
 from graphnet.graph.graph import ancestors, rewrite
 from graphnet.graph.node import Node, Op
 from graphnet.onnx.arrays import ARRAYS, LOOSE
 from graphnet.onnx.call import Call, Value
 from graphnet.onnx.elementwise import ELEMENTWISE
+from graphnet.ops.broadcast import Sum
+from graphnet.ops.elementwise import Cast
+from graphnet.ops.index import ScatterAdd
 from graphnet.ops.leaf import Input
-from graphnet.ops.linear import ScaledMatMul
+from graphnet.ops.linear import BatchMatMul, MatMul, ScaledMatMul
 from graphnet.ops.loss import SoftmaxCrossEntropy, SymbolCrossEntropy
 from graphnet.ops.random import Random
-from graphnet.ops.reduce import LogSumExp
+from graphnet.ops.reduce import ArgMax, CumSum, LogSumExp, Max, Min
 from graphnet.ops.rowwise import Rowwise
 
 __all__ = ["FED", "REFUSED", "WRITTEN_OUT", "in_known_ops", "translated"]
 
+UINT64 = np.dtype("uint64")
+#: Ops that compute, where others move values.
+COMPUTED: frozenset[type[Op]] = frozenset(ELEMENTWISE) - {Cast} | {
+    Sum, Max, Min, ArgMax, CumSum, MatMul, BatchMatMul, ScatterAdd,
+}  # fmt: skip
 #: What the file is given.
 FED: frozenset[type[Op]] = frozenset({Input})
 #: Ops that ONNX has not, which say by `expanded` what they are in other ops.
@@ -50,7 +60,12 @@ def in_known_ops(node: Node) -> Node:
 
 def translated(call: Call) -> Value:
     """The value that stands for a node, whose op is in the table."""
-    kind = type(call.node.op)
+    kind, node = type(call.node.op), call.node
+    if kind in COMPUTED and UINT64 in (node.dtype, *(x.dtype for x in node.inputs)):
+        raise UsageError(
+            f"export_onnx: {node.describe()} (made at {node.origin}) computes with uint64, which runtimes do not; "
+            "cast what it reads, e.g. gn.cast(x, 'int64')."
+        )
     if kind in LOOSE:
         return LOOSE[kind](call)
     if kind in ELEMENTWISE:

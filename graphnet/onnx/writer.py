@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from graphnet.errors import UsageError
+from graphnet.graph.dtypes import BOOL, FLOAT32
 from graphnet.graph.node import Dtype, Node
 from graphnet.onnx.sizes import Extent, Size
 from graphnet.version import __version__
@@ -102,6 +103,19 @@ class Writer:
         if key not in main._known:
             main._known[key] = main.node(operator, inputs, **attributes)
         return main._known[key]
+
+    def cast(self, x: str, to: Dtype) -> str:
+        return self.node("Cast", [x], to=self.onnx.helper.np_dtype_to_tensor_dtype(to))
+
+    def is_nan(self, x: str) -> str:
+        """1 or 0, float32"""
+        return self.cast(self.node("IsNaN", [x]), FLOAT32)
+
+    def extreme(self, operator: str, x: str, axes: Sequence[int], dtype: Dtype) -> str:
+        """ReduceMax or ReduceMin of floats; NaN where there is one, which runtimes pass over."""
+        wrong = self.node("ReduceMax", [self.is_nan(x)], axes=list(axes), keepdims=0)
+        found = self.node(operator, [x], axes=list(axes), keepdims=0)
+        return self.node("Where", [self.cast(wrong, BOOL), self.constant(np.array(np.nan, dtype)), found])
 
     def declare(self, where: list[Any], name: str, dtype: Any, shape: Sequence[int | str]) -> str:
         """An input or output of the graph: where is `inputs` or `outputs`."""

@@ -215,14 +215,13 @@ class _File:
         if pool == "max":
             if inside:
                 h = writer.node("Where", [inside, h, writer.constant(np.finfo(self.writer.dtype(dtype)).min)])
-            return writer.node("ReduceMax", [h], axes=[0], keepdims=0)
+            return writer.extreme("ReduceMax", h, [0], writer.dtype(dtype))
         if not inside:
             return writer.node("ReduceMean", [h], axes=[0], keepdims=0)
         total = writer.node("ReduceSum", [writer.node("Where", [inside, h, zero]), axis], keepdims=0)
         most = writer.node("Max", [lengths, writer.constant(np.array(1))])
         column = writer.node("Unsqueeze", [most, writer.constant(np.array([1]))])
-        kind = writer.onnx.helper.np_dtype_to_tensor_dtype(writer.dtype(dtype))
-        return writer.node("Div", [total, writer.node("Cast", [column], to=kind)])
+        return writer.node("Div", [total, writer.cast(column, writer.dtype(dtype))])
 
     def whole(self, cell: Cell, h: str, lengths: str) -> str:
         """The output that has read all of a sequence."""
