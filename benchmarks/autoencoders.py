@@ -1,4 +1,4 @@
-"""Deep autoencoders by several optimisers: CURVES, which is drawn here, or images of a file (Sutskever 2013, 7.3).
+"""Deep autoencoders by several optimizers: CURVES, which is drawn here, or images of a file (Sutskever 2013, 7.3).
 
     python -m benchmarks.autoencoders                                    # CURVES, all methods, minutes for each run
     python -m benchmarks.autoencoders --updates 1000 --seconds 5 --images 2000   # all of it, some minutes

@@ -1,4 +1,4 @@
-"""Character models on a part of a text: Hessian-free optimisation with structural or line-search damping, and Adam.
+"""Character models on a part of a text: Hessian-free optimization with structural or line-search damping, and Adam.
 
     python -m benchmarks.characters ptb.train.txt ptb.valid.txt ptb.test.txt --runs runs.jsonl [--seconds 300]
         [--cells RNN mRNN] [--methods structural line-search adam] [--seeds 0] [--train 100000] [--workers 2]

@@ -1,4 +1,4 @@
-"""Controllers of an arm by several optimisers, beside what iLQR says is the least (Sutskever 2013, chapter 6).
+"""Controllers of an arm by several optimizers, beside what iLQR says is the least (Sutskever 2013, chapter 6).
 
     python -m benchmarks.control [--tasks center-out postural ddn delay] [--methods ahf ...] [--seconds 100] [--table]
 

@@ -1,9 +1,9 @@
-"""L-BFGS and nonlinear conjugate gradient beside SciPy's and Hessian-free optimisation, on a whole data set.
+"""L-BFGS and nonlinear conjugate gradient beside SciPy's and Hessian-free optimization, on a whole data set.
 
     python -m benchmarks.line_searches [--work 2400] [--dtype float64] [--methods lbfgs scipy-lbfgs hf ...]
 
 Reaching from a centre (rnn.control.CenterOut, the controller of seed 0: 32,002 weights, 40 steps, 64 movements). Work
-is counted in gradients, products with the curvature as 1.5 of them; losses alone, of which Hessian-free optimisation
+is counted in gradients, products with the curvature as 1.5 of them; losses alone, of which Hessian-free optimization
 asks for many, are not counted, but core seconds count everything. A row: the loss after a quarter, half, and all of the
 work; where a method ended before, with the reason.
 """

@@ -5,7 +5,7 @@
 A network of one layer over 65 symbols. For each metric, medians of turns over a gradient's: *measured*, one function of
 the gradient and the numbers of the metric; *step*, one of NaturalGradient that measures and factors anew; *amortised*,
 the mean of 20 steps of which one measures. With --products, instead: how many products with the curvature 25 steps of
-Hessian-free optimisation take on cyclic symbols (24 units, 30 steps, batch 64), for each metric as preconditioner.
+Hessian-free optimization take on cyclic symbols (24 units, 30 steps, batch 64), for each metric as preconditioner.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the update of a first-order optimiser costs: ours, PyTorch's, and the least that memory allows.
+"""What the update of a first-order optimizer costs: ours, PyTorch's, and the least that memory allows.
 
     python -m benchmarks.optimizers [--sizes 100000 1000000 4500000 20000000] [--rounds 15] [--threads 2]
 

@@ -88,7 +88,7 @@ def objective_of(units: int, batch: int, threads: int | None) -> tuple[rnn.Netwo
 
 
 def first_order(net: rnn.Network, objective: rnn.Objective, rounds: int) -> dict[str, float]:
-    """Milliseconds of a gradient, and of a step of each optimiser."""
+    """Milliseconds of a gradient, and of a step of each optimizer."""
     calls: dict[str, Callable[[], Any]] = {"gradient": lambda: objective.gradient(theta)}
     theta = net.theta.copy()
     for name, make in OPTIMIZERS.items():

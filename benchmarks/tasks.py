@@ -1,4 +1,4 @@
-"""How many minibatches Hessian-free optimisation needs on the problems with long-term dependencies.
+"""How many minibatches Hessian-free optimization needs on the problems with long-term dependencies.
 
     python -m benchmarks.tasks --runs runs.jsonl [--tasks addition xor] [--lengths 30 50] [--seeds 0 1 2 3 4]
         [--structural yes no] [--seconds 3600] [--workers 2] [--picture figure.png]

@@ -1,4 +1,4 @@
-"""The testing kit for cells and optimisers: all laws in one line.
+"""The testing kit for cells and optimizers: all laws in one line.
 
 rnn.testing.check_cell(MyCell)
 rnn.testing.check_optimizer(MyOptimizer(rate=0.1))

@@ -108,7 +108,7 @@ gn.testing.check_op(Softsign(), example)
 # | 3 | `backward` is the transpose of `rop`: `⟨u, J v⟩ = ⟨Jᵀ u, v⟩` for random u and v |
 # | 4 | `rop` is `backward` twice |
 # | 5 | second derivatives are symmetric, and are what finite differences of the gradient find |
-# | 6, 7 | no optimisation of the graph, and no back end, changes any of this |
+# | 6, 7 | no optimization of the graph, and no back end, changes any of this |
 #
 # Law 2 holds `rop` to `forward`, law 3 holds `backward` to `rop`. So a mistake in any one rule breaks a law. Let us
 # plant some. The square is forgotten in `backward` only:

@@ -33,7 +33,7 @@ viz.draw(C)
 
 # %% [markdown]
 # The gradient is a graph too. To see it without the ones and the labels that differentiation leaves, we draw it as it
-# is after `compile` has tidied up ([tutorial 4](04_what_the_optimiser_does.py) tells how):
+# is after `compile` has tidied up ([tutorial 4](04_what_the_optimizer_does.py) tells how):
 
 
 # %%
@@ -299,5 +299,5 @@ check(
 )
 
 # %% [markdown]
-# The pictures were tidy because passes had been over them. [Tutorial 4](04_what_the_optimiser_does.py) watches them
+# The pictures were tidy because passes had been over them. [Tutorial 4](04_what_the_optimizer_does.py) watches them
 # at work.

@@ -2,7 +2,7 @@
 # # 5 · Back ends and speed
 #
 # *Reading time: 10 minutes.* What a run costs in time and memory, where the time goes, and how to measure it without
-# fooling yourself. Read [tutorial 4](04_what_the_optimiser_does.py) before. The seconds below are those of the
+# fooling yourself. Read [tutorial 4](04_what_the_optimizer_does.py) before. The seconds below are those of the
 # machine that ran this page; run it on yours.
 
 # %%

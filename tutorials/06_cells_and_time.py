@@ -171,7 +171,7 @@ def practice(generator, time=20, batch=64):
 
 # %% [markdown]
 # Then four lines that serve every cell: unroll; make an *objective*, the cost as a function of all weights; choose an
-# optimiser; minimise, with fresh sequences at every step.
+# optimizer; minimise, with fresh sequences at every step.
 
 
 # %%

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 8 · Gauss–Newton and Hessian-free, from scratch
 #
-# *Reading time: 15 minutes.* You will build Hessian-free optimisation in forty lines, and train a recurrent net with
+# *Reading time: 15 minutes.* You will build Hessian-free optimization in forty lines, and train a recurrent net with
 # it. It helps to know gradients and the R-operator ([tutorial 3](03_derivatives_are_graphs.py)).
 #
 # A gradient tells which way is down. It does not tell how far to go: that is what curvature is for. Three parts, each
@@ -39,7 +39,7 @@ print("Newton, step 1:", np.array([1.0, 1.0]) - np.array([100, 1]) / np.array([1
 
 # %% [markdown]
 # For a net the curvature is a matrix with a row and a column for each weight. A million weights would make 10¹²
-# numbers. Hessian-free optimisation never makes it; all it needs is **the matrix times a vector**.
+# numbers. Hessian-free optimization never makes it; all it needs is **the matrix times a vector**.
 #
 # ## The Gauss–Newton matrix, by hand
 #
@@ -167,7 +167,7 @@ for damping in (0, 1, 10, 100, 1000):
 # ρ < 1/4:  λ × 3/2            ρ > 3/4:  λ × 2/3
 # ```
 #
-# and a step that makes the cost worse is not taken. With that, here is the whole optimiser.
+# and a step that makes the cost worse is not taken. With that, here is the whole optimizer.
 
 
 # %%
@@ -427,6 +427,6 @@ check(
 )
 
 # %% [markdown]
-# Sources: Martens 2010 (Hessian-free optimisation of nets); Schraudolph 2002 (the product Gv); Hestenes & Stiefel
+# Sources: Martens 2010 (Hessian-free optimization of nets); Schraudolph 2002 (the product Gv); Hestenes & Stiefel
 # 1952 (conjugate gradient); Martens & Sutskever 2011, Sutskever 2013, ch. 4 and Krause 2015, ch. 3 (recurrent nets,
 # structural damping). [docs/second_order.md](../docs/second_order.md) goes on from here.

@@ -1,4 +1,4 @@
-"""The package `hessianfree` 0.4.0 (Daniel Rasmussen, NumPy): its RNNet, its optimiser, with nothing in it changed.
+"""The package `hessianfree` 0.4.0 (Daniel Rasmussen, NumPy): its RNNet, its optimizer, with nothing in it changed.
 
 So that it computes the same numbers, three things are set from outside, through classes that it means to be derived
 from: the loss has no factor ½, and is curved only where there is a target (its own SquaredError is curved everywhere);

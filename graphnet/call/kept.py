@@ -1,4 +1,4 @@
-"""Programs kept on disk: a graph that any process has compiled is not optimised and scheduled again.
+"""Programs kept on disk: a graph that any process has compiled is not optimized and scheduled again.
 
 A program's name is the SHA-256 of all that it follows from: the ops with their settings, who reads whom, the contents
 of constants, the passes, the back end with what it knows of the machine, and graphnet's own code. The numbers of

@@ -167,7 +167,7 @@ def _span(array: Any) -> tuple[int, int] | None:
     """From which address to which an array of the host lies; None for any other, and for one of no size."""
     if not isinstance(array, np.ndarray) or not array.size:
         return None
-    if array.flags.c_contiguous:  # nearly always, and this is asked at every step of an optimiser
+    if array.flags.c_contiguous:  # nearly always, and this is asked at every step of an optimizer
         start: int = array.__array_interface__["data"][0]
         return start, start + array.nbytes
     low, high = byte_bounds(array)

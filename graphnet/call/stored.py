@@ -1,4 +1,4 @@
-"""Compiled functions in files: run again in another process without differentiating, optimising or compiling.
+"""Compiled functions in files: run again in another process without differentiating, optimizing or compiling.
 
 A file holds a line that says what it is, the SHA-256 of all behind it, and the program (see packing): tapes, machine
 code, and the values of parameters and constants. It is run only on the kind of processor, and with the version of LLVM,

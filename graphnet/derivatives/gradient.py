@@ -1,7 +1,7 @@
 """Derivatives as graphs: `backward` (Jᵀu), `rop` (Jv) and `gradient`.
 
 Both only call the rules of the ops, in order, and add up; the results are ordinary nodes, so they can be
-differentiated again, optimised, compiled and drawn. Each costs about one more evaluation of the graph.
+differentiated again, optimized, compiled and drawn. Each costs about one more evaluation of the graph.
 Source: Lynge 2016, 3.2 (cotangents add over all consumers); Pearlmutter 1994 (the R-operator).
 """
 

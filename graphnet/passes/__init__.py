@@ -1,4 +1,4 @@
-"""Graph optimisation: named pure functions from graph to graph, applied in the order of DEFAULT.
+"""Graph optimization: named pure functions from graph to graph, applied in the order of DEFAULT.
 
 prune           what computes nothing, or assembles what nobody reads
 merge           the same expression, one node

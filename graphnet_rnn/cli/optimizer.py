@@ -1,4 +1,4 @@
-"""Optimisers by name, with settings: adam, momentum(momentum=0.99), hf(structural=0.1), riemannian(rbpm).
+"""Optimizers by name, with settings: adam, momentum(momentum=0.99), hf(structural=0.1), riemannian(rbpm).
 
 And schedules, as in Python: Warmup(500).then(Cosine(20000)).
 """
@@ -67,12 +67,12 @@ def make_optimizer(
     rate: float | None = None,
     clip_norm: float | None = None,
 ) -> Optimizer:
-    """The optimiser with the settings in the parentheses; those that are not said are `default`, or its own.
+    """The optimizer with the settings in the parentheses; those that are not said are `default`, or its own.
 
     A rate or momentum may be a schedule, adam(rate=0.002 * Warmup(500)), or a dict by step:
     momentum(rate={0: 1e-4, 1000: 1e-3}). A metric may be its name alone, or a call: riemannian(rbpm),
     riemannian(OuterProduct('diagonal', damping=0.1)). rate, clip_norm: of options of their
-    own, for optimisers that have such settings; clip_norm 0 for no limit.
+    own, for optimizers that have such settings; clip_norm 0 for no limit.
     Raises UsageError for settings that it does not have, or that are said twice.
     """
     kind = optimizer_class(text)

@@ -58,7 +58,7 @@ def _number(value: float) -> float | None:
 
 
 def _flight(entry: Entry) -> str:
-    """What each step did, of optimisers that tell, as `train` has drawn it."""
+    """What each step did, of optimizers that tell, as `train` has drawn it."""
     picture = entry.run / "flight.png"
     if not picture.exists():
         return ""

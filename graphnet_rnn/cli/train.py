@@ -1,7 +1,7 @@
 """Train a network on a text (by default on the source code of Python's own library), or on other sequences.
 
 Writes model.safetensors (the best epoch), checkpoints, history.jsonl and curve.png into the run's folder, and
-flight.png, what each step did, for Hessian-free optimisation and steps in a metric.
+flight.png, what each step did, for Hessian-free optimization and steps in a metric.
 """
 
 from __future__ import annotations

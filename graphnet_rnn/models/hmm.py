@@ -41,7 +41,7 @@ from graphnet_rnn.settings import amount, one_of, whole_number
 
 __all__ = ["HMM", "Counts", "UnrolledHMM", "forward"]
 
-#: The logit of an entry that is 0: its softmax is 0, and no step of an optimiser brings it back.
+#: The logit of an entry that is 0: its softmax is 0, and no step of an optimizer brings it back.
 FORBIDDEN = -1e3
 
 
@@ -250,7 +250,7 @@ class HMM(Model):
         """The model over `time` steps of `batch` sequences, as nodes. See UnrolledHMM.
 
         tables: "free" (the parameters are the tables, which derivatives treat as free numbers: what an E-step
-        needs), or "softmax" (the parameters are new logits that give the present tables: what an optimiser can
+        needs), or "softmax" (the parameters are new logits that give the present tables: what an optimizer can
         train; `adopt` then brings them home). initial: "pi", or "given" (an Input, to carry
         the state from piece to piece).
         """

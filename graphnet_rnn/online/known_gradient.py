@@ -13,7 +13,7 @@ __all__ = ["KnownGradient", "first_order"]
 
 
 class KnownGradient:
-    """A loss and its gradient, known already, as an optimiser asks for them."""
+    """A loss and its gradient, known already, as an optimizer asks for them."""
 
     def __init__(self, network: Network, loss: float, gradient: Array) -> None:
         self.network, self.found = network, (loss, gradient)
@@ -31,7 +31,7 @@ class KnownGradient:
 
 
 def first_order(who: str, optimizer: Any) -> FirstOrder:
-    """The optimiser, if it makes do with one gradient a step; else UsageError, for `who` asks."""
+    """The optimizer, if it makes do with one gradient a step; else UsageError, for `who` asks."""
     if not isinstance(optimizer, FirstOrder):
         raise UsageError(
             f"{who}: optimizer must be one of first order, e.g. rnn.Adam(rate=0.001), not {optimizer!r:.60}; others "

@@ -1,6 +1,6 @@
-"""Optimisers: they see an objective over a flat vector, and know nothing of networks.
+"""Optimizers: they see an objective over a flat vector, and know nothing of networks.
 
-base         what every optimiser is: settings, a state of arrays, and a step
+base         what every optimizer is: settings, a state of arrays, and a step
 objective    the cost as a function of the flat vector: loss, gradient, curvature
 batched      each of these over batches of its own
 by_size      for batches of several sizes, a graph of each
@@ -23,9 +23,9 @@ expectation  expectation-maximisation
 step         one guarded step, under every loop
 clipping     limits on the gradient
 schedules    how rate and momentum change from step to step, from epoch to epoch, and by what was validated
-minimize     an optimiser applied to any objective
-checks       what must hold of any optimiser
-all          every optimiser by its name: ALL
+minimize     an optimizer applied to any objective
+checks       what must hold of any optimizer
+all          every optimizer by its name: ALL
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every optimiser by the name that the command line uses."""
+"""Every optimizer by the name that the command line uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every optimiser is: settings, a state of arrays, and a step."""
+"""What every optimizer is: settings, a state of arrays, and a step."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ Kept = dict[str, tuple[Shape, Dtype]]
 
 
 class Differentiable(Protocol):
-    """The part of an Objective that first-order optimisers use."""
+    """The part of an Objective that first-order optimizers use."""
 
     def gradient(self, w: Array) -> tuple[float, Array]: ...
 
 
 class Curved(Differentiable, Protocol):
-    """The part of an Objective that second-order optimisers use; each method may look at a batch of its own."""
+    """The part of an Objective that second-order optimizers use; each method may look at a batch of its own."""
 
     def curvature(self, w: Array, structural: float = 0.0) -> Callable[[Array], Array]: ...
 
@@ -169,7 +169,7 @@ class Optimizer(ABC):
         return 1.0
 
     def settings(self) -> dict[str, Any]:
-        """The arguments that make this optimiser again."""
+        """The arguments that make this optimizer again."""
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
 

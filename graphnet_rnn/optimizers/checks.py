@@ -1,4 +1,4 @@
-"""The testing kit for optimisers: what must hold of any, in one line.
+"""The testing kit for optimizers: what must hold of any, in one line.
 
 rnn.testing.check_optimizer(MyOptimizer(rate=0.1))
 """
@@ -32,7 +32,7 @@ SIZE, STEPS = 7, 4
 
 
 class Bowl:
-    """½ (w - c)ᵀ H (w - c) + ¼ Σ w⁴, with all that optimisers ask for; `broken` takes the place of what it knows."""
+    """½ (w - c)ᵀ H (w - c) + ¼ Σ w⁴, with all that optimizers ask for; `broken` takes the place of what it knows."""
 
     def __init__(self, broken: str = "") -> None:
         generator = np.random.default_rng(0)
@@ -80,10 +80,10 @@ class Bowl:
 
 
 def check_optimizer(optimizer: Optimizer, report: Callable[[str, str], None] | None = None) -> None:
-    """Holds an optimiser, with its settings, to what must be true of any; LawError where something is not.
+    """Holds an optimizer, with its settings, to what must be true of any; LawError where something is not.
 
     report(name of the check, what was found) is called after each check that passed; those that are of equations are
-    for optimisers that declare them (FirstOrder).
+    for optimizers that declare them (FirstOrder).
     """
     if not isinstance(optimizer, Optimizer):
         raise UsageError(
@@ -120,7 +120,7 @@ def _require(optimizer: Optimizer, holds: bool, what: str) -> None:
 
 
 def settings_come_back(optimizer: Optimizer) -> str:
-    """JSON keeps the settings, and they make the optimiser again."""
+    """JSON keeps the settings, and they make the optimizer again."""
     try:
         stored = json.loads(json.dumps(optimizer.settings()))
     except TypeError as error:
@@ -128,7 +128,7 @@ def settings_come_back(optimizer: Optimizer) -> str:
             f"{type(optimizer).__name__}: its settings are not what JSON can hold: {error}"
         ) from None
     _require(
-        optimizer, type(optimizer)(**stored) == optimizer, f"its settings, {stored}, make another optimiser"
+        optimizer, type(optimizer)(**stored) == optimizer, f"its settings, {stored}, make another optimizer"
     )
     return f"{len(stored)} settings make it again"
 

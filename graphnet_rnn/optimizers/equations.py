@@ -1,4 +1,4 @@
-"""From the equations of an optimiser to functions that change arrays: compiled once for vectors of one kind."""
+"""From the equations of an optimizer to functions that change arrays: compiled once for vectors of one kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Expectation-maximisation as an optimiser: of objectives that know where their bound is highest."""
+"""Expectation-maximisation as an optimizer: of objectives that know where their bound is highest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""First-order optimisers, as equations on nodes. θ: parameters; g: the gradient (clipped, if asked); ε: the rate."""
+"""First-order optimizers, as equations on nodes. θ: parameters; g: the gradient (clipped, if asked); ε: the rate."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class FirstOrder(Optimizer):
 
         rnn.Adam(1e-3, groups={"layer0.*": {"rate": 0.1}, "*.b_*": {"weight_decay": 0}})
 
-    They are vectors of the state; `rate` is a vector, too, in `update` then. Such optimisers are begun by
+    They are vectors of the state; `rate` is a vector, too, in `update` then. Such optimizers are begun by
     init(theta, objective), of an objective whose parameters have names.
     Source of decoupled decay: Loshchilov & Hutter 2019, algorithm 2, whose λ is ε λ here.
     Where the loss or the gradient is not finite, θ and the state stay as they are.
@@ -79,7 +79,7 @@ class FirstOrder(Optimizer):
                 object.__setattr__(self, name, limit(f"{own}: {name}", value))
 
     def settings(self) -> dict[str, Any]:
-        """The arguments that make this optimiser again, as JSON knows them: a schedule by its description."""
+        """The arguments that make this optimizer again, as JSON knows them: a schedule by its description."""
         own = {name: described(value) for name, value in super().settings().items()}
         return own | {"groups": as_mapping(self.groups)}
 
@@ -377,7 +377,7 @@ class Adam(FirstOrder):
 class AdamW(Adam):
     """Adam, and θ ← θ - ε λ θ, λ = weight_decay: θ ← θ - ε (m̂ / (√v̂ + δ) + λ θ)
 
-    As of any optimiser with weight_decay; this one has some if nothing else is said, as in PyTorch.
+    As of any optimizer with weight_decay; this one has some if nothing else is said, as in PyTorch.
     Source: Loshchilov & Hutter 2019, algorithm 2, whose λ is ε λ here.
     """
 

@@ -27,7 +27,7 @@ __all__ = [
 
 #: What the arrays of a state are called that hold a factor for each number of θ.
 RATES, DECAYS = "group_rate", "group_weight_decay"
-#: Patterns, and of each what it sets: as an optimiser keeps them, since settings must be hashable.
+#: Patterns, and of each what it sets: as an optimizer keeps them, since settings must be hashable.
 Groups = tuple[tuple[str, tuple[tuple[str, Any], ...]], ...]
 
 

@@ -1,4 +1,4 @@
-"""Hessian-free optimisation: each step minimises a damped quadratic model of the objective by conjugate gradient."""
+"""Hessian-free optimization: each step minimises a damped quadratic model of the objective by conjugate gradient."""
 
 from __future__ import annotations
 

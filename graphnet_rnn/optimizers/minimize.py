@@ -1,4 +1,4 @@
-"""minimize: an optimiser applied to any objective, without data sets or epochs."""
+"""minimize: an optimizer applied to any objective, without data sets or epochs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Result(ShowsItself):
 
     reason: "steps" (as many as were asked for), "tolerance" (the gradient is that small), "callback" (it said so), or
     "stalled" (30 steps in a row changed nothing; or, without feed and callback, one found no more to gain).
-    state: the optimiser's, with which `minimize(..., start=result.theta, state=result.state)` goes on to the same
+    state: the optimizer's, with which `minimize(..., start=result.theta, state=result.state)` goes on to the same
     numbers. Notebooks show what each step reported as curves.
     """
 
@@ -98,8 +98,8 @@ def minimize(
 
     start: the first point (the parameters' present values). callback(step, report) may return True to
     stop. feed(step) is called before each step, to feed the objective another batch. The objective's parameters hold
-    the last point when either is called, and afterwards. state: of the optimiser, as the Result of an earlier run of
-    the same optimiser has it, to go on from there; by default that before the first step. It is copied; steps are
+    the last point when either is called, and afterwards. state: of the optimizer, as the Result of an earlier run of
+    the same optimizer has it, to go on from there; by default that before the first step. It is copied; steps are
     counted from 0 again.
     Raises TrainingError when the loss or its gradient is no longer finite, naming the first node that broke.
     """

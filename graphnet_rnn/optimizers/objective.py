@@ -1,4 +1,4 @@
-"""Objective: a cost as a function of one flat vector, which is all that an optimiser sees."""
+"""Objective: a cost as a function of one flat vector, which is all that an optimizer sees."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ class Objective:
         """The next product of a curvature computes the forward pass anew: something that it saw has changed."""
         self._linearised = ()
 
-    # -- what optimisers call ----------------------------------------------------------------
+    # -- what optimizers call ----------------------------------------------------------------
 
     def loss(self, w: Array) -> float:
         """C(w)"""

@@ -1,7 +1,7 @@
 """Schedules: how a rate or a momentum changes while training goes on.
 
-A schedule is a number for each step. Where an optimiser takes a rate or a momentum it is that; where a Trainer takes a
-schedule it is a factor on the optimiser's rate. Shapes begin or end at 1, and are multiplied and put one after another:
+A schedule is a number for each step. Where an optimizer takes a rate or a momentum it is that; where a Trainer takes a
+schedule it is a factor on the optimizer's rate. Shapes begin or end at 1, and are multiplied and put one after another:
 
     rnn.Adam(rate=0.002 * rnn.Warmup(500).then(rnn.Cosine(20_000)))            # a rate, by step
     rnn.Training(schedule=rnn.Warmup(500).then(rnn.Cosine(20_000)))            # the same factors on the rate
@@ -47,7 +47,7 @@ __all__ = [
 
 #: What a schedule may read.
 STEP, EPOCH, COSTS = "step", "epoch", "costs"
-#: How what an optimiser does not know is called.
+#: How what an optimizer does not know is called.
 UNKNOWN = {EPOCH: "epochs", COSTS: "validated costs"}
 
 
@@ -84,7 +84,7 @@ class Schedule(ShowsItself, ABC):
         return self.at(step)
 
     def description(self) -> dict[str, Any]:
-        """It in words, numbers and lists alone, for JSON; an optimiser takes this, too, where it takes a schedule."""
+        """It in words, numbers and lists alone, for JSON; an optimizer takes this, too, where it takes a schedule."""
         return {
             "schedule": type(self).__name__,
             **{f.name: _plain(getattr(self, f.name)) for f in fields(self)},

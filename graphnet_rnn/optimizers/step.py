@@ -1,4 +1,4 @@
-"""One guarded step of an optimiser: under every loop that learns."""
+"""One guarded step of an optimizer: under every loop that learns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Stepped", "guarded_step", "require_finite"]
 
 
 class Stepped(Protocol):
-    """What a loop asks of an objective, besides what its optimiser does."""
+    """What a loop asks of an objective, besides what its optimizer does."""
 
     def gradient(self, w: Array) -> tuple[float, Array]: ...
 

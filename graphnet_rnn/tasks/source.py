@@ -1,4 +1,4 @@
-"""How Sutskever 2013 trained on these problems, as data: by Hessian-free optimisation (4.4), and by momentum (7.4)."""
+"""How Sutskever 2013 trained on these problems, as data: by Hessian-free optimization (4.4), and by momentum (7.4)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = [
 #: `initial=` of the Elman cell, and of the network.
 CellAndOutput = tuple[dict[str, Initializer], dict[str, Initializer]]
 
-# -- Hessian-free optimisation: 4.4 --------------------------------------------------------------
+# -- Hessian-free optimization: 4.4 --------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Settings:
     minibatches: int = 50_000
 
     def optimizer(self) -> HessianFree:
-        """Hessian-free optimisation with these settings.
+        """Hessian-free optimization with these settings.
 
         CG also ends where the loss retains less than 90 % of its reduction, and where the model hardly falls any more,
         as in Martens 2010 (which the source follows), but with ε = 1e-4: with his 5e-4 it left plateaus later.

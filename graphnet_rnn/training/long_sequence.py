@@ -142,7 +142,7 @@ class LongSequence:
             raise UsageError("LongSequence: feed it a sequence first")
         return self._fed[0][0]
 
-    # -- what optimisers call ------------------------------------------------------------------
+    # -- what optimizers call ------------------------------------------------------------------
 
     def loss(self, w: Array) -> float:
         """C(w)"""

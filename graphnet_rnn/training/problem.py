@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class Trainable(Stepped, Protocol):
-    """The objective of a step: fed, so that an optimiser can ask for what it needs."""
+    """The objective of a step: fed, so that an optimizer can ask for what it needs."""
 
     def start(self) -> Array:
         """The present parameters as a new flat vector, where the back end computes."""

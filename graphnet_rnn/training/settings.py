@@ -19,7 +19,7 @@ __all__ = ["Training"]
 
 @dataclass(frozen=True)
 class Training:
-    """How a run goes: optimiser, rate by epoch, end.
+    """How a run goes: optimizer, rate by epoch, end.
 
     optimizer: any of rnn.optimizers (Adam, whose gradients are clipped at a norm of 1). epochs, steps: at most so
     many, and core_seconds: at most so much of the processors' time for steps and validation, counted while this is set

@@ -1,4 +1,4 @@
-"""A training run as one file: a model file that also holds the optimiser's state, and what else it takes to go on."""
+"""A training run as one file: a model file that also holds the optimizer's state, and what else it takes to go on."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ DIGESTS = {
 
 @dataclass(frozen=True)
 class TrainingState:
-    """What `write_training_state` wrote. arrays: by name, the optimiser's among them. training: what JSON holds."""
+    """What `write_training_state` wrote. arrays: by name, the optimizer's among them. training: what JSON holds."""
 
     path: Path
     file: ModelFile
@@ -81,7 +81,7 @@ class TrainingState:
             )
 
     def restore(self, model: Model, state: Mapping[str, Array]) -> None:
-        """Writes the weights into the model, and the optimiser's arrays into `state`.
+        """Writes the weights into the model, and the optimizer's arrays into `state`.
 
         Raises UsageError if the model's equations or characters are others, ModelFileError if an array does not fit;
         nothing is then written.
@@ -146,7 +146,7 @@ def write_training_state(
     arrays: Mapping[str, Array],
     training: Mapping[str, Any],
 ) -> None:
-    """state: the optimiser's; arrays: others, of any back end. training: JSON; its "run" has what must not change."""
+    """state: the optimizer's; arrays: others, of any back end. training: JSON; its "run" has what must not change."""
     named = {STATE + OPTIMIZER + name: np.asarray(array) for name, array in state.items()}
     named |= {STATE + name: np.asarray(array) for name, array in arrays.items()}
     description = {**describe_model(model), "training": {**training, "run": as_stored(training["run"])}}
@@ -232,7 +232,7 @@ def differences(before: Any, now: Any, name: str = "") -> Iterator[str]:
     if name in DIGESTS and before != now:
         yield DIGESTS[name]
     elif isinstance(before, Mapping) and isinstance(now, Mapping):
-        # Settings of another problem, optimiser, model or cell are not to be compared.
+        # Settings of another problem, optimizer, model or cell are not to be compared.
         kind = next((key for key in KINDS if _is_other(before.get(key), now.get(key))), None)
         for key in {**before, **now} if kind is None else [kind]:
             part = f"{name}.{key}" if name else key

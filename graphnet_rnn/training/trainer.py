@@ -183,7 +183,7 @@ class Trainer:
         self.problem, self.settings, self.ranks, self.start = problem, settings, ranks, start
         self.folder: RunFolder = NoFolder() if folder is None else RunFolder(folder)
         self.listeners, self.notes = heard_by if ranks.is_first else [], dict(notes or {})
-        # The optimiser works on a vector of its own: looking ahead (Nesterov) changes the parameters.
+        # The optimizer works on a vector of its own: looking ahead (Nesterov) changes the parameters.
         self.theta = problem.objective.start()
         self.state: State = settings.optimizer.init(self.theta, problem.objective)
         self._average: Array | None = None if settings.average is None else self.theta.copy()
@@ -344,7 +344,7 @@ class Trainer:
         return CORE_SECONDS if out_of_time else ""
 
     def _rate(self) -> float:
-        """Of the next step: the optimiser's own, times the schedule's factor."""
+        """Of the next step: the optimizer's own, times the schedule's factor."""
         schedule, progress = self.settings.schedule, self.progress
         assert schedule is not None
         factor = schedule.now(progress.step, progress.epoch, progress.costs)

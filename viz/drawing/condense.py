@@ -78,7 +78,7 @@ def condense(graph: Graph) -> Groups:
     for node in graph.order:
         place = column.get(node.scope.get("time"), between.get(node))
         if isinstance(node.op, (Parameter, Fill)) or (node.op.moves and weights.issuperset(node.inputs)):
-            weights.add(node)  # an optimised graph shares these among time steps: they carry no state
+            weights.add(node)  # an optimized graph shares these among time steps: they carry no state
         elif node.inputs and place is not None:
             row = BETWEEN if node in between else _row(node)
             group = of[node] = at.setdefault((place, row), Group(place, row))

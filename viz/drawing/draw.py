@@ -26,7 +26,7 @@ def draw(
     theme: Theme = "light",
     notes: Notes | None = None,
 ) -> Drawing:
-    """A picture of a node's history, several nodes', a Graph, or a Function (its optimised graph).
+    """A picture of a node's history, several nodes', a Graph, or a Function (its optimized graph).
 
     Also of whatever has a method `__graph__()` that returns a `graphnet.Graph`: cells, networks; of a class
     that has one, it is the picture of an instance made without arguments.

@@ -1,6 +1,6 @@
 """DeviceArray: an array in the GPU's memory that adds, multiplies and is summed up there, as NumPy's arrays do here.
 
-It has what optimisers need of a long vector, and no more. NumPy's own functions and operators work on it (by NumPy's
+It has what optimizers need of a long vector, and no more. NumPy's own functions and operators work on it (by NumPy's
 protocols); whatever would copy it to the host says so, except what asks for the host: np.asarray, float, print.
 """
 

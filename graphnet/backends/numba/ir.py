@@ -1,7 +1,7 @@
 """Code: LLVM's intermediate representation, written line by line.
 
 Values are in static single assignment from the start, loops are made by `loop`, which carries values around,
-so that nothing is left for an optimiser to find but the choice of instructions and registers.
+so that nothing is left for an optimizer to find but the choice of instructions and registers.
 """
 
 from __future__ import annotations

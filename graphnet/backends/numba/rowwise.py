@@ -1,6 +1,6 @@
 """Kernels that users write: Numba's front end makes LLVM code of one row, which is called for each of them.
 
-Numba types the function and optimises it. What comes out has no Python in it: no memory is asked for, no lock is held,
+Numba types the function and optimizes it. What comes out has no Python in it: no memory is asked for, no lock is held,
 no object is touched; whatever would is refused. From there on it is a kernel like any other.
 """
 

@@ -6,7 +6,7 @@ gibbs        Markov chains, in NumPy
 model        parameters in one flat vector, and what all models can do
 rbm          RBM
 temporal     TRBM, RTRBM
-divergence   contrastive divergence as an objective of the optimisers
+divergence   contrastive divergence as an objective of the optimizers
 annealing    log Z of what is too large to count, estimated
 stack        models on top of each other, trained one at a time
 

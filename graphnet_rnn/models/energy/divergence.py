@@ -1,4 +1,4 @@
-"""Contrastive divergence as an objective over one flat vector, which optimisers can follow."""
+"""Contrastive divergence as an objective over one flat vector, which optimizers can follow."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ContrastiveDivergence:
     wanted, and model.theta = theta at the end (an optimizer may look elsewhere than at theta). Each call of `gradient`
     runs new chains. They depend on (seed, draw) alone: two integers resume a run.
 
-    Hessian-free optimisers find `loss` and `curvature`, in which the chains of the last gradient are held: within a
+    Hessian-free optimizers find `loss` and `curvature`, in which the chains of the last gradient are held: within a
     step the loss is EnergyModel.divergence with a reference, an estimate of -log P(v) but for a constant, log Z at the
     point where the chains were drawn. So a step's ρ and its line search mean something; losses of two steps cannot be
     compared. A step is judged by the chains alone: of one chain for each RBM that loss has no least value, so a TRBM or

@@ -38,7 +38,7 @@ def gibbs(
     shape = v.shape
     v, b_v, b_h = (x if x.ndim == 1 else _rows(x, shape) for x in (v, b_v, b_h))
     first = mean = v
-    # A model that has run away gives NaN, which the optimisers and `train` report; not a warning here.
+    # A model that has run away gives NaN, which the optimizers and `train` report; not a warning here.
     with np.errstate(invalid="ignore", over="ignore"):
         for step in range(steps):
             h = draw_bits(sigmoid(v @ W + b_h), generator)

@@ -173,7 +173,7 @@ class TemporalRBM(EnergyModel):
         time, batch = v.shape[:2]
         b_v, b_h = np.empty_like(v), np.empty((time, batch, self.hidden), self.dtype)
         h = np.empty_like(b_h)
-        # A model that has run away gives infinities, which the optimisers and `train` report; not a warning here.
+        # A model that has run away gives infinities, which the optimizers and `train` report; not a warning here.
         with np.errstate(over="ignore", invalid="ignore"):
             read = (v.reshape(time * batch, -1) @ p["W"]).reshape(h.shape)  # of all steps: W is read once
             for t in range(time):

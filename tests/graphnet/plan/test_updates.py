@@ -30,7 +30,7 @@ def leaves(n: int, names: str) -> list[Node]:
 
 
 def step(n: int) -> Made:
-    """What an optimiser does: a norm of what is read, then all in one pass."""
+    """What an optimizer does: a norm of what is read, then all in one pass."""
     x, v, g = leaves(n, "xvg")
     length = gn.sqrt(gn.sum(gn.cast(g, "float64") ** 2))
     new = 0.9 * v - 0.1 * g / gn.cast(1 + length, "float32")

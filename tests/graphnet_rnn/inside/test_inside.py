@@ -53,7 +53,7 @@ def test_gradients_in_torch_are_ours(torch: Any, cell: type[rnn.Cell]) -> None:
         np.testing.assert_allclose(found, right, rtol=1e-8, atol=1e-10, err_msg=name)
 
 
-def test_an_optimiser_of_torch_trains_it_between_its_own_layers(torch: Any) -> None:
+def test_an_optimizer_of_torch_trains_it_between_its_own_layers(torch: Any) -> None:
     torch.manual_seed(0)
     below, above = torch.nn.Linear(3, 4), torch.nn.Linear(5, 1)
     module = torch_module(rnn.Network([rnn.GRU(5)], 4, 0, loss="squared"), batch_first=True)

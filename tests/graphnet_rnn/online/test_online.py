@@ -280,7 +280,7 @@ def learn(learner: Learner, optimizer: Any, x: Array, t: Array, every: int, weig
 
 
 def test_a_loop_by_hand() -> None:
-    """Weights move after every so many steps, by the optimiser's own equations; Nesterov reads ahead of them."""
+    """Weights move after every so many steps, by the optimizer's own equations; Nesterov reads ahead of them."""
     optimizers = [rnn.SGD(0.1), rnn.Nesterov(0.1), rnn.RMSprop(0.01), rnn.Adam(0.01, clip_norm=0.1)]
     weights = {1: [1, 0.5, 2, 1, 1, 3, 1], 3: [1, 0.5, 0, 1, 1, 3, 1]}  # 0: a step is asked nothing
     for (every, chi), optimizer in itertools.product(weights.items(), optimizers):

@@ -1,4 +1,4 @@
-"""What must hold of any optimiser: of all that we have, of one of five lines, and of none that has a fault."""
+"""What must hold of any optimizer: of all that we have, of one of five lines, and of none that has a fault."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Lion(FirstOrder):
         return theta - rate * way, {"m": self.beta2 * m + (1 - self.beta2) * g}
 
 
-#: Settings that take other ways through an optimiser.
+#: Settings that take other ways through an optimizer.
 SPECIAL: list[optimizers.Optimizer] = [
     rnn.Nesterov(0.1, momentum=NesterovMomentum(0.9)),
     rnn.HessianFree(preconditioner=0.75),

@@ -1,4 +1,4 @@
-"""First-order optimisers against hand-written references; clipping, early stopping, Objective, groups."""
+"""First-order optimizers against hand-written references; clipping, early stopping, Objective, groups."""
 
 from __future__ import annotations
 

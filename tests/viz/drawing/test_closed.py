@@ -325,7 +325,7 @@ def test_compiled_networks_are_closed():
             drawing = viz.draw(gn.compile([u.cost], backend="numpy", passes=steps_apart))
             assert is_closed(drawing)
             check_layout(drawing)
-            # Biases that the optimiser shares among time steps are no states.
+            # Biases that the optimizer shares among time steps are no states.
             assert not [x for x in drawing.picture.edges if x.head == "b1_2" and x.tail in ("b1_0", "b2_0")]
             assert max(Counter((x.tail, x.head) for x in drawing.picture.edges).values()) <= 2
 

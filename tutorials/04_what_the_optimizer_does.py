@@ -1,5 +1,5 @@
 # %% [markdown]
-# # 4 · What the optimiser does
+# # 4 · What the optimizer does
 #
 # *Reading time: 11 minutes.* Between the graph that you write and the graph that runs lie a dozen *passes*. You will
 # watch them, count what they save, leave one out, and write one. Read [tutorial 3](03_derivatives_are_graphs.py)
