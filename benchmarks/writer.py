@@ -17,7 +17,7 @@ import numpy as np
 
 import graphnet_rnn as rnn
 from graphnet.system.streams import prepare_streams
-from graphnet_rnn.writer import Draft
+from graphnet_rnn.apps.writer import Draft
 
 LETTERS = "".join(sorted("\n abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.,;:!?'-()"))
 

@@ -21,12 +21,12 @@ with lazy_imports(__name__):
         optimizers,
         parallel,
         riemannian,
-        sweep,
         tasks,
         testing,
         training,
-        writer,
     )
+    from graphnet_rnn.apps import sweep, writer
+    from graphnet_rnn.apps.sweep import Sweep
     from graphnet_rnn.cell import initializers
     from graphnet_rnn.cell.cell import Cell
     from graphnet_rnn.cell.declaration import State
@@ -109,7 +109,6 @@ with lazy_imports(__name__):
     )
     from graphnet_rnn.optimizers.batched import BatchedObjective
     from graphnet_rnn.optimizers.objective import Objective
-    from graphnet_rnn.sweep import Sweep
     from graphnet_rnn.text.completion import Completion, Completions, complete
     from graphnet_rnn.text.debagging import Bag, Debagged, debag, draw_bags
     from graphnet_rnn.text.evaluation import Evaluator

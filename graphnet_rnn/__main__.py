@@ -2,7 +2,7 @@
 
 import sys
 
-from graphnet_rnn.cli import main
+from graphnet_rnn.apps.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

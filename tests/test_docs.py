@@ -16,7 +16,7 @@ import matplotlib.figure
 import numpy as np
 import pytest
 
-from graphnet_rnn.cli import COMMANDS, make_parser
+from graphnet_rnn.apps.cli import COMMANDS, make_parser
 from tests.newcomer.commands import programs
 from tests.tables import case
 

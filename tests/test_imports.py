@@ -46,10 +46,10 @@ RNN_LAYERS: tuple[tuple[str, ...], ...] = (
     ("models", "network"),
     ("formats", "inside", "text"),
     ("online", "testing"),
-    ("training", "writer"),
-    ("tasks", "sweep"),
+    ("training",),
+    ("tasks",),
+    ("apps",),
     ("__init__",),
-    ("cli",),
     ("__main__",),
 )
 VIZ_LAYERS: tuple[tuple[str, ...], ...] = (
@@ -204,8 +204,8 @@ def test_a_start_imports_little() -> None:
         ("import graphnet", 3),
         ("import graphnet_rnn", 5),
         ("import viz", 4),
-        ("from graphnet_rnn.cli import main; main(['--version'])", 20),
-        ("from graphnet_rnn.cli import main; main(['--help'])", 20),
+        ("from graphnet_rnn.apps.cli import main; main(['--version'])", 20),
+        ("from graphnet_rnn.apps.cli import main; main(['--help'])", 20),
     ):
         told = fresh(
             "import sys\nbefore = set(sys.modules)\n"

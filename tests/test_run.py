@@ -19,7 +19,7 @@ from typing import IO, Any
 
 import pytest
 
-from graphnet_rnn.cli import COMMANDS
+from graphnet_rnn.apps.cli import COMMANDS
 from tests.tables import case
 
 ROOT = Path(__file__).parent.parent

@@ -19,12 +19,12 @@ import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet.errors import GraphnetError
 from graphnet.system.json_lines import read_rows
+from graphnet_rnn.apps.sweep.recipe import Recipe
 from graphnet_rnn.data import Choice, read_images, read_midi, read_sequences, read_text, write_midi
 from graphnet_rnn.data.sequence_files import read_inputs, with_columns
 from graphnet_rnn.data.tables import TABLES
 from graphnet_rnn.errors import DataError
 from graphnet_rnn.formats import from_torch, to_torch
-from graphnet_rnn.sweep.recipe import Recipe
 from tests.graphnet_rnn.data.test_sequence_files import write_table
 from tests.tables import case
 

@@ -40,7 +40,7 @@ def start(words: list[str], place: Path, ignored: bool = False) -> subprocess.Co
 
 def test_ctrl_c_during_imports_ends_quietly_and_other_programs_keep_theirs(tmp_path: Path) -> None:
     (tmp_path / "numpy.py").write_text(INTERRUPTED, encoding="utf-8")
-    entry_point = "import sys\nfrom graphnet_rnn.cli import main\nsys.exit(main())\n"
+    entry_point = "import sys\nfrom graphnet_rnn.apps.cli import main\nsys.exit(main())\n"
     (tmp_path / "graphnet-rnn").write_text(entry_point, encoding="utf-8")
     for words in (["-Bmgraphnet_rnn"], ["graphnet-rnn"]):
         ended = start([*words, "cells"], tmp_path)

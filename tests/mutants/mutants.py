@@ -484,7 +484,7 @@ MUTANTS = [
     Mutant(
         "data_order_of_cases", "graphnet_rnn/data/tables.py",
         "order = np.argsort(first)", "order = range(len(first))",
-        ("tests/graphnet_rnn/cli/test_sequences.py",),
+        ("tests/graphnet_rnn/apps/cli/test_sequences.py",),
     ),
     Mutant(
         "data_note_without_velocity", "graphnet_rnn/data/music.py",
@@ -548,16 +548,16 @@ MUTANTS = [
         '.value.T.copy(order="C")', ".value.T",
         ("tests/graphnet_rnn/formats/test_exchange.py",),
     ),
-    # -- graphnet_rnn/sweep, graphnet_rnn/parallel, graphnet_rnn/cli ----------------------------------------------
+    # -- graphnet_rnn/apps, graphnet_rnn/parallel ---------------------------------------------------------------------
     Mutant(
-        "sweep_end_of_a_whole_range", "graphnet_rnn/sweep/ranges.py",
+        "sweep_end_of_a_whole_range", "graphnet_rnn/apps/sweep/ranges.py",
         "(self.low, self.high + 1) if self.whole", "(self.low, self.high) if self.whole",
-        ("tests/graphnet_rnn/sweep/test_recipe.py",),
+        ("tests/graphnet_rnn/apps/sweep/test_recipe.py",),
     ),
     Mutant(
-        "sweep_error_of_the_mean", "graphnet_rnn/sweep/book.py",
+        "sweep_error_of_the_mean", "graphnet_rnn/apps/sweep/book.py",
         "spread / (len(values) - 1) / len(values)", "spread / len(values) / len(values)",
-        ("tests/graphnet_rnn/sweep/test_sweep.py", "-k", "tables or runs_that_train_makes or the_command"),
+        ("tests/graphnet_rnn/apps/sweep/test_sweep.py", "-k", "tables or runs_that_train_makes or the_command"),
     ),
     Mutant(
         "parallel_flags_of_the_first", "graphnet_rnn/parallel/mpi.py",
@@ -570,30 +570,30 @@ MUTANTS = [
         ("tests/graphnet_rnn/parallel/test_training.py",),
     ),
     Mutant(
-        "cli_clip_norm_of_zero", "graphnet_rnn/cli/optimizer.py",
+        "cli_clip_norm_of_zero", "graphnet_rnn/apps/cli/optimizer.py",
         "    return value or None", "    return value",
-        ("tests/graphnet_rnn/cli/test_train.py",),
+        ("tests/graphnet_rnn/apps/cli/test_train.py",),
     ),
     Mutant(
-        "cli_output_over_an_input", "graphnet_rnn/cli/outputs.py",
+        "cli_output_over_an_input", "graphnet_rnn/apps/cli/outputs.py",
         "return os.path.samefile(one, other)  # by", "return one == other  # by",
-        ("tests/graphnet_rnn/cli/test_bad_invocations.py",),
+        ("tests/graphnet_rnn/apps/cli/test_bad_invocations.py",),
     ),
     Mutant(
-        "cli_token_of_a_page", "graphnet_rnn/cli/loopback.py",
+        "cli_token_of_a_page", "graphnet_rnn/apps/cli/loopback.py",
         '            or not known\n', "",
-        ("tests/graphnet_rnn/cli/test_pages.py", "-k", "token"),
+        ("tests/graphnet_rnn/apps/cli/test_pages.py", "-k", "token"),
     ),
-    # -- graphnet_rnn/writer, graphnet_rnn/text, graphnet_rnn/tasks, graphnet_rnn/online --------------------------
+    # -- graphnet_rnn/apps/writer, graphnet_rnn/text, graphnet_rnn/tasks, graphnet_rnn/online --------------------------
     Mutant(
-        "writer_lesson_at_the_end", "graphnet_rnn/writer/draft.py",
+        "writer_lesson_at_the_end", "graphnet_rnn/apps/writer/draft.py",
         "self._lessons[-1].end > length:", "self._lessons[-1].end >= length:",
-        ("tests/graphnet_rnn/writer/test_draft.py",),
+        ("tests/graphnet_rnn/apps/writer/test_draft.py",),
     ),
     Mutant(
-        "writer_ends_of_lines", "graphnet_rnn/writer/document.py",
+        "writer_ends_of_lines", "graphnet_rnn/apps/writer/document.py",
         '"\\r\\n" in text and "\\n" not in text.replace("\\r\\n", "")', '"\\r\\n" in text',
-        ("tests/graphnet_rnn/writer/test_draft.py",),
+        ("tests/graphnet_rnn/apps/writer/test_draft.py",),
     ),
     Mutant(
         "text_last_character_twice", "graphnet_rnn/text/evaluation.py",

@@ -18,7 +18,7 @@ import pytest
 
 import graphnet
 from graphnet.system.characters import in_brief, on_one_line, shown_on, visible
-from graphnet_rnn.cli import main
+from graphnet_rnn.apps.cli import main
 from tests.tables import case
 
 ROOT = Path(graphnet.__file__).parents[1]

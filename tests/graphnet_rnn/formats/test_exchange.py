@@ -16,7 +16,7 @@ from safetensors.numpy import save as safetensors_save
 import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet.graph.node import Array
-from graphnet_rnn.cli import main
+from graphnet_rnn.apps.cli import main
 from graphnet_rnn.errors import DataError, ModelFileError, UsageError
 from graphnet_rnn.formats import export_onnx, from_torch, save_torch, to_torch
 from graphnet_rnn.formats.state_dict import directions_of

@@ -20,7 +20,7 @@ from safetensors.numpy import save as safetensors_save
 
 import graphnet_rnn as rnn
 from graphnet_rnn import optimizers
-from graphnet_rnn.cli import main
+from graphnet_rnn.apps.cli import main
 from graphnet_rnn.errors import DataError, ModelFileError, UsageError
 from graphnet_rnn.formats import from_torch, to_torch
 from graphnet_rnn.formats.model_file import ModelFile, read_model_file

@@ -11,7 +11,7 @@ import pytest
 import graphnet as gn
 import graphnet_rnn as rnn
 import viz
-from graphnet_rnn.cli import main
+from graphnet_rnn.apps.cli import main
 from graphnet_rnn.data import Scaling, Sequences
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.formats import from_torch, to_torch

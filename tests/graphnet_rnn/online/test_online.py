@@ -15,7 +15,7 @@ import pytest
 
 import graphnet as gn
 import graphnet_rnn as rnn
-from graphnet_rnn.cli import main
+from graphnet_rnn.apps.cli import main
 from graphnet_rnn.data import Vocabulary
 from graphnet_rnn.errors import DataError, TrainingError, UsageError
 from graphnet_rnn.online import RTRL, DynamicEvaluation, Learner, TruncatedLSTM, truncated

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from graphnet_rnn.cli import main
+from graphnet_rnn.apps.cli import main
 from graphnet_rnn.parallel import ALONE
 from graphnet_rnn.parallel.mpi import takes_gpu
 from tests.graphnet_rnn.parallel.program import training

@@ -1,0 +1,172 @@
+"""The command line: graphnet-rnn demo | train | sample | complete | write | evaluate | predict | timelag |
+debag | draw | check | cells | export | tasks | control | sweep.
+
+One file for each command: it adds its arguments to a parser, and runs. Exit codes: 0 well, 1 a failure, 2 a
+usage error, 130 interrupted (Ctrl-C, SIGTERM, SIGHUP). A failure is one clear sentence on standard error; --debug
+shows the traceback.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import sys
+import warnings
+from collections.abc import Collection, Sequence
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+from graphnet.system.streams import prepare_streams, what_was_escaped
+from graphnet.version import __version__
+from graphnet_rnn.apps.cli.failures import give_up_output, in_words
+from graphnet_rnn.apps.cli.parser import Parser, brief
+from graphnet_rnn.errors import UsageError
+from graphnet_rnn.parallel.launcher import rank_and_size
+from graphnet_rnn.starting import started
+from graphnet_rnn.training.interruption import ends_like_ctrl_c
+
+__all__ = ["main"]
+
+#: The module of this package that runs it -> what it does.
+COMMANDS = {
+    "demo": "Draw, train and check a small network, in about a minute.",
+    "train": "Train a network on a text (by default on the source code of Python's own library), "
+    "or on other sequences.",
+    "sample": "Write text with a trained model.",
+    "complete": "Go on with a text under a condition: a given ending, a regular expression, a length.",
+    "write": "Write with a model, which suggests what comes next, in the terminal or in a browser.",
+    "evaluate": "Measure a trained model on a text: bits per character and accuracy; show how it "
+    "reads it. Or on other sequences.",
+    "predict": "Predict: what a trained model makes of sequences, as a file of arrays or a table.",
+    "timelag": "Measure how long models remember that a bracket is open; or write a text with "
+    "brackets to train them on.",
+    "debag": "Let a model put shuffled words into order: bags of words from a text, beside n-grams "
+    "and chance.",
+    "draw": "Draw a cell, a trained model, what a run recorded, or several runs compared, as a picture.",
+    "check": "Hold a cell to all laws: derivatives, R-operator, Gauss-Newton, unrolling, passes, back ends.",
+    "cells": "List the architectures: settings, parameters of a layer that reads 65 symbols, "
+    "formula, source.",
+    "export": "Write a trained model for another program: weights for PyTorch, an ONNX file, or "
+    "standalone C.",
+    "tasks": "Train a network of tanh units on a problem with long-term dependencies, until it is solved.",
+    "control": "Train a recurrent controller of an arm, and compare it with what iLQR says is the least.",
+    "sweep": "Train many settings of one recipe on all cores, and tell which learn best.",
+}
+#: What options hold that may be empty, or a space.
+TEXTS = ("TEXT", "CHAR", "NAME.")
+
+
+def module_of(command: str) -> ModuleType:
+    """The module of a command; a process imports no other, as each imports much."""
+    return import_module(f"{__name__}.{command}")
+
+
+def make_parser(commands: Collection[str] = tuple(COMMANDS)) -> Parser:
+    """A parser that knows all commands, and the arguments of these."""
+    parser = Parser(
+        prog="graphnet-rnn",
+        description="Recurrent networks declared by equations: train, sample, evaluate, draw and check them.",
+        epilog="example:\n  graphnet-rnn train book.txt --units 256 --out runs/book\n"
+        "each command has its own --help",
+    )
+    parser.add_argument("--version", action="version", version=f"graphnet-rnn {__version__}")
+    parsers = parser.add_subparsers(dest="command", metavar="command", required=True)
+    for name, does in COMMANDS.items():
+        sub = parsers.add_parser(name, help=does, description=does)
+        if name in commands:
+            module = module_of(name)
+            sub.epilog = module.EXAMPLE
+            module.add_arguments(sub)
+        sub.add_argument("--debug", action="store_true", help="show the traceback of a failure")
+    return parser
+
+
+def _read(given: Sequence[str]) -> argparse.Namespace:
+    parser = make_parser(given)
+    options, strange = parser.parse_known_args(given)
+    if strange:
+        (parsers,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+        parsers.choices[options.command].error(f"unrecognized arguments: {' '.join(strange)}")
+    return options
+
+
+def _written(command: str, arguments: Sequence[str]) -> frozenset[str]:
+    """The names of the options that were written, if only with what is their default.
+
+    Raises UsageError for what no option can mean: an empty word, a number that is none.
+    """
+    parser = Parser(add_help=False)
+    module_of(command).add_arguments(parser)
+    parser.add_argument("--debug", action="store_true")
+    for action in parser._actions:
+        action.default = argparse.SUPPRESS
+    written = vars(parser.parse_args(arguments[arguments.index(command) + 1 :]))
+    for action in parser._actions:
+        name = action.option_strings[0] if action.option_strings else action.dest
+        given = written.get(action.dest)
+        for value in given if isinstance(given, list) else [given]:
+            if isinstance(value, str) and not value.strip() and action.metavar not in TEXTS:
+                raise UsageError(f"{name} is empty; say what it is, or leave it out")
+            if isinstance(value, str) and "\0" in value:
+                raise UsageError(f"{name} {value!r} has a character 0 in it, which no name has")
+            if isinstance(value, float) and math.isnan(value):
+                raise UsageError(f"{name} must be a number, not nan")
+    return frozenset(written)
+
+
+def _require_current_folder() -> None:
+    """UsageError where it was removed: every file that is named would be missing, also one that is written."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise UsageError("the current folder has been removed; change to one that is there") from None
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command; returns the exit code."""
+    prepare_streams()
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    options = argparse.Namespace(command=None, debug=False)
+
+    def say(message: object) -> None:
+        if rank_and_size()[0]:
+            from graphnet_rnn.parallel.mpi import is_spoken_for
+
+            if is_spoken_for():
+                return
+        name = "graphnet-rnn" if options.command is None else f"graphnet-rnn {options.command}"
+        print(f"{name}: {brief(str(message))}", file=sys.stderr)
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        if not rank_and_size()[0]:  # of the processes of `mpiexec` the first says what all would
+            say(message)
+
+    try:
+        options = _read(given)
+        started()
+        _require_current_folder()
+        options.written = _written(options.command, given)
+        with ends_like_ctrl_c(), warnings.catch_warnings():
+            warnings.simplefilter("always", UserWarning)
+            warnings.showwarning = show
+            code = int(module_of(options.command).run(options) or 0)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        if not rank_and_size()[0]:
+            print("\ninterrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader of our output has gone, as with `| head`
+        give_up_output()
+        return 1
+    except BaseException as error:
+        read = options.command is not None
+        if options.debug or (not read and isinstance(error, SystemExit)):  # --help, or what cannot be read
+            raise
+        say(in_words(error, options))
+        give_up_output()
+        return 2 if isinstance(error, UsageError) else 1
+    if what_was_escaped():
+        say(what_was_escaped())
+    return code

@@ -1,0 +1,38 @@
+"""Hold a cell to all laws: derivatives, R-operator, Gauss-Newton, unrolling, passes, back ends."""
+
+from __future__ import annotations
+
+import argparse
+
+from graphnet.errors import GraphnetError
+from graphnet.testing.laws import LawError
+from graphnet_rnn.apps.cli.user_cells import described, make_cell
+from graphnet_rnn.testing import check_cell
+
+EXAMPLE = """example:
+  graphnet-rnn check my_cells.py:MyCell
+  graphnet-rnn check "RHN(depth=3)" LSTM"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "cells",
+        nargs="+",
+        metavar="cell",
+        help="LSTM (`graphnet-rnn cells` lists them), package.module:Cell or my_cells.py:MyCell",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    cells = [make_cell(text) for text in options.cells]  # all, before the first is checked for seconds
+    for number, made in enumerate(cells):
+        cell = type(made)
+        print("\n" * (number > 0) + described(cell)[0])
+        try:
+            check_cell(made, lambda law, found: print(f"  ok    {law}: {found}"))
+        except LawError as error:
+            if options.debug:
+                raise
+            raise GraphnetError(str(error)) from None
+        print(f"{cell.__name__} obeys all laws")
+    return 0

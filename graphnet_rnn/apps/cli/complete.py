@@ -1,0 +1,74 @@
+"""Go on with a text under a condition: a given ending, a regular expression, a length."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+
+from graphnet.system.characters import shown_on
+from graphnet_rnn.apps.cli.models import load_finite
+from graphnet_rnn.errors import UsageError
+from graphnet_rnn.text.completion import METHODS, complete
+
+EXAMPLE = """example:
+  graphnet-rnn complete runs/book/model.safetensors --start "He " --ending "." --length 12
+  graphnet-rnn complete runs/book/model.safetensors --pattern "[a-z]+ [a-z]+" --length 10 --method beam"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("model", help="a file that training wrote")
+    add("--cell", metavar="FILE:CELL", help="your own cell, if the model is made of it: my_cells.py:MyCell")
+    add("--start", default="", metavar="TEXT", help="text that the model reads first; it is printed too")
+    add("--ending", default="", metavar="TEXT", help="what the text ends in")
+    add("--pattern", metavar="REGEX", help="what stands before the ending, as a whole (default: any text)")
+    add(
+        "--length",
+        type=int,
+        default=80,
+        help="characters of the text, or, with --stop-line, the most of them",
+    )
+    add("--stop-line", action="store_true", help="the text ends where its line does")
+    add(
+        "--method",
+        choices=METHODS,
+        default="exact",
+        help="exact: samples of p(text | condition); weighted: samples with the weights that make up for not being "
+        "so; beam: the likeliest texts that a beam finds",
+    )
+    add("--count", type=int, default=1, help="texts")
+    add("--temperature", type=float, default=1.0, help="p^(1 / temperature), above 0")
+    add("--seed", type=int, default=0, help="another seed, other texts")
+    add("--width", type=int, default=64, help="of the beam")
+    add("--attempts", type=int, default=10_000, help="of exact samples, at most")
+    add(
+        "--unknown",
+        metavar="CHAR",
+        help="read characters of --start that the model does not know as this one",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    for name, method in (("width", "beam"), ("attempts", "exact"), ("seed", "exact or weighted")):
+        if name in options.written and options.method not in method:
+            raise UsageError(f"--{name} is of --method {method}, not of {options.method}; leave it out")
+    found = complete(
+        load_finite(options.model, options.cell), options.start, options.ending, options.pattern, options.length,
+        "\n" if options.stop_line else None, options.method, options.count, options.temperature, options.seed,
+        options.width, options.attempts, options.unknown,
+    )  # fmt: skip
+    for each in found.found:
+        weight = f", weight {each.weight:.3f}" if found.method == "weighted" else ""
+        print(shown_on(sys.stdout, f"{options.start}{each.text}"))
+        print(f"    {each.nats / math.log(2):.2f} bits{weight}")
+    share = math.exp(found.log_p_condition)
+    summary = {
+        "exact": f"{found.attempts:,} attempts; the probability of the condition is at most {share:.3g}",
+        "weighted": f"as good as {found.effective:.1f} independent samples; p(condition) is about {share:.3g}",
+        "beam": "no text is likelier than the first"
+        if found.proved
+        else "the first may not be the likeliest; a wider beam may find a likelier one",
+    }
+    print(summary[found.method])
+    return 0

@@ -1,0 +1,152 @@
+"""Draw, train and check a small network, in about a minute.
+
+Draws a cell and a short unrolled graph, trains on Python's own source code, plots the curve, and checks the
+derivatives of the very cell that it trained.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import math
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from graphnet_rnn.apps.cli.console import Console, print_sample
+from graphnet_rnn.apps.cli.outputs import require_folder
+from graphnet_rnn.apps.cli.program import command_line
+from graphnet_rnn.apps.cli.user_cells import described
+from graphnet_rnn.cell.initializers import log_frequencies
+from graphnet_rnn.cells.lstm import LSTM
+from graphnet_rnn.data.default import standard_library_text
+from graphnet_rnn.data.text import Corpus
+from graphnet_rnn.errors import SaveError, UsageError
+from graphnet_rnn.files.whole import locked
+from graphnet_rnn.network.network import Network
+from graphnet_rnn.testing import check_cell, check_network
+from graphnet_rnn.text.sampling import Sampler
+from graphnet_rnn.training.early_stopping import EarlyStopping
+from graphnet_rnn.training.folder import RunFolder
+from graphnet_rnn.training.settings import Training
+from graphnet_rnn.training.text import CarriedText
+from graphnet_rnn.training.trainer import Trainer
+
+EXAMPLE = """example:
+  graphnet-rnn demo --seconds 30"""
+
+MARKER = "made-by-graphnet-rnn-demo"
+#: What a demo makes, and a run that goes on in its folder.
+MADE = (
+    "cell.svg", "unrolled.svg", "curve.png", "flight.png", "model.safetensors", "history.jsonl", "timing.jsonl",
+    "checkpoint-*.safetensors", "*.part",
+)  # fmt: skip
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--out", default="demo", metavar="FOLDER", help="where the files go; made anew each time"
+    )
+    parser.add_argument("--seconds", type=float, default=60.0, help="for training, at most")
+
+
+class Paced(Console):
+    """Stops when one more epoch would not fit into the time."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.end = time.monotonic() + seconds
+        self.epoch_start = time.monotonic()
+
+    def epoch_ended(self, trainer: Trainer, row: Mapping[str, Any]) -> None:
+        super().epoch_ended(trainer, row)
+        now = time.monotonic()
+        if now + (now - self.epoch_start) > self.end:
+            trainer.stop("time is up")
+        self.epoch_start = now
+
+
+def run(options: argparse.Namespace) -> int:
+    if not 0 <= options.seconds < math.inf:
+        raise UsageError(f"--seconds must be a number of seconds >= 0, not {options.seconds}")
+    require_folder("--out", options.out)
+    with _fresh_folder(Path(options.out)) as folder:
+        return _show(folder, options.seconds)
+
+
+def _show(folder: Path, seconds: float) -> int:
+    import viz
+    from viz.charts.curves import training_curve
+
+    corpus = Corpus.split(standard_library_text())
+    symbols, frequencies = len(corpus.vocabulary), log_frequencies(corpus.train)
+    network = Network([LSTM(128)], inputs=symbols, outputs=symbols, initial={"b_o": frequencies})
+    network.vocabulary = corpus.vocabulary
+
+    print("1. A cell is its equations:", described(LSTM)[0])
+    cell_picture = viz.draw(LSTM)
+    cell_picture.save(folder / "cell.svg")
+    viz.draw(network.unroll(time=3, batch=1, training=False), style="compact").save(folder / "unrolled.svg")
+    print(f"   drawn in {folder / 'cell.svg'}; unrolled over three steps in {folder / 'unrolled.svg'}")
+    print(f"   ({cell_picture.renderer})\n")
+
+    print("2. It learns Python's own source code. Before training it writes:")
+    print_sample("".join(Sampler(network).sample(120)))
+    settings = Training(epochs=100, stopping=EarlyStopping(memory=3))
+    trainer = Trainer(CarriedText(network, corpus), settings, folder, listeners=[Paced(seconds)])
+    outcome = trainer.run()
+    if outcome.reason == "interrupted":
+        print(f"stopped; {folder}/ holds what was made so far")
+        return 130
+    training_curve(folder / "history.jsonl").savefig(folder / "curve.png", dpi=150)
+
+    print("\n3. The derivatives of the network that it trained, against finite differences:")
+    check_network(network, lambda name, found: print(f"   {name:<13} {found}"))
+    print("   and all laws of its cell, in a small network of its own:")
+    check_cell(LSTM, lambda name, found: print(f"   {name:<13} {found}"))
+
+    model = folder / "model.safetensors"
+    print(
+        f"\nFrom {network.theta.size:,} parameters: {outcome.best:.2f} bits per character on text that it has "
+        f"not seen.\nFiles in {folder}/: cell.svg, unrolled.svg, curve.png, model.safetensors, history.jsonl\n"
+        f"Try next:\n"
+        f"  {command_line()} sample {model} --temperature 0.6 --warm-up 'def '\n"
+        f"  {command_line()} draw GRU --style compact --out gru.svg\n"
+        f"  {command_line()} train YOUR_TEXT.txt --units 256"
+    )
+    return 0
+
+
+@contextlib.contextmanager
+def _fresh_folder(folder: Path) -> Iterator[Path]:
+    """An empty folder, for this demo alone; what an earlier demo made is removed, anything else is left alone."""
+    marker = folder / MARKER
+    if (
+        folder.exists()
+        and not marker.exists()
+        and not (folder.is_dir() and all(map(_is_lock, folder.iterdir())))
+    ):
+        raise UsageError(f"{folder} exists and was not made by the demo; name another with --out.")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SaveError(f"the folder {folder} cannot be made: {error.strerror}.") from None
+    busy = f"another demo runs in {folder} now; wait for it, or name another folder with --out."
+    with locked(marker, busy):
+        with RunFolder(folder).locked():  # a demo's run may have been taken up by `train --resume`
+            made = [path for path in folder.iterdir() if path != marker and not _is_lock(path)]
+            for path in made:
+                if path.is_dir() or not any(path.match(name) for name in MADE):
+                    raise UsageError(
+                        f"{path} was not made by the demo, which begins with an empty folder; move it away, or name "
+                        "another folder with --out."
+                    )
+            for path in made:
+                path.unlink()
+        marker.touch()
+        yield folder
+
+
+def _is_lock(path: Path) -> bool:
+    return path.name.endswith(".lock")

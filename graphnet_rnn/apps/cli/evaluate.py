@@ -1,0 +1,219 @@
+"""Measure a trained model on a text: bits per character and accuracy; show how it reads it. Or on other sequences."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from pathlib import Path
+
+from graphnet_rnn.apps.cli.material import CHOICES, add_choices, choice_for, judged
+from graphnet_rnn.apps.cli.models import load_finite
+from graphnet_rnn.apps.cli.outputs import PAGES, require_apart, require_ending
+from graphnet_rnn.apps.cli.user_cells import parts_of
+from graphnet_rnn.data.characters import read_text
+from graphnet_rnn.data.sequence_files import ENDINGS, read_sequences
+from graphnet_rnn.data.text import Corpus
+from graphnet_rnn.errors import UsageError
+from graphnet_rnn.network.network import Network
+from graphnet_rnn.online.dynamic import DynamicEvaluation
+from graphnet_rnn.optimizers.first_order import SGD
+from graphnet_rnn.settings import amount, fraction, whole_number
+from graphnet_rnn.text.evaluation import Evaluator
+from graphnet_rnn.text.reading import cost_over_text, read
+from graphnet_rnn.training.cases import judged_by_step
+
+EXAMPLE = """example:
+  graphnet-rnn evaluate runs/book/model.safetensors other.txt --context 100
+  graphnet-rnn evaluate runs/book/model.safetensors other.txt --dynamic 0.5
+  graphnet-rnn evaluate runs/book/model.safetensors book.txt --colour --at 90000 --save reading.html
+  graphnet-rnn evaluate runs/book/model.safetensors book.txt --costs costs.png --split"""
+
+#: Of viz, which is not imported before it draws.
+THEMES = ("light", "dark", "colour-blind")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("model", help="a file that training wrote")
+    add(
+        "data",
+        help="a text file; arrays (.npz), a table (.csv, .parquet) or music (.mid) for models of these",
+    )
+    add("--cell", metavar="FILE:CELL", help="your own cell, if the model is made of it: my_cells.py:MyCell")
+    add_choices(parser)
+    add("--context", type=int, default=50, help="characters before the first scored one; no lane has fewer")
+    add("--lanes", type=int, help="parts of the text read side by side (1: the whole in one) (default: 32)")
+    add(
+        "--dynamic",
+        type=float,
+        metavar="RATE",
+        help="go on learning from the text that was read, by steps of SGD",
+    )
+    add("--dynamic-time", type=int, metavar="N", help="characters between such steps (default: 20)")
+    add(
+        "--dynamic-decay",
+        type=float,
+        metavar="D",
+        help="share by which each draws back to the trained weights",
+    )
+    add("--unknown", metavar="CHAR", help="read characters that the model does not know as this one")
+    add("--encoding", default="utf-8", help="of the text file")
+    add(
+        "--colour",
+        action="store_true",
+        help="print an excerpt coloured by the probability of each character, from a cold start and from a warm one, "
+        "after --context characters",
+    )
+    add(
+        "--save",
+        metavar="FILE",
+        help="write this as a page (.html), a picture (.svg), or text (.ansi, .txt)",
+    )
+    add("--at", type=int, metavar="N", help="where the excerpt begins (default: after --context characters)")
+    add("--length", type=int, default=600, metavar="N", help="characters of the excerpt")
+    add("--theme", choices=THEMES, default="light", help="its colours; colour-blind: orange and blue")
+    add("--costs", metavar="FILE", help="draw the cost of each part of the text; .svg, .png or .pdf")
+    add(
+        "--split",
+        action="store_true",
+        help="in it, mark 80, 10 and 10 %% as training, validation and test text",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    _require_sense(options)
+    network = load_finite(options.model, options.cell)
+    if network.vocabulary is None:
+        return _judge(network, options)
+    strange = sorted(options.written & {*CHOICES})
+    if strange:
+        raise UsageError(f"--{strange[0].replace('_', '-')} means nothing to a text; leave it out")
+    text = read_text(options.data, options.encoding)
+    symbols = network.vocabulary.encode(text, options.unknown)
+    excerpt = _excerpt(text, options)
+    evaluator = _evaluator(network, _lanes(options, len(symbols)), options)
+    from tqdm import tqdm
+
+    with tqdm(unit="char", unit_scale=True, disable=not sys.stderr.isatty(), leave=False) as bar:
+
+        def show(done: int, total: int) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        result = evaluator(symbols, options.context, show)
+    print(
+        f"{result.bits:.4f} bits/char, accuracy {result.accuracy:.2%}, over {result.scored:,} characters "
+        f"with at least {options.context} of context"
+    )
+    if options.colour or options.save:
+        _show(network, text, excerpt, options)
+    if options.costs:
+        _draw_costs(network, text, _lanes(options, len(symbols)), options)
+    return 0
+
+
+def _judge(network: Network, options: argparse.Namespace) -> int:
+    """On sequences that are no text."""
+    if Path(options.data).suffix.lower() not in ENDINGS:
+        raise UsageError(
+            f"{options.model} has no vocabulary: it was not trained on text, but on sequences, which are in files of "
+            f"{', '.join(ENDINGS)}"
+        )
+    strange = sorted(options.written - {*CHOICES, "model", "data", "cell", "debug", "command"})
+    if strange:
+        raise UsageError(f"--{strange[0].replace('_', '-')} is about texts; leave it out")
+    sequences = read_sequences(options.data, choice_for(network, options))
+    loss, right = judged(network, sequences)
+    accuracy = "" if right is None else f", accuracy {right:.2%}"
+    of = "step" if judged_by_step(network) else "case"
+    steps = int(sequences.inside().sum())
+    print(f"{loss:.4f} {network.unit} a {of}{accuracy}, over {len(sequences):,} cases of {steps:,} steps")
+    return 0
+
+
+def _require_sense(options: argparse.Namespace) -> None:
+    require_apart(
+        {"--save": options.save, "--costs": options.costs},
+        {"model": options.model, "data": options.data, "cell": parts_of(options.cell or "").where},
+    )
+    if options.save is not None:
+        require_ending("--save", options.save, PAGES, "the name of a page")
+    if options.costs is not None:
+        require_ending("--costs", options.costs)
+    for name, needed, there in (
+        ("at", "--colour or --save", options.colour or options.save),
+        ("length", "--colour or --save", options.colour or options.save),
+        ("theme", "--colour or --save", options.colour or options.save),
+        ("split", "--costs", options.costs),
+    ):
+        if name in options.written and not there:
+            raise UsageError(f"--{name} says how {needed} works; give that, too")
+    if options.dynamic is not None and (options.colour or options.save or options.costs):
+        raise UsageError("--colour, --save and --costs show the model as it was trained; leave --dynamic out")
+
+
+def _excerpt(text: str, options: argparse.Namespace) -> slice:
+    start = max(0, options.context) if options.at is None else whole_number("--at", options.at, least=0)
+    length = whole_number("--length", options.length)
+    if (options.colour or options.save) and start >= len(text):
+        raise UsageError(
+            f"the text has {len(text):,} characters, so there is no excerpt at {start:,}; give a smaller --at"
+        )
+    return slice(start, start + length)
+
+
+def _show(network: Network, text: str, excerpt: slice, options: argparse.Namespace) -> None:
+    """The excerpt from a cold start and, if there is anything before it, from a warm one."""
+    import viz
+
+    readings = {"cold start": read(network, text[excerpt], unknown=options.unknown)}
+    context = text[max(0, excerpt.start - options.context) : excerpt.start]
+    if context:
+        warm = read(network, text[excerpt], context, options.unknown)
+        readings[f"warm start, after {len(context):,} characters"] = warm
+    width = min(100, shutil.get_terminal_size().columns) if options.colour else 80
+    if options.colour:
+        print(f"\n{viz.reading(readings, max(2, width), options.theme)}")
+    if options.save:
+        page = viz.reading(readings, 80, options.theme, f"{Path(options.data).name} as read by a network")
+        page.save(options.save)
+        print(f"wrote {options.save}")
+
+
+def _lanes(options: argparse.Namespace, characters: int) -> int:
+    """As many as are asked for, but no lane that would score nothing."""
+    lanes = 32 if options.lanes is None else whole_number("--lanes", options.lanes)
+    return min(lanes, max(1, characters - max(1, options.context)))
+
+
+def _draw_costs(network: Network, text: str, lanes: int, options: argparse.Namespace) -> None:
+    import viz
+
+    costs = cost_over_text(
+        network,
+        Corpus.split(text) if options.split else text,
+        context=options.context,
+        lanes=lanes,
+        unknown=options.unknown,
+    )
+    viz.cost_over_text(costs).savefig(options.costs, dpi=150)
+    print(f"wrote {options.costs} (drawn by matplotlib)")
+
+
+def _evaluator(network: Network, lanes: int, options: argparse.Namespace) -> Evaluator | DynamicEvaluation:
+    if options.dynamic is None:
+        for name, value in (("time", options.dynamic_time), ("decay", options.dynamic_decay)):
+            if value is not None:
+                raise UsageError(f"--dynamic-{name} says how --dynamic works; give --dynamic RATE, too")
+        return Evaluator(network, lanes)
+    if options.lanes not in (None, 1):
+        raise UsageError(
+            f"--dynamic reads the text in its order, in one lane; leave --lanes {options.lanes} out"
+        )
+    return DynamicEvaluation(
+        network,
+        SGD(rate=amount("--dynamic, the rate,", options.dynamic, above_zero=True)),
+        20 if options.dynamic_time is None else whole_number("--dynamic-time", options.dynamic_time),
+        0.0 if options.dynamic_decay is None else fraction("--dynamic-decay", options.dynamic_decay),
+    )

@@ -1,0 +1,114 @@
+"""Write a trained model for another program: weights for PyTorch, an ONNX file, or standalone C."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from graphnet_rnn.apps.cli.models import load_finite
+from graphnet_rnn.apps.cli.outputs import require_apart, require_ending, require_no_model
+from graphnet_rnn.errors import UsageError
+from graphnet_rnn.formats.c_export import export_c
+from graphnet_rnn.formats.onnx_export import export_onnx
+from graphnet_rnn.formats.state_dict import directions_of
+from graphnet_rnn.formats.torch_weights import save_torch, torch_kind
+from graphnet_rnn.network.network import Network
+
+EXAMPLE = """example:
+  graphnet-rnn export runs/book/model.safetensors --to onnx --out book.onnx
+  graphnet-rnn export runs/book/model.safetensors --to torch --prefix lstm. --out book-torch.safetensors
+  graphnet-rnn export runs/book/model.safetensors --to c --out book-c"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("model", help="a file that training wrote")
+    add("--to", choices=("torch", "onnx", "c"), required=True, help="a state dict in safetensors, ONNX, or C")
+    add("--out", required=True, metavar="FILE", help="the file to write; of C a folder, or a file.c")
+    add("--cell", metavar="FILE:CELL", help="your own cell, if the model is made of it: my_cells.py:MyCell")
+    add(
+        "--prefix",
+        metavar="NAME.",
+        help="torch: name of the recurrent module, with a dot (rnn. if not given)",
+    )
+    add("--output-prefix", metavar="NAME.", help="torch: name of the output layer (linear. if not given)")
+    add("--time", type=int, help="onnx, c: a fixed number of time steps (onnx: any if not given; c: 1)")
+    add("--batch", type=int, help="onnx, c: a fixed number of sequences (onnx: any if not given; c: 1)")
+    add(
+        "--initial",
+        choices=("given", "zero", "learned"),
+        help="onnx, c: states before the first step: inputs of the file (given, the usual), zeros, or what was learned",
+    )
+    add(
+        "--lengths",
+        action="store_const",
+        const=True,
+        help="onnx: sequences of several lengths, which are one more input of the file",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    choices = {
+        "torch": ("prefix", "output_prefix"),
+        "onnx": ("time", "batch", "initial", "lengths"),
+        "c": ("time", "batch", "initial"),
+    }
+    given = {k: v for names in choices.values() for k in names if (v := getattr(options, k)) is not None}
+    stray = [name for name in given if name not in choices[options.to]]
+    if stray:
+        names = ", ".join("--" + name.replace("_", "-") for name in stray)
+        raise UsageError(f"{names} means nothing with --to {options.to}; leave it out.")
+    out = Path(options.out)
+    require_apart({"--out": options.out}, {"model": options.model})
+    if options.to == "c":
+        network = load_finite(options.model, options.cell)
+        print(f"wrote {out}: {export_c(network, out, **given)}")
+        return 0
+    ending = {"torch": ".safetensors", "onnx": ".onnx"}[options.to]
+    require_ending("--out", options.out, [ending], f"a file for {options.to}")
+    if options.to == "torch":
+        require_no_model("--out", options.out)
+    network = load_finite(options.model, options.cell)
+    if options.to == "onnx":
+        export_onnx(network, out, **given)
+        print(f"wrote {out}: {_onnx_signature(network, **given)}")
+    else:
+        save_torch(network, out, **given)
+        print(f"wrote {out}: {_torch_modules(network, **given)}")
+    return 0
+
+
+def _torch_modules(network: Network, prefix: str = "rnn.", output_prefix: str = "linear.") -> str:
+    """The torch modules that load the file, as one would write them."""
+    kind, first = torch_kind(network), network.layers[0]
+    (cell, *others), width = directions_of(first), first.widths[0]
+    layers = f", num_layers={len(network.layers)}" if len(network.layers) > 1 else ""
+    layers += ", bidirectional=True" if others else ""
+    learned = cell.states if network.initial_state == "learned" else ()
+    parts = [
+        f"{_named(prefix)}torch.nn.{kind}({network.inputs}, {width}{layers})",
+        f"{_named(output_prefix)}torch.nn.Linear({first.output_width}, {network.outputs})",
+        *(
+            f"initial.{s.name} ({len(network.layers) * (1 + len(others))}, 1, {width}), to be given as {s.name}_0"
+            for s in learned
+        ),
+    ]
+    return ", ".join(parts)
+
+
+def _named(prefix: str) -> str:
+    """rnn = for "rnn."; nothing for the keys of a module alone."""
+    return f"{prefix[:-1]} = " if prefix else ""
+
+
+def _onnx_signature(network: Network, initial: str = "given", lengths: bool = False, **sizes: Any) -> str:
+    """What goes in and what comes out."""
+    states = [f"{state.name}{l}" for l, cell in enumerate(network.layers) for state in cell.states]
+    inputs = [
+        "x",
+        *([f"initial_{state}" for state in states] if initial == "given" else []),
+        *(["lengths"] if lengths else []),
+    ]
+    outputs = ["logits" if network.outputs else "hidden", *(f"final_{state}" for state in states)]
+    return f"{', '.join(inputs)} -> {', '.join(outputs)}"

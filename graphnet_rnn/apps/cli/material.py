@@ -1,0 +1,466 @@
+"""What `train` learns from: a text, sequences of a file, or a problem that draws its own, by what its name is."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+from abc import ABC, abstractmethod
+from collections.abc import Collection
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import graphnet as gn
+from graphnet.graph.node import Array
+from graphnet.system.characters import in_brief
+from graphnet_rnn.apps.cli.optimizer import no_limit, optimizer_class
+from graphnet_rnn.apps.cli.settings import given_settings
+from graphnet_rnn.cell.initializers import Initializer, log_frequencies, log_odds
+from graphnet_rnn.data.choice import Choice, Columns
+from graphnet_rnn.data.default import standard_library_text
+from graphnet_rnn.data.scaling import Scaling
+from graphnet_rnn.data.sequence_files import ENDINGS, TASK, read_sequences, with_columns
+from graphnet_rnn.data.sequences import Sequences
+from graphnet_rnn.data.tables import is_table
+from graphnet_rnn.data.text import Corpus, Vocabulary
+from graphnet_rnn.errors import UsageError
+from graphnet_rnn.network.losses import LOSSES, SEQUENCE_LOSSES, VALUE_LOSSES
+from graphnet_rnn.network.network import Network
+from graphnet_rnn.network.pooling import POOLS
+from graphnet_rnn.network.running import run
+from graphnet_rnn.optimizers.base import Optimizer
+from graphnet_rnn.optimizers.first_order import FirstOrder
+from graphnet_rnn.settings import declared_settings, whole_number
+from graphnet_rnn.tasks.fresh import FreshSequences
+from graphnet_rnn.tasks.pathological import TASKS, Task
+from graphnet_rnn.training.arrays import Arrays
+from graphnet_rnn.training.batches_of_cases import divided
+from graphnet_rnn.training.cases import Cases, fitting, kind_of_weights
+from graphnet_rnn.training.problem import Problem
+from graphnet_rnn.training.text import CarriedText, DrawnText
+
+__all__ = [
+    "CHOICES",
+    "Material",
+    "add_choices",
+    "choice_for",
+    "choice_of",
+    "chosen",
+    "judged",
+    "load_corpus",
+    "material_of",
+]
+
+#: So many classes there may be, however few targets.
+FEW_CLASSES = 1000
+#: The share of a file's cases that is kept to validate on.
+VALID = 0.1
+#: Options that say what of a file is what.
+CHOICES = ("inputs", "target", "weights", "lengths", "case", "cases_first", "pieces")
+#: Options that mean something to some kinds alone, besides the settings of their problems.
+OF_TEXTS = ("test", "unknown", "encoding", "gap")
+OF_SEQUENCES = (*CHOICES, "loss", "pool", "gap", "no_scaling")
+
+
+def add_choices(parser: argparse.ArgumentParser) -> None:
+    """The options that say what of a file of sequences is what."""
+    add = parser.add_argument
+    add("--inputs", metavar="NAMES", help="of a table: the columns that are read, a,b (default: all others)")
+    add("--target", metavar="NAMES", help="the columns, a,b, or the array, that is predicted (default: y)")
+    add("--weights", metavar="NAME", help="the column, or the array, of weights: of cases, steps or values")
+    add(
+        "--lengths",
+        metavar="NAME",
+        help="the array of how many steps each case has (default: lengths, if there is one)",
+    )
+    add("--case", metavar="NAME", help="of a table: the column that says which sequence a row is of")
+    add("--cases-first", action="store_true", help="arrays are (cases, time, ...), not (time, cases, ...)")
+    add("--pieces", type=int, metavar="N", help="cut sequences into pieces of N steps")
+
+
+def choice_of(options: argparse.Namespace, whole: bool) -> Choice:
+    """What those options say. whole: a case has one target."""
+
+    def names(option: str, given: str | None) -> tuple[str, ...]:
+        found = tuple(name.strip() for name in (given or "").split(",")) if given is not None else ()
+        if not all(found) or len(set(found)) < len(found):
+            raise UsageError(f"--{option} must be different names, a,b, not {in_brief(given)}")
+        return found
+
+    if options.pieces is not None:
+        whole_number("--pieces", options.pieces)
+    return Choice(
+        names("inputs", options.inputs),
+        names("target", options.target),
+        options.weights,
+        options.lengths,
+        options.case,
+        whole,
+        options.cases_first,
+        options.pieces,
+    )
+
+
+def choice_for(network: Network, options: argparse.Namespace) -> Choice:
+    """What those options say for a network that was trained: it knows the columns that it read and predicts."""
+    choice = choice_of(options, network.pool is not None)
+    known = network.columns
+    if known is None or not is_table(options.data):
+        return choice
+    if choice.inputs and len(choice.inputs) != len(known.inputs):
+        raise UsageError(
+            f"--inputs: {len(choice.inputs)} columns cannot stand for the {len(known.inputs)} that the network reads: "
+            f"{in_brief(', '.join(known.inputs))}"
+        )
+    return replace(choice, inputs=choice.inputs or known.inputs, targets=choice.targets or known.targets)
+
+
+def chosen(options: argparse.Namespace) -> str:
+    """Those options again, as they are written in a shell."""
+    words = []
+    for name in CHOICES:
+        value, option = getattr(options, name), f"--{name.replace('_', '-')}"
+        if value is True:
+            words.append(option)
+        elif value not in (None, False):
+            words += [option, shlex.quote(str(value))]
+    return "".join(f" {word}" for word in words)
+
+
+class Material(ABC):
+    """What a run learns from, as the arguments of `train` say it.
+
+    shape: arguments of a Network that fits. batch: at a time, unless the arguments say so.
+    """
+
+    shape: dict[str, Any]
+    batch: int | None = 32
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+
+    @abstractmethod
+    def problem(self, network: Network, optimizer: Optimizer) -> Problem:
+        """The problem of the run."""
+
+    def settings(self, kind: type, **others: Any) -> dict[str, Any]:
+        """What the arguments say of a problem's settings."""
+        options = self.options
+        how: dict[str, Any] = {
+            "clip_values": no_limit("--clip-values", options.clip_values),
+            "memory": _memory(options.memory),
+            "batch": self.batch if options.batch is None else options.batch,
+        }
+        known = {each.name for each in declared_settings(kind)}
+        return given_settings(kind, options, **{k: v for k, v in how.items() if k in known} | others)
+
+    def require_fitting(self, kinds: Collection[type], others: Collection[str], what: str) -> None:
+        """UsageError for options that mean nothing here. kinds: whose settings mean something."""
+        of_problems = {each.name for kind in PROBLEMS for each in declared_settings(kind)}
+        known = {each.name for kind in kinds for each in declared_settings(kind)}
+        strange = self.options.written & (of_problems - known | {*OF_TEXTS, *OF_SEQUENCES} - {*others})
+        if strange:
+            names = ", ".join("--" + name.replace("_", "-") for name in sorted(strange))
+            raise UsageError(f"{names} means nothing to {what}; leave it out")
+
+
+PROBLEMS = (CarriedText, DrawnText, Arrays)
+
+
+def material_of(options: argparse.Namespace, network: Network | None = None) -> Material:
+    """By the name of the data. network: one that was trained, which says how they are read."""
+    data = options.data
+    if data is not None and data.startswith(TASK):
+        return TaskMaterial(options)
+    if data is not None and Path(data).suffix.lower() in ENDINGS:
+        return FileMaterial(options, network)
+    return TextMaterial(options, network)
+
+
+# -- texts -------------------------------------------------------------------------------------
+
+
+class TextMaterial(Material):
+    """A text; or Python's own library sources."""
+
+    def __init__(self, options: argparse.Namespace, network: Network | None = None) -> None:
+        super().__init__(options)
+        self.require_fitting((CarriedText, DrawnText), OF_TEXTS, "a text")
+        self.corpus = load_corpus(options, None if network is None else network.vocabulary)
+        size = len(self.corpus.vocabulary)
+        self.shape = {
+            "inputs": size,
+            "outputs": size,
+            "initial": {"b_o": log_frequencies(self.corpus.train)},
+        }
+
+    def problem(self, network: Network, optimizer: Optimizer) -> Problem:
+        """Pieces that carry their states, or independent sequences where there are batches of them."""
+        options = self.options
+        gradient, curvature = _gradient_batches(options), _curvature_batches(options)
+        if gradient is None:
+            if options.unscored:
+                raise UsageError("--unscored is for independent sequences; give --gradient-batches, too")
+            return CarriedText(network, self.corpus, **self.settings(CarriedText))
+        if options.stride is not None:
+            raise UsageError("--stride is for pieces that carry their states, not with --gradient-batches")
+        batches: dict[str, Any] = {"gradient_batches": gradient, "curvature_batches": curvature}
+        return DrawnText(network, self.corpus, **self.settings(DrawnText, **batches))
+
+
+def load_corpus(options: argparse.Namespace, vocabulary: Vocabulary | None = None) -> Corpus:
+    """The texts that the arguments name, divided as they say. vocabulary: of a network that was trained."""
+    found = _fold(options)
+    texts = _texts(options, vocabulary)
+    return texts if found is None else texts.fold(*found, options.gap)
+
+
+def _fold(options: argparse.Namespace) -> tuple[int, int] | None:
+    """Which of how many, from 0 on."""
+    whole_number("--gap", options.gap, least=0)
+    if options.fold is None:
+        if options.gap:
+            raise UsageError("--gap is about a block that --fold names")
+        return None
+    found = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", options.fold)
+    if found is None or not 1 <= int(found[1]) <= int(found[2]) or int(found[2]) < 2:
+        raise UsageError(f"--fold must be K/N, such as 1/5, K of 1 ... N, not {in_brief(options.fold)}")
+    if options.valid is not None:
+        raise UsageError("--fold says what to validate on, and so does --valid; give one of them")
+    return int(found[1]) - 1, int(found[2])
+
+
+def _texts(options: argparse.Namespace, vocabulary: Vocabulary | None) -> Corpus:
+    if options.data is None:
+        if options.valid or options.test:
+            raise UsageError("--valid and --test go with a training text")
+        unknown = None if vocabulary is None else options.unknown
+        return Corpus.split(standard_library_text(), vocabulary=vocabulary, unknown=unknown)
+    if options.valid is None:
+        if options.test is not None:
+            raise UsageError("--test FILE needs --valid FILE as well")
+        if options.unknown is not None and vocabulary is None:
+            raise UsageError("--unknown says how --valid and --test are read; give --valid FILE, too")
+        return Corpus.read(
+            options.data, unknown=options.unknown, encoding=options.encoding, vocabulary=vocabulary
+        )
+    files = (options.data, options.valid, options.test)
+    corpus = Corpus.read(*files, options.unknown, options.encoding, vocabulary=vocabulary)
+    for option, file, part in (
+        ("--valid", options.valid, corpus.valid),
+        ("--test", options.test, corpus.test),
+    ):
+        if file and len(part) <= options.time + 1:
+            raise UsageError(
+                f"{option} {file} has {len(part)} character(s), and none is scored that has not --time = "
+                f"{options.time} before it; give a longer text, or leave it out"
+            )
+    return corpus
+
+
+def _memory(given: str | None) -> str | int | None:
+    if given is None or given == "sqrt":
+        return given
+    if not re.fullmatch("0*[1-9][0-9]{0,17}", given):
+        raise UsageError(f"--memory must be sqrt, or a number of bytes, not {in_brief(given)}")
+    return int(given)
+
+
+def _gradient_batches(options: argparse.Namespace) -> int | None:
+    """How many batches of independent sequences; None for pieces whose states are carried."""
+    first_order = issubclass(optimizer_class(options.optimizer), FirstOrder)
+    if options.gradient_batches is None and not first_order and options.stride is None:
+        return 16
+    given: int | None = options.gradient_batches
+    return given
+
+
+def _curvature_batches(options: argparse.Namespace) -> int | None:
+    gradient, given = _gradient_batches(options), options.curvature_batches
+    curved = optimizer_class(options.optimizer).curved
+    if given is not None and (gradient is None or not curved):
+        raise UsageError(
+            f"--curvature-batches is for independent sequences (--gradient-batches) and optimizers that ask for the "
+            f"curvature, not for --optimizer {options.optimizer}" + (" with --stride" if curved else "")
+        )
+    return max(1, gradient // 4) if given is None and gradient is not None and curved else given
+
+
+# -- sequences of files ------------------------------------------------------------------------
+
+
+class FileMaterial(Material):
+    """Arrays, a table, or music."""
+
+    def __init__(self, options: argparse.Namespace, network: Network | None = None) -> None:
+        super().__init__(options)
+        self.require_fitting((Arrays,), OF_SEQUENCES, f"the sequences of {options.data}")
+        if options.loss is not None and options.loss not in (*LOSSES, *SEQUENCE_LOSSES):
+            raise UsageError(
+                f"--loss must be one of {', '.join((*LOSSES, *SEQUENCE_LOSSES))}, not {in_brief(options.loss)}"
+            )
+        if options.pool is not None and options.pool not in POOLS:
+            raise UsageError(f"--pool must be one of {', '.join(POOLS)}, not {in_brief(options.pool)}")
+        own = (
+            choice_of(options, options.pool is not None) if network is None else choice_for(network, options)
+        )
+        choice = with_columns(options.data, own)
+        whole = read_sequences(options.data, choice)
+        self.columns = Columns(choice.inputs, choice.targets) if is_table(options.data) else None
+        self.loss = options.loss or (_likely_loss(whole) if network is None else network.loss)
+        self.train, self.valid = _fitting_loss(whole, self.loss), None
+        if options.valid is not None:
+            _ = _fold(options)
+            self.valid = _fitting_loss(read_sequences(options.valid, choice), self.loss)
+        elif (fold := _fold(options)) is not None:
+            self.train, self.valid = self.train.fold(*fold, gap=options.gap)
+        parts = [part for part in (self.train, self.valid) if part is not None]
+        symbols = self.train.inputs.ndim == 2
+        self.shape = {
+            "inputs": 1 + max(_largest(part.inputs) for part in parts)
+            if symbols
+            else parts[0].inputs.shape[2],
+            "outputs": max(_outputs(part.targets, self.loss) for part in parts),
+            "loss": self.loss,
+            "reads": "symbols" if symbols else "vectors",
+            "pool": options.pool or (None if whole.by_step or self.loss in SEQUENCE_LOSSES else "last"),
+        }
+        train = self.train if self.valid else self.train.chosen(divided("", VALID, len(self.train))[0])
+        if not options.no_scaling:
+            self.shape["scaling"] = self._scaling(train)
+        if self.loss in ("softmax", "sigmoid"):
+            self.shape["initial"] = {"b_o": self._bias(train)}
+
+    def _bias(self, train: Sequences) -> Initializer:
+        """Of the output layer: how often each class comes, or a one."""
+        t, there = train.targets, train.counted()
+        if self.loss == "sigmoid":
+            there = there if there.ndim == t.ndim else there[..., None]
+            return log_odds(np.where(there, t, np.nan).reshape(-1, t.shape[-1]))
+        return log_frequencies(t[there])
+
+    def _scaling(self, train: Sequences) -> Scaling | None:
+        """Where there is something to scale."""
+        found = Scaling.of(train)
+        found = found if self.loss == "squared" else replace(found, outputs=None)
+        return None if found == Scaling() else found
+
+    def problem(self, network: Network, optimizer: Optimizer) -> Problem:
+        options = self.options
+        network.columns = self.columns
+        return Arrays(
+            network,
+            self.train,
+            valid=VALID if self.valid is None else self.valid,
+            **self.settings(
+                Arrays,
+                gradient_batches=options.gradient_batches or 1,
+                curvature_batches=options.curvature_batches or 1,
+            ),
+        )
+
+
+def judged(network: Network, given: Sequences) -> tuple[float, float | None]:
+    """The mean loss of the targets by their weights, and the share that is right, of classes."""
+    sequences = fitting(network, _fitting_loss(given, network.loss))
+    kind = kind_of_weights(network, [sequences])
+    cases = Cases.of(sequences, kind)
+    logits = run(network, cases.x, lengths=sequences.lengths)[0]
+    o, t = gn.input(logits.shape, logits.dtype), gn.input(cases.t.shape, cases.t.dtype)
+    if network.loss in SEQUENCE_LOSSES:
+        loss = SEQUENCE_LOSSES[network.loss](o, t, gn.constant(cases.lengths))
+    else:
+        own = (network.standardized("outputs", each) for each in (o, t))
+        loss = (VALUE_LOSSES if kind == "values" else LOSSES)[network.loss](*own)
+    losses = gn.compile([loss], [o, t])(logits, cases.t)[0]
+
+    def mean(found: Array) -> float:
+        w = cases.w if cases.w.ndim == found.ndim else np.broadcast_to(cases.w, found.shape)
+        return float((found * w).sum(dtype=np.float64) / w.sum(dtype=np.float64))
+
+    right = mean(logits.argmax(axis=-1) == cases.t) if network.loss == "softmax" else None
+    return mean(losses), right
+
+
+def _likely_loss(data: Sequences) -> str:
+    """Classes are whole numbers; several at a time, all 0 or 1, are bits; others are numbers."""
+    t = data.targets
+    several = t.ndim == 2 + bool(data.by_step)
+    if t.dtype.kind in "iu" and not several:
+        return "softmax"
+    return "sigmoid" if several and np.isin(t, (0, 1)).all() else "squared"
+
+
+def _fitting_loss(data: Sequences, loss: str) -> Sequences:
+    """Numbers for numbers, with an axis of their own where there is one for each step or case."""
+    t = data.targets
+    if loss in VALUE_LOSSES:
+        if t.ndim == 1 + bool(data.by_step):
+            t = t[..., None]
+        t = t.astype(np.float32) if t.dtype.kind in "iubf" else t
+    return replace(data, targets=t, by_step=data.by_step and loss not in SEQUENCE_LOSSES)
+
+
+def _largest(array: Array) -> int:
+    return int(array.max()) if array.dtype.kind in "iu" and array.size else 0
+
+
+def _outputs(targets: Array, loss: str) -> int:
+    if loss in SEQUENCE_LOSSES:
+        return _largest(targets) + 2  # and the blank
+    if loss != "softmax":
+        return int(targets.shape[-1])
+    if targets.dtype.kind not in "iu":
+        raise UsageError(
+            "--loss softmax: targets must be classes, whole numbers from 0 on, one for each step or case; "
+            "say --loss squared for other numbers"
+        )
+    count = _largest(targets) + 1
+    if count > max(FEW_CLASSES, targets.size):
+        raise UsageError(
+            f"the targets are whole numbers up to {count - 1:,}, which makes {count:,} classes of {targets.size:,} "
+            "targets; number the classes from 0 on, or say --loss squared"
+        )
+    return count
+
+
+# -- problems ----------------------------------------------------------------------------------
+
+
+class TaskMaterial(Material):
+    """A problem with long-term dependencies, `task:addition(30)`: new sequences at each step."""
+
+    batch = None
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        super().__init__(options)
+        self.require_fitting((FreshSequences,), (), f"{options.data}, which draws its sequences")
+        for name in ("valid", "fold"):
+            if getattr(options, name) is not None:
+                raise UsageError(
+                    f"--{name} means nothing to {options.data}, which draws its sequences; leave it out"
+                )
+        found = re.fullmatch(r"task:([\w-]+)\(([0-9]{1,6})\)", options.data)
+        if found is None or found[1] not in TASKS:
+            raise UsageError(
+                f"there is no problem {in_brief(options.data)}; write task:addition(30), the length in parentheses; "
+                f"there are {', '.join(TASKS)}"
+            )
+        self.task: Task = TASKS[found[1]](int(found[2]))
+        task = self.task
+        self.shape = {"inputs": task.inputs, "outputs": task.outputs, "loss": task.loss, "reads": task.reads}
+
+    def problem(self, network: Network, optimizer: Optimizer) -> Problem:
+        options = self.options
+        return FreshSequences(
+            self.task,
+            network,
+            batch=options.batch,
+            gradient_batches=options.gradient_batches,
+            seed=options.seed,
+            threads=options.threads,
+            backend=options.backend,
+        )

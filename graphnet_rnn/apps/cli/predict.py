@@ -1,0 +1,101 @@
+"""Predict: what a trained model makes of sequences, as a file of arrays or a table.
+
+Classes come as probabilities and as the likeliest one, bits as probabilities, numbers as they are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from graphnet.graph.node import Array
+from graphnet_rnn.apps.cli.material import add_choices, choice_for
+from graphnet_rnn.apps.cli.models import load_finite
+from graphnet_rnn.apps.cli.outputs import require_apart, require_ending
+from graphnet_rnn.apps.cli.user_cells import parts_of
+from graphnet_rnn.data.sequence_files import LENGTHS, read_inputs
+from graphnet_rnn.errors import UsageError
+from graphnet_rnn.files.whole import write_atomically
+from graphnet_rnn.network.network import Network
+from graphnet_rnn.network.running import run as run_network
+
+EXAMPLE = """example:
+  graphnet-rnn predict runs/weather-LSTM/model.safetensors weather.csv --pieces 48 --out new.csv"""
+
+KINDS = (".npz", ".csv")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("model", help="a file that training wrote")
+    add("data", help="arrays (.npz), a table (.csv, .parquet) or music (.mid)")
+    add("--out", metavar="FILE", required=True, help="write it there: .npz, (time, cases, ...), or .csv")
+    add("--cell", metavar="FILE:CELL", help="your own cell, if the model is made of it: my_cells.py:MyCell")
+    add_choices(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    where = parts_of(options.cell or "").where
+    require_apart({"--out": options.out}, {"model": options.model, "data": options.data, "cell": where})
+    require_ending("--out", options.out, KINDS, "the name of predictions")
+    network = load_finite(options.model, options.cell)
+    if network.vocabulary is not None:
+        raise UsageError(f"{options.model} writes text: see the command sample")
+    x, lengths = read_inputs(options.data, choice_for(network, options))
+    outputs, _ = run_network(network, x, lengths=lengths)
+    found = _meant(network, outputs)
+    targets = () if network.columns is None else network.columns.targets
+    if options.out.lower().endswith(".npz"):
+        content = _arrays(found if lengths is None else {**found, LENGTHS: lengths})
+    else:
+        content = _table(found, targets, len(x), lengths, network.pool is None)
+    write_atomically(options.out, content)
+    steps = x.shape[0] * x.shape[1] if lengths is None else int(lengths.sum())
+    print(f"wrote {options.out}: {', '.join(found)} of {x.shape[1]:,} cases of {steps:,} steps")
+    return 0
+
+
+def _meant(network: Network, outputs: Array) -> dict[str, Array]:
+    """What a loss takes outputs for."""
+    if network.loss == "squared":
+        return {"prediction": outputs}
+    if network.loss == "sigmoid":
+        return {"probability": (1 + np.tanh(outputs / 2)) / 2}
+    shifted = np.exp(outputs - outputs.max(axis=-1, keepdims=True))
+    return {"probability": shifted / shifted.sum(axis=-1, keepdims=True), "label": outputs.argmax(axis=-1)}
+
+
+def _arrays(found: Mapping[str, Array]) -> bytes:
+    file = io.BytesIO()
+    np.savez(file, **dict(found))  # type: ignore[arg-type]
+    return file.getvalue()
+
+
+def _table(
+    found: Mapping[str, Array], targets: Sequence[str], time: int, lengths: Array | None, by_step: bool
+) -> bytes:
+    """A row for each step of each case, or for each case. targets: what several outputs are called."""
+    cases = next(iter(found.values())).shape[int(by_step)]
+    case = np.arange(cases)
+    names, columns = ["case"], [case]
+    rows: tuple[Array, ...] = (case,)
+    if by_step:
+        ends = np.full(cases, time) if lengths is None else lengths
+        case = np.repeat(case, ends)
+        step = np.concatenate([np.arange(end) for end in ends])
+        names, columns, rows = ["case", "step"], [case, step], (step, case)
+    for name, array in found.items():
+        values = array[rows].reshape(len(case), -1)
+        width = values.shape[1]
+        ends_of = targets if len(targets) == width else range(width)
+        names += [name] if width == 1 else [f"{name}_{end}" for end in ends_of]
+        columns += list(values.T)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows(zip(*(column.tolist() for column in columns), strict=True))
+    return text.getvalue().encode()

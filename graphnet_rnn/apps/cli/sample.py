@@ -1,0 +1,53 @@
+"""Write text with a trained model."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from graphnet.system.characters import shown_on
+from graphnet_rnn.apps.cli.models import load_finite
+from graphnet_rnn.errors import UsageError
+from graphnet_rnn.text.sampling import Sampler
+
+EXAMPLE = """example:
+  graphnet-rnn sample runs/book/model.safetensors --warm-up "Once upon a time" --temperature 0.7"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("model", help="a file that training wrote")
+    add("--cell", metavar="FILE:CELL", help="your own cell, if the model is made of it: my_cells.py:MyCell")
+    add("--length", type=int, default=500, help="characters")
+    add(
+        "--temperature",
+        type=float,
+        default=1.0,
+        help="below 1 more likely characters, above 1 more surprising ones",
+    )
+    add("--argmax", action="store_true", help="always the likeliest character (temperature 0)")
+    add("--warm-up", default="", metavar="TEXT", help="text that the model reads first; it is printed too")
+    add(
+        "--unknown",
+        metavar="CHAR",
+        help="read characters of the warm-up that the model does not know as this one",
+    )
+    add("--seed", type=int, default=0, help="another seed, another text")
+
+
+def run(options: argparse.Namespace) -> int:
+    if options.length < 1:
+        raise UsageError(f"--length must be at least 1, not {options.length}")
+    if options.argmax and "temperature" in options.written:
+        raise UsageError("--argmax is temperature 0, and --temperature says another; leave out one")
+    if options.unknown is not None and not options.warm_up:
+        raise UsageError("--unknown says how --warm-up is read; give that, too")
+    sampler = Sampler(load_finite(options.model, options.cell))
+    sampler.read(options.warm_up, options.unknown)
+    characters = sampler.sample(options.length, 0.0 if options.argmax else options.temperature, options.seed)
+    sys.stdout.write(shown_on(sys.stdout, options.warm_up))
+    for character in characters:
+        sys.stdout.write(shown_on(sys.stdout, character))
+        sys.stdout.flush()
+    sys.stdout.write("\n")
+    return 0

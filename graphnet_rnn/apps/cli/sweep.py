@@ -1,0 +1,205 @@
+"""Train many settings of one recipe on all cores, and tell which learn best."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from graphnet.system.characters import on_one_line
+from graphnet_rnn.apps.cli.calls import quoted, read_settings, taken_apart
+from graphnet_rnn.apps.cli.outputs import require_apart, require_ending, require_folder
+from graphnet_rnn.apps.cli.parser import brief
+from graphnet_rnn.apps.cli.sweep_page import SweepPage, page_of
+from graphnet_rnn.apps.cli.sweep_table import SweepTable
+from graphnet_rnn.apps.cli.user_cells import parts_of
+from graphnet_rnn.apps.sweep.book import Book, Entry
+from graphnet_rnn.apps.sweep.oven import Sweep
+from graphnet_rnn.apps.sweep.ranges import Values
+from graphnet_rnn.apps.sweep.recipe import Recipe
+from graphnet_rnn.apps.sweep.report import KINDS, report
+from graphnet_rnn.errors import UsageError
+from graphnet_rnn.files.whole import write_atomically
+from graphnet_rnn.settings import whole_number
+from graphnet_rnn.training.interruption import Interruption
+
+EXAMPLE = """example:
+  graphnet-rnn sweep recipe.toml --out sweeps/cells --report cells.md
+  graphnet-rnn sweep sweeps/cells
+  graphnet-rnn sweep sweeps/cells --parallel "dask(scheduler_host='tcp://10.0.0.1:8786')\""""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "recipe",
+        help="a file in TOML: data = 'book.txt' and, under [settings], options of `train`, such as epochs = 9 and "
+        "units = { values = [32, 64] }; docs/sweeps.md has all that it may say; or a sweep's folder, to go on with",
+    )
+    add("--data", metavar="FILE", help="other data than RECIPE names")
+    add(
+        "--out",
+        metavar="FOLDER",
+        help="one that is there goes on (default: in sweeps/, named as RECIPE)",
+    )
+    add("--workers", type=int, help="runs at a time (default: as many as there are cores for)")
+    add(
+        "--parallel",
+        metavar="NAME",
+        help="start runs by this back end of joblib: loky, dask or ray, with settings in parentheses",
+    )
+    add("--report", metavar="FILE", help=f"write a table ({', '.join(KINDS)}) of what there is, at the end")
+    add(
+        "--html",
+        metavar="FILE",
+        help="write a page of what there is, at the end: curves, settings, results",
+    )
+    add(
+        "--figure",
+        metavar="FILE",
+        help="draw mean ± standard error against a setting, at the end; .svg, .png, .pdf",
+    )
+    add(
+        "--against",
+        metavar="NAME",
+        help="of --figure: the setting of its axis (default: numbers of most values)",
+    )
+    add("--by", metavar="NAME", help="of --figure: the setting with a line for each value")
+    add("--panels", metavar="NAME", help="of --figure: the setting with a panel for each value")
+    add(
+        "--serve",
+        action="store_true",
+        help="show that page in a browser while it trains, from this machine alone",
+    )
+    add("--retry", action="store_true", help="try what failed again, from its last checkpoint")
+    add("--only-report", action="store_true", help="train nothing: tell what there is")
+    add("--quiet", action="store_true", help="no progress")
+
+
+def run(options: argparse.Namespace) -> int:
+    if options.report is not None:
+        require_ending("--report", options.report, KINDS, "the name of a table")
+    if options.html is not None:
+        require_ending("--html", options.html, (".html",), "the name of a page")
+    if options.figure is not None:
+        require_ending("--figure", options.figure)
+    for name in ("against", "by", "panels"):
+        if getattr(options, name) is not None and options.figure is None:
+            raise UsageError(f"--{name} says how --figure is drawn; give that, too")
+    require_apart(
+        {"--report": options.report, "--html": options.html, "--figure": options.figure},
+        {"recipe": options.recipe, "data": options.data},
+    )
+    if options.workers is not None:
+        whole_number("--workers", options.workers)
+    recipe, folder = _what_and_where(options)
+    if options.only_report and options.serve:
+        raise UsageError(
+            "--serve shows a sweep that trains, and --only-report trains none; --html writes the page"
+        )
+    if options.only_report and not Path(folder).exists():
+        raise UsageError(f"there is no sweep in {folder} to tell of")
+    sweep = Sweep(recipe, folder, options.workers, _parallel(options.parallel))
+    interrupted = False
+    if not options.only_report:
+        _announce_code(sweep)
+        if options.serve:
+            page = SweepPage(sweep.book)
+            with page.served("watch it at {}"):
+                interrupted = _trained(sweep, options, page.changed)
+        else:
+            interrupted = _trained(sweep, options, lambda: None)
+    if options.html is not None:
+        write_atomically(options.html, page_of(sweep.book).encode())
+    if options.figure is not None:
+        _draw(sweep.book, options)
+    if options.report is not None:
+        write_atomically(options.report, report(sweep.book, Path(options.report).suffix).encode())
+    if not options.quiet or options.only_report:
+        sys.stdout.write(report(sweep.book))
+    if interrupted and not options.quiet:
+        print(f"interrupted; the same command goes on where {folder} stands", file=sys.stderr)
+    best = sweep.book.best()
+    if interrupted:
+        return 130
+    if not best:
+        raise UsageError(f"no run of {folder} has a result; the reasons are in its table")
+    if not options.quiet:
+        print(f"the best run is in {best[0].runs[0].run}")
+    return 0
+
+
+def _draw(book: Book, options: argparse.Namespace) -> None:
+    import viz
+
+    book.look()
+    rows = [{**each.settings, "mean": each.mean, "error": each.error} for each in book.best()]
+    chosen = {name: getattr(options, name) for name in ("against", "by", "panels")}
+    drawn = viz.compare_settings(rows, **chosen, unit=book.unit, title=book.recipe.name)
+    drawn.savefig(options.figure, dpi=150)
+
+
+def _what_and_where(options: argparse.Namespace) -> tuple[Recipe | None, str]:
+    """The recipe, None for that of the folder, and the folder."""
+    if Path(options.recipe).is_dir():
+        if options.out is not None:
+            raise UsageError(
+                f"{options.recipe} is the folder of a sweep, and --out names another; leave it out"
+            )
+        if options.data is not None:
+            raise UsageError(
+                f"{options.recipe} is the folder of a sweep, which has its data; leave --data out"
+            )
+        return None, options.recipe
+    recipe = Recipe.read(options.recipe)
+    if options.data is not None:
+        recipe = replace(recipe, data=options.data)
+    _ = recipe.epochs
+    folder = options.out or str(Path("sweeps") / Path(options.recipe).stem)
+    require_folder("--out", folder)
+    return recipe, folder
+
+
+def _announce_code(sweep: Sweep) -> None:
+    """Says which files of Python code the runs import."""
+    cell = sweep.recipe.settings.get("cell")
+    named = cell.values if isinstance(cell, Values) else (cell,)
+    files = dict.fromkeys(
+        where for name in named if isinstance(name, str) and (where := parts_of(name).where)
+    )
+    if files:
+        words = f"the recipe names cells of {', '.join(files)}: the runs import that, which runs its code"
+        print(f"graphnet-rnn sweep: {brief(on_one_line(words))}", file=sys.stderr)
+
+
+def _parallel(given: str | None) -> dict[str, Any] | None:
+    """What `Sweep` is to be told."""
+    if given is None:
+        return None
+    example = "dask(scheduler_host='tcp://10.0.0.1:8786')"
+    _, name, settings = taken_apart(given, example)
+    unnamed, named = read_settings(given, settings, example)
+    if unnamed:
+        raise UsageError(f"--parallel {quoted(given)}: say which setting it is, as in {example}")
+    return {"backend": name, **named}
+
+
+def _trained(sweep: Sweep, options: argparse.Namespace, changed: Callable[[], None]) -> bool:
+    """Runs it; whether it was interrupted."""
+    progress = None if options.quiet else SweepTable(sweep)
+    with Interruption() as interruption:
+
+        def seen(entry: Entry) -> None:
+            if progress is not None:
+                progress.seen(entry)
+            changed()
+
+        try:
+            sweep.run(seen, lambda: interruption.came, options.retry)
+        finally:
+            if progress is not None:
+                progress.close()
+    return interruption.came

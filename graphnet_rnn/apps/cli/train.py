@@ -1,0 +1,489 @@
+"""Train a network on a text (by default on the source code of Python's own library), or on other sequences.
+
+Writes model.safetensors (the best epoch), checkpoints, history.jsonl and curve.png into the run's folder, and
+flight.png, what each step did, for Hessian-free optimization and steps in a metric.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import re
+import shlex
+import sys
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from graphnet.errors import GraphnetError
+from graphnet.system.characters import on_one_line, shown_on
+from graphnet_rnn.apps.cli.console import Console
+from graphnet_rnn.apps.cli.material import add_choices, chosen, material_of
+from graphnet_rnn.apps.cli.optimizer import (
+    default_rates,
+    make_optimizer,
+    make_schedule,
+    no_limit,
+    optimizer_class,
+    require_rate,
+    schedule_help,
+)
+from graphnet_rnn.apps.cli.outputs import require_folder
+from graphnet_rnn.apps.cli.parser import brief
+from graphnet_rnn.apps.cli.program import command_line
+from graphnet_rnn.apps.cli.settings import add_settings, free_settings, given_settings
+from graphnet_rnn.apps.cli.start import add_start, network_to_start, new_layers, new_network
+from graphnet_rnn.apps.cli.user_cells import make_cell, parts_of, slug
+from graphnet_rnn.cell.cell import classes_of
+from graphnet_rnn.data.sequence_files import is_file
+from graphnet_rnn.errors import ModelFileError, SaveError, UsageError
+from graphnet_rnn.formats.model_file import load_network, network_of
+from graphnet_rnn.optimizers.all import ALL
+from graphnet_rnn.optimizers.base import Optimizer
+from graphnet_rnn.optimizers.first_order import FirstOrder
+from graphnet_rnn.parallel.mpi import launched
+from graphnet_rnn.parallel.ranks import ALONE, Ranks
+from graphnet_rnn.settings import shown, whole_number
+from graphnet_rnn.text.evaluation import Evaluator
+from graphnet_rnn.training.arrays import Arrays
+from graphnet_rnn.training.early_stopping import EarlyStopping
+from graphnet_rnn.training.folder import RunFolder
+from graphnet_rnn.training.problem import require_unclipped
+from graphnet_rnn.training.settings import Training
+from graphnet_rnn.training.state import TrainingState, digest_of
+from graphnet_rnn.training.text import CarriedText, DrawnText, TextProblem
+from graphnet_rnn.training.trainer import Trainer
+
+EXAMPLE = """example:
+  graphnet-rnn train book.txt --cell GRU --units 256 --layers 2 --dropout 0.2 --out runs/book
+  graphnet-rnn train book.txt --cell "my_cells.py:MyCell(units=64, depth=3)"
+  graphnet-rnn train book.txt --rate 0.002 --schedule "Warmup(500).then(Cosine(20000))"
+  graphnet-rnn train weather.csv --target rain,wind --pieces 48
+  graphnet-rnn train book.txt --start runs/book/model.safetensors --optimizer "hf(structural=0.1)"
+  graphnet-rnn train --resume runs/book"""
+
+CELL = "LSTM"
+#: Drawing a sample keeps training waiting.
+LONGEST_SAMPLE = 100_000
+#: What is no part of a run, so that no checkpoint keeps it, and a resumed run may be given it anew.
+APART = ("quiet", "no_live", "debug", "resume", "command", "out", "checkpoint_seconds", "written")
+#: What may be said anew beside --resume: where files are that have moved (that they are the same is checked), how long
+#: the run is to go on, and how the same is computed.
+FILES = ("data", "valid", "test", "cell")
+#: The arguments without a default that are words; the others are numbers.
+OF_DATA = ("fold", "inputs", "target", "weights", "lengths", "case", "loss", "pool")
+WORDS = (*FILES, *OF_DATA, "start", "unknown", "memory", "schedule")
+FREE_ON_RESUME = free_settings(Training, CarriedText, DrawnText, Arrays) | {
+    *FILES,
+    "quiet",
+    "no_live",
+    "resume",
+    "debug",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    _add_data(parser)
+    _add_network(parser)
+    _add_steps(parser)
+    add_settings(parser, CarriedText, DrawnText, Arrays, Training, without=("batch",))
+    add = parser.add_argument
+    add("--no-early-stopping", action="store_true", help="do not stop when validation no longer improves")
+    add("--seed", type=int, default=0, help="of weights, dropout and samples")
+    add_start(parser)
+    add("--out", metavar="FOLDER", help="the run's folder (default: a new one in runs/)")
+    add("--resume", metavar="FOLDER", help="continue a run exactly where its last checkpoint left it")
+    add("--quiet", action="store_true", help="no progress, no samples")
+    add("--no-live", action="store_true", help="no curve above the progress bar (in a terminal)")
+
+
+def _add_data(parser: argparse.ArgumentParser) -> None:
+    """What is learned from."""
+    add = parser.add_argument
+    add(
+        "data",
+        nargs="?",
+        help="a text file (without one, Python's own library sources, 1 MB); arrays (.npz), a table (.csv, .parquet) "
+        "or music (.mid); or a problem that draws its sequences, task:addition(30)",
+    )
+    add(
+        "--valid",
+        metavar="FILE",
+        help="to validate on (else 10 %%: of a text after its first 80 %%, else the last)",
+    )
+    add("--test", metavar="FILE", help="test text, kept apart (else the last 10 %% of the text)")
+    add(
+        "--fold",
+        metavar="K/N",
+        help="validate on the K-th of N blocks, in the order of time, of a text or of --pieces, train on the others; "
+        "of cases that know nothing of each other on the K-th of N equal shares, drawn at random",
+    )
+    add(
+        "--gap",
+        type=int,
+        default=0,
+        help="with --fold: characters, or steps, on each side of the block that nobody reads",
+    )
+    add_choices(parser)
+    add(
+        "--loss",
+        metavar="NAME",
+        help="of sequences: softmax, sigmoid, squared or ctc (default: by the targets)",
+    )
+    add(
+        "--no-scaling", action="store_true", help="of arrays and tables: read and predict numbers as they are"
+    )
+    add("--unknown", metavar="CHAR", help="read characters of FILEs that the text does not hold as this one")
+    add("--encoding", default="utf-8", help="of the text files")
+
+
+def _add_network(parser: argparse.ArgumentParser) -> None:
+    """What learns."""
+    add = parser.add_argument
+    add(
+        "--cell",
+        help=f"a cell of graphnet, or your own: my_cells.py:MyCell; with settings: RHN(depth=3) (default: {CELL})",
+    )
+    add("--units", type=int, help="units in each layer (default: the cell's own, 128 in most)")
+    add("--layers", type=int, default=1, help="how many layers")
+    add("--pool", metavar="HOW", help="of sequences: one output for each, from its steps: last, mean or max")
+    add("--skip", action="store_true", help="every layer reads the input and is read by the output")
+    add("--dropout", type=float, default=0.0, help="share zeroed between layers (so nothing of one layer)")
+    add(
+        "--recurrent-dropout",
+        type=float,
+        default=0.0,
+        help="share of states zeroed on their way into products",
+    )
+    add("--variational", action="store_true", help="keep each dropout mask for all time steps of a piece")
+    add(
+        "--initial-state",
+        choices=("zero", "learned"),
+        default="zero",
+        help="states before the first character",
+    )
+
+
+def _add_steps(parser: argparse.ArgumentParser) -> None:
+    """How it learns; what the settings of problems and of Training do not say."""
+    add = parser.add_argument
+    add(
+        "--optimizer",
+        default="adam",
+        metavar="NAME",
+        help=f"{', '.join(ALL)}; with settings: 'hf(structural=0.1)'",
+    )
+    add("--rate", type=float, help=f"learning rate (default: {default_rates()})")
+    add(
+        "--schedule",
+        metavar="EXPRESSION",
+        help=f"{schedule_help()} (default: 'ExponentialDecay(0.95, after=10).by_epoch()' where the rate is a number)",
+    )
+    add(
+        "--clip-norm",
+        type=float,
+        help="longest gradient of first-order optimizers; 0 for no limit (default: 1)",
+    )
+    add(
+        "--batch",
+        type=int,
+        help="lanes of a text, or cases, side by side (default: 32; of problems the source's)",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Alone, or as one of the processes of `mpiexec`, of which the first writes and speaks."""
+    ranks = launched()
+    with ranks.together():
+        if not ranks.is_first:
+            options.quiet = True
+        return _run(options, ranks)
+
+
+def _run(options: argparse.Namespace, ranks: Ranks) -> int:
+    if not options.checkpoint_seconds >= 0:
+        raise UsageError(f"--checkpoint-seconds must be >= 0, not {options.checkpoint_seconds:g}")
+    settings = ranks.of_first(lambda: _resumed_settings(options)) if options.resume else options
+    if options.out is not None:
+        require_folder("--out", options.out)
+    given = options.resume or options.out
+    console = Console(options.quiet, live=not options.no_live)
+    new = _missing(Path(given or "runs"))
+    trainer = make_trainer(settings, given or "runs", console, ranks)
+    if not given:  # now that nothing is wrong with the arguments
+        trainer.folder = RunFolder(ranks.of_first(lambda: _new_folder(settings)))
+        new = [trainer.folder.path, *new]
+    if options.resume:
+        trainer.resume()
+        if trainer.progress.finished and not options.quiet:
+            more = {"steps": "--steps", "core seconds": "--core-seconds"}
+            print(
+                f"this run has ended; to go on, give more {more.get(trainer.progress.finished, '--epochs')}"
+            )
+    try:
+        outcome = trainer.run()
+    except BaseException:
+        for folder in new:  # goes where nothing was written into it
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+        raise
+    finally:
+        console.close()
+    interrupted = outcome.reason == "interrupted"
+    if not ranks.is_first:
+        return 130 if interrupted else 0
+    lines = _draw_curve(trainer.folder) if outcome.epochs else []
+    if interrupted:
+        lines.append(
+            f"continue with: {command_line()} train --resume {shlex.quote(str(trainer.folder.path))}"
+        )
+    else:
+        own = f" --cell {shlex.quote(settings.cell)}" if ":" in settings.cell else ""
+        model = shlex.quote(str(trainer.folder.model))
+        if isinstance(trainer.problem, TextProblem):
+            lines.append(f"try: {command_line()} sample {model} --length 500{own}")
+        elif is_file(settings.data):
+            how = f"{shlex.quote(settings.data)}{chosen(settings)}{own}"
+            lines.append(f"try: {command_line()} predict {model} {how} --out new.npz")
+    if not options.quiet:
+        if not interrupted and (tested := _tested(trainer)):
+            print(tested)
+        print(shown_on(sys.stdout, "\n".join(lines)))
+    return 130 if interrupted else 0
+
+
+def _tested(trainer: Trainer) -> str:
+    """The best model on the part of the text that training never saw."""
+    problem = trainer.problem
+    if not isinstance(problem, TextProblem):
+        return ""
+    test, context = problem.corpus.test, problem.time
+    if len(test) <= context + 1:
+        return "no test text"
+    best = load_network(trainer.folder.model, classes_of(problem.model.layers))
+    result = Evaluator(best, lanes=32, time=problem.time)(test, context)
+    return f"the best model on the test text: {result.bits:.3f} bits/char, accuracy {result.accuracy:.1%}"
+
+
+def _resumed_settings(options: argparse.Namespace) -> argparse.Namespace:
+    checkpoint = RunFolder(options.resume).read_checkpoint()
+    notes = checkpoint.training.get("notes")
+    stored = notes.get("arguments") if isinstance(notes, dict) else None
+    if not stored:
+        raise UsageError(
+            f"{checkpoint.path} was not written by this command; resume it with rnn.Trainer in Python."
+        )
+    _refuse_changes(options)
+    known = {name: value for name, value in vars(options).items() if name not in options.written}
+    # Runs of versions without it had no scaling.
+    unscaled = {"no_scaling": "no_scaling" not in stored}
+    kept = vars(options) | unscaled | _checked_arguments(checkpoint.path, stored, known)
+    if not kept["cell"]:
+        raise ModelFileError(f"{checkpoint.path} keeps no --cell, so it is not known what was trained.")
+    _require_files(kept)
+    where = parts_of(kept["cell"]).where
+    if where and "cell" not in options.written:
+        words = (
+            f"{options.resume} was begun with the cell {kept['cell']}: importing {_whole(where)}, which runs "
+        )
+        words += "its code"
+        print(f"graphnet-rnn train: {brief(on_one_line(words))}", file=sys.stderr)
+    _require_layers(checkpoint, kept)
+    return argparse.Namespace(**kept)
+
+
+def _require_layers(checkpoint: TrainingState, kept: Mapping[str, Any]) -> None:
+    """UsageError or ModelFileError unless the weights are there of the layers that the arguments are about to make."""
+    run = checkpoint.training.get("run")
+    network = run.get("model") if isinstance(run, dict) else None
+    layers = network.get("layers") if isinstance(network, dict) else None
+    same = network == checkpoint.file.description.get("model")
+    if run is None or network is None or not isinstance(layers, list) or not same:
+        raise ModelFileError(f"{checkpoint.path} is damaged: it is of another network than its run.")
+    if kept["start"] is not None:  # the checkpoint's own network goes on
+        return
+    cell = make_cell(kept["cell"] or CELL, kept["units"])
+    if kept["layers"] != len(layers):
+        raise ModelFileError(
+            f"{checkpoint.path} has {len(layers)} layers, but keeps --layers {kept['layers']}."
+        )
+    now = {"model": {**network, "layers": [cell.description()] * len(layers)}}
+    checkpoint.require_same({**run, **now})
+    with warnings.catch_warnings(action="ignore"):  # if equations have changed, that is an error later on
+        network_of(checkpoint.file, str(checkpoint.path), classes_of([cell]))
+
+
+def _checked_arguments(path: Path, stored: Any, known: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments that a checkpoint keeps, of those that are known; ModelFileError for one of another kind."""
+    if not isinstance(stored, dict):
+        raise ModelFileError(f"{path} keeps {stored!r:.60} for the arguments of this command.")
+    kept = {name: value for name, value in stored.items() if name in known}
+    for name, value in kept.items():
+        default = known[name]
+        kinds: tuple[type, ...] = (type(default), int) if isinstance(default, float) else (type(default),)
+        if default is None:
+            kinds = (type(None), str) if name in WORDS else (type(None), int, float)
+        # No name of a file is worth a line of its own, or what a terminal obeys.
+        odd = isinstance(value, str) and any(not c.isprintable() and not _is_byte(c) for c in value)
+        if type(value) not in kinds or odd or (name == "cell" and not value):
+            raise ModelFileError(
+                f"{path} keeps {shown(value)} for --{name.replace('_', '-')}, which cannot be."
+            )
+    return kept
+
+
+def _whole(where: str) -> str:
+    """A file with the folder that it is in now; a module by its name."""
+    return str(Path(where).absolute()) if where.endswith(".py") else where
+
+
+def _is_byte(character: str) -> bool:
+    """Whether it stands for a byte of a file's name that is no UTF-8."""
+    return "\udc80" <= character <= "\udcff"
+
+
+def _require_files(kept: Mapping[str, Any]) -> None:
+    """UsageError for a file of a run that is to be resumed, and is not where it was: how to say where it is."""
+    where, cell, settings = parts_of(kept["cell"])
+    files: dict[str, str | None] = {name: kept[name] for name in FILES}
+    files["cell"] = where if where.endswith(".py") else None
+    for name, file in files.items():
+        if is_file(file) and not Path(file).is_file():
+            moved = f"FOLDER/{Path(file).name}"
+            anew = {"data": moved, "cell": f"--cell {shlex.quote(f'{moved}:{cell}{settings}')}"}
+            raise UsageError(
+                f"there is no file {file} here, which the run was begun with; resume it from the folder where it was "
+                f"begun, or say where the file is: train --resume {shlex.quote(kept['resume'])} "
+                f"{anew.get(name, f'--{name} {moved}')}"
+            )
+
+
+def _refuse_changes(options: argparse.Namespace) -> None:
+    """A resumed run is the same run: an option that would make it another one is an error, not ignored."""
+    changed = options.written - FREE_ON_RESUME
+    if changed:
+        names = ", ".join("--" + k.replace("_", "-") for k in sorted(changed))
+        raise UsageError(
+            f"--resume continues the run as it was; leave out {names} (what may change: --epochs, --backend, --memory, "
+            "--threads, and where files are)."
+        )
+
+
+def make_trainer(
+    options: argparse.Namespace, folder: str | Path, console: Console, ranks: Ranks = ALONE
+) -> Trainer:
+    """The trainer that the arguments describe."""
+    _require_sense(options)
+    begun = network_to_start(options)
+    if begun is None:
+        options.cell = options.cell or CELL
+        layers = new_layers(options)
+        material = material_of(options)
+        network = new_network(layers, material.shape, options)
+        if network.scaling is not None and not options.quiet:
+            what = "inputs and targets" if network.scaling.outputs else "inputs"
+            print(
+                f"{options.data}: {what} are standardized by the training cases (--no-scaling turns this off)"
+            )
+    else:
+        network, material = begun, material_of(options, begun)
+        options.cell, options.seed = options.cell or type(network.layers[0]).__name__, network.seed
+    notes = {k: v for k, v in vars(options).items() if k not in APART}
+    optimizer = _optimizer(options)
+    if options.schedule is not None:
+        require_rate(optimizer, options.optimizer)
+    settings = Training(
+        optimizer,
+        schedule=None if options.schedule is None else make_schedule(options.schedule),
+        stopping=None if options.no_early_stopping else EarlyStopping(),
+        **given_settings(Training, options),
+    )
+    if (
+        options.threads is None and ranks.size > 1
+    ):  # no note: there may be another number of processes next time
+        options = argparse.Namespace(**{**vars(options), "threads": ranks.threads})
+        material.options = options
+    require_unclipped(f"--optimizer {options.optimizer}", options.clip_values or None, optimizer)
+    problem = material.problem(network, optimizer)
+    return Trainer(
+        problem,
+        settings,
+        folder,
+        notes={"arguments": notes},
+        listeners=[console],
+        parallel=ranks,
+        start="" if begun is None else digest_of(begun.theta),
+    )
+
+
+def _require_sense(options: argparse.Namespace) -> None:
+    """UsageError, in the words of the options, for numbers that the library calls by other names."""
+    whole_number("--sample", options.sample, least=0)
+    if options.sample > LONGEST_SAMPLE:
+        raise UsageError(
+            f"--sample must be at most {LONGEST_SAMPLE:,} characters, not {options.sample:,}: the history keeps one "
+            "after each epoch; the command `sample` writes longer texts"
+        )
+    if options.threads is not None:
+        whole_number("--threads", options.threads)
+    no_limit("--clip-values", options.clip_values)
+
+
+def _optimizer(options: argparse.Namespace) -> Optimizer:
+    kind = optimizer_class(options.optimizer)
+    default = {"clip_norm": 1.0} if issubclass(kind, FirstOrder) else {}
+    return make_optimizer(options.optimizer, default, options.rate, options.clip_norm)
+
+
+def _missing(folder: Path) -> list[Path]:
+    """Those that would be made with it, the innermost first."""
+    return [path for path in (folder, *folder.parents) if not path.exists()]
+
+
+def _new_folder(options: argparse.Namespace) -> Path:
+    """Makes runs/book-LSTM, or the first of -2, -3, ... that is not taken: two commands at once get one each."""
+    if is_file(options.data):
+        data = Path(options.data).stem
+    else:
+        data = re.sub(r"\W+", "-", options.data).strip("-") if options.data else "python"
+    units = "" if options.units is None else f"-{options.units}"
+    base = Path("runs") / f"{data}-{slug(options.cell)}{units}"
+    number, folder = 1, base
+    while True:
+        try:
+            folder.mkdir(parents=True)
+            return folder
+        except FileExistsError:
+            number += 1
+            folder = base.with_name(f"{base.name}-{number}")
+        except OSError as error:
+            raise SaveError(f"the folder {folder} cannot be made: {error.strerror}.") from None
+
+
+def _draw_curve(folder: RunFolder) -> list[str]:
+    """Saves the training curve, and the flight recorder where steps report more than a loss; says so in words.
+
+    One that cannot be drawn is warned of: the run has ended well, and the picture can be had later.
+    """
+    from viz.charts.curves import training_curve
+    from viz.charts.history import read_history
+    from viz.charts.second_order import flight_recorder, has_flight
+
+    rows = read_history(folder.history)
+    pictures = {folder.curve: training_curve}
+    if has_flight(rows):
+        pictures[folder.flight] = flight_recorder
+    written = [str(folder.model), str(folder.history)]
+    for path, draw in pictures.items():
+        try:
+            folder.require_own_file(path)
+            draw(rows).savefig(path, dpi=150)
+            written.append(str(path))
+        except (GraphnetError, OSError, MemoryError) as error:
+            later = f"draw {shlex.quote(str(folder.path))} --out {shlex.quote(str(path))}"
+            reason = (str(error) or "there is not enough memory").rstrip(".")
+            warnings.warn(
+                f"{path.name} was not drawn: {reason}. Later: {command_line()} {later}", stacklevel=2
+            )
+    return [f"wrote {', '.join(written[:-1])} and {written[-1]}"]

@@ -1,0 +1,123 @@
+"""Write with a model, which suggests what comes next, in the terminal or in a browser.
+
+Tab accepts the suggestion, → draws another, ↑ and ↓ change the temperature, Backspace takes back the last accepted
+suggestion or a letter, Esc pauses suggestions, Ctrl-S saves, Ctrl-O opens, Ctrl-C leaves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+import graphnet_rnn as rnn
+from graphnet_rnn.apps.cli.models import load_finite
+from graphnet_rnn.apps.writer.desk import Desk
+from graphnet_rnn.apps.writer.document import Document
+from graphnet_rnn.apps.writer.draft import Draft
+from graphnet_rnn.apps.writer.own_model import own_model
+from graphnet_rnn.errors import UsageError
+
+EXAMPLE = """example:
+  graphnet-rnn write runs/book/model.safetensors novel.txt"""
+THEMES = ("light", "dark", "colour-blind")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "model",
+        nargs="?",
+        help="a file that training wrote, .safetensors (default, also before a FILE: a small one of this package)",
+    )
+    add("file", nargs="?", help="a text to go on with, or to begin")
+    add("--cell", metavar="FILE:CELL", help="your own cell, if the model is made of it: my_cells.py:MyCell")
+    add("--temperature", type=float, default=0.7, help="of suggestions, at first; 0: always the likeliest")
+    add("--seed", type=int, default=0, help="another seed, other suggestions")
+    add(
+        "--learn",
+        type=float,
+        metavar="RATE",
+        help="go on learning from what is written, by steps of this rate: 0.1",
+    )
+    add("--colour", action="store_true", help="colour each character by its probability")
+    add(
+        "--html",
+        action="store_true",
+        help="in a browser, on a page that a server of this machine alone shows",
+    )
+    add("--theme", choices=THEMES, default="light", help="its colours; colour-blind: orange and blue")
+
+
+def run(options: argparse.Namespace) -> int:
+    if "theme" in options.written and not options.colour:
+        raise UsageError("--theme is of --colour; give that, too")
+    if options.learn is not None and not options.learn > 0:
+        raise UsageError(f"--learn must be a rate above 0, such as 0.1, not {options.learn:g}")
+    if options.html and (options.colour or "theme" in options.written):
+        raise UsageError("--colour and --theme are of a terminal; a page has a button for it")
+    if not options.html:
+        _require_terminal()
+    if options.file is None and options.model is not None and not options.model.endswith(".safetensors"):
+        options.model, options.file = None, options.model
+    document = Document(options.file)
+    text = document.read()
+    learn = None if options.learn is None else rnn.SGD(options.learn, clip_norm=1.0)
+    model = options.model or str(own_model())
+    draft = Draft(load_finite(model, options.cell), options.temperature, options.seed, learn)
+    desk = Desk(draft)
+    if text:
+        desk.replace(text)
+    return _on_a_page(desk, document) if options.html else _at_a_terminal(desk, document, options)
+
+
+def _require_terminal() -> None:
+    if importlib.util.find_spec("prompt_toolkit") is None:
+        raise UsageError(
+            "writing in a terminal needs prompt_toolkit, which is not installed: pip install 'graphnet[writer]'; "
+            "--html does without"
+        )
+    for stream, name in ((sys.stdin, "input"), (sys.stdout, "output")):
+        if stream is None or not stream.isatty():
+            raise UsageError(
+                f"standard {name} is no terminal, where one could write; --html writes in a browser, and "
+                "`graphnet-rnn sample MODEL --warm-up TEXT` goes on with a text by itself"
+            )
+
+
+def _on_a_page(desk: Desk, document: Document) -> int:
+    from graphnet_rnn.apps.cli.writing_page import WritingPage
+
+    writing = WritingPage(desk, document)
+    with desk:
+        try:
+            with writing.served("writing at {}  (Ctrl-C here ends it)") as server:
+                while server.is_alive():
+                    server.join(1.0)
+        except KeyboardInterrupt:
+            pass
+        finally:
+            kept = desk.rescue(writing.document)
+    return _exit_code(kept)
+
+
+def _at_a_terminal(desk: Desk, document: Document, options: argparse.Namespace) -> int:
+    from graphnet_rnn.apps.cli.typewriter import Typewriter
+
+    left: Path | None = document.unsaved
+    message = f"{left} holds what was not saved last time; ^O opens it" if left is not None else ""
+    scale = options.theme if options.colour and "NO_COLOR" not in os.environ else None
+    kept = Typewriter(desk, document, scale, message).run()
+    return _exit_code(kept)
+
+
+def _exit_code(kept: Path | None) -> int:
+    """The exit code, once it was said where a text lies that was not saved."""
+    if kept is None:
+        return 0
+    with contextlib.suppress(OSError):  # a terminal that is gone
+        print(f"graphnet-rnn write: the text was not saved; it is in {kept}", file=sys.stderr)
+    return 130

@@ -1,0 +1,191 @@
+"""Baker: a run of a sweep in a process of its own, on its own cores, watched to its end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from graphnet.system.cores import own_cores
+from graphnet_rnn.apps.sweep.book import ENDS, SETTINGS, Book, Entry
+from graphnet_rnn.errors import UsageError
+from graphnet_rnn.files.whole import locked
+from graphnet_rnn.parallel.launcher import alone
+
+__all__ = ["LOOK", "Baker", "is_wanted", "machine"]
+
+#: Seconds between looks at runs that are computing.
+LOOK = 0.5
+#: Seconds that a run may take to write its checkpoint when it is told to end.
+PATIENCE = 60.0
+#: How often a run may be ended by others, without an epoch between, until it has failed.
+DEATHS = 3
+#: The exit code of a run that was told to end.
+INTERRUPTED = 130
+#: How a sentence of the program that trains begins.
+PROGRAM = "graphnet-rnn train: "
+
+
+class Baker:
+    """Who trains runs of a book, one or several at a time, in threads, each in a process of its own."""
+
+    def __init__(self, book: Book, stopped: Callable[[], bool]) -> None:
+        self._book, self._stopped = book, stopped
+
+    def bake(self, entry: Entry, spent: float, last: bool) -> None:
+        """Trains one until it has used up so much of the recipe's budget; nothing if another does."""
+        if self._stopped():
+            return
+        self._book.propose(entry.number)
+        entry.folder.mkdir(parents=True, exist_ok=True)
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(locked(entry.folder, "another sweep does it"))
+            except UsageError:
+                return
+            _wait_for(entry.run)
+            entry.look()
+            if is_wanted(entry, spent, last):
+                with _cores(self._book) as cores:
+                    self._process(entry, spent, last, cores)
+
+    def _process(self, entry: Entry, spent: float, last: bool, cores: Sequence[str]) -> None:
+        """In a process, and in another one from the last checkpoint where somebody else ended it, so often."""
+        if not (entry.folder / SETTINGS).exists():
+            entry.propose(entry.settings)
+        deaths, before = 0, -1
+        while True:
+            code, errors, stopped = self._attempt(entry, spent, cores)
+            entry.look()
+            if entry.state == "cut":
+                return
+            if code == 0:
+                entry.reach(spent)
+                if last or not entry.has_used(spent):  # early stopping, or another budget
+                    entry.end("done")
+                return
+            if stopped:
+                return
+            deaths, before = (deaths + 1 if entry.epochs == before else 1), entry.epochs
+            if not _is_from_outside(code):
+                entry.end("failed", _sentence(errors, code))
+                return
+            if deaths == DEATHS:  # what takes too much memory would be killed again and again
+                entry.end(
+                    "failed",
+                    f"{_sentence(errors, code)}, {DEATHS} times in epoch {before + 1}; if the system ended it for want "
+                    "of memory, take fewer workers, or smaller settings",
+                )
+                return
+            for _ in range(4 * deaths):  # by then others may have ended, and there may be room
+                if self._stopped():
+                    return
+                time.sleep(LOOK)
+
+    def _attempt(self, entry: Entry, spent: float, cores: Sequence[str]) -> tuple[int, str, bool]:
+        """Its exit code, what it said of errors, and whether the sweep was told to stop."""
+        recipe = self._book.recipe
+        if any(entry.run.glob("checkpoint-*.safetensors")):
+            command = recipe.resuming(entry.run, spent)
+        else:
+            command = recipe.command(
+                {**entry.settings, **recipe.until(spent)}, entry.seed, entry.run, entry.fold
+            )
+        with subprocess.Popen(
+            [sys.executable, "-m", "graphnet_rnn.apps.sweep.child", *cores, "--", *command],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace",
+            start_new_session=True, env=alone(os.environ),
+        ) as process:  # fmt: skip
+            try:
+                stopped = self._watch(process, entry)
+            except BaseException:
+                _end(process)
+                raise
+            _, errors = process.communicate()
+            return process.returncode, errors, stopped
+
+    def _watch(self, process: subprocess.Popen[str], entry: Entry) -> bool:
+        """Until it ends, or is to end; whether the sweep was told to stop."""
+        seen, pause = entry.epochs, LOOK / 10  # what fails, fails at once
+        while process.poll() is None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(pause)
+            pause, stopped = LOOK, self._stopped()
+            entry.look()
+            if not stopped and entry.state != "cut" and seen < entry.epochs < self._book.recipe.epochs:
+                seen = entry.epochs
+                self._cut_if_hopeless(entry)
+            if process.poll() is None and (stopped or entry.state == "cut"):
+                _end(process)
+                return stopped
+        return False
+
+    def _cut_if_hopeless(self, entry: Entry) -> None:
+        """Ends all runs of its configuration that have not ended, if the recipe's pruner says so."""
+        if self._book.is_hopeless(entry.number):
+            for each in self._book.of(entry.number):
+                if each.state not in ENDS:
+                    each.folder.mkdir(parents=True, exist_ok=True)
+                    each.end("cut")
+
+
+def is_wanted(entry: Entry, spent: float, last: bool) -> bool:
+    return entry.state in ("waiting", "begun") and (last or not entry.has_used(spent))
+
+
+def _wait_for(run: Path) -> None:
+    """Until the process of a sweep that was killed has written its checkpoint."""
+    if run.is_dir():
+        with contextlib.suppress(UsageError), locked(run, "busy", PATIENCE):
+            pass
+
+
+@contextlib.contextmanager
+def _cores(book: Book) -> Iterator[list[str]]:
+    """Cores of this machine that no other run of the sweep is on; none where all are taken, or cannot be given."""
+    threads, claimed = book.recipe.threads, contextlib.ExitStack()
+    cores = own_cores() if hasattr(os, "sched_getaffinity") else []
+    places = book.folder / "cores"
+    with claimed:
+        for slot in range(len(cores) // threads):
+            try:
+                places.mkdir(exist_ok=True)
+                claimed.enter_context(locked(places / f"{machine()}-{slot}", "taken"))
+            except UsageError:
+                continue
+            yield [str(core) for core in cores[slot * threads : (slot + 1) * threads]]
+            return
+        yield []
+
+
+def machine() -> str:
+    """Its name, as a file may be called."""
+    return "".join(c if c.isalnum() else "-" for c in platform.node()) or "here"
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(PATIENCE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+
+
+def _is_from_outside(code: int) -> bool:
+    """Whether a signal ended it, also one that it heard, and wrote its checkpoint."""
+    return code < 0 or code == INTERRUPTED
+
+
+def _sentence(errors: str, code: int) -> str:
+    """What it said at last, without the program's name; what ended it where it said nothing."""
+    if code < 0:
+        return f"ended by {signal.Signals(-code).name}"
+    lines = [line for line in errors.splitlines() if line.strip()]
+    own = [line.removeprefix(PROGRAM) for line in lines if line.startswith(PROGRAM)]  # details may follow it
+    return (own or lines or [f"exit code {code}"])[-1][:500]

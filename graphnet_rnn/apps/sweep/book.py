@@ -1,0 +1,381 @@
+"""Book: what there is of each run, read from the sweep's folder alone, so whoever looks sees the same.
+
+recipe.json        what is swept
+data/              the files that the recipe names, see Container
+0003-1/            configuration 3 with seed 1 (0003-1-4: and fold 4): its settings (settings.json), and a run of
+                   `graphnet-rnn train` (run/)
+0003-1/ended.json  how it ended for good: done, cut, or failed with a sentence
+0003-1/reached.json  its best value at each rung, where these are of steps or core-seconds
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from graphnet.system.json_lines import Tail
+from graphnet.system.json_text import read_json
+from graphnet_rnn.apps.sweep.container import Container
+from graphnet_rnn.apps.sweep.recipe import FREE, Recipe, Settings
+from graphnet_rnn.apps.sweep.tuner import Fate, Tuner
+from graphnet_rnn.errors import DataError, UsageError
+from graphnet_rnn.files.whole import locked, read_bytes, write_atomically
+from graphnet_rnn.settings import is_number, shown
+
+__all__ = ["ENDS", "Book", "Configuration", "Entry"]
+
+#: How a run may end for good. "cut": others learned better.
+ENDS = ("done", "failed", "cut")
+#: Seconds until what another process is doing is given up.
+PATIENCE = 60.0
+RECIPE, DATA, SETTINGS, ENDED, REACHED, RUN, PROPOSING = (
+    "recipe.json",
+    "data",
+    "settings.json",
+    "ended.json",
+    "reached.json",
+    "run",
+    "proposing",
+)
+
+
+@dataclass
+class Entry:
+    """One run: a configuration, a seed, and which block of the text validates, None for the usual parts.
+
+    settings: nothing before they are proposed. epochs: how many it has made. values: the validated measure after each
+    (of the training data where nothing is kept to validate). state: "waiting", "begun", or one of ENDS. sentence: why
+    it failed. sample: what it wrote after its last epoch. most: epochs of the recipe; those that the run makes by hand
+    afterwards are no part of the sweep. recipe: what settings that were proposed must fit. reached: its best value when
+    it had used up steps, or core-seconds, of a rung.
+    """
+
+    number: int
+    seed: int
+    settings: Settings
+    folder: Path
+    state: str = "waiting"
+    sentence: str = ""
+    values: list[float] = field(default_factory=list)
+    seconds: float = 0.0
+    unit: str = ""
+    sample: str = ""
+    most: int | None = None
+    fold: int | None = None
+    recipe: Recipe | None = None
+    reached: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._lock, self._damage = threading.Lock(), ""
+        self._history, self._timing = (
+            Tail(self.run / name, DataError) for name in ("history.jsonl", "timing.jsonl")
+        )
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+    @property
+    def run(self) -> Path:
+        """The folder of the run itself."""
+        return self.folder / RUN
+
+    @property
+    def epochs(self) -> int:
+        return len(self.values)
+
+    @property
+    def best(self) -> float:
+        """The least value; NaN before the first."""
+        return min(self.values, default=math.nan)
+
+    @property
+    def _in_epochs(self) -> bool:
+        return self.recipe is None or self.recipe.budget[0] == "epochs"
+
+    def has_used(self, spent: float) -> bool:
+        """Whether it has been trained so far: to so many epochs, or whatever the recipe's budget is of."""
+        return len(self.values) >= spent if self._in_epochs else f"{spent:g}" in self.reached
+
+    def value_at(self, spent: float) -> float:
+        """The least up to there, or of all if it ended before; infinite if it failed, or is not so far."""
+        if not self._in_epochs and self.has_used(spent):
+            return self.reached[f"{spent:g}"]
+        if self.state != "done" and not self.has_used(spent):
+            return math.inf
+        return min(self.values[: int(spent)] if self._in_epochs else self.values, default=math.inf)
+
+    def reach(self, spent: float) -> None:
+        """Writes what it had learned there: the end of an epoch that was cut short is forgotten when it goes on."""
+        if not self._in_epochs:
+            self.reached[f"{spent:g}"] = min(self.values, default=math.inf)
+            _write_json(self.folder / REACHED, {n: v for n, v in self.reached.items() if math.isfinite(v)})
+
+    def look(self) -> None:
+        """Reads what is new; several threads may."""
+        with self._lock:
+            try:
+                if not self._damage:
+                    self._look()
+            except DataError as error:  # of this run alone
+                self._damage = f"{str(error).rstrip('.')}; remove {self.folder} to have it trained again"
+            if self._damage:
+                self.state, self.sentence = "failed", self._damage
+
+    def propose(self, settings: Settings) -> None:
+        """Writes what it is to try."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        fold = {} if self.fold is None else {"fold": self.fold}
+        _write_json(self.folder / SETTINGS, {**settings, "seed": self.seed, **fold})
+        self.settings = settings
+
+    def _look(self) -> None:
+        if not self.settings:
+            found = _read(self.folder / SETTINGS)
+            self.settings = {name: value for name, value in found.items() if name not in ("seed", "fold")}
+            if found and not (self.recipe is not None and self.recipe.allows(self.settings)):
+                self.settings = {}
+                raise DataError(f"{self.folder / SETTINGS} is damaged: the recipe has no such settings")
+        if not self._in_epochs:
+            reached = _read(self.folder / REACHED)
+            self.reached |= {n: _number(self.folder / REACHED, value) for n, value in reached.items()}
+        ended = _read(self.folder / ENDED)
+        self.state, self.sentence = str(ended.get("state", "")), str(ended.get("sentence", ""))
+        for anew, row in self._history.rows(b'"event": "start"', b'"event": "epoch"'):
+            if anew:
+                self.values, self.sample = [], ""
+            if row.get("event") == "start":
+                self.unit = str(row.get("unit", ""))
+            elif self.most is None or len(self.values) < self.most:
+                self.values.append(_value_of(self.run / "history.jsonl", row))
+                self.sample = str(row.get("sample") or self.sample)
+        for anew, row in self._timing.rows(b'"epoch"'):
+            self.seconds = (0.0 if anew else self.seconds) + _number(
+                self.run / "timing.jsonl", row.get("seconds", 0)
+            )
+        if self.state not in ENDS:
+            self.state = "begun" if self.run.exists() else "waiting"
+
+    def end(self, state: str, sentence: str = "") -> None:
+        """Writes how it ended for good."""
+        assert state in ENDS
+        _write_json(self.folder / ENDED, {"state": state, "sentence": sentence})
+        self.state, self.sentence = state, sentence
+
+    def try_again(self) -> None:
+        """Forgets that it failed."""
+        if self.state == "failed":
+            (self.folder / ENDED).unlink(missing_ok=True)
+            self._damage = ""
+            self.look()
+
+
+class Configuration(NamedTuple):
+    """Settings; mean and standard error of the best values over seeds and folds, of how many; runs, the best first."""
+
+    settings: Settings
+    mean: float
+    error: float
+    known: int
+    runs: list[Entry]
+
+
+class Book:
+    """All runs of a recipe, in a folder. It is made, or taken up: UsageError for a folder of another recipe.
+
+    recipe: the same, with the files that the folder keeps. None for the recipe of the folder.
+    """
+
+    def __init__(self, recipe: Recipe | None, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        held = self.folder / RECIPE
+        if held.exists():
+            was = _read(held)
+            if recipe is None:
+                recipe = Recipe.of(was, self.folder)
+            else:
+                self._require_same(was, recipe)
+        elif recipe is None:
+            raise UsageError(f"there is no sweep in {self.folder}")
+        elif self.folder.exists() and any(self.folder.iterdir()):
+            raise UsageError(f"{self.folder} is there already, and holds no sweep; name another folder")
+        self._tuner = Tuner(recipe) if Tuner.is_needed(recipe) else None
+        self.recipe = recipe.with_files(self._container.put)
+        if not held.exists():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            _write_json(held, self._mapping(self.recipe))
+        self.entries = list(self._entries())
+
+    @property
+    def _container(self) -> Container:
+        return Container(self.folder / DATA)
+
+    def _mapping(self, recipe: Recipe) -> dict[str, Any]:
+        """As its file says it, whose files are beside it."""
+        found = recipe.with_files(lambda file: f"{DATA}/{Path(file).name}").mapping()
+        return dict(json.loads(_json(found)))
+
+    def _require_same(self, was: dict[str, Any], recipe: Recipe) -> None:
+        """UsageError for the recipe of another sweep."""
+        now = self._mapping(recipe.with_files(self._container.place))
+        changed = [name for name in _differing(was, now) if name not in FREE]
+        if changed == ["settings"] and isinstance(was.get("settings"), dict):
+            changed = [
+                f"the setting {name}" for name in _differing(was["settings"], now["settings"])
+            ] or changed
+        if changed:
+            raise UsageError(
+                f"{self.folder} is a sweep of another recipe: {' and '.join(changed)} of it differ; name another "
+                "folder"
+            )
+
+    def _entries(self) -> Iterator[Entry]:
+        recipe = self.recipe
+        known = [{}] * recipe.trials if recipe.method == "optuna" else recipe.configurations()
+        for number, settings in enumerate(known):
+            for seed in range(recipe.seeds):
+                for fold in range(recipe.folds):
+                    name = f"{number:04d}-{seed}" + (f"-{fold}" if recipe.folds > 1 else "")
+                    own = fold if recipe.folds > 1 else None
+                    yield Entry(
+                        number,
+                        seed,
+                        settings,
+                        self.folder / name,
+                        most=recipe.epochs,
+                        fold=own,
+                        recipe=recipe,
+                    )
+
+    def of(self, number: int) -> list[Entry]:
+        """The runs of a configuration."""
+        runs = self.recipe.seeds * self.recipe.folds
+        return self.entries[number * runs : (number + 1) * runs]
+
+    # -- what comes next -----------------------------------------------------------------------
+
+    def propose(self, number: int) -> None:
+        """Says what a configuration is to try, and all before it, if nobody has: one process at a time."""
+        if all(entry.settings for entry in self.of(number)):
+            return
+        busy = f"another sweep in {self.folder} proposes settings now, and does not end"
+        with locked(self.folder / PROPOSING, busy, PATIENCE):
+            for each in range(number + 1):
+                self._propose(each)
+
+    def _propose(self, number: int) -> None:
+        assert self._tuner is not None
+        entries = self.of(number)
+        for entry in entries:
+            entry.look()
+        settings = next((entry.settings for entry in entries if entry.settings), None)
+        if settings is None:
+            self.look()
+            settings = self._tuner.propose(number, self._fates())
+        for entry in entries:
+            if not entry.settings:
+                entry.propose(settings)
+
+    def is_hopeless(self, number: int) -> bool:
+        """Whether the recipe's pruner would cut a configuration down, as things stand."""
+        if self.recipe.pruner is None or self._tuner is None:
+            return False
+        self.look()
+        return self._tuner.is_hopeless(number, self._fates())
+
+    def _fates(self) -> list[Fate]:
+        """How the configurations that are known fare."""
+        found, runs = [], self.recipe.seeds * self.recipe.folds
+        for number in range(len(self.entries) // runs):
+            entries = self.of(number)
+            if entries[0].settings:
+                first = max(entries, key=lambda entry: entry.epochs)
+                values = [entry.best for entry in entries if math.isfinite(entry.best)]
+                states = {entry.state for entry in entries}
+                ended = "" if states - set(ENDS) else "cut" if "cut" in states else "done"
+                mean = math.fsum(values) / len(values) if values else math.nan
+                found.append(Fate(number, entries[0].settings, list(first.values), ended, mean))
+        return found
+
+    # -- what there is -------------------------------------------------------------------------
+
+    def look(self) -> list[Entry]:
+        """The entries, as they are now."""
+        for entry in self.entries:
+            if entry.state not in ENDS or not entry.values:
+                entry.look()
+        return self.entries
+
+    @property
+    def names(self) -> list[str]:
+        """The settings that differ from run to run."""
+        return [name for name in self.recipe.ranges if any(name in each.settings for each in self.entries)]
+
+    @property
+    def unit(self) -> str:
+        """Of what is compared; "value" before the first run has said it."""
+        return next((entry.unit for entry in self.look() if entry.unit), "value")
+
+    def best(self) -> list[Configuration]:
+        """The configurations that have a value as they are now, the best first."""
+        found = []
+        for number in sorted({entry.number for entry in self.look()}):
+            runs = sorted(self.of(number), key=_order)
+            values = [entry.best for entry in runs if math.isfinite(entry.best)]
+            if values:
+                mean = math.fsum(values) / len(values)
+                spread = math.fsum((value - mean) ** 2 for value in values)
+                error = math.sqrt(spread / (len(values) - 1) / len(values)) if len(values) > 1 else math.nan
+                found.append(Configuration(runs[0].settings, mean, error, len(values), runs))
+        return sorted(found, key=lambda each: each.mean)
+
+
+def _order(entry: Entry) -> tuple[float, int, int]:
+    return (entry.best if math.isfinite(entry.best) else math.inf), entry.seed, entry.fold or 0
+
+
+def _differing(was: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    return sorted(name for name in was.keys() | now.keys() if was.get(name) != now.get(name))
+
+
+def _number(path: Path, value: Any) -> float:
+    """DataError for what is none."""
+    if not is_number(value) or not math.isfinite(value):
+        raise DataError(f"{path} is damaged: it says {shown(value)} for a number")
+    return float(value)
+
+
+def _value_of(path: Path, row: Mapping[str, Any]) -> float:
+    """What an epoch is judged by: its validation, or its training where there is none."""
+    for kind in ("valid_", "train_"):
+        for name, value in row.items():
+            if name.startswith(kind) and value is not None:
+                return _number(path, value)
+    return math.inf
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """A small file of JSON; {} where it is not there. DataError for what is none."""
+    if not path.exists():
+        return {}
+    try:
+        found = read_json(read_bytes(path, DataError))
+    except ValueError as error:
+        raise DataError(f"{path} is damaged: {error}") from None
+    if not isinstance(found, dict):
+        raise DataError(f"{path} is damaged: it holds {shown(found)}")
+    return found
+
+
+def _write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """A small file, whole or not at all."""
+    write_atomically(path, _json(value))
+
+
+def _json(value: Mapping[str, Any]) -> bytes:
+    return (json.dumps(dict(value), indent=1, default=list) + "\n").encode()

@@ -1,0 +1,267 @@
+"""Sweep: the runs of a recipe, each a process of its own, on all cores, or on those of a cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import secrets
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed, wait
+from pathlib import Path
+from typing import Any
+
+from graphnet.errors import GraphnetError
+from graphnet.system.characters import in_brief
+from graphnet.system.cores import own_cores
+from graphnet_rnn.apps.sweep.baker import LOOK, Baker, is_wanted, machine
+from graphnet_rnn.apps.sweep.book import Book, Entry
+from graphnet_rnn.apps.sweep.program import settings_of_train
+from graphnet_rnn.apps.sweep.recipe import Recipe
+from graphnet_rnn.errors import TrainingError, UsageError
+from graphnet_rnn.files.whole import locked, write_atomically
+from graphnet_rnn.settings import shown, whole_number, yes_or_no
+
+__all__ = ["Sweep"]
+
+#: How often the workers of a back end of joblib may die until it is given up.
+FAILURES = 5
+#: Seconds that a worker of loky waits for more.
+IDLE = 10
+
+
+class Sweep:
+    """Trains all runs of a recipe in a folder, so many at a time; what was done before is not done again.
+
+    recipe: None for that of the folder. workers: how many runs at a time; by default as many as there are cores for.
+    parallel: what starts them: None for this process, or a back end of joblib by its name, "loky", "dask" or "ray",
+    with its settings in a mapping: {"backend": "dask", "scheduler_host": "tcp://10.0.0.1:8786"}; then runs are also on
+    the machines of that cluster, which must share the folder. Killed in any way, it goes on from the checkpoints of its
+    runs, and gives the same results to the bit. Several sweeps, also on other machines, may work in one folder: each
+    run is claimed by one of them. A run that fails is recorded with its sentence.
+
+        sweep = Sweep(Recipe.read("recipe.toml"), "sweeps/gru")
+        sweep.run(print)
+        for settings, mean, error, known, runs in sweep.book.best(): ...
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe | None,
+        folder: str | Path,
+        workers: int | None = None,
+        parallel: str | Mapping[str, Any] | None = None,
+    ) -> None:
+        self._config = None if parallel is None else _configuration(parallel)
+        if recipe is not None:
+            recipe.require_known(settings_of_train())
+        self.book = Book(recipe, folder)
+        self.recipe = self.book.recipe
+        most = max(1, len(own_cores()) // self.recipe.threads) if parallel is None else -1
+        #: -1: as many as a back end of joblib has.
+        self.workers = most if workers is None else whole_number("Sweep: workers", workers)
+        #: What the runs that go on are trained to now.
+        self.rung = self.recipe.rungs[0]
+        self._stopped = threading.Event()
+        self._failures = 0
+        self._shown: dict[str, tuple[str, int]] = {}
+
+    def run(
+        self,
+        listener: Callable[[Entry], object] | None = None,
+        until: Callable[[], bool] = lambda: False,
+        retry: bool = False,
+    ) -> None:
+        """Until every run has ended, or was cut; Ctrl-C ends it, once the runs have written their checkpoints.
+
+        listener: called with an entry whenever it has changed. until: ends it as well, where it says so. retry: those
+        that failed are tried again, from their last checkpoints.
+        """
+        yes_or_no("Sweep.run: retry", retry)
+        self._stopped.clear()
+        rungs, brackets = self.recipe.rungs, self.recipe.brackets
+        entries = self.book.look()
+        if retry:
+            for entry in entries:
+                entry.try_again()
+        going: list[Entry] = []
+        with contextlib.ExitStack() as stack:
+            director = stack.enter_context(ThreadPoolExecutor(1))
+            stack.callback(self._stopped.set)
+            for place, spent in enumerate(rungs):
+                last, self.rung = place + 1 == len(rungs), spent
+                going += [
+                    e
+                    for numbers, begin in brackets
+                    if begin == place
+                    for n in numbers
+                    for e in self.book.of(n)
+                ]
+                done = director.submit(self._train, going, spent, last)
+                while wait([done], LOOK).not_done:
+                    self._tell(listener)
+                    if until():
+                        self.stop()
+                done.result()
+                if not (last or self._stopped.is_set()):
+                    going = [
+                        entry
+                        for numbers, _ in brackets
+                        for entry in self._kept([e for e in going if e.number in numbers], spent)
+                    ]
+                self._tell(listener)
+                if self._stopped.is_set():
+                    return
+
+    def stop(self) -> None:
+        """Ends `run`, which is in another thread, once its runs have written their checkpoints."""
+        self._stopped.set()
+
+    def _tell(self, listener: Callable[[Entry], object] | None) -> None:
+        """Of what has changed."""
+        for entry in self.book.look():
+            now = entry.state, entry.epochs
+            if self._shown.get(entry.name) != now:
+                self._shown[entry.name] = now
+                if listener is not None:
+                    listener(entry)
+
+    def _train(self, entries: Sequence[Entry], spent: float, last: bool) -> None:
+        """All of them until they have used up so much; those that another sweep has claimed are waited for."""
+        waiting = list(entries)
+        while waiting and not self._stopped.is_set():
+            if self._config is None:
+                self._train_here(waiting, spent, last)
+            else:
+                self._train_elsewhere(waiting, spent, last)
+            self.book.look()
+            waiting = [entry for entry in waiting if is_wanted(entry, spent, last)]
+            if waiting:
+                self._stopped.wait(4 * LOOK)
+
+    def _train_here(self, entries: Sequence[Entry], spent: float, last: bool) -> None:
+        baker = Baker(self.book, self._stopped.is_set)
+        with ThreadPoolExecutor(self.workers) as pool:
+            futures = [pool.submit(baker.bake, entry, spent, last) for entry in entries]
+            try:
+                for future in as_completed(futures):
+                    future.result()
+            except BaseException:
+                self._stopped.set()  # or the others would be waited for
+                raise
+
+    def _train_elsewhere(self, entries: Sequence[Entry], spent: float, last: bool) -> None:
+        """By joblib. Workers see a file that tells them to stop."""
+        assert self._config is not None
+        joblib = _package()
+        stop = self.book.folder / f"stop-{secrets.token_hex(8)}"
+        done = threading.Event()
+
+        def watch() -> None:
+            while not done.is_set():
+                if self._stopped.wait(LOOK):
+                    write_atomically(stop, b"")
+                    return
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        try:
+            with joblib.parallel_config(**self._config):
+                parallel = joblib.Parallel(n_jobs=self.workers, batch_size=1, pre_dispatch="all")
+                folder, owner = str(self.book.folder.resolve()), (machine(), os.getpid())
+                parallel(
+                    joblib.delayed(_bake_elsewhere)(folder, entry.name, spent, last, str(stop), owner)
+                    for entry in entries
+                )
+        except (GraphnetError, KeyboardInterrupt):
+            raise
+        except Exception as error:  # as when a worker was killed: its run goes on from its checkpoint
+            self._failures += 1
+            if self._failures > FAILURES:
+                reason = in_brief(" ".join(str(error).split()) or type(error).__name__, 200)
+                raise TrainingError(
+                    f"joblib's {self._config['backend']} failed {self._failures} times, at last: {reason}"
+                ) from None
+        finally:
+            done.set()
+            watcher.join()
+            stop.unlink(missing_ok=True)
+
+    def _kept(self, entries: Sequence[Entry], spent: float) -> list[Entry]:
+        """The best configurations, by their means over seeds and folds; the others are cut. Of equal ones the first."""
+        assert self.recipe.halving is not None
+        numbers = sorted({entry.number for entry in entries})
+        values = {n: sum(e.value_at(spent) for e in entries if e.number == n) for n in numbers}
+        keep = self.recipe.halving.kept(len(numbers))
+        kept = set(sorted(numbers, key=lambda n: (values[n], n))[:keep])
+        for entry in entries:
+            if entry.number not in kept and entry.state == "begun":
+                with contextlib.suppress(UsageError), locked(entry.folder, "busy"):
+                    entry.end("cut")
+        return [entry for entry in entries if entry.number in kept]
+
+
+def _bake_elsewhere(
+    folder: str, name: str, spent: float, last: bool, stop: str, owner: tuple[str, int]
+) -> None:
+    """Of a process that a back end of joblib has started, here or on another machine. owner: whose sweep it is."""
+    host, process = owner
+    here = host == machine()
+
+    def stopped() -> bool:
+        return os.path.exists(stop) or (here and not _is_alive(process))
+
+    book = Book(None, folder)
+    (entry,) = (each for each in book.entries if each.name == name)
+    Baker(book, stopped).bake(entry, spent, last)
+
+
+def _is_alive(process: int) -> bool:
+    if sys.platform == "win32":  # where this would end it
+        return True
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # another user's
+        return True
+    return True
+
+
+# -- joblib ------------------------------------------------------------------------------------
+
+
+def _package() -> Any:
+    try:
+        return importlib.import_module("joblib")
+    except ImportError:
+        raise UsageError(
+            "Sweep: other back ends are joblib's: pip install 'graphnet[sweep]', or leave parallel out"
+        ) from None
+
+
+def _configuration(given: str | Mapping[str, Any]) -> dict[str, Any]:
+    """What joblib is to be told. UsageError for what it does not know."""
+    found: dict[str, Any] = {"backend": given} if isinstance(given, str) else dict(given)
+    if not isinstance(found.get("backend"), str):
+        raise UsageError(
+            f"Sweep: parallel must name a back end of joblib, such as 'loky', not {shown(given)}"
+        )
+    joblib = _package()
+    if found["backend"] == "multiprocessing":
+        raise UsageError("Sweep: parallel='multiprocessing' forks a process that has threads; take 'loky'")
+    if found["backend"] == "loky":  # idle workers of a sweep that was killed are not to stay for minutes
+        found.setdefault("idle_worker_timeout", IDLE)
+    if found["backend"] == "ray":
+        try:
+            importlib.import_module("ray.util.joblib").register_ray()
+        except ImportError:
+            raise UsageError("Sweep: parallel='ray' needs ray, which is not installed") from None
+    try:
+        with joblib.parallel_config(**found):
+            joblib.Parallel()
+    except (TypeError, ValueError, ImportError, OSError) as error:
+        raise UsageError(f"Sweep: joblib cannot use {shown(found)}: {' '.join(str(error).split())}") from None
+    return found

@@ -1,0 +1,448 @@
+"""Recipe: what is tried, and how."""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import json
+import tomllib
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from graphnet_rnn.apps.sweep.halving import Bracket, Halving
+from graphnet_rnn.apps.sweep.ranges import PLAIN, Range, Values, range_of
+from graphnet_rnn.data.sequence_files import is_file
+from graphnet_rnn.errors import DataError, UsageError
+from graphnet_rnn.files.whole import read_bytes
+from graphnet_rnn.settings import is_number, one_of, shown, whole_number
+
+__all__ = ["Halving", "Optuna", "Recipe", "Settings"]
+
+#: A setting of `graphnet-rnn train` by its option's name, with _ for -.
+Settings = dict[str, Any]
+METHODS = ("grid", "random", "optuna")
+#: What a recipe says elsewhere, or what the sweep sees to.
+OWN = (
+    "seed",
+    "fold",
+    "gap",
+    "threads",
+    "out",
+    "resume",
+    "quiet",
+    "no_live",
+    "debug",
+    "data",
+    "checkpoint_seconds",
+)
+#: What may end a run; of several the first is that of the rungs.
+BUDGETS = ("epochs", "steps", "core_seconds")
+#: What settings are called elsewhere.
+ELSEWHERE = {
+    "lr": "rate", "learning_rate": "rate", "batch_size": "batch", "hidden_size": "units", "hidden": "units",
+    "num_layers": "layers", "seq_len": "time", "wd": "optimizer", "weight_decay": "optimizer",
+}  # fmt: skip
+#: What names a file: the recipe's data, and these settings.
+FILES = ("valid", "test", "start")
+#: Of these, what a run that goes on needs no more.
+BEGUN = ("start",)
+#: What may be another when a sweep goes on.
+FREE = ("name", "trials", "seeds", "threads", "sampler", "pruner")
+#: Configurations of a grid, and runs of a sweep, at most.
+MOST = 100_000
+#: Epochs of runs whose steps, or time, are what ends them.
+ENOUGH = 1_000_000
+
+
+@dataclass(frozen=True)
+class Optuna:
+    """A sampler, or a pruner, of Optuna by its name, with settings: Optuna("TPESampler", {"n_startup_trials": 5})."""
+
+    name: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name.isidentifier():
+            raise UsageError(
+                f"recipe: a sampler, or pruner, has a name, such as MedianPruner, not {shown(self.name)}"
+            )
+        for name, value in self.settings.items():
+            if type(value) not in PLAIN:
+                raise UsageError(
+                    f"recipe: {self.name}: {name} must be a word or a number, not {shown(value)}"
+                )
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What is learned from, settings of `graphnet-rnn train`, and ranges of some.
+
+    data: as `train` takes it: the file of a text, of arrays, of a table or of music, or a problem,
+    "task:addition(30)". settings: option -> value or Range; epochs, steps or core_seconds of them say for how long all
+    are trained. method: "grid", all values of all ranges; "random", so many `trials`, each drawn by its number and the
+    recipe's seed alone, so more can be asked for later; "optuna", so many trials, each proposed by a `sampler` of
+    Optuna (TPESampler) from how the others fare. seeds: how often each configuration is trained, from seed 0 on. folds:
+    and each of these so many times, with another block of the text, or of a series in pieces (share of independent
+    cases) to validate on; gap: characters, or steps, on each side of it that nobody reads, see data.Corpus.fold and
+    data.Sequences.fold; 1: the usual parts. threads: cores of a run.
+    halving: cut down early what learns worst; or pruner: as one of Optuna's decides after each epoch, of any method.
+    name: in reports.
+    Raises UsageError.
+    """
+
+    data: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    method: str = "grid"
+    trials: int = 20
+    seeds: int = 1
+    folds: int = 1
+    gap: int = 0
+    seed: int = 0
+    threads: int = 1
+    halving: Halving | None = None
+    sampler: Optuna | None = None
+    pruner: Optuna | None = None
+    name: str = "sweep"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.data, str) or not self.data:
+            raise UsageError(f"recipe: data must name a file, not {shown(self.data)}")
+        if not isinstance(self.name, str) or not self.name.strip() or not self.name.isprintable():
+            raise UsageError(f"recipe: name must be words on one line, not {shown(self.name)}")
+        one_of("recipe: method", self.method, METHODS)
+        for name, least in (
+            ("trials", 1),
+            ("seeds", 1),
+            ("folds", 1),
+            ("gap", 0),
+            ("seed", 0),
+            ("threads", 1),
+        ):
+            object.__setattr__(self, name, whole_number(f"recipe: {name}", getattr(self, name), least=least))
+        if self.folds > 1 and "valid" in self.settings:
+            raise UsageError(
+                "recipe: folds say what to validate on, and so does the setting valid; give one of them"
+            )
+        if self.gap and self.folds == 1:
+            raise UsageError("recipe: gap is beside the blocks of folds, of which there are none")
+        if self.sampler is not None and self.method != "optuna":
+            raise UsageError("recipe: a sampler is of method = 'optuna'")
+        if self.halving is not None and self.pruner is not None:
+            raise UsageError(
+                "recipe: halving says what is cut down, and so does the pruner; give one of them"
+            )
+        self._require_settings()
+        if self.method == "grid":
+            loose = [name for name, each in self.ranges.items() if not isinstance(each, Values)]
+            if loose:
+                raise UsageError(
+                    f"recipe: a grid goes through values, and {' and '.join(loose)} "
+                    f"{'have' if len(loose) > 1 else 'has'} none; say method = 'random'"
+                )
+        if self.count * self.seeds * self.folds > MOST:
+            raise UsageError(
+                f"recipe: a sweep is of at most {MOST:,} runs, and seeds and folds make more of this; ask for fewer"
+            )
+
+    def _require_settings(self) -> None:
+        for name, value in self.settings.items():
+            if name in OWN:
+                raise UsageError(f"recipe: {name} is no setting: the sweep sees to it")
+            if name == "no_scaling" and isinstance(value, Range):
+                raise UsageError(
+                    "recipe: no_scaling must be true or false: errors of numbers that are standardized and of others "
+                    "cannot be compared"
+                )
+            if not isinstance(value, Range) and type(value) not in PLAIN:
+                raise UsageError(
+                    f"recipe: {name} must be a word, a number, true or false, or a range, not {shown(value)}"
+                )
+        for name, each in self.ranges.items():
+            for other, values in each.conditions.items():
+                if other not in self.settings:
+                    raise UsageError(
+                        f"recipe: {name} is a setting when {other} is this or that, which is no setting"
+                    )
+                there = self.settings[other]
+                if not any(there.holds(v) if isinstance(there, Range) else there == v for v in values):
+                    raise UsageError(
+                        f"recipe: {name} is a setting when {other} is {' or '.join(map(str, values))}, which it never "
+                        "is"
+                    )
+        _ = self._in_order
+
+    @cached_property
+    def _in_order(self) -> list[str]:
+        """The settings, each after those that it depends on. UsageError where one depends on itself."""
+        found: list[str] = []
+
+        def add(name: str, path: tuple[str, ...]) -> None:
+            if name in path:
+                circle = [*path[path.index(name) :], name]
+                raise UsageError(
+                    f"recipe: {', which depends on '.join(circle)}: nobody could say which is a setting"
+                )
+            for other in _conditions_of(self.settings[name]):
+                add(other, (*path, name))
+            if name not in found:
+                found.append(name)
+
+        for name in self.settings:
+            add(name, ())
+        return found
+
+    @property
+    def ranges(self) -> dict[str, Range]:
+        return {name: value for name, value in self.settings.items() if isinstance(value, Range)}
+
+    @cached_property
+    def budget(self) -> tuple[str, float]:
+        """What a run may use up, "epochs", "steps" or "core_seconds", and how much. UsageError."""
+        name = next((name for name in BUDGETS if name in self.settings), "epochs")
+        value = self.settings.get(name)
+        if value is None or isinstance(value, Range):
+            raise UsageError(
+                "recipe: say epochs, a number, under [settings]: for how long all are trained; or steps, or "
+                "core-seconds"
+            )
+        if name == "core_seconds":
+            if not is_number(value) or not 0 < value < float("inf"):
+                raise UsageError(f"recipe: core_seconds must be a number above 0, not {shown(value)}")
+            amount = float(value)
+        else:
+            amount = whole_number(f"recipe: {name}", value)
+        if self.halving is not None:
+            first = self.halving.first
+            if name != "core_seconds":
+                whole_number(f"halving: first, in {name},", first)
+            if first >= amount:
+                raise UsageError(f"recipe: halving: first, {first}, must be below {name}, {amount:g}")
+        return name, amount
+
+    @property
+    def epochs(self) -> int:
+        """To which a run is trained at most."""
+        name, amount = self.budget
+        return int(amount) if name == "epochs" else ENOUGH
+
+    @property
+    def rungs(self) -> list[float]:
+        """What a run has used up when it is decided who goes on; the last one alone where nothing is cut down."""
+        amount = self.budget[1]
+        return [amount] if self.halving is None else self.halving.rungs(amount)
+
+    @property
+    def brackets(self) -> list[Bracket]:
+        """Who is judged among themselves."""
+        if self.halving is None:
+            return [Bracket(range(self.count), 0)]
+        return list(self.halving.divided(self.count, self.budget[1]))
+
+    @property
+    def effort(self) -> int | None:
+        """Epochs of all runs together, if none ends early; None where something else ends them."""
+        if self.epochs == ENOUGH:
+            return None
+        total, rungs = 0.0, self.rungs
+        for numbers, begin in self.brackets:
+            count, done = len(numbers), 0.0
+            for rung in rungs[begin:]:
+                total += count * self.seeds * self.folds * (rung - done)
+                done = rung
+                count = count if self.halving is None else self.halving.kept(count)
+        return int(total)
+
+    def until(self, spent: float) -> Settings:
+        """The settings that end a run when it has used up so much."""
+        name, _ = self.budget
+        others = {each: self.settings[each] for each in BUDGETS if each in self.settings and each != name}
+        return {"epochs": ENOUGH, **others, name: spent}
+
+    @cached_property
+    def count(self) -> int:
+        """How many configurations there are."""
+        return self.trials if self.method != "grid" else sum(1 for _ in self.configurations())
+
+    def require_known(self, options: Collection[str]) -> None:
+        """UsageError for a setting that is none of these options of `train`."""
+        options = set(options) - set(OWN)
+        for name in self.settings:
+            if name not in options:
+                close = (
+                    [ELSEWHERE[name]]
+                    if name in ELSEWHERE
+                    else difflib.get_close_matches(name, options, 1, 0.5)
+                )
+                hint = f" Did you mean {close[0]}?" if close else ""
+                raise UsageError(
+                    f"recipe: train has no setting {name}; it has {', '.join(sorted(options))}.{hint}"
+                )
+
+    def command(
+        self, settings: Settings, seed: int, folder: str | Path, fold: int | None = None
+    ) -> list[str]:
+        """The arguments of `graphnet-rnn` that train one of them."""
+        found = ["train", self.data, f"--out={folder}", f"--seed={seed}", f"--threads={self.threads}"]
+        if fold is not None:
+            found += [f"--fold={fold + 1}/{self.folds}", *([f"--gap={self.gap}"] if self.gap else [])]
+        for name, value in settings.items():
+            option = f"--{name.replace('_', '-')}"
+            found += [option] * value if isinstance(value, bool) else [f"{option}={value}"]
+        return [*found, "--quiet"]
+
+    def resuming(self, folder: str | Path, spent: float) -> list[str]:
+        """The arguments that go on with one until it has used up so much, wherever its files are now."""
+        files = {name: self.settings[name] for name in FILES if name in self.settings and name not in BEGUN}
+        options = [
+            f"--{name.replace('_', '-')}={value}" for name, value in (self.until(spent) | files).items()
+        ]
+        return ["train", self.data, f"--resume={folder}", *options, f"--threads={self.threads}", "--quiet"]
+
+    # -- in files ------------------------------------------------------------------------------
+
+    @classmethod
+    def read(cls, path: str | Path) -> Recipe:
+        """A recipe in TOML: data, and settings under [settings], the rest above. DataError, UsageError."""
+        try:
+            given = tomllib.loads(read_bytes(path, DataError).decode())
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise DataError(f"{path} is no TOML: {error}") from None
+        except RecursionError:
+            raise DataError(f"{path} is no recipe: brackets within brackets, too many of them") from None
+        return cls.of(given, Path(path).parent)
+
+    @classmethod
+    def of(cls, mapping: Mapping[str, Any], folder: Path) -> Recipe:
+        """What a file says that stands in this folder, where the files lie that it names."""
+        given = dict(mapping)
+        settings = given.pop("settings", {})
+        if not isinstance(settings, dict):
+            raise UsageError(f"recipe: settings must be a table, not {shown(settings)}")
+        made = {
+            name.replace("-", "_"): range_of(name, value) if isinstance(value, dict) else value
+            for name, value in settings.items()
+        }
+        tables = {name: given.pop(name, None) for name in ("halving", "sampler", "pruner")}
+        known = sorted({each.name for each in fields(cls)} - {"settings", *tables})
+        strange = sorted(set(given) - set(known))
+        if strange:
+            close = difflib.get_close_matches(strange[0], known, 1, 0.7)
+            hint = f"did you mean {close[0]}? " if close else ""
+            raise UsageError(
+                f"recipe: {shown(strange[0])} is not what a recipe says; {hint}options of train stand under "
+                "[settings], see docs/sweeps.md"
+            )
+        if "trials" in given and given.get("method", METHODS[0]) == "grid":
+            raise UsageError(
+                "recipe: trials are of method = 'random' or 'optuna'; a grid has as many as it has"
+            )
+        if "data" not in given:
+            raise UsageError("recipe: data = 'FILE' is missing")
+
+        def there(name: Any) -> Any:
+            return str((folder / name).resolve()) if isinstance(name, str) and is_file(name) else name
+
+        found = cls(
+            there(given.pop("data")),
+            {name: there(value) if name in FILES else value for name, value in made.items()},
+            halving=_halving_of(tables["halving"]),
+            sampler=_optuna_of("sampler", tables["sampler"]),
+            pruner=_optuna_of("pruner", tables["pruner"]),
+            **given,
+        )
+        return found
+
+    def mapping(self) -> dict[str, Any]:
+        """As a file says it: JSON."""
+        found = {each.name: getattr(self, each.name) for each in fields(self)}
+        found["settings"] = {
+            name: value.description() if isinstance(value, Range) else value
+            for name, value in self.settings.items()
+        }
+        if self.method == "grid":
+            del found["trials"]
+        if self.halving is not None:
+            found["halving"] = self.halving.mapping()
+        for name in ("sampler", "pruner"):
+            if found[name] is not None:
+                found[name] = {"name": found[name].name, **found[name].settings}
+        return {name: value for name, value in found.items() if value is not None}
+
+    def with_files(self, kept: Callable[[str], str]) -> Recipe:
+        """The same, where each file that it names is what `kept` gives for it."""
+        settings = {
+            name: kept(value) if name in FILES and isinstance(value, str) else value
+            for name, value in self.settings.items()
+        }
+        return replace(self, data=kept(self.data) if is_file(self.data) else self.data, settings=settings)
+
+    # -- configurations ------------------------------------------------------------------------
+
+    def configurations(self) -> Iterator[Settings]:
+        """The settings of each, in their order. Those of "optuna" follow from runs, see sweep.Book."""
+        if self.method == "random":
+            for number in range(self.trials):
+                random = np.random.default_rng([self.seed, number])
+                yield self.fitting(
+                    {name: each.draw(random) for name, each in self.ranges.items()}.__getitem__
+                )
+            return
+        names = list(self.ranges)
+        seen: set[str] = set()
+        for values in itertools.product(*(each.values for each in self.ranges.values())):  # type: ignore[attr-defined]
+            found = self.fitting(dict(zip(names, values, strict=True)).__getitem__)
+            key = json.dumps(found, sort_keys=True)
+            if key not in seen:  # ranges that are no settings here
+                seen.add(key)
+                yield found
+            if len(seen) > MOST:
+                raise UsageError(
+                    f"recipe: the grid has more than {MOST:,} configurations; say method = 'random'"
+                )
+
+    def allows(self, settings: Mapping[str, Any]) -> bool:
+        """Whether a configuration may be this."""
+        if not all(name in self.settings and _may_be(self.settings[name], v) for name, v in settings.items()):
+            return False
+        try:
+            return self.fitting(settings.__getitem__) == settings
+        except KeyError:  # one that is missing
+            return False
+
+    def fitting(self, value_of: Callable[[str], Any]) -> Settings:
+        """The settings; of ranges, what `value_of` gives, but for those that are no settings beside the others."""
+        found: Settings = {}
+        for name in self._in_order:
+            value = self.settings[name]
+            if all(other in found and found[other] in held for other, held in _conditions_of(value).items()):
+                found[name] = value_of(name) if isinstance(value, Range) else value
+        return {name: found[name] for name in self.settings if name in found}
+
+
+def _may_be(setting: Any, value: Any) -> bool:
+    return setting.holds(value) if isinstance(setting, Range) else setting == value
+
+
+def _conditions_of(setting: Any) -> Mapping[str, tuple[Any, ...]]:
+    return setting.conditions if isinstance(setting, Range) else {}
+
+
+def _halving_of(given: Any) -> Halving | None:
+    try:
+        return None if given is None else Halving(**given)
+    except TypeError:
+        raise UsageError(f"recipe: halving has first, factor and brackets, not {shown(given)}") from None
+
+
+def _optuna_of(what: str, given: Any) -> Optuna | None:
+    if given is None or isinstance(given, str):
+        return None if given is None else Optuna(given)
+    if not isinstance(given, dict) or "name" not in given:
+        raise UsageError(f"recipe: {what} must be a name, or {{ name = ..., settings }}, not {shown(given)}")
+    settings = dict(given)
+    return Optuna(settings.pop("name"), settings)

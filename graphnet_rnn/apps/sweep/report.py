@@ -1,0 +1,79 @@
+"""Tables of what came out of a sweep: Markdown, LaTeX, CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Sequence
+
+from graphnet_rnn.apps.sweep.book import Book
+from graphnet_rnn.settings import one_of
+
+__all__ = ["KINDS", "report"]
+
+KINDS = (".md", ".tex", ".csv")
+#: What LaTeX does not take as it is.
+SPECIAL = {
+    "\\": r"\textbackslash{}",
+    **{c: f"\\{c}" for c in "&%$#_{}"},
+    "~": r"\textasciitilde{}",
+    "^": r"\^{}",
+}
+
+
+def report(book: Book, kind: str = ".md") -> str:
+    """A row for each configuration that has a value, the best first.
+
+    Its best run, the settings that differ, mean ± standard error of the best validation over seeds and folds, of how
+    many runs, epochs, seconds, and how the runs stand. kind: ".md", ".tex" or ".csv".
+    """
+    one_of("report: kind", kind, KINDS)
+    book.look()
+    names, rows = book.names, []
+    for settings, mean, error, known, runs in book.best():
+        rows.append(
+            [
+                runs[0].name,
+                *(_shown(settings[name]) if name in settings else "" for name in names),
+                f"{mean:.4f}",
+                "" if math.isnan(error) else f"{error:.4f}",
+                str(known),
+                f"{max(run.epochs for run in runs)}",
+                f"{sum(run.seconds for run in runs):.0f}",
+                ", ".join(dict.fromkeys(run.state for run in sorted(runs, key=lambda run: run.seed))),
+            ]
+        )
+    head = ["run", *names, book.unit, "± error", "runs", "epochs", "seconds", "state"]
+    failed = [entry for entry in book.entries if entry.state == "failed"]
+    if kind == ".csv":
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows([head, *rows])
+        return text.getvalue()
+    if kind == ".tex":
+        return _latex(head, rows)
+    lines = [f"# {_cell(book.recipe.name)}", "", _line(head), _line(["---"] * len(head)), *map(_line, rows)]
+    if failed:
+        lines += ["", "Failed:", "", *(f"- {entry.name}: {_cell(entry.sentence)}" for entry in failed)]
+    return "\n".join(lines) + "\n"
+
+
+def _shown(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(map(_cell, cells))} |"
+
+
+def _latex(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    def line(cells: Sequence[str]) -> str:
+        escaped = ("".join(SPECIAL.get(c, c) for c in " ".join(cell.split())) for cell in cells)
+        return " & ".join(escaped).replace("±", r"$\pm$") + r" \\"
+
+    lines = [rf"\begin{{tabular}}{{{'l' * len(head)}}}", r"\hline", line(head), r"\hline", *map(line, rows)]
+    return "\n".join([*lines, r"\hline", r"\end{tabular}"]) + "\n"

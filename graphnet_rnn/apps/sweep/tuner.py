@@ -1,0 +1,189 @@
+"""Tuner: what Optuna proposes, and whom it would cut down, from what the book says of all configurations."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import threading
+import warnings
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from graphnet.system.characters import in_brief
+from graphnet_rnn.apps.sweep.ranges import Between, Range, Values
+from graphnet_rnn.apps.sweep.recipe import Optuna, Recipe, Settings
+from graphnet_rnn.errors import UsageError
+
+__all__ = ["Fate", "Tuner"]
+
+SAMPLER = Optuna("TPESampler")
+
+
+class Fate(NamedTuple):
+    """How a configuration fares: its values so far, how it ended ("" while it has not), and its best, NaN for none."""
+
+    number: int
+    settings: Settings
+    values: list[float]
+    ended: str
+    best: float
+
+
+class Tuner:
+    """A study of Optuna that follows the book, in this process alone: the book keeps all that is to be kept.
+
+    So whoever takes up the folder knows the same of the past. What a sampler proposes next depends on how far the
+    others are at that moment, and so on the time that things take.
+    """
+
+    def __init__(self, recipe: Recipe) -> None:
+        self._recipe, self._lock = recipe, threading.Lock()
+        optuna = _package()
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        sampler = recipe.sampler or SAMPLER
+
+        def study() -> Any:
+            return optuna.create_study(
+                study_name="sweep",
+                sampler=_made("sampler", "Sampler", sampler, recipe.seed),
+                pruner=None if recipe.pruner is None else _made("pruner", "Pruner", recipe.pruner, None),
+            )
+
+        self._trials: dict[int, Any] = {}
+        self._reported: dict[int, int] = {}
+        self._hopeless: set[int] = set()
+        self._ended: set[int] = set()
+        #: Whether there are trials of other processes, or of former ones, that the sampler has not drawn.
+        self._others = False
+        self._study = study()
+        with _in_words(recipe):  # before anything is trained
+            for _ in range(3):
+                trial = self._study.ask()
+                _drawn(trial, recipe)
+                for step in (1, 2, 3):
+                    trial.report(1.0 / step, step)
+                    if recipe.pruner is not None:
+                        trial.should_prune()
+                self._study.tell(trial, 1.0)
+        self._study = study()
+
+    @staticmethod
+    def is_needed(recipe: Recipe) -> bool:
+        """Whether a recipe asks for what Optuna knows."""
+        return recipe.method == "optuna" or recipe.pruner is not None
+
+    def propose(self, number: int, fates: list[Fate]) -> Settings:
+        """The settings of a configuration that nobody has begun."""
+        with self._lock, _in_words(self._recipe):
+            self._follow(fates)
+            if number not in self._trials:
+                if self._others:  # another sampler of this seed drew theirs, and this one would draw the same
+                    self._study.sampler.reseed_rng()
+                    self._others = False
+                self._trials[number] = self._study.ask()
+            return self._settings(number)
+
+    def is_hopeless(self, number: int, fates: list[Fate]) -> bool:
+        """Whether the pruner would end it after what it reached."""
+        with self._lock, _in_words(self._recipe):
+            self._follow(fates)
+            return number in self._hopeless
+
+    def _settings(self, number: int) -> Settings:
+        return _drawn(self._trials[number], self._recipe)
+
+    def _follow(self, fates: list[Fate]) -> None:
+        """Tells the study what is new, in the order of the configurations."""
+        optuna = _package()
+        for fate in fates:
+            if fate.number not in self._trials:
+                ranges = self._recipe.ranges
+                self._study.enqueue_trial(
+                    {name: fate.settings[name] for name in ranges if name in fate.settings}
+                )
+                self._trials[fate.number] = self._study.ask()
+                self._settings(fate.number)
+                self._others = True
+            trial = self._trials[fate.number]
+            if fate.number in self._ended:
+                continue
+            for epoch in range(self._reported.get(fate.number, 0), len(fate.values)):
+                self._reported[fate.number] = epoch + 1
+                if math.isfinite(fate.values[epoch]):
+                    trial.report(fate.values[epoch], epoch + 1)
+                    if self._recipe.pruner is not None and trial.should_prune():
+                        self._hopeless.add(fate.number)
+            if fate.ended:
+                self._ended.add(fate.number)
+                states = optuna.trial.TrialState
+                if not math.isfinite(fate.best):
+                    self._study.tell(trial, state=states.FAIL)
+                elif fate.ended == "cut":
+                    self._study.tell(trial, state=states.PRUNED)
+                else:
+                    self._study.tell(trial, fate.best)
+
+
+@contextlib.contextmanager
+def _in_words(recipe: Recipe) -> Iterator[None]:
+    """UsageError for what Optuna has against the recipe."""
+    try:
+        yield
+    except UsageError:
+        raise
+    except Exception as error:
+        names = " and ".join(
+            each.name for each in (recipe.sampler or SAMPLER, recipe.pruner) if each is not None
+        )
+        reason = in_brief(f"{type(error).__name__}: {' '.join(str(error).split())}", 300)
+        raise UsageError(f"recipe: Optuna cannot search so ({names}): {reason}") from None
+
+
+def _package() -> Any:
+    try:
+        import optuna
+    except ImportError:
+        raise UsageError(
+            "recipe: samplers and pruners are Optuna's: pip install 'graphnet[sweep]', or say method = 'random' and "
+            "[halving]"
+        ) from None
+    return optuna
+
+
+def _made(what: str, ending: str, given: Optuna, seed: int | None) -> Any:
+    """A sampler or pruner by name. UsageError for what Optuna has not, or does not take."""
+    module = getattr(_package(), f"{what}s")
+    names = sorted(
+        name for name in dir(module) if name.endswith(ending) and name not in (f"Base{ending}", ending)
+    )
+    if given.name not in names:
+        raise UsageError(f"recipe: Optuna has no {what} {given.name}; it has {', '.join(names)}")
+    kind, settings = getattr(module, given.name), dict(given.settings)
+    for how in ([{"seed": seed, **settings}] if seed is not None and "seed" not in settings else []) + [
+        settings
+    ]:
+        try:
+            with warnings.catch_warnings(action="ignore", category=_package().exceptions.ExperimentalWarning):
+                return kind(**how)
+        except (TypeError, ValueError, ImportError) as error:
+            reason = error
+            if "seed" not in how or "seed" in settings or "'seed'" not in str(error):
+                break
+    raise UsageError(
+        f"recipe: {what} {given.name} cannot be made: {in_brief(' '.join(str(reason).split()), 200)}"
+    )
+
+
+def _drawn(trial: Any, recipe: Recipe) -> Settings:
+    """What a trial has, or gets now."""
+    ranges = recipe.ranges
+    return recipe.fitting(lambda name: _suggested(trial, name, ranges[name]))
+
+
+def _suggested(trial: Any, name: str, given: Range) -> Any:
+    if isinstance(given, Values):
+        return trial.suggest_categorical(name, given.values)
+    assert isinstance(given, Between)
+    if given.whole:
+        return trial.suggest_int(name, int(given.low), int(given.high), log=given.log)
+    return trial.suggest_float(name, given.low, given.high, log=given.log)

@@ -1,0 +1,248 @@
+"""Desk: a draft that a thread of its own works on, so that keys are taken at once, whatever the model is doing."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+
+from graphnet_rnn.apps.writer.document import Document
+from graphnet_rnn.apps.writer.draft import Draft
+
+__all__ = ["COOLER", "HOTTEST", "Desk", "View"]
+
+#: A step of the temperature, and the highest.
+COOLER, HOTTEST = 0.1, 2.0
+#: Characters at the end of a text that a view shows, with what the model made of each.
+SHOWN = 20_000
+#: Seconds without a key before there is time to learn.
+IDLE = 0.05
+#: Characters that are read before the next order is looked at.
+AT_ONCE = 16
+#: Seconds that orders are waited for, at the end.
+WAIT = 2.0
+#: What stands for a character that no file can hold.
+NONE = "\ufffd"
+
+
+@dataclass(frozen=True)
+class View:
+    """What there is to see.
+
+    text: the end of the draft; nats: of its characters, see Draft. length: of all of it. suggestion: grey, behind it;
+    "" where they are paused; complete: whether it has grown to its end. pending: how many characters the model has not
+    read yet, which are not shown. bits: per character, see Draft. unknown: how
+    many characters the model does not know. lessons: how many pieces it has learned. message: what went wrong last, or
+    "". changed: since the text was loaded or saved.
+    """
+
+    text: str = ""
+    nats: tuple[float | None, ...] = ()
+    accepted: tuple[tuple[int, int], ...] = ()
+    length: int = 0
+    suggestion: str = ""
+    complete: bool = False
+    pending: int = 0
+    paused: bool = False
+    temperature: float = 0.0
+    bits: float = float("nan")
+    unknown: int = 0
+    lessons: int = 0
+    message: str = ""
+    changed: bool = False
+
+
+class Desk:
+    """Takes what the writer does, in order; tells `listener` whenever there is something new to see.
+
+    Methods return at once; `wait` until all of it is done. Use it in a `with` statement: it has a thread.
+    """
+
+    def __init__(self, draft: Draft, listener: Callable[[View], object] | None = None) -> None:
+        self.draft = draft
+        #: Called with each new view, in the desk's own thread.
+        self.listener: Callable[[View], object] = listener or (lambda view: None)
+        self._orders: deque[Callable[[], object]] = deque()
+        self._changed = threading.Condition()
+        self._busy, self._closed, self.paused = False, False, False
+        self._message, self._saved, self._pending = "", draft.text, 0
+        self.view = self._seen()
+        self._thread = threading.Thread(target=self._work, name="writer", daemon=True)
+
+    def __enter__(self) -> Desk:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        self._thread.join()
+
+    # -- what a writer does --------------------------------------------------------------------
+
+    def type(self, characters: str) -> None:
+        """Writes characters; a long text, such as one that was pasted, is read a piece at a time.
+
+        Lines end in "\\n" then, whatever they ended in; other control characters than a tab are left out.
+        """
+        characters = characters.replace("\r\n", "\n").replace("\r", "\n")
+        characters = "".join([NONE if "\ud800" <= c <= "\udfff" else c for c in characters if _is_text(c)])
+        with self._changed:
+            self._pending += len(characters)
+        for start in range(0, len(characters), AT_ONCE):
+            self._order(partial(self._type, characters[start : start + AT_ONCE]))
+
+    def _type(self, characters: str) -> None:
+        with self._changed:
+            self._pending -= len(characters)
+        self.draft.type(characters)
+
+    def accept(self) -> None:
+        """Tab: the suggestion that is seen becomes text, to its end, if that was not yet there."""
+        seen = self.view.suggestion
+
+        def accept() -> None:
+            if self.draft.suggestion.startswith(seen) and not self.paused:
+                self.draft.suggest()
+                self.draft.accept()
+
+        self._order(accept)
+
+    def another(self) -> None:
+        """→: another suggestion is drawn."""
+        self._order(self.draft.forget_suggestion)
+
+    def warm(self, steps: int) -> None:
+        """↑ and ↓: the temperature, in steps of a tenth; 0 is the likeliest character."""
+
+        def warm() -> None:
+            tenths = round(self.draft.temperature / COOLER) + steps
+            self.draft.temperature = min(max(tenths, 0), round(HOTTEST / COOLER)) * COOLER
+
+        self._order(warm)
+
+    def undo(self) -> None:
+        """Backspace: see Draft.undo."""
+        self._order(self.draft.undo)
+
+    def pause(self) -> None:
+        """Esc: no suggestions; once more: suggestions again."""
+
+        def pause() -> None:
+            self.paused = not self.paused
+
+        self._order(pause)
+
+    def replace(self, text: str) -> None:
+        """Another text."""
+
+        def replace() -> None:
+            self.draft.replace(text)
+            self._saved = text
+
+        self._order(replace)
+
+    def then(self, order: Callable[[str], object]) -> None:
+        """Calls it, in the desk's thread, with all of the text, once what was ordered before is done."""
+        self._order(lambda: order(self.draft.text))
+
+    def saved(self, text: str) -> None:
+        """Says that this text is in a file."""
+
+        def saved() -> None:
+            self._saved = text
+
+        self._order(saved)
+
+    def is_saved(self, text: str) -> bool:
+        """Whether this is what was loaded, or said to be saved."""
+        return text == self._saved
+
+    def rescue(self, document: Document) -> Path | None:
+        """Writes what is not saved beside its file, also what the model has not read yet; where.
+
+        The draft is at its end then: the model reads no more.
+        """
+        self.wait(WAIT)
+        self.draft.reads = False  # what is still to be written takes no time now
+        return document.rescue(self.draft.text) if self.wait().changed else None
+
+    def wait(self, timeout: float | None = None) -> View:
+        """The view, once nothing is left to do."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._closed or not (self._orders or self._busy or self._may_go_on()), timeout
+            )
+            return self.view
+
+    # -- the thread ----------------------------------------------------------------------------
+
+    def _order(self, order: Callable[[], object]) -> None:
+        with self._changed:
+            self._orders.append(order)
+            self._changed.notify_all()
+
+    def _may_go_on(self) -> bool:
+        return (not self.paused and not self.draft.complete) or self.draft.can_learn
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                self._busy = False
+                self._changed.notify_all()
+                self._changed.wait_for(lambda: self._closed or self._orders or self._may_go_on())
+                if self._closed:
+                    return
+                order = self._orders.popleft() if self._orders else None
+                self._busy = True
+            try:
+                if order is not None:
+                    self._message = ""
+                    order()
+                elif not self.paused and not self.draft.complete:
+                    self.draft.grow()
+                elif self._idle():
+                    self.draft.learn()
+            except Exception as error:  # the text is still there, and can be saved
+                self._message = str(error) or type(error).__name__
+            if self.draft.reads or not self._orders:
+                self.view = self._seen()
+                with suppress(Exception):
+                    self.listener(self.view)
+
+    def _idle(self) -> bool:
+        """Whether no key comes for a moment: learning takes longer than a person waits for a letter."""
+        with self._changed:
+            return not self._changed.wait_for(lambda: self._closed or self._orders, IDLE)
+
+    def _seen(self) -> View:
+        draft = self.draft
+        start = max(0, len(draft.text) - SHOWN)
+        return View(
+            draft.text[start:],
+            tuple(draft.nats[start:]),
+            tuple((a - start, b - start) for a, b in draft.accepted if b > start),
+            len(draft.text),
+            "" if self.paused else draft.suggestion,
+            draft.complete,
+            self._pending,
+            self.paused,
+            draft.temperature,
+            draft.bits,
+            draft.unknown,
+            draft.lessons,
+            self._message,
+            not self.is_saved(draft.text),
+        )
+
+
+def _is_text(character: str) -> bool:
+    return character in "\n\t" or not (character < " " or "\x7f" <= character < "\xa0")

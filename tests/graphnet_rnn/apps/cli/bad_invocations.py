@@ -1,0 +1,615 @@
+"""Commands that cannot be meant or cannot be done, and the sentence that answers each.
+
+A row is a pattern of the answer, and what is added to a command that would work (`GOOD`), once or several times; the
+first option of that is {option} in the pattern, and what follows it is {value}; <x*9> is nine x.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from safetensors.numpy import save
+
+import graphnet_rnn as rnn
+from graphnet_rnn.apps.cli import COMMANDS, TEXTS, main, make_parser
+from graphnet_rnn.apps.cli.outputs import KINDS
+from graphnet_rnn.data import Vocabulary
+from graphnet_rnn.formats.model_file import FORMAT, KEY, ModelFile, describe_model, model_tensors
+
+TEXT = "a cat sat on a mat, and a rat sat on the cat. " * 30
+
+#: For each command, words with which it would work.
+GOOD = {
+    "demo": "demo --out new",
+    "train": "train text.txt --time 5 --batch 2 --units 4 --epochs 1 --out new",
+    "sample": "sample model.safetensors",
+    "evaluate": "evaluate model.safetensors text.txt",
+    "draw": "draw LSTM --out new.svg",
+    "check": "check LSTM",
+    "cells": "cells LSTM",
+    "export": "export model.safetensors --to torch --out new.safetensors",
+    "tasks": "tasks --length 10 --units 4 --batch 10 --test 10 --steps 1",
+    "control": "control center-out --units 4 --movements 2 --epochs 1 --out new",
+    "write": "write model.safetensors new.txt --html",
+    "sweep": "sweep recipe.toml --out new",
+    "predict": "predict numbers.safetensors numbers.npz --out new.npz",
+    "complete": "complete model.safetensors --length 5",
+    "timelag": "timelag model.safetensors --open a --control b --brackets am --steps 5 --runs 2 --smooth 1",
+    "debag": "debag model.safetensors text.txt --bags 2 --words 3",
+}
+#: For each command: what the answer must hold, and what is added (a line that begins with the command stands alone).
+ROWS: dict[str, list[tuple[str, ...]]] = {
+    "demo": [
+        ("{option} must be a number of seconds >= 0, not {value}", "--seconds -1", "--seconds inf"),
+        ("exists and was not made by the demo", "--out ."),
+    ],
+    "train": [
+        ("there is no file none.txt", "train none.txt --out new", "train none.txt --resume run"),
+        ("folder is a folder; name a file in it", "train folder --out new"),
+        ("empty is empty", "train empty --out new"),
+        ("fewer than one batch needs", "train short.txt --out new", "--time 99999999", "--batch 99999999"),
+        ("pipe is a pipe that nothing was written to", "train pipe --out new"),
+        ("zero cannot be read: it is a device", "train zero --out new"),
+        ("data is empty; say what it is", "train '' --out new"),
+        ("File name too long", "train <x*5000> --out new", "--out <y*300>"),
+        ("unrecognized arguments: valid.txt", "train text.txt valid.txt"),
+        (r"short.txt has 5 character\(s\), and none is scored", "--valid short.txt --time 50"),
+        ("has not seen in training: 'φ'", "--valid greek.txt"),
+        ("{option} and --test go with a training text", "train --valid valid.txt --out new"),
+        ("{option} FILE needs --valid FILE as well", "--test valid.txt"),
+        ("{option} says how --valid and --test are read", "--unknown zz"),
+        ("greek.txt is not ascii text .byte 0xcf at offset 0", "--encoding ascii --valid greek.txt"),
+        ("{option}='zz' must itself be one character that the model knows", "--unknown zz --valid greek.txt"),
+        ("cells.py is a file; say which cell: cells.py:Own or cells.py:Fails", "--cell cells.py"),
+        ("cells.py has no cell 'None'; its cells: Own, Fails", "--cell cells.py:None"),
+        (r"exits.py ends the program when it is imported \(exits.py:1\)", "--cell exits.py:Cell"),
+        (r"raises.py cannot be imported: Odd: two lines \(raises.py:4\)", "--cell raises.py:Cell"),
+        ("zero.py is a device; name a file of Python code", "--cell zero.py:Cell"),
+        ("'./cells' is neither a file of Python code, whose name ends in .py, nor the name of", "--cell ./cells:Own"),
+        ("no.such.module cannot be imported: ModuleNotFoundError", "--cell no.such.module:Cell"),
+        (r"missing.py has no cell 'Cell': ValueError: odd \(missing.py:2\)", "--cell missing.py:Cell"),
+        ("cannot be read; write settings as in Python", "--cell 'RHN(depth=)'", "--cell 'RHN()(3)'",
+            "--optimizer 'adam(rate=0.1'", f"--optimizer 'hf(window=3, {'{0:' * 300}1{'}' * 300})'"),
+        (r"depth = 1,000,000,000 makes about [\d,]+ nodes, which would take", "--cell 'RHN(depth=1000000000)'"),
+        ("argument 'x'; its settings: RHN.units=128, depth=7", "--cell 'RHN(x=1)'"),
+        ("--units 5 and .* both say how many units", "--cell 'RHN(units=4)' --units 5", "--cell 'GRU(64)' --units 5",
+            "--cell 'Residual(GRU(3))' --units 5", "--cell 'cells.py:Own(3)' --units 5"),
+        (r"Mine has no setting units; leave out --units, .*: Mine\(depth=3\)", "--cell cells.py:Mine --units 5"),
+        (r"10 \*\* 9 is no setting.*Write the number itself$", "--cell 'RHN(units=10**9)'"),
+        ("weights .* would take .* of memory", "train text.txt --cell 'LSTM(units=2147483647)' --out new"),
+        ("says (depth|0) twice", "--cell 'RHN(depth=2, depth=3)'", "--optimizer 'adam(rate={0: 1, 0: 2})'"),
+        ("cannot be read|there is no cell", "--cell '<(*3000>'"),
+        ("{option} must be a whole number >= 1, not {value}", "--units 0", "--layers 0", "--time 0",
+            "--batch 0", "--stride 0", "--gradient-batches 0", "--log-every 0", "train numbers.npz --buckets 0",
+            "train numbers.npz --pieces 0", "--epochs 0", "--steps 0"),
+        ("{option} 100000000 makes about 100,000,000 nodes, which would take", "--layers 100000000"),
+        ("{option} must be at most", "--units <9*25>", "--layers <9*25>", "--epochs <9*25>", "--seed <9*25>",
+            "--curvature-batches 9 --optimizer hf --gradient-batches 2"),
+        ("{option}, the share that is zeroed, must be in", "--dropout 1", "--dropout -0.1", "--recurrent-dropout 1.5"),
+        ("there is no optimizer 'adamm'.*Did you mean adam", "--optimizer adamm"),
+        ("write settings of optimizers by name", "--optimizer 'adam(0.1)'", "--optimizer 'riemannian(ruop, kfac)'",
+            "--optimizer 'riemannian(ruop, metric=kfac)'"),
+        ("is larger than any setting", "--optimizer 'adam(rate=1<0*400>)'"),
+        ("'ruop' may be meant", "--optimizer 'adam(ruop)'"),
+        ("foo is no setting; .*, or one of ruop, rbpm, .*frequency$", "--optimizer 'riemannian(foo)'"),
+        ("no metric 'kfac' with settings; .*; write kfac alone", "--optimizer 'riemannian(kfac(damping=1))'"),
+        ("there is no metric 'Nothing' with settings", "--optimizer 'riemannian(Nothing(1))'"),
+        ("both say rate; leave out one", "--optimizer 'adam(rate=0.1)' --rate 0.2"),
+        ("{option} must be a finite number > 0, not {value}", "--rate 0", "--rate inf"),
+        ("{option} is not for --optimizer lbfgs", "--rate 0.1 --optimizer lbfgs"),
+        ("{option} is a factor on a rate, and --optimizer lbfgs has", "--schedule 'Warmup(500)' --optimizer lbfgs"),
+        (r"{option} must be in \[0, 1\], not {value}", "--average 1.5"),
+        ("there is no schedule 'warmup'.*Did you mean Warmup", "--schedule 'warmup(500)'"),
+        ("cannot be read; write it as in Python: 'Warmup", "--schedule 'Warmup(500) then Cosine(9)'"),
+        ("'0.5' is no schedule; one is e.g. 'Warmup", "--schedule 0.5"),
+        ("Warmup is no setting; one is a number.*or a schedule, e.g. {value}", "--schedule Warmup"),
+        ("Warmup: too many positional arguments; its settings: Warmup", "--schedule 'Warmup(5, 6, 7)'"),
+        ("is no setting; schedules are multiplied, and have then, by_epoch", "--schedule 'Warmup(5).until(9)'",
+            "--schedule '(1, 2) * Warmup(5)'"),
+        ("{option} must be > 0, or 0 for no limit, not {value}", "--clip-norm -1", "--clip-values -1"),
+        ("{option} is not for --optimizer hf", "--clip-norm 1 --optimizer hf"),
+        ("it is for first-order optimizers", "--clip-values 1 --optimizer hf"),
+        ("{option} must be at most time, 5, not {value}", "--stride 9"),
+        ("{option} is for pieces that carry their states", "--stride 2 --gradient-batches 2"),
+        ("{option} is for independent sequences", "--curvature-batches 2", "--unscored 2"),
+        ("{option} is about a block that --fold names", "--gap 3", "train numbers.npz --gap 1"),
+        ("{option} must be K/N, such as 1/5", "--fold 6/5"),
+        ("{option} must divide the batch", "--shares 3"),
+        ("{option} names 'layer7.*', but no parameter is called so; there are layer0.", "--frozen layer7.*"),
+        ("is no file of arrays", "train text.npz", "train objects.npz"),
+        ("must have a row of names, and rows of numbers", "train empty.csv"),
+        ("say which columns are targets; it has who, a, b", "train table.csv"),
+        ("has no column '{value}'", "train table.csv --target c", "train table.csv --weights d --target b",
+            "train table.csv --inputs c --target b"),
+        ("row 1 of the column 'who' is 'ann'", "train table.csv --target b"),
+        ("--inputs must be different names", "train table.csv --target b --inputs a,"),
+        ("a target for a whole case cannot be cut", "train table.csv --target b --case who --pool last --pieces 1",
+            "train numbers.npz --target labels --pieces 2"),
+        ("an array of lengths is a matter of arrays", "train table.csv --target b --case who --lengths a"),
+        ("{option} must be whole numbers", "train numbers.npz --lengths x"),
+        ("has no array '{value}'", "train numbers.npz --lengths z", "train numbers.npz --inputs a",
+            "train numbers.npz --target t"),
+        ("{option} must be one of last, mean, max, not {value}", "train numbers.npz --pool first"),
+        ("targets must be", "train numbers.npz --pool last", "train numbers.npz --loss softmax"),
+        ("{option} means nothing to a text", "train text.txt --pool last", "train text.txt --lengths y",
+            "train text.txt --buckets 3", "train text.txt --target y", "train text.txt --loss softmax",
+            "train text.txt --inputs y", "train text.txt --weights y", "train text.txt --case y",
+            "train text.txt --pieces 3"),
+        ("two columns have the same name", "train twice.csv --target a"),
+        ("'b' is among the inputs and among the targets", "train table.csv --target b --inputs a,b"),
+        ("{option} must be", "train numbers.npz --weights x"),
+        ("a column of cases is of tables", "train numbers.npz --case w"),
+        ("no case has the 9 steps of a piece", "train numbers.npz --pieces 9"),
+        ("{option} must be one of softmax, sigmoid, squared, ctc", "train numbers.npz --loss cubed"),
+        ("a gap of 1 is beside a block of time", "train numbers.npz --fold 1/2 --gap 1"),
+        ("{option} means nothing", "train numbers.npz --time 3", "train numbers.npz --unknown x",
+            "train task:addition(20) --stride 3", "train task:addition(20) --valid text.txt"),
+        ("there is no problem task:nothing", "train task:nothing(3)"),
+        ("write task:addition", "train task:addition"),
+        ("{option} must be a number|--goal must be a number, not {value}", "--goal nan"),
+        ("leave out --log-every", "train --resume run --log-every 3"),
+        ("{option} must be sqrt, or a number of bytes, not {value}", "--memory lots", "--memory 0"),
+        ("{option} must be a whole number >= 0, not {value}", "--sample -1"),
+        ("{option} must be at most 100,000 characters", "--sample 99999999"),
+        ("run holds a run already", "--out run"),
+        ("is no folder", "--out text.txt", "--out text.txt/deep/x", "--out loop"),
+        ("none cannot be resumed. There is no checkpoint in it", "train --resume none"),
+        ("damaged cannot be resumed. .* is not a graphnet model", "train --resume damaged"),
+        ("leave out --seed, --skip", "train --resume run --seed 0 --skip"),
+        ("leave out --optimizer", "train --resume run --optimizer adam"),  # also one that is the default
+        ("leave out --start", "train --resume run --start model.safetensors"),
+        ("cannot be continued", "train valid.txt --resume run"),
+        ("holds, so leave out --layers, --units", "train text.txt --start model.safetensors --units 5 --layers 2"),
+        ("holds, so leave out {option}", "train text.txt --cell 'cells.py:Typo(4)' --start model.safetensors",
+            "train text.txt --pool last --start model.safetensors"),
+        ("{option} must be >= 0, not {value}", "--checkpoint-seconds -1"),
+    ],
+    "sample": [
+        ("there is no file none.safetensors", "sample none.safetensors"),
+        ("is not a graphnet model", "sample text.txt", "sample empty"),
+        (r"there is no file a\\x1b\]0;owned\\x07", "sample 'a\x1b]0;owned\x07'"),
+        ("zero is a device; name a file", "sample zero"),
+        ("is damaged or cut short", "sample cut.safetensors"),
+        ("flipped.safetensors is damaged: its content does not fit", "sample flipped.safetensors"),
+        (f"is of format {FORMAT + 1}, newer than this program reads .{FORMAT}", "sample newer.safetensors"),
+        ("has no vocabulary: it was not trained on text", "sample vectors.safetensors"),
+        ("the following arguments are required: model", "sample", "sample --"),
+        ("own.safetensors .*Own", "sample own.safetensors"),
+        ("nan.safetensors: 1 of .* of the weight output.b_o are nan or infinite", "sample nan.safetensors"),
+        ("{option} must be at least 1, not {value}", "--length 0"),
+        ("{option} must be >= 0 .* not {value}", "--temperature -1"),
+        ("--argmax is temperature 0, and --temperature says another", "--temperature 0.5 --argmax"),
+        ("has not seen in training: 'Z' 'b'", "--warm-up Zebra"),
+        (r"has not seen in training: '\\udcff'", "--warm-up a\udcff"),
+        ("{option} says how --warm-up is read", "--unknown a"),
+    ],
+    "evaluate": [
+        ("the following arguments are required: data", "evaluate model.safetensors"),
+        ("has no vocabulary: it was not trained on text, but on sequences", "evaluate numbers.safetensors text.txt"),
+        ("{option} is about texts", "evaluate numbers.safetensors numbers.npz --context 3"),
+        ("{option} means nothing to a text", "--target y"),
+        ("with 50 of context there is nothing to score", "evaluate model.safetensors short.txt"),
+        ("has not seen in training: 'φ'", "evaluate model.safetensors greek.txt"),
+        ("{option} must be a whole number >= 0, not {value}", "--context -1", "--at -1 --colour"),
+        ("{option} must be a whole number >= 1, not {value}", "--lanes 0", "--dynamic-time 0 --dynamic 0.1",
+            "--length 0 --colour"),
+        ("in one lane; leave --lanes 3 out", "--lanes 3 --dynamic 0.1"),
+        ("{option}, the rate, must be a finite number > 0, not {value}", "--dynamic 0", "--dynamic inf"),
+        ("leave --dynamic out", "--dynamic 0.1 --colour"),
+        ("{option} says how --dynamic works", "--dynamic-time 5", "--dynamic-decay 0.1"),
+        ("unrolling over 99,999,999 steps makes about .* would take", "--dynamic-time 99999999 --dynamic 0.1"),
+        (r"{option} must be in \[0, 1\), not {value}", "--dynamic-decay 1 --dynamic 0.1"),
+        ("{option} {value} would overwrite the data; name another", "--save text.txt", "--save ./hard.txt"),
+        ("this file is there already, and is not such a .txt", "--save valid.txt"),
+        ("{option} and --costs are the same file", "--save new.svg --costs ./new.svg"),
+        ("is there already, and is not such a .svg", "--costs picture.svg"),
+        ("{option} says how --colour or --save works", "--at 5", "--length 5", "--theme dark"),
+        ("there is no excerpt at 99,999,999; give a smaller --at", "--at 99999999 --colour"),
+        ("{option} says how --costs works", "--split"),
+    ],
+    "draw": [
+        ("follows validated costs", "draw 'OnPlateau()' --out new.svg"),
+        ("{option} new.dot: the name of a chart must end in", "draw '2 * Warmup(5)' --out new.dot"),
+        ("the following arguments are required: what", "draw"),
+        ("what is empty", "draw ''"),
+        ("folder is a folder, and there is no run in it", "draw folder"),
+        ("text.txt is a file, and no cell", "draw text.txt"),
+        ("picture.svg: this file is there already, and is not such a .svg", "--out picture.svg"),
+        ("this folder is there already, and has no explain.txt in it", "--show dump --out run"),
+        ("is damaged or cut short", "draw cut.safetensors"),
+        ("history 'none.jsonl' cannot be read", "draw none.jsonl"),
+        ("history 'zero.jsonl' cannot be read: it is a device", "draw zero.jsonl"),
+        ("line 1, is not JSON", "draw text.jsonl"),
+        ("history holds nothing to draw", "draw empty.jsonl"),
+        ("only runs are drawn together, and 'LSTM' is neither", "draw run LSTM"),
+        ("there is no file or folder './x/y' here", "draw './x/y'"),
+        ("{option} curve is of a run", "--chart curve"),
+        ("this is a (folder|device|pipe); name a file", "--out folder.svg", "--out full.svg", "--out pipe.svg"),
+        ("a name that ends in / is that of a folder; leave it out", "--out new.svg/"),
+        ("loop is a link that leads in a circle, and no cell", "draw ./loop --out new.svg"),
+        ("must end in one of .svg, .png, .pdf", "draw run --out new.html", "draw run run --out new.html"),
+        ("must end in .html", "--show explorer"),
+        ("is to be a folder", "--show dump"),
+        ("is no folder", "draw LSTM --show dump --out text"),
+        ("{option} is of cells and models", "draw run --show mirror", "draw run --style full", "draw run --theme dark",
+            "draw run --time 4"),
+        ("{option} must be at least 1, not {value}", "--time 0"),
+        ("unrolling over 99,999,999 steps makes about .* would take", "--time 99999999 --show inside"),
+    ],
+    "check": [
+        ("the following arguments are required: cell", "check"),
+        (r"Stateless needs a method step\(self, x, h\)", "check cells.py:Stateless"),
+        (r"Cuts: gradient = finite difference fails.*in layer0\.(W|b)_[\s\S]*cells\.py:\d+", "check cells.py:Cuts"),
+        (r"MatMul: axis k is 4 in input 1 but 1 in[\s\S]*in Shape\.step at cells\.py:\d+", "check cells.py:Shape"),
+        (r"Fails cannot be made: Odd: in __init__ \(\S*cells.py:\d+\)", "check \"cells.py:Fails('odd')\""),
+        (r"Fails cannot be made: (SystemExit: 3|Unprintable \()", "check \"cells.py:Fails('exits')\"",
+            "check \"cells.py:Fails('silent')\""),
+        (r"AttributeError in Typo\.step at cells\.py:\d+: .*no attribute 'afine'", "check cells.py:Typo"),
+        ("missing a required argument: 'units'; its settings: Settings.units, ", "check cells.py:Settings"),
+        (r"State\('h'\) at wide.py:4: the width is 0.5", "check wide.py:C"),
+    ],
+    "cells": [
+        ("cells is empty", "cells ''"),
+        ("Nothing cannot be made: to call it gives NoneType, not Nothing", "cells cells.py:Nothing"),
+        ("the settings of Opaque cannot be read: TypeError: unexp", "cells cells.py:Opaque"),
+        (r"RuntimeError: no such thing \(\S*cells.py:\d+\); --debug", "cells cells.py:Hides"),
+        (r"RuntimeError: not shown \(\S*cells.py:\d+\); --debug", "cells cells.py:Unshown"),
+        ("weights .* would take .* of memory", "cells 'LSTM(units=2147483647)'", "cells 'EchoState(units=1000000)'"),
+        ("there is no cell 'GRUU'.* Did you mean GRU?", "cells 'Residual(GRUU(3))'"),
+        ("there is no cell 'Unshow'.* Did you mean Unshown?", "cells 'cells.py:Hides(Unshow(3))'"),
+        ("there is no cell 'open'", "cells \"Residual(open('text.txt'))\""),
+        ("is no setting", "cells 'LSTM(units=<1+*500>1)'", "cells 'GRU(*[1])'", "cells 'Dense(units=(lambda: 3)())'"),
+        (r"relu is no setting; one is a number, a 'word' .* 'relu' may be", "cells 'Dense(activation=relu)'"),
+        (r"GRU\(\) may be meant", "cells 'Residual(GRU)'"),
+        ("write settings one by one", "cells 'GRU(**{})'"),
+        ("a random graph of 10,000,000,000 edges would take", "cells 'GNN(units=1000000000)'"),
+        ("nan is no setting.*cell with parentheses$", "cells 'EchoState(leak=nan)'"),
+        (r"none is no setting.*\. None may be meant$", "cells 'EchoState(leak=none)'"),
+    ],
+    "export": [
+        ("the following arguments are required: model", "export"),
+        ("the following arguments are required: --to, --out", "export model.safetensors"),
+        ("nan.safetensors: 1 of the .* are nan or infinite", "export nan.safetensors --to onnx --out new.onnx"),
+        ("RHN", "export rhn.safetensors --to torch --out new.safetensors"),
+        ("would overwrite the model; name another file", "--out model.safetensors"),
+        ("a file for torch must end in .safetensors", "--out new.onnx"),
+        ("this file is there already, and is a graphnet model", "--out run/model.safetensors"),
+        ("this file is there already, and is not such", "--out text.safetensors"),
+        ("prefix must be a module's name with a dot after it, as 'rnn.', or '', not 'rnn'",
+            "export lstm.safetensors --to torch --out new.safetensors --prefix rnn"),
+        ("both 'rnn.'; two modules have two names",
+            "export lstm.safetensors --to torch --out new.safetensors --output-prefix rnn."),
+        ("text.txt is a file, and no folder; name another, or a file that ends in .c", "--to c --out text.txt"),
+        ("--lengths means nothing with --to {value}", "--to c --out new --lengths"),
+        ("{option} means nothing with --to torch", "--time 5", "--batch 5", "--initial zero"),
+        ("{option} means nothing with --to onnx", "--prefix rnn. --to onnx", "--output-prefix o. --to onnx"),
+    ],
+    "control": [
+        ("invalid choice: 'reach'", "control reach --out new"),
+        ("{option} must be a whole number >= 1, not {value}", "--units 0", "--movements -1", "--epochs 0",
+            "--steps 0"),
+        ("weights .* would take .* of memory", "--units 99999999"),
+        ("{option} would make the gradient another function's", "--clip-values 1"),
+        ("CenterOut has the same movements in every batch", "--gradient-batches 2"),
+        ("{option} is not for postural", "control postural --movements 5 --out new"),
+        ("{option} is for ddn alone", "--plant-noise 0.1"),
+        ("{option} must be|memory must be", "--memory lots"),
+        ("{option} must be a finite number >= 0, not {value}", "control ddn --plant-noise -1 --out new",
+            "--checkpoint-seconds -1"),
+        ("steps must be a whole number >= 1, not {value}", "--epoch-steps 0"),
+    ],
+    "tasks": [
+        ("{option} must be a whole number >= 10, not {value}", "--length 3"),
+        ("sequences of .* steps would take .* of memory", "--length 99999999", "--batch 99999999",
+            "--gradient-batches 99999999", "--test 99999999"),
+        ("{option} is only for --optimizer hf", "--no-structural --optimizer adam"),
+        ("both say structural", "--no-structural --optimizer 'hf(structural=1)'"),
+        ("{option} must be a whole number >= 1, not {value}", "--units 0", "--batch 0", "--gradient-batches 0",
+            "--test 0"),
+        ("weights .* would take .* of memory", "--units 99999999"),
+        ("{option}.* must be at least 1", "--steps 0", "--test-every 0"),
+    ],
+    "complete": [
+        ("this network has no vocabulary", "complete vectors.safetensors"),
+        ("{option} must be a whole number >= 1, not {value}", "--length 0"),
+        ("{option} must be a finite number > {value}", "--temperature 0"),
+        (r"the pattern '\(a' cannot be read at character 3: a \( is not closed", "--pattern (a"),
+        ("has not seen in training: '{value}'", "--ending φ", "--start φ"),
+        ("{option} is of --method beam, not of exact", "--width 5"),
+        ("--seed is of --method exact or weighted, not of {value}", "--method beam --seed 1"),
+        ("a beam of width 64 finds no 99 texts", "--method beam --count 99"),
+        ("stop must be one character that the model knows", "--stop-line"),
+        ("4 texts take at least as many attempts", "--attempts 3 --count 4"),
+    ],
+    "timelag": [
+        ("{option} must be a whole number >= 1", "--steps 0", "--runs 0", "--smooth 0"),
+        ("has not seen in training: '{value}'", "--open φ", "--warm-up φ", "--control φ"),
+        ("name a model, or a text to write", "timelag"),
+        ("this network has no vocabulary", "timelag vectors.safetensors"),
+        (r"has not seen in training: '\['", "timelag model.safetensors"),
+        ("a model is named twice", "timelag model.safetensors model.safetensors --open a --control b --brackets am"),
+        ("{option} must be two (different )?characters", "--brackets abc", "--brackets aa"),
+        ("{option} is a line of --figure", "--ideal 2"),
+        ("{option} is of the text of --write-text", "--characters 5"),
+        ("does nothing else; leave", "--write-text new.txt"),
+        ("this file is there already", "timelag --write-text text.txt"),
+        ("characters must be a whole number >= 1", "timelag --write-text new.txt --characters 0"),
+    ],
+    "debag": [
+        ("this network has no vocabulary", "debag vectors.safetensors text.txt"),
+        ("has .* passages of 7, not 99,999", "--bags 99999"),
+        ("{option} must be at most 9, not {value}", "--words 10"),
+        ("{option} must be a whole number >= 1", "--context 0", "--beam 0"),
+        ("{option} is of n-grams; give --split or --ngrams FILE", "--order 3"),
+        ("leave out one", "--split --ngrams text.txt"),
+        ("order must be at most", "--ngrams text.txt --order 99"),
+        ("would overwrite the model", "--out model.safetensors"),
+    ],
+    "write": [
+        ("cut.safetensors", "write cut.safetensors --html"),
+        ("this network has no vocabulary", "write vectors.safetensors --html"),
+        ("folder is a folder", "write model.safetensors folder --html"),
+        ("there is no folder none for new.txt", "write none/new.txt --html",
+            "write model.safetensors none/new.txt --html"),
+        ("is no text in UTF-8", "write model.safetensors binary --html"),
+        ("is no terminal, where one could write", "write model.safetensors"),
+        ("{option} must be >= 0", "--temperature -1"),
+        ("{option} must be a rate above 0, such as 0.1, not {value}", "--learn 0"),
+        ("{option} and --theme are of a terminal; a page has a button", "--colour"),
+        ("{option} is of --colour; give that, too", "--theme dark"),
+    ],
+    "predict": [
+        ("the following arguments are required: --out", "predict numbers.safetensors numbers.npz"),
+        ("sequences are in files of .npz, .csv", "predict numbers.safetensors text.txt --out new.npz"),
+        ("model.safetensors writes text: see the command sample", "predict model.safetensors text.txt --out new.npz"),
+        ("would overwrite the data", "predict numbers.safetensors numbers.npz --out numbers.npz"),
+        ("row 1 of the column 'who'", "predict numbers.safetensors table.csv --out new.csv --weights a"),
+    ],
+    "sweep": [
+        ("there is no file none", "sweep none.toml"),
+        ("there is no sweep in folder", "sweep folder"),
+        ("folder is the folder of a sweep, and --out names another", "sweep folder --out new"),
+        ("folder is the folder of a sweep, which has its data", "sweep folder --data text.txt"),
+        ("joblib cannot use", "--parallel nothing"),
+        (r"{option}|loky\(", "--parallel loky("),
+        ("say which setting it is", "--parallel loky(3)"),
+        ("text.txt is no TOML", "sweep text.txt"),
+        ("train has no setting unit; it has .* Did you mean units", "sweep odd.toml"),
+        ("is there already, and holds no sweep", "--out folder/../run"),
+        ("{option} must be a whole number >= 1, not {value}", "--workers 0"),
+        ("is there already, and is not such a .md", "--report notes.md"),
+        ("{option} says how --figure is drawn", "--against units", "--by units", "--panels units"),
+        ("there is no sweep in new to tell of", "sweep recipe.toml --out new --only-report"),
+    ],
+}  # fmt: skip
+#: Commands that no command is.
+NONE = [
+    ("the following arguments are required: command", ""),
+    ("invalid choice: 'dance'", "dance"),
+    ("invalid choice: '5'", "--units 5"),
+    ("ignored explicit argument '5'", "--version=5"),
+]
+#: Of an option in whichever command it stands.
+SHARED = {
+    "--seed": [("seed must be a whole number >= 0", "-1")],
+    "--cell": [("there is no cell 'LSTN'|--cell says of which cell a model file is made", "LSTN")],
+    "--threads": [("threads must be a whole number >= 1, not 0", "0")],
+    "--encoding": [("'klingon' is not an encoding that Python knows", "klingon")],
+    "--core-seconds": [("core_seconds must be", "0")],
+    "--l2": [("l2 must be a finite number >= 0, not -1", "-1")],
+}
+
+
+class Bad(NamedTuple):
+    """A command line, what it is about, and a pattern of the answer."""
+
+    arguments: list[str]
+    about: str
+    says: str
+
+
+def bad(line: str, says: str, good: str = "") -> Bad:
+    """Of a row: the first option in it is what it is about, by any of its names, with the value that follows it."""
+    words = shlex.split(re.sub(r"<(.+?)\*(\d+)>", lambda found: found[1] * int(found[2]), line))
+    first = next((i for i, word in enumerate(words) if word.startswith("--")), len(words))
+    about, value = [*words[first:], "", ""][:2]
+    name = re.escape(about.lstrip("-")).replace(r"\-", "[-_]")
+    says = says.replace("{option}", f"(--)?{name}").replace("{value}", re.escape(value))
+    return Bad([*shlex.split(good), *words], about, says)
+
+
+def rows(command: str) -> list[Bad]:
+    """All of a command; of none for ""."""
+    if not command:
+        return [bad(line, says) for says, line in NONE]
+    found = []
+    for says, *lines in ROWS[command]:
+        for line in lines:
+            alone = line.split(maxsplit=1)[0] == command
+            found.append(bad(line, says, "" if alone else GOOD[command]))
+    return [*found, *of_every_option(command)]
+
+
+def options_of(command: str) -> list[argparse.Action]:
+    """What its parser knows besides --help."""
+    (commands,) = (a for a in make_parser()._actions if isinstance(a, argparse._SubParsersAction))
+    known = commands.choices[command]._actions
+    return [each for each in known if each.option_strings and each.dest not in ("help", "debug")]
+
+
+def of_every_option(command: str) -> Iterator[Bad]:
+    """Refused for what it is, whatever it means: no value, an empty one, one of another type."""
+    good = shlex.split(GOOD[command])
+    for action in options_of(command):
+        name = action.option_strings[0]
+        wrong = {value: says for says, value in SHARED.get(name, ())}
+        if action.nargs == 0:
+            wrong["yes"] = f"argument {name}: ignored explicit argument 'yes'"
+        else:
+            yield Bad([*good, name], name, f"argument {name}: expected one argument")
+        if action.type is int:
+            for value in ("many", "1.5", "", "--", "1_0", " 1", "\N{ARABIC-INDIC DIGIT THREE}"):
+                wrong[value] = f"argument {name}: invalid int value: '{value}'"
+        elif action.type is float:
+            wrong["nan"] = f"{name} must be a number, not nan"
+            for value in ("1,5", "--", "1_0", "\N{ARABIC-INDIC DIGIT THREE}"):
+                wrong[value] = f"argument {name}: invalid float value: '{value}'"
+        elif action.choices:
+            for value in ("", "--"):
+                wrong[value] = f"argument {name}: invalid choice: '{value}'"
+        elif action.nargs is None and action.metavar not in TEXTS:
+            if action.metavar == "FOLDER":
+                wrong["text.txt/x"] = "is no folder|cannot be resumed"
+            if action.metavar == "FILE":
+                places = ["x.xyz", *(f"none/x{ending}" for ending in KINDS)]
+                wrong |= dict.fromkeys(places, rf"there is no (file|folder)|must end in|suffix must|{name} ")
+            wrong[""] = f"{name} is empty; say what it is, or leave it out"
+            wrong["a\0b"] = f"{name} 'a\\\\x00b' has a character 0 in it"
+        for value, says in wrong.items():
+            yield Bad([*good, f"{name}={value}"], name, says)
+
+
+# -- the folder --------------------------------------------------------------------------------------
+
+CELLS = '''
+import graphnet as gn
+import graphnet_rnn as rnn
+
+
+class Odd(BaseException):
+    pass
+
+class Unprintable(Exception):
+    def __str__(self):
+        raise ValueError
+
+class Own(rnn.Cell):
+    """h' = tanh(x W_xh + h W_hh + b_h)"""
+    states = (rnn.State("h"),)
+    def step(self, x, h):
+        return gn.tanh(self.affine("h", x=x, h=h))
+
+class Fails(Own):
+    def __init__(self, how):
+        raise {"odd": Odd("in __init__"), "exits": SystemExit(3), "silent": Unprintable()}[how]
+
+class Settings(Own):
+    def __init__(self, units, *, speed):
+        super().__init__(units)
+        self.speed = speed
+
+class Mine(Own):
+    def __init__(self, depth=3):
+        super().__init__(5)
+
+class Typo(Own):
+    def step(self, x, h):
+        return gn.tanh(self.afine("h", x=x, h=h))
+
+class Shape(Own):
+    def step(self, x, h):
+        return x @ h
+
+class Cut(gn.Elementwise):
+    kernel = "x"
+    def forward(self, x):
+        return x
+    def partials(self, y, x):
+        return [0 * x]
+
+class Cuts(Own):
+    def step(self, x, h):
+        return gn.tanh(Cut()(self.affine("h", x=x, h=h)))
+
+class Stateless(rnn.Cell):
+    states = (rnn.State("h"),)
+
+class Calls(type(rnn.Cell)):
+    def __call__(cls, *arguments, **settings):
+        return None
+
+class Nothing(Own, metaclass=Calls):
+    pass
+
+class Opaque(Own):
+    __signature__ = 5
+
+class Hides(Own):
+    def __getattr__(self, name):
+        raise RuntimeError("no such thing")
+
+class Unshown(Own):
+    def __repr__(self):
+        raise RuntimeError("not shown")
+'''
+FILES: dict[str, str | bytes] = {
+    "text.txt": TEXT,
+    "valid.txt": TEXT[:500],
+    "short.txt": "a cat",
+    "greek.txt": "φ" * 100,
+    "cells.py": CELLS,
+    "raises.py": "class Odd(BaseException):\n    pass\n\nraise Odd('two\\nlines')\n",
+    "exits.py": "raise SystemExit(3)\n",
+    "missing.py": "def __getattr__(name):\n    raise ValueError('odd')\n",
+    "wide.py": "import graphnet_rnn as rnn\n\nclass C(rnn.Cell):\n    states = (rnn.State('h', 0.5),)\n",
+    "binary": bytes(range(1, 256)) * 10,
+    "text.jsonl": TEXT + "\n",
+    "notes.md": "# Notes\n",
+    "recipe.toml": "data = 'text.txt'\n[settings]\nunits = 4\nepochs = 1\n",
+    "odd.toml": "data = 'text.txt'\n[settings]\nunit = 4\nepochs = 1\n",
+    "table.csv": "who,a,b\nann,1,2\nann,2,3\nbob,3,5\nbob,4,9\n",
+    "twice.csv": "a,a\n1,2\n",
+    "picture.png": b"\x89PNG\r\n\x1a\n" + bytes(100),
+    **dict.fromkeys(("empty", "empty.jsonl", "empty.csv"), b""),
+    **{f"text{ending}": TEXT for ending in ("", ".safetensors", ".npz")},
+    "picture.svg": TEXT,
+}
+
+
+def make_place(place: Path) -> None:
+    """The folder in which the rows run; call it from there."""
+    for name, content in FILES.items():
+        (place / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    for name in ("folder", "folder.svg", "damaged"):
+        (place / name).mkdir()
+    for name in ("loop", "loop.svg"):
+        (place / name).symlink_to(name)
+    for name in ("zero", "zero.py", "zero.jsonl"):
+        (place / name).symlink_to("/dev/zero")
+    (place / "full.svg").symlink_to("/dev/full")
+    for name in ("pipe", "pipe.svg"):
+        os.mkfifo(place / name)
+    symbols = len(set(TEXT))
+    for name, cell in (("model", rnn.GRU(4)), ("rhn", rnn.RHN(4, depth=2)), ("lstm", rnn.LSTM(4))):
+        network = rnn.Network([cell], inputs=symbols, outputs=symbols)
+        network.vocabulary = Vocabulary.of(TEXT)
+        rnn.save(network, place / f"{name}.safetensors")
+    rnn.save(rnn.Network([rnn.Elman(2)], 2, 2), place / "vectors.safetensors")
+    numbers = np.linspace(-1, 1, 60, dtype="f4").reshape(5, 6, 2)
+    more = {"w": np.ones(6), "labels": np.arange(6) % 2, "s": numbers > 0}
+    np.savez(place / "numbers.npz", x=numbers, y=numbers[..., :1], **more)
+    np.savez(place / "objects.npz", x=np.array([{}, 1], object), y=numbers)
+    rnn.save(rnn.Network([rnn.Elman(2)], 2, 1, "squared"), place / "numbers.safetensors")
+    (place / "hard.txt").hardlink_to(place / "text.txt")
+    network.parameters["output.b_o"].value[0] = np.nan  # which `save` refuses, and other programs do not
+    odd = ModelFile(model_tensors(network), describe_model(network))
+    (place / "nan.safetensors").write_bytes(odd.to_bytes())
+    content = (place / "model.safetensors").read_bytes()
+    middle = len(content) * 3 // 4
+    flipped = content[:middle] + bytes([content[middle] ^ 4]) + content[middle + 1 :]
+    newer = save({"w": np.zeros(1)}, {KEY: json.dumps({"format": FORMAT + 1})})
+    for name, damaged in {"cut": content[:middle], "flipped": flipped, "newer": newer}.items():
+        (place / f"{name}.safetensors").write_bytes(damaged)
+    for options in (["--out", "run"], ["--cell", "cells.py:Own", "--out", "own"]):
+        assert main([*shlex.split(GOOD["train"]), *options, "--quiet"]) == 0
+    (place / "own" / "model.safetensors").rename(place / "own.safetensors")
+    (place / "damaged" / "checkpoint-000000001.safetensors").write_bytes(TEXT.encode())
+    assert set(GOOD) == set(COMMANDS)

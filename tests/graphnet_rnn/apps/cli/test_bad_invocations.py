@@ -1,0 +1,110 @@
+"""What cannot be meant or cannot be done is answered in one sentence, at once, and changes nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from graphnet.system import memory
+from graphnet_rnn.apps.cli import COMMANDS, main, make_parser
+from tests.graphnet_rnn.apps.cli.bad_invocations import GOOD, ROWS, SHARED, make_place, options_of, rows
+from tests.tables import case, require_rows
+
+pytestmark = pytest.mark.skipif(not Path("/dev/full").exists(), reason="devices and pipes are Linux's")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("place")
+    before, there = Path.cwd(), memory.available_memory
+    memory.available_memory = lambda: 2_000_000_000  # the same on every machine
+    os.chdir(folder)
+    make_place(folder)
+    answer(["cells", "LSTN"])  # what is imported and made once
+    yield folder
+    os.chdir(before)
+    memory.available_memory = there
+
+
+def state(folder: Path) -> dict[str, tuple[int, int, int]]:
+    """What is there; not what Python keeps of code."""
+    there = [(p, p.lstat()) for p in folder.rglob("*") if "__pycache__" not in p.parts]
+    kept = {p for p, _ in there if p.is_file() and not p.is_symlink()}
+    return {str(p): (s.st_mode, s.st_size, s.st_mtime_ns if p in kept else 0) for p, s in there}
+
+
+def answer(arguments: list[str]) -> tuple[int, str]:
+    """The exit code, and what standard error got."""
+    said, ignored = io.StringIO(), io.StringIO()
+    stdin, sys.stdin = sys.stdin, io.StringIO()
+    try:
+        with contextlib.redirect_stdout(ignored), contextlib.redirect_stderr(said):
+            try:
+                code = main(arguments)
+            except SystemExit as ended:
+                code = int(str(ended.code))
+    finally:
+        sys.stdin = stdin
+    return code, said.getvalue()
+
+
+def most_memory() -> int:
+    """Bytes at the highest, since 5 was written to clear_refs."""
+    return int(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text(encoding="utf-8"))[1]) * 1024
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_each_answer_is_one_sentence(place: Path, command: str) -> None:
+    """At once: memory is not taken, no file is written, nor does the folder change."""
+    before = state(place)
+    for row in rows(command):
+        Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
+        used = most_memory()
+        code, said = answer(row.arguments)
+        with case(ascii(" ".join(row.arguments))[:200]):
+            assert code in (1, 2)
+            # It is worded, not what Python happened to raise.
+            worded = re.sub("got an unexpected keyword argument|unexpected object", "", said)
+            assert not re.search("unexpected |Traceback", worded)
+            assert said.endswith("\n")
+            first, *more = said.splitlines()
+            assert first.startswith(f"graphnet-rnn {command}: " if command else "graphnet-rnn: "), said
+            assert re.search(row.says, said, re.MULTILINE), said
+            assert max(map(len, said.splitlines())) < 1000
+            # The lines below the first, where there are any, name the equation and what it was given.
+            assert all(line.startswith("    ") for line in more), said
+            assert state(place) == before
+            assert most_memory() - used < 300e6
+
+
+def test_every_option_has_a_bad_case_of_its_own() -> None:
+    """Beside those that all options have; where several commands have it, in one of them."""
+    lines = [line for rows in ROWS.values() for _, *lines in rows for line in lines]
+    known = {word for line in lines for word in line.split() if word.startswith("--")} | SHARED.keys()
+    for command in COMMANDS:
+        takes = [a for a in options_of(command) if a.nargs != 0 and not a.choices]
+        own = {a.option_strings[0] for a in takes if a.metavar not in ("FILE", "FOLDER")}
+        require_rows(own - known, "bad_invocations.py", f"what it cannot mean in {command}")
+
+
+def test_two_dashes_are_a_value_or_end_the_options() -> None:
+    """Python 3.11 would make [] of the value; then the option is ignored, or fails after the work."""
+    read = make_parser().parse_args
+    for command in COMMANDS:
+        good = GOOD[command].split()
+        assert read(good).command == command  # or the rows would be refused for another reason than theirs
+        for action in options_of(command):
+            if action.nargs is None and action.type is None and not action.choices:
+                with case(command, action.option_strings[0]):
+                    found = read([*good, f"{action.option_strings[0]}=--"])
+                    assert getattr(found, action.dest) == "--"
+    assert read(["sample", "--length", "3", "--", "--odd-name"]).model == "--odd-name"
+    assert read(["draw", "LSTM", "--", "--odd-name"]).what == ["LSTM", "--odd-name"]
+    assert read(["train", "--"]).data is None

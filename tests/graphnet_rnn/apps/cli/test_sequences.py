@@ -1,0 +1,243 @@
+"""Training on sequences of files by the command line: what is trained is rnn.Arrays, judged and predicted by loops."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphnet_rnn as rnn
+from graphnet_rnn.apps.cli import main
+from tests.graphnet_rnn.training.runs import rows
+
+RANDOM = np.random.default_rng(0)
+X = RANDOM.standard_normal((5, 30, 2)).astype("f4")
+SMALL = ["--epochs", "2", "--batch", "8", "--quiet"]
+TRAIN = ["train", "d.npz", "--cell", "GRU(4)", *SMALL]
+MODEL = "run/model.safetensors"
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    signs = (X.sum(axis=2) > 0).astype(int)
+    np.savez("d.npz", x=X, y=X.sum(axis=2), signs=signs, bits=X > 0, last=signs[-1], w=np.arange(30.0))
+    return tmp_path
+
+
+def softmax(o: np.ndarray) -> np.ndarray:
+    e = np.exp(o - o.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+def deviations(network: rnn.Network) -> np.ndarray:
+    """Of the targets that it was trained on: in these units its loss is."""
+    return np.array(network.scaling.outputs[1])
+
+
+def table(path: str) -> list[dict[str, str]]:
+    with open(path, encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def written(path: str, head: str, *columns: np.ndarray) -> None:
+    np.savetxt(path, np.stack(columns, axis=1), "%.17g", ",", header=head, comments="")
+
+
+KINDS = ["y squared", "signs softmax", "bits sigmoid", "last softmax last", "last softmax mean"]
+
+
+@pytest.mark.parametrize(("target", "loss", "pool"), [[*kind.split(), ""][:3] for kind in KINDS])
+def test_what_is_trained_is_judged_and_predicted(capsys: Any, target: str, loss: str, pool: str) -> None:
+    chosen, whole = ["--target", target, "--weights", "w"], target == "last"
+    how = ["--pool", "mean"] if pool == "mean" else []
+    assert main([*TRAIN[:-1], "--no-live", *chosen, *how, "--out", "run"]) == 0
+    assert f"predict {MODEL} d.npz {' '.join(chosen)} --out new.npz" in capsys.readouterr().out
+    network = rnn.load(MODEL)
+    assert (network.loss, network.pool) == (loss, pool or None)
+    outputs, _ = rnn.run(network, X)
+    t, w = np.load("d.npz")[target], np.arange(30.0)
+    name, predicted = "probability", softmax(outputs)
+    if loss == "softmax":
+        losses = -np.log(np.take_along_axis(predicted, t[..., None], -1))[..., 0]
+    elif loss == "squared":
+        losses = ((outputs[..., 0] - t) / deviations(network)) ** 2
+        name, predicted = "prediction", outputs
+    else:
+        losses = (np.logaddexp(0, outputs) - t * outputs).sum(axis=2)
+        predicted = 1 / (1 + np.exp(-outputs))
+    expected = losses.reshape(-1, 30).mean(axis=0) @ w / w.sum()
+    assert main(["evaluate", MODEL, "d.npz", *chosen]) == 0
+    said = capsys.readouterr().out
+    unit = "standardized squared error" if loss == "squared" else "nats"
+    assert f"{expected:.4f} {unit} a {'case' if whole else 'step'}" in said
+    assert main(["predict", MODEL, "d.npz", *chosen, "--out", "p.npz"]) == 0
+    found = np.load("p.npz")
+    np.testing.assert_allclose(found[name], predicted, rtol=1e-5)
+    if loss == "softmax":
+        right = (outputs.argmax(axis=-1) == t).reshape(-1, 30).mean(axis=0) @ w / w.sum()
+        assert f"accuracy {right:.2%}" in said
+        np.testing.assert_array_equal(found["label"], outputs.argmax(axis=-1))
+    assert main(["predict", MODEL, "d.npz", "--out", "p.csv"]) == 0
+    found_rows = table("p.csv")
+    row = found_rows[7]
+    assert (len(found_rows), row["case"], row.get("step")) == ((30, "7", None) if whole else (150, "1", "2"))
+    number = float(row[name if loss == "squared" else "probability_0"])
+    assert number == pytest.approx(found[name][(7, 0) if whole else (2, 1, 0)])
+
+
+def test_training_begins_at_the_frequencies_of_targets_that_count() -> None:
+    """Of steps that there are, and whose weight is above 0."""
+    lengths = RANDOM.integers(1, 6, 30)
+    w = 1.0 * (RANDOM.random((5, 30)) > 0.5)
+    y, bits = RANDOM.integers(0, 3, (5, 30)), X > 0.5
+    there = (w > 0) & (np.arange(5)[:, None] < lengths)
+    classes = np.array([(y[there] == k).sum() + 1 for k in range(3)])
+    ones = bits[there].sum(axis=0) + 0.5
+    shares = {"y": classes / classes.sum(), "bits": ones / (there.sum() + 1)}
+    np.savez("e.npz", x=X, lengths=lengths, w=w, y=y, bits=bits)
+    for target, expected in shares.items():
+        how = f"train e.npz --valid e.npz --weights w --target {target} --cell GRU(4) --steps 1 --rate 1e-9"
+        assert main([*how.split(), *SMALL, "--out", target]) == 0
+        bias = rnn.load(f"{target}/model.safetensors").parameters["output.b_o"].value
+        predicted = softmax(bias) if target == "y" else 1 / (1 + np.exp(-bias))
+        np.testing.assert_allclose(predicted, expected, rtol=1e-5)
+
+
+def test_cases_of_several_lengths(capsys: pytest.CaptureFixture[str]) -> None:
+    """From arrays and from a table alike: what is trained, judged and predicted has the steps that there are."""
+    lengths = np.random.default_rng(1).integers(1, 6, 30)
+    inside = np.arange(5)[:, None] < lengths
+    y = X.sum(axis=2)
+    ragged = {"x": np.where(inside[..., None], X, np.nan), "y": np.where(inside, y, np.nan)}
+    np.savez("r.npz", **ragged, lengths=lengths)
+    who = np.repeat(np.arange(30), lengths)
+    written("r.csv", "who,a,b,y", who, *(each.T[inside.T] for each in (X[..., 0], X[..., 1], y)))
+    how, cases = [*TRAIN[2:], "--buckets", "2"], ["--case", "who", "--target", "y"]
+    assert main(["train", "r.npz", *how, "--out", "run"]) == 0
+    assert main(["train", "r.csv", *cases, *how, "--out", "table"]) == 0
+    network = rnn.load(MODEL)
+    np.testing.assert_array_equal(network.theta, rnn.load("table/model.safetensors").theta)
+    outputs, _ = rnn.run(network, X, lengths=lengths)
+    expected = ((outputs[..., 0] - y) ** 2)[inside].mean() / deviations(network)[0] ** 2
+    capsys.readouterr()
+    assert main(["evaluate", MODEL, "r.csv", *cases]) == 0
+    said = capsys.readouterr().out
+    assert (
+        f"{expected:.4f} standardized squared error a step, over 30 cases of {lengths.sum():,} steps" in said
+    )
+    assert main(["predict", MODEL, "r.csv", *cases, "--out", "p.csv"]) == 0
+    assert main(["predict", MODEL, "r.npz", "--out", "p.npz"]) == 0
+    for name, values in {"prediction": outputs, "lengths": lengths}.items():
+        np.testing.assert_array_equal(np.load("p.npz")[name], values)
+    found = table("p.csv")
+    assert len(found) == lengths.sum()
+    for row in found:
+        assert int(row["step"]) < lengths[int(row["case"])]
+        assert float(row["prediction"]) == pytest.approx(outputs[int(row["step"]), int(row["case"]), 0])
+
+
+def test_columns_are_read_by_their_names(capsys: pytest.CaptureFixture[str]) -> None:
+    """Those of training, wherever they stand in another table, and whatever else it has."""
+    a, b, who = X[..., 0].T.ravel(), X[..., 1].T.ravel(), np.repeat(np.arange(30), 5)
+    y, z = a + b, a - b
+    written("train.csv", "who,a,b,y,z", who, a, b, y, z)
+    written("valid.csv", "z,b,y,a,who", z, b, y, a, who)
+    written("more.csv", "noise,b,who,a", y * 9, b, who, a)
+    written("less.csv", "b,who", b, who)
+    train = ["train", "train.csv", "--case", "who", "--target", "y,z", *TRAIN[2:]]
+    assert main([*train, "--valid", "valid.csv", "--out", "run"]) == 0
+    network = rnn.load(MODEL)
+    assert network.columns == rnn.data.Columns(("a", "b"), ("y", "z"))
+    outputs, _ = rnn.run(network, X)
+    errors = outputs - np.stack([y, z], axis=-1).reshape(30, 5, 2).swapaxes(0, 1)
+    loss = ((errors / deviations(network)) ** 2).sum(axis=-1).mean()
+    assert rows(Path("run"), "epoch")[-1]["valid_loss"] == pytest.approx(loss, rel=1e-5)
+    capsys.readouterr()
+    assert main(["evaluate", MODEL, "valid.csv", "--case", "who"]) == 0
+    assert f"{loss:.4f} standardized squared error" in capsys.readouterr().out
+    predict = ["predict", MODEL, "more.csv", "--case", "who", "--out", "p.csv"]
+    assert main(predict) == 0
+    found = [[float(row["prediction_y"]), float(row["prediction_z"])] for row in table("p.csv")]
+    np.testing.assert_allclose(np.reshape(found, (30, 5, 2)).swapaxes(0, 1), outputs, rtol=1e-6)
+    assert main([*predict, "--inputs", "a,b,noise"]) == 2
+    assert "3 columns cannot stand for the 2 that the network reads: a, b" in capsys.readouterr().err
+    assert main(["predict", MODEL, "less.csv", "--case", "who", "--out", "p.csv"]) == 1
+    assert "less.csv has no column 'a'; it has b, who" in capsys.readouterr().err
+
+
+def test_it_is_the_run_of_arrays() -> None:
+    assert main([*TRAIN, "--out", "run", "--rate", "0.01"]) == 0
+    t = X.sum(axis=2)[..., None]
+    scaling = rnn.data.Scaling.of(rnn.data.Sequences(X[:, :27], t[:, :27]))
+    network = rnn.Network([rnn.GRU(4)], 2, 1, "squared", scaling=scaling)
+    problem = rnn.Arrays(network, X, t, batch=8)
+    settings = rnn.Training(rnn.Adam(0.01, clip_norm=1.0), epochs=2)
+    outcome = rnn.Trainer(problem, settings, "own").run()
+    epochs = rows(Path("run"), "epoch")
+    assert epochs == rows(Path("own"), "epoch")
+    assert outcome.best == min(row["valid_loss"] for row in epochs)
+
+
+@pytest.mark.parametrize("data", ["d.npz", "task:addition(10)"])
+def test_a_run_goes_on_as_if_unbroken(here: Path, data: str) -> None:
+    """Also where the file has moved."""
+    train = ["train", data, *TRAIN[2:], "--optimizer", "adam", "--gradient-batches", "1"]
+    assert main([*train, "--epochs", "4", "--out", "whole"]) == 0
+    assert main([*train, "--steps", "5", "--out", "parts"]) == 0
+    again = ["train", "--resume", "parts", "--epochs", "4", "--steps", "1000", "--quiet"]
+    if data == "d.npz":
+        Path("d.npz").rename("moved.npz")
+        again.append("moved.npz")
+    assert main(again) == 0
+    for name in ("history.jsonl", "model.safetensors"):
+        assert (here / "parts" / name).read_bytes() == (here / "whole" / name).read_bytes()
+
+
+def test_shares_are_validated_on_by_their_numbers_and_weighed() -> None:
+    found = []
+    for fold in range(3):
+        assert main([*TRAIN, "--weights", "w", "--fold", f"{fold + 1}/3", "--out", f"f{fold}"]) == 0
+        network = rnn.load(f"f{fold}/model.safetensors")
+        _, valid = rnn.data.read_sequences("d.npz", rnn.data.Choice(weights="w")).fold(fold, 3)
+        errors = rnn.run(network, valid.inputs)[0][..., 0] - valid.targets
+        losses = ((errors / deviations(network)) ** 2).mean(axis=0)
+        found.append(min(row["valid_loss"] for row in rows(Path(f"f{fold}"), "epoch")))
+        assert found[-1] == pytest.approx(losses @ valid.weights / valid.weights.sum(), rel=1e-5)
+    assert len(set(found)) == 3
+
+
+def test_of_a_series_a_block_of_time_is_validated_on() -> None:
+    """And what is next to it is not learned from: other values there make the same run."""
+    x = np.random.default_rng(0).standard_normal((48, 2))
+
+    def trained(folder: str, x: np.ndarray) -> bytes:
+        written("w.csv", "a,b", *x.T)
+        command = ["train", "w.csv", "--target", "b", "--pieces", "4", "--fold", "2/3", "--gap", "3"]
+        assert main([*command, *TRAIN[2:], "--out", folder]) == 0
+        return Path(folder, "history.jsonl").read_bytes()
+
+    before = trained("run", x)
+    beside, inside = x.copy(), x.copy()
+    beside[[12, 15, 32, 35]] += 1.0
+    inside[16] += 1.0
+    assert trained("two", beside) == before
+    assert trained("three", inside) != before
+    block = x[16:32].astype(np.float32).reshape(4, 4, 2).swapaxes(0, 1)
+    network = rnn.load(MODEL)
+    loss = (((rnn.run(network, block[..., :1])[0] - block[..., 1:]) / deviations(network)) ** 2).mean()
+    best = min(row["valid_loss"] for row in rows(Path("run"), "epoch"))
+    assert best == pytest.approx(loss, rel=1e-5)
+
+
+def test_classes_are_those_of_both_files_and_numbers_that_are_names_are_none(capsys: Any) -> None:
+    np.savez("v.npz", x=X[:, :9], signs=np.full((5, 9), 2))
+    assert main([*TRAIN, "--target", "signs", "--valid", "v.npz", "--out", "run"]) == 0
+    assert rnn.load(MODEL).outputs == 3
+    written("d.csv", "who,ax,kind", np.arange(30), np.arange(30) / 30, 1_000_003 * np.arange(30))
+    assert main(["train", "d.csv", "--target", "kind", "--case", "who", *TRAIN[2:], "--out", "new"]) == 2
+    assert "makes 29,000,088 classes of 30 targets; number the classes from 0 on" in capsys.readouterr().err
+    assert not Path("new").exists()

@@ -1,0 +1,448 @@
+"""train, sample, evaluate, check: what they do, from what they begin, and what is left when they fail."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+import pytest
+
+import graphnet
+import graphnet_rnn as rnn
+from graphnet_rnn import cells, optimizers
+from graphnet_rnn.apps.cli import COMMANDS, main, make_parser, module_of
+from graphnet_rnn.apps.cli.optimizer import make_optimizer
+from graphnet_rnn.errors import DataError, ModelFileError, TrainingError
+from graphnet_rnn.formats.model_file import ModelFile
+from graphnet_rnn.training import RunFolder
+from graphnet_rnn.training.state import digest_of
+from tests.graphnet_rnn.apps.cli.bad_invocations import CELLS, TEXT
+from tests.graphnet_rnn.formats.resealed import parts_of
+from tests.graphnet_rnn.training.runs import contents, require_same_files, rows
+from tests.tables import case
+
+SMALL = ["--units", "6", "--time", "10", "--batch", "4", "--epochs", "2", "--sample", "20"]
+TRAIN = ["train", "text.txt", *SMALL, "--out", "run"]
+AGAIN = ["train", "--resume", "run", "--quiet"]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("trained")
+    (folder / "text.txt").write_text(TEXT, encoding="utf-8")
+    with contextlib.chdir(folder):
+        assert main([*TRAIN, "--quiet"]) == 0
+    return folder / "run"
+
+
+@pytest.fixture
+def run(here: Path, trained: Path) -> Path:
+    """A run of two epochs, beside its text."""
+    return Path(shutil.copytree(trained, here / "run"))
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """But for what Python keeps of code."""
+    found = (p for p in folder.rglob("*") if p.is_file() and p.parent.name != "__pycache__")
+    return {str(p.relative_to(folder)): p.read_bytes() for p in found}
+
+
+def fails(capsys: pytest.CaptureFixture[str], arguments: list[str], code: int = 1) -> str:
+    """The one sentence of a command that wrote nothing and lost nothing."""
+    before = files(Path.cwd())
+    assert main(arguments) == code
+    said = capsys.readouterr().err
+    assert said.startswith(f"graphnet-rnn {arguments[0]}: ")
+    assert said.count("\n") == 1
+    assert files(Path.cwd()) == before
+    return said
+
+
+def shown_by(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """What --help prints, on one line."""
+    with pytest.raises(SystemExit) as ended:
+        main([*arguments, "--help"])
+    assert ended.value.code == 0
+    return " ".join(capsys.readouterr().out.split())
+
+
+def test_help_shows_every_command_its_defaults_and_examples_that_are_understood(capsys: Any) -> None:
+    of_all = shown_by(capsys)
+    for command, does in COMMANDS.items():
+        shown, options = shown_by(capsys, command), module_of(command)
+        with case(command):
+            assert f" {command} {does.split()[0]}" in of_all
+            assert (options.__doc__ or "").startswith(does)
+            assert f"example: graphnet-rnn {command}" in shown
+            assert "None)" not in shown
+            assert "(default: )" not in shown
+            for line in options.EXAMPLE.splitlines()[1:]:
+                make_parser().parse_args(re.findall(r'"[^"]*"|\S+', line)[1:])
+    assert "learning rate (default: sgd " in shown_by(capsys, "train")
+    assert "adam 0.003" in shown_by(capsys, "train")
+
+
+def test_round_trip(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(TRAIN) == 0
+    shown = capsys.readouterr().out
+    for words in (
+        r"text: 1,104 characters to train on, 138 to validate, 138 to test; 14 different",
+        r"Network\(\[LSTM\(units=6\)\]",
+        r"epoch +2: train \d\.\d{3}, validation \d\.\d{3} bits/char",
+        r"ended \(epochs\): best \d\.\d{3} bits/char after epoch 2",
+        r"try: graphnet-rnn sample run/model.safetensors --length 500",
+    ):
+        assert re.search(words, shown), words
+    assert rows(Path("run"), "start")[0]["optimizer"].items() >= {"rate": 3e-3, "clip_norm": 1.0}.items()
+    assert {"model.safetensors", "history.jsonl", "timing.jsonl", "curve.png"} <= set(files(here / "run"))
+
+    assert main(["sample", "run/model.safetensors", "--length", "30", "--warm-up", "a cat"]) == 0
+    sampled = capsys.readouterr().out
+    assert sampled.startswith("a cat")
+    assert len(sampled) == len("a cat") + 30 + 1
+    assert set(sampled) <= set(TEXT) | {"\n"}
+
+    assert main(["evaluate", "run/model.safetensors", "text.txt", "--context", "10"]) == 0
+    said = "bits/char, accuracy \\d+\\.\\d\\d%, over 1,370 characters with at least 10 of context\n"
+    found = re.fullmatch(rf"(\d\.\d{{4}}) {said}", capsys.readouterr().out)
+    assert 0 < float(found[1]) < np.log2(14) + 0.2
+
+    assert main(["train", "--resume", "run", "--epochs", "3"]) == 0
+    assert "continuing at epoch 3" in capsys.readouterr().out
+
+
+def test_training_ends_with_the_score_on_the_test_text(here: Path, capsys: Any) -> None:
+    """The printed number is that of `evaluate` on the same characters."""
+    (here / "test.txt").write_text(TEXT[round(len(TEXT) * 0.9) :], encoding="utf-8")
+    numbers, judge = [], ["evaluate", "run/model.safetensors", "test.txt", "--context", "5"]
+    for command in ([*TRAIN, "--time", "5", "--steps", "5"], judge):
+        assert main(command) == 0
+        said = capsys.readouterr().out.partition("on the test text: ")
+        numbers.append(float(re.match(r"[\d.]+", said[2] or said[0])[0]))  # type: ignore[index]
+    assert numbers[0] == pytest.approx(numbers[1], abs=1e-3)
+
+
+def test_a_run_whose_curve_cannot_be_drawn_has_ended_well(here: Path, capsys: Any, monkeypatch: Any) -> None:
+    monkeypatch.setenv("PATH", "")  # no TeX
+    with matplotlib.rc_context({"text.usetex": True}):
+        assert main([*TRAIN, "--epochs", "1"]) == 0
+    said = capsys.readouterr()
+    assert "wrote run/model.safetensors and run/history.jsonl\n" in said.out
+    assert "train: curve.png was not drawn: matplotlib, which draws charts, fails (" in said.err
+    assert said.err.endswith("Later: graphnet-rnn draw run --out run/curve.png\n")
+
+
+@pytest.mark.parametrize(
+    ("schedule", "optimizer"),
+    [
+        ("Warmup(5).then(Cosine(20))", "adamw(groups={'layer0.b_*': {'weight_decay': 0}})"),
+        ("OnPlateau(0.5, patience=1)", "adam(rate=0.002 * Warmup(5))"),
+        ("", "riemannian(qdruop)"),
+        ("", "hf(preconditioner='kfac', cg_steps=2)"),
+    ],
+)
+def test_what_chooses_steps_goes_on_as_if_unbroken(here: Path, schedule: str, optimizer: str) -> None:
+    """The rates are those of the library."""
+    options = [*SMALL, "--units", "3", "--optimizer", optimizer, "--quiet"]
+    options += ["--schedule", schedule, "--average", "0.9"] if schedule else ["--steps", "8"]
+    for epochs, folder in (("2", "whole"), ("1", "run")):
+        assert main(["train", "text.txt", *options, "--epochs", epochs, "--out", folder]) == 0
+    assert main([*AGAIN, "--epochs", "2"]) == 0
+    require_same_files(contents(here / "run"), contents(here / "whole"))
+    if schedule.startswith("Warmup"):
+        steps = rows(Path("run"), "step")
+        expected = [rnn.Warmup(5).then(rnn.Cosine(20)).at(row["step"] - 1) for row in steps]
+        base = steps[0]["learning_rate"] / expected[0]
+        assert [row["learning_rate"] for row in steps] == pytest.approx([base * each for each in expected])
+
+
+def test_resume_alone_or_computed_in_another_way(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Alone it goes to the epochs that were asked for, which have been made."""
+    before = files(run)
+    assert main(AGAIN) == 0
+    assert capsys.readouterr() == ("", "")
+    assert files(run).keys() == before.keys()
+    assert {name for name, content in files(run).items() if content != before[name]} <= {"curve.png"}
+    assert main([*AGAIN, "--epochs", "3", "--backend", "numpy", "--threads", "1"]) == 0
+    assert main([*AGAIN, "--epochs", "4", "--backend", "numba", "--memory", "sqrt"]) == 0
+    assert [row["epoch"] for row in rows(Path("run"), "epoch")] == [1, 2, 3, 4]
+
+
+def test_resume_where_the_texts_have_moved(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "valid.txt").write_text(TEXT, encoding="utf-8")
+    assert main([*TRAIN, "--valid", "valid.txt", "--quiet"]) == 0
+    (here / "valid.txt").rename(here / "other.txt")
+    assert "train --resume run --valid FOLDER/valid.txt" in fails(capsys, AGAIN, 2)
+    again = [*AGAIN, "--valid", "other.txt"]
+    (here / "text.txt").rename(here / "moved.txt")
+    assert "say where the file is: train --resume run FOLDER/text.txt" in fails(capsys, again, 2)
+    assert main([*again, "moved.txt"]) == 0
+    (here / "moved.txt").write_text(TEXT.replace("cat", "tac"), encoding="utf-8")
+    assert "the text is another one" in fails(capsys, [*again, "moved.txt"], 2)
+
+
+def test_interrupted_ends_with_130(here: Path, capsys: Any, monkeypatch: Any) -> None:
+    """In the first epoch, of which no curve can be drawn yet."""
+
+    def interrupt(self: Any, trainer: rnn.Trainer, report: Any) -> None:
+        trainer._interruption.came = True
+
+    monkeypatch.setattr("graphnet_rnn.apps.cli.console.Console.stepped", interrupt)
+    for folder, quiet in (("my run", []), ("other", ["--quiet"])):
+        assert main(["train", "text.txt", *SMALL, "--out", folder, *quiet]) == 130
+        assert list((here / folder).glob("checkpoint-*"))
+        said = capsys.readouterr().out
+        assert said == "" if quiet else "continue with: graphnet-rnn train --resume 'my run'" in said
+
+
+def test_two_default_folders_at_once(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder is made where its name is chosen: another command that starts before the first trains takes the next."""
+    names, run = [], rnn.Trainer.run
+    train = ["train", "text.txt", *SMALL, "--epochs", "1", "--quiet"]
+
+    def meanwhile(trainer: rnn.Trainer) -> object:
+        if not names:
+            names.append(trainer.folder.path.name)
+            assert main(train) == 0
+        names.append(trainer.folder.path.name)
+        return run(trainer)
+
+    monkeypatch.setattr(rnn.Trainer, "run", meanwhile)
+    assert main(train) == 0
+    assert names == ["text-LSTM-6", "text-LSTM-6-2", "text-LSTM-6"]
+
+
+def test_given_validation_text_and_options(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "valid.txt").write_text(TEXT[:200], encoding="utf-8")
+    learns = "--optimizer nesterov --rate 0.05 --clip-values 1 --clip-norm 0 --valid valid.txt"
+    made_of = "--cell GRU --layers 2 --skip --dropout 0.1 --recurrent-dropout 0.2 --initial-state learned"
+    assert main([*TRAIN, "--no-early-stopping", "--variational", *learns.split(), *made_of.split()]) == 0
+    assert "1,380 characters to train on, 200 to validate, 0 to test" in capsys.readouterr().out
+    (start,) = rows(Path("run"), "start")
+    assert start["optimizer"].items() >= {"name": "Nesterov", "rate": 0.05, "clip_norm": None}.items()
+    assert start["clip_values"] == 1
+    expected = {"skip": True, "dropout": 0.1, "recurrent_dropout": 0.2, "variational": True}
+    assert start["model"] == start["model"] | expected | {"initial_state": "learned"}
+    assert [layer["cell"] for layer in start["model"]["layers"]] == ["GRU", "GRU"]
+
+
+def test_training_begins_at_the_frequencies_of_the_training_text(here: Path) -> None:
+    assert main([*TRAIN, "--quiet", "--epochs", "1", "--steps", "1", "--rate", "1e-9"]) == 0
+    network, begun = rnn.load("run/model.safetensors"), TEXT[: len(TEXT) * 8 // 10]
+    seen = np.array([begun.count(c) + 1 for c in network.vocabulary.characters])
+    bias = network.parameters["output.b_o"].value
+    np.testing.assert_allclose(np.exp(bias), seen / seen.sum(), rtol=1e-3)
+
+
+def test_seeds_argmax_and_unknown_characters(here: Path, run: Path, capsys: Any) -> None:
+    def sample(*options: str) -> str:
+        assert main(["sample", "run/model.safetensors", "--length", "40", *options]) == 0
+        return capsys.readouterr().out
+
+    assert sample() == sample("--seed", "0") != sample("--seed", "1")
+    assert sample("--argmax") == sample("--temperature", "0") == sample("--argmax", "--seed", "3")
+    (here / "other.txt").write_text(TEXT + "Ω", encoding="utf-8")
+    assert main(["evaluate", "run/model.safetensors", "other.txt", "--unknown", "a"]) == 0
+
+
+def test_a_text_too_short_to_validate_on_is_said(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "short.txt").write_text(TEXT[:200], encoding="utf-8")
+    assert main(["train", "short.txt", *SMALL, "--time", "30", "--batch", "1", "--out", "run"]) == 0
+    assert "no validation: too few characters for it, so the best epoch is" in capsys.readouterr().out
+
+
+def test_check(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A cell of the package, and one of a user."""
+    (here / "cells.py").write_text(CELLS, encoding="utf-8")
+    assert main(["check", "graphnet_rnn.cells.gru:GRU", "cells.py:Own(2)"]) == 0
+    words, *lines = capsys.readouterr().out.splitlines()
+    assert words == (cells.ALL["GRU"].__doc__ or "").splitlines()[0]
+    checks = [line.split(":")[0] for line in lines[: len(rnn.testing.CHECKS)]]
+    assert checks == [f"  ok    {check}" for check in rnn.testing.CHECKS]
+    assert lines[len(checks)] == "GRU obeys all laws"
+    assert lines[-1] == "Own obeys all laws"
+    with pytest.raises(graphnet.testing.LawError):
+        main(["check", "cells.py:Cuts", "--debug"])
+
+
+def test_no_memory_and_what_nobody_expected_are_told(here: Path, capsys: Any, monkeypatch: Any) -> None:
+    """What the failing allocation says is kept, and a remedy given; --debug shows where it came from."""
+
+    def exhausted(*arguments: object) -> None:
+        raise MemoryError("Unable to allocate 9 TiB")
+
+    monkeypatch.setattr("graphnet_rnn.apps.cli.material.load_corpus", exhausted)
+    remedy = "not enough memory; try a smaller --units or --layers or --batch or --time"
+    assert re.search(f"{remedy} .*Unable to allocate 9 TiB", fails(capsys, TRAIN))
+    monkeypatch.setattr("graphnet_rnn.apps.cli.material.load_corpus", lambda *_: {}["a\nb"])
+    assert re.search(r"unexpected KeyError: .* at \S*test_train\.py:\d+; --debug", fails(capsys, TRAIN))
+    with pytest.raises(KeyError):
+        main([*TRAIN, "--debug"])
+    (here / "bad.safetensors").write_bytes(b"")
+    with pytest.raises(ModelFileError):
+        main(["sample", "bad.safetensors", "--debug"])
+
+
+def test_a_loss_that_is_not_finite_leaves_the_checkpoints(here: Path, capsys: Any) -> None:
+    diverges = [*TRAIN, "--optimizer", "sgd", "--rate", "1e38", "--clip-norm", "0"]
+    assert main(diverges) == 1
+    said = "training cannot go on; try a smaller --rate or --clip-norm. The checkpoints in run are untouched."
+    assert said in " ".join(capsys.readouterr().err.split())
+    (checkpoint,) = (here / "run").glob("checkpoint-*")
+    assert np.isfinite(rnn.load(checkpoint).theta).all()
+    with pytest.raises(TrainingError):
+        main([*diverges, "--out", "other", "--debug"])
+
+
+def test_a_run_that_cannot_begin_leaves_nothing(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = sorted(here.rglob("*"))
+    assert main(["train", "text.txt", *SMALL, "--memory", "1"]) == 1
+    assert "memory" in capsys.readouterr().err
+    assert sorted(p for p in here.rglob("*") if p.name != "runs") == before
+    with RunFolder(here / "run").locked():
+        assert main([*TRAIN, "--steps", "1"]) == 2
+        assert "another process trains" in capsys.readouterr().err
+    assert main([*TRAIN, "--quiet", "--steps", "1"]) == 0
+
+
+def test_resume_of_a_run_from_python(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    network = rnn.Network([rnn.Elman(3)], inputs=14, outputs=14)
+    problem = rnn.CarriedText(network, rnn.data.Corpus.split(TEXT), time=10, batch=4)
+    rnn.Trainer(problem, rnn.Training(epochs=1), "run").run()
+    assert "was not written by this command" in fails(capsys, AGAIN, 2)
+
+
+def test_arguments_that_nobody_wrote(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of a checkpoint from somebody else: one sentence on one line."""
+    before = {path: path.read_bytes() for path in run.glob("checkpoint-*")}
+    data = "book.txt\ngraphnet-rnn train: all is well"
+    wrong = [("cell", None), ("cell", ...), ("encoding", "x\0"), ("data", data), ("memory", "9" * 5000)]
+    for name, value in wrong:
+        for checkpoint, content in before.items():
+            tensors, described = parts_of(content)
+            arguments = described["training"]["notes"]["arguments"]
+            if value is ...:
+                del arguments[name]
+            else:
+                arguments[name] = value
+            checkpoint.write_bytes(ModelFile(tensors, described).to_bytes())
+        assert main([*AGAIN, "--epochs", "3"]) in (1, 2)
+        (said,) = capsys.readouterr().err.splitlines()
+        with case(name):
+            assert "unexpected" not in said
+            assert len(said) < 400
+            assert re.search("which cannot be|--memory must be|keeps no --cell", said)
+
+
+def test_resume_says_whose_code_it_imports(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Before it does, also if it is quiet; not where the person named the file."""
+    mine = here / "mine.py"
+    mine.write_text(CELLS + "\nimport sys\nprint('imported', file=sys.stderr)\n", encoding="utf-8")
+    assert main([*TRAIN, "--cell", "mine.py:Own", "--quiet"]) == 0
+    assert "importing" not in capsys.readouterr().err
+    os.utime(mine, (1, 1))  # as another process would, the command imports it anew
+    assert main([*AGAIN, "--epochs", "3"]) == 0
+    first, *others = capsys.readouterr().err.splitlines()
+    assert first.endswith(f"begun with the cell mine.py:Own: importing {mine}, which runs its code")
+    assert others == ["imported"]
+    assert main([*AGAIN, "--cell", "mine.py:Own"]) == 0
+    assert "importing" not in capsys.readouterr().err
+
+
+DIAGONAL = rnn.riemannian.OuterProduct("diagonal", damping=0.1)
+KFAC = rnn.riemannian.Kronecker()
+WAVES = rnn.Warmup(5).then(rnn.Cosine(20))
+NESTEROV = rnn.NesterovMomentum(0.9)
+METRICS: dict[str, optimizers.Optimizer] = {
+    "riemannian(rbpm)": rnn.Riemannian("rbpm"),
+    "riemannian(OuterProduct('diagonal', damping=0.1), tries=3)": rnn.Riemannian(DIAGONAL, tries=3),
+    "natural_gradient(kfac, every=5, graft='adam')": rnn.NaturalGradient(KFAC, every=5, graft="adam"),
+    "natural_gradient(rate={0: 0.1, 9: 0.01})": rnn.NaturalGradient(rate=rnn.Stepwise({0: 0.1, 9: 0.01})),
+    "adam(rate=0.002 * Warmup(5).then(Cosine(20)))": rnn.Adam(0.002 * WAVES),
+    "natural_gradient(rate=2 * Cosine(9), momentum=NesterovMomentum(0.9))":
+        rnn.NaturalGradient(rate=2 * rnn.Cosine(9), momentum=NESTEROV),
+    "momentum(momentum=Stepwise.spaced((0.5, 0.9), last=8).capped(0.8))":
+        rnn.Momentum(momentum=rnn.Stepwise({0: 0.5, 8: 0.8})),
+    "hf(preconditioner='qdruop')": rnn.HessianFree(preconditioner=rnn.riemannian.METRICS["qdruop"]()),
+}  # fmt: skip
+
+
+def test_metrics_are_written_by_name_or_as_calls() -> None:
+    for text, optimizer in METRICS.items():
+        assert make_optimizer(text) == optimizer, text
+
+
+# -- from the network of a model file ------------------------------------------------------------
+
+SHORT = ("--time", "10", "--batch", "4", "--sample", "0", "--quiet", "--epochs", "1")
+START = ("--start", "run/model.safetensors", *SHORT)
+
+
+def test_another_optimizer_goes_on_from_a_model_and_is_resumed(here: Path, run: Path) -> None:
+    """As a program does it: `rnn.load`, a problem, a Trainer."""
+    net = rnn.load("run/model.safetensors")
+    words = ["train", "text.txt", *START, "--optimizer", "hf(cg_steps=2)", "--gradient-batches", "2"]
+    assert main([*words, "--epochs", "2", "--out", "whole"]) == 0
+    assert main([*words, "--out", "parts"]) == 0
+    described, start = rows(here / "whole", "start")[0], digest_of(net.theta)
+    assert (described["start"], described["model"]) == (start, net.description())
+    shutil.rmtree(run)  # the new one has its own weights by now
+    assert main(["train", "--resume", "parts", "--epochs", "2", "--quiet"]) == 0
+    require_same_files(contents(here / "parts"), contents(here / "whole"))
+    problem = rnn.DrawnText(net, rnn.data.Corpus.read("text.txt"), 10, 4, gradient_batches=2, sample=0)
+    rnn.Trainer(problem, rnn.Training(rnn.HessianFree(cg_steps=2), epochs=2), "program", start=start).run()
+    theta = rnn.load("program/model.safetensors").theta
+    np.testing.assert_array_equal(theta, rnn.load("parts/model.safetensors").theta)
+
+
+def test_what_training_does_with_it_may_differ(run: Path) -> None:
+    assert main(["train", "text.txt", *START, "--dropout", "0.25", "--seed", "9", "--out", "new"]) == 0
+    described = rows(Path("new"), "start")[0]["model"]
+    assert (described["dropout"], described["seed"]) == (0.25, 9)
+    assert described["layers"] == [{"cell": "LSTM", "units": 6}]
+
+
+def test_another_text_is_read_by_the_model_s_characters(here: Path, run: Path, capsys: Any) -> None:
+    (here / "few.txt").write_text("a mat sat on a hat. " * 40, encoding="utf-8")
+    assert main(["train", "few.txt", *START, "--out", "few"]) == 0
+    assert rnn.load("few/model.safetensors").vocabulary == rnn.load("run/model.safetensors").vocabulary
+    (here / "zebra.txt").write_text("a zebra sat on a mat. " * 40, encoding="utf-8")
+    before = sorted(here.rglob("*"))
+    assert main(["train", "zebra.txt", *START]) == 1
+    assert sorted(here.rglob("*")) == before
+    assert "2 character(s) that the model has not seen in training: 'b' 'z'" in capsys.readouterr().err
+    assert main(["train", "zebra.txt", *START, "--unknown", "a", "--out", "zebra"]) == 0
+    with pytest.raises(DataError, match="give that"):  # in Python
+        rnn.data.Corpus.split("axca" * 10, unknown="d")
+
+
+def test_a_cell_of_one_s_own(here: Path) -> None:
+    mine = "import graphnet_rnn as rnn\nclass Mine(rnn.Elman):\n    __doc__ = rnn.Elman.__doc__\n"
+    (here / "cells.py").write_text(mine, encoding="utf-8")
+    words = ["train", "text.txt", *SHORT, "--cell", "cells.py:Mine"]
+    assert main([*words, "--units", "4", "--out", "first"]) == 0
+    assert main([*words, "--start", "first/model.safetensors", "--out", "second"]) == 0
+    assert main(["train", "--resume", "second", "--epochs", "2", "--quiet"]) == 0
+
+
+def test_sequences_are_read_as_the_model_reads_them(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its loss, and its columns in another table, in whatever order; a table of others is refused."""
+    table = np.random.default_rng(0).standard_normal((200, 3)).round(2)
+    np.savetxt("one.csv", table, "%.3f", ",", header="a,b,c", comments="")
+    np.savetxt("two.csv", table[:, ::-1], "%.3f", ",", header="c,b,a", comments="")
+    words = ["train", "--pieces", "10", "--epochs", "1", "--quiet"]
+    assert main([*words, "one.csv", "--target", "c", "--units", "3", "--out", "first"]) == 0
+    for name in ("one", "two"):
+        assert main([*words, f"{name}.csv", "--start", "first/model.safetensors", "--out", name]) == 0
+    one, two = (rnn.load(f"{name}/model.safetensors") for name in ("one", "two"))
+    assert one.columns == two.columns
+    np.testing.assert_array_equal(one.theta, two.theta)
+    (here / "three.csv").write_text("x,y\n1,2\n" * 20, encoding="utf-8")
+    assert main([*words, "three.csv", "--start", "first/model.safetensors", "--out", "three"]) != 0
+    assert "has no column 'c'" in capsys.readouterr().err

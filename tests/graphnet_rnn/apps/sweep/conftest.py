@@ -1,0 +1,196 @@
+"""A text, what stands in for the process of a run (its command in this process, or none), and what runs leave."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+import types
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from graphnet_rnn.apps.cli import main
+from graphnet_rnn.apps.sweep import Book, Recipe, Values, baker, oven
+
+#: What is printed is of the whole process, so that one trains at a time.
+ONE = threading.Lock()
+
+
+class Stub:
+    """In the place of `subprocess.Popen`: what it is to do is in `begin`."""
+
+    def __init__(self, words: list[str], **_: Any) -> None:
+        self.command = words[words.index("--") + 1 :]
+        self.returncode: int | None = None
+        self.said = ""
+        self._ended = threading.Event()
+        self.begin()
+
+    def end(self, code: int) -> None:
+        self.returncode = code
+        self._ended.set()
+
+    def poll(self) -> int | None:
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int | None:
+        if not self._ended.wait(timeout):
+            raise subprocess.TimeoutExpired("stub", timeout or 0)
+        return self.returncode
+
+    def communicate(self) -> tuple[str, str]:
+        self.wait()
+        return "", self.said
+
+    def send_signal(self, number: int) -> None:
+        self.end(130)
+
+    def kill(self) -> None:
+        self.end(-signal.SIGKILL)
+
+    def __enter__(self) -> Stub:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.wait()
+
+
+class Inside(Stub):
+    """Trains, in this process."""
+
+    def begin(self) -> None:
+        said = io.StringIO()
+        with ONE, contextlib.redirect_stderr(said):
+            try:
+                code = main(self.command)
+            except SystemExit as ended:
+                code = int(str(ended.code))
+        self.said = said.getvalue()
+        self.end(code)
+
+
+def history(run: Path, *values: float, sample: str = "", more: str = "") -> None:
+    """Written there as by a run that has these values."""
+    run.mkdir(parents=True, exist_ok=True)
+    rows: list[dict[str, Any]] = [{"event": "start", "unit": "bits/char"}]
+    rows += [{"event": "epoch", "valid_bpc": value, "sample": sample or f"s{value}"} for value in values]
+    text = "".join(json.dumps(row) + "\n" for row in rows) + more
+    (run / "history.jsonl").write_text(text, encoding="utf-8")
+
+
+class Endless(Stub):
+    """Has made an epoch, and goes on until it is told to end."""
+
+    all: ClassVar[list[Endless]] = []
+
+    def begin(self) -> None:
+        self.all.append(self)
+        (found,) = (word for word in self.command if word.startswith("--out="))
+        history(Path(found.partition("=")[2]), 1.0)
+
+
+class Killed(Stub):
+    """By a signal from outside, before it has made an epoch."""
+
+    count = 0
+
+    def begin(self) -> None:
+        type(self).count += 1
+        self.kill()
+
+
+TEXT = "the cat sat on the mat, and the rat sat on the hat.\n" * 20
+SMALL: dict[str, Any] = {"time": 10, "batch": 4, "sample": 0, "no_early_stopping": True}
+FILES = ("history.jsonl", "model.safetensors")
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> str:
+    path = tmp_path / "book.txt"
+    path.write_text(TEXT, encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture
+def take(monkeypatch: pytest.MonkeyPatch) -> Callable[[type[Stub]], None]:
+    """`take(Inside)`: from now on runs are made so; all are looked at often."""
+    for module in (baker, oven):
+        monkeypatch.setattr(module, "LOOK", 0.02)
+    Endless.all, Killed.count = [], 0
+    others = {name: getattr(subprocess, name) for name in ("DEVNULL", "PIPE", "TimeoutExpired")}
+    replaced = types.SimpleNamespace(**others)
+
+    def take(kind: type[Stub]) -> None:
+        replaced.Popen = kind
+        monkeypatch.setattr(baker, "subprocess", replaced)
+
+    return take
+
+
+@pytest.fixture
+def inside(take: Callable[[type[Stub]], None]) -> None:
+    """Runs train in this process."""
+    take(Inside)
+
+
+def recipe(text: str, epochs: int = 2, settings: Mapping[str, Any] | None = None, **more: Any) -> Recipe:
+    return Recipe(text, {"units": Values((4, 8)), **SMALL, "epochs": epochs, **(settings or {})}, **more)
+
+
+def rows(folder: Path) -> dict[str, bytes]:
+    """What each run left that is the same whenever it was made."""
+    found = (path for name in FILES for path in folder.glob(f"*/run/{name}"))
+    return {f"{path.parent.parent.name}/{path.name}": path.read_bytes() for path in found}
+
+
+def require_those_of_train(book: Book, folder: Path) -> None:
+    """All runs have the files that `train` makes, and each epoch was made once."""
+    for entry in book.look():
+        assert entry.state == "done", entry.sentence
+        alone, epochs = folder / entry.name, {"epochs": book.recipe.epochs}
+        assert main(book.recipe.command({**entry.settings, **epochs}, entry.seed, alone, entry.fold)) == 0
+        for name in FILES:
+            assert (entry.run / name).read_bytes() == (alone / name).read_bytes()
+
+
+def wait_until(happened: Callable[[], bool]) -> None:
+    """Only what hangs is not waited for."""
+    end = time.monotonic() + 300
+    while not happened():
+        assert time.monotonic() < end, "this takes more than 300 s"
+        time.sleep(0.02)
+
+
+def command_of(folder: Path, epochs: int, units: str = "[4]", more: str = "") -> list[str]:
+    """Sweeps one run for each of the units in the folder s there."""
+    (folder / "recipe.toml").write_text(
+        f"data = 'book.txt'\n{more}\n[settings]\nunits = {{ values = {units} }}\ntime = 10\nbatch = 4\n"
+        f"sample = 0\nno_early_stopping = true\nepochs = {epochs}\n",
+        encoding="utf-8",
+    )
+    python = [sys.executable, "-m", "graphnet_rnn", "sweep"]
+    return [*python, str(folder / "recipe.toml"), f"--out={folder / 's'}", "--quiet"]
+
+
+def written(folder: Path) -> int:
+    """Bytes of all histories."""
+    return sum(path.stat().st_size for path in folder.glob("*/run/history.jsonl"))
+
+
+def numbers_of(folder: Path) -> list[int]:
+    """Of the processes that train there."""
+    found = []
+    for each in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            words = each.read_bytes().decode(errors="replace")
+            if str(folder) in words and "sweep.child" in words:
+                found.append(int(each.parent.name))
+    return found

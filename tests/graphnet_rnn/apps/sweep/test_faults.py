@@ -1,0 +1,253 @@
+"""What goes wrong in real runs: losses that are not finite, no memory, kills, damaged files, several sweeps."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphnet.system.json_lines import read_rows
+from graphnet_rnn.apps.sweep import Book, Halving, Recipe, Sweep, Values, baker
+from graphnet_rnn.apps.sweep.report import report
+from graphnet_rnn.errors import DataError
+from tests.graphnet_rnn.apps.sweep import conftest as runs
+from tests.graphnet_rnn.apps.sweep.conftest import Inside, Killed, command_of, history, recipe, rows
+from tests.tables import case
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="processes in /proc")
+
+
+def require_each_epoch_once(folder: Path) -> None:
+    for path in folder.glob("*/run/history.jsonl"):
+        rows = [row for row in read_rows(path, DataError) if row["event"] in ("start", "epoch")]
+        found = [row.get("epoch") for row in rows]
+        assert found == [None, *range(1, len(found))]
+
+
+BAD_RATE = {"rate": Values((0.01, 1e38)), "optimizer": "sgd", "units": 4}
+
+
+@pytest.mark.usefixtures("inside")
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [(BAD_RATE, r"the loss is (inf|nan).* cannot go on"), ({"units": Values((4, 3_000_000))}, "memory")],
+)
+def test_a_run_that_fails_stops_no_other(text: str, tmp_path: Path, settings: Any, words: str) -> None:
+    sweep = Sweep(recipe(text, settings=settings), tmp_path / "s", workers=1)
+    sweep.run()
+    good, bad = sweep.book.look()
+    assert (good.state, good.epochs) == ("done", 2)
+    assert bad.state == "failed"
+    assert re.fullmatch(f".*({words}).*", bad.sentence), bad.sentence  # on one line
+    again = Book(None, tmp_path / "s").look()
+    assert [(entry.state, entry.sentence) for entry in again] == [("done", ""), ("failed", bad.sentence)]
+
+
+@pytest.mark.usefixtures("inside")
+def test_a_command_that_is_refused_may_be_tried_again(text: str, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(Recipe, "command", lambda *_: ["nothing"])
+    sweep = Sweep(recipe(text, settings={"units": 4}), tmp_path / "sweep")
+    sweep.run()
+    (entry,) = sweep.book.look()
+    assert entry.state == "failed"
+    assert "invalid choice: 'nothing'" in entry.sentence
+    monkeypatch.undo()
+    sweep.run()
+    assert entry.state == "failed"
+    sweep.run(retry=True)
+    assert (entry.state, entry.epochs) == ("done", 2)
+
+
+@linux
+@pytest.mark.parametrize("search", [False, True])
+def test_a_sweep_that_is_killed_goes_on(text: str, tmp_path: Path, take: Any, search: bool) -> None:
+    """One of a grid, and a search by Optuna, whose folder has all that it takes to go on; nothing is lost."""
+    more = "method = 'optuna'\ntrials = 3\npruner = 'MedianPruner'"
+    how = (2, "[2, 4, 8, 16]", more) if search else (40, "[4]")
+    command, out = command_of(tmp_path, *how), tmp_path / "s"
+    for number in [signal.SIGKILL, signal.SIGTERM][: 1 if search else 2]:
+        before = runs.written(out)
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        runs.wait_until(lambda before=before: runs.written(out) > before)
+        process.send_signal(number)
+        _, said = process.communicate(timeout=300)
+        assert process.returncode == (-number if number == signal.SIGKILL else 130), said
+        runs.wait_until(lambda: not runs.numbers_of(out))
+    before = {path: path.read_bytes() for path in out.glob("*/settings.json")}
+    assert before
+    (tmp_path / "recipe.toml").unlink()
+    Path(text).unlink()
+    take(Inside)
+    Sweep(None, out).run()
+    entries = Book(None, out).look()
+    assert {entry.state for entry in entries} <= {"done", "cut"}, [entry.sentence for entry in entries]
+    assert len(entries) == (3 if search else 1)
+    assert all(path.read_bytes() == content for path, content in before.items())
+    if not search:
+        runs.require_those_of_train(Book(None, out), tmp_path / "alone")
+
+
+@linux
+def test_a_run_whose_process_is_killed_goes_on_from_its_checkpoint(text: str, tmp_path: Path) -> None:
+    """Once by each signal."""
+    sweep = Sweep(recipe(text, 60, {"units": 4}), tmp_path / "s", workers=1)
+    run = sweep.book.entries[0].run
+    left, killed = [signal.SIGKILL, signal.SIGTERM], set[int]()
+
+    def kill() -> bool:
+        """What `run` asks again and again; never to end."""
+        made = run / "history.jsonl"
+        known = made.read_text("utf-8").count('"event": "epoch"') if made.exists() else 0
+        if left and known >= 6 - 3 * len(left) and any(run.glob("checkpoint-*")):
+            for process in set(runs.numbers_of(run)) - killed:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process, left.pop(0))
+                    killed.add(process)
+        return False
+
+    sweep.run(until=kill)
+    assert len(killed) == 2
+    runs.require_those_of_train(sweep.book, tmp_path / "alone")
+    require_each_epoch_once(tmp_path / "s")
+
+
+def test_a_run_that_is_killed_again_and_again_has_failed(text: str, tmp_path: Path, take: Any) -> None:
+    """As by a system without memory: after three times without an epoch; so it goes on by retry."""
+    take(Killed)
+    sweep = Sweep(recipe(text, settings={"units": 4}), tmp_path / "s", workers=1)
+    sweep.run()
+    (bad,) = sweep.book.look()
+    assert (bad.state, Killed.count) == ("failed", baker.DEATHS)
+    assert bad.sentence.startswith("ended by SIGKILL, 3 times in epoch 1; if the system ended it for want of")
+    take(Inside)
+    sweep.run(retry=True)
+    assert sweep.book.look()[0].state == "done"
+    require_each_epoch_once(tmp_path / "s")
+
+
+@linux
+@pytest.mark.slow
+@pytest.mark.parametrize("killed", [False, True])
+def test_two_machines_share_a_folder(text: str, tmp_path: Path, killed: bool, take: Any) -> None:
+    """Each run is made once, to the same bytes, with halving, also where one of the two is killed and comes no more."""
+    wanted, folder = recipe(text, 16, halving=Halving(8, 2)), tmp_path / "s"
+    Book(wanted, folder)
+    run = "import runpy; runpy.run_module('graphnet_rnn', run_name='__main__', alter_sys=True)"
+    other = f"import platform; platform.node = lambda: 'other'; {run}"
+    options = ["sweep", str(folder), "--quiet", "--workers=1"]
+    commands = [[sys.executable, "-c", program, *options] for program in (run, other)]
+    begun = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for command in commands]
+    cores: set[str] = set()
+
+    def over() -> bool:
+        cores.update(path.name.split("-")[0] for path in (folder / "cores").glob(".*.lock"))
+        if killed and len(cores) == 2 and len(list(folder.glob("*/run/checkpoint-*"))) >= 2:
+            begun[1].kill()  # while it trains
+        return all(process.poll() is not None for process in begun)
+
+    runs.wait_until(over)
+    said = [process.communicate()[1] for process in begun]
+    assert [process.returncode for process in begun] == [0, -signal.SIGKILL if killed else 0], said
+    assert len(cores) == 2
+    assert ".other" in cores
+    take(Inside)
+    Sweep(wanted, tmp_path / "whole").run()
+    assert rows(folder) == rows(tmp_path / "whole")
+    entries = Book(None, folder).look()
+    assert [e.state for e in entries] == [e.state for e in Book(None, tmp_path / "whole").look()]
+    assert sorted(entry.state for entry in entries) == ["cut", "done"]
+    require_each_epoch_once(folder)
+
+
+@linux
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", ["worker", "sweep"])
+def test_a_worker_of_joblib_that_is_killed_loses_nothing(text: str, tmp_path: Path, victim: str) -> None:
+    """Nor does the sweep itself; its workers begin nothing more."""
+    out = tmp_path / "s"
+    command = command_of(tmp_path, 30, "[4]" if victim == "worker" else "[4, 5, 6, 7]")
+    # With one worker joblib starts no process.
+    process = subprocess.Popen([*command, "--parallel=loky", "--workers=2"])
+    runs.wait_until(lambda: runs.written(out) > 0 and bool(runs.numbers_of(out)))
+    if victim == "sweep":
+        process.kill()
+        process.wait()
+        runs.wait_until(lambda: not runs.numbers_of(out))
+        begun = sorted(out.glob("*/run"))
+        time.sleep(2)
+        assert sorted(out.glob("*/run")) == begun
+        assert subprocess.run(command, timeout=600, check=False).returncode == 0
+    else:
+        status = Path(f"/proc/{runs.numbers_of(out)[0]}/stat").read_text(encoding="utf-8")
+        os.kill(int(status.rpartition(")")[2].split()[1]), signal.SIGKILL)  # its parent
+        assert process.wait(timeout=600) == 0
+    runs.require_those_of_train(Book(None, out), tmp_path / "alone")
+
+
+def test_what_is_added_to_a_history_is_read_once(text: str, tmp_path: Path) -> None:
+    """Also a row that is only half written, and a history that was cut when its run was resumed."""
+    book = Book(Recipe(text, {"units": 4, "epochs": 9}), tmp_path / "sweep")
+    (entry,) = book.entries
+    history(entry.run, 3.0, more='{"event": "epoch", "')
+    entry.look()
+    assert (entry.values, entry.sample) == ([3.0], "s3.0")
+    history(entry.run, 3.0, 2.0, 1.0)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: entry.look(), range(8)))
+    assert entry.values == [3.0, 2.0, 1.0]
+    history(entry.run, 3.0)
+    entry.look()
+    assert (entry.values, entry.unit) == ([3.0], "bits/char")
+    # Cut, and longer than before when it is looked at: what comes after the old end begins within a row.
+    history(entry.run, 2.25, 1.5)
+    entry.look()
+    assert (entry.state, entry.values) == ("begun", [2.25, 1.5])
+    history(entry.run, 2.25, 1.5, more='{"event": "epoch", \n')
+    entry.look()
+    assert entry.state == "failed"
+    assert re.search(r"history\.jsonl, line \d+, .*; remove .* to have it trained again", entry.sentence)
+
+
+def test_a_damaged_run_hides_no_other(text: str, tmp_path: Path) -> None:
+    rows = (
+        '{"event": "epoch", "epoch": 1, "valid_bits": "x", "seconds": "x"}', '["event": "epoch", "seconds"]',
+        '{"event": "epoch", "epoch": 1, "valid_bits": {}, "seconds": null}', '"event": "epoch" "epoch"',
+    )  # fmt: skip
+    good = '{"event": "epoch", "epoch": 1, "valid_bits": 2.0, "seconds": 1.0}\n'
+    for place, (name, row) in enumerate(itertools.product(("history.jsonl", "timing.jsonl"), rows)):
+        book = Book(recipe(text, 1), tmp_path / str(place))
+        for entry in book.entries:
+            entry.run.mkdir(parents=True)
+            for each in ("history.jsonl", "timing.jsonl"):
+                (entry.run / each).write_text(good, encoding="utf-8")
+        (book.entries[0].run / name).write_text(row + "\n", encoding="utf-8")
+        first, second = book.look()
+        with case(name, row):
+            assert first.state == "failed"
+            told = rf"{name}(, line 1, (is not JSON|must be an object)| is damaged)"
+            assert re.search(told, first.sentence)
+            assert second.values == [2.0]
+            assert f"/{name}" in report(book)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names")
+def test_what_is_no_file_is_not_waited_for(text: str, tmp_path: Path) -> None:
+    makers = (os.mkfifo, lambda path: os.symlink("/dev/zero", path))
+    found = itertools.product(("history.jsonl", "timing.jsonl"), makers)
+    book = Book(recipe(text, 1, seeds=2), tmp_path / "s")
+    for entry, (name, make) in zip(book.entries, found, strict=True):
+        entry.run.mkdir(parents=True)
+        make(entry.run / name)
+        entry.look()
+        assert entry.state == "failed"
+        assert name in entry.sentence
