@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from graphnet.graph.dtypes import require_unmasked
 from graphnet.graph.node import Array
 from graphnet.settings import amount, is_number, number, shown, whole_number, yes_or_no
 from graphnet_rnn.errors import UsageError
@@ -67,41 +68,68 @@ def array(values: Any) -> Initializer:
     return lambda generator, shape: np.array(values, np.float64)
 
 
-def log_frequencies(targets: Any) -> Initializer:
+def log_frequencies(targets: Any, weights: Any = None) -> Initializer:
     """b_k = log((n_k + 1) / (n + K)), where n_k of the n targets are class k of K
 
     For the bias of an output layer with softmax, so that training begins at the entropy of the classes by themselves:
-    Network(..., initial={"b_o": log_frequencies(corpus.train)}). targets: whole numbers, any shape.
+    Network(..., initial={"b_o": log_frequencies(corpus.train)}). targets: whole numbers, any shape. weights: of their
+    shape; n_k is then n times the share that class k has of all weights.
     Raises UsageError for targets that are not among 0 ... K - 1.
     """
-    classes = np.asarray(targets).ravel()
+    classes = _targets("log_frequencies", targets)
+    w = _relative("log_frequencies", weights, classes.shape).ravel()
+    classes = classes.ravel()
 
     def initial(generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
         if classes.dtype.kind not in "iu" or not np.isin(classes, np.arange(shape[0])).all():
             raise UsageError(
                 f"log_frequencies: targets must be whole numbers among 0 ... {shape[0] - 1}, not {shown(targets)}"
             )
-        counts = np.bincount(classes, minlength=shape[0]) + 1.0
+        counts = np.bincount(classes, w, minlength=shape[0]) + 1.0
         return np.log(counts / counts.sum())
 
     return initial
 
 
-def log_odds(targets: Any) -> Initializer:
+def log_odds(targets: Any, weights: Any = None) -> Initializer:
     """b_k = log((s_k + ½) / (n - s_k + ½)), s_k the sum of column k of n targets in [0, 1]
 
-    For the bias of an output layer with sigmoid. targets: (n, outputs), NaN where missing. Raises UsageError.
+    For the bias of an output layer with sigmoid. targets: (n, outputs). weights: of that shape, 0 where a target is
+    missing, which may then be NaN; they are divided by the mean of those above 0. Raises UsageError.
     """
-    given = np.asarray(targets)
+    given = _targets("log_odds", targets)
+    w = _relative("log_odds", weights, given.shape)
 
     def initial(generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
-        if given.dtype.kind not in "biuf" or given.ndim != 2 or given.shape[1:] != shape:
-            raise UsageError(f"log_odds: targets must be numbers (n, {shape[0]}), not {shown(targets)}")
-        there = np.isfinite(given)
-        ones = np.where(there, given, 0).clip(0, 1).sum(axis=0, dtype=np.float64)
-        return np.log((ones + 0.5) / (there.sum(axis=0) - ones + 0.5))
+        bits = given[w > 0] if given.dtype.kind in "biuf" else np.array([np.nan])
+        if given.shape[1:] != shape or not ((bits >= 0) & (bits <= 1)).all():
+            raise UsageError(
+                f"log_odds: targets must be numbers in [0, 1], (n, {shape[0]}), not {shown(targets)}"
+            )
+        ones = (np.where(w > 0, given, 0) * w).sum(axis=0, dtype=np.float64)
+        return np.log((ones + 0.5) / (w.sum(axis=0) - ones + 0.5))
 
     return initial
+
+
+def _targets(who: str, given: Any) -> Array:
+    require_unmasked(f"{who}: targets", given)
+    try:
+        return np.asarray(given)
+    except ValueError:  # of lists of several lengths
+        raise UsageError(f"{who}: targets must be an array, not {shown(given)}") from None
+
+
+def _relative(who: str, weights: Any, shape: tuple[int, ...]) -> Array:
+    """The weights over the mean of those above 0, so that n targets count n."""
+    if weights is None:
+        return np.ones(shape)
+    w = np.asarray(weights, np.float64)
+    if w.shape != shape or not (w >= 0).all() or not w.any():
+        raise UsageError(
+            f"{who}: weights must be at least 0, not all 0 and {list(shape)}, not {shown(weights)}"
+        )
+    return w / w[w > 0].mean()
 
 
 def normal(scale: float) -> Initializer:

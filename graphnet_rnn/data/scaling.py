@@ -57,7 +57,7 @@ class Scaling:
         numbers = t.ndim == 3 if data.by_step else t.ndim == 2 and t.dtype.kind == "f"
         return cls(
             _measured(x, data.inside()) if x.ndim == 3 else None,
-            _measured(t, data.counted()) if numbers else None,
+            _measured(t, data.target_weights() > 0) if numbers else None,
         )
 
     def plain(self) -> list[list[list[float]] | None]:

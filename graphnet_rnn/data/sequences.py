@@ -169,13 +169,12 @@ class Sequences:
         steps = np.arange(self.time)[:, None]
         return np.broadcast_to(True, self.inputs.shape[:2]) if self.lengths is None else steps < self.lengths
 
-    def counted(self) -> Array:
-        """Which targets the loss counts: (time, cases) or (cases,), or of the targets' shape."""
+    def target_weights(self) -> Array:
+        """How much the loss counts each target: (time, cases) or (cases,), or of the targets' shape."""
         there = self.inside() if self.by_step else np.ones(len(self.targets), bool)
         if self.weights is None:
-            return there
-        counts = self.weights > 0
-        return there & counts if counts.ndim <= there.ndim else there[..., None] & counts
+            return there * 1.0
+        return np.where(there if self.weights.ndim <= there.ndim else there[..., None], self.weights, 0.0)
 
     def chosen(self, cases: Any) -> Sequences:
         """These cases alone."""
@@ -239,24 +238,19 @@ class Sequences:
         return self.chosen(train), self.chosen(valid)
 
     def pieces(self, time: int) -> Sequences:
-        """Each case cut into pieces of so many steps; what is left at its end is a shorter piece.
-
-        Of cases of one length it is left out, so that all pieces have one.
-        """
-        time = whole_number("Sequences: time", time)
+        """Each case cut into pieces of so many steps; what is left at its end is a shorter piece."""
+        time = min(whole_number("Sequences: time", time), self.time)
         if not self.by_step:
             raise UsageError("Sequences: what has a target for a whole case cannot be cut into pieces")
-        if self.lengths is None and self.time < time:
-            raise DataError(f"Sequences: no case has the {time} steps of a piece; they have {self.time}")
-        own = np.full(len(self), self.time // time * time) if self.lengths is None else self.lengths
+        own = np.full(len(self), self.time) if self.lengths is None else self.lengths
         starts = [(n, start) for n, length in enumerate(own) for start in range(0, length, time)]
         cases = np.array([n for n, _ in starts])
         rows = np.array([start for _, start in starts]) + np.arange(time)[:, None]
         rows = np.minimum(rows, self.time - 1)
 
-        lengths = weights = None
-        if self.lengths is not None:
-            lengths = np.minimum(time, own[cases] - np.array([start for _, start in starts]))
+        weights = None
+        found = np.minimum(time, own[cases] - np.array([start for _, start in starts]))
+        lengths = None if (found == time).all() else found
         if self.weights is not None:
             weights = self.weights[cases] if self.weights.ndim == 1 else self.weights[rows, cases]
         series = cases if self.series is None else self.series[cases]

@@ -40,11 +40,7 @@ def of_columns(path: Path, columns: Mapping[str, Array], choice: Choice) -> Sequ
         raise UsageError(f"{path}: say which columns are targets; it has {_listed(columns)}")
     for name in sorted(_apart(choice)):
         _require_column(path, columns, name)
-    both = [name for name in choice.inputs if name in choice.targets]
-    if both:
-        raise UsageError(
-            f"{path}: {shown(both[0])} is among the inputs and among the targets; what is read would be predicted"
-        )
+    _require_one_role(path, choice)
     x = inputs_of(path, columns, choice)
     w = None if choice.weights is None else _stacked(path, columns, (choice.weights,))[:, 0]
     t = _stacked(path, columns, choice.targets, None if w is None else w == 0)
@@ -60,6 +56,23 @@ def of_columns(path: Path, columns: Mapping[str, Array], choice: Choice) -> Sequ
         None if w is None else _weights_of_cases(path, w[index], choice),
         series=series,
     )
+
+
+def _require_one_role(path: Path, choice: Choice) -> None:
+    """UsageError for a column that is two of: input, target, weight, case."""
+    roles: dict[str, str] = {}
+    for role, names in (
+        ("among the inputs", choice.inputs),
+        ("among the targets", choice.targets),
+        ("the weights", [choice.weights]),
+        ("the cases", [choice.case]),
+    ):
+        for name in filter(None, names):
+            if name in roles:
+                raise UsageError(
+                    f"{path}: {shown(name)} is {roles[name]} and {role}; a column is one of them"
+                )
+            roles[name] = role
 
 
 def _weights_of_cases(path: Path, w: Array, choice: Choice) -> Array:
@@ -166,7 +179,7 @@ def _rows_of_cases(
 def _require_cases(path: Path, name: str | None, column: Array) -> None:
     """DataError with the row that does not say of which case it is."""
     tests: dict[str, Callable[[Array], Array]] = {"f": np.isnan, "m": np.isnat, "M": np.isnat}
-    without = np.vectorize(lambda value: value in (None, ""), otypes=[bool])
+    without = np.vectorize(lambda value: str(value).strip().lower() in ("", "nan", "none"), otypes=[bool])
     absent = np.flatnonzero(tests.get(column.dtype.kind, without)(column))
     if len(absent):
         raise DataError(
@@ -186,6 +199,8 @@ def _numbers(path: Path, name: str, column: Array, missing: Array | None) -> Arr
         found = np.asarray(column, np.float64)
     except (TypeError, ValueError):
         found = np.array([_number(value) for value in column])
+    if column.dtype == object:  # Python reads 1_000 as a number
+        found = np.where(["_" in str(value) for value in column], np.nan, found)
     if missing is not None:
         found = np.where(missing, 0, found)
     odd = np.flatnonzero(~np.isfinite(found))

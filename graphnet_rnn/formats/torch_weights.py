@@ -164,6 +164,17 @@ def to_torch(
             _add(tensors, owner, "" if cells else f"_l{l}{ending}", family, cell)
             if not l:
                 _read_scaled(tensors, owner, "" if cells else f"_l{l}{ending}", network)
+    if network.outputs:
+        tensors |= _output(network, output_prefix)
+    if network.initial_state == "learned":
+        for state in family.cell.states:
+            rows = [network.parameters[name].value for name in _initial_names(network, state.name)]
+            tensors[f"{INITIAL}{state.name}"] = np.stack(rows)[:, None]
+    return tensors
+
+
+def _output(network: Network, prefix: str) -> dict[str, Array]:
+    """The weights of the output layer, in the units of the data."""
     weight = network.parameters["output.W_ho"].value.T.copy(order="C")
     bias = network.parameters["output.b_o"].value.copy() if network.output_bias else None
     columns = network.scaling_of("outputs", np.float64)
@@ -171,14 +182,7 @@ def to_torch(
         m, s = columns
         weight = (weight * s[:, None]).astype(network.dtype)
         bias = (m if bias is None else m + s * bias).astype(network.dtype)
-    tensors[f"{output_prefix}weight"] = weight
-    if bias is not None:
-        tensors[f"{output_prefix}bias"] = bias
-    if network.initial_state == "learned":
-        for state in family.cell.states:
-            rows = [network.parameters[name].value for name in _initial_names(network, state.name)]
-            tensors[f"{INITIAL}{state.name}"] = np.stack(rows)[:, None]
-    return tensors
+    return {f"{prefix}weight": weight} | ({} if bias is None else {f"{prefix}bias": bias})
 
 
 def _add(tensors: dict[str, Array], owner: str, ending: str, family: Family, cell: Cell) -> None:

@@ -233,7 +233,7 @@ class Arrays(BatchesOfCases):
             cost,
             inputs=_inputs(u, w),
             random=self._random,
-            structure=() if self._labels is not None else u.structure,
+            structure=u.structure,
             structure_scale=self._share_of_case(u, w),
             **self.objective_settings(),
         )
@@ -296,7 +296,7 @@ class Arrays(BatchesOfCases):
     def _label_error_rate(self) -> float:
         assert self._valid is not None
         logits, _ = self._runner(self._valid.x, lengths=self._valid.lengths)
-        return label_error_rate(greedy(logits), list(self._valid.t))
+        return label_error_rate(greedy(logits), list(self._valid.t), self._valid.w)
 
     @cached_property
     def _runner(self) -> Runner:

@@ -181,7 +181,15 @@ def checked_targets(network: Network, targets: Any, shape: Sequence[int]) -> Arr
         raise DataError(f"Arrays: targets must be {wanted} for these inputs, not {list(t.shape)}{remedy}")
     if not symbols:
         remedy = "; where a target is missing, give it the weight 0, weights=~np.isnan(targets)"
-        return checked_floats("Arrays: targets", t, network.dtype, remedy)
+        found = checked_floats("Arrays: targets", t, network.dtype, remedy)
+        odd = np.argwhere((found < 0) | (found > 1))
+        if network.loss == "sigmoid" and len(odd):
+            at = tuple(int(i) for i in odd[0])
+            raise DataError(
+                f"Arrays: targets of the loss 'sigmoid' must be in [0, 1], but at {list(at)} is {found[at]:g}; "
+                "scale them, or take loss='squared'"
+            )
+        return found
     if t.dtype.kind not in "iu":
         raise DataError(
             f"Arrays: targets must be whole numbers in {least} ... {largest}, {wanted}, not {t.dtype}"

@@ -331,16 +331,22 @@ class FileMaterial(Material):
         train = self.train if self.valid else self.train.chosen(divided("", VALID, len(self.train))[0])
         if not options.no_scaling:
             self.shape["scaling"] = self._scaling(train)
-        if self.loss in ("softmax", "sigmoid"):
-            self.shape["initial"] = {"b_o": self._bias(train)}
+        if (bias := self._bias(train)) is not None:
+            self.shape["initial"] = {"b_o": bias}
 
-    def _bias(self, train: Sequences) -> Initializer:
-        """Of the output layer: how often each class comes, or a one."""
-        t, there = train.targets, train.counted()
+    def _bias(self, train: Sequences) -> Initializer | None:
+        """Of the output layer: how often each class comes, or a one; None for targets that the problem refuses."""
+        t, w = train.targets, train.target_weights()
         if self.loss == "sigmoid":
-            there = there if there.ndim == t.ndim else there[..., None]
-            return log_odds(np.where(there, t, np.nan).reshape(-1, t.shape[-1]))
-        return log_frequencies(t[there])
+            t, w = (
+                each.reshape(-1, t.shape[-1])
+                for each in np.broadcast_arrays(t, w[..., None] if w.ndim < t.ndim else w)
+            )
+            fitting = ((t >= 0) & (t <= 1) | (w == 0)).all()
+            return log_odds(t, w) if fitting and w.any() else None
+        if self.loss == "softmax" and t.min(initial=0) >= 0 and w.any() and (w >= 0).all():
+            return log_frequencies(t, w)
+        return None
 
     def _scaling(self, train: Sequences) -> Scaling | None:
         """Where there is something to scale."""
@@ -391,7 +397,9 @@ def _likely_loss(data: Sequences) -> str:
     several = t.ndim == 2 + bool(data.by_step)
     if t.dtype.kind in "iu" and not several:
         return "softmax"
-    return "sigmoid" if several and np.isin(t, (0, 1)).all() else "squared"
+    w = data.target_weights()
+    there = np.broadcast_to(w if w.ndim == t.ndim else w[..., None], t.shape) > 0 if several else w > 0
+    return "sigmoid" if several and np.isin(t[there], (0, 1)).all() else "squared"
 
 
 def _fitting_loss(data: Sequences, loss: str) -> Sequences:

@@ -46,11 +46,11 @@ def beam_search(
     return [_search(log_p[:, case], width, repeats, blank) for case in range(log_p.shape[1])]
 
 
-def label_error_rate(decoded: Sequence[Any], targets: Sequence[Any]) -> float:
-    """Σ ED(decoded, target) / Σ |target| over all cases, ED the edit distance: 0 is perfect, 1 is as bad as nothing.
+def label_error_rate(decoded: Sequence[Any], targets: Sequence[Any], weights: Any = None) -> float:
+    """Σ w ED(decoded, target) / Σ w |target| over all cases, ED the edit distance: 0 is perfect, 1 as bad as nothing.
 
-    decoded, targets: one label sequence for each case; -1 (padding) is left out.
-    Raises DataError if they are not equally many, or if no target has a label.
+    decoded, targets: one label sequence for each case; -1 (padding) is left out. weights: (cases,); None: all 1.
+    Raises DataError if they are not equally many, or if no target that counts has a label.
     Source: Graves et al. 2006, 2.1, but normalised by the labels of all cases together.
     """
     decoded, targets = _label_rows("decoded", decoded), _label_rows("targets", targets)
@@ -59,13 +59,18 @@ def label_error_rate(decoded: Sequence[Any], targets: Sequence[Any]) -> float:
             f"label_error_rate: there are {len(decoded)} decoded sequences and {len(targets)} targets; one of each is "
             "needed for each case"
         )
-    errors = labels = 0
-    for found, wanted in zip(decoded, targets, strict=True):
+    w = np.ones(len(targets)) if weights is None else np.asarray(weights, np.float64)
+    if w.shape != (len(targets),):
+        raise DataError(
+            f"label_error_rate: weights must be ({len(targets)},), one for each case, not {list(w.shape)}"
+        )
+    errors = labels = 0.0
+    for found, wanted, weight in zip(decoded, targets, w.tolist(), strict=True):
         right = [int(k) for k in wanted if k != PADDING]
-        errors += _edit_distance([int(k) for k in found if k != PADDING], right)
-        labels += len(right)
+        errors += weight * _edit_distance([int(k) for k in found if k != PADDING], right)
+        labels += weight * len(right)
     if not labels:
-        raise DataError("label_error_rate: no target has a label, so there is no rate")
+        raise DataError("label_error_rate: no target that counts has a label, so there is no rate")
     return errors / labels
 
 

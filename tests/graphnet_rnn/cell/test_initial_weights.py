@@ -13,7 +13,8 @@ import graphnet as gn
 import graphnet_rnn as rnn
 from graphnet_rnn import cells
 from graphnet_rnn.cell import initializers
-from graphnet_rnn.errors import UsageError
+from graphnet_rnn.data import balanced_weights
+from graphnet_rnn.errors import GraphnetError, UsageError
 from tests.graphnet_rnn.cells.oracles import Array, oracle_of
 from tests.tables import case
 
@@ -83,17 +84,32 @@ def test_an_output_bias_predicts_what_is_frequent() -> None:
     draw = np.random.default_rng(0)
     classes, bits = draw.integers(0, 5, (7, 9)), draw.random((40, 3)) * (draw.random((40, 3)) > 0.4)
     for missing in (False, True):
-        bits[draw.random((40, 3)) < 0.2 * missing] = np.nan
+        w = 1.0 * (draw.random((40, 3)) > 0.2 * missing)
+        bits[w == 0] = np.nan
         b = output_bias(6, "softmax", initializers.log_frequencies(classes))
-        c = output_bias(3, "sigmoid", initializers.log_odds(bits))
+        c = output_bias(3, "sigmoid", initializers.log_odds(bits, w if missing else None))
         shares = [(classes == k).sum() + 1 for k in range(6)]
         np.testing.assert_allclose(np.exp(b), np.array(shares) / 69, rtol=1e-12)
-        ones, there = np.nansum(bits, axis=0), (~np.isnan(bits)).sum(axis=0)
+        ones, there = np.nansum(bits, axis=0), w.sum(axis=0)
         np.testing.assert_allclose(1 / (1 + np.exp(-c)), (ones + 0.5) / (there + 1), rtol=1e-12)
+    balanced = output_bias(6, "softmax", initializers.log_frequencies(classes, balanced_weights(classes)))
+    np.testing.assert_allclose(balanced[:5], balanced[0], rtol=1e-12)
+    doubled = [0, 1, 1, 2, 2, 2], [0, 1, 1, 2, 2, 2, 1, 1]  # a class of weight 2 is there twice
+    b, c = (np.exp(output_bias(3, "softmax", initializers.log_frequencies(*each))) for each in (
+        (doubled[0], [1, 2, 2, 1, 1, 1]), (doubled[1],)))  # fmt: skip
+    np.testing.assert_allclose((9 * b - 1) / 6, (11 * c - 1) / 8, rtol=1e-12)
+    masked = np.ma.array([0, 1, 2], mask=[0, 0, 1])
+    for make in (initializers.log_frequencies, initializers.log_odds):
+        with pytest.raises(GraphnetError, match="whose mask would be lost"):
+            make(masked)
+        with pytest.raises(UsageError, match="targets must be an array"):
+            make([[0, 1], [1]])
+    with pytest.raises(UsageError, match=r"in \[0, 1\]"):
+        output_bias(2, "sigmoid", initializers.log_odds(np.array([[2.0, 0.5]])))
     for wrong in ([0.5], [6], [-1], [None]):
         with case(wrong), pytest.raises(UsageError, match="log_frequencies: targets must be whole numbers"):
             output_bias(6, "softmax", initializers.log_frequencies(wrong))
-    with pytest.raises(UsageError, match=r"log_odds: targets must be numbers \(n, 4\)"):
+    with pytest.raises(UsageError, match=r"log_odds: targets must be numbers .*\(n, 4\)"):
         output_bias(4, "sigmoid", initializers.log_odds(bits))
 
 

@@ -14,7 +14,7 @@ import scipy.sparse
 
 from graphnet_rnn.data import Choice, Corpus, read_rolls, read_sequences, read_text
 from graphnet_rnn.data.arrays import read_arrays
-from graphnet_rnn.errors import DataError
+from graphnet_rnn.errors import DataError, UsageError
 from tests.tables import case
 
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -42,7 +42,7 @@ def test_columns_of_another_kind_are_refused(tmp_path: Path) -> None:
         with case(name), pytest.raises(DataError, match=rf"a\.parquet: .*{said}"):
             read_sequences(table(tmp_path / "a.parquet", columns), choice)
     (tmp_path / "a.csv").write_text("a,c,y\n1,nan,2\n2,,3.5\n")
-    with pytest.raises(DataError, match=r"row 2 .*column 'c'"):
+    with pytest.raises(DataError, match=r"row 1 .*column 'c'"):
         read_sequences(tmp_path / "a.csv", Choice(("a",), ("y",), case="c"))
 
 
@@ -61,6 +61,38 @@ def test_the_last_rows_are_a_shorter_piece(tmp_path: Path) -> None:
     assert found.lengths is not None
     assert found.lengths.tolist() == [48, 47]
     np.testing.assert_array_equal(found.inputs[:47, 1, 0], np.arange(48, 95))
+
+
+def test_arrays_in_pieces_keep_all_steps(tmp_path: Path) -> None:
+    x = np.arange(70.0).reshape(7, 5, 2)
+    np.savez(tmp_path / "a.npz", x=x, y=x[..., 0])
+    found = read_sequences(tmp_path / "a.npz", Choice(pieces=3))
+    assert found.lengths is not None
+    assert found.lengths.tolist() == [3, 3, 1] * 5
+    np.testing.assert_array_equal(np.sort(found.inputs[found.inside()], axis=None), np.arange(70))
+    whole = read_sequences(tmp_path / "a.npz", Choice(pieces=7))
+    assert whole.lengths is None
+
+
+def test_a_column_has_one_role_and_cells_are_what_they_look_like(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("a,y\n1,0\n2,1\n3,0\n")
+    for name, choice in {
+        "target and weight": Choice(("a",), ("y",), weights="y"),
+        "target and case": Choice(("a",), ("y",), case="y"),
+        "input and case": Choice(("a",), ("y",), case="a"),
+        "input and weight": Choice(("a",), ("y",), weights="a"),
+        "input and target": Choice(("a", "y"), ("y",)),
+    }.items():
+        with case(name), pytest.raises(UsageError, match="a column is one of them"):
+            read_sequences(path, choice)
+    for cell in (" ", "nan", "NaN", ""):
+        path.write_text(f"a,c,y\n1,u,0\n2,{cell},1\n3,v,0\n")
+        with case(cell), pytest.raises(DataError, match="row 2 has no value in the column 'c'"):
+            read_sequences(path, Choice(("a",), ("y",), case="c"))
+    path.write_text("a,y\n1_000,0\n2,1\n")
+    with pytest.raises(DataError, match="row 1 of the column 'a' is '1_000'"):
+        read_sequences(path, Choice(("a",), ("y",)))
 
 
 def test_a_byte_order_mark_is_no_character(tmp_path: Path) -> None:

@@ -401,9 +401,14 @@ def test_label_error_rate() -> None:
     assert ctc.label_error_rate([kitten], [sitting]) == 3 / 7
     assert ctc.label_error_rate([[], [1, 2]], np.array([[5, 6], [1, -1]])) == (2 + 1) / 3
     assert ctc.label_error_rate([[3, 4]], [[3, 4]]) == 0
+    found, wanted = [[], [1, 2], [3]], [[5, 6], [1], [4, 3]]
+    copies = ctc.label_error_rate([found[0]] * 2 + [found[2]] * 3, [wanted[0]] * 2 + [wanted[2]] * 3)
+    assert ctc.label_error_rate(found, wanted, [2, 0, 3]) == copies
+    with pytest.raises(DataError, match=r"weights must be \(3,\)"):
+        ctc.label_error_rate(found, wanted, [1, 2])
     with pytest.raises(DataError, match="1 decoded sequences and 2 targets"):
         ctc.label_error_rate([[1]], [[1], [2]])
-    with pytest.raises(DataError, match="no target has a label"):
+    with pytest.raises(DataError, match="no target that counts has a label"):
         ctc.label_error_rate([[1]], [[-1]])
 
 

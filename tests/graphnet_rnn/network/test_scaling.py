@@ -100,6 +100,7 @@ def test_files_of_ours_and_of_torch_keep_it(tmp_path: Path) -> None:
         torch = from_torch(to_torch(both), loss="squared")
         assert torch.scaling is None
         np.testing.assert_allclose(rnn.run(torch, X)[0], rnn.run(both, X)[0], rtol=1e-9)
+    assert not any("linear" in name for name in to_torch(rnn.Network([rnn.LSTM(3)], 2, 0, reads="vectors")))
 
 
 def test_an_output_in_closed_form_fits_standardized_targets() -> None:

@@ -417,8 +417,38 @@ def test_label_error_rate_is_of_each_case_by_itself() -> None:
     decoded = []
     for n, steps in enumerate(cases.lengths):
         decoded += rnn.ctc.greedy(rnn.run(net, cases.inputs[:steps, [n]])[0])
-    expected = rnn.ctc.label_error_rate(decoded, cases.targets)
+    expected = rnn.ctc.label_error_rate(decoded, cases.targets, cases.weights)
     assert problem.metrics()["label_error_rate"]() == expected > 0
+
+
+def test_structural_damping_of_labels_is_that_of_each_case_by_itself() -> None:
+    """Σ w G_s / Σ w, G_s the mean over the steps that a case has."""
+    cases, net, found = ragged("ctc", "cases"), network("ctc"), []
+    theta = net.theta.copy()
+    v = np.random.default_rng(5).standard_normal(theta.shape)
+    for which in ([*range(CASES)], *([n] for n in range(CASES))):
+        if not cases.weights[which].any():
+            found.append(np.zeros_like(theta))
+            continue
+        problem = rnn.Arrays(net, cases.chosen(which), batch=len(which), valid=None)
+        problem.feed(0, 0)
+        objective = problem.objective
+        found.append(objective.curvature(theta, 1.0)(v) - objective.curvature(theta, 0.0)(v))
+    whole, *alone = found
+    assert np.abs(whole).max() > 1e-4
+    np.testing.assert_allclose(whole, np.average(alone, axis=0, weights=cases.weights), rtol=1e-7, atol=1e-9)
+
+
+def test_bits_are_between_0_and_1() -> None:
+    """Else the loss has no least value."""
+    x, t = data("sigmoid")
+    for wrong in (-1.0, 255.0, np.inf):
+        t[2, 1, 0] = wrong
+        with pytest.raises(DataError, match=r"targets.* at \[2, 1, 0\]"):
+            rnn.Arrays(network("sigmoid"), x, t, 2)
+    w = np.ones(t.shape)
+    w[2, 1, 0] = 0
+    rnn.Arrays(network("sigmoid"), x, t, 2, weights=w)
 
 
 def test_labels_are_no_steps_though_there_are_as_many() -> None:

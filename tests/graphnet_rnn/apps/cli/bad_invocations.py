@@ -147,7 +147,6 @@ ROWS: dict[str, list[tuple[str, ...]]] = {
         ("'b' is among the inputs and among the targets", "train table.csv --target b --inputs a,b"),
         ("{option} must be", "train numbers.npz --weights x"),
         ("a column of cases is of tables", "train numbers.npz --case w"),
-        ("no case has the 9 steps of a piece", "train numbers.npz --pieces 9"),
         ("{option} must be one of softmax, sigmoid, squared, ctc", "train numbers.npz --loss cubed"),
         ("a gap of 1 is beside a block of time", "train numbers.npz --fold 1/2 --gap 1"),
         ("{option} means nothing", "train numbers.npz --time 3", "train numbers.npz --unknown x",

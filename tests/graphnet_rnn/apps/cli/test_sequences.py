@@ -92,9 +92,10 @@ def test_what_is_trained_is_judged_and_predicted(capsys: Any, target: str, loss:
 def test_training_begins_at_the_frequencies_of_targets_that_count() -> None:
     """Of steps that there are, and whose weight is above 0."""
     lengths = RANDOM.integers(1, 6, 30)
-    w = 1.0 * (RANDOM.random((5, 30)) > 0.5)
-    y, bits = RANDOM.integers(0, 3, (5, 30)), X > 0.5
+    w = 2.0 * (RANDOM.random((5, 30)) > 0.5)
+    y, bits = RANDOM.integers(0, 3, (5, 30)), 1.0 * (X > 0.5)
     there = (w > 0) & (np.arange(5)[:, None] < lengths)
+    bits[~there] = np.nan
     classes = np.array([(y[there] == k).sum() + 1 for k in range(3)])
     ones = bits[there].sum(axis=0) + 0.5
     shares = {"y": classes / classes.sum(), "bits": ones / (there.sum() + 1)}
