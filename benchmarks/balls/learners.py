@@ -60,9 +60,10 @@ ENERGY: dict[str, tuple[Any, tuple[str, ...]]] = {
     "rtrbm-v-adam": (rnn.energy.RTRBM, ("HH", "VV", "VH")),
     STACK: (rnn.energy.RTRBM, ("HH",)),
 }
+REMEMBERING = rnn.Elman(ELMAN, initial={"W_hh": rnn.initializers.glorot()})
 NETS: dict[str, tuple[Any, Optimizer]] = {
-    "rnn-hf": (rnn.Elman(ELMAN), rnn.HessianFree(damping=1.0, structural=1.0)),
-    "rnn-adam": (rnn.Elman(ELMAN), rnn.Adam(rate=0.001, clip_norm=100.0)),
+    "rnn-hf": (REMEMBERING, rnn.HessianFree(damping=1.0, structural=1.0)),
+    "rnn-adam": (REMEMBERING, rnn.Adam(rate=0.001, clip_norm=100.0)),
     "lstm-momentum": (rnn.LSTM(LSTM), rnn.Momentum(rate=0.001, momentum=0.9, clip_norm=100.0)),
     "lstm-adam": (rnn.LSTM(LSTM), rnn.Adam(rate=0.001, clip_norm=100.0)),
 }

@@ -17,13 +17,13 @@ __all__ = ["Elman"]
 class Elman(Cell):
     """h' = tanh(x W_xh + h W_hh + b_h)
 
-    W_hh starts as half of an orthogonal matrix: states fade, which keeps large nets stable. To remember for long, start
+    W_hh starts as 0.7 times an orthogonal matrix: states fade, which keeps large nets stable. To remember for long, start
     with initial={"W_hh": rnn.initializers.orthogonal()}.
     Source: Elman 1990; Lynge 2016, eq. 3.32.
     """
 
     states = (State("h"),)
-    initially: ClassVar[Mapping[str, Initializer]] = {"W_hh": orthogonal(0.5)}
+    initially: ClassVar[Mapping[str, Initializer]] = {"W_hh": orthogonal(0.7)}
 
     def step(self, x: Node, h: Node) -> Node:
         return tanh(self.affine("h", x=x, h=h))

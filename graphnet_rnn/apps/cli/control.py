@@ -15,10 +15,9 @@ from typing import Any
 from graphnet_rnn.apps.cli.optimizer import make_optimizer, no_limit, optimizer_class
 from graphnet_rnn.apps.cli.outputs import RECORDS, require_ending, require_folder_of
 from graphnet_rnn.apps.cli.settings import add_settings, given_settings
-from graphnet_rnn.cells.elman import Elman
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.files.whole import append_line
-from graphnet_rnn.models.control.controller import Controller
+from graphnet_rnn.models.control.controller import Controller, remembering
 from graphnet_rnn.models.control.ilqr import Plan
 from graphnet_rnn.models.control.optimum import optimum, planned
 from graphnet_rnn.models.control.tasks import CenterOut, ControlTask, DelayDisturbanceNoise, Postural
@@ -101,9 +100,7 @@ def run(options: argparse.Namespace) -> int:
         whole_number("--movements", options.movements)
     if options.task != "ddn" and options.plant_noise:
         raise UsageError(f"--plant-noise is for ddn alone; {options.task} is without noise")
-    controller = Controller(
-        [Elman(options.units), Elman(options.units)], seed=options.seed, dtype=options.dtype
-    )
+    controller = Controller([remembering(options.units)] * 2, seed=options.seed, dtype=options.dtype)
     task = TASKS[options.task](controller, options)
     least = optimum(task)
     trainer = _trainer(options, task, float(least.cost.mean()))

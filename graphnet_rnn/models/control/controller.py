@@ -20,7 +20,7 @@ import graphnet as gn
 from graphnet.graph.node import Array, Node
 from graphnet.graph.provenance import hide_module
 from graphnet_rnn.cell.cell import Cell
-from graphnet_rnn.cell.initializers import Initializer, checked_initial, normal
+from graphnet_rnn.cell.initializers import Initializer, checked_initial, glorot, normal
 from graphnet_rnn.cell.weights import Weights
 from graphnet_rnn.cells.elman import Elman
 from graphnet_rnn.errors import UsageError
@@ -29,12 +29,17 @@ from graphnet_rnn.models.control.arm import Arm
 from graphnet_rnn.optimizers.structure import hidden_units
 from graphnet_rnn.settings import MANY, amount, one_of, shown, whole_number
 
-__all__ = ["ClosedLoop", "Controller", "Trajectories"]
+__all__ = ["ClosedLoop", "Controller", "Trajectories", "remembering"]
 
 hide_module(__file__)
 
 #: A state is [θ, φ, θ̇, φ̇], and the controller reads a state and a goal.
 STATE, TORQUES = 4, 2
+
+
+def remembering(units: int) -> Elman:
+    """An Elman layer whose states do not fade from the start, as loops of control need it."""
+    return Elman(units, initial={"W_hh": glorot()})
 
 
 class Controller(Model):
@@ -60,7 +65,7 @@ class Controller(Model):
         values: Mapping[str, Array] | None = None,
     ) -> None:
         if layers is None:
-            layers = [Elman(100), Elman(100)]
+            layers = [remembering(100), remembering(100)]
         cells = list(layers) if isinstance(layers, Iterable) else [layers]
         if not cells or not all(isinstance(cell, Cell) for cell in cells):
             raise UsageError(f"Controller: layers must be cells, e.g. [rnn.Elman(100)], not {layers!r:.60}")
