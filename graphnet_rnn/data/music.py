@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from graphnet.graph.dtypes import require_unmasked
 from graphnet.graph.node import Array
 from graphnet_rnn.data.arrays import read_matlab
 from graphnet_rnn.data.packages import package_for
@@ -159,6 +160,7 @@ def read_rolls(path: str | Path) -> dict[str, list[Array]]:
 
 def _checked_roll(what: str, given: Any) -> Array:
     """As int8; DataError unless it is a piano roll."""
+    require_unmasked(what, given)
     keys, roll = KEYS[1] - KEYS[0] + 1, np.asarray(given)
     if roll.dtype.kind not in "biuf" or roll.ndim != 2 or roll.shape[1] != keys or not len(roll):
         raise DataError(

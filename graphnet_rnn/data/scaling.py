@@ -45,8 +45,8 @@ class Scaling:
         """Means and deviations over all steps of all cases; of targets, over those whose weight is above 0
 
         To nine digits. Symbols, classes and labels are left as they are, and so is a column of zeros and ones. The
-        deviation of a column that varies by less than a millionth of its mean is 1: float32 could not tell its values
-        apart. What is not finite is left out.
+        deviation of a column that varies by less than a millionth of its mean, or than 1e-18, is 1: float32 could
+        not tell its values apart. What is not finite is left out.
         """
         if not isinstance(data, Sequences):
             raise UsageError(

@@ -113,6 +113,7 @@ TEXTS = [
     (lambda: Corpus.split(TEXT, valid="a"), DataError, ("validation ('a')",)),
     (lambda: Batches(np.zeros(9), 2, 2), DataError, ("Batches: symbols", "float64")),
     (lambda: Batches(np.ma.zeros(9, int), 2, 2), DtypeError, ("Batches: symbols", "masked")),
+    (lambda: rnn.data.write_midi("m.mid", np.ma.zeros((3, 88))), DtypeError, ("write_midi: roll", "masked")),
     (lambda: label_error_rate(3, [[1]]), DataError, ("label_error_rate: decoded", "3")),
     (lambda: label_error_rate([[1]], [[1.5]]), DataError, ("targets of case 0", "1.5")),
 ]  # fmt: skip
