@@ -17,8 +17,8 @@ __all__ = ["Elman"]
 class Elman(Cell):
     """h' = tanh(x W_xh + h W_hh + b_h)
 
-    W_hh starts as 0.7 times an orthogonal matrix: states fade, which keeps large nets stable. To remember for long, start
-    with initial={"W_hh": rnn.initializers.orthogonal()}.
+    W_hh starts as 0.7 times an orthogonal matrix, so states fade, which keeps large nets stable. To remember for long,
+    use initial={"W_hh": rnn.initializers.orthogonal()}.
     Source: Elman 1990; Lynge 2016, eq. 3.32.
     """
 
