@@ -250,7 +250,7 @@ class Sequences:
 
         weights = None
         found = np.minimum(time, own[cases] - np.array([start for _, start in starts]))
-        lengths = None if (found == time).all() else found
+        lengths = None if self.lengths is None and (found == time).all() else found
         if self.weights is not None:
             weights = self.weights[cases] if self.weights.ndim == 1 else self.weights[rows, cases]
         series = cases if self.series is None else self.series[cases]
