@@ -239,7 +239,9 @@ class Sequences:
 
     def pieces(self, time: int) -> Sequences:
         """Each case cut into pieces of so many steps; what is left at its end is a shorter piece."""
-        time = min(whole_number("Sequences: time", time), self.time)
+        time = whole_number("Sequences: time", time)
+        if self.lengths is None:
+            time = min(time, self.time)
         if not self.by_step:
             raise UsageError("Sequences: what has a target for a whole case cannot be cut into pieces")
         own = np.full(len(self), self.time) if self.lengths is None else self.lengths
