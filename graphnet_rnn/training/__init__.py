@@ -17,7 +17,6 @@ with lazy_imports(__name__):
     from graphnet_rnn.training.settings import Training
     from graphnet_rnn.training.stream import Stream
     from graphnet_rnn.training.symbols import SymbolSequences
-    from graphnet_rnn.training.tensorboard import TensorBoard
     from graphnet_rnn.training.text import CarriedText, DrawnText
     from graphnet_rnn.training.trainer import Listener, Outcome, Trainer
 
@@ -37,7 +36,6 @@ __all__ = [
     "RunFolder",
     "Stream",
     "SymbolSequences",
-    "TensorBoard",
     "Trainer",
     "Training",
 ]

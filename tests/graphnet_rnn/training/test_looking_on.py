@@ -1,14 +1,11 @@
-"""Averaged and frozen weights, functions as listeners, metrics, runs without a folder, TensorBoard."""
+"""Averaged and frozen weights, functions as listeners, metrics, runs without a folder."""
 
 from __future__ import annotations
 
 import json
-import sys
-import types
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -17,7 +14,7 @@ import graphnet_rnn as rnn
 import viz
 from graphnet.graph.node import Array
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.training import TensorBoard, Trainer, Training
+from graphnet_rnn.training import Trainer, Training
 from tests.graphnet_rnn.training import problems
 from tests.graphnet_rnn.training.problems import begin
 from tests.graphnet_rnn.training.runs import contents, interrupt_at, require_same_files, rows
@@ -112,33 +109,6 @@ def test_a_run_without_a_folder_writes_nothing(tmp_path: Path, monkeypatch: pyte
     assert np.array_equal(trainer.problem.model.theta, rnn.load(tmp_path / "run" / "model.safetensors").theta)
     with pytest.raises(UsageError, match=r"Trainer\.resume: this run has no folder, so no checkpoint"):
         trainer.resume()
-
-
-WRITERS = {"tensorboard.summary": "Writer", "tensorboardX": "SummaryWriter"}
-
-
-@pytest.mark.parametrize("module", WRITERS)
-def test_tensorboard_gets_the_numbers(module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    writer = mock.Mock()
-    made = mock.Mock(return_value=writer)
-    for each in ("tensorboard", "tensorboard.summary", "tensorboardX"):
-        monkeypatch.setitem(sys.modules, each, None)
-    with pytest.raises(UsageError, match="neither tensorboard nor tensorboardX is installed; pip install"):
-        TensorBoard()
-    monkeypatch.setitem(sys.modules, "tensorboard", types.ModuleType("tensorboard"))
-    monkeypatch.setitem(sys.modules, module, types.SimpleNamespace(**{WRITERS[module]: made}))  # type: ignore[arg-type]
-    trainer = begin("arrays", tmp_path / "run", listeners=[TensorBoard()])
-    trainer.run()
-    made.assert_called_once_with(str(tmp_path / "run" / "tensorboard"))
-    writer.close.assert_called_once_with()
-    numbers = {(call.args[0], call.args[2]): call.args[1] for call in writer.add_scalar.call_args_list}
-    for row in rows(tmp_path / "run", "epoch"):
-        assert numbers["epoch/valid_loss", len(trainer.problem) * row["epoch"]] == row["valid_loss"]
-    for row in rows(tmp_path / "run", "step"):
-        assert numbers["step/train_loss", row["step"]] == row["train_loss"]
-    assert any(each.startswith("epoch/weight_norms/") for each, _ in numbers)
-    with pytest.raises(UsageError, match="the run has no folder; name one"):
-        begin("arrays", None, listeners=[TensorBoard()]).run()
 
 
 X = np.random.default_rng(0).standard_normal((5, 24, 2))
