@@ -89,10 +89,10 @@ KINDS: dict[str, tuple[Callable[[Path], Any], Callable[[Path], Any]]] = {
     "music.mid": (music, read_midi),
     "images.idx": (images, read_images),
     "images.gz": (images, read_images),
-    "text.txt": (lambda path: path.write_text("Ein Täubchen — ruckediguh. " * 9), read_text),
-    "recipe.toml": (lambda path: path.write_text(RECIPE), Recipe.read),
+    "text.txt": (lambda path: path.write_text("Ein Täubchen — ruckediguh. " * 9, "utf-8"), read_text),
+    "recipe.toml": (lambda path: path.write_text(RECIPE, "utf-8"), Recipe.read),
     "rows.jsonl": (
-        lambda path: path.write_text('{"kind": "start"}\n' * 9),
+        lambda path: path.write_text('{"kind": "start"}\n' * 9, "utf-8"),
         lambda path: read_rows(path, DataError),
     ),
     "model": (model, rnn.load),
