@@ -21,6 +21,9 @@ __all__ = [
     "sparse", "spread", "stacked", "thinned", "uniform", "zeros",
 ]  # fmt: skip
 
+#: Targets that are counted at once: those of a long text are a file mapped into memory.
+PIECE = 1 << 20
+
 Initializer = Callable[[np.random.Generator, tuple[int, ...]], Array]
 
 
@@ -77,15 +80,20 @@ def log_frequencies(targets: Any, weights: Any = None) -> Initializer:
     Raises UsageError for targets that are not among 0 ... K - 1.
     """
     classes = _targets("log_frequencies", targets)
-    w = _relative("log_frequencies", weights, classes.shape).ravel()
+    w = None if weights is None else _relative("log_frequencies", weights, classes.shape).ravel()
     classes = classes.ravel()
 
     def initial(generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
-        if classes.dtype.kind not in "iu" or not np.isin(classes, np.arange(shape[0])).all():
+        if classes.dtype.kind not in "iu" or (
+            classes.size and not 0 <= classes.min() <= classes.max() < shape[0]
+        ):
             raise UsageError(
                 f"log_frequencies: targets must be whole numbers among 0 ... {shape[0] - 1}, not {shown(targets)}"
             )
-        counts = np.bincount(classes, w, minlength=shape[0]) + 1.0
+        counts = np.ones(shape[0])
+        for start in range(0, classes.size, PIECE):
+            part = slice(start, start + PIECE)
+            counts += np.bincount(classes[part], None if w is None else w[part], minlength=shape[0])
         return np.log(counts / counts.sum())
 
     return initial
@@ -98,7 +106,7 @@ def log_odds(targets: Any, weights: Any = None) -> Initializer:
     missing, which may then be NaN; they are divided by the mean of those above 0. Raises UsageError.
     """
     given = _targets("log_odds", targets)
-    w = _relative("log_odds", weights, given.shape)
+    w = np.ones(given.shape) if weights is None else _relative("log_odds", weights, given.shape)
 
     def initial(generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
         bits = given[w > 0] if given.dtype.kind in "biuf" else np.array([np.nan])
@@ -122,8 +130,6 @@ def _targets(who: str, given: Any) -> Array:
 
 def _relative(who: str, weights: Any, shape: tuple[int, ...]) -> Array:
     """The weights over the mean of those above 0, so that n targets count n."""
-    if weights is None:
-        return np.ones(shape)
     w = np.asarray(weights, np.float64)
     if w.shape != shape or not (w >= 0).all() or not w.any():
         raise UsageError(

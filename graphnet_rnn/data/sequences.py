@@ -170,11 +170,13 @@ class Sequences:
         return np.broadcast_to(True, self.inputs.shape[:2]) if self.lengths is None else steps < self.lengths
 
     def target_weights(self) -> Array:
-        """How much the loss counts each target: (time, cases) or (cases,), or of the targets' shape."""
+        """How much the loss counts each target, of the targets' shape."""
         there = self.inside() if self.by_step else np.ones(len(self.targets), bool)
         if self.weights is None:
-            return there * 1.0
-        return np.where(there if self.weights.ndim <= there.ndim else there[..., None], self.weights, 0.0)
+            w = there * 1.0
+        else:
+            w = np.where(there if self.weights.ndim <= there.ndim else there[..., None], self.weights, 0.0)
+        return np.broadcast_to(w.reshape(*w.shape, *[1] * (self.targets.ndim - w.ndim)), self.targets.shape)
 
     def chosen(self, cases: Any) -> Sequences:
         """These cases alone."""

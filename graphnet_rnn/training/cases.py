@@ -182,8 +182,7 @@ def checked_targets(network: Network, targets: Any, shape: Sequence[int]) -> Arr
     if not symbols:
         remedy = "; where a target is missing, give it the weight 0, weights=~np.isnan(targets)"
         found = checked_floats("Arrays: targets", t, network.dtype, remedy)
-        odd = np.argwhere((found < 0) | (found > 1))
-        if network.loss == "sigmoid" and len(odd):
+        if network.loss == "sigmoid" and len(odd := np.argwhere((found < 0) | (found > 1))):
             at = tuple(int(i) for i in odd[0])
             raise DataError(
                 f"Arrays: targets of the loss 'sigmoid' must be in [0, 1], but at {list(at)} is {found[at]:g}; "

@@ -338,12 +338,9 @@ class FileMaterial(Material):
         """Of the output layer: how often each class comes, or a one; None for targets that the problem refuses."""
         t, w = train.targets, train.target_weights()
         if self.loss == "sigmoid":
-            t, w = (
-                each.reshape(-1, t.shape[-1])
-                for each in np.broadcast_arrays(t, w[..., None] if w.ndim < t.ndim else w)
-            )
             fitting = ((t >= 0) & (t <= 1) | (w == 0)).all()
-            return log_odds(t, w) if fitting and w.any() else None
+            rows = (-1, t.shape[-1])
+            return log_odds(t.reshape(rows), w.reshape(rows)) if fitting and w.any() else None
         if self.loss == "softmax" and t.min(initial=0) >= 0 and w.any() and (w >= 0).all():
             return log_frequencies(t, w)
         return None
@@ -397,9 +394,7 @@ def _likely_loss(data: Sequences) -> str:
     several = t.ndim == 2 + bool(data.by_step)
     if t.dtype.kind in "iu" and not several:
         return "softmax"
-    w = data.target_weights()
-    there = np.broadcast_to(w if w.ndim == t.ndim else w[..., None], t.shape) > 0 if several else w > 0
-    return "sigmoid" if several and np.isin(t[there], (0, 1)).all() else "squared"
+    return "sigmoid" if several and np.isin(t[data.target_weights() > 0], (0, 1)).all() else "squared"
 
 
 def _fitting_loss(data: Sequences, loss: str) -> Sequences:
