@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import Any
 
 import graphnet_rnn as rnn
-from benchmarks.runs import Row, complete
 from graphnet.system.streams import prepare_streams
 from graphnet_rnn.cell.cell import Cell
 from graphnet_rnn.cell.initializers import Initializer, normal, thinned
 from graphnet_rnn.data import Corpus, read_text
+from graphnet_rnn.experiments.runs import Row, complete
 from graphnet_rnn.optimizers import Adam, Constant, GreedyHessianFree, HessianFree, Optimizer
 from graphnet_rnn.training import CarriedText, DrawnText, Listener, Problem, Trainer, Training
 

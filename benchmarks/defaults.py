@@ -34,9 +34,9 @@ import scipy.integrate
 import scipy.io
 
 import graphnet_rnn as rnn
-from benchmarks.runs import Row, complete
 from graphnet.system.streams import prepare_streams
 from graphnet_rnn.apps.cli import main as graphnet_rnn
+from graphnet_rnn.experiments.runs import Row, complete
 from viz.charts.history import read_history
 
 CELLS = ("LSTM", "GRU", "Elman", "MultiplicativeLSTM", "RHN", "LayerNormLSTM")

@@ -26,7 +26,7 @@ import graphnet_rnn as rnn
 import viz
 from graphnet.system.streams import prepare_streams
 from graphnet_rnn.cells.feedforward import AUTOENCODERS, autoencoder_layers
-from graphnet_rnn.models.control import Arm, CenterOut, Controller
+from graphnet_rnn.experiments.control import Arm, CenterOut, Controller
 
 FOLDER = Path(__file__).parent
 PICTURES = FOLDER / "architectures"

@@ -21,7 +21,6 @@ with lazy_imports(__name__):
         optimizers,
         parallel,
         riemannian,
-        tasks,
         testing,
         training,
     )
@@ -65,9 +64,10 @@ with lazy_imports(__name__):
         TensorRNN,
         attention_memory,
     )  # fmt: skip
+    from graphnet_rnn.experiments import control, tasks
     from graphnet_rnn.formats.model_file import load, save
     from graphnet_rnn.model import Model
-    from graphnet_rnn.models import control, energy
+    from graphnet_rnn.models import energy
     from graphnet_rnn.models.hmm import HMM
     from graphnet_rnn.models.nade import RecurrentNADE
     from graphnet_rnn.network import ctc
@@ -110,13 +110,11 @@ with lazy_imports(__name__):
     from graphnet_rnn.optimizers.batched import BatchedObjective
     from graphnet_rnn.optimizers.objective import Objective
     from graphnet_rnn.text.completion import Completion, Completions, complete
-    from graphnet_rnn.text.debagging import Bag, Debagged, debag, draw_bags
     from graphnet_rnn.text.evaluation import Evaluator
     from graphnet_rnn.text.lanes import Lanes
     from graphnet_rnn.text.ngrams import NGrams
     from graphnet_rnn.text.reading import Reading, TextCost, cost_over_text, read
     from graphnet_rnn.text.sampling import Sampler
-    from graphnet_rnn.text.timelag import TimeLag, time_lag
     from graphnet_rnn.training import (
         Arrays,
         CarriedText,
@@ -125,7 +123,6 @@ with lazy_imports(__name__):
         EnergyCases,
         GraphCases,
         LongSequence,
-        Movements,
         Problem,
         Stream,
         SymbolSequences,
@@ -151,7 +148,6 @@ __all__ = [
     "Arrays",
     "Attention",
     "AugmentedHessianFree",
-    "Bag",
     "BatchedObjective",
     "Bidirectional",
     "CarriedText",
@@ -160,7 +156,6 @@ __all__ = [
     "Completions",
     "Constant",
     "Cosine",
-    "Debagged",
     "Dense",
     "DrawnText",
     "EarlyStopping",
@@ -192,7 +187,6 @@ __all__ = [
     "LongSequence",
     "Model",
     "Momentum",
-    "Movements",
     "MultiplicativeLSTM",
     "NGrams",
     "NaturalGradient",
@@ -222,7 +216,6 @@ __all__ = [
     "SymbolSequences",
     "TensorRNN",
     "TextCost",
-    "TimeLag",
     "Trainer",
     "Training",
     "TrustRegion",
@@ -236,8 +229,6 @@ __all__ = [
     "cost_over_text",
     "ctc",
     "data",
-    "debag",
-    "draw_bags",
     "energy",
     "fit_output",
     "formats",
@@ -255,7 +246,6 @@ __all__ = [
     "sweep",
     "tasks",
     "testing",
-    "time_lag",
     "training",
     "weight_norms",
     "writer",

@@ -38,7 +38,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("__init__",),
 )
 RNN_LAYERS: tuple[tuple[str, ...], ...] = (
-    ("starting", "errors", "settings"),
+    ("starting", "errors", "installed", "settings"),
     ("files", "parallel", "riemannian"),
     ("optimizers",),
     ("cell", "data"),
@@ -47,8 +47,8 @@ RNN_LAYERS: tuple[tuple[str, ...], ...] = (
     ("formats", "inside", "text"),
     ("online", "testing"),
     ("training",),
-    ("tasks",),
     ("apps",),
+    ("experiments",),
     ("__init__",),
     ("__main__",),
 )

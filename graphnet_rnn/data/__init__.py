@@ -12,7 +12,6 @@ arrays   what files of NumPy, of MATLAB and of the format idx hold
 images   images of such files, as rows of pixels
 music  piano rolls, from MIDI and to it
 packing  cases of like lengths together
-brackets  a text with nested links, of which all is known
 default  the text that is always there: Python's own standard library
 """
 
@@ -22,7 +21,6 @@ from graphnet.lazy import lazy_imports
 
 with lazy_imports(__name__):
     from graphnet_rnn.data.batches import Batches
-    from graphnet_rnn.data.brackets import BracketText, bracket_text
     from graphnet_rnn.data.characters import read_text
     from graphnet_rnn.data.choice import Choice, Columns
     from graphnet_rnn.data.default import standard_library_text
@@ -35,7 +33,6 @@ with lazy_imports(__name__):
 
 __all__ = [
     "Batches",
-    "BracketText",
     "Choice",
     "Columns",
     "Corpus",
@@ -43,7 +40,6 @@ __all__ = [
     "Sequences",
     "Vocabulary",
     "balanced_weights",
-    "bracket_text",
     "frame_accuracy",
     "padded",
     "read_images",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeGuard
 
 import numpy as np
 
@@ -26,17 +25,10 @@ from graphnet_rnn.data.tables import (
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.settings import shown
 
-__all__ = ["ENDINGS", "LENGTHS", "TASK", "is_file", "read_inputs", "read_sequences", "with_columns"]
+__all__ = ["ENDINGS", "LENGTHS", "read_inputs", "read_sequences", "with_columns"]
 
-#: What begins the name of a problem that draws its sequences.
-TASK = "task:"
 #: What the array of how many steps each case has is called.
 LENGTHS = "lengths"
-
-
-def is_file(data: str | None) -> TypeGuard[str]:
-    """Whether what a run learns from is the name of a file: not of a problem, nor nothing."""
-    return bool(data) and not str(data).startswith(TASK)
 
 
 def read_sequences(path: str | Path, choice: Choice) -> Sequences:

@@ -30,8 +30,8 @@ from graphnet_rnn.files.json_values import from_json
 from graphnet_rnn.files.tensor_file import read_tensor_file, tensor_bytes
 from graphnet_rnn.files.whole import write_atomically
 from graphnet_rnn.formats.digest import equation_digest, same_digest
+from graphnet_rnn.installed import installed
 from graphnet_rnn.model import HELD, Model
-from graphnet_rnn.models.control.controller import Controller
 from graphnet_rnn.models.energy.rbm import RBM
 from graphnet_rnn.models.energy.stack import Stack
 from graphnet_rnn.models.energy.temporal import RTRBM, TRBM
@@ -48,9 +48,9 @@ FORMAT = 1
 KEY = "graphnet"
 #: What the names of tensors begin with that are no weights, but of a training state.
 STATE = "state."
-#: The models that files know by name; others are given to `load`.
+#: The models that files know by name, besides those that are installed; others are given to `load`.
 MODELS: dict[str, type[Model]] = {
-    kind.__name__: kind for kind in (Network, RBM, TRBM, RTRBM, Stack, HMM, Controller, RecurrentNADE)
+    kind.__name__: kind for kind in (Network, RBM, TRBM, RTRBM, Stack, HMM, RecurrentNADE)
 }
 LARGEST_NUMBER = float(np.finfo(np.float64).max)
 
@@ -265,12 +265,12 @@ class _Reader:
         name = described.get("model") if isinstance(described, dict) else None
         if not isinstance(name, str):
             raise ValueError("it names no model")
-        if name not in self.models:
+        kind = self.models.get(name) or installed("models", name)
+        if kind is None:
             raise ModelFileError(
                 f"{self.path} holds a model {in_brief(name)}, which graphnet does not have; give its class: "
                 f"rnn.load(path, [{in_brief(name)}])."
             )
-        kind = self.models[name]
         known = inspect.signature(kind).parameters
         arguments: dict[str, Any] = {}
         for key, value in described.items():

@@ -12,7 +12,6 @@ with lazy_imports(__name__):
     from graphnet_rnn.training.graph_cases import GraphCases
     from graphnet_rnn.training.interruption import Interruption
     from graphnet_rnn.training.long_sequence import LongSequence
-    from graphnet_rnn.training.movements import Movements
     from graphnet_rnn.training.problem import Problem
     from graphnet_rnn.training.settings import Training
     from graphnet_rnn.training.stream import Stream
@@ -30,7 +29,6 @@ __all__ = [
     "Interruption",
     "Listener",
     "LongSequence",
-    "Movements",
     "Outcome",
     "Problem",
     "RunFolder",

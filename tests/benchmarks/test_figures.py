@@ -11,12 +11,8 @@ import pytest
 import graphnet as gn
 import graphnet_rnn as rnn
 from benchmarks import autoencoders, motion
-from benchmarks.balls import __main__ as balls_command
-from benchmarks.balls import learners as balls
 from benchmarks.gpu.contenders import CELLS, Problem
 from benchmarks.gpu.translate import Engine, step_of
-from benchmarks.music import collections
-from benchmarks.music import learners as music
 from benchmarks.others import ours
 from benchmarks.others.cases import CASES, masked, masked_arrays
 from benchmarks.others.check import error
@@ -24,6 +20,10 @@ from benchmarks.ranks import expected, fitted
 from graphnet.graph.node import Array
 from graphnet_rnn.cells.feedforward import AUTOENCODERS
 from graphnet_rnn.errors import DataError
+from graphnet_rnn.experiments.balls import __main__ as balls_command
+from graphnet_rnn.experiments.balls import learners as balls
+from graphnet_rnn.experiments.music import collections
+from graphnet_rnn.experiments.music import learners as music
 from tests.tables import case
 
 

@@ -584,7 +584,7 @@ MUTANTS = [
         '            or not known\n', "",
         ("tests/graphnet_rnn/apps/cli/test_pages.py", "-k", "token"),
     ),
-    # -- graphnet_rnn/apps/writer, graphnet_rnn/text, graphnet_rnn/tasks, graphnet_rnn/online --------------------------
+    # -- graphnet_rnn/apps/writer, graphnet_rnn/text, graphnet_rnn/experiments, graphnet_rnn/online --------------------
     Mutant(
         "writer_lesson_at_the_end", "graphnet_rnn/apps/writer/draft.py",
         "self._lessons[-1].end > length:", "self._lessons[-1].end >= length:",
@@ -606,14 +606,14 @@ MUTANTS = [
         ("tests/graphnet_rnn/text/test_completion.py",),
     ),
     Mutant(
-        "text_error_over_runs", "graphnet_rnn/text/timelag.py",
+        "text_error_over_runs", "graphnet_rnn/experiments/brackets/lag.py",
         "var(axis=1, ddof=1)", "var(axis=1)",
         ("tests/graphnet_rnn/text/test_completion.py",),
     ),
     Mutant(
-        "tasks_last_place_of_a_symbol", "graphnet_rnn/tasks/pathological.py",
+        "tasks_last_place_of_a_symbol", "graphnet_rnn/experiments/dependencies/problems.py",
         "generator.integers(first, last + 1, count) - 1", "generator.integers(first, last, count) - 1",
-        ("tests/graphnet_rnn/tasks/test_tasks.py",),
+        ("tests/graphnet_rnn/experiments/test_tasks.py",),
     ),
     Mutant(
         "online_influence_of_a_learned_state", "graphnet_rnn/online/rtrl.py",

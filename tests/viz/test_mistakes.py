@@ -12,7 +12,7 @@ import pytest
 import graphnet as gn
 import graphnet_rnn as rnn
 import viz
-from graphnet_rnn.models.control import Arm, CenterOut, Controller
+from graphnet_rnn.experiments.control import Arm, CenterOut, Controller
 from graphnet_rnn.text.reading import Reading
 from tests.tables import case
 from viz.charts.braille import text_curve
@@ -140,7 +140,7 @@ HISTORIES = [
     (lambda: viz.cost_over_text([1.0]), "give what rnn.cost_over_text"),
     (lambda: viz.cost_over_text({"a": 3}), "give what rnn.cost_over_text"),
     (lambda: viz.cost_over_text(NO_COSTS), "give what rnn.cost_over_text"),
-    (lambda: viz.time_lag([1, 2]), "give what rnn.time_lag"),
+    (lambda: viz.time_lag([1, 2]), "give what rnn.tasks.time_lag"),
     (lambda: viz.schedule_curve(0.5), r"schedule must be a Schedule, e.g. rnn.Warmup\(500\), not 0.5"),
     (lambda: viz.schedule_curve(rnn.OnPlateau()), "follows validated costs; give some"),
     (lambda: viz.schedule_curve(rnn.Warmup(5) * rnn.Cosine(9).by_epoch()), "say how many steps make one"),

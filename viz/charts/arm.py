@@ -15,7 +15,7 @@ from viz.errors import DrawingError, by_matplotlib
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from graphnet_rnn.models.control import Arm, Trajectories
+    from graphnet_rnn.experiments.control import Arm, Trajectories
     from viz.charts.figure import Chart
 
 __all__ = ["arm_movements", "loss_by_calls"]
@@ -29,8 +29,8 @@ def loss_by_calls(runs: Mapping[str, History], least: float | None = None, title
     """The loss against the calls for a loss, a gradient or a product that it took, both logarithmic.
 
     runs: by name, rows or the path of a file of rows: `{"event": "epoch", "calls": 120, "valid_loss": 0.01}`, as the
-    history of rnn.Movements has them. Others are skipped. Each line is the best so far. least: a dashed line, what iLQR
-    comes to.
+    history of rnn.control.Movements has them. Others are skipped. Each line is the best so far. least: a dashed line,
+    what iLQR comes to.
     Raises DrawingError if a file cannot be read, or a run has nothing to draw.
     Source: Sutskever 2013, figure 6.2.
     """

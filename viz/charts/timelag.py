@@ -21,8 +21,8 @@ __all__ = ["time_lag"]
 def time_lag(lags: Any, ideal: float | None = None, title: str | None = None) -> Chart:
     """log₁₀ p(']') / p('[') with a bracket open minus without, against the steps since; bands are ± a standard error.
 
-    lags: what `rnn.time_lag(network)` gives, or several by name: a line for each. ideal: a line at what is right, where
-    that is known (`BracketText.difference`).
+    lags: what `rnn.tasks.time_lag(network)` gives, or several by name: a line for each. ideal: a line at what is
+    right, where that is known (`BracketText.difference`).
     Raises DrawingError if there is nothing to draw.
     Source: Krause 2015, fig. 5.1.
     """
@@ -32,7 +32,7 @@ def time_lag(lags: Any, ideal: float | None = None, title: str | None = None) ->
     wrong = [name for name, lag in several.items() if not hasattr(lag, "difference")]
     if wrong or not several:
         raise DrawingError(
-            "lags holds nothing to draw; give what rnn.time_lag(network) returns, or several by name."
+            "lags holds nothing to draw; give what rnn.tasks.time_lag(network) returns, or several by name."
         )
     figure = Chart(8, 3.8)
     axes = figure.subplots()

@@ -1,20 +1,22 @@
-"""The command line: graphnet-rnn demo | train | sample | complete | write | evaluate | predict | timelag |
-debag | draw | check | cells | export | tasks | control | sweep.
+"""The command line, graphnet-rnn.
 
-One file for each command: it adds its arguments to a parser, and runs. Exit codes: 0 well, 1 a failure, 2 a
-usage error, 130 interrupted (Ctrl-C, SIGTERM, SIGHUP). A failure is one clear sentence on standard error; --debug
-shows the traceback.
+One file for each command, here or where an entry point says (graphnet_rnn.installed): it adds its arguments to a
+parser, and runs. Exit codes: 0 well, 1 a failure, 2 a usage error, 130 interrupted (Ctrl-C, SIGTERM, SIGHUP). A failure
+is one clear sentence on standard error; --debug shows the traceback.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import math
 import os
 import sys
 import warnings
 from collections.abc import Collection, Sequence
 from importlib import import_module
+from importlib.abc import InspectLoader
+from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
@@ -23,14 +25,15 @@ from graphnet.version import __version__
 from graphnet_rnn.apps.cli.failures import give_up_output, in_words
 from graphnet_rnn.apps.cli.parser import Parser, brief
 from graphnet_rnn.errors import UsageError
+from graphnet_rnn.installed import installed, names_of
 from graphnet_rnn.parallel.launcher import rank_and_size
 from graphnet_rnn.starting import started
 from graphnet_rnn.training.interruption import ends_like_ctrl_c
 
 __all__ = ["main"]
 
-#: The module of this package that runs it -> what it does.
-COMMANDS = {
+#: The module of this package that runs it -> what it does. Experiments and other packages add theirs.
+OWN_COMMANDS = {
     "demo": "Draw, train and check a small network, in about a minute.",
     "train": "Train a network on a text (by default on the source code of Python's own library), "
     "or on other sequences.",
@@ -40,18 +43,12 @@ COMMANDS = {
     "evaluate": "Measure a trained model on a text: bits per character and accuracy; show how it "
     "reads it. Or on other sequences.",
     "predict": "Predict: what a trained model makes of sequences, as a file of arrays or a table.",
-    "timelag": "Measure how long models remember that a bracket is open; or write a text with "
-    "brackets to train them on.",
-    "debag": "Let a model put shuffled words into order: bags of words from a text, beside n-grams "
-    "and chance.",
     "draw": "Draw a cell, a trained model, what a run recorded, or several runs compared, as a picture.",
     "check": "Hold a cell to all laws: derivatives, R-operator, Gauss-Newton, unrolling, passes, back ends.",
     "cells": "List the architectures: settings, parameters of a layer that reads 65 symbols, "
     "formula, source.",
     "export": "Write a trained model for another program: weights for PyTorch, an ONNX file, or "
     "standalone C.",
-    "tasks": "Train a network of tanh units on a problem with long-term dependencies, until it is solved.",
-    "control": "Train a recurrent controller of an arm, and compare it with what iLQR says is the least.",
     "sweep": "Train many settings of one recipe on all cores, and tell which learn best.",
 }
 #: What options hold that may be empty, or a space.
@@ -60,10 +57,25 @@ TEXTS = ("TEXT", "CHAR", "NAME.")
 
 def module_of(command: str) -> ModuleType:
     """The module of a command; a process imports no other, as each imports much."""
-    return import_module(f"{__name__}.{command}")
+    if command in OWN_COMMANDS:
+        return import_module(f"{__name__}.{command}")
+    module: ModuleType = installed("commands", command)
+    return module
 
 
-def make_parser(commands: Collection[str] = tuple(COMMANDS)) -> Parser:
+def _first_line(module: str) -> str:
+    """What a module does, by its docstring, without importing it."""
+    found = find_spec(module)
+    source = found.loader.get_source(module) if found and isinstance(found.loader, InspectLoader) else None
+    return (ast.get_docstring(ast.parse(source or "")) or "").partition("\n")[0]
+
+
+def all_commands() -> dict[str, str]:
+    """What each command does, by its name."""
+    return OWN_COMMANDS | {name: _first_line(point.value) for name, point in names_of("commands").items()}
+
+
+def make_parser(commands: Collection[str]) -> Parser:
     """A parser that knows all commands, and the arguments of these."""
     parser = Parser(
         prog="graphnet-rnn",
@@ -73,7 +85,8 @@ def make_parser(commands: Collection[str] = tuple(COMMANDS)) -> Parser:
     )
     parser.add_argument("--version", action="version", version=f"graphnet-rnn {__version__}")
     parsers = parser.add_subparsers(dest="command", metavar="command", required=True)
-    for name, does in COMMANDS.items():
+    known = OWN_COMMANDS if {*OWN_COMMANDS} & {*commands} else all_commands()
+    for name, does in known.items():
         sub = parsers.add_parser(name, help=does, description=does)
         if name in commands:
             module = module_of(name)
@@ -84,7 +97,7 @@ def make_parser(commands: Collection[str] = tuple(COMMANDS)) -> Parser:
 
 
 def _read(given: Sequence[str]) -> argparse.Namespace:
-    parser = make_parser(given)
+    parser = make_parser([word for word in given if not word.startswith("-")][:1])
     options, strange = parser.parse_known_args(given)
     if strange:
         (parsers,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))

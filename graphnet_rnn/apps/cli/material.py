@@ -22,11 +22,12 @@ from graphnet_rnn.cell.initializers import Initializer, log_frequencies, log_odd
 from graphnet_rnn.data.choice import Choice, Columns
 from graphnet_rnn.data.default import standard_library_text
 from graphnet_rnn.data.scaling import Scaling
-from graphnet_rnn.data.sequence_files import ENDINGS, TASK, read_sequences, with_columns
+from graphnet_rnn.data.sequence_files import ENDINGS, read_sequences, with_columns
 from graphnet_rnn.data.sequences import Sequences
 from graphnet_rnn.data.tables import is_table
 from graphnet_rnn.data.text import Corpus, Vocabulary
 from graphnet_rnn.errors import UsageError
+from graphnet_rnn.installed import installed, material_kind
 from graphnet_rnn.network.losses import LOSSES, SEQUENCE_LOSSES, VALUE_LOSSES
 from graphnet_rnn.network.network import Network
 from graphnet_rnn.network.pooling import POOLS
@@ -34,8 +35,6 @@ from graphnet_rnn.network.running import run
 from graphnet_rnn.optimizers.base import Optimizer
 from graphnet_rnn.optimizers.first_order import FirstOrder
 from graphnet_rnn.settings import declared_settings, whole_number
-from graphnet_rnn.tasks.fresh import FreshSequences
-from graphnet_rnn.tasks.pathological import TASKS, Task
 from graphnet_rnn.training.arrays import Arrays
 from graphnet_rnn.training.batches_of_cases import divided
 from graphnet_rnn.training.cases import Cases, fitting, kind_of_weights
@@ -173,8 +172,9 @@ PROBLEMS = (CarriedText, DrawnText, Arrays)
 def material_of(options: argparse.Namespace, network: Network | None = None) -> Material:
     """By the name of the data. network: one that was trained, which says how they are read."""
     data = options.data
-    if data is not None and data.startswith(TASK):
-        return TaskMaterial(options)
+    if (kind := material_kind(data)) is not None:
+        material: Material = installed("materials", kind)(options)
+        return material
     if data is not None and Path(data).suffix.lower() in ENDINGS:
         return FileMaterial(options, network)
     return TextMaterial(options, network)
@@ -428,42 +428,3 @@ def _outputs(targets: Array, loss: str) -> int:
             "targets; number the classes from 0 on, or say --loss squared"
         )
     return count
-
-
-# -- problems ----------------------------------------------------------------------------------
-
-
-class TaskMaterial(Material):
-    """A problem with long-term dependencies, `task:addition(30)`: new sequences at each step."""
-
-    batch = None
-
-    def __init__(self, options: argparse.Namespace) -> None:
-        super().__init__(options)
-        self.require_fitting((FreshSequences,), (), f"{options.data}, which draws its sequences")
-        for name in ("valid", "fold"):
-            if getattr(options, name) is not None:
-                raise UsageError(
-                    f"--{name} means nothing to {options.data}, which draws its sequences; leave it out"
-                )
-        found = re.fullmatch(r"task:([\w-]+)\(([0-9]{1,6})\)", options.data)
-        if found is None or found[1] not in TASKS:
-            raise UsageError(
-                f"there is no problem {in_brief(options.data)}; write task:addition(30), the length in parentheses; "
-                f"there are {', '.join(TASKS)}"
-            )
-        self.task: Task = TASKS[found[1]](int(found[2]))
-        task = self.task
-        self.shape = {"inputs": task.inputs, "outputs": task.outputs, "loss": task.loss, "reads": task.reads}
-
-    def problem(self, network: Network, optimizer: Optimizer) -> Problem:
-        options = self.options
-        return FreshSequences(
-            self.task,
-            network,
-            batch=options.batch,
-            gradient_batches=options.gradient_batches,
-            seed=options.seed,
-            threads=options.threads,
-            backend=options.backend,
-        )

@@ -36,9 +36,9 @@ from graphnet_rnn.apps.cli.settings import add_settings, free_settings, given_se
 from graphnet_rnn.apps.cli.start import add_start, network_to_start, new_layers, new_network
 from graphnet_rnn.apps.cli.user_cells import make_cell, parts_of, slug
 from graphnet_rnn.cell.cell import classes_of
-from graphnet_rnn.data.sequence_files import is_file
 from graphnet_rnn.errors import ModelFileError, SaveError, UsageError
 from graphnet_rnn.formats.model_file import load_network, network_of
+from graphnet_rnn.installed import is_file
 from graphnet_rnn.optimizers.all import ALL
 from graphnet_rnn.optimizers.base import Optimizer
 from graphnet_rnn.optimizers.first_order import FirstOrder

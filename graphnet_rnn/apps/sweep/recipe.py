@@ -16,9 +16,9 @@ import numpy as np
 
 from graphnet_rnn.apps.sweep.halving import Bracket, Halving
 from graphnet_rnn.apps.sweep.ranges import PLAIN, Range, Values, range_of
-from graphnet_rnn.data.sequence_files import is_file
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.files.whole import read_bytes
+from graphnet_rnn.installed import is_file
 from graphnet_rnn.settings import is_number, one_of, shown, whole_number
 
 __all__ = ["Halving", "Optuna", "Recipe", "Settings"]

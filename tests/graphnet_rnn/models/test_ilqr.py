@@ -15,7 +15,7 @@ import graphnet_rnn as rnn
 from graphnet.errors import GraphnetError
 from graphnet.graph.graph import substitute
 from graphnet.graph.node import Array, Node
-from graphnet_rnn.models.control import ILQR, CenterOut, Controller, ControlTask, Plan, optimum, planned
+from graphnet_rnn.experiments.control import ILQR, CenterOut, Controller, ControlTask, Plan, optimum, planned
 from tests.tables import case
 
 RNG = np.random.default_rng

@@ -12,9 +12,9 @@ import pytest
 
 import graphnet_rnn as rnn
 from graphnet_rnn.errors import DataError, UsageError
+from graphnet_rnn.experiments.tasks import TASKS, momentum_settings, zero_one_loss
 from graphnet_rnn.optimizers import SGD, Adam, Momentum, Nesterov, RMSprop
 from graphnet_rnn.optimizers.schedules import NesterovMomentum, Schedule, Stepwise
-from graphnet_rnn.tasks import TASKS, momentum_settings, zero_one_loss
 from tests.graphnet_rnn.optimizers.toys import CENTRE, H, Quadratic
 from tests.tables import case
 

@@ -159,14 +159,14 @@ TEXT = "the cat sat on the mat and the rat sat on the cat and a cat ate a rat " 
 def test_the_order_found_is_the_likeliest_of_all(seed: int) -> None:
     net = network("".join(set(TEXT)), rnn.Elman(4), seed=seed)
     lanes = rnn.Lanes(net, 16)
-    for bag in rnn.draw_bags(TEXT, 2, words=4, context=1, seed=seed):
+    for bag in rnn.tasks.draw_bags(TEXT, 2, words=4, context=1, seed=seed):
         start = " ".join(bag.before) + " "
         after = " " + " ".join(bag.after)
         orders = set(itertools.permutations(bag.words))
         costs = {order: log_p(net, start, " ".join(order) + after) for order in orders}
         assert bag.orders == len(costs)
         for beam in (1, 20):
-            found = rnn.debag(lanes, bag, beam)
+            found = rnn.tasks.debag(lanes, bag, beam)
             assert found.log_p == pytest.approx(max(costs.values()), abs=1e-4)
             assert costs[found.words] == pytest.approx(max(costs.values()), abs=1e-4)
             assert found.true_log_p == pytest.approx(costs[bag.words], abs=1e-4)
@@ -175,14 +175,16 @@ def test_the_order_found_is_the_likeliest_of_all(seed: int) -> None:
 
 def test_bags_are_passages_of_the_text() -> None:
     words = TEXT.split()
-    bags, model = rnn.draw_bags(TEXT, 10, words=5, context=1), rnn.NGrams(TEXT, 6)
+    bags, model = rnn.tasks.draw_bags(TEXT, 10, words=5, context=1), rnn.NGrams(TEXT, 6)
     for bag in bags:
         passage = [*bag.before, *bag.words, *bag.after]
         assert len(passage) == 7
         assert any(words[k : k + 7] == passage for k in range(len(words)))
-    assert sum(rnn.debag(model, bag).correct for bag in bags) > 5, "n-grams know the order of their text"
+    assert sum(rnn.tasks.debag(model, bag).correct for bag in bags) > 5, (
+        "n-grams know the order of their text"
+    )
     for call, error, said in (
-        (lambda: rnn.draw_bags("one two"), DataError, "has 0 passages of 11, not 500"),
+        (lambda: rnn.tasks.draw_bags("one two"), DataError, "has 0 passages of 11, not 500"),
         (lambda: rnn.NGrams(TEXT, 40), UsageError, "must be at most 17 with 12 different characters, not 40"),
         (lambda: rnn.NGrams("abc", 5), DataError, "too few to count"),
     ):
@@ -226,7 +228,7 @@ def test_ratios_are_those_of_a_plain_loop() -> None:
     net = network("Th []ab.")
     characters = net.vocabulary.characters
     letters = [k for k, c in enumerate(characters) if c in "Thab "]
-    lag = rnn.time_lag(net, steps=7, runs=2, smooth=3, seed=5)
+    lag = rnn.tasks.time_lag(net, steps=7, runs=2, smooth=3, seed=5)
     assert lag.log_ratios.shape == (2, 2, 7)
     for context, text in enumerate(("[[", "Th")):
         for trial in range(2):
@@ -244,14 +246,16 @@ def test_ratios_are_those_of_a_plain_loop() -> None:
     ratios = np.zeros((2, 3, 40))
     ratios[0, :, :25] = 1
     for given, memory in ((ratios, 25), (ratios[:, :, :20], 20), (ratios[::-1], 0)):
-        assert rnn.TimeLag(("[[", "Th"), given, 5).memory == memory, "where the difference is first lost"
+        assert rnn.tasks.TimeLag(("[[", "Th"), given, 5).memory == memory, (
+            "where the difference is first lost"
+        )
     for settings, part in (
         ({"contexts": ("[[",)}, "contexts must be two texts"),
         ({"brackets": ("[", "[")}, "brackets must be two different characters"),
         ({"smooth": 0}, "smooth must be a whole number >= 1"),
     ):
         with case(part), pytest.raises(UsageError, match=part):
-            rnn.time_lag(net, steps=7, **settings)  # type: ignore[arg-type]
+            rnn.tasks.time_lag(net, steps=7, **settings)  # type: ignore[arg-type]
 
 
 def test_a_text_of_brackets_is_what_it_says() -> None:

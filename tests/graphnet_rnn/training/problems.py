@@ -193,7 +193,7 @@ def movements(**how: Any) -> Problem:
     of_problem = {name: how.pop(name) for name in MOVEMENTS & set(how)}
     controller = rnn.control.Controller([rnn.Elman(5)])
     loop = rnn.control.DelayDisturbanceNoise(controller, **{"batch": 6, "time": 12, **how})
-    return rnn.Movements(loop, **{"steps": 4, "gradient_batches": 1, **of_problem})
+    return rnn.control.Movements(loop, **{"steps": 4, "gradient_batches": 1, **of_problem})
 
 
 def symbols(**how: Any) -> Problem:

@@ -17,7 +17,7 @@ from PIL import Image
 
 import graphnet_rnn as rnn
 import viz
-from graphnet_rnn.models.control import Arm, CenterOut, Controller
+from graphnet_rnn.experiments.control import Arm, CenterOut, Controller
 from tests.tables import case
 from viz.animation import HEIGHT, MARGIN, NAME
 from viz.charts import parts as chart
@@ -40,7 +40,8 @@ def test_rows_are_steps_and_columns_places() -> None:
 def test_lags_are_the_differences_and_zero_is_drawn() -> None:
     ratios = np.random.default_rng(0).normal(0.5, 0.1, (2, 3, 40))
     lags = {
-        name: rnn.TimeLag(("[[", "Th"), ratios[:, :runs], 10) for name, runs in (("one", 3), ("other", 1))
+        name: rnn.tasks.TimeLag(("[[", "Th"), ratios[:, :runs], 10)
+        for name, runs in (("one", 3), ("other", 1))
     }
     (axes,) = viz.time_lag(lags, ideal=2.5).axes
     lines = [np.asarray(line.get_ydata(), float) for line in axes.get_lines()]

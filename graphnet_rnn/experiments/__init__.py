@@ -1,0 +1,14 @@
+"""What the sources tried, a folder for each: its data, its problem, its command and its runs.
+
+dependencies  long-term dependencies: eight problems (`graphnet-rnn tasks`)
+control       a recurrent network moves an arm (`graphnet-rnn control`)
+brackets      how long a model of text remembers an open bracket (`graphnet-rnn timelag`)
+bags          shuffled words put into order (`graphnet-rnn debag`)
+regret        the bits that a model needs beyond those of a text's true model
+music         piano rolls
+motion        motion capture
+balls         videos of bouncing balls
+autoencoders  deep autoencoders of images of curves
+
+`python -m graphnet_rnn.experiments.NAME` runs one at length. The library imports none of this.
+"""

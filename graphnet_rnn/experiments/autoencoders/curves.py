@@ -1,0 +1,205 @@
+"""CURVES: images of smooth strokes through three random points, and the deep autoencoders that learn such images.
+
+    images = curve_images(np.random.default_rng(0), 20_000)
+    network = autoencoder("CURVES")
+    objective = Reconstruction(network, batch=1000)
+    objective.feed(images[:1000])
+    rnn.minimize(objective, rnn.HessianFree(damping=10.0), steps=50)
+
+The data set of Hinton & Salakhutdinov 2006, 20,000 images to train on and 10,000 to test on, "generated from three
+randomly chosen points in two dimensions", was published without its program. This one is ours, after their
+description: six numbers make an image of 28 by 28 pixels in [0, 1]. Figures that others report are for their images.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from graphnet.graph.node import Array
+from graphnet.system.cached import cached_property
+from graphnet_rnn.cell.initializers import constant, sparse, zeros
+from graphnet_rnn.cells.feedforward import AUTOENCODERS, Dense, autoencoder_layers
+from graphnet_rnn.errors import DataError, UsageError
+from graphnet_rnn.experiments.draws import require_generator
+from graphnet_rnn.network.network import Network
+from graphnet_rnn.network.running import Runner
+from graphnet_rnn.optimizers.first_order import Momentum, Nesterov
+from graphnet_rnn.optimizers.objective import Objective
+from graphnet_rnn.optimizers.schedules import Stepwise
+from graphnet_rnn.settings import one_of, whole_number
+
+__all__ = ["Reconstruction", "autoencoder", "autoencoder_optimizer", "curve_images", "draw_curves"]
+
+#: The pen: the standard deviation of its ink, in pixels of an image of 28.
+PEN = 0.75
+#: Gauss and Legendre's nodes for the integral along a stroke. They are densest at the ends, where a parabola through
+#: three points is fastest. Pixels are then right to 0.003 (where a stroke turns back on itself), most to 0.00001.
+NODES = 80
+#: So many images are reconstructed at once, so that what lies between is small.
+PIECE = 2000
+#: The source's rates for the autoencoders (Sutskever 2013, 7.3).
+RATES = {"CURVES": 0.005, "MNIST": 0.005, "FACES": 0.0005}
+
+# -- images --------------------------------------------------------------------------------------
+
+
+def curve_images(generator: np.random.Generator, count: int, size: int = 28) -> Array:
+    """`count` images of curves through three points ~ U([0, 1]²): float32 (count, size²), row by row, in [0, 1]
+
+    Raises UsageError for what is no generator of NumPy, and for sizes below 8.
+    """
+    generator = require_generator("curve_images", generator)
+    return draw_curves(generator.random((whole_number("curve_images: count", count), 3, 2)), size)
+
+
+def draw_curves(points: Any, size: int = 28) -> Array:
+    """I(x) = min(1, ∫ exp(-|x - P(s)|² / 2σ²) ds / (σ √(2π))), P the parabola through the points: (count, size²)
+
+    points: (count, 3, 2), each (x, y) in [0, 1]², where (0, 0) is at the top left. P(0), P(1/2), P(1) are the three
+    points, s is its length, σ = 0.75 pixels (in an image of 28): the ink of a round pen, 1 in the middle of a straight
+    line. A parabola leaves the square of its points by at most an eighth of its side: they are drawn with such a
+    margin, and 2 σ more, so that a stroke and nearly all of its ink lie within the image. float32.
+    Raises DataError for points that do not fit.
+    """
+    size = whole_number("draw_curves: size", size, least=8)
+    p = np.asarray(points, np.float64)
+    if p.ndim != 3 or p.shape[1:] != (3, 2) or not ((p >= 0) & (p <= 1)).all():
+        raise DataError(f"draw_curves: points must be (count, 3, 2), all in [0, 1], not {list(p.shape)}")
+    sigma = PEN * size / 28
+    margin = 2 * sigma
+    side = (size - 2 * margin) / 1.25
+    p = margin + side / 8 + side * p - 0.5  # pixel k is at k
+    nodes, lengths = np.polynomial.legendre.leggauss(NODES)  # on [-1, 1]
+    t = (nodes[:, None] + 1) / 2
+    weights = np.hstack([(2 * t - 1) * (t - 1), 4 * t * (1 - t), t * (2 * t - 1)])
+    speeds = np.hstack([4 * t - 3, 4 - 8 * t, 4 * t - 1])
+    images = np.empty((len(p), size, size), np.float32)
+    for start in range(0, len(p), 500):  # so that what lies between is small
+        some = p[start : start + 500]
+        ds = np.linalg.norm(speeds @ some, axis=2) * lengths / 2
+        # The Gaussian in two dimensions is a product, so the sum over the points of a stroke is one of matrices.
+        x, y = np.moveaxis((weights @ some)[..., None] - np.arange(size), 2, 0).astype(np.float32)
+        across, down = (np.exp(-0.5 * (z / np.float32(sigma)) ** 2) for z in (x, y))
+        ink = (down * ds[..., None].astype(np.float32)).transpose(0, 2, 1) @ across
+        images[start : start + 500] = np.minimum(ink / (sigma * math.sqrt(2 * math.pi)), 1)
+    return images.reshape(len(p), size * size)
+
+
+# -- autoencoders --------------------------------------------------------------------------------
+
+
+def autoencoder(
+    sizes: str | Sequence[int] = "CURVES", activation: str = "sigmoid", loss: str | None = None, seed: int = 0
+) -> Network:
+    """x → code → x by deep layers, with the source's sparse weights.
+
+    sizes: "CURVES", "MNIST" or "FACES", or the widths of the pixels, of the encoder's hidden layers and of the code;
+    the decoder mirrors them, and the code is linear. activation: of the hidden layers, "sigmoid" or "tanh". loss:
+    "sigmoid", the cross entropy of pixels in [0, 1], or "squared"; by default that of the data set, or the former.
+    Each unit gets 15 connections ~ N(0, 1) and the bias 0; a tanh unit connections ~ N(0, 0.25²) and the bias -0.5.
+    Source: Hinton & Salakhutdinov 2006; Martens 2010; Sutskever 2013, table 7.1 and 7.3.1.
+    """
+    if isinstance(sizes, str):
+        loss = loss or ("squared" if sizes == "FACES" else "sigmoid")
+        sizes = AUTOENCODERS[one_of("autoencoder: sizes", sizes, tuple(AUTOENCODERS))]
+    if not isinstance(sizes, Sequence) or len(sizes) < 2:
+        raise UsageError(f"autoencoder: sizes must hold the pixels and the code at least, not {sizes!r:.60}")
+    widths = [whole_number("autoencoder: a width in sizes", width) for width in sizes]
+    one_of("autoencoder: activation", activation, ("sigmoid", "tanh"))
+    one_of("autoencoder: loss", loss or "sigmoid", ("sigmoid", "squared"))
+    plain = {"W_xy": sparse(15), "b_y": zeros()}
+    hidden = {"W_xy": sparse(15, 0.25), "b_y": constant(-0.5)} if activation == "tanh" else plain
+    layers = autoencoder_layers(tuple(widths), activation, initial=hidden)
+    layers[len(widths) - 2] = Dense(widths[-1], "linear", initial=plain)
+    output = {"W_ho": sparse(15), "b_o": zeros()}
+    return Network(
+        layers, widths[0], widths[0], loss or "sigmoid", seed=seed, reads="vectors", initial=output
+    )
+
+
+class Reconstruction(Objective):
+    """C(w): an autoencoder's loss on `batch` images, summed over pixels, the mean over images
+
+    network: as from `autoencoder`. feed(images) takes (batch, pixels). how: further settings of rnn.Objective.
+    """
+
+    def __init__(self, network: Network, batch: int, **how: Any) -> None:
+        fits = isinstance(network, Network) and network.inputs == network.outputs
+        if not fits or network.reads != "vectors" or network.loss not in ("sigmoid", "squared"):
+            raise UsageError(
+                "Reconstruction: network must read vectors, give as many outputs as it has inputs, and have the loss "
+                f"'sigmoid' or 'squared', as autoencoder() makes it, not {network!r:.80}"
+            )
+        u = network.unroll(1, batch, initial="zero")
+        self.network, self.batch = network, u.batch
+        super().__init__(u.cost, network.parameters, [u.inputs, u.targets], **how)
+
+    @cached_property
+    def _runner(self) -> Runner:
+        return Runner(self.network, backend=self._backend, threads=self.threads)
+
+    def feed(self, *arrays: Any) -> None:
+        """Sets the images: loss, gradient and curvature see these until the next feed."""
+        if len(arrays) != 1:
+            raise UsageError(f"Reconstruction.feed takes one array, the images, not {len(arrays)}")
+        x = _images("Reconstruction.feed", arrays[0], self.network, self.batch)
+        super().feed(x[None], x[None])
+
+    def error(self, images: Any) -> float:
+        """Σ (x - y)² over pixels, the mean over images, any number of them; y in [0, 1] for the loss "sigmoid"
+
+        At the weights that the network holds.
+        """
+        x = _images("Reconstruction.error", images, self.network)
+        pieces = (x[start : start + PIECE] for start in range(0, len(x), PIECE))
+        return sum(float(((some - self.reconstructed(some)) ** 2).sum()) for some in pieces) / len(x)
+
+    def reconstructed(self, images: Any) -> Array:
+        """y, what the network makes of each image, any number of them: float64 (count, pixels)
+
+        At the weights that the network holds.
+        """
+        x = _images("Reconstruction.reconstructed", images, self.network)
+        logits, _ = self._runner(x[None])
+        y: Array = logits[0].astype(np.float64)
+        return 0.5 + 0.5 * np.tanh(0.5 * y) if self.network.loss == "sigmoid" else y
+
+
+def _images(who: str, images: Any, network: Network, count: int | None = None) -> Array:
+    x = np.asarray(images, network.dtype)
+    if x.ndim != 2 or x.shape[1] != network.inputs or count not in (None, len(x)):
+        raise DataError(f"{who}: images must be ({count or 'count'}, {network.inputs}), not {list(x.shape)}")
+    if network.loss == "sigmoid" and not ((x >= 0) & (x <= 1)).all():
+        raise DataError(
+            f"{who}: the loss 'sigmoid' needs pixels in [0, 1], but they are in {x.min():g} ... {x.max():g}; divide "
+            "bytes by 255"
+        )
+    return x
+
+
+def autoencoder_optimizer(
+    name: str = "CURVES",
+    kind: type[Momentum] = Nesterov,
+    iterations: int = 600_000,
+    most: float = 0.999,
+    activation: str = "sigmoid",
+) -> Momentum:
+    """The source's schedules, for minibatches of 200 images and so many iterations in all.
+
+    ε = 0.005 (FACES: 0.0005; tanh units: an eighth of it). μ goes from 0.8 to `most` within the first third; the
+    source has most=0.99 for classical momentum, kind=Momentum. In the last tenth ε is ten times smaller, and μ is
+    0.99, or `most` if that is less.
+    Source: Sutskever 2013, 7.3.
+    """
+    one_of("autoencoder_optimizer: name", name, tuple(RATES))
+    one_of("autoencoder_optimizer: activation", activation, ("sigmoid", "tanh"))
+    iterations = whole_number("autoencoder_optimizer: iterations", iterations, least=1000)
+    rate = RATES[name] / (8 if activation == "tanh" else 1)
+    momenta = (0.8, 0.9, 0.95, 0.97, 0.99, 0.995, 0.997, 0.999)
+    end = iterations - iterations // 10
+    momentum = Stepwise.spaced(momenta, last=iterations // 3).capped(most).then(min(0.99, most), at=end)
+    return kind(rate=Stepwise({0: rate, end: rate / 10}), momentum=momentum)

@@ -1,0 +1,99 @@
+"""Let a model put shuffled words into order: bags of words from a text, beside n-grams and chance."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from pathlib import Path
+
+from graphnet_rnn.apps.cli.models import load_finite
+from graphnet_rnn.apps.cli.outputs import RECORDS, require_apart, require_ending
+from graphnet_rnn.apps.cli.user_cells import parts_of
+from graphnet_rnn.data.characters import read_text
+from graphnet_rnn.errors import UsageError
+from graphnet_rnn.experiments.bags.debagging import Debagged, debag, draw_bags
+from graphnet_rnn.text.lanes import Lanes
+from graphnet_rnn.text.ngrams import NGrams
+
+EXAMPLE = """example:
+  graphnet-rnn debag runs/book/model.safetensors book.txt --split --bags 20"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("model", help="a file that training wrote")
+    add("text", help="a text file, from which the bags are drawn")
+    add("--cell", metavar="FILE:CELL", help="your own cell, if the model is made of it: my_cells.py:MyCell")
+    add("--bags", type=int, default=500, help="how many")
+    add("--words", type=int, default=7, help="of a bag that are shuffled, at most 9")
+    add("--context", type=int, default=2, help="words before them, and as many after them, that stay")
+    add(
+        "--split",
+        action="store_true",
+        help="bags from the last 10 %% of the text, n-grams from the first 80 %%",
+    )
+    add("--ngrams", metavar="FILE", help="a text in which to count n-grams (with --split: the text itself)")
+    add("--order", type=int, default=6, help="characters of an n-gram")
+    add("--beam", type=int, default=20, help="prefixes of a beam; the answer is exact with any")
+    add("--out", metavar="FILE", help="write each answer as a row of .jsonl")
+    add("--unknown", metavar="CHAR", help="read characters that the model does not know as this one")
+    add("--encoding", default="utf-8", help="of the text files")
+    add("--seed", type=int, default=0, help="another seed, other bags")
+
+
+def run(options: argparse.Namespace) -> int:
+    if options.split and options.ngrams:
+        raise UsageError("--split counts n-grams in the text itself, and --ngrams in another; leave out one")
+    if "order" in options.written and not (options.split or options.ngrams):
+        raise UsageError("--order is of n-grams; give --split or --ngrams FILE, too")
+    inputs = {"model": options.model, "text": options.text, "text of n-grams": options.ngrams}
+    require_apart({"--out": options.out}, {**inputs, "cell": parts_of(options.cell or "").where})
+    if options.out is not None:
+        require_ending("--out", options.out, RECORDS, "the name of a record")
+    network = load_finite(options.model, options.cell)
+    lanes = Lanes(network, 256, "debag")
+    text = read_text(options.text, options.encoding)
+    counted = text[: round(0.8 * len(text))] if options.split else None
+    if options.ngrams:
+        counted = read_text(options.ngrams, options.encoding)
+    part = text[round(0.9 * len(text)) :] if options.split else text
+    bags = draw_bags(part, options.bags, options.words, options.context, options.seed)
+    models: dict[str, Lanes | NGrams] = {"network": lanes}
+    if counted is not None:
+        models[f"{options.order}-grams"] = NGrams(counted, options.order, lanes.vocabulary, options.unknown)
+    from tqdm import tqdm
+
+    rows = []
+    for name, model in models.items():
+        answers = [
+            debag(model, bag, options.beam, options.unknown)
+            for bag in tqdm(bags, name, disable=not sys.stderr.isatty(), leave=False)
+        ]
+        _report(name, answers)
+        rows += [_row(name, each) for each in answers]
+    chance = math.fsum(1 / bag.orders for bag in bags) / len(bags)
+    print(f"{'chance':12} {chance:.2%}")
+    if options.out is not None:
+        Path(options.out).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        print(f"wrote {options.out}")
+    return 0
+
+
+def _report(name: str, answers: list[Debagged]) -> None:
+    share = sum(each.correct for each in answers) / len(answers)
+    error = math.sqrt(share * (1 - share) / len(answers))
+    beam = sum(each.by_beam == each.words for each in answers) / len(answers)
+    read = sum(each.read for each in answers) / len(answers)
+    print(
+        f"{name:12} {share:.2%} ± {error:.2%} of {len(answers):,} bags in the order of the text; the beam alone found "
+        f"the likeliest order of {beam:.2%}; {read:,.0f} characters read for each"
+    )
+
+
+def _row(name: str, each: Debagged) -> dict[str, object]:
+    return {
+        "model": name, "correct": each.correct, "by_beam": each.by_beam == each.words, "log_p": round(each.log_p, 4),
+        "true_log_p": round(each.true_log_p, 4), "orders": each.bag.orders, "read": each.read,
+    }  # fmt: skip

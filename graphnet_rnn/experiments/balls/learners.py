@@ -1,0 +1,304 @@
+"""What learns videos: RTRBM, TRBM, one on top of the other, networks; a run of each, and its figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+import graphnet_rnn as rnn
+from graphnet.graph.node import Array
+from graphnet.system.json_lines import Row, read_rows
+from graphnet_rnn.errors import DataError
+from graphnet_rnn.experiments.tasks import bouncing_balls, draw_balls
+from graphnet_rnn.models.energy.units import sigmoid
+from graphnet_rnn.optimizers import Optimizer
+
+__all__ = [
+    "BEFORE",
+    "ENERGY",
+    "KEY",
+    "LINE",
+    "METHODS",
+    "NETS",
+    "STACK",
+    "Job",
+    "best",
+    "held_out",
+    "noisy",
+    "predicted",
+    "train",
+    "videos",
+]  # fmt: skip
+
+KEY = ("size", "method", "seed", "updates")
+#: Frames of a video: for energy models, and for networks.
+TIME, SHORT = 100, 30
+#: Hidden units; of a layer on top; of networks with as many parameters as each other.
+UNITS, UPPER, ELMAN, LSTM = 400, 200, 300, 130
+#: CD-10 for the first updates, then CD-25.
+FIRST, GIBBS = 1000, (10, 25)
+#: The static start of W: CD-5, so many updates.
+STATIC_GIBBS, STATIC = 5, 30
+#: Rate times updates, which is what the source's 0.01 and 100,000 come to; the largest rate; that of Adam.
+LEARNED, FASTEST, ADAM = 1000.0, 0.1, 0.003
+#: Chains that predict; videos to test on; of an epoch, and the share of them that is kept to validate.
+CHAINS, TESTED, DRAWN, VALID = 10, 20, 200, 0.025
+#: Videos that networks learn from, their batches, and the share that validates.
+POOL, BATCH, KEPT = 4000, 50, 0.05
+BEFORE, LINE, STACK, LOWER = "frame before", "two frames before", "rtrbm-2-adam", "rtrbm-adam"
+#: By momentum, as in the source, or by Adam; with connections from the frame before, too; on top of another.
+ENERGY: dict[str, tuple[Any, tuple[str, ...]]] = {
+    "rtrbm": (rnn.energy.RTRBM, ("HH",)),
+    "trbm": (rnn.energy.TRBM, ("HH",)),
+    "rtrbm-adam": (rnn.energy.RTRBM, ("HH",)),
+    "trbm-adam": (rnn.energy.TRBM, ("HH",)),
+    "rtrbm-v-adam": (rnn.energy.RTRBM, ("HH", "VV", "VH")),
+    STACK: (rnn.energy.RTRBM, ("HH",)),
+}
+REMEMBERING = rnn.Elman(ELMAN, initial={"W_hh": rnn.initializers.glorot()})
+NETS: dict[str, tuple[Any, Optimizer]] = {
+    "rnn-hf": (REMEMBERING, rnn.HessianFree(damping=1.0, structural=1.0)),
+    "rnn-adam": (REMEMBERING, rnn.Adam(rate=0.001, clip_norm=100.0)),
+    "lstm-momentum": (rnn.LSTM(LSTM), rnn.Momentum(rate=0.001, momentum=0.9, clip_norm=100.0)),
+    "lstm-adam": (rnn.LSTM(LSTM), rnn.Adam(rate=0.001, clip_norm=100.0)),
+}
+METHODS = (BEFORE, LINE, *ENERGY, *NETS)
+POINTS = 60
+
+
+@dataclass(frozen=True)
+class Job:
+    size: int
+    method: str
+    seed: int
+    updates: int
+    seconds: float
+    folder: Path
+
+    @property
+    def key(self) -> tuple[int, str, int, int]:
+        """Of a network, whose time is given, no updates are."""
+        return self.size, self.method, self.seed, self.updates if self.method in ENERGY else 0
+
+    @property
+    def place(self) -> Path:
+        return self.folder / "-".join(map(str, self.key))
+
+
+# -- videos ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Source:
+    """A function that draws videos of a size, (time, count, pixels)."""
+
+    size: int
+    time: int
+
+    def __call__(self, generator: np.random.Generator, count: int) -> Array:
+        return bouncing_balls(generator, count, self.time, self.size)
+
+
+def videos(size: int, count: int, time: int, *seed: int) -> Array:
+    return Source(size, time)(np.random.default_rng(seed), count)
+
+
+def held_out(size: int, time: int) -> Array:
+    """The same for all methods, and no method's own."""
+    return videos(size, TESTED, time, 2013)
+
+
+def noisy(v: Array, *seed: int) -> Array:
+    """Videos with three small balls on top, each of which stays where it is, and is there at random times."""
+    generator, (time, cases, pixels) = np.random.default_rng(seed), v.shape
+    places = generator.uniform(0, 10, (cases, 3, 1, 2))
+    noise = draw_balls(places, round(pixels**0.5), radius=0.8)
+    changes = np.cumsum(generator.random((time, cases, 3, 1)) < 0.1, axis=0)
+    there = (changes + generator.integers(2, size=(cases, 3, 1))) % 2
+    return np.minimum(v + (there * noise).sum(axis=2, dtype=v.dtype), 1)
+
+
+# -- runs --------------------------------------------------------------------------------------
+
+
+class Videos(rnn.EnergyCases):
+    """Judged by the error of the next frame."""
+
+    judged: ClassVar[str] = "predicted"
+
+    def validate(self) -> float:
+        v = self._kept
+        for layer in self.below:
+            v = layer.infer(v)
+        return error(self.model.predict(v, GIBBS[1], 2), v)  # type: ignore[attr-defined]
+
+
+def gibbs_steps(update: int) -> int:
+    return GIBBS[update >= FIRST]
+
+
+def energy_problem(job: Job) -> Videos:
+    kind, connections = ENERGY[job.method]
+    source = Source(job.size, TIME)
+    how: dict[str, Any] = {
+        "gibbs_steps": gibbs_steps,
+        "valid": VALID,
+        "drawn": DRAWN,
+        "seed": job.seed,
+        "threads": 1,
+    }
+    if job.method == STACK:
+        below = best(replace(job, method=LOWER)).layers
+        return Videos(
+            kind(UNITS, UPPER, connections=connections, seed=job.seed), source, 1, below=below, **how
+        )
+    model = kind(job.size**2, UNITS, connections=connections, seed=job.seed)
+    model.values["W"][...] = static_start(job)
+    return Videos(model, source, 1, **how)
+
+
+def static_start(job: Job) -> Array:
+    """W as an RBM on single frames has it after so many updates."""
+    rbm = rnn.energy.RBM(job.size**2, UNITS, seed=job.seed)
+    frames = videos(job.size, STATIC, TIME, job.seed, 1).reshape(-1, job.size**2)
+    problem = rnn.EnergyCases(
+        rbm, frames, TIME, gibbs_steps=STATIC_GIBBS, valid=0.0, seed=job.seed, threads=1
+    )
+    momentum = rnn.Momentum(rate=0.01, momentum=0.9)
+    rnn.Trainer(problem, rnn.Training(momentum, epochs=1, schedule=rnn.Constant(), stopping=None)).run()
+    found: Array = rbm.values["W"]
+    return found
+
+
+def settings_of(job: Job) -> rnn.Training:
+    if job.method in ENERGY:
+        by_adam = job.method.endswith("adam")
+        rate = rnn.Ramp(ADAM if by_adam else min(FASTEST, LEARNED / job.updates), 0.0, job.updates)
+        optimizer: Optimizer = rnn.Adam(rate) if by_adam else rnn.Momentum(rate, momentum=0.9)
+        budget: dict[str, Any] = {"steps": job.updates, "core_seconds": 1e9}
+    else:
+        optimizer, budget = NETS[job.method][1], {"core_seconds": job.seconds}
+    return rnn.Training(
+        optimizer, epochs=10**9, schedule=rnn.Constant(), stopping=None, log_every=10**6, **budget
+    )
+
+
+def net_problem(job: Job) -> rnn.Arrays:
+    cell, optimizer = NETS[job.method]
+    net = rnn.Network([cell], job.size**2, job.size**2, loss="sigmoid", seed=job.seed)
+    v = videos(job.size, POOL, SHORT, job.seed, 2)
+    several: dict[str, Any] = {"gradient_batches": 20, "curvature_batches": 2} if optimizer.curved else {}
+    return rnn.Arrays(net, v[:-1], v[1:], BATCH, valid=KEPT, threads=1, **several)
+
+
+@threadpool_limits.wrap(limits=1)  # type: ignore[untyped-decorator]
+def train(job: Job) -> Row:
+    """Goes on with a run until it has had its updates, or so many seconds of a core; judges its best epoch."""
+    row = dict(zip(KEY, job.key, strict=True))
+    if job.method in (BEFORE, LINE):
+        return {**row, **judged(job.method, held_out(job.size, TIME)), "seconds": 0.0, "ended": ""}
+    problem = energy_problem(job) if job.method in ENERGY else net_problem(job)
+    trainer = rnn.Trainer(problem, settings_of(job), job.place)
+    if trainer.folder.checkpoints():
+        trainer.resume()
+    outcome = trainer.run()
+    model = best(job)
+    rows = [r for r in read_rows(job.place / "history.jsonl", DataError) if r.get("event") == "epoch"]
+    test = held_out(job.size, TIME if job.method in ENERGY else SHORT)
+    return {
+        **row, "parameters": problem.model.theta.size, **judged(model, test),
+        "epochs": len(rows), "ended": outcome.reason, "seconds": round(trainer.progress.core_seconds, 1),
+        "curve": curve(rows, problem.row_names[1], len(problem)),
+    }  # fmt: skip
+
+
+def best(job: Job) -> Any:
+    """The model of the best epoch; energy models as a Stack, of one layer or two."""
+    path = job.place / "model.safetensors"
+    if not path.exists():
+        raise DataError(f"there is no run {path.parent}: make one of {job.method!r} first, by --methods")
+    model = rnn.load(path)
+    if job.method not in ENERGY:
+        return model
+    lower = best(replace(job, method=LOWER)).layers if job.method == STACK else []
+    return rnn.energy.Stack([*lower, model])
+
+
+def curve(rows: Sequence[Row], name: str, steps: int) -> list[list[float]]:
+    """Some epochs: how many updates there had been, and what validation said."""
+    kept = np.unique(np.geomspace(1, len(rows), POINTS).astype(int)) - 1
+    return [[round(rows[i]["epoch"] * steps), float(f"{rows[i][name]:.4g}")] for i in kept]
+
+
+# -- figures -----------------------------------------------------------------------------------
+
+
+def predicted(model: Any, v: Array, chains: int = CHAINS) -> Array:
+    """v̂_1 ... v̂_T, each from the frames before it; of the first no method knows anything.
+
+    model: BEFORE, LINE, a network, or a Stack, whose top predicts what its lowest layer then reads out.
+    """
+    if model == BEFORE:
+        return np.concatenate([v[:1], v[:-1]])
+    if model == LINE:
+        return np.concatenate([v[:1], v[:1], np.clip(2 * v[1:-1] - v[:-2], 0, 1)])
+    if isinstance(model, rnn.Network):
+        return np.concatenate([v[:1], sigmoid(rnn.run(model, v[:-1])[0])])
+    *lower, top = model.layers
+    seen = [v]
+    for layer in lower:
+        seen.append(layer.infer(seen[-1]))
+    found: Array = top.predict(seen[-1], GIBBS[1], chains)
+    for layer, read in zip(reversed(lower), reversed(seen[:-1]), strict=True):
+        found = layer.read_out(found, read)
+    return found
+
+
+def mean_field(model: rnn.energy.RTRBM, v: Array, steps: int = GIBBS[1]) -> Array:
+    """As `predict`, but with means in place of draws in its chain."""
+    (b_v, b_h), W = model.biases(v), model.values["W"]
+    x = np.concatenate([np.full_like(v[:1], 0.5), v[:-1]])
+    for _ in range(steps):
+        x = model.units.mean(sigmoid(x @ W + b_h) @ W.T + b_v)
+    return x
+
+
+def error(found: Array, v: Array) -> float:
+    """Mean squared, a pixel, of all frames but the first."""
+    return float(np.mean(np.square(found[1:] - v[1:]), dtype=np.float64))
+
+
+def divergence(found: Array, v: Array) -> float:
+    """Σ q log q/p + (1 - q) log (1-q)/(1-p), p the prediction, q the frame: nats of SHORT frames but the first"""
+    p, q = (np.clip(x[1:].astype(np.float64), 1e-6, 1 - 1e-6) for x in (found, v))
+    each = (q * np.log(q / p) + (1 - q) * np.log((1 - q) / (1 - p))).sum(axis=2)
+    return float(each.mean() * (SHORT - 1))
+
+
+def separation(model: rnn.energy.RTRBM) -> float:
+    """Correlation over hidden units of ‖W_j‖, what one sees, with W'_jj: near 1 where those that see little move most
+
+    Source: Sutskever 2013, 3.11.1: units of the RTRBM that see no pixels have no strong connection to themselves.
+    """
+    seen = np.linalg.norm(model.values["W"], axis=0)
+    return float(np.corrcoef(seen, np.diagonal(model.values["W'_1"]))[0, 1])
+
+
+def judged(model: Any, v: Array) -> Row:
+    """error: a pixel; kl: of a video of SHORT frames. Of energy models: with one chain, by means; of noisy frames."""
+    found = predicted(model, v)
+    row = {"error": error(found, v), "kl": divergence(found, v)}
+    if isinstance(model, rnn.energy.Stack):
+        row["error_one_chain"] = error(predicted(model, v, 1), v)
+        if len(model.layers) == 1:
+            row["error_mean_field"] = error(mean_field(model.layers[0], v), v)
+            row["separation"] = separation(model.layers[0])
+        row["reconstruction"] = error(model.reconstruct(v), v)
+        spoilt = noisy(v, 2013)
+        row |= {"noise": error(spoilt, v), "denoised": error(model.reconstruct(spoilt), v)}
+    return row

@@ -1,0 +1,36 @@
+"""Control of an arm by a recurrent network (Sutskever 2013, chapter 6).
+
+arm         the plant: two joints in a plane, as nodes
+controller  a recurrent controller, and the loop that it closes around the plant
+ilqr        the cheapest commands for any plant declared from nodes: plant, its derivatives; riccati, its backward pass
+optimum     what a task costs at least, by iLQR
+tasks       reaching, holding a posture, and reaching through delay, disturbances and noise
+"""
+
+from __future__ import annotations
+
+from graphnet.lazy import lazy_imports
+
+with lazy_imports(__name__):
+    from graphnet_rnn.experiments.control.arm import Arm
+    from graphnet_rnn.experiments.control.controller import ClosedLoop, Controller, Trajectories
+    from graphnet_rnn.experiments.control.ilqr import ILQR, Plan
+    from graphnet_rnn.experiments.control.movements import Movements
+    from graphnet_rnn.experiments.control.optimum import optimum, planned
+    from graphnet_rnn.experiments.control.tasks import CenterOut, ControlTask, DelayDisturbanceNoise, Postural
+
+__all__ = [
+    "ILQR",
+    "Arm",
+    "CenterOut",
+    "ClosedLoop",
+    "ControlTask",
+    "Controller",
+    "DelayDisturbanceNoise",
+    "Movements",
+    "Plan",
+    "Postural",
+    "Trajectories",
+    "optimum",
+    "planned",
+]  # fmt: skip

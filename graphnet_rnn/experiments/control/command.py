@@ -1,0 +1,177 @@
+"""Train a recurrent controller of an arm, and compare it with what iLQR says is the least.
+
+Writes the best model, checkpoints, history.jsonl, calls.png (the loss by calls) and movements.png into a folder; the
+same command goes on from there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from graphnet_rnn.apps.cli.optimizer import make_optimizer, no_limit, optimizer_class
+from graphnet_rnn.apps.cli.outputs import RECORDS, require_ending, require_folder_of
+from graphnet_rnn.apps.cli.settings import add_settings, given_settings
+from graphnet_rnn.errors import UsageError
+from graphnet_rnn.experiments.control.controller import Controller, remembering
+from graphnet_rnn.experiments.control.ilqr import Plan
+from graphnet_rnn.experiments.control.movements import Movements
+from graphnet_rnn.experiments.control.optimum import optimum, planned
+from graphnet_rnn.experiments.control.tasks import CenterOut, ControlTask, DelayDisturbanceNoise, Postural
+from graphnet_rnn.files.whole import append_line
+from graphnet_rnn.optimizers.all import ALL
+from graphnet_rnn.optimizers.base import Optimizer
+from graphnet_rnn.optimizers.first_order import FirstOrder
+from graphnet_rnn.optimizers.hessian_free import HessianFree
+from graphnet_rnn.settings import whole_number
+from graphnet_rnn.training.settings import Training
+from graphnet_rnn.training.trainer import Listener, Outcome, Trainer
+
+EXAMPLE = """example:
+  graphnet-rnn control center-out --optimizer hf --epochs 100 --out runs/reach
+  graphnet-rnn control postural --optimizer "lbfgs(memory=100)" --core-seconds 300 --out runs/hold
+  graphnet-rnn control ddn --optimizer "augmented_hf(cg_steps=100)" --plant-noise 0.001 --out runs/ddn"""
+
+#: What `Training` has, and this command does not offer: no schedule, no early end.
+WITHOUT = ("average", "log_every", "goal")
+
+
+def _center_out(controller: Controller, options: argparse.Namespace) -> ControlTask:
+    return CenterOut(controller, directions=options.movements or 64)
+
+
+def _postural(controller: Controller, options: argparse.Namespace) -> ControlTask:
+    return Postural(controller)
+
+
+def _ddn(controller: Controller, options: argparse.Namespace) -> ControlTask:
+    return DelayDisturbanceNoise(controller, batch=options.movements or 400, plant_noise=options.plant_noise)
+
+
+TASKS: dict[str, Callable[[Controller, argparse.Namespace], ControlTask]] = {
+    "center-out": _center_out,
+    "postural": _postural,
+    "ddn": _ddn,
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("task", choices=list(TASKS), help="reaching, holding a posture, or reaching through delay and noise")
+    add(
+        "--optimizer",
+        default="hf",
+        metavar="NAME",
+        help=f"{', '.join(ALL)}; with settings: 'lbfgs(memory=100)'; hf has structural=0.1 if nothing else is said",
+    )
+    add("--rate", type=float, help="learning rate (default: the optimizer's own)")
+    add(
+        "--clip-norm",
+        type=float,
+        help="longest gradient of first-order optimizers; 0 for no limit (default: 1)",
+    )
+    add("--units", type=int, default=100, help="of each of the two Elman layers")
+    add("--dtype", choices=("float32", "float64"), default="float64", help="of the weights")
+    add("--movements", type=int, help="side by side (default: center-out 64, ddn 400; postural has 72)")
+    add("--plant-noise", type=float, default=0.0, help="ddn: standard deviation of noise on each state")
+    add("--epoch-steps", type=int, default=1, help="steps from one validation to the next")
+    add("--seed", type=int, default=0, help="of weights and noise")
+    add_settings(parser, Training, Movements, without=WITHOUT)
+    add(
+        "--out",
+        metavar="FOLDER",
+        default="runs/control",
+        help="the run's folder; it goes on where it is there",
+    )
+    add("--record", metavar="FILE", help="append the outcome, as a line of JSON")
+    add("--quiet", action="store_true", help="no progress")
+
+
+def run(options: argparse.Namespace) -> int:
+    require_folder_of("--out", options.out, "history.jsonl")
+    if options.record is not None:
+        require_ending("--record", options.record, RECORDS, "the name of a record")
+    if options.movements is not None:
+        if options.task == "postural":
+            raise UsageError("--movements is not for postural, which has 9 postures and 8 forces: 72")
+        whole_number("--movements", options.movements)
+    if options.task != "ddn" and options.plant_noise:
+        raise UsageError(f"--plant-noise is for ddn alone; {options.task} is without noise")
+    controller = Controller([remembering(options.units)] * 2, seed=options.seed, dtype=options.dtype)
+    task = TASKS[options.task](controller, options)
+    least = optimum(task)
+    trainer = _trainer(options, task, float(least.cost.mean()))
+    if trainer.folder.checkpoints():
+        trainer.resume()
+    try:
+        outcome = trainer.run()
+    except BaseException:
+        with contextlib.suppress(OSError):  # goes where nothing was written into it
+            trainer.folder.path.rmdir()
+        raise
+    if outcome.epochs:
+        _end(options, trainer, outcome, least)
+    return 130 if outcome.reason == "interrupted" else 0
+
+
+def _trainer(options: argparse.Namespace, task: ControlTask, least: float) -> Trainer:
+    how = given_settings(Movements, options, steps=options.epoch_steps)
+    how["clip_values"] = no_limit("--clip-values", options.clip_values)
+    settings = given_settings(Training, options, without=WITHOUT)
+    problem = Movements(task, **how)
+    training = Training(_optimizer(options), stopping=None, log_every=10**6, **settings)
+    return Trainer(problem, training, options.out, listeners=[] if options.quiet else [_Lines(least)])
+
+
+def _optimizer(options: argparse.Namespace) -> Optimizer:
+    kind, default = optimizer_class(options.optimizer), dict[str, Any]()
+    if issubclass(kind, FirstOrder):
+        default = {"clip_norm": 1.0}
+    elif issubclass(kind, HessianFree):
+        default = {"structural": 0.1}
+    return make_optimizer(options.optimizer, default, options.rate, options.clip_norm)
+
+
+def _end(options: argparse.Namespace, trainer: Trainer, outcome: Outcome, least: Plan) -> None:
+    """The pictures, the record, and the last line, of the best epoch."""
+    from viz import arm_movements, loss_by_calls
+
+    trainer.take_best()
+    problem = trainer.problem
+    assert isinstance(problem, Movements)
+    task, folder = problem.task, trainer.folder.path
+    name, bound = options.optimizer, float(least.cost.mean())
+    loss_by_calls({name: trainer.folder.recorded}, bound).savefig(folder / "calls.png", dpi=150)
+    given = task.conditions()
+    pushed = None if len(given) < 3 else (given[2] != 0).any(axis=2)
+    shown = {"iLQR": planned(task, least), name: task.trajectories(*given)}
+    arm_movements(shown, task.loop.arm, pushed).savefig(folder / "movements.png", dpi=150)
+    if options.record is not None:
+        row = {
+            "task": options.task,
+            "optimizer": name,
+            "seed": options.seed,
+            "ilqr": bound,
+            "calls": problem.calls,
+        }
+        append_line(options.record, {**row, **{k: v for k, v in asdict(outcome).items() if k != "history"}})
+    if not options.quiet:
+        print(f"{options.task}: {outcome.best:.4g} after {problem.calls:,} calls; iLQR {bound:.4g}")
+        print(f"wrote {folder}/model.safetensors, history.jsonl, calls.png and movements.png")
+
+
+class _Lines(Listener):
+    """A line for each epoch, in digits that small losses need."""
+
+    def __init__(self, least: float) -> None:
+        self.least = least
+
+    def epoch_ended(self, trainer: Trainer, row: Mapping[str, Any]) -> None:
+        print(
+            f"epoch {row['epoch']:>5g}: loss {row['valid_loss']:.4g} after {row['calls']:,} calls (iLQR "
+            f"{self.least:.4g})",
+            flush=True,
+        )

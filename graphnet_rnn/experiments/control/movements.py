@@ -1,0 +1,101 @@
+"""Closed loops as problems: a controller that learns from what its arm does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from graphnet.graph.node import Array
+from graphnet_rnn.errors import UsageError
+from graphnet_rnn.experiments.control.controller import Controller
+from graphnet_rnn.experiments.control.tasks import ControlTask
+from graphnet_rnn.optimizers.base import Report
+from graphnet_rnn.optimizers.batched import BatchedObjective
+from graphnet_rnn.optimizers.objective import Objective
+from graphnet_rnn.settings import setting, whole_number
+from graphnet_rnn.training.problem import ObjectiveProblem
+from graphnet_rnn.training.state import digest_of
+
+__all__ = ["Movements"]
+
+
+@dataclass(eq=False, repr=False)
+class Movements(ObjectiveProblem):
+    """A step on movements of a control task: new ones each time, with new noise, where the task draws them.
+
+    task: any of rnn.control. steps: of an epoch. gradient_batches: a step takes so many batches of movements, for its
+    gradient and its curvature, which processes may share; noise is the same in all of them. clip_values, l2, threads,
+    memory, backend: see Objective.
+    What is judged after an epoch is the cost of the movements of seed 0; its row says how many `calls` for a loss, a
+    gradient or a product with the curvature there were until then. Raises UsageError.
+    """
+
+    item: ClassVar[str] = "movement"
+    model: Controller = field(init=False)
+    objective: Objective | BatchedObjective = field(init=False)
+
+    task: ControlTask
+    steps: int = setting(10, "of an epoch")
+    gradient_batches: int = setting(1, "a step takes so many batches of movements, each drawn anew")
+
+    def __post_init__(self) -> None:
+        task = self.task
+        if not isinstance(task, ControlTask):
+            raise UsageError(f"Movements: task must be one of rnn.control, not {task!r:.60}")
+        self.steps = whole_number("Movements: steps", self.steps)
+        self.gradient_batches = whole_number("Movements: gradient_batches", self.gradient_batches)
+        self.model, self.items = task.loop.controller, task.loop.batch * self.gradient_batches
+        if self.gradient_batches > 1 and digest_of(*task.conditions(1)) == digest_of(*task.conditions(2)):
+            raise UsageError(
+                f"Movements: gradient_batches must be 1, not {self.gradient_batches}: {type(task).__name__} has the "
+                "same movements in every batch"
+            )
+        self._single = task.objective(**self.objective_settings())
+        self.objective = self._single if self.gradient_batches == 1 else BatchedObjective(self._single)
+        self.calls = 0
+        #: A second one, so that what is judged draws no noise that training would have drawn.
+        self._judge = task.objective(**self.objective_settings())
+
+    def __len__(self) -> int:
+        return self.steps
+
+    def compile(self) -> None:
+        self._single.compile()
+
+    def feed(self, epoch: int, step: int) -> Objective | BatchedObjective:
+        # Seed 0 is kept to judge by.
+        first = 1 + (epoch * self.steps + step) * self.gradient_batches
+        batches = [self.task.conditions(first + k) for k in range(self.gradient_batches)]
+        if isinstance(self.objective, BatchedObjective):
+            self.objective.feed(batches, curvature=batches)
+        else:
+            self.objective.feed(*batches[0])
+        self.objective.redraw()
+        return self.objective
+
+    def stepped(self, point: Array, report: Report) -> None:
+        self.calls += report.losses + report.gradients + report.products
+
+    def row(self, epoch: int) -> dict[str, Any]:
+        return {"calls": self.calls}
+
+    def validate(self) -> float:
+        return self._judge.loss(self._judge.start())
+
+    def description(self) -> dict[str, Any]:
+        loop = self.task.loop
+        names = ("time", "batch", "delay", "noise", "disturbance")
+        return {
+            "task": {"name": type(self.task).__name__, **{name: getattr(loop, name) for name in names}},
+            "arm": vars(loop.arm),
+            **super().description(),
+            # Those to judge by, and the first to train on: they follow from the task's own settings.
+            "data": digest_of(*self.task.conditions(0), *self.task.conditions(1)),
+        }
+
+    def numbers(self) -> dict[str, Any]:
+        return {"random": self.task.loop.random.state, "calls": self.calls}
+
+    def restore(self, arrays: Any, numbers: Any) -> None:
+        self.task.loop.random.state = numbers["random"]
+        self.calls = numbers["calls"]

@@ -1,0 +1,264 @@
+"""Three tasks for a controller of an arm: reaching from a centre, holding a posture, and reaching through delay,
+disturbances and noise. Source: Sutskever 2013, 6.3 and 6.7.
+
+    task = CenterOut(Controller())
+    objective = task.objective()        # fed with the task's conditions
+    rnn.minimize(objective, rnn.Adam(), steps=500)
+    task.trajectories(*task.conditions())
+
+Costs are sums of squares of what `gn.squared_error` judges (states and commands), so `gn.gauss_newton_product` and
+`objective.curvature` linearise there by themselves, with no `at`, and G is positive semi-definite.
+
+What the source leaves open, and is a setting here: where the centre is, the radius of reaches, the strength of forces
+and of noise, the range of starts and targets.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import graphnet as gn
+from graphnet.graph.node import Array, Node
+from graphnet.system.cached import cached_property
+from graphnet_rnn.errors import UsageError
+from graphnet_rnn.experiments.control.arm import Arm
+from graphnet_rnn.experiments.control.controller import ClosedLoop, Controller, Trajectories
+from graphnet_rnn.optimizers.objective import Objective
+from graphnet_rnn.settings import amount, whole_number
+
+__all__ = ["CenterOut", "ControlTask", "DelayDisturbanceNoise", "Postural"]
+
+#: Where the hand is in the middle of the workspace, in m from the shoulder: the default arm's elbow is bent by 90°.
+CENTER = (0.02, 0.265)
+
+
+class ControlTask(ABC):
+    """A closed loop with a cost.
+
+    loop: the ClosedLoop. cost: a scalar node, the mean over movements. inputs, parameters: as rnn.Objective takes them.
+    alpha, weights: it is ½ α Σ_t ‖u_t‖² + ½ Σ_t w_tᵀ (x_t - x*)², for w_0 ... w_T, (time + 1, 4).
+    """
+
+    alpha: float
+    loop: ClosedLoop
+    cost: Node
+
+    @property
+    @abstractmethod
+    def weights(self) -> Array: ...
+
+    @property
+    def inputs(self) -> list[Node]:
+        return self.loop.inputs
+
+    @property
+    def parameters(self) -> list[Node]:
+        return list(self.loop.controller.parameters.values())
+
+    @abstractmethod
+    def conditions(self, seed: int = 0) -> list[Array]:
+        """Arrays for `inputs`; where the source has a fixed set of movements, the same for every seed."""
+
+    def objective(self, **how: Any) -> Objective:
+        """The cost as an Objective, fed with `conditions()`. how: further settings of Objective.
+
+        New movements: objective.feed(*task.conditions(seed)); new noise: objective.redraw().
+        """
+        how = {"parameters": self.parameters, **how}
+        objective = Objective(self.cost, inputs=self.inputs, random=self.loop.random, **how)
+        objective.feed(*self.conditions())
+        return objective
+
+    def trajectories(self, *arrays: Any) -> Trajectories:
+        """What the loop does with these arrays for `inputs` (by default `conditions()`), with the present noise."""
+        given = arrays or self.conditions()
+        states, hands, torques, goals = self._watch(*given)
+        return Trajectories(states, hands, torques, goals)
+
+    @cached_property
+    def _watch(self) -> gn.Function:
+        states = gn.stack(self.loop.states)
+        outputs = [states, self.loop.arm.hand(states), self.loop.torques, self.loop.goal]
+        return gn.compile(outputs, self.inputs)
+
+    def _mean(self, losses: Node) -> Node:
+        """½ Σ losses / batch"""
+        return gn.sum(losses) * (0.5 / self.loop.batch)
+
+    @property
+    def _energy(self) -> Node:
+        """½ α Σ_t ‖u_t‖², mean over movements"""
+        return self.alpha * self._mean(gn.squared_error(self.loop.torques, 0))
+
+    def _arrays(self, *arrays: Array) -> list[Array]:
+        return [array.astype(self.loop.controller.dtype) for array in arrays]
+
+
+class CenterOut(ControlTask):
+    """C = ‖x_T - x*‖² / 2 + α Σ_t ‖u_t‖² / 2, α = 10⁻² Δt, 40 steps, no delay
+
+    Reaches from the centre to `directions` places on a circle of `radius` (m) around it, to be at rest there at time T.
+    center: where the hand starts (m from the shoulder). The norm is over angles (rad) and velocities (rad/s) alike.
+    Source: Sutskever 2013, 6.3, 6.5 and 6.7.1 (64 reaches).
+    """
+
+    def __init__(
+        self,
+        controller: Controller,
+        arm: Arm | None = None,
+        directions: int = 64,
+        radius: float = 0.06,
+        center: Sequence[float] = CENTER,
+        time: int = 40,
+        delay: int = 0,
+    ) -> None:
+        arm = Arm() if arm is None else arm
+        directions = whole_number("directions", directions)
+        middle = place(center)
+        self._starts = np.tile(arm.state_at(middle), (directions, 1))
+        self._goals = arm.state_at(middle + amount("radius", radius) * compass(directions))
+        self.loop = ClosedLoop(controller, arm, time, directions, delay)
+        self.alpha = 1e-2 * arm.dt
+        with gn.scope(layer="cost"):
+            distance = self._mean(gn.squared_error(self.loop.states[-1], self.loop.goal))
+            self.cost = distance + self._energy
+
+    @property
+    def weights(self) -> Array:
+        return at_the_end(self.loop.time)
+
+    def conditions(self, seed: int = 0) -> list[Array]:
+        """The start, and one goal for each direction."""
+        return self._arrays(self._starts, self._goals)
+
+
+class Postural(ControlTask):
+    """C = Σ_t ‖q_t - q*‖² / 2 + Σ_{t > T/2} ‖q̇_t‖² / 2 + α Σ_t ‖u_t‖² / 2, α = 10⁻⁶ Δt, 100 steps, delay of 10
+
+    The arm is to stay where it is, x* = x_0, in each of 9 postures against each of 8 constant forces: 72 movements.
+    The postures are the centre and 8 places on a circle of `radius` (m) around it; forces of `force` (N) pull at the
+    hand in 8 directions. The sums are over x_1 ... x_T.
+    Source: Sutskever 2013, 6.3 and 6.7.2.
+    """
+
+    def __init__(
+        self,
+        controller: Controller,
+        arm: Arm | None = None,
+        radius: float = 0.08,
+        force: float = 0.5,
+        center: Sequence[float] = CENTER,
+        time: int = 100,
+        delay: int = 10,
+    ) -> None:
+        arm = Arm() if arm is None else arm
+        middle = place(center)
+        places = np.vstack([middle, middle + amount("radius", radius) * compass(8)])
+        forces = amount("force", force) * compass(8)
+        self._starts = np.repeat(arm.state_at(places), len(forces), axis=0)
+        self._forces = np.tile(forces, (len(places), 1))
+        self.loop = ClosedLoop(controller, arm, time, len(self._starts), delay, disturbance="forces")
+        self.alpha = 1e-6 * arm.dt
+        with gn.scope(layer="cost"):
+            states = gn.stack(self.loop.states[1:])
+            away = self._mean(gn.squared_error(states[..., :2], self.loop.goal[:, :2]))
+            moving = self._mean(gn.squared_error(states[self.loop.time // 2 :, :, 2:], self.loop.goal[:, 2:]))
+            self.cost = away + moving + self._energy
+
+    @property
+    def weights(self) -> Array:
+        weights = np.zeros((self.loop.time + 1, 4))
+        weights[1:, :2] = 1
+        weights[1 + self.loop.time // 2 :, 2:] = 1
+        return weights
+
+    def conditions(self, seed: int = 0) -> list[Array]:
+        """Starts, goals (the same), and forces, which are the same at every step."""
+        forces = np.broadcast_to(self._forces, (self.loop.time, *self._forces.shape))
+        return self._arrays(self._starts, self._starts, forces)
+
+
+class DelayDisturbanceNoise(ControlTask):
+    """C = ‖x_T - x*‖² / 2 + α Σ_t ‖u_t‖² / 2, α = 10⁻⁴ Δt, 60 steps, delay of 7, disturbances and noise (DDN)
+
+    `batch` movements between random places: the hand is drawn uniformly from a disc of `radius` (m) around the centre.
+    A torque ~ N(0, disturbance²) at each joint (N m) sets in at a random step of the first half and stays. Commands
+    have noise in proportion to them, of share `noise`; plant_noise: of the states, see ClosedLoop.
+    (The source's "Normal(0, 0.2)" is read as a standard deviation.) Source: Sutskever 2013, 6.3 and 6.7.3.
+    """
+
+    def __init__(
+        self,
+        controller: Controller,
+        arm: Arm | None = None,
+        batch: int = 400,
+        radius: float = 0.09,
+        disturbance: float = 0.2,
+        noise: float = 0.1,
+        center: Sequence[float] = CENTER,
+        time: int = 60,
+        delay: int = 7,
+        random: gn.RandomSource | None = None,
+        plant_noise: float | Sequence[float] = 0.0,
+    ) -> None:
+        arm = Arm() if arm is None else arm
+        self._middle, self._radius = place(center), amount("radius", radius)
+        self._disturbance = amount("disturbance", disturbance)
+        arm.state_at(
+            self._middle + self._radius * compass(64)
+        )  # in reach, or an error now rather than when drawing
+        self.loop = ClosedLoop(controller, arm, time, batch, delay, noise, "torques", random, plant_noise)
+        self.alpha = 1e-4 * arm.dt
+        with gn.scope(layer="cost"):
+            distance = self._mean(gn.squared_error(self.loop.states[-1], self.loop.goal))
+            self.cost = distance + self._energy
+
+    @property
+    def weights(self) -> Array:
+        return at_the_end(self.loop.time)
+
+    def conditions(self, seed: int = 0) -> list[Array]:
+        """Starts, goals and disturbances, drawn anew for each seed."""
+        generator = np.random.default_rng(whole_number("seed", seed, least=0))
+        time, batch = self.loop.time, self.loop.batch
+        starts, goals = (self._somewhere(generator, batch) for _ in range(2))
+        onset = generator.integers(0, max(1, time // 2), batch)
+        torques = self._disturbance * generator.standard_normal((batch, 2))
+        active = np.arange(time)[:, None] >= onset
+        return self._arrays(starts, goals, active[:, :, None] * torques)
+
+    def _somewhere(self, generator: np.random.Generator, batch: int) -> Array:
+        """At rest, the hand anywhere in the disc."""
+        distance = self._radius * np.sqrt(generator.random(batch))  # the root makes it uniform over the area
+        angle = 2 * math.pi * generator.random(batch)
+        offset = distance[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+        return self.loop.arm.state_at(self._middle + offset)
+
+
+# -- places ----------------------------------------------------------------------------------
+
+
+def place(center: Sequence[float]) -> Array:
+    """The centre as an array; UsageError if it is no place in the plane."""
+    at = np.asarray(center, np.float64)
+    if at.shape != (2,) or not np.isfinite(at).all():
+        raise UsageError(f"center must be a place of the hand, two numbers in m, not {center!r:.60}")
+    return at
+
+
+def at_the_end(time: int) -> Array:
+    """The weights of a cost that looks at x_T alone, (time + 1, 4)."""
+    weights = np.zeros((time + 1, 4))
+    weights[-1] = 1
+    return weights
+
+
+def compass(directions: int) -> Array:
+    """Unit vectors all round, (directions, 2)."""
+    angles = 2 * math.pi * np.arange(directions) / directions
+    return np.stack([np.cos(angles), np.sin(angles)], axis=1)

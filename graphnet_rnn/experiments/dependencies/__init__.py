@@ -1,0 +1,1 @@
+"""Long-term dependencies (Hochreiter & Schmidhuber 1997; Sutskever 2013, 4.4 and 7.4)."""

@@ -1,0 +1,1 @@
+"""Motion capture, a frame ahead."""

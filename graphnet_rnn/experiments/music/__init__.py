@@ -1,0 +1,1 @@
+"""Music as frames of notes."""

@@ -1,0 +1,140 @@
+"""Nats a frame and frame accuracy on piano rolls: logistic outputs and RNN-NADE, by Adam and Hessian-free; RTRBM.
+
+    # runs of JSB; the folder has JSB_Chorales.mat
+    python -m graphnet_rnn.experiments.music --data FOLDER
+    python -m graphnet_rnn.experiments.music --data FOLDER --cells RTRBM  # its likelihood is estimated
+    python -m graphnet_rnn.experiments.music --data FOLDER --sets nottingham --seconds 1000 --workers 2
+    python -m graphnet_rnn.experiments.music --data FOLDER --picture music.png --sample music.mid
+    # music that is drawn: no data are needed
+    python -m graphnet_rnn.experiments.music --sets chords --seconds 20
+    python -m graphnet_rnn.experiments.music --table  # what there is, as a table
+
+After Boulanger-Lewandowski, Bengio & Vincent 2012. A net reads the frames so far; its output is a distribution of the
+next: its 88 keys independent given the past ("logistic"), or each dependent on those below it ("nade"). Training is on
+pieces of 64 frames, in each of which a net begins anew (of an RTRBM, windows of 25), the best epoch by validation is
+kept, and test sequences are judged whole, from their first frame on. Each run has a folder, from which it goes on when
+more seconds of a core are asked for, and ends before where validation says so. Needs SciPy, and mido for samples.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import graphnet_rnn as rnn
+from graphnet.system.json_lines import Row
+from graphnet.system.streams import prepare_streams
+from graphnet_rnn.data import write_midi
+from graphnet_rnn.experiments.music.collections import COLLECTIONS, DRAWN, rolls
+from graphnet_rnn.experiments.music.learners import (
+    CELLS,
+    DIVERGENCE,
+    KEY,
+    METHODS,
+    OUTPUTS,
+    RBM,
+    RTRBM,
+    Job,
+    predicted,
+    train,
+)
+from graphnet_rnn.experiments.runs import complete, recorded
+
+RESULTS = recorded("music")
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Markdown: means over seeds, and the largest distance of one from it."""
+    lines = [
+        "| set | net | output | method | nats a frame | a sequence | accuracy | if drawn | epochs | core s | seeds |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for key in dict.fromkeys(tuple(row[name] for name in KEY[:4]) for row in rows):
+        same = [row for row in rows if tuple(row[name] for name in KEY[:4]) == key]
+        mean = {
+            name: statistics.mean(row[name] for row in same) for name in same[0] if is_number(same[0][name])
+        }
+        apart = max(abs(row["nats"] - mean["nats"]) for row in same)
+        lines.append(
+            f"| {' | '.join(key)} | {mean['nats']:.2f}{f' ± {apart:.2f}' if len(same) > 1 else ''} | "
+            f"{mean['nats_sequence']:.0f} | {mean['accuracy']:.1%} | {mean['drawn']:.1%} | {mean['epochs']:.0f} | "
+            f"{mean['seconds']:.0f} | {len(same)} |"
+        )
+    return "\n".join(lines)
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def show(job: Job, picture: Path | None, sample: Path | None) -> None:
+    """What a run's model predicts of the first test sequence, and what it makes of its first eight frames."""
+    model = rnn.load(job.place / "model.safetensors")
+    roll = rolls(job.data, job.set)["test"][0]
+    if picture is not None:
+        import viz
+
+        viz.piano_roll(roll, predicted(model, roll[:, None], 0)[:, 0]).savefig(picture, dpi=150)
+    if sample is not None:
+        assert isinstance(model, (rnn.RecurrentNADE, rnn.energy.RTRBM))
+        new = model.sample(64, warm_up=roll[:8, None], seed=job.seed)[:, 0]
+        rate = COLLECTIONS[job.set].frames_per_second if job.set in COLLECTIONS else 2
+        write_midi(sample, np.concatenate([roll[:8], new]), rate)
+
+
+def jobs_of(given: argparse.Namespace) -> list[Job]:
+    """One for each that is asked for; an RTRBM has its own output and method."""
+    found = [
+        (name, cell, RBM, DIVERGENCE) if cell == RTRBM else (name, cell, output, method)
+        for name in given.sets for cell in given.cells for output in given.outputs for method in given.methods
+    ]  # fmt: skip
+    own = (given.seconds, given.data, given.folder)
+    return [Job(*each, seed, *own) for each in dict.fromkeys(found) for seed in given.seeds]  # type: ignore[call-arg]
+
+
+def enough(row: Mapping[str, Any], seconds: float) -> bool:
+    """Whether a run has had its time, or has ended before."""
+    return bool(row["seconds"] >= seconds or row["ended"] == "early stopping")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m graphnet_rnn.experiments.music",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add: Any = parser.add_argument
+    add("--data", type=Path, default=Path("data/midi"), help="where the .mat files lie")
+    add("--sets", nargs="+", choices=(*COLLECTIONS, DRAWN), default=["jsb"])
+    add("--cells", nargs="+", choices=(*CELLS, RTRBM), default=["Elman", "GRU"])
+    add("--outputs", nargs="+", choices=OUTPUTS, default=list(OUTPUTS))
+    add("--methods", nargs="+", choices=[m for m in METHODS if m != DIVERGENCE], default=["adam"])
+    add("--seeds", nargs="+", type=int, default=[0, 1])
+    add(
+        "--seconds", type=float, default=100.0, help="of a core, for each run, those that it has had included"
+    )
+    add("--workers", type=int, default=1, help="runs at once, one core each")
+    add("--folder", type=Path, default=Path("runs/music"), help="of the runs, which go on from there")
+    add("--results", type=Path, default=RESULTS)
+    add("--table", action="store_true", help="only show what there is")
+    add("--picture", type=Path, help="draw what the first run predicts of the first test sequence")
+    add("--sample", type=Path, help="write what the first run makes of its first eight frames, as MIDI")
+    given = parser.parse_args()
+    jobs = jobs_of(given)
+    found = complete(
+        given.results, jobs, lambda job: job.key, KEY, train, 0 if given.table else given.workers,
+        lambda row: given.table or enough(row, given.seconds),
+    )  # fmt: skip
+    print(table(found))
+    if given.picture or given.sample:
+        show(jobs[0], given.picture, given.sample)
+
+
+if __name__ == "__main__":
+    prepare_streams()
+    main()

@@ -1,0 +1,176 @@
+"""What learns music: networks with logistic or dependent outputs, and the RTRBM; a run of each, and its figures."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+import graphnet_rnn as rnn
+from graphnet.graph.node import Array
+from graphnet.system.json_lines import Row, read_rows
+from graphnet_rnn.data import frame_accuracy
+from graphnet_rnn.errors import DataError
+from graphnet_rnn.experiments.music.collections import PIECE, pieces, rolls, windows
+from graphnet_rnn.optimizers import Optimizer
+
+__all__ = [
+    "CELLS", "DIVERGENCE", "KEY", "METHODS", "OUTPUTS", "RBM", "RTRBM", "Job", "judged", "make", "predicted", "train",
+]  # fmt: skip
+
+BATCH, UNITS, HIDDEN = 24, 150, 100
+#: Draws whose accuracies' mean is taken.
+DRAWS = 5
+#: Of the RTRBM: steps of Gibbs to learn by, and to predict; temperatures and chains of its likelihood.
+GIBBS, PREDICTED, ANNEALED = 10, (25, 10), (1000, 5)
+KEY = ("set", "cell", "output", "method", "seed")
+POINTS = 60
+CELLS = {"Elman": rnn.Elman, "GRU": rnn.GRU, "LSTM": rnn.LSTM, "mLSTM": rnn.MultiplicativeLSTM}
+#: Hidden units of the NADE; 0: keys that are independent given the past.
+OUTPUTS = {"logistic": 0, "nade": HIDDEN}
+#: What stands for the net of an RTRBM, whose output and method are its own.
+RTRBM, RBM, DIVERGENCE = "RTRBM", "rbm", "cd"
+
+
+@dataclass(frozen=True)
+class Method:
+    """optimizer; the share of states that is dropped while training; whether weights are averaged over steps"""
+
+    optimizer: Optimizer
+    dropout: float = 0.0
+    average: float | None = None
+
+
+#: Rate, dropout and averaging: the best of eight settings on the validation part of JSB, with a GRU and NADE. A loss of
+#: hundreds of nats needs damping to match: with HessianFree's own 0.1 the net is lost in its first steps.
+METHODS = {
+    "adam": Method(rnn.Adam(rate=0.005, clip_norm=100.0), 0.5, 0.99),
+    "hf": Method(rnn.HessianFree(damping=30.0, structural=0.1)),
+    DIVERGENCE: Method(rnn.Momentum(rate=0.05, momentum=0.9)),
+}
+
+
+@dataclass(frozen=True)
+class Job:
+    set: str
+    cell: str
+    output: str
+    method: str
+    seed: int
+    seconds: float
+    data: Path
+    folder: Path
+
+    @property
+    def key(self) -> tuple[str, str, str, str, int]:
+        return self.set, self.cell, self.output, self.method, self.seed
+
+    @property
+    def place(self) -> Path:
+        return self.folder / "-".join(map(str, self.key))
+
+
+def make(cell: str, output: str, method: str, seed: int) -> rnn.RecurrentNADE:
+    network = rnn.Network(
+        [CELLS[cell](UNITS)], 88, 0, reads="vectors", seed=seed, recurrent_dropout=METHODS[method].dropout,
+        variational=True,
+    )  # fmt: skip
+    return rnn.RecurrentNADE(network, OUTPUTS[output], seed=seed)
+
+
+def problem_of(job: Job, parts: dict[str, list[Array]]) -> Any:
+    if job.cell == RTRBM:
+        model = rnn.energy.RTRBM(88, UNITS, seed=job.seed)
+        # The log-odds of each key, as a start.
+        share = np.concatenate(parts["train"]).mean(axis=0).clip(1e-3, 1 - 1e-3)
+        model.values["b_v"][...] = np.log(share / (1 - share))
+        cases, valid = windows(parts["train"]), windows(parts["valid"])
+        kept = valid.shape[1] / (cases.shape[1] + valid.shape[1])
+        cases = np.concatenate([cases, valid], axis=1)
+        return rnn.EnergyCases(model, cases, BATCH, gibbs_steps=GIBBS, valid=kept, seed=job.seed, threads=1)
+    nade = make(job.cell, job.output, job.method, job.seed)
+    arrays, judged = pieces(parts["train"]), pieces(parts["valid"])
+    steps = len(arrays["lengths"]) // BATCH
+    several: dict[str, Any] = {"gradient_batches": steps, "curvature_batches": max(1, steps // 4)}
+    curved = METHODS[job.method].optimizer.curved
+    return rnn.GraphCases(
+        nade, arrays, BATCH, graph=nade.cases(PIECE), valid=judged, threads=1, **(several if curved else {})
+    )
+
+
+@threadpool_limits.wrap(limits=1)  # type: ignore[untyped-decorator]
+def train(job: Job) -> Row:
+    """Goes on with a run until it has had so many seconds of a core, or has ended by itself; judges its best epoch."""
+    parts, how = rolls(job.data, job.set), METHODS[job.method]
+    problem = problem_of(job, parts)
+    energy = job.cell == RTRBM
+    stopping: dict[str, Any] = {"stopping": None} if energy else {}
+    settings = rnn.Training(
+        how.optimizer, epochs=10**9, core_seconds=job.seconds, log_every=10**6, schedule=rnn.Constant(),
+        average=how.average, **stopping,
+    )  # fmt: skip
+    trainer = rnn.Trainer(problem, settings, job.place)
+    if trainer.folder.checkpoints():
+        trainer.resume()
+    outcome = trainer.run()
+    best = rnn.load(job.place / "model.safetensors")
+    epochs = [r for r in read_rows(job.place / "history.jsonl", DataError) if r.get("event") == "epoch"]
+    return {
+        **dict(zip(KEY, job.key, strict=True)), "optimizer": repr(how.optimizer), "parameters": best.theta.size,
+        **judged(best, parts["test"]), "epochs": len(epochs), "ended": outcome.reason,
+        "seconds": round(trainer.progress.core_seconds, 1),
+        "curve": [] if energy else curve(epochs, pieces(parts["valid"])["lengths"]),
+    }  # fmt: skip
+
+
+def curve(epochs: Sequence[Row], lengths: Array) -> list[list[float]]:
+    """Some epochs, and the nats a frame of the validation pieces after them."""
+    share = len(lengths) / lengths.sum()
+    kept = np.unique(np.geomspace(1, len(epochs), POINTS).astype(int)) - 1
+    return [[int(i) + 1, float(f"{epochs[i]['valid_loss'] * share:.5g}")] for i in kept]
+
+
+def nats_of(model: Any, v: Array) -> Array:
+    """-log P of each frame; of an RTRBM estimated, rather too low."""
+    if isinstance(model, rnn.RecurrentNADE):
+        return -model.log_probabilities(v)
+    temperatures, chains = ANNEALED
+    found: Array = model.estimated_log_probabilities(v, temperatures, chains)
+    return -found
+
+
+def predicted(model: Any, v: Array, draw: int) -> Array:
+    """Frames: the likelier value of each key (draw 0), or drawn."""
+    if isinstance(model, rnn.RecurrentNADE):
+        return model.predict(v, drawn=draw > 0, seed=draw)
+    steps, chains = PREDICTED
+    mean = model.predict(v, steps, chains if draw == 0 else 1, seed=draw)
+    half = 0.5 if draw == 0 else np.random.default_rng(draw).random(mean.shape)
+    found: Array = (mean > half).astype(v.dtype)
+    return found
+
+
+def judged(model: Any, sequences: Sequence[Array]) -> Row:
+    """Of whole sequences: nats a frame, without their first frames, and a sequence; accuracies.
+
+    accuracy: of frames that are predicted key by key as what is likelier; drawn: the mean of frames that are drawn.
+    """
+    nats = first = 0.0
+    each: list[list[Array]] = [[] for _ in range(1 + DRAWS)]
+    for roll in sequences:
+        v = roll[:, None]
+        found = nats_of(model, v)[:, 0]
+        nats, first = nats + float(found.sum()), first + float(found[0])
+        for draw, frames in enumerate(each):
+            frames.append(predicted(model, v, draw)[:, 0])
+    truth, count = np.concatenate(sequences), sum(map(len, sequences))
+    accuracies = [frame_accuracy(np.concatenate(frames), truth) for frames in each]
+    return {
+        "nats": nats / count, "nats_after_first": (nats - first) / (count - len(sequences)),
+        "nats_sequence": nats / len(sequences), "accuracy": accuracies[0], "drawn": statistics.mean(accuracies[1:]),
+    }  # fmt: skip

@@ -1,0 +1,196 @@
+"""Regret of predictors that are no networks, on texts whose true model is known (Ollivier 2013, table 1).
+
+    python -m graphnet_rnn.experiments.regret.baselines --task alphabet --seeds 3
+    python -m graphnet_rnn.experiments.regret.baselines --workers 0  # the table of all that is there
+
+Bits for the second of two texts of one law, beyond those of the law itself: of bzip2, of prediction by partial matching
+and context tree weighting, which go on learning on the second text, and of hidden Markov models, which learn the first
+by expectation-maximisation (Dirichlet(1/2) transitions at first, along all moves or along a random graph with as many
+from each state as there are symbols) and then stay as they are, each prediction mixed with the uniform one as in the
+source. As in the source, what is said of a model is its best over settings, and over the steps of its training. Every
+run is a line of --runs; runs that are there are not made again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+import graphnet_rnn as rnn
+from graphnet.graph.node import Array
+from graphnet.system.streams import prepare_streams
+from graphnet_rnn.errors import TrainingError
+from graphnet_rnn.experiments.regret.coders import bzip2_bits, ctw_bits, ppm_bits
+from graphnet_rnn.experiments.regret.problem import SIZES, SOURCE, SYMBOLS, Problem
+from graphnet_rnn.experiments.runs import Row, complete, recorded
+
+__all__ = ["METHODS", "Job", "run", "table"]
+
+#: What names a run.
+KEY = ("task", "size", "method", "setting", "seed")
+RESULTS = recorded("regret")
+#: States, as many as the source's largest networks had units, but for the alphabet, where those had up to 512.
+LARGEST = {"alphabet": 256, "music": 256, "anbn": 64}
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run. setting: an order, a depth, a number of states. iterations, seconds: the most that EM may take."""
+
+    task: str
+    size: int
+    method: str
+    setting: int
+    seed: int
+    iterations: int = 200
+    seconds: float = math.inf
+
+    def key(self) -> tuple[object, ...]:
+        return tuple(getattr(self, name) for name in KEY)
+
+
+def adaptive(bits: Callable[[Array, int, int], Array]) -> Callable[[Problem, Job], Row]:
+    """The regret of what reads the second text after the first and learns all the while."""
+
+    def run(problem: Problem, job: Job) -> Row:
+        train, valid = problem.symbols
+        found = bits(np.concatenate([train, valid]), len(problem.vocabulary), job.setting)
+        return {"regret": problem.regret(found[len(train) :])}
+
+    return run
+
+
+def compressed(problem: Problem, job: Job) -> Row:
+    bits = bzip2_bits(problem.train.text, problem.valid.text, level=job.setting)
+    return {"regret": bits - problem.valid.total}
+
+
+def hidden_markov(sparse: bool) -> Callable[[Problem, Job], Row]:
+    """The least regret within so many iterations of EM, and the last."""
+
+    def run(problem: Problem, job: Job) -> Row:
+        (train, valid), symbols = problem.symbols, len(problem.vocabulary)
+        hmm = rnn.HMM(
+            job.setting, symbols, seed=job.seed, frequencies=np.bincount(train, minlength=symbols), threads=1,
+            edges=symbols if sparse else None, graph_seed=job.seed,
+        )  # fmt: skip
+
+        def score() -> float:
+            return problem.smoothed_regret(np.exp(hmm.log_probabilities(valid)))
+
+        curve, ended, started = [score()], "", time.process_time()
+        while len(curve) <= job.iterations and time.process_time() - started < job.seconds and not ended:
+            try:
+                hmm.theta = hmm.maximized(hmm.counts(train))
+                curve.append(score())
+            except TrainingError as error:  # a state was lost on the way; what was found before counts
+                ended = str(error)
+        best = int(np.argmin(curve))
+        return {
+            "regret": curve[best], "best_step": best, "last": curve[-1], "steps": len(curve) - 1, "ended": ended
+        }  # fmt: skip
+
+    return run
+
+
+METHODS: dict[str, Callable[[Problem, Job], Row]] = {
+    "bzip2": compressed,
+    "PPM-C": adaptive(partial(ppm_bits, method="C")),
+    "PPM-D": adaptive(partial(ppm_bits, method="D")),
+    "CTW": adaptive(ctw_bits),
+    "HMM": hidden_markov(sparse=False),
+    "HMM, sparse": hidden_markov(sparse=True),
+}
+
+
+def settings(task: str, method: str) -> tuple[int, ...]:
+    """What is tried: levels of bzip2, orders, depths, and numbers of states by factors of √2, as in the source.
+
+    Up to as many states as symbols, the sparse graph has all moves.
+    """
+    if method.startswith("HMM"):
+        factors = range(round(2 * math.log2(LARGEST[task] / 4)) + 1)
+        least = SYMBOLS[task] + 1 if method == "HMM, sparse" else 4
+        return tuple(states for states in (round(4 * 2 ** (k / 2)) for k in factors) if states >= least)
+    fixed = {"bzip2": (9,), "CTW": (1, 2, 3, 4, 6, 8, 12, 16, 24)}
+    return fixed.get(method, tuple(range(1, 9)))
+
+
+def run(job: Job) -> Row:
+    """One run, with the bits of the true model and the seconds of its core."""
+    problem = Problem.of(job.task, job.seed, job.size)
+    started = time.process_time()
+    found = METHODS[job.method](problem, job)
+    return {
+        **{name: getattr(job, name) for name in KEY}, "true": problem.valid.total,
+        "symbols": [len(part) for part in problem.symbols], **found, "seconds": time.process_time() - started,
+    }  # fmt: skip
+
+
+def table(rows: list[Row]) -> str:
+    """Markdown: each method on each task, in the setting whose mean regret is least, of those with the most seeds."""
+    lines = [
+        "| text | size | method | best setting | regret, bits | of each seed | least of any run | the source "
+        "| core seconds |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    groups: dict[tuple[str, int, str], dict[int, list[Row]]] = {}
+    for row in rows:
+        group = groups.setdefault((row["task"], row["size"], row["method"]), {})
+        group.setdefault(row["setting"], []).append(row)
+    for (task, size, method), group in groups.items():
+        best = min(group.values(), key=lambda runs: (-len(runs), np.mean([row["regret"] for row in runs])))
+        regrets = [row["regret"] for row in best]
+        least = min(row["regret"] for runs in group.values() for row in runs)
+        source = SOURCE.get(method.partition(",")[0], {}).get(task) if size == SIZES[task] else None
+        lines.append(
+            f"| {task} | {size:,} | {method} | {best[0]['setting']} | {np.mean(regrets):,.1f} | "
+            + ", ".join(f"{regret:,.1f}" for regret in regrets)
+            + f" | {least:,.1f} | {'' if source is None else f'{source:,.1f}'} | "
+            + f"{np.mean([row['seconds'] for row in best]):.1f} |"
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m graphnet_rnn.experiments.regret.baselines",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--task", nargs="+", choices=list(SIZES), default=list(SIZES))
+    add("--methods", nargs="+", choices=list(METHODS), default=list(METHODS))
+    add(
+        "--settings",
+        type=int,
+        nargs="+",
+        help="orders, depths, numbers of states (default: those that were tried)",
+    )
+    add("--seeds", type=int, default=3, help="so many, from 0 on")
+    add("--size", type=int, help="lines, bars or blocks of each text (default: as in the source)")
+    add("--iterations", type=int, default=200, help="of expectation-maximisation, at most")
+    add("--seconds", type=float, default=60.0, help="of a core for it, at most")
+    add("--runs", type=Path, default=RESULTS, help="a file of JSON lines, added to")
+    add("--workers", type=int, default=1, help="0: the table of the runs that are there")
+    chosen = parser.parse_args()
+    jobs = [
+        Job(task, chosen.size or SIZES[task], method, setting, seed, chosen.iterations, chosen.seconds)
+        for task in chosen.task
+        for method in chosen.methods
+        for seed in range(chosen.seeds)
+        for setting in chosen.settings or settings(task, method)
+    ]
+    print(table(complete(chosen.runs, jobs, Job.key, KEY, run, chosen.workers)))
+
+
+if __name__ == "__main__":
+    prepare_streams()
+    main()

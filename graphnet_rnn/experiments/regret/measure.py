@@ -1,0 +1,72 @@
+"""Regret: the bits that a model needs beyond those of the true model (Ollivier 2013, section 4).
+
+    p = smoothed(probabilities_of_what_came, symbols=len(alphabet))
+    curve = regret(-np.log2(p), drawn)      # curve[-1]: for the whole text
+
+A text of known bits is in `symbols`. What a model was trained on is another text of the same law.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from graphnet.graph.node import Array
+from graphnet_rnn.errors import DataError
+from graphnet_rnn.experiments.regret.texts import Drawn
+from graphnet_rnn.settings import shown, whole_number
+
+__all__ = ["regret", "smoothed"]
+
+#: Bits may be so far below 0 by rounding, in float32.
+ROUNDING = 1e-5
+
+
+def smoothed(probabilities: Any, symbols: int, first: int = 0) -> Array:
+    """(1 - 1/(t+2)) π_t + 1/(t+2) · 1/symbols, t = 0 for the first symbol of the sequence
+
+    A model that learned one sequence by heart may give what begins another probability 0. So mixed, a symbol needs at
+    most log₂((t+2) symbols) bits, and the price of mixing is at most log₂(T+1) for all T of them.
+    probabilities: axis 0 is time; π_t(x) of all symbols or of those that came, mixing is the same for each. symbols:
+    how many the alphabet has. first: t of the first row, for a sequence that is read piece by piece. float64.
+    Raises DataError for what is no probability. Source: Ollivier 2013, section 4.
+    """
+    symbols, first = (
+        whole_number("smoothed: symbols", symbols),
+        whole_number("smoothed: first", first, least=0),
+    )
+    p = np.asarray(probabilities, np.float64)
+    if p.ndim == 0 or not ((p >= 0) & (p <= 1 + ROUNDING)).all():
+        raise DataError(
+            f"smoothed: probabilities must be an array of numbers in [0, 1], time first, not {probabilities!r:.60}; of "
+            "logarithms take the exponential."
+        )
+    share = 1 / (np.arange(first, first + len(p)) + 2.0).reshape(-1, *[1] * (p.ndim - 1))
+    return (1 - share) * p + share / symbols
+
+
+def regret(bits: Any, drawn: Drawn) -> Array:
+    """Σ_{s ≤ t, scored} (bits_s - bits of the true model), for each t: the cumulative regret; the last is that of all
+
+    bits: -log₂ π_t(x_t) of a model that reads drawn.text, one number for each symbol, those that are not scored
+    included, though they add nothing. It may be inf; it is negative where the model was luckier than the law.
+    Raises DataError for what is no such row. Source: Ollivier 2013, section 4 and table 1.
+    """
+    if not isinstance(drawn, Drawn):
+        raise DataError(
+            f"regret: drawn must be a text of known bits, as those of rnn.tasks.symbols, not {shown(drawn)}."
+        )
+    row = np.asarray(bits, np.float64)
+    if row.shape != drawn.bits.shape:
+        raise DataError(
+            f"regret: bits must have one number for each of the text's {len(drawn.bits)} symbols, not the shape "
+            f"{list(row.shape)}."
+        )
+    more = np.where(drawn.scored, row, 0.0)
+    if not (more >= -ROUNDING).all():
+        t = int(np.flatnonzero(~(more >= -ROUNDING))[0])
+        raise DataError(
+            f"regret: bits must be -log2 of probabilities, >= 0, but those of symbol {t} are {row[t]:g}."
+        )
+    return np.cumsum(np.where(drawn.scored, more - drawn.bits, 0.0))

@@ -1,0 +1,201 @@
+"""Regret of networks trained in a metric of their units, on texts whose true model is known (Ollivier 2013, table 1).
+
+    python -m graphnet_rnn.experiments.regret.nets --task anbn --nets GLNN --methods RUOP RBPM --units 4 8 16 32 \
+        --seconds 30
+    python -m graphnet_rnn.experiments.regret.nets --workers 0  # the table of all that is there
+
+Each run learns the first of two texts of one law by steps on all of it (rnn.LongSequence, exact gradients), as the
+source: writing and transition parameters in turns, rates that grow and are cut. What is said is the least regret on the
+second text within the time of a core, looked at 50 times. RUOP, RBPM and their quasi-diagonal reductions (QD...) have
+quasi-diagonal Hessians of the output, FB and RMS diagonal ones; moduli of RBPM are estimated by random signs. KFAC and
+Adam take all parameters at once. Every run is a line of --runs; runs that are there are not made again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+import graphnet_rnn as rnn
+from graphnet.graph.node import Array
+from graphnet.system.json_lines import read_rows
+from graphnet.system.streams import prepare_streams
+from graphnet_rnn.errors import DataError, TrainingError
+from graphnet_rnn.experiments.regret.problem import SIZES, Problem
+from graphnet_rnn.experiments.runs import Row, complete, recorded
+from graphnet_rnn.riemannian import Backpropagated, Frequency, OuterProduct, RootMeanSquare
+
+__all__ = ["METHODS", "NETS", "TABLE", "Job", "run", "table"]
+
+KEY = ("task", "size", "net", "method", "units", "edges", "seed", "budget")
+RESULTS = recorded("regret_nets")
+#: How often a run is looked at.
+LOOKS = 50
+#: Steps of a piece.
+PIECE = 250
+
+#: Of so many units and edges, a seed of the graph, and the frequencies of the symbols.
+NETS: dict[str, Callable[..., rnn.Cell]] = {
+    "RNN": rnn.GraphRNN,
+    "GNN": rnn.GNN,
+    "GLNN": rnn.GLNN,
+    "GRU": lambda units, edges, seed, nu: rnn.GRU(units),
+    "LSTM": lambda units, edges, seed, nu: rnn.LSTM(units),
+}
+METHODS: dict[str, Callable[[], rnn.optimizers.Optimizer]] = {
+    "FB": lambda: rnn.Riemannian(Frequency()),
+    "RMS": lambda: rnn.Riemannian(RootMeanSquare()),
+    "QDRUOP": lambda: rnn.Riemannian(OuterProduct("quasi-diagonal")),
+    "QDRBPM": lambda: rnn.Riemannian(Backpropagated("quasi-diagonal", estimate="probe")),
+    "RUOP": lambda: rnn.Riemannian(OuterProduct()),
+    "RBPM": lambda: rnn.Riemannian(Backpropagated(estimate="probe")),
+    "KFAC": lambda: rnn.NaturalGradient("kfac", rate=0.1),  # type: ignore[arg-type]
+    "Adam": lambda: rnn.Adam(0.01),
+}
+#: The source's table 1, in bits: alphabet, music, anbn.
+TABLE: dict[tuple[str, str], tuple[float, float, float]] = {
+    ("RNN", "FB"): (7616.8, 2898.9, 122.4), ("RNN", "RMS"): (6721.5, 2295.0, 129.9),
+    ("GNN", "FB"): (4059.0, 2688.7, 132.0), ("GLNN", "FB"): (5883.9, 3616.4, 74.4),
+    ("LSTM", "FB"): (11843.1, 5590.9, 101.7), ("RNN", "QDRUOP"): (3372.8, 1349.5, 89.5),
+    ("RNN", "QDRBPM"): (3623.9, 1224.3, 106.0), ("GNN", "RUOP"): (1759.0, 1148.3, 71.6),
+    ("GNN", "RBPM"): (2166.0, 1596.0, 115.4), ("GLNN", "RUOP"): (1011.9, 1055.9, 29.7),
+    ("GLNN", "RBPM"): (644.2, 1055.9, 30.0),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run. budget: seconds of a core."""
+
+    task: str
+    size: int
+    net: str
+    method: str
+    units: int
+    edges: int
+    seed: int
+    budget: float
+
+    def key(self) -> tuple[object, ...]:
+        return tuple(getattr(self, name) for name in KEY)
+
+
+def network(job: Job, train: Array, symbols: int) -> rnn.Network:
+    """The source's: outputs that begin with the frequencies of the symbols (eq. 30), states that are learned.
+
+    In float64: slopes over 20,000 steps reach sizes at which blocks of float32 are no longer positive definite.
+    """
+    nu = np.bincount(train, minlength=symbols) + 1.0
+    nu /= nu.sum()
+    return rnn.Network(
+        [NETS[job.net](job.units, job.edges, job.seed, nu)], symbols, symbols, initial_state="learned", seed=job.seed,
+        dtype="float64",
+        initial={"W_ho": rnn.initializers.zeros(), "b_o": rnn.initializers.array(np.log(nu))},
+    )  # fmt: skip
+
+
+def text_objective(net: rnn.Network, symbols: Array) -> rnn.LongSequence:
+    found = rnn.LongSequence(net, time=min(PIECE, len(symbols) - 1), predict_first=True, threads=1)
+    found.feed(symbols[:-1, None], symbols[:, None])
+    return found
+
+
+def run(job: Job) -> Row:
+    """One run: the least regret within its time, when that was, and the curve."""
+    problem = Problem.of(job.task, job.seed, job.size)
+    train, valid = problem.symbols
+    net = network(job, train, len(problem.vocabulary))
+    learned, judged = text_objective(net, train), text_objective(net, valid)
+    optimizer = METHODS[job.method]()
+    curve: list[tuple[float, int, float]] = []
+    started = time.process_time()
+
+    def look(step: int) -> float:
+        spent = time.process_time() - started
+        if spent >= len(curve) * job.budget / LOOKS:
+            probabilities = np.exp(-judged.losses(net.theta)[:, 0].astype(np.float64))
+            curve.append((spent, step, problem.smoothed_regret(np.minimum(probabilities, 1.0))))
+        return spent
+
+    look(0)
+    ended = ""
+    try:
+        rnn.minimize(
+            learned, optimizer, steps=10**9, callback=lambda step, report: look(step + 1) >= job.budget
+        )
+    except TrainingError as error:
+        ended = str(error)
+    seconds, step, regret = min(curve, key=lambda point: point[2])
+    return {
+        **{name: getattr(job, name) for name in KEY}, "true": problem.valid.total, "symbols": [len(train), len(valid)],
+        "regret": regret, "best_step": step, "best_seconds": seconds, "steps": curve[-1][1], "last": curve[-1][2],
+        "ended": ended, "curve": [[round(s, 3), n, round(r, 2)] for s, n, r in curve],
+    }  # fmt: skip
+
+
+def table(rows: list[Row]) -> str:
+    """Markdown: of each net and method on each text the size with the least mean regret, beside the source."""
+    lines = [
+        "| text | size | net | method | budget | units, edges | regret, bits | each seed | steps | at | the source |",
+        f"|{'---|' * 11}",
+    ]
+    groups: dict[tuple[str, int, str, str, float], dict[tuple[int, int], list[Row]]] = {}
+    for row in rows:
+        key = (row["task"], row["size"], row["net"], row["method"], row["budget"])
+        groups.setdefault(key, {}).setdefault((row["units"], row["edges"]), []).append(row)
+    for (task, size, net, method, budget), group in sorted(groups.items()):
+        best = min(group.values(), key=lambda runs: (-len(runs), np.mean([row["regret"] for row in runs])))
+        regrets = [row["regret"] for row in best]
+        source = TABLE.get((net, method)) if size == SIZES[task] else None
+        steps, seconds = (np.mean([row[name] for row in best]) for name in ("best_step", "best_seconds"))
+        cells = [
+            task, f"{size:,}", net, method, f"{budget:g}", f"{best[0]['units']}, {best[0]['edges']}",
+            f"{np.mean(regrets):,.1f}", ", ".join(f"{regret:,.1f}" for regret in regrets), f"{steps:,.0f}",
+            f"{seconds:,.0f} s",
+            f"{source[list(SIZES).index(task)]:,.1f}" if source else "",
+        ]  # fmt: skip
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m graphnet_rnn.experiments.regret.nets",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--task", nargs="+", choices=list(SIZES), default=list(SIZES))
+    add("--nets", nargs="+", choices=list(NETS), default=list(NETS))
+    add("--methods", nargs="+", choices=list(METHODS), default=list(METHODS))
+    add("--units", type=int, nargs="+", default=[16, 32, 64])
+    add("--edges", type=int, nargs="+", default=[3], help="of each unit, in the nets of the source")
+    add("--seeds", type=int, default=1, help="so many, from 0 on")
+    add("--size", type=int, help="lines, bars or blocks of each text (default: as in the source)")
+    add("--seconds", type=float, default=60.0, help="of a core for each run")
+    add("--runs", type=Path, default=RESULTS, help="a file of JSON lines, added to")
+    add("--workers", type=int, default=1, help="0: the table of the runs that are there")
+    chosen = parser.parse_args()
+    if not chosen.workers:
+        print(table(list(read_rows(chosen.runs, DataError))))
+        return
+    jobs = [
+        Job(task, chosen.size or SIZES[task], net, method, units, edges, seed, chosen.seconds)
+        for task in chosen.task
+        for seed in range(chosen.seeds)
+        for net in chosen.nets
+        for method in chosen.methods
+        for edges in chosen.edges
+        for units in chosen.units
+    ]
+    print(table(complete(chosen.runs, jobs, Job.key, KEY, run, chosen.workers)))
+
+
+if __name__ == "__main__":
+    prepare_streams()
+    main()

@@ -1,0 +1,61 @@
+"""A text to learn from and another of the same law, whose true bits are known; what the source reports on them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from graphnet.graph.node import Array
+from graphnet_rnn.data import Vocabulary
+from graphnet_rnn.experiments.tasks import TEXTS, Drawn, regret, smoothed
+
+__all__ = ["SIZES", "SOURCE", "SYMBOLS", "Problem"]
+
+#: Lines, bars and blocks of each of the two texts.
+SIZES = {"alphabet": 1000, "music": 2700, "anbn": 10}
+#: How many symbols each text is made of.
+SYMBOLS = {"alphabet": 67, "music": 14, "anbn": 3}
+#: Ollivier 2013, table 1: cumulative regret in bits.
+SOURCE: dict[str, dict[str, float]] = {
+    "bzip2": {"alphabet": 27206.1, "music": 6035.7, "anbn": 244.0},
+    "CTW": {"alphabet": 18272.1, "music": 3611.0, "anbn": 143.5},
+    "HMM": {"alphabet": 10212.0, "music": 4818.1, "anbn": 125.7},
+}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """train, valid: two texts, drawn by one seed. size: of each, see SIZES."""
+
+    task: str
+    size: int
+    seed: int
+    train: Drawn
+    valid: Drawn
+
+    @classmethod
+    def of(cls, task: str, seed: int, size: int | None = None) -> Problem:
+        """The texts of a task, as long as the source's if no size is given."""
+        size = SIZES[task] if size is None else size
+        train, valid = (TEXTS[task](np.random.default_rng([seed, part]), size) for part in (0, 1))
+        return cls(task, size, seed, train, valid)
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """The alphabet, of both texts: that of the law, but for a symbol that never came."""
+        return Vocabulary.of(self.train.text + self.valid.text)
+
+    @cached_property
+    def symbols(self) -> tuple[Array, Array]:
+        """Both texts as int64."""
+        return self.vocabulary.encode(self.train.text), self.vocabulary.encode(self.valid.text)
+
+    def regret(self, bits: Array) -> float:
+        """Of a model that needs so many bits for each symbol of the second text."""
+        return float(regret(bits, self.valid)[-1])
+
+    def smoothed_regret(self, probabilities: Array) -> float:
+        """Of a model that gave these probabilities to the symbols of the second text, mixed as the source does."""
+        return self.regret(-np.log2(smoothed(probabilities, len(self.vocabulary))))
