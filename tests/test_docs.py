@@ -16,7 +16,7 @@ import matplotlib.figure
 import numpy as np
 import pytest
 
-from graphnet_rnn.apps.cli import COMMANDS, make_parser
+from graphnet_rnn.apps.cli import all_commands, make_parser
 from tests.newcomer.commands import programs
 from tests.tables import case
 
@@ -142,7 +142,7 @@ def test_every_program_shows_its_help(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(ROOT)
-    for program in [*programs(), *(f"python -m graphnet_rnn {name}" for name in COMMANDS)]:
+    for program in [*programs(), *(f"python -m graphnet_rnn {name}" for name in all_commands())]:
         run = runpy.run_module if " -m " in program else runpy.run_path
         name, *words = program.removeprefix("python ").removeprefix("-m ").split()
         monkeypatch.setattr(sys, "argv", [name, *words, "--help"])

@@ -204,8 +204,8 @@ def test_a_start_imports_little() -> None:
         ("import graphnet", 3),
         ("import graphnet_rnn", 5),
         ("import viz", 4),
-        ("from graphnet_rnn.apps.cli import main; main(['--version'])", 20),
-        ("from graphnet_rnn.apps.cli import main; main(['--help'])", 20),
+        ("from graphnet_rnn.apps.cli import main; main(['--version'])", 30),
+        ("from graphnet_rnn.apps.cli import main; main(['--help'])", 30),
     ):
         told = fresh(
             "import sys\nbefore = set(sys.modules)\n"

@@ -19,7 +19,7 @@ from typing import IO, Any
 
 import pytest
 
-from graphnet_rnn.apps.cli import COMMANDS
+from graphnet_rnn.apps.cli import all_commands
 from tests.tables import case
 
 ROOT = Path(__file__).parent.parent
@@ -106,7 +106,7 @@ def test_what_keeps_it_from_a_start_is_told(
     assert run.main() == 2
     assert "python3 run.py demo" in capsys.readouterr().out
     assert not run.STAMP.exists()
-    assert set(run.PROGRAM) == set(COMMANDS)
+    assert set(run.PROGRAM) == set(all_commands())
 
 
 def test_installs_again_only_when_requirements_changed(run: ModuleType, call: Call) -> None:

@@ -131,7 +131,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "graphnet_rnn.sweep.Between: log": lambda v: sweep.Between(1.0, 2.0, log=v),
     "graphnet_rnn.sweep.Between: whole": lambda v: sweep.Between(1, 3, whole=v),
     "graphnet_rnn.sweep.Halving: brackets": lambda v: sweep.Halving(brackets=v),
-    "graphnet_rnn.experiments.settings: structural": lambda v: rnn.tasks.settings(rnn.tasks.Addition(10), v),
+    "graphnet_rnn.tasks.settings: structural": lambda v: rnn.tasks.settings(rnn.tasks.Addition(10), v),
     "graphnet_rnn.writer.Document.save: over": lambda v: rnn.writer.Document(new("a.txt")).save("a", over=v),
     "viz.draw: closed": lambda v: viz.draw(net().unroll(2, 1), closed=v),
     "viz.mirror: closed": lambda v: viz.mirror(net().unroll(2, 1).cost, closed=v),

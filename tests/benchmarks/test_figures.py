@@ -10,7 +10,6 @@ import pytest
 
 import graphnet as gn
 import graphnet_rnn as rnn
-from benchmarks import autoencoders, motion
 from benchmarks.gpu.contenders import CELLS, Problem
 from benchmarks.gpu.translate import Engine, step_of
 from benchmarks.others import ours
@@ -20,8 +19,10 @@ from benchmarks.ranks import expected, fitted
 from graphnet.graph.node import Array
 from graphnet_rnn.cells.feedforward import AUTOENCODERS
 from graphnet_rnn.errors import DataError
+from graphnet_rnn.experiments.autoencoders import __main__ as autoencoders
 from graphnet_rnn.experiments.balls import __main__ as balls_command
 from graphnet_rnn.experiments.balls import learners as balls
+from graphnet_rnn.experiments.motion import __main__ as motion
 from graphnet_rnn.experiments.music import collections
 from graphnet_rnn.experiments.music import learners as music
 from tests.tables import case

@@ -75,8 +75,8 @@ def all_commands() -> dict[str, str]:
     return OWN_COMMANDS | {name: _first_line(point.value) for name, point in names_of("commands").items()}
 
 
-def make_parser(commands: Collection[str]) -> Parser:
-    """A parser that knows all commands, and the arguments of these."""
+def make_parser(commands: Collection[str] | None = None) -> Parser:
+    """A parser that knows all commands, and the arguments of these (of all if None)."""
     parser = Parser(
         prog="graphnet-rnn",
         description="Recurrent networks declared by equations: train, sample, evaluate, draw and check them.",
@@ -85,10 +85,10 @@ def make_parser(commands: Collection[str]) -> Parser:
     )
     parser.add_argument("--version", action="version", version=f"graphnet-rnn {__version__}")
     parsers = parser.add_subparsers(dest="command", metavar="command", required=True)
-    known = OWN_COMMANDS if {*OWN_COMMANDS} & {*commands} else all_commands()
+    known = OWN_COMMANDS if commands and {*commands} <= {*OWN_COMMANDS} else all_commands()
     for name, does in known.items():
         sub = parsers.add_parser(name, help=does, description=does)
-        if name in commands:
+        if commands is None or name in commands:
             module = module_of(name)
             sub.epilog = module.EXAMPLE
             module.add_arguments(sub)

@@ -13,10 +13,17 @@ from threadpoolctl import threadpool_limits
 import graphnet_rnn as rnn
 from graphnet.graph.node import Array
 from graphnet.system.json_lines import Row, read_rows
+from graphnet_rnn.cell.initializers import glorot
+from graphnet_rnn.cells.elman import Elman
+from graphnet_rnn.cells.lstm import LSTM
 from graphnet_rnn.errors import DataError
-from graphnet_rnn.experiments.tasks import bouncing_balls, draw_balls
+from graphnet_rnn.experiments.balls.videos import bouncing_balls, draw_balls
+from graphnet_rnn.models.energy.temporal import RTRBM, TRBM
 from graphnet_rnn.models.energy.units import sigmoid
-from graphnet_rnn.optimizers import Optimizer
+from graphnet_rnn.optimizers.base import Optimizer
+from graphnet_rnn.optimizers.first_order import Adam, Momentum
+from graphnet_rnn.optimizers.hessian_free import HessianFree
+from graphnet_rnn.training.energy import EnergyCases
 
 __all__ = [
     "BEFORE",
@@ -39,7 +46,7 @@ KEY = ("size", "method", "seed", "updates")
 #: Frames of a video: for energy models, and for networks.
 TIME, SHORT = 100, 30
 #: Hidden units; of a layer on top; of networks with as many parameters as each other.
-UNITS, UPPER, ELMAN, LSTM = 400, 200, 300, 130
+UNITS, UPPER, ELMAN, GATED = 400, 200, 300, 130
 #: CD-10 for the first updates, then CD-25.
 FIRST, GIBBS = 1000, (10, 25)
 #: The static start of W: CD-5, so many updates.
@@ -53,19 +60,19 @@ POOL, BATCH, KEPT = 4000, 50, 0.05
 BEFORE, LINE, STACK, LOWER = "frame before", "two frames before", "rtrbm-2-adam", "rtrbm-adam"
 #: By momentum, as in the source, or by Adam; with connections from the frame before, too; on top of another.
 ENERGY: dict[str, tuple[Any, tuple[str, ...]]] = {
-    "rtrbm": (rnn.energy.RTRBM, ("HH",)),
-    "trbm": (rnn.energy.TRBM, ("HH",)),
-    "rtrbm-adam": (rnn.energy.RTRBM, ("HH",)),
-    "trbm-adam": (rnn.energy.TRBM, ("HH",)),
-    "rtrbm-v-adam": (rnn.energy.RTRBM, ("HH", "VV", "VH")),
-    STACK: (rnn.energy.RTRBM, ("HH",)),
+    "rtrbm": (RTRBM, ("HH",)),
+    "trbm": (TRBM, ("HH",)),
+    "rtrbm-adam": (RTRBM, ("HH",)),
+    "trbm-adam": (TRBM, ("HH",)),
+    "rtrbm-v-adam": (RTRBM, ("HH", "VV", "VH")),
+    STACK: (RTRBM, ("HH",)),
 }
-REMEMBERING = rnn.Elman(ELMAN, initial={"W_hh": rnn.initializers.glorot()})
+REMEMBERING = Elman(ELMAN, initial={"W_hh": glorot()})
 NETS: dict[str, tuple[Any, Optimizer]] = {
-    "rnn-hf": (REMEMBERING, rnn.HessianFree(damping=1.0, structural=1.0)),
-    "rnn-adam": (REMEMBERING, rnn.Adam(rate=0.001, clip_norm=100.0)),
-    "lstm-momentum": (rnn.LSTM(LSTM), rnn.Momentum(rate=0.001, momentum=0.9, clip_norm=100.0)),
-    "lstm-adam": (rnn.LSTM(LSTM), rnn.Adam(rate=0.001, clip_norm=100.0)),
+    "rnn-hf": (REMEMBERING, HessianFree(damping=1.0, structural=1.0)),
+    "rnn-adam": (REMEMBERING, Adam(rate=0.001, clip_norm=100.0)),
+    "lstm-momentum": (LSTM(GATED), Momentum(rate=0.001, momentum=0.9, clip_norm=100.0)),
+    "lstm-adam": (LSTM(GATED), Adam(rate=0.001, clip_norm=100.0)),
 }
 METHODS = (BEFORE, LINE, *ENERGY, *NETS)
 POINTS = 60
@@ -126,7 +133,7 @@ def noisy(v: Array, *seed: int) -> Array:
 # -- runs --------------------------------------------------------------------------------------
 
 
-class Videos(rnn.EnergyCases):
+class Videos(EnergyCases):
     """Judged by the error of the next frame."""
 
     judged: ClassVar[str] = "predicted"
@@ -166,10 +173,8 @@ def static_start(job: Job) -> Array:
     """W as an RBM on single frames has it after so many updates."""
     rbm = rnn.energy.RBM(job.size**2, UNITS, seed=job.seed)
     frames = videos(job.size, STATIC, TIME, job.seed, 1).reshape(-1, job.size**2)
-    problem = rnn.EnergyCases(
-        rbm, frames, TIME, gibbs_steps=STATIC_GIBBS, valid=0.0, seed=job.seed, threads=1
-    )
-    momentum = rnn.Momentum(rate=0.01, momentum=0.9)
+    problem = EnergyCases(rbm, frames, TIME, gibbs_steps=STATIC_GIBBS, valid=0.0, seed=job.seed, threads=1)
+    momentum = Momentum(rate=0.01, momentum=0.9)
     rnn.Trainer(problem, rnn.Training(momentum, epochs=1, schedule=rnn.Constant(), stopping=None)).run()
     found: Array = rbm.values["W"]
     return found
@@ -179,7 +184,7 @@ def settings_of(job: Job) -> rnn.Training:
     if job.method in ENERGY:
         by_adam = job.method.endswith("adam")
         rate = rnn.Ramp(ADAM if by_adam else min(FASTEST, LEARNED / job.updates), 0.0, job.updates)
-        optimizer: Optimizer = rnn.Adam(rate) if by_adam else rnn.Momentum(rate, momentum=0.9)
+        optimizer: Optimizer = Adam(rate) if by_adam else Momentum(rate, momentum=0.9)
         budget: dict[str, Any] = {"steps": job.updates, "core_seconds": 1e9}
     else:
         optimizer, budget = NETS[job.method][1], {"core_seconds": job.seconds}
@@ -259,7 +264,7 @@ def predicted(model: Any, v: Array, chains: int = CHAINS) -> Array:
     return found
 
 
-def mean_field(model: rnn.energy.RTRBM, v: Array, steps: int = GIBBS[1]) -> Array:
+def mean_field(model: RTRBM, v: Array, steps: int = GIBBS[1]) -> Array:
     """As `predict`, but with means in place of draws in its chain."""
     (b_v, b_h), W = model.biases(v), model.values["W"]
     x = np.concatenate([np.full_like(v[:1], 0.5), v[:-1]])
@@ -280,7 +285,7 @@ def divergence(found: Array, v: Array) -> float:
     return float(each.mean() * (SHORT - 1))
 
 
-def separation(model: rnn.energy.RTRBM) -> float:
+def separation(model: RTRBM) -> float:
     """Correlation over hidden units of ‖W_j‖, what one sees, with W'_jj: near 1 where those that see little move most
 
     Source: Sutskever 2013, 3.11.1: units of the RTRBM that see no pixels have no strong connection to themselves.

@@ -20,19 +20,23 @@ import numpy as np
 
 import graphnet_rnn as rnn
 from graphnet.system.streams import prepare_streams
-from graphnet_rnn.experiments.control import CenterOut, Controller
+from graphnet_rnn.experiments.control.controller import Controller
+from graphnet_rnn.experiments.control.tasks import CenterOut
+from graphnet_rnn.optimizers.hessian_free import AugmentedHessianFree, HessianFree
+from graphnet_rnn.optimizers.lbfgs import LBFGS
+from graphnet_rnn.optimizers.nonlinear_cg import NonlinearConjugateGradient
 
 #: What a product with the curvature costs, in gradients.
 PRODUCT = 1.5
 
 METHODS: dict[str, Callable[[], Any]] = {
-    "lbfgs": rnn.LBFGS,
-    "lbfgs-30": lambda: rnn.LBFGS(memory=30),
+    "lbfgs": LBFGS,
+    "lbfgs-30": lambda: LBFGS(memory=30),
     "scipy-lbfgs": lambda: "L-BFGS-B",
-    "nonlinear_cg": rnn.NonlinearConjugateGradient,
+    "nonlinear_cg": NonlinearConjugateGradient,
     "scipy-cg": lambda: "CG",
-    "hf": rnn.HessianFree,
-    "augmented_hf": rnn.AugmentedHessianFree,
+    "hf": HessianFree,
+    "augmented_hf": AugmentedHessianFree,
 }
 
 #: The work done so far, and the loss.

@@ -28,21 +28,20 @@ import graphnet as gn
 from graphnet.graph.node import Array
 from graphnet.system.streams import prepare_streams
 from graphnet_rnn.cell.initializers import constant, normal, orthogonal, reservoir
-from graphnet_rnn.experiments.runs import Row, complete
-from graphnet_rnn.experiments.tasks import (
+from graphnet_rnn.experiments.dependencies.objective import summed_over_time
+from graphnet_rnn.experiments.dependencies.problems import TASKS, Memory, Task
+from graphnet_rnn.experiments.dependencies.source import (
     MOMENTUM_SETTINGS,
-    TASKS,
-    Memory,
     MomentumSettings,
-    Task,
     echo_state_weights,
     elman,
-    summed_over_time,
     zero_one_loss,
 )
+from graphnet_rnn.experiments.runs import Row, complete
 from graphnet_rnn.network.network import Network
-from graphnet_rnn.optimizers import Momentum, Nesterov, Stepwise
+from graphnet_rnn.optimizers.first_order import Momentum, Nesterov
 from graphnet_rnn.optimizers.objective import Objective
+from graphnet_rnn.optimizers.schedules import Stepwise
 
 METHODS: dict[str, type[Momentum]] = {"nesterov": Nesterov, "momentum": Momentum}
 KEY = ("task", "method", "settings", "seed", "iterations")

@@ -11,7 +11,8 @@ import numpy as np
 
 import graphnet_rnn as rnn
 from graphnet.graph.node import Array
-from graphnet_rnn.data import Sequences, padded, read_rolls
+from graphnet_rnn.data.music import read_rolls
+from graphnet_rnn.data.sequences import Sequences, padded
 from graphnet_rnn.errors import DataError
 
 __all__ = ["COLLECTIONS", "DRAWN", "PIECE", "Collection", "pieces", "rolls", "windows"]

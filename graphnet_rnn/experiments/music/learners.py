@@ -14,10 +14,16 @@ from threadpoolctl import threadpool_limits
 import graphnet_rnn as rnn
 from graphnet.graph.node import Array
 from graphnet.system.json_lines import Row, read_rows
-from graphnet_rnn.data import frame_accuracy
+from graphnet_rnn.cells.elman import Elman
+from graphnet_rnn.cells.gru import GRU
+from graphnet_rnn.cells.lstm import LSTM
+from graphnet_rnn.cells.multiplicative import MultiplicativeLSTM
+from graphnet_rnn.data.music import frame_accuracy
 from graphnet_rnn.errors import DataError
 from graphnet_rnn.experiments.music.collections import PIECE, pieces, rolls, windows
-from graphnet_rnn.optimizers import Optimizer
+from graphnet_rnn.optimizers.base import Optimizer
+from graphnet_rnn.optimizers.first_order import Adam, Momentum
+from graphnet_rnn.optimizers.hessian_free import HessianFree
 
 __all__ = [
     "CELLS", "DIVERGENCE", "KEY", "METHODS", "OUTPUTS", "RBM", "RTRBM", "Job", "judged", "make", "predicted", "train",
@@ -30,7 +36,7 @@ DRAWS = 5
 GIBBS, PREDICTED, ANNEALED = 10, (25, 10), (1000, 5)
 KEY = ("set", "cell", "output", "method", "seed")
 POINTS = 60
-CELLS = {"Elman": rnn.Elman, "GRU": rnn.GRU, "LSTM": rnn.LSTM, "mLSTM": rnn.MultiplicativeLSTM}
+CELLS = {"Elman": Elman, "GRU": GRU, "LSTM": LSTM, "mLSTM": MultiplicativeLSTM}
 #: Hidden units of the NADE; 0: keys that are independent given the past.
 OUTPUTS = {"logistic": 0, "nade": HIDDEN}
 #: What stands for the net of an RTRBM, whose output and method are its own.
@@ -49,9 +55,9 @@ class Method:
 #: Rate, dropout and averaging: the best of eight settings on the validation part of JSB, with a GRU and NADE. A loss of
 #: hundreds of nats needs damping to match: with HessianFree's own 0.1 the net is lost in its first steps.
 METHODS = {
-    "adam": Method(rnn.Adam(rate=0.005, clip_norm=100.0), 0.5, 0.99),
-    "hf": Method(rnn.HessianFree(damping=30.0, structural=0.1)),
-    DIVERGENCE: Method(rnn.Momentum(rate=0.05, momentum=0.9)),
+    "adam": Method(Adam(rate=0.005, clip_norm=100.0), 0.5, 0.99),
+    "hf": Method(HessianFree(damping=30.0, structural=0.1)),
+    DIVERGENCE: Method(Momentum(rate=0.05, momentum=0.9)),
 }
 
 

@@ -25,10 +25,11 @@ import graphnet_rnn as rnn
 from graphnet.graph.node import Array
 from graphnet.system.json_lines import read_rows
 from graphnet.system.streams import prepare_streams
+from graphnet_rnn.cells.sparse import GLNN, GNN, GraphRNN
 from graphnet_rnn.errors import DataError, TrainingError
 from graphnet_rnn.experiments.regret.problem import SIZES, Problem
 from graphnet_rnn.experiments.runs import Row, complete, recorded
-from graphnet_rnn.riemannian import Backpropagated, Frequency, OuterProduct, RootMeanSquare
+from graphnet_rnn.riemannian.metrics import Backpropagated, Frequency, OuterProduct, RootMeanSquare
 
 __all__ = ["METHODS", "NETS", "TABLE", "Job", "run", "table"]
 
@@ -41,9 +42,9 @@ PIECE = 250
 
 #: Of so many units and edges, a seed of the graph, and the frequencies of the symbols.
 NETS: dict[str, Callable[..., rnn.Cell]] = {
-    "RNN": rnn.GraphRNN,
-    "GNN": rnn.GNN,
-    "GLNN": rnn.GLNN,
+    "RNN": GraphRNN,
+    "GNN": GNN,
+    "GLNN": GLNN,
     "GRU": lambda units, edges, seed, nu: rnn.GRU(units),
     "LSTM": lambda units, edges, seed, nu: rnn.LSTM(units),
 }

@@ -8,8 +8,9 @@ from functools import cached_property
 import numpy as np
 
 from graphnet.graph.node import Array
-from graphnet_rnn.data import Vocabulary
-from graphnet_rnn.experiments.tasks import TEXTS, Drawn, regret, smoothed
+from graphnet_rnn.data.text import Vocabulary
+from graphnet_rnn.experiments.regret.measure import regret, smoothed
+from graphnet_rnn.experiments.regret.texts import TEXTS, Drawn
 
 __all__ = ["SIZES", "SOURCE", "SYMBOLS", "Problem"]
 

@@ -13,6 +13,7 @@ import pytest
 import graphnet_rnn as rnn
 from graphnet.graph.node import Array
 from graphnet_rnn.errors import DataError, UsageError
+from graphnet_rnn.experiments.autoencoders import curves
 from graphnet_rnn.experiments.balls.videos import BOX, RADIUS, SPEED
 from graphnet_rnn.experiments.tasks import (
     Drawn,
@@ -24,7 +25,6 @@ from graphnet_rnn.experiments.tasks import (
     bouncing_balls,
     chords,
     curve_images,
-    curves,
     distant_xor,
     draw_balls,
     draw_curves,

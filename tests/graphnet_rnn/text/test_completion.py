@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import graphnet_rnn as rnn
-from graphnet_rnn.data import bracket_text
 from graphnet_rnn.errors import DataError, UsageError
+from graphnet_rnn.experiments.brackets.text import bracket_text
 from graphnet_rnn.network.running import run
 from graphnet_rnn.text.patterns import automaton, read_pattern
 from graphnet_rnn.text.sampling import choose

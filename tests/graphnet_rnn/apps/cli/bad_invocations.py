@@ -19,7 +19,7 @@ import numpy as np
 from safetensors.numpy import save
 
 import graphnet_rnn as rnn
-from graphnet_rnn.apps.cli import COMMANDS, TEXTS, main, make_parser
+from graphnet_rnn.apps.cli import TEXTS, all_commands, main, make_parser
 from graphnet_rnn.apps.cli.outputs import KINDS
 from graphnet_rnn.data import Vocabulary
 from graphnet_rnn.formats.model_file import FORMAT, KEY, ModelFile, describe_model, model_tensors
@@ -611,4 +611,4 @@ def make_place(place: Path) -> None:
         assert main([*shlex.split(GOOD["train"]), *options, "--quiet"]) == 0
     (place / "own" / "model.safetensors").rename(place / "own.safetensors")
     (place / "damaged" / "checkpoint-000000001.safetensors").write_bytes(TEXT.encode())
-    assert set(GOOD) == set(COMMANDS)
+    assert set(GOOD) == set(all_commands())

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from graphnet.system import memory
-from graphnet_rnn.apps.cli import COMMANDS, main, make_parser
+from graphnet_rnn.apps.cli import all_commands, main, make_parser
 from tests.graphnet_rnn.apps.cli.bad_invocations import GOOD, ROWS, SHARED, make_place, options_of, rows
 from tests.tables import case, require_rows
 
@@ -60,7 +60,7 @@ def most_memory() -> int:
     return int(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text(encoding="utf-8"))[1]) * 1024
 
 
-@pytest.mark.parametrize("command", ["", *COMMANDS])
+@pytest.mark.parametrize("command", ["", *all_commands()])
 def test_each_answer_is_one_sentence(place: Path, command: str) -> None:
     """At once: memory is not taken, no file is written, nor does the folder change."""
     before = state(place)
@@ -88,7 +88,7 @@ def test_every_option_has_a_bad_case_of_its_own() -> None:
     """Beside those that all options have; where several commands have it, in one of them."""
     lines = [line for rows in ROWS.values() for _, *lines in rows for line in lines]
     known = {word for line in lines for word in line.split() if word.startswith("--")} | SHARED.keys()
-    for command in COMMANDS:
+    for command in all_commands():
         takes = [a for a in options_of(command) if a.nargs != 0 and not a.choices]
         own = {a.option_strings[0] for a in takes if a.metavar not in ("FILE", "FOLDER")}
         require_rows(own - known, "bad_invocations.py", f"what it cannot mean in {command}")
@@ -97,7 +97,7 @@ def test_every_option_has_a_bad_case_of_its_own() -> None:
 def test_two_dashes_are_a_value_or_end_the_options() -> None:
     """Python 3.11 would make [] of the value; then the option is ignored, or fails after the work."""
     read = make_parser().parse_args
-    for command in COMMANDS:
+    for command in all_commands():
         good = GOOD[command].split()
         assert read(good).command == command  # or the rows would be refused for another reason than theirs
         for action in options_of(command):

@@ -16,7 +16,7 @@ import pytest
 import graphnet
 import graphnet_rnn as rnn
 from graphnet_rnn import cells, optimizers
-from graphnet_rnn.apps.cli import COMMANDS, main, make_parser, module_of
+from graphnet_rnn.apps.cli import all_commands, main, make_parser, module_of
 from graphnet_rnn.apps.cli.optimizer import make_optimizer
 from graphnet_rnn.errors import DataError, ModelFileError, TrainingError
 from graphnet_rnn.formats.model_file import ModelFile
@@ -74,7 +74,7 @@ def shown_by(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 def test_help_shows_every_command_its_defaults_and_examples_that_are_understood(capsys: Any) -> None:
     of_all = shown_by(capsys)
-    for command, does in COMMANDS.items():
+    for command, does in all_commands().items():
         shown, options = shown_by(capsys, command), module_of(command)
         with case(command):
             assert f" {command} {does.split()[0]}" in of_all
