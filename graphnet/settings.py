@@ -51,10 +51,13 @@ def number(argument: str, value: Any) -> float:
     return float(value)
 
 
-def fraction(argument: str, value: Any, or_all: bool = False) -> float:
-    """The value as a float in [0, 1), or, or_all, in [0, 1]."""
-    if not is_number(value) or not (0 <= value < 1 or (or_all and value == 1)):
-        raise UsageError(f"{argument} must be in [0, 1{']' if or_all else ')'}, not {shown(value)}")
+def fraction(argument: str, value: Any, or_all: bool = False, above_zero: bool = False) -> float:
+    """The value as a float in [0, 1); or_all: 1 is one, too; above_zero: 0 is none."""
+    if not is_number(value) or not (
+        0 < value < 1 or (value == 0 and not above_zero) or (or_all and value == 1)
+    ):
+        ends = f"{'(' if above_zero else '['}0, 1{']' if or_all else ')'}"
+        raise UsageError(f"{argument} must be in {ends}, not {shown(value)}")
     return float(value)
 
 

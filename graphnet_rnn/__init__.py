@@ -103,7 +103,6 @@ with lazy_imports(__name__):
         RMSprop,
         Schedule,
         Stepwise,
-        TrustRegion,
         Warmup,
         minimize,
     )
@@ -218,7 +217,6 @@ __all__ = [
     "TextCost",
     "Trainer",
     "Training",
-    "TrustRegion",
     "Unrolled",
     "Warmup",
     "attention_memory",

@@ -1,9 +1,22 @@
-"""Settings: what one may be (UsageError, in one sentence, for what cannot be meant), and fields that declare them."""
+"""Settings: what one may be (UsageError, in one sentence, for what cannot be meant), and fields that declare them.
+
+    @dataclass(frozen=True)
+    class Warmup(Schedule):
+        steps: Count
+        start: Fraction = 0.0
+
+The annotation of a field says its kind, `X | None` also None; `bool` and `Literal["a", "b"]` are kinds, too. The class
+holds its fields to them by `require_kinds(self)` in __post_init__.
+"""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from dataclasses import Field, field, fields, is_dataclass
-from typing import Any
+from functools import cache, partial
+from types import NoneType
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import numpy as np
 
@@ -26,14 +39,64 @@ from graphnet.settings import (
 )
 
 __all__ = [
-    "MANY", "amount", "declared_settings", "fixed_settings", "fraction", "has_items", "is_number", "is_true", "limit",
-    "listed", "number", "one_of", "path", "setting", "shown", "text", "whole_number", "yes_no_or_none", "yes_or_no",
+    "MANY", "Amount", "Count", "CountOrZero", "Fraction", "Limit", "Number", "Positive", "Share", "amount",
+    "declared_settings", "fixed_settings", "fraction", "has_items", "is_number", "is_true", "limit", "listed", "number",
+    "one_of", "path", "require_kinds", "setting", "shown", "text", "whole_number", "yes_no_or_none", "yes_or_no",
 ]  # fmt: skip
+
+Count = Annotated[int, whole_number]
+CountOrZero = Annotated[int, partial(whole_number, least=0)]
+Number = Annotated[float, number]
+Amount = Annotated[float, amount]  # at least 0
+Positive = Annotated[float, partial(amount, above_zero=True)]
+Fraction = Annotated[float, fraction]  # in [0, 1)
+Share = Annotated[float, partial(fraction, or_all=True)]  # in [0, 1]
+Limit = Annotated[float, limit]
 
 
 def is_true(answer: object) -> bool:
     """Whether a callback said True; comparisons of arrays' elements give NumPy's."""
     return isinstance(answer, (bool, np.bool_)) and bool(answer)
+
+
+def require_kinds(owner: Any) -> None:
+    """Holds the fields of a dataclass to the kinds that they declare, and keeps them as plain numbers; UsageError."""
+    for name, (kind, or_none) in _kinds(type(owner)).items():  # type: ignore[arg-type]
+        value = getattr(owner, name)
+        if value is not None or not or_none:
+            object.__setattr__(owner, name, kind(f"{type(owner).__name__}: {name}", value))
+
+
+@cache
+def _kinds(owner: Any) -> dict[str, tuple[Callable[[str, Any], Any], bool]]:
+    """What a field is held to, and whether it may be None, by its name."""
+    found: dict[str, tuple[Callable[[str, Any], Any], bool]] = {}
+    for base in reversed(owner.__mro__):
+        for name, written in vars(base).get("__annotations__", {}).items():
+            kinds = _options(written, base) if name in owner.__dataclass_fields__ else ()
+            checks = [check for kind in kinds if (check := _check(kind)) is not None]
+            found.pop(name, None)
+            if checks:
+                found[name] = checks[0], NoneType in kinds
+    return found
+
+
+def _options(written: Any, base: type) -> tuple[Any, ...]:
+    """The members of an annotation; none of one that only a type checker can read."""
+    if isinstance(written, str):
+        try:
+            written = eval(written, vars(sys.modules[base.__module__]))
+        except (AttributeError, NameError, TypeError):
+            return ()
+    return (written,) if get_origin(written) in (None, Annotated, Literal) else get_args(written)
+
+
+def _check(kind: Any) -> Callable[[str, Any], Any] | None:
+    if kind is bool:
+        return yes_or_no
+    if get_origin(kind) is Literal:
+        return partial(one_of, choices=get_args(kind))
+    return next(iter(get_args(kind)[1:]), None) if get_origin(kind) is Annotated else None
 
 
 def setting(value: Any, /, says: str, *, free: bool = False, **option: Any) -> Any:

@@ -12,7 +12,6 @@ groups       which parameters learn more slowly, decay less, or do not learn
 conjugate_gradient  linear systems by products with their matrix
 quadratic_model  what a second-order step minimises, and how well it predicts
 hessian_free  steps to the minimum of a damped quadratic model
-trust_region  steps to its minimum within a ball
 line_search  a step length by the strong Wolfe conditions
 descent      what methods with line searches and a history share
 lbfgs        L-BFGS
@@ -64,7 +63,6 @@ with lazy_imports(__name__):
         Stepwise,
         Warmup,
     )
-    from graphnet_rnn.optimizers.trust_region import TrustRegion, TrustRegionReport
 
 __all__ = [
     "ALL",
@@ -102,8 +100,6 @@ __all__ = [
     "RiemannianReport",
     "Schedule",
     "Stepwise",
-    "TrustRegion",
-    "TrustRegionReport",
     "Warmup",
     "conjugate_gradient",
     "minimize",

@@ -9,7 +9,6 @@ from graphnet_rnn.optimizers.lbfgs import LBFGS
 from graphnet_rnn.optimizers.natural_gradient import NaturalGradient
 from graphnet_rnn.optimizers.nonlinear_cg import NonlinearConjugateGradient
 from graphnet_rnn.optimizers.riemannian import Riemannian
-from graphnet_rnn.optimizers.trust_region import TrustRegion
 
 __all__ = ["ALL"]
 
@@ -23,7 +22,6 @@ ALL: dict[str, type[Optimizer]] = {
     "hf": HessianFree,
     "greedy_hf": GreedyHessianFree,
     "augmented_hf": AugmentedHessianFree,
-    "trust_region": TrustRegion,
     "lbfgs": LBFGS,
     "nonlinear_cg": NonlinearConjugateGradient,
     "riemannian": Riemannian,

@@ -13,7 +13,7 @@ import numpy as np
 
 from graphnet.graph.node import Array, Dtype, Shape
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.settings import amount, shown
+from graphnet_rnn.settings import amount, require_kinds, shown
 
 __all__ = [
     "Curved",
@@ -101,12 +101,16 @@ class Report:
 
 @dataclass(frozen=True)
 class Optimizer(ABC):
-    """Settings alone: all that changes is in `state`, so a stored state resumes exactly.
+    """Settings alone, held to the kinds that their annotations declare; all that changes is in `state`, so a stored
+    state resumes exactly.
 
     curved: whether its steps ask the objective for products with the curvature.
     """
 
     curved: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        require_kinds(self)
 
     @property
     def needs_single_cases(self) -> bool:

@@ -14,7 +14,7 @@ from graphnet.graph.node import Array
 from graphnet_rnn.optimizers.base import Differentiable, Optimizer, Report, State
 from graphnet_rnn.optimizers.line_search import LineSearch, Wolfe
 from graphnet_rnn.optimizers.vectors import double, inner, norm
-from graphnet_rnn.settings import amount, whole_number
+from graphnet_rnn.settings import Amount, Count
 
 __all__ = ["LineSearchOptimizer", "LineSearchReport", "Point"]
 
@@ -125,17 +125,11 @@ class LineSearchOptimizer(Optimizer):
     rounding may add to it: falls of less than 1,000 roundings of θ's dtype are judged by slopes.
     """
 
-    iterations: int = 20
-    tolerance: float = 0.0
-    decrease: float = 0.0
+    iterations: Count = 20
+    tolerance: Amount = 0.0
+    decrease: Amount = 0.0
 
     rule: ClassVar[Wolfe]
-
-    def __post_init__(self) -> None:
-        own = type(self).__name__
-        object.__setattr__(self, "iterations", whole_number(f"{own}: iterations", self.iterations))
-        object.__setattr__(self, "tolerance", amount(f"{own}: tolerance", self.tolerance))
-        object.__setattr__(self, "decrease", amount(f"{own}: decrease", self.decrease))
 
     def step(
         self, objective: Differentiable, theta: Array, state: State, rate: float | None = None

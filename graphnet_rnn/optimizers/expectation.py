@@ -11,7 +11,7 @@ from graphnet.graph.node import Array
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers.base import Optimizer, Report, State
 from graphnet_rnn.optimizers.vectors import norm
-from graphnet_rnn.settings import amount
+from graphnet_rnn.settings import Amount
 
 __all__ = ["ExpectationMaximization"]
 
@@ -24,10 +24,7 @@ class ExpectationMaximization(Optimizer):
     The report's gradient norm is the length of the step. Source: Dempster, Laird & Rubin 1977; Baum et al. 1970.
     """
 
-    smoothing: float = 0.0
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "smoothing", amount("ExpectationMaximization: smoothing", self.smoothing))
+    smoothing: Amount = 0.0
 
     def init(self, theta: Array, objective: Any = None) -> State:
         return {}

@@ -18,9 +18,9 @@ from graphnet_rnn.optimizers.base import Differentiable, Optimizer, Report, Stat
 from graphnet_rnn.optimizers.clipping import clip_by_norm, clip_by_value
 from graphnet_rnn.optimizers.equations import Kind, lookahead_function, update_function
 from graphnet_rnn.optimizers.groups import DECAYS, RATES, as_groups, as_mapping, factors, kinds_of
-from graphnet_rnn.optimizers.schedules import Schedule, described, rate_or_schedule, share_or_schedule
+from graphnet_rnn.optimizers.schedules import FractionOrSchedule, Rate, Schedule, described
 from graphnet_rnn.optimizers.vectors import compiled, norm
-from graphnet_rnn.settings import amount, fraction, limit
+from graphnet_rnn.settings import Amount, Fraction, Limit
 
 __all__ = ["SGD", "Adam", "AdamW", "FirstOrder", "Momentum", "Nesterov", "RMSprop"]
 
@@ -60,23 +60,18 @@ class FirstOrder(Optimizer):
     Where the loss or the gradient is not finite, θ and the state stay as they are.
     """
 
-    rate: float | Schedule = 1e-3
-    clip_norm: float | None = None
-    clip_value: float | None = None
-    weight_decay: float = field(default=0.0, kw_only=True)
+    rate: Rate = 1e-3
+    clip_norm: Limit | None = None
+    clip_value: Limit | None = None
+    weight_decay: Amount = field(default=0.0, kw_only=True)
     groups: Any = field(default=(), kw_only=True)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         own = type(self).__name__
-        object.__setattr__(self, "weight_decay", amount(f"{own}: weight_decay", self.weight_decay))
         object.__setattr__(self, "groups", as_groups(own, self.groups))
         if DECAYS in kinds_of(self.groups) and not self.weight_decay:
             raise UsageError(f"{own}: groups have factors on the weight decay, which is 0; give weight_decay")
-        object.__setattr__(self, "rate", rate_or_schedule(f"{own}: rate", self.rate))
-        for name in ("clip_norm", "clip_value"):
-            value = getattr(self, name)
-            if value is not None:
-                object.__setattr__(self, name, limit(f"{own}: {name}", value))
 
     def settings(self) -> dict[str, Any]:
         """The arguments that make this optimizer again, as JSON knows them: a schedule by its description."""
@@ -279,7 +274,7 @@ class FirstOrder(Optimizer):
 class SGD(FirstOrder):
     """θ ← θ - ε g"""
 
-    rate: float | Schedule = 0.1
+    rate: Rate = 0.1
 
     def update(self, theta: Node, g: Node, state: Nodes, rate: Node) -> tuple[Node, Nodes]:
         return theta - rate * g, {}
@@ -292,13 +287,8 @@ class Momentum(FirstOrder):
     momentum: μ, a number or a Schedule.
     """
 
-    rate: float | Schedule = 0.1
-    momentum: float | Schedule = 0.9
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        momentum = share_or_schedule(f"{type(self).__name__}: momentum", self.momentum)
-        object.__setattr__(self, "momentum", momentum)
+    rate: Rate = 0.1
+    momentum: FractionOrSchedule = 0.9
 
     def accumulators(self, theta: Array) -> State:
         return {"v": np.zeros_like(theta)}
@@ -327,14 +317,9 @@ class RMSprop(FirstOrder):
     (Lynge's eq. 3.54 averages g where his source, and this, average g².)
     """
 
-    rate: float | Schedule = 2e-3
-    decay: float = 0.95
-    delta: float = 1e-8
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "decay", fraction("RMSprop: decay", self.decay))
-        object.__setattr__(self, "delta", amount("RMSprop: delta", self.delta))
+    rate: Rate = 2e-3
+    decay: Fraction = 0.95
+    delta: Amount = 1e-8
 
     def accumulators(self, theta: Array) -> State:
         return {"r": np.zeros_like(theta)}
@@ -351,16 +336,10 @@ class Adam(FirstOrder):
     Source: Kingma & Ba 2015, algorithm 1.
     """
 
-    rate: float | Schedule = 3e-3
-    beta1: float = 0.9
-    beta2: float = 0.999
-    delta: float = 1e-8
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("beta1", "beta2"):
-            object.__setattr__(self, name, fraction(f"Adam: {name}", getattr(self, name)))
-        object.__setattr__(self, "delta", amount("Adam: delta", self.delta))
+    rate: Rate = 3e-3
+    beta1: Fraction = 0.9
+    beta2: Fraction = 0.999
+    delta: Amount = 1e-8
 
     def accumulators(self, theta: Array) -> State:
         return {"m": np.zeros_like(theta), "v": np.zeros_like(theta), "t": np.zeros(1, np.int64)}

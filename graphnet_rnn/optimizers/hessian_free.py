@@ -7,7 +7,8 @@ import time
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from functools import partial
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -24,7 +25,7 @@ from graphnet_rnn.optimizers.conjugate_gradient import (
 from graphnet_rnn.optimizers.quadratic_model import BAD, GOOD, QuadraticModel
 from graphnet_rnn.optimizers.vectors import double, inner, norm
 from graphnet_rnn.riemannian.metrics import Metric, as_metric
-from graphnet_rnn.settings import amount, fraction, one_of, whole_number, yes_or_no
+from graphnet_rnn.settings import Amount, Count, CountOrZero, Fraction, Positive, Share, fraction
 
 __all__ = ["AugmentedHessianFree", "CurvedOptimizer", "GreedyHessianFree", "HessianFree", "HessianFreeReport"]
 
@@ -96,16 +97,16 @@ class _Found:
 class CurvedOptimizer(Optimizer):
     """What all forms share: the quadratic model and its damping, the line search, what is done with a bad step."""
 
-    rate: float = 1.0
-    damping: float = 0.1
-    structural: float = 0.0
-    adapts: str = "damping"
-    cg_steps: int = 250
-    tolerance: float = 5e-4
-    window: int = 10
-    warm_start: float = 0.95
+    rate: Positive = 1.0
+    damping: Amount = 0.1
+    structural: Amount = 0.0
+    adapts: Literal["damping", "structural", "nothing"] = "damping"
+    cg_steps: Count = 250
+    tolerance: Amount = 5e-4
+    window: Count = 10
+    warm_start: Share = 0.95
     preconditioner: float | Metric = 0.0
-    line_search: int = 60
+    line_search: CountOrZero = 60
 
     curved: ClassVar[bool] = True
 
@@ -114,33 +115,19 @@ class CurvedOptimizer(Optimizer):
         return bool(self.preconditioner) and not isinstance(self.preconditioner, Metric)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         own = type(self).__name__
-        self._keep("rate", amount(f"{own}: rate", self.rate, above_zero=True))
-        self._keep("damping", amount(f"{own}: damping", self.damping))
-        self._keep("structural", amount(f"{own}: structural", self.structural))
-        one_of(f"{own}: adapts", self.adapts, ["damping", "structural", "nothing"])
         if self.adapts == "structural" and not self.structural:
             raise UsageError(f"{own}: adapts='structural' needs structural > 0, the weight to begin with")
         if self.adapts == "damping" and not self.damping:
             raise UsageError(
                 f"{own}: adapts='damping' needs damping > 0, since 0 stays 0; adapts='structural' or 'nothing' do not"
             )
-        self._keep("cg_steps", whole_number(f"{own}: cg_steps", self.cg_steps))
-        self._keep("tolerance", amount(f"{own}: tolerance", self.tolerance))
-        self._keep("window", whole_number(f"{own}: window", self.window))
-        self._keep("warm_start", fraction(f"{own}: warm_start", self.warm_start, or_all=True))
         if isinstance(self.preconditioner, (str, Mapping, Metric)):
-            self._keep(
-                "preconditioner", as_metric(own, self.preconditioner, "preconditioner must be in [0, 1], or")
-            )
+            made: Any = as_metric(own, self.preconditioner, "preconditioner must be in [0, 1], or")
         else:
-            exponent = fraction(f"{own}: preconditioner", self.preconditioner, or_all=True)
-            self._keep("preconditioner", exponent)
-        self._keep("line_search", whole_number(f"{own}: line_search", self.line_search, least=0))
-
-    def _keep(self, name: str, value: Any) -> None:
-        """Stores a setting as the plain value, which JSON can hold."""
-        object.__setattr__(self, name, value)
+            made = fraction(f"{own}: preconditioner", self.preconditioner, or_all=True)
+        object.__setattr__(self, "preconditioner", made)
 
     def rate_at(self, state: State) -> float:
         return self.rate
@@ -293,13 +280,8 @@ class HessianFree(CurvedOptimizer):
     Source: Martens 2010; Sutskever 2013, algorithm 5, eq. 4.3, 4.4; Krause 2015, 3.3 and 4.1.
     """
 
-    retained: float = 0.9
+    retained: Fraction = 0.9
     backtrack: bool = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._keep("retained", fraction("HessianFree: retained", self.retained))
-        self._keep("backtrack", yes_or_no("HessianFree: backtrack", self.backtrack))
 
     def _solved(self, problem: QuadraticModel) -> _Found:
         looks = self.retained > 0 or self.backtrack or self.adapts == "structural"
@@ -372,20 +354,11 @@ class GreedyHessianFree(CurvedOptimizer):
     """
 
     damping: float = 0.0
-    adapts: str = "nothing"
+    adapts: Literal["damping", "structural", "nothing"] = "nothing"
     cg_steps: int = 100
-    shrink: float = 0.5
-    halvings: int = 10
-    failures: int = 5
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        own = type(self).__name__
-        self._keep("shrink", fraction(f"{own}: shrink", self.shrink))
-        if not self.shrink:
-            raise UsageError(f"{own}: shrink must be in (0, 1), not {self.shrink!r}")
-        self._keep("halvings", whole_number(f"{own}: halvings", self.halvings, least=0))
-        self._keep("failures", whole_number(f"{own}: failures", self.failures))
+    shrink: Annotated[float, partial(fraction, above_zero=True)] = 0.5
+    halvings: CountOrZero = 10
+    failures: Count = 5
 
     def _solved(self, problem: QuadraticModel) -> _Found:
         delta, loss, failed, chosen, reason = np.zeros_like(problem.b), problem.before, 0, 0, "solved"

@@ -13,7 +13,7 @@ from graphnet_rnn.optimizers.base import State
 from graphnet_rnn.optimizers.descent import LineSearchOptimizer, Point
 from graphnet_rnn.optimizers.line_search import Wolfe
 from graphnet_rnn.optimizers.vectors import Declared, dot, fused, inner, norm
-from graphnet_rnn.settings import whole_number
+from graphnet_rnn.settings import Count
 
 __all__ = ["LBFGS"]
 
@@ -36,13 +36,9 @@ class LBFGS(LineSearchOptimizer):
     with its own y: Schraudolph, Yu & Günter 2007.
     """
 
-    memory: int = 10
+    memory: Count = 10
 
     rule: ClassVar[Wolfe] = Wolfe(c1=1e-3, c2=0.9, width=0.1)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "memory", whole_number("LBFGS: memory", self.memory))
 
     def init(self, theta: Array, objective: Any = None) -> State:
         """s and y: the pairs, end to end, in the order of a ring; products: their sᵀy; pairs: how many there were."""

@@ -14,11 +14,11 @@ from graphnet.graph.node import Array
 from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.optimizers.base import Kept, Optimizer, Report, State, kept_of
 from graphnet_rnn.optimizers.first_order import SGD, Adam, FirstOrder, Momentum, RMSprop
-from graphnet_rnn.optimizers.schedules import Schedule, described, rate_or_schedule, share_or_schedule
+from graphnet_rnn.optimizers.schedules import FractionOrSchedule, Rate, described
 from graphnet_rnn.optimizers.vectors import inner, norm
 from graphnet_rnn.riemannian.blocks import Solver
 from graphnet_rnn.riemannian.metrics import Metric, OuterProduct, as_metric
-from graphnet_rnn.settings import amount, fraction, limit, one_of, whole_number
+from graphnet_rnn.settings import Amount, Count, Fraction, Limit, one_of
 
 __all__ = ["NaturalGradient", "NaturalGradientReport"]
 
@@ -72,25 +72,18 @@ class NaturalGradient(Optimizer):
     """
 
     metric: Metric = field(default_factory=lambda: OuterProduct("quasi-diagonal"))
-    rate: float | Schedule = 0.03
-    momentum: float | Schedule = 0.9
-    damping: float = 0.01
-    averaged: float = 0.95
-    every: int = 1
-    clip_norm: float | None = 1.0
+    rate: Rate = 0.03
+    momentum: FractionOrSchedule = 0.9
+    damping: Amount = 0.01
+    averaged: Fraction = 0.95
+    every: Count = 1
+    clip_norm: Limit | None = 1.0
     graft: str = ""
 
     def __post_init__(self) -> None:
-        own = "NaturalGradient"
-        object.__setattr__(self, "metric", as_metric(own, self.metric))
-        object.__setattr__(self, "rate", rate_or_schedule(f"{own}: rate", self.rate))
-        object.__setattr__(self, "momentum", share_or_schedule(f"{own}: momentum", self.momentum))
-        object.__setattr__(self, "damping", amount(f"{own}: damping", self.damping))
-        object.__setattr__(self, "averaged", fraction(f"{own}: averaged", self.averaged))
-        object.__setattr__(self, "every", whole_number(f"{own}: every", self.every))
-        one_of(f"{own}: graft", self.graft, ("", *GRAFTS))
-        if self.clip_norm is not None:
-            object.__setattr__(self, "clip_norm", limit(f"{own}: clip_norm", self.clip_norm))
+        super().__post_init__()
+        object.__setattr__(self, "metric", as_metric("NaturalGradient", self.metric))
+        one_of("NaturalGradient: graft", self.graft, ("", *GRAFTS))
 
     def settings(self) -> dict[str, Any]:
         own = {name: described(value) for name, value in super().settings().items()}

@@ -15,7 +15,7 @@ from graphnet_rnn.optimizers.base import Optimizer, Report, State
 from graphnet_rnn.optimizers.vectors import norm
 from graphnet_rnn.riemannian.blocks import Solver
 from graphnet_rnn.riemannian.metrics import Metric, OuterProduct, as_metric
-from graphnet_rnn.settings import amount, whole_number
+from graphnet_rnn.settings import Amount, Count
 
 __all__ = ["Riemannian", "RiemannianReport"]
 
@@ -88,14 +88,12 @@ class Riemannian(Optimizer):
     """
 
     metric: Metric = field(default_factory=OuterProduct)
-    rate: float | None = None
-    tries: int = 50
+    rate: Amount | None = None
+    tries: Count = 50
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         object.__setattr__(self, "metric", as_metric("Riemannian", self.metric))
-        if self.rate is not None:
-            object.__setattr__(self, "rate", amount("Riemannian: rate", self.rate))
-        object.__setattr__(self, "tries", whole_number("Riemannian: tries", self.tries))
 
     def init(self, theta: Array, objective: Any = None) -> State:
         """rates: of both parts, 0 before the first step of one; turn: how many steps there were, so whose is next;

@@ -18,31 +18,45 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from functools import partial
+from typing import Annotated, Any
 
 import numpy as np
 
 from graphnet.graph.display import ShowsItself
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.settings import amount, fraction, has_items, is_number, number, shown, whole_number
+from graphnet_rnn.settings import (
+    Count,
+    CountOrZero,
+    Fraction,
+    Number,
+    amount,
+    fraction,
+    has_items,
+    is_number,
+    number,
+    require_kinds,
+    shown,
+    whole_number,
+)
 
 __all__ = [
     "KINDS",
     "Constant",
     "Cosine",
     "ExponentialDecay",
+    "FractionOrSchedule",
     "InverseRootDecay",
     "NesterovMomentum",
     "OnPlateau",
     "OneCycle",
     "Ramp",
+    "Rate",
     "Schedule",
     "Stepwise",
     "Warmup",
     "described",
     "factor_schedule",
-    "rate_or_schedule",
-    "share_or_schedule",
 ]  # fmt: skip
 
 #: What a schedule may read.
@@ -61,6 +75,9 @@ class Schedule(ShowsItself, ABC):
 
     #: NumPy's numbers leave `number * schedule` to the schedule.
     __array_ufunc__ = None
+
+    def __post_init__(self) -> None:
+        require_kinds(self)
 
     @abstractmethod
     def at(self, step: int) -> float:
@@ -126,10 +143,7 @@ class Schedule(ShowsItself, ABC):
 class Constant(Schedule):
     """x_t = value"""
 
-    value: float = 1.0
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "value", number("Constant: value", self.value))
+    value: Number = 1.0
 
     def at(self, step: int) -> float:
         return self.value
@@ -147,14 +161,9 @@ class Constant(Schedule):
 class Ramp(Schedule):
     """x_t = first + (last - first) min(t, n) / n, n = steps: a straight line from one value to another"""
 
-    first: float
-    last: float
-    steps: int
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "first", number("Ramp: first", self.first))
-        object.__setattr__(self, "last", number("Ramp: last", self.last))
-        object.__setattr__(self, "steps", whole_number("Ramp: steps", self.steps))
+    first: Number
+    last: Number
+    steps: Count
 
     @property
     def length(self) -> int:
@@ -175,12 +184,8 @@ class Warmup(Schedule):
     No step is lost: with start 0, the first has 1 / n. Source: Goyal et al. 2017, 2.2.
     """
 
-    steps: int
-    start: float = 0.0
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "steps", whole_number("Warmup: steps", self.steps))
-        object.__setattr__(self, "start", fraction("Warmup: start", self.start))
+    steps: Count
+    start: Fraction = 0.0
 
     @property
     def length(self) -> int:
@@ -201,12 +206,8 @@ class Cosine(Schedule):
     Source: Loshchilov & Hutter 2017 (SGDR), eq. 5, without restarts.
     """
 
-    steps: int
-    final: float = 0.0
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "steps", whole_number("Cosine: steps", self.steps))
-        object.__setattr__(self, "final", fraction("Cosine: final", self.final))
+    steps: Count
+    final: Fraction = 0.0
 
     @property
     def length(self) -> int:
@@ -230,15 +231,13 @@ class OneCycle(Schedule):
     the other way: Ramp(0.95, 0.85, 450).then(Ramp(0.85, 0.95, 450)). Source: Smith & Topin 2018, 2 (1cycle).
     """
 
-    steps: int
-    start: float = 0.1
-    final: float = 0.001
+    steps: Count
+    start: Fraction = 0.1
+    final: Fraction = 0.001
     rise: float = 0.45
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "steps", whole_number("OneCycle: steps", self.steps))
-        object.__setattr__(self, "start", fraction("OneCycle: start", self.start))
-        object.__setattr__(self, "final", fraction("OneCycle: final", self.final))
+        super().__post_init__()
         if not is_number(self.rise) or not 0 < self.rise <= 0.5:
             raise UsageError(f"OneCycle: rise must be in (0, 0.5], not {shown(self.rise)}")
         if not 1 <= self._up <= self.steps / 2:
@@ -275,16 +274,9 @@ class ExponentialDecay(Schedule):
     said, is Lynge's (2016, 3.6.1, after Karpathy, Johnson & Li 2015).
     """
 
-    decay: float = 0.95
-    after: int = 1
-    steps: int = 1
-
-    def __post_init__(self) -> None:
-        if not is_number(self.decay) or not 0 < self.decay <= 1:
-            raise UsageError(f"ExponentialDecay: decay must be in (0, 1], not {shown(self.decay)}")
-        object.__setattr__(self, "decay", float(self.decay))
-        object.__setattr__(self, "after", whole_number("ExponentialDecay: after", self.after, least=0))
-        object.__setattr__(self, "steps", whole_number("ExponentialDecay: steps", self.steps))
+    decay: Annotated[float, partial(fraction, or_all=True, above_zero=True)] = 0.95
+    after: CountOrZero = 1
+    steps: Count = 1
 
     def at(self, step: int) -> float:
         return float(self.decay ** (max(0, step - self.after + 1) / self.steps))
@@ -302,10 +294,7 @@ class InverseRootDecay(Schedule):
     2017, eq. 3, over its largest value.
     """
 
-    steps: int
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "steps", whole_number("InverseRootDecay: steps", self.steps))
+    steps: Count
 
     def at(self, step: int) -> float:
         return math.sqrt(self.steps / (self.steps + step))
@@ -388,10 +377,7 @@ class NesterovMomentum(Schedule):
     Source: Nesterov 1983; Sutskever 2013, 7.2, after eq. 7.6, where (a_t - 1) / a_{t+1} is near it.
     """
 
-    most: float = 0.999
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "most", fraction("NesterovMomentum: most", self.most))
+    most: Fraction = 0.999
 
     def at(self, step: int) -> float:
         return min(1 - 3 / (step + 5), self.most)
@@ -410,18 +396,10 @@ class OnPlateau(Schedule):
     With others: Warmup(500) * OnPlateau(0.5).
     """
 
-    factor: float = 0.5
-    patience: int = 5
-    tolerance: float = 1e-4
-    least: float = 0.0
-
-    def __post_init__(self) -> None:
-        if not is_number(self.factor) or not 0 < self.factor < 1:
-            raise UsageError(f"OnPlateau: factor must be in (0, 1), not {shown(self.factor)}")
-        object.__setattr__(self, "factor", float(self.factor))
-        object.__setattr__(self, "patience", whole_number("OnPlateau: patience", self.patience))
-        object.__setattr__(self, "tolerance", fraction("OnPlateau: tolerance", self.tolerance))
-        object.__setattr__(self, "least", fraction("OnPlateau: least", self.least))
+    factor: Annotated[float, partial(fraction, above_zero=True)] = 0.5
+    patience: Count = 5
+    tolerance: Fraction = 1e-4
+    least: Fraction = 0.0
 
     def at(self, step: int) -> float:
         raise _unknown(self)
@@ -466,12 +444,11 @@ class Then(Composed):
 
     first: Schedule
     following: Schedule
-    start: int
+    start: Count
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "first", _as_schedule("then: first", self.first))
         object.__setattr__(self, "following", _as_schedule("then: following", self.following))
-        object.__setattr__(self, "start", whole_number("then: at", self.start))
 
     def __repr__(self) -> str:
         at = "" if self.start == self.first.length else f", at={self.start}"
@@ -601,6 +578,11 @@ def share_or_schedule(argument: str, value: Any) -> float | Schedule:
         if not 0 <= each < 1:
             raise UsageError(f"{argument} must be in [0, 1), not {each!r}")
     return share
+
+
+#: Kinds of settings, see graphnet_rnn.settings.
+Rate = Annotated[float | Schedule, rate_or_schedule]
+FractionOrSchedule = Annotated[float | Schedule, share_or_schedule]
 
 
 def factor_schedule(argument: str, value: Any) -> Schedule:

@@ -24,7 +24,7 @@ from graphnet_rnn.riemannian.groups import UnitGroup, unit_groups
 from graphnet_rnn.riemannian.moduli import Carry, Moduli, Outputs
 from graphnet_rnn.riemannian.reductions import block_of
 from graphnet_rnn.riemannian.rows import Rows
-from graphnet_rnn.settings import amount, one_of, shown, yes_or_no
+from graphnet_rnn.settings import Amount, amount, one_of, require_kinds, shown
 
 __all__ = [
     "Backpropagated", "Frequency", "Kronecker", "Metric", "OuterProduct", "OverCost", "RootMeanSquare",
@@ -55,8 +55,8 @@ class Metric(ABC):
 
     reduction: str = "full"
     outputs: str = "quasi-diagonal"
-    damping: float = 1.0
-    output_damping: float | None = None
+    damping: Amount = 1.0
+    output_damping: Amount | None = None
 
     reductions: ClassVar[tuple[str, ...]] = UNITWISE
 
@@ -69,9 +69,7 @@ class Metric(ABC):
         own = type(self).__name__
         one_of(f"{own}: reduction", self.reduction, self.reductions)
         one_of(f"{own}: outputs", self.outputs, OF_OUTPUTS)
-        object.__setattr__(self, "damping", amount(f"{own}: damping", self.damping))
-        if self.output_damping is not None:
-            object.__setattr__(self, "output_damping", amount(f"{own}: output_damping", self.output_damping))
+        require_kinds(self)
 
     @abstractmethod
     def moduli(
@@ -102,10 +100,6 @@ class OuterProduct(Metric):
     """
 
     sampled: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        yes_or_no(f"{type(self).__name__}: sampled", self.sampled)
 
     def slopes(self, outputs: Outputs, groups: Sequence[UnitGroup], random: gn.RandomSource) -> Moduli:
         """B, of the given targets, or of drawn ones."""

@@ -23,7 +23,7 @@ from graphnet_rnn.network.unroll import Unrolled
 from graphnet_rnn.optimizers.batched import BatchedObjective
 from graphnet_rnn.optimizers.by_size import ObjectiveBySize
 from graphnet_rnn.optimizers.objective import Objective
-from graphnet_rnn.settings import setting, whole_number
+from graphnet_rnn.settings import Count, CountOrZero, setting
 from graphnet_rnn.training.batches_of_cases import BatchesOfCases, divided
 from graphnet_rnn.training.cases import Cases, fitting, judged_by_step, kind_of_weights
 from graphnet_rnn.training.measures import MEASURES, measures
@@ -62,15 +62,15 @@ class Arrays(BatchesOfCases):
     network: Network
     inputs: InitVar[Any]
     targets: InitVar[Any] = None
-    batch: int = setting(32, "cases of a batch")
+    batch: Count = setting(32, "cases of a batch")
     _: KW_ONLY
     valid: InitVar[float | tuple[Any, ...] | Sequences | None] = 0.1
     lengths: InitVar[Any] = None
     weights: InitVar[Any] = None
-    gradient_batches: int = setting(1, "batches of a step")
-    curvature_batches: int = setting(1, "the first of them, for the curvature")
-    unscored: int = setting(0, "time steps at the start without a target")
-    buckets: int = setting(4, "lengths to which cases of several lengths are filled up, at most")
+    gradient_batches: Count = setting(1, "batches of a step")
+    curvature_batches: Count = setting(1, "the first of them, for the curvature")
+    unscored: CountOrZero = setting(0, "time steps at the start without a target")
+    buckets: Count = setting(4, "lengths to which cases of several lengths are filled up, at most")
 
     def __post_init__(
         self,
@@ -84,8 +84,6 @@ class Arrays(BatchesOfCases):
             raise UsageError(f"Arrays: network must be a Network, not {self.network!r:.60}")
         self.model = network = self.network
         self._check_sizes()
-        self.unscored = whole_number("Arrays: unscored", self.unscored, least=0)
-        self.buckets = whole_number("Arrays: buckets", self.buckets)
         if isinstance(inputs, Sequences):
             if any(each is not None for each in (targets, lengths, weights)):
                 raise UsageError("Arrays: Sequences have targets, lengths and weights; give none beside them")

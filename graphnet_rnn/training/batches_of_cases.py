@@ -16,7 +16,7 @@ from graphnet_rnn.optimizers.base import Optimizer
 from graphnet_rnn.optimizers.batched import BatchedObjective
 from graphnet_rnn.optimizers.by_size import ObjectiveBySize
 from graphnet_rnn.optimizers.objective import Objective
-from graphnet_rnn.settings import amount, whole_number
+from graphnet_rnn.settings import amount, require_kinds
 from graphnet_rnn.training.problem import ObjectiveProblem
 
 __all__ = ["BatchesOfCases", "divided", "seed_of"]
@@ -64,8 +64,7 @@ class BatchesOfCases(ObjectiveProblem):
 
     def _check_sizes(self) -> None:
         own = type(self).__name__
-        for name in ("batch", "gradient_batches", "curvature_batches"):
-            setattr(self, name, whole_number(f"{own}: {name}", getattr(self, name)))
+        require_kinds(self)
         if self.curvature_batches > self.gradient_batches:
             raise UsageError(
                 f"{own}: curvature_batches must be at most gradient_batches, {self.gradient_batches}, not "

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from graphnet_rnn.settings import fraction, whole_number
+from graphnet_rnn.settings import Count, Fraction, require_kinds
 
 __all__ = ["EarlyStopping"]
 
@@ -19,15 +19,12 @@ class EarlyStopping:
     patience: instead of that, stop when so many epochs in a row have brought no new best.
     """
 
-    memory: int = 10
-    tolerance: float = 5e-5
-    patience: int | None = None
+    memory: Count = 10
+    tolerance: Fraction = 5e-5
+    patience: Count | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "memory", whole_number("EarlyStopping: memory", self.memory))
-        object.__setattr__(self, "tolerance", fraction("EarlyStopping: tolerance", self.tolerance))
-        if self.patience is not None:
-            object.__setattr__(self, "patience", whole_number("EarlyStopping: patience", self.patience))
+        require_kinds(self)
 
     def should_stop(self, costs: Sequence[float]) -> bool:
         """costs: the validation cost after each epoch so far."""

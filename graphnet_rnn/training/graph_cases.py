@@ -22,7 +22,7 @@ from graphnet_rnn.network.running import checked_floats
 from graphnet_rnn.network.unroll import Unrolled
 from graphnet_rnn.optimizers.batched import BatchedObjective
 from graphnet_rnn.optimizers.objective import Objective
-from graphnet_rnn.settings import setting, shown
+from graphnet_rnn.settings import Count, setting, shown
 from graphnet_rnn.training.batches_of_cases import BatchesOfCases, divided, seed_of
 from graphnet_rnn.training.measures import losses_of_cases, measures_of_cases
 from graphnet_rnn.training.problem import Validated
@@ -61,13 +61,13 @@ class GraphCases(BatchesOfCases):
 
     model: Model
     arrays: InitVar[Mapping[str, Any]] = field()  # or its default would be the method of Problem
-    batch: int = setting(32, "cases of a batch")
+    batch: Count = setting(32, "cases of a batch")
     _: KW_ONLY
     graph: Callable[..., Graph] | None = None
     valid: InitVar[float | Mapping[str, Any] | None] = 0.1
     weights: InitVar[Any] = None
-    gradient_batches: int = setting(1, "batches of a step")
-    curvature_batches: int = setting(1, "the first of them, for the curvature")
+    gradient_batches: Count = setting(1, "batches of a step")
+    curvature_batches: Count = setting(1, "the first of them, for the curvature")
 
     def __post_init__(self, arrays: Any, valid: Any, weights: Any) -> None:
         if not isinstance(self.model, Model):

@@ -19,7 +19,7 @@ from graphnet_rnn.optimizers.first_order import FirstOrder
 from graphnet_rnn.optimizers.groups import patterns, trained
 from graphnet_rnn.optimizers.step import Stepped
 from graphnet_rnn.parallel.ranks import Ranks
-from graphnet_rnn.settings import declared_settings, fixed_settings, setting
+from graphnet_rnn.settings import Amount, Count, Limit, declared_settings, fixed_settings, setting
 
 __all__ = ["CompiledProblem", "ObjectiveProblem", "Problem", "Trainable", "Validated", "require_unclipped"]
 
@@ -180,7 +180,7 @@ class CompiledProblem(Problem):
     """A problem whose objective is compiled. threads, backend: see gn.compile."""
 
     _: KW_ONLY
-    threads: int | None = setting(
+    threads: Count | None = setting(
         None, "at most so many cores (default: all; see gn.compile)", free=True, type=int
     )
     backend: str = setting(
@@ -200,10 +200,10 @@ class ObjectiveProblem(CompiledProblem):
     """
 
     _: KW_ONLY
-    clip_values: float | None = setting(
+    clip_values: Limit | None = setting(
         None, "limit on each derivative at every node; 0 for none", default=0.0
     )
-    l2: float = setting(0.0, "adds half of it times the squared weights to the loss")
+    l2: Amount = setting(0.0, "adds half of it times the squared weights to the loss")
     memory: str | int | None = setting(
         None,
         "what a step may keep: sqrt (grows as the root of --time), or so many bytes (default: all)",

@@ -10,7 +10,7 @@ from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers.base import Optimizer, require_optimizer
 from graphnet_rnn.optimizers.first_order import Adam, FirstOrder
 from graphnet_rnn.optimizers.schedules import Constant, ExponentialDecay, Schedule, factor_schedule
-from graphnet_rnn.settings import amount, fraction, is_number, setting, whole_number
+from graphnet_rnn.settings import Amount, Count, Positive, Share, is_number, require_kinds, setting
 from graphnet_rnn.training.early_stopping import EarlyStopping
 from graphnet_rnn.training.state import as_stored, description_of
 
@@ -37,23 +37,24 @@ class Training:
     """
 
     optimizer: Optimizer = field(default_factory=lambda: Adam(clip_norm=1.0))
-    epochs: int = setting(50, "at most so many", free=True)
-    steps: int | None = setting(None, "at most so many", free=True, type=int)
-    core_seconds: float | None = setting(
+    epochs: Count = setting(50, "at most so many", free=True)
+    steps: Count | None = setting(None, "at most so many", free=True, type=int)
+    core_seconds: Positive | None = setting(
         None, "at most so much of the processors' time for steps and validation", free=True, type=float
     )
     schedule: Schedule | None = None
-    average: float | None = setting(
+    average: Share | None = setting(
         None,
         "validate and save a running mean of the weights, of which each step keeps so much (0.999)",
         type=float,
     )
     stopping: EarlyStopping | None = field(default_factory=EarlyStopping)
     goal: float | None = setting(None, "end where what is validated is at most that", type=float)
-    log_every: int = setting(10, "steps from one row of the history to the next")
-    checkpoint_seconds: float = setting(20.0, "at most so long between checkpoints", free=True)
+    log_every: Count = setting(10, "steps from one row of the history to the next")
+    checkpoint_seconds: Amount = setting(20.0, "at most so long between checkpoints", free=True)
 
     def __post_init__(self) -> None:
+        require_kinds(self)
         require_optimizer("Training", self.optimizer)
         if self.stopping is not None and not callable(getattr(self.stopping, "should_stop", None)):
             raise UsageError(
@@ -63,22 +64,8 @@ class Training:
             factor_schedule("Training: schedule", self.schedule)
         if self.goal is not None and (not is_number(self.goal) or math.isnan(self.goal)):
             raise UsageError(f"Training: goal must be a number or None, not {self.goal!r:.60}")
-        if self.average is not None:
-            object.__setattr__(self, "average", fraction("average", self.average, or_all=True))
-        if self.steps is not None:
-            object.__setattr__(self, "steps", whole_number("steps", self.steps))
-        if self.core_seconds is not None:
-            seconds = amount("core_seconds", self.core_seconds, above_zero=True)
-            object.__setattr__(self, "core_seconds", seconds)
         falls = isinstance(self.optimizer, FirstOrder) and not isinstance(self.optimizer.rate, Schedule)
-        chosen = {
-            "epochs": whole_number("epochs", self.epochs),
-            "log_every": whole_number("log_every", self.log_every),
-            "checkpoint_seconds": amount("checkpoint_seconds", self.checkpoint_seconds),
-            "schedule": self.schedule or default_schedule(falls),
-        }
-        for name, value in chosen.items():
-            object.__setattr__(self, name, value)
+        object.__setattr__(self, "schedule", self.schedule or default_schedule(falls))
 
     def description(self) -> dict[str, Any]:
         """The settings that must be the same for a run to be continued, as JSON."""

@@ -15,7 +15,7 @@ from graphnet_rnn.network.running import checked_floats
 from graphnet_rnn.online.learner import Learner
 from graphnet_rnn.optimizers.base import Optimizer
 from graphnet_rnn.optimizers.first_order import FirstOrder
-from graphnet_rnn.settings import setting, shown, whole_number
+from graphnet_rnn.settings import Count, require_kinds, setting, shown
 from graphnet_rnn.training.problem import Problem
 from graphnet_rnn.training.state import digest_of
 
@@ -77,19 +77,20 @@ class Stream(Problem):
     learner: Learner
     inputs: InitVar[Any]
     targets: InitVar[Any]
-    every: int = setting(1, "time steps of a step")
+    every: Count = setting(1, "time steps of a step")
     _: KW_ONLY
     weights: InitVar[Any] = None
     valid: InitVar[Any] = None
 
     def __post_init__(self, inputs: Any, targets: Any, weights: Any, valid: Any) -> None:
+        require_kinds(self)
         learner = self.learner
         if not isinstance(learner, Learner):
             raise UsageError(
                 f"Stream: learner must be a learner, e.g. rnn.online.RTRL(network), not {learner!r:.60}"
             )
         self.model = learner.network
-        self.every = self.items = whole_number("Stream: every", self.every)
+        self.items = self.every
         self._inputs, self._targets = _sequences("inputs and targets", inputs, targets)
         if len(self._inputs) < self.every:
             raise DataError(

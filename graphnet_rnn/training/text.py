@@ -20,7 +20,7 @@ from graphnet_rnn.optimizers.base import Optimizer, Report
 from graphnet_rnn.optimizers.batched import Batch, BatchedObjective
 from graphnet_rnn.optimizers.objective import Objective
 from graphnet_rnn.parallel.ranks import Ranks
-from graphnet_rnn.settings import amount, setting, whole_number
+from graphnet_rnn.settings import Count, CountOrZero, require_kinds, setting
 from graphnet_rnn.text.evaluation import Evaluation, Evaluator
 from graphnet_rnn.text.sampling import Sampler
 from graphnet_rnn.training.problem import ObjectiveProblem, Validated
@@ -50,12 +50,13 @@ class TextProblem(ObjectiveProblem):
 
     network: Network
     corpus: Corpus
-    time: int = setting(50, "time steps in a piece")
-    batch: int = setting(32, "pieces read side by side")
+    time: Count = setting(50, "time steps in a piece")
+    batch: Count = setting(32, "pieces read side by side")
     _: KW_ONLY
-    sample: int = setting(200, "characters of a sample after each epoch", metavar="LENGTH")
+    sample: CountOrZero = setting(200, "characters of a sample after each epoch", metavar="LENGTH")
 
     def __post_init__(self) -> None:
+        require_kinds(self)
         name, network, corpus = type(self).__name__, self.network, self.corpus
         if not isinstance(corpus, Corpus):
             raise UsageError(
@@ -63,15 +64,9 @@ class TextProblem(ObjectiveProblem):
             )
         if not isinstance(network, Network):
             raise UsageError(f"{name}: network must be a Network, not {network!r:.60}")
-        if self.clip_values is not None and not self.clip_values > 0:
-            raise UsageError(f"clip_values must be > 0 or None, not {self.clip_values}")
         self._require_symbols(name, network, corpus)
         network.vocabulary = corpus.vocabulary
         self.model = network
-        self.time, self.batch = whole_number("time", self.time), whole_number("batch", self.batch)
-        self.sample = whole_number("sample", self.sample, least=0)
-        self.l2 = amount("l2", self.l2)
-        self.threads = None if self.threads is None else whole_number("threads", self.threads)
         self._random = gn.RandomSource(network.seed)
         self._sampler = Sampler(network) if self.sample else None
         # Each lane reads as much context as the net sees in training before it is scored.
@@ -149,12 +144,11 @@ class CarriedText(TextProblem):
     stride: int | None = setting(
         None, "from a piece to the next: truncated BPTT(stride, time) (default: --time)", type=int
     )
-    shares: int = setting(1, "parts of the batch that processes may share (mpiexec)")
+    shares: Count = setting(1, "parts of the batch that processes may share (mpiexec)")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         network = self.network
-        self.shares = whole_number("shares", self.shares)
         if self.shares > 1 and self.clip_values is not None:
             raise UsageError(
                 "CarriedText: clip_values limits derivatives of the cost, a mean over the lanes of a share, so it "
@@ -276,27 +270,25 @@ class DrawnText(TextProblem):
 
     objective: BatchedObjective = field(init=False)
 
-    gradient_batches: int = setting(
+    gradient_batches: Count = setting(
         16,
         "a step takes so many batches of independent sequences instead of pieces whose states are carried "
         "(default: 16 for second-order optimizers)",
         default=None,
         type=int,
     )
-    curvature_batches: int | None = setting(
+    curvature_batches: Count | None = setting(
         None, "of these, so many for the curvature (default: a quarter of them)", type=int
     )
-    unscored: int = setting(0, "characters that are only read at the start of such a sequence")
+    unscored: CountOrZero = setting(0, "characters that are only read at the start of such a sequence")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         network, corpus = self.network, self.corpus
-        self.unscored = whole_number("unscored", self.unscored, least=0)
         if self.unscored >= self.time:
             raise UsageError(f"unscored must be in 0 ... {self.time - 1}, not {self.unscored}")
-        self.gradient_batches = whole_number("gradient_batches", self.gradient_batches)
         self._curvature_given = self.curvature_batches is not None
-        self.curvature_batches = whole_number("curvature_batches", self.curvature_batches or 1)
+        self.curvature_batches = self.curvature_batches or 1
         if self.curvature_batches > self.gradient_batches:
             raise UsageError(
                 f"curvature_batches must be at most gradient_batches, {self.gradient_batches}, not "

@@ -425,11 +425,6 @@ MUTANTS = [
         HESSIAN_FREE,
     ),
     Mutant(
-        "optimizers_radius_within_the_ball", "graphnet_rnn/optimizers/trust_region.py",
-        "elif ratio > GOOD and at_boundary:", "elif ratio > GOOD:",
-        ("tests/graphnet_rnn/optimizers/test_step_rules.py",),
-    ),
-    Mutant(
         "optimizers_plateau_below_zero", "graphnet_rnn/optimizers/schedules.py",
         "self.tolerance * abs(best) if", "self.tolerance * best if",
         ("tests/graphnet_rnn/optimizers/test_schedules.py",),

@@ -30,7 +30,6 @@ _ENDS = {
     "loss": ("loss turns", chart.SKY, "p"),
     "ratio": ("ρ < 1/4", chart.BROWN, ">"),
     "failures": ("failures", chart.ORANGE, "v"),
-    "boundary": ("radius", chart.SKY, "h"),
     "": ("other", chart.GREY, "P"),
 }
 #: Beyond this, or its inverse, numbers are taken for infinite, or zero: axes cannot show them.
@@ -50,18 +49,18 @@ def flight_recorder(history: History, title: str | None = None) -> Chart:
     Hessian-free: ρ, λ, |g|, |δ|, α, and conjugate gradient. In a metric: rates, tries, lengths, and its condition.
 
     history: rows, or the path of a JSON-lines file of rows: `{"event": "step", "step": 3, **vars(report)}` with a
-    HessianFreeReport, TrustRegionReport, RiemannianReport or NaturalGradientReport, and
-    of tests, `{"event": "epoch", "valid_wrong": 0.03}` (a share of 1; after the steps above it), as a Trainer writes
-    them, or `{"event": "test", "step": 5, "wrong": 0.03}`. Others are skipped, and so are values that are
-    missing, None or not finite; a panel without any is left out. Where the step numbers go back, the run was begun
-    again from there, and what it had recorded from that step on is left out.
+    HessianFreeReport, RiemannianReport or NaturalGradientReport, and of tests, `{"event": "epoch",
+    "valid_wrong": 0.03}` (a share of 1; after the steps above it), as a Trainer writes them, or `{"event": "test",
+    "step": 5, "wrong": 0.03}`. Others are skipped, and so are values that are missing, None or not finite; a panel
+    without any is left out. Where the step numbers go back, the run was begun again from there, and what it had
+    recorded from that step on is left out.
     Panels: the loss before and after each step on the batch of the curvature, rejected steps marked; the test error;
     ρ = what the loss did / what the quadratic model predicted, off the scale at the edge, and marked there, too, where
     it predicted no reduction (the damping then grows); λ, and λ μ or μ, if there are any; norms of gradient and step;
     α of the line search; seconds, if the rows have them (a training run keeps them apart, in timing.jsonl);
     CG's steps, and the one whose iterate was taken; φ after each of them, as a part of φ at the end, of 40 HF steps at
     most. In a metric: the rate of each part of the parameters, cancelled steps marked; how many rates were tried; the
-    length of steps in the metric, and the radius of a trust region; the condition of the metric's blocks.
+    length of steps in the metric; the condition of the metric's blocks.
     Raises DrawingError if the file cannot be read or nothing in it can be drawn.
     Source: Martens 2010, 4; Sutskever 2013, 4.2 and algorithm 5.
     """
@@ -128,7 +127,7 @@ class _Run:
     @property
     def step_name(self) -> str:
         """What one is called: of a Hessian-free run the damping is known."""
-        return "step" if self.knows("radius") or not self.knows("ratio", "damping", "cg_steps") else "HF step"
+        return "step" if not self.knows("ratio", "damping", "cg_steps") else "HF step"
 
     def knows(self, *keys: str) -> bool:
         return any(np.isfinite(self.column(key)).any() for key in keys)
@@ -352,14 +351,10 @@ def _draw_tries(axes: Axes, run: _Run) -> None:
 
 
 def _draw_length(axes: Axes, run: _Run) -> None:
-    length, radius = run.column("length"), run.column("radius")
-    bounded = bool(np.isfinite(radius).any())
-    if bounded:
-        chart.line(axes, run.at, radius, "radius Δ", chart.VERMILION, "s", chart.DASHES)
-    chart.line(axes, run.at, length, "length" if bounded else "", chart.BLUE, "o")
-    positive = np.concatenate([length[length > 0], radius[radius > 0]])
-    if positive.size:
-        chart.logarithmic(axes, positive)
+    length = run.column("length")
+    chart.line(axes, run.at, length, "", chart.BLUE, "o")
+    if (length > 0).any():
+        chart.logarithmic(axes, length[length > 0])
     chart.caption(axes, "Length of a step in the metric")
 
 
@@ -479,7 +474,7 @@ _PANELS = (
     ),
     (
         _Panel(1.7, _knowing("gradient_norm", "step_norm"), _draw_norms),
-        _Panel(1.0, lambda run: run.knows("scale") and not run.knows("radius"), _draw_scale),
+        _Panel(1.0, _knowing("scale"), _draw_scale),
         _Panel(1.7, lambda run: bool((run.column("rate") >= 0).any()), _draw_rates),
         _Panel(1.0, _knowing("tries"), _draw_tries),
         _Panel(1.5, _knowing("length"), _draw_length),

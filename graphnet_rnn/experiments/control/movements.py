@@ -12,7 +12,7 @@ from graphnet_rnn.experiments.control.tasks import ControlTask
 from graphnet_rnn.optimizers.base import Report
 from graphnet_rnn.optimizers.batched import BatchedObjective
 from graphnet_rnn.optimizers.objective import Objective
-from graphnet_rnn.settings import setting, whole_number
+from graphnet_rnn.settings import Count, require_kinds, setting
 from graphnet_rnn.training.problem import ObjectiveProblem
 from graphnet_rnn.training.state import digest_of
 
@@ -35,15 +35,14 @@ class Movements(ObjectiveProblem):
     objective: Objective | BatchedObjective = field(init=False)
 
     task: ControlTask
-    steps: int = setting(10, "of an epoch")
-    gradient_batches: int = setting(1, "a step takes so many batches of movements, each drawn anew")
+    steps: Count = setting(10, "of an epoch")
+    gradient_batches: Count = setting(1, "a step takes so many batches of movements, each drawn anew")
 
     def __post_init__(self) -> None:
         task = self.task
         if not isinstance(task, ControlTask):
             raise UsageError(f"Movements: task must be one of rnn.control, not {task!r:.60}")
-        self.steps = whole_number("Movements: steps", self.steps)
-        self.gradient_batches = whole_number("Movements: gradient_batches", self.gradient_batches)
+        require_kinds(self)
         self.model, self.items = task.loop.controller, task.loop.batch * self.gradient_batches
         if self.gradient_batches > 1 and digest_of(*task.conditions(1)) == digest_of(*task.conditions(2)):
             raise UsageError(

@@ -247,7 +247,11 @@ def test_what_does_not_fit_is_told() -> None:
 def test_whoever_asks_for_the_curvature_gets_that_of_its_batches() -> None:
     """The trainer's first step is the optimizer's own, on the same batches."""
     kfac = rnn.HessianFree(cg_steps=3, preconditioner="kfac")
-    for optimizer in [kfac, rnn.TrustRegion(cg_steps=3), rnn.TrustRegion("qdruop", cg_steps=3)]:
+    for optimizer in [
+        kfac,
+        rnn.HessianFree(cg_steps=3),
+        rnn.HessianFree(preconditioner="qdruop", cg_steps=3),
+    ]:
         with named(optimizer):
             found = {}
             for curvature in (1, 2):
