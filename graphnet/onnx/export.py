@@ -57,7 +57,13 @@ def export_onnx(
         ends, end_names = _named(outputs, "outputs", "output")
         starts, start_names = (None, None) if inputs is None else _named(inputs, "inputs", "input")
         graph = fixed(ends, starts)
+        if isinstance(inputs, Mapping) and (both := {*inputs} & {*end_names}):
+            raise UsageError(
+                f"export_onnx: {min(both)!r} is the name of an input and of an output; give one another"
+            )
         names = start_names or [node.name or "input" for node in graph.inputs], end_names
+    if not names[1]:
+        raise UsageError("export_onnx: outputs has no node; name one at least")
     _write_all(writer, graph, *names)
     content = writer.file("graph", f"a graph of {len(graph.graph)} nodes", metadata or {})
     try:

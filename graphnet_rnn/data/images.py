@@ -11,6 +11,7 @@ from graphnet.graph.node import Array
 from graphnet.system.memory import require_memory
 from graphnet_rnn.data.arrays import REMEDY, matlab_arrays, read_arrays, read_idx, read_matlab
 from graphnet_rnn.errors import DataError, UsageError
+from graphnet_rnn.settings import path as named_file
 from graphnet_rnn.settings import shown, whole_number
 
 __all__ = ["read_images"]
@@ -29,7 +30,7 @@ def read_images(path: str | Path, array: str | None = None, pixels: int | None =
     pixels = None if pixels is None else whole_number("read_images: pixels", pixels)
     if array is not None and not (isinstance(array, str) and array):
         raise UsageError(f"read_images: array must be the name of one, or None, not {shown(array)}")
-    path = Path(path)
+    path = named_file("read_images: path", path)
     found = _arrays(path, array)
     parts = [_as_rows(f"{path}: {name}" if name else str(path), each, pixels) for name, each in found.items()]
     widths = sorted({part.shape[1] for part in parts})

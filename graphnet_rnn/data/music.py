@@ -11,6 +11,7 @@ import numpy as np
 
 from graphnet.graph.dtypes import require_unmasked
 from graphnet.graph.node import Array
+from graphnet.system.memory import require_memory
 from graphnet_rnn.data.arrays import read_matlab
 from graphnet_rnn.data.packages import package_for
 from graphnet_rnn.data.sequences import checked_lengths
@@ -48,6 +49,7 @@ def read_midi(path: str | Path, frames_per_second: float = FRAMES) -> Array:
     frames = math.ceil(end * rate - HAIR)
     if not notes or frames < 2 or end > LONGEST:
         raise DataError(f"{path} has no music: {len(notes)} notes in {end:.0f} seconds")
+    require_memory(4 * 88 * frames, f"{frames:,} frames of {path}", "ask for fewer frames a second")
     roll = np.zeros((frames, KEYS[1] - KEYS[0] + 1), np.float32)
     for note, begun, ended in notes:
         if KEYS[0] <= note <= KEYS[1]:

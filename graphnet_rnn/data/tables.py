@@ -209,7 +209,19 @@ def _numbers(path: Path, name: str, column: Array, missing: Array | None) -> Arr
             f"{path}: row {int(odd[0]) + 1} of the column {shown(name)} is {shown(str(column[odd[0]]))}; all must be "
             "finite numbers; a target that is missing is said by the weight 0 of its row, in a column of weights"
         )
+    _require_resolution(path, name, found)
     return found
+
+
+def _require_resolution(path: Path, name: str, column: Array) -> None:
+    """DataError for values that lie closer together than float32's numbers do there."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        step, deviation = float(np.spacing(np.float32(np.abs(column).max()))), float(column.std())
+    if 0 < deviation < 4 * step < math.inf:
+        raise DataError(
+            f"{path}: float32 rounds the values of the column {shown(name)}, from {column.min():.16g} to "
+            f"{column.max():.16g}, to multiples of {step:g}; subtract the first of them, or leave the column out"
+        )
 
 
 def _number(value: Any) -> float:
@@ -226,17 +238,20 @@ def _listed(names: Any) -> str:
 
 def _rows_of_csv(path: Path) -> Iterator[list[str]]:
     """The names, and the rows. Where semicolons stand between numbers, 1,5 is one of them."""
+    line = 0  # the last one of the last row
     try:
         text = read_bytes(path, DataError).decode("utf-8-sig")
         file = io.StringIO(text, newline="")
         separator = _separator(text)
-        reader = csv.reader(file, delimiter=separator)
+        reader = csv.reader(file, delimiter=separator, strict=True)
         head = [name.strip() for name in next(filter(None, reader), [])]
         if len(set(head)) < len(head):
             raise DataError(f"{path}: two columns have the same name")
         yield head
         empty = 0  # which line
+        line = reader.line_num
         for row in reader:
+            line = reader.line_num
             if not row:
                 empty = empty or reader.line_num
                 continue
@@ -246,8 +261,13 @@ def _rows_of_csv(path: Path) -> Iterator[list[str]]:
                     "give the table a column that says of which case each row is"
                 )
             yield row if separator != ";" else [DECIMAL.sub(r"\1.\2", value) for value in row]
-    except (UnicodeDecodeError, csv.Error) as error:
+    except UnicodeDecodeError as error:
         raise DataError(f"{path} is no table in UTF-8: {error}") from None
+    except csv.Error as error:
+        raise DataError(
+            f"{path}: the row at line {line + 1} cannot be read: {error}. A value with a separator, a line break or a "
+            'quote in it stands between quotes, and a quote within it is written twice: "5"" pipe"'
+        ) from None
 
 
 def _separator(text: str) -> str:
@@ -304,12 +324,22 @@ def _parquet(path: Path) -> dict[str, Array]:
         about = parquet.read_metadata(file)
         require_memory(8 * about.num_rows * about.num_columns, f"the table {path}", "name a smaller file")
         table = parquet.read_table(file)
-        return {name: table.column(name).to_numpy() for name in table.column_names}
+        return {name: _plain(table.column(name)).to_numpy() for name in table.column_names}
 
     columns = _of_parquet(path, read)
     if not columns or not len(next(iter(columns.values()))):
         raise DataError(f"{path} has no rows")
     return columns
+
+
+def _plain(column: Any) -> Any:
+    """A column whose values are numbers of entries in a dictionary, as its values; Arrow's own null becomes a value."""
+    kind = column.type
+    return (
+        column.cast(kind.value_type)
+        if hasattr(kind, "value_type") and hasattr(kind, "index_type")
+        else column
+    )
 
 
 #: What reads the columns of which tables.

@@ -204,9 +204,15 @@ def checked_inputs(who: str, network: Network, inputs: Any) -> Array:
         raise DataError(f"{who}: inputs must be {wanted}, none of them 0, not {list(x.shape)}{hint}")
     if symbols:
         if x.dtype.kind not in "iu" or x.min() < 0 or x.max() >= network.inputs:
+            among = f" from {x.min()} to {x.max()}" if x.dtype.kind in "biuf" else ""
+            hint = (
+                "; numbers are (time, batch, width): x[..., None] has the width 1"
+                if x.dtype.kind == "f"
+                else ""
+            )
             raise DataError(
-                f"{who}: inputs must be symbols, whole numbers in 0 ... {network.inputs - 1}, not {x.dtype} "
-                f"from {x.min()} to {x.max()}"
+                f"{who}: inputs must be symbols, whole numbers in 0 ... {network.inputs - 1}, not {x.dtype}{among}"
+                + hint
             )
         return x.astype(np.int64)
     remedy = ", and for NaN where values are missing there is rnn.data.with_missing"

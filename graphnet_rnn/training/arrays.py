@@ -105,10 +105,12 @@ class Arrays(BatchesOfCases):
         if self._ragged:
             lengths = [each.lengths for each in (self._train, self._valid) if each is not None]
             self._times = bucket_times(np.concatenate(lengths), self.buckets, self.batch)
-        if self.unscored >= self._times[0] and self.unscored:
+        if self.unscored >= self._times[-1]:
             raise UsageError(
-                f"Arrays: unscored = {self.unscored} leaves no target in cases of {self._times[0]} steps"
+                f"Arrays: unscored = {self.unscored} leaves no target in cases of {self._times[-1]} steps; give fewer"
             )
+        # A shorter case has no target, and is of no weight.
+        self._times = sorted({max(time, self.unscored + 1) for time in self._times})
         self._begin(network.seed)
         self._make([self._objective(time) for time in self._times])
         self._judges: dict[int, gn.Function] = {}

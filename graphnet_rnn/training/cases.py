@@ -139,9 +139,15 @@ def fitting(network: Network, given: Sequences) -> Sequences:
         w = checked_floats("Arrays: weights", w, network.dtype)
         if w.min() < 0 or not w.any():
             raise DataError(f"Arrays: weights must be at least 0, and not all 0; the least is {w.min():g}")
-        if t.dtype.kind == "f":
-            there = w > 0 if w.ndim > 1 or not given.by_step else (w > 0)[None]
-            t = np.where(there.reshape(*there.shape, *[1] * (t.ndim - there.ndim)), t, np.zeros((), t.dtype))
+        there = w > 0 if w.ndim > 1 or not given.by_step else (w > 0)[None]
+        there = there.reshape(*there.shape, *[1] * (t.ndim - there.ndim))
+        if t.dtype.kind == "u":
+            t = t.astype(np.int64)
+        if t.dtype.kind in "if":
+            nothing = -1 if network.loss in SEQUENCE_LOSSES else 0
+            t = np.where(there, t, np.array(nothing, t.dtype))
+        if network.loss not in VALUE_LOSSES and t.dtype.kind == "f" and (t == np.floor(t)).all():
+            t = t.astype(np.int64)  # classes as floats, of which some were NaN
     t = checked_targets(network, t, x.shape[:2])
     if network.loss in SEQUENCE_LOSSES:
         _require_spellable(t, np.full(len(t), len(x)) if lengths is None else lengths)

@@ -56,9 +56,11 @@ class Training:
     def __post_init__(self) -> None:
         require_kinds(self)
         require_optimizer("Training", self.optimizer)
-        if self.stopping is not None and not callable(getattr(self.stopping, "should_stop", None)):
+        stops = callable(getattr(self.stopping, "should_stop", None)) and not isinstance(self.stopping, type)
+        if self.stopping is not None and not stops:
             raise UsageError(
-                f"Training: stopping must have a method should_stop, or be None, not {self.stopping!r:.60}"
+                "Training: stopping must be an object with a method should_stop, e.g. rnn.EarlyStopping(), or None, "
+                f"not {self.stopping!r:.60}"
             )
         if self.schedule is not None:
             factor_schedule("Training: schedule", self.schedule)

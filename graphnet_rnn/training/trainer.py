@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import json
 import math
 import time as clock
 from collections.abc import Callable, Mapping, Sequence
@@ -171,8 +172,8 @@ class Trainer:
         if not isinstance(settings, Training):
             raise UsageError(f"Trainer: settings must be a Training, not {settings!r:.60}")
         heard_by = _listeners(listeners)
-        if notes is not None and not isinstance(notes, Mapping):
-            raise UsageError(f"Trainer: notes must be a mapping, not {shown(notes)}")
+        if notes is not None and not _is_json(notes):
+            raise UsageError(f"Trainer: notes must be a dict of what JSON holds, not {shown(notes)}")
         if not isinstance(start, str):
             raise UsageError(f"Trainer: start must be a word or a digest, not {shown(start)}")
         _require_whole(problem)
@@ -539,6 +540,14 @@ class Trainer:
             self.progress.finished = EPOCHS if self.progress.epoch >= self.settings.epochs else ""
             if not self.progress.finished and not self.progress.epoch_step:
                 self.progress.finished = self._spent()
+
+
+def _is_json(notes: Any) -> bool:
+    try:
+        json.dumps(notes)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return isinstance(notes, Mapping)
 
 
 def _listeners(given: Any) -> list[Listener]:

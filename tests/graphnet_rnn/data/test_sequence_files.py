@@ -318,3 +318,62 @@ def test_what_does_not_fit_is_told() -> None:
     for what, (call, said) in REFUSED.items():
         with case(what), pytest.raises(DataError, match=re.escape(said)):
             call()
+
+
+def test_a_null_in_a_dictionary_of_parquet_is_no_value(tmp_path: Path) -> None:
+    """Arrow's array of such a column has the last entry in its place."""
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    path, numbers = tmp_path / "a.parquet", [1.0, 2, 3, 4]
+    for columns, choice, message in (
+        (
+            {"x": numbers, "y": numbers, "who": ["a", None, "b", "b"]},
+            {"case": "who"},
+            "row 2 has no value in .*who",
+        ),
+        ({"x": ["1", None, "3", "7"], "y": numbers}, {}, "row 2 of the column 'x' is 'None'"),
+        ({"x": numbers, "y": ["1", "2", None, "7"]}, {}, "row 3 of the column 'y' is 'None'"),
+    ):
+        kept = {
+            name: pa.array(column).dictionary_encode() if isinstance(column[0], str) else column
+            for name, column in columns.items()
+        }
+        parquet.write_table(pa.table(kept), path)
+        with case(message), pytest.raises(DataError, match=message):
+            read_sequences(path, Choice(targets=("y",), **choice))  # type: ignore[arg-type]
+    texts = pa.array(["1.5", "2", "1.5", "7"]).dictionary_encode()
+    parquet.write_table(pa.table({"x": texts, "y": numbers}), path)
+    assert read_sequences(path, Choice(targets=("y",))).inputs.ravel().tolist() == [1.5, 2, 1.5, 7]
+
+
+def test_a_quote_that_is_not_closed_swallows_no_rows(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    for text, line in (
+        ('x,y,who\n1,.1,a\n2,.2,"a\n3,.3,b\n4,.4,b\n', 3),
+        ('x,y,comment\n1,.1,fine\n2,.2,"5 inch\n3,.3,x\n5,.5,"x"\n', 3),
+        ('x,y\n1,2\n3,"4"5\n', 3),
+        ('x,"y\n1,2\n', 1),
+    ):
+        path.write_text(text)
+        with case(text), pytest.raises(DataError, match=f"the row at line {line} cannot be read"):
+            read_sequences(path, Choice(inputs=("x",), targets=("y",)))
+    path.write_text('x,y,comment\n1,2,"two\nlines, ""quoted"""\n3,4,\n')
+    assert read_sequences(path, Choice(inputs=("x",), targets=("y",))).inputs.ravel().tolist() == [1, 3]
+
+
+def test_values_that_float32_cannot_tell_apart_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    for first, step, fits in (
+        (1_700_000_000, 1, False),
+        (1_700_000_000, 3600, True),
+        (0, 1e-9, True),
+    ):
+        rows = "".join(f"{first + i * step},{i}\n" for i in range(100))
+        path.write_text("time,y\n" + rows)
+        with case((first, step)):
+            if fits:
+                assert np.unique(read_sequences(path, Choice(targets=("y",))).inputs).size == 100
+                continue
+            with pytest.raises(DataError, match="float32 rounds the values of the column 'time'"):
+                read_sequences(path, Choice(targets=("y",)))
+    path.write_text("time,y\n" + "1700000000,1\n1700000000,2\n")  # all alike: nothing is lost
+    read_sequences(path, Choice(targets=("y",)))

@@ -465,3 +465,70 @@ def test_labels_are_no_steps_though_there_are_as_many() -> None:
     fed = problem.feed(0, 0).fed
     np.testing.assert_array_equal(np.sort(fed[1][:, 0]), np.sort(labels[:, 0]))
     assert (fed[1][:, 1:] == -1).all()
+
+
+def test_cases_without_a_scored_step_are_of_no_weight() -> None:
+    """However the cases are cut into batches."""
+    lengths = np.array([6, 2, 3, 4, 5, 2, 6])
+    generator = np.random.default_rng(0)
+    x, t = generator.standard_normal((6, 7, 1)), generator.standard_normal((6, 7, 1))
+    net = rnn.Network([rnn.GRU(2)], 1, 1, loss="squared", dtype="float64")
+    inside = (np.arange(6)[:, None] < lengths) & (np.arange(6)[:, None] >= 2)
+    o = rnn.run(net, x)[0]
+    expected = float(((o - t)[..., 0] ** 2)[inside].mean())
+    for batch, buckets in itertools.product((1, 2, 3, 5, 7), (1, 4)):
+        steps = -(-7 // batch)
+        problem = rnn.Arrays(
+            net, x, t, batch=batch, lengths=lengths, unscored=2, valid=(x, t), buckets=buckets
+        )
+        with named((batch, buckets, steps)):
+            assert problem.validate() == pytest.approx(float(((o - t)[2:, :, 0] ** 2).mean()), rel=1e-12)
+            whole = rnn.Arrays(
+                net,
+                x,
+                t,
+                batch=batch,
+                lengths=lengths,
+                unscored=2,
+                valid=Sequences(x, t, lengths),
+                buckets=buckets,
+            )
+            assert whole.validate() == pytest.approx(expected, rel=1e-12)
+    with pytest.raises(UsageError, match="unscored = 6 leaves no target in cases of 6 steps"):
+        rnn.Arrays(net, x, t, unscored=6, valid=None)
+
+
+def test_classes_that_are_missing_may_be_anything() -> None:
+    x = np.random.default_rng(0).standard_normal((2, 3, 1))
+    there = np.array([[True, True, False], [True, False, True]])
+    classes = np.array([[0, 1, 2], [1, 2, 0]])
+    net = rnn.Network([rnn.GRU(2)], 1, 3, reads="vectors")
+    expected = rnn.Arrays(net, x, classes, weights=there * 1.0, valid=None)
+    for nothing, kind in ((np.nan, "f8"), (-100, "i8"), (255, "u1"), (-1, "i4")):
+        t = np.where(there, classes, nothing).astype(kind)
+        found = rnn.Arrays(net, x, t, weights=there * 1.0, valid=None)
+        with named(nothing):
+            assert found.feed(0, 0).loss(net.theta) == expected.feed(0, 0).loss(net.theta)
+    with pytest.raises(DataError, match="not float64"):
+        rnn.Arrays(net, x, classes + 0.5, weights=there * 1.0, valid=None)
+    labels = np.array(
+        [[0, 1, -1, -1], [7, 7, 7, 7], [1, -1, -1, -1]]
+    )  # the second cannot be spelled in two steps
+    ctc = rnn.Network([rnn.GRU(2)], 1, 3, loss="ctc")
+    some, none = (np.array([1.0, 0, 1]), np.array([[0, 1], [-1, -1], [1, -1]]))
+    one, other = (rnn.Arrays(ctc, x, each, weights=some, valid=None) for each in (labels, none))
+    assert one.feed(0, 0).loss(ctc.theta) == pytest.approx(other.feed(0, 0).loss(ctc.theta))
+
+
+def test_what_is_no_symbol_is_told() -> None:
+    net = rnn.Network([rnn.GRU(2)], 5, 5)
+    for inputs, message in (
+        (np.array([["a", "b"]]), r"inputs must be symbols, whole numbers in 0 ... 4, not <U1$"),
+        (np.zeros((3, 4), [("a", "f4")]), "inputs must be symbols"),
+        (
+            np.zeros((3, 4)),
+            r"not float64 from 0.0 to 0.0; numbers are \(time, batch, width\): x\[..., None\]",
+        ),
+    ):
+        with named(message), pytest.raises(DataError, match=message):
+            rnn.run(net, inputs)

@@ -259,10 +259,12 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "a class that listens": (lambda: Trainer(OWN, listeners=[Listener]), "listeners must be a list of"),
     "a folder of numbers": (lambda: Trainer(OWN, folder=5), "Trainer: folder must be a str"),
     "notes of numbers": (lambda: Trainer(OWN, notes=5), "Trainer: notes must be a"),
+    "notes of arrays": (lambda: Trainer(OWN, notes={"a": np.ones(2)}), "Trainer: notes must be a"),
+    "a class that stops": (lambda: Training(stopping=rnn.EarlyStopping), "Training: stopping must be an object"),
     "log_every": (lambda: Training(log_every=0), "log_every must be a whole number >= 1, not 0"),
     "checkpoint_seconds": (lambda: Training(checkpoint_seconds=float("nan")), "checkpoint_seconds must"),
     "schedule": (lambda: Training(schedule=0.9), "schedule must be a Schedule, e.g. rnn.Warmup(500), or"),
-    "stopping": (lambda: Training(stopping=True), "stopping must have a method should_stop, or be None"),
+    "stopping": (lambda: Training(stopping=True), "stopping must be an object with a method should_stop"),
     "goal": (lambda: Training(goal="0.1"), "goal must be a number or None, not '0.1'"),
     "optimizer": (lambda: Training("adam"), "optimizer must be an optimizer, e.g. rnn.Adam(rate=0.01)"),
 }  # fmt: skip
