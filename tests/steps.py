@@ -67,6 +67,7 @@ def conditions(seed: int) -> dict[str, str]:
         "PYTHONHASHSEED": str(seed),
         "TZ": "Pacific/Kiritimati",
         "LC_ALL": "C",
+        "PYTHONDONTWRITEBYTECODE": "",  # hundreds of processes would read the code anew
         "PYTHONUTF8": "0",
         "PYTHONCOERCECLOCALE": "0",
         "OPENBLAS_NUM_THREADS": "1",
