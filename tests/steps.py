@@ -42,12 +42,20 @@ COMPUTED = (
     "tests/graphnet_rnn/cell", "tests/graphnet_rnn/cells", "tests/graphnet_rnn/models", "tests/graphnet_rnn/network",
     "tests/graphnet_rnn/optimizers", "tests/graphnet_rnn/riemannian",
 )  # fmt: skip
-#: A simulated GPU, stored files, processes, memory and what networks are made of are the same on each processor.
+#: A simulated GPU, stored files, processes, memory, plans, what tests themselves notice, what networks are made of, and
+#: how metrics and operators follow from products of graphs, are the same on each processor.
 SAME_EVERYWHERE = (
-    "tests/graphnet/backends/cuda", "tests/graphnet/backends/test_cache.py", "tests/graphnet/backends/test_threads.py",
-    "tests/graphnet/passes/test_recompute.py", "tests/graphnet_rnn/cells/test_architectures.py",
+    "tests/graphnet/backends/c", "tests/graphnet/backends/cuda", "tests/graphnet/backends/test_cache.py",
+    "tests/graphnet/backends/test_races.py", "tests/graphnet/backends/test_third.py",
+    "tests/graphnet/backends/test_threads.py", "tests/graphnet/passes/test_cut.py",
+    "tests/graphnet/passes/test_recompute.py", "tests/graphnet/testing/test_mutants.py",
+    "tests/graphnet_rnn/cell/test_initial_weights.py", "tests/graphnet_rnn/cell/test_mistakes.py",
+    "tests/graphnet_rnn/cells/test_architectures.py", "tests/graphnet_rnn/models/test_models.py",
     "tests/graphnet_rnn/network/test_attention.py", "tests/graphnet_rnn/network/test_composed.py",
     "tests/graphnet_rnn/network/test_lengths.py", "tests/graphnet_rnn/network/test_kept.py",
+    "tests/graphnet_rnn/network/test_operators.py", "tests/graphnet_rnn/optimizers/test_check_optimizer.py",
+    "tests/graphnet_rnn/riemannian/test_groups.py", "tests/graphnet_rnn/riemannian/test_metrics.py",
+    "tests/graphnet_rnn/riemannian/test_moduli.py",
 )  # fmt: skip
 #: Every package imports; one test of each kind of thing; a network is trained, and pictures are drawn.
 QUICK = (
@@ -67,6 +75,7 @@ def conditions(seed: int) -> dict[str, str]:
         "PYTHONHASHSEED": str(seed),
         "TZ": "Pacific/Kiritimati",
         "LC_ALL": "C",
+        "PYTHONDONTWRITEBYTECODE": "",  # hundreds of processes would read the code anew
         "PYTHONUTF8": "0",
         "PYTHONCOERCECLOCALE": "0",
         "OPENBLAS_NUM_THREADS": "1",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import Any
 
 import pytest
 
-__all__ = ["case", "require_rows"]
+__all__ = ["case", "require_rows", "some_quick"]
 
 
 @contextlib.contextmanager
@@ -30,3 +30,8 @@ def require_rows(missing: Iterable[Any], where: str, what: str) -> None:
     """
     names = sorted(str(getattr(each, "__name__", each)) for each in missing)
     assert not names, f"add a row to {where} for {', '.join(names)}: {what}"
+
+
+def some_quick(names: Iterable[Any], quick: Container[Any]) -> list[Any]:
+    """Parameters of a test, of which all that are not `quick` are slow."""
+    return [name if name in quick else pytest.param(name, marks=pytest.mark.slow) for name in names]

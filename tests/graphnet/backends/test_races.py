@@ -20,7 +20,8 @@ from graphnet.backends.numba.machine import this_machine
 from graphnet.backends.numba.schedule import TapeScheduler
 from graphnet.plan import instructions
 from tests.graphnet.backends.races import planned, races
-from tests.tables import case
+from tests.graphnet_rnn.cells.test_cells import DIFFERENT
+from tests.tables import case, some_quick
 
 
 class Subject(NamedTuple):
@@ -125,7 +126,7 @@ def test_no_two_cores_touch_the_same_byte(name: str) -> None:
             assert list(races(plan)) == []
 
 
-@pytest.mark.parametrize("cell", rnn.cells.ALL)
+@pytest.mark.parametrize("cell", some_quick(rnn.cells.ALL, DIFFERENT))
 def test_no_cell_has_a_race(cell: str) -> None:
     """Gv; and a step of one sequence with frozen weights, whichever core comes first, also in `again`."""
     assert list(races(plan_of(of_network(rnn.cells.ALL[cell](4), gv=True), 3))) == []
@@ -158,9 +159,7 @@ def faults(plan):
         yield "an access says the opposite of its rows", which, kind, method, flipped
 
 
-@pytest.mark.parametrize(
-    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in SUBJECTS]
-)
+@pytest.mark.parametrize("name", some_quick(SUBJECTS, QUICK))
 def test_every_fault_is_seen_or_harmless(name: str) -> None:
     """The rehearsal and the oracle judge alike: what gives other bits is a race, and a race gives other bits.
 

@@ -70,12 +70,12 @@ WHAT = ("gradient", "Gv", "Hv")
 EVERY = [*rnn.cells.ALL.values(), *CELLS]
 #: Of which second derivatives are seconds of work.
 LARGE = {"GraphLSTM", "Hyper", "HyperLSTM", "HyperRHN", "RHN", "LayerNormLSTM"}
-#: Every other cell has one of the three in turn, and an LSTM has all; the others take long.
+#: Every fourth cell has one of the three in turn, and an LSTM has all; the others take long.
 SHARED = []
 for number, cell in enumerate(EVERY):
     own = "gradient" if cell.__name__ in LARGE else WHAT[number % 3]
     for what in WHAT:
-        quick = (what == own and number % 2 == 0) or cell is rnn.LSTM
+        quick = (what == own and number % 4 == 0) or cell is rnn.LSTM
         SHARED.append(pytest.param(cell, what, marks=[] if quick else [pytest.mark.slow]))
 
 

@@ -15,15 +15,16 @@ from graphnet.graph.node import Array, Node
 from graphnet_rnn import cells
 from graphnet_rnn.data import Vocabulary
 from graphnet_rnn.errors import CellError, DataError, UsageError
-from tests.tables import case
+from tests.graphnet_rnn.cells.test_cells import DIFFERENT
+from tests.tables import case, some_quick
 
 SYMBOLS = 3
 
 
-@pytest.mark.parametrize("cell", rnn.cells.ALL.values(), ids=rnn.cells.ALL)
-def test_every_architecture_learns(cell: type[rnn.Cell]) -> None:
+@pytest.mark.parametrize("name", some_quick(rnn.cells.ALL, (*DIFFERENT, "EchoState")))
+def test_every_architecture_learns(name: str) -> None:
     """To give back the symbol read one step before (the same symbol, without states), on sequences it has not seen."""
-    network = rnn.Network([cell().resized(16)], SYMBOLS, SYMBOLS, seed=1)
+    network = rnn.Network([rnn.cells.ALL[name]().resized(16)], SYMBOLS, SYMBOLS, seed=1)
     u = network.unroll(8, 32, initial="zero", unscored=1)
     x = np.random.default_rng(0).integers(0, SYMBOLS, (2, 8, 32))
     t = np.roll(x, 1, axis=1) if network.layers[0].states else x
@@ -34,8 +35,8 @@ def test_every_architecture_learns(cell: type[rnn.Cell]) -> None:
     rnn.minimize(objective, rnn.Adam(rate=0.02, clip_norm=1.0), steps=200)
     (unseen,) = gn.compile([u.cost], [u.inputs, u.targets])(x[1], t[1])
     assert unseen < 0.25 * math.log(SYMBOLS)
-    for name, before in fixed.items():
-        assert np.array_equal(network.fixed[name].value, before)
+    for weight, before in fixed.items():
+        assert np.array_equal(network.fixed[weight].value, before)
 
 
 def test_skips_by_halves() -> None:

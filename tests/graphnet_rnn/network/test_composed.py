@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import pickle
 import re
 from collections.abc import Callable
@@ -102,10 +101,13 @@ def test_the_gradient_is_that_of_differences() -> None:
             assert all(np.abs(own).max() > 1e-4 for own in np.split(found, np.cumsum(sizes)[:-1]))
 
 
-def test_derivatives_on_every_back_end() -> None:
-    """Gradient and Gv, as NumPy has them."""
-    for how, name in itertools.product([{}, {"memory": "sqrt"}, {"backend": "cuda"}], WHOLES):
-        with case(how, name):
+@pytest.mark.parametrize(
+    "how", [{}, {"memory": "sqrt"}, pytest.param({"backend": "cuda"}, marks=pytest.mark.slow)]
+)
+def test_derivatives_on_every_back_end(how: dict[str, Any]) -> None:
+    """Gradient and Gv, as NumPy has them; a simulated GPU takes seconds."""
+    for name in WHOLES:
+        with case(name):
             found = []
             for each in ({"backend": "numpy"}, how):
                 objective = problem_of(name, **each).feed(0, 0)

@@ -26,7 +26,8 @@ from tests.graphnet_rnn.parallel.program import parts_of
 from tests.graphnet_rnn.parallel.threads import by_threads
 from tests.graphnet_rnn.training.problems import PROBLEMS
 from tests.graphnet_rnn.training.runs import At, contents, require_same_files
-from tests.tables import case
+from tests.graphnet_rnn.training.test_problems import QUICK
+from tests.tables import case, some_quick
 
 TEXT = "the cat sat on the mat, and the rat sat on the hat.\n" * 15
 CORPUS = rnn.data.Corpus.split(TEXT)
@@ -58,7 +59,7 @@ RUNS: dict[str, tuple[Callable[..., Trainer], Callable[[], Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", some_quick(RUNS, ("drawn, Hessian-free", "carried, Adam", "carried, KFAC")))
 def test_a_shared_run_has_the_files_of_one_alone(name: str, tmp_path: Path) -> None:
     """Two of them are ended after an epoch, and go on with another number of processes."""
     make, optimizer = RUNS[name]
@@ -245,7 +246,7 @@ UNSHARED = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("name", some_quick(PROBLEMS, (*QUICK, *UNSHARED)))
 def test_every_problem_is_shared_or_says_why_not(name: str, tmp_path: Path) -> None:
     row = PROBLEMS[name]
 

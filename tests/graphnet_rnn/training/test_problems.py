@@ -26,9 +26,13 @@ from graphnet_rnn.training import Listener, Problem, Trainer, Training
 from tests.graphnet_rnn.training import problems
 from tests.graphnet_rnn.training.problems import PROBLEMS, Line, begin, bits, draws, rbm
 from tests.graphnet_rnn.training.runs import contents, interrupt_at, require_same_files, rows, settings_of
-from tests.tables import case, require_rows
+from tests.tables import case, require_rows, some_quick
 
-every = pytest.mark.parametrize("name", PROBLEMS)
+#: One of each kind that is resumed in another way; the others differ in batches, weights or stride.
+QUICK = (
+    "carried, overlapping", "drawn", "arrays, several batches", "composed, attention", "arrays, ragged", "fresh",
+    "energy, drawn", "movements", "symbols", "stream, truncated", "one's own",
+)  # fmt: skip
 
 
 def own_kinds(kind: type = Problem) -> set[type]:
@@ -56,7 +60,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return run
 
 
-@every
+@pytest.mark.parametrize("name", some_quick(PROBLEMS, QUICK))
 def test_interrupted_and_resumed_is_never_stopped(name: str, whole: Any, tmp_path: Path) -> None:
     """After the first step, in the middle of an epoch, at its end, and before the last step."""
     outcome, files = whole(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -171,18 +172,23 @@ def test_training_by_windows(initial: str, k1: int) -> None:
     lane = (len(data.train) - 1) // batch
     x = data.train[: batch * lane].reshape(batch, lane).T
     t = data.train[1 : batch * lane + 1].reshape(batch, lane).T
+
+    @cache
+    def window_of(learned: bool, unscored: int) -> gn.Function:
+        u = other.unroll(k2, batch, initial="learned" if learned else "given")
+        cost = gn.mean(u.losses[unscored:])
+        outputs = [cost, *gn.gradient(cost, list(other.parameters.values()))]
+        inputs = [u.inputs, u.targets, *([] if learned else u.initial)]
+        return gn.compile(outputs, inputs, backend="numpy")
+
     for epoch in range(2):
         states, total, count = other.first_states(batch), 0.0, 0
         for start in range(0, lane - k2 + 1, k1):
             learned = initial == "learned" and not start
             unscored = k2 - k1 if start else 0
-            u = other.unroll(k2, batch, initial="learned" if learned else "given")
-            cost = gn.mean(u.losses[unscored:])
-            outputs = [cost, *gn.gradient(cost, list(other.parameters.values()))]
             window = slice(start, start + k2)
-            inputs = [u.inputs, u.targets, *([] if learned else u.initial)]
-            compiled = gn.compile(outputs, inputs, backend="numpy")
-            loss, *gradients = compiled(x[window], t[window], *([] if learned else states))
+            given = [x[window], t[window], *([] if learned else states)]
+            loss, *gradients = window_of(learned, unscored)(*given)
             _, states = rnn.run(other, x[start : start + k1], states)
             other.theta = other.theta - 0.5 * np.concatenate([g.ravel() for g in gradients])
             total, count = total + float(loss) * (k2 - unscored), count + k2 - unscored

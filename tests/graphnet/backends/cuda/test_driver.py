@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.graphnet.backends.conftest import output_of
+from tests.tables import some_quick
 
 HERE = Path(__file__).parent / "stub"
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
@@ -40,9 +41,7 @@ def used(libraries: Path, log: Path, *arguments: str, **settings: str) -> tuple[
 PARTS = {"programs": 9, "threads": 6, "memory": 0, "exchange": 0, "products": 2, "training": 3}
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow) if name == "training" else name for name in PARTS]
-)
+@pytest.mark.parametrize("name", some_quick(PARTS, [*PARTS][:-1]))
 def test_nothing_is_asked_that_a_driver_would_refuse(name: str, libraries: Path, tmp_path: Path) -> None:
     words = [name, str(libraries / "libcublas.so")] if name == "products" else [name]
     settings = {"STUB_MEMORY": str(64 << 20)} if name == "memory" else {}

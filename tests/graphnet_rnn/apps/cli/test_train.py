@@ -143,8 +143,8 @@ def test_a_run_whose_curve_cannot_be_drawn_has_ended_well(here: Path, capsys: An
     [
         ("Warmup(5).then(Cosine(20))", "adamw(groups={'layer0.b_*': {'weight_decay': 0}})"),
         ("OnPlateau(0.5, patience=1)", "adam(rate=0.002 * Warmup(5))"),
-        ("", "riemannian(qdruop)"),
-        ("", "hf(preconditioner='kfac', cg_steps=2)"),
+        pytest.param("", "riemannian(qdruop)", marks=pytest.mark.slow),
+        pytest.param("", "hf(preconditioner='kfac', cg_steps=2)", marks=pytest.mark.slow),
     ],
 )
 def test_what_chooses_steps_goes_on_as_if_unbroken(here: Path, schedule: str, optimizer: str) -> None:
