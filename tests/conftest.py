@@ -41,6 +41,9 @@ if hasattr(signal, "SIGHUP"):
 # made not by them. Tests of what is kept set this themselves.
 kept.WORTH_KEEPING = sys.maxsize
 
+# No test cuts the power; those that watch what is synced put their own in its place.
+os.fsync = lambda fd: None
+
 # A simulated GPU is the same on every processor, and slow.
 if os.environ.get("GRAPHNET_PROCESSOR") and os.environ.get("NUMBA_ENABLE_CUDASIM") == "1":
     from graphnet.backends import usable_backends
