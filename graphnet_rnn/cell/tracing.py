@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import re
+import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from graphnet.errors import GraphnetError
 from graphnet.graph.graph import ancestors
 from graphnet.graph.node import Node
 from graphnet.graph.provenance import Model, Origin, attributed_to, context, here, hide_module
+from graphnet.system.memory import readable_bytes, require_memory
 from graphnet_rnn.cell.declaration import State, arguments, return_lines, step_line
 from graphnet_rnn.cell.weights import Weights
 from graphnet_rnn.errors import CellError
@@ -23,7 +25,7 @@ from graphnet_rnn.errors import CellError
 if TYPE_CHECKING:
     from graphnet_rnn.cell.cell import Cell
 
-__all__ = ["declare", "run"]
+__all__ = ["declare", "require_equations", "require_nodes", "run"]
 
 # Lines of this file are machinery: an error should name the equation that called them.
 hide_module(__file__)
@@ -260,3 +262,30 @@ def _require_same(cell: Cell, first: Sequence[Node], again: Sequence[Node]) -> N
         f"{type(cell).__name__}: {what} when step runs again, but a step is the same function at every time step. "
         "For random masks write self.dropout(name, a, share); what changes with time is a state."
     )
+
+
+#: Of each node of an unrolled network, from its making until it is compiled with its gradient (LSTM over 2,000 steps).
+NODE_BYTES, NODE_SECONDS = 5_000, 150e-6
+#: What the least equation of a cell makes.
+EQUATION_NODES = 4
+#: With more nodes than this a wait of half a minute is announced.
+MANY = 200_000
+
+
+def require_nodes(count: int, what: str, remedy: str) -> None:
+    """NotEnoughMemoryError for more nodes than there is memory for; says how long many of them take (UserWarning)."""
+    if count <= MANY:
+        return
+    nodes = f"{what} makes about {count:,} nodes, which"
+    require_memory(count * NODE_BYTES, nodes, remedy)
+    warnings.warn(
+        f"{nodes} take {readable_bytes(count * NODE_BYTES)} and some {count * NODE_SECONDS:,.0f} s to compile; "
+        f"{remedy}",
+        stacklevel=3,
+    )
+
+
+def require_equations(argument: str, count: int, each: int = 1) -> None:
+    """The same for a cell, before it is traced: an argument asks for `count` times `each` equations."""
+    nodes, name = EQUATION_NODES * each * count, argument.rsplit(maxsplit=1)[-1]
+    require_nodes(nodes, f"{argument} = {count:,}", f"a smaller {name} takes less")

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from graphnet_rnn.cell.cell import Cell
 from graphnet_rnn.cells.attention import Attention
-from graphnet_rnn.cells.boltzmann import RTRBM
-from graphnet_rnn.cells.combine import Bidirectional, Normalized, Residual
-from graphnet_rnn.cells.delay import NARX
-from graphnet_rnn.cells.elman import Elman
+from graphnet_rnn.cells.boltzmann import RTRBM, HMMFilter
+from graphnet_rnn.cells.combine import Bidirectional, LayerNormLSTM, Normalized, Residual
+from graphnet_rnn.cells.elman import NARX, Elman
 from graphnet_rnn.cells.feedforward import Dense
 from graphnet_rnn.cells.gru import GRU, GRUResetAfter
 from graphnet_rnn.cells.highway import RHN, HyperRHN
 from graphnet_rnn.cells.hyper import Hyper, HyperLSTM
 from graphnet_rnn.cells.lstm import LSTM, LSTM1997, LSTMKrause, LSTMPeephole, LSTMProjected, LSTMSutskever
-from graphnet_rnn.cells.markov import HMMFilter
 from graphnet_rnn.cells.multiplicative import MRNN, MultiplicativeLSTM, StackedMRNN, TensorRNN
-from graphnet_rnn.cells.normalized import LayerNormLSTM
 from graphnet_rnn.cells.reservoir import EchoState, LeakyRNN
 from graphnet_rnn.cells.sparse import GLNN, GNN, GraphLSTM, GraphRNN
 

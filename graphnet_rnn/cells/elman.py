@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from graphnet.graph.node import Node
 from graphnet.ops.elementwise import tanh
 from graphnet_rnn.cell.cell import Cell
 from graphnet_rnn.cell.declaration import State
 from graphnet_rnn.cell.initializers import Initializer, orthogonal
+from graphnet_rnn.cell.tracing import require_equations
+from graphnet_rnn.settings import whole_number
 
-__all__ = ["Elman"]
+__all__ = ["NARX", "Elman"]
 
 
 class Elman(Cell):
@@ -27,3 +29,41 @@ class Elman(Cell):
 
     def step(self, x: Node, h: Node) -> Node:
         return tanh(self.affine("h", x=x, h=h))
+
+
+class NARX(Cell):
+    """h_t = tanh(Σ_{k=0..taps} x_{t-k} W_xkh + Σ_{k=1..order} h_{t-k} W_hkh + b_h)
+
+    order: how many earlier outputs are read. taps: how many earlier inputs, besides the present one; with order 0 it
+    is a time-delay network. The delayed values are states h1, h2, ... and x1, x2, ...; x_t is x0 in the weights.
+    Source: Lin et al. 1996; Waibel et al. 1989; Sutskever 2013, 2.8.2.
+    """
+
+    def __init__(
+        self,
+        units: int = 128,
+        order: int = 3,
+        taps: int = 2,
+        *,
+        initial: Mapping[str, Initializer] | None = None,
+    ) -> None:
+        super().__init__(units, initial=initial)
+        self.order = whole_number("NARX: order", order, least=0)
+        self.taps = whole_number("NARX: taps", taps, least=0)
+        require_equations("NARX: order", self.order)
+        require_equations("NARX: taps", self.taps)
+        outputs = [State(f"h{k}") for k in range(1, self.order + 1)]
+        self.states = [*outputs, *(State(f"x{k}", "reads") for k in range(1, self.taps + 1))]
+        if not outputs:
+            self.output = State("h")
+
+    @classmethod
+    def least_weights(cls, *, order: int = 3, taps: int = 2, **settings: Any) -> int:
+        return order + taps
+
+    def step(self, x: Node, *delayed: Node) -> tuple[Node, ...]:
+        outputs, inputs = delayed[: self.order], (x, *delayed[self.order :])
+        sources: dict[str, Any] = {f"x{k}": node for k, node in enumerate(inputs)}
+        sources |= {f"h{k}": node for k, node in enumerate(outputs, start=1)}
+        h = tanh(self.affine("h", **sources))
+        return h, *outputs[:-1], *inputs[: self.taps]

@@ -9,8 +9,8 @@ from graphnet.graph.node import Node
 from graphnet.ops.elementwise import sigmoid, tanh
 from graphnet_rnn.cell.cell import Cell
 from graphnet_rnn.cell.declaration import State
-from graphnet_rnn.cell.graph_size import require_equations
 from graphnet_rnn.cell.initializers import Initializer
+from graphnet_rnn.cell.tracing import require_equations
 from graphnet_rnn.settings import fraction, whole_number
 
 __all__ = ["RHN", "HyperRHN"]

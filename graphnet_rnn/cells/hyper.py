@@ -14,10 +14,9 @@ from graphnet.ops.shape import concatenate, reshape
 from graphnet_rnn.cell.cell import Cell
 from graphnet_rnn.cell.declaration import State
 from graphnet_rnn.cell.initializers import Initializer, constant, normal
-from graphnet_rnn.cells.combine import as_cell, output_or_one, parts_states
+from graphnet_rnn.cells.combine import LayerNormLSTM, as_cell, output_or_one, parts_states
 from graphnet_rnn.cells.elman import Elman
 from graphnet_rnn.cells.lstm import LSTM
-from graphnet_rnn.cells.normalized import LayerNormLSTM
 from graphnet_rnn.errors import CellError, UsageError
 from graphnet_rnn.settings import MANY, shown, whole_number, yes_or_no
 

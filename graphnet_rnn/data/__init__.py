@@ -23,13 +23,12 @@ with lazy_imports(__name__):
     from graphnet_rnn.data.batches import Batches
     from graphnet_rnn.data.characters import read_text
     from graphnet_rnn.data.choice import Choice, Columns
-    from graphnet_rnn.data.default import standard_library_text
     from graphnet_rnn.data.images import read_images
     from graphnet_rnn.data.music import frame_accuracy, read_midi, read_rolls, write_midi
     from graphnet_rnn.data.scaling import Scaling
     from graphnet_rnn.data.sequence_files import read_sequences
     from graphnet_rnn.data.sequences import Sequences, balanced_weights, padded, with_missing
-    from graphnet_rnn.data.text import Corpus, Vocabulary
+    from graphnet_rnn.data.text import Corpus, Vocabulary, standard_library_text
 
 __all__ = [
     "Batches",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sysconfig
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from graphnet_rnn.data.symbols import dtype_of, stored, symbol_row
 from graphnet_rnn.errors import DataError
 from graphnet_rnn.settings import is_number, shown, whole_number
 
-__all__ = ["Corpus", "Vocabulary"]
+__all__ = ["Corpus", "Vocabulary", "standard_library_text"]
 
 #: Characters whose symbols are looked up at once.
 PIECE = 1 << 20
@@ -325,3 +326,25 @@ def _is_file(name: str) -> bool:
         return Path(name).is_file()
     except (OSError, ValueError):  # longer than a name can be, or with a NUL in it
         return False
+
+
+def standard_library_text(characters: int = 1_000_000) -> str:
+    """The first `characters` of the library's top-level modules, in the order of their names.
+
+    Source code, like the Linux kernel of Lynge (2016, 2.2); it differs a little between Python versions.
+    """
+    characters = whole_number("standard_library_text: characters", characters)
+    folder = Path(sysconfig.get_paths()["stdlib"])
+    pieces: list[str] = []
+    length = 0
+    for file in sorted(folder.glob("*.py")):
+        piece = file.read_text(encoding="utf-8", errors="ignore")
+        pieces.append(piece)
+        length += len(piece)
+        if length >= characters:
+            break
+    if not length:
+        raise DataError(
+            f"this Python has no library sources in {folder}; name a text: graphnet-rnn train TEXT."
+        )
+    return "".join(pieces)[:characters]

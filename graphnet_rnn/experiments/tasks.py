@@ -22,7 +22,6 @@ with lazy_imports(__name__):
     from graphnet_rnn.experiments.brackets.lag import TimeLag, time_lag
     from graphnet_rnn.experiments.brackets.text import BracketText, bracket_text
     from graphnet_rnn.experiments.dependencies.fresh import FreshSequences
-    from graphnet_rnn.experiments.dependencies.objective import summed_over_time
     from graphnet_rnn.experiments.dependencies.problems import (
         TASKS,
         Addition,
@@ -45,6 +44,7 @@ with lazy_imports(__name__):
         initial_weights,
         momentum_settings,
         settings,
+        summed_over_time,
         zero_one_loss,
     )
     from graphnet_rnn.experiments.music.chords import CHORD_NATS, FIRST_CHORD_NATS, chords

@@ -18,7 +18,7 @@ from graphnet_rnn.cell.cell import Cell
 from graphnet_rnn.cells.elman import Elman
 from graphnet_rnn.cells.gru import GRU, GRUResetAfter
 from graphnet_rnn.cells.lstm import LSTM, LSTMPeephole
-from graphnet_rnn.formats.stacked import stacked
+from graphnet_rnn.formats.torch_weights import stacked
 
 __all__ = ["OPERATORS", "fused"]
 

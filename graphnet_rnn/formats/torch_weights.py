@@ -6,6 +6,7 @@ Names and layouts only: PyTorch need not be installed.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,6 @@ from graphnet_rnn.cells.combine import Bidirectional
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.files.tensor_file import tensor_bytes
 from graphnet_rnn.files.whole import write_atomically
-from graphnet_rnn.formats.stacked import stacked
 from graphnet_rnn.formats.state_dict import (
     DIRECTIONS,
     FAMILIES,
@@ -36,7 +36,7 @@ from graphnet_rnn.formats.state_dict import (
 from graphnet_rnn.network.network import Network
 from graphnet_rnn.settings import one_of, yes_or_no
 
-__all__ = ["from_torch", "save_torch", "to_torch", "torch_kind"]
+__all__ = ["from_torch", "save_torch", "stacked", "to_torch", "torch_kind"]
 
 
 # -- from torch ----------------------------------------------------------------------------------
@@ -269,3 +269,11 @@ def torch_kind(network: Network) -> str:
             f"a torch module has one width for all layers; these have {', '.join(str(max(w)) for w in widths)}"
         )
     return found
+
+
+def stacked(cell: Cell, names: Iterable[str]) -> Array:
+    """The transposed weights of these names, end to end along axis 0: a new array in row order.
+
+    Matrices (in, units) give (gates · units, in); vectors (units,) give (gates · units,).
+    """
+    return np.ascontiguousarray(np.concatenate([cell.weights[name].value.T for name in names]))

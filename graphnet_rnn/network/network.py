@@ -13,8 +13,8 @@ from graphnet.graph.node import Array, Node
 from graphnet.graph.provenance import hide_module
 from graphnet.system.memory import require_memory
 from graphnet_rnn.cell.cell import Cell
-from graphnet_rnn.cell.graph_size import require_nodes
 from graphnet_rnn.cell.initializers import Initializer, checked_initial
+from graphnet_rnn.cell.tracing import require_nodes
 from graphnet_rnn.cell.weights import Weights, unfit
 from graphnet_rnn.cells.lstm import without_recurrent_errors
 from graphnet_rnn.data.choice import Columns
@@ -22,8 +22,7 @@ from graphnet_rnn.data.scaling import Scaling, as_scaling
 from graphnet_rnn.data.text import Vocabulary
 from graphnet_rnn.errors import CellError, UsageError
 from graphnet_rnn.model import Model, float_dtype, seed_of
-from graphnet_rnn.network.losses import LOSSES, SEQUENCE_LOSSES
-from graphnet_rnn.network.pooling import POOLS
+from graphnet_rnn.network.losses import LOSSES, POOLS, SEQUENCE_LOSSES
 from graphnet_rnn.network.unroll import Unrolled
 from graphnet_rnn.settings import MANY, fraction, one_of, shown, whole_number, yes_or_no
 

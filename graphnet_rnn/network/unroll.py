@@ -15,14 +15,13 @@ from graphnet.graph.node import Node
 from graphnet.graph.provenance import hide_module
 from graphnet.system.collector import collector_paused
 from graphnet_rnn.cell.cell import Cell, at_each_step
-from graphnet_rnn.cell.graph_size import require_nodes
 from graphnet_rnn.cell.masks import Masks
+from graphnet_rnn.cell.tracing import require_nodes
 from graphnet_rnn.cell.weights import FlatParameters
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.network.given import last_time, node_or_input, nodes_of, required_node
 from graphnet_rnn.network.lengths import ENDS, Lengths
-from graphnet_rnn.network.losses import LOSSES, SEQUENCE_LOSSES, VALUE_LOSSES
-from graphnet_rnn.network.pooling import POOLS
+from graphnet_rnn.network.losses import LOSSES, POOLS, SEQUENCE_LOSSES, VALUE_LOSSES
 from graphnet_rnn.optimizers.structure import hidden_units
 from graphnet_rnn.settings import MANY, listed, one_of, shown, text, whole_number, yes_or_no
 

@@ -18,8 +18,7 @@ from graphnet_rnn.optimizers.by_size import ObjectiveBySize
 from graphnet_rnn.optimizers.objective import Objective
 from graphnet_rnn.optimizers.vectors import double
 from graphnet_rnn.parallel.mpi import as_ranks
-from graphnet_rnn.parallel.ranks import Ranks
-from graphnet_rnn.parallel.tree import summed
+from graphnet_rnn.parallel.ranks import Ranks, summed
 from graphnet_rnn.riemannian.blocks import Solver
 from graphnet_rnn.riemannian.metrics import Metric
 from graphnet_rnn.settings import whole_number

@@ -10,9 +10,16 @@ import numpy as np
 import graphnet as gn
 from graphnet.graph.node import Array, Node
 from graphnet.ops.leaf import After
-from graphnet_rnn.optimizers.clipping import norm
 
-__all__ = ["Applied", "Kind", "lookahead_function", "update_function"]
+__all__ = [
+    "Applied",
+    "Kind",
+    "clip_by_norm",
+    "clip_by_value",
+    "lookahead_function",
+    "norm",
+    "update_function",
+]
 
 #: What a step makes of θ, the gradient, the state and scalars by name: θ and the state after it.
 Applied = Callable[[Node, Node, dict[str, Node], dict[str, Node]], tuple[Node, dict[str, Node]]]
@@ -82,3 +89,21 @@ def lookahead_function(
 
 def _is_finite(x: Node) -> Node:
     return gn.less(gn.absolute(x), np.inf)
+
+
+def norm(x: Node) -> Node:
+    """‖x‖₂, summed in float64"""
+    wide = gn.cast(x, "float64")
+    return gn.sqrt(gn.sum(wide * wide))
+
+
+def clip_by_norm(gradient: Node, threshold: float | Node) -> Node:
+    """g · min(1, threshold / ‖g‖). Source: Pascanu, Mikolov & Bengio 2012; Lynge 2016, eq. 3.66."""
+    length = norm(gradient)
+    share = gn.where(gn.greater(length, threshold), threshold / length, 1.0)
+    return gradient * gn.cast(share, gradient.dtype)
+
+
+def clip_by_value(gradient: Node, limit: float | Node) -> Node:
+    """Each g_i truncated to [-limit, limit]. (For truncation at every node, see gn.gradient.)"""
+    return gn.minimum(gn.maximum(gradient, -limit), limit)

@@ -15,8 +15,13 @@ from graphnet.graph.node import Array, Node
 from graphnet.system.cached import cached_property
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers.base import Differentiable, Optimizer, Report, State
-from graphnet_rnn.optimizers.clipping import clip_by_norm, clip_by_value
-from graphnet_rnn.optimizers.equations import Kind, lookahead_function, update_function
+from graphnet_rnn.optimizers.equations import (
+    Kind,
+    clip_by_norm,
+    clip_by_value,
+    lookahead_function,
+    update_function,
+)
 from graphnet_rnn.optimizers.groups import DECAYS, RATES, as_groups, as_mapping, factors, kinds_of
 from graphnet_rnn.optimizers.schedules import FractionOrSchedule, Rate, Schedule, described
 from graphnet_rnn.optimizers.vectors import compiled, norm

@@ -22,8 +22,7 @@ from graphnet.graph.node import Array
 from graphnet.system.cores import own_cores
 from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.parallel.launcher import rank_and_size
-from graphnet_rnn.parallel.ranks import ALONE, Ranks
-from graphnet_rnn.parallel.tree import branches, joined, summed
+from graphnet_rnn.parallel.ranks import ALONE, Ranks, branches, joined, summed
 from graphnet_rnn.settings import amount
 
 __all__ = ["MPIRanks", "as_ranks", "is_spoken_for", "launched"]

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
 import numpy as np
 
 from graphnet.graph.node import Array
-from graphnet_rnn.parallel.tree import summed
 
-__all__ = ["ALONE", "Ranks"]
+__all__ = ["ALONE", "Branch", "Ranks", "branches", "joined", "summed"]
 
 T = TypeVar("T")
 
@@ -72,3 +71,42 @@ class Ranks:
 
 #: For all that is not shared.
 ALONE = Ranks()
+
+
+#: The parts that it is the sum of: from the first to before the last.
+Branch = tuple[int, int]
+
+
+def _middle(low: int, high: int) -> int:
+    return low + (1 << (high - low - 1).bit_length() - 1)
+
+
+def branches(first: int, end: int, count: int) -> list[Branch]:
+    """The largest branches of the tree over so many parts that lie within [first, end), in their order."""
+
+    def within(low: int, high: int) -> Iterator[Branch]:
+        if first <= low and high <= end:
+            yield low, high
+        elif low < end and first < high:
+            middle = _middle(low, high)
+            yield from within(low, middle)
+            yield from within(middle, high)
+
+    return list(within(0, count)) if first < end else []
+
+
+def summed(parts: Iterator[Array], low: int, high: int) -> Array:
+    """A branch, of parts that come in their order. At no time are there more of them than it has levels."""
+    if high - low == 1:
+        return next(parts)
+    middle = _middle(low, high)
+    left = summed(parts, low, middle)
+    return left + summed(parts, middle, high)
+
+
+def joined(known: Mapping[Branch, Array], low: int, high: int) -> Array:
+    """A branch, of branches that are known."""
+    if (low, high) in known:
+        return known[low, high]
+    middle = _middle(low, high)
+    return joined(known, low, middle) + joined(known, middle, high)

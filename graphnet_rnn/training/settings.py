@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -10,11 +11,37 @@ from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers.base import Optimizer, require_optimizer
 from graphnet_rnn.optimizers.first_order import Adam, FirstOrder
 from graphnet_rnn.optimizers.schedules import Constant, ExponentialDecay, Schedule, factor_schedule
-from graphnet_rnn.settings import Amount, Count, Positive, Share, is_number, require_kinds, setting
-from graphnet_rnn.training.early_stopping import EarlyStopping
+from graphnet_rnn.settings import Amount, Count, Fraction, Positive, Share, is_number, require_kinds, setting
 from graphnet_rnn.training.state import as_stored, description_of
 
-__all__ = ["Training"]
+__all__ = ["EarlyStopping", "Training"]
+
+
+@dataclass(frozen=True)
+class EarlyStopping:
+    """Go on while C_t ≤ C_{t-N} (1 - τ)^N, C_t the validation cost after epoch t. Source: Lynge 2016, 4.2.1.
+
+    memory: N epochs. tolerance: τ, the mean decrease that each of them must have brought.
+    patience: instead of that, stop when so many epochs in a row have brought no new best.
+    """
+
+    memory: Count = 10
+    tolerance: Fraction = 5e-5
+    patience: Count | None = None
+
+    def __post_init__(self) -> None:
+        require_kinds(self)
+
+    def should_stop(self, costs: Sequence[float]) -> bool:
+        """costs: the validation cost after each epoch so far."""
+        if self.patience is not None:
+            best, since = math.inf, 0
+            for cost in costs:
+                best, since = (cost, 0) if cost < best else (best, since + 1)
+            return since >= self.patience
+        if len(costs) <= self.memory:
+            return False
+        return not costs[-1] <= costs[-1 - self.memory] * (1 - self.tolerance) ** self.memory
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from graphnet_rnn.optimizers.schedules import ExponentialDecay, Stepwise
 from graphnet_rnn.text.evaluation import Evaluator
 from graphnet_rnn.text.reading import cost_over_text, read
 from graphnet_rnn.text.sampling import Sampler
-from graphnet_rnn.training.early_stopping import EarlyStopping
+from graphnet_rnn.training.settings import EarlyStopping
 from tests.tables import case
 
 TEXT = "abc" * 30

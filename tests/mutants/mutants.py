@@ -456,7 +456,7 @@ MUTANTS = [
         ("tests/graphnet_rnn/models/test_hmm.py",),
     ),
     Mutant(
-        "models_first_reconstruction", "graphnet_rnn/models/energy/gibbs.py",
+        "models_first_reconstruction", "graphnet_rnn/models/energy/annealing.py",
         "if step == 0:", "if step == steps - 1:",
         ("tests/graphnet_rnn/models/test_energy.py",),
     ),
@@ -498,7 +498,7 @@ MUTANTS = [
         ("tests/graphnet_rnn/training/test_looking_on.py", "tests/graphnet_rnn/training/test_looking_on.py"),
     ),
     Mutant(
-        "training_stop_at_nan", "graphnet_rnn/training/early_stopping.py",
+        "training_stop_at_nan", "graphnet_rnn/training/settings.py",
         "return not costs[-1] <= costs[-1 - self.memory]", "return costs[-1] > costs[-1 - self.memory]",
         ("tests/graphnet_rnn/optimizers/test_optimizers.py",),
     ),
@@ -560,7 +560,7 @@ MUTANTS = [
         ("tests/graphnet_rnn/parallel/test_mpi.py", "-k", "agreement"),
     ),
     Mutant(
-        "parallel_parts_of_a_rank", "graphnet_rnn/parallel/tree.py",
+        "parallel_parts_of_a_rank", "graphnet_rnn/parallel/ranks.py",
         "if first <= low and high <= end:", "if first <= low and high < end:",
         ("tests/graphnet_rnn/parallel/test_training.py",),
     ),

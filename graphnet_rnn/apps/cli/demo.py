@@ -20,16 +20,14 @@ from graphnet_rnn.apps.cli.program import command_line
 from graphnet_rnn.apps.cli.user_cells import described
 from graphnet_rnn.cell.initializers import log_frequencies
 from graphnet_rnn.cells.lstm import LSTM
-from graphnet_rnn.data.default import standard_library_text
-from graphnet_rnn.data.text import Corpus
+from graphnet_rnn.data.text import Corpus, standard_library_text
 from graphnet_rnn.errors import SaveError, UsageError
 from graphnet_rnn.files.whole import locked
 from graphnet_rnn.network.network import Network
 from graphnet_rnn.testing import check_cell, check_network
 from graphnet_rnn.text.sampling import Sampler
-from graphnet_rnn.training.early_stopping import EarlyStopping
 from graphnet_rnn.training.folder import RunFolder
-from graphnet_rnn.training.settings import Training
+from graphnet_rnn.training.settings import EarlyStopping, Training
 from graphnet_rnn.training.text import CarriedText
 from graphnet_rnn.training.trainer import Trainer
 

@@ -20,17 +20,15 @@ from graphnet_rnn.apps.cli.optimizer import no_limit, optimizer_class
 from graphnet_rnn.apps.cli.settings import given_settings
 from graphnet_rnn.cell.initializers import Initializer, log_frequencies, log_odds
 from graphnet_rnn.data.choice import Choice, Columns
-from graphnet_rnn.data.default import standard_library_text
 from graphnet_rnn.data.scaling import Scaling
 from graphnet_rnn.data.sequence_files import ENDINGS, read_sequences, with_columns
 from graphnet_rnn.data.sequences import Sequences
 from graphnet_rnn.data.tables import is_table
-from graphnet_rnn.data.text import Corpus, Vocabulary
+from graphnet_rnn.data.text import Corpus, Vocabulary, standard_library_text
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.installed import installed, material_kind
-from graphnet_rnn.network.losses import LOSSES, SEQUENCE_LOSSES, VALUE_LOSSES
+from graphnet_rnn.network.losses import LOSSES, POOLS, SEQUENCE_LOSSES, VALUE_LOSSES
 from graphnet_rnn.network.network import Network
-from graphnet_rnn.network.pooling import POOLS
 from graphnet_rnn.network.running import run
 from graphnet_rnn.optimizers.base import Optimizer
 from graphnet_rnn.optimizers.first_order import FirstOrder

@@ -9,7 +9,7 @@ from typing import Any
 from graphnet_rnn.apps.cli.models import load_finite
 from graphnet_rnn.apps.cli.user_cells import make_cell, parts_of
 from graphnet_rnn.cell.cell import Cell
-from graphnet_rnn.cell.graph_size import require_nodes
+from graphnet_rnn.cell.tracing import require_nodes
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.network.network import Network
 from graphnet_rnn.settings import whole_number

@@ -47,10 +47,9 @@ from graphnet_rnn.parallel.ranks import ALONE, Ranks
 from graphnet_rnn.settings import shown, whole_number
 from graphnet_rnn.text.evaluation import Evaluator
 from graphnet_rnn.training.arrays import Arrays
-from graphnet_rnn.training.early_stopping import EarlyStopping
 from graphnet_rnn.training.folder import RunFolder
 from graphnet_rnn.training.problem import require_unclipped
-from graphnet_rnn.training.settings import Training
+from graphnet_rnn.training.settings import EarlyStopping, Training
 from graphnet_rnn.training.state import TrainingState, digest_of
 from graphnet_rnn.training.text import CarriedText, DrawnText, TextProblem
 from graphnet_rnn.training.trainer import Trainer

@@ -13,9 +13,8 @@ import graphnet as gn
 from graphnet.graph.node import Array
 from graphnet.system.memory import require_memory
 from graphnet_rnn.errors import ModelFileError, UsageError
-from graphnet_rnn.experiments.dependencies.objective import summed_over_time
 from graphnet_rnn.experiments.dependencies.problems import Task, require_task
-from graphnet_rnn.experiments.dependencies.source import elman, settings
+from graphnet_rnn.experiments.dependencies.source import elman, settings, summed_over_time
 from graphnet_rnn.network.network import Network, require_network
 from graphnet_rnn.optimizers.base import Report
 from graphnet_rnn.optimizers.batched import BatchedObjective

@@ -28,13 +28,13 @@ import graphnet as gn
 from graphnet.graph.node import Array
 from graphnet.system.streams import prepare_streams
 from graphnet_rnn.cell.initializers import constant, normal, orthogonal, reservoir
-from graphnet_rnn.experiments.dependencies.objective import summed_over_time
 from graphnet_rnn.experiments.dependencies.problems import TASKS, Memory, Task
 from graphnet_rnn.experiments.dependencies.source import (
     MOMENTUM_SETTINGS,
     MomentumSettings,
     echo_state_weights,
     elman,
+    summed_over_time,
     zero_one_loss,
 )
 from graphnet_rnn.experiments.runs import Row, complete

@@ -22,15 +22,16 @@ from graphnet_rnn.experiments.dependencies.problems import (
     Task,
     require_task,
 )
-from graphnet_rnn.network.network import Network
+from graphnet_rnn.network.network import Network, require_network
 from graphnet_rnn.optimizers.first_order import Momentum, Nesterov
 from graphnet_rnn.optimizers.hessian_free import HessianFree
+from graphnet_rnn.optimizers.objective import Objective
 from graphnet_rnn.optimizers.schedules import Stepwise
 from graphnet_rnn.settings import yes_or_no
 
 __all__ = [
     "MOMENTUM_SETTINGS", "MomentumSettings", "Settings", "echo_state_weights", "elman", "initial_weights",
-    "momentum_settings", "settings", "zero_one_loss",
+    "momentum_settings", "settings", "summed_over_time", "zero_one_loss",
 ]  # fmt: skip
 
 #: `initial=` of the Elman cell, and of the network.
@@ -209,3 +210,23 @@ def zero_one_loss(task: Task, logits: Any, targets: Any) -> float:
         return float(sequences.mean())
     o, t = np.asarray(logits)[-task.places :], np.asarray(targets)[-task.places :]
     return float(((o.argmax(axis=2) != t) | ~np.isfinite(o).all(axis=2)).mean())
+
+
+def summed_over_time(
+    task: Task, network: Network, count: int, unscored: int | None = None, **how: Any
+) -> Objective:
+    """C = Σ_t loss_t over the scored steps, the mean over `count` sequences; inputs and targets are to be fed.
+
+    The mean over steps, `u.cost`, would make every λ of the sources too large by the number of scored steps.
+    unscored: how many of the first steps are left out, by default those without a target.
+    how: further settings of Objective (backend, memory, ...).
+    """
+    require_task("summed_over_time", task)
+    require_network("summed_over_time", network).require_each_step("summed_over_time")
+    unscored = task.unscored if unscored is None else unscored
+    u = network.unroll(task.time, count, initial="zero", unscored=unscored)
+    cost = u.cost * float(task.time - unscored)
+    # As u.structure reads u.cost, the pairs are those of this cost, too.
+    return Objective(
+        cost, list(network.parameters.values()), [u.inputs, u.targets], structure=u.structure, **how
+    )

@@ -10,7 +10,7 @@ import numpy as np
 import graphnet as gn
 from graphnet.graph.node import Array, Node
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.models.energy.gibbs import gibbs
+from graphnet_rnn.models.energy.annealing import gibbs
 from graphnet_rnn.models.energy.model import EnergyModel, as_generator
 from graphnet_rnn.optimizers.objective import Objective
 from graphnet_rnn.settings import whole_number

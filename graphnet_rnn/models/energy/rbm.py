@@ -12,7 +12,7 @@ from graphnet_rnn.cell import initializers
 from graphnet_rnn.cell.initializers import Initializer
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.models.energy import equations
-from graphnet_rnn.models.energy.gibbs import gibbs
+from graphnet_rnn.models.energy.annealing import gibbs
 from graphnet_rnn.models.energy.model import EnergyModel, as_generator
 from graphnet_rnn.models.energy.units import draw_bits, sigmoid
 from graphnet_rnn.settings import whole_number, yes_or_no

@@ -10,11 +10,11 @@ import numpy as np
 import graphnet as gn
 from graphnet.graph.node import Array, Node
 from graphnet_rnn.cell import initializers
-from graphnet_rnn.cell.graph_size import require_equations
 from graphnet_rnn.cell.initializers import Initializer
+from graphnet_rnn.cell.tracing import require_equations
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.models.energy import equations
-from graphnet_rnn.models.energy.gibbs import gibbs
+from graphnet_rnn.models.energy.annealing import gibbs
 from graphnet_rnn.models.energy.model import EnergyModel, as_generator
 from graphnet_rnn.models.energy.units import draw_bits, sigmoid
 from graphnet_rnn.settings import has_items, whole_number, yes_no_or_none, yes_or_no

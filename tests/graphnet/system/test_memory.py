@@ -124,7 +124,7 @@ def test_numpy_says_which_node(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_many_nodes_are_announced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graphnet_rnn.cell.graph_size.MANY", 50)
+    monkeypatch.setattr("graphnet_rnn.cell.tracing.MANY", 50)
     with pytest.warns(UserWarning, match=r"over 20 steps makes about \d+ nodes, which take .* to compile"):
         rnn.Network([rnn.Elman(2)], 3, 3).unroll(20, 1)
 

@@ -16,7 +16,7 @@ from graphnet.graph.node import Array
 from graphnet_rnn.cell import initializers
 from graphnet_rnn.errors import DataError, TrainingError, UsageError
 from graphnet_rnn.models.energy import RBM, RTRBM, TRBM, ContrastiveDivergence, EnergyModel, Stack
-from graphnet_rnn.models.energy.gibbs import gibbs
+from graphnet_rnn.models.energy.annealing import gibbs
 from graphnet_rnn.models.energy.units import sigmoid
 from tests.graphnet_rnn.models.trained import train, train_stack
 from tests.tables import case

@@ -17,7 +17,7 @@ import viz
 from graphnet.graph.node import Node
 from graphnet_rnn.data.packing import bucket_of, bucket_times
 from graphnet_rnn.errors import DataError, UsageError
-from graphnet_rnn.network.pooling import POOLS
+from graphnet_rnn.network.losses import POOLS
 from graphnet_rnn.riemannian.metrics import Kronecker, as_metric
 from tests.graphnet_rnn.cells.test_oracles import CELLS
 from tests.tables import case as named

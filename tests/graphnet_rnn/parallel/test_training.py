@@ -19,7 +19,7 @@ from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.optimizers import ALL
 from graphnet_rnn.parallel import ALONE, Ranks
 from graphnet_rnn.parallel.launcher import alone, rank_and_size
-from graphnet_rnn.parallel.tree import branches, joined, summed
+from graphnet_rnn.parallel.ranks import branches, joined, summed
 from graphnet_rnn.training.rounding import made_by
 from graphnet_rnn.training.trainer import Trainer
 from tests.graphnet_rnn.parallel.program import parts_of

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from graphnet.graph.node import Array
 from graphnet_rnn.parallel import Ranks
-from graphnet_rnn.parallel.tree import branches, joined, summed
+from graphnet_rnn.parallel.ranks import branches, joined, summed
 
 T = TypeVar("T")
 

@@ -109,7 +109,7 @@ REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
     "a large step": (lambda: drawn(gradient_batches=30), DataError, "has 111 sequences of 9 characters"),
     "unscored": (lambda: drawn(unscored=9), UsageError, "unscored must be in 0 ... 8"),
     "a sample": (lambda: drawn(sample=-1), UsageError, "sample must be a whole number >= 0, not -1"),
-    "a limit below 0": (lambda: drawn(clip_values=-1.0), UsageError, "clip_values must be > 0, or None for no limit, not -1"),
+    "a limit below 0": (lambda: drawn(clip_values=-1.0), UsageError, "clip_values must be > 0, or None"),
     "clipped": (lambda: trainer(None, optimizer=CURVED, clip_values=1.0), UsageError, "DrawnText: clip_va"),
     "carried, clipped": (
         lambda: trainer(None, optimizer=CURVED, **CARRIED, clip_values=1.0), UsageError, "CarriedText: clip_",
