@@ -12,7 +12,7 @@ from graphnet.ops.random import Random
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.network.network import Network
 
-__all__ = ["Compiled", "called", "require_no_draws"]
+__all__ = ["CompiledCalls", "called", "require_no_draws"]
 
 #: For how many pairs of time and batch what is compiled is kept.
 KEPT = 8
@@ -34,7 +34,7 @@ def called(network: Network, time: int, batch: int) -> tuple[list[Node], list[No
     return [outputs, *u.final], [u.inputs, *u.initial, *network.parameters.values()]
 
 
-class Compiled:
+class CompiledCalls:
     """What `make` gives for (outputs, inputs) of a time and batch, kept for the last eight of these."""
 
     def __init__(

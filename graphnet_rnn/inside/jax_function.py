@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 import graphnet as gn
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.inside.calls import Compiled, require_no_draws
+from graphnet_rnn.inside.calls import CompiledCalls, require_no_draws
 from graphnet_rnn.network.network import Network, require_network
 
 __all__ = ["jax_function", "on_arrays"]
@@ -43,7 +43,7 @@ def on_arrays(
     network: Network, backend: str, threads: int | None
 ) -> tuple[Callable[..., Any], dict[str, Any]]:
     """See jax_function."""
-    compiled = Compiled(
+    compiled = CompiledCalls(
         network, lambda outputs, inputs: gn.inside.jax_function(outputs, inputs, backend, threads)
     )
     names = {node: name for name, node in network.parameters.items()}

@@ -12,7 +12,7 @@ import graphnet as gn
 from graphnet_rnn.cell.cell import classes_of
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.formats.model_file import ModelFile, describe_model, model_of
-from graphnet_rnn.inside.calls import Compiled, require_no_draws
+from graphnet_rnn.inside.calls import CompiledCalls, require_no_draws
 from graphnet_rnn.network.network import Network, require_network
 from graphnet_rnn.settings import yes_or_no
 
@@ -83,8 +83,8 @@ class NetworkModule(torch.nn.Module):  # type: ignore[misc]  # PyTorch may be mi
         learned = (node.inputs[0] for node in self._network.learned_states(batch))
         return [weights[names[node]].expand(batch, -1) for node in learned]
 
-    def _to_compile(self) -> Compiled:
-        return Compiled(
+    def _to_compile(self) -> CompiledCalls:
+        return CompiledCalls(
             self._network,
             lambda outputs, inputs: gn.inside.torch_function(outputs, inputs, **self._how),
         )

@@ -17,7 +17,7 @@ from graphnet_rnn.settings import amount, require_kinds, shown
 
 __all__ = [
     "Curved",
-    "Differentiable",
+    "HasGradient",
     "Optimizer",
     "Preconditioned",
     "Report",
@@ -33,13 +33,13 @@ State = dict[str, Array]
 Kept = dict[str, tuple[Shape, Dtype]]
 
 
-class Differentiable(Protocol):
+class HasGradient(Protocol):
     """The part of an Objective that first-order optimizers use."""
 
     def gradient(self, w: Array) -> tuple[float, Array]: ...
 
 
-class Curved(Differentiable, Protocol):
+class Curved(HasGradient, Protocol):
     """The part of an Objective that second-order optimizers use; each method may look at a batch of its own."""
 
     def curvature(self, w: Array, structural: float = 0.0) -> Callable[[Array], Array]: ...

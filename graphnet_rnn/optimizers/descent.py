@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from graphnet.graph.node import Array
-from graphnet_rnn.optimizers.base import Differentiable, Optimizer, Report, State
+from graphnet_rnn.optimizers.base import HasGradient, Optimizer, Report, State
 from graphnet_rnn.optimizers.line_search import LineSearch, Wolfe
 from graphnet_rnn.optimizers.vectors import double, inner, norm
 from graphnet_rnn.settings import Amount, Count
@@ -77,7 +77,7 @@ class Point:
 class _Evaluations:
     """The objective at points that θ's dtype can hold, and how often it was asked."""
 
-    def __init__(self, objective: Differentiable, theta: Array) -> None:
+    def __init__(self, objective: HasGradient, theta: Array) -> None:
         self._objective, self._dtype = objective, theta.dtype
         self.count = self.broken = 0
 
@@ -132,7 +132,7 @@ class LineSearchOptimizer(Optimizer):
     rule: ClassVar[Wolfe]
 
     def step(
-        self, objective: Differentiable, theta: Array, state: State, rate: float | None = None
+        self, objective: HasGradient, theta: Array, state: State, rate: float | None = None
     ) -> LineSearchReport:
         """One step: changes `theta` and `state` in place. rate: see the class."""
         started = time.perf_counter()

@@ -13,7 +13,7 @@ from graphnet.ops.leaf import After
 
 __all__ = [
     "Applied",
-    "Kind",
+    "VectorKind",
     "clip_by_norm",
     "clip_by_value",
     "lookahead_function",
@@ -25,7 +25,7 @@ __all__ = [
 Applied = Callable[[Node, Node, dict[str, Node], dict[str, Node]], tuple[Node, dict[str, Node]]]
 
 
-class Kind(NamedTuple):
+class VectorKind(NamedTuple):
     """What a function is compiled for: the size and dtype of θ, (name, shape, dtype) of each array of the state, the
     names of the scalars, where vectors lie, and at most how many threads."""
 
@@ -39,7 +39,7 @@ class Kind(NamedTuple):
     @classmethod
     def of(
         cls, theta: Array, state: Mapping[str, Array], scalars: tuple[str, ...], threads: int | None
-    ) -> Kind:
+    ) -> VectorKind:
         shapes = tuple((name, array.shape, array.dtype.str) for name, array in state.items())
         return cls(theta.size, theta.dtype.str, shapes, scalars, gn.backend_of(theta), threads)
 
@@ -50,7 +50,7 @@ class Kind(NamedTuple):
         return theta, state, {name: gn.input((), self.dtype, name=name) for name in self.scalars}
 
 
-def update_function(kind: Kind, applied: Applied) -> gn.Function:
+def update_function(kind: VectorKind, applied: Applied) -> gn.Function:
     """(loss, θ, g, *state, *scalars) ↦ ‖g‖; θ and the state are changed in place, unless loss or ‖g‖ is not finite.
 
     One pass over g, for its norm, and one over all: a step on a NaN would destroy the parameters, and with them the
@@ -77,7 +77,7 @@ def update_function(kind: Kind, applied: Applied) -> gn.Function:
 
 
 def lookahead_function(
-    kind: Kind, point: Callable[[Node, dict[str, Node], dict[str, Node]], Node]
+    kind: VectorKind, point: Callable[[Node, dict[str, Node], dict[str, Node]], Node]
 ) -> gn.Function:
     """(out, θ, *state, *scalars): out becomes the point"""
     theta, state, scalars = kind.nodes()

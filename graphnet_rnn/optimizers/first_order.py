@@ -14,9 +14,9 @@ import graphnet as gn
 from graphnet.graph.node import Array, Node
 from graphnet.system.cached import cached_property
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.optimizers.base import Differentiable, Optimizer, Report, State
+from graphnet_rnn.optimizers.base import HasGradient, Optimizer, Report, State
 from graphnet_rnn.optimizers.equations import (
-    Kind,
+    VectorKind,
     clip_by_norm,
     clip_by_value,
     lookahead_function,
@@ -163,7 +163,7 @@ class FirstOrder(Optimizer):
 
     def __graph__(self) -> gn.Graph:
         """A step as a graph, for pictures: θ, g, the state and ε, and what becomes of them."""
-        kind = Kind.of(np.zeros(1), self._fresh(np.zeros(1)), self._scalars, None)
+        kind = VectorKind.of(np.zeros(1), self._fresh(np.zeros(1)), self._scalars, None)
         theta, state, scalars = kind.nodes()
         g = gn.input(theta.shape, theta.dtype, name="g")
         scalars["rate"] = rate = gn.input((), theta.dtype, name="ε")
@@ -195,7 +195,7 @@ class FirstOrder(Optimizer):
         if type(self).lookahead is FirstOrder.lookahead:
             return theta
         scheduled = tuple(name for name in self._scheduled if name != "rate")
-        kind = Kind.of(theta, state, scheduled, None)
+        kind = VectorKind.of(theta, state, scheduled, None)
 
         def make() -> gn.Function:
             return lookahead_function(kind, lambda t, s, more: self.looked_ahead(t, s, **more))
@@ -205,11 +205,9 @@ class FirstOrder(Optimizer):
         compiled(("lookahead", *self._key, kind), make)(out, theta, *state.values(), *values)
         return out
 
-    def step(
-        self, objective: Differentiable, theta: Array, state: State, rate: float | None = None
-    ) -> Report:
+    def step(self, objective: HasGradient, theta: Array, state: State, rate: float | None = None) -> Report:
         loss, g = objective.gradient(self.evaluation_point(theta, state))
-        kind = Kind.of(theta, state, self._scalars, getattr(objective, "threads", None))
+        kind = VectorKind.of(theta, state, self._scalars, getattr(objective, "threads", None))
 
         def make() -> gn.Function:
             applied = lambda t, g, s, scalars: self.apply(t, g, s, **scalars)  # noqa: E731

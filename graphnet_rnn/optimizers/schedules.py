@@ -426,7 +426,7 @@ class OnPlateau(Schedule):
 
 
 @dataclass(frozen=True)
-class Composed(Schedule):
+class _OfSchedules(Schedule):
     """A schedule of schedules, some of which may read more than the step."""
 
     @abstractmethod
@@ -439,7 +439,7 @@ class Composed(Schedule):
 
 
 @dataclass(frozen=True, repr=False)
-class Then(Composed):
+class Then(_OfSchedules):
     """x_t = first_t for t < at, following_{t - at} from there on: what `first.then(following)` gives."""
 
     first: Schedule
@@ -476,7 +476,7 @@ class Then(Composed):
 
 
 @dataclass(frozen=True, repr=False)
-class Times(Composed):
+class Times(_OfSchedules):
     """x_t = a_t b_t, or a b_t of a number a: what `a * b` gives."""
 
     factor: Schedule | float
@@ -515,7 +515,7 @@ class Times(Composed):
 
 
 @dataclass(frozen=True, repr=False)
-class ByEpoch(Composed):
+class ByEpoch(_OfSchedules):
     """x = of_e, e epochs: what `schedule.by_epoch()` gives."""
 
     of: Schedule

@@ -14,7 +14,7 @@ from graphnet_rnn.settings import amount, one_of, shown, whole_number
 from graphnet_rnn.settings import text as text_of
 from graphnet_rnn.text.conditions import Condition
 from graphnet_rnn.text.lanes import Lanes
-from graphnet_rnn.text.search import Found, beam, exact, weighted
+from graphnet_rnn.text.search import Continuations, beam, exact, weighted
 
 __all__ = ["METHODS", "Completion", "Completions", "complete"]
 
@@ -117,7 +117,7 @@ def complete(
     return Completions(start, method, _completions(found, vocabulary.characters, stop), *found[3:])
 
 
-def _completions(found: Found, characters: str, stop: str | None) -> tuple[Completion, ...]:
+def _completions(found: Continuations, characters: str, stop: str | None) -> tuple[Completion, ...]:
     weights = np.exp(found.log_weights - found.log_weights.max())
     weights /= weights.sum()
     return tuple(
@@ -126,7 +126,7 @@ def _completions(found: Found, characters: str, stop: str | None) -> tuple[Compl
     )
 
 
-def _too_few(found: Found, count: int) -> UsageError:
+def _too_few(found: Continuations, count: int) -> UsageError:
     return UsageError(
         f"complete: of {found.attempts:,} attempts {len(found.texts)} were accepted, not {count}: the model meets the "
         f"condition with a probability of at most {math.exp(found.log_p_condition):.2g}. Allow more attempts, ask for "

@@ -12,13 +12,13 @@ from graphnet.graph.node import Array
 from graphnet_rnn.text.conditions import Condition
 from graphnet_rnn.text.lanes import Lanes, Place, log_softmax
 
-__all__ = ["Found", "beam", "exact", "weighted"]
+__all__ = ["Continuations", "beam", "exact", "weighted"]
 
 #: Attempts that are made side by side, with the same bounds.
 SIDE_BY_SIDE = 64
 
 
-class Found(NamedTuple):
+class Continuations(NamedTuple):
     """Rows of symbols, ln p and ln weight of each, and what Completions says of them all."""
 
     texts: list[list[int]]
@@ -55,7 +55,7 @@ def exact(
     temperature: float,
     generator: np.random.Generator,
     most: int,
-) -> Found:
+) -> Continuations:
     """Independent samples of p(text | condition), by rejection in which each rejected attempt sharpens the bounds.
 
     At a prefix x with bound B(x) >= p(condition | x), a symbol c is drawn with probability p(c | x) B(xc) / B(x), and
@@ -75,7 +75,7 @@ def exact(
         for attempt in round_:
             _renew(attempt)
     texts = accepted[:count]
-    return Found(
+    return Continuations(
         [each.symbols for each in texts],
         np.array([each.log_p for each in texts]),
         np.zeros(len(texts)),
@@ -155,7 +155,7 @@ def weighted(
     count: int,
     temperature: float,
     generator: np.random.Generator,
-) -> Found:
+) -> Continuations:
     """Texts drawn by p(c | x) among the symbols from which the end can be reached; weight Π_t (what these sum to)."""
     texts: list[list[int]] = [[] for _ in range(count)]
     log_p, log_weights = np.zeros(count), np.zeros(count)
@@ -180,12 +180,12 @@ def weighted(
         if not len(active):
             break
         now = lanes.step(now.rows(going), symbols[going])
-    return Found(texts, log_p, log_weights, _log_sum(log_weights) - math.log(count), count)
+    return Continuations(texts, log_p, log_weights, _log_sum(log_weights) - math.log(count), count)
 
 
 def beam(
     lanes: Lanes, place: Place, condition: Condition, count: int, temperature: float, width: int
-) -> Found:
+) -> Continuations:
     """The likeliest texts, of the `width` likeliest prefixes of each length that can be ended well."""
     done: list[tuple[float, list[int]]] = []
     texts: list[list[int]] = [[]]
@@ -214,7 +214,7 @@ def beam(
         now = lanes.step(now.rows(rows[going]), symbols[going])
     found = np.array([score for score, _ in done])
     proved = left_behind <= found[0]
-    return Found([text for _, text in done], found, found, _log_sum(found), read, proved)
+    return Continuations([text for _, text in done], found, found, _log_sum(found), read, proved)
 
 
 def _log_p(place: Place, temperature: float) -> Array:

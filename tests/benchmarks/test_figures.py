@@ -40,8 +40,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-def job(method: str, folder: Path) -> autoencoders.Job:
-    return autoencoders.Job(None, None, "CURVES", method, 0, 400, 40, 0.1, folder)
+def job(method: str, folder: Path) -> autoencoders.AutoencoderJob:
+    return autoencoders.AutoencoderJob(None, None, "CURVES", method, 0, 400, 40, 0.1, folder)
 
 
 @pytest.mark.parametrize("method", ["adam", "sgd", "unitwise", "kfac", "hf"])
@@ -121,7 +121,7 @@ def test_predictors_of_balls_are_judged(tmp_path: Path, monkeypatch: pytest.Monk
             GIBBS=(1, 2), CHAINS=2, TESTED=3, NETS=nets)  # fmt: skip
     models = {}
     for method in (balls.LOWER, balls.STACK, "trbm", "rnn-adam"):
-        what = balls.Job(8, method, 0, updates=5, seconds=0.3, folder=tmp_path)
+        what = balls.BallsJob(8, method, 0, updates=5, seconds=0.3, folder=tmp_path)
         row = balls.train(what)
         v = balls.held_out(8, balls.SHORT if method in balls.NETS else balls.TIME)
         models[method] = balls.best(what)
@@ -188,7 +188,7 @@ def test_a_run_of_music_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     drawn = {name: [roll[:30] for roll in v[: 2 if name == "test" else 10]] for name, v in chords.items()}
     set_all(monkeypatch, music, UNITS=4, ANNEALED=(5, 2), BATCH=8, rolls=lambda *_: drawn)
     for cell, output, method in (("Elman", "logistic", "adam"), ("RTRBM", "rbm", "cd")):
-        what = music.Job("chords", cell, output, method, 0, 0.2, tmp_path, tmp_path)
+        what = music.MusicJob("chords", cell, output, method, 0, 0.2, tmp_path, tmp_path)
         first = music.train(what)
         again = music.train(replace(what, seconds=first["seconds"] + 0.3))
         with case(cell):
@@ -216,10 +216,10 @@ def test_windows_of_motion_cross_no_end(monkeypatch: pytest.MonkeyPatch) -> None
 def test_predictors_of_motion_are_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(motion, "UNITS", 5)
     _, _, test = motion.parts(None)
-    before = motion.train(motion.Job(None, motion.BEFORE, 0, updates=3, seconds=0.2, folder=tmp_path))
+    before = motion.train(motion.MotionJob(None, motion.BEFORE, 0, updates=3, seconds=0.2, folder=tmp_path))
     assert before["error"] == pytest.approx(np.square(np.diff(test, axis=0)).mean())
     for method in ("trbm", "rnn-adam"):
-        what = motion.Job(None, method, 0, updates=3, seconds=0.2, folder=tmp_path)
+        what = motion.MotionJob(None, method, 0, updates=3, seconds=0.2, folder=tmp_path)
         row = motion.train(what)
         found = motion.predicted(rnn.load(what.place / "model.safetensors"), test)
         with case(method):

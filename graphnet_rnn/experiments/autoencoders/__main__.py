@@ -65,7 +65,7 @@ SOURCE = {
 
 
 @dataclass(frozen=True)
-class Method:
+class AutoencoderMethod:
     """optimizer: for a net, and so many updates. share: of --updates that it makes; 0: what --seconds hold. batch:
     images of a batch. batches, curvature: batches of a step, and of its curvature, at most."""
 
@@ -85,27 +85,27 @@ def _sgd(net: str, updates: int) -> Optimizer:
     return rnn.SGD(_falling(0.002 if net == "FACES" else 0.02, updates))
 
 
-METHODS: dict[str, Method] = {
-    "nag": Method(lambda net, n: autoencoder_optimizer(net, rnn.Nesterov, n)),
-    "nag-0.99": Method(lambda net, n: autoencoder_optimizer(net, rnn.Nesterov, n, most=0.99)),
-    "momentum-0.99": Method(lambda net, n: autoencoder_optimizer(net, rnn.Momentum, n, most=0.99)),
-    "momentum-0.9": Method(lambda net, n: autoencoder_optimizer(net, rnn.Momentum, n, most=0.9)),
-    "sgd": Method(_sgd, share=2, batch=20),
-    "adam": Method(lambda net, n: rnn.Adam(_falling(0.001, n))),
-    "unitwise": Method(
+METHODS: dict[str, AutoencoderMethod] = {
+    "nag": AutoencoderMethod(lambda net, n: autoencoder_optimizer(net, rnn.Nesterov, n)),
+    "nag-0.99": AutoencoderMethod(lambda net, n: autoencoder_optimizer(net, rnn.Nesterov, n, most=0.99)),
+    "momentum-0.99": AutoencoderMethod(lambda net, n: autoencoder_optimizer(net, rnn.Momentum, n, most=0.99)),
+    "momentum-0.9": AutoencoderMethod(lambda net, n: autoencoder_optimizer(net, rnn.Momentum, n, most=0.9)),
+    "sgd": AutoencoderMethod(_sgd, share=2, batch=20),
+    "adam": AutoencoderMethod(lambda net, n: rnn.Adam(_falling(0.001, n))),
+    "unitwise": AutoencoderMethod(
         lambda net, n: rnn.NaturalGradient(METRICS["qdruop"](), _falling(0.03, n), damping=0.001, every=20),
         share=0.5,
     ),
-    "kfac": Method(
+    "kfac": AutoencoderMethod(
         lambda net, n: rnn.NaturalGradient(METRICS["kfac"](), _falling(0.03, n), damping=0.01, every=20),
         share=0.14,
     ),
-    "hf": Method(lambda net, n: rnn.HessianFree(damping=1.0), share=0, batch=1000, batches=5),
+    "hf": AutoencoderMethod(lambda net, n: rnn.HessianFree(damping=1.0), share=0, batch=1000, batches=5),
 }
 
 
 @dataclass(frozen=True)
-class Job:
+class AutoencoderJob:
     data: Path | None
     array: str | None
     net: str
@@ -192,7 +192,7 @@ def net_of(data: Path | None, array: str | None) -> str:
 
 
 @threadpool_limits.wrap(limits=1)  # type: ignore[untyped-decorator]
-def train(job: Job) -> Row:
+def train(job: AutoencoderJob) -> Row:
     method, images = METHODS[job.method], images_of(job.data, job.array, job.net, job.images)
     updates, batches = job.key[-1], min(method.batches, max(1, len(images) // method.batch))
     optimizer = method.optimizer(job.net, updates)
@@ -306,7 +306,7 @@ def histories(rows: Sequence[Row]) -> dict[str, list[Row]]:
 
 
 def draw(
-    jobs: Sequence[Job], rows: Sequence[Row], picture: Path | None, curves: Path | None, by: str
+    jobs: Sequence[AutoencoderJob], rows: Sequence[Row], picture: Path | None, curves: Path | None, by: str
 ) -> None:
     """Images over what each method makes of them, of the first seed; and the error by core seconds, or by updates."""
     import viz
@@ -375,7 +375,7 @@ def main() -> None:
     except (GraphnetError, OSError) as error:
         parser.exit(2, f"{error}\n")
     jobs = [
-        Job(given.data, given.array, net, method, seed, count, given.updates, given.seconds, given.folder)
+        AutoencoderJob(given.data, given.array, net, method, seed, count, given.updates, given.seconds, given.folder)
         for seed in given.seeds for method in given.methods
     ]  # fmt: skip
     rows = complete(

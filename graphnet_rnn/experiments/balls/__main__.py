@@ -39,7 +39,7 @@ from graphnet_rnn.experiments.balls.learners import (
     LINE,
     METHODS,
     NETS,
-    Job,
+    BallsJob,
     best,
     error,
     held_out,
@@ -99,7 +99,7 @@ def floors(generator: np.random.Generator, cases: int = 50) -> str:
     return "\n".join(lines)
 
 
-def draw(jobs: Sequence[Job], picture: Path) -> None:
+def draw(jobs: Sequence[BallsJob], picture: Path) -> None:
     """A test video, what each model predicts of it, and what it makes up after ten frames; weights as images.
 
     Of a picture "balls": balls-next.png, balls-made.png, balls.html, balls.gif, and balls-METHOD-fields.png.
@@ -135,7 +135,7 @@ def draw(jobs: Sequence[Job], picture: Path) -> None:
         moving.save(picture.with_suffix(ending))
 
 
-def mean_field_of(job: Job) -> bool | None:
+def mean_field_of(job: BallsJob) -> bool | None:
     """Of a TRBM's samples the hidden units are no draws, as in the source, which so has less noise (3.11)."""
     return True if job.method.startswith("trbm") else None
 
@@ -167,7 +167,7 @@ def main() -> None:
         print(floors(np.random.default_rng(0)))
         return
     jobs = [
-        Job(given.size, method, seed, given.updates, given.seconds, given.folder)
+        BallsJob(given.size, method, seed, given.updates, given.seconds, given.folder)
         for method in given.methods for seed in given.seeds[: None if method in ENERGY or method in NETS else 1]
     ]  # fmt: skip
     found = complete(

@@ -33,7 +33,7 @@ __all__ = [
     "METHODS",
     "NETS",
     "STACK",
-    "Job",
+    "BallsJob",
     "best",
     "held_out",
     "noisy",
@@ -79,7 +79,7 @@ POINTS = 60
 
 
 @dataclass(frozen=True)
-class Job:
+class BallsJob:
     size: int
     method: str
     seed: int
@@ -101,7 +101,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Source:
+class VideoSource:
     """A function that draws videos of a size, (time, count, pixels)."""
 
     size: int
@@ -112,7 +112,7 @@ class Source:
 
 
 def videos(size: int, count: int, time: int, *seed: int) -> Array:
-    return Source(size, time)(np.random.default_rng(seed), count)
+    return VideoSource(size, time)(np.random.default_rng(seed), count)
 
 
 def held_out(size: int, time: int) -> Array:
@@ -149,9 +149,9 @@ def gibbs_steps(update: int) -> int:
     return GIBBS[update >= FIRST]
 
 
-def energy_problem(job: Job) -> Videos:
+def energy_problem(job: BallsJob) -> Videos:
     kind, connections = ENERGY[job.method]
-    source = Source(job.size, TIME)
+    source = VideoSource(job.size, TIME)
     how: dict[str, Any] = {
         "gibbs_steps": gibbs_steps,
         "valid": VALID,
@@ -169,7 +169,7 @@ def energy_problem(job: Job) -> Videos:
     return Videos(model, source, 1, **how)
 
 
-def static_start(job: Job) -> Array:
+def static_start(job: BallsJob) -> Array:
     """W as an RBM on single frames has it after so many updates."""
     rbm = rnn.energy.RBM(job.size**2, UNITS, seed=job.seed)
     frames = videos(job.size, STATIC, TIME, job.seed, 1).reshape(-1, job.size**2)
@@ -180,7 +180,7 @@ def static_start(job: Job) -> Array:
     return found
 
 
-def settings_of(job: Job) -> rnn.Training:
+def settings_of(job: BallsJob) -> rnn.Training:
     if job.method in ENERGY:
         by_adam = job.method.endswith("adam")
         rate = rnn.Ramp(ADAM if by_adam else min(FASTEST, LEARNED / job.updates), 0.0, job.updates)
@@ -193,7 +193,7 @@ def settings_of(job: Job) -> rnn.Training:
     )
 
 
-def net_problem(job: Job) -> rnn.Arrays:
+def net_problem(job: BallsJob) -> rnn.Arrays:
     cell, optimizer = NETS[job.method]
     net = rnn.Network([cell], job.size**2, job.size**2, loss="sigmoid", seed=job.seed)
     v = videos(job.size, POOL, SHORT, job.seed, 2)
@@ -202,7 +202,7 @@ def net_problem(job: Job) -> rnn.Arrays:
 
 
 @threadpool_limits.wrap(limits=1)  # type: ignore[untyped-decorator]
-def train(job: Job) -> Row:
+def train(job: BallsJob) -> Row:
     """Goes on with a run until it has had its updates, or so many seconds of a core; judges its best epoch."""
     row = dict(zip(KEY, job.key, strict=True))
     if job.method in (BEFORE, LINE):
@@ -222,7 +222,7 @@ def train(job: Job) -> Row:
     }  # fmt: skip
 
 
-def best(job: Job) -> Any:
+def best(job: BallsJob) -> Any:
     """The model of the best epoch; energy models as a Stack, of one layer or two."""
     path = job.place / "model.safetensors"
     if not path.exists():

@@ -66,7 +66,7 @@ METHODS = (BEFORE, *ENERGY, *NETS)
 
 
 @dataclass(frozen=True)
-class Job:
+class MotionJob:
     data: Path | None
     method: str
     seed: int
@@ -136,7 +136,7 @@ def parts(path: Path | None) -> tuple[Array, Array, Array]:
 # -- runs --------------------------------------------------------------------------------------
 
 
-def problem_of(job: Job, train: Array, valid: Array) -> tuple[Any, rnn.Training]:
+def problem_of(job: MotionJob, train: Array, valid: Array) -> tuple[Any, rnn.Training]:
     width = train.shape[2]
     if job.method in ENERGY:
         kind, connections = ENERGY[job.method]
@@ -178,7 +178,7 @@ def predicted(model: Any, v: Array) -> Array:
 
 
 @threadpool_limits.wrap(limits=1)  # type: ignore[untyped-decorator]
-def train(job: Job) -> Row:
+def train(job: MotionJob) -> Row:
     learned, valid, test = parts(job.data)
     row = {**dict(zip(KEY, job.key, strict=True)), "windows": learned.shape[1], "width": test.shape[2]}
     if job.method == BEFORE:
@@ -214,7 +214,7 @@ def table(rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
-def draw(jobs: Sequence[Job], picture: Path) -> None:
+def draw(jobs: Sequence[MotionJob], picture: Path) -> None:
     """A test window, what each method predicts of it, and what an energy model makes up after its first ten frames."""
     import viz
 
@@ -250,7 +250,7 @@ def main() -> None:
     add("--picture", type=Path, help="draw a window, and what the first seed's models make of it")
     given = parser.parse_args()
     jobs = [
-        Job(given.data, method, seed, given.updates, given.seconds, given.folder)
+        MotionJob(given.data, method, seed, given.updates, given.seconds, given.folder)
         for method in given.methods for seed in given.seeds[: 1 if method == BEFORE else None]
     ]  # fmt: skip
     found = complete(

@@ -39,7 +39,7 @@ from graphnet_rnn.experiments.music.learners import (
     OUTPUTS,
     RBM,
     RTRBM,
-    Job,
+    MusicJob,
     predicted,
     train,
 )
@@ -72,7 +72,7 @@ def is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def show(job: Job, picture: Path | None, sample: Path | None) -> None:
+def show(job: MusicJob, picture: Path | None, sample: Path | None) -> None:
     """What a run's model predicts of the first test sequence, and what it makes of its first eight frames."""
     model = rnn.load(job.place / "model.safetensors")
     roll = rolls(job.data, job.set)["test"][0]
@@ -87,14 +87,14 @@ def show(job: Job, picture: Path | None, sample: Path | None) -> None:
         write_midi(sample, np.concatenate([roll[:8], new]), rate)
 
 
-def jobs_of(given: argparse.Namespace) -> list[Job]:
+def jobs_of(given: argparse.Namespace) -> list[MusicJob]:
     """One for each that is asked for; an RTRBM has its own output and method."""
     found = [
         (name, cell, RBM, DIVERGENCE) if cell == RTRBM else (name, cell, output, method)
         for name in given.sets for cell in given.cells for output in given.outputs for method in given.methods
     ]  # fmt: skip
     own = (given.seconds, given.data, given.folder)
-    return [Job(*each, seed, *own) for each in dict.fromkeys(found) for seed in given.seeds]  # type: ignore[call-arg]
+    return [MusicJob(*each, seed, *own) for each in dict.fromkeys(found) for seed in given.seeds]  # type: ignore[call-arg]
 
 
 def enough(row: Mapping[str, Any], seconds: float) -> bool:

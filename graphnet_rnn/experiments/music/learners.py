@@ -26,7 +26,7 @@ from graphnet_rnn.optimizers.first_order import Adam, Momentum
 from graphnet_rnn.optimizers.hessian_free import HessianFree
 
 __all__ = [
-    "CELLS", "DIVERGENCE", "KEY", "METHODS", "OUTPUTS", "RBM", "RTRBM", "Job", "judged", "make", "predicted", "train",
+    "CELLS", "DIVERGENCE", "KEY", "METHODS", "OUTPUTS", "RBM", "RTRBM", "MusicJob", "judged", "make", "predicted", "train",
 ]  # fmt: skip
 
 BATCH, UNITS, HIDDEN = 24, 150, 100
@@ -44,7 +44,7 @@ RTRBM, RBM, DIVERGENCE = "RTRBM", "rbm", "cd"
 
 
 @dataclass(frozen=True)
-class Method:
+class MusicMethod:
     """optimizer; the share of states that is dropped while training; whether weights are averaged over steps"""
 
     optimizer: Optimizer
@@ -55,14 +55,14 @@ class Method:
 #: Rate, dropout and averaging: the best of eight settings on the validation part of JSB, with a GRU and NADE. A loss of
 #: hundreds of nats needs damping to match: with HessianFree's own 0.1 the net is lost in its first steps.
 METHODS = {
-    "adam": Method(Adam(rate=0.005, clip_norm=100.0), 0.5, 0.99),
-    "hf": Method(HessianFree(damping=30.0, structural=0.1)),
-    DIVERGENCE: Method(Momentum(rate=0.05, momentum=0.9)),
+    "adam": MusicMethod(Adam(rate=0.005, clip_norm=100.0), 0.5, 0.99),
+    "hf": MusicMethod(HessianFree(damping=30.0, structural=0.1)),
+    DIVERGENCE: MusicMethod(Momentum(rate=0.05, momentum=0.9)),
 }
 
 
 @dataclass(frozen=True)
-class Job:
+class MusicJob:
     set: str
     cell: str
     output: str
@@ -89,7 +89,7 @@ def make(cell: str, output: str, method: str, seed: int) -> rnn.RecurrentNADE:
     return rnn.RecurrentNADE(network, OUTPUTS[output], seed=seed)
 
 
-def problem_of(job: Job, parts: dict[str, list[Array]]) -> Any:
+def problem_of(job: MusicJob, parts: dict[str, list[Array]]) -> Any:
     if job.cell == RTRBM:
         model = rnn.energy.RTRBM(88, UNITS, seed=job.seed)
         # The log-odds of each key, as a start.
@@ -110,7 +110,7 @@ def problem_of(job: Job, parts: dict[str, list[Array]]) -> Any:
 
 
 @threadpool_limits.wrap(limits=1)  # type: ignore[untyped-decorator]
-def train(job: Job) -> Row:
+def train(job: MusicJob) -> Row:
     """Goes on with a run until it has had so many seconds of a core, or has ended by itself; judges its best epoch."""
     parts, how = rolls(job.data, job.set), METHODS[job.method]
     problem = problem_of(job, parts)

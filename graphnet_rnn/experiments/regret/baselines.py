@@ -28,10 +28,10 @@ from graphnet.graph.node import Array
 from graphnet.system.streams import prepare_streams
 from graphnet_rnn.errors import TrainingError
 from graphnet_rnn.experiments.regret.coders import bzip2_bits, ctw_bits, ppm_bits
-from graphnet_rnn.experiments.regret.problem import SIZES, SOURCE, SYMBOLS, Problem
+from graphnet_rnn.experiments.regret.problem import SIZES, SOURCE, SYMBOLS, DrawnTexts
 from graphnet_rnn.experiments.runs import Row, complete, recorded
 
-__all__ = ["METHODS", "Job", "run", "table"]
+__all__ = ["METHODS", "PredictorJob", "run", "table"]
 
 #: What names a run.
 KEY = ("task", "size", "method", "setting", "seed")
@@ -41,7 +41,7 @@ LARGEST = {"alphabet": 256, "music": 256, "anbn": 64}
 
 
 @dataclass(frozen=True)
-class Job:
+class PredictorJob:
     """One run. setting: an order, a depth, a number of states. iterations, seconds: the most that EM may take."""
 
     task: str
@@ -56,10 +56,10 @@ class Job:
         return tuple(getattr(self, name) for name in KEY)
 
 
-def adaptive(bits: Callable[[Array, int, int], Array]) -> Callable[[Problem, Job], Row]:
+def adaptive(bits: Callable[[Array, int, int], Array]) -> Callable[[DrawnTexts, PredictorJob], Row]:
     """The regret of what reads the second text after the first and learns all the while."""
 
-    def run(problem: Problem, job: Job) -> Row:
+    def run(problem: DrawnTexts, job: PredictorJob) -> Row:
         train, valid = problem.symbols
         found = bits(np.concatenate([train, valid]), len(problem.vocabulary), job.setting)
         return {"regret": problem.regret(found[len(train) :])}
@@ -67,15 +67,15 @@ def adaptive(bits: Callable[[Array, int, int], Array]) -> Callable[[Problem, Job
     return run
 
 
-def compressed(problem: Problem, job: Job) -> Row:
+def compressed(problem: DrawnTexts, job: PredictorJob) -> Row:
     bits = bzip2_bits(problem.train.text, problem.valid.text, level=job.setting)
     return {"regret": bits - problem.valid.total}
 
 
-def hidden_markov(sparse: bool) -> Callable[[Problem, Job], Row]:
+def hidden_markov(sparse: bool) -> Callable[[DrawnTexts, PredictorJob], Row]:
     """The least regret within so many iterations of EM, and the last."""
 
-    def run(problem: Problem, job: Job) -> Row:
+    def run(problem: DrawnTexts, job: PredictorJob) -> Row:
         (train, valid), symbols = problem.symbols, len(problem.vocabulary)
         hmm = rnn.HMM(
             job.setting, symbols, seed=job.seed, frequencies=np.bincount(train, minlength=symbols), threads=1,
@@ -100,7 +100,7 @@ def hidden_markov(sparse: bool) -> Callable[[Problem, Job], Row]:
     return run
 
 
-METHODS: dict[str, Callable[[Problem, Job], Row]] = {
+METHODS: dict[str, Callable[[DrawnTexts, PredictorJob], Row]] = {
     "bzip2": compressed,
     "PPM-C": adaptive(partial(ppm_bits, method="C")),
     "PPM-D": adaptive(partial(ppm_bits, method="D")),
@@ -123,9 +123,9 @@ def settings(task: str, method: str) -> tuple[int, ...]:
     return fixed.get(method, tuple(range(1, 9)))
 
 
-def run(job: Job) -> Row:
+def run(job: PredictorJob) -> Row:
     """One run, with the bits of the true model and the seconds of its core."""
-    problem = Problem.of(job.task, job.seed, job.size)
+    problem = DrawnTexts.of(job.task, job.seed, job.size)
     started = time.process_time()
     found = METHODS[job.method](problem, job)
     return {
@@ -182,13 +182,15 @@ def main() -> None:
     add("--workers", type=int, default=1, help="0: the table of the runs that are there")
     chosen = parser.parse_args()
     jobs = [
-        Job(task, chosen.size or SIZES[task], method, setting, seed, chosen.iterations, chosen.seconds)
+        PredictorJob(
+            task, chosen.size or SIZES[task], method, setting, seed, chosen.iterations, chosen.seconds
+        )
         for task in chosen.task
         for method in chosen.methods
         for seed in range(chosen.seeds)
         for setting in chosen.settings or settings(task, method)
     ]
-    print(table(complete(chosen.runs, jobs, Job.key, KEY, run, chosen.workers)))
+    print(table(complete(chosen.runs, jobs, PredictorJob.key, KEY, run, chosen.workers)))
 
 
 if __name__ == "__main__":

@@ -27,11 +27,11 @@ from graphnet.system.json_lines import read_rows
 from graphnet.system.streams import prepare_streams
 from graphnet_rnn.cells.sparse import GLNN, GNN, GraphRNN
 from graphnet_rnn.errors import DataError, TrainingError
-from graphnet_rnn.experiments.regret.problem import SIZES, Problem
+from graphnet_rnn.experiments.regret.problem import SIZES, DrawnTexts
 from graphnet_rnn.experiments.runs import Row, complete, recorded
 from graphnet_rnn.riemannian.metrics import Backpropagated, Frequency, OuterProduct, RootMeanSquare
 
-__all__ = ["METHODS", "NETS", "TABLE", "Job", "run", "table"]
+__all__ = ["METHODS", "NETS", "TABLE", "NetJob", "run", "table"]
 
 KEY = ("task", "size", "net", "method", "units", "edges", "seed", "budget")
 RESULTS = recorded("regret_nets")
@@ -70,7 +70,7 @@ TABLE: dict[tuple[str, str], tuple[float, float, float]] = {
 
 
 @dataclass(frozen=True)
-class Job:
+class NetJob:
     """One run. budget: seconds of a core."""
 
     task: str
@@ -86,7 +86,7 @@ class Job:
         return tuple(getattr(self, name) for name in KEY)
 
 
-def network(job: Job, train: Array, symbols: int) -> rnn.Network:
+def network(job: NetJob, train: Array, symbols: int) -> rnn.Network:
     """The source's: outputs that begin with the frequencies of the symbols (eq. 30), states that are learned.
 
     In float64: slopes over 20,000 steps reach sizes at which blocks of float32 are no longer positive definite.
@@ -106,9 +106,9 @@ def text_objective(net: rnn.Network, symbols: Array) -> rnn.LongSequence:
     return found
 
 
-def run(job: Job) -> Row:
+def run(job: NetJob) -> Row:
     """One run: the least regret within its time, when that was, and the curve."""
-    problem = Problem.of(job.task, job.seed, job.size)
+    problem = DrawnTexts.of(job.task, job.seed, job.size)
     train, valid = problem.symbols
     net = network(job, train, len(problem.vocabulary))
     learned, judged = text_objective(net, train), text_objective(net, valid)
@@ -186,7 +186,7 @@ def main() -> None:
         print(table(list(read_rows(chosen.runs, DataError))))
         return
     jobs = [
-        Job(task, chosen.size or SIZES[task], net, method, units, edges, seed, chosen.seconds)
+        NetJob(task, chosen.size or SIZES[task], net, method, units, edges, seed, chosen.seconds)
         for task in chosen.task
         for seed in range(chosen.seeds)
         for net in chosen.nets
@@ -194,7 +194,7 @@ def main() -> None:
         for edges in chosen.edges
         for units in chosen.units
     ]
-    print(table(complete(chosen.runs, jobs, Job.key, KEY, run, chosen.workers)))
+    print(table(complete(chosen.runs, jobs, NetJob.key, KEY, run, chosen.workers)))
 
 
 if __name__ == "__main__":

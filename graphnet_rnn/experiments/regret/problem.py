@@ -12,7 +12,7 @@ from graphnet_rnn.data.text import Vocabulary
 from graphnet_rnn.experiments.regret.measure import regret, smoothed
 from graphnet_rnn.experiments.regret.texts import TEXTS, Drawn
 
-__all__ = ["SIZES", "SOURCE", "SYMBOLS", "Problem"]
+__all__ = ["SIZES", "SOURCE", "SYMBOLS", "DrawnTexts"]
 
 #: Lines, bars and blocks of each of the two texts.
 SIZES = {"alphabet": 1000, "music": 2700, "anbn": 10}
@@ -27,7 +27,7 @@ SOURCE: dict[str, dict[str, float]] = {
 
 
 @dataclass(frozen=True)
-class Problem:
+class DrawnTexts:
     """train, valid: two texts, drawn by one seed. size: of each, see SIZES."""
 
     task: str
@@ -37,7 +37,7 @@ class Problem:
     valid: Drawn
 
     @classmethod
-    def of(cls, task: str, seed: int, size: int | None = None) -> Problem:
+    def of(cls, task: str, seed: int, size: int | None = None) -> DrawnTexts:
         """The texts of a task, as long as the source's if no size is given."""
         size = SIZES[task] if size is None else size
         train, valid = (TEXTS[task](np.random.default_rng([seed, part]), size) for part in (0, 1))

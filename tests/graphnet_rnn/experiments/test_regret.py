@@ -15,9 +15,9 @@ import graphnet_rnn as rnn
 from graphnet.graph.node import Array
 from graphnet_rnn.errors import TrainingError
 from graphnet_rnn.experiments.regret import baselines, nets
-from graphnet_rnn.experiments.regret.baselines import Job, run, table
+from graphnet_rnn.experiments.regret.baselines import PredictorJob, run, table
 from graphnet_rnn.experiments.regret.coders import bzip2_bits, ctw_bits, ppm_bits
-from graphnet_rnn.experiments.regret.problem import SIZES, SYMBOLS, Problem
+from graphnet_rnn.experiments.regret.problem import SIZES, SYMBOLS, DrawnTexts
 from graphnet_rnn.models.hmm import Counts
 from tests.tables import case
 
@@ -149,7 +149,7 @@ def test_bzip2_counts_what_the_second_text_adds() -> None:
 
 @pytest.mark.parametrize("task", SIZES)
 def test_two_texts_of_one_law(task: str) -> None:
-    problem = Problem.of(task, 0)
+    problem = DrawnTexts.of(task, 0)
     assert len(problem.vocabulary) == SYMBOLS[task]
     assert problem.train.text != problem.valid.text
     assert problem.train.text.count("\n") == SIZES[task] * (2 if task == "anbn" else 1)
@@ -163,22 +163,22 @@ def test_two_texts_of_one_law(task: str) -> None:
 @pytest.mark.parametrize("method", baselines.METHODS)
 def test_a_run(method: str) -> None:
     """On lines of the alphabet, whose regret is then far below that of guessing."""
-    job = Job("alphabet", 30, method, 3, seed=0, iterations=5)
+    job = PredictorJob("alphabet", 30, method, 3, seed=0, iterations=5)
     row = run(job)
     assert job.key() == tuple(row[name] for name in baselines.KEY)
-    valid = Problem.of("alphabet", 0, 30).valid
+    valid = DrawnTexts.of("alphabet", 0, 30).valid
     assert row["true"] == valid.total
     assert 0 < row["regret"] < len(valid.text) * math.log2(67) - valid.total
 
 
 def test_hidden_markov_models_are_told_by_their_best_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """And by what was found before a state was lost."""
-    row = run(Job("anbn", 2, "HMM", 4, seed=0, iterations=8))
-    short = run(Job("anbn", 2, "HMM", 4, seed=0, iterations=row["best_step"]))
+    row = run(PredictorJob("anbn", 2, "HMM", 4, seed=0, iterations=8))
+    short = run(PredictorJob("anbn", 2, "HMM", 4, seed=0, iterations=row["best_step"]))
     assert row["steps"] == 8
     assert row["regret"] == short["regret"] == short["last"] <= row["last"]
 
-    whole, counts, calls = run(Job("anbn", 2, "HMM", 4, seed=0, iterations=2)), rnn.HMM.counts, []
+    whole, counts, calls = run(PredictorJob("anbn", 2, "HMM", 4, seed=0, iterations=2)), rnn.HMM.counts, []
 
     def lost(hmm: rnn.HMM, symbols: Array) -> Counts:
         calls.append(symbols)
@@ -187,7 +187,7 @@ def test_hidden_markov_models_are_told_by_their_best_step(monkeypatch: pytest.Mo
         return counts(hmm, symbols)
 
     monkeypatch.setattr(rnn.HMM, "counts", lost)
-    row = run(Job("anbn", 2, "HMM", 4, seed=0, iterations=8))
+    row = run(PredictorJob("anbn", 2, "HMM", 4, seed=0, iterations=8))
     assert (row["ended"], row["steps"], row["last"]) == ("it is lost", 2, whole["last"])
 
 
@@ -207,7 +207,7 @@ def test_a_network_is_run_within_its_time(monkeypatch: pytest.MonkeyPatch) -> No
         with case(net, method):
             seconds = itertools.count()
             monkeypatch.setattr(nets, "time", SimpleNamespace(process_time=lambda: next(seconds)))
-            job = nets.Job("anbn", 2, net, method, 4, 2, 0, 3.0)
+            job = nets.NetJob("anbn", 2, net, method, 4, 2, 0, 3.0)
             row = nets.run(job)
             assert tuple(row[name] for name in nets.KEY) == job.key()
             assert row["regret"] == pytest.approx(min(regret for _, _, regret in row["curve"]), abs=0.01)
@@ -217,11 +217,11 @@ def test_a_network_is_run_within_its_time(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_every_net_can_be_made_and_first_predicts_the_frequencies() -> None:
     """Eq. 30: before the first step of GLNN each symbol is predicted by how often it came."""
-    problem = Problem.of("anbn", 0, 2)
+    problem = DrawnTexts.of("anbn", 0, 2)
     train, valid = problem.symbols
     nu = np.bincount(train, minlength=len(problem.vocabulary)) + 1.0
     for name in nets.NETS:
-        job = nets.Job("anbn", 2, name, "Adam", 4, 2, 0, 0.0)
+        job = nets.NetJob("anbn", 2, name, "Adam", 4, 2, 0, 0.0)
         net = nets.network(job, train, len(problem.vocabulary))
         assert net.theta.size
         if name == "GLNN":
