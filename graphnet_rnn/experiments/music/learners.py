@@ -26,7 +26,8 @@ from graphnet_rnn.optimizers.first_order import Adam, Momentum
 from graphnet_rnn.optimizers.hessian_free import HessianFree
 
 __all__ = [
-    "CELLS", "DIVERGENCE", "KEY", "METHODS", "OUTPUTS", "RBM", "RTRBM", "MusicJob", "judged", "make", "predicted", "train",
+    "CELLS", "DIVERGENCE", "KEY", "METHODS", "OUTPUTS", "RBM", "RTRBM", "MusicJob", "judged", "make", "predicted",
+    "train",
 ]  # fmt: skip
 
 BATCH, UNITS, HIDDEN = 24, 150, 100
