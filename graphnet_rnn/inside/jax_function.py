@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-import jax.numpy as jnp
-
-import graphnet as gn
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.inside.calls import CompiledCalls, require_no_draws
+from graphnet_rnn.inside.calls import require_no_draws
 from graphnet_rnn.network.network import Network, require_network
 
-__all__ = ["jax_function", "on_arrays"]
+__all__ = ["jax_function"]
 
 
 def jax_function(
@@ -34,38 +31,6 @@ def jax_function(
     if importlib.util.find_spec("jax") is None:
         raise UsageError("jax_function: JAX is not installed: pip install jax")
     require_no_draws("jax_function", network, "JAX's", "draw with jax.random between functions")
-    from graphnet_rnn.inside.jax_function import on_arrays
+    from graphnet_rnn.inside.jax_functions import on_arrays
 
     return on_arrays(network, backend, threads)
-
-
-def on_arrays(
-    network: Network, backend: str, threads: int | None
-) -> tuple[Callable[..., Any], dict[str, Any]]:
-    """See jax_function."""
-    compiled = CompiledCalls(
-        network, lambda outputs, inputs: gn.inside.jax_function(outputs, inputs, backend, threads)
-    )
-    names = {node: name for name, node in network.parameters.items()}
-
-    def first_states(batch: int, parameters: Mapping[str, Any]) -> list[Any]:
-        if network.initial_state == "zero":
-            return list(map(jnp.asarray, network.zero_states(batch)))
-        learned = (parameters[names[node.inputs[0]]] for node in network.learned_states(batch))
-        return [jnp.broadcast_to(state, (batch, *state.shape)) for state in learned]
-
-    def function(parameters: Mapping[str, Any], x: Any, *states: Any) -> tuple[Any, list[Any]]:
-        missing = [name for name in names.values() if name not in parameters]
-        if missing:
-            raise UsageError(
-                f"parameters lacks {missing[0]!r}; give all that jax_function returned, or what training made"
-            )
-        x = jnp.asarray(x)
-        if x.ndim < 2:
-            raise UsageError(f"x must have axes (time, batch, ...), not the shape {list(x.shape)}")
-        time, batch = x.shape[:2]
-        before = states or first_states(batch, parameters)
-        outputs, *after = compiled(time, batch)(x, *before, *(parameters[name] for name in names.values()))
-        return outputs, after
-
-    return function, {name: jnp.asarray(node.value) for name, node in network.parameters.items()}

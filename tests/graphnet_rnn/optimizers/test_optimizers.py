@@ -19,7 +19,7 @@ from graphnet.errors import DifferentiationError, ValueAccessError
 from graphnet.graph.node import Array
 from graphnet_rnn import optimizers
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.optimizers import SGD, Adam, AdamW, Momentum, Nesterov, RMSprop, clipping, vectors
+from graphnet_rnn.optimizers import SGD, Adam, AdamW, Momentum, Nesterov, RMSprop, equations, vectors
 from graphnet_rnn.optimizers.equations import clip_by_norm, clip_by_value
 from graphnet_rnn.training import EarlyStopping
 from tests.graphnet_rnn.optimizers.toys import CENTRE, H, Quadratic, rosenbrock
@@ -127,7 +127,7 @@ def test_clipping_of_nodes() -> None:
     assert np.array_equal(clipped(clip_by_value, np.array([-3.0, 0.5, 4.0]), 1.0), [-1, 0.5, 1])
     large = np.full(4, 1e30, np.float32)  # whose square is too large for float32
     assert vectors.norm(large) == pytest.approx(2e30)
-    assert clipped(clipping.norm, large) == pytest.approx(2e30)
+    assert clipped(equations.norm, large) == pytest.approx(2e30)
 
 
 def test_optimizer_clips_by_value_then_norm() -> None:

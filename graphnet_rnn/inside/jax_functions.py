@@ -1,0 +1,47 @@
+"""Networks as functions on arrays of JAX."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax.numpy as jnp
+
+import graphnet as gn
+from graphnet_rnn.errors import UsageError
+from graphnet_rnn.inside.calls import CompiledCalls
+from graphnet_rnn.network.network import Network
+
+__all__ = ["on_arrays"]
+
+
+def on_arrays(
+    network: Network, backend: str, threads: int | None
+) -> tuple[Callable[..., Any], dict[str, Any]]:
+    """See jax_function."""
+    compiled = CompiledCalls(
+        network, lambda outputs, inputs: gn.inside.jax_function(outputs, inputs, backend, threads)
+    )
+    names = {node: name for name, node in network.parameters.items()}
+
+    def first_states(batch: int, parameters: Mapping[str, Any]) -> list[Any]:
+        if network.initial_state == "zero":
+            return list(map(jnp.asarray, network.zero_states(batch)))
+        learned = (parameters[names[node.inputs[0]]] for node in network.learned_states(batch))
+        return [jnp.broadcast_to(state, (batch, *state.shape)) for state in learned]
+
+    def function(parameters: Mapping[str, Any], x: Any, *states: Any) -> tuple[Any, list[Any]]:
+        missing = [name for name in names.values() if name not in parameters]
+        if missing:
+            raise UsageError(
+                f"parameters lacks {missing[0]!r}; give all that jax_function returned, or what training made"
+            )
+        x = jnp.asarray(x)
+        if x.ndim < 2:
+            raise UsageError(f"x must have axes (time, batch, ...), not the shape {list(x.shape)}")
+        time, batch = x.shape[:2]
+        before = states or first_states(batch, parameters)
+        outputs, *after = compiled(time, batch)(x, *before, *(parameters[name] for name in names.values()))
+        return outputs, after
+
+    return function, {name: jnp.asarray(node.value) for name, node in network.parameters.items()}

@@ -1,0 +1,85 @@
+"""Networks as modules of PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+import graphnet as gn
+from graphnet_rnn.cell.cell import classes_of
+from graphnet_rnn.formats.model_file import ModelFile, describe_model, model_of
+from graphnet_rnn.inside.calls import CompiledCalls, require_no_draws
+from graphnet_rnn.network.network import Network
+
+__all__ = ["NetworkModule"]
+
+
+class NetworkModule(torch.nn.Module):  # type: ignore[misc]  # PyTorch may be missing
+    """See torch_module."""
+
+    def __init__(self, network: Network, batch_first: bool, backend: str, threads: int | None) -> None:
+        super().__init__()
+        require_no_draws("torch_module", network, "PyTorch's", "put torch.nn.Dropout between modules")
+        self._network, self.batch_first = network, batch_first
+        self._how: dict[str, Any] = {"backend": backend, "threads": threads}
+        self._compiled = self._to_compile()
+        for name, node in network.parameters.items():
+            self.register_parameter(_plain(name), torch.nn.Parameter(torch.tensor(node.value)))
+
+    def forward(
+        self, x: torch.Tensor, states: Sequence[torch.Tensor] | None = None
+    ) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        if self.batch_first:
+            x = x.transpose(0, 1)
+        time, batch = x.shape[:2]
+        weights = self._weights()
+        if states is None:
+            states = self._first_states(batch, weights)
+        outputs, *final = self._compiled(time, batch)(x, *states, *weights.values())
+        pooled = self._network.pool is not None
+        return outputs.transpose(0, 1) if self.batch_first and not pooled else outputs, final
+
+    def network(self) -> Network:
+        """The network that it was made of, with the present weights."""
+        for name, weight in self._weights().items():
+            self._network.parameters[name].value[...] = weight.detach().numpy()
+        return self._network
+
+    def _weights(self) -> dict[str, torch.Tensor]:
+        return {name: self.get_parameter(_plain(name)) for name in self._network.parameters}
+
+    def _first_states(self, batch: int, weights: dict[str, torch.Tensor]) -> list[torch.Tensor]:
+        if self._network.initial_state == "zero":
+            return list(map(torch.from_numpy, self._network.zero_states(batch)))
+        names = {node: name for name, node in self._network.parameters.items()}
+        learned = (node.inputs[0] for node in self._network.learned_states(batch))
+        return [weights[names[node]].expand(batch, -1) for node in learned]
+
+    def _to_compile(self) -> CompiledCalls:
+        return CompiledCalls(
+            self._network,
+            lambda outputs, inputs: gn.inside.torch_function(outputs, inputs, **self._how),
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickle and copy: the network by its description; its parameters are those of the module."""
+        state, network = {**self.__dict__}, self.network()
+        del state["_compiled"]
+        fixed = {name: node.value for name, node in network.fixed.items()}
+        classes = list(dict.fromkeys(classes_of(network.layers)))
+        state["_network"] = (ModelFile(fixed, describe_model(network)), list(network.parameters), classes)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        file, names, classes = state["_network"]
+        weights = {name: state["_parameters"][_plain(name)].detach().numpy().copy() for name in names}
+        network = model_of(ModelFile({**file.tensors, **weights}, file.description), "the module", classes)
+        super().__setstate__({**state, "_network": network})
+        self._compiled = self._to_compile()
+
+
+def _plain(name: str) -> str:
+    """PyTorch allows no dot in a name."""
+    return name.replace(".", "/")
