@@ -204,11 +204,6 @@ MUTANTS = [
         ("tests/graphnet/backends/test_races.py",),
     ),
     Mutant(
-        "numba_reach_of_the_header", "graphnet/backends/numba/reach.py",
-        "np.where(piece == ARENA, HEADER, 0)", "0",
-        ("tests/graphnet/call/test_stored.py",),
-    ),
-    Mutant(
         "numba_columns_not_cleared", "graphnet/backends/numba/scatter.py",
         "code.loop(zero, size, 1, [], clear)", "code.loop(zero, columns, 1, [], clear)",
         ("tests/graphnet/backends/test_loops.py",),
@@ -295,6 +290,11 @@ MUTANTS = [
         "kept = converted == value if whole else np.isinf(converted) == np.isinf(value)",
         "kept = np.isinf(converted) == np.isinf(value)",
         ("tests/graphnet/call/test_arguments.py", "tests/graphnet/graph/test_errors.py"),
+    ),
+    Mutant(
+        "call_damage_of_a_stored_function", "graphnet/call/stored.py",
+        "    if hashlib.sha256(content[start:]).digest() != content[len(MAGIC) : start]:", "    if False:",
+        ("tests/graphnet/call/test_stored.py",),
     ),
     Mutant(
         "call_updates_of_parameters", "graphnet/call/running.py",

@@ -12,6 +12,6 @@ tape          records as plain data, and the native loop that runs them
 team, threads barriers, mailboxes, workers
 pace          how many threads take part
 program       tapes put to work
-files, records, reach     a program in a file, and that it keeps to its memory
+files         a program in a file
 backend       what `gn.compile` calls
 """

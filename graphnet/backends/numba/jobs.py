@@ -16,7 +16,6 @@ from typing import NamedTuple, Protocol
 from graphnet.backends.compiled.layouts import remembered
 from graphnet.backends.numba.loop import LoopKernel
 from graphnet.backends.numba.operands import Operand, Reduced, Stored, lanes_for
-from graphnet.backends.numba.records import RecordForm
 from graphnet.backends.numba.reduction import CHUNK
 from graphnet.backends.numba.rowwise import Parameter, RowwiseKernel, words_of
 from graphnet.backends.numba.scatter import ColumnScatterKernel, ScatterKernel
@@ -103,11 +102,9 @@ class RecordContext(NamedTuple):
 
 
 class KernelForm(Protocol):
-    """What has a text, and tells what its records are: equal kernels have one."""
+    """What has a text: equal kernels have one."""
 
     def text(self) -> str: ...
-
-    def record(self) -> RecordForm: ...
 
     def __hash__(self) -> int: ...
 
@@ -115,7 +112,7 @@ class KernelForm(Protocol):
 @lru_cache(maxsize=1024)
 def text_of(kernel: KernelForm) -> str:
     """The kernel's text, made once for a program: not for all that a process ever compiles."""
-    return kernel.record().line() + kernel.text()
+    return kernel.text()
 
 
 def share_of(count: int, part: int, parts: int) -> tuple[int, int]:

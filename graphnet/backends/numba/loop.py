@@ -10,9 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from graphnet.backends.numba.ir import Value
-from graphnet.backends.numba.loop_record import record_of
 from graphnet.backends.numba.operands import LoopForm, OperandCode
-from graphnet.backends.numba.records import RecordForm
 from graphnet.backends.numba.reduction import ReductionCode
 
 __all__ = ["LoopKernel"]
@@ -21,9 +19,6 @@ __all__ = ["LoopKernel"]
 @dataclass(frozen=True)
 class LoopKernel(LoopForm):
     """A loop's form, which has a text."""
-
-    def record(self) -> RecordForm:
-        return record_of(self)
 
     def text(self) -> str:
         return (ReductionCode(self) if self.reductions else _LoopCode(self)).module()

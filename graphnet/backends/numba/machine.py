@@ -119,12 +119,10 @@ class Machine:
         keys = self.keys(texts)
         text_of = dict(zip(keys, texts, strict=True))
         kept = open_cache()
-        return self.load(keys, symbol_of, lambda key: self.machine_code(key, text_of[key], kept))
+        return self.load(keys, lambda key: self.machine_code(key, text_of[key], kept))
 
-    def load(
-        self, keys: Sequence[str], symbol_of: Callable[[str], str], code_of: Callable[[str], bytes]
-    ) -> list[Kernel]:
-        """The kernels of these names; `code_of` gives the code of those that are new, `symbol_of` its name therein."""
+    def load(self, keys: Sequence[str], code_of: Callable[[str], bytes]) -> list[Kernel]:
+        """The kernels of these names; `code_of` gives the code of those that are new."""
         with self._lock:
             found = {key: self._kernels.get(key) for key in keys}
             new = [key for key, kernel in found.items() if kernel is None]

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from graphnet.backends.numba.ir import Code, Value, bytes_of, vector_type
-from graphnet.backends.numba.records import Number, RecordForm, Touched, constant, word
 
 __all__ = ["PackKernel", "ProductKernel"]
 
@@ -68,39 +67,8 @@ class ProductKernel:
     def lanes(self) -> int:
         return self.vector_bytes // bytes_of(self.scalar)
 
-    def record(self) -> RecordForm:
-        item = bytes_of(self.scalar)
-        width, one = self.vectors * self.lanes, constant(1)
-        rows = Number(11, self.rows, self.tail_rows)
-        columns = Number(12, width, self.tail_columns)
-        along_k = one if self.unit == "k" else word(7)
-        operands = [
-            Touched(2, item, False, ((rows, word(6)), (word(5), along_k))),
-            Touched(4, item, True, ((rows, word(10)), (columns, one))),
-            *_panels(3, item, False, (word(12), word(9)), (word(5), word(8)), width, self.tail_columns),
-        ]
-        return RecordForm(13, False, tuple(operands), ((6, 1),) if self.unit == "m" else ())
-
     def text(self) -> str:
         return _ProductCode(self).module()
-
-
-def _panels(
-    base: int,
-    item: int,
-    writes: bool,
-    panels: tuple[Number, Number],
-    rows: tuple[Number, Number],
-    width: int,
-    tail: int,
-) -> list[Touched]:
-    """Whole panels, and the narrower one behind them."""
-    (count, apart), one = panels, constant(1)
-    found = [Touched(base, item, writes, ((count, apart), rows, (constant(width), one)))]
-    if tail:
-        more = count._replace(plus=1)
-        found.append(Touched(base, item, writes, ((more, apart), rows, (constant(tail), one))))
-    return found
 
 
 class _ProductCode(Code):
@@ -222,13 +190,6 @@ class PackKernel:
     width: int
     tail_columns: int
     contiguous: bool
-
-    def record(self) -> RecordForm:
-        item = bytes_of(self.scalar)
-        columns = Number(7, self.width, self.tail_columns)
-        source = (word(4), word(5)), (columns, constant(1) if self.contiguous else word(9))
-        panels = _panels(3, item, True, (word(7), word(8)), (word(4), word(6)), self.width, self.tail_columns)
-        return RecordForm(10, False, (Touched(2, item, False, source), *panels))
 
     def text(self) -> str:
         code = Code(self.vector_bytes)

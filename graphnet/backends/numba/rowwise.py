@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 from graphnet.backends.numba.ir import Code, Value, llvm_type
 from graphnet.backends.numba.machine import this_machine
-from graphnet.backends.numba.records import FLAG, RecordForm, Touched, constant, word
 from graphnet.graph.node import Dtype
 from graphnet.ops.rowwise import refused
 
@@ -36,7 +35,7 @@ _LIBRARY = frozenset(
     )
     for suffix in ("", "f")
 )  # fmt: skip
-_ROWS, _FIRST = 3, 4
+_FLAG, _ROWS, _FIRST = 2, 3, 4
 
 
 class Parameter(NamedTuple):
@@ -72,15 +71,6 @@ class RowwiseKernel:
     vector_bytes: int
     content: str | None
 
-    def record(self) -> RecordForm:
-        touched, at = [], _FIRST
-        for parameter in self.parameters:
-            if parameter.kind != "setting":
-                axes = ((word(_ROWS), word(at + 1)), (word(at + 2), constant(1)))
-                touched.append(Touched(at, parameter.dtype.itemsize, parameter.kind != "input", axes))
-            at += parameter.words
-        return RecordForm(at, True, tuple(touched))
-
     def text(self) -> str:
         signature = [(p.kind, p.dtype.str, p.axes) for p in self.parameters]
         if self.content is None:  # it may become another one when it is compiled again
@@ -109,7 +99,7 @@ class RowwiseKernel:
         flags.nrt = False  # no memory of its own
         flags.error_model = "numpy"
         flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
-        flags.boundscheck = True  # no kernel leaves its arrays, also one that comes from a file
+        flags.boundscheck = True  # no kernel leaves its arrays
         typing, target = registry.cpu_target.typing_context, registry.cpu_target.target_context
         typing.refresh()
         target.refresh()
@@ -155,26 +145,18 @@ class _Caller(Code):
         super().__init__(kernel.vector_bytes)
         self.line("%returned = alloca i64")
         self.line("%raised = alloca i64")
-        self.flag, self.too_large = self.pointer_slot(FLAG), Value("i1", "false")
+        self.flag = self.pointer_slot(_FLAG)
         at = _FIRST
         self.given: list[Callable[[Value], list[Value]]] = []
         for parameter in kernel.parameters:
             self.given.append((self._setting if parameter.kind == "setting" else self._array)(parameter, at))
             at += parameter.words
-        fits = self.binary("xor", self.too_large, Value("i1", "true"))
-        self.raise_where(self.too_large, self.flag)
-        self.when(fits, lambda: self.loop(self.integer(0), self.slot(_ROWS), 1, [], self._row))
+        self.loop(self.integer(0), self.slot(_ROWS), 1, [], self._row)
 
     def _array(self, parameter: Parameter, at: int) -> Callable[[Value], list[Value]]:
         base, step, elements = self.pointer_slot(at), self.slot(at + 1), self.slot(at + 2)
         sizes = [self.slot(at + 3 + axis) for axis in range(parameter.axes)]
         scalar = llvm_type(parameter.dtype)
-        # What a record says of its reach is held by its number of elements: sizes say no more.
-        most = self.convert("zext", elements, "i128")
-        total = Value("i128", "1")
-        for size in sizes:
-            total = self.multiply(total, self.convert("zext", size, "i128"))
-            self.too_large = self.binary("or", self.too_large, self.compare("ugt", total, most))
         strides: list[Value] = []
         stride = self.integer(parameter.dtype.itemsize)
         for size in reversed(sizes):

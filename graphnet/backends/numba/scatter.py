@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from graphnet.backends.numba.ir import Code, Value, llvm_type, vector_type
-from graphnet.backends.numba.records import Number, RecordForm, Touched, constant, word
 from graphnet.graph.node import Dtype
 
 __all__ = ["ColumnScatterKernel", "ScatterKernel"]
@@ -36,19 +35,6 @@ class ScatterKernel:
     index_dtype: Dtype
     vector_bytes: int
     apart: bool = False
-
-    def record(self) -> RecordForm:
-        item, lanes = self.dtype.itemsize, self.vector_bytes // self.dtype.itemsize
-        rows, columns, size, one = word(6), word(7), word(8), constant(1)
-        operands = [
-            Touched(3, item, False, ((rows, word(9)), (columns, one))),
-            Touched(4, self.index_dtype.itemsize, False, ((rows, word(10)),)),
-            Touched(5, item, True, ((size, word(11)), (columns, one))),
-        ]
-        if self.apart:
-            whole = Number(7, multiple=lanes)
-            operands.append(Touched(12, item, True, ((size, whole), (whole, one))))
-        return RecordForm(13 if self.apart else 12, True, tuple(operands))
 
     def text(self) -> str:
         return _ScatterCode(self).module()
@@ -141,17 +127,6 @@ class ColumnScatterKernel:
     dtype: Dtype
     index_dtype: Dtype
     vector_bytes: int
-
-    def record(self) -> RecordForm:
-        item, rows, columns, size = self.dtype.itemsize, word(6), word(7), word(8)
-        return RecordForm(
-            14, True,
-            (
-                Touched(3, item, False, ((rows, word(9)), (columns, word(10)))),
-                Touched(4, self.index_dtype.itemsize, False, ((columns, word(11)),)),
-                Touched(5, item, True, ((rows, word(12)), (size, word(13)))),
-            ),
-        )  # fmt: skip
 
     def text(self) -> str:
         code = Code(self.vector_bytes)

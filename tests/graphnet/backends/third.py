@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from graphnet.backends import contents
 from graphnet.backends.base import Backend, Program
 from graphnet.backends.compiled.expressions import Emitter, evaluate
 from graphnet.backends.compiled.files import restored_schedule
@@ -162,11 +161,9 @@ class ThirdBackend(Backend):
         return ThirdProgram(ThirdScheduler(lower(graph), check).schedule(), source, check)
 
     def restore(self, header, arrays, source=None) -> Program:
-        leaves = [arrays[f"leaf.{i}"].nbytes for i in range(header["leaves"])]
-        sizes = [0, header["arena_bytes"], *leaves]
         works = [
-            [Launch(text, (), (), [Location.restored(at, sizes) for at in stored]) for text, stored in work]
-            for work in contents.entry(header, "launches")
+            [Launch(text, (), (), [Location.restored(at) for at in stored]) for text, stored in work]
+            for work in header["launches"]
         ]
-        schedule = restored_schedule(header, arrays, works, apart=False, source=source)
+        schedule = restored_schedule(header, arrays, works, source)
         return ThirdProgram(schedule, source, False)
