@@ -30,7 +30,7 @@ from graphnet.ops.leaf import Constant
 from graphnet.ops.random import Random
 from graphnet.passes import Pass
 
-__all__ = ["Found", "keep", "name_of", "recall"]
+__all__ = ["KeptProgram", "keep", "name_of", "recall"]
 
 #: A graph of fewer nodes is compiled about as fast as it is looked up.
 WORTH_KEEPING = 2000
@@ -43,7 +43,7 @@ class _NotKept(Exception):
     """There is something in a graph of which it cannot be known whether it will be the same."""
 
 
-class Found(NamedTuple):
+class KeptProgram(NamedTuple):
     """A program, and how many nodes the graph has that it was made of."""
 
     program: Program
@@ -69,14 +69,14 @@ def name_of(
     return digest.hexdigest() + ".program"
 
 
-def recall(name: str, source: Graph, backend: Backend) -> Found | None:
+def recall(name: str, source: Graph, backend: Backend) -> KeptProgram | None:
     """The program that was kept under this name, to be run on the leaves of `source`; None if there is none."""
     kept = open_cache() if name else None
     content = kept.read(name) if kept else None
     if content is None:
         return None
     header, arrays = unpacked(zlib.decompress(content))
-    return Found(backend.restore(header, arrays, source), header["nodes"])
+    return KeptProgram(backend.restore(header, arrays, source), header["nodes"])
 
 
 def keep(name: str, program: Program, graph: Graph, source: Graph) -> None:

@@ -20,13 +20,13 @@ import numpy as np
 
 from graphnet.backends import load_backend
 from graphnet.backends.base import Program
-from graphnet.call.running import Compiled, Running
+from graphnet.call.running import CompiledCallable, Running
 from graphnet.errors import BackendError, ValueAccessError
 from graphnet.graph.dtypes import assign
 from graphnet.graph.node import Array, Node
 from graphnet.graph.provenance import NO_SCOPE, Model, Origin, attributed_to
 from graphnet.ops.leaf import input
-from graphnet.plan import Memory
+from graphnet.plan import RunMemory
 from graphnet.settings import path as named_file
 from graphnet.system.characters import in_brief
 from graphnet.system.files import read_whole, write_whole
@@ -144,7 +144,7 @@ class StoredParameters(Mapping[str, Array]):
         return f"StoredParameters({self._arrays!r})"
 
 
-class StoredFunction(Compiled):
+class StoredFunction(CompiledCallable):
     """A compiled function from a file: call it with one array for each input; it returns a tuple of arrays.
 
     parameters: name -> array, in the order of use (the second `b` is `b_2`); what is written into them, or set by name,
@@ -159,7 +159,7 @@ class StoredFunction(Compiled):
         self._running = Running(self.inputs, self._program)
 
     @property
-    def memory(self) -> Memory:
+    def memory(self) -> RunMemory:
         """Bytes that a run needs."""
         return self._program.memory
 

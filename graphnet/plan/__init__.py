@@ -16,6 +16,6 @@ arena         one piece of memory for all buffers, reused as they die
 
 from graphnet.plan.listing import listing
 from graphnet.plan.lowering import lower
-from graphnet.plan.order import Memory, Plan, make_plan
+from graphnet.plan.order import RunMemory, RunPlan, make_plan
 
-__all__ = ["Memory", "Plan", "listing", "lower", "make_plan"]
+__all__ = ["RunMemory", "RunPlan", "listing", "lower", "make_plan"]

@@ -16,8 +16,7 @@ from graphnet.ops.broadcast import Reduction, Sum
 from graphnet.ops.elementwise import Add, Elementwise
 from graphnet.ops.index import Lookup, ScatterAdd, is_by_columns
 from graphnet.ops.leaf import Fill
-from graphnet.ops.linear import MatMul
-from graphnet.ops.linear import Product as MatrixProduct
+from graphnet.ops.linear import MatMul, Product
 from graphnet.ops.rowwise import Rowwise
 from graphnet.ops.shape import Join, Pad, Transpose
 from graphnet.passes.analysis import varying_nodes
@@ -29,12 +28,12 @@ from graphnet.plan.instructions import (
     KernelCall,
     Load,
     Loop,
-    Product,
+    LoopReduction,
+    MatrixProduct,
     Scatter,
     Step,
     by_rows,
 )
-from graphnet.plan.instructions import Reduction as Combined
 from graphnet.plan.placement import place
 from graphnet.plan.updates import can_fail, copied, write_updates
 from graphnet.plan.views import Buffer, View
@@ -170,7 +169,7 @@ class _Lowering:
             return node.op.is_input
         if unit.group is not None:
             return True
-        return isinstance(node.op, (Join, MatrixProduct, Reduction, ScatterAdd)) or is_fusable(node)
+        return isinstance(node.op, (Join, Product, Reduction, ScatterAdd)) or is_fusable(node)
 
     def _share_copies(self) -> None:
         """A fused loop stores its value in every place that wants it: no copy is made later."""
@@ -288,7 +287,7 @@ class _Lowering:
                 self._join(node)
             case Pad(key=key):
                 self._pad(node, key)
-            case MatrixProduct() if node.dtype != BOOL:
+            case Product() if node.dtype != BOOL:
                 self._products(node)
             case Reduction(how=how) if how:
                 self._reduction(node)
@@ -351,18 +350,18 @@ class _Lowering:
         a, b = map(self.view, node.inputs)
         c = self._own(node)
         if node.ndim == 2:
-            self.instructions.append(Product((node,), a, b, c))
+            self.instructions.append(MatrixProduct((node,), a, b, c))
             return
         for i in range(node.shape[0]):
             x, y, z = (v.sliced((i, (0, v.shape[1], 1), (0, v.shape[2], 1))) for v in (a, b, c))
-            self.instructions.append(Product((node,), x, y, z))
+            self.instructions.append(MatrixProduct((node,), x, y, z))
 
     def _reduction(self, node: Node) -> None:
         assert isinstance(node.op, Reduction)
         (x,) = node.inputs
         target = self._own(node)
         loads, steps = self._operand(x)
-        combined = [Combined(node.op.how, 0, target)]
+        combined = [LoopReduction(node.op.how, 0, target)]
         self.instructions += in_chunks(Loop((node,), x.shape, loads, steps, [], node.op.axes, combined))
 
     def _operand(self, x: Node) -> tuple[list[Load], list[Step]]:
@@ -462,11 +461,11 @@ class _Lowering:
         for node in computed:
             self._compute(node, body)
         stores: list[tuple[int, View]] = []
-        combined: list[Combined] = []
+        combined: list[LoopReduction] = []
         for node in group.outputs:
             for view in (self._own(node), *self.extra.get(node, ())):
                 if node in reductions:
-                    combined.append(Combined(reductions[node].how, body.number[node.inputs[0]], view))
+                    combined.append(LoopReduction(reductions[node].how, body.number[node.inputs[0]], view))
                 else:
                     stores.append((body.number[node], view))
         axes = next((op.axes for op in reductions.values()), ())

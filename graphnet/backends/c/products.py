@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from graphnet.backends.c.language import c_type, literal, unsigned
-from graphnet.backends.c.source import Kernel, Source, index, parameters
-from graphnet.plan.instructions import Product
+from graphnet.backends.c.source import CBody, CFunction, index, parameters
+from graphnet.plan.instructions import MatrixProduct
 from graphnet.plan.views import View
 
 __all__ = ["product_kernel"]
@@ -15,12 +15,12 @@ ROWS = 4
 LANES = 16
 
 
-def product_kernel(product: Product) -> tuple[Kernel, tuple[View, View, View]]:
+def product_kernel(product: MatrixProduct) -> tuple[CFunction, tuple[View, View, View]]:
     """c = a b; the function, and its arguments. Where columns of c are contiguous, it is its transpose, bᵀ aᵀ."""
     a, b, c = product.a, product.b, product.c
     if c.strides[1] != 1 and c.strides[0] == 1 and c.shape[0] > 1:
         a, b, c = (view.transposed((1, 0)) for view in (b, a, c))
-    source = Source()
+    source = CBody()
     with source.counted("i", c.shape[0]):
         floats = c.dtype.kind == "f"
         if floats and b.shape[0] and c.shape[1] > 1 and (b.strides[1], c.strides[1]) == (1, 1):
@@ -28,10 +28,10 @@ def product_kernel(product: Product) -> tuple[Kernel, tuple[View, View, View]]:
         else:
             lanes = floats and a.strides[1] == 1 and b.strides[0] == 1 and a.shape[1] >= LANES
             (_by_lanes if lanes else _by_terms)(source, a, b, c)
-    return Kernel("product", parameters((a, b, c), "abc", 1), source.text, False), (a, b, c)
+    return CFunction("product", parameters((a, b, c), "abc", 1), source.text, False), (a, b, c)
 
 
-def _by_rows(source: Source, a: View, b: View, c: View) -> None:
+def _by_rows(source: CBody, a: View, b: View, c: View) -> None:
     """c[i] = Σ_k a[i, k] b[k]"""
     (terms, columns), row = b.shape, index(("i", c.strides[0]))
     t = c_type(c.dtype)
@@ -47,7 +47,7 @@ def _by_rows(source: Source, a: View, b: View, c: View) -> None:
             _rows_added(source, a, b, t, "0", whole, terms % ROWS)
 
 
-def _rows_added(source: Source, a: View, b: View, t: str, k: str, first: int, count: int) -> None:
+def _rows_added(source: CBody, a: View, b: View, t: str, k: str, first: int, count: int) -> None:
     """y += a[i, k + first + n] b[k + first + n] for n < count"""
     begin = [index(("i", a.strides[0]), (k, a.strides[1])), index((k, b.strides[0]))]
     for n in range(count):
@@ -59,7 +59,7 @@ def _rows_added(source: Source, a: View, b: View, t: str, k: str, first: int, co
         source.line(f"y[j] += {added};")
 
 
-def _by_lanes(source: Source, a: View, b: View, c: View) -> None:
+def _by_lanes(source: CBody, a: View, b: View, c: View) -> None:
     """c[i, j] as a scalar product of two contiguous vectors"""
     terms, t = a.shape[1], c_type(c.dtype)
     whole = terms - terms % LANES
@@ -78,7 +78,7 @@ def _by_lanes(source: Source, a: View, b: View, c: View) -> None:
         source.line(f"c[{index(('i', c.strides[0]), ('j', c.strides[1]))}] = sum;")
 
 
-def _by_terms(source: Source, a: View, b: View, c: View) -> None:
+def _by_terms(source: CBody, a: View, b: View, c: View) -> None:
     """c[i, j], a term at a time; integers wrap"""
     t = c_type(c.dtype)
     with source.counted("j", c.shape[1]):

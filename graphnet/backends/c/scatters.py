@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from graphnet.backends.c.language import c_type, literal, unsigned
-from graphnet.backends.c.source import Kernel, Source, index, parameters
+from graphnet.backends.c.source import CBody, CFunction, index, parameters
 from graphnet.plan.instructions import Scatter
 from graphnet.plan.views import View
 
 __all__ = ["scatter_kernel"]
 
 
-def scatter_kernel(scatter: Scatter) -> tuple[Kernel, tuple[View, View, View]]:
+def scatter_kernel(scatter: Scatter) -> tuple[CFunction, tuple[View, View, View]]:
     """y = 0; y[index[i]] += x[i]: the function, and its arguments."""
     x, y, at = scatter.x, scatter.y, scatter.index
     if scatter.by_columns:
         x, y = x.transposed((1, 0)), y.transposed((1, 0))
-    source, t = Source(), c_type(y.dtype)
+    source, t = CBody(), c_type(y.dtype)
     place = f"y[{index(('r', y.strides[0]), ('j', y.strides[1]))}]"
     with source.counted("r", y.shape[0]), source.counted("j", y.shape[1]):
         source.line(f"{place} = {literal(0, y.dtype)};")
@@ -31,4 +31,4 @@ def scatter_kernel(scatter: Scatter) -> tuple[Kernel, tuple[View, View, View]]:
                 u = unsigned(y.dtype)
                 source.line(f"{place} = ({t})(({u}){place} + ({u}){term});")
     source.line("return 0;")
-    return Kernel("scatter", parameters((x, at, y), ("x", "at", "y"), 1), source.text, True), (x, at, y)
+    return CFunction("scatter", parameters((x, at, y), ("x", "at", "y"), 1), source.text, True), (x, at, y)

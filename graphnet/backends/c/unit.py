@@ -10,11 +10,11 @@ from typing import NamedTuple
 import graphnet.passes as passes_module
 from graphnet.backends.c.baking import PassLike, baking
 from graphnet.backends.c.expressions import Helpers
-from graphnet.backends.c.language import Names, c_type, comment, listed, place, short
+from graphnet.backends.c.language import UniqueNames, c_type, comment, listed, place, short
 from graphnet.backends.c.loops import loop_kernel
 from graphnet.backends.c.products import product_kernel
 from graphnet.backends.c.scatters import scatter_kernel
-from graphnet.backends.c.source import Kernel
+from graphnet.backends.c.source import CFunction
 from graphnet.errors import BackendError
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Dtype, Node
@@ -22,7 +22,7 @@ from graphnet.ops.elementwise import Elementwise
 from graphnet.ops.rowwise import Rowwise
 from graphnet.plan import lower
 from graphnet.plan.arena import Life, give_places
-from graphnet.plan.instructions import Host, Instruction, Loop, Product, Scatter
+from graphnet.plan.instructions import Host, Instruction, Loop, MatrixProduct, Scatter
 from graphnet.plan.lowering import Lowered
 from graphnet.plan.updates import copied
 from graphnet.plan.views import Buffer, View
@@ -140,13 +140,13 @@ def unit_of(source: Graph, passes: Sequence[PassLike], has: AbstractSet[str], na
 class _Writer:
     def __init__(self, source: Graph, lowered: Lowered, name: str) -> None:
         self.lowered, self.name = lowered, name
-        names = Names([f"{name}_arena", f"{name}_run"])
+        names = UniqueNames([f"{name}_arena", f"{name}_run"])
         self.inputs = [Argument(names.fresh(x.name or "", f"in{i}"), x) for i, x in enumerate(source.inputs)]
         self.outputs = [
             Argument(names.fresh(y.name or "", f"out{i}"), y) for i, y in enumerate(source.outputs)
         ]
         self.helpers = Helpers()
-        self.kernels: dict[Kernel, str] = {}
+        self.kernels: dict[CFunction, str] = {}
         self.bases: dict[Buffer, str] = {}
         self.weights: dict[str, Node] = {}
 
@@ -220,7 +220,7 @@ class _Writer:
                 return [f"    memcpy({self._pointer(target)}, {self._pointer(source)}, {size}); {note}"]
             case Loop():
                 kernel, views = loop_kernel(step, self.helpers)
-            case Product():
+            case MatrixProduct():
                 kernel, views = product_kernel(step)
             case Scatter():
                 kernel, views = scatter_kernel(step)

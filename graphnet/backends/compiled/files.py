@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from graphnet.backends.compiled.locations import Location
-from graphnet.backends.compiled.schedule import Schedule, Section
+from graphnet.backends.compiled.schedule import ProgramSchedule, Section
 from graphnet.errors import BackendError
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Array, Node
@@ -16,14 +16,14 @@ from graphnet.ops import all_ops
 from graphnet.ops.elementwise import Elementwise
 from graphnet.ops.leaf import Constant, Parameter
 from graphnet.ops.rowwise import Rowwise
-from graphnet.plan.order import Memory
+from graphnet.plan.order import RunMemory
 
 __all__ = ["leaves_by_key", "require_storable", "restored_schedule", "stored_schedule"]
 
 W = TypeVar("W")
 
 
-def require_storable(schedule: Schedule[Any], check: bool) -> None:
+def require_storable(schedule: ProgramSchedule[Any], check: bool) -> None:
     """BackendError where Python has to run something, or errors need the graph."""
     for section in schedule.sections:
         if section.host is not None:
@@ -50,7 +50,7 @@ def _runs_in_python(node: Node) -> BackendError:
     )
 
 
-def stored_schedule(schedule: Schedule[Any]) -> tuple[dict[str, Any], dict[str, Array]]:
+def stored_schedule(schedule: ProgramSchedule[Any]) -> tuple[dict[str, Any], dict[str, Array]]:
     """JSON and arrays, which `restored_schedule` reads."""
     leaves = leaves_by_key(schedule)
     header = {
@@ -69,7 +69,7 @@ def stored_schedule(schedule: Schedule[Any]) -> tuple[dict[str, Any], dict[str, 
     return header, {key: np.ascontiguousarray(node.value) for key, node in leaves.items()}
 
 
-def leaves_by_key(schedule: Schedule[Any]) -> dict[str, Node]:
+def leaves_by_key(schedule: ProgramSchedule[Any]) -> dict[str, Node]:
     """Key in a file, "leaf.0" or "copied.0" -> the leaf."""
     found = {f"leaf.{i}": node for i, node in enumerate(schedule.leaves)}
     return found | {f"copied.{i}": node for i, (node, _) in enumerate(schedule.copied_leaves)}
@@ -93,7 +93,7 @@ def _parameters(leaves: Mapping[str, Node]) -> dict[str, str]:
 
 def restored_schedule(
     header: Mapping[str, Any], arrays: Mapping[str, Array], works: Sequence[W], source: Graph | None = None
-) -> Schedule[W]:
+) -> ProgramSchedule[W]:
     """The schedule that was stored, with the work of each section. Its leaves are the arrays, so what is written into
     these holds from then on. source: a graph whose own leaves stand for arrays that were not stored, as the header says
     by their numbers in its order.
@@ -109,8 +109,8 @@ def restored_schedule(
     def locations(name: str) -> list[Location]:
         return [Location.restored(stored) for stored in header[name]]
 
-    return Schedule(
-        memory=Memory(*header["memory"]),
+    return ProgramSchedule(
+        memory=RunMemory(*header["memory"]),
         arena_bytes=header["arena_bytes"],
         sections=[Section(work, None) for work in works],
         fixed=header["fixed"],

@@ -10,13 +10,13 @@ import numpy as np
 from graphnet.backends.compiled.arena import Arena
 from graphnet.backends.compiled.locations import ARENA, Location
 from graphnet.backends.compiled.program import CompiledProgram, is_finite
-from graphnet.backends.compiled.schedule import Schedule
+from graphnet.backends.compiled.schedule import ProgramSchedule
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Array
 
 __all__ = ["HostProgram"]
 
-S = TypeVar("S", bound=Schedule[Any])
+S = TypeVar("S", bound=ProgramSchedule[Any])
 
 
 class HostProgram(CompiledProgram[S]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["GPU", "ONE_THREAD", "Division", "Tile"]
+__all__ = ["GPU", "ONE_THREAD", "ThreadDivision", "Tile"]
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Tile:
 
 
 @dataclass(frozen=True)
-class Division:
+class ThreadDivision:
     """threads: of a block. lanes: neighbours that read memory together. blocks: as many keep the whole GPU at work.
 
     least: a sum is divided among several blocks only into parts of at least so many terms. tiles: of products, the
@@ -44,11 +44,11 @@ class Division:
 
 
 #: Any GPU. How work is divided decides in which order sums are taken, so it is the same on all.
-GPU = Division(
+GPU = ThreadDivision(
     threads=256, lanes=32, blocks=256, least=256,
     tiles=(Tile(16, 16, 8, 8, 8), Tile(16, 16, 4, 4, 16), Tile(16, 16, 2, 2, 16)),
 )  # fmt: skip
 #: What suits the simulator, in which a thread is a thread of Python.
-ONE_THREAD = Division(
+ONE_THREAD = ThreadDivision(
     threads=1, lanes=1, blocks=2, least=64, tiles=(Tile(1, 1, 4, 8, 4),), most=(1, 1, 65535)
 )  # fmt: skip

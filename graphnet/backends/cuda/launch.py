@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from graphnet.backends.cuda.division import Division
-from graphnet.backends.cuda.source import Offset, Source
+from graphnet.backends.cuda.division import ThreadDivision
+from graphnet.backends.cuda.source import KernelSource, Offset
 from graphnet.graph.node import Node
 from graphnet.plan.views import Buffer, View
 
@@ -45,7 +45,7 @@ class LaunchLayout(NamedTuple):
 
     @classmethod
     def of(
-        cls, source: Source, grid: Sequence[int], block: tuple[int, int, int], division: Division
+        cls, source: KernelSource, grid: Sequence[int], block: tuple[int, int, int], division: ThreadDivision
     ) -> LaunchLayout:
         limited = [max(1, min(wanted, most)) for wanted, most in zip(grid, division.most, strict=True)]
         x, y, z = limited

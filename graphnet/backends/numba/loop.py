@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from graphnet.backends.numba.ir import Value
+from graphnet.backends.numba.ir import LLVMValue
 from graphnet.backends.numba.operands import LoopForm, OperandCode
 from graphnet.backends.numba.reduction import ReductionCode
 
@@ -31,10 +31,10 @@ class _LoopCode(OperandCode):
         super().__init__(kernel)
         self._nest(0, [])
 
-    def _nest(self, axis: int, indices: list[Value]) -> None:
+    def _nest(self, axis: int, indices: list[LLVMValue]) -> None:
         if axis < self.kernel.axes - 1:
 
-            def body(i: Value, _: list[Value]) -> list[Value]:
+            def body(i: LLVMValue, _: list[LLVMValue]) -> list[LLVMValue]:
                 self._nest(axis + 1, [*indices, i])
                 return []
 
@@ -46,10 +46,10 @@ class _LoopCode(OperandCode):
         else:
             self._over_vectors(self.sizes[-1], lambda j, mask: self._at(row, j, mask))
 
-    def _over_vectors(self, size: Value, body: Callable[[Value, Value | None], object]) -> None:
+    def _over_vectors(self, size: LLVMValue, body: Callable[[LLVMValue, LLVMValue | None], object]) -> None:
         lanes = self.lanes
 
-        def vector(j: Value, _: list[Value]) -> None:
+        def vector(j: LLVMValue, _: list[LLVMValue]) -> None:
             body(j, None)
 
         if lanes == 1:

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
-from graphnet.backends.numba.ir import Code, Value, llvm_type
+from graphnet.backends.numba.ir import Code, LLVMValue, llvm_type
 from graphnet.backends.numba.machine import this_machine
 from graphnet.graph.node import Dtype
 from graphnet.ops.rowwise import refused
 
-__all__ = ["Parameter", "RowwiseKernel", "words_of"]
+__all__ = ["KernelParameter", "RowwiseKernel", "words_of"]
 
 #: What Numba's functions return when all is well: a value, or None.
 _WELL = (0, -2)
@@ -38,7 +38,7 @@ _LIBRARY = frozenset(
 _FLAG, _ROWS, _FIRST = 2, 3, 4
 
 
-class Parameter(NamedTuple):
+class KernelParameter(NamedTuple):
     """kind: "output", "input", "scratch" or "setting". axes: how many it has, of one row."""
 
     kind: str
@@ -67,7 +67,7 @@ class RowwiseKernel:
 
     name: str
     function: Callable[..., None]
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[KernelParameter, ...]
     vector_bytes: int
     content: str | None
 
@@ -147,44 +147,44 @@ class _Caller(Code):
         self.line("%raised = alloca i64")
         self.flag = self.pointer_slot(_FLAG)
         at = _FIRST
-        self.given: list[Callable[[Value], list[Value]]] = []
+        self.given: list[Callable[[LLVMValue], list[LLVMValue]]] = []
         for parameter in kernel.parameters:
             self.given.append((self._setting if parameter.kind == "setting" else self._array)(parameter, at))
             at += parameter.words
         self.loop(self.integer(0), self.slot(_ROWS), 1, [], self._row)
 
-    def _array(self, parameter: Parameter, at: int) -> Callable[[Value], list[Value]]:
+    def _array(self, parameter: KernelParameter, at: int) -> Callable[[LLVMValue], list[LLVMValue]]:
         base, step, elements = self.pointer_slot(at), self.slot(at + 1), self.slot(at + 2)
         sizes = [self.slot(at + 3 + axis) for axis in range(parameter.axes)]
         scalar = llvm_type(parameter.dtype)
-        strides: list[Value] = []
+        strides: list[LLVMValue] = []
         stride = self.integer(parameter.dtype.itemsize)
         for size in reversed(sizes):
             strides.insert(0, stride)
             stride = self.multiply(stride, size)
-        nothing, item = Value("ptr", "null"), self.integer(parameter.dtype.itemsize)
+        nothing, item = LLVMValue("ptr", "null"), self.integer(parameter.dtype.itemsize)
 
-        def given(row: Value) -> list[Value]:
+        def given(row: LLVMValue) -> list[LLVMValue]:
             address = self.offset(base, scalar, self.multiply(row, step))
             return [nothing, nothing, elements, item, address, *sizes, *strides]
 
         return given
 
-    def _setting(self, parameter: Parameter, at: int) -> Callable[[Value], list[Value]]:
+    def _setting(self, parameter: KernelParameter, at: int) -> Callable[[LLVMValue], list[LLVMValue]]:
         upper = self.binary("shl", self.slot(at), self.integer(32))
         held = self.binary("or", upper, self.slot(at + 1))
         if parameter.dtype.kind == "f":
             held = self.convert("bitcast", held, "double")
         return lambda row: [held]
 
-    def _row(self, row: Value, _: list[Value]) -> None:
-        given = [Value("ptr", "%returned"), Value("ptr", "%raised")]
+    def _row(self, row: LLVMValue, _: list[LLVMValue]) -> None:
+        given = [LLVMValue("ptr", "%returned"), LLVMValue("ptr", "%raised")]
         for each in self.given:
             given += each(row)
         status = self.value("i32", f"call i32 @own({', '.join(map(str, given))})")
-        wrong = Value("i1", "true")
+        wrong = LLVMValue("i1", "true")
         for well in _WELL:
-            differs = self.compare("ne", status, Value("i32", str(well)))
+            differs = self.compare("ne", status, LLVMValue("i32", str(well)))
             wrong = self.binary("and", wrong, differs)
         self.raise_where(wrong, self.flag)
 

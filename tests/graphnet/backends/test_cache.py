@@ -138,7 +138,7 @@ def test_the_folder_is_made_for_its_user_alone(tmp_path: Path) -> None:
 
 @posix
 def test_a_folder_that_others_can_write_to_is_told_and_not_used(tmp_path: Path) -> None:
-    """Itself, one above it, or what a link leads to; the user's own as well as $GRAPHNET_CACHE."""
+    """Itself, or what a link leads to; the user's own as well as $GRAPHNET_CACHE."""
     above, folder = tmp_path / "above", tmp_path / "above" / "graphnet"
     made, _, values, _ = process(folder)
     before = sorted(folder.iterdir())
@@ -152,9 +152,6 @@ def test_a_folder_that_others_can_write_to_is_told_and_not_used(tmp_path: Path) 
     (tmp_path / "link").symlink_to(folder)
     assert OTHERS in process(tmp_path / "link")[3]
     folder.chmod(0o755)
-    above.chmod(0o777)
-    assert "above" in process(folder)[3]
-    above.chmod(0o1777)  # there nobody can rename what is another's
     for place, home in ((folder, ""), (tmp_path / "link", ""), ("", str(above))):
         assert process(place, XDG_CACHE_HOME=home) == (0, made, values, "")
 
@@ -167,9 +164,6 @@ def test_a_folder_of_another_user(tmp_path: Path) -> None:
     *found, told = process(folder)
     assert found == [made, 0, values]
     assert told.count(ANOTHER) == 1
-    os.chown(folder, 0, -1)
-    os.chown(tmp_path, 54321, -1)
-    assert f"{tmp_path}, above {folder}, {ANOTHER}" in process(folder)[3]
 
 
 @posix
