@@ -9,9 +9,8 @@ updates       new values of inputs, written where these lie
 lowering      from a graph to instructions
 transfers     what passes between two memories, in one piece
 listing       instructions as text
-lifetimes     from when to when memory is needed
 axes          which axes of a loop run as one
-arena         one piece of memory for all buffers, reused as they die
+arena         from when to when buffers are needed; one piece of memory for all, reused as they die
 """
 
 from graphnet.plan.listing import listing

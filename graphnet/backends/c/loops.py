@@ -9,8 +9,7 @@ from contextlib import ExitStack
 from graphnet.backends.c.expressions import CEmitter, Helpers
 from graphnet.backends.c.language import c_type, literal
 from graphnet.backends.c.source import CBody, CFunction, index, parameters
-from graphnet.backends.compiled.expressions import evaluate
-from graphnet.backends.compiled.folds import Fold
+from graphnet.backends.compiled.expressions import Fold, evaluate
 from graphnet.plan.axes import joined, operand_strides
 from graphnet.plan.instructions import Load, Loop
 from graphnet.plan.views import View

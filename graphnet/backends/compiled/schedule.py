@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Generic, NamedTuple, Protocol, TypeVar
@@ -11,14 +11,13 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 from graphnet.backends.compiled.locations import ARENA, HEADER, Location
 from graphnet.errors import BackendError
 from graphnet.graph.node import Node
-from graphnet.plan.arena import Life, give_places
+from graphnet.plan.arena import Life, give_places, lifetimes
 from graphnet.plan.instructions import Access, Host, Instruction, Loop, MatrixProduct, Scatter, looking_at
-from graphnet.plan.lifetimes import lifetimes
 from graphnet.plan.lowering import Lowered
 from graphnet.plan.order import RunMemory
 from graphnet.plan.views import Buffer, View
 
-__all__ = ["HostCall", "ProgramSchedule", "Scheduler", "Section"]
+__all__ = ["HostCall", "ProgramSchedule", "Scheduler", "Section", "remembered"]
 
 
 class _Job(Protocol):
@@ -242,3 +241,16 @@ def _in_groups(instructions: Sequence[Instruction]) -> list[tuple[int, Instructi
         products = [each for _, each in items if isinstance(each, MatrixProduct)]
         found.append((items[0][0], products if products else items[0][1]))
     return found
+
+
+Layout = TypeVar("Layout")
+#: So many layouts are remembered, far more than a program has.
+REMEMBERED = 1024
+
+
+def remembered(layouts: dict[Hashable, Layout], key: Hashable, layout: Layout) -> Layout:
+    """The layout, which the table holds from now on; key: `Loop.form`, and all else that it depends on."""
+    if len(layouts) >= REMEMBERED:
+        layouts.clear()
+    layouts[key] = layout
+    return layout

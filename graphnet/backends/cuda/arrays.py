@@ -16,10 +16,10 @@ from numba import cuda
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from graphnet.backends.cuda.device import SIMULATED, this_device
-from graphnet.backends.cuda.division import GPU, ONE_THREAD, ThreadDivision
 from graphnet.backends.cuda.exchange import CPU, CUDA, Borrowed, borrowed, capsule_of
 from graphnet.backends.cuda.expressions import convert, evaluate
 from graphnet.backends.cuda.kernels import compiled
+from graphnet.backends.cuda.launch import GPU, ONE_THREAD, ThreadDivision
 from graphnet.backends.cuda.loops import stepping
 from graphnet.backends.cuda.source import INDEX, KernelSource, TypedName, array_name
 from graphnet.errors import DtypeError, ShapeError

@@ -6,11 +6,10 @@ import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 
-from graphnet.backends.compiled.folds import Fold
-from graphnet.backends.compiled.layouts import remembered
-from graphnet.backends.cuda.division import ThreadDivision
+from graphnet.backends.compiled.expressions import Fold
+from graphnet.backends.compiled.schedule import remembered
 from graphnet.backends.cuda.expressions import PythonEmitter, convert, evaluate
-from graphnet.backends.cuda.launch import Launch, LaunchLayout, power_of_two
+from graphnet.backends.cuda.launch import Launch, LaunchLayout, ThreadDivision, power_of_two
 from graphnet.backends.cuda.source import INDEX, KernelSource, Offset, TypedName
 from graphnet.graph.dtypes import BOOL
 from graphnet.plan.axes import is_along_reduced, joined, operand_strides

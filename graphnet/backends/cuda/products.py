@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
 
-from graphnet.backends.cuda.division import ThreadDivision, Tile
-from graphnet.backends.cuda.launch import Launch, LaunchLayout
+from graphnet.backends.cuda.launch import Launch, LaunchLayout, ThreadDivision, Tile
 from graphnet.backends.cuda.loops import loop_launches
 from graphnet.backends.cuda.source import INDEX, KernelSource, Offset, array_name
 from graphnet.graph.node import Dtype, Node

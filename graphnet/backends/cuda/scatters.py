@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from graphnet.backends.cuda.division import ThreadDivision
-from graphnet.backends.cuda.launch import Launch, LaunchLayout, power_of_two
+from graphnet.backends.cuda.launch import Launch, LaunchLayout, ThreadDivision, power_of_two
 from graphnet.backends.cuda.loops import Moved, stepping
 from graphnet.backends.cuda.source import INDEX, KernelSource, Offset
 from graphnet.graph.dtypes import FLOAT64

@@ -10,8 +10,7 @@ import numpy as np
 
 from graphnet.backends.compiled.locations import HEADER
 from graphnet.backends.compiled.schedule import ProgramSchedule, Scheduler
-from graphnet.backends.cuda.division import ThreadDivision
-from graphnet.backends.cuda.launch import Launch
+from graphnet.backends.cuda.launch import Launch, ThreadDivision
 from graphnet.backends.cuda.loops import loop_launches
 from graphnet.backends.cuda.products import Products, grouped, orientation, product_launches
 from graphnet.backends.cuda.scatters import Chains, scatter_launches

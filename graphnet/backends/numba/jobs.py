@@ -13,12 +13,12 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple, Protocol
 
-from graphnet.backends.compiled.layouts import remembered
-from graphnet.backends.numba.loop import LoopKernel
-from graphnet.backends.numba.operands import LoadForm, Reduced, Stored, lanes_for
-from graphnet.backends.numba.reduction import CHUNK
-from graphnet.backends.numba.rowwise import KernelParameter, RowwiseKernel, words_of
-from graphnet.backends.numba.scatter import ColumnScatterKernel, ScatterKernel
+from graphnet.backends.compiled.schedule import remembered
+from graphnet.backends.numba.code.loop import LoopKernel
+from graphnet.backends.numba.code.operands import LoadForm, Reduced, Stored, lanes_for
+from graphnet.backends.numba.code.reduction import CHUNK
+from graphnet.backends.numba.code.rowwise import KernelParameter, RowwiseKernel, words_of
+from graphnet.backends.numba.code.scatter import ColumnScatterKernel, ScatterKernel
 from graphnet.errors import BackendError, table_of_inputs
 from graphnet.graph.dtypes import FLOAT64, INT64
 from graphnet.graph.node import Node

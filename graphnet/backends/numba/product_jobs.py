@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from graphnet.backends.numba.ir import llvm_type
+from graphnet.backends.numba.code.ir import llvm_type
+from graphnet.backends.numba.code.product import PackKernel, ProductKernel
 from graphnet.backends.numba.jobs import (
     CoreDivision,
     InstructionJob,
@@ -15,7 +16,6 @@ from graphnet.backends.numba.jobs import (
     share_of,
     text_of,
 )
-from graphnet.backends.numba.product import PackKernel, ProductKernel
 from graphnet.graph.node import Node
 from graphnet.plan.instructions import Access, MatrixProduct
 from graphnet.plan.views import View

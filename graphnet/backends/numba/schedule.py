@@ -7,10 +7,10 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from graphnet.backends.compiled.arena import require_arena
+from graphnet.backends.compiled.host import require_arena
 from graphnet.backends.compiled.locations import ARENA
 from graphnet.backends.compiled.schedule import ProgramSchedule, Scheduler
-from graphnet.backends.numba.barriers import barriers_of
+from graphnet.backends.numba.cores.barriers import barriers_of
 from graphnet.backends.numba.jobs import (
     WORK,
     CoreDivision,

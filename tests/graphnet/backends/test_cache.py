@@ -21,7 +21,7 @@ import pytest
 import graphnet as gn
 from graphnet.backends import cache
 from graphnet.backends.cache import LARGEST, Cache, open_cache
-from graphnet.backends.compiled import layouts
+from graphnet.backends.compiled import schedule
 from graphnet.backends.numba import jobs
 from graphnet.backends.numba.machine import Machine, this_machine
 from tests.graphnet.backends.conftest import output_of, run_at_once
@@ -302,7 +302,7 @@ def test_code_that_no_function_holds_is_given_back(monkeypatch) -> None:
     gc.collect()
     assert machine.engines == engines, "what two share is held by each"
     assert second(ones)[0][0, 0] == expected[1]
-    monkeypatch.setattr(layouts, "REMEMBERED", 10)
+    monkeypatch.setattr(schedule, "REMEMBERED", 10)
     for i in range(12):
         distinct(7500 + i)
         assert len(jobs._layouts) <= 10, "what is remembered of other graphs is bounded"

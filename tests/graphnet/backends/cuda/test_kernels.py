@@ -12,7 +12,7 @@ from graphnet.backends import Backend
 from graphnet.backends.cuda import blas, building
 from graphnet.backends.cuda.blas import Cublas
 from graphnet.backends.cuda.device import SIMULATED
-from graphnet.backends.cuda.division import ThreadDivision, Tile
+from graphnet.backends.cuda.launch import ThreadDivision, Tile
 from graphnet.graph.expression import is_compilable
 from graphnet.ops import all_ops
 from graphnet.ops.elementwise import Elementwise

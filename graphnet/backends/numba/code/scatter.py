@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from graphnet.backends.numba.ir import Code, LLVMValue, llvm_type, vector_type
+from graphnet.backends.numba.code.ir import Code, LLVMValue, llvm_type, vector_type
 from graphnet.graph.node import Dtype
 
 __all__ = ["ColumnScatterKernel", "ScatterKernel"]

@@ -9,8 +9,8 @@ import numpy as np
 
 from graphnet.backends.compiled import expressions
 from graphnet.backends.compiled.expressions import Emitter
-from graphnet.backends.numba import mathematics
-from graphnet.backends.numba.ir import Code, LLVMValue, element, lanes_of, llvm_type, vector_type
+from graphnet.backends.numba.code import mathematics
+from graphnet.backends.numba.code.ir import Code, LLVMValue, element, lanes_of, llvm_type, vector_type
 from graphnet.graph.dtypes import of_nan
 from graphnet.graph.node import Dtype
 from graphnet.plan.instructions import Step

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from graphnet.backends.numba.expressions import FLOATS, convert, evaluate
-from graphnet.backends.numba.ir import Code, LLVMValue, element, lanes_of, llvm_type, vector_type
+from graphnet.backends.numba.code.expressions import FLOATS, convert, evaluate
+from graphnet.backends.numba.code.ir import Code, LLVMValue, element, lanes_of, llvm_type, vector_type
 from graphnet.graph.node import Dtype
 from graphnet.plan.instructions import Step
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from graphnet.backends.numba.ir import LLVMValue
-from graphnet.backends.numba.operands import LoopForm, OperandCode
-from graphnet.backends.numba.reduction import ReductionCode
+from graphnet.backends.numba.code.ir import LLVMValue
+from graphnet.backends.numba.code.operands import LoopForm, OperandCode
+from graphnet.backends.numba.code.reduction import ReductionCode
 
 __all__ = ["LoopKernel"]
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from graphnet.backends.compiled.folds import Fold
-from graphnet.backends.numba.expressions import LLVMEmitter, convert
-from graphnet.backends.numba.ir import LLVMValue, element, lanes_of, llvm_type, vector_type
-from graphnet.backends.numba.operands import LoopForm, OperandCode, Row, RowAddress
+from graphnet.backends.compiled.expressions import Fold
+from graphnet.backends.numba.code.expressions import LLVMEmitter, convert
+from graphnet.backends.numba.code.ir import LLVMValue, element, lanes_of, llvm_type, vector_type
+from graphnet.backends.numba.code.operands import LoopForm, OperandCode, Row, RowAddress
 from graphnet.graph.node import Dtype
 
 __all__ = ["CHUNK", "ReductionCode"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from graphnet.backends.numba.ir import Code, LLVMValue, bytes_of, vector_type
+from graphnet.backends.numba.code.ir import Code, LLVMValue, bytes_of, vector_type
 
 __all__ = ["PackKernel", "ProductKernel"]
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
-from graphnet.backends.numba.ir import Code, LLVMValue, llvm_type
+from graphnet.backends.numba.code.ir import Code, LLVMValue, llvm_type
 from graphnet.backends.numba.machine import this_machine
 from graphnet.graph.node import Dtype
 from graphnet.ops.rowwise import refused
