@@ -27,9 +27,8 @@ from graphnet.passes import Pass, PassReport, Stage
 from graphnet.plan import RunMemory, listing, lower
 from graphnet.settings import has_items, shown, whole_number, yes_or_no
 from graphnet.settings import path as named_file
-from graphnet.system.cached import cached_property
-from graphnet.system.collector import collector_paused
 from graphnet.system.memory import readable_bytes
+from graphnet.system.process import cached_property, collector_paused
 
 __all__ = ["Function", "compile"]
 

@@ -28,8 +28,8 @@ from graphnet.graph.provenance import NO_SCOPE, Model, Origin, attributed_to
 from graphnet.ops.leaf import input
 from graphnet.plan import RunMemory
 from graphnet.settings import path as named_file
-from graphnet.system.characters import in_brief
 from graphnet.system.files import read_whole, write_whole
+from graphnet.system.text import in_brief
 from graphnet.version import __version__
 
 __all__ = ["StoredFunction", "load_function", "packed", "store_function", "unpacked"]

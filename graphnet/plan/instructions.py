@@ -10,7 +10,7 @@ from typing import NamedTuple
 from graphnet.graph.node import Dtype, Node, Shape
 from graphnet.ops.rowwise import RowLayout
 from graphnet.plan.views import Buffer, View
-from graphnet.system.cached import cached_property
+from graphnet.system.process import cached_property
 
 __all__ = [
     "Access",

@@ -37,7 +37,7 @@ from graphnet.plan.instructions import (
 from graphnet.plan.placement import place
 from graphnet.plan.updates import can_fail, copied, write_updates
 from graphnet.plan.views import Buffer, View
-from graphnet.system.collector import collector_paused
+from graphnet.system.process import collector_paused
 
 __all__ = ["Lowered", "lower"]
 

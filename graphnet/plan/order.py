@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Node
 from graphnet.ops.leaf import Fill
-from graphnet.system.collector import collector_paused
 from graphnet.system.memory import readable_bytes
+from graphnet.system.process import collector_paused
 
 __all__ = ["RunMemory", "RunPlan", "make_plan"]
 

@@ -11,7 +11,7 @@ from graphnet.backends.numba.program import NumbaProgram, restored
 from graphnet.backends.numba.schedule import TapeSchedule, make_schedule
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Array
-from graphnet.system.cores import own_cores
+from graphnet.system.process import own_cores
 
 __all__ = ["NumbaBackend"]
 

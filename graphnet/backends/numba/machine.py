@@ -22,7 +22,7 @@ import llvmlite.binding as llvm
 from graphnet.backends.cache import Cache, open_cache
 from graphnet.errors import BackendError
 from graphnet.settings import shown
-from graphnet.system.cached import cached_property
+from graphnet.system.process import cached_property
 
 __all__ = ["Kernel", "Machine", "symbol_of", "this_machine"]
 

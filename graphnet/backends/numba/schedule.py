@@ -38,7 +38,7 @@ from graphnet.plan.arena import ALIGNMENT
 from graphnet.plan.instructions import Access, Host, Instruction, KernelCall, Loop, MatrixProduct, Scatter
 from graphnet.plan.lowering import Lowered, lower
 from graphnet.plan.views import Buffer, View
-from graphnet.system.cores import own_cores
+from graphnet.system.process import own_cores
 
 __all__ = ["TapeSchedule", "TapeScheduler", "make_schedule"]
 
