@@ -6,6 +6,7 @@ instructions  what a compiled back end does: fused kernels, reductions, products
 placement     which values are written straight into the array that joins them
 chunks        what a long vector comes to, a chunk at a time
 updates       new values of inputs, written where these lie
+units         what runs as a whole, and in which order
 lowering      from a graph to instructions
 transfers     what passes between two memories, in one piece
 listing       instructions as text

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from graphnet.errors import NotEnoughMemoryError
 from graphnet.graph.dtypes import BOOL
-from graphnet.graph.graph import Graph, Group, dependents
+from graphnet.graph.graph import Graph, Group
 from graphnet.graph.node import Dtype, Key, Node, Shape
-from graphnet.ops.broadcast import Reduction, Sum
+from graphnet.ops.broadcast import Reduction
 from graphnet.ops.elementwise import Add, Elementwise
 from graphnet.ops.index import Lookup, ScatterAdd, is_by_columns
 from graphnet.ops.leaf import Fill
-from graphnet.ops.linear import MatMul, Product
+from graphnet.ops.linear import Product
 from graphnet.ops.rowwise import Rowwise
-from graphnet.ops.shape import Join, Pad, Transpose
-from graphnet.passes.analysis import varying_nodes
+from graphnet.ops.shape import Join, Pad
 from graphnet.passes.fuse import WIDEST, is_fusable
 from graphnet.plan.chunks import in_chunks
 from graphnet.plan.instructions import (
@@ -35,6 +33,7 @@ from graphnet.plan.instructions import (
     by_rows,
 )
 from graphnet.plan.placement import place
+from graphnet.plan.units import in_order, units_of
 from graphnet.plan.updates import can_fail, copied, write_updates
 from graphnet.plan.views import Buffer, View
 from graphnet.system.process import collector_paused
@@ -96,47 +95,11 @@ def lower(graph: Graph, updated: Sequence[int] | None = None) -> Lowered:
         return lowered
 
 
-@dataclass(eq=False)
-class _Unit:
-    """What runs as a whole: a group, or one node."""
-
-    nodes: tuple[Node, ...]
-    group: Group | None
-    position: int
-    #: 0: depends on parameters and constants alone; 1: on no input that varies; 2: on one.
-    phase: int = 0
-    #: Whether it waits for its turn, or runs as soon as it can.
-    waits: bool = True
-    before: int = 0
-    then: list[_Unit] = field(default_factory=list)
-
-    @property
-    def turn(self) -> tuple[int, bool, int, int]:
-        """What can run, runs in this order; no two are equal. A product's turn comes with its first reader's."""
-        product = self.waits and isinstance(self.nodes[0].op, MatMul)
-        return self.phase, self.waits, self._first_read() if product else self.position, self.position
-
-    def _first_read(self) -> int:
-        """The position of the first that reads it, also through views."""
-        first, pending = None, list(self.then)
-        while pending:
-            reader = pending.pop()
-            if reader.nodes[0].op.is_view:
-                pending += reader.then
-            elif first is None or reader.position < first:
-                first = reader.position
-        return self.position if first is None else first
-
-
 class _Lowering:
     def __init__(self, graph: Graph, borrowed: bool = False) -> None:
         """borrowed: inputs are read where the caller's arrays lie."""
         self.graph, self.borrowed = graph, borrowed
-        self.position = {node: i for i, node in enumerate(graph.order)}
-        self.home: dict[Node, _Unit] = {}
-        self.units: list[_Unit] = []
-        self.inside: set[Node] = set()
-        self._make_units()
+        self.home = units_of(graph)
         placement = place(graph, self._is_placeable)
         self.placed, self.copies = placement.views, placement.copies
         self.extra: dict[Node, list[View]] = {}
@@ -145,21 +108,6 @@ class _Lowering:
         self.numbers: dict[Node, float | int | bool] = {}
         self.instructions: list[Instruction] = []
         self.copied_leaves: list[Node] = []
-
-    # -- units -----------------------------------------------------------------------------------
-
-    def _make_units(self) -> None:
-        for group in self.graph.groups:
-            unit = _Unit(group.nodes, group, max(self.position[n] for n in group.outputs))
-            self.units.append(unit)
-            for node in group.outputs:
-                self.home[node] = unit
-            self.inside.update(group.nodes)
-        for i, node in enumerate(self.graph.order):
-            if node.inputs and node not in self.home and node not in self.inside:
-                unit = _Unit((node,), None, i)
-                self.units.append(unit)
-                self.home[node] = unit
 
     def _is_placeable(self, node: Node) -> bool:
         if node.op.is_input:
@@ -182,38 +130,6 @@ class _Lowering:
                 else:
                     kept.append((source, region))
             copies[:] = kept
-
-    def _order(self) -> list[_Unit]:
-        for unit in self.units:
-            own = set(unit.nodes)
-            seen: set[_Unit] = set()
-            for node in unit.nodes:
-                for source in node.inputs:
-                    other = self.home.get(source) if source not in own else None
-                    if other is not None and other is not unit and other not in seen:
-                        seen.add(other)
-                        other.then.append(unit)
-                        unit.before += 1
-        ready = []
-        fed = [node for node in self.graph.order if not node.inputs and node.op.is_fed]
-        fed_nodes = dependents(self.graph.order, fed)
-        varying = varying_nodes(self.graph)
-        for unit in self.units:
-            unit.phase = 0 if fed_nodes.isdisjoint(unit.nodes) else 1 if varying.isdisjoint(unit.nodes) else 2
-            unit.waits = not all(_adds_up(node) for node in unit.nodes)
-            if not unit.before:
-                ready.append((*unit.turn, unit))
-        heapq.heapify(ready)
-        ordered = []
-        while ready:
-            unit = heapq.heappop(ready)[-1]
-            ordered.append(unit)
-            for other in unit.then:
-                other.before -= 1
-                if not other.before:
-                    heapq.heappush(ready, (*other.turn, other))
-        assert len(ordered) == len(self.units), "groups form a cycle"
-        return ordered
 
     # -- places ------------------------------------------------------------------------------------
 
@@ -259,9 +175,9 @@ class _Lowering:
             for node in self.graph.outputs:
                 if node in self.numbers:
                     self.view(node)
-        counts, phase, in_order = [0, len(self.instructions), 0], 0, True
-        for unit in self._order():
-            in_order = in_order and unit.phase >= phase
+        counts, phase, ascending = [0, len(self.instructions), 0], 0, True
+        for unit in in_order(self.graph, self.home):
+            ascending = ascending and unit.phase >= phase
             phase = unit.phase
             if unit.group is not None:
                 self._fused(unit.group)
@@ -270,7 +186,7 @@ class _Lowering:
             counts[unit.phase] = len(self.instructions)
         results = list(map(self.view, self.graph.outputs))
         # Were something fixed to come after something that varies, all would have to be computed each time.
-        fixed = max(counts[:2]) if counts[2] and in_order else 0
+        fixed = max(counts[:2]) if counts[2] and ascending else 0
         return Lowered(
             self.graph, self.instructions, self.views, self.copied_leaves, counts[0], results, fixed
         )
@@ -520,16 +436,6 @@ class _Body:
     def step(self, step: Step) -> int:
         self.steps.append(step)
         return len(self.loads) + len(self.steps) - 1
-
-
-def _adds_up(node: Node) -> bool:
-    """True for sums and for what only gathers: it runs as soon as it can, while the caches hold what it reads."""
-    match node.op:
-        case MatMul():
-            return isinstance(node.inputs[0].op, Transpose)
-        case Add() | Join() | ScatterAdd() | Sum():
-            return True
-    return node.op.is_view
 
 
 def _number(number: float | int | bool, dtype: Dtype) -> Step:
