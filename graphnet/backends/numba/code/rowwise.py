@@ -48,7 +48,7 @@ class KernelParameter(NamedTuple):
     @property
     def words(self) -> int:
         """Of an array: its address, how many elements further on the next row lies, how many elements a row has, and
-        its sizes. Of a setting: the upper and the lower half of its bits, since a word is no larger than memory."""
+        its sizes. Of a setting: the upper and the lower half of its bits, since large words are addresses."""
         return 2 if self.kind == "setting" else 3 + self.axes
 
 
