@@ -70,7 +70,9 @@ class _Nest:
                 self._point(folds)
             for k, (fold, reduction) in enumerate(zip(folds, loop.reductions, strict=True)):
                 to = reduction.view.dtype
-                value = f"s{k}" if fold.kept == to else self._emitter().convert(f"s{k}", fold.kept, to)
+                value = (
+                    f"s{k}" if fold.kept == to else CEmitter(self.helpers, []).convert(f"s{k}", fold.kept, to)
+                )
                 source.line(f"{self._element(len(loop.loads) + len(loop.stores) + k)} = {value};")
         if loop.looks_up:
             source.line("return 0;")
@@ -79,9 +81,6 @@ class _Nest:
         views, names = [view for view, _ in kept], [name for _, name in kept]
         head = parameters(views, names, sum(name in self.targets for name in names))
         return CFunction("loop", head, source.text, loop.looks_up), views
-
-    def _emitter(self) -> CEmitter:
-        return CEmitter(self.helpers, [])
 
     def _open(self, nest: ExitStack, axes: Sequence[Axis]) -> None:
         self._look_up()
