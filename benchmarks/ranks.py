@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 
 import graphnet_rnn as rnn
-from graphnet.system.cores import own_cores
+from graphnet.system.process import own_cores
 from graphnet.system.streams import prepare_streams
 from graphnet_rnn.parallel import Ranks
 from graphnet_rnn.training.state import digest_of

@@ -25,7 +25,7 @@ from pathlib import Path
 
 import numpy as np
 
-from graphnet.system.cores import own_cores
+from graphnet.system.process import own_cores
 
 __all__ = ["GUIDES", "PROCESSORS", "conditions", "processor", "pytest_command"]
 

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from graphnet.system.json_text import json_for_script
-from graphnet.system.templates import filled
+from graphnet.system.text import filled, json_for_script
 from viz.charts.video import Videos, videos_of
 from viz.errors import DrawingError, count_of, named_file
 from viz.files import write_file

@@ -10,7 +10,7 @@ from typing import Any
 
 from graphnet.errors import GraphnetError, UsageError
 from graphnet.settings import path, whole_number, yes_no_or_none, yes_or_no
-from graphnet.system.characters import in_brief
+from graphnet.system.text import in_brief
 
 __all__ = [
     "DrawingError",

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from graphnet.system.characters import visible
+from graphnet.system.text import visible
 from viz.charts.history import History, is_number, measures_of, rows_of
 from viz.errors import DrawingError, count_of, named_file
 from viz.files import write_file

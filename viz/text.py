@@ -8,7 +8,7 @@ from html import escape
 from typing import NamedTuple
 
 from graphnet.settings import is_number
-from graphnet.system.characters import visible
+from graphnet.system.text import visible
 from viz.errors import DrawingError, count_of
 
 __all__ = [

@@ -30,7 +30,7 @@ import graphnet as gn
 from benchmarks.gpu.contenders import CELLS, CONTENDERS, Contender, Problem
 from graphnet.backends import Backend
 from graphnet.backends.cuda.device import this_device
-from graphnet.plan.instructions import Loop, Product
+from graphnet.plan.instructions import Loop, MatrixProduct
 from graphnet.plan.lowering import lower
 from graphnet.system.streams import prepare_streams
 
@@ -75,11 +75,13 @@ def work(problem: Problem) -> dict[str, tuple[float, float, int]]:
     for task, outputs in nodes.items():
         inputs = [u.inputs, u.targets, *(v.values() if task == "product" else ())]
         lowered = lower(gn.passes.optimize(gn.Graph(outputs, inputs), has=Backend.has)[0])
-        flops = sum(2.0 * p.c.size * p.a.shape[1] for p in lowered.instructions if isinstance(p, Product))
+        flops = sum(
+            2.0 * p.c.size * p.a.shape[1] for p in lowered.instructions if isinstance(p, MatrixProduct)
+        )
         moved = sum(
             a.view.size * a.view.dtype.itemsize
             for instruction in lowered.instructions
-            if isinstance(instruction, (Loop, Product))
+            if isinstance(instruction, (Loop, MatrixProduct))
             for a in (*instruction.reads, *instruction.writes)
         )
         found[task] = flops, float(moved), len(lowered.instructions)

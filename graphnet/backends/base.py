@@ -11,7 +11,7 @@ import numpy as np
 from graphnet.errors import BackendError
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Array, Node
-from graphnet.plan import Memory
+from graphnet.plan import RunMemory
 
 __all__ = ["Backend", "Program"]
 
@@ -19,7 +19,7 @@ __all__ = ["Backend", "Program"]
 class Program(ABC):
     """A compiled graph. `memory`: the bytes that a run needs, known before running."""
 
-    memory: Memory
+    memory: RunMemory
     #: Whether `run` writes the values of the last outputs to the arrays that they are updates of, and does not return
     #: them (see Backend.build).
     updates_in_place: bool = False

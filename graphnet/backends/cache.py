@@ -1,8 +1,8 @@
 """What can be made again, kept on disk: machine code of kernels, programs of large graphs, what Numba keeps for a GPU.
 
 Code from here is executed, so nothing here is trusted blindly. The folder, and each file in it, must be ours and
-writable by nobody else; those above it ours or the system's, and writable by nobody else, or sticky, like /tmp. Each
-file is sealed by a SHA-256 over its name and its content: a damaged one, or one under another's name, is made again.
+writable by nobody else. Each file is sealed by a SHA-256 over its name and its content: a damaged one, or one under
+another's name, is made again.
 A secret key in that seal would add nothing: it would lie where the files lie, and whoever can change these is the user,
 the system's administrator, or the machine that serves the disk; each of them can change the programs as well.
 
@@ -20,7 +20,6 @@ import sys
 import time
 import warnings
 from collections import defaultdict
-from functools import cache
 from pathlib import Path
 
 from graphnet.errors import BackendError
@@ -171,15 +170,17 @@ def _usable(named: Path) -> Path | None:
     try:
         folder = Path(os.path.realpath(named))
         _make(folder)
-        fault = _fault_of(folder)
+        status = folder.stat()
+        fault = _fault(status) if stat.S_ISDIR(status.st_mode) else "is no folder"
     except OSError:
         return None
     if not fault:
         return folder
     _warn_once(
         "folder",
-        f"{fault}: the cache of compiled kernels in {named} is not used, since what it holds is executed. Remove it, "
-        "or set GRAPHNET_CACHE to a folder that only you can write to; until then every process compiles its own.",
+        f"{folder} {fault}: the cache of compiled kernels in {named} is not used, since what it holds is executed. "
+        "Remove it, or set GRAPHNET_CACHE to a folder that only you can write to; until then every process compiles "
+        "its own.",
     )
     return None
 
@@ -192,39 +193,15 @@ def _make(folder: Path) -> None:
             path.mkdir(0o700)
 
 
-def _fault_of(folder: Path) -> str:
-    """Why this folder must not be used; empty if it may."""
-    status = folder.stat()
-    fault = _fault(status) if stat.S_ISDIR(status.st_mode) else "is no folder"
-    if fault:
-        return f"{folder} {fault}"
-    for parent in folder.parents:
-        fault = _fault(parent.stat(), above=True)
-        if fault:
-            return f"{parent}, above {folder}, {fault}"
-    return ""
-
-
-def _fault(status: os.stat_result, above: bool = False) -> str:
-    """Why what has this status must not be used: others could have written to it.
-
-    above: it holds the folder that is meant; the system's own folders do, and sticky ones, in which nobody can rename
-    what is another's.
-    """
+def _fault(status: os.stat_result) -> str:
+    """Why what has this status must not be used: others could have written to it."""
     if not hasattr(os, "geteuid"):  # Windows: the user's cache folder is the user's alone
         return ""
-    owners = {os.geteuid(), 0, _system()} if above else {os.geteuid()}
-    if status.st_uid not in owners:
+    if status.st_uid != os.geteuid():
         return f"belongs to another user (number {status.st_uid})"
-    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not (above and status.st_mode & stat.S_ISVTX):
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         return f"can be written to by others (its mode is {stat.S_IMODE(status.st_mode):o})"
     return ""
-
-
-@cache
-def _system() -> int:
-    """Who owns the root folder: in a container that knows only its own users, this is not 0."""
-    return os.stat("/").st_uid
 
 
 #: What was warned of: once is enough for a process.

@@ -16,7 +16,7 @@ from graphnet.backends.c.unit import unit_of
 from graphnet.call import kept
 from graphnet.call.arguments import checked_inputs, sample_inputs
 from graphnet.call.profile import Profile
-from graphnet.call.running import Compiled, Running
+from graphnet.call.running import CompiledCallable, Running
 from graphnet.call.standalone import c_files, folder_files, is_folder, name_of, write_files
 from graphnet.call.stored import store_function
 from graphnet.errors import BackendError, GraphnetError, UsageError
@@ -24,12 +24,11 @@ from graphnet.graph.display import ShowsItself
 from graphnet.graph.graph import Graph, dependents
 from graphnet.graph.node import Array, Node
 from graphnet.passes import Pass, PassReport, Stage
-from graphnet.plan import Memory, listing, lower
+from graphnet.plan import RunMemory, listing, lower
 from graphnet.settings import has_items, shown, whole_number, yes_or_no
 from graphnet.settings import path as named_file
-from graphnet.system.cached import cached_property
-from graphnet.system.collector import collector_paused
 from graphnet.system.memory import readable_bytes
+from graphnet.system.process import cached_property, collector_paused
 
 __all__ = ["Function", "compile"]
 
@@ -183,7 +182,7 @@ class _Optimized:
         return self._made[1]
 
 
-class Function(Compiled, ShowsItself):
+class Function(CompiledCallable, ShowsItself):
     """A compiled graph: call it with one array for each input; it returns a tuple of arrays."""
 
     def __init__(
@@ -269,7 +268,7 @@ class Function(Compiled, ShowsItself):
         return {self.inputs[i]: value for i, value in zip(targets, values, strict=True)}
 
     @property
-    def memory(self) -> Memory:
+    def memory(self) -> RunMemory:
         """Bytes that a run needs, known before running."""
         return self._program.memory
 

@@ -20,10 +20,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from graphnet.backends import contents
 from graphnet.backends.base import Backend, Program
 from graphnet.backends.cache import LARGEST, open_cache
-from graphnet.call.packing import packed, unpacked
+from graphnet.call.stored import packed, unpacked
 from graphnet.errors import BackendError
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Op
@@ -31,7 +30,7 @@ from graphnet.ops.leaf import Constant
 from graphnet.ops.random import Random
 from graphnet.passes import Pass
 
-__all__ = ["Found", "keep", "name_of", "recall"]
+__all__ = ["KeptProgram", "keep", "name_of", "recall"]
 
 #: A graph of fewer nodes is compiled about as fast as it is looked up.
 WORTH_KEEPING = 2000
@@ -44,7 +43,7 @@ class _NotKept(Exception):
     """There is something in a graph of which it cannot be known whether it will be the same."""
 
 
-class Found(NamedTuple):
+class KeptProgram(NamedTuple):
     """A program, and how many nodes the graph has that it was made of."""
 
     program: Program
@@ -70,21 +69,14 @@ def name_of(
     return digest.hexdigest() + ".program"
 
 
-def recall(name: str, source: Graph, backend: Backend) -> Found | None:
+def recall(name: str, source: Graph, backend: Backend) -> KeptProgram | None:
     """The program that was kept under this name, to be run on the leaves of `source`; None if there is none."""
     kept = open_cache() if name else None
     content = kept.read(name) if kept else None
     if content is None:
         return None
-    try:
-        header, arrays = unpacked(_unzipped(content))
-        nodes = contents.whole(contents.entry(header, "nodes"), "the number of its nodes")
-        return Found(backend.restore(header, arrays, source), nodes)
-    except (
-        BackendError,
-        zlib.error,
-    ):  # of another make, or damaged in a way that its seal fits: it is made again
-        return None
+    header, arrays = unpacked(zlib.decompress(content))
+    return KeptProgram(backend.restore(header, arrays, source), header["nodes"])
 
 
 def keep(name: str, program: Program, graph: Graph, source: Graph) -> None:
@@ -106,16 +98,8 @@ def keep(name: str, program: Program, graph: Graph, source: Graph) -> None:
             return
     if sum(array.nbytes for array in arrays.values()) > LARGEST:
         return
-    header |= {"own": own, "nodes": len(graph), "inputs": contents.stored_inputs(source.inputs)}
+    header |= {"own": own, "nodes": len(graph)}
     kept.write(name, zlib.compress(packed(header, arrays), 1))
-
-
-def _unzipped(content: bytes) -> bytes:
-    unzip = zlib.decompressobj()
-    found = unzip.decompress(content, 16 * LARGEST)
-    if not unzip.eof:
-        contents.refuse("it is larger than any that is kept")
-    return found
 
 
 @cache

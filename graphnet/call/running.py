@@ -14,10 +14,10 @@ from graphnet.errors import BackendError, DtypeError, ValueAccessError
 from graphnet.graph.node import Array, Node
 from graphnet.settings import shown
 
-__all__ = ["Compiled", "Running"]
+__all__ = ["CompiledCallable", "Running"]
 
 
-class Compiled:
+class CompiledCallable:
     """What native code is held by: a file takes it to another process, and nothing else does.
 
     It is as it was compiled: `threads = 2`, or a word that is misspelled, would change no call.

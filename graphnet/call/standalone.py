@@ -13,7 +13,7 @@ from graphnet.backends.numpy import NumpyProgram
 from graphnet.call.arguments import sample_inputs
 from graphnet.errors import BackendError
 from graphnet.graph.graph import Graph
-from graphnet.graph.node import Array, Dtype
+from graphnet.graph.node import Array
 from graphnet.system.files import write_whole
 
 __all__ = ["c_files", "folder_files", "is_folder", "name_of", "write_files"]
@@ -154,12 +154,8 @@ def _check(y: Argument) -> str:
         size=y.node.size,
         found=f"found_{y.name}",
         wanted=f"wanted_{y.name}",
-        tolerance=_tolerance(y.node.dtype),
+        tolerance=TOLERANCE[y.node.dtype.itemsize] if y.node.dtype.kind == "f" else 0.0,
     )
-
-
-def _tolerance(dtype: Dtype) -> float:
-    return TOLERANCE[dtype.itemsize] if dtype.kind == "f" else 0.0
 
 
 def _array(name: str, array: Array) -> str:

@@ -1,38 +1,42 @@
 """Compiled functions in files: run again in another process without differentiating, optimizing or compiling.
 
-A file holds a line that says what it is, the SHA-256 of all behind it, and the program (see packing): tapes, machine
-code, and the values of parameters and constants. It is run only on the kind of processor, and with the version of LLVM,
-that it was made for.
+A file holds a line that says what it is, the SHA-256 of all behind it, and the program: the length of a header, the
+header as JSON, and arrays one behind the other: tapes, machine code, and the values of parameters and constants. It is
+run only on the kind of processor, and with the version of LLVM, that it was made for.
 
-What a file says is looked at before it is used: sizes before memory is taken for them, and all that is told to machine
-code before it runs. The machine code itself is executed as it stands; its seal keeps it from damage, not from malice.
+The checksum finds damage, not malice: machine code is executed as it stands, so to load a file is to trust it.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from graphnet.backends import contents, load_backend
+import numpy as np
+
+from graphnet.backends import load_backend
 from graphnet.backends.base import Program
-from graphnet.call.packing import packed, unpacked
-from graphnet.call.running import Compiled, Running
+from graphnet.call.running import CompiledCallable, Running
 from graphnet.errors import BackendError, ValueAccessError
 from graphnet.graph.dtypes import assign
 from graphnet.graph.node import Array, Node
 from graphnet.graph.provenance import NO_SCOPE, Model, Origin, attributed_to
 from graphnet.ops.leaf import input
-from graphnet.plan import Memory
+from graphnet.plan import RunMemory
 from graphnet.settings import path as named_file
-from graphnet.system.characters import in_brief
 from graphnet.system.files import read_whole, write_whole
+from graphnet.system.text import in_brief
 from graphnet.version import __version__
 
-__all__ = ["StoredFunction", "load_function", "store_function"]
+__all__ = ["StoredFunction", "load_function", "packed", "store_function", "unpacked"]
 
-MAGIC = b"graphnet function 6\n"
+MAGIC = b"graphnet function 7\n"
+#: Bytes that tell how long the header is.
+LENGTH = 8
 
 
 def store_function(
@@ -43,7 +47,9 @@ def store_function(
     header |= {
         "graphnet": __version__,
         "backend": backend,
-        "inputs": contents.stored_inputs(inputs),
+        "inputs": [
+            [n.name, list(n.shape), n.dtype.str, n.origin.file, n.origin.line, n.op.varying] for n in inputs
+        ],
     }
     body = packed(header, arrays)
     try:
@@ -66,19 +72,44 @@ def load_function(path: str | os.PathLike[str]) -> StoredFunction:
     start = len(MAGIC) + 32
     if not content.startswith(MAGIC):
         raise BackendError(
-            f"load_function: {os.fspath(path)} is no function stored by this version of graphnet"
+            f"load_function: {os.fspath(path)} is no function stored by this version of graphnet; compile and save it "
+            "again."
         )
     if hashlib.sha256(content[start:]).digest() != content[len(MAGIC) : start]:
         raise BackendError(
             f"load_function: {os.fspath(path)} is damaged: its checksum does not fit; save it again"
         )
     header, arrays = unpacked(content, start)
-    if contents.entry(header, "graphnet") != __version__:
+    if header["graphnet"] != __version__:
         raise BackendError(
             f"load_function: {os.fspath(path)} was stored by graphnet {in_brief(header['graphnet'], 20)}, this is "
             f"{__version__}; compile and save it again."
         )
-    return StoredFunction(header, arrays)
+    try:
+        return StoredFunction(header, arrays)
+    except BackendError as error:
+        raise BackendError(f"load_function: {os.fspath(path)}: {error}") from None
+
+
+def packed(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> bytes:
+    """header: what JSON can hold; it gets a list of the arrays."""
+    listed = [[name, array.dtype.str, array.shape] for name, array in arrays.items()]
+    text = json.dumps({**header, "arrays": listed}).encode()
+    return b"".join(
+        [len(text).to_bytes(LENGTH, "little"), text, *(array.tobytes() for array in arrays.values())]
+    )
+
+
+def unpacked(content: bytes, start: int = 0) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Header and arrays, from the byte `start` on."""
+    at = start + LENGTH + int.from_bytes(content[start : start + LENGTH], "little")
+    header = json.loads(content[start + LENGTH : at])
+    arrays: dict[str, Array] = {}
+    for name, dtype, shape in header["arrays"]:
+        count = math.prod(shape)
+        arrays[name] = np.frombuffer(content, dtype, count, at).reshape(shape).copy()
+        at += arrays[name].nbytes
+    return header, arrays
 
 
 class StoredParameters(Mapping[str, Array]):
@@ -113,7 +144,7 @@ class StoredParameters(Mapping[str, Array]):
         return f"StoredParameters({self._arrays!r})"
 
 
-class StoredFunction(Compiled):
+class StoredFunction(CompiledCallable):
     """A compiled function from a file: call it with one array for each input; it returns a tuple of arrays.
 
     parameters: name -> array, in the order of use (the second `b` is `b_2`); what is written into them, or set by name,
@@ -121,16 +152,14 @@ class StoredFunction(Compiled):
     """
 
     def __init__(self, header: dict[str, Any], arrays: dict[str, Array]) -> None:
-        backend = contents.text(contents.entry(header, "backend"), "its back end", 20)
-        named = contents.parameters(header, arrays)
-        self.inputs: tuple[Node, ...] = tuple(map(_input, contents.inputs(header)))
-        self._program = load_backend(backend).restore(header, arrays)
-        self.backend = backend
-        self.parameters = StoredParameters({name: arrays[key] for name, key in named.items()})
+        self.inputs: tuple[Node, ...] = tuple(map(_input, header["inputs"]))
+        self.backend = header["backend"]
+        self._program = load_backend(self.backend).restore(header, arrays)
+        self.parameters = StoredParameters({name: arrays[key] for name, key in header["parameters"].items()})
         self._running = Running(self.inputs, self._program)
 
     @property
-    def memory(self) -> Memory:
+    def memory(self) -> RunMemory:
         """Bytes that a run needs."""
         return self._program.memory
 
@@ -147,7 +176,8 @@ class StoredFunction(Compiled):
         return f"<StoredFunction of ({listed}) on {self.backend}>"
 
 
-def _input(stored: contents.StoredInput) -> Node:
+def _input(stored: list[Any]) -> Node:
+    name, shape, dtype, file, line, varying = stored
     with attributed_to() as made:
-        made.model = Model(Origin(stored.file, stored.line), NO_SCOPE, 0)
-        return input(stored.shape, stored.dtype, name=stored.name, varying=stored.varying)
+        made.model = Model(Origin(file, line), NO_SCOPE, 0)
+        return input(tuple(shape), dtype, name=name, varying=varying)

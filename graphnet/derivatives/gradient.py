@@ -18,7 +18,7 @@ from graphnet.graph.provenance import attributed_to
 from graphnet.ops.elementwise import add, cast, clip
 from graphnet.ops.leaf import as_node, fill, zeros
 from graphnet.settings import limit
-from graphnet.system.collector import collector_paused
+from graphnet.system.process import collector_paused
 
 __all__ = [
     "backward",

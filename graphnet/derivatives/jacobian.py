@@ -16,7 +16,7 @@ from graphnet.graph.graph import Nodes, ancestors, dependents
 from graphnet.graph.node import Node
 from graphnet.ops.leaf import fill, zeros
 from graphnet.ops.shape import Pad, reshape, stack
-from graphnet.system.collector import collector_paused
+from graphnet.system.process import collector_paused
 
 __all__ = ["jacobian"]
 

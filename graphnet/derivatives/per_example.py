@@ -45,7 +45,7 @@ from graphnet.ops.shape import (
     transpose,
 )
 from graphnet.settings import yes_or_no
-from graphnet.system.collector import collector_paused
+from graphnet.system.process import collector_paused
 
 __all__ = ["per_example_gradients"]
 

@@ -13,8 +13,7 @@ from graphnet.graph.display import ShowsItself
 from graphnet.graph.node import Node
 from graphnet.graph.provenance import attributed_to
 from graphnet.settings import has_items, shown
-from graphnet.system.cached import cached_property
-from graphnet.system.collector import collector_paused
+from graphnet.system.process import cached_property, collector_paused
 
 __all__ = ["Graph", "Group", "Nodes", "ancestors", "as_nodes", "dependents", "rewrite", "substitute"]
 

@@ -8,7 +8,7 @@ from graphnet.graph.graph import Graph, dependents
 from graphnet.graph.node import Node
 from graphnet.graph.provenance import attributed_to
 from graphnet.ops.leaf import After, Input
-from graphnet.system.collector import collector_paused
+from graphnet.system.process import collector_paused
 
 __all__ = ["data_dependent", "independent_groups", "replace_groups", "varying_nodes"]
 

@@ -12,7 +12,7 @@ from graphnet.graph.node import Node
 from graphnet.ops.elementwise import Elementwise
 from graphnet.ops.index import Lookup
 from graphnet.passes.analysis import varying_nodes
-from graphnet.system.collector import collector_paused
+from graphnet.system.process import collector_paused
 
 __all__ = ["fuse", "is_fusable"]
 

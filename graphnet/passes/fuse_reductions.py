@@ -5,7 +5,7 @@ from __future__ import annotations
 from graphnet.graph.graph import Graph, Group
 from graphnet.graph.node import Node
 from graphnet.ops.broadcast import Reduction
-from graphnet.system.collector import collector_paused
+from graphnet.system.process import collector_paused
 
 __all__ = ["LONG", "fuse_reductions"]
 

@@ -26,8 +26,7 @@ from graphnet.ops.leaf import After, Fill
 from graphnet.ops.linear import MatMul, Product
 from graphnet.ops.shape import Stack
 from graphnet.passes.unstack import ANYWHERE, unstack
-from graphnet.system.cached import cached_property
-from graphnet.system.collector import collector_paused
+from graphnet.system.process import cached_property, collector_paused
 
 __all__ = ["recompute"]
 

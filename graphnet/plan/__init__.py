@@ -6,16 +6,16 @@ instructions  what a compiled back end does: fused kernels, reductions, products
 placement     which values are written straight into the array that joins them
 chunks        what a long vector comes to, a chunk at a time
 updates       new values of inputs, written where these lie
+units         what runs as a whole, and in which order
 lowering      from a graph to instructions
 transfers     what passes between two memories, in one piece
 listing       instructions as text
-lifetimes     from when to when memory is needed
 axes          which axes of a loop run as one
-arena         one piece of memory for all buffers, reused as they die
+arena         from when to when buffers are needed; one piece of memory for all, reused as they die
 """
 
 from graphnet.plan.listing import listing
 from graphnet.plan.lowering import lower
-from graphnet.plan.order import Memory, Plan, make_plan
+from graphnet.plan.order import RunMemory, RunPlan, make_plan
 
-__all__ = ["Memory", "Plan", "listing", "lower", "make_plan"]
+__all__ = ["RunMemory", "RunPlan", "listing", "lower", "make_plan"]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from graphnet.graph.dtypes import FLOAT64
 from graphnet.graph.node import Dtype
 from graphnet.passes.fuse_reductions import LONG
-from graphnet.plan.instructions import Instruction, Load, Loop, Reduction
+from graphnet.plan.instructions import Instruction, Load, Loop, LoopReduction
 from graphnet.plan.views import Buffer, View
 
 __all__ = ["in_chunks"]
@@ -36,12 +36,12 @@ def in_chunks(loop: Loop) -> Sequence[Instruction]:
         found.append(_part(loop, (end, size), (size - end,), one))
     last = Loop(
         loop.nodes, parts[0].shape, [Load("plain", part, None, part.dtype) for part in parts], [], [], (0,),
-        [Reduction(r.how, i, r.view) for i, r in enumerate(loop.reductions)],
+        [LoopReduction(r.how, i, r.view) for i, r in enumerate(loop.reductions)],
     )  # fmt: skip
     return [*found, last]
 
 
-def _kept(reduction: Reduction) -> Dtype:
+def _kept(reduction: LoopReduction) -> Dtype:
     """Of what one chunk comes to: sums of floats cancel, so each is kept in double precision."""
     dtype = reduction.view.dtype
     return FLOAT64 if reduction.how == "sum" and dtype.kind == "f" else dtype

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from graphnet.graph.node import Dtype, Node, Shape
 from graphnet.ops.rowwise import RowLayout
 from graphnet.plan.views import Buffer, View
-from graphnet.system.cached import cached_property
+from graphnet.system.process import cached_property
 
 __all__ = [
     "Access",
@@ -19,8 +19,8 @@ __all__ = [
     "KernelCall",
     "Load",
     "Loop",
-    "Product",
-    "Reduction",
+    "LoopReduction",
+    "MatrixProduct",
     "Scatter",
     "Step",
     "by_rows",
@@ -88,7 +88,7 @@ class Instruction(ABC):
     def _writes(self) -> Iterator[Access]: ...
 
 
-class Reduction(NamedTuple):
+class LoopReduction(NamedTuple):
     """A value of a loop combined over the loop's `reduced` axes: "sum", "max" or "min", its number, where it goes.
 
     Sums of floats are kept in double precision until they go there, whichever dtype the value or the view has.
@@ -111,7 +111,7 @@ class Loop(Instruction):
     steps: list[Step]
     stores: list[tuple[int, View]]
     reduced: tuple[int, ...] = ()
-    reductions: list[Reduction] = field(default_factory=list)
+    reductions: list[LoopReduction] = field(default_factory=list)
 
     def dtype_of(self, number: int) -> Dtype:
         """Of the value of this number: a load's, or a step's."""
@@ -181,7 +181,7 @@ class Loop(Instruction):
 
 
 @dataclass(eq=False)
-class Product(Instruction):
+class MatrixProduct(Instruction):
     """c = a b, matrices."""
 
     a: View

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from graphnet.graph.expression import VARIABLES
-from graphnet.plan.instructions import Host, Instruction, KernelCall, Load, Loop, Product, Scatter
+from graphnet.plan.instructions import Host, Instruction, KernelCall, Load, Loop, MatrixProduct, Scatter
 from graphnet.plan.lowering import Lowered
 from graphnet.plan.views import Buffer, View
 
@@ -30,7 +30,12 @@ def listing(lowered: Lowered) -> list[str]:
 def _kind(step: Instruction) -> str:
     if isinstance(step, Loop) and step.reductions and not step.stores:
         return step.reductions[0].how
-    return "kernel" if isinstance(step, KernelCall) else type(step).__name__.lower()
+    match step:
+        case KernelCall():
+            return "kernel"
+        case MatrixProduct():
+            return "product"
+    return type(step).__name__.lower()
 
 
 def _purpose(step: Instruction) -> str:
@@ -64,7 +69,7 @@ class _Names:
         return f"{base}{f'+{view.offset}' if view.offset else ''}[{_sizes(view.shape)}]"
 
     def text(self, step: Instruction) -> str:
-        if isinstance(step, Product):
+        if isinstance(step, MatrixProduct):
             return f"{self.view(step.c)} = {self.view(step.a)} @ {self.view(step.b)}"
         if isinstance(step, Scatter):
             at = f"{self.view(step.y)} at {self.view(step.index)}"

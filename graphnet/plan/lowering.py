@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from graphnet.errors import NotEnoughMemoryError
 from graphnet.graph.dtypes import BOOL
-from graphnet.graph.graph import Graph, Group, dependents
+from graphnet.graph.graph import Graph, Group
 from graphnet.graph.node import Dtype, Key, Node, Shape
-from graphnet.ops.broadcast import Reduction, Sum
+from graphnet.ops.broadcast import Reduction
 from graphnet.ops.elementwise import Add, Elementwise
 from graphnet.ops.index import Lookup, ScatterAdd, is_by_columns
 from graphnet.ops.leaf import Fill
-from graphnet.ops.linear import MatMul
-from graphnet.ops.linear import Product as MatrixProduct
+from graphnet.ops.linear import Product
 from graphnet.ops.rowwise import Rowwise
-from graphnet.ops.shape import Join, Pad, Transpose
-from graphnet.passes.analysis import varying_nodes
+from graphnet.ops.shape import Join, Pad
 from graphnet.passes.fuse import WIDEST, is_fusable
 from graphnet.plan.chunks import in_chunks
 from graphnet.plan.instructions import (
@@ -29,16 +26,17 @@ from graphnet.plan.instructions import (
     KernelCall,
     Load,
     Loop,
-    Product,
+    LoopReduction,
+    MatrixProduct,
     Scatter,
     Step,
     by_rows,
 )
-from graphnet.plan.instructions import Reduction as Combined
 from graphnet.plan.placement import place
+from graphnet.plan.units import in_order, units_of
 from graphnet.plan.updates import can_fail, copied, write_updates
 from graphnet.plan.views import Buffer, View
-from graphnet.system.collector import collector_paused
+from graphnet.system.process import collector_paused
 
 __all__ = ["Lowered", "lower"]
 
@@ -97,47 +95,11 @@ def lower(graph: Graph, updated: Sequence[int] | None = None) -> Lowered:
         return lowered
 
 
-@dataclass(eq=False)
-class _Unit:
-    """What runs as a whole: a group, or one node."""
-
-    nodes: tuple[Node, ...]
-    group: Group | None
-    position: int
-    #: 0: depends on parameters and constants alone; 1: on no input that varies; 2: on one.
-    phase: int = 0
-    #: Whether it waits for its turn, or runs as soon as it can.
-    waits: bool = True
-    before: int = 0
-    then: list[_Unit] = field(default_factory=list)
-
-    @property
-    def turn(self) -> tuple[int, bool, int, int]:
-        """What can run, runs in this order; no two are equal. A product's turn comes with its first reader's."""
-        product = self.waits and isinstance(self.nodes[0].op, MatMul)
-        return self.phase, self.waits, self._first_read() if product else self.position, self.position
-
-    def _first_read(self) -> int:
-        """The position of the first that reads it, also through views."""
-        first, pending = None, list(self.then)
-        while pending:
-            reader = pending.pop()
-            if reader.nodes[0].op.is_view:
-                pending += reader.then
-            elif first is None or reader.position < first:
-                first = reader.position
-        return self.position if first is None else first
-
-
 class _Lowering:
     def __init__(self, graph: Graph, borrowed: bool = False) -> None:
         """borrowed: inputs are read where the caller's arrays lie."""
         self.graph, self.borrowed = graph, borrowed
-        self.position = {node: i for i, node in enumerate(graph.order)}
-        self.home: dict[Node, _Unit] = {}
-        self.units: list[_Unit] = []
-        self.inside: set[Node] = set()
-        self._make_units()
+        self.home = units_of(graph)
         placement = place(graph, self._is_placeable)
         self.placed, self.copies = placement.views, placement.copies
         self.extra: dict[Node, list[View]] = {}
@@ -147,21 +109,6 @@ class _Lowering:
         self.instructions: list[Instruction] = []
         self.copied_leaves: list[Node] = []
 
-    # -- units -----------------------------------------------------------------------------------
-
-    def _make_units(self) -> None:
-        for group in self.graph.groups:
-            unit = _Unit(group.nodes, group, max(self.position[n] for n in group.outputs))
-            self.units.append(unit)
-            for node in group.outputs:
-                self.home[node] = unit
-            self.inside.update(group.nodes)
-        for i, node in enumerate(self.graph.order):
-            if node.inputs and node not in self.home and node not in self.inside:
-                unit = _Unit((node,), None, i)
-                self.units.append(unit)
-                self.home[node] = unit
-
     def _is_placeable(self, node: Node) -> bool:
         if node.op.is_input:
             return not self.borrowed
@@ -170,7 +117,7 @@ class _Lowering:
             return node.op.is_input
         if unit.group is not None:
             return True
-        return isinstance(node.op, (Join, MatrixProduct, Reduction, ScatterAdd)) or is_fusable(node)
+        return isinstance(node.op, (Join, Product, Reduction, ScatterAdd)) or is_fusable(node)
 
     def _share_copies(self) -> None:
         """A fused loop stores its value in every place that wants it: no copy is made later."""
@@ -183,38 +130,6 @@ class _Lowering:
                 else:
                     kept.append((source, region))
             copies[:] = kept
-
-    def _order(self) -> list[_Unit]:
-        for unit in self.units:
-            own = set(unit.nodes)
-            seen: set[_Unit] = set()
-            for node in unit.nodes:
-                for source in node.inputs:
-                    other = self.home.get(source) if source not in own else None
-                    if other is not None and other is not unit and other not in seen:
-                        seen.add(other)
-                        other.then.append(unit)
-                        unit.before += 1
-        ready = []
-        fed = [node for node in self.graph.order if not node.inputs and node.op.is_fed]
-        fed_nodes = dependents(self.graph.order, fed)
-        varying = varying_nodes(self.graph)
-        for unit in self.units:
-            unit.phase = 0 if fed_nodes.isdisjoint(unit.nodes) else 1 if varying.isdisjoint(unit.nodes) else 2
-            unit.waits = not all(_adds_up(node) for node in unit.nodes)
-            if not unit.before:
-                ready.append((*unit.turn, unit))
-        heapq.heapify(ready)
-        ordered = []
-        while ready:
-            unit = heapq.heappop(ready)[-1]
-            ordered.append(unit)
-            for other in unit.then:
-                other.before -= 1
-                if not other.before:
-                    heapq.heappush(ready, (*other.turn, other))
-        assert len(ordered) == len(self.units), "groups form a cycle"
-        return ordered
 
     # -- places ------------------------------------------------------------------------------------
 
@@ -260,9 +175,9 @@ class _Lowering:
             for node in self.graph.outputs:
                 if node in self.numbers:
                     self.view(node)
-        counts, phase, in_order = [0, len(self.instructions), 0], 0, True
-        for unit in self._order():
-            in_order = in_order and unit.phase >= phase
+        counts, phase, ascending = [0, len(self.instructions), 0], 0, True
+        for unit in in_order(self.graph, self.home):
+            ascending = ascending and unit.phase >= phase
             phase = unit.phase
             if unit.group is not None:
                 self._fused(unit.group)
@@ -271,7 +186,7 @@ class _Lowering:
             counts[unit.phase] = len(self.instructions)
         results = list(map(self.view, self.graph.outputs))
         # Were something fixed to come after something that varies, all would have to be computed each time.
-        fixed = max(counts[:2]) if counts[2] and in_order else 0
+        fixed = max(counts[:2]) if counts[2] and ascending else 0
         return Lowered(
             self.graph, self.instructions, self.views, self.copied_leaves, counts[0], results, fixed
         )
@@ -288,7 +203,7 @@ class _Lowering:
                 self._join(node)
             case Pad(key=key):
                 self._pad(node, key)
-            case MatrixProduct() if node.dtype != BOOL:
+            case Product() if node.dtype != BOOL:
                 self._products(node)
             case Reduction(how=how) if how:
                 self._reduction(node)
@@ -351,18 +266,18 @@ class _Lowering:
         a, b = map(self.view, node.inputs)
         c = self._own(node)
         if node.ndim == 2:
-            self.instructions.append(Product((node,), a, b, c))
+            self.instructions.append(MatrixProduct((node,), a, b, c))
             return
         for i in range(node.shape[0]):
             x, y, z = (v.sliced((i, (0, v.shape[1], 1), (0, v.shape[2], 1))) for v in (a, b, c))
-            self.instructions.append(Product((node,), x, y, z))
+            self.instructions.append(MatrixProduct((node,), x, y, z))
 
     def _reduction(self, node: Node) -> None:
         assert isinstance(node.op, Reduction)
         (x,) = node.inputs
         target = self._own(node)
         loads, steps = self._operand(x)
-        combined = [Combined(node.op.how, 0, target)]
+        combined = [LoopReduction(node.op.how, 0, target)]
         self.instructions += in_chunks(Loop((node,), x.shape, loads, steps, [], node.op.axes, combined))
 
     def _operand(self, x: Node) -> tuple[list[Load], list[Step]]:
@@ -462,11 +377,11 @@ class _Lowering:
         for node in computed:
             self._compute(node, body)
         stores: list[tuple[int, View]] = []
-        combined: list[Combined] = []
+        combined: list[LoopReduction] = []
         for node in group.outputs:
             for view in (self._own(node), *self.extra.get(node, ())):
                 if node in reductions:
-                    combined.append(Combined(reductions[node].how, body.number[node.inputs[0]], view))
+                    combined.append(LoopReduction(reductions[node].how, body.number[node.inputs[0]], view))
                 else:
                     stores.append((body.number[node], view))
         axes = next((op.axes for op in reductions.values()), ())
@@ -521,16 +436,6 @@ class _Body:
     def step(self, step: Step) -> int:
         self.steps.append(step)
         return len(self.loads) + len(self.steps) - 1
-
-
-def _adds_up(node: Node) -> bool:
-    """True for sums and for what only gathers: it runs as soon as it can, while the caches hold what it reads."""
-    match node.op:
-        case MatMul():
-            return isinstance(node.inputs[0].op, Transpose)
-        case Add() | Join() | ScatterAdd() | Sum():
-            return True
-    return node.op.is_view
 
 
 def _number(number: float | int | bool, dtype: Dtype) -> Step:

@@ -11,19 +11,19 @@ from dataclasses import dataclass
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Node
 from graphnet.ops.leaf import Fill
-from graphnet.system.collector import collector_paused
 from graphnet.system.memory import readable_bytes
+from graphnet.system.process import collector_paused
 
-__all__ = ["Memory", "Plan", "make_plan"]
+__all__ = ["RunMemory", "RunPlan", "make_plan"]
 
 
-class Memory(int):
+class RunMemory(int):
     """Bytes of a run: `leaves` hold data, and intermediate values take at most `peak` at one time."""
 
     leaves: int
     peak: int
 
-    def __new__(cls, leaves: int, peak: int) -> Memory:
+    def __new__(cls, leaves: int, peak: int) -> RunMemory:
         self = super().__new__(cls, leaves + peak)
         self.leaves, self.peak = leaves, peak
         return self
@@ -33,22 +33,22 @@ class Memory(int):
 
 
 @dataclass(frozen=True)
-class Plan:
+class RunPlan:
     """`order`: the nodes as they run. `freed[i]`: positions of values that nothing reads after step i."""
 
     order: tuple[Node, ...]
     position: dict[Node, int]
     freed: tuple[tuple[int, ...], ...]
-    memory: Memory
+    memory: RunMemory
 
 
-def make_plan(graph: Graph) -> Plan:
+def make_plan(graph: Graph) -> RunPlan:
     """Order, lifetimes and memory; linear in the number of nodes."""
     with collector_paused():
         return _planned(graph)
 
 
-def _planned(graph: Graph) -> Plan:
+def _planned(graph: Graph) -> RunPlan:
     order = graph.order
     position = {node: i for i, node in enumerate(order)}
     last_read = list(range(len(order)))
@@ -61,10 +61,10 @@ def _planned(graph: Graph) -> Plan:
     for i, last in enumerate(last_read):
         if last < len(order) and order[i].inputs:
             freed[last].append(i)
-    return Plan(order, position, tuple(map(tuple, freed)), _memory(graph, position))
+    return RunPlan(order, position, tuple(map(tuple, freed)), _memory(graph, position))
 
 
-def _memory(graph: Graph, position: dict[Node, int]) -> Memory:
+def _memory(graph: Graph, position: dict[Node, int]) -> RunMemory:
     owner: dict[Node, Node] = {}
     last_use: dict[Node, int] = {}
     end = len(graph.order)
@@ -87,4 +87,4 @@ def _memory(graph: Graph, position: dict[Node, int]) -> Memory:
     for delta in change:
         live += delta
         peak = max(peak, live)
-    return Memory(leaves, peak)
+    return RunMemory(leaves, peak)

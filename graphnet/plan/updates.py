@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from graphnet.graph.node import Node
-from graphnet.plan.instructions import Instruction, Load, Loop, Product, Reduction
+from graphnet.plan.instructions import Instruction, Load, Loop, LoopReduction, MatrixProduct
 from graphnet.plan.views import Buffer, View
 
 __all__ = ["can_fail", "copied", "write_updates"]
@@ -14,7 +14,9 @@ __all__ = ["can_fail", "copied", "write_updates"]
 
 def can_fail(instructions: Sequence[Instruction]) -> bool:
     """Whether a run may end without results: after an index out of range, or in Python. It must not have written."""
-    return not all(isinstance(i, Product) or (isinstance(i, Loop) and not i.looks_up) for i in instructions)
+    return not all(
+        isinstance(i, MatrixProduct) or (isinstance(i, Loop) and not i.looks_up) for i in instructions
+    )
 
 
 def write_updates(
@@ -98,8 +100,8 @@ def _move(instructions: list[Instruction], buffer: Buffer, to: Buffer) -> None:
     for i, instruction in enumerate(instructions):
         if not any(a.view.buffer is buffer for a in (*instruction.reads, *instruction.writes)):
             continue
-        if isinstance(instruction, Product):
-            instructions[i] = Product(
+        if isinstance(instruction, MatrixProduct):
+            instructions[i] = MatrixProduct(
                 instruction.nodes, *map(moved, (instruction.a, instruction.b, instruction.c))
             )
             continue
@@ -114,5 +116,5 @@ def _move(instructions: list[Instruction], buffer: Buffer, to: Buffer) -> None:
             instruction.steps,
             [(number, moved(view)) for number, view in instruction.stores],
             instruction.reduced,
-            [Reduction(how, number, moved(view)) for how, number, view in instruction.reductions],
+            [LoopReduction(how, number, moved(view)) for how, number, view in instruction.reductions],
         )

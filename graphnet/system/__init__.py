@@ -3,8 +3,7 @@
 files       read whole, written whole, locked against other processes
 json_lines  rows in a file, one more or all
 memory      how much there is, asked before much of it is taken
-characters  those that can be shown, and what stands for the others
+text        characters that can be shown, JSON that is looked at before it is read, templates of pages
 streams     standard streams that take whatever is said
-collector   Python's cyclic garbage collector, paused while many nodes are made
-cached      cached_property without the lock that Python 3.11 holds
+process     its cores, Python's garbage collector, cached_property without the lock that Python 3.11 holds
 """

@@ -11,10 +11,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from graphnet.errors import GraphnetError
-from graphnet.system.characters import in_brief
 from graphnet.system.files import kind_of, lock_file, opened, read_whole
-from graphnet.system.json_text import read_json
 from graphnet.system.memory import require_memory
+from graphnet.system.text import in_brief, read_json
 
 __all__ = ["Row", "Tail", "append_row", "read_rows"]
 

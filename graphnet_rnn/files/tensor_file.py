@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 from graphnet.graph.node import Array
 from graphnet.system.files import kind_of
-from graphnet.system.json_text import read_json
+from graphnet.system.text import read_json
 from graphnet_rnn.errors import ModelFileError, UsageError
 from graphnet_rnn.files.whole import reading
 

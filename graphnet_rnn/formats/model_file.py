@@ -19,8 +19,7 @@ import numpy as np
 
 from graphnet.errors import GraphnetError
 from graphnet.graph.node import Array
-from graphnet.system.characters import in_brief
-from graphnet.system.json_text import read_json
+from graphnet.system.text import in_brief, read_json
 from graphnet_rnn.cell.cell import Cell, classes_of
 from graphnet_rnn.cells.all import ALL
 from graphnet_rnn.data.choice import Columns

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from graphnet.graph.node import Array
-from graphnet.system.characters import in_brief
+from graphnet.system.text import in_brief
 from graphnet_rnn.cell.cell import Cell
 from graphnet_rnn.cells.combine import Bidirectional
 from graphnet_rnn.cells.elman import Elman

@@ -27,8 +27,8 @@ import numpy as np
 
 import graphnet as gn
 from graphnet.graph.node import Array, Node
-from graphnet.system.cached import cached_property
 from graphnet.system.memory import require_memory
+from graphnet.system.process import cached_property
 from graphnet_rnn.cell.initializers import array
 from graphnet_rnn.cells.sparse import random_edges
 from graphnet_rnn.errors import DataError, TrainingError, UsageError

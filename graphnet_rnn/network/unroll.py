@@ -13,7 +13,7 @@ from graphnet.graph.dtypes import INT64
 from graphnet.graph.graph import ancestors
 from graphnet.graph.node import Node
 from graphnet.graph.provenance import hide_module
-from graphnet.system.collector import collector_paused
+from graphnet.system.process import collector_paused
 from graphnet_rnn.cell.cell import Cell, at_each_step
 from graphnet_rnn.cell.masks import Masks
 from graphnet_rnn.cell.tracing import require_nodes

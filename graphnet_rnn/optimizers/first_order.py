@@ -12,7 +12,7 @@ import numpy as np
 
 import graphnet as gn
 from graphnet.graph.node import Array, Node
-from graphnet.system.cached import cached_property
+from graphnet.system.process import cached_property
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers.base import HasGradient, Optimizer, Report, State
 from graphnet_rnn.optimizers.equations import (

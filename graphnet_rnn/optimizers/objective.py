@@ -17,7 +17,7 @@ from graphnet.call.arguments import as_input
 from graphnet.derivatives.gradient import require_scalar
 from graphnet.graph.graph import ancestors, substitute
 from graphnet.graph.node import Array, Node
-from graphnet.system.cached import cached_property
+from graphnet.system.process import cached_property
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers.structure import hidden_units
 from graphnet_rnn.riemannian.blocks import Solver

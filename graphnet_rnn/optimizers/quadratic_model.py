@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from graphnet.graph.node import Array
-from graphnet.system.cached import cached_property
+from graphnet.system.process import cached_property
 from graphnet_rnn.optimizers.base import Curved
 from graphnet_rnn.optimizers.conjugate_gradient import Preconditioner, Product
 from graphnet_rnn.optimizers.vectors import double, norm

@@ -19,7 +19,7 @@ import numpy as np
 
 from graphnet.backends import backend_of
 from graphnet.graph.node import Array
-from graphnet.system.cores import own_cores
+from graphnet.system.process import own_cores
 from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.parallel.launcher import rank_and_size
 from graphnet_rnn.parallel.ranks import ALONE, Ranks, branches, joined, summed

@@ -11,7 +11,7 @@ import numpy as np
 
 import graphnet as gn
 from graphnet.graph.node import Array, Node
-from graphnet.system.cached import cached_property
+from graphnet.system.process import cached_property
 from graphnet_rnn.data.packing import bucket_of, bucket_times
 from graphnet_rnn.data.sequences import Sequences, named_sequences
 from graphnet_rnn.errors import DataError, UsageError

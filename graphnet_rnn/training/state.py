@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from graphnet.graph.node import Array, Node
-from graphnet.system.characters import in_brief
+from graphnet.system.text import in_brief
 from graphnet_rnn.errors import ModelFileError, UsageError
 from graphnet_rnn.files.whole import write_atomically
 from graphnet_rnn.formats.model_file import (

@@ -176,7 +176,7 @@ MUTANTS = [
         ("tests/graphnet/backends/test_threads.py",),
     ),
     Mutant(
-        "plan_kept_for_again", "graphnet/plan/lifetimes.py",
+        "plan_kept_for_again", "graphnet/plan/arena.py",
         "first[buffer] < fixed <= last[buffer]", "first[buffer] < fixed < last[buffer]",
         ("tests/graphnet/backends/test_again.py",),
     ),
@@ -199,32 +199,27 @@ MUTANTS = [
     ),
     # -- graphnet/backends ----------------------------------------------------------------------------------------
     Mutant(
-        "numba_barrier_of_other_rows", "graphnet/backends/numba/barriers.py",
+        "numba_barrier_of_other_rows", "graphnet/backends/numba/cores/barriers.py",
         'if same and (who == "one core" or pitch == region.pitch):', "if same:",
         ("tests/graphnet/backends/test_races.py",),
     ),
     Mutant(
-        "numba_reach_of_the_header", "graphnet/backends/numba/reach.py",
-        "np.where(piece == ARENA, HEADER, 0)", "0",
-        ("tests/graphnet/call/test_stored.py",),
-    ),
-    Mutant(
-        "numba_columns_not_cleared", "graphnet/backends/numba/scatter.py",
+        "numba_columns_not_cleared", "graphnet/backends/numba/code/scatter.py",
         "code.loop(zero, size, 1, [], clear)", "code.loop(zero, columns, 1, [], clear)",
         ("tests/graphnet/backends/test_loops.py",),
     ),
     Mutant(
-        "numba_infinite_sum", "graphnet/backends/numba/reduction.py",
+        "numba_infinite_sum", "graphnet/backends/numba/code/reduction.py",
         'self.select(self.compare("ord", rest, rest), self.add(total, rest), total)', "self.add(total, rest)",
         ("tests/graphnet/backends/test_numerics.py", "tests/graphnet/backends/test_edges.py"),
     ),
     Mutant(
-        "numba_what_rounding_took", "graphnet/backends/numba/reduction.py",
+        "numba_what_rounding_took", "graphnet/backends/numba/code/reduction.py",
         "return self.add(self.subtract(a, of_a), self.subtract(b, of_b))", "return self.subtract(b, of_b)",
         ("tests/graphnet/backends/test_numerics.py", "tests/graphnet/backends/test_numerics.py"),
     ),
     Mutant(
-        "numba_log_of_tiny_numbers", "graphnet/backends/numba/mathematics.py",
+        "numba_log_of_tiny_numbers", "graphnet/backends/numba/code/mathematics.py",
         "-(mantissa + 2.0)", "-(mantissa + 1.0)",
         ("tests/graphnet/backends/test_numerics.py",),
     ),
@@ -234,12 +229,12 @@ MUTANTS = [
         ("tests/graphnet/backends/test_matmul.py",),
     ),
     Mutant(
-        "numba_bounds_of_a_kernel", "graphnet/backends/numba/rowwise.py",
+        "numba_bounds_of_a_kernel", "graphnet/backends/numba/code/rowwise.py",
         "flags.boundscheck = True", "flags.boundscheck = False",
         ("tests/graphnet/ops/test_rowwise.py",),
     ),
     Mutant(
-        "numba_pace_of_the_mean", "graphnet/backends/numba/pace.py",
+        "numba_pace_of_the_mean", "graphnet/backends/numba/cores/pace.py",
         "median(tried) < enough * median(used) and lost < 0", "median(tried) < enough * median(used) or lost < 0",
         ("tests/graphnet/backends/test_threads.py",),
     ),
@@ -295,6 +290,11 @@ MUTANTS = [
         "kept = converted == value if whole else np.isinf(converted) == np.isinf(value)",
         "kept = np.isinf(converted) == np.isinf(value)",
         ("tests/graphnet/call/test_arguments.py", "tests/graphnet/graph/test_errors.py"),
+    ),
+    Mutant(
+        "call_damage_of_a_stored_function", "graphnet/call/stored.py",
+        "    if hashlib.sha256(content[start:]).digest() != content[len(MAGIC) : start]:", "    if False:",
+        ("tests/graphnet/call/test_stored.py",),
     ),
     Mutant(
         "call_updates_of_parameters", "graphnet/call/running.py",

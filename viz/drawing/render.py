@@ -22,7 +22,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from graphnet.system.cached import cached_property
+from graphnet.system.process import cached_property
 from viz.drawing.closed import ClosedPicture
 from viz.drawing.dot import dot_of, with_less_effort, without_common_ranks
 from viz.drawing.grid import grid_dot

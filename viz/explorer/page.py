@@ -7,8 +7,7 @@ from html import escape
 from importlib import resources
 from typing import Any
 
-from graphnet.system.json_text import json_for_script
-from graphnet.system.templates import filled
+from graphnet.system.text import filled, json_for_script
 from viz.style import DARK, LIGHT, Style
 
 __all__ = ["SCRIPTS", "page"]

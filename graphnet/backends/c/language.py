@@ -12,7 +12,17 @@ import numpy as np
 from graphnet.graph.dtypes import FLOAT32
 from graphnet.graph.node import Array, Dtype, Node
 
-__all__ = ["Names", "c_type", "comment", "identifier", "listed", "literal", "place", "short", "unsigned"]
+__all__ = [
+    "UniqueNames",
+    "c_type",
+    "comment",
+    "identifier",
+    "listed",
+    "literal",
+    "place",
+    "short",
+    "unsigned",
+]
 
 #: Words that no name may be: C's own, and what the text itself uses.
 RESERVED = frozenset(
@@ -104,7 +114,7 @@ def place(node: Node) -> str:
     return "  ".join([*parts, f"{file}:{node.origin.line}"])
 
 
-class Names:
+class UniqueNames:
     """Names that are given once."""
 
     def __init__(self, taken: Iterable[str] = ()) -> None:

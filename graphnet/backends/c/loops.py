@@ -8,9 +8,8 @@ from contextlib import ExitStack
 
 from graphnet.backends.c.expressions import CEmitter, Helpers
 from graphnet.backends.c.language import c_type, literal
-from graphnet.backends.c.source import Kernel, Source, index, parameters
-from graphnet.backends.compiled.expressions import evaluate
-from graphnet.backends.compiled.folds import Fold
+from graphnet.backends.c.source import CBody, CFunction, index, parameters
+from graphnet.backends.compiled.expressions import Fold, evaluate
 from graphnet.plan.axes import joined, operand_strides
 from graphnet.plan.instructions import Load, Loop
 from graphnet.plan.views import View
@@ -21,14 +20,14 @@ __all__ = ["loop_kernel"]
 Axis = tuple[str, int, Sequence[int | None]]
 
 
-def loop_kernel(loop: Loop, helpers: Helpers) -> tuple[Kernel, list[View]]:
+def loop_kernel(loop: Loop, helpers: Helpers) -> tuple[CFunction, list[View]]:
     """The function of a loop, and its arguments: those of the loop's views that it needs."""
     return _Nest(loop, helpers).kernel()
 
 
 class _Nest:
     def __init__(self, loop: Loop, helpers: Helpers) -> None:
-        self.loop, self.helpers, self.source = loop, helpers, Source()
+        self.loop, self.helpers, self.source = loop, helpers, CBody()
         inputs = sum((load.data is not None) + (load.at is not None) for load in loop.loads)
         self.arrays = [f"x{k}" if k < inputs else f"y{k - inputs}" for k in range(len(loop.views))]
         self.targets = self.arrays[inputs:]
@@ -59,7 +58,7 @@ class _Nest:
         found = joined(axes, loop.shape, tables)
         return [(f"{letter}{n}", size, strides) for n, (size, strides) in enumerate(found)]
 
-    def kernel(self) -> tuple[Kernel, list[View]]:
+    def kernel(self) -> tuple[CFunction, list[View]]:
         loop, source = self.loop, self.source
         folds = [Fold(r.how, loop.dtype_of(r.number)) for r in loop.reductions]
         with ExitStack() as nest:
@@ -71,7 +70,9 @@ class _Nest:
                 self._point(folds)
             for k, (fold, reduction) in enumerate(zip(folds, loop.reductions, strict=True)):
                 to = reduction.view.dtype
-                value = f"s{k}" if fold.kept == to else self._emitter().convert(f"s{k}", fold.kept, to)
+                value = (
+                    f"s{k}" if fold.kept == to else CEmitter(self.helpers, []).convert(f"s{k}", fold.kept, to)
+                )
                 source.line(f"{self._element(len(loop.loads) + len(loop.stores) + k)} = {value};")
         if loop.looks_up:
             source.line("return 0;")
@@ -79,10 +80,7 @@ class _Nest:
         kept = [(view, name) for view, name in zip(loop.views, self.arrays, strict=True) if name in words]
         views, names = [view for view, _ in kept], [name for _, name in kept]
         head = parameters(views, names, sum(name in self.targets for name in names))
-        return Kernel("loop", head, source.text, loop.looks_up), views
-
-    def _emitter(self) -> CEmitter:
-        return CEmitter(self.helpers, [])
+        return CFunction("loop", head, source.text, loop.looks_up), views
 
     def _open(self, nest: ExitStack, axes: Sequence[Axis]) -> None:
         self._look_up()

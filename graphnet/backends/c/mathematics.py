@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from graphnet.backends.c.language import c_type, literal, short, unsigned
-from graphnet.backends.compiled.polynomials import exp_coefficients
+from graphnet.backends.compiled.expressions import exp_coefficients
 from graphnet.graph.dtypes import FLOAT32, limits, of_nan
 from graphnet.graph.node import Dtype
 

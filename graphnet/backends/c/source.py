@@ -9,10 +9,10 @@ from typing import NamedTuple
 from graphnet.backends.c.language import c_type
 from graphnet.plan.views import View
 
-__all__ = ["Kernel", "Source", "index", "parameters"]
+__all__ = ["CBody", "CFunction", "index", "parameters"]
 
 
-class Kernel(NamedTuple):
+class CFunction(NamedTuple):
     """A static C function but for its name; fails: it returns whether an index was out of range."""
 
     kind: str
@@ -24,7 +24,7 @@ class Kernel(NamedTuple):
         return f"static {'int' if self.fails else 'void'} {name}({self.head})\n{{\n{self.body}\n}}\n"
 
 
-class Source:
+class CBody:
     """Lines of a function's body."""
 
     def __init__(self) -> None:

@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+
 import graphnet.passes as passes_module
-from graphnet.backends.c.baking import PassLike, baking
 from graphnet.backends.c.expressions import Helpers
-from graphnet.backends.c.language import Names, c_type, comment, listed, place, short
+from graphnet.backends.c.language import UniqueNames, c_type, comment, listed, place, short
 from graphnet.backends.c.loops import loop_kernel
-from graphnet.backends.c.products import product_kernel
-from graphnet.backends.c.scatters import scatter_kernel
-from graphnet.backends.c.source import Kernel
+from graphnet.backends.c.products import product_kernel, scatter_kernel
+from graphnet.backends.c.source import CFunction
 from graphnet.errors import BackendError
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Dtype, Node
 from graphnet.ops.elementwise import Elementwise
+from graphnet.ops.leaf import Constant, Fill, constant
 from graphnet.ops.rowwise import Rowwise
+from graphnet.passes import Pass
 from graphnet.plan import lower
 from graphnet.plan.arena import Life, give_places
-from graphnet.plan.instructions import Host, Instruction, Loop, Product, Scatter
+from graphnet.plan.instructions import Host, Instruction, Loop, MatrixProduct, Scatter
 from graphnet.plan.lowering import Lowered
 from graphnet.plan.updates import copied
 from graphnet.plan.views import Buffer, View
 from graphnet.version import __version__
 
-__all__ = ["Argument", "Unit", "unit_of"]
+__all__ = ["Argument", "Unit", "baked", "baking", "unit_of"]
 
 MADE = f"Made by graphnet {__version__}."
 
@@ -140,13 +142,13 @@ def unit_of(source: Graph, passes: Sequence[PassLike], has: AbstractSet[str], na
 class _Writer:
     def __init__(self, source: Graph, lowered: Lowered, name: str) -> None:
         self.lowered, self.name = lowered, name
-        names = Names([f"{name}_arena", f"{name}_run"])
+        names = UniqueNames([f"{name}_arena", f"{name}_run"])
         self.inputs = [Argument(names.fresh(x.name or "", f"in{i}"), x) for i, x in enumerate(source.inputs)]
         self.outputs = [
             Argument(names.fresh(y.name or "", f"out{i}"), y) for i, y in enumerate(source.outputs)
         ]
         self.helpers = Helpers()
-        self.kernels: dict[Kernel, str] = {}
+        self.kernels: dict[CFunction, str] = {}
         self.bases: dict[Buffer, str] = {}
         self.weights: dict[str, Node] = {}
 
@@ -220,7 +222,7 @@ class _Writer:
                 return [f"    memcpy({self._pointer(target)}, {self._pointer(source)}, {size}); {note}"]
             case Loop():
                 kernel, views = loop_kernel(step, self.helpers)
-            case Product():
+            case MatrixProduct():
                 kernel, views = product_kernel(step)
             case Scatter():
                 kernel, views = scatter_kernel(step)
@@ -258,3 +260,42 @@ def _refusal(node: Node) -> BackendError:
         f"no C can be written of this function: {node.describe()} (made at {node.origin}) runs the Python rule of "
         f"{node.op.name}; {remedy}."
     )
+
+
+PassLike = Pass | Callable[[Graph], Graph]
+
+
+def baked(graph: Graph) -> Graph:
+    """Replaces parameters by constants, and nodes whose inputs are all constants, unless memory would grow by that."""
+    return graph.rewrite(_replace)
+
+
+def baking(passes: Sequence[PassLike]) -> list[PassLike]:
+    """The passes with this one among them: behind those that join weights, before those that make loops."""
+    found: list[PassLike] = list(passes)
+    wants = [isinstance(step, Pass) and bool(step.wants) for step in found]
+    found.insert(wants.index(True) if True in wants else len(found), Pass("bake", baked))
+    return found
+
+
+def _replace(node: Node) -> Node:
+    if not node.inputs:
+        if node.op.is_parameter:
+            return constant(node.value, name=node.name)
+        if not node.op.is_input and not isinstance(node.op, (Constant, Fill)):
+            raise BackendError(
+                f"no C can be written of this function: {node.describe()} (made at {node.origin}) draws random "
+                "numbers, which only Python does. Leave it out (a network: training=False), or make it an input."
+            )
+        return node
+    if not all(isinstance(x.op, (Constant, Fill)) for x in node.inputs):
+        return node
+    size = sum(x.nbytes for x in node.inputs if isinstance(x.op, Constant))
+    if node.nbytes > size:
+        return node
+    try:
+        with np.errstate(all="ignore"):
+            value = np.asarray(node.op.forward(*[x.op.forward() for x in node.inputs]))
+    except Exception:  # an index out of range, for instance: the program says so when it runs
+        return node
+    return constant(value, name=node.name)

@@ -1,12 +1,10 @@
 """What compiled back ends share: all but their kernels, an emitter for expressions, and what launches.
 
-expressions   the walk over an op's scalar expression, by an emitter
+expressions   the walk over an op's scalar expression, by an emitter; how numbers are combined; polynomials
 schedule      from a graph to sections of native work, and locations; jobs are the back end's
 locations     where arrays lie while a program runs
-polynomials   of functions that back ends compute themselves
-layouts       what loops that differ in their places alone share
 program       a schedule put to work: run, again, timed, what Python runs, what went wrong
-arena, host   memory on the host, and programs that use it
+host          memory on the host, and programs that use it
 turns         one call at a time
 files         a schedule as what a file can hold
 """

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import ast
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from fractions import Fraction
+from functools import cache
 from typing import Generic, NamedTuple, TypeVar
 
-from graphnet.graph.dtypes import BOOL
+import numpy as np
+
+from graphnet.graph.dtypes import BOOL, FLOAT64
 from graphnet.graph.expression import VARIABLES, fixed_number, parse_expression
 from graphnet.graph.node import Dtype
 from graphnet.plan.instructions import Step
 
-__all__ = ["Emitter", "evaluate"]
+__all__ = ["Emitter", "Fold", "evaluate", "exp_coefficients", "through"]
 
 V = TypeVar("V")
 
@@ -167,3 +172,68 @@ class _Walk(Generic[V]):
     def called(self, name: str, *arguments: _Typed[V]) -> _Typed[V]:
         dtype = arguments[0].dtype
         return _Typed(self.emitter.call(name, [a.value for a in arguments], dtype), dtype)
+
+
+class Fold(NamedTuple):
+    """how: "sum", "max" or "min", of numbers of this dtype."""
+
+    how: str
+    dtype: Dtype
+
+    @property
+    def kept(self) -> Dtype:
+        """As what totals are held: sums of floats in double precision, as exact as they are stable."""
+        return FLOAT64 if self.how == "sum" and self.dtype.kind == "f" else self.dtype
+
+    @property
+    def is_rounded(self) -> bool:
+        """Whether what is kept is no more precise than the terms."""
+        return self.how == "sum" and self.dtype == FLOAT64
+
+    @property
+    def identity(self) -> float:
+        if self.how == "sum":
+            return 0
+        if self.dtype == BOOL:
+            return self.how == "min"
+        if self.dtype.kind == "f":
+            return -math.inf if self.how == "max" else math.inf
+        info = np.iinfo(self.dtype)
+        return info.min if self.how == "max" else info.max
+
+    def combined(self, emitter: Emitter[V], total: V, x: V, dtype: Dtype) -> V:
+        """Both are of this dtype. NaN stays."""
+        if dtype == BOOL:
+            return emitter.logical("and" if self.how == "min" else "or", (total, x))
+        if self.how == "sum":
+            return emitter.arithmetic("+", total, x, dtype)
+        better = emitter.compare(">" if self.how == "max" else "<", x, total, dtype)
+        if dtype.kind == "f":
+            better = emitter.logical("or", (better, emitter.compare("!=", x, x, dtype)))
+        return emitter.select(better, x, total, dtype)
+
+
+@cache
+def exp_coefficients(single: bool, times: int) -> tuple[float, ...]:
+    """(exp(times · r) - 1) / r on |times · r| <= ½ ln 2: the polynomial that is exact at the Chebyshev points."""
+    count = 5 if single else 11
+    half = math.log(2) / 2
+    points = [half * math.cos(math.pi * (2 * i + 1) / (2 * count)) for i in range(count)]
+    xs = [Fraction(x) for x in points]
+    polynomial = through(xs, [sum((x**k / math.factorial(k + 1) for k in range(30)), Fraction()) for x in xs])
+    return tuple(float(c) * times ** (k + 1) for k, c in enumerate(polynomial))
+
+
+def through(xs: Sequence[Fraction], values: Sequence[Fraction]) -> list[Fraction]:
+    """The polynomial with these values there: Newton's divided differences, in exact fractions, then multiplied out."""
+    count, table = len(xs), list(values)
+    for order in range(1, count):
+        for i in range(count - 1, order - 1, -1):
+            table[i] = (table[i] - table[i - 1]) / (xs[i] - xs[i - order])
+    polynomial = [Fraction(0)]
+    for i in range(count - 1, -1, -1):
+        shifted = [Fraction(0), *polynomial]
+        lowered = [*(-xs[i] * c for c in polynomial), Fraction(0)]
+        polynomial = [a + b for a, b in zip(shifted, lowered, strict=True)]
+        polynomial[0] += table[i]
+    return polynomial[:count]

@@ -7,9 +7,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from graphnet.backends import contents
-from graphnet.backends.compiled.locations import ARENA, HEADER, Location
-from graphnet.backends.compiled.schedule import Schedule, Section
+from graphnet.backends.compiled.locations import Location
+from graphnet.backends.compiled.schedule import ProgramSchedule, Section
 from graphnet.errors import BackendError
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Array, Node
@@ -17,14 +16,14 @@ from graphnet.ops import all_ops
 from graphnet.ops.elementwise import Elementwise
 from graphnet.ops.leaf import Constant, Parameter
 from graphnet.ops.rowwise import Rowwise
-from graphnet.plan.order import Memory
+from graphnet.plan.order import RunMemory
 
 __all__ = ["leaves_by_key", "require_storable", "restored_schedule", "stored_schedule"]
 
 W = TypeVar("W")
 
 
-def require_storable(schedule: Schedule[Any], check: bool) -> None:
+def require_storable(schedule: ProgramSchedule[Any], check: bool) -> None:
     """BackendError where Python has to run something, or errors need the graph."""
     for section in schedule.sections:
         if section.host is not None:
@@ -51,7 +50,7 @@ def _runs_in_python(node: Node) -> BackendError:
     )
 
 
-def stored_schedule(schedule: Schedule[Any]) -> tuple[dict[str, Any], dict[str, Array]]:
+def stored_schedule(schedule: ProgramSchedule[Any]) -> tuple[dict[str, Any], dict[str, Array]]:
     """JSON and arrays, which `restored_schedule` reads."""
     leaves = leaves_by_key(schedule)
     header = {
@@ -70,7 +69,7 @@ def stored_schedule(schedule: Schedule[Any]) -> tuple[dict[str, Any], dict[str, 
     return header, {key: np.ascontiguousarray(node.value) for key, node in leaves.items()}
 
 
-def leaves_by_key(schedule: Schedule[Any]) -> dict[str, Node]:
+def leaves_by_key(schedule: ProgramSchedule[Any]) -> dict[str, Node]:
     """Key in a file, "leaf.0" or "copied.0" -> the leaf."""
     found = {f"leaf.{i}": node for i, node in enumerate(schedule.leaves)}
     return found | {f"copied.{i}": node for i, (node, _) in enumerate(schedule.copied_leaves)}
@@ -92,76 +91,32 @@ def _parameters(leaves: Mapping[str, Node]) -> dict[str, str]:
     return found
 
 
-def _own_leaves(header: Mapping[str, Any], source: Graph) -> dict[str, Node]:
-    """Key -> the leaf of the graph."""
-    own = contents.entry(header, "own")
-    if not isinstance(own, dict):
-        contents.refuse("its own leaves are no names")
-    most = len(source.order) - 1
-    return {key: source.order[contents.whole(i, "the number of a leaf", most)] for key, i in own.items()}
-
-
 def restored_schedule(
-    header: Mapping[str, Any],
-    arrays: Mapping[str, Array],
-    works: Sequence[W],
-    apart: bool,
-    source: Graph | None = None,
-) -> Schedule[W]:
+    header: Mapping[str, Any], arrays: Mapping[str, Array], works: Sequence[W], source: Graph | None = None
+) -> ProgramSchedule[W]:
     """The schedule that was stored, with the work of each section. Its leaves are the arrays, so what is written into
-    these holds from then on. apart: leaves have no piece of memory of their own. source: a graph whose own leaves stand
-    for arrays that were not stored, as the header says by their numbers in its order.
-
-    BackendError for what is none: no array lies outside of its memory.
+    these holds from then on. source: a graph whose own leaves stand for arrays that were not stored, as the header says
+    by their numbers in its order.
     """
-    given = {} if source is None else _own_leaves(header, source)
-    arrays = {**arrays, **{key: node.value for key, node in given.items()}}
-    trainable = set(contents.parameters(header, arrays).values())
+    own = {} if source is None else {key: source.order[i] for key, i in header["own"].items()}
+    trainable = set(header["parameters"].values())
 
     def leaf(key: str) -> Node:
-        if key in given:
-            return given[key]
-        return (Parameter if key in trainable else Constant)(contents.array(arrays, key))()
+        if key in own:
+            return own[key]
+        return (Parameter if key in trainable else Constant)(arrays[key])()
 
-    count = contents.whole(contents.entry(header, "leaves"), "the number of its leaves", len(arrays))
-    leaves = [leaf(f"leaf.{i}") for i in range(count)]
-    arena = contents.whole(contents.entry(header, "arena_bytes"), "the size of its arena", least=HEADER)
-    sizes = [0, arena, *(node.nbytes for node in leaves if not apart)]
+    def locations(name: str) -> list[Location]:
+        return [Location.restored(stored) for stored in header[name]]
 
-    def locations(name: str, sizes: Sequence[int]) -> list[Location | None]:
-        stored = contents.listed(contents.entry(header, name), f"its list {name!r}")
-        return [None if each is None else Location.restored(each, sizes) for each in stored]
-
-    def all_of(name: str, sizes: Sequence[int]) -> list[Location]:
-        found = [location for location in locations(name, sizes) if location is not None]
-        if len(found) != len(header[name]):
-            contents.refuse(f"its list {name!r} lacks a place")
-        return found
-
-    own = sizes[: ARENA + 1]
-    inputs, copied = locations("copied_inputs", own), []
-    for i, location in enumerate(all_of("copied_leaves", own)):
-        node = leaf(f"copied.{i}")
-        if (node.shape, node.dtype) != (location.shape, location.dtype):
-            contents.refuse("an array does not fit its place")
-        copied.append((node, location))
-    varying = [
-        contents.truth(stored, "whether an input varies")
-        for stored in contents.listed(contents.entry(header, "varying"), "what varies")
-    ]
-    contents.require_fit(inputs, varying, header)
-    kept, peak = (
-        contents.whole(size, "its memory")
-        for size in contents.listed(contents.entry(header, "memory"), "its memory", 2)
-    )
-    return Schedule(
-        memory=Memory(kept, peak),
-        arena_bytes=arena,
+    return ProgramSchedule(
+        memory=RunMemory(*header["memory"]),
+        arena_bytes=header["arena_bytes"],
         sections=[Section(work, None) for work in works],
-        fixed=contents.whole(contents.entry(header, "fixed"), "what does not vary", len(works)),
-        copied_inputs=inputs,
-        varying=varying,
-        leaves=leaves,
-        copied_leaves=copied,
-        results=all_of("results", sizes),
+        fixed=header["fixed"],
+        copied_inputs=[stored and Location.restored(stored) for stored in header["copied_inputs"]],
+        varying=header["varying"],
+        leaves=[leaf(f"leaf.{i}") for i in range(header["leaves"])],
+        copied_leaves=[(leaf(f"copied.{i}"), at) for i, at in enumerate(locations("copied_leaves"))],
+        results=locations("results"),
     )

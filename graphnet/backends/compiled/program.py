@@ -13,7 +13,7 @@ import numpy as np
 from graphnet.backends.base import Program
 from graphnet.backends.compiled.files import leaves_by_key, require_storable, stored_schedule
 from graphnet.backends.compiled.locations import Location
-from graphnet.backends.compiled.schedule import HostCall, Schedule
+from graphnet.backends.compiled.schedule import HostCall, ProgramSchedule
 from graphnet.backends.compiled.turns import Turns
 from graphnet.backends.numpy import NumpyProgram, call_forward
 from graphnet.errors import GraphnetError
@@ -22,7 +22,7 @@ from graphnet.graph.node import Array, Node
 
 __all__ = ["CompiledProgram", "is_finite"]
 
-S = TypeVar("S", bound=Schedule[Any])
+S = TypeVar("S", bound=ProgramSchedule[Any])
 #: What a program says that has no graph to tell more.
 OUT_OF_RANGE = (
     "an index is out of range in this stored function (a symbol or label that the net does not have, a length of no "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Generic, NamedTuple, Protocol, TypeVar
@@ -11,24 +11,23 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 from graphnet.backends.compiled.locations import ARENA, HEADER, Location
 from graphnet.errors import BackendError
 from graphnet.graph.node import Node
-from graphnet.plan.arena import Life, give_places
-from graphnet.plan.instructions import Access, Host, Instruction, Loop, Product, Scatter, looking_at
-from graphnet.plan.lifetimes import lifetimes
+from graphnet.plan.arena import Life, give_places, lifetimes
+from graphnet.plan.instructions import Access, Host, Instruction, Loop, MatrixProduct, Scatter, looking_at
 from graphnet.plan.lowering import Lowered
-from graphnet.plan.order import Memory
+from graphnet.plan.order import RunMemory
 from graphnet.plan.views import Buffer, View
 
-__all__ = ["HostCall", "Job", "Schedule", "Scheduler", "Section"]
+__all__ = ["HostCall", "ProgramSchedule", "Scheduler", "Section", "remembered"]
 
 
-class Job(Protocol):
+class _Job(Protocol):
     """What a back end does for an instruction, and which memory that touches."""
 
     @property
     def buffers(self) -> Sequence[Buffer]: ...
 
 
-J = TypeVar("J", bound=Job)
+J = TypeVar("J", bound=_Job)
 W = TypeVar("W")
 
 
@@ -48,7 +47,7 @@ class Section(NamedTuple, Generic[W]):
 
 
 @dataclass
-class Schedule(Generic[W]):
+class ProgramSchedule(Generic[W]):
     """fixed: how many sections, at the start, depend on no input that varies. varying: which of the inputs do.
 
     copied_inputs: where inputs are copied to (None: nothing reads them, or they are read where they lie). leaves:
@@ -56,7 +55,7 @@ class Schedule(Generic[W]):
     in the arena. copied_leaves: leaves that are copied before each run, wherever their arrays are then.
     """
 
-    memory: Memory
+    memory: RunMemory
     arena_bytes: int
     sections: list[Section[W]]
     fixed: int
@@ -88,7 +87,7 @@ class Scheduler(ABC, Generic[J, W]):
     def loop(self, loop: Loop) -> Sequence[J]: ...
 
     @abstractmethod
-    def products(self, products: Sequence[Product]) -> Sequence[J]:
+    def products(self, products: Sequence[MatrixProduct]) -> Sequence[J]:
         """Those of one node."""
 
     @abstractmethod
@@ -116,7 +115,7 @@ class Scheduler(ABC, Generic[J, W]):
 
     # -- what follows from it ----------------------------------------------------------------------------------------
 
-    def schedule(self) -> Schedule[W]:
+    def schedule(self) -> ProgramSchedule[W]:
         lowered = self.lowered
         graph, views = lowered.graph, lowered.views
         self._make_jobs()
@@ -127,8 +126,8 @@ class Scheduler(ABC, Generic[J, W]):
         end = self.place_values(start)
         inside = sum(node.nbytes for node in leaves if node not in self.pieces)
         sections, kept = self._sections()
-        return Schedule(
-            memory=Memory(sum(node.nbytes for node in leaves), end - inside),
+        return ProgramSchedule(
+            memory=RunMemory(sum(node.nbytes for node in leaves), end - inside),
             arena_bytes=end,
             sections=sections,
             fixed=kept,
@@ -185,7 +184,7 @@ class Scheduler(ABC, Generic[J, W]):
                 self.fixed = len(self.jobs)
             self._add(instruction)
 
-    def _add(self, instruction: Instruction | Sequence[Product]) -> None:
+    def _add(self, instruction: Instruction | Sequence[MatrixProduct]) -> None:
         """The jobs of one instruction, or of the products of one node."""
         looked_at: list[Access] = []
         match instruction:
@@ -230,15 +229,28 @@ class Scheduler(ABC, Generic[J, W]):
         return sections, kept
 
 
-def _in_groups(instructions: Sequence[Instruction]) -> list[tuple[int, Instruction | list[Product]]]:
+def _in_groups(instructions: Sequence[Instruction]) -> list[tuple[int, Instruction | list[MatrixProduct]]]:
     """The instructions with their numbers; products of one node that follow each other as a list."""
-    found: list[tuple[int, Instruction | list[Product]]] = []
+    found: list[tuple[int, Instruction | list[MatrixProduct]]] = []
 
     def kind(item: tuple[int, Instruction]) -> object:
-        return item[1].nodes if isinstance(item[1], Product) else item[0]
+        return item[1].nodes if isinstance(item[1], MatrixProduct) else item[0]
 
     for _, group in groupby(enumerate(instructions), kind):
         items = list(group)
-        products = [each for _, each in items if isinstance(each, Product)]
+        products = [each for _, each in items if isinstance(each, MatrixProduct)]
         found.append((items[0][0], products if products else items[0][1]))
     return found
+
+
+Layout = TypeVar("Layout")
+#: So many layouts are remembered, far more than a program has.
+REMEMBERED = 1024
+
+
+def remembered(layouts: dict[Hashable, Layout], key: Hashable, layout: Layout) -> Layout:
+    """The layout, which the table holds from now on; key: `Loop.form`, and all else that it depends on."""
+    if len(layouts) >= REMEMBERED:
+        layouts.clear()
+    layouts[key] = layout
+    return layout

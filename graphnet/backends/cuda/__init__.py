@@ -1,8 +1,7 @@
 """The back end for NVIDIA GPUs: kernels that Numba compiles, from the same plans and expressions as on the CPU.
 
 source, expressions   a kernel's Python code, written line by line
-division      how work is divided among threads
-launch        a kernel with its arguments
+launch        a kernel with its arguments; how work is divided among threads
 loops, products, scatters   instructions as launches
 blas          cuBLAS, where it is installed
 schedule      from a graph to launches, and places in the GPU's memory

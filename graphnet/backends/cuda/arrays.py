@@ -16,12 +16,12 @@ from numba import cuda
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from graphnet.backends.cuda.device import SIMULATED, this_device
-from graphnet.backends.cuda.division import GPU, ONE_THREAD, Division
 from graphnet.backends.cuda.exchange import CPU, CUDA, Borrowed, borrowed, capsule_of
 from graphnet.backends.cuda.expressions import convert, evaluate
 from graphnet.backends.cuda.kernels import compiled
+from graphnet.backends.cuda.launch import GPU, ONE_THREAD, ThreadDivision
 from graphnet.backends.cuda.loops import stepping
-from graphnet.backends.cuda.source import INDEX, Source, Value, array_name
+from graphnet.backends.cuda.source import INDEX, KernelSource, TypedName, array_name
 from graphnet.errors import DtypeError, ShapeError
 from graphnet.graph.dtypes import BOOL, FLOAT64, as_dtype
 from graphnet.graph.node import Array, Dtype, Shape
@@ -320,7 +320,7 @@ def _kind(x: Any) -> str:
 @cache
 def ufunc_text(expression: str, kinds: tuple[str, ...], dtype: Dtype) -> str:
     """out[i] = expression of the others at i. kinds: of out and of the inputs; "f4*" is an array, "f4" a number."""
-    source = Source()
+    source = KernelSource()
     start = "cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x"
     with stepping(source, "i", start, "n", "cuda.blockDim.x * cuda.gridDim.x"):
         value = evaluate(source, Step(expression, dtype, ()), _read(source, kinds[1:], dtype))
@@ -329,7 +329,7 @@ def ufunc_text(expression: str, kinds: tuple[str, ...], dtype: Dtype) -> str:
     return source.text(["out", *(f"a{k}" for k in range(len(kinds) - 1)), "n"])
 
 
-def _read(source: Source, kinds: Sequence[str], dtype: Dtype) -> list[Value]:
+def _read(source: KernelSource, kinds: Sequence[str], dtype: Dtype) -> list[TypedName]:
     """The inputs' elements at i, as the dtype in which is computed."""
     found = []
     for k, kind in enumerate(kinds):
@@ -340,7 +340,7 @@ def _read(source: Source, kinds: Sequence[str], dtype: Dtype) -> list[Value]:
     return found
 
 
-def _division() -> Division:
+def _division() -> ThreadDivision:
     return ONE_THREAD if SIMULATED else GPU
 
 
@@ -374,7 +374,11 @@ def _total(expression: str, inputs: Sequence[DeviceArray], dtype: Dtype) -> Any:
 
 
 def _sum(
-    expression: str, inputs: Sequence[DeviceArray], inside: Dtype, parts: DeviceArray, division: Division
+    expression: str,
+    inputs: Sequence[DeviceArray],
+    inside: Dtype,
+    parts: DeviceArray,
+    division: ThreadDivision,
 ) -> None:
     kinds = (_kind(parts), *map(_kind, inputs))
     text = sum_text(expression, kinds, inside, division.threads)
@@ -387,7 +391,7 @@ def _sum(
 @cache
 def sum_text(expression: str, kinds: tuple[str, ...], dtype: Dtype, threads: int) -> str:
     """out[block] = Σ of the block's elements. dtype: in which the expression is computed."""
-    source, total = Source(), np.dtype(kinds[0].rstrip("*"))
+    source, total = KernelSource(), np.dtype(kinds[0].rstrip("*"))
     source.line("t = cuda.threadIdx.x")
     source.line(f"sum = {total.name}(0)")
     start = f"cuda.blockIdx.x * {threads} + t"

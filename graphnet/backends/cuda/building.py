@@ -9,8 +9,8 @@ from graphnet import passes
 from graphnet.backends.base import Backend
 from graphnet.backends.cuda.blas import cublas
 from graphnet.backends.cuda.device import SIMULATED, Device, this_device
-from graphnet.backends.cuda.division import GPU, ONE_THREAD
 from graphnet.backends.cuda.files import schedule_of
+from graphnet.backends.cuda.launch import GPU, ONE_THREAD
 from graphnet.backends.cuda.program import CudaProgram
 from graphnet.backends.cuda.schedule import LaunchSchedule, LibraryProduct, make_schedule
 from graphnet.errors import BackendError

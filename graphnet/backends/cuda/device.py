@@ -21,7 +21,7 @@ from graphnet.errors import BackendError, NotEnoughMemoryError
 from graphnet.graph.node import Array, Dtype
 from graphnet.system.memory import readable_bytes
 
-__all__ = ["SIMULATED", "Block", "Device", "this_device"]
+__all__ = ["SIMULATED", "Device", "DeviceMemory", "this_device"]
 
 SIMULATED = os.environ.get("NUMBA_ENABLE_CUDASIM", "0") not in ("", "0")
 INSTEAD = "backend='numba' runs on the CPU; NUMBA_ENABLE_CUDASIM=1 runs kernels in Numba's simulator, slowly."
@@ -82,7 +82,7 @@ class Device:
             f"the {self.name} has no {readable_bytes(nbytes)} of memory left; a smaller batch takes less"
         )
 
-    def block(self, nbytes: int) -> Block:
+    def block(self, nbytes: int) -> DeviceMemory:
         """So many bytes that are used again when nobody holds them any more: an allocation makes the GPU wait."""
         size = (
             max(ALIGNMENT, 1 << max(0, nbytes - 1).bit_length())
@@ -95,7 +95,7 @@ class Device:
         except IndexError:
             found = (self.memory(size), {})
         self._taken[id(found[0])] = found
-        return Block(*found, partial(self._give_back, spare))
+        return DeviceMemory(*found, partial(self._give_back, spare))
 
     def _give_back(self, spare: list[_Memory], memory: Any) -> None:
         spare.append(self._taken.pop(id(memory)))
@@ -156,7 +156,7 @@ class Device:
         return float(before.elapsed_time(after)) / 1e3
 
 
-class Block:
+class DeviceMemory:
     """Memory that goes back to the spare ones when it is let go; as all work is done in one order, it may be used at
     once."""
 

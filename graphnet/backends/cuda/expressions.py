@@ -8,7 +8,7 @@ import numpy as np
 
 from graphnet.backends.compiled import expressions
 from graphnet.backends.compiled.expressions import Emitter
-from graphnet.backends.cuda.source import Source, Value
+from graphnet.backends.cuda.source import KernelSource, TypedName
 from graphnet.graph.dtypes import BOOL, FLOAT32, limits, of_nan
 from graphnet.graph.node import Dtype
 from graphnet.plan.instructions import Step
@@ -27,12 +27,12 @@ OF_LIBDEVICE = {
 }
 
 
-def evaluate(source: Source, step: Step, inputs: Sequence[Value]) -> Value:
+def evaluate(source: KernelSource, step: Step, inputs: Sequence[TypedName]) -> TypedName:
     """The step's value from its inputs' values."""
     return expressions.evaluate(PythonEmitter(source), step, inputs, [x.dtype for x in inputs])
 
 
-def convert(source: Source, x: Value, dtype: Dtype) -> Value:
+def convert(source: KernelSource, x: TypedName, dtype: Dtype) -> TypedName:
     """x as another dtype, as `dtypes.converted`."""
     if x.dtype == dtype:
         return x
@@ -48,35 +48,35 @@ def convert(source: Source, x: Value, dtype: Dtype) -> Value:
     return source.assign(str(x), dtype)
 
 
-class PythonEmitter(Emitter[Value]):
-    def __init__(self, source: Source) -> None:
+class PythonEmitter(Emitter[TypedName]):
+    def __init__(self, source: KernelSource) -> None:
         self.assign, self.source = source.assign, source
 
-    def number(self, value: float, dtype: Dtype) -> Value:
-        return Value(str(bool(value)) if dtype == BOOL else f"{dtype.name}({value!r})", dtype)
+    def number(self, value: float, dtype: Dtype) -> TypedName:
+        return TypedName(str(bool(value)) if dtype == BOOL else f"{dtype.name}({value!r})", dtype)
 
-    def convert(self, x: Value, of: Dtype, to: Dtype) -> Value:
+    def convert(self, x: TypedName, of: Dtype, to: Dtype) -> TypedName:
         return convert(self.source, x, to)
 
-    def arithmetic(self, symbol: str, a: Value, b: Value, dtype: Dtype) -> Value:
+    def arithmetic(self, symbol: str, a: TypedName, b: TypedName, dtype: Dtype) -> TypedName:
         return self.assign(f"{a} {symbol} {b}", dtype)
 
-    def compare(self, symbol: str, a: Value, b: Value, dtype: Dtype) -> Value:
+    def compare(self, symbol: str, a: TypedName, b: TypedName, dtype: Dtype) -> TypedName:
         return self.assign(f"{a} {symbol} {b}", BOOL)
 
-    def logical(self, word: str, values: Sequence[Value]) -> Value:
+    def logical(self, word: str, values: Sequence[TypedName]) -> TypedName:
         return self.assign(f" {word} ".join(map(str, values)), BOOL)
 
-    def inverse(self, x: Value) -> Value:
+    def inverse(self, x: TypedName) -> TypedName:
         return self.assign(f"not {x}", BOOL)
 
-    def negative(self, x: Value, dtype: Dtype) -> Value:
+    def negative(self, x: TypedName, dtype: Dtype) -> TypedName:
         return self.assign(f"-{x}", dtype)
 
-    def select(self, condition: Value, a: Value, b: Value, dtype: Dtype) -> Value:
+    def select(self, condition: TypedName, a: TypedName, b: TypedName, dtype: Dtype) -> TypedName:
         return self.assign(f"{a} if {condition} else {b}", dtype)
 
-    def call(self, name: str, arguments: Sequence[Value], dtype: Dtype) -> Value:
+    def call(self, name: str, arguments: Sequence[TypedName], dtype: Dtype) -> TypedName:
         assign, (x, *others) = self.assign, arguments
         if name == "pow":
             return assign(f"{x} ** {others[0]}", dtype)
@@ -92,12 +92,12 @@ class PythonEmitter(Emitter[Value]):
             return assign(self.of_libdevice(name, x), dtype)
         return assign(f"{name}({x})", dtype)
 
-    def of_libdevice(self, name: str, *arguments: Value) -> str:
+    def of_libdevice(self, name: str, *arguments: TypedName) -> str:
         """A call of what Python's `math` has not, or not with a float for a result."""
         single = "f" if arguments[0].dtype == FLOAT32 else ""
         return f"{OF_LIBDEVICE[name]}{single}({', '.join(map(str, arguments))})"
 
-    def remainder(self, x: Value, y: Value, dtype: Dtype) -> Value:
+    def remainder(self, x: TypedName, y: TypedName, dtype: Dtype) -> TypedName:
         """x - n y with the sign of y, as NumPy's."""
         assign, zero, one = self.assign, self.number(0, dtype), self.number(1, dtype)
         if dtype.kind == "f":

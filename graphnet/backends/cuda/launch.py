@@ -1,16 +1,63 @@
-"""Launches: kernels with their arguments, and how many threads run them."""
+"""Launches: kernels with their arguments, how many threads run them, and how work is divided among these."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from graphnet.backends.cuda.division import Division
-from graphnet.backends.cuda.source import Offset, Source
+from graphnet.backends.cuda.source import KernelSource, Offset
 from graphnet.graph.node import Node
 from graphnet.plan.views import Buffer, View
 
-__all__ = ["Launch", "LaunchLayout", "power_of_two"]
+__all__ = ["GPU", "ONE_THREAD", "Launch", "LaunchLayout", "ThreadDivision", "Tile", "power_of_two"]
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A block of threads (`down` × `across`), each of which computes `height` × `width` numbers of a product, `depth`
+    of the sum at a time."""
+
+    down: int
+    across: int
+    height: int
+    width: int
+    depth: int
+
+    @property
+    def rows(self) -> int:
+        return self.down * self.height
+
+    @property
+    def columns(self) -> int:
+        return self.across * self.width
+
+
+@dataclass(frozen=True)
+class ThreadDivision:
+    """threads: of a block. lanes: neighbours that read memory together. blocks: as many keep the whole GPU at work.
+
+    least: a sum is divided among several blocks only into parts of at least so many terms. tiles: of products, the
+    largest first. most: so many blocks of a loop along x, y and z; each goes on where the last one ends.
+    """
+
+    threads: int
+    lanes: int
+    blocks: int
+    least: int
+    tiles: tuple[Tile, ...]
+    most: tuple[int, int, int] = (2**31 - 1, 65535, 65535)
+
+
+#: Any GPU. How work is divided decides in which order sums are taken, so it is the same on all.
+GPU = ThreadDivision(
+    threads=256, lanes=32, blocks=256, least=256,
+    tiles=(Tile(16, 16, 8, 8, 8), Tile(16, 16, 4, 4, 16), Tile(16, 16, 2, 2, 16)),
+)  # fmt: skip
+#: What suits the simulator, in which a thread is a thread of Python.
+ONE_THREAD = ThreadDivision(
+    threads=1, lanes=1, blocks=2, least=64, tiles=(Tile(1, 1, 4, 8, 4),), most=(1, 1, 65535)
+)  # fmt: skip
 
 
 class Launch(NamedTuple):
@@ -45,7 +92,7 @@ class LaunchLayout(NamedTuple):
 
     @classmethod
     def of(
-        cls, source: Source, grid: Sequence[int], block: tuple[int, int, int], division: Division
+        cls, source: KernelSource, grid: Sequence[int], block: tuple[int, int, int], division: ThreadDivision
     ) -> LaunchLayout:
         limited = [max(1, min(wanted, most)) for wanted, most in zip(grid, division.most, strict=True)]
         x, y, z = limited

@@ -6,15 +6,14 @@ import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 
-from graphnet.backends.compiled.folds import Fold
-from graphnet.backends.compiled.layouts import remembered
-from graphnet.backends.cuda.division import Division
+from graphnet.backends.compiled.expressions import Fold
+from graphnet.backends.compiled.schedule import remembered
 from graphnet.backends.cuda.expressions import PythonEmitter, convert, evaluate
-from graphnet.backends.cuda.launch import Launch, LaunchLayout, power_of_two
-from graphnet.backends.cuda.source import INDEX, Offset, Source, Value
+from graphnet.backends.cuda.launch import Launch, LaunchLayout, ThreadDivision, power_of_two
+from graphnet.backends.cuda.source import INDEX, KernelSource, Offset, TypedName
 from graphnet.graph.dtypes import BOOL
 from graphnet.plan.axes import is_along_reduced, joined, operand_strides
-from graphnet.plan.instructions import Load, Loop, Reduction
+from graphnet.plan.instructions import Load, Loop, LoopReduction
 from graphnet.plan.views import Buffer, View, contiguous_strides
 
 __all__ = ["loop_launches", "reduction_launches"]
@@ -25,7 +24,7 @@ Stride = int | None
 CHUNK = 16
 
 
-def loop_launches(loop: Loop, division: Division, check: bool) -> list[Launch]:
+def loop_launches(loop: Loop, division: ThreadDivision, check: bool) -> list[Launch]:
     """check: the flag is raised where a value that is loaded or computed is not finite."""
     if not loop.reductions:
         return [_layout_of(loop, division, check).launch(loop.nodes, loop.views)]
@@ -35,7 +34,7 @@ def loop_launches(loop: Loop, division: Division, check: bool) -> list[Launch]:
 _layouts: dict[Hashable, LaunchLayout] = {}
 
 
-def _layout_of(loop: Loop, division: Division, check: bool) -> LaunchLayout:
+def _layout_of(loop: Loop, division: ThreadDivision, check: bool) -> LaunchLayout:
     """Loops of all time steps have one layout: it is made once."""
     key = (division, check, loop.form)
     return _layouts.get(key) or remembered(_layouts, key, _elementwise(loop, division, check))
@@ -47,7 +46,9 @@ def _layout_of(loop: Loop, division: Division, check: bool) -> LaunchLayout:
 class _Operands:
     """The loads of a loop in code: at given indices, their values and those of all steps."""
 
-    def __init__(self, source: Source, loop: Loop, columns: Sequence[Sequence[Stride]], check: bool) -> None:
+    def __init__(
+        self, source: KernelSource, loop: Loop, columns: Sequence[Sequence[Stride]], check: bool
+    ) -> None:
         """columns: for each axis, the stride of every load."""
         self.source, self.loop, self.check = source, loop, check
         self.starts: list[Moved] = []
@@ -78,7 +79,7 @@ class _Operands:
         #: How many views the loads have.
         self.count = number
 
-    def values(self, indices: Sequence[str]) -> list[Value]:
+    def values(self, indices: Sequence[str]) -> list[TypedName]:
         source = self.source
         values = [self._load(k, load, indices) for k, load in enumerate(self.loop.loads)]
         for step in self.loop.steps:
@@ -90,7 +91,7 @@ class _Operands:
                         source.raise_flag()
         return values
 
-    def _load(self, k: int, load: Load, indices: Sequence[str]) -> Value:
+    def _load(self, k: int, load: Load, indices: Sequence[str]) -> TypedName:
         source, at = self.source, self.indices[k]
         if at is None:
             return source.load(load.dtype, self.starts[k].at(indices))
@@ -108,7 +109,9 @@ class _Operands:
 class Moved:
     """Where a view's element lies: its start, and so much for each index. Strides 0 and 1 are written into the code."""
 
-    def __init__(self, source: Source, name: str, start: int | Offset, strides: Sequence[Stride]) -> None:
+    def __init__(
+        self, source: KernelSource, name: str, start: int | Offset, strides: Sequence[Stride]
+    ) -> None:
         self.terms: list[str | None] = []
         self.name = source.number(name, start) if name else "0"
         for axis, stride in enumerate(strides):
@@ -128,7 +131,7 @@ class Moved:
 
 
 @contextmanager
-def stepping(source: Source, name: str, start: str, stop: str, step: str) -> Iterator[None]:
+def stepping(source: KernelSource, name: str, start: str, stop: str, step: str) -> Iterator[None]:
     """Lines for each of start, start + step, ... below stop."""
     source.line(f"{name} = {INDEX.name}({start})")
     with source.block(f"while {name} < {stop}"):
@@ -136,7 +139,7 @@ def stepping(source: Source, name: str, start: str, stop: str, step: str) -> Ite
         source.line(f"{name} += {step}")
 
 
-def divided(source: Source, index: str, sizes: Sequence[str], names: str) -> list[str]:
+def divided(source: KernelSource, index: str, sizes: Sequence[str], names: str) -> list[str]:
     """The indices of several axes, the last one fastest, from one that counts through all."""
     if len(sizes) < 2:
         return [index] if sizes else []
@@ -153,13 +156,13 @@ def divided(source: Source, index: str, sizes: Sequence[str], names: str) -> lis
 # -- elementwise -----------------------------------------------------------------------------------------------------
 
 
-def _elementwise(loop: Loop, division: Division, check: bool) -> LaunchLayout:
+def _elementwise(loop: Loop, division: ThreadDivision, check: bool) -> LaunchLayout:
     tables = operand_strides(loop)
     axes = joined(range(len(loop.shape)), loop.shape, tables)
     while len(axes) < (2 if loop.looks_up else 1):
         axes.insert(0, (1, (0,) * len(tables)))
     sizes, columns = [size for size, _ in axes], [strides for _, strides in axes]
-    source = Source()
+    source = KernelSource()
     names = [source.number(f"n{i}", size) for i, size in enumerate(sizes)]
     operands = _Operands(source, loop, columns, check)
     first = len(loop.loads)
@@ -200,7 +203,7 @@ def _elementwise(loop: Loop, division: Division, check: bool) -> LaunchLayout:
 # -- reductions ------------------------------------------------------------------------------------------------------
 
 
-def reduction_launches(loop: Loop, division: Division, check: bool) -> list[Launch]:
+def reduction_launches(loop: Loop, division: ThreadDivision, check: bool) -> list[Launch]:
     """One launch, or two where few results are made of many numbers: parts first, then their sum."""
     assert not loop.stores, "this back end takes no graph whose reductions are fused"
     ((how, number, result),), axes = loop.reductions, loop.reduced
@@ -243,7 +246,7 @@ def reduction_launches(loop: Loop, division: Division, check: bool) -> list[Laun
     whole_result = View(result.buffer, result.offset, shape, tuple(strides[-1] or 0 for _, strides in kept))
     summed = Loop(
         loop.nodes, whole.shape, [Load("plain", whole, None, fold.kept)], [], [],
-        (0,), [Reduction(how, 0, whole_result)],
+        (0,), [LoopReduction(how, 0, whole_result)],
     )  # fmt: skip
     return [first, *reduction_launches(summed, division, False)]
 
@@ -273,7 +276,7 @@ class _Reduction:
         self.kept, self.fold, self.by_rows, self.chunk = kept, fold, by_rows, chunk
         self.lanes, self.others = threads
         self.sharing = self.lanes if by_rows else self.others
-        source = self.source = Source()
+        source = self.source = KernelSource()
         self.kept_names = [source.number(f"n{i}", size) for i, (size, _) in enumerate(kept)]
         self.reduced_names = [source.number(f"m{i}", size) for i, (size, _) in enumerate(reduced)]
         terms = math.prod(size for size, _ in reduced)
@@ -339,7 +342,7 @@ class _Reduction:
         if sharing > 1:
             _tree(source, fold, self.lanes, sharing, self.by_rows)
         with source.block(f"if {inside}" + (f" and {share} == 0" if sharing > 1 else "")):
-            moved, total = self.to.at(indices), Value("sum", fold.kept)
+            moved, total = self.to.at(indices), TypedName("sum", fold.kept)
             if self.chunk is None:
                 source.store(convert(source, total, self.result.dtype), moved)
             else:
@@ -349,7 +352,7 @@ class _Reduction:
 
 
 def _in_chunks(
-    source: Source, first: str, end: str, step: int, add_to: Callable[[str, str, str], None]
+    source: KernelSource, first: str, end: str, step: int, add_to: Callable[[str, str, str], None]
 ) -> None:
     """`sum` of every step-th term, and with it what rounding takes from the sums of CHUNK terms each.
 
@@ -367,12 +370,12 @@ def _in_chunks(
     source.line("sum = float64(sum + lost) if lost == lost else sum")
 
 
-def _combined(source: Source, fold: Fold, total: str, x: str) -> Value:
-    a, b = Value(total, fold.kept), Value(x, fold.kept)
+def _combined(source: KernelSource, fold: Fold, total: str, x: str) -> TypedName:
+    a, b = TypedName(total, fold.kept), TypedName(x, fold.kept)
     return fold.combined(PythonEmitter(source), a, b, fold.kept)
 
 
-def _tree(source: Source, fold: Fold, lanes: int, sharing: int, by_rows: bool) -> None:
+def _tree(source: KernelSource, fold: Fold, lanes: int, sharing: int, by_rows: bool) -> None:
     """`sum` of the threads that share a result, in the first of them: halves onto halves."""
     me = f"ty * {lanes} + tx"
     source.line(f"shared[{me}] = sum")

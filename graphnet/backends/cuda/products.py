@@ -9,12 +9,11 @@ from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
 
-from graphnet.backends.cuda.division import Division, Tile
-from graphnet.backends.cuda.launch import Launch, LaunchLayout
+from graphnet.backends.cuda.launch import Launch, LaunchLayout, ThreadDivision, Tile
 from graphnet.backends.cuda.loops import loop_launches
-from graphnet.backends.cuda.source import INDEX, Offset, Source, array_name
+from graphnet.backends.cuda.source import INDEX, KernelSource, Offset, array_name
 from graphnet.graph.node import Dtype, Node
-from graphnet.plan.instructions import Load, Loop, Product, Reduction, Step
+from graphnet.plan.instructions import Load, Loop, LoopReduction, MatrixProduct, Step
 from graphnet.plan.views import Buffer, View, contiguous_strides
 
 __all__ = ["Products", "grouped", "orientation", "product_launches", "tile_text", "tiles_for"]
@@ -36,7 +35,7 @@ class Products(NamedTuple):
         return Products(self.nodes, *(view.row_range(start, stop) for view in (self.a, self.b, self.c)))
 
 
-def grouped(products: Sequence[Product]) -> Products | None:
+def grouped(products: Sequence[MatrixProduct]) -> Products | None:
     """Products of one node that lie equally far from each other, as one; None if they do not."""
     views = []
     for name in ("a", "b", "c"):
@@ -61,7 +60,7 @@ def orientation(shape: Sequence[int], strides: Sequence[int]) -> tuple[bool, int
     return None
 
 
-def product_launches(products: Products, division: Division) -> list[Launch]:
+def product_launches(products: Products, division: ThreadDivision) -> list[Launch]:
     """c = a b, by one launch; by two where few numbers are sums of many terms: parts of the sums first."""
     count, rows, columns = products.c.shape
     inner = products.a.shape[2]
@@ -85,13 +84,13 @@ def product_launches(products: Products, division: Division) -> list[Launch]:
     chunk = -(-inner // parts)
     summed = Loop(
         products.nodes, partial.shape, [Load("plain", partial, None, scratch.dtype)], [], [],
-        (0,), [Reduction("sum", 0, products.c)],
+        (0,), [LoopReduction("sum", 0, products.c)],
     )  # fmt: skip
     whole = View(scratch, 0, shape, contiguous_strides(shape))
     return [_launch(products, tile, whole, chunk), *loop_launches(summed, division, False)]
 
 
-def _as_sums(products: Products, division: Division) -> list[Launch]:
+def _as_sums(products: Products, division: ThreadDivision) -> list[Launch]:
     """A vector times a matrix reads each number once: it is a loop that multiplies, and sums."""
     a, b, c = products.a, products.b, products.c
     (count, rows, columns), inner = c.shape, a.shape[2]
@@ -101,11 +100,11 @@ def _as_sums(products: Products, division: Division) -> list[Launch]:
     loads = [Load("plain", view, None, c.dtype) for view in (left, right)]
     step = Step("x * y", c.dtype, (0, 1))
     return loop_launches(
-        Loop(products.nodes, shape, loads, [step], [], (3,), [Reduction("sum", 2, c)]), division, False
+        Loop(products.nodes, shape, loads, [step], [], (3,), [LoopReduction("sum", 2, c)]), division, False
     )
 
 
-def _tile(products: Products, division: Division) -> Tile:
+def _tile(products: Products, division: ThreadDivision) -> Tile:
     """The largest tile of which there are enough to keep the GPU at work; else the smallest."""
     count, rows, columns = products.c.shape
     for tile in tiles_for(products.c.dtype, division):
@@ -114,7 +113,7 @@ def _tile(products: Products, division: Division) -> Tile:
     return division.tiles[-1]
 
 
-def tiles_for(dtype: Dtype, division: Division) -> tuple[Tile, ...]:
+def tiles_for(dtype: Dtype, division: ThreadDivision) -> tuple[Tile, ...]:
     """The largest tile's numbers, in double precision, would not fit into a thread's registers."""
     return division.tiles[dtype.itemsize > 4 and len(division.tiles) > 2 :]
 
@@ -137,7 +136,7 @@ def _launch(products: Products, tile: Tile, c: View, chunk: int) -> Launch:
 @cache
 def tile_text(tile: Tile, dtype: Dtype, a_flat: bool, b_flat: bool) -> str:
     """A kernel. flat: the last axis of an operand is contiguous, so neighbouring threads read along it."""
-    source = Source()
+    source = KernelSource()
     line = source.line
     memory, name = source.array(dtype), dtype.name
     rows, columns, depth = tile.rows, tile.columns, tile.depth
@@ -178,7 +177,7 @@ def tile_text(tile: Tile, dtype: Dtype, a_flat: bool, b_flat: bool) -> str:
     return source.text()
 
 
-def _tile_places(source: Source, tile: Tile) -> None:
+def _tile_places(source: KernelSource, tile: Tile) -> None:
     """Which thread this is, which terms its block sums, and where its tile and its operands begin."""
     line = source.line
     line("tx = cuda.threadIdx.x")
@@ -194,7 +193,7 @@ def _tile_places(source: Source, tile: Tile) -> None:
     line("from_b = b + item * b0")
 
 
-def _add_products(source: Source, tile: Tile) -> None:
+def _add_products(source: KernelSource, tile: Tile) -> None:
     """To a thread's numbers, of what lies in shared memory."""
     line = source.line
     with source.block(f"for d in range({tile.depth})"):
@@ -216,7 +215,7 @@ class _Filling:
     """
 
     def __init__(
-        self, source: Source, into: str, memory: str, threads: int, shape: tuple[int, int], names: Sequence[str],
+        self, source: KernelSource, into: str, memory: str, threads: int, shape: tuple[int, int], names: Sequence[str],
         along_depth: bool,
     ) -> None:  # fmt: skip
         self.source, self.into, self.memory, self.threads, self.along_depth = (

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from graphnet.backends.cuda.division import Division
-from graphnet.backends.cuda.launch import Launch, LaunchLayout, power_of_two
+from graphnet.backends.cuda.launch import Launch, LaunchLayout, ThreadDivision, power_of_two
 from graphnet.backends.cuda.loops import Moved, stepping
-from graphnet.backends.cuda.source import INDEX, Offset, Source
+from graphnet.backends.cuda.source import INDEX, KernelSource, Offset
 from graphnet.graph.dtypes import FLOAT64
 from graphnet.plan.instructions import Scatter
 from graphnet.plan.views import Buffer, View
@@ -21,7 +20,7 @@ LINK = np.dtype("int32")
 Chains = dict[tuple[View, int], tuple[View, View]]
 
 
-def scatter_launches(scatter: Scatter, division: Division, chains: Chains) -> list[Launch]:
+def scatter_launches(scatter: Scatter, division: ThreadDivision, chains: Chains) -> list[Launch]:
     """First the index becomes chains: for each chunk of it and each row of y, the first place that names the row; and
     for each place the next one in its chunk that names the same. Then each number of y follows its row's chains.
 
@@ -42,15 +41,15 @@ def scatter_launches(scatter: Scatter, division: Division, chains: Chains) -> li
     return [*launches, _following(scatter, x, y, first, following, division, columns)]
 
 
-def _chunk(source: Source, name: str, places: str, chunks: int) -> None:
+def _chunk(source: KernelSource, name: str, places: str, chunks: int) -> None:
     """begin, end: of chunk number `name`."""
     source.line(f"begin = {places} * {name} // {chunks}")
     source.line(f"end = {places} * ({name} + 1) // {chunks}")
 
 
-def _chains(scatter: Scatter, first: View, following: View, division: Division) -> Launch:
+def _chains(scatter: Scatter, first: View, following: View, division: ThreadDivision) -> Launch:
     """A thread for each row of each chunk, which looks for its first place; then one for each place, for its next."""
-    source = Source()
+    source = KernelSource()
     chunks, rows = first.shape
     index = scatter.index
     places = source.number("places", index.size)
@@ -84,7 +83,7 @@ def _chains(scatter: Scatter, first: View, following: View, division: Division) 
     )
 
 
-def _search(source: Source, at: Moved, scatter: Scatter) -> None:
+def _search(source: KernelSource, at: Moved, scatter: Scatter) -> None:
     """i: the first place from begin to end - 1 whose index is `wanted`; end if there is none."""
     source.line("i = begin")
     with source.block(
@@ -94,10 +93,10 @@ def _search(source: Source, at: Moved, scatter: Scatter) -> None:
 
 
 def _following(
-    scatter: Scatter, x: View, y: View, first: View, following: View, division: Division, columns: int
+    scatter: Scatter, x: View, y: View, first: View, following: View, division: ThreadDivision, columns: int
 ) -> Launch:
     """Threads along x: columns; along y: the chunks, each a sum of its own; then these are added up in order."""
-    source = Source()
+    source = KernelSource()
     chunks, rows = first.shape
     dtype = y.dtype
     kept = FLOAT64 if dtype.kind == "f" else INDEX  # whole numbers wrap, with a sign or without

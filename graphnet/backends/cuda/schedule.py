@@ -9,16 +9,15 @@ from typing import NamedTuple
 import numpy as np
 
 from graphnet.backends.compiled.locations import HEADER
-from graphnet.backends.compiled.schedule import Schedule, Scheduler
-from graphnet.backends.cuda.division import Division
-from graphnet.backends.cuda.launch import Launch
+from graphnet.backends.compiled.schedule import ProgramSchedule, Scheduler
+from graphnet.backends.cuda.launch import Launch, ThreadDivision
 from graphnet.backends.cuda.loops import loop_launches
 from graphnet.backends.cuda.products import Products, grouped, orientation, product_launches
 from graphnet.backends.cuda.scatters import Chains, scatter_launches
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Array, Dtype, Node, Shape
 from graphnet.plan.arena import ALIGNMENT
-from graphnet.plan.instructions import Loop, Product, Scatter
+from graphnet.plan.instructions import Loop, MatrixProduct, Scatter
 from graphnet.plan.lowering import Lowered, lower
 from graphnet.plan.transfers import in_one_piece
 from graphnet.plan.views import View
@@ -57,7 +56,7 @@ class Upload(NamedTuple):
 
 
 @dataclass
-class LaunchSchedule(Schedule[list[Launch | LibraryProduct]]):
+class LaunchSchedule(ProgramSchedule[list[Launch | LibraryProduct]]):
     """The work of a section: launches in series, their views located. uploads: the leaves. flagged: whether the error
     flag may be raised."""
 
@@ -65,7 +64,7 @@ class LaunchSchedule(Schedule[list[Launch | LibraryProduct]]):
     flagged: bool
 
 
-def make_schedule(graph: Graph, division: Division, library: bool, check: bool) -> LaunchSchedule:
+def make_schedule(graph: Graph, division: ThreadDivision, library: bool, check: bool) -> LaunchSchedule:
     """library: products are left to cuBLAS, but for those with a vector. check: the flag is raised where a value is not
     finite."""
     scheduler = LaunchScheduler(in_one_piece(lower(graph)), check, division, library)
@@ -82,7 +81,7 @@ def make_schedule(graph: Graph, division: Division, library: bool, check: bool) 
 class LaunchScheduler(Scheduler[Launch | Products, list[Launch | LibraryProduct]]):
     """Launches run one after the other. All memory is the GPU's: leaves are brought there, too."""
 
-    def __init__(self, lowered: Lowered, check: bool, division: Division, library: bool) -> None:
+    def __init__(self, lowered: Lowered, check: bool, division: ThreadDivision, library: bool) -> None:
         super().__init__(lowered, check)
         self.division, self.library = division, library
         self.uploads: list[Upload] = []
@@ -92,7 +91,7 @@ class LaunchScheduler(Scheduler[Launch | Products, list[Launch | LibraryProduct]
     def loop(self, loop: Loop) -> Sequence[Launch]:
         return loop_launches(loop, self.division, self.check)
 
-    def products(self, products: Sequence[Product]) -> Sequence[Launch | Products]:
+    def products(self, products: Sequence[MatrixProduct]) -> Sequence[Launch | Products]:
         together = grouped(products)
         found = [together] if together else [p for each in products if (p := grouped([each]))]
         return [job for each in found for job in self._product(each)]

@@ -10,12 +10,12 @@ import numpy as np
 
 from graphnet.graph.node import Dtype
 
-__all__ = ["Offset", "Source", "Value", "array_name"]
+__all__ = ["KernelSource", "Offset", "TypedName", "array_name"]
 
 INDEX = np.dtype("int64")
 
 
-class Value(NamedTuple):
+class TypedName(NamedTuple):
     """A name (or a number) in the code, and its dtype."""
 
     text: str
@@ -36,7 +36,7 @@ def array_name(dtype: Dtype) -> str:
     return dtype.str[1:]
 
 
-class Source:
+class KernelSource:
     """A function that is being written. Its arguments: the arena, once for each dtype, then whole numbers."""
 
     def __init__(self) -> None:
@@ -60,13 +60,13 @@ class Source:
             self.line("pass")
         self._depth -= 1
 
-    def assign(self, text: str, dtype: Dtype = INDEX) -> Value:
+    def assign(self, text: str, dtype: Dtype = INDEX) -> TypedName:
         """A new name for what the text computes, as this dtype: a machine's numbers do not widen as Python's do."""
         name = f"t{self._names}"
         self._names += 1
         # Comparisons are booleans by themselves.
         self.line(f"{name} = {text}" if dtype.kind == "b" else f"{name} = {dtype.name}({text})")
-        return Value(name, dtype)
+        return TypedName(name, dtype)
 
     def number(self, name: str, value: int | Offset) -> str:
         """An argument that is a whole number, and what it is in this launch."""
@@ -83,10 +83,10 @@ class Source:
         """A number of the arena. (Numba would count a signed index from the end if it were negative: `at` is none.)"""
         return f"{self.array(dtype)}[slot({at})]"
 
-    def load(self, dtype: Dtype, at: str) -> Value:
+    def load(self, dtype: Dtype, at: str) -> TypedName:
         return self.assign(self.element(dtype, at), dtype)
 
-    def store(self, value: Value, at: str) -> None:
+    def store(self, value: TypedName, at: str) -> None:
         self.line(f"{self.element(value.dtype, at)} = {value}")
 
     def raise_flag(self) -> None:

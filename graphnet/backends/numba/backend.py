@@ -6,13 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from graphnet.backends.base import Backend, Program
-from graphnet.backends.numba.files import schedule_of
 from graphnet.backends.numba.machine import this_machine
-from graphnet.backends.numba.program import NumbaProgram
+from graphnet.backends.numba.program import NumbaProgram, restored
 from graphnet.backends.numba.schedule import TapeSchedule, make_schedule
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Array
-from graphnet.system.cores import own_cores
+from graphnet.system.process import own_cores
 
 __all__ = ["NumbaBackend"]
 
@@ -51,8 +50,7 @@ class NumbaBackend(Backend):
     def restore(
         self, header: Mapping[str, Any], arrays: Mapping[str, Array], source: Graph | None = None
     ) -> Program:
-        schedule, kernels = schedule_of(header, arrays, source)
-        return NumbaProgram(schedule, source, False, kernels)
+        return restored(header, arrays, source)
 
 
 def _program(schedule: TapeSchedule, source: Graph, check: bool) -> NumbaProgram:

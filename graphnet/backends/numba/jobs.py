@@ -13,13 +13,12 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple, Protocol
 
-from graphnet.backends.compiled.layouts import remembered
-from graphnet.backends.numba.loop import LoopKernel
-from graphnet.backends.numba.operands import Operand, Reduced, Stored, lanes_for
-from graphnet.backends.numba.records import RecordForm
-from graphnet.backends.numba.reduction import CHUNK
-from graphnet.backends.numba.rowwise import Parameter, RowwiseKernel, words_of
-from graphnet.backends.numba.scatter import ColumnScatterKernel, ScatterKernel
+from graphnet.backends.compiled.schedule import remembered
+from graphnet.backends.numba.code.loop import LoopKernel
+from graphnet.backends.numba.code.operands import LoadForm, Reduced, Stored, lanes_for
+from graphnet.backends.numba.code.reduction import CHUNK
+from graphnet.backends.numba.code.rowwise import KernelParameter, RowwiseKernel, words_of
+from graphnet.backends.numba.code.scatter import ColumnScatterKernel, ScatterKernel
 from graphnet.errors import BackendError, table_of_inputs
 from graphnet.graph.dtypes import FLOAT64, INT64
 from graphnet.graph.node import Node
@@ -27,13 +26,13 @@ from graphnet.ops.kernel_content import content_of
 from graphnet.ops.rowwise import Rowwise
 from graphnet.plan.arena import ALIGNMENT
 from graphnet.plan.axes import is_along_reduced, joined, operand_strides
-from graphnet.plan.instructions import Access, KernelCall, Load, Loop, Reduction, Scatter
+from graphnet.plan.instructions import Access, KernelCall, Load, Loop, LoopReduction, Scatter
 from graphnet.plan.views import Buffer, View
 
 __all__ = [
     "WORK",
-    "Division",
-    "Job",
+    "CoreDivision",
+    "InstructionJob",
     "KernelCallJob",
     "LoopJob",
     "Record",
@@ -54,7 +53,7 @@ VECTOR_TILE = 1 << 14
 OWN_BYTES = 128 << 10
 
 
-class Division(NamedTuple):
+class CoreDivision(NamedTuple):
     """How work is divided: into so many parts, one for each core. Smaller work than `least` (elements, multiply-adds /
     100) is not divided, unless what it reads is. tile: rows of a tile, columns: those of a part, at least.
     """
@@ -103,11 +102,9 @@ class RecordContext(NamedTuple):
 
 
 class KernelForm(Protocol):
-    """What has a text, and tells what its records are: equal kernels have one."""
+    """What has a text: equal kernels have one."""
 
     def text(self) -> str: ...
-
-    def record(self) -> RecordForm: ...
 
     def __hash__(self) -> int: ...
 
@@ -115,14 +112,14 @@ class KernelForm(Protocol):
 @lru_cache(maxsize=1024)
 def text_of(kernel: KernelForm) -> str:
     """The kernel's text, made once for a program: not for all that a process ever compiles."""
-    return kernel.record().line() + kernel.text()
+    return kernel.text()
 
 
 def share_of(count: int, part: int, parts: int) -> tuple[int, int]:
     return count * part // parts, count * (part + 1) // parts
 
 
-class Job(ABC):
+class InstructionJob(ABC):
     """split: "rows" (of `count`), "columns", or "" for what one core does alone.
 
     tiles: how often each core divides its rows again. Between two barriers it does all jobs for one tile, then
@@ -130,7 +127,7 @@ class Job(ABC):
     """
 
     def __init__(
-        self, division: Division, nodes: tuple[Node, ...], reads: list[Access], writes: list[Access]
+        self, division: CoreDivision, nodes: tuple[Node, ...], reads: list[Access], writes: list[Access]
     ) -> None:
         self.division = division
         self.nodes, self.reads, self.writes = nodes, reads, writes
@@ -165,8 +162,8 @@ class Job(ABC):
 # -- loops ---------------------------------------------------------------------------------------
 
 
-class LoopJob(Job):
-    def __init__(self, loop: Loop, division: Division, follows: bool = False) -> None:
+class LoopJob(InstructionJob):
+    def __init__(self, loop: Loop, division: CoreDivision, follows: bool = False) -> None:
         super().__init__(division, loop.nodes, loop.reads, loop.writes)
         self.loop = loop
         shape = loop.shape
@@ -191,7 +188,7 @@ class LoopJob(Job):
         return [loop_record(self.loop, context, start, stop)]
 
 
-def _is_long_vector(shape: Sequence[int], division: Division) -> bool:
+def _is_long_vector(shape: Sequence[int], division: CoreDivision) -> bool:
     """Whether rows are single numbers, of which a tile takes far more than of others."""
     return len(shape) == 1 and shape[0] // division.parts >= 2 * VECTOR_TILE
 
@@ -290,11 +287,11 @@ class _Form:
 
     # -- in the order of the loop's views --------------------------------------------------------
 
-    def load(self, k: int, load: Load, twin: int) -> Operand:
+    def load(self, k: int, load: Load, twin: int) -> LoadForm:
         own = self.own(k)
         if load.kind == "plain":
             self.address(self.row_axis)
-            return Operand("plain", load.dtype, _move(own[-1]), self.numbered(own))
+            return LoadForm("plain", load.dtype, _move(own[-1]), self.numbered(own))
         assert load.at is not None
         if load.kind == "columns":
             assert load.data is not None
@@ -302,7 +299,7 @@ class _Form:
             self.address(self.row_axis)
             self.address(NO_ROWS)
             self.last.append(load.depth)
-            return Operand(
+            return LoadForm(
                 "columns", load.dtype, "strided", self.numbered([*own[:-1], load.data.strides[1]]), load.at.dtype,
                 _move(step), self.numbered([*[0] * (len(own) - 1), step]),
             )  # fmt: skip
@@ -314,7 +311,7 @@ class _Form:
         index = next(self._which)
         if twin < 0:
             self.last += [(index, self.row_axis), load.depth]
-        return Operand(
+        return LoadForm(
             load.kind, load.dtype, _move(step), self.numbered([row, *[0] * (len(own) - 2), step]), load.at.dtype,
             "", self.numbered(own), twin,
         )  # fmt: skip
@@ -324,7 +321,7 @@ class _Form:
         self.address(self.row_axis)
         return Stored(number, _move(own[-1]), self.numbered(own))
 
-    def reduction(self, k: int, reduction: Reduction) -> Reduced:
+    def reduction(self, k: int, reduction: LoopReduction) -> Reduced:
         own, by_rows = self.own(k), self.axes.vector_axis_reduced
         outer = own[: self.axes.kept - (0 if by_rows else 1)]
         moved = [stride or 0 for stride in (outer if by_rows else [*outer, own[-1]])]
@@ -387,10 +384,10 @@ def _move(stride: int | None) -> str:
 # -- scatters --------------------------------------------------------------------------------------
 
 
-class ScatterJob(Job):
+class ScatterJob(InstructionJob):
     """Rows that an index sends to rows are added up column by column; columns to columns, row by row."""
 
-    def __init__(self, scatter: Scatter, division: Division, follows: bool = False) -> None:
+    def __init__(self, scatter: Scatter, division: CoreDivision, follows: bool = False) -> None:
         super().__init__(division, scatter.nodes, scatter.reads, scatter.writes)
         self.scatter = scatter
         rows, columns = scatter.y.shape
@@ -437,10 +434,10 @@ class ScatterJob(Job):
 # -- kernels that users write ----------------------------------------------------------------------
 
 
-class KernelCallJob(Job):
+class KernelCallJob(InstructionJob):
     """An op's own kernel, for each row. Without rows of its own, one core does it."""
 
-    def __init__(self, call: KernelCall, division: Division, follows: bool = False) -> None:
+    def __init__(self, call: KernelCall, division: CoreDivision, follows: bool = False) -> None:
         super().__init__(division, call.nodes, call.reads, call.writes)
         self.call = call
         layout = call.layout
@@ -465,10 +462,10 @@ class KernelCallJob(Job):
         start, stop = self.rows_of(share) if self.split else (0, 0 if share else layout.rows)
         if start == stop:
             return []
-        parameters: list[Parameter] = []
+        parameters: list[KernelParameter] = []
         words = [context.arena, stop - start]
         for i, (view, own) in enumerate(zip(self.call.operands, layout.by_rows, strict=True)):
-            parameters.append(Parameter("input" if i else "output", view.dtype, len(view.shape) - 1))
+            parameters.append(KernelParameter("input" if i else "output", view.dtype, len(view.shape) - 1))
             address = context.address(part_of(view, 0, start, stop))
             core = view.shape[1:]
             words += [address, view.strides[0] if own else 0, math.prod(core), *core]
@@ -476,11 +473,13 @@ class KernelCallJob(Job):
         sizes = iter(self._scratch_sizes())
         for held in layout.more:
             if isinstance(held, tuple):
-                parameters.append(Parameter("scratch", self.call.target.dtype, len(held)))
+                parameters.append(KernelParameter("scratch", self.call.target.dtype, len(held)))
                 words += [free, 0, math.prod(held), *held]
                 free += next(sizes)
             else:
-                parameters.append(Parameter("setting", FLOAT64 if isinstance(held, float) else INT64, 0))
+                parameters.append(
+                    KernelParameter("setting", FLOAT64 if isinstance(held, float) else INT64, 0)
+                )
                 words += words_of(held)
         op = self.call.node.op
         assert isinstance(op, Rowwise)

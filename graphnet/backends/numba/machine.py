@@ -22,9 +22,9 @@ import llvmlite.binding as llvm
 from graphnet.backends.cache import Cache, open_cache
 from graphnet.errors import BackendError
 from graphnet.settings import shown
-from graphnet.system.cached import cached_property
+from graphnet.system.process import cached_property
 
-__all__ = ["Kernel", "Machine", "symbol_of", "this_machine"]
+__all__ = ["Kernel", "Machine", "this_machine"]
 
 #: Widest vectors, in bytes, for the first of these features that the processor has; and how many registers.
 _VECTORS = (("avx512f", 64, 32), ("avx", 32, 16), ("sve", 16, 32), ("neon", 16, 32))
@@ -119,12 +119,10 @@ class Machine:
         keys = self.keys(texts)
         text_of = dict(zip(keys, texts, strict=True))
         kept = open_cache()
-        return self.load(keys, symbol_of, lambda key: self.machine_code(key, text_of[key], kept))
+        return self.load(keys, lambda key: self.machine_code(key, text_of[key], kept))
 
-    def load(
-        self, keys: Sequence[str], symbol_of: Callable[[str], str], code_of: Callable[[str], bytes]
-    ) -> list[Kernel]:
-        """The kernels of these names; `code_of` gives the code of those that are new, `symbol_of` its name therein."""
+    def load(self, keys: Sequence[str], code_of: Callable[[str], bytes]) -> list[Kernel]:
+        """The kernels of these names; `code_of` gives the code of those that are new."""
         with self._lock:
             found = {key: self._kernels.get(key) for key in keys}
             new = [key for key, kernel in found.items() if kernel is None]
@@ -132,7 +130,7 @@ class Machine:
                 codes = [code_of(key) for key in new]
                 held = _Held(self, self._loaded(codes))
                 for key in new:
-                    found[key] = self._kernels[key] = Kernel(held.address(symbol_of(key)), held)
+                    found[key] = self._kernels[key] = Kernel(held.address(_symbol_of(key)), held)
         self._free_unused()
         return [kernel for key in keys if (kernel := found[key]) is not None]
 
@@ -177,7 +175,7 @@ class Machine:
         code = kept.read(name) if kept else None
         if code is None:
             with self._lock:
-                code = self._compile(text.replace("@kernel(", f"@{symbol_of(key)}("))
+                code = self._compile(text.replace("@kernel(", f"@{_symbol_of(key)}("))
                 self.compiled += 1
             if kept:
                 kept.write(name, code)
@@ -236,7 +234,7 @@ def _lesser_processor(features: Mapping[str, bool]) -> tuple[str, str, int, int]
     return processor, "", vector_bytes, registers
 
 
-def symbol_of(key: str) -> str:
+def _symbol_of(key: str) -> str:
     return f"graphnet_{key[:24]}"
 
 

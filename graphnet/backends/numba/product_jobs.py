@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from graphnet.backends.numba.ir import llvm_type
+from graphnet.backends.numba.code.ir import llvm_type
+from graphnet.backends.numba.code.product import PackKernel, ProductKernel
 from graphnet.backends.numba.jobs import (
-    Division,
-    Job,
+    CoreDivision,
+    InstructionJob,
     Record,
     RecordContext,
     part_of,
     share_of,
     text_of,
 )
-from graphnet.backends.numba.product import PackKernel, ProductKernel
 from graphnet.graph.node import Node
-from graphnet.plan.instructions import Access, Product
+from graphnet.plan.instructions import Access, MatrixProduct
 from graphnet.plan.views import View
 
-__all__ = ["Block", "BlockedProductJob", "PackJob", "Packed", "PackedProductJob", "panel_width"]
+__all__ = ["BlockedProductJob", "OperandBlock", "PackJob", "Packed", "PackedProductJob", "panel_width"]
 
 #: Rows of B that are multiplied at a time when the product is the only one of its B: with some columns, and as many
 #: of A, they stay in the second cache.
@@ -58,8 +58,8 @@ def _unit(view: View) -> str:
     return "k" if view.strides[1] == 1 else "m" if view.strides[0] == 1 else ""
 
 
-class _ProductJob(Job):
-    def __init__(self, product: Product, division: Division, follows: bool = False) -> None:
+class _ProductJob(InstructionJob):
+    def __init__(self, product: MatrixProduct, division: CoreDivision, follows: bool = False) -> None:
         super().__init__(division, product.nodes, product.reads, product.writes)
         self.product = product
         self.scalar = llvm_type(product.c.dtype)
@@ -123,7 +123,7 @@ def pack_record(context: RecordContext, b: View, panels: int, width: int, rows: 
     return Record(text_of(kernel), words)
 
 
-class Block(NamedTuple):
+class OperandBlock(NamedTuple):
     """A part of a right operand: where it lies, and where it belongs in the whole."""
 
     source: View
@@ -138,13 +138,13 @@ class Packed(NamedTuple):
     view: View
     width: int
     node: Node
-    blocks: tuple[Block, ...]
+    blocks: tuple[OperandBlock, ...]
 
 
-class PackJob(Job):
+class PackJob(InstructionJob):
     """Brings a right operand into panels, for all products that use it."""
 
-    def __init__(self, packed: Packed, reads: Sequence[Access], division: Division) -> None:
+    def __init__(self, packed: Packed, reads: Sequence[Access], division: CoreDivision) -> None:
         anywhere = [read._replace(by_rows=False) for read in reads]
         super().__init__(division, (packed.node,), anywhere, [Access(packed.view, False)])
         self.packed = packed
@@ -172,7 +172,9 @@ class PackedProductJob(_ProductJob):
     """A product whose right operand lies in panels already. Cores share its rows, or the panels, if these are large and
     rows are few."""
 
-    def __init__(self, product: Product, packed: Packed, division: Division, follows: bool = False) -> None:
+    def __init__(
+        self, product: MatrixProduct, packed: Packed, division: CoreDivision, follows: bool = False
+    ) -> None:
         super().__init__(product, division, follows)
         self.packed = packed
         self.reads = [product.reads[0], Access(packed.view, False)]

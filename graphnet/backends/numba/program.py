@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from graphnet.backends.cache import open_cache
+from graphnet.backends.compiled.files import restored_schedule
 from graphnet.backends.compiled.host import HostProgram
 from graphnet.backends.compiled.locations import ARENA
-from graphnet.backends.numba.files import stored_work
-from graphnet.backends.numba.machine import Kernel
-from graphnet.backends.numba.pace import Pace
+from graphnet.backends.numba.cores.pace import Pace
+from graphnet.backends.numba.cores.threads import Team
+from graphnet.backends.numba.machine import Kernel, this_machine
 from graphnet.backends.numba.schedule import TapeSchedule
 from graphnet.backends.numba.tape import Tape, runner
-from graphnet.backends.numba.threads import Team
+from graphnet.errors import BackendError
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Array, Node
 
-__all__ = ["NumbaProgram"]
+__all__ = ["NumbaProgram", "restored"]
+
+#: The arrays of a tape.
+TAPE = ("words", "heads", "kernels", "ends")
 
 
 class NumbaProgram(HostProgram[TapeSchedule]):
@@ -82,7 +87,22 @@ class NumbaProgram(HostProgram[TapeSchedule]):
                 yield name, self._explained(arrays) if outputs is None else outputs
 
     def stored_work(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        return stored_work(self.schedule)
+        """With the machine code of the kernels."""
+        schedule, machine, kept = self.schedule, this_machine(), open_cache()
+        arrays: dict[str, Array] = {}
+        for i, section in enumerate(schedule.sections):
+            for k, tape in enumerate(section.work):
+                arrays |= {f"{part}.{i}.{k}": getattr(tape, part) for part in TAPE}
+        keys = machine.keys(schedule.kernels)
+        for i, (key, text) in enumerate(zip(keys, schedule.kernels, strict=True)):
+            arrays[f"kernel.{i}"] = np.frombuffer(machine.machine_code(key, text, kept), np.uint8)
+        header = {
+            "parts": schedule.parts,
+            "sections": len(schedule.sections),
+            "machine": machine.processor_key,
+            "kernels": keys,
+        }
+        return header, arrays
 
     def bring(self, arrays: Sequence[Array]) -> None:
         """Tells the tapes where the arrays lie."""
@@ -94,6 +114,29 @@ class NumbaProgram(HostProgram[TapeSchedule]):
         self._threads = pace.threads
         super()._execute(first, end)
         pace.took(time.perf_counter() - start)
+
+
+def restored(
+    header: Mapping[str, Any], arrays: Mapping[str, Array], source: Graph | None = None
+) -> NumbaProgram:
+    """The program that was stored; source: see Backend.restore.
+
+    BackendError for what was compiled for another machine or version of LLVM.
+    """
+    machine, made_for, parts = this_machine(), header["machine"], header["parts"]
+    if made_for != machine.processor_key:
+        raise BackendError(
+            "this stored function was compiled for another processor or version of LLVM "
+            f"({' '.join(made_for.split()[1:2])}, here {machine.processor}); compile and save it again here."
+        )
+    works = [
+        [Tape(**{part: arrays[f"{part}.{i}.{k}"] for part in TAPE}, owners=[]) for k in range(parts)]
+        for i in range(header["sections"])
+    ]
+    common = restored_schedule(header, arrays, works, source)
+    codes = {key: arrays[f"kernel.{i}"].tobytes() for i, key in enumerate(header["kernels"])}
+    schedule = TapeSchedule(**vars(common), parts=parts, kernels=[], borrowed=[], written=[])
+    return NumbaProgram(schedule, source, False, machine.load(list(codes), codes.__getitem__))
 
 
 class _Borrowed:

@@ -7,14 +7,14 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from graphnet.backends.compiled.arena import require_arena
+from graphnet.backends.compiled.host import require_arena
 from graphnet.backends.compiled.locations import ARENA
-from graphnet.backends.compiled.schedule import Schedule, Scheduler
-from graphnet.backends.numba.barriers import barriers_of
+from graphnet.backends.compiled.schedule import ProgramSchedule, Scheduler
+from graphnet.backends.numba.cores.barriers import barriers_of
 from graphnet.backends.numba.jobs import (
     WORK,
-    Division,
-    Job,
+    CoreDivision,
+    InstructionJob,
     KernelCallJob,
     LoopJob,
     Record,
@@ -23,8 +23,8 @@ from graphnet.backends.numba.jobs import (
 )
 from graphnet.backends.numba.machine import Machine
 from graphnet.backends.numba.product_jobs import (
-    Block,
     BlockedProductJob,
+    OperandBlock,
     Packed,
     PackedProductJob,
     PackJob,
@@ -35,10 +35,10 @@ from graphnet.graph.graph import Graph
 from graphnet.graph.node import Node
 from graphnet.passes.analysis import varying_nodes
 from graphnet.plan.arena import ALIGNMENT
-from graphnet.plan.instructions import Access, Host, Instruction, KernelCall, Loop, Product, Scatter
+from graphnet.plan.instructions import Access, Host, Instruction, KernelCall, Loop, MatrixProduct, Scatter
 from graphnet.plan.lowering import Lowered, lower
 from graphnet.plan.views import Buffer, View
-from graphnet.system.cores import own_cores
+from graphnet.system.process import own_cores
 
 __all__ = ["TapeSchedule", "TapeScheduler", "make_schedule"]
 
@@ -49,7 +49,7 @@ FEW_ROWS = 8
 
 
 @dataclass
-class TapeSchedule(Schedule[list[Tape]]):
+class TapeSchedule(ProgramSchedule[list[Tape]]):
     """The work of a section: a tape for each part. kernels: their texts, by their numbers on the tapes.
 
     borrowed: positions of the inputs that are read, and updated, where they lie, in the order of their pieces of
@@ -71,7 +71,7 @@ def make_schedule(
     """
     lowered = lower(graph, updated)
     parts = _parts(lowered, threads)
-    division = Division(parts, least=0, tile=1, columns=1) if finely else Division(parts)
+    division = CoreDivision(parts, least=0, tile=1, columns=1) if finely else CoreDivision(parts)
     scheduler = TapeScheduler(lowered, check, machine, division)
     return TapeSchedule(
         **vars(scheduler.schedule()),
@@ -86,10 +86,10 @@ def make_schedule(
 Supersteps = list[list[Record]]
 
 
-class TapeScheduler(Scheduler[Job, list[Tape]]):
+class TapeScheduler(Scheduler[InstructionJob, list[Tape]]):
     """Jobs are divided among the cores, which meet at barriers; what each does between them is written on its tape."""
 
-    def __init__(self, lowered: Lowered, check: bool, machine: Machine, division: Division) -> None:
+    def __init__(self, lowered: Lowered, check: bool, machine: Machine, division: CoreDivision) -> None:
         super().__init__(lowered, check)
         self.machine, self.division = machine, division
         self.barriers: set[int] = set()
@@ -101,26 +101,26 @@ class TapeScheduler(Scheduler[Job, list[Tape]]):
 
     # -- jobs --------------------------------------------------------------------------------------------------------
 
-    def before_inputs(self) -> Sequence[Job]:
+    def before_inputs(self) -> Sequence[InstructionJob]:
         return self._packing.early()
 
-    def loop(self, loop: Loop) -> Sequence[Job]:
+    def loop(self, loop: Loop) -> Sequence[InstructionJob]:
         if loop in self._packing.needless:
             return ()
         return [self._noted(loop, LoopJob(loop, self.division, self._follows(loop)))]
 
-    def scatter(self, scatter: Scatter) -> Sequence[Job]:
+    def scatter(self, scatter: Scatter) -> Sequence[InstructionJob]:
         return [self._noted(scatter, ScatterJob(scatter, self.division, self._follows(scatter)))]
 
-    def host(self, host: Host) -> Sequence[Job | Host]:
+    def host(self, host: Host) -> Sequence[InstructionJob | Host]:
         if not isinstance(host, KernelCall):
             return [host]
         return [self._noted(host, KernelCallJob(host, self.division, self._follows(host)))]
 
-    def products(self, products: Sequence[Product]) -> Sequence[Job]:
+    def products(self, products: Sequence[MatrixProduct]) -> Sequence[InstructionJob]:
         return [job for product in products for job in self._product(product)]
 
-    def _product(self, product: Product) -> list[Job]:
+    def _product(self, product: MatrixProduct) -> list[InstructionJob]:
         follows = self._follows(product)
         first = self._packing.before(product)
         packed = self._packing.packed.get(product.b)
@@ -138,7 +138,7 @@ class TapeScheduler(Scheduler[Job, list[Tape]]):
             for a in instruction.reads
         )
 
-    def _noted(self, instruction: Instruction, job: Job) -> Job:
+    def _noted(self, instruction: Instruction, job: InstructionJob) -> InstructionJob:
         rows = job.count if job.split == "rows" else 0
         self._divided.update((access.view.buffer, rows) for access in instruction.writes)
         return job
@@ -178,7 +178,7 @@ class TapeScheduler(Scheduler[Job, list[Tape]]):
 
     # -- tapes -------------------------------------------------------------------------------------------------------
 
-    def work(self, first: int, jobs: Sequence[Job]) -> list[Tape]:
+    def work(self, first: int, jobs: Sequence[InstructionJob]) -> list[Tape]:
         parts = self.division.parts
         tapes: list[Supersteps] = [[[]] for _ in range(parts)]
         owners: list[list[tuple[Node, ...]]] = [[] for _ in range(parts)]
@@ -211,7 +211,7 @@ class TapeScheduler(Scheduler[Job, list[Tape]]):
 def _work(lowered: Lowered) -> int:
     total = 0
     for instruction in lowered.instructions:
-        if isinstance(instruction, Product):
+        if isinstance(instruction, MatrixProduct):
             total += instruction.c.size * instruction.a.shape[1]
         elif isinstance(instruction, Loop):
             total += math.prod(instruction.shape) * (1 + len(instruction.steps))
@@ -234,16 +234,16 @@ class _Packing:
     `packed`: what they become. `needless`: copies into joins of which nothing but their packing would read.
     """
 
-    def __init__(self, lowered: Lowered, division: Division, machine: Machine) -> None:
+    def __init__(self, lowered: Lowered, division: CoreDivision, machine: Machine) -> None:
         self.packed: dict[View, Packed] = {}
         self._machine = machine
         self._joins = _static_joins(lowered)
         self._waiting: dict[View, PackJob] = {}
         self._early: list[View] = []
-        users: dict[View, list[Product]] = defaultdict(list)
+        users: dict[View, list[MatrixProduct]] = defaultdict(list)
         writer_of: dict[Buffer, int] = {}
         for i, instruction in enumerate(lowered.instructions):
-            if isinstance(instruction, Product):
+            if isinstance(instruction, MatrixProduct):
                 users[instruction.b].append(instruction)
             for access in instruction.writes:
                 writer_of[access.view.buffer] = i
@@ -269,7 +269,7 @@ class _Packing:
                 self._early.append(b)
         self.needless: set[Instruction] = _needless_copies(lowered, self._joins, in_blocks)
 
-    def _pack(self, b: View, right: Node, rows: int) -> tuple[Block, ...] | None:
+    def _pack(self, b: View, right: Node, rows: int) -> tuple[OperandBlock, ...] | None:
         """Plans b's panels, for products of at most so many rows; the blocks that they are packed from, where b would
         only be copied together for that."""
         lanes = self._machine.vector_bytes // b.dtype.itemsize
@@ -277,7 +277,7 @@ class _Packing:
         panels = -(-b.shape[1] // width)
         buffer = Buffer(panels * width * b.shape[0], b.dtype)
         blocks = _blocks(b, self._joins.get(b.buffer), width)
-        whole = blocks or (Block(b, 0, 0),)
+        whole = blocks or (OperandBlock(b, 0, 0),)
         self.packed[b] = Packed(b, buffer.whole((buffer.size,)), width, right, whole)
         return blocks
 
@@ -287,7 +287,7 @@ class _Packing:
 
     def before(self, instruction: Instruction) -> list[PackJob]:
         """The packing that the instruction is the first to want."""
-        if isinstance(instruction, Product) and instruction.b in self._waiting:
+        if isinstance(instruction, MatrixProduct) and instruction.b in self._waiting:
             return [self._waiting.pop(instruction.b)]
         return []
 
@@ -313,7 +313,7 @@ def _static_joins(lowered: Lowered) -> dict[Buffer, list[Loop]]:
     return {buffer: copies for buffer, copies in found.items() if buffer not in others}
 
 
-def _blocks(b: View, copies: Sequence[Loop] | None, width: int) -> tuple[Block, ...] | None:
+def _blocks(b: View, copies: Sequence[Loop] | None, width: int) -> tuple[OperandBlock, ...] | None:
     """The right operand as the blocks that were to be copied together; None if they do not end with panels."""
     if not copies:
         return None
@@ -332,7 +332,7 @@ def _blocks(b: View, copies: Sequence[Loop] | None, width: int) -> tuple[Block, 
             return None
         major, minor = divmod(region.offset - b.offset, pitch)
         row, column = (minor, major) if turned else (major, minor)
-        block = Block(source.transposed((1, 0)) if turned else source, row, column)
+        block = OperandBlock(source.transposed((1, 0)) if turned else source, row, column)
         rows, columns = block.source.shape
         inside = 0 <= row <= b.shape[0] - rows and 0 <= column <= b.shape[1] - columns
         ends = column % width == 0 and (columns % width == 0 or column + columns == b.shape[1])
@@ -349,7 +349,7 @@ def _needless_copies(
     buffers = {b.buffer for b in in_blocks}
     for instruction in lowered.instructions:
         for access in instruction.reads:
-            packed = isinstance(instruction, Product) and access is instruction.reads[1]
+            packed = isinstance(instruction, MatrixProduct) and access is instruction.reads[1]
             if not packed or access.view not in in_blocks:
                 buffers.discard(access.view.buffer)
     for node in lowered.graph.outputs:
@@ -364,7 +364,7 @@ def _is_fed(node: object) -> bool:
     return isinstance(node, Node) and not node.inputs and node.op.is_fed
 
 
-def _rows_of(job: Job, access: Access) -> tuple[int, int] | None:
+def _rows_of(job: InstructionJob, access: Access) -> tuple[int, int] | None:
     """How the rows are divided, if the job's cores each touch their own rows of the whole buffer."""
     view = access.view
     if job.split != "rows" or not access.by_rows or not view.shape or view.shape[0] != job.count:

@@ -6,7 +6,7 @@ import argparse
 import math
 import sys
 
-from graphnet.system.characters import shown_on
+from graphnet.system.text import shown_on
 from graphnet_rnn.apps.cli.models import load_finite
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.text.completion import METHODS, complete

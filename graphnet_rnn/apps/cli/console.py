@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from graphnet.system.characters import shown_on
+from graphnet.system.text import shown_on
 from graphnet_rnn.apps.cli.live import LiveCurve, allows
 from graphnet_rnn.optimizers.base import Report
 from graphnet_rnn.training.text import TextProblem

@@ -11,7 +11,7 @@ import traceback
 from typing import TextIO
 
 from graphnet.errors import GraphnetError
-from graphnet.system.characters import on_one_line
+from graphnet.system.text import on_one_line
 
 __all__ = ["give_up_output", "in_words"]
 

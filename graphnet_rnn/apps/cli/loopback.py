@@ -15,7 +15,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from graphnet.system.json_text import read_json
+from graphnet.system.text import read_json
 from graphnet_rnn.errors import UsageError
 
 __all__ = ["Loopback"]

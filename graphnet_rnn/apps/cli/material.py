@@ -15,7 +15,7 @@ import numpy as np
 
 import graphnet as gn
 from graphnet.graph.node import Array
-from graphnet.system.characters import in_brief
+from graphnet.system.text import in_brief
 from graphnet_rnn.apps.cli.optimizer import no_limit, optimizer_class
 from graphnet_rnn.apps.cli.settings import given_settings
 from graphnet_rnn.cell.initializers import Initializer, log_frequencies, log_odds

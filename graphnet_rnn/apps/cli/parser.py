@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from graphnet.system.characters import on_one_line
+from graphnet.system.text import on_one_line
 from graphnet_rnn.parallel.launcher import rank_and_size
 
 __all__ = ["HelpFormatter", "Parser", "brief"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from graphnet.system.characters import shown_on
+from graphnet.system.text import shown_on
 from graphnet_rnn.apps.cli.models import load_finite
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.text.sampling import Sampler

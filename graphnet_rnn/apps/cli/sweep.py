@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from graphnet.system.characters import on_one_line
+from graphnet.system.text import on_one_line
 from graphnet_rnn.apps.cli.calls import quoted, read_settings, taken_apart
 from graphnet_rnn.apps.cli.outputs import require_apart, require_ending, require_folder
 from graphnet_rnn.apps.cli.parser import brief

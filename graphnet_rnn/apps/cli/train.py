@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from graphnet.errors import GraphnetError
-from graphnet.system.characters import on_one_line, shown_on
+from graphnet.system.text import on_one_line, shown_on
 from graphnet_rnn.apps.cli.console import Console
 from graphnet_rnn.apps.cli.material import add_choices, chosen, material_of
 from graphnet_rnn.apps.cli.optimizer import (

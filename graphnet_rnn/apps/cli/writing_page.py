@@ -9,8 +9,7 @@ from importlib import resources
 from typing import Any
 
 from graphnet.errors import GraphnetError
-from graphnet.system.json_text import json_for_script
-from graphnet.system.templates import filled
+from graphnet.system.text import filled, json_for_script
 from graphnet_rnn.apps.cli.loopback import Loopback
 from graphnet_rnn.apps.writer.desk import Desk, View
 from graphnet_rnn.apps.writer.document import Document

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from graphnet.system.cores import own_cores
+from graphnet.system.process import own_cores
 from graphnet_rnn.apps.sweep.book import ENDS, SETTINGS, Book, Entry
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.files.whole import locked

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from graphnet.system.json_lines import Tail
-from graphnet.system.json_text import read_json
+from graphnet.system.text import read_json
 from graphnet_rnn.apps.sweep.container import Container
 from graphnet_rnn.apps.sweep.recipe import FREE, Recipe, Settings
 from graphnet_rnn.apps.sweep.tuner import Fate, Tuner

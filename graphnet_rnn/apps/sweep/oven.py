@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from graphnet.errors import GraphnetError
-from graphnet.system.characters import in_brief
-from graphnet.system.cores import own_cores
+from graphnet.system.process import own_cores
+from graphnet.system.text import in_brief
 from graphnet_rnn.apps.sweep.baker import LOOK, Baker, is_wanted, machine
 from graphnet_rnn.apps.sweep.book import Book, Entry
 from graphnet_rnn.apps.sweep.program import settings_of_train

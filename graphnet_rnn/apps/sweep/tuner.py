@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from graphnet.system.characters import in_brief
+from graphnet.system.text import in_brief
 from graphnet_rnn.apps.sweep.ranges import Between, Range, Values
 from graphnet_rnn.apps.sweep.recipe import Optuna, Recipe, Settings
 from graphnet_rnn.errors import UsageError

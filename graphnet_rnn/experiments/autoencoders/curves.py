@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from graphnet.graph.node import Array
-from graphnet.system.cached import cached_property
+from graphnet.system.process import cached_property
 from graphnet_rnn.cell.initializers import constant, sparse, zeros
 from graphnet_rnn.cells.feedforward import AUTOENCODERS, Dense, autoencoder_layers
 from graphnet_rnn.errors import DataError, UsageError

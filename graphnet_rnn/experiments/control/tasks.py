@@ -24,7 +24,7 @@ import numpy as np
 
 import graphnet as gn
 from graphnet.graph.node import Array, Node
-from graphnet.system.cached import cached_property
+from graphnet.system.process import cached_property
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.experiments.control.arm import Arm
 from graphnet_rnn.experiments.control.controller import ClosedLoop, Controller, Trajectories

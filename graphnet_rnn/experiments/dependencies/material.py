@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 
-from graphnet.system.characters import in_brief
+from graphnet.system.text import in_brief
 from graphnet_rnn.apps.cli.material import Material
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.experiments.dependencies.fresh import FreshSequences

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from graphnet.backends.numba.jobs import Job, KernelCallJob, LoopJob, ScatterJob, share_of
+from graphnet.backends.numba.jobs import InstructionJob, KernelCallJob, LoopJob, ScatterJob, share_of
 from graphnet.backends.numba.product_jobs import BlockedProductJob, PackedProductJob, PackJob
 from graphnet.backends.numba.schedule import TapeScheduler
 from graphnet.plan.instructions import Host
@@ -26,7 +26,7 @@ Views = list[View]
 class Planned(NamedTuple):
     """Jobs, with their memory placed; before which of them all cores meet; how many are launched before the others."""
 
-    jobs: Sequence[Job | Host]
+    jobs: Sequence[InstructionJob | Host]
     barriers: set[int]
     fixed: int
     parts: int
@@ -120,14 +120,14 @@ def _cut(view: View | None, axis: int, start: int, stop: int) -> Views:
     return [view.sliced(key)]
 
 
-def _touched(job: Job, share: int, vector_bytes: int) -> tuple[Views, Views]:
+def _touched(job: InstructionJob, share: int, vector_bytes: int) -> tuple[Views, Views]:
     if isinstance(job, BlockedProductJob):
         return _of_blocks(job, share, vector_bytes)
     kinds = {LoopJob: _of_loop, ScatterJob: _of_scatter, PackJob: _of_packing, KernelCallJob: _of_kernel_call}
     return kinds.get(type(job), _of_panels)(job, share)
 
 
-def _rows(job: Job, share: int, rows: int) -> tuple[int, int]:
+def _rows(job: InstructionJob, share: int, rows: int) -> tuple[int, int]:
     """Of one share: its own rows where they are divided, else all for the first and none for the others."""
     return job.rows_of(share) if job.split else (0, 0 if share else rows)
 

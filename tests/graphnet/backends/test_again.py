@@ -15,6 +15,7 @@ import graphnet_rnn as rnn
 from graphnet.graph.dtypes import is_float
 from graphnet.graph.graph import ancestors, substitute
 from graphnet.plan import lower
+from graphnet.plan.instructions import MatrixProduct
 from tests.graphnet.backends.conftest import require_close
 from tests.graphnet.backends.test_random_graphs import NUMBERS, some
 from tests.graphnet.testing.test_random_graphs import graphs
@@ -143,7 +144,7 @@ def test_the_forward_pass_is_left_out() -> None:
     """Of the products of matrices: F of 5 F. (The rest: 2 F tangents, of which F by the directions, 2 F back.)"""
     product, fixed, directions, _ = products(rnn.LSTM(16), time=6, batch=8)
     lowered = lower(gn.compile(product, [*fixed, *directions]).graph)
-    flops = [i.c.size * i.a.shape[1] if type(i).__name__ == "Product" else 0 for i in lowered.instructions]
+    flops = [i.c.size * i.a.shape[1] if isinstance(i, MatrixProduct) else 0 for i in lowered.instructions]
     left_out, made = sum(flops[: lowered.fixed]), sum(flops[lowered.fixed :])
     assert 0.15 < left_out / (left_out + made) < 0.3
     plain = [gn.input(d.shape, d.dtype) for d in directions]

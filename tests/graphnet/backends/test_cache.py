@@ -22,7 +22,7 @@ import pytest
 import graphnet as gn
 from graphnet.backends import cache
 from graphnet.backends.cache import LARGEST, Cache, open_cache
-from graphnet.backends.compiled import layouts
+from graphnet.backends.compiled import schedule
 from graphnet.backends.numba import jobs
 from graphnet.backends.numba.machine import Machine, this_machine
 from tests.graphnet.backends.conftest import output_of, run_at_once
@@ -148,7 +148,7 @@ def test_the_folder_is_made_for_its_user_alone(tmp_path: Path) -> None:
 
 @posix
 def test_a_folder_that_others_can_write_to_is_told_and_not_used(tmp_path: Path) -> None:
-    """Itself, one above it, or what a link leads to; the user's own as well as $GRAPHNET_CACHE."""
+    """Itself, or what a link leads to; the user's own as well as $GRAPHNET_CACHE."""
     above, folder = tmp_path / "above", tmp_path / "above" / "graphnet"
     made, _, values, _ = process(folder)
     before = sorted(folder.iterdir())
@@ -162,9 +162,6 @@ def test_a_folder_that_others_can_write_to_is_told_and_not_used(tmp_path: Path) 
     (tmp_path / "link").symlink_to(folder)
     assert OTHERS in process(tmp_path / "link")[3]
     folder.chmod(0o755)
-    above.chmod(0o777)
-    assert "above" in process(folder)[3]
-    above.chmod(0o1777)  # there nobody can rename what is another's
     for place, home in ((folder, ""), (tmp_path / "link", ""), ("", str(above))):
         assert process(place, XDG_CACHE_HOME=home) == (0, made, values, "")
 
@@ -177,9 +174,6 @@ def test_a_folder_of_another_user(tmp_path: Path) -> None:
     *found, told = process(folder)
     assert found == [made, 0, values]
     assert told.count(ANOTHER) == 1
-    os.chown(folder, 0, -1)
-    os.chown(tmp_path, 54321, -1)
-    assert f"{tmp_path}, above {folder}, {ANOTHER}" in process(folder)[3]
 
 
 @posix
@@ -318,7 +312,7 @@ def test_code_that_no_function_holds_is_given_back(monkeypatch) -> None:
     gc.collect()
     assert machine.engines == engines, "what two share is held by each"
     assert second(ones)[0][0, 0] == expected[1]
-    monkeypatch.setattr(layouts, "REMEMBERED", 10)
+    monkeypatch.setattr(schedule, "REMEMBERED", 10)
     for i in range(12):
         distinct(7500 + i)
         assert len(jobs._layouts) <= 10, "what is remembered of other graphs is bounded"

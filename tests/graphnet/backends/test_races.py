@@ -146,7 +146,7 @@ def faults(plan):
     for early in sorted({*range(len(plan.jobs))} - plan.barriers):
         wrong = lambda self, start, barriers, rows: give_places(self, start, {*barriers, early}, rows)
         yield "memory is given away as if all met there", early, TapeScheduler, "give_places", wrong
-    kinds = (instructions.Loop, instructions.Product, instructions.Scatter)
+    kinds = (instructions.Loop, instructions.MatrixProduct, instructions.Scatter)
     for kind, method, number in itertools.product(kinds, ("_reads", "_writes"), range(3)):
         real = getattr(kind, method)
 

@@ -16,8 +16,8 @@ import pytest
 
 import graphnet as gn
 import graphnet_rnn as rnn
-from graphnet.backends.numba import threads as team
-from graphnet.backends.numba.pace import CLEARLY, LATEST, Pace
+from graphnet.backends.numba.cores import threads as team
+from graphnet.backends.numba.cores.pace import CLEARLY, LATEST, Pace
 from tests.graphnet.backends.conftest import HANG, ROOT, output_of, require_same, run_at_once
 from tests.tables import case
 
@@ -237,7 +237,7 @@ def test_ctrl_c_ends_a_loop_of_calls() -> None:
 
 INTERRUPTED = """
 import faulthandler, linecache
-from graphnet.backends.numba import threads
+from graphnet.backends.numba.cores import threads
 
 faulthandler.dump_traceback_later(300, exit=True)  # native code that waits for ever hears no Ctrl-C
 wanted = function(array)[0]

@@ -10,16 +10,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from graphnet.backends import contents
 from graphnet.backends.base import Backend, Program
 from graphnet.backends.compiled.expressions import Emitter, evaluate
 from graphnet.backends.compiled.files import restored_schedule
 from graphnet.backends.compiled.host import HostProgram
 from graphnet.backends.compiled.locations import Location
-from graphnet.backends.compiled.schedule import Schedule, Scheduler
+from graphnet.backends.compiled.schedule import ProgramSchedule, Scheduler
 from graphnet.graph.dtypes import converted
 from graphnet.graph.node import Dtype, Node
-from graphnet.plan.instructions import Loop, Product, Scatter
+from graphnet.plan.instructions import Loop, MatrixProduct, Scatter
 from graphnet.plan.lowering import lower
 from graphnet.plan.views import Buffer, View
 
@@ -126,7 +125,7 @@ class ThirdScheduler(Scheduler[Launch, list[Launch]]):
     def loop(self, loop: Loop) -> list[Launch]:
         return [Launch(loop_text(loop, self.check), loop.views, loop.nodes)]
 
-    def products(self, products: Sequence[Product]) -> list[Launch]:
+    def products(self, products: Sequence[MatrixProduct]) -> list[Launch]:
         return [Launch("a2[...] = a0 @ a1", (p.a, p.b, p.c), p.nodes) for p in products]
 
     def scatter(self, scatter: Scatter) -> list[Launch]:
@@ -137,7 +136,7 @@ class ThirdScheduler(Scheduler[Launch, list[Launch]]):
         return [job._replace(locations=list(map(self.location, job.views))) for job in jobs]
 
 
-class ThirdProgram(HostProgram[Schedule[list[Launch]]]):
+class ThirdProgram(HostProgram[ProgramSchedule[list[Launch]]]):
     def launch(self, number: int) -> None:
         self.timed_launch(number, defaultdict(float))
 
@@ -162,11 +161,9 @@ class ThirdBackend(Backend):
         return ThirdProgram(ThirdScheduler(lower(graph), check).schedule(), source, check)
 
     def restore(self, header, arrays, source=None) -> Program:
-        leaves = [arrays[f"leaf.{i}"].nbytes for i in range(header["leaves"])]
-        sizes = [0, header["arena_bytes"], *leaves]
         works = [
-            [Launch(text, (), (), [Location.restored(at, sizes) for at in stored]) for text, stored in work]
-            for work in contents.entry(header, "launches")
+            [Launch(text, (), (), [Location.restored(at) for at in stored]) for text, stored in work]
+            for work in header["launches"]
         ]
-        schedule = restored_schedule(header, arrays, works, apart=False, source=source)
+        schedule = restored_schedule(header, arrays, works, source)
         return ThirdProgram(schedule, source, False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 import pickle
 from pathlib import Path
 
@@ -12,19 +11,11 @@ import pytest
 
 import graphnet as gn
 import graphnet_rnn as rnn
-from graphnet.backends import contents
-from graphnet.backends.compiled.locations import HEADER
-from graphnet.backends.numba import reach
-from graphnet.backends.numba.machine import symbol_of, this_machine
-from graphnet.backends.numba.program import NumbaProgram
-from graphnet.backends.numba.reach import arena_end
-from graphnet.backends.numba.records import form_of, restored_form
-from graphnet.backends.numba.tape import address, runner
-from graphnet.call import packing, stored
+from graphnet.backends.numba.machine import this_machine
+from graphnet.call import stored
 from graphnet.errors import BackendError, DtypeError, GraphnetError, ShapeError, ValueAccessError
 from graphnet.graph.node import Array
-from tests.graphnet.backends.conftest import output_of, require_close
-from tests.graphnet.call.stored_mutants import sealed, split
+from tests.graphnet.backends.conftest import require_close
 from tests.tables import case
 
 GENERATOR = np.random.default_rng(3)
@@ -157,135 +148,6 @@ class TestBadFiles:
                 other.setattr(place, name, value)
                 with pytest.raises(BackendError, match=words):
                     gn.load_function(path)
-
-    def test_memory_is_not_taken_for_what_is_claimed(self, path: Path) -> None:
-        header, data = split(path.read_bytes())
-        for name, value, words in (
-            ("arena_bytes", 10**13, "its arena is of another size"),
-            ("arena_bytes", 10**15, "the size of its arena"),
-            ("arrays", [["a", "<f8", [10**12]]], "the array a is not there"),
-            ("arrays", [["a", "<f8", [2**31, 2**31]]], "the shape of the array a"),
-            ("inputs", [["x", [2**60], "<f4", "f", 1, False]], "a size of an input"),
-        ):  # fmt: skip
-            path.write_bytes(sealed({**header, name: value}, data))
-            with pytest.raises(BackendError, match=words):
-                gn.load_function(path)
-
-    def test_addresses_outside_of_memory(self, path: Path) -> None:
-        """Of every operand of every record: behind the arena, in its header, in no piece of memory; what is written, in
-        a leaf."""
-        function, _ = network_function()
-        function.save(path)
-        header, data = split(path.read_bytes())
-        starts = np.cumsum([0] + [int(np.prod(s)) * np.dtype(d).itemsize for _, d, s in header["arrays"]])
-        at = {name: int(start) for (name, *_), start in zip(header["arrays"], starts, strict=False)}
-        sizes = {name: shape for name, _, shape in header["arrays"]}
-        words, heads, kernels = (
-            np.frombuffer(data, np.int64, sizes[name][0], at[name])
-            for name in ("words.0.0", "heads.0.0", "kernels.0.0")
-        )
-        forms = [restored_form(form) for _, _, form in header["kernels"]]
-        refused = 0
-        for head, number in zip(heads[::32], kernels[::32], strict=True):
-            record = words[head : head + forms[number].words].tolist()
-            for operand in forms[number].operands:
-                if reach._span(operand, record, reach.LONG) is None:
-                    continue
-                outside = [(1, header["arena_bytes"]), (1, 8), (header["leaves"] + 2, 0)]
-                for piece, byte in outside + [(2, 0)] * operand.writes:
-                    held = bytearray(data)
-                    tape = np.frombuffer(held, np.int64, len(words), at["words.0.0"])
-                    tape[head + operand.base] = address(piece, byte)
-                    path.write_bytes(sealed(header, bytes(held)))
-                    with pytest.raises(BackendError, match=r"an operand (reaches outside|lies in no memory)"):
-                        gn.load_function(path)
-                    refused += 1
-        assert refused > 7
-
-    def test_a_header_that_is_none(self, path: Path) -> None:
-        header, data = split(path.read_bytes())
-        for text in (b"[" * 100_000, b"1", b"{", b"\xff", b"", b'{"graphnet": ' + b"9" * 5000 + b"}"):
-            with case(text[:20]):
-                body = len(text).to_bytes(packing.LENGTH, "little") + text
-                path.write_bytes(stored.MAGIC + hashlib.sha256(body).digest() + body)
-                with pytest.raises(BackendError, match=r"its header|it has no header"):
-                    gn.load_function(path)
-        header["kernels"][0][1] = "\ud800"
-        path.write_bytes(sealed(header, data))
-        with pytest.raises(BackendError, match="the name of its kernel 0 has half of a character"):
-            gn.load_function(path)
-
-    def test_code_under_the_name_of_another_kernel(self, tmp_path: Path) -> None:
-        """What is compiled later in this process does not get it."""
-        x = gn.input((4,), "float64")
-        wrong, right = gn.sin(x) * 1.375, gn.tanh(x) * 1.375
-        gn.compile([wrong], [x]).save(tmp_path / "wrong")
-        program = gn.compile([right], [x])._program
-        (key,) = this_machine().keys(program.schedule.kernels)  # type: ignore[attr-defined]
-        del program
-        header, data = split((tmp_path / "wrong").read_bytes())
-        ((_, symbol, form),) = header["kernels"]
-        (start,) = [at for at in range(len(data)) if data.startswith(symbol.encode(), at)][:1]
-        forged = data[:start] + symbol_of(key).encode() + data[start + len(symbol) :]
-        sizes = [int(np.prod(shape)) * np.dtype(dtype).itemsize for _, dtype, shape in header["arrays"]]
-        at = [name for name, *_ in header["arrays"]].index("kernel.0")
-        code = forged[sum(sizes[:at]) : sum(sizes[: at + 1])]
-        seal = contents.seal([symbol_of(key).encode(), restored_form(form).line().encode(), code])
-        header["kernels"] = [[seal, symbol_of(key), form]]
-        (tmp_path / "forged").write_bytes(sealed(header, forged))
-        np.testing.assert_allclose(gn.load_function(tmp_path / "forged")(np.ones(4))[0], 1.375 * np.sin(1))
-        held = gn.load_function(tmp_path / "forged")
-        np.testing.assert_allclose(gn.compile([right], [x])(np.ones(4))[0], 1.375 * np.tanh(1))
-        assert held is not None
-
-
-@pytest.mark.parametrize("mutants", [120, pytest.param(600, marks=pytest.mark.slow)])
-def test_odd_contents_under_a_seal_that_fits(mutants: int) -> None:
-    """None ends the process, and none raises anything but a sentence; `stored_mutants` makes as many as one likes."""
-    printed = output_of("-m", "tests.graphnet.call.stored_mutants", f"--mutants={mutants}", "--seed=7")
-    counts = {line.split()[1]: int(line.split()[0]) for line in printed.splitlines()}
-    assert counts["refused"] > mutants / 2
-    assert counts["runs"] > mutants / 30
-
-
-def test_what_records_touch_is_known() -> None:
-    """Every record of every cell's gradient lies within its memory, and uses all of it but what cores keep apart.
-
-    With one thread and with two, in turn."""
-    for number, name in enumerate(sorted(rnn.cells.ALL)):
-        net = rnn.Network([rnn.cells.ALL[name](9)], inputs=5, outputs=5, seed=1)
-        u = net.unroll(time=3, batch=4)
-        nodes = [u.cost, *gn.gradient(u.cost, list(net.parameters.values()))]
-        with case(name):
-            program = gn.compile(nodes, threads=1 + number % 2)._program
-            assert isinstance(program, NumbaProgram)
-            end = arena_end(program.schedule, [form_of(text) for text in program.schedule.kernels])
-            assert program.schedule.arena_bytes // 3 < end <= program.schedule.arena_bytes
-            write_where_they_say(program)
-
-
-def write_where_they_say(program: NumbaProgram) -> None:
-    """Every record, run by itself over memory full of noise, changes nothing but what its form says it writes."""
-    memory, forms = program._arena.bytes, [form_of(text) for text in program.schedule.kernels]
-    memory[HEADER:] = GENERATOR.integers(0, 256, len(memory) - HEADER)
-    for location in program.schedule.copied_inputs:
-        if location is not None:
-            program.at(location)[...] = 1
-    for section, (tapes, _) in zip(program._sections, program.schedule.sections, strict=True):
-        for tape, words in zip(tapes, section.words, strict=True):
-            for head, number in zip(tape.heads, tape.kernels, strict=True):
-                form, record = forms[number], tape.words[head:].tolist()
-                bounds = words.ctypes.data + 8 * np.array([head, head + form.words])
-                before = memory.copy()
-                runner()(bounds.ctypes.data)
-                changed = memory != before
-                changed[:HEADER] = False  # the flag
-                for operand in form.operands:
-                    span = reach._span(operand, record, reach.LONG)
-                    if operand.writes and span:
-                        at = record[operand.base] & (reach.LARGE - 1)
-                        changed[at + span[0] : at + span[1]] = False
-                assert not changed.any()
 
 
 def test_copies_are_made_by_files(tmp_path: Path) -> None:

@@ -19,9 +19,6 @@ from graphnet import passes
 from graphnet.backends import usable_backends
 from graphnet.backends.numba.backend import NumbaBackend
 from graphnet.backends.numba.machine import this_machine
-from graphnet.backends.numba.program import NumbaProgram
-from graphnet.backends.numba.reach import arena_end
-from graphnet.backends.numba.records import form_of
 from graphnet.backends.numba.schedule import make_schedule
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Array, Node
@@ -31,8 +28,6 @@ from graphnet.plan.instructions import KernelCall
 from tests.graphnet.backends.conftest import output_of, require_close, run_at_once
 from tests.graphnet.backends.races import planned, races
 from tests.graphnet.backends.third import ThirdBackend
-from tests.graphnet.call.stored_mutants import sealed, split
-from tests.graphnet.call.test_stored import write_where_they_say
 from tests.graphnet.ops.lattices import PathSums, Recursion
 from tests.tables import case
 
@@ -241,48 +236,6 @@ print(json.dumps([found, compiled, "numba" in sys.modules]))
     found, compiled, numba = json.loads(said)
     assert found == [a.tobytes().hex() for a in function(*arrays)]
     assert (compiled, numba) == (0, False)
-
-
-def test_what_records_touch_is_known() -> None:
-    """Run one by one over memory full of noise, they change nothing but what their forms say that they write."""
-    nodes, inputs, _ = recurrent()
-    for threads in (1, 2):
-        program = gn.compile(nodes, inputs, threads=threads)._program
-        assert isinstance(program, NumbaProgram)
-        end = arena_end(program.schedule, [form_of(text) for text in program.schedule.kernels])
-        assert program.schedule.arena_bytes // 3 < end <= program.schedule.arena_bytes
-        write_where_they_say(program)
-
-
-#: Words of a record of `Decayed`: rows; of y how many elements further on the next row lies, elements of a row, size.
-ROWS, STEP, ELEMENTS, SIZE, LENGTH = 3, 5, 6, 7, 20
-
-
-def forged(tmp_path: Path, word: int, number: int) -> gn.StoredFunction:
-    """A stored function whose record says something else, under seals that fit."""
-    x = gn.input((6, 5), "float64")
-    function = gn.compile([Decayed(0.5)(gn.tanh(x))], [x], threads=1)
-    function.save(tmp_path / "f.gn")
-    (tape,) = function._program.schedule.sections[0].work  # type: ignore[attr-defined]
-    (head,) = [at for at in tape.heads if tape.words[at + 1] == LENGTH]
-    assert tape.words[[head + ROWS, head + STEP, head + ELEMENTS, head + SIZE]].tolist() == [6, 5, 5, 5]
-    header, data = split((tmp_path / "f.gn").read_bytes())
-    changed = tape.words.copy()
-    changed[head + word] = number
-    start = data.index(tape.words.tobytes())
-    whole = data[:start] + changed.tobytes() + data[start + changed.nbytes :]
-    (tmp_path / "forged.gn").write_bytes(sealed(header, whole))
-    return gn.load_function(tmp_path / "forged.gn")
-
-
-def test_a_record_that_reaches_beyond_its_memory_is_refused(tmp_path: Path) -> None:
-    """And what a kernel is told of an axis is held, where it runs, to what its record says of its reach."""
-    for word, number in ((ROWS, 600), (STEP, 500), (ELEMENTS, 500), (STEP, -5)):
-        with case(word, number), pytest.raises(gn.BackendError, match="reaches outside of its memory"):
-            forged(tmp_path, word, number)
-    for size in (6, (1 << 44) - 1, -1):
-        with case(size), pytest.raises(gn.GraphnetError, match="in this stored function"):
-            forged(tmp_path, SIZE, size)(np.ones((6, 5)))
 
 
 def test_only_who_uses_a_kernel_imports_numba(tmp_path: Path) -> None:

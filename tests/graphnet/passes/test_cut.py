@@ -16,7 +16,7 @@ import graphnet_rnn as rnn
 from graphnet import passes
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Node
-from graphnet.plan.instructions import Loop, Product
+from graphnet.plan.instructions import Loop, MatrixProduct
 from graphnet.plan.lowering import lower
 from tests.graphnet.passes.test_products import arrays_for, count, same_values
 from tests.graphnet.passes.test_recompute import require_same
@@ -128,7 +128,7 @@ def test_a_chunk_is_multiplied_when_it_is_first_read() -> None:
     made = net_of(rnn.Elman, 100, 64, "gradient")
     assert "cut" not in {report.name for report in gn.compile(*made, backend="numpy").reports}
     instructions = lower(gn.compile(*made).graph).instructions
-    products = [(i, x.c.shape) for i, x in enumerate(instructions) if isinstance(x, Product)]
+    products = [(i, x.c.shape) for i, x in enumerate(instructions) if isinstance(x, MatrixProduct)]
     sent = [i for i, shape in products if shape[0] > 2000 and shape[1] == 8]
     assert len(sent) == 3
     assert all(b - a > 2 * 30 for a, b in pairwise(sent)), sent

@@ -19,7 +19,7 @@ from graphnet.errors import GraphnetError
 from graphnet.system import json_lines
 from graphnet.system.files import lock_file
 from graphnet.system.json_lines import Tail, append_row, read_rows
-from graphnet.system.json_text import NESTED, VALUES, read_json
+from graphnet.system.text import NESTED, VALUES, read_json
 
 ROWS = [{"event": "step", "step": i, "é": [1.5, None, "a\u2028b\n"]} for i in range(3)]
 

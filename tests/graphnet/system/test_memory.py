@@ -15,7 +15,7 @@ import pytest
 
 import graphnet as gn
 import graphnet_rnn as rnn
-from graphnet.backends.compiled.arena import Arena
+from graphnet.backends.compiled.host import Arena
 from graphnet.errors import GraphnetError, NotEnoughMemoryError
 from graphnet.graph.graph import Graph
 from graphnet.ops.elementwise import Tanh

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import graphnet
-from graphnet.system.characters import in_brief, on_one_line, shown_on, visible
+from graphnet.system.text import in_brief, on_one_line, shown_on, visible
 from graphnet_rnn.apps.cli import main
 from tests.tables import case
 

@@ -15,8 +15,9 @@ import pytest
 import graphnet as gn
 from graphnet import backends
 from graphnet.backends.compiled import schedule
-from graphnet.backends.numba import jobs, mathematics, product_jobs
-from graphnet.backends.numba.reduction import ReductionCode
+from graphnet.backends.numba import jobs, product_jobs
+from graphnet.backends.numba.code import mathematics
+from graphnet.backends.numba.code.reduction import ReductionCode
 from graphnet.backends.numpy import NumpyBackend, NumpyProgram
 from graphnet.graph.node import Array
 from graphnet.ops import elementwise as e

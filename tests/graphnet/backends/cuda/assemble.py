@@ -15,8 +15,8 @@ from numba.cuda import compiler
 
 from graphnet.backends import Backend
 from graphnet.backends.cuda.arrays import EXPRESSIONS, TESTS, sum_text, ufunc_text
-from graphnet.backends.cuda.division import GPU
 from graphnet.backends.cuda.kernels import function_of, ptx_of, signature_of
+from graphnet.backends.cuda.launch import GPU
 from graphnet.backends.cuda.products import tile_text, tiles_for
 from graphnet.backends.cuda.schedule import make_schedule
 from graphnet.backends.cuda.source import array_name

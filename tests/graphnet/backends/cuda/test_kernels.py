@@ -12,7 +12,7 @@ from graphnet.backends import Backend
 from graphnet.backends.cuda import blas, building
 from graphnet.backends.cuda.blas import Cublas
 from graphnet.backends.cuda.device import SIMULATED
-from graphnet.backends.cuda.division import Division, Tile
+from graphnet.backends.cuda.launch import ThreadDivision, Tile
 from graphnet.graph.expression import is_compilable
 from graphnet.ops import all_ops
 from graphnet.ops.elementwise import Elementwise
@@ -24,7 +24,7 @@ from tests.graphnet.backends.cuda.programs import PROGRAMS, Program, floats
 from tests.tables import case
 
 #: Few threads, so that a simulator is done in time, but everything in more than one block, lane and part.
-FEW = Division(
+FEW = ThreadDivision(
     threads=4, lanes=2, blocks=4, least=8, tiles=(Tile(2, 2, 2, 1, 2), Tile(1, 2, 1, 2, 3)), most=(2, 2, 65535)
 )  # fmt: skip
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from graphnet.backends.numba.ir import Code, Value, llvm_type, vector_type
-from graphnet.backends.numba.records import Number, RecordForm, Touched, constant, word
+from graphnet.backends.numba.code.ir import Code, LLVMValue, llvm_type, vector_type
 from graphnet.graph.node import Dtype
 
 __all__ = ["ColumnScatterKernel", "ScatterKernel"]
@@ -17,7 +16,9 @@ ABREAST = 4
 AHEAD = 4
 
 
-def _checked_index(code: Code, dtype: Dtype, index: Value, at: Value, size: Value, flag: Value) -> Value:
+def _checked_index(
+    code: Code, dtype: Dtype, index: LLVMValue, at: LLVMValue, size: LLVMValue, flag: LLVMValue
+) -> LLVMValue:
     """index[at], checked."""
     held = llvm_type(dtype)
     return code.checked_index(code.load(held, code.offset(index, held, at)), dtype, size, flag)
@@ -36,19 +37,6 @@ class ScatterKernel:
     index_dtype: Dtype
     vector_bytes: int
     apart: bool = False
-
-    def record(self) -> RecordForm:
-        item, lanes = self.dtype.itemsize, self.vector_bytes // self.dtype.itemsize
-        rows, columns, size, one = word(6), word(7), word(8), constant(1)
-        operands = [
-            Touched(3, item, False, ((rows, word(9)), (columns, one))),
-            Touched(4, self.index_dtype.itemsize, False, ((rows, word(10)),)),
-            Touched(5, item, True, ((size, word(11)), (columns, one))),
-        ]
-        if self.apart:
-            whole = Number(7, multiple=lanes)
-            operands.append(Touched(12, item, True, ((size, whole), (whole, one))))
-        return RecordForm(13 if self.apart else 12, True, tuple(operands))
 
     def text(self) -> str:
         return _ScatterCode(self).module()
@@ -79,13 +67,13 @@ class _ScatterCode(Code):
         if kernel.apart:
             self.loop(self.zero, size, 1, [], self._hand_over)
 
-    def _row_at(self, base: Value, row: Value, stride: Value) -> Value:
+    def _row_at(self, base: LLVMValue, row: LLVMValue, stride: LLVMValue) -> LLVMValue:
         return self.offset(base, self.scalar, self.multiply(row, stride))
 
-    def _by_vectors(self, one: Callable[[Value, Value | None], None]) -> list[Value]:
+    def _by_vectors(self, one: Callable[[LLVMValue, LLVMValue | None], None]) -> list[LLVMValue]:
         """one(j, mask) for each vector of a row; the last may be a part of one."""
 
-        def inside(j: Value, mask: Value | None) -> list[Value]:
+        def inside(j: LLVMValue, mask: LLVMValue | None) -> list[LLVMValue]:
             one(j, mask)
             return []
 
@@ -93,25 +81,25 @@ class _ScatterCode(Code):
         self.when(self.some, lambda: inside(self.whole, self.rest))
         return []
 
-    def _in_table(self, mask: Value | None) -> Value | None:
+    def _in_table(self, mask: LLVMValue | None) -> LLVMValue | None:
         """A table of its own has whole vectors."""
         return None if self.kernel.apart else mask
 
-    def _clear(self, i: Value, _: list[Value]) -> list[Value]:
+    def _clear(self, i: LLVMValue, _: list[LLVMValue]) -> list[LLVMValue]:
         row = self._row_at(self.table, i, self.table_row)
         none = self.constant(self.vector, 0.0)
         return self._by_vectors(
             lambda j, mask: self.store(none, self.offset(row, self.scalar, j), self._in_table(mask))
         )
 
-    def _add(self, i: Value, _: list[Value]) -> list[Value]:
+    def _add(self, i: LLVMValue, _: list[LLVMValue]) -> list[LLVMValue]:
         at = self.multiply(i, self.index_step)
         target = _checked_index(self, self.kernel.index_dtype, self.index, at, self.size, self.flag)
         source = self._row_at(self.x, i, self.x_row)
         goal = self._row_at(self.table, target, self.table_row)
         ahead = self._row_at(self.x, self.add(i, self.integer(AHEAD)), self.x_row)
 
-        def one(j: Value, mask: Value | None) -> None:
+        def one(j: LLVMValue, mask: LLVMValue | None) -> None:
             self.prefetch(self.offset(ahead, self.scalar, j), soon=True)
             place = self.offset(goal, self.scalar, j)
             more = self.load(self.vector, self.offset(source, self.scalar, j), mask)
@@ -120,10 +108,10 @@ class _ScatterCode(Code):
 
         return self._by_vectors(one)
 
-    def _hand_over(self, i: Value, _: list[Value]) -> list[Value]:
+    def _hand_over(self, i: LLVMValue, _: list[LLVMValue]) -> list[LLVMValue]:
         row, goal = self._row_at(self.table, i, self.table_row), self._row_at(self.y, i, self.y_row)
 
-        def one(j: Value, mask: Value | None) -> None:
+        def one(j: LLVMValue, mask: LLVMValue | None) -> None:
             held = self.load(self.vector, self.offset(row, self.scalar, j))
             self.store(held, self.offset(goal, self.scalar, j), mask)
 
@@ -142,17 +130,6 @@ class ColumnScatterKernel:
     index_dtype: Dtype
     vector_bytes: int
 
-    def record(self) -> RecordForm:
-        item, rows, columns, size = self.dtype.itemsize, word(6), word(7), word(8)
-        return RecordForm(
-            14, True,
-            (
-                Touched(3, item, False, ((rows, word(9)), (columns, word(10)))),
-                Touched(4, self.index_dtype.itemsize, False, ((columns, word(11)),)),
-                Touched(5, item, True, ((rows, word(12)), (size, word(13)))),
-            ),
-        )  # fmt: skip
-
     def text(self) -> str:
         code = Code(self.vector_bytes)
         scalar = llvm_type(self.dtype)
@@ -162,21 +139,21 @@ class ColumnScatterKernel:
         )
         zero = code.integer(0)
 
-        def at(base: Value, row: Value, stride: Value) -> Value:
+        def at(base: LLVMValue, row: LLVMValue, stride: LLVMValue) -> LLVMValue:
             return code.offset(base, scalar, code.multiply(row, stride))
 
-        def add_up(first: Value, count: int) -> list[Value]:
+        def add_up(first: LLVMValue, count: int) -> list[LLVMValue]:
             """Rows first ... first + count - 1."""
             numbers = [code.add(first, code.integer(k)) for k in range(count)]
             sources = [at(x, i, x_row) for i in numbers]
             goals = [at(y, i, y_row) for i in numbers]
 
-            def clear(j: Value, _: list[Value]) -> list[Value]:
+            def clear(j: LLVMValue, _: list[LLVMValue]) -> list[LLVMValue]:
                 for goal in goals:
                     code.store(code.constant(scalar, 0.0), at(goal, j, y_column))
                 return []
 
-            def add(j: Value, _: list[Value]) -> list[Value]:
+            def add(j: LLVMValue, _: list[LLVMValue]) -> list[LLVMValue]:
                 target = _checked_index(
                     code, self.index_dtype, index, code.multiply(j, index_step), size, flag
                 )

@@ -11,18 +11,18 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import cache
 
-from graphnet.backends.compiled.polynomials import exp_coefficients as _exp_coefficients
-from graphnet.backends.compiled.polynomials import through as _through
-from graphnet.backends.numba.ir import Code, Value, element, lanes_of, vector_type
+from graphnet.backends.compiled.expressions import exp_coefficients as _exp_coefficients
+from graphnet.backends.compiled.expressions import through as _through
+from graphnet.backends.numba.code.ir import Code, LLVMValue, element, lanes_of, vector_type
 
 __all__ = ["FUNCTIONS", "OF_UNSIGNED", "maximum", "minimum"]
 
 
-def _is_single(x: Value) -> bool:
+def _is_single(x: LLVMValue) -> bool:
     return element(x.type) == "float"
 
 
-def _polynomial(code: Code, x: Value, coefficients: Sequence[float]) -> Value:
+def _polynomial(code: Code, x: LLVMValue, coefficients: Sequence[float]) -> LLVMValue:
     """Σ_k coefficients[k] x^k, by Horner's scheme."""
     total = code.constant(x.type, coefficients[-1])
     for coefficient in reversed(coefficients[:-1]):
@@ -30,47 +30,47 @@ def _polynomial(code: Code, x: Value, coefficients: Sequence[float]) -> Value:
     return total
 
 
-def _integers(x: Value) -> str:
+def _integers(x: LLVMValue) -> str:
     return "i32" if _is_single(x) else "i64"
 
 
-def _bits(code: Code, x: Value) -> Value:
+def _bits(code: Code, x: LLVMValue) -> LLVMValue:
     return code.convert("bitcast", x, _integers(x))
 
 
-def _floats(code: Code, x: Value) -> Value:
+def _floats(code: Code, x: LLVMValue) -> LLVMValue:
     return code.convert("bitcast", x, "float" if element(x.type) == "i32" else "double")
 
 
-def _negative(code: Code, x: Value) -> Value:
+def _negative(code: Code, x: LLVMValue) -> LLVMValue:
     return code.value(x.type, f"fneg {x}")
 
 
-def absolute(code: Code, x: Value) -> Value:
+def absolute(code: Code, x: LLVMValue) -> LLVMValue:
     if element(x.type) in ("float", "double"):
         return code.intrinsic("fabs", x.type, x)
     zero = code.constant(x.type, 0)
     return code.select(code.compare("slt", x, zero), code.subtract(zero, x), x)
 
 
-def square_root(code: Code, x: Value) -> Value:
+def square_root(code: Code, x: LLVMValue) -> LLVMValue:
     return code.intrinsic("sqrt", x.type, x)
 
 
-def _pick(code: Code, condition: str, x: Value, y: Value) -> Value:
+def _pick(code: Code, condition: str, x: LLVMValue, y: LLVMValue) -> LLVMValue:
     return code.select(code.compare(condition, x, y), x, y)
 
 
-def maximum(code: Code, x: Value, y: Value) -> Value:
+def maximum(code: Code, x: LLVMValue, y: LLVMValue) -> LLVMValue:
     """The larger; y where x is NaN, as Python's `x if x > y else y`."""
     return _pick(code, "ogt" if element(x.type) in ("float", "double") else "sgt", x, y)
 
 
-def minimum(code: Code, x: Value, y: Value) -> Value:
+def minimum(code: Code, x: LLVMValue, y: LLVMValue) -> LLVMValue:
     return _pick(code, "olt" if element(x.type) in ("float", "double") else "slt", x, y)
 
 
-def _clamped(code: Code, x: Value, low: float, high: float) -> Value:
+def _clamped(code: Code, x: LLVMValue, low: float, high: float) -> LLVMValue:
     """x in [low, high]; NaN stays."""
     bottom, top = code.constant(x.type, low), code.constant(x.type, high)
     x = code.select(code.compare("olt", x, bottom), bottom, x)
@@ -84,7 +84,7 @@ _LN2 = {
 }
 
 
-def _reduced(code: Code, x: Value, times: int = 1) -> tuple[Value, Value]:
+def _reduced(code: Code, x: LLVMValue, times: int = 1) -> tuple[LLVMValue, LLVMValue]:
     """times · (x - r) = n ln 2 with a whole n, |times · r| <= ½ ln 2; times is a power of two."""
     n = code.intrinsic("rint", x.type, code.multiply(x, code.constant(x.type, times / math.log(2))))
     r = x
@@ -94,25 +94,25 @@ def _reduced(code: Code, x: Value, times: int = 1) -> tuple[Value, Value]:
     return n, r
 
 
-def _exp_series(code: Code, r: Value, times: int = 1) -> Value:
+def _exp_series(code: Code, r: LLVMValue, times: int = 1) -> LLVMValue:
     """(exp(times · r) - 1) / r for |times · r| <= ½ ln 2, to 5e-7 in single and 2e-17 in double precision."""
     return _polynomial(code, r, _exp_coefficients(_is_single(r), times))
 
 
-def _exp_of_reduced(code: Code, r: Value) -> Value:
+def _exp_of_reduced(code: Code, r: LLVMValue) -> LLVMValue:
     """exp(r) for |r| <= ½ ln 2."""
     return code.fused(_exp_series(code, r), r, code.constant(r.type, 1.0))
 
 
-def _times_power_of_two(code: Code, x: Value, n: Value, small: bool = False) -> Value:
+def _times_power_of_two(code: Code, x: LLVMValue, n: LLVMValue, small: bool = False) -> LLVMValue:
     """x · 2^n for a whole n (held as a float); rounded once where the result is denormal.
 
     small: 2^n itself is a normal number, so that one factor will do.
     """
     if code.avx512 and lanes_of(x.type) * (4 if _is_single(x) else 8) == 64:
         name = f"x86.avx512.mask.scalef.{'ps' if _is_single(x) else 'pd'}.512"
-        mask = Value("i16", "-1") if _is_single(x) else Value("i8", "-1")
-        return code.intrinsic(name, x.type, x, n, x, mask, Value("i32", "4"), suffix="")
+        mask = LLVMValue("i16", "-1") if _is_single(x) else LLVMValue("i8", "-1")
+        return code.intrinsic(name, x.type, x, n, x, mask, LLVMValue("i32", "4"), suffix="")
     whole = code.convert("fptosi", n, _integers(x))
     if small:
         return code.multiply(x, _power_of_two(code, whole))
@@ -121,42 +121,42 @@ def _times_power_of_two(code: Code, x: Value, n: Value, small: bool = False) -> 
     return code.multiply(code.multiply(x, first), second)
 
 
-def _power_of_two(code: Code, n: Value) -> Value:
+def _power_of_two(code: Code, n: LLVMValue) -> LLVMValue:
     """2^n for an integer n within the range of normal numbers."""
     mantissa, bias = (23, 127) if element(n.type) == "i32" else (52, 1023)
     shifted = code.binary("shl", code.add(n, code.constant(n.type, bias)), code.constant(n.type, mantissa))
     return _floats(code, shifted)
 
 
-def _quotient(code: Code, x: Value, y: Value) -> Value:
+def _quotient(code: Code, x: LLVMValue, y: LLVMValue) -> LLVMValue:
     """x / y for 1 <= y < 1e30 or NaN: in single precision from an estimate of 1 / y, refined by what it leaves of x.
 
     (To refine 1 / y instead costs as much, and leaves the rounding of the quotient: y / y was not always 1.)
     """
     if not (code.avx512 and x.type == "<16 x float>"):
         return code.binary("fdiv", x, y)
-    every = Value("i16", "-1")
+    every = LLVMValue("i16", "-1")
     estimate = code.intrinsic("x86.avx512.rcp14.ps.512", x.type, y, y, every, suffix="")
     quotient = code.multiply(x, estimate)
     rest = code.fused(_negative(code, quotient), y, x)
     return code.fused(rest, estimate, quotient)
 
 
-def exponential(code: Code, x: Value) -> Value:
+def exponential(code: Code, x: LLVMValue) -> LLVMValue:
     """2^n · exp(r)."""
     x = _clamped(code, x, *((-104.0, 89.0) if _is_single(x) else (-746.0, 710.0)))
     n, r = _reduced(code, x)
     return _times_power_of_two(code, _exp_of_reduced(code, r), n)
 
 
-def logistic(code: Code, x: Value) -> Value:
+def logistic(code: Code, x: LLVMValue) -> LLVMValue:
     """e / (1 + e) with e = exp(x), precise for every x: it rounds to 1 before 1 + e is large."""
     n, r = _reduced(code, _clamped(code, x, *((-104.0, 40.0) if _is_single(x) else (-746.0, 60.0))))
     e = _times_power_of_two(code, _exp_of_reduced(code, r), n)
     return _quotient(code, e, code.add(e, code.constant(x.type, 1.0)))
 
 
-def hyperbolic_tangent(code: Code, x: Value) -> Value:
+def hyperbolic_tangent(code: Code, x: LLVMValue) -> LLVMValue:
     """e / (e + 2) with e = exp(2x) - 1 = 2^n (exp(2r) - 1) + (2^n - 1), precise near 0 too; zero keeps its sign."""
     limit = 10.0 if _is_single(x) else 22.0
     n, r = _reduced(code, _clamped(code, x, -limit, limit), times=2)
@@ -167,7 +167,7 @@ def hyperbolic_tangent(code: Code, x: Value) -> Value:
     return code.intrinsic("copysign", x.type, y, x)
 
 
-def logarithm(code: Code, x: Value) -> Value:
+def logarithm(code: Code, x: LLVMValue) -> LLVMValue:
     """e ln 2 + 2 atanh(s), s = (m - 1) / (m + 1), where x = 2^e m and √½ <= m < √2."""
     single = _is_single(x)
     mantissa = 23 if single else 52
@@ -199,7 +199,7 @@ def logarithm(code: Code, x: Value) -> Value:
     return code.select(code.compare("oge", x, zero), value, code.constant(x.type, math.nan))
 
 
-def logarithm_plus_one(code: Code, x: Value) -> Value:
+def logarithm_plus_one(code: Code, x: LLVMValue) -> LLVMValue:
     """log(1 + x): the error of the sum y = 1 + x is put back as (x - (y - 1)) / y."""
     one = code.constant(x.type, 1.0)
     y = code.add(x, one)
@@ -259,7 +259,7 @@ def _scaled_complement(t: Fraction) -> Fraction:
     return Fraction(whole, one) - factor * Fraction(part, one)
 
 
-def error_function(code: Code, x: Value) -> Value:
+def error_function(code: Code, x: LLVMValue) -> LLVMValue:
     """x · (a series in x²) for |x| < 1, else 1 - exp(-x²) · (a series in 1 / (|x| + 3)) with the sign of x."""
     single = _is_single(x)
     near, far = _erf_coefficients(single)
@@ -278,7 +278,7 @@ def error_function(code: Code, x: Value) -> Value:
     return code.select(code.compare("olt", size, one), inside, outside)
 
 
-def remainder(code: Code, x: Value, y: Value) -> Value:
+def remainder(code: Code, x: LLVMValue, y: LLVMValue) -> LLVMValue:
     """x - n y with the sign of y, as NumPy's; floats by the system's fmod, which is exact."""
     if element(x.type) in ("float", "double"):
         zero = code.constant(x.type, 0.0)
@@ -297,22 +297,22 @@ def remainder(code: Code, x: Value, y: Value) -> Value:
     return code.select(moves, code.add(rest, y), rest)
 
 
-def remainder_of_unsigned(code: Code, x: Value, y: Value) -> Value:
+def remainder_of_unsigned(code: Code, x: LLVMValue, y: LLVMValue) -> LLVMValue:
     zero = code.constant(x.type, 0)
     return code.binary("urem", x, code.select(code.compare("eq", y, zero), code.constant(x.type, 1), y))
 
 
-def _to_whole(name: str) -> Callable[[Code, Value], Value]:
+def _to_whole(name: str) -> Callable[[Code, LLVMValue], LLVMValue]:
     return lambda code, x: code.intrinsic(name, x.type, x)
 
 
-def _by_lane(name: str) -> Callable[..., Value]:
-    def function(code: Code, *arguments: Value) -> Value:
+def _by_lane(name: str) -> Callable[..., LLVMValue]:
+    def function(code: Code, *arguments: LLVMValue) -> LLVMValue:
         """The system's function, for each lane."""
         scalar, lanes = element(arguments[0].type), lanes_of(arguments[0].type)
         if lanes == 1:
             return code.intrinsic(name, scalar, *arguments)
-        result = Value(vector_type(scalar, lanes), "poison")
+        result = LLVMValue(vector_type(scalar, lanes), "poison")
         for i in range(lanes):
             parts = [code.value(scalar, f"extractelement {a}, i64 {i}") for a in arguments]
             one = code.intrinsic(name, scalar, *parts)
@@ -322,7 +322,7 @@ def _by_lane(name: str) -> Callable[..., Value]:
     return function
 
 
-FUNCTIONS: dict[str, Callable[..., Value]] = {
+FUNCTIONS: dict[str, Callable[..., LLVMValue]] = {
     "abs": absolute, "ceil": _to_whole("ceil"), "cos": _by_lane("cos"), "erf": error_function, "exp": exponential,
     "floor": _to_whole("floor"), "log": logarithm, "log1p": logarithm_plus_one, "max": maximum, "min": minimum,
     "mod": remainder, "pow": _by_lane("pow"), "round": _to_whole("rint"), "sigmoid": logistic, "sin": _by_lane("sin"),
@@ -330,7 +330,7 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
 }  # fmt: skip
 
 #: Those that are others for whole numbers without a sign.
-OF_UNSIGNED: dict[str, Callable[..., Value]] = {
+OF_UNSIGNED: dict[str, Callable[..., LLVMValue]] = {
     "abs": lambda code, x: x, "max": lambda code, x, y: _pick(code, "ugt", x, y),
     "min": lambda code, x, y: _pick(code, "ult", x, y), "mod": remainder_of_unsigned,
 }  # fmt: skip

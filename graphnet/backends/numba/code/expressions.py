@@ -9,8 +9,8 @@ import numpy as np
 
 from graphnet.backends.compiled import expressions
 from graphnet.backends.compiled.expressions import Emitter
-from graphnet.backends.numba import mathematics
-from graphnet.backends.numba.ir import Code, Value, element, lanes_of, llvm_type, vector_type
+from graphnet.backends.numba.code import mathematics
+from graphnet.backends.numba.code.ir import Code, LLVMValue, element, lanes_of, llvm_type, vector_type
 from graphnet.graph.dtypes import of_nan
 from graphnet.graph.node import Dtype
 from graphnet.plan.instructions import Step
@@ -21,12 +21,16 @@ FLOATS = ("float", "double")
 CONDITIONS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
 
 
-def evaluate(code: Code, step: Step, inputs: Sequence[Value], dtypes: Sequence[Dtype], lanes: int) -> Value:
+def evaluate(
+    code: Code, step: Step, inputs: Sequence[LLVMValue], dtypes: Sequence[Dtype], lanes: int
+) -> LLVMValue:
     """The step's value from its inputs' values, of these dtypes."""
     return expressions.evaluate(LLVMEmitter(code, lanes), step, inputs, dtypes)
 
 
-def convert(code: Code, x: Value, scalar: str, of_unsigned: bool = False, to_unsigned: bool = False) -> Value:
+def convert(
+    code: Code, x: LLVMValue, scalar: str, of_unsigned: bool = False, to_unsigned: bool = False
+) -> LLVMValue:
     """x as another type, as `dtypes.converted`. LLVM's integers have no sign: whether they are meant without one."""
     of = element(x.type)
     if of == scalar:
@@ -50,19 +54,19 @@ def convert(code: Code, x: Value, scalar: str, of_unsigned: bool = False, to_uns
     return code.convert("zext" if of_unsigned else "sext", x, scalar)
 
 
-class LLVMEmitter(Emitter[Value]):
+class LLVMEmitter(Emitter[LLVMValue]):
     """On vectors of so many lanes."""
 
     def __init__(self, code: Code, lanes: int) -> None:
         self.code, self.lanes = code, lanes
 
-    def number(self, value: float, dtype: Dtype) -> Value:
+    def number(self, value: float, dtype: Dtype) -> LLVMValue:
         return self.code.constant(vector_type(llvm_type(dtype), self.lanes), value)
 
-    def convert(self, x: Value, of: Dtype, to: Dtype) -> Value:
+    def convert(self, x: LLVMValue, of: Dtype, to: Dtype) -> LLVMValue:
         return convert(self.code, x, llvm_type(to), of.kind == "u", to.kind == "u")
 
-    def arithmetic(self, symbol: str, a: Value, b: Value, dtype: Dtype) -> Value:
+    def arithmetic(self, symbol: str, a: LLVMValue, b: LLVMValue, dtype: Dtype) -> LLVMValue:
         code = self.code
         match symbol:
             case "+":
@@ -73,28 +77,28 @@ class LLVMEmitter(Emitter[Value]):
                 return code.multiply(a, b)
         return code.binary("fdiv", a, b)
 
-    def compare(self, symbol: str, a: Value, b: Value, dtype: Dtype) -> Value:
+    def compare(self, symbol: str, a: LLVMValue, b: LLVMValue, dtype: Dtype) -> LLVMValue:
         name = CONDITIONS[symbol]
         if dtype.kind == "f":
             return self.code.compare("une" if name == "ne" else f"o{name}", a, b)
         signed = name if name in ("eq", "ne") else ("s" if dtype.kind == "i" else "u") + name
         return self.code.compare(signed, a, b)
 
-    def logical(self, word: str, values: Sequence[Value]) -> Value:
+    def logical(self, word: str, values: Sequence[LLVMValue]) -> LLVMValue:
         return reduce(partial(self.code.binary, word), values)
 
-    def inverse(self, x: Value) -> Value:
+    def inverse(self, x: LLVMValue) -> LLVMValue:
         return self.code.binary("xor", x, self.code.constant(x.type, True))
 
-    def negative(self, x: Value, dtype: Dtype) -> Value:
+    def negative(self, x: LLVMValue, dtype: Dtype) -> LLVMValue:
         if dtype.kind == "f":
             return self.code.value(x.type, f"fneg {x}")
         return self.code.subtract(self.code.constant(x.type, 0), x)
 
-    def select(self, condition: Value, a: Value, b: Value, dtype: Dtype) -> Value:
+    def select(self, condition: LLVMValue, a: LLVMValue, b: LLVMValue, dtype: Dtype) -> LLVMValue:
         return self.code.select(condition, a, b)
 
-    def call(self, name: str, arguments: Sequence[Value], dtype: Dtype) -> Value:
+    def call(self, name: str, arguments: Sequence[LLVMValue], dtype: Dtype) -> LLVMValue:
         own = mathematics.OF_UNSIGNED if dtype.kind == "u" else {}
         function = own.get(name) or mathematics.FUNCTIONS[name]
         return function(self.code, *arguments)

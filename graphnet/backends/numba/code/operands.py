@@ -10,16 +10,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from graphnet.backends.numba.expressions import FLOATS, convert, evaluate
-from graphnet.backends.numba.ir import Code, Value, element, lanes_of, llvm_type, vector_type
+from graphnet.backends.numba.code.expressions import FLOATS, convert, evaluate
+from graphnet.backends.numba.code.ir import Code, LLVMValue, element, lanes_of, llvm_type, vector_type
 from graphnet.graph.node import Dtype
 from graphnet.plan.instructions import Step
 
-__all__ = ["LoopForm", "Operand", "OperandCode", "Reduced", "Row", "RowAddress", "Stored", "lanes_for"]
+__all__ = ["LoadForm", "LoopForm", "OperandCode", "Reduced", "Row", "RowAddress", "Stored", "lanes_for"]
 
 
 @dataclass(frozen=True)
-class Operand:
+class LoadForm:
     """How an operand is read: kind as in plan.Load, scalar type, and its move along the innermost axis:
     "vector" (step 1), "same" (step 0) or "strided". index_move: of the index of a lookup of columns.
 
@@ -73,7 +73,7 @@ class LoopForm:
     vector_bytes: int
     axes: int
     strides: int
-    loads: tuple[Operand, ...]
+    loads: tuple[LoadForm, ...]
     steps: tuple[Step, ...]
     stores: tuple[Stored, ...]
     reductions: tuple[Reduced, ...] = ()
@@ -106,18 +106,18 @@ class Row(NamedTuple):
     """What the vectors of a row have in common, in elements: where it begins, for each of the kernel's strides (None:
     at the address itself); for each lookup of rows, and one-hot code, the index and where the looked up row begins."""
 
-    begins: list[Value | None]
-    lookups: dict[int, tuple[Value, Value | None]]
+    begins: list[LLVMValue | None]
+    lookups: dict[int, tuple[LLVMValue, LLVMValue | None]]
 
 
 class RowAddress(NamedTuple):
     """Where a row of an operand lies: its address and, from there, where it begins; how it moves along the innermost
     axis, and its stride there."""
 
-    address: Value
-    begin: Value | None
+    address: LLVMValue
+    begin: LLVMValue | None
     move: str
-    stride: Value
+    stride: LLVMValue
 
 
 class OperandCode(Code):
@@ -131,30 +131,30 @@ class OperandCode(Code):
         axes = kernel.axes
         self.sizes = self._slots(axes)
         self.strides = [self._slots(axes) for _ in range(kernel.strides)]
-        self.bases: list[Value] = []
+        self.bases: list[LLVMValue] = []
         # By load: the index's address, and how many rows (or columns) there are.
-        self.indexed: dict[int, tuple[Value, Value]] = {}
+        self.indexed: dict[int, tuple[LLVMValue, LLVMValue]] = {}
         for k, operand in enumerate(kernel.loads):
             self.bases.append(self._pointer())
             if operand.kind != "plain" and operand.twin < 0:
                 self.indexed[k] = self._pointer(), self._slots(1)[0]
         self.targets = [self._pointer() for _ in kernel.stores]
 
-    def _slots(self, count: int) -> list[Value]:
+    def _slots(self, count: int) -> list[LLVMValue]:
         found = [self.slot(self.at_slot + i) for i in range(count)]
         self.at_slot += count
         return found
 
-    def _pointer(self) -> Value:
+    def _pointer(self) -> LLVMValue:
         self.at_slot += 1
         return self.pointer_slot(self.at_slot - 1)
 
-    def _short_mask(self) -> Value | None:
+    def _short_mask(self) -> LLVMValue | None:
         """Of a short row: its lanes; None if it fills the vector."""
         short = self.kernel.short
         return self.first_lanes(self.lanes, self.integer(short)) if 0 < short < self.lanes else None
 
-    def _at(self, row: Row, j: Value, mask: Value | None) -> list[Value]:
+    def _at(self, row: Row, j: LLVMValue, mask: LLVMValue | None) -> list[LLVMValue]:
         """Loads, computes and stores one vector; all its values."""
         values = self._values(row, j, mask, self.lanes)
         for (number, move, strides), target in zip(self.kernel.stores, self.targets, strict=True):
@@ -162,15 +162,15 @@ class OperandCode(Code):
             self._store(values[number], place, j, mask)
         return values
 
-    def _begin(self, strides: Sequence[Value], indices: Sequence[Value]) -> Value | None:
+    def _begin(self, strides: Sequence[LLVMValue], indices: Sequence[LLVMValue]) -> LLVMValue | None:
         """How far from its address an operand is at these outer indices, in elements."""
-        total: Value | None = None
+        total: LLVMValue | None = None
         for i, stride in zip(indices, strides, strict=False):
             more = self.multiply(i, stride)
             total = more if total is None else self.add(total, more)
         return total
 
-    def _row(self, indices: Sequence[Value]) -> Row:
+    def _row(self, indices: Sequence[LLVMValue]) -> Row:
         row = Row([self._begin(strides, indices) for strides in self.strides], {})
         for k, operand in enumerate(self.kernel.loads):
             if operand.kind in ("rows", "one_hot"):
@@ -181,7 +181,7 @@ class OperandCode(Code):
                 row.lookups[k] = index, self.multiply(index, table) if operand.kind == "rows" else None
         return row
 
-    def _looked_up(self, k: int, operand: Operand, row: Row) -> Value:
+    def _looked_up(self, k: int, operand: LoadForm, row: Row) -> LLVMValue:
         """The index of a row."""
         assert operand.index_dtype is not None
         base, count = self.indexed[k]
@@ -189,16 +189,16 @@ class OperandCode(Code):
         index = self.load(scalar, self._from(base, scalar, row.begins[operand.index_strides]))
         return self.checked_index(index, operand.index_dtype, count, self.flag)
 
-    def _from(self, address: Value, scalar: str, *steps: Value | None) -> Value:
+    def _from(self, address: LLVMValue, scalar: str, *steps: LLVMValue | None) -> LLVMValue:
         """The address so many elements further on."""
-        total: Value | None = None
+        total: LLVMValue | None = None
         for step in steps:
             if step is not None:
                 total = step if total is None else self.add(total, step)
         return address if total is None else self.offset(address, scalar, total)
 
-    def _values(self, row: Row, j: Value, mask: Value | None, lanes: int) -> list[Value]:
-        values: list[Value] = []
+    def _values(self, row: Row, j: LLVMValue, mask: LLVMValue | None, lanes: int) -> list[LLVMValue]:
+        values: list[LLVMValue] = []
         for k, operand in enumerate(self.kernel.loads):
             index, begin = row.lookups.get(k, (None, row.begins[operand.strides]))
             if operand.kind == "one_hot":
@@ -217,9 +217,9 @@ class OperandCode(Code):
             self._check(values, mask)
         return values
 
-    def _check(self, values: Sequence[Value], mask: Value | None) -> None:
+    def _check(self, values: Sequence[LLVMValue], mask: LLVMValue | None) -> None:
         """Raises the flag if a value is not finite: v - v is then NaN."""
-        bad: Value | None = None
+        bad: LLVMValue | None = None
         for value in values:
             if element(value.type) in FLOATS:
                 difference = self.subtract(value, value)
@@ -231,12 +231,14 @@ class OperandCode(Code):
             bad = self.binary("and", bad, mask)
         self.raise_where(bad, self.flag)
 
-    def _columns(self, j: Value, lanes: int) -> Value:
+    def _columns(self, j: LLVMValue, lanes: int) -> LLVMValue:
         if lanes == 1:
             return j
         return self.add(self.splat(j, lanes), self.lane_numbers("i64", lanes))
 
-    def _load(self, dtype: Dtype, place: RowAddress, j: Value, mask: Value | None, lanes: int) -> Value:
+    def _load(
+        self, dtype: Dtype, place: RowAddress, j: LLVMValue, mask: LLVMValue | None, lanes: int
+    ) -> LLVMValue:
         scalar = llvm_type(dtype)
         if place.move == "same":
             return self.splat(self.load(scalar, self._from(place.address, scalar, place.begin)), lanes)
@@ -245,12 +247,14 @@ class OperandCode(Code):
         steps = self.multiply(self._columns(j, lanes), self.splat(place.stride, lanes))
         return self._gathered_at(scalar, self._from(place.address, scalar, place.begin), steps, mask, lanes)
 
-    def _element(self, scalar: str, place: RowAddress, j: Value) -> Value:
+    def _element(self, scalar: str, place: RowAddress, j: LLVMValue) -> LLVMValue:
         """The address of element j of a row."""
         step = j if place.move == "vector" else self.multiply(j, place.stride)
         return self._from(place.address, scalar, place.begin, step)
 
-    def _columns_at(self, k: int, begin: Value | None, j: Value, mask: Value | None, lanes: int) -> Value:
+    def _columns_at(
+        self, k: int, begin: LLVMValue | None, j: LLVMValue, mask: LLVMValue | None, lanes: int
+    ) -> LLVMValue:
         """data[at[j]] of a row, for the columns that a vector of indices names."""
         operand = self.kernel.loads[k]
         base, count = self.indexed[k]
@@ -265,7 +269,9 @@ class OperandCode(Code):
         start = self._from(self.bases[k], scalar, begin)
         return self._gathered_at(scalar, start, self.multiply(index, self.splat(along, lanes)), mask, lanes)
 
-    def _gathered_at(self, scalar: str, start: Value, steps: Value, mask: Value | None, lanes: int) -> Value:
+    def _gathered_at(
+        self, scalar: str, start: LLVMValue, steps: LLVMValue, mask: LLVMValue | None, lanes: int
+    ) -> LLVMValue:
         """The elements so many steps from the start."""
         if scalar == "i1":
             held = self._gathered_at("i8", start, steps, mask, lanes)
@@ -274,11 +280,11 @@ class OperandCode(Code):
         every = mask or self.constant(vector_type("i1", lanes), True)
         addresses = self.value(pointers, f"getelementptr {scalar}, {start}, {steps}")
         return self.intrinsic(
-            "masked.gather", type_, addresses, Value("i32", "1"), every, Value(type_, "zeroinitializer"),
+            "masked.gather", type_, addresses, LLVMValue("i32", "1"), every, LLVMValue(type_, "zeroinitializer"),
             suffix=f"{type_}.{pointers}",
         )  # fmt: skip
 
-    def _store(self, value: Value, place: RowAddress, j: Value, mask: Value | None) -> None:
+    def _store(self, value: LLVMValue, place: RowAddress, j: LLVMValue, mask: LLVMValue | None) -> None:
         scalar, lanes = element(value.type), lanes_of(value.type)
         if place.move == "vector" or lanes == 1:
             self.store(value, self._element(scalar, place, j), mask)
@@ -294,7 +300,7 @@ class OperandCode(Code):
             "masked.scatter",
             value,
             addresses,
-            Value("i32", "1"),
+            LLVMValue("i32", "1"),
             every,
             suffix=f"{value.type}.{addresses.type}",
         )

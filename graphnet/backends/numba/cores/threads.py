@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from graphnet.backends.numba.cores.team import CLAIMS, LINE, run_program, serve
 from graphnet.backends.numba.tape import address_of_runner
-from graphnet.backends.numba.team import CLAIMS, LINE, run_program, serve
 from graphnet.graph.node import Array
 
 __all__ = ["Team"]

@@ -14,12 +14,12 @@ import numpy as np
 
 from graphnet.graph.node import Dtype
 
-__all__ = ["Code", "Value", "bytes_of", "constant_of", "llvm_type", "vector_type"]
+__all__ = ["Code", "LLVMValue", "bytes_of", "constant_of", "llvm_type", "vector_type"]
 
 RECORD_SLOT = 8  # bytes
 
 
-class Value(NamedTuple):
+class LLVMValue(NamedTuple):
     """A typed LLVM value: `%7` or a constant."""
 
     type: str
@@ -78,42 +78,44 @@ class Code:
     def line(self, text: str) -> None:
         self._lines.append("  " + text)
 
-    def value(self, type_: str, text: str) -> Value:
+    def value(self, type_: str, text: str) -> LLVMValue:
         """A new value of this type, made by the instruction in `text`."""
         name = f"%v{self._count}"
         self._count += 1
         self._lines.append(f"  {name} = {text}")
-        return Value(type_, name)
+        return LLVMValue(type_, name)
 
-    def constant(self, type_: str, number: float | int | bool) -> Value:
+    def constant(self, type_: str, number: float | int | bool) -> LLVMValue:
         """The number in every lane."""
         scalar = element(type_)
         text = constant_of(scalar, number)
-        return Value(type_, f"splat ({scalar} {text})" if type_.startswith("<") else text)
+        return LLVMValue(type_, f"splat ({scalar} {text})" if type_.startswith("<") else text)
 
-    def binary(self, instruction: str, a: Value, b: Value) -> Value:
+    def binary(self, instruction: str, a: LLVMValue, b: LLVMValue) -> LLVMValue:
         return self.value(a.type, f"{instruction} {a.type} {a.name}, {b.name}")
 
-    def compare(self, condition: str, a: Value, b: Value) -> Value:
+    def compare(self, condition: str, a: LLVMValue, b: LLVMValue) -> LLVMValue:
         """condition: "olt", "oge", ... for floats; "slt", "eq", ... for integers."""
         kind = "fcmp" if element(a.type) in ("float", "double") else "icmp"
         type_ = vector_type("i1", lanes_of(a.type))
         return self.value(type_, f"{kind} {condition} {a.type} {a.name}, {b.name}")
 
-    def select(self, condition: Value, a: Value, b: Value) -> Value:
+    def select(self, condition: LLVMValue, a: LLVMValue, b: LLVMValue) -> LLVMValue:
         return self.value(a.type, f"select {condition}, {a}, {b}")
 
-    def convert(self, instruction: str, a: Value, scalar: str) -> Value:
+    def convert(self, instruction: str, a: LLVMValue, scalar: str) -> LLVMValue:
         type_ = vector_type(scalar, lanes_of(a.type))
         return self.value(type_, f"{instruction} {a} to {type_}")
 
-    def intrinsic(self, name: str, result: str, *arguments: Value, suffix: str | None = None) -> Value:
+    def intrinsic(
+        self, name: str, result: str, *arguments: LLVMValue, suffix: str | None = None
+    ) -> LLVMValue:
         """A call of @llvm.<name>, declared with the arguments' types."""
         full = self._intrinsic_name(name, result if suffix is None else suffix)
         self._declare(full, result, arguments)
         return self.value(result, f"call {result} @{full}({', '.join(map(str, arguments))})")
 
-    def call_void(self, name: str, *arguments: Value, suffix: str = "") -> None:
+    def call_void(self, name: str, *arguments: LLVMValue, suffix: str = "") -> None:
         full = self._intrinsic_name(name, suffix) if suffix else name
         self._declare(full, "void", arguments)
         self.line(f"call void @{full}({', '.join(map(str, arguments))})")
@@ -121,34 +123,34 @@ class Code:
     def _intrinsic_name(self, name: str, type_: str) -> str:
         return f"llvm.{name}" + (f".{mangled(type_)}" if type_ else "")
 
-    def _declare(self, full: str, result: str, arguments: Sequence[Value]) -> None:
+    def _declare(self, full: str, result: str, arguments: Sequence[LLVMValue]) -> None:
         self._declared[full] = f"declare {result} @{full}({', '.join(a.type for a in arguments)})"
 
     # -- arithmetic on i64 and floats, as it reads best -----------------------------------------
 
-    def integer(self, number: int) -> Value:
-        return Value("i64", str(number))
+    def integer(self, number: int) -> LLVMValue:
+        return LLVMValue("i64", str(number))
 
-    def add(self, a: Value, b: Value) -> Value:
+    def add(self, a: LLVMValue, b: LLVMValue) -> LLVMValue:
         return self.binary("add" if element(a.type).startswith("i") else "fadd", a, b)
 
-    def subtract(self, a: Value, b: Value) -> Value:
+    def subtract(self, a: LLVMValue, b: LLVMValue) -> LLVMValue:
         return self.binary("sub" if element(a.type).startswith("i") else "fsub", a, b)
 
-    def multiply(self, a: Value, b: Value) -> Value:
+    def multiply(self, a: LLVMValue, b: LLVMValue) -> LLVMValue:
         return self.binary("mul" if element(a.type).startswith("i") else "fmul", a, b)
 
-    def fused(self, a: Value, b: Value, c: Value) -> Value:
+    def fused(self, a: LLVMValue, b: LLVMValue, c: LLVMValue) -> LLVMValue:
         """a · b + c of floats, with one rounding."""
         return self.intrinsic("fma", a.type, a, b, c)
 
-    def added_product(self, a: Value, b: Value, c: Value) -> Value:
+    def added_product(self, a: LLVMValue, b: LLVMValue, c: LLVMValue) -> LLVMValue:
         """a · b + c, with one rounding where the processor can: where it cannot, that would be a call for each one."""
         if element(a.type).startswith("i"):
             return self.add(self.multiply(a, b), c)
         return self.intrinsic("fmuladd", a.type, a, b, c)
 
-    def splat(self, scalar: Value, lanes: int) -> Value:
+    def splat(self, scalar: LLVMValue, lanes: int) -> LLVMValue:
         if lanes == 1:
             return scalar
         type_ = vector_type(scalar.type, lanes)
@@ -156,9 +158,12 @@ class Code:
         mask = vector_type("i32", lanes)
         return self.value(type_, f"shufflevector {one}, {type_} poison, {mask} zeroinitializer")
 
-    def picked(self, vectors: Sequence[Value], numbers: Sequence[int]) -> Value:
+    def picked(self, vectors: Sequence[LLVMValue], numbers: Sequence[int]) -> LLVMValue:
         """These lanes of one vector or of two, the second's numbered on."""
-        (first, second), type_ = (*vectors, Value(vectors[0].type, "poison"))[:2], element(vectors[0].type)
+        (first, second), type_ = (
+            (*vectors, LLVMValue(vectors[0].type, "poison"))[:2],
+            element(vectors[0].type),
+        )
         if len(numbers) == 1 and len(vectors) == 1:
             return self.value(type_, f"extractelement {first}, i64 {numbers[0]}")
         mask = ", ".join(f"i32 {i}" for i in numbers)
@@ -167,21 +172,21 @@ class Code:
 
     # -- memory --------------------------------------------------------------------------------
 
-    def slot(self, index: int) -> Value:
+    def slot(self, index: int) -> LLVMValue:
         """Number `index` of the record that the kernel was called with."""
         at = self.value("ptr", f"getelementptr i64, ptr %record, i64 {index}")
         return self.value("i64", f"load i64, {at}")
 
-    def pointer_slot(self, index: int) -> Value:
+    def pointer_slot(self, index: int) -> LLVMValue:
         at = self.value("ptr", f"getelementptr i64, ptr %record, i64 {index}")
         return self.value("ptr", f"load ptr, {at}")
 
-    def offset(self, pointer: Value, scalar: str, index: Value) -> Value:
+    def offset(self, pointer: LLVMValue, scalar: str, index: LLVMValue) -> LLVMValue:
         """Address of element `index` of an array of scalars (booleans: bytes)."""
         held = "i8" if scalar == "i1" else scalar
         return self.value("ptr", f"getelementptr {held}, {pointer}, {index}")
 
-    def load(self, type_: str, pointer: Value, mask: Value | None = None) -> Value:
+    def load(self, type_: str, pointer: LLVMValue, mask: LLVMValue | None = None) -> LLVMValue:
         """A scalar, or consecutive elements; masked lanes are 0. Booleans are bytes in memory."""
         scalar, lanes = element(type_), lanes_of(type_)
         if scalar == "i1":
@@ -190,23 +195,23 @@ class Code:
         if mask is None or lanes == 1:
             return self.value(type_, f"load {type_}, {pointer}, align {bytes_of(scalar)}")
         return self.intrinsic(
-            "masked.load", type_, pointer, Value("i32", str(bytes_of(scalar))), mask,
-            Value(type_, "zeroinitializer"), suffix=f"{type_}.ptr",
+            "masked.load", type_, pointer, LLVMValue("i32", str(bytes_of(scalar))), mask,
+            LLVMValue(type_, "zeroinitializer"), suffix=f"{type_}.ptr",
         )  # fmt: skip
 
-    def store(self, value: Value, pointer: Value, mask: Value | None = None) -> None:
+    def store(self, value: LLVMValue, pointer: LLVMValue, mask: LLVMValue | None = None) -> None:
         scalar, lanes = element(value.type), lanes_of(value.type)
         if scalar == "i1":
             self.store(self.convert("zext", value, "i8"), pointer, mask)
         elif mask is None or lanes == 1:
             self.line(f"store {value}, {pointer}, align {bytes_of(scalar)}")
         else:
-            alignment = Value("i32", str(bytes_of(scalar)))
+            alignment = LLVMValue("i32", str(bytes_of(scalar)))
             self.call_void("masked.store", value, pointer, alignment, mask, suffix=f"{value.type}.ptr")
 
     def checked_index(
-        self, index: Value, dtype: Dtype, count: Value, flag: Value, mask: Value | None = None
-    ) -> Value:
+        self, index: LLVMValue, dtype: Dtype, count: LLVMValue, flag: LLVMValue, mask: LLVMValue | None = None
+    ) -> LLVMValue:
         """The index as i64; where it is no place below the count, 0, and the flag is raised: the caller will hear of
         it. mask: where that matters."""
         if element(index.type) != "i64":
@@ -219,36 +224,36 @@ class Code:
         self.raise_where(outside, flag)
         return self.select(inside, index, self.constant(index.type, 0))
 
-    def raise_where(self, wrong: Value, flag: Value) -> None:
+    def raise_where(self, wrong: LLVMValue, flag: LLVMValue) -> None:
         """Raises the flag where any lane is true."""
         if lanes_of(wrong.type) > 1:
             wrong = self.intrinsic("vector.reduce.or", "i1", wrong, suffix=wrong.type)
         self.when(wrong, lambda: self.line(f"store i64 1, {flag}"))
 
-    def prefetch(self, pointer: Value, soon: bool) -> None:
+    def prefetch(self, pointer: LLVMValue, soon: bool) -> None:
         """Asks for the cache line, which will be read: soon (into the first cache), or later. Any address will do."""
-        to_read, level, data = (Value("i32", n) for n in ("0", "3" if soon else "2", "1"))
+        to_read, level, data = (LLVMValue("i32", n) for n in ("0", "3" if soon else "2", "1"))
         self.call_void("prefetch", pointer, to_read, level, data, suffix="ptr")
 
-    def first_lanes(self, lanes: int, count: Value) -> Value:
+    def first_lanes(self, lanes: int, count: LLVMValue) -> LLVMValue:
         """The mask that is true in lanes 0 ... count - 1 (count: i64, at most lanes)."""
         few = self.convert("trunc", count, "i32")
         return self.compare("slt", self.lane_numbers("i32", lanes), self.splat(few, lanes))
 
-    def lane_numbers(self, scalar: str, lanes: int) -> Value:
+    def lane_numbers(self, scalar: str, lanes: int) -> LLVMValue:
         numbers = ", ".join(f"{scalar} {i}" for i in range(lanes))
-        return Value(vector_type(scalar, lanes), f"<{numbers}>" if lanes > 1 else "0")
+        return LLVMValue(vector_type(scalar, lanes), f"<{numbers}>" if lanes > 1 else "0")
 
     # -- control -------------------------------------------------------------------------------
 
     def loop(
         self,
-        start: Value,
-        stop: Value,
+        start: LLVMValue,
+        stop: LLVMValue,
         step: int,
-        carried: Sequence[Value],
-        body: Callable[[Value, list[Value]], Sequence[Value] | None],
-    ) -> list[Value]:
+        carried: Sequence[LLVMValue],
+        body: Callable[[LLVMValue, list[LLVMValue]], Sequence[LLVMValue] | None],
+    ) -> list[LLVMValue]:
         """for i in range(start, stop, step): carried = body(i, carried). Runs no times if start >= stop.
 
         A body that carries nothing may return None.
@@ -261,8 +266,8 @@ class Code:
         self._open(head)
         at = len(self._lines)
         self._lines += [""] * (1 + len(carried))  # the phis: their second operands are known below
-        index = Value("i64", f"%i{number}")
-        phis = [Value(v.type, f"%c{number}.{k}") for k, v in enumerate(carried)]
+        index = LLVMValue("i64", f"%i{number}")
+        phis = [LLVMValue(v.type, f"%c{number}.{k}") for k, v in enumerate(carried)]
         more = self.compare("slt", index, stop)
         self.line(f"br {more}, label %{inside}, label %{after}")
         self._open(inside)
@@ -279,7 +284,7 @@ class Code:
         self._open(after)
         return phis
 
-    def when(self, condition: Value, body: Callable[[], object]) -> None:
+    def when(self, condition: LLVMValue, body: Callable[[], object]) -> None:
         """if condition: body()"""
         number = self._count
         self._count += 1

@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from graphnet.backends.numba.ir import Value
-from graphnet.backends.numba.loop_record import record_of
-from graphnet.backends.numba.operands import LoopForm, OperandCode
-from graphnet.backends.numba.records import RecordForm
-from graphnet.backends.numba.reduction import ReductionCode
+from graphnet.backends.numba.code.ir import LLVMValue
+from graphnet.backends.numba.code.operands import LoopForm, OperandCode
+from graphnet.backends.numba.code.reduction import ReductionCode
 
 __all__ = ["LoopKernel"]
 
@@ -21,9 +19,6 @@ __all__ = ["LoopKernel"]
 @dataclass(frozen=True)
 class LoopKernel(LoopForm):
     """A loop's form, which has a text."""
-
-    def record(self) -> RecordForm:
-        return record_of(self)
 
     def text(self) -> str:
         return (ReductionCode(self) if self.reductions else _LoopCode(self)).module()
@@ -36,10 +31,10 @@ class _LoopCode(OperandCode):
         super().__init__(kernel)
         self._nest(0, [])
 
-    def _nest(self, axis: int, indices: list[Value]) -> None:
+    def _nest(self, axis: int, indices: list[LLVMValue]) -> None:
         if axis < self.kernel.axes - 1:
 
-            def body(i: Value, _: list[Value]) -> list[Value]:
+            def body(i: LLVMValue, _: list[LLVMValue]) -> list[LLVMValue]:
                 self._nest(axis + 1, [*indices, i])
                 return []
 
@@ -51,10 +46,10 @@ class _LoopCode(OperandCode):
         else:
             self._over_vectors(self.sizes[-1], lambda j, mask: self._at(row, j, mask))
 
-    def _over_vectors(self, size: Value, body: Callable[[Value, Value | None], object]) -> None:
+    def _over_vectors(self, size: LLVMValue, body: Callable[[LLVMValue, LLVMValue | None], object]) -> None:
         lanes = self.lanes
 
-        def vector(j: Value, _: list[Value]) -> None:
+        def vector(j: LLVMValue, _: list[LLVMValue]) -> None:
             body(j, None)
 
         if lanes == 1:

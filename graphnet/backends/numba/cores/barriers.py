@@ -13,7 +13,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
-from graphnet.backends.numba.jobs import Job
+from graphnet.backends.numba.jobs import InstructionJob
 from graphnet.plan.instructions import Access, Host
 from graphnet.plan.views import Buffer
 
@@ -22,7 +22,7 @@ __all__ = ["barriers_of"]
 _start = attrgetter("start")
 
 
-def barriers_of(jobs: Sequence[Job | Host], fixed: int) -> set[int]:
+def barriers_of(jobs: Sequence[InstructionJob | Host], fixed: int) -> set[int]:
     """Before which jobs all cores must meet: those that touch what another core may have written since the last
     barrier, and the first that varies.
 
@@ -72,7 +72,7 @@ class _Region(NamedTuple):
     stop: int
 
     @classmethod
-    def of(cls, job: Job, access: Access) -> _Region:
+    def of(cls, job: InstructionJob, access: Access) -> _Region:
         view = access.view
         pitch = view.strides[0] if view.shape else 0
         across = (view.shape[0] - 1) * pitch if pitch else 0
@@ -94,7 +94,7 @@ class _Region(NamedTuple):
         return a_end <= pitch and b_end <= pitch and (a_end <= b or b_end <= a)
 
 
-def _clashes(job: Job, access: Access, touched: Mapping[Buffer, _Touched]) -> bool:
+def _clashes(job: InstructionJob, access: Access, touched: Mapping[Buffer, _Touched]) -> bool:
     buffer = access.view.buffer
     return buffer in touched and touched[buffer].clashes(_Region.of(job, access))
 

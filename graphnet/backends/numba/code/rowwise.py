@@ -14,13 +14,12 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
-from graphnet.backends.numba.ir import Code, Value, llvm_type
+from graphnet.backends.numba.code.ir import Code, LLVMValue, llvm_type
 from graphnet.backends.numba.machine import this_machine
-from graphnet.backends.numba.records import FLAG, RecordForm, Touched, constant, word
 from graphnet.graph.node import Dtype
 from graphnet.ops.rowwise import refused
 
-__all__ = ["Parameter", "RowwiseKernel", "words_of"]
+__all__ = ["KernelParameter", "RowwiseKernel", "words_of"]
 
 #: What Numba's functions return when all is well: a value, or None.
 _WELL = (0, -2)
@@ -36,10 +35,10 @@ _LIBRARY = frozenset(
     )
     for suffix in ("", "f")
 )  # fmt: skip
-_ROWS, _FIRST = 3, 4
+_FLAG, _ROWS, _FIRST = 2, 3, 4
 
 
-class Parameter(NamedTuple):
+class KernelParameter(NamedTuple):
     """kind: "output", "input", "scratch" or "setting". axes: how many it has, of one row."""
 
     kind: str
@@ -49,7 +48,7 @@ class Parameter(NamedTuple):
     @property
     def words(self) -> int:
         """Of an array: its address, how many elements further on the next row lies, how many elements a row has, and
-        its sizes. Of a setting: the upper and the lower half of its bits, since a word is no larger than memory."""
+        its sizes. Of a setting: the upper and the lower half of its bits, since large words are addresses."""
         return 2 if self.kind == "setting" else 3 + self.axes
 
 
@@ -68,18 +67,9 @@ class RowwiseKernel:
 
     name: str
     function: Callable[..., None]
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[KernelParameter, ...]
     vector_bytes: int
     content: str | None
-
-    def record(self) -> RecordForm:
-        touched, at = [], _FIRST
-        for parameter in self.parameters:
-            if parameter.kind != "setting":
-                axes = ((word(_ROWS), word(at + 1)), (word(at + 2), constant(1)))
-                touched.append(Touched(at, parameter.dtype.itemsize, parameter.kind != "input", axes))
-            at += parameter.words
-        return RecordForm(at, True, tuple(touched))
 
     def text(self) -> str:
         signature = [(p.kind, p.dtype.str, p.axes) for p in self.parameters]
@@ -109,7 +99,7 @@ class RowwiseKernel:
         flags.nrt = False  # no memory of its own
         flags.error_model = "numpy"
         flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
-        flags.boundscheck = True  # no kernel leaves its arrays, also one that comes from a file
+        flags.boundscheck = True  # no kernel leaves its arrays
         typing, target = registry.cpu_target.typing_context, registry.cpu_target.target_context
         typing.refresh()
         target.refresh()
@@ -155,54 +145,46 @@ class _Caller(Code):
         super().__init__(kernel.vector_bytes)
         self.line("%returned = alloca i64")
         self.line("%raised = alloca i64")
-        self.flag, self.too_large = self.pointer_slot(FLAG), Value("i1", "false")
+        self.flag = self.pointer_slot(_FLAG)
         at = _FIRST
-        self.given: list[Callable[[Value], list[Value]]] = []
+        self.given: list[Callable[[LLVMValue], list[LLVMValue]]] = []
         for parameter in kernel.parameters:
             self.given.append((self._setting if parameter.kind == "setting" else self._array)(parameter, at))
             at += parameter.words
-        fits = self.binary("xor", self.too_large, Value("i1", "true"))
-        self.raise_where(self.too_large, self.flag)
-        self.when(fits, lambda: self.loop(self.integer(0), self.slot(_ROWS), 1, [], self._row))
+        self.loop(self.integer(0), self.slot(_ROWS), 1, [], self._row)
 
-    def _array(self, parameter: Parameter, at: int) -> Callable[[Value], list[Value]]:
+    def _array(self, parameter: KernelParameter, at: int) -> Callable[[LLVMValue], list[LLVMValue]]:
         base, step, elements = self.pointer_slot(at), self.slot(at + 1), self.slot(at + 2)
         sizes = [self.slot(at + 3 + axis) for axis in range(parameter.axes)]
         scalar = llvm_type(parameter.dtype)
-        # What a record says of its reach is held by its number of elements: sizes say no more.
-        most = self.convert("zext", elements, "i128")
-        total = Value("i128", "1")
-        for size in sizes:
-            total = self.multiply(total, self.convert("zext", size, "i128"))
-            self.too_large = self.binary("or", self.too_large, self.compare("ugt", total, most))
-        strides: list[Value] = []
+        strides: list[LLVMValue] = []
         stride = self.integer(parameter.dtype.itemsize)
         for size in reversed(sizes):
             strides.insert(0, stride)
             stride = self.multiply(stride, size)
-        nothing, item = Value("ptr", "null"), self.integer(parameter.dtype.itemsize)
+        nothing, item = LLVMValue("ptr", "null"), self.integer(parameter.dtype.itemsize)
 
-        def given(row: Value) -> list[Value]:
+        def given(row: LLVMValue) -> list[LLVMValue]:
             address = self.offset(base, scalar, self.multiply(row, step))
             return [nothing, nothing, elements, item, address, *sizes, *strides]
 
         return given
 
-    def _setting(self, parameter: Parameter, at: int) -> Callable[[Value], list[Value]]:
+    def _setting(self, parameter: KernelParameter, at: int) -> Callable[[LLVMValue], list[LLVMValue]]:
         upper = self.binary("shl", self.slot(at), self.integer(32))
         held = self.binary("or", upper, self.slot(at + 1))
         if parameter.dtype.kind == "f":
             held = self.convert("bitcast", held, "double")
         return lambda row: [held]
 
-    def _row(self, row: Value, _: list[Value]) -> None:
-        given = [Value("ptr", "%returned"), Value("ptr", "%raised")]
+    def _row(self, row: LLVMValue, _: list[LLVMValue]) -> None:
+        given = [LLVMValue("ptr", "%returned"), LLVMValue("ptr", "%raised")]
         for each in self.given:
             given += each(row)
         status = self.value("i32", f"call i32 @own({', '.join(map(str, given))})")
-        wrong = Value("i1", "true")
+        wrong = LLVMValue("i1", "true")
         for well in _WELL:
-            differs = self.compare("ne", status, Value("i32", str(well)))
+            differs = self.compare("ne", status, LLVMValue("i32", str(well)))
             wrong = self.binary("and", wrong, differs)
         self.raise_where(wrong, self.flag)
 

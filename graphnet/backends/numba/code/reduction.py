@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from graphnet.backends.compiled.folds import Fold
-from graphnet.backends.numba.expressions import LLVMEmitter, convert
-from graphnet.backends.numba.ir import Value, element, lanes_of, llvm_type, vector_type
-from graphnet.backends.numba.operands import LoopForm, OperandCode, Row, RowAddress
+from graphnet.backends.compiled.expressions import Fold
+from graphnet.backends.numba.code.expressions import LLVMEmitter, convert
+from graphnet.backends.numba.code.ir import LLVMValue, element, lanes_of, llvm_type, vector_type
+from graphnet.backends.numba.code.operands import LoopForm, OperandCode, Row, RowAddress
 from graphnet.graph.node import Dtype
 
 __all__ = ["CHUNK", "ReductionCode"]
@@ -35,7 +35,7 @@ class _Fold(NamedTuple):
     move: str
     dtype: Dtype
     result: Dtype
-    base: Value
+    base: LLVMValue
     strides: int
 
     @property
@@ -60,7 +60,7 @@ class _Fold(NamedTuple):
 
 #: Totals: for each reduction those of all rows (or columns) side by side. Those of a loop go on with what rounding took
 #: from each long sum of float64, in the same order.
-_Totals = list[Value]
+_Totals = list[LLVMValue]
 
 
 class ReductionCode(OperandCode):
@@ -76,7 +76,7 @@ class ReductionCode(OperandCode):
         self.apart = [f for f in self.folds if f.is_apart(kernel.long, kernel.vector_axis_reduced)]
         self._kept(0, [])
 
-    def _kept(self, axis: int, indices: list[Value]) -> None:
+    def _kept(self, axis: int, indices: list[LLVMValue]) -> None:
         """The loops over the axes that are kept."""
         by_rows = self.kernel.vector_axis_reduced
         if axis == self.kept_axes - (0 if by_rows else 1):
@@ -86,7 +86,7 @@ class ReductionCode(OperandCode):
                 self._reduce_columns(indices)
             return
 
-        def body(i: Value, _: _Totals) -> None:
+        def body(i: LLVMValue, _: _Totals) -> None:
             self._kept(axis + 1, [*indices, i])
 
         start = self.integer(0)
@@ -94,7 +94,7 @@ class ReductionCode(OperandCode):
             start = self._side_by_side(indices)
         self.loop(start, self.sizes[axis], 1, [], body)
 
-    def _side_by_side(self, indices: list[Value]) -> Value:
+    def _side_by_side(self, indices: list[LLVMValue]) -> LLVMValue:
         """As many rows as can be, a few at a time; the first that is left."""
         # Long rows that are written, too, are more streams than the machine foresees.
         alone = len(self.kernel.steps) > LONG or (self.kernel.long and self.kernel.stores)
@@ -103,7 +103,7 @@ class ReductionCode(OperandCode):
             return self.integer(0)
         whole = self.binary("and", self.sizes[self.kept_axes - 1], self.integer(-count))
 
-        def some(i: Value, _: _Totals) -> None:
+        def some(i: LLVMValue, _: _Totals) -> None:
             self._reduce_rows([[*indices, self.add(i, self.integer(r))] for r in range(count)])
 
         self.loop(self.integer(0), whole, count, [], some)
@@ -111,7 +111,7 @@ class ReductionCode(OperandCode):
 
     # -- totals -------------------------------------------------------------------------------------
 
-    def _identity(self, fold: _Fold, scalar: str) -> Value:
+    def _identity(self, fold: _Fold, scalar: str) -> LLVMValue:
         return self.constant(vector_type(scalar, self.lanes), fold.rule.identity)
 
     def _identities(self, count: int) -> _Totals:
@@ -128,14 +128,19 @@ class ReductionCode(OperandCode):
         return [fold for fold in folds if fold in self.apart and fold.scalar == "double"]
 
     def _in_chunks(
-        self, start: Value, stop: Value, step: int, totals: _Totals, body: Callable[[Value, _Totals], _Totals]
+        self,
+        start: LLVMValue,
+        stop: LLVMValue,
+        step: int,
+        totals: _Totals,
+        body: Callable[[LLVMValue, _Totals], _Totals],
     ) -> _Totals:
         """The loop, where sums of each CHUNK of terms are added up apart. body: from the totals without what rounding
         took to the same."""
         if not self.apart:
             return self.loop(start, stop, step, totals, body)
 
-        def some(i: Value, carried: _Totals) -> _Totals:
+        def some(i: LLVMValue, carried: _Totals) -> _Totals:
             end = self.add(i, self.integer(CHUNK * step))
             end = self.select(self.compare("slt", end, stop), end, stop)
             return self._absorbed(carried, lambda apart: self.loop(i, end, step, apart, body))
@@ -160,7 +165,7 @@ class ReductionCode(OperandCode):
                 lost_after.append(self.add(next(lost), self._rounding(total, x, after[-1])))
         return [*after, *lost_after]
 
-    def _rounding(self, a: Value, b: Value, total: Value) -> Value:
+    def _rounding(self, a: LLVMValue, b: LLVMValue, total: LLVMValue) -> LLVMValue:
         """a + b - total, exactly, where total is a + b rounded. Source: Knuth 1969, 4.2.2."""
         of_b = self.subtract(total, a)
         of_a = self.subtract(total, of_b)
@@ -183,18 +188,20 @@ class ReductionCode(OperandCode):
             found.append(total)
         return found
 
-    def _combined(self, fold: _Fold, total: Value, x: Value) -> Value:
+    def _combined(self, fold: _Fold, total: LLVMValue, x: LLVMValue) -> LLVMValue:
         """x is of the total's type, or of one that it is converted from."""
         scalar = element(total.type)
         emitter = LLVMEmitter(self, lanes_of(total.type))
         dtype = fold.rule.kept if scalar == fold.kept else fold.dtype
         return fold.rule.combined(emitter, total, convert(self, x, scalar), dtype)
 
-    def _combined_where(self, fold: _Fold, total: Value, x: Value, mask: Value | None) -> Value:
+    def _combined_where(
+        self, fold: _Fold, total: LLVMValue, x: LLVMValue, mask: LLVMValue | None
+    ) -> LLVMValue:
         result = self._combined(fold, total, x)
         return result if mask is None else self.select(mask, result, total)
 
-    def _across(self, fold: _Fold, totals: _Totals) -> Value:
+    def _across(self, fold: _Fold, totals: _Totals) -> LLVMValue:
         """All lanes of each total combined, the results side by side. Always in one order, however many totals there
         are: the lower half of a total's lanes with the upper, and so on."""
         each = lanes_of(totals[0].type)  # so many lanes of a vector belong to one total
@@ -209,7 +216,7 @@ class ReductionCode(OperandCode):
         (result,) = totals
         return result
 
-    def _halves(self, fold: _Fold, vectors: _Totals, half: int) -> Value:
+    def _halves(self, fold: _Fold, vectors: _Totals, half: int) -> LLVMValue:
         """Of one or two vectors, whose totals have 2 · half lanes each: their lower and upper halves combined."""
         lanes = lanes_of(vectors[0].type) * len(vectors)
         lower = [i + k for i in range(0, lanes, 2 * half) for k in range(half)]
@@ -218,7 +225,7 @@ class ReductionCode(OperandCode):
 
     # -- rows ---------------------------------------------------------------------------------------
 
-    def _reduce_rows(self, kept: list[list[Value]]) -> None:
+    def _reduce_rows(self, kept: list[list[LLVMValue]]) -> None:
         """The rows at these indices, each a step after the one before."""
         totals = iter(self._row_totals(kept))
         for fold in self.folds:
@@ -229,23 +236,23 @@ class ReductionCode(OperandCode):
             )
             self._store(convert(self, total, llvm_type(fold.result)), place, self.integer(0), None)
 
-    def _row_totals(self, kept: list[list[Value]]) -> _Totals:
+    def _row_totals(self, kept: list[list[LLVMValue]]) -> _Totals:
         kernel, lanes, zero = self.kernel, self.lanes, self.integer(0)
         folds = self._each(len(kept))
         short = self._short_mask()
 
-        def rows(more: list[Value]) -> list[Row]:
+        def rows(more: list[LLVMValue]) -> list[Row]:
             return [self._row([*at, *more]) for at in kept]
 
-        def found(rows: list[Row], j: Value, mask: Value | None) -> list[Value]:
+        def found(rows: list[Row], j: LLVMValue, mask: LLVMValue | None) -> list[LLVMValue]:
             values = [self._at(row, j, mask) for row in rows]
             return [of_row[fold.number] for fold in self.folds for of_row in values]
 
-        def step(rows: list[Row], j: Value, mask: Value | None, carried: _Totals) -> _Totals:
+        def step(rows: list[Row], j: LLVMValue, mask: LLVMValue | None, carried: _Totals) -> _Totals:
             pairs = zip(folds, carried, found(rows, j, mask), strict=True)
             return [self._combined_where(fold, total, x, mask) for fold, total, x in pairs]
 
-        def one(rows: list[Row], j: Value, mask: Value | None, carried: _Totals) -> _Totals:
+        def one(rows: list[Row], j: LLVMValue, mask: LLVMValue | None, carried: _Totals) -> _Totals:
             return self._absorbed(carried, lambda apart: step(rows, j, mask, apart))
 
         def along(rows: list[Row], totals: _Totals) -> _Totals:
@@ -259,7 +266,7 @@ class ReductionCode(OperandCode):
             rest = self.first_lanes(lanes, self.subtract(size, whole))
             return self.loop(whole, size, lanes, totals, lambda j, c: one(rows, j, rest, c))
 
-        def over(axis: int, more: list[Value], totals: _Totals) -> _Totals:
+        def over(axis: int, more: list[LLVMValue], totals: _Totals) -> _Totals:
             if axis == kernel.axes - 1:
                 return along(rows(more), totals)
             return self.loop(zero, self.sizes[axis], 1, totals, lambda i, c: over(axis + 1, [*more, i], c))
@@ -276,7 +283,7 @@ class ReductionCode(OperandCode):
 
     # -- columns ------------------------------------------------------------------------------------
 
-    def _reduce_columns(self, indices: list[Value]) -> None:
+    def _reduce_columns(self, indices: list[LLVMValue]) -> None:
         """Axes: kept ..., reduced ..., and the last kept one, which runs over vectors, innermost."""
         kernel, kept = self.kernel, self.kept_axes
         places = [
@@ -285,8 +292,8 @@ class ReductionCode(OperandCode):
             for strides in (self.strides[fold.strides],)
         ]
 
-        def block(columns: list[Value], mask: Value | None) -> None:
-            def over(axis: int, at: list[Value], totals: list[Value]) -> list[Value]:
+        def block(columns: list[LLVMValue], mask: LLVMValue | None) -> None:
+            def over(axis: int, at: list[LLVMValue], totals: list[LLVMValue]) -> list[LLVMValue]:
                 if axis == kernel.axes - 1:
                     begins = self._row(at)
                     values = [self._at(begins, j, mask) for j in columns]
@@ -294,7 +301,7 @@ class ReductionCode(OperandCode):
                     folds = self._each(len(columns))
                     return [self._combined(*each) for each in zip(folds, totals, found, strict=True)]
 
-                def row(i: Value, carried: list[Value]) -> list[Value]:
+                def row(i: LLVMValue, carried: list[LLVMValue]) -> list[LLVMValue]:
                     return over(axis + 1, [*at, i], carried)
 
                 if axis == kernel.axes - 2:
@@ -312,7 +319,7 @@ class ReductionCode(OperandCode):
         whole = self.binary("and", self.sizes[-1], self.integer(-wide))
         offsets = [self.integer(k * lanes) for k in range(COLUMNS)]
 
-        def side_by_side(j: Value, _: list[Value]) -> None:
+        def side_by_side(j: LLVMValue, _: list[LLVMValue]) -> None:
             block([self.add(j, o) for o in offsets], None)
 
         self.loop(self.integer(0), whole, wide, [], side_by_side)

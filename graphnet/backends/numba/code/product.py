@@ -10,8 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from graphnet.backends.numba.ir import Code, Value, bytes_of, vector_type
-from graphnet.backends.numba.records import Number, RecordForm, Touched, constant, word
+from graphnet.backends.numba.code.ir import Code, LLVMValue, bytes_of, vector_type
 
 __all__ = ["PackKernel", "ProductKernel"]
 
@@ -68,39 +67,8 @@ class ProductKernel:
     def lanes(self) -> int:
         return self.vector_bytes // bytes_of(self.scalar)
 
-    def record(self) -> RecordForm:
-        item = bytes_of(self.scalar)
-        width, one = self.vectors * self.lanes, constant(1)
-        rows = Number(11, self.rows, self.tail_rows)
-        columns = Number(12, width, self.tail_columns)
-        along_k = one if self.unit == "k" else word(7)
-        operands = [
-            Touched(2, item, False, ((rows, word(6)), (word(5), along_k))),
-            Touched(4, item, True, ((rows, word(10)), (columns, one))),
-            *_panels(3, item, False, (word(12), word(9)), (word(5), word(8)), width, self.tail_columns),
-        ]
-        return RecordForm(13, False, tuple(operands), ((6, 1),) if self.unit == "m" else ())
-
     def text(self) -> str:
         return _ProductCode(self).module()
-
-
-def _panels(
-    base: int,
-    item: int,
-    writes: bool,
-    panels: tuple[Number, Number],
-    rows: tuple[Number, Number],
-    width: int,
-    tail: int,
-) -> list[Touched]:
-    """Whole panels, and the narrower one behind them."""
-    (count, apart), one = panels, constant(1)
-    found = [Touched(base, item, writes, ((count, apart), rows, (constant(width), one)))]
-    if tail:
-        more = count._replace(plus=1)
-        found.append(Touched(base, item, writes, ((more, apart), rows, (constant(tail), one))))
-    return found
 
 
 class _ProductCode(Code):
@@ -115,11 +83,11 @@ class _ProductCode(Code):
         )
         width = kernel.vectors * kernel.lanes
 
-        def panel(j: Value, columns: int) -> None:
+        def panel(j: LLVMValue, columns: int) -> None:
             b_panel_j = self.at(b, j, b_panel)
             c_panel_j = self.offset(c, kernel.scalar, self.multiply(j, self.integer(width)))
 
-            def block(i: Value, rows: int) -> list[Value]:
+            def block(i: LLVMValue, rows: int) -> list[LLVMValue]:
                 first = self.multiply(i, self.integer(kernel.rows))
                 a_i = self.at(a, first, self.a_m)
                 if kernel.far:
@@ -133,7 +101,7 @@ class _ProductCode(Code):
             if kernel.tail_rows:
                 block(blocks, kernel.tail_rows)
 
-        def whole(j: Value, _: list[Value]) -> list[Value]:
+        def whole(j: LLVMValue, _: list[LLVMValue]) -> list[LLVMValue]:
             panel(j, width)
             return []
 
@@ -141,27 +109,27 @@ class _ProductCode(Code):
         if kernel.tail_columns:
             panel(panels, kernel.tail_columns)
 
-    def at(self, base: Value, index: Value, stride: Value) -> Value:
+    def at(self, base: LLVMValue, index: LLVMValue, stride: LLVMValue) -> LLVMValue:
         return self.offset(base, self.kernel.scalar, self.multiply(index, stride))
 
-    def ask_for(self, a: Value) -> None:
+    def ask_for(self, a: LLVMValue) -> None:
         """Asks for as many rows of A, beginning here, as a tile has. Past the end of A this does nothing."""
         starts = [self.at(a, self.integer(i), self.a_m) for i in range(self.kernel.rows)]
         item = self.kernel.vector_bytes // self.kernel.lanes
 
-        def line(k: Value, _: list[Value]) -> None:
+        def line(k: LLVMValue, _: list[LLVMValue]) -> None:
             for start in starts:
                 self.prefetch(self.offset(start, self.kernel.scalar, k), soon=False)
 
         self.loop(self.integer(0), self.K, LINE // item, [], line)
 
-    def tile(self, a: Value, b: Value, c: Value, rows: int, columns: int) -> None:
+    def tile(self, a: LLVMValue, b: LLVMValue, c: LLVMValue, rows: int, columns: int) -> None:
         """One tile of C: the sum over k in registers, then added to or stored in C."""
         scalar, lanes, unit = self.kernel.scalar, self.kernel.lanes, self.kernel.unit
         vectors = _vectors(columns, lanes)
         starts = [a] if unit == "m" else [self.at(a, self.integer(i), self.a_m) for i in range(rows)]
 
-        def of_row(row: Value) -> list[tuple[str, Value, Value | None]]:
+        def of_row(row: LLVMValue) -> list[tuple[str, LLVMValue, LLVMValue | None]]:
             """Type, address and mask of each vector of a row of B or C."""
             return [
                 (
@@ -174,7 +142,7 @@ class _ProductCode(Code):
                 for vector in vectors
             ]
 
-        def step(k: Value, sums: list[Value]) -> list[Value]:
+        def step(k: LLVMValue, sums: list[LLVMValue]) -> list[LLVMValue]:
             b_vectors = [self.load(*each) for each in of_row(self.at(b, k, self.b_k))]
             along = k if unit == "k" else self.multiply(k, self.a_k)
             result = []
@@ -190,7 +158,7 @@ class _ProductCode(Code):
                 ]
             return result
 
-        def steps(k: Value, sums: list[Value]) -> list[Value]:
+        def steps(k: LLVMValue, sums: list[LLVMValue]) -> list[LLVMValue]:
             for u in range(UNROLLED):
                 sums = step(self.add(k, self.integer(u)), sums)
             return sums
@@ -223,13 +191,6 @@ class PackKernel:
     tail_columns: int
     contiguous: bool
 
-    def record(self) -> RecordForm:
-        item = bytes_of(self.scalar)
-        columns = Number(7, self.width, self.tail_columns)
-        source = (word(4), word(5)), (columns, constant(1) if self.contiguous else word(9))
-        panels = _panels(3, item, True, (word(7), word(8)), (word(4), word(6)), self.width, self.tail_columns)
-        return RecordForm(10, False, (Touched(2, item, False, source), *panels))
-
     def text(self) -> str:
         code = Code(self.vector_bytes)
         lanes = self.vector_bytes // bytes_of(self.scalar)
@@ -237,10 +198,10 @@ class PackKernel:
         K, b_k, p_k, panels, p_panel, b_n = (code.slot(i) for i in range(4, 10))
         zero = code.integer(0)
 
-        def at(base: Value, index: Value, stride: Value) -> Value:
+        def at(base: LLVMValue, index: LLVMValue, stride: LLVMValue) -> LLVMValue:
             return code.offset(base, self.scalar, code.multiply(index, stride))
 
-        def panel(j: Value, columns: int) -> None:
+        def panel(j: LLVMValue, columns: int) -> None:
             """By columns: each is contiguous in B."""
             first = code.multiply(j, code.integer(self.width))
             source, target = at(b, first, b_n), at(p, j, p_panel)
@@ -248,17 +209,19 @@ class PackKernel:
                 column = at(source, code.integer(n), b_n)
                 goal = code.offset(target, self.scalar, code.integer(n))
 
-                def one(k: Value, _: list[Value], column: Value = column, goal: Value = goal) -> None:
+                def one(
+                    k: LLVMValue, _: list[LLVMValue], column: LLVMValue = column, goal: LLVMValue = goal
+                ) -> None:
                     code.store(code.load(self.scalar, at(column, k, b_k)), at(goal, k, p_k))
 
                 code.loop(zero, K, 1, [], one)
 
-        def row(k: Value, _: list[Value]) -> list[Value]:
+        def row(k: LLVMValue, _: list[LLVMValue]) -> list[LLVMValue]:
             """By rows: each is contiguous in B, and goes to all panels."""
             source, target = at(b, k, b_k), at(p, k, p_k)
             ahead = at(b, code.add(k, code.integer(AHEAD)), b_k)
 
-            def piece(j: Value, columns: int) -> list[Value]:
+            def piece(j: LLVMValue, columns: int) -> list[LLVMValue]:
                 first = code.multiply(j, code.integer(self.width))
                 near = code.offset(ahead, self.scalar, first)
                 for line in range(0, columns, LINE * lanes // self.vector_bytes):
@@ -271,7 +234,7 @@ class PackKernel:
                 piece(panels, self.tail_columns)
             return []
 
-        def copy_row(source: Value, target: Value, columns: int) -> list[Value]:
+        def copy_row(source: LLVMValue, target: LLVMValue, columns: int) -> list[LLVMValue]:
             for start in range(0, columns, lanes):
                 n = min(lanes, columns - start)
                 mask = code.first_lanes(lanes, code.integer(n)) if n < lanes else None

@@ -1,0 +1,65 @@
+"""This process: the cores that it may use, its garbage collector, and properties that are safe where it is forked."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+__all__ = ["cached_property", "collector_paused", "own_cores"]
+
+#: As that of functools, without the lock that Python 3.11 holds while a value is computed. That lock is one for all
+#: objects: a process that is forked while another thread holds it, in the midst of a compilation, would wait for ever.
+if sys.version_info >= (3, 12):
+    from functools import cached_property
+else:
+    from collections.abc import Callable
+    from typing import Any, Generic, TypeVar, overload
+
+    T = TypeVar("T")
+
+    class cached_property(Generic[T]):  # noqa: N801 (as in functools)
+        """A property that is computed once, and then is an attribute of its object."""
+
+        def __init__(self, function: Callable[[Any], T]) -> None:
+            self.function, self.__doc__ = function, function.__doc__
+
+        def __set_name__(self, owner: type, name: str) -> None:
+            self.name = name
+
+        @overload
+        def __get__(self, instance: None, owner: type | None = None) -> cached_property[T]: ...
+
+        @overload
+        def __get__(self, instance: object, owner: type | None = None) -> T: ...
+
+        def __get__(self, instance: object | None, owner: type | None = None) -> cached_property[T] | T:
+            if instance is None:
+                return self
+            value = vars(instance)[self.name] = self.function(instance)
+            return value
+
+
+def own_cores() -> list[int]:
+    """The numbers of the cores that this process may use; of systems that do not tell, all that there are."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """No cyclic collection inside. Nested or concurrent use is safe: whoever found it on turns it on.
+
+    Nodes form no cycles, but each collection walks all that are alive: with hundreds of thousands of nodes it would
+    cost more than the work itself, and make it grow faster than linearly.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

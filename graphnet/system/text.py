@@ -1,0 +1,92 @@
+"""Text: characters that can be shown, JSON that is looked at before it is read, templates of pages."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import unicodedata
+from collections.abc import Mapping
+from typing import Any, TextIO
+
+__all__ = ["filled", "in_brief", "json_for_script", "on_one_line", "read_json", "shown_on", "visible"]
+
+#: What a terminal may have as it is: breaks and tabs, and what only joins letters, which some scripts need.
+_HARMLESS = "\n\t\u200c\u200d"
+
+
+def visible(character: str) -> str:
+    """One visible character: a control character printed raw could move the cursor or worse."""
+    if character == "\n":
+        return "⏎"
+    code = ord(character[0]) if character else 0x20
+    if code < 0x20:
+        return chr(0x2400 + code)
+    if unicodedata.category(chr(code)) in ("Cc", "Cf", "Cs", "Zl", "Zp") or _is_none(code):
+        return "�"
+    return chr(code)
+
+
+def shown_on(stream: TextIO, text: str) -> str:
+    """The text as this stream is to have it: with control characters visible on a terminal, which would obey them.
+
+    A file or a pipe gets the text as it is.
+    """
+    if text.isprintable() or not stream.isatty():
+        return text
+    return "".join(c if c in _HARMLESS else visible(c) for c in text)
+
+
+def on_one_line(text: str) -> str:
+    """With escapes for all that cannot be printed, line breaks too: a name within a sentence."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def in_brief(words: object, most: int = 60) -> str:
+    """What a file calls something, on one line and in a few characters; ... where there were more."""
+    text = str(words)
+    shown = on_one_line(text[: most + 1])
+    return shown if len(shown) <= most else f"{shown[: most - 4]} ..."
+
+
+def _is_none(code: int) -> bool:
+    """Whether it will never be a character; XML, and so SVG, takes some of these for the end of a file."""
+    return code & 0xFFFE == 0xFFFE or 0xFDD0 <= code <= 0xFDEF
+
+
+#: Lists and objects, and values, of a text at most: a few bytes of each become some hundred in memory.
+NESTED, VALUES = 1 << 17, 1 << 20
+#: Of characters (surrogates), which no file can hold but as an escape.
+_HALVES = re.compile("[\ud800-\udfff]")
+
+
+def read_json(text: str | bytes) -> Any:
+    """The value. ValueError for what is no JSON, is nested too deep to be read, or has more parts than any of ours."""
+    content = text if isinstance(text, bytes) else text.encode()
+    nested, values = content.count(b"[") + content.count(b"{"), content.count(b",")
+    if nested > NESTED or values > VALUES:
+        raise ValueError(f"it has {nested:,} lists and objects with {values:,} values, more than are read")
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        raise
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+    except UnicodeDecodeError:
+        raise ValueError("it is no UTF-8") from None
+    except ValueError:  # Python reads no number of more digits
+        raise ValueError(f"it has a number of more than {sys.get_int_max_str_digits():,} digits") from None
+
+
+def json_for_script(value: Any) -> str:
+    """JSON that may stand in a script element: no name in it can end the element. ValueError for NaN and infinities."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return _HALVES.sub(lambda half: f"\\u{ord(half[0]):04x}", text.replace("<", "\\u003c"))
+
+
+def filled(template: str, parts: Mapping[str, str]) -> str:
+    """The template with its parts in their places, in one sweep: what a part holds is never taken for a place."""
+    pieces = template.split("%%")
+    return "".join(parts[piece] if i % 2 else piece for i, piece in enumerate(pieces))
