@@ -8,7 +8,6 @@ from dataclasses import replace
 from graphnet.graph.dtypes import is_float
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Array, Node
-from graphnet.ops.elementwise import Elementwise
 from viz.drawing.closed import ClosedPicture, Kind, closed_picture, is_unrolled
 from viz.drawing.merge import check_steps, fold_columns, fold_time
 from viz.drawing.note import Note, Notes
@@ -116,7 +115,7 @@ def _beside(key: str) -> str:
 def _derivative(shape: Shape, cluster: Cluster, with_values: bool) -> Shape:
     first, *rest = shape.lines
     node = shape.nodes[-1] if shape.nodes else None
-    if node is not None and not shape.role.is_square and isinstance(node.op, Elementwise):
+    if node is not None and not shape.role.is_square and node.op.is_elementwise:
         # A linear op's derivative is a number, or the other input: nothing that a prime would tell.
         first = first if node.op.zero_if in ("all", "any") else f"{first}′"
     note = shape.note if with_values else None

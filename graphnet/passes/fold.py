@@ -6,8 +6,7 @@ import numpy as np
 
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Array, Node
-from graphnet.ops.elementwise import Elementwise
-from graphnet.ops.leaf import Constant, Fill, constant, fill
+from graphnet.ops.leaf import constant, fill
 
 __all__ = ["fold"]
 
@@ -25,13 +24,13 @@ def fold(graph: Graph) -> Graph:
 
 
 def _replace(node: Node) -> Node:
-    if not node.inputs or not all(isinstance(x.op, (Constant, Fill)) for x in node.inputs):
+    if not node.inputs or not all(x.op.is_constant for x in node.inputs):
         return node
-    numbers = [np.asarray(x.op.number, x.dtype) for x in node.inputs if isinstance(x.op, Fill)]
-    if len(numbers) == len(node.inputs) and isinstance(node.op, Elementwise):
+    numbers = [np.asarray(x.op.everywhere, x.dtype) for x in node.inputs if x.op.everywhere is not None]
+    if len(numbers) == len(node.inputs) and node.op.is_elementwise:
         number = _evaluate(node, numbers)
         return node if number is None else fill(number.item(), node.shape, node.dtype)
-    limit = max(LARGEST, *(0 if isinstance(x.op, Fill) else x.nbytes for x in node.inputs))
+    limit = max(LARGEST, *(x.nbytes if x.op.everywhere is None else 0 for x in node.inputs))
     if node.nbytes > limit:
         return node
     value = _evaluate(node, [x.op.forward() for x in node.inputs])

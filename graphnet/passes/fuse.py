@@ -39,7 +39,7 @@ def is_fusable(node: Node) -> bool:
 
 def _flows(source: Node, node: Node) -> bool:
     """True if an element of the node needs just that element of the source (both fusable)."""
-    return source.shape == node.shape and not isinstance(node.op, Lookup)
+    return source.shape == node.shape and node.op.is_elementwise
 
 
 def fuse(graph: Graph) -> Graph:

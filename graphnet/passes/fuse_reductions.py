@@ -27,7 +27,7 @@ def fuse_reductions(graph: Graph) -> Graph:
 def _with_reductions(graph: Graph, group: Group) -> Group:
     found: list[Node] = []
     over: tuple[int, ...] = ()
-    for node in (n for n in group.outputs if not isinstance(n.op, Reduction)):
+    for node in (n for n in group.outputs if not _last_axes(n)):
         for reader in graph.consumers[node]:
             axes = _last_axes(reader)
             if axes and axes == (over or axes):

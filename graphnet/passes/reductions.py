@@ -9,7 +9,7 @@ from graphnet.graph.graph import Graph
 from graphnet.graph.node import Node
 from graphnet.ops.broadcast import Sum
 from graphnet.ops.index import ScatterAdd
-from graphnet.ops.shape import Concatenate, split
+from graphnet.ops.shape import split
 from graphnet.passes.analysis import replace_groups
 from graphnet.passes.joining import Joins
 
@@ -51,17 +51,17 @@ def _kind(node: Node) -> Hashable:
             return Sum
         case ScatterAdd(axis=0, size=size) if node.inputs[0].ndim == 2:
             index = node.inputs[1]
-            return ScatterAdd, size, index.inputs if isinstance(index.op, Concatenate) else index
+            return ScatterAdd, size, index if index.op.joins_along is None else index.inputs
     return None
 
 
 def _columns_of_joins(graph: Graph) -> dict[Node, tuple[Node, int, int]]:
     """For joins of time steps: the join of all gates that has the same values in columns start ... stop - 1."""
     place: dict[tuple[Node, ...], tuple[Node, int, int]] = {}
-    joins = [n for n in graph.order if isinstance(n.op, Concatenate) and n.op.axis == 0]
+    joins = [n for n in graph.order if n.op.joins_along == 0]
     for join in joins:
         rows = join.inputs
-        if all(isinstance(r.op, Concatenate) and r.op.axis == 1 for r in rows):
+        if all(r.op.joins_along == 1 for r in rows):
             start = 0
             for column in zip(*(r.inputs for r in rows), strict=False):
                 stop = start + column[0].shape[1]

@@ -33,7 +33,7 @@ from graphnet.graph.dtypes import FLOAT32, FLOAT64, is_float
 from graphnet.graph.graph import Graph, ancestors, rewrite, substitute
 from graphnet.graph.node import Array, Node
 from graphnet.ops.elementwise import add
-from graphnet.ops.leaf import Fill, StopGradient, constant, input, parameter
+from graphnet.ops.leaf import Fill, constant, input, parameter
 from graphnet.ops.reduce import sum as sum_of
 
 __all__ = [
@@ -139,7 +139,7 @@ def held_where_stopped(nodes: Sequence[Node]) -> tuple[list[Node], list[Node], l
 
     Derivatives are those of this function, where the inputs hold what is stopped.
     """
-    stopped = [node for node in ancestors(nodes) if isinstance(node.op, StopGradient)]
+    stopped = [node for node in ancestors(nodes) if node.op.stops_gradient]
     held = [input(node.shape, node.dtype) for node in stopped]
     return substitute(nodes, dict(zip(stopped, held, strict=True))), stopped, held
 

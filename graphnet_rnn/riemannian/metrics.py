@@ -16,7 +16,6 @@ import numpy as np
 import graphnet as gn
 from graphnet.backends.numpy import blas_limit
 from graphnet.graph.node import Array, Node
-from graphnet.ops.loss import SymbolCrossEntropy
 from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.riemannian import moduli
 from graphnet_rnn.riemannian.blocks import Block, Solver
@@ -454,7 +453,7 @@ def _frequency(outputs: Outputs) -> Node:
     Source: Ollivier 2013, below eq. 19.
     """
     losses = outputs.losses
-    if len(losses) == 1 and isinstance(losses[0].op, SymbolCrossEntropy):
+    if len(losses) == 1 and losses[0].op.index_size(1, *losses[0].inputs) is not None:  # targets are symbols
         z, t = losses[0].inputs
         w = outputs.weights[0]
         chosen = gn.one_hot(t, z.shape[-1], z.dtype) * gn.reshape(w, (*w.shape, 1))

@@ -19,8 +19,6 @@ from graphnet.graph.graph import Graph
 from graphnet.graph.node import Node
 from graphnet.ops.broadcast import Sum
 from graphnet.ops.elementwise import Where
-from graphnet.ops.leaf import Fill, Parameter
-from graphnet.ops.linear import Product
 from graphnet.ops.random import Random
 from graphnet.ops.shape import Slice, Stack
 from viz.drawing.composites import LABEL
@@ -302,11 +300,8 @@ class _Closing:
     def name_of(self, node: Node) -> str:
         if node.name:
             return self.names.markup(node.name)
-        match node.op:
-            case Fill(number=everywhere):
-                return escape(number(everywhere))
-            case op:
-                return f"<i>{op.symbol}</i>"
+        everywhere = node.op.everywhere
+        return f"<i>{node.op.symbol}</i>" if everywhere is None else escape(number(everywhere))
 
     # -- links -------------------------------------------------------------------------------
 
@@ -363,8 +358,8 @@ class _Closing:
         return carried
 
     def weight(self, product: Node) -> str:
-        weights = [x for x in product.inputs if isinstance(x.op, Parameter) and x.name]
-        return self.names.markup(weights[0].name or "") if isinstance(product.op, Product) and weights else ""
+        weights = [x for x in product.inputs if x.op.is_parameter and x.name]
+        return self.names.markup(weights[0].name or "") if product.op.is_product and weights else ""
 
     def link_cost(self) -> None:
         unscored = _unscored(self.groups.after)

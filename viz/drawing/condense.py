@@ -12,7 +12,6 @@ from typing import Any
 
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Node
-from graphnet.ops.leaf import Constant, Fill, Parameter
 from viz.errors import DrawingError
 
 __all__ = ["Group", "Groups", "condense", "data_behind", "leaf_behind", "times_of"]
@@ -77,7 +76,8 @@ def condense(graph: Graph) -> Groups:
     flow = _Flow()
     for node in graph.order:
         place = column.get(node.scope.get("time"), between.get(node))
-        if isinstance(node.op, (Parameter, Fill)) or (node.op.moves and weights.issuperset(node.inputs)):
+        own = node.op.is_parameter or node.op.everywhere is not None
+        if own or (node.op.moves and weights.issuperset(node.inputs)):
             weights.add(node)  # an optimized graph shares these among time steps: they carry no state
         elif node.inputs and place is not None:
             row = BETWEEN if node in between else _row(node)
@@ -199,8 +199,6 @@ def _is_inside(leaf: Node) -> bool:
     """True for leaves that a closed box does not show."""
     if "ends" in leaf.scope:  # how many steps each case has
         return True
-    match leaf.op:
-        case Constant():
-            return leaf.name is None or "cell" in leaf.scope  # a cell's own, as its weights are
-        case op:
-            return not op.is_input
+    if leaf.op.is_constant and leaf.op.everywhere is None:
+        return leaf.name is None or "cell" in leaf.scope  # a cell's own, as its weights are
+    return not leaf.op.is_input

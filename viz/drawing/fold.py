@@ -14,10 +14,9 @@ from html import escape
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Node
 from graphnet.ops.broadcast import BroadcastTo, Sum
-from graphnet.ops.elementwise import Add, Cast, Elementwise, Multiply
+from graphnet.ops.elementwise import Add, Cast, Multiply
 from graphnet.ops.index import Take
-from graphnet.ops.leaf import Constant, Fill, Parameter
-from graphnet.ops.linear import Product
+from graphnet.ops.leaf import Fill
 from graphnet.ops.shape import Reshape, Slice, Transpose
 from viz.drawing.composites import Composite, composites_of
 from viz.drawing.names import Names, number
@@ -139,7 +138,7 @@ class _Folding:
         """A composite as one operator, which reads what its nodes read from outside, but for weights and constants."""
         inside = set(composite.nodes)
         sources = dict.fromkeys(x for node in composite.nodes for x in node.inputs if x not in inside)
-        own = {x for x in sources if x in self.text or (isinstance(x.op, Constant) and self.is_free(x))}
+        own = {x for x in sources if x in self.text or (x.op.is_constant and self.is_free(x))}
         operands = self.operands(tuple(x for x in sources if x not in own))
         return Drawn(
             composite.root, "<br/>".join(escape(composite.name).split()), tuple(dict.fromkeys(operands))
@@ -168,15 +167,15 @@ class _Folding:
     def name_leaf(self, node: Node) -> None:
         if node in self.outputs:
             return
-        match node.op:
-            case Fill(number=everywhere):
-                text = escape(number(everywhere))
-            case Constant(value=value) if node.size == 1:
-                text = escape(number(value.item()))
-            case Parameter(symbol=symbol):
-                text = f"<i>{escape(symbol)}</i>"
-            case _:
-                return
+        op = node.op
+        if op.everywhere is not None:
+            text = escape(number(op.everywhere))
+        elif op.is_parameter:
+            text = f"<i>{escape(op.symbol)}</i>"
+        elif op.is_constant and node.size == 1:
+            text = escape(number(node.value.item()))
+        else:
+            return
         self.text[node] = self.names.markup(node.name) if node.name else text
 
     def keep_text(self, node: Node, suffix: str) -> None:
@@ -193,11 +192,11 @@ class _Folding:
                 return self.fold_sum if texts < len(node.inputs) else None
             case _ if texts != 1 or len(node.inputs) != 2:
                 return None
-            case Product():
+            case op if op.is_product:
                 return self.fold_product
             case Take() if node.inputs[0] in self.text:
                 return self.fold_product  # a row lookup in a weight; a fixed lookup in a moving array is none
-            case Elementwise():
+            case op if op.is_elementwise:
                 return self.fold_number
         return None
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 
 from graphnet.graph.dtypes import is_float
 from graphnet.graph.node import Node
-from graphnet.ops.leaf import Fill
 from viz.drawing.condense import Group, Groups, leaf_behind
 
 __all__ = ["States", "states_of"]
@@ -88,7 +87,7 @@ def _looks_initial(node: Node) -> bool:
     leaf = leaf_behind(node)
     # Weights carry their layer, and which cases have a step is no state.
     made_before = node.scope.get("time") is None and not leaf.scope and is_float(node.dtype)
-    return made_before and bool(node.inputs or (isinstance(node.op, Fill) and node.shape))
+    return made_before and bool(node.inputs or (node.op.everywhere is not None and node.shape))
 
 
 def _state_name(node: Node) -> str:

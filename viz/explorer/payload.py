@@ -18,7 +18,6 @@ from typing import Any, TypeVar
 
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Array, Node
-from graphnet.ops.leaf import Fill
 from viz.drawing.fold import fold, symbol_of
 from viz.drawing.names import Names, layer_words, number, printable, several_layers
 from viz.drawing.picture import role_of
@@ -124,9 +123,7 @@ class _Writer:
         return place
 
     def symbol(self, node: Node) -> str:
-        if isinstance(node.op, Fill):
-            return number(node.op.number)
-        return symbol_of(node)
+        return symbol_of(node) if node.op.everywhere is None else number(node.op.everywhere)
 
     def text(self, text: str) -> int:
         return self.texts.place(text)
@@ -175,7 +172,7 @@ class _Writer:
         """The graph with weights folded into edges and biases into operators."""
         rows = []
         for drawn in fold(graph, self.names):
-            symbol = self.symbol(drawn.node) if isinstance(drawn.node.op, Fill) else drawn.symbol
+            symbol = drawn.symbol if drawn.node.op.everywhere is None else self.symbol(drawn.node)
             row = [self.ids[drawn.node], self.text(symbol)]
             for operand in drawn.operands:
                 row += [
@@ -210,7 +207,7 @@ class _Writer:
 
 
 def _role(node: Node) -> int:
-    is_number = isinstance(node.op, Fill) and node.name is None
+    is_number = node.op.everywhere is not None and node.name is None
     return ROLES.index("fill" if is_number else role_of(node).value)
 
 

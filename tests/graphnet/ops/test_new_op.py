@@ -216,6 +216,13 @@ LIES: dict[str, tuple[gn.Op, str]] = {
     "a slice as it lies": (saying(Flip, sliced=lambda op, key, y, x: x[key[0]])(), "`sliced` by"),
     "memory as it lies": (saying(Flip, view=lambda op, x: x)(), "`view` says"),
     "elements that are not there": (saying(SayingSum, moves=True)(1), "moves = True"),
+    "a sum of sums": (saying(RunningSum, zero_if="all", forward=lambda op, x: x * abs(x))(), 'zero_if = "all"'),
+    "other elements": (saying(RunningSum, is_elementwise=True)(), "is_elementwise = True"),
+    "no factors": (saying(RunningSum, is_product=True)(), "is_product = True"),
+    "no codes": (saying(RunningSum, is_one_hot=True)(), "is_one_hot = True"),
+    "no join": (saying(RunningSum, joins_along=0)(), "joins_along = 0"),
+    "a derivative": (saying(RunningSum, stops_gradient=True)(), "stops_gradient = True"),
+    "another number": (saying(RunningSum, everywhere=1)(), "everywhere = 1"),
 }  # fmt: skip
 
 
