@@ -22,7 +22,7 @@ from graphnet.call.running import Compiled, Running
 from graphnet.errors import BackendError, ValueAccessError
 from graphnet.graph.dtypes import assign
 from graphnet.graph.node import Array, Node
-from graphnet.graph.provenance import NO_SCOPE, Model, Origin, attributed_to
+from graphnet.graph.provenance import NO_SCOPE, Origin, Provenance, attributed_to
 from graphnet.ops.leaf import input
 from graphnet.plan import Memory
 from graphnet.settings import path as named_file
@@ -149,5 +149,5 @@ class StoredFunction(Compiled):
 
 def _input(stored: contents.StoredInput) -> Node:
     with attributed_to() as made:
-        made.model = Model(Origin(stored.file, stored.line), NO_SCOPE, 0)
+        made.model = Provenance(Origin(stored.file, stored.line), NO_SCOPE, 0)
         return input(stored.shape, stored.dtype, name=stored.name, varying=stored.varying)

@@ -20,8 +20,8 @@ from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.riemannian import moduli
 from graphnet_rnn.riemannian.blocks import Block, Solver
 from graphnet_rnn.riemannian.groups import UnitGroup, unit_groups
+from graphnet_rnn.riemannian.kronecker import block_of
 from graphnet_rnn.riemannian.moduli import Carry, Moduli, Outputs
-from graphnet_rnn.riemannian.reductions import block_of
 from graphnet_rnn.riemannian.rows import Rows
 from graphnet_rnn.settings import amount, one_of, shown, yes_or_no
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Node
-from viz.drawing.fold import Drawn, Operand, fold, unfolded
+from viz.drawing.fold import DrawnNode, Operand, fold, unfolded
 from viz.drawing.names import Names, number, printable, several_layers, shape_text
-from viz.drawing.note import Note, Notes, Scale
+from viz.drawing.note import Note, Notes, NoteScale
 from viz.errors import DrawingError
 from viz.style import EdgeRole, Role, Style
 
@@ -97,7 +97,7 @@ class Picture:
 
     shapes: tuple[Shape, ...]
     edges: tuple[Edge, ...]
-    scale: Scale | None = None
+    scale: NoteScale | None = None
     #: Keys of shapes that stand beside each other.
     pairs: tuple[tuple[str, str], ...] = ()
 
@@ -141,7 +141,7 @@ class _Painter:
         # Positions, unlike identities or serials, are the same in every run.
         self.keys = {node: f"n{i}" for i, node in enumerate(graph.order)}
 
-    def paint(self, drawn: Iterable[Drawn]) -> Picture:
+    def paint(self, drawn: Iterable[DrawnNode]) -> Picture:
         shapes: list[Shape] = []
         edges: list[Edge] = []
         for item in drawn:
@@ -162,7 +162,7 @@ class _Painter:
         """True for numbers: one beside each use reads better than one with edges to all uses."""
         return node.op.everywhere is not None and node.name is None and node not in self.outputs
 
-    def shape(self, item: Drawn) -> Shape:
+    def shape(self, item: DrawnNode) -> Shape:
         node = item.node
         role = role_of(node)
         is_cost = node in self.outputs and not node.shape and not node.is_leaf
@@ -178,7 +178,7 @@ class _Painter:
         assert fill.op.everywhere is not None
         return escape(number(fill.op.everywhere))
 
-    def lines(self, item: Drawn, role: Role) -> tuple[str, ...]:
+    def lines(self, item: DrawnNode, role: Role) -> tuple[str, ...]:
         """What stands inside: the name and the shape of a square, the symbol and any name of a circle."""
         node = item.node
         name = self.names.markup(node.name) if node.name else ""

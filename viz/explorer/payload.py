@@ -22,7 +22,7 @@ from viz.drawing.fold import fold, symbol_of
 from viz.drawing.names import Names, layer_words, number, printable, several_layers
 from viz.drawing.picture import role_of
 from viz.explorer.derivatives import Derivative
-from viz.explorer.stages import Stage
+from viz.explorer.stages import AfterPass
 from viz.explorer.values import summary
 from viz.feeds import computed
 
@@ -41,7 +41,7 @@ T = TypeVar("T", bound=Hashable)
 
 
 def payload(
-    stages: Sequence[Stage],
+    stages: Sequence[AfterPass],
     given: Mapping[Node, Array],
     backward: Derivative | None,
     rop: Derivative | None,
@@ -69,7 +69,7 @@ class _Table:
 class _Writer:
     """The state of `payload`: the tables that everything is looked up in."""
 
-    def __init__(self, stages: Sequence[Stage]) -> None:
+    def __init__(self, stages: Sequence[AfterPass]) -> None:
         self.stages = stages
         self.names = Names(_MATH, 9, several_layers(n.name for n in stages[0].graph.order))
         self.texts, self.values, self.boxes, self.ops = _Table(), _Table(), _Table(), _Table()
@@ -155,7 +155,7 @@ class _Writer:
 
     # -- graphs --------------------------------------------------------------------------------
 
-    def stage(self, stage: Stage) -> dict[str, Any]:
+    def stage(self, stage: AfterPass) -> dict[str, Any]:
         graph = stage.graph
         order = [self.node(node, stage.stems.get(node)) for node in graph.order]
         first = stage is self.stages[0]
