@@ -1,4 +1,5 @@
-"""Sums over the rows of a cell's gates, one for each gate, become one sum over the rows of all."""
+"""Sums over rows: those of a cell's gates become one sum over the rows of all; rows that an index adds up to fewer ones
+are summed over these."""
 
 from __future__ import annotations
 
@@ -10,10 +11,10 @@ from graphnet.graph.node import Node
 from graphnet.ops.broadcast import Sum
 from graphnet.ops.index import ScatterAdd
 from graphnet.ops.shape import split
-from graphnet.passes.analysis import replace_groups
+from graphnet.passes.analysis import replace_groups, varying_nodes
 from graphnet.passes.joining import Joins
 
-__all__ = ["stack_reductions"]
+__all__ = ["stack_reductions", "sum_scatters"]
 
 
 def stack_reductions(graph: Graph) -> Graph:
@@ -69,3 +70,27 @@ def _columns_of_joins(graph: Graph) -> dict[Node, tuple[Node, int, int]]:
                     place.setdefault(tuple(column), (join, start, stop))
                 start = stop
     return {join: place[join.inputs] for join in joins if join.inputs in place}
+
+
+def sum_scatters(graph: Graph) -> Graph:
+    """Σ_rows x = Σ_rows y, where y[index[i]] += x[i] is there already and has fewer rows: each row of x is in one of y.
+
+    So is a bias' gradient found from that of the symbols, which are few beside all steps of all cases. A sum that stays
+    from one run to the next (see analysis.varying_nodes) is left alone where y does not.
+    """
+    scatters = [node for node in graph.order if isinstance(node.op, ScatterAdd) and node.op.axis == 0]
+    varying = varying_nodes(graph) if scatters else set()
+    fewer: dict[Node, Node] = {}
+    for node in scatters:
+        x, index = node.inputs
+        stays = x not in varying and index in varying
+        if index.ndim == 1 and not stays and node.shape[0] < fewer.get(x, x).shape[0]:
+            fewer[x] = node
+
+    def replace(node: Node) -> Node:
+        match node.op:
+            case Sum(axes=(0,)) as op if node.inputs[0] in fewer:
+                return op(fewer[node.inputs[0]])
+        return node
+
+    return graph.rewrite(replace) if fewer else graph

@@ -1,4 +1,5 @@
-"""Simplify: algebra that holds for all values, including NaN, infinities and signed zeros.
+"""Simplify and fold: algebra that holds for all values, including NaN, infinities and signed zeros, and what depends on
+constants alone.
 
 `x · 0` is therefore left alone (it is NaN for an infinite x), and so is `x + 0` (it makes +0 of -0)
 unless the zero is -0. (The zeros of a pad stand for absent derivatives: these may go.)
@@ -12,11 +13,11 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from graphnet.graph.graph import Graph
-from graphnet.graph.node import Node, Shape, shared
+from graphnet.graph.node import Array, Node, Shape, shared
 from graphnet.ops.broadcast import BroadcastTo, Sum
 from graphnet.ops.elementwise import Add, Cast, Divide, Log, Multiply, Negative, Subtract, add
 from graphnet.ops.index import ScatterAdd, Take
-from graphnet.ops.leaf import After, Fill
+from graphnet.ops.leaf import After, Fill, constant, fill
 from graphnet.ops.linear import MatMul
 from graphnet.ops.reduce import Softmax, log_softmax
 from graphnet.ops.shape import (
@@ -32,7 +33,10 @@ from graphnet.ops.shape import (
 )
 from graphnet.passes.pads import joins_of_pads
 
-__all__ = ["simplify"]
+__all__ = ["fold", "simplify"]
+
+#: A constant may not grow by folding beyond this many bytes (a broadcast of a small one would).
+LARGEST = 1 << 16
 
 
 def simplify(graph: Graph) -> Graph:
@@ -303,3 +307,38 @@ RULES: dict[type, Callable[[Node], Node | None]] = {
     Sum: _sum,
     Transpose: _transpose,
 }
+
+
+# -- constants --------------------------------------------------------------------------------
+
+
+def fold(graph: Graph) -> Graph:
+    """Replaces nodes whose inputs are all constants by a constant, unless that would take much memory.
+
+    Elementwise ops on numbers that fill a shape stay numbers that fill a shape. A node that fails, or
+    makes a NaN or an infinity, is left: it must do so where and when it runs.
+    """
+    return graph.rewrite(_folded)
+
+
+def _folded(node: Node) -> Node:
+    if not node.inputs or not all(x.op.is_constant for x in node.inputs):
+        return node
+    numbers = [np.asarray(x.op.everywhere, x.dtype) for x in node.inputs if x.op.everywhere is not None]
+    if len(numbers) == len(node.inputs) and node.op.is_elementwise:
+        number = _evaluate(node, numbers)
+        return node if number is None else fill(number.item(), node.shape, node.dtype)
+    limit = max(LARGEST, *(x.nbytes if x.op.everywhere is None else 0 for x in node.inputs))
+    if node.nbytes > limit:
+        return node
+    value = _evaluate(node, [x.op.forward() for x in node.inputs])
+    return node if value is None else constant(value)
+
+
+def _evaluate(node: Node, arrays: list[Array]) -> Array | None:
+    try:
+        with np.errstate(all="ignore"):
+            value = np.asarray(node.op.forward(*arrays))
+    except Exception:  # the node fails on these constants: let it fail at run time, with its origin
+        return None
+    return value if value.dtype.kind != "f" or np.isfinite(value).all() else None

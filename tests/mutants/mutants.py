@@ -140,7 +140,7 @@ MUTANTS = [
         ("tests/graphnet/backends/test_again.py",),
     ),
     Mutant(
-        "passes_fuse_over_other_axes", "graphnet/passes/fuse_reductions.py",
+        "passes_fuse_over_other_axes", "graphnet/passes/fuse.py",
         "if axes and axes == (over or axes):", "if axes:",
         ("tests/graphnet/passes/test_fuse_reductions.py",),
     ),
@@ -165,7 +165,7 @@ MUTANTS = [
         ("tests/graphnet/passes", "tests/graphnet/testing/test_random_graphs.py", "-k", "symbol or code or rule"),
     ),
     Mutant(
-        "passes_scatter_that_varies", "graphnet/passes/scatters.py",
+        "passes_scatter_that_varies", "graphnet/passes/reductions.py",
         "index.ndim == 1 and not stays and node", "index.ndim == 1 and node",
         ("tests/graphnet/passes/test_every_pass.py",),
     ),
