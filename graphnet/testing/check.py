@@ -18,7 +18,7 @@ from graphnet.graph.node import Array, Node, Op
 from graphnet.graph.provenance import passed
 from graphnet.graph.signature import parse
 from graphnet.ops.elementwise import Elementwise
-from graphnet.ops.leaf import StopGradient, input
+from graphnet.ops.leaf import input
 from graphnet.ops.rowwise import Rowwise
 from graphnet.settings import yes_or_no
 from graphnet.testing.declared import check_declared
@@ -136,7 +136,7 @@ def _check(
         ) -> LawError | None:
             leaves = [input(a.shape, a.dtype, name=f"input{i}") for i, a in enumerate(values, start=1)]
             # No difference may hold what an op's own rules stop, unless it is what the op is for.
-            own = isinstance(op, Op) and not isinstance(op, StopGradient)
+            own = isinstance(op, Op) and not op.stops_gradient
             problem = make_problem([op(*leaves)], leaves, values, not own, rules)
             if needs and not (problem.wrt and problem.smooth_outputs):
                 return None

@@ -33,7 +33,7 @@ from graphnet.graph.dtypes import FLOAT32, FLOAT64, is_float
 from graphnet.graph.graph import Graph, ancestors, rewrite, substitute
 from graphnet.graph.node import Array, Node
 from graphnet.ops.elementwise import add
-from graphnet.ops.leaf import Fill, constant, input, parameter
+from graphnet.ops.leaf import constant, input, parameter
 from graphnet.ops.reduce import sum as sum_of
 
 __all__ = [
@@ -160,7 +160,7 @@ def make_problem(
         op = node.op
         if op.is_input:
             return node
-        if not node.inputs and not isinstance(op, Fill):
+        if not node.inputs and op.everywhere is None:
             return constant(node.value.astype(_double(node.dtype)))
         settings = {f.name: getattr(op, f.name) for f in fields(op) if f.init}
         changes = {name: FLOAT64 for name, s in settings.items() if isinstance(s, np.dtype) and s == FLOAT32}
