@@ -134,7 +134,10 @@ def _sum_of_scatters(terms: tuple[Node, ...]) -> Node | None:
 
 
 def _is_scatter_of_rows(node: Node) -> bool:
-    return isinstance(node.op, ScatterAdd) and node.op.axis == 0
+    match node.op:
+        case ScatterAdd(axis=0):
+            return True
+    return False
 
 
 def _subtract(node: Node) -> Node | None:

@@ -23,7 +23,7 @@ from graphnet.ops.broadcast import BroadcastTo
 from graphnet.ops.elementwise import Add, Divide, Multiply, Negative, Subtract
 from graphnet.ops.index import ScatterAdd, Take
 from graphnet.ops.linear import MatMul
-from graphnet.ops.shape import Reshape, Slice
+from graphnet.ops.shape import Reshape
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.settings import listed, shown
 
@@ -299,7 +299,7 @@ def _matrix_of_symbol(parameter: Node, flat: Node, readers: Mapping[Node, Sequen
     ):
         (row,) = readers[node]
         spread = node.inputs[0]
-        if isinstance(row.op, (Slice, Reshape)) and row.ndim == 2 and isinstance(spread.op, (Slice, Reshape)):
+        if row.op.is_view and row.ndim == 2 and spread.op.is_view and spread.inputs[0].ndim == 2:
             own = Incoming(parameter, "product", True)
             return Term(row, own, spread.inputs[0], node.inputs[1], chosen.inputs[0])
     raise _unfit(parameter, node)
