@@ -144,7 +144,7 @@ class Op:
     moves: ClassVar[bool] = False
     #: True for ops whose inputs may change places.
     commutes: ClassVar[bool] = False
-    #: True for ops each of whose elements is made of those at the same place of the inputs, which have y's shape.
+    #: True for ops that make each element, wherever it is, alike of those at its place of the inputs, of y's shape.
     is_elementwise: ClassVar[bool] = False
     #: True for products of two matrices, or of two for each place of a first axis: y = a @ b.
     is_product: ClassVar[bool] = False

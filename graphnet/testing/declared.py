@@ -229,11 +229,11 @@ class _Declared:
             self.require(found, f"it says `{name} = {says}`", "Leave it out.")
 
     def _is_elementwise(self) -> bool:
-        """Whether an element of y stays if each input becomes everywhere what it is at that place."""
+        """Whether y becomes everywhere what it is at a place if each input does."""
         for at in np.ndindex(self.value.shape):
             alike = [np.full_like(x, x[at]) for x in self.inputs]
             with np.errstate(all="ignore"):
-                if not _same(np.asarray(self.op.forward(*alike))[at], self.value[at]):
+                if not _same(np.asarray(self.op.forward(*alike)), np.full_like(self.value, self.value[at])):
                     return False
         return True
 
