@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Node
 from graphnet.settings import MANY, shown
-from viz.drawing.closed import Box, ClosedPicture, Kind, Link, closed_picture
+from viz.drawing.closed import Box, BoxKind, ClosedPicture, Link, closed_picture
 from viz.drawing.merge import check_steps, fold_columns
 from viz.drawing.picture import names_in
 from viz.drawing.render import Drawing
@@ -66,17 +66,22 @@ def _fed_back(picture: ClosedPicture) -> ClosedPicture:
     data: dict[int, Box] = {}
     outputs: dict[int, Box] = {}
     for box in picture.shapes:
-        if box.kind is Kind.DATA and box.column > 0:
-            box = replace(box, kind=Kind.IMAGINARY)
-        if box.kind in (Kind.DATA, Kind.IMAGINARY) and box.row == 0:
+        if box.kind is BoxKind.DATA and box.column > 0:
+            box = replace(box, kind=BoxKind.IMAGINARY)
+        if box.kind in (BoxKind.DATA, BoxKind.IMAGINARY) and box.row == 0:
             data[box.column] = box
-        if box.kind is Kind.OUTPUT and box.row == top - 1:
+        if box.kind is BoxKind.OUTPUT and box.row == top - 1:
             outputs[box.column] = box
         boxes.append(box)
     links = list(picture.edges)
     for column, output in outputs.items():
         chosen = Box(
-            f"choice_{column}", Kind.OUTPUT, top, column, ("<i>χ</i>",), "a symbol, chosen by its probability"
+            f"choice_{column}",
+            BoxKind.OUTPUT,
+            top,
+            column,
+            ("<i>χ</i>",),
+            "a symbol, chosen by its probability",
         )
         boxes.append(chosen)
         links.append(Link(output.key, chosen.key, EdgeRole.TO_OUTPUT))

@@ -8,15 +8,14 @@ from dataclasses import replace
 from graphnet.graph.dtypes import is_float
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Array, Node
-from graphnet.ops.elementwise import Elementwise
-from viz.drawing.closed import ClosedPicture, Kind, closed_picture, is_unrolled
+from viz.drawing.closed import BoxKind, ClosedPicture, closed_picture, is_unrolled
 from viz.drawing.merge import check_steps, fold_columns, fold_time
 from viz.drawing.note import Note, Notes
 from viz.drawing.picture import Cluster, Edge, Picture, Shape, check_style, names_in, picture_of
 from viz.drawing.render import Drawing, check_limit
 from viz.errors import chosen, whether
 from viz.feeds import Feeds
-from viz.notes import Gradients, Values, cotangents, evaluated, note_on, require_cost
+from viz.notes import Gradients, ValueNotes, cotangents, evaluated, note_on, require_cost
 from viz.style import EdgeRole, Theme, style_of
 
 __all__ = ["mirror"]
@@ -50,7 +49,7 @@ def mirror(
     forward: Notes | None = None
     backward: Notes = _Reached(graph)
     if values:
-        forward = Values(evaluated(graph, graph.order, feeds))
+        forward = ValueNotes(evaluated(graph, graph.order, feeds))
         backward = Cotangents(graph, cotangents(graph, cost, feeds))
     names = names_in(graph, colours)
     if chosen("closed", closed, is_unrolled(graph)):
@@ -63,7 +62,7 @@ def mirror(
 
 
 class Cotangents(Gradients):
-    """∂cost/∂node: its elements as `Values` shows them (of nodes drawn as one, the last's), its norm as a colour."""
+    """∂cost/∂node: its elements as in `ValueNotes` (of nodes drawn as one, the last's), its norm as a colour."""
 
     def __init__(self, graph: Graph, arrays: Mapping[Node, Array]) -> None:
         super().__init__(graph, arrays)
@@ -116,7 +115,7 @@ def _beside(key: str) -> str:
 def _derivative(shape: Shape, cluster: Cluster, with_values: bool) -> Shape:
     first, *rest = shape.lines
     node = shape.nodes[-1] if shape.nodes else None
-    if node is not None and not shape.role.is_square and isinstance(node.op, Elementwise):
+    if node is not None and not shape.role.is_square and node.op.is_elementwise:
         # A linear op's derivative is a number, or the other input: nothing that a prime would tell.
         first = first if node.op.zero_if in ("all", "any") else f"{first}′"
     note = shape.note if with_values else None
@@ -142,7 +141,7 @@ def _transposed(label: str) -> str:
 
 
 def _closed_pair(forward: ClosedPicture, backward: ClosedPicture, with_values: bool) -> ClosedPicture:
-    kept = {box.key for box in backward.shapes if box.note is not None or box.kind is Kind.STEPS}
+    kept = {box.key for box in backward.shapes if box.note is not None or box.kind is BoxKind.STEPS}
     boxes = (
         replace(
             box,

@@ -19,14 +19,14 @@ from graphnet.graph.graph import Graph
 from graphnet.graph.node import Array, Node
 from viz.blocks import block_means
 from viz.drawing.names import number, shape_text
-from viz.drawing.note import Note, Notes, Scale
+from viz.drawing.note import Note, Notes, NoteScale
 from viz.drawing.things import Drawable, graph_of
 from viz.errors import DrawingError, count_of
 from viz.feeds import Feeds, computed, fed
 from viz.matching import kept_nodes
 
 __all__ = [
-    "Gradients", "Marks", "Times", "Values", "changes", "cotangents", "evaluated", "gradients", "note_on",
+    "Gradients", "Marks", "TimeNotes", "ValueNotes", "changes", "cotangents", "evaluated", "gradients", "note_on",
     "require_cost", "times", "values",
 ]  # fmt: skip
 
@@ -37,7 +37,7 @@ ROWS, COLUMNS = 8, 12
 # -- values ------------------------------------------------------------------------------------
 
 
-class Values(Notes):
+class ValueNotes(Notes):
     """Shape, least, mean and greatest element, and a heat map of each node's value."""
 
     def __init__(self, arrays: Mapping[Node, Array]) -> None:
@@ -48,8 +48,8 @@ class Values(Notes):
         # A square has its shape beneath its name.
         return None if array is None else note_on(array, not nodes[-1].is_leaf)
 
-    def scale(self, notes: Iterable[Note | None]) -> Scale:
-        return Scale("least · mean · greatest; in heat maps, blue is below zero, a warm colour above")
+    def scale(self, notes: Iterable[Note | None]) -> NoteScale:
+        return NoteScale("least · mean · greatest; in heat maps, blue is below zero, a warm colour above")
 
 
 def note_on(array: Array, with_shape: bool) -> Note:
@@ -81,7 +81,7 @@ def heat_map(array: Array) -> tuple[tuple[float, ...], ...]:
     return tuple(tuple(round(float(v), 3) for v in row) for row in scaled)
 
 
-def values(thing: Drawable, feeds: Feeds | None = None) -> Values:
+def values(thing: Drawable, feeds: Feeds | None = None) -> ValueNotes:
     """Notes with the value of each node, computed node by node.
 
     feeds: an array for each Input; without, standard normal numbers and random indices, the same in each run.
@@ -89,7 +89,7 @@ def values(thing: Drawable, feeds: Feeds | None = None) -> Values:
     arrays that do not fit.
     """
     graph = graph_of(thing)
-    return Values(evaluated(graph, graph.order, feeds))
+    return ValueNotes(evaluated(graph, graph.order, feeds))
 
 
 def evaluated(graph: Graph, nodes: Sequence[Node], feeds: Feeds | None = None) -> dict[Node, Array]:
@@ -123,14 +123,14 @@ class _Heated(Notes):
         x = self.together(nodes)
         return None if x is None else Note((self.text(x),) if x else (), heat=x)
 
-    def scale(self, notes: Iterable[Note | None]) -> Scale | None:
+    def scale(self, notes: Iterable[Note | None]) -> NoteScale | None:
         found = [note.heat for note in notes if note is not None and note.heat is not None]
         # A logarithmic scale has no place for zero.
         shown = [x for x in found if math.isfinite(x) and (x > 0 or not self.logarithmic)]
         if not shown:
             return None
         low, high = (min(shown) if self.logarithmic else 0.0), max(shown)
-        return Scale(self.title, low, high, (self.text(low), self.text(high)), self.logarithmic)
+        return NoteScale(self.title, low, high, (self.text(low), self.text(high)), self.logarithmic)
 
 
 class Gradients(_Heated):
@@ -188,7 +188,7 @@ def cotangents(graph: Graph, cost: Node, feeds: Feeds | None = None) -> dict[Nod
     return {n: arrays[g] for n, g in zip(nodes, found, strict=True)} | {cost: np.ones((), cost.dtype)}
 
 
-class Times(_Heated):
+class TimeNotes(_Heated):
     """The seconds that a node takes; of nodes drawn as one, their sum."""
 
     title = "time"
@@ -205,12 +205,12 @@ class Times(_Heated):
         return f"{_seconds(x)}, {x / self.total:.0%}" if x and self.total else _seconds(x)
 
 
-def times(function: Function, *arrays: Any, repeats: int = 5) -> Times:
+def times(function: Function, *arrays: Any, repeats: int = 5) -> TimeNotes:
     """Notes with the time of each node of `function.graph`, as `function.profile(*arrays)` measures it."""
     if not isinstance(function, Function):
         raise DrawingError(f"function: times needs what gn.compile returns, not {_described(function)}.")
     profile = function.profile(*arrays, repeats=count_of("repeats", repeats))
-    return Times(dict(zip(profile.nodes, profile.seconds, strict=True)))
+    return TimeNotes(dict(zip(profile.nodes, profile.seconds, strict=True)))
 
 
 # -- changes -----------------------------------------------------------------------------------

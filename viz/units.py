@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 from graphnet.graph.node import Node
-from viz.drawing.note import Note, Notes, Scale
+from viz.drawing.note import Note, Notes, NoteScale
 from viz.errors import DrawingError
 
 __all__ = ["Grouped", "Units", "units"]
@@ -50,9 +50,9 @@ class Units(Notes):
         found = next((self._of[node] for node in reversed(nodes) if node in self._of), None)
         return None if found is None else Note((found[1],), heat=float(found[0]))
 
-    def scale(self, notes: Iterable[Note | None]) -> Scale | None:
+    def scale(self, notes: Iterable[Note | None]) -> NoteScale | None:
         ends = "V1", f"V{self.count}"
-        return Scale("units, by pre-activation", 0.0, float(self.count), ends) if self.count > 1 else None
+        return NoteScale("units, by pre-activation", 0.0, float(self.count), ends) if self.count > 1 else None
 
 
 def units(groups: Iterable[Grouped]) -> Units:

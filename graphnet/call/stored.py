@@ -24,7 +24,7 @@ from graphnet.call.running import CompiledCallable, Running
 from graphnet.errors import BackendError, ValueAccessError
 from graphnet.graph.dtypes import assign
 from graphnet.graph.node import Array, Node
-from graphnet.graph.provenance import NO_SCOPE, Model, Origin, attributed_to
+from graphnet.graph.provenance import NO_SCOPE, Origin, Provenance, attributed_to
 from graphnet.ops.leaf import input
 from graphnet.plan import RunMemory
 from graphnet.settings import path as named_file
@@ -179,5 +179,5 @@ class StoredFunction(CompiledCallable):
 def _input(stored: list[Any]) -> Node:
     name, shape, dtype, file, line, varying = stored
     with attributed_to() as made:
-        made.model = Model(Origin(file, line), NO_SCOPE, 0)
+        made.model = Provenance(Origin(file, line), NO_SCOPE, 0)
         return input(tuple(shape), dtype, name=name, varying=varying)

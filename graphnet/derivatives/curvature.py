@@ -27,8 +27,8 @@ from graphnet.graph.dtypes import is_float
 from graphnet.graph.graph import ancestors, dependents, substitute
 from graphnet.graph.node import Node
 from graphnet.graph.provenance import attributed_to
-from graphnet.ops.leaf import StopGradient, fill, stop_gradient
-from graphnet.ops.surrogate import Surrogate
+from graphnet.ops.leaf import fill, stop_gradient
+from graphnet.ops.surrogate import Surrogate, surrogates_among
 from graphnet.settings import listed
 
 __all__ = ["gauss_newton_product", "hessian_product"]
@@ -102,14 +102,14 @@ def _damping(entry: Any) -> tuple[Node, Node, Any]:
 
 def _convex(cost: Node) -> tuple[Node, list[Node]]:
     """The cost with the curvature of surrogates where losses have them, and where the net ends, each place once."""
-    declared = [node for node in ancestors([cost]) if isinstance(node.op, Surrogate)]
+    declared = surrogates_among(ancestors([cost]))
     outer = ancestors([cost], stop=declared)
     found: dict[Node, None] = {}
     pinned: dict[Node, Node] = {}
     for node in outer:
-        if isinstance(node.op, Surrogate):
-            found |= dict.fromkeys(node.op.places(node))
-            pinned[node] = _pinned(node, node.op)
+        if node in declared:
+            found |= dict.fromkeys(declared[node].places(node))
+            pinned[node] = _pinned(node, declared[node])
         elif node.op.judged_input is not None:
             found[node.inputs[node.op.judged_input]] = None
     if not found:
@@ -136,7 +136,7 @@ def _check_no_way_around(cost: Node, places: Sequence[Node], wrt: Mapping[Node, 
     while pending:
         node = pending.pop()
         # No derivative passes integers or a stop-gradient, so no path leads through them.
-        blocked = node in places or not is_float(node.dtype) or isinstance(node.op, StopGradient)
+        blocked = node in places or not is_float(node.dtype) or node.op.stops_gradient
         if not blocked and node not in inside:
             inside.add(node)
             pending.extend(node.inputs)

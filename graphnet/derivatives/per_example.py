@@ -26,17 +26,16 @@ from graphnet.graph.graph import Nodes, ancestors, dependents
 from graphnet.graph.node import Node, Shape
 from graphnet.graph.provenance import attributed_to
 from graphnet.ops.broadcast import BroadcastTo, Sum, broadcast_to
-from graphnet.ops.elementwise import Elementwise, add, cast, where
-from graphnet.ops.index import OneHot, ScatterAdd, Take
-from graphnet.ops.leaf import StopGradient, constant, fill, zeros
+from graphnet.ops.elementwise import add, cast, where
+from graphnet.ops.index import ScatterAdd, Take
+from graphnet.ops.leaf import constant, fill, zeros
 from graphnet.ops.linear import BatchMatMul, MatMul, ScaledMatMul, matmul, scaled_rows
-from graphnet.ops.random import Random
 from graphnet.ops.shape import (
     Concatenate,
+    Join,
     Pad,
     Reshape,
     Slice,
-    Stack,
     Transpose,
     concatenate,
     reshape,
@@ -133,8 +132,7 @@ class _PerExample:
         An input that is differentiated with respect to is a weight here: rows of it are not the cases'.
         """
         targets = set(self.targets)
-        inputs = [node for node in self.order if node.op.is_input or isinstance(node.op, Random)]
-        leaves = [node for node in inputs if node not in targets]
+        leaves = [node for node in self.order if node.is_leaf and node.op.is_fed and node not in targets]
         return dependents(self.order, [node for node in leaves if node.size and not node.size % self.batch])
 
     def _read(self, node: Node) -> tuple[Sequence[Node], Sequence[int | None]]:
@@ -146,7 +144,7 @@ class _PerExample:
 
     def _strides_of(self, node: Node, inputs: Sequence[Node]) -> Sequence[int | None]:
         stride, nothing = self.strides[node], [None] * len(inputs)
-        if isinstance(node.op, (Elementwise, Reshape)):
+        if node.op.is_elementwise or isinstance(node.op, Reshape):
             return [stride] * len(inputs)
         place = _place(node.shape, stride, self.batch)
         if place is None:
@@ -318,11 +316,8 @@ def _moving(order: Sequence[Node], targets: Sequence[Node]) -> set[Node]:
     """The targets, and what depends on them with a derivative."""
     found = set(targets)
     for node in order:
-        if (
-            is_float(node.dtype)
-            and not isinstance(node.op, StopGradient)
-            and not found.isdisjoint(_passed(node))
-        ):
+        passes = is_float(node.dtype) and not node.op.stops_gradient
+        if passes and not found.isdisjoint(_passed(node)):
             found.add(node)
     return found
 
@@ -356,7 +351,7 @@ def _code(rows: Node) -> Node | None:
     leading = rows.shape[:-1]
     while isinstance(rows.op, Reshape) and rows.shape[-1] == rows.inputs[0].shape[-1]:
         (rows,) = rows.inputs
-    return reshape(rows.inputs[0], leading) if isinstance(rows.op, OneHot) else None
+    return reshape(rows.inputs[0], leading) if rows.op.is_one_hot else None
 
 
 def _summed_to(cotangents: Node, shape: Shape) -> Node:
@@ -373,7 +368,7 @@ def _sent_back(node: Node, i: int, total: Node) -> Node:
     batch, x = total.shape[0], node.inputs[i]
     if node.op.is_label:
         return total
-    if isinstance(node.op, Elementwise):
+    if node.op.is_elementwise:
         # Linear in the cotangent and element by element: what 1 becomes is the factor of all cases.
         partial = _backward(node, fill(1, node.shape, node.dtype))[i]
         return total * broadcast_to(partial, total.shape)
@@ -386,9 +381,8 @@ def _sent_back(node: Node, i: int, total: Node) -> Node:
             return Pad((batch, *x.shape), ((0, batch, 1), *key))(total)
         case Pad(key=key):
             return Slice(((0, batch, 1), *key))(total)
-        case Concatenate(axis=axis) | Stack(axis=axis):
-            assert isinstance(node.op, Concatenate | Stack)
-            return slice_along(total, axis + 1, node.op.places(node.inputs)[i])
+        case Join(axis=axis) as join:
+            return slice_along(total, axis + 1, join.places(node.inputs)[i])
         case BroadcastTo():
             return _summed_to(total, x.shape)
         case Sum(axes=axes):

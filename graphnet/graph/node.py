@@ -144,6 +144,14 @@ class Op:
     moves: ClassVar[bool] = False
     #: True for ops whose inputs may change places.
     commutes: ClassVar[bool] = False
+    #: True for ops that make each element, wherever it is, alike of those at its place of the inputs, of y's shape.
+    is_elementwise: ClassVar[bool] = False
+    #: True for products of two matrices, or of two for each place of a first axis: y = a @ b.
+    is_product: ClassVar[bool] = False
+    #: True for one-hot codes, along a new last axis, of their input's integers.
+    is_one_hot: ClassVar[bool] = False
+    #: True for ops that are a constant to every derivative.
+    stops_gradient: ClassVar[bool] = False
     #: True for leaves whose array may be another at each call; where it stays, programs read it where it lies.
     is_fed: ClassVar[bool] = True
 
@@ -167,6 +175,21 @@ class Op:
     @property
     def name(self) -> str:
         return type(self).__name__
+
+    @property
+    def everywhere(self) -> float | int | bool | None:
+        """The number that y is everywhere, of leaves that say it; None for others."""
+        return None
+
+    @property
+    def joins_along(self) -> int | None:
+        """The axis along which y is its inputs, one after another; None for others."""
+        return None
+
+    @property
+    def is_constant(self) -> bool:
+        """True for leaves whose value never changes."""
+        return not (self.is_fed or self.is_parameter)
 
     @property
     def varying(self) -> bool:

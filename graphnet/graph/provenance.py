@@ -15,7 +15,17 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
-__all__ = ["NO_SCOPE", "Model", "Origin", "Scope", "attributed_to", "here", "hide_module", "passed", "scope"]
+__all__ = [
+    "NO_SCOPE",
+    "Origin",
+    "Provenance",
+    "Scope",
+    "attributed_to",
+    "here",
+    "hide_module",
+    "passed",
+    "scope",
+]
 
 Scope = Mapping[str, Any]
 NO_SCOPE: Scope = MappingProxyType({})
@@ -44,7 +54,7 @@ def _notebook_cell(file: str) -> str | None:
 
 
 class Attributed(Protocol):
-    """What has an origin, a scope and a place in the user's program: a node, or a Model."""
+    """What has an origin, a scope and a place in the user's program: a node, or a Provenance."""
 
     @property
     def origin(self) -> Origin: ...
@@ -56,7 +66,7 @@ class Attributed(Protocol):
     def source_serial(self) -> int: ...
 
 
-class Model(NamedTuple):
+class Provenance(NamedTuple):
     """An attribution of its own."""
 
     origin: Origin

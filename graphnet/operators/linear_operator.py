@@ -23,7 +23,6 @@ from graphnet.graph.dtypes import is_float
 from graphnet.graph.graph import ancestors
 from graphnet.graph.node import Array, Dtype, Node
 from graphnet.ops.leaf import input as input_node
-from graphnet.ops.random import Random
 from graphnet.settings import listed, one_of, shown
 
 __all__ = ["KINDS", "linear_operator", "scipy_linalg"]
@@ -236,7 +235,7 @@ class _Product:
         arrays = self._function(*self._matrix.arrays(), *pieces)
         order = self._function.source.order
         self._held = [(n, n.value.copy()) for n in order if n.op.is_parameter]
-        self._held += [(n, n.value) for n in order if isinstance(n.op, Random)]
+        self._held += [(n, n.value) for n in order if n.is_leaf and n.op.is_fed and not n.op.is_input]
         return arrays
 
 

@@ -174,6 +174,7 @@ class OneHot(Lookup):
     depth: int = 0
     of_dtype: Dtype = FLOAT32
     symbol: ClassVar[str] = "one-hot"
+    is_one_hot: ClassVar[bool] = True
 
     def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
         (index,) = inputs

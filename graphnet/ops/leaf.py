@@ -115,6 +115,10 @@ class Fill(Leaf):
     of_shape: Shape = ()
     of_dtype: Dtype = FLOAT64
 
+    @property
+    def everywhere(self) -> float | int | bool | None:
+        return self.number
+
     def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
         return self.of_shape, self.of_dtype
 
@@ -178,6 +182,7 @@ class StopGradient(Op):
 
     signature: ClassVar[str] = "... -> ..."
     symbol: ClassVar[str] = "stop"
+    stops_gradient: ClassVar[bool] = True
     moves: ClassVar[bool] = True
 
     def view(self, x: S) -> S | None:

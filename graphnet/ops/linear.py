@@ -30,6 +30,7 @@ class Product(Op):
 
     symbol = "@"
     zero_if = "any"
+    is_product = True
 
     def prepare(self, inputs: Sequence[Any]) -> tuple[Node, ...]:
         return as_common_dtype(self.name, Op.prepare(self, inputs))

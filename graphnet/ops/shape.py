@@ -310,6 +310,10 @@ class Concatenate(Join):
 
     symbol: ClassVar[str] = "concat"
 
+    @property
+    def joins_along(self) -> int | None:
+        return self.axis
+
     def aligned_axes(self, axis: int, y: Node, *inputs: Node) -> Sequence[int | None] | None:
         return None if axis == self.axis else [axis] * len(inputs)
 
@@ -395,17 +399,17 @@ _edges: WeakKeyDictionary[Node, list[int]] = WeakKeyDictionary()
 
 
 def edges_of(join: Node) -> list[int]:
-    """Where the inputs of a Concatenate begin along its axis, and where the last one ends."""
+    """Where the inputs of a join (see Op.joins_along) begin along its axis, and where the last one ends."""
     found = _edges.get(join)
     if found is None:
-        assert isinstance(join.op, Concatenate)
-        axis = join.op.axis
+        axis = join.op.joins_along
+        assert axis is not None
         found = _edges[join] = list(accumulate([x.shape[axis] for x in join.inputs], initial=0))
     return found
 
 
 def inputs_between(join: Node, start: int, stop: int) -> tuple[Node, ...] | None:
-    """The inputs of a Concatenate that fill start ... stop - 1 of its axis; None where that would cut one in two."""
+    """The inputs of a join that fill start ... stop - 1 of its axis; None where that would cut one in two."""
     edges = edges_of(join)
     first, last = (bisect_right(edges, edge) - 1 for edge in (start, stop))
     return join.inputs[first:last] if edges[first] == start and edges[last] == stop else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -12,7 +12,7 @@ from graphnet.graph.node import Array, Dtype, Node, RowsOf, Shape
 from graphnet.ops.leaf import Label, as_node, zeros
 from graphnet.settings import listed
 
-__all__ = ["Surrogate", "with_surrogate"]
+__all__ = ["Surrogate", "surrogates_among", "with_surrogate"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +61,11 @@ class Surrogate(Label):
                 "loss. Take gn.sum over what belongs to one case."
             )
         return found
+
+
+def surrogates_among(nodes: Iterable[Node]) -> dict[Node, Surrogate]:
+    """Those of the nodes that have a surrogate, which says where their net ends."""
+    return {node: node.op for node in nodes if isinstance(node.op, Surrogate)}
 
 
 def with_surrogate(

@@ -36,17 +36,12 @@ from graphnet.errors import GraphnetError, UsageError
 from graphnet.graph.graph import Graph
 from graphnet.passes.batch import batch
 from graphnet.passes.cut import cut
-from graphnet.passes.expand import expand
-from graphnet.passes.fold import fold
-from graphnet.passes.fuse import fuse
-from graphnet.passes.fuse_reductions import fuse_reductions
-from graphnet.passes.merge import merge
+from graphnet.passes.fuse import expand, fuse, fuse_reductions
+from graphnet.passes.merge import merge, prune
 from graphnet.passes.products import stack_columns, stack_rows, stack_sums
-from graphnet.passes.prune import prune
 from graphnet.passes.recompute import recompute
-from graphnet.passes.reductions import stack_reductions
-from graphnet.passes.scatters import sum_scatters
-from graphnet.passes.simplify import simplify
+from graphnet.passes.reductions import stack_reductions, sum_scatters
+from graphnet.passes.simplify import fold, simplify
 
 __all__ = [
     "DEFAULT", "Pass", "PassReport", "Stage", "batch", "cut", "expand", "fold", "fuse", "fuse_reductions", "merge",

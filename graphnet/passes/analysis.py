@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from graphnet.graph.graph import Graph, dependents
 from graphnet.graph.node import Node
 from graphnet.graph.provenance import attributed_to
-from graphnet.ops.leaf import After, Input
+from graphnet.ops.leaf import Input
 from graphnet.system.process import collector_paused
 
 __all__ = ["data_dependent", "independent_groups", "replace_groups", "varying_nodes"]
@@ -20,12 +20,10 @@ def data_dependent(order: Sequence[Node]) -> set[Node]:
     """
     found: set[Node] = set()
     for node in order:
-        sources = node.inputs
         match node.op:
             case Input(weights=True):
                 continue
-            case After():
-                sources = node.inputs[:1]
+        sources = node.inputs[:1] if node.op.is_view else node.inputs
         fed = not sources and node.op.is_fed
         if fed or not found.isdisjoint(sources):
             found.add(node)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Node, Op, Shape
 from graphnet.ops.broadcast import BroadcastTo
-from graphnet.ops.elementwise import Elementwise
 from graphnet.ops.leaf import Fill
 from graphnet.ops.shape import Join, Slice, reshape
 from graphnet.passes.joining import common_slice
@@ -49,14 +48,13 @@ def _whole(nodes: Sequence[Node], to: Shape, single: set[Node], depth: int) -> N
             found = common_slice(nodes, 0)
             return None if found is None else reshape(found, to)
         case Fill(number=number):
-            same = all(isinstance(x.op, Fill) and x.op.number == number for x in nodes)
-            return Fill(number, to, first.dtype)() if same else None
+            return Fill(number, to, first.dtype)() if all(x.op.everywhere == number for x in nodes) else None
         case BroadcastTo():
             row = first.inputs[0]
             same = all(isinstance(x.op, BroadcastTo) and x.inputs[0] is row for x in nodes)
             fits = same and row.ndim < first.ndim and row.shape == to[-row.ndim :]
             return BroadcastTo(to)(row) if fits else None
-        case Elementwise() as op if depth < DEEPEST:
+        case op if op.is_elementwise and depth < DEEPEST:
             return _once(op, nodes, to, single, depth)
     return None
 

@@ -17,8 +17,8 @@ from graphnet.ops.broadcast import CHUNK, Sum
 from graphnet.ops.elementwise import add
 from graphnet.ops.index import ScatterAdd
 from graphnet.ops.linear import MatMul
-from graphnet.ops.shape import Concatenate, Slice, Transpose, edges_of, inputs_between, slice_along
-from graphnet.passes.joining import Joins
+from graphnet.ops.shape import Slice, edges_of, inputs_between, slice_along
+from graphnet.passes.joining import Joins, untransposed
 
 __all__ = ["ROWS", "cut"]
 
@@ -57,7 +57,9 @@ class _Chunks:
             case Slice(key=key) if node.inputs[0] in self._cut:
                 return self._part_of_product(node, key)
         operands = _added_up(node)
-        return self._sum(node, operands) if operands is not None and _is_join(operands[-1]) else node
+        return (
+            self._sum(node, operands) if operands is not None and operands[-1].op.joins_along == 0 else node
+        )
 
     def _part_of_product(self, node: Node, key: Key) -> Node:
         """What a slice of a long product reads, from one of its chunks."""
@@ -86,7 +88,7 @@ class _Chunks:
 
     def _chunk(self, x: Node, start: int, stop: int) -> Node | None:
         """Rows start ... stop - 1; None where an input of a join would be cut in two."""
-        if not _is_join(x):
+        if x.op.joins_along != 0:
             return slice_along(x, 0, (start, stop, 1))
         found = inputs_between(x, start, stop)
         return None if found is None else self._joined(found, 0)
@@ -94,7 +96,7 @@ class _Chunks:
 
 def _products_read_in_parts(graph: Graph, rows: int) -> dict[Node, list[tuple[int, int]]]:
     """Products of many rows whose readers each want some of them; the chunks that cut no reader's rows in two."""
-    long = {node for node in graph.order if isinstance(node.op, MatMul) and node.shape[0] >= 2 * rows}
+    long = {n for n in graph.order if n.op.is_product and n.ndim == 2 and n.shape[0] >= 2 * rows}
     readers: dict[Node, list[Node]] = {node: [] for node in long.difference(graph.outputs)}
     for node in graph.order if readers else ():
         for source in node.inputs:
@@ -131,10 +133,6 @@ def _chunks(edges: Sequence[int], rows: int) -> list[tuple[int, int]]:
     return list(pairwise(cuts))
 
 
-def _is_join(x: Node) -> bool:
-    return isinstance(x.op, Concatenate) and x.op.axis == 0
-
-
 def _added_up(node: Node) -> tuple[Node, ...] | None:
     """The matrices (and index) whose rows are added up; last the one that decides. None for other nodes."""
     match node.op:
@@ -145,7 +143,8 @@ def _added_up(node: Node) -> tuple[Node, ...] | None:
             return (index, x) if x.ndim == 2 and index.ndim == 1 else None
         case MatMul():
             a, b = node.inputs
-            return (a.inputs[0], b) if isinstance(a.op, Transpose) else None
+            turned = untransposed(a)
+            return None if turned is None else (turned, b)
     return None
 
 

@@ -1,4 +1,9 @@
-"""Fuse: elementwise nodes that can run as one loop become a group, which compiled back ends make one kernel."""
+"""What back ends that compile loops want.
+
+expand           ops that they do not know, in simpler ones: the softmax family, losses, lookups along later axes
+fuse             elementwise nodes that can run as one loop become a group, which is made one kernel
+fuse reductions  a sum or maximum runs in the loop that computes what it reads, which then need not be stored
+"""
 
 from __future__ import annotations
 
@@ -7,14 +12,15 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from graphnet.graph.expression import is_compilable
-from graphnet.graph.graph import Graph, Group
+from graphnet.graph.graph import Graph, Group, ancestors, rewrite
 from graphnet.graph.node import Node
+from graphnet.ops.broadcast import Reduction
 from graphnet.ops.elementwise import Elementwise
 from graphnet.ops.index import Lookup
 from graphnet.passes.analysis import varying_nodes
 from graphnet.system.process import collector_paused
 
-__all__ = ["fuse", "is_fusable"]
+__all__ = ["LONG", "expand", "fuse", "fuse_reductions", "is_fusable"]
 
 #: A group holds no chain longer than this: kernels stay small, however long a chain of nodes is.
 LONGEST_CHAIN = 48
@@ -25,6 +31,24 @@ LARGEST = 400
 DEEPEST = 6
 #: Functions that cost more than reading a value back; all else is done again rather than stored.
 COSTLY = ("exp", "log", "tanh", "sin", "cos", "**", "sqrt", "/", "erf", "mod")
+#: Elements of a vector that is reduced a chunk at a time (see plan.chunks), so that there are rows to divide.
+LONG = 1 << 15
+
+
+def expand(graph: Graph) -> Graph:
+    """Replaces each node whose op says what it is in other ops (see Op.expanded), and of these again.
+
+    What two ops share (the exponentials of a loss and of its gradient) is then computed once.
+    """
+    return graph.rewrite(_written_out)
+
+
+def _written_out(node: Node) -> Node:
+    found = node.op.expanded(node, *node.inputs) if node.inputs and node.size else None
+    if found is None:
+        return node
+    made = [x for x in ancestors([found], stop=node.inputs) if x not in node.inputs]
+    return rewrite(made, _written_out).get(found, found)
 
 
 def is_fusable(node: Node) -> bool:
@@ -39,7 +63,7 @@ def is_fusable(node: Node) -> bool:
 
 def _flows(source: Node, node: Node) -> bool:
     """True if an element of the node needs just that element of the source (both fusable)."""
-    return source.shape == node.shape and not isinstance(node.op, Lookup)
+    return source.shape == node.shape and node.op.is_elementwise
 
 
 def fuse(graph: Graph) -> Graph:
@@ -220,3 +244,42 @@ def _with_sunk(nodes: Sequence[int], reads: _Reads, sunk: Sequence[int]) -> list
                 computed.add(source)
                 pending.append(source)
     return sorted(computed)
+
+
+def fuse_reductions(graph: Graph) -> Graph:
+    """The same groups, with the reductions of what they compute, where these are over the last axes and not the first,
+    or over a long vector.
+
+    Cores divide loops by the first axis, and a reduction adds nothing to what a group reads, so no group comes to wait
+    for more than before. All reductions of a group are over the same axes, those of its first one.
+    """
+    with collector_paused():
+        return graph.with_groups([_with_reductions(graph, group) for group in graph.groups])
+
+
+def _with_reductions(graph: Graph, group: Group) -> Group:
+    found: list[Node] = []
+    over: tuple[int, ...] = ()
+    for node in (n for n in group.outputs if not _last_axes(n)):
+        for reader in graph.consumers[node]:
+            axes = _last_axes(reader)
+            if axes and axes == (over or axes):
+                over = axes
+                found.append(reader)
+    if not found:
+        return group
+    inside = {*group.nodes, *found}
+    kept = set(graph.outputs)
+    stored = [n for n in group.outputs if n in kept or any(r not in inside for r in graph.consumers[n])]
+    return Group((*group.nodes, *found), (*stored, *found))
+
+
+def _last_axes(node: Node) -> tuple[int, ...]:
+    """The axes of a reduction that loops know, if it is over the last ones and not the first, or of a long vector."""
+    match node.op:
+        case Reduction(axes=axes, how=how) if how:
+            ndim = node.inputs[0].ndim
+            if ndim == 1:
+                return axes if len(axes) == 1 and node.inputs[0].size >= LONG else ()
+            return axes if len(axes) < ndim and axes == tuple(range(ndim - len(axes), ndim)) else ()
+    return ()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from graphnet.graph.node import Key, Node, shared
+from graphnet.graph.node import Key, Node
 from graphnet.ops.leaf import After, Fill
-from graphnet.ops.shape import Concatenate, Slice, Transpose, concatenate, is_whole, joined_entry, reshape
+from graphnet.ops.shape import Slice, Transpose, concatenate, is_whole, joined_entry, reshape
 
-__all__ = ["Joins", "common_slice"]
+__all__ = ["Joins", "common_slice", "transposed", "untransposed"]
 
 
 class Joins:
@@ -32,41 +32,42 @@ class Joins:
     def _join(self, nodes: Sequence[Node], axis: int) -> Node:
         if len(nodes) == 1:
             return nodes[0]
-        if isinstance(nodes[0].op, After):
-            waits = nodes[0].inputs[1:]
-            if all(isinstance(x.op, After) and x.inputs[1:] == waits for x in nodes):
-                return shared(After)(self([x.inputs[0] for x in nodes], axis), *waits)
-        if any(_is_transposed(x) for x in nodes):
-            untransposed = [x for y in nodes if (x := _transposed(y)) is not None]
-            if len(untransposed) == len(nodes):
-                return self(untransposed, 1 - axis).T
+        match nodes[0].op:
+            case After() as op:
+                waits = nodes[0].inputs[1:]
+                if all(x.op == op and x.inputs[1:] == waits for x in nodes):
+                    return op(self([x.inputs[0] for x in nodes], axis), *waits)
+        if any(untransposed(x) is not None for x in nodes):
+            turned = [x for y in nodes if (x := transposed(y)) is not None]
+            if len(turned) == len(nodes):
+                return self(turned, 1 - axis).T
         whole = common_slice(nodes, axis)
         if whole is not None:
             return whole
-        if axis == 1 and all(isinstance(x.op, Concatenate) and x.op.axis == 0 for x in nodes):
+        if axis == 1 and all(x.op.joins_along == 0 for x in nodes):
             cuts = [y.shape[0] for y in nodes[0].inputs]
             if all([y.shape[0] for y in x.inputs] == cuts for x in nodes):
                 return concatenate([self(row, 1) for row in zip(*(x.inputs for x in nodes), strict=True)], 0)
         return concatenate(nodes, axis)
 
 
-def _transposed(x: Node) -> Node | None:
+def transposed(x: Node) -> Node | None:
     """xᵀ where it is there already, or a number everywhere."""
+    number = x.op.everywhere
+    return untransposed(x) if number is None else Fill(number, x.shape[::-1], x.dtype)()
+
+
+def untransposed(x: Node) -> Node | None:
+    """The matrix of which x is the transpose; None for others."""
     match x.op:
-        case Fill(number=number):
-            return Fill(number, x.shape[::-1], x.dtype)()
         case Transpose(axes=(1, 0)):
             return x.inputs[0]
     return None
 
 
-def _is_transposed(x: Node) -> bool:
-    return isinstance(x.op, Transpose) and x.op.axes == (1, 0)
-
-
 def common_slice(nodes: Sequence[Node], axis: int) -> Node | None:
     """The slice of an array that the nodes are, one after another, if they are slices of one."""
-    source = nodes[0].inputs[0] if isinstance(nodes[0].op, Slice) else None
+    source = nodes[0].inputs[0] if nodes[0].inputs else None
     keys = [x.op.key for x in nodes if isinstance(x.op, Slice) and x.inputs[0] is source]
     if source is None or len(keys) < len(nodes):
         return None

@@ -1,4 +1,4 @@
-"""Merge: the same op on the same inputs is one node."""
+"""Nothing is computed that no output needs (prune), and nothing twice (merge)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,30 @@ from collections.abc import Callable
 
 from graphnet.graph.graph import Graph, rewrite
 from graphnet.graph.node import Node, Op
+from graphnet.ops.leaf import Label, StopGradient
+from graphnet.ops.shape import Slice
 
-__all__ = ["merge", "values_of"]
+__all__ = ["merge", "prune", "values_of"]
+
+
+def prune(graph: Graph) -> Graph:
+    """Labels and stop-gradients vanish (no derivative is taken any more), and a slice of a joined array
+    reads the join's input itself, so that inputs which nobody reads are not computed.
+
+    Nodes that no output depends on are in no Graph to begin with.
+    """
+    return graph.rewrite(_pruned)
+
+
+def _pruned(node: Node) -> Node:
+    match node.op:
+        case Label() | StopGradient():
+            return node.inputs[0]
+        case Slice(key=key):
+            (x,) = node.inputs
+            smaller = x.op.sliced(key, x, *x.inputs)
+            return node if smaller is None else smaller
+    return node
 
 
 def merge(graph: Graph) -> Graph:

@@ -8,17 +8,17 @@ columns   a b_1, a b_2, ... = a [b_1 | b_2 | ...]: the gates of a cell
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Node
 from graphnet.ops.broadcast import Sum
 from graphnet.ops.elementwise import Add, add
-from graphnet.ops.leaf import After, Fill
+from graphnet.ops.leaf import After
 from graphnet.ops.linear import MatMul
 from graphnet.ops.shape import Concatenate, Slice, Transpose, split
 from graphnet.passes.analysis import data_dependent, independent_groups, replace_groups, varying_nodes
-from graphnet.passes.joining import Joins
+from graphnet.passes.joining import Joins, transposed, untransposed
 
 __all__ = ["stack_columns", "stack_rows", "stack_sums"]
 
@@ -42,16 +42,17 @@ def stack_sums(graph: Graph) -> Graph:
             case Node(op=Sum(axes=(0,)), inputs=(x,)) if x.ndim == 2:
                 return "sum over rows"
             case Node(op=MatMul(), inputs=(a, b)) if b in of_data:
-                return "outer" if isinstance(a.op, (Fill, Transpose)) else ""
+                return "outer" if transposed(a) is not None else ""
             case Node(op=MatMul()):
                 return "weights over time" if term in over_time else "weights"
         return ""
 
     sums: dict[Node, list[list[tuple[Path, Node]]]] = {}
     rank: dict[Node, int] = {}
-    absorbed = _inner_sums(graph)
-    for node in graph.order:
-        if isinstance(node.op, Add) and node not in absorbed:
+    additions = [node for node in graph.order if isinstance(node.op, Add)]
+    absorbed = _inner_sums(additions, read_once)
+    for node in additions:
+        if node not in absorbed:
             by_kind: dict[str, list[tuple[Path, Node]]] = defaultdict(list)
             for path, term in _terms(node, absorbed):
                 by_kind[kind(term)].append((path, term))
@@ -59,7 +60,7 @@ def stack_sums(graph: Graph) -> Graph:
             if found:
                 sums[node] = found
             for terms in found:
-                if isinstance(terms[0][1].op, MatMul):
+                if terms[0][1].op.is_product:
                     terms.sort(key=lambda t: [_place_in_time(x) for x in t[1].inputs])
                     for i, (_, term) in enumerate(terms):
                         rank.setdefault(term.inputs[1], i)
@@ -67,7 +68,7 @@ def stack_sums(graph: Graph) -> Graph:
         return graph
     for found in sums.values():
         for terms in found:
-            if isinstance(terms[0][1].op, Sum):
+            if not terms[0][1].op.is_product:
                 terms.sort(key=lambda t: (rank.get(t[1].inputs[0], 0), _place_in_time(t[1].inputs[0])))
     originals = iter(graph.order)
     joined = Joins()
@@ -91,16 +92,14 @@ Path = tuple[int, ...]
 DEEPEST = 4
 
 
-def _inner_sums(graph: Graph) -> set[Node]:
-    """Sums that only another sum reads, and that are counted as part of it."""
-    read_once = graph.read_once
+def _inner_sums(sums: Sequence[Node], read_once: Container[Node]) -> set[Node]:
+    """Those that only another of them reads, and that are counted as part of it."""
+    inner = {node for node in sums if node in read_once}
     depth: dict[Node, int] = {}
-    for reader in reversed(graph.order):
+    for reader in reversed(sums):
         below = depth.get(reader, 0) + 1
-        if isinstance(reader.op, Add) and below <= DEEPEST:
-            for node in reader.inputs:
-                if isinstance(node.op, Add) and node in read_once:
-                    depth[node] = below
+        if below <= DEEPEST:
+            depth.update(dict.fromkeys(inner.intersection(reader.inputs), below))
     return set(depth)
 
 
@@ -128,10 +127,10 @@ def _joined_sum(node: Node, groups: Sequence[Sequence[Path]], paths: Sequence[Pa
     terms = [_at(node, path) for path in paths if path not in taken]
     for group in groups:
         same = [_at(node, path) for path in group]
-        if isinstance(same[0].op, Sum):
-            terms.append(Sum((0,))(joined([t.inputs[0] for t in same], 0)))
-        else:
+        if same[0].op.is_product:
             terms.append(joined([t.inputs[0] for t in same], 1) @ joined([t.inputs[1] for t in same], 0))
+        else:
+            terms.append(Sum((0,))(joined([t.inputs[0] for t in same], 0)))
     return add(*terms) if len(terms) > 1 else terms[0]
 
 
@@ -139,7 +138,12 @@ def _place_in_time(node: Node) -> tuple[int, int]:
     """Sorts as the user's program runs; joins, by their first input. A number everywhere is an initial state."""
     while isinstance(node.op, (After, Concatenate, Transpose)):
         node = node.inputs[0]
-    return (-1, -1) if isinstance(node.op, Fill) else (node.source_serial, node.serial)
+    return (node.source_serial, node.serial) if node.op.everywhere is None else (-1, -1)
+
+
+def _is_matrix_product(node: Node) -> bool:
+    """True for a product of two matrices that has elements."""
+    return node.op.is_product and node.ndim == 2 and node.size > 0
 
 
 def _row_groups(graph: Graph) -> list[list[Node]]:
@@ -150,7 +154,7 @@ def _row_groups(graph: Graph) -> list[list[Node]]:
     varying = varying_nodes(graph)
     by_right: dict[tuple[Node, bool], list[Node]] = defaultdict(list)
     for node in graph.order:
-        if isinstance(node.op, MatMul) and node.size and not isinstance(node.inputs[0].op, Transpose):
+        if _is_matrix_product(node) and untransposed(node.inputs[0]) is None:
             by_right[node.inputs[1], node in varying].append(node)
     groups = independent_groups(graph.order, list(by_right.values()))
     # As other joins have the same rows, and in their order: the rows then lie in memory once.
@@ -187,7 +191,7 @@ def _place_in_source(x: Node) -> tuple[int, ...]:
 def _places(graph: Graph) -> dict[Node, dict[int, int]]:
     """For each input of joins along the rows: in which of them (by number) it is, and its place there."""
     places: dict[Node, dict[int, int]] = {}
-    joins = [(n, n.op.axis) for n in graph.order if isinstance(n.op, Concatenate)]
+    joins = [(n, axis) for n in graph.order if (axis := n.op.joins_along) is not None]
     for number, (join, axis) in enumerate(joins):
         if axis == 0:
             for i, x in enumerate(join.inputs):
@@ -217,9 +221,9 @@ def stack_columns(graph: Graph) -> Graph:
     of_data, varying = data_dependent(graph.order), varying_nodes(graph)
     by_left: dict[tuple[Node, bool, bool, bool], list[Node]] = defaultdict(list)
     for node in graph.order:
-        if isinstance(node.op, MatMul) and node.size:
+        if _is_matrix_product(node):
             a, b = node.inputs
-            of_steps = b in of_data and isinstance(b.op, Concatenate)
+            of_steps = b in of_data and b.op.joins_along is not None
             by_left[a, b in of_data, of_steps, node in varying].append(node)
     weights: list[list[Node]] = []
     others: list[list[Node]] = []

@@ -21,9 +21,7 @@ from graphnet.graph.graph import Graph, dependents
 from graphnet.graph.node import Node, shared
 from graphnet.graph.provenance import attributed_to
 from graphnet.ops.elementwise import Add, add
-from graphnet.ops.index import OneHot
-from graphnet.ops.leaf import After, Fill
-from graphnet.ops.linear import MatMul, Product
+from graphnet.ops.leaf import After
 from graphnet.ops.shape import Stack
 from graphnet.passes.unstack import ANYWHERE, unstack
 from graphnet.system.process import cached_property, collector_paused
@@ -77,7 +75,7 @@ def _leaves(graph: Graph) -> set[Node]:
     depth: dict[Node, int] = {}
     for node in graph.order:
         if all(x in depth for x in node.inputs):
-            free = not node.inputs or node.op.is_view or isinstance(node.op, OneHot)
+            free = not node.inputs or node.op.is_view or node.op.is_one_hot
             far = 1 + max([depth[x] for x in node.inputs], default=-1)
             if free and far <= SHORT:
                 depth[node] = far
@@ -199,7 +197,11 @@ class _Course:
         the other passes make of them.
         """
         operands = {
-            x for n in self.graph.order if isinstance(n.op, MatMul) for x in n.inputs if not x.op.is_view
+            x
+            for n in self.graph.order
+            if n.op.is_product and n.ndim == 2
+            for x in n.inputs
+            if not x.op.is_view
         }
         going_back = sum(x.nbytes for x in operands if x not in self.leaves and x not in self.moment)
         crossing = self._crossing
@@ -321,7 +323,7 @@ class _Stages:
             node = pending.pop()
             if node in self.again[s] or node in self.leaves or self._is_kept(node) or self.segment[node] < s:
                 continue
-            if isinstance(node.op, Product) or len(seen) > NEAR:
+            if node.op.is_product or len(seen) > NEAR:
                 return False
             pending += [source for source in node.inputs if source not in seen]
             seen.update(node.inputs)
@@ -428,7 +430,7 @@ class _Builder:
 
     def _waiting(self, x: Node) -> Node:
         """x, but not before the last stage has done its work."""
-        if not self.waits or isinstance(x.op, Fill):
+        if not self.waits or x.op.everywhere is not None:
             return x
         if x not in self.wrapped:
             if x.inputs and (x in self.leaves or x.op.is_view) and not isinstance(x.op, After):

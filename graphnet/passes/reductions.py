@@ -1,4 +1,5 @@
-"""Sums over the rows of a cell's gates, one for each gate, become one sum over the rows of all."""
+"""Sums over rows: those of a cell's gates become one sum over the rows of all; rows that an index adds up to fewer ones
+are summed over these."""
 
 from __future__ import annotations
 
@@ -9,11 +10,11 @@ from graphnet.graph.graph import Graph
 from graphnet.graph.node import Node
 from graphnet.ops.broadcast import Sum
 from graphnet.ops.index import ScatterAdd
-from graphnet.ops.shape import Concatenate, split
-from graphnet.passes.analysis import replace_groups
+from graphnet.ops.shape import split
+from graphnet.passes.analysis import replace_groups, varying_nodes
 from graphnet.passes.joining import Joins
 
-__all__ = ["stack_reductions"]
+__all__ = ["stack_reductions", "sum_scatters"]
 
 
 def stack_reductions(graph: Graph) -> Graph:
@@ -51,17 +52,17 @@ def _kind(node: Node) -> Hashable:
             return Sum
         case ScatterAdd(axis=0, size=size) if node.inputs[0].ndim == 2:
             index = node.inputs[1]
-            return ScatterAdd, size, index.inputs if isinstance(index.op, Concatenate) else index
+            return ScatterAdd, size, index if index.op.joins_along is None else index.inputs
     return None
 
 
 def _columns_of_joins(graph: Graph) -> dict[Node, tuple[Node, int, int]]:
     """For joins of time steps: the join of all gates that has the same values in columns start ... stop - 1."""
     place: dict[tuple[Node, ...], tuple[Node, int, int]] = {}
-    joins = [n for n in graph.order if isinstance(n.op, Concatenate) and n.op.axis == 0]
+    joins = [n for n in graph.order if n.op.joins_along == 0]
     for join in joins:
         rows = join.inputs
-        if all(isinstance(r.op, Concatenate) and r.op.axis == 1 for r in rows):
+        if all(r.op.joins_along == 1 for r in rows):
             start = 0
             for column in zip(*(r.inputs for r in rows), strict=False):
                 stop = start + column[0].shape[1]
@@ -69,3 +70,27 @@ def _columns_of_joins(graph: Graph) -> dict[Node, tuple[Node, int, int]]:
                     place.setdefault(tuple(column), (join, start, stop))
                 start = stop
     return {join: place[join.inputs] for join in joins if join.inputs in place}
+
+
+def sum_scatters(graph: Graph) -> Graph:
+    """Σ_rows x = Σ_rows y, where y[index[i]] += x[i] is there already and has fewer rows: each row of x is in one of y.
+
+    So is a bias' gradient found from that of the symbols, which are few beside all steps of all cases. A sum that stays
+    from one run to the next (see analysis.varying_nodes) is left alone where y does not.
+    """
+    scatters = [node for node in graph.order if isinstance(node.op, ScatterAdd) and node.op.axis == 0]
+    varying = varying_nodes(graph) if scatters else set()
+    fewer: dict[Node, Node] = {}
+    for node in scatters:
+        x, index = node.inputs
+        stays = x not in varying and index in varying
+        if index.ndim == 1 and not stays and node.shape[0] < fewer.get(x, x).shape[0]:
+            fewer[x] = node
+
+    def replace(node: Node) -> Node:
+        match node.op:
+            case Sum(axes=(0,)) as op if node.inputs[0] in fewer:
+                return op(fewer[node.inputs[0]])
+        return node
+
+    return graph.rewrite(replace) if fewer else graph

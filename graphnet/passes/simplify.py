@@ -1,4 +1,5 @@
-"""Simplify: algebra that holds for all values, including NaN, infinities and signed zeros.
+"""Simplify and fold: algebra that holds for all values, including NaN, infinities and signed zeros, and what depends on
+constants alone.
 
 `x · 0` is therefore left alone (it is NaN for an infinite x), and so is `x + 0` (it makes +0 of -0)
 unless the zero is -0. (The zeros of a pad stand for absent derivatives: these may go.)
@@ -12,11 +13,11 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from graphnet.graph.graph import Graph
-from graphnet.graph.node import Node, Shape, shared
+from graphnet.graph.node import Array, Node, Shape, shared
 from graphnet.ops.broadcast import BroadcastTo, Sum
 from graphnet.ops.elementwise import Add, Cast, Divide, Log, Multiply, Negative, Subtract, add
-from graphnet.ops.index import OneHot, ScatterAdd, Take, one_hot
-from graphnet.ops.leaf import After, Constant, Fill, Parameter
+from graphnet.ops.index import ScatterAdd, Take
+from graphnet.ops.leaf import After, Fill, constant, fill
 from graphnet.ops.linear import MatMul
 from graphnet.ops.reduce import Softmax, log_softmax
 from graphnet.ops.shape import (
@@ -32,7 +33,10 @@ from graphnet.ops.shape import (
 )
 from graphnet.passes.pads import joins_of_pads
 
-__all__ = ["simplify"]
+__all__ = ["fold", "simplify"]
+
+#: A constant may not grow by folding beyond this many bytes (a broadcast of a small one would).
+LARGEST = 1 << 16
 
 
 def simplify(graph: Graph) -> Graph:
@@ -52,25 +56,16 @@ def _simplest(node: Node) -> Node:
 # -- each rule gives a simpler node, or None ------------------------------------------------------
 
 
-def _is_fill(node: Node, number: float) -> bool:
-    match node.op:
-        case Fill(number=everywhere):
-            return everywhere == number
-    return False
-
-
 def _minus_zero(node: Node) -> bool:
-    match node.op:
-        case Fill(number=everywhere):
-            return everywhere == 0 and bool(np.signbit(everywhere))
-    return False
+    number = node.op.everywhere
+    return number == 0 and bool(np.signbit(number))
 
 
 def _add(node: Node) -> Node | None:
     terms = node.inputs
     if len(terms) == 1:
         return terms[0]
-    kept = tuple(t for t in terms if not (_minus_zero(t) or (_is_fill(t, 0) and t.dtype.kind in "iu")))
+    kept = tuple(t for t in terms if not (_minus_zero(t) or (t.op.everywhere == 0 and t.dtype.kind in "iu")))
     if len(kept) < len(terms):
         return add(*kept) if kept else terms[0]
     for rule in (_sum_of_views, _sum_of_pads, _sum_of_scatters, _sum_of_joins):
@@ -84,7 +79,7 @@ def _sum_of_views(terms: tuple[Node, ...]) -> Node | None:
     """Σ_t x_tᵀ = (Σ_t x_t)ᵀ, and so for reshapes, broadcasts and pads: the gradient of a weight's view in each step."""
     by_view: dict[tuple[object, Shape], list[Node]] = {}
     for term in terms:
-        if isinstance(term.op, (BroadcastTo, Pad, Reshape, Transpose)) and term.inputs[0].inputs:
+        if _keeps_all(term) and term.inputs[0].inputs:
             by_view.setdefault((term.op, term.inputs[0].shape), []).append(term)
     groups = [group for group in by_view.values() if len(group) > 1]
     if not groups:
@@ -93,6 +88,15 @@ def _sum_of_views(terms: tuple[Node, ...]) -> Node | None:
     rest = [term for term in terms if term not in moved]
     sums = [_simplest(group[0].op(_simplest(add(*(term.inputs[0] for term in group))))) for group in groups]
     return add(*sums, *rest) if len(sums) + len(rest) > 1 else sums[0]
+
+
+def _keeps_all(node: Node) -> bool:
+    """Whether it is linear, and all elements of one array are there as they are: so are those of a sum."""
+    op = node.op
+    if op.zero_if != "all" or len(node.inputs) != 1 or op.is_label:
+        return False
+    (x,) = node.inputs
+    return (op.moves or isinstance(op, Pad)) and node.dtype == x.dtype and node.size >= x.size
 
 
 def _sum_of_joins(terms: tuple[Node, ...]) -> Node | None:
@@ -130,63 +134,66 @@ def _sum_of_scatters(terms: tuple[Node, ...]) -> Node | None:
 
 
 def _is_scatter_of_rows(node: Node) -> bool:
-    return isinstance(node.op, ScatterAdd) and node.op.axis == 0
+    match node.op:
+        case ScatterAdd(axis=0):
+            return True
+    return False
 
 
 def _subtract(node: Node) -> Node | None:
     a, b = node.inputs
-    if _is_fill(b, 0) and not _minus_zero(b):
+    if b.op.everywhere == 0 and not _minus_zero(b):
         return a
-    if isinstance(b.op, Negative):
-        return a + b.inputs[0]
+    match b.op:
+        case Negative():
+            return a + b.inputs[0]
     return None
 
 
 def _multiply(node: Node) -> Node | None:
     a, b = node.inputs
-    if _is_fill(b, 1):
+    if b.op.everywhere == 1:
         return a
-    if _is_fill(a, 1):
+    if a.op.everywhere == 1:
         return b
-    if _is_fill(a, -1):
+    if a.op.everywhere == -1:
         return -b
-    if _is_fill(b, -1):
+    if b.op.everywhere == -1:
         return -a
     return None
 
 
 def _divide(node: Node) -> Node | None:
     a, b = node.inputs
-    return a if _is_fill(b, 1) else None
+    return a if b.op.everywhere == 1 else None
 
 
 def _negative(node: Node) -> Node | None:
     (x,) = node.inputs
-    if isinstance(x.op, Negative):
-        return x.inputs[0]
+    match x.op:
+        case Negative():
+            return x.inputs[0]
     return None
 
 
 def _fill_like(node: Node) -> Node | None:
     """A view of one number everywhere is that number everywhere."""
     (x,) = node.inputs
-    match x.op:
-        case Fill(number=number, is_zeros=False):
-            return Fill(number, node.shape, node.dtype)()
-    return None
+    number = None if x.op.is_zeros else x.op.everywhere
+    return None if number is None else Fill(number, node.shape, node.dtype)()
 
 
 def _before_waiting(node: Node) -> Node | None:
     """A view of a weight that waits = the view of the weight, which waits: views of one weight are then one node."""
     (x,) = node.inputs
-    if not isinstance(x.op, After):
-        return None
-    leaf = x.inputs[0]
-    while isinstance(leaf.op, (Reshape, Slice, Transpose)):
-        leaf = leaf.inputs[0]
-    if not isinstance(leaf.op, (Constant, Parameter)):
-        return None
-    return shared(After)(_simplest(node.op(x.inputs[0])), *x.inputs[1:])
+    match x.op:
+        case After() as waiting:
+            leaf = x.inputs[0]
+            while leaf.op.is_view:
+                leaf = leaf.inputs[0]
+            if leaf.op.is_parameter or (leaf.op.is_constant and leaf.op.everywhere is None):
+                return waiting(_simplest(node.op(x.inputs[0])), *x.inputs[1:])
+    return None
 
 
 def _moved_inward(node: Node) -> Node | None:
@@ -209,8 +216,9 @@ def _reshape(node: Node) -> Node | None:
     (x,) = node.inputs
     if x.shape == node.shape:
         return x
-    if isinstance(x.op, Reshape):
-        return reshape(x.inputs[0], node.shape)
+    match x.op:
+        case Reshape():
+            return reshape(x.inputs[0], node.shape)
     return _moved_inward(node)
 
 
@@ -218,8 +226,9 @@ def _broadcast(node: Node) -> Node | None:
     (x,) = node.inputs
     if x.shape == node.shape:
         return x
-    if isinstance(x.op, BroadcastTo):
-        return shared(BroadcastTo, node.shape)(x.inputs[0])
+    match x.op:
+        case BroadcastTo():
+            return shared(BroadcastTo, node.shape)(x.inputs[0])
     return _fill_like(node)
 
 
@@ -248,11 +257,11 @@ def _log(node: Node) -> Node | None:
 
 def _slice(node: Node) -> Node | None:
     (x,) = node.inputs
-    match node.op, x.op:
-        case Slice(key=key), _ if is_whole(key, x.shape):
+    match node.op:
+        case Slice(key=key) if is_whole(key, x.shape):
             return x
-        case Slice(key=(*rest, (0, stop, 1))), OneHot(depth=depth, of_dtype=dtype) if stop == depth:
-            return one_hot(Slice(tuple(rest))(x.inputs[0]), depth, dtype)
+        case Slice(key=(*rest, (0, stop, 1))) if x.op.is_one_hot and stop == x.shape[-1]:
+            return x.op(Slice(tuple(rest))(x.inputs[0]))
     return _moved_inward(node)
 
 
@@ -262,18 +271,17 @@ def _matmul(node: Node) -> Node | None:
     0 · inf is NaN, so a product with an infinite weight differs; a lookup is what is meant.
     """
     a, b = node.inputs
+    if a.op.is_one_hot and a.dtype == b.dtype:
+        return Take(0)(b, a.inputs[0])
+    if _joins_codes(a):
+        return add(*[_simplest(x @ rows) for x, rows in zip(a.inputs, _rows_of(b, a), strict=True)])
     match a.op:
-        case OneHot() if a.dtype == b.dtype:
-            return Take(0)(b, a.inputs[0])
-        case Concatenate(axis=1) if _has_one_hot(a):
-            return add(*[_simplest(x @ rows) for x, rows in zip(a.inputs, _rows_of(b, a), strict=True)])
         case Transpose():
             (codes,) = a.inputs
-            match codes.op:
-                case OneHot(depth=depth) if codes.dtype == b.dtype:
-                    return ScatterAdd(depth, 0)(b, codes.inputs[0])
-                case Concatenate(axis=1) if _has_one_hot(codes):
-                    return concatenate([_simplest(x.T @ b) for x in codes.inputs], 0)
+            if codes.op.is_one_hot and codes.dtype == b.dtype:
+                return ScatterAdd(codes.shape[-1], 0)(b, codes.inputs[0])
+            if _joins_codes(codes):
+                return concatenate([_simplest(x.T @ b) for x in codes.inputs], 0)
     return None
 
 
@@ -282,8 +290,9 @@ def _rows_of(b: Node, join: Node) -> Iterator[Node]:
     return (slice_along(b, 0, place) for place in Concatenate(1).places(join.inputs))
 
 
-def _has_one_hot(join: Node) -> bool:
-    return any(isinstance(x.op, OneHot) for x in join.inputs)
+def _joins_codes(x: Node) -> bool:
+    """Whether it is columns side by side, of which some are one-hot codes."""
+    return x.op.joins_along == 1 and any(part.op.is_one_hot for part in x.inputs)
 
 
 RULES: dict[type, Callable[[Node], Node | None]] = {
@@ -301,3 +310,38 @@ RULES: dict[type, Callable[[Node], Node | None]] = {
     Sum: _sum,
     Transpose: _transpose,
 }
+
+
+# -- constants --------------------------------------------------------------------------------
+
+
+def fold(graph: Graph) -> Graph:
+    """Replaces nodes whose inputs are all constants by a constant, unless that would take much memory.
+
+    Elementwise ops on numbers that fill a shape stay numbers that fill a shape. A node that fails, or
+    makes a NaN or an infinity, is left: it must do so where and when it runs.
+    """
+    return graph.rewrite(_folded)
+
+
+def _folded(node: Node) -> Node:
+    if not node.inputs or not all(x.op.is_constant for x in node.inputs):
+        return node
+    numbers = [np.asarray(x.op.everywhere, x.dtype) for x in node.inputs if x.op.everywhere is not None]
+    if len(numbers) == len(node.inputs) and node.op.is_elementwise:
+        number = _evaluate(node, numbers)
+        return node if number is None else fill(number.item(), node.shape, node.dtype)
+    limit = max(LARGEST, *(x.nbytes if x.op.everywhere is None else 0 for x in node.inputs))
+    if node.nbytes > limit:
+        return node
+    value = _evaluate(node, [x.op.forward() for x in node.inputs])
+    return node if value is None else constant(value)
+
+
+def _evaluate(node: Node, arrays: list[Array]) -> Array | None:
+    try:
+        with np.errstate(all="ignore"):
+            value = np.asarray(node.op.forward(*arrays))
+    except Exception:  # the node fails on these constants: let it fail at run time, with its origin
+        return None
+    return value if value.dtype.kind != "f" or np.isfinite(value).all() else None

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Node
-from graphnet.graph.provenance import Model, attributed_to
+from graphnet.graph.provenance import Provenance, attributed_to
 from graphnet.ops.broadcast import Sum
 from graphnet.ops.elementwise import add
 from graphnet.ops.shape import Slice, Stack, slice_along
@@ -72,7 +72,7 @@ class _Chunks:
             return node
         chunks = [range(a, b) for a, b in pairwise(edges)]
         with attributed_to() as made:
-            made.model = Model(node.origin, node.scope, ANYWHERE)
+            made.model = Provenance(node.origin, node.scope, ANYWHERE)
             match node.op:
                 case Slice(key=(int(at), *rest)):
                     (some,) = [rows for rows in chunks if at in rows]

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from graphnet.graph.dtypes import FLOAT64
 from graphnet.graph.node import Dtype
-from graphnet.passes.fuse_reductions import LONG
+from graphnet.passes.fuse import LONG
 from graphnet.plan.instructions import Instruction, Load, Loop, LoopReduction
 from graphnet.plan.views import Buffer, View
 

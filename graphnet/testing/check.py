@@ -18,14 +18,12 @@ from graphnet.graph.node import Array, Node, Op
 from graphnet.graph.provenance import passed
 from graphnet.graph.signature import parse
 from graphnet.ops.elementwise import Elementwise
-from graphnet.ops.leaf import StopGradient, input
+from graphnet.ops.leaf import input
 from graphnet.ops.rowwise import Rowwise
 from graphnet.settings import yes_or_no
 from graphnet.testing.declared import check_declared
-from graphnet.testing.kernel import MATHEMATICS, evaluate_kernel
+from graphnet.testing.kernel import MATHEMATICS, check_rows, evaluate_kernel, seen_otherwise
 from graphnet.testing.laws import LAWS, NEEDS, OF_GRAPHS, RULES, TOLERANCES, LawError, make_problem
-from graphnet.testing.rows import check_rows, seen_otherwise
-from graphnet.testing.shrink import shrink
 
 __all__ = ["check_graph", "check_op"]
 
@@ -138,7 +136,7 @@ def _check(
         ) -> LawError | None:
             leaves = [input(a.shape, a.dtype, name=f"input{i}") for i, a in enumerate(values, start=1)]
             # No difference may hold what an op's own rules stop, unless it is what the op is for.
-            own = isinstance(op, Op) and not isinstance(op, StopGradient)
+            own = isinstance(op, Op) and not op.stops_gradient
             problem = make_problem([op(*leaves)], leaves, values, not own, rules)
             if needs and not (problem.wrt and problem.smooth_outputs):
                 return None
@@ -153,7 +151,7 @@ def _check(
             return None
 
         if broken(arrays) is not None:
-            smallest = shrink(arrays, lambda values: _still(broken, values))
+            smallest = _shrink(arrays, lambda values: _still(broken, values))
             found = broken(smallest)
             raise LawError(f"{name}: {found}" + _listed(smallest)) from (found and found.__cause__)
 
@@ -320,3 +318,40 @@ def _typical(leaf: Node, generator: np.random.Generator) -> Array:
     if is_float(leaf.dtype):
         return generator.standard_normal(leaf.shape)
     return np.zeros(leaf.shape, leaf.dtype)
+
+
+# -- the smallest input that still breaks a law: first fewer elements, then rounder numbers --------------
+
+
+def _shrink(arrays: Sequence[Array], fails: Callable[[list[Array]], bool], most: int = 60) -> list[Array]:
+    """Smaller and rounder arrays for which `fails` still holds; tries at most `most` candidates."""
+    best = [np.asarray(a) for a in arrays]
+    tries = 0
+    improved = True
+    while improved:
+        improved = False
+        for candidate in _smaller_or_rounder(best):
+            tries += 1
+            if tries > most:
+                return best
+            if fails(candidate):
+                best, improved = candidate, True
+                break
+    return best
+
+
+def _smaller_or_rounder(arrays: list[Array]) -> Iterator[list[Array]]:
+    # Axes of one size are cut together: they most likely are the same axis of the signature.
+    for size in sorted({n for a in arrays for n in a.shape if n > 1}, reverse=True):
+        for smaller in (1, size // 2):
+            if smaller < size:
+                yield [a[tuple(slice(0, smaller if n == size else n) for n in a.shape)] for a in arrays]
+    for i, a in enumerate(arrays):
+        if a.dtype.kind == "f" and a.size:
+            for rounder in (np.ones_like(a), np.round(a), np.round(a, 1)):
+                if not np.array_equal(rounder, a) and _simpler(rounder, a):
+                    yield [*arrays[:i], rounder, *arrays[i + 1 :]]
+
+
+def _simpler(new: Array, old: Array) -> bool:
+    return len(np.array2string(new)) < len(np.array2string(old))

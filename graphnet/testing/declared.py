@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from graphnet.call.function import compile
 from graphnet.errors import GraphnetError
+from graphnet.graph.dtypes import is_float
 from graphnet.graph.node import Array, Key, KeyEntry, Node
+from graphnet.ops.leaf import fill
 from graphnet.ops.shape import Slice, slice_along
 from graphnet.plan.views import Buffer
 from graphnet.testing.laws import LawError
@@ -19,7 +22,7 @@ __all__ = ["check_declared", "depends_on_other_rows", "only_moves"]
 
 def check_declared(y: Node, leaves: Sequence[Node], arrays: Sequence[Array]) -> None:
     """LawError where what y's op says of itself is not so: `expanded`, `rows`, `row_offset`, `aligned_axes`, `sliced`,
-    `view`, `commutes`, `moves`.
+    `view`, `zero_if`, and the fields that say what kind of op it is.
 
     y: made of the leaves, for which arrays are given.
     """
@@ -31,6 +34,8 @@ def check_declared(y: Node, leaves: Sequence[Node], arrays: Sequence[Array]) -> 
     check.aligned_axes()
     check.sliced()
     check.view()
+    check.linear()
+    check.stops_gradient()
     check.fields()
 
 
@@ -151,23 +156,86 @@ class _Declared:
                 "An op whose elements have to move gives no `view`.",
             )
 
-    def fields(self) -> None:
+    def linear(self) -> None:
+        """f(0) = 0, and f(a + b) = f(a) + f(b), in the inputs that `zero_if` names."""
         count, kind = len(self.inputs), self.op.zero_if
-        for some in {"all": [range(count)], "any": [range(i, i + 1) for i in range(count)]}.get(kind, []):
-            zeroed = [np.zeros_like(x) if i in some else x for i, x in enumerate(self.inputs)]
-            value = np.asarray(self.op.forward(*zeroed))
+        together = {
+            "all": [range(count)], "any": [range(i, i + 1) for i in range(count)], "first": [range(1)],
+            "rest": [range(1, count)],
+        }  # fmt: skip
+        generator = np.random.default_rng(0)
+        for some in together.get(kind, []):
+
+            def forward(of: Sequence[Any], some: range = some) -> Array:
+                with np.errstate(all="ignore"):
+                    return np.asarray(
+                        self.op.forward(*[of[i] if i in some else x for i, x in enumerate(self.inputs)])
+                    )
+
+            nothing = forward([np.zeros_like(x) for x in self.inputs])
+            remedy = "It makes something of zeros: leave it out."
             self.require(
-                not value.any(), f'it says `zero_if = "{kind}"`', "It makes something of zeros: leave it out."
+                kind in ("first", "rest") or not nothing.any(), f'it says `zero_if = "{kind}"`', remedy
             )
-        if self.op.commutes and len({x.shape for x in self.y.inputs}) == 1:
-            other = np.asarray(self.op.forward(*self.inputs[::-1]))
-            self.require(_same(other, self.value), "it says `commutes = True`", "Leave it out.")
-        if self.op.moves and self.y.inputs:
+            if all(self.inputs[i].dtype == np.float64 for i in some):
+                others = [generator.standard_normal(x.shape) for x in self.inputs]
+                both = forward([x + b for x, b in zip(self.inputs, others, strict=True)])
+                apart = self.value + forward(others)
+                close = np.allclose(both, apart, 1e-9, 1e-9, equal_nan=True)
+                self.require(
+                    close, f'it says `zero_if = "{kind}"`', "Of a + b it does not make the sum: leave it out."
+                )
+
+    def stops_gradient(self) -> None:
+        if self.op.stops_gradient and is_float(self.y.dtype):
+            y, inputs = self.y, self.y.inputs
+            g = fill(1, y.shape, y.dtype)
+            found = [*self.op.backward(g, y, *inputs)]
+            tangents = [fill(1, x.shape, x.dtype) for x in inputs]
+            found.append(self.op.rop(*tangents, y, *inputs))
             self.require(
-                only_moves(self.inputs, self.value),
-                "it says `moves = True`",
-                "It has elements that no input has.",
+                all(node.op.is_zeros for node in found),
+                "it says `stops_gradient = True`",
+                "Let `backward` and `rop` give zeros.",
             )
+
+    def fields(self) -> None:
+        op, inputs, value = self.op, self.inputs, self.value
+        shapes = {x.shape for x in self.y.inputs}
+        if op.everywhere is not None:
+            self.require(
+                bool((value == op.everywhere).all()),
+                f"it says `everywhere = {op.everywhere}`",
+                "Let it be None.",
+            )
+        if not inputs:
+            return
+        said: dict[str, Callable[[], bool]] = {
+            "commutes": lambda: len(shapes) > 1 or _same(np.asarray(op.forward(*inputs[::-1])), value),
+            "moves": lambda: only_moves(inputs, value),
+            "is_elementwise": lambda: shapes == {value.shape} and self._is_elementwise(),
+            "is_product": lambda: _same(np.matmul(*inputs), value),
+            "is_one_hot": lambda: _same(inputs[0][..., None] == np.arange(value.shape[-1]), value),
+            "joins_along": lambda: _same(np.concatenate(inputs, op.joins_along or 0), value),
+        }
+        for name, holds in said.items():
+            says = getattr(op, name)
+            if says is False or says is None:
+                continue
+            try:
+                found = holds()
+            except (IndexError, TypeError, ValueError):  # NumPy's, of shapes that do not fit
+                found = False
+            self.require(found, f"it says `{name} = {says}`", "Leave it out.")
+
+    def _is_elementwise(self) -> bool:
+        """Whether y becomes everywhere what it is at a place if each input does."""
+        for at in np.ndindex(self.value.shape):
+            alike = [np.full_like(x, x[at]) for x in self.inputs]
+            with np.errstate(all="ignore"):
+                if not _same(np.asarray(self.op.forward(*alike)), np.full_like(self.value, self.value[at])):
+                    return False
+        return True
 
 
 def _keys(y: Node) -> Iterator[Key]:

@@ -33,11 +33,11 @@ from graphnet.graph.dtypes import FLOAT32, FLOAT64, is_float
 from graphnet.graph.graph import Graph, ancestors, rewrite, substitute
 from graphnet.graph.node import Array, Node
 from graphnet.ops.elementwise import add
-from graphnet.ops.leaf import Fill, StopGradient, constant, input, parameter
+from graphnet.ops.leaf import constant, input, parameter
 from graphnet.ops.reduce import sum as sum_of
 
 __all__ = [
-    "LAWS", "NEEDS", "OF_GRAPHS", "RULES", "TOLERANCES", "LawError", "Problem", "held_where_stopped", "make_problem",
+    "LAWS", "NEEDS", "OF_GRAPHS", "RULES", "TOLERANCES", "LawError", "LawProblem", "held_where_stopped", "make_problem",
     "require_same_in_any_order",
 ]  # fmt: skip
 
@@ -58,7 +58,7 @@ class LawError(AssertionError):
     """A law does not hold; the message says which, where, both values and the smallest failing input."""
 
 
-class Problem:
+class LawProblem:
     """Outputs as a function of leaves, in float64, at one point."""
 
     def __init__(
@@ -139,7 +139,7 @@ def held_where_stopped(nodes: Sequence[Node]) -> tuple[list[Node], list[Node], l
 
     Derivatives are those of this function, where the inputs hold what is stopped.
     """
-    stopped = [node for node in ancestors(nodes) if isinstance(node.op, StopGradient)]
+    stopped = [node for node in ancestors(nodes) if node.op.stops_gradient]
     held = [input(node.shape, node.dtype) for node in stopped]
     return substitute(nodes, dict(zip(stopped, held, strict=True))), stopped, held
 
@@ -150,7 +150,7 @@ def make_problem(
     values: Sequence[Array],
     holds_stopped: bool = True,
     rules: frozenset[str] = RULES,
-) -> Problem:
+) -> LawProblem:
     """The same graph in float64, with every leaf (also parameters) fed as an input."""
     fed: dict[Node, Node] = {leaf: input(leaf.shape, _double(leaf.dtype), name=leaf.name) for leaf in leaves}
 
@@ -160,7 +160,7 @@ def make_problem(
         op = node.op
         if op.is_input:
             return node
-        if not node.inputs and not isinstance(op, Fill):
+        if not node.inputs and op.everywhere is None:
             return constant(node.value.astype(_double(node.dtype)))
         settings = {f.name: getattr(op, f.name) for f in fields(op) if f.init}
         changes = {name: FLOAT64 for name, s in settings.items() if isinstance(s, np.dtype) and s == FLOAT32}
@@ -171,7 +171,7 @@ def make_problem(
     done = rewrite(ancestors(outputs), in_float64)
     doubled = [done.get(node, node) for node in outputs]
     doubles = [_as_double(v) for v in values]
-    return Problem(doubled, [fed[leaf] for leaf in leaves], doubles, holds_stopped, rules)
+    return LawProblem(doubled, [fed[leaf] for leaf in leaves], doubles, holds_stopped, rules)
 
 
 def _double(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -219,7 +219,7 @@ def _where(node: Node) -> str:
 # -- the laws --------------------------------------------------------------------------------
 
 
-def law_1_forward(problem: Problem) -> None:
+def law_1_forward(problem: LawProblem) -> None:
     """forward gives the inferred shape and dtype, at every node."""
     graph = Graph(problem.outputs, problem.leaves)
     order = graph.order
@@ -237,7 +237,7 @@ def law_1_forward(problem: Problem) -> None:
     NumpyProgram(graph, None, False).observed(problem.values, observe)
 
 
-def law_2_rop_is_slope(problem: Problem) -> None:
+def law_2_rop_is_slope(problem: LawProblem) -> None:
     """rop = finite difference of forward."""
     direction = problem.direction()
     tangents = problem.run(rop(problem.smooth_outputs, dict(zip(problem.wrt, direction, strict=True))))
@@ -246,7 +246,7 @@ def law_2_rop_is_slope(problem: Problem) -> None:
         require_close("law 2 (rop = finite difference)", "rop", node, r, d, "difference")
 
 
-def law_3_transpose(problem: Problem) -> None:
+def law_3_transpose(problem: LawProblem) -> None:
     """<u, J v> = <Jᵀ u, v>."""
     direction = problem.direction()
     us = [problem.generator.standard_normal(node.shape) for node in problem.smooth_outputs]
@@ -262,7 +262,7 @@ def law_3_transpose(problem: Problem) -> None:
     require_close(law, "<Jᵀu, v>", problem.smooth_outputs[-1], np.asarray(right), np.asarray(left), kind)
 
 
-def law_4_double_backward(problem: Problem) -> None:
+def law_4_double_backward(problem: LawProblem) -> None:
     """rop = double backward."""
     direction = problem.direction()
     tangents = rop(problem.smooth_outputs, dict(zip(problem.wrt, direction, strict=True)))
@@ -276,7 +276,7 @@ def law_4_double_backward(problem: Problem) -> None:
         require_close("law 4 (rop = double backward)", "rop", node, r, d, "exact")
 
 
-def law_5_curvature(problem: Problem) -> None:
+def law_5_curvature(problem: LawProblem) -> None:
     """Hv is symmetric and = finite difference of the gradient; Gv = dense Jᵀ H_L J v."""
     cost, v, w = problem.scalar(), problem.direction(), problem.direction()
     product = hessian_product(cost, dict(zip(problem.wrt, v, strict=True)))
@@ -304,7 +304,7 @@ def law_5_curvature(problem: Problem) -> None:
             require_close("law 5 (Gv = dense JᵀHJv)", "Gv", leaf, g, e, "difference")
 
 
-def dense_gauss_newton(problem: Problem, v: Sequence[Array]) -> list[Array]:
+def dense_gauss_newton(problem: LawProblem, v: Sequence[Array]) -> list[Array]:
     """Jᵀ diag(w) J v with J from finite differences, column by column where small, else along v only."""
     slopes = problem.slope(problem.smooth_outputs, v)
     jv = [weights * slope for weights, slope in zip(problem.weights, slopes, strict=True)]
@@ -325,7 +325,7 @@ def dense_gauss_newton(problem: Problem, v: Sequence[Array]) -> list[Array]:
     return result
 
 
-def _everything(problem: Problem) -> list[Node]:
+def _everything(problem: LawProblem) -> list[Node]:
     """The outputs and, where they have any, their derivatives."""
     nodes = list(problem.outputs)
     if problem.smooth_outputs and problem.wrt:
@@ -340,7 +340,7 @@ def _everything(problem: Problem) -> list[Node]:
     return nodes
 
 
-def law_6_passes(problem: Problem) -> None:
+def law_6_passes(problem: LawProblem) -> None:
     """Every pass, alone and all together, keeps every output and every derivative.
 
     Also for parameters that change after compiling: no pass may freeze what training changes.
@@ -361,7 +361,7 @@ def law_6_passes(problem: Problem) -> None:
         require_close("law 6 (passes see parameters change)", "the value", node, a, b, "exact")
 
 
-def law_7_backends(problem: Problem) -> None:
+def law_7_backends(problem: LawProblem) -> None:
     """Every back end that can run here agrees with NumPy, also after parameters change."""
     nodes = _everything(problem)
     plain = problem.run(nodes)
@@ -374,7 +374,7 @@ def law_7_backends(problem: Problem) -> None:
             require_close(f"law 7 (back end {backend} sees parameters)", "the value", node, a, b, "exact")
 
 
-def law_8_threads(problem: Problem) -> None:
+def law_8_threads(problem: LawProblem) -> None:
     """Whichever order the cores run in, and however many they are, the bits are those of one core."""
     require_same_in_any_order(Graph(_everything(problem), problem.leaves), problem.values)
 
@@ -398,7 +398,7 @@ def require_same_in_any_order(source: Graph, values: Sequence[Array]) -> None:
                         require_close(law, "the value", node, a, b, "bits")
 
 
-def law_9_edges(problem: Problem) -> None:
+def law_9_edges(problem: LawProblem) -> None:
     """NaN where NumPy has NaN, an infinity where it has one, whichever float input holds one of them, or a zero."""
     given = [
         (i, value, [_with_one(a, value) if j == i else a for j, a in enumerate(problem.values)])
@@ -425,7 +425,7 @@ def _with_one(array: Array, value: float) -> Array:
 
 
 #: Law number -> (function, whether it needs derivatives).
-LAWS: dict[int, tuple[Callable[[Problem], None], bool]] = {
+LAWS: dict[int, tuple[Callable[[LawProblem], None], bool]] = {
     1: (law_1_forward, False),
     2: (law_2_rop_is_slope, True),
     3: (law_3_transpose, True),

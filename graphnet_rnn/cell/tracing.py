@@ -16,7 +16,7 @@ import graphnet as gn
 from graphnet.errors import GraphnetError
 from graphnet.graph.graph import ancestors
 from graphnet.graph.node import Node
-from graphnet.graph.provenance import Model, Origin, attributed_to, context, here, hide_module
+from graphnet.graph.provenance import Origin, Provenance, attributed_to, context, here, hide_module
 from graphnet.system.memory import readable_bytes, require_memory
 from graphnet_rnn.cell.declaration import State, arguments, return_lines, step_line
 from graphnet_rnn.cell.weights import Weights
@@ -47,7 +47,7 @@ def declare(cell: Cell, weights: Weights) -> None:
 def _given(cell: Cell, weights: Weights) -> tuple[Node, list[Node]]:
     """x and states for one step of one case; for a reader they are made where `step` names them."""
     with attributed_to() as made:
-        made.model = Model(step_line(cell), context.scope, 0)
+        made.model = Provenance(step_line(cell), context.scope, 0)
         x = gn.input((1, cell.reads), weights.dtype, name="x")
         named = zip(cell.states, cell.widths, strict=True)
         return x, [gn.input((1, width), weights.dtype, name=state.name) for state, width in named]

@@ -8,7 +8,6 @@ from typing import Any
 
 import graphnet as gn
 from graphnet.graph.node import Node
-from graphnet.ops.random import Random
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.network.network import Network
 
@@ -20,8 +19,8 @@ KEPT = 8
 
 def require_no_draws(who: str, network: Network, whose: str, remedy: str) -> None:
     """UsageError for a network with dropout, whose draws the other program would not know of."""
-    drawn = (isinstance(node.op, Random) for node in gn.Graph(network.unroll(2, 1).final).order)
-    if network.dropout or any(drawn):
+    leaves = (node.op for node in gn.Graph(network.unroll(2, 1).final).order if node.is_leaf)
+    if network.dropout or any(op.is_fed and not op.is_input for op in leaves):
         raise UsageError(
             f"{who}: the network has dropout, whose draws are not {whose}; make it without, and {remedy}"
         )

@@ -23,10 +23,10 @@ __all__ = [
     "Block",
     "Diagonal",
     "DiagonalOfSlopes",
-    "Frequency",
+    "FrequencyBlock",
     "Full",
     "QuasiDiagonal",
-    "RootMeanSquare",
+    "RootMeanSquareBlock",
     "Solver",
     "spread",
 ]
@@ -249,7 +249,7 @@ def _substituted(L: Array, b: Array) -> Array:
     return x
 
 
-class RootMeanSquare(Block):
+class RootMeanSquareBlock(Block):
     """√(Σ S² m̃ / rows): the root of the mean square of what each step adds to the gradient. Source: Ollivier 2013, 4"""
 
     def nodes(self) -> list[Node]:
@@ -261,7 +261,7 @@ class RootMeanSquare(Block):
         return Solver(lambda g: [_divided(a, r) for a, r in zip(g, roots, strict=True)], spread(*roots))
 
 
-class Frequency(Block):
+class FrequencyBlock(Block):
     """The share of the steps at which a symbol chooses a weight, and 1 of one that no symbol chooses.
 
     Source: Ollivier 2013, 4: what makes rare symbols learn as fast as frequent ones.

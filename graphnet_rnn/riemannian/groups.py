@@ -21,10 +21,9 @@ from graphnet.graph.graph import ancestors
 from graphnet.graph.node import Array, Node
 from graphnet.ops.broadcast import BroadcastTo
 from graphnet.ops.elementwise import Add, Divide, Multiply, Negative, Subtract
-from graphnet.ops.index import OneHot, ScatterAdd, Take
-from graphnet.ops.leaf import Constant, Fill
-from graphnet.ops.linear import BatchMatMul, MatMul
-from graphnet.ops.shape import Reshape, Slice
+from graphnet.ops.index import ScatterAdd, Take
+from graphnet.ops.linear import MatMul
+from graphnet.ops.shape import Reshape
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.settings import listed, shown
 
@@ -209,15 +208,11 @@ def _climbed(node: Node, readers: Mapping[Node, Sequence[Node]]) -> tuple[Node, 
 
 def _number(node: Node) -> float | None:
     """The number that a constant is everywhere; None for others."""
-    while isinstance(node.op, BroadcastTo):
-        (node,) = node.inputs
-    match node.op:
-        case Fill(number=number):
-            return float(number)
-        case Constant(value=value) if value.size == 1:
-            return float(value.item())
-        case _:
-            return None
+    while node.op.is_view:
+        node = node.inputs[0]
+    if node.op.everywhere is not None:
+        return float(node.op.everywhere)
+    return float(node.value.item()) if node.op.is_constant and node.size == 1 else None
 
 
 def _number_beside(node: Node, product: Node) -> float | None:
@@ -238,7 +233,7 @@ def _read_by(parameter: Node, reader: Node, readers: Mapping[Node, Sequence[Node
     match reader.op:
         case MatMul() if reader.inputs[1] is parameter and reader.inputs[0] is not parameter:
             source = reader.inputs[0]
-            if isinstance(source.op, OneHot):
+            if source.op.is_one_hot:
                 gated = [_over_edges(parameter, reader, each, readers, source) for each in readers[reader]]
                 if gated and all(gated):
                     return [term for term in gated if term]
@@ -277,33 +272,34 @@ def _over_edges(
         return None
     taken = product.inputs[1] if product.inputs[0] is weights else product.inputs[0]
     (summed,) = readers[product]
-    if not (isinstance(taken.op, Take) and isinstance(summed.op, ScatterAdd)):
-        return None
-    index = taken.inputs[1], summed.inputs[1]
-    if taken.op.axis != 1 or summed.op.axis != 1 or not all(isinstance(k.op, Constant) for k in index):
-        return None
-    i, j = (np.asarray(k.value) for k in index)
-    return Term(summed, Incoming(parameter, "edges", gate is not None, i, j), taken.inputs[0], weights, gate)
+    match taken.op, summed.op:
+        case Take(axis=1), ScatterAdd(axis=1):
+            index = taken.inputs[1], summed.inputs[1]
+            if all(k.op.is_constant and k.op.everywhere is None for k in index):
+                i, j = (np.asarray(k.value) for k in index)
+                own = Incoming(parameter, "edges", gate is not None, i, j)
+                return Term(summed, own, taken.inputs[0], weights, gate)
+    return None
 
 
 def _matrix_of_symbol(parameter: Node, flat: Node, readers: Mapping[Node, Sequence[Node]]) -> Term:
     """h W^(x), W^(x) = Σ_k x_k W[k], as TensorRNN writes it: a matrix for each symbol."""
     node = flat
     path = []
-    while len(readers[node]) == 1 and not isinstance(node.op, BatchMatMul):
+    while len(readers[node]) == 1 and not (node.op.is_product and node.ndim == 3):
         (node,) = readers[node]
         path.append(node)
     chosen = path[0] if path else flat
     if (
-        isinstance(node.op, BatchMatMul)
-        and isinstance(chosen.op, MatMul)
-        and isinstance(chosen.inputs[0].op, OneHot)
+        (node.op.is_product and node.ndim == 3)
+        and (chosen.op.is_product and chosen.ndim == 2)
+        and chosen.inputs[0].op.is_one_hot
         and [type(each.op) for each in path[1:-1]] == [Reshape]
         and len(readers[node]) == 1
     ):
         (row,) = readers[node]
         spread = node.inputs[0]
-        if isinstance(row.op, (Slice, Reshape)) and row.ndim == 2 and isinstance(spread.op, (Slice, Reshape)):
+        if row.op.is_view and row.ndim == 2 and spread.op.is_view and spread.inputs[0].ndim == 2:
             own = Incoming(parameter, "product", True)
             return Term(row, own, spread.inputs[0], node.inputs[1], chosen.inputs[0])
     raise _unfit(parameter, node)
@@ -393,5 +389,5 @@ def _gate_of(term: Term) -> Node | None:
     source = term.source
     if term.gate is not None:
         return term.gate
-    product = term.incoming.kind == "product" and source is not None and isinstance(source.op, OneHot)
+    product = term.incoming.kind == "product" and source is not None and source.op.is_one_hot
     return source if product else None

@@ -1,4 +1,4 @@
-"""Kronecker factors: the blocks of a group as a product of what its sources and its slopes do."""
+"""Kronecker factors: the blocks of a group as a product of what its sources and its slopes do. Blocks by name."""
 
 from __future__ import annotations
 
@@ -10,13 +10,24 @@ import numpy as np
 
 import graphnet as gn
 from graphnet.graph.node import Array, Node
-from graphnet_rnn.riemannian.blocks import Block, Solver, spread
+from graphnet_rnn.riemannian.blocks import (
+    Block,
+    Diagonal,
+    DiagonalOfSlopes,
+    FrequencyBlock,
+    Full,
+    QuasiDiagonal,
+    RootMeanSquareBlock,
+    Solver,
+    spread,
+)
 from graphnet_rnn.riemannian.groups import UnitGroup
+from graphnet_rnn.riemannian.rows import Rows
 
-__all__ = ["Kronecker", "KroneckerOverTime", "KroneckerSymmetric"]
+__all__ = ["REDUCTIONS", "KroneckerFactors", "KroneckerOverTime", "KroneckerSymmetric", "block_of"]
 
 
-class Kronecker(Block):
+class KroneckerFactors(Block):
     """M = A ⊗ G, A = Σ S Sᵀ / rows, G = Σ B Bᵀ: the rows' m is B, not its square
 
     damping: ε of the mean over rows, divided among both: (A + π √ε I) ⊗ (G + √ε/π I), π² = (tr A / dim A) / (tr G / dim
@@ -68,7 +79,7 @@ class Kronecker(Block):
         return lambda g: left @ g @ right.T
 
 
-class KroneckerOverTime(Kronecker):
+class KroneckerOverTime(KroneckerFactors):
     """M = Σ_d Ψ^|d| (A ⊗ G), d all differences of time: of steps that are a linear process of the first order
 
     Ψ = Ψ_A ⊗ Ψ_G, Ψ_A = A₁ A⁻¹, of the covariances A₁ and G₁ of each step with the next. With factors made white, Ψ̂, it
@@ -95,7 +106,7 @@ class KroneckerOverTime(Kronecker):
         return inverse
 
 
-class KroneckerSymmetric(Kronecker):
+class KroneckerSymmetric(KroneckerFactors):
     """The same with Ψ̂ taken as symmetric: (I + Ψ̂) (I - Ψ̂)⁻¹, for which one basis serves.
 
     Source: Martens, Ba & Johnson 2018, 3.5.3, their first option, for long times.
@@ -129,3 +140,26 @@ def _bounded(psi: Array) -> Array:
 
 #: Below all traces that count; and the largest norm of what carries a step to the next.
 TINY, LARGEST = 1e-30, 0.99
+
+
+# -- by name ---------------------------------------------------------------------------------
+
+
+def block_of(reduction: str, rows: Rows) -> Block:
+    """The block of a group; of one without Kronecker factors its diagonal, where these are asked for."""
+    kind = REDUCTIONS[reduction]
+    if issubclass(kind, KroneckerFactors) and not kind.has_factors(rows.group):
+        return DiagonalOfSlopes(rows)
+    return kind(rows)
+
+
+REDUCTIONS: dict[str, type[Block]] = {
+    "diagonal": Diagonal,
+    "quasi-diagonal": QuasiDiagonal,
+    "full": Full,
+    "rms": RootMeanSquareBlock,
+    "frequency": FrequencyBlock,
+    "kronecker": KroneckerFactors,
+    "kronecker symmetric": KroneckerSymmetric,
+    "kronecker over time": KroneckerOverTime,
+}

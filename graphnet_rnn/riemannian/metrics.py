@@ -16,13 +16,12 @@ import numpy as np
 import graphnet as gn
 from graphnet.backends.numpy import blas_limit
 from graphnet.graph.node import Array, Node
-from graphnet.ops.loss import SymbolCrossEntropy
 from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.riemannian import moduli
 from graphnet_rnn.riemannian.blocks import Block, Solver
 from graphnet_rnn.riemannian.groups import UnitGroup, unit_groups
+from graphnet_rnn.riemannian.kronecker import block_of
 from graphnet_rnn.riemannian.moduli import Carry, Moduli, Outputs
-from graphnet_rnn.riemannian.reductions import block_of
 from graphnet_rnn.riemannian.rows import Rows
 from graphnet_rnn.settings import Amount, amount, one_of, require_kinds, shown
 
@@ -448,7 +447,7 @@ def _frequency(outputs: Outputs) -> Node:
     Source: Ollivier 2013, below eq. 19.
     """
     losses = outputs.losses
-    if len(losses) == 1 and isinstance(losses[0].op, SymbolCrossEntropy):
+    if len(losses) == 1 and losses[0].op.index_size(1, *losses[0].inputs) is not None:  # targets are symbols
         z, t = losses[0].inputs
         w = outputs.weights[0]
         chosen = gn.one_hot(t, z.shape[-1], z.dtype) * gn.reshape(w, (*w.shape, 1))

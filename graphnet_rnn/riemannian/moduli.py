@@ -15,10 +15,9 @@ import graphnet as gn
 from graphnet.derivatives.gradient import pull_back, push_forward
 from graphnet.graph.graph import ancestors, dependents
 from graphnet.graph.node import Dtype, Node, Shape
-from graphnet.ops.elementwise import Elementwise
 from graphnet.ops.loss import SaysHessian
 from graphnet.ops.shape import Slice, Stack
-from graphnet.ops.surrogate import Surrogate
+from graphnet.ops.surrogate import surrogates_among
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.riemannian.groups import PreActivation, Term, UnitGroup
 
@@ -54,7 +53,7 @@ class Outputs:
     def __init__(self, cost: Node, carry: Carry | None = None, relative: Node | None = None) -> None:
         self.carry = carry
         order = ancestors([cost])
-        surrogates = [node for node in order if isinstance(node.op, Surrogate)]
+        surrogates = surrogates_among(order)
         outer = ancestors([cost], stop=surrogates)
         self.cost, self._surrogates = cost, surrogates
         #: Those that say their Hessian.
@@ -88,10 +87,8 @@ class Outputs:
     def places(self) -> list[Node]:
         """The nodes that the losses judge."""
         found = [_judged(loss) for loss in self.losses]
-        for node in self._surrogates:
-            match node.op:
-                case Surrogate() as surrogate:
-                    found += surrogate.places(node)
+        for node, surrogate in self._surrogates.items():
+            found += surrogate.places(node)
         return found
 
     def roots(self, random: gn.RandomSource) -> dict[Node, Node]:
@@ -175,19 +172,19 @@ def _pieces(place: Node) -> Pieces:
     if place.op.is_label:
         pieces, left_out, between = _pieces(place.inputs[0])
         return pieces, left_out, between | {place}
-    if isinstance(place.op, Stack) and place.op.axis == 0:
-        return [(node, step) for step, node in enumerate(place.inputs)], set(), {place}
-    if isinstance(place.op, Slice):
-        (whole,) = place.inputs
-        first = place.op.key[0]
-        pieces, left_out, between = _pieces(whole)
-        stacked = all(step is not None for _, step in pieces)
-        if stacked and _cuts_first_axis(place):
-            by_step = {step: node for node, step in pieces}
-            steps = [first] if isinstance(first, int) else list(range(*first))
-            kept = [(by_step[step], None if isinstance(first, int) else k) for k, step in enumerate(steps)]
-            gone = {node for node, step in pieces if step not in steps}
-            return kept, left_out | gone, between | {place}
+    match place.op:
+        case Stack(axis=0):
+            return [(node, step) for step, node in enumerate(place.inputs)], set(), {place}
+        case Slice(key=(first, *_)) if _cuts_first_axis(place):
+            pieces, left_out, between = _pieces(place.inputs[0])
+            if all(step is not None for _, step in pieces):
+                by_step = {step: node for node, step in pieces}
+                steps = [first] if isinstance(first, int) else list(range(*first))
+                kept = [
+                    (by_step[step], None if isinstance(first, int) else k) for k, step in enumerate(steps)
+                ]
+                gone = {node for node, step in pieces if step not in steps}
+                return kept, left_out | gone, between | {place}
     return [(place, None)], set(), set()
 
 
@@ -320,8 +317,8 @@ def _require_cases_in_order(place: Node, pre_activations: Sequence[Node]) -> Non
     cases = {V.shape[0] for V in pre_activations if V in reached}
     orderly = place.ndim >= 2 and {place.shape[-2]} == cases
     for node in order if orderly else ():
-        first = isinstance(node.op, Stack) and node.op.axis == 0
-        if node in reached and node.op.moves and not (first or node.op.is_label or _cuts_steps(node)):
+        stacks = node.op == Stack(0)
+        if node in reached and node.op.moves and not (stacks or node.op.is_label or _cuts_steps(node)):
             orderly = False
     if cases and not orderly:
         raise UsageError(
@@ -332,7 +329,7 @@ def _require_cases_in_order(place: Node, pre_activations: Sequence[Node]) -> Non
 
 def _cuts_steps(node: Node) -> bool:
     """Whether it leaves some entries of the first axis, of more than two, and all of the others."""
-    return isinstance(node.op, Slice) and node.inputs[0].ndim >= 3 and _cuts_first_axis(node)
+    return _cuts_first_axis(node) and node.inputs[0].ndim >= 3
 
 
 def _form_of_output(outputs: Outputs, V: Node, places: Mapping[Node, None]) -> Node:
@@ -507,7 +504,7 @@ def _slopes_to(
         )
     reached = dependents(order, wanted)
     for each in order:
-        unitwise = isinstance(each.op, Elementwise) or each.op.is_label
+        unitwise = each.op.is_elementwise or each.op.is_label
         if (
             each in reached
             and each not in m

@@ -7,7 +7,6 @@ from copy import copy
 
 import graphnet as gn
 from graphnet.graph.node import Node
-from graphnet.ops.index import OneHot
 from graphnet_rnn.riemannian.groups import Incoming, UnitGroup
 
 __all__ = ["Rows"]
@@ -43,7 +42,7 @@ class Rows:
     def _code(self, incoming: Incoming, found: Sequence[dict[Node, Node | float]]) -> Node | None:
         """(rows,): the symbols, where a weight multiplies a one-hot code at every pre-activation."""
         sources = [each.get(incoming.weight) for each in found]
-        codes = [s.inputs[0] for s in sources if isinstance(s, Node) and isinstance(s.op, OneHot)]
+        codes = [s.inputs[0] for s in sources if isinstance(s, Node) and s.op.is_one_hot]
         whole = self.symbol is None and len(codes) == len(sources)
         return gn.concatenate(codes, axis=0) if whole else None
 

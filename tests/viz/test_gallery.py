@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import viz
-from viz.drawing.closed import Kind
+from viz.drawing.closed import BoxKind
 from viz.style import EdgeRole, Role
 
 FOLDER = Path(__file__).parents[2] / "docs" / "gallery"
@@ -72,7 +72,7 @@ def test_3_4_and_3_5_show_weights_as_nodes_and_as_labels():
         assert roles[EdgeRole.TO_OUTPUT] >= 6
         assert drawing.picture.times == [1, 2, 3]
         assert symbols(drawing)["tanh"] == 6
-    cells = [box for box in pictures["closed"].picture.shapes if box.kind is Kind.CELL]
+    cells = [box for box in pictures["closed"].picture.shapes if box.kind is BoxKind.CELL]
     assert {(box.row, box.column) for box in cells} == {(row, t) for row in (1, 2) for t in range(3)}
 
 
@@ -83,7 +83,7 @@ def test_3_6_feeds_predictions_back():
     assert [(boxes[x.tail].column, boxes[x.head].column) for x in back] == [(0, 1), (1, 2), (2, 3)]
     assert all(plain(boxes[x.tail].lines[0]) == "χ" for x in back)
     kinds = [box.kind for box in boxes.values() if box.row == 0]
-    assert kinds == [Kind.DATA, *[Kind.IMAGINARY] * 3]
+    assert kinds == [BoxKind.DATA, *[BoxKind.IMAGINARY] * 3]
     assert drawing.dot.count(viz.LIGHT.generated_edge) == 3
 
 

@@ -15,7 +15,7 @@ from graphnet.graph.provenance import attributed_to
 from graphnet_rnn.riemannian import unit_groups
 from tests.tables import case
 from viz.colours import between, ink_on
-from viz.drawing.note import Scale
+from viz.drawing.note import NoteScale
 from viz.matching import kept_nodes
 from viz.notes import heat_map
 from viz.style import THEMES
@@ -151,11 +151,11 @@ def luminance(colour: str) -> float:
 
 
 def test_scales_hold_what_is_far_apart():
-    scale = Scale("", 1e-30, 1e30, ("", ""), logarithmic=True)
+    scale = NoteScale("", 1e-30, 1e30, ("", ""), logarithmic=True)
     assert scale.place(1.0) == pytest.approx(0.5)
     assert scale.place(0.0) == scale.place(float("nan")) == 0.0
-    assert Scale("", 2.0, 2.0, ("", ""), logarithmic=True).place(2.0) == 1.0
-    assert [Scale("", 0.0, 4.0, ("", "")).place(x) for x in (0.0, 1.0, 4.0)] == [0.0, 0.25, 1.0]
+    assert NoteScale("", 2.0, 2.0, ("", ""), logarithmic=True).place(2.0) == 1.0
+    assert [NoteScale("", 0.0, 4.0, ("", "")).place(x) for x in (0.0, 1.0, 4.0)] == [0.0, 0.25, 1.0]
 
 
 def test_values_and_gradients_are_of_the_same_random_inputs():

@@ -19,23 +19,21 @@ from graphnet.graph.graph import Graph
 from graphnet.graph.node import Node
 from graphnet.ops.broadcast import Sum
 from graphnet.ops.elementwise import Where
-from graphnet.ops.leaf import Fill, Parameter
-from graphnet.ops.linear import Product
 from graphnet.ops.random import Random
 from graphnet.ops.shape import Slice, Stack
 from viz.drawing.composites import LABEL
-from viz.drawing.condense import Group, condense, data_behind, leaf_behind, times_of
+from viz.drawing.condense import StepGroup, condense, data_behind, leaf_behind, times_of
 from viz.drawing.fold import fold, symbol_of
 from viz.drawing.names import Names, layer_words, number, printable
-from viz.drawing.note import Note, Notes, Scale
+from viz.drawing.note import Note, Notes, NoteScale
 from viz.drawing.states import States, states_of
 from viz.errors import DrawingError
 from viz.style import EdgeRole
 
-__all__ = ["Box", "ClosedPicture", "Kind", "Link", "closed_picture", "is_unrolled"]
+__all__ = ["Box", "BoxKind", "ClosedPicture", "Link", "closed_picture", "is_unrolled"]
 
 
-class Kind(Enum):
+class BoxKind(Enum):
     """What a box is to the reader."""
 
     CELL = "cell"
@@ -58,7 +56,7 @@ class Box:
     """
 
     key: str
-    kind: Kind
+    kind: BoxKind
     row: int
     column: int
     lines: tuple[str, ...]
@@ -89,7 +87,7 @@ class ClosedPicture:
     edges: tuple[Link, ...]
     columns: int
     states: tuple[int, ...]
-    scale: Scale | None = None
+    scale: NoteScale | None = None
     title: str = ""
     #: A picture of the same rows and columns, drawn to the right of it.
     beside: ClosedPicture | None = None
@@ -148,12 +146,12 @@ class _Closing:
         """The note on a group or a node."""
         if self.notes is None:
             return None
-        if isinstance(thing, Group):
+        if isinstance(thing, StepGroup):
             output = self.output_of(thing)
             return self.notes.note([*(node for node in thing.nodes if node is not output), output])
         return self.notes.note([thing]) if isinstance(thing, Node) else None
 
-    def output_of(self, group: Group) -> Node:
+    def output_of(self, group: StepGroup) -> Node:
         """What another row reads of a step, or else its last node: at all steps the same, for notes to compare."""
         for node in group.nodes:
             others = [self.groups.of.get(reader) for reader in self.graph.consumers[node]]
@@ -177,12 +175,12 @@ class _Closing:
         slots: Counter[int] = Counter()
         for i, (thing, (column, name)) in enumerate(found.items()):
             self.boxes[thing] = Box(
-                f"x{i}", Kind.DATA, 0, column, (name,), _tooltip(thing), slots[column], counts[column],
+                f"x{i}", BoxKind.DATA, 0, column, (name,), _tooltip(thing), slots[column], counts[column],
                 self.note(thing),
             )  # fmt: skip
             slots[column] += 1
 
-    def data_of(self, group: Group) -> Iterator[Node]:
+    def data_of(self, group: StepGroup) -> Iterator[Node]:
         """The data that a step reads itself, but for its initial states."""
         initial = self.states[group.row].initial
         for node in group.nodes:
@@ -190,7 +188,7 @@ class _Closing:
                 if source not in self.groups.of and source not in initial:
                     yield from data_behind(source, self.groups)
 
-    def data_name(self, group: Group, first: Group | None = None) -> str:
+    def data_name(self, group: StepGroup, first: StepGroup | None = None) -> str:
         """x_t, by the name of the data that the step, or the first step of its row, reads."""
         nodes = (first or group).nodes
         leaves = [leaf for n in nodes for x in n.inputs for leaf in data_behind(x, self.groups)]
@@ -209,7 +207,7 @@ class _Closing:
             level = self.level[row]
             self.boxes["state", row, node] = Box(
                 f"s{level}_{i}",
-                Kind.STATE,
+                BoxKind.STATE,
                 level,
                 len(self.groups.times) if row in self.groups.reversed else -1,
                 (shown,),
@@ -224,11 +222,11 @@ class _Closing:
         last = self.groups.times[-1]
         return 0 if row not in self.groups.reversed else last + 1 if isinstance(last, int) else "T+1"
 
-    def place_group(self, group: Group) -> None:
+    def place_group(self, group: StepGroup) -> None:
         level = self.level[group.row]
         is_cell = group.row in self.groups.cells
         lines = self.title(group) if is_cell else self.operation(group)
-        kind = Kind.CELL if is_cell else Kind.OUTPUT
+        kind = BoxKind.CELL if is_cell else BoxKind.OUTPUT
         self.boxes[group] = Box(
             f"b{level}_{group.column}",
             kind,
@@ -239,7 +237,7 @@ class _Closing:
             note=self.note(group),
         )
 
-    def title(self, group: Group) -> tuple[str, ...]:
+    def title(self, group: StepGroup) -> tuple[str, ...]:
         label = group.label
         layer = label.get("layer")
         text = f"layer {layer}" if isinstance(layer, int) else str(layer or "")
@@ -248,7 +246,7 @@ class _Closing:
         lines = [escape(printable(word, 20)) for word in words if word] or ["step"]
         return *lines, *_dropout(group)
 
-    def operation(self, group: Group) -> tuple[str, ...]:
+    def operation(self, group: StepGroup) -> tuple[str, ...]:
         """What a step of a row that is no cell is called: o_t, or what is done to what a layer reads."""
         last = group.nodes[-1]
         drops = any(_is_masked(node) for node in (last, *last.inputs))  # the mask is scaled before it is used
@@ -262,7 +260,7 @@ class _Closing:
             return "outputs", f"of {escape(printable(layer_words(layer), 20))}"
         return self.output_name(group), *_dropout(group)
 
-    def output_name(self, group: Group) -> str:
+    def output_name(self, group: StepGroup) -> str:
         of = str(group.row).rpartition(".")[2]
         if of == "output":
             return self.at_time("o", group)
@@ -271,10 +269,10 @@ class _Closing:
         last = group.nodes[-1]
         return self.names.markup(last.name) if last.name else self.symbols.get(last, symbol_of(last))
 
-    def at_time(self, base: str, group: Group) -> str:
+    def at_time(self, base: str, group: StepGroup) -> str:
         return self.names.markup(f"{base}_{self.groups.times[group.column]}")
 
-    def contents(self, group: Group) -> str:
+    def contents(self, group: StepGroup) -> str:
         label = group.label
         words = [str(label[key]) for key in ("cell", "layer", "part") if label.get(key) is not None]
         count = f"{len(group.nodes)} operators"
@@ -284,7 +282,7 @@ class _Closing:
         after = self.groups.after
         outputs = [node for node in after if node in set(self.graph.outputs)]
         top = len(self.level) + 1
-        kind = Kind.COST if all(not node.shape for node in outputs) else Kind.OUTPUT
+        kind = BoxKind.COST if all(not node.shape for node in outputs) else BoxKind.OUTPUT
         lines = tuple(_cost_lines(after)) or (self.symbols[after[-1]],)
         note = self.notes.note(after) if self.notes else None
         self.boxes["cost"] = Box("cost", kind, top, self.last, lines, f"{len(after)} operators", note=note)
@@ -292,7 +290,7 @@ class _Closing:
         for i, leaf in enumerate(data):
             # Its place is its own, even if a step reads the same data.
             self.boxes["cost", leaf] = Box(
-                f"t{i}", Kind.DATA, top, self.last + 1, (self.name_of(leaf),), _tooltip(leaf), i, len(data)
+                f"t{i}", BoxKind.DATA, top, self.last + 1, (self.name_of(leaf),), _tooltip(leaf), i, len(data)
             )
 
     @property
@@ -302,32 +300,29 @@ class _Closing:
     def name_of(self, node: Node) -> str:
         if node.name:
             return self.names.markup(node.name)
-        match node.op:
-            case Fill(number=everywhere):
-                return escape(number(everywhere))
-            case op:
-                return f"<i>{op.symbol}</i>"
+        everywhere = node.op.everywhere
+        return f"<i>{node.op.symbol}</i>" if everywhere is None else escape(number(everywhere))
 
     # -- links -------------------------------------------------------------------------------
 
     def link(self, tail: object, head: object, label: str = "", slot: int | None = None) -> None:
         a, b = self.boxes[tail], self.boxes[head]
         role = EdgeRole.INNER
-        if a.kind is Kind.DATA:
+        if a.kind is BoxKind.DATA:
             role = EdgeRole.FROM_INPUT
-        elif b.kind is Kind.COST or (b.kind is Kind.OUTPUT and not self.is_read_by_a_cell(head)):
+        elif b.kind is BoxKind.COST or (b.kind is BoxKind.OUTPUT and not self.is_read_by_a_cell(head)):
             role = EdgeRole.TO_OUTPUT
         known = self.links.get((a.key, b.key, slot))
         if known is None or (label and not known.label):
             self.links[a.key, b.key, slot] = Link(a.key, b.key, role, label, slot)
 
     def is_read_by_a_cell(self, thing: object) -> bool:
-        if not isinstance(thing, Group):
+        if not isinstance(thing, StepGroup):
             return False
         readers = (self.groups.of.get(x) for node in thing.nodes for x in self.graph.consumers[node])
         return any(reader is not None and reader.row in self.groups.cells for reader in readers)
 
-    def link_group(self, group: Group) -> None:
+    def link_group(self, group: StepGroup) -> None:
         """Everything that one step of one row reads."""
         carried = self.link_states(group)
         for leaf in self.data_of(group):
@@ -345,7 +340,7 @@ class _Closing:
         for slot, source in enumerate(unnamed, start=len(carried)):
             self.link(self.groups.of[source], group, slot=slot)
 
-    def link_states(self, group: Group) -> set[Node]:
+    def link_states(self, group: StepGroup) -> set[Node]:
         """Draws the states that a step reads; returns those that it reads from its own row's last step."""
         states: States = self.states[group.row]
         carried: set[Node] = set()
@@ -363,8 +358,8 @@ class _Closing:
         return carried
 
     def weight(self, product: Node) -> str:
-        weights = [x for x in product.inputs if isinstance(x.op, Parameter) and x.name]
-        return self.names.markup(weights[0].name or "") if isinstance(product.op, Product) and weights else ""
+        weights = [x for x in product.inputs if x.op.is_parameter and x.name]
+        return self.names.markup(weights[0].name or "") if product.op.is_product and weights else ""
 
     def link_cost(self) -> None:
         unscored = _unscored(self.groups.after)
@@ -379,13 +374,13 @@ class _Closing:
 
 def _tooltip(thing: object) -> str:
     """A tooltip."""
-    if isinstance(thing, Group):
+    if isinstance(thing, StepGroup):
         return f"{len(thing.nodes)} operators"
     assert isinstance(thing, Node)
     return printable(f"{thing.describe()} {thing.dtype}", 200)
 
 
-def _dropout(group: Group) -> tuple[str, ...]:
+def _dropout(group: StepGroup) -> tuple[str, ...]:
     return ("<i>dropout</i>",) if any(map(_is_masked, group.nodes)) else ()
 
 

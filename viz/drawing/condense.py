@@ -12,17 +12,16 @@ from typing import Any
 
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Node
-from graphnet.ops.leaf import Constant, Fill, Parameter
 from viz.errors import DrawingError
 
-__all__ = ["Group", "Groups", "condense", "data_behind", "leaf_behind", "times_of"]
+__all__ = ["Groups", "StepGroup", "condense", "data_behind", "leaf_behind", "times_of"]
 
 #: The row of what stands between networks.
 BETWEEN = "between"
 
 
 @dataclass(eq=False)
-class Group:
+class StepGroup:
     """The nodes of one row at one time step, inputs first."""
 
     column: int
@@ -43,15 +42,15 @@ class Groups:
     """
 
     times: list[Any]
-    at: dict[tuple[int, Hashable], Group]
-    of: dict[Node, Group]
+    at: dict[tuple[int, Hashable], StepGroup]
+    of: dict[Node, StepGroup]
     after: list[Node]
     inputs: list[Hashable]
     rows: list[Hashable]
     cells: set[Hashable]
     reversed: set[Hashable]
 
-    def steps(self, row: Hashable) -> list[Group]:
+    def steps(self, row: Hashable) -> list[StepGroup]:
         """The time steps of a row, in the order in which it runs."""
         found = (group for group in self.at.values() if group.row == row)
         return sorted(found, key=lambda group: group.column, reverse=row in self.reversed)
@@ -69,19 +68,20 @@ def condense(graph: Graph) -> Groups:
     if not times:
         raise DrawingError("closed: there are no time steps in this graph; draw it with closed=False.")
     column = {time: i for i, time in enumerate(times)}
-    at: dict[tuple[int, Hashable], Group] = {}
-    of: dict[Node, Group] = {}
+    at: dict[tuple[int, Hashable], StepGroup] = {}
+    of: dict[Node, StepGroup] = {}
     after: dict[Node, None] = {}
     weights: set[Node] = set()
     between = _between(graph, column)
     flow = _Flow()
     for node in graph.order:
         place = column.get(node.scope.get("time"), between.get(node))
-        if isinstance(node.op, (Parameter, Fill)) or (node.op.moves and weights.issuperset(node.inputs)):
+        own = node.op.is_parameter or node.op.everywhere is not None
+        if own or (node.op.moves and weights.issuperset(node.inputs)):
             weights.add(node)  # an optimized graph shares these among time steps: they carry no state
         elif node.inputs and place is not None:
             row = BETWEEN if node in between else _row(node)
-            group = of[node] = at.setdefault((place, row), Group(place, row))
+            group = of[node] = at.setdefault((place, row), StepGroup(place, row))
             group.nodes.append(node)
             if any(x in after for x in node.inputs):
                 raise _backwards(node)
@@ -122,7 +122,7 @@ class _Flow:
         self.onward: set[Hashable] = set()
         self.reversed: set[Hashable] = set()
 
-    def add(self, node: Node, group: Group, sources: Iterable[Group]) -> None:
+    def add(self, node: Node, group: StepGroup, sources: Iterable[StepGroup]) -> None:
         for source in sources:
             if source.column < group.column and source.row == group.row:
                 self.onward.add(group.row)
@@ -149,7 +149,7 @@ def _backwards(node: Node) -> DrawingError:
 
 
 def _rows(
-    at: dict[tuple[int, Hashable], Group], of: dict[Node, Group]
+    at: dict[tuple[int, Hashable], StepGroup], of: dict[Node, StepGroup]
 ) -> tuple[list[Hashable], list[Hashable], set[Hashable]]:
     """Rows that read no group; the others from bottom to top; those that hand on states."""
     level: dict[Hashable, int] = {row: 0 for _, row in at}
@@ -199,8 +199,6 @@ def _is_inside(leaf: Node) -> bool:
     """True for leaves that a closed box does not show."""
     if "ends" in leaf.scope:  # how many steps each case has
         return True
-    match leaf.op:
-        case Constant():
-            return leaf.name is None or "cell" in leaf.scope  # a cell's own, as its weights are
-        case op:
-            return not op.is_input
+    if leaf.op.is_constant and leaf.op.everywhere is None:
+        return leaf.name is None or "cell" in leaf.scope  # a cell's own, as its weights are
+    return not leaf.op.is_input

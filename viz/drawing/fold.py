@@ -14,15 +14,14 @@ from html import escape
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Node
 from graphnet.ops.broadcast import BroadcastTo, Sum
-from graphnet.ops.elementwise import Add, Cast, Elementwise, Multiply
+from graphnet.ops.elementwise import Add, Cast, Multiply
 from graphnet.ops.index import Take
-from graphnet.ops.leaf import Constant, Fill, Parameter
-from graphnet.ops.linear import Product
+from graphnet.ops.leaf import Fill
 from graphnet.ops.shape import Reshape, Slice, Transpose
 from viz.drawing.composites import Composite, composites_of
 from viz.drawing.names import Names, number
 
-__all__ = ["Drawn", "Operand", "fold", "symbol_of", "unfolded"]
+__all__ = ["DrawnNode", "Operand", "fold", "symbol_of", "unfolded"]
 
 #: Longer chains of products or sums are drawn node by node: nobody reads longer labels, and copying
 #: ever longer ones would take quadratic time.
@@ -39,7 +38,7 @@ class Operand:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class DrawnNode:
     """A node of the picture: a node of the graph, its symbol in markup, and the edges into it."""
 
     node: Node
@@ -47,12 +46,12 @@ class Drawn:
     operands: tuple[Operand, ...]
 
 
-def unfolded(graph: Graph, names: Names) -> list[Drawn]:
+def unfolded(graph: Graph, names: Names) -> list[DrawnNode]:
     """Every node of the graph as it is."""
-    return [Drawn(node, symbol_of(node), tuple(map(Operand, node.inputs))) for node in graph.order]
+    return [DrawnNode(node, symbol_of(node), tuple(map(Operand, node.inputs))) for node in graph.order]
 
 
-def fold(graph: Graph, names: Names) -> list[Drawn]:
+def fold(graph: Graph, names: Names) -> list[DrawnNode]:
     """The nodes that remain when weights, biases, numbers and changes of layout are folded away."""
     folding = _Folding(graph, names)
     for node in graph.order:
@@ -97,7 +96,7 @@ class _Folding:
         self.names = names
         self.outputs = set(graph.outputs)
         self.composites = composites_of(graph)
-        self.drawn: dict[Node, Drawn] = {}
+        self.drawn: dict[Node, DrawnNode] = {}
         #: The operands that stand for a node in its consumers: itself, or what it was folded into.
         self.seen_as: dict[Node, tuple[Operand, ...]] = {}
         #: The text that can stand for a node: the name of a weight, a number.
@@ -105,7 +104,7 @@ class _Folding:
 
     def visit(self, node: Node) -> None:
         """Decides how one node, whose inputs have been visited, is drawn and seen."""
-        drawn = Drawn(node, symbol_of(node), self.operands(node.inputs))
+        drawn = DrawnNode(node, symbol_of(node), self.operands(node.inputs))
         seen_as: tuple[Operand, ...] = ()
         composite = self.composites.get(node)
         if composite is not None and composite.root is node:
@@ -124,7 +123,7 @@ class _Folding:
         self.drawn[node] = drawn
         self.seen_as[node] = seen_as or (Operand(node),)
 
-    def needed(self) -> list[Drawn]:
+    def needed(self) -> list[DrawnNode]:
         """What the outputs reach, inputs first."""
         reached: set[Node] = set()
         pending = list(self.graph.outputs)
@@ -135,13 +134,13 @@ class _Folding:
                 pending.extend(operand.source for operand in self.drawn[node].operands)
         return [self.drawn[node] for node in self.graph.order if node in reached]
 
-    def whole(self, composite: Composite) -> Drawn:
+    def whole(self, composite: Composite) -> DrawnNode:
         """A composite as one operator, which reads what its nodes read from outside, but for weights and constants."""
         inside = set(composite.nodes)
         sources = dict.fromkeys(x for node in composite.nodes for x in node.inputs if x not in inside)
-        own = {x for x in sources if x in self.text or (isinstance(x.op, Constant) and self.is_free(x))}
+        own = {x for x in sources if x in self.text or (x.op.is_constant and self.is_free(x))}
         operands = self.operands(tuple(x for x in sources if x not in own))
-        return Drawn(
+        return DrawnNode(
             composite.root, "<br/>".join(escape(composite.name).split()), tuple(dict.fromkeys(operands))
         )
 
@@ -168,15 +167,15 @@ class _Folding:
     def name_leaf(self, node: Node) -> None:
         if node in self.outputs:
             return
-        match node.op:
-            case Fill(number=everywhere):
-                text = escape(number(everywhere))
-            case Constant(value=value) if node.size == 1:
-                text = escape(number(value.item()))
-            case Parameter(symbol=symbol):
-                text = f"<i>{escape(symbol)}</i>"
-            case _:
-                return
+        op = node.op
+        if op.everywhere is not None:
+            text = escape(number(op.everywhere))
+        elif op.is_parameter:
+            text = f"<i>{escape(op.symbol)}</i>"
+        elif op.is_constant and node.size == 1:
+            text = escape(number(node.value.item()))
+        else:
+            return
         self.text[node] = self.names.markup(node.name) if node.name else text
 
     def keep_text(self, node: Node, suffix: str) -> None:
@@ -186,22 +185,24 @@ class _Folding:
 
     # -- how: each rule gives how a node is drawn, and how it is seen if it is not ---------------
 
-    def rule_for(self, node: Node) -> Callable[[Node, Drawn], tuple[Drawn, tuple[Operand, ...]]] | None:
+    def rule_for(
+        self, node: Node
+    ) -> Callable[[Node, DrawnNode], tuple[DrawnNode, tuple[Operand, ...]]] | None:
         texts = sum(x in self.text for x in node.inputs)
         match node.op:
             case Add():
                 return self.fold_sum if texts < len(node.inputs) else None
             case _ if texts != 1 or len(node.inputs) != 2:
                 return None
-            case Product():
+            case op if op.is_product:
                 return self.fold_product
             case Take() if node.inputs[0] in self.text:
                 return self.fold_product  # a row lookup in a weight; a fixed lookup in a moving array is none
-            case Elementwise():
+            case op if op.is_elementwise:
                 return self.fold_number
         return None
 
-    def fold_product(self, node: Node, drawn: Drawn) -> tuple[Drawn, tuple[Operand, ...]]:
+    def fold_product(self, node: Node, drawn: DrawnNode) -> tuple[DrawnNode, tuple[Operand, ...]]:
         """x @ W: an edge labelled W."""
         left, right = node.inputs
         weight, x = (right, left) if right in self.text else (left, right)
@@ -213,7 +214,7 @@ class _Folding:
         symbol = f"{drawn.symbol} {label}" if weight is right else f"{label} {drawn.symbol}"
         return replace(drawn, symbol=symbol, operands=operands), ()
 
-    def fold_sum(self, node: Node, drawn: Drawn) -> tuple[Drawn, tuple[Operand, ...]]:
+    def fold_sum(self, node: Node, drawn: DrawnNode) -> tuple[DrawnNode, tuple[Operand, ...]]:
         """x + y + b: one sum of all its terms, with the bias inside; x + b: an edge labelled + b."""
         operands = self.operands(tuple(x for x in node.inputs if x not in self.text))
         biases = "".join(f" + {self.text[x]}" for x in node.inputs if x in self.text).strip()
@@ -227,7 +228,7 @@ class _Folding:
             return drawn, operands
         return drawn, ()
 
-    def fold_number(self, node: Node, drawn: Drawn) -> tuple[Drawn, tuple[Operand, ...]]:
+    def fold_number(self, node: Node, drawn: DrawnNode) -> tuple[DrawnNode, tuple[Operand, ...]]:
         """1 - x, x * w: the number or weight stands inside the operator; Σ x / n is a mean."""
         left, right = node.inputs
         total, factor = (left, right) if right in self.text else (right, left)

@@ -11,7 +11,7 @@ from html import escape
 from math import sqrt
 
 from viz.colours import ink_on
-from viz.drawing.closed import Box, ClosedPicture, Kind, Link
+from viz.drawing.closed import Box, BoxKind, ClosedPicture, Link
 from viz.drawing.geometry import Frame, Point, across, at, past_the_row, plus, rising, straight, width_of
 from viz.drawing.markup import TILE, html_label, note_rows, quoted, scale_table, table
 from viz.style import EdgeRole, Role, Style
@@ -24,8 +24,8 @@ _GAP = 46.0  # between rows
 _BESIDE = 70.0  # between two pictures
 _ARROW = 6.5
 _RADIUS = 18.0
-_INPUTS = (Kind.DATA, Kind.IMAGINARY)
-_CELLS = (Kind.CELL, Kind.STEPS)
+_INPUTS = (BoxKind.DATA, BoxKind.IMAGINARY)
+_CELLS = (BoxKind.CELL, BoxKind.STEPS)
 
 
 def grid_dot(picture: ClosedPicture, theme: Style) -> str:
@@ -94,15 +94,15 @@ class _Grid:
         if box.kind in _CELLS:
             states = self.picture.states[box.row]
             return max(48.0, width / 2 + 12), max(26.0, height / 2 + 8, states * _STATE / 2)
-        if box.kind is Kind.OUTPUT and max(width, height) <= 1.6 * _RADIUS:
+        if box.kind is BoxKind.OUTPUT and max(width, height) <= 1.6 * _RADIUS:
             return _RADIUS, _RADIUS
-        if box.kind in (Kind.OUTPUT, Kind.COST):
+        if box.kind in (BoxKind.OUTPUT, BoxKind.COST):
             return width / 2 + 14, height / 2 + 6
         return max(16.0, width / 2 + 6), max(13.0, height / 2 + 4)
 
     def widest(self) -> float:
         """Half the width that every cell needs."""
-        cells = [self.size(box) for box in self.picture.shapes if box.kind is Kind.CELL]
+        cells = [self.size(box) for box in self.picture.shapes if box.kind is BoxKind.CELL]
         # A label stands between the edge into a lane, at 0.8 of half the box, and the one in its middle.
         labels = [width_of(link.label, self.theme.edge_size) for link in self.lanes["left"]]
         return max([*(w for w, _ in cells), *((w + 12) / 0.8 for w in labels if w)], default=_RADIUS)
@@ -116,7 +116,7 @@ class _Grid:
         lanes = sum(_LANE * (1 + max(lanes.values())) for lanes in self.lanes.values() if lanes)
         widths: dict[tuple[int, int], float] = {}
         for box in self.picture.shapes:
-            if box.kind is not Kind.COST and box.row <= len(self.picture.states) - 1 and box.column >= 0:
+            if box.kind is not BoxKind.COST and box.row <= len(self.picture.states) - 1 and box.column >= 0:
                 w, _ = self.size(box)
                 widths[box.row, box.column] = widths.get((box.row, box.column), 0.0) + 2 * w + 8
         if any(link.role is EdgeRole.GENERATED for link in self.picture.edges):
@@ -135,7 +135,7 @@ class _Grid:
 
     def is_stacked(self, box: Box) -> bool:
         """True for boxes of which several stand one above the other: initial states, and data beside the cost."""
-        return box.kind is Kind.STATE or (box.kind is Kind.DATA and box.row == len(self.picture.states))
+        return box.kind is BoxKind.STATE or (box.kind is BoxKind.DATA and box.row == len(self.picture.states))
 
     def stack_pitch(self, box: Box) -> float:
         """From the middle of a stacked box to that of the next; what notes tell needs more room."""
@@ -157,18 +157,18 @@ class _Grid:
         top = box.row == len(self.heights) - 1
         middle = (self.picture.columns - 1) * self.pitch / 2
         shift = box.slot - (box.slots - 1) / 2
-        if box.kind is Kind.STATE:
+        if box.kind is BoxKind.STATE:
             side = "left" if box.column < 0 else "right"
             lanes = self.lanes[side].values()
             away = self.half + (_LANE * (1 + max(lanes)) if lanes else 0.0) + 42 + w
             x = -away if box.column < 0 else (self.picture.columns - 1) * self.pitch + away
             y -= shift * self.stack_pitch(box)
-        elif top and box.kind is Kind.DATA:
+        elif top and box.kind is BoxKind.DATA:
             cost = self.size(self.box["cost"])[0]
             x, y = middle + cost + 44 + w, y - shift * self.stack_pitch(box)
         elif top:
             x = middle
-        elif box.kind is Kind.DATA:
+        elif box.kind is BoxKind.DATA:
             x += self.beside(box)
         return Frame(x, y, w, h)
 
@@ -188,19 +188,19 @@ class _Grid:
     def node(self, box: Box) -> str:
         frame, theme = self.frames[box.key], self.theme
         shape, style, colours = "box", "filled", (theme.leaf, theme.leaf, theme.leaf_text)
-        if box.kind is Kind.CELL:
+        if box.kind is BoxKind.CELL:
             style, colours = '"filled,rounded"', (theme.cluster, theme.line, theme.text)
-        elif box.kind is Kind.STEPS:
+        elif box.kind is BoxKind.STEPS:
             style, colours = '"dashed,rounded"', (theme.background, theme.cluster_line, theme.muted)
-        elif box.kind is Kind.COST:
+        elif box.kind is BoxKind.COST:
             style, colours = '"filled,rounded"', (theme.cost, theme.cost, theme.cost_text)
-        elif box.kind is Kind.OUTPUT:
+        elif box.kind is BoxKind.OUTPUT:
             shape = "circle" if frame.w == frame.h else "ellipse" if self.is_round(box) else "box"
             style = '"filled,rounded"' if shape == "box" else style
             colours = (theme.label, theme.line, theme.text)
-        elif box.kind is Kind.DATA:
+        elif box.kind is BoxKind.DATA:
             colours = (theme.leaf, theme.rim(Role.INPUT), theme.leaf_text)
-        elif box.kind is Kind.IMAGINARY:
+        elif box.kind is BoxKind.IMAGINARY:
             colours = (theme.label, theme.label, theme.text)
         fill, line, ink = colours
         noted = box.note.fill(theme, self.picture.scale) if box.note else None
@@ -217,7 +217,7 @@ class _Grid:
 
     def is_round(self, box: Box) -> bool:
         frame = self.frames[box.key]
-        return box.kind is Kind.OUTPUT and (frame.w == frame.h or not box.note)
+        return box.kind is BoxKind.OUTPUT and (frame.w == frame.h or not box.note)
 
     def captions(self) -> Iterator[str]:
         """The title above everything, and what the colours mean below it."""
@@ -271,12 +271,12 @@ class _Grid:
             return self.to_cost(link, tail, a, b)
         if tail.column != head.column or tail.row >= head.row:
             if tail.row == head.row:
-                return past_the_row(a, b, -1 if tail.kind is Kind.STATE else 1), None
-            if head.kind is Kind.OUTPUT and head.row == tail.row + 1 and tail.column < head.column:
+                return past_the_row(a, b, -1 if tail.kind is BoxKind.STATE else 1), None
+            if head.kind is BoxKind.OUTPUT and head.row == tail.row + 1 and tail.column < head.column:
                 beside = 0.7 * (head.column - tail.column) / self.picture.columns
                 foot = (b.x - beside * b.w, b.y - b.h * sqrt(1 - beside * beside))
                 return rising((a.x, a.y + a.h), foot), None
-            return across(a, b, 0.87 if tail.kind is Kind.OUTPUT else 1.0), None
+            return across(a, b, 0.87 if tail.kind is BoxKind.OUTPUT else 1.0), None
         for side, sign in (("left", -1), ("right", 1)):
             if link in self.lanes[side]:
                 return self.along_lane(link, a, b, sign, self.lanes[side][link])
@@ -298,11 +298,11 @@ class _Grid:
     def sideways(self, link: Link, a: Frame, b: Frame) -> tuple[list[Point], Point]:
         states = self.picture.states[self.box[link.head].row]
         tail = self.box[link.tail]
-        slots = tail.slots if tail.kind is Kind.STATE else self.slots_into(link)
+        slots = tail.slots if tail.kind is BoxKind.STATE else self.slots_into(link)
         spread = _STATE if slots <= states else 2 * b.h / (slots + 1)
         y = b.y + ((slots - 1) / 2 - (link.slot or 0)) * spread
         onward = 1 if a.x < b.x else -1
-        start, end = (a.x + onward * a.w, a.y if tail.kind is Kind.STATE else y), (b.x - onward * b.w, y)
+        start, end = (a.x + onward * a.w, a.y if tail.kind is BoxKind.STATE else y), (b.x - onward * b.w, y)
         right = _LANE * len(set(self.lanes["right"].values()))
         left = _LANE * len(set(self.lanes["left"].values()))
         return straight(start, end), ((start[0] + end[0] + right - left) / 2, y + self.theme.edge_size * 0.72)
@@ -393,6 +393,6 @@ def _lines(box: Box, theme: Style) -> str:
 def _styled(box: Box, theme: Style) -> Iterator[str]:
     """The first line in full size, the others smaller."""
     first, *rest = box.lines
-    yield f"<b>{first}</b>" if box.kind is Kind.CELL else first
+    yield f"<b>{first}</b>" if box.kind is BoxKind.CELL else first
     for line in rest:
         yield f'<font point-size="{theme.title_size}">{line}</font>'

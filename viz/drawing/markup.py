@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from viz.drawing.note import Note, Scale
+from viz.drawing.note import Note, NoteScale
 from viz.style import Style
 
 __all__ = ["TILE", "html_label", "note_rows", "quoted", "scale_table", "table"]
@@ -56,7 +56,7 @@ def _tile(numbers: Sequence[Sequence[float]], theme: Style) -> str:
     return f"<table {frame} {whole}>{''.join(rows)}</table>"
 
 
-def scale_table(scale: Scale, theme: Style) -> str:
+def scale_table(scale: NoteScale, theme: Style) -> str:
     """The colours of a scale with what stands at its ends, and its title."""
     small = f'<font point-size="{theme.title_size}">'
     title = f"<td>{small}{escape(scale.title)}</font></td>"

@@ -10,7 +10,7 @@ from dataclasses import replace
 from html import escape
 from typing import Any
 
-from viz.drawing.closed import Box, ClosedPicture, Kind, Link
+from viz.drawing.closed import Box, BoxKind, ClosedPicture, Link
 from viz.drawing.note import Notes
 from viz.drawing.picture import Cluster, Edge, Picture, Shape, in_order
 from viz.errors import DrawingError
@@ -181,18 +181,18 @@ def fold_columns(picture: ClosedPicture, steps: int) -> ClosedPicture:
     moved = len(hidden) - 1
     boxes: dict[str, Box] = {}
     becomes: dict[str, str] = {}
-    elsewhere = {box.row for box in picture.shapes if box.column not in hidden or box.kind is Kind.CELL}
+    elsewhere = {box.row for box in picture.shapes if box.column not in hidden or box.kind is BoxKind.CELL}
     kept: dict[int, str] = {}
     for box in picture.shapes:
         if box.column not in hidden:
             column = box.column if box.column < first else box.column - moved
             boxes[box.key] = replace(box, column=column)
-        elif box.kind is Kind.CELL:
+        elif box.kind is BoxKind.CELL:
             key = f"steps_{box.row}"
             becomes[box.key] = key
             boxes[key] = Box(
                 key,
-                Kind.STEPS,
+                BoxKind.STEPS,
                 box.row,
                 first,
                 (ELLIPSIS, f"{len(hidden)} steps"),
@@ -214,8 +214,8 @@ def _folded_links(
         if tail == head or tail not in boxes or head not in boxes:
             continue
         a, b = boxes[tail], boxes[head]
-        if Kind.STEPS in (a.kind, b.kind) and (
-            b.kind is Kind.COST or (a.column != b.column and a.row != b.row)
+        if BoxKind.STEPS in (a.kind, b.kind) and (
+            b.kind is BoxKind.COST or (a.column != b.column and a.row != b.row)
         ):
             continue  # what skips layers or goes to the cost is seen at the other steps
         known = found.get((tail, head, link.slot))

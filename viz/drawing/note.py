@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from graphnet.graph.node import Node
 from viz.style import Style
 
-__all__ = ["Note", "Notes", "Scale"]
+__all__ = ["Note", "NoteScale", "Notes"]
 
 
 @dataclass(frozen=True)
-class Scale:
+class NoteScale:
     """What the colours mean: a title, and, if they stand for numbers, the least and the greatest of them in words."""
 
     title: str
@@ -50,7 +50,7 @@ class Note:
     tile: tuple[tuple[float, ...], ...] = ()
     mark: str = ""
 
-    def fill(self, theme: Style, scale: Scale | None) -> str | None:
+    def fill(self, theme: Style, scale: NoteScale | None) -> str | None:
         """The colour that it gives a node, if it gives one."""
         if self.heat is not None and scale is not None:
             return theme.heat(scale.place(self.heat))
@@ -66,6 +66,6 @@ class Notes(ABC):
     def note(self, nodes: Sequence[Node]) -> Note | None:
         """The note on nodes that are drawn as one, inputs first; None if there is nothing to say."""
 
-    def scale(self, notes: Iterable[Note | None]) -> Scale | None:
+    def scale(self, notes: Iterable[Note | None]) -> NoteScale | None:
         """What the colours of these notes mean, if there is anything to say."""
         return None

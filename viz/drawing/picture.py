@@ -10,13 +10,9 @@ from typing import Any
 
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Node
-from graphnet.ops.elementwise import Elementwise
-from graphnet.ops.index import OneHot
-from graphnet.ops.leaf import Fill, Parameter
-from graphnet.ops.linear import Product
-from viz.drawing.fold import Drawn, Operand, fold, unfolded
+from viz.drawing.fold import DrawnNode, Operand, fold, unfolded
 from viz.drawing.names import Names, number, printable, several_layers, shape_text
-from viz.drawing.note import Note, Notes, Scale
+from viz.drawing.note import Note, Notes, NoteScale
 from viz.errors import DrawingError
 from viz.style import EdgeRole, Role, Style
 
@@ -101,7 +97,7 @@ class Picture:
 
     shapes: tuple[Shape, ...]
     edges: tuple[Edge, ...]
-    scale: Scale | None = None
+    scale: NoteScale | None = None
     #: Keys of shapes that stand beside each other.
     pairs: tuple[tuple[str, str], ...] = ()
 
@@ -145,7 +141,7 @@ class _Painter:
         # Positions, unlike identities or serials, are the same in every run.
         self.keys = {node: f"n{i}" for i, node in enumerate(graph.order)}
 
-    def paint(self, drawn: Iterable[Drawn]) -> Picture:
+    def paint(self, drawn: Iterable[DrawnNode]) -> Picture:
         shapes: list[Shape] = []
         edges: list[Edge] = []
         for item in drawn:
@@ -164,9 +160,9 @@ class _Painter:
 
     def is_copied(self, node: Node) -> bool:
         """True for numbers: one beside each use reads better than one with edges to all uses."""
-        return isinstance(node.op, Fill) and node.name is None and node not in self.outputs
+        return node.op.everywhere is not None and node.name is None and node not in self.outputs
 
-    def shape(self, item: Drawn) -> Shape:
+    def shape(self, item: DrawnNode) -> Shape:
         node = item.node
         role = role_of(node)
         is_cost = node in self.outputs and not node.shape and not node.is_leaf
@@ -179,15 +175,16 @@ class _Painter:
         return Shape(key, Role.CONSTANT, (self.value(fill),), _tooltip(fill), self.cluster(consumer))
 
     def value(self, fill: Node) -> str:
-        return escape(number(getattr(fill.op, "number", 0)))
+        assert fill.op.everywhere is not None
+        return escape(number(fill.op.everywhere))
 
-    def lines(self, item: Drawn, role: Role) -> tuple[str, ...]:
+    def lines(self, item: DrawnNode, role: Role) -> tuple[str, ...]:
         """What stands inside: the name and the shape of a square, the symbol and any name of a circle."""
         node = item.node
         name = self.names.markup(node.name) if node.name else ""
         if not role.is_square:
             return (item.symbol, name) if name else (item.symbol,)
-        if isinstance(node.op, Fill):
+        if node.op.everywhere is not None:
             return (name, self.value(node)) if name else (self.value(node),)
         title = name or (f"<i>{item.symbol}</i>" if len(item.symbol) == 1 else item.symbol)
         return (title,) if role is Role.LABEL or not node.shape else (title, shape_text(node.shape))
@@ -195,7 +192,7 @@ class _Painter:
     def cluster(self, node: Node) -> Cluster | None:
         if not node.is_leaf:
             return _cluster(node)
-        if not isinstance(node.op, Parameter):
+        if not node.op.is_parameter:
             return None
         # A weight that one cell at one time step uses belongs inside; one that several share does not.
         places = {_cluster(consumer) for consumer in self.graph.consumers[node]}
@@ -219,21 +216,17 @@ def _raw(graph: Graph) -> set[Node]:
     """The inputs, and what is only another form of them: a step of a sequence, a symbol as a vector."""
     found: set[Node] = set()
     for node in graph.order:
-        if node.op.is_input or (
-            (node.op.moves or isinstance(node.op, OneHot)) and found.issuperset(node.inputs)
-        ):
+        if node.op.is_input or ((node.op.moves or node.op.is_one_hot) and found.issuperset(node.inputs)):
             found.add(node)
     return found
 
 
 def _order_matters(node: Node) -> bool:
     """Whether a picture must tell one operand from the other: no name, shape or habit does."""
-    if isinstance(node.op, Product):
+    if node.op.is_product:
         a, b = (x.shape for x in node.inputs[:2])
         return a == b and a[-1] == a[-2]
-    pointwise = (
-        isinstance(node.op, Elementwise) and node.op.judged_input is None and len(set(node.inputs)) > 1
-    )
+    pointwise = node.op.is_elementwise and node.op.judged_input is None and len(set(node.inputs)) > 1
     return pointwise and not node.op.commutes
 
 
@@ -249,7 +242,7 @@ def role_of(node: Node) -> Role:
     """What a node is to the reader."""
     if node.op.is_input:
         return Role.INPUT
-    if isinstance(node.op, Parameter):
+    if node.op.is_parameter:
         return Role.PARAMETER
     if node.is_leaf:
         return Role.CONSTANT

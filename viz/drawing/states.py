@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 
 from graphnet.graph.dtypes import is_float
 from graphnet.graph.node import Node
-from graphnet.ops.leaf import Fill
-from viz.drawing.condense import Group, Groups, leaf_behind
+from viz.drawing.condense import Groups, StepGroup, leaf_behind
 
 __all__ = ["States", "states_of"]
 
@@ -29,13 +28,13 @@ class States:
 
     initial: list[Node] = field(default_factory=list)
     slots: dict[Slot, int] = field(default_factory=dict)
-    first: Group | None = None
+    first: StepGroup | None = None
 
     def name(self, index: int) -> str:
         """`h`, or nothing where the name does not tell."""
         return _state_name(self.initial[index])
 
-    def read_by(self, group: Group) -> Iterator[tuple[Node, str]]:
+    def read_by(self, group: StepGroup) -> Iterator[tuple[Node, str]]:
         """What a later step reads of earlier ones, state by state, each with its name."""
         if self.first is None or not _same_equations(self.first, group):
             return
@@ -74,7 +73,7 @@ def states_of(row: Hashable, groups: Groups) -> States:
     return states
 
 
-def _same_equations(a: Group, b: Group) -> bool:
+def _same_equations(a: StepGroup, b: StepGroup) -> bool:
     return len(a.nodes) == len(b.nodes) and all(
         type(x.op) is type(y.op) and len(x.inputs) == len(y.inputs)
         for x, y in zip(a.nodes, b.nodes, strict=True)
@@ -88,7 +87,7 @@ def _looks_initial(node: Node) -> bool:
     leaf = leaf_behind(node)
     # Weights carry their layer, and which cases have a step is no state.
     made_before = node.scope.get("time") is None and not leaf.scope and is_float(node.dtype)
-    return made_before and bool(node.inputs or (isinstance(node.op, Fill) and node.shape))
+    return made_before and bool(node.inputs or (node.op.everywhere is not None and node.shape))
 
 
 def _state_name(node: Node) -> str:

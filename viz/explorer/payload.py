@@ -18,12 +18,11 @@ from typing import Any, TypeVar
 
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Array, Node
-from graphnet.ops.leaf import Fill
 from viz.drawing.fold import fold, symbol_of
 from viz.drawing.names import Names, layer_words, number, printable, several_layers
 from viz.drawing.picture import role_of
 from viz.explorer.derivatives import Derivative
-from viz.explorer.stages import Stage
+from viz.explorer.stages import AfterPass
 from viz.explorer.values import summary
 from viz.feeds import computed
 
@@ -42,7 +41,7 @@ T = TypeVar("T", bound=Hashable)
 
 
 def payload(
-    stages: Sequence[Stage],
+    stages: Sequence[AfterPass],
     given: Mapping[Node, Array],
     backward: Derivative | None,
     rop: Derivative | None,
@@ -70,7 +69,7 @@ class _Table:
 class _Writer:
     """The state of `payload`: the tables that everything is looked up in."""
 
-    def __init__(self, stages: Sequence[Stage]) -> None:
+    def __init__(self, stages: Sequence[AfterPass]) -> None:
         self.stages = stages
         self.names = Names(_MATH, 9, several_layers(n.name for n in stages[0].graph.order))
         self.texts, self.values, self.boxes, self.ops = _Table(), _Table(), _Table(), _Table()
@@ -124,9 +123,7 @@ class _Writer:
         return place
 
     def symbol(self, node: Node) -> str:
-        if isinstance(node.op, Fill):
-            return number(node.op.number)
-        return symbol_of(node)
+        return symbol_of(node) if node.op.everywhere is None else number(node.op.everywhere)
 
     def text(self, text: str) -> int:
         return self.texts.place(text)
@@ -158,7 +155,7 @@ class _Writer:
 
     # -- graphs --------------------------------------------------------------------------------
 
-    def stage(self, stage: Stage) -> dict[str, Any]:
+    def stage(self, stage: AfterPass) -> dict[str, Any]:
         graph = stage.graph
         order = [self.node(node, stage.stems.get(node)) for node in graph.order]
         first = stage is self.stages[0]
@@ -175,7 +172,7 @@ class _Writer:
         """The graph with weights folded into edges and biases into operators."""
         rows = []
         for drawn in fold(graph, self.names):
-            symbol = self.symbol(drawn.node) if isinstance(drawn.node.op, Fill) else drawn.symbol
+            symbol = drawn.symbol if drawn.node.op.everywhere is None else self.symbol(drawn.node)
             row = [self.ids[drawn.node], self.text(symbol)]
             for operand in drawn.operands:
                 row += [
@@ -210,7 +207,7 @@ class _Writer:
 
 
 def _role(node: Node) -> int:
-    is_number = isinstance(node.op, Fill) and node.name is None
+    is_number = node.op.everywhere is not None and node.name is None
     return ROLES.index("fill" if is_number else role_of(node).value)
 
 

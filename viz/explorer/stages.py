@@ -11,13 +11,13 @@ from graphnet.graph.node import Node
 from graphnet.passes import Pass
 from viz.matching import kept_nodes
 
-__all__ = ["Stage", "stages_of"]
+__all__ = ["AfterPass", "stages_of"]
 
 WRITTEN = "as written"
 
 
 @dataclass(frozen=True)
-class Stage:
+class AfterPass:
     """A graph and the pass that made it. stems: for each node that the stage before has as well, that one there."""
 
     name: str
@@ -28,7 +28,7 @@ class Stage:
 
 def stages_of(
     graph: Graph, passes: Sequence[Pass | Callable[[Graph], Graph]], function: Function | None = None
-) -> list[Stage]:
+) -> list[AfterPass]:
     """The graph and, one by one, what the passes make of it.
 
     Of a function that was compiled with other passes than these, the graph that it was compiled to.
@@ -37,16 +37,16 @@ def stages_of(
     if function is not None and passes:
         reported = [report.name for report in function.reports]
         if not set(names).issuperset(reported):
-            return [Stage(WRITTEN, graph), _stage("as compiled", graph, function.graph)]
+            return [AfterPass(WRITTEN, graph), _stage("as compiled", graph, function.graph)]
         passes = [step for name, step in zip(names, passes, strict=True) if name in reported]
         names = [name for name in names if name in reported]
-    stages = [Stage(WRITTEN, graph)]
+    stages = [AfterPass(WRITTEN, graph)]
     for name, step in zip(names, passes, strict=True):
         before = stages[-1].graph
         stages.append(_stage(name, before, step(before)))
     return stages
 
 
-def _stage(name: str, before: Graph, after: Graph) -> Stage:
+def _stage(name: str, before: Graph, after: Graph) -> AfterPass:
     stems = kept_nodes(before, after)
-    return Stage(name, after, stems, len(before) - len(stems))
+    return AfterPass(name, after, stems, len(before) - len(stems))

@@ -19,6 +19,7 @@ __all__ = ["Elementwise", "broadcast_together", "no_condition"]
 class Elementwise(Op):
     """y = f(x_1, ..., x_n), element by element"""
 
+    is_elementwise: ClassVar[bool] = True
     #: One scalar expression in x (one input), or x, y, z (two or three).
     kernel: ClassVar[str] = ""
     arity: ClassVar[int] = 1

@@ -41,7 +41,10 @@ def test_every_op_has_a_case() -> None:
     what = "the op, and arrays that it takes; all laws then run over it"
     require_rows(missing, "CASES in op_cases.py", what)
     for op in all_ops():
-        assert op.__name__ not in LEAVES or op().infer()[0] == (), op
+        if op.__name__ in LEAVES:
+            assert op().infer()[0] == (), op
+            said = op().everywhere is not None
+            assert not said or np.array_equal(op().forward(), op().everywhere), op
 
 
 #: Where there is no GPU, tests/conftest.py has one simulated, which takes long.

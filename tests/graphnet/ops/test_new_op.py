@@ -14,6 +14,7 @@ import graphnet as gn
 from graphnet import passes
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Array, Node
+from graphnet.ops.leaf import zeros
 from graphnet.ops.shape import Slice
 from graphnet.plan import lower
 from graphnet.plan.instructions import Host, Loop
@@ -192,6 +193,53 @@ def test_a_view_of_what_lies_otherwise_is_one_of_a_copy() -> None:
     np.testing.assert_array_equal(found[1], value[:, 1:].reshape(-1)[::-1])
 
 
+class Frozen(gn.Op):
+    """y = x², a constant to every derivative"""
+
+    signature = "... -> ..."
+    stops_gradient = True
+
+    def forward(self, x):
+        return x * x
+
+    def backward(self, gy, y, x):
+        return (zeros(x.shape, x.dtype),)
+
+    def rop(self, rx, y, x):
+        return zeros(y.shape, y.dtype)
+
+
+class OwnProduct(gn.Op):
+    """c[n, m] = Σ_k a[n, k] b[k, m]"""
+
+    signature = "n k, k m -> n m"
+    zero_if = "any"
+    is_product = True
+
+    def forward(self, a, b):
+        return a @ b
+
+    def backward(self, gc, c, a, b):
+        return self(gc, b.T), self(a.T, gc)
+
+    def rop(self, ra, rb, c, a, b):
+        return self(ra, b) + self(a, rb)
+
+
+def test_passes_and_derivatives_ask_what_it_is() -> None:
+    x, W = gn.input((5, 3), "float64"), gn.parameter(GENERATOR.standard_normal((3, 3)))
+    values = GENERATOR.standard_normal((5, 3))
+    moved = Graph([Flip()(gn.tanh(x)) + Flip()(gn.sin(x))])
+    assert [node.op.name for node in passes.simplify(moved).order].count("Flip") == 1
+    gn.testing.check_op(Frozen(), values)
+    cost = gn.sum(gn.squared_error(x @ W, 0)) + gn.sum(Frozen()(W))
+    gn.gauss_newton_product(cost, {W: np.ones((3, 3))})  # no way around what the loss judges
+    gn.testing.check_op(OwnProduct(), values, W.value)
+    products = [OwnProduct()(f(x), W) for f in (gn.tanh, gn.sin, gn.cos)]
+    names = [node.op.name for node in passes.optimize(Graph(products))[0].order]
+    assert (names.count("OwnProduct"), names.count("MatMul")) == (0, 1)
+
+
 def saying(base: type[gn.Op], **said: Any) -> type[gn.Op]:
     return type(base.__name__, (base,), {"__doc__": base.__doc__, **said})
 
@@ -216,6 +264,13 @@ LIES: dict[str, tuple[gn.Op, str]] = {
     "a slice as it lies": (saying(Flip, sliced=lambda op, key, y, x: x[key[0]])(), "`sliced` by"),
     "memory as it lies": (saying(Flip, view=lambda op, x: x)(), "`view` says"),
     "elements that are not there": (saying(SayingSum, moves=True)(1), "moves = True"),
+    "a sum of sums": (saying(RunningSum, zero_if="all", forward=lambda op, x: x * abs(x))(), 'zero_if = "all"'),
+    "other elements": (saying(RunningSum, is_elementwise=True)(), "is_elementwise = True"),
+    "no factors": (saying(RunningSum, is_product=True)(), "is_product = True"),
+    "no codes": (saying(RunningSum, is_one_hot=True)(), "is_one_hot = True"),
+    "no join": (saying(RunningSum, joins_along=0)(), "joins_along = 0"),
+    "a derivative": (saying(RunningSum, stops_gradient=True)(), "stops_gradient = True"),
+    "another number": (saying(RunningSum, everywhere=1)(), "everywhere = 1"),
 }  # fmt: skip
 
 

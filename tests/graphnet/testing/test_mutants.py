@@ -30,12 +30,12 @@ from graphnet.testing import LawError, check_graph, check_op
 from tests.graphnet.ops.op_cases import CASES, distinct
 from tests.tables import case
 
-#: The modules of which functions are replaced; `graphnet.passes.fold` as an attribute is the function.
+#: The modules of which functions are replaced; `graphnet.passes.simplify` as an attribute is the function.
 curvature, diff, laws, reduce = (
     sys.modules[f"graphnet.{name}"]
     for name in ("derivatives.curvature", "derivatives.gradient", "testing.laws", "ops.reduce")
 )
-fold, simplify = (sys.modules[f"graphnet.passes.{name}"] for name in ("fold", "simplify"))
+simplify = sys.modules["graphnet.passes.simplify"]
 
 
 @cache
@@ -169,9 +169,9 @@ MUTANTS: dict[str, Any] = {
     "Gauss-Newton: walks behind its places": (chained_outputs, (curvature, "pull_back", walks_on)),
     # passes
     "merge: 0.0 and -0.0": (signed_zeros, (Fill, "_key", lambda s: (s.number, s.of_shape, s.of_dtype))),
-    "fold: a parameter": (parameter_and_input, (fold, "_replace", parameter_folds)),
+    "fold: a parameter": (parameter_and_input, (simplify, "_folded", parameter_folds)),
     "fold: ignores the dtype": (
-        of_integers, (fold, "fill", lambda n, shape, dtype: gn.fill(n, shape, "float64"))),
+        of_integers, (simplify, "fill", lambda n, shape, dtype: gn.fill(n, shape, "float64"))),
     "simplify: x · 0 = 0": (infinite, (simplify.RULES, e.Multiply, times_zero_is_zero)),
     "prune: first columns of the input": (joined, (shape, "_slice_or_whole", without_shift)),
     "expand: no shift by the maximum": (large_logits, (reduce, "shifted_node", lambda z, axis: z)),

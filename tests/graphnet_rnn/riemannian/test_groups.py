@@ -18,8 +18,8 @@ from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.riemannian import moduli
 from graphnet_rnn.riemannian.blocks import Full
 from graphnet_rnn.riemannian.groups import UnitGroup, unit_groups
+from graphnet_rnn.riemannian.kronecker import REDUCTIONS
 from graphnet_rnn.riemannian.metrics import UNITWISE, Kronecker, OuterProduct
-from graphnet_rnn.riemannian.reductions import REDUCTIONS
 from graphnet_rnn.riemannian.rows import Rows
 from tests.graphnet_rnn.riemannian.ollivier import quasi_diagonal
 from tests.tables import case

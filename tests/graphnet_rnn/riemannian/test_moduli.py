@@ -17,7 +17,7 @@ from graphnet.ops.elementwise import Elementwise
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.riemannian import metrics, moduli
 from graphnet_rnn.riemannian.groups import unit_groups
-from graphnet_rnn.riemannian.kronecker import Kronecker, KroneckerOverTime, KroneckerSymmetric
+from graphnet_rnn.riemannian.kronecker import KroneckerFactors, KroneckerOverTime, KroneckerSymmetric
 from graphnet_rnn.riemannian.rows import Rows
 from tests.tables import case
 
@@ -254,7 +254,7 @@ def test_steps_are_those_of_the_dense_matrix() -> None:
     groups = unit_groups(u.cost, u.network.parameters.values())
     slopes = moduli.slopes(moduli.Outputs(u.cost), groups)
     for kind, (group, B) in itertools.product(
-        [Kronecker, KroneckerSymmetric, KroneckerOverTime], zip(groups, slopes, strict=True)
+        [KroneckerFactors, KroneckerSymmetric, KroneckerOverTime], zip(groups, slopes, strict=True)
     ):
         with case(kind, group):
             rows = Rows(group, B)
@@ -267,7 +267,7 @@ def test_steps_are_those_of_the_dense_matrix() -> None:
             A = A + pi * np.sqrt(epsilon * count) * np.eye(len(A))
             G = G + np.sqrt(epsilon * count) / pi * np.eye(len(G))
             M = first = np.kron(A, G)
-            if kind is not Kronecker:
+            if kind is not KroneckerFactors:
                 lags = S[:-BATCH].T @ S[BATCH:] / count, m[:-BATCH].T @ m[BATCH:]
                 factors = zip((A, G), lags, strict=True)
                 carried = np.kron(*(_white(x, lag, kind is KroneckerSymmetric) for x, lag in factors))
@@ -319,7 +319,7 @@ def test_what_has_no_factors_has_a_diagonal() -> None:
             g = {p: np.random.default_rng(1).standard_normal(p.shape) for p in parameters}
             numbers = (np.concatenate(values(u, each.nodes())) for each in (over, squares))
             found, plain = (each.solver(a)(g) for each, a in zip((over, squares), numbers, strict=True))
-            groups = [block.group for block in over.blocks if not Kronecker.has_factors(block.group)]
+            groups = [block.group for block in over.blocks if not KroneckerFactors.has_factors(block.group)]
             assert groups
             for group in groups:
                 # Of steps at which a change counts: a forget gate before a state of 0 is none.

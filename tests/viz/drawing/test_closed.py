@@ -16,7 +16,7 @@ import graphnet_rnn as rnn
 import viz
 from graphnet_rnn import cells
 from tests.tables import case
-from viz.drawing.closed import Kind
+from viz.drawing.closed import BoxKind
 from viz.style import LIGHT, EdgeRole
 
 from ..conftest import make_unrolled
@@ -105,7 +105,8 @@ def check_one_direction(stack, time, skip, initial, dropout):
     check_layout(drawing)
     states = sum(len(cell.states) for cell in stack)
     assert Counter(box.kind for box in drawing.picture.shapes) == {
-        Kind.CELL: len(stack) * time, Kind.STATE: states, Kind.DATA: time + 1, Kind.OUTPUT: time, Kind.COST: 1,
+        BoxKind.CELL: len(stack) * time, BoxKind.STATE: states, BoxKind.DATA: time + 1,
+        BoxKind.OUTPUT: time, BoxKind.COST: 1,
     }  # fmt: skip
     into_cells = [link for link in drawing.picture.edges if link.slot is not None]
     assert len(into_cells) == states * time  # one edge a state, not one a weight
@@ -142,12 +143,12 @@ def check_both_directions(time, skip, initial, dropout):
         ("LSTM", "forward"): time + 1,
         ("LSTM", "backward"): 2 * (time + 1),
     }
-    starts = [one for one in box.values() if one.kind is Kind.STATE]
+    starts = [one for one in box.values() if one.kind is BoxKind.STATE]
     assert Counter(one.column for one in starts) == {-1: 1 + 1 + 2, time: 2 + 2}
     if initial == "given":
         last = [plain(one.lines[0]) for one in starts if one.column == time]
         assert last[:2] == [f"hbackward,{time + 1}", f"cbackward,{time + 1}"]
-    read = {tuple(title[key]) for key, one in box.items() if one.kind is Kind.OUTPUT}
+    read = {tuple(title[key]) for key, one in box.items() if one.kind is BoxKind.OUTPUT}
     between = ("concat",) * skip + ("dropout",) * (dropout > 0)
     assert {("concat", "dropout"), ("dropout",), ("concat",)} & read == ({between} if between else set())
     red = {link.head for link in drawing.picture.edges if link.role is EdgeRole.TO_OUTPUT}
@@ -173,7 +174,7 @@ def test_the_alignments_of_ctc_are_one_cost():
         u = rnn.Network([layer], 5, 5, loss="ctc", reads="vectors").unroll(3, 2, labels=2)
         drawing = viz.draw(u)
         check_layout(drawing)
-        assert says(drawing, Kind.COST) == ["CTC"]
+        assert says(drawing, BoxKind.COST) == ["CTC"]
         compact = viz.draw(u, "compact", closed=False)
         assert sum(plain(shape.lines[0]) == "CTC" for shape in compact.picture.shapes) == 1
 
@@ -192,7 +193,7 @@ def test_edges_between_steps_carry_the_names_of_the_states():
             for t in range(1, 4):
                 found = sorted((x for x in links if x.tail == f"b1_{t - 1}"), key=lambda link: link.slot)
                 assert [plain(link.label) for link in found] == names
-            starts = [box for box in drawing.picture.shapes if box.kind is Kind.STATE]
+            starts = [box for box in drawing.picture.shapes if box.kind is BoxKind.STATE]
             assert [plain(box.lines[0]).replace(",", "") for box in starts] == [f"{name}0" for name in names]
             check_layout(drawing)
 
@@ -213,7 +214,7 @@ def test_states_are_named_by_their_slot_not_by_the_order_in_which_they_are_read(
         assert {x.tail for x in links} == {"b1_1"}
 
 
-def says(drawing: viz.Drawing, kind: Kind) -> list[str]:
+def says(drawing: viz.Drawing, kind: BoxKind) -> list[str]:
     return [" / ".join(map(plain, box.lines)) for box in drawing.picture.shapes if box.kind is kind]
 
 
@@ -225,11 +226,11 @@ def shown(drawing: viz.Drawing) -> list[str]:
 
 def test_an_lstm_reads_as_on_a_slide():
     drawing = viz.draw(rnn.Network([cells.LSTM(4)], 5, 5))
-    assert says(drawing, Kind.CELL) == ["LSTM / layer 0"] * 3
-    assert says(drawing, Kind.DATA) == ["x1", "x2", "x3", "t"]
-    assert says(drawing, Kind.STATE) == ["h0", "c0"]
-    assert says(drawing, Kind.OUTPUT) == ["o1", "o2", "o3"]
-    assert says(drawing, Kind.COST) == ["cross-entropy / mean over 3 steps"]
+    assert says(drawing, BoxKind.CELL) == ["LSTM / layer 0"] * 3
+    assert says(drawing, BoxKind.DATA) == ["x1", "x2", "x3", "t"]
+    assert says(drawing, BoxKind.STATE) == ["h0", "c0"]
+    assert says(drawing, BoxKind.OUTPUT) == ["o1", "o2", "o3"]
+    assert says(drawing, BoxKind.COST) == ["cross-entropy / mean over 3 steps"]
     assert [plain(x.label) for x in drawing.picture.edges if x.label] == ["Who", *["h", "c", "Who"] * 2]
     assert shown(drawing).count("LSTM") == 3
     assert {"cross-entropy", "mean over 3 steps", "layer 0"} <= set(shown(drawing))
@@ -237,7 +238,7 @@ def test_an_lstm_reads_as_on_a_slide():
 
 def test_skip_connections_name_their_weights_and_dropout_is_marked_where_it_is():
     drawing = viz.draw(unrolled(cells.GRU, cells.LSTM, skip=True, dropout=0.5, training=True, time=2))
-    assert says(drawing, Kind.CELL) == ["GRU / layer 0", "LSTM / layer 1 / dropout"] * 2
+    assert says(drawing, BoxKind.CELL) == ["GRU / layer 0", "LSTM / layer 1 / dropout"] * 2
     assert {plain(x.label) for x in drawing.picture.edges} == {"Wh0o", "Wh1o", "h", "c", ""}
     assert {(x.tail, x.head) for x in drawing.picture.edges} >= {("x0", "b1_0"), ("x0", "b2_0")}
 
@@ -247,9 +248,9 @@ def test_the_cost_is_labelled_by_its_loss_and_by_the_steps_that_it_scores():
     for (loss, name), batch in itertools.product(words.items(), (1, 7)):
         for unscored, mean in ((0, "mean over 5 steps"), (4, "mean over 1 of 5 steps")):
             drawing = viz.draw(unrolled(cells.Elman, loss=loss, time=5, batch=batch, unscored=unscored))
-            assert says(drawing, Kind.COST) == [f"{name} / {mean}"]
+            assert says(drawing, BoxKind.COST) == [f"{name} / {mean}"]
     other = viz.draw(make_unrolled())
-    assert (says(other, Kind.OUTPUT), says(other, Kind.COST)) == (["mean"] * 3, ["+"])
+    assert (says(other, BoxKind.OUTPUT), says(other, BoxKind.COST)) == (["mean"] * 3, ["+"])
 
 
 def test_legend_of_colours():
@@ -342,7 +343,7 @@ def test_feedback_and_jumps_in_time_are_drawn():
     drawing = viz.draw(gn.sum(o))
     found = {(link.tail, link.head) for link in drawing.picture.edges}
     assert {("b1_0", "b1_2"), ("b2_0", "b1_1")} <= found
-    assert says(drawing, Kind.DATA) == ["z"]
+    assert says(drawing, BoxKind.DATA) == ["z"]
     check_layout(drawing)
 
 

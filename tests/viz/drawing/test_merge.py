@@ -8,20 +8,20 @@ import graphnet as gn
 import graphnet_rnn as rnn
 import viz
 from tests.tables import case
-from viz.drawing.closed import Kind
+from viz.drawing.closed import BoxKind
 
 from ..conftest import calls_of, make_unrolled
 
 
 def columns(drawing: viz.Drawing) -> set[int]:
-    return {box.column for box in drawing.picture.shapes if box.kind in (Kind.CELL, Kind.STEPS)}
+    return {box.column for box in drawing.picture.shapes if box.kind in (BoxKind.CELL, BoxKind.STEPS)}
 
 
 def test_long_times_are_folded_between_the_first_and_the_last():
     u = rnn.Network([rnn.LSTM(4), rnn.LSTM(4)], 5, 5).unroll(time=40, batch=1)
     drawing = viz.draw(u)
     assert len(columns(drawing)) == 8
-    steps = [box for box in drawing.picture.shapes if box.kind is Kind.STEPS]
+    steps = [box for box in drawing.picture.shapes if box.kind is BoxKind.STEPS]
     assert [box.row for box in steps] == [1, 2]
     assert all("33 steps" in box.lines for box in steps)
     names = " ".join(line for box in drawing.picture.shapes for line in box.lines)
@@ -38,7 +38,7 @@ def test_long_times_are_folded_between_the_first_and_the_last():
 
 def test_short_times_are_drawn_whole():
     picture = viz.draw(rnn.Network([rnn.Elman(4)], 5, 5).unroll(time=8, batch=1)).picture
-    assert not [box for box in picture.shapes if box.kind is Kind.STEPS]
+    assert not [box for box in picture.shapes if box.kind is BoxKind.STEPS]
 
 
 def test_open_pictures_fold_time_layer_by_layer():
