@@ -246,6 +246,26 @@ def test_what_pages_and_glossary_name_exists() -> None:
         assert not wrong, page
 
 
+def test_files_can_be_read_in_the_order_of_the_page() -> None:
+    """Each imports only those before it, of its list; and the engine's are short enough for an afternoon."""
+    engine, framework = (
+        [path for path in paths_in(part) if path.endswith(".py")]
+        for part in text_of("reading_order").split("## The framework")
+    )
+    assert (len(engine), len(framework)) == (12 + 1, 8)  # the first names this file
+    for listed in (engine[1:], framework):
+        for number, file in enumerate(listed):
+            imported = {
+                name.replace(".", "/") + ".py" for name, _ in test_imports.files_of(file.split("/")[0])[file]
+            }
+            later = {
+                name for name in listed[number + 1 :] if any(each.startswith(name[:-3]) for each in imported)
+            }
+            assert not later, file
+    lines = [len((ROOT / file).read_text(encoding="utf-8").splitlines()) for file in engine[1:]]
+    assert sum(lines) <= 3000
+
+
 def test_every_folder_is_named_by_the_index_and_by_a_page() -> None:
     folders = {
         f"{path.parent.relative_to(ROOT).as_posix()}/"
