@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import argparse
 import ast
-import math
-import os
 import sys
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from importlib import import_module
 from importlib.abc import InspectLoader
 from importlib.util import find_spec
@@ -22,12 +20,11 @@ from typing import Any
 
 from graphnet.system.streams import prepare_streams, what_was_escaped
 from graphnet.version import __version__
-from graphnet_rnn.apps.cli.failures import give_up_output, in_words
-from graphnet_rnn.apps.cli.parser import Parser, brief
+from graphnet_rnn.apps.cli.answers import brief, give_up_output, in_words
+from graphnet_rnn.apps.cli.options import Parser
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.installed import installed, names_of
 from graphnet_rnn.parallel.launcher import rank_and_size
-from graphnet_rnn.starting import started
 from graphnet_rnn.training.interruption import ends_like_ctrl_c
 
 __all__ = ["main"]
@@ -97,48 +94,28 @@ def make_parser(commands: Collection[str] | None = None) -> Parser:
 
 
 def _read(given: Sequence[str]) -> argparse.Namespace:
+    """The options; `written` of them are the names of those that were written, if only with what is their default."""
     parser = make_parser([word for word in given if not word.startswith("-")][:1])
     options, strange = parser.parse_known_args(given)
+    (parsers,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+    own = parsers.choices[options.command]
     if strange:
-        (parsers,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
-        parsers.choices[options.command].error(f"unrecognized arguments: {' '.join(strange)}")
+        own.error(f"unrecognized arguments: {' '.join(strange)}")
+    for action in own._actions:
+        action.default = argparse.SUPPRESS
+    written = vars(parser.parse_args(given))
+    for action in own._actions:
+        found = written.get(action.dest)
+        for value in found if isinstance(found, list) else [found]:
+            if isinstance(value, str) and not value.strip() and action.metavar not in TEXTS:
+                name = action.option_strings[0] if action.option_strings else action.dest
+                own.error(f"{name} is empty; say what it is, or leave it out")
+    options.written = frozenset(written) - {"command"}
     return options
 
 
-def _written(command: str, arguments: Sequence[str]) -> frozenset[str]:
-    """The names of the options that were written, if only with what is their default.
-
-    Raises UsageError for what no option can mean: an empty word, a number that is none.
-    """
-    parser = Parser(add_help=False)
-    module_of(command).add_arguments(parser)
-    parser.add_argument("--debug", action="store_true")
-    for action in parser._actions:
-        action.default = argparse.SUPPRESS
-    written = vars(parser.parse_args(arguments[arguments.index(command) + 1 :]))
-    for action in parser._actions:
-        name = action.option_strings[0] if action.option_strings else action.dest
-        given = written.get(action.dest)
-        for value in given if isinstance(given, list) else [given]:
-            if isinstance(value, str) and not value.strip() and action.metavar not in TEXTS:
-                raise UsageError(f"{name} is empty; say what it is, or leave it out")
-            if isinstance(value, str) and "\0" in value:
-                raise UsageError(f"{name} {value!r} has a character 0 in it, which no name has")
-            if isinstance(value, float) and math.isnan(value):
-                raise UsageError(f"{name} must be a number, not nan")
-    return frozenset(written)
-
-
-def _require_current_folder() -> None:
-    """UsageError where it was removed: every file that is named would be missing, also one that is written."""
-    try:
-        os.getcwd()
-    except FileNotFoundError:
-        raise UsageError("the current folder has been removed; change to one that is there") from None
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command; returns the exit code."""
+def main(arguments: Sequence[str] | None = None, imported: Callable[[], object] = lambda: None) -> int:
+    """Runs one command; returns the exit code. imported: called when all modules that it takes are."""
     prepare_streams()
     given = sys.argv[1:] if arguments is None else list(arguments)
     options = argparse.Namespace(command=None, debug=False)
@@ -158,9 +135,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     try:
         options = _read(given)
-        started()
-        _require_current_folder()
-        options.written = _written(options.command, given)
+        imported()
         with ends_like_ctrl_c(), warnings.catch_warnings():
             warnings.simplefilter("always", UserWarning)
             warnings.showwarning = show

@@ -14,10 +14,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from graphnet_rnn.apps.cli.console import Console, print_sample
-from graphnet_rnn.apps.cli.outputs import require_folder
-from graphnet_rnn.apps.cli.program import command_line
-from graphnet_rnn.apps.cli.user_cells import described
+from graphnet_rnn.apps.cli.answers import command_line, print_sample
+from graphnet_rnn.apps.cli.console import Console
+from graphnet_rnn.apps.cli.specs import described
 from graphnet_rnn.cell.initializers import log_frequencies
 from graphnet_rnn.cells.lstm import LSTM
 from graphnet_rnn.data.default import standard_library_text
@@ -70,7 +69,6 @@ class Paced(Console):
 def run(options: argparse.Namespace) -> int:
     if not 0 <= options.seconds < math.inf:
         raise UsageError(f"--seconds must be a number of seconds >= 0, not {options.seconds}")
-    require_folder("--out", options.out)
     with _fresh_folder(Path(options.out)) as folder:
         return _show(folder, options.seconds)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TextIO
 
 from graphnet.system.characters import in_brief
-from graphnet_rnn.apps.cli.live import InPlace, moves
+from graphnet_rnn.apps.cli.console import InPlace, moves
 from graphnet_rnn.apps.sweep.book import ENDS, Entry
 from graphnet_rnn.apps.sweep.oven import Sweep
 

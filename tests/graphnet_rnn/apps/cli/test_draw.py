@@ -13,8 +13,8 @@ import pytest
 import graphnet_rnn as rnn
 import viz
 from graphnet.system import files
-from graphnet_rnn.apps.cli import demo, graphs, main
-from graphnet_rnn.apps.cli.graphs import SHOWN
+from graphnet_rnn.apps.cli import demo, draw, main
+from graphnet_rnn.apps.cli.draw import SHOWN
 from graphnet_rnn.data import Vocabulary, standard_library_text
 from graphnet_rnn.errors import UsageError
 from tests.tables import case
@@ -58,7 +58,7 @@ def test_everything_is_shown_of_a_cell_and_of_a_model(here: Path) -> None:
 
 
 def test_a_picture_of_many_steps_is_announced(here: Path, capsys: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(graphs, "MANY_STEPS", 3)
+    monkeypatch.setattr(draw, "MANY_STEPS", 3)
     for time, said in (("3", ""), ("4", "4 time steps take long to draw")):
         assert main(["draw", "Elman", "--show", "values", "--out", "values.svg", "--time", time]) == 0
         err = capsys.readouterr().err

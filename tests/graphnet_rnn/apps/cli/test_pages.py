@@ -21,8 +21,7 @@ import numpy as np
 import pytest
 
 import graphnet_rnn as rnn
-from graphnet_rnn.apps.cli.sweep_page import SweepPage, data_of, page_of
-from graphnet_rnn.apps.cli.writing_page import WritingPage
+from graphnet_rnn.apps.cli.pages import SweepPage, WritingPage, data_of, page_of
 from graphnet_rnn.apps.sweep import Between, Book, Recipe, Values
 from graphnet_rnn.apps.writer import Desk, Document, Draft
 from tests.graphnet_rnn.apps.sweep.conftest import history, wait_until

@@ -17,7 +17,7 @@ import graphnet
 import graphnet_rnn as rnn
 from graphnet_rnn import cells, optimizers
 from graphnet_rnn.apps.cli import all_commands, main, make_parser, module_of
-from graphnet_rnn.apps.cli.optimizer import make_optimizer
+from graphnet_rnn.apps.cli.specs import make_optimizer
 from graphnet_rnn.errors import DataError, ModelFileError, TrainingError
 from graphnet_rnn.formats.model_file import ModelFile
 from graphnet_rnn.training import RunFolder

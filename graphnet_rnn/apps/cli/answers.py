@@ -1,53 +1,70 @@
-"""A failure in one sentence, whatever was raised."""
+"""What is said to the person at the keyboard: one line each, and a failure in one sentence, whatever was raised."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import errno
 import os
 import sys
 import traceback
-from typing import TextIO
+from typing import TYPE_CHECKING
 
 from graphnet.errors import GraphnetError
-from graphnet.system.characters import on_one_line
+from graphnet.system.characters import on_one_line, shown_on
 
-__all__ = ["give_up_output", "in_words"]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
+__all__ = ["brief", "command_line", "give_up_output", "in_words", "print_sample", "save_chart"]
+
+#: A line of an answer is no longer: what was given may be.
+LONGEST_LINE = 800
 #: Options that say how much there is of something, which is less with a smaller number.
 SIZES = ("units", "layers", "batch", "time", "length", "lanes", "test", "gradient_batches", "dynamic_time")
-#: What is said of that to which nothing more can be written.
-FULL = (errno.ENOSPC, errno.EFBIG, errno.EBADF, errno.EIO, getattr(errno, "EDQUOT", errno.ENOSPC))
+
+
+def brief(message: str) -> str:
+    """The message, with the middle of too long lines left out.
+
+    What a file or an argument brought in is shown, not obeyed: a terminal would take some characters for commands.
+    """
+    half = LONGEST_LINE // 2
+    return "\n".join(
+        line if len(line) <= LONGEST_LINE else f"{line[:half]} ... {line[-half:]}"
+        for line in map(on_one_line, message.expandtabs().split("\n"))
+    )
+
+
+def command_line() -> str:
+    """`graphnet-rnn`, or what run.py says that it was called by: hints can then be pasted as they are."""
+    return os.environ.get("GRAPHNET_COMMAND", "graphnet-rnn")
+
+
+def print_sample(text: str) -> None:
+    """Set off from what else is said."""
+    print("\n".join(f"    | {line}" for line in shown_on(sys.stdout, text).splitlines()))
+
+
+def save_chart(figure: Figure, out: str) -> None:
+    """Writes it, and says so."""
+    figure.savefig(out, dpi=150)
+    print(f"wrote {out} (drawn by matplotlib)")
 
 
 def in_words(error: BaseException, options: argparse.Namespace) -> str:
-    """The sentence that tells a failure to the person at the keyboard; a file's name in it is on one line."""
-    sentence = _sentence(error, options)
-    for given in vars(options).values():
-        for name in given.split(os.sep) if isinstance(given, str) and "\n" in given else ():
-            if "\n" in name:
-                sentence = sentence.replace(name, on_one_line(name))
-    return sentence
-
-
-def _sentence(error: BaseException, options: argparse.Namespace) -> str:
+    """The sentence that tells a failure."""
     if isinstance(error, GraphnetError):
         return str(error).removeprefix(f"{options.command}: ")  # which is said already
-    from graphnet_rnn.apps.cli.calls import error_text
-    from graphnet_rnn.apps.cli.user_cells import own_line
+    from graphnet_rnn.apps.cli.specs import error_text, own_line
 
     if isinstance(error, MemoryError):
         smaller = " or ".join("--" + name.replace("_", "-") for name in SIZES if hasattr(options, name))
         return f"there is not enough memory; try a smaller {smaller or 'input'} ({error_text(error)})"
     if isinstance(error, OSError):
         names = [str(name) for name in (error.filename, error.filename2) if name is not None]
-        reason = error.strerror or error_text(error)
-        if names:
-            return ": ".join([*names, reason])
-        if _takes_no_more(sys.stdout, error):
-            return f"standard output could not be written: {reason}"
-        return f"something could not be read or written: {reason}; --debug shows what"
+        return ": ".join(
+            [*(names or ["something could not be read or written"]), error.strerror or str(error)]
+        )
     own = own_line(error)
     if own:  # of a cell's module, whose code is not ours
         return f"{error_text(error)}{own}; --debug shows how it came about"
@@ -57,18 +74,6 @@ def _sentence(error: BaseException, options: argparse.Namespace) -> str:
         f"unexpected {error_text(error)}{line}; --debug shows how it came about. If no code of your own is part of it, "
         "please report it"
     )
-
-
-def _takes_no_more(stream: TextIO, error: OSError) -> bool:
-    """Whether it is the stream that this error, which names no file, came from."""
-    try:
-        stream.flush()
-    except OSError:  # what was written is still held, and cannot be given on
-        return True
-    except ValueError:  # it is closed
-        return False
-    # PYTHONUNBUFFERED: nothing is held. Whatever else is written has a name.
-    return getattr(stream, "write_through", False) and error.errno in FULL
 
 
 def give_up_output() -> None:
