@@ -29,25 +29,10 @@ from graphnet_rnn.training.interruption import ends_like_ctrl_c
 
 __all__ = ["main"]
 
-#: The module of this package that runs it -> what it does. Experiments and other packages add theirs.
-OWN_COMMANDS = {
-    "demo": "Draw, train and check a small network, in about a minute.",
-    "train": "Train a network on a text (by default on the source code of Python's own library), "
-    "or on other sequences.",
-    "sample": "Write text with a trained model.",
-    "complete": "Go on with a text under a condition: a given ending, a regular expression, a length.",
-    "write": "Write with a model, which suggests what comes next, in the terminal or in a browser.",
-    "evaluate": "Measure a trained model on a text: bits per character and accuracy; show how it "
-    "reads it. Or on other sequences.",
-    "predict": "Predict: what a trained model makes of sequences, as a file of arrays or a table.",
-    "draw": "Draw a cell, a trained model, what a run recorded, or several runs compared, as a picture.",
-    "check": "Hold a cell to all laws: derivatives, R-operator, Gauss-Newton, unrolling, passes, back ends.",
-    "cells": "List the architectures: settings, parameters of a layer that reads 65 symbols, "
-    "formula, source.",
-    "export": "Write a trained model for another program: weights for PyTorch, an ONNX file, or "
-    "standalone C.",
-    "sweep": "Train many settings of one recipe on all cores, and tell which learn best.",
-}
+#: The modules of this package that run one, in the order of --help. Experiments and other packages add theirs.
+OWN_COMMANDS = (
+    "demo", "train", "sample", "complete", "write", "evaluate", "predict", "draw", "check", "cells", "export", "sweep",
+)  # fmt: skip
 #: What options hold that may be empty, or a space.
 TEXTS = ("TEXT", "CHAR", "NAME.")
 
@@ -69,7 +54,9 @@ def _first_line(module: str) -> str:
 
 def all_commands() -> dict[str, str]:
     """What each command does, by its name."""
-    return OWN_COMMANDS | {name: _first_line(point.value) for name, point in names_of("commands").items()}
+    own = {name: f"{__name__}.{name}" for name in OWN_COMMANDS}
+    others = {name: point.value for name, point in names_of("commands").items()}
+    return {name: _first_line(module) for name, module in (own | others).items()}
 
 
 def make_parser(commands: Collection[str] | None = None) -> Parser:
@@ -82,12 +69,12 @@ def make_parser(commands: Collection[str] | None = None) -> Parser:
     )
     parser.add_argument("--version", action="version", version=f"graphnet-rnn {__version__}")
     parsers = parser.add_subparsers(dest="command", metavar="command", required=True)
-    known = OWN_COMMANDS if commands and {*commands} <= {*OWN_COMMANDS} else all_commands()
-    for name, does in known.items():
-        sub = parsers.add_parser(name, help=does, description=does)
+    alone = commands and {*commands} <= {*OWN_COMMANDS}  # the others are not asked what they do
+    for name, does in dict.fromkeys(OWN_COMMANDS, "").items() if alone else all_commands().items():
+        sub = parsers.add_parser(name, help=does)
         if commands is None or name in commands:
             module = module_of(name)
-            sub.epilog = module.EXAMPLE
+            sub.description, sub.epilog = _first_line(module.__name__), module.EXAMPLE
             module.add_arguments(sub)
         sub.add_argument("--debug", action="store_true", help="show the traceback of a failure")
     return parser

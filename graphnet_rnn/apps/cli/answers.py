@@ -7,6 +7,7 @@ import contextlib
 import os
 import sys
 import traceback
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from graphnet.errors import GraphnetError
@@ -15,7 +16,7 @@ from graphnet.system.characters import on_one_line, shown_on
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["brief", "command_line", "give_up_output", "in_words", "print_sample", "save_chart"]
+__all__ = ["brief", "command_line", "fitting", "give_up_output", "in_words", "print_sample", "save_chart"]
 
 #: A line of an answer is no longer: what was given may be.
 LONGEST_LINE = 800
@@ -49,6 +50,14 @@ def save_chart(figure: Figure, out: str) -> None:
     """Writes it, and says so."""
     figure.savefig(out, dpi=150)
     print(f"wrote {out} (drawn by matplotlib)")
+
+
+def fitting(words: Sequence[str], width: int, width_of: Callable[[str], int] = len) -> str:
+    """As many of the words, the first ones, as fit into a line of this width."""
+    kept = list(words)
+    while len(kept) > 1 and width_of("  ".join(kept)) > width:
+        kept.pop()
+    return "  ".join(kept)
 
 
 def in_words(error: BaseException, options: argparse.Namespace) -> str:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TextIO
 
-from graphnet_rnn.apps.cli.answers import print_sample
+from graphnet_rnn.apps.cli.answers import fitting, print_sample
 from graphnet_rnn.optimizers.base import Report
 from graphnet_rnn.training.text import TextProblem
 from graphnet_rnn.training.trainer import Listener, Outcome, Trainer
@@ -137,9 +137,7 @@ class LiveCurve:
             *([self.unit] if self.unit else []),
             f"epochs {self._steps[0][0]:.1f} to {self._steps[-1][0]:.1f}",
         ]
-        while _columns("  ".join(words)) > width:
-            words.pop()
-        return "  ".join(words)
+        return fitting(words, width, _columns)
 
 
 def _columns(line: str) -> int:

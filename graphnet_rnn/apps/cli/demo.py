@@ -21,7 +21,7 @@ from graphnet_rnn.cell.initializers import log_frequencies
 from graphnet_rnn.cells.lstm import LSTM
 from graphnet_rnn.data.default import standard_library_text
 from graphnet_rnn.data.text import Corpus
-from graphnet_rnn.errors import SaveError, UsageError
+from graphnet_rnn.errors import UsageError
 from graphnet_rnn.files.whole import locked
 from graphnet_rnn.network.network import Network
 from graphnet_rnn.testing import check_cell, check_network
@@ -118,7 +118,7 @@ def _show(folder: Path, seconds: float) -> int:
 
 @contextlib.contextmanager
 def _fresh_folder(folder: Path) -> Iterator[Path]:
-    """An empty folder, for this demo alone; what an earlier demo made is removed, anything else is left alone."""
+    """The folder, for this demo alone; what an earlier demo made is removed, anything else is left alone."""
     marker = folder / MARKER
     if (
         folder.exists()
@@ -126,21 +126,11 @@ def _fresh_folder(folder: Path) -> Iterator[Path]:
         and not (folder.is_dir() and all(map(_is_lock, folder.iterdir())))
     ):
         raise UsageError(f"{folder} exists and was not made by the demo; name another with --out.")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise SaveError(f"the folder {folder} cannot be made: {error.strerror}.") from None
+    folder.mkdir(parents=True, exist_ok=True)
     busy = f"another demo runs in {folder} now; wait for it, or name another folder with --out."
     with locked(marker, busy):
         with RunFolder(folder).locked():  # a demo's run may have been taken up by `train --resume`
-            made = [path for path in folder.iterdir() if path != marker and not _is_lock(path)]
-            for path in made:
-                if path.is_dir() or not any(path.match(name) for name in MADE):
-                    raise UsageError(
-                        f"{path} was not made by the demo, which begins with an empty folder; move it away, or name "
-                        "another folder with --out."
-                    )
-            for path in made:
+            for path in [path for name in MADE for path in folder.glob(name) if path.is_file()]:
                 path.unlink()
         marker.touch()
         yield folder

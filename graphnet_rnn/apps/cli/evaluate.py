@@ -197,18 +197,14 @@ def _draw_costs(network: Network, text: str, lanes: int, options: argparse.Names
 
 
 def _evaluator(network: Network, lanes: int, options: argparse.Namespace) -> Evaluator | DynamicEvaluation:
+    names = ("time", "decay")
+    given = {name: value for name in names if (value := getattr(options, f"dynamic_{name}")) is not None}
     if options.dynamic is None:
-        for name, value in (("time", options.dynamic_time), ("decay", options.dynamic_decay)):
-            if value is not None:
-                raise UsageError(f"--dynamic-{name} says how --dynamic works; give --dynamic RATE, too")
+        for name in given:
+            raise UsageError(f"--dynamic-{name} says how --dynamic works; give --dynamic RATE, too")
         return Evaluator(network, lanes)
     if options.lanes not in (None, 1):
         raise UsageError(
             f"--dynamic reads the text in its order, in one lane; leave --lanes {options.lanes} out"
         )
-    return DynamicEvaluation(
-        network,
-        SGD(options.dynamic),
-        20 if options.dynamic_time is None else options.dynamic_time,
-        0.0 if options.dynamic_decay is None else options.dynamic_decay,
-    )
+    return DynamicEvaluation(network, SGD(options.dynamic), **given)

@@ -6,6 +6,7 @@ Name, kind, default and help of a setting are said where it is declared, once (g
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Collection, Iterable
 from typing import Any, NoReturn
@@ -51,7 +52,7 @@ class Parser(argparse.ArgumentParser):
 
 def _number(text: str) -> float:
     value = float(text)
-    if value != value:  # nan
+    if math.isnan(value):
         raise ValueError
     return value
 

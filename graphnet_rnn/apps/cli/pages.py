@@ -1,4 +1,5 @@
-"""Pages: of a sweep, one file that needs nothing else, or live from a server at this machine's own address; the writer."""
+"""Pages: of a sweep, one file that needs nothing else, or live from a server at this machine's own address; the
+writer's.
 
 from __future__ import annotations
 

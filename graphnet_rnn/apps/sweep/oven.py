@@ -16,9 +16,8 @@ from typing import Any
 from graphnet.errors import GraphnetError
 from graphnet.system.characters import in_brief
 from graphnet.system.cores import own_cores
-from graphnet_rnn.apps.sweep.baker import LOOK, Baker, is_wanted, machine
+from graphnet_rnn.apps.sweep.baker import LOOK, Baker, is_wanted, machine, settings_of_train
 from graphnet_rnn.apps.sweep.book import Book, Entry
-from graphnet_rnn.apps.sweep.program import settings_of_train
 from graphnet_rnn.apps.sweep.recipe import Recipe
 from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.files.whole import locked, write_atomically

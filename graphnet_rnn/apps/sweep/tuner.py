@@ -42,30 +42,17 @@ class Tuner:
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         sampler = recipe.sampler or SAMPLER
 
-        def study() -> Any:
-            return optuna.create_study(
-                study_name="sweep",
-                sampler=_made("sampler", "Sampler", sampler, recipe.seed),
-                pruner=None if recipe.pruner is None else _made("pruner", "Pruner", recipe.pruner, None),
-            )
-
         self._trials: dict[int, Any] = {}
         self._reported: dict[int, int] = {}
         self._hopeless: set[int] = set()
         self._ended: set[int] = set()
         #: Whether there are trials of other processes, or of former ones, that the sampler has not drawn.
         self._others = False
-        self._study = study()
-        with _in_words(recipe):  # before anything is trained
-            for _ in range(3):
-                trial = self._study.ask()
-                _drawn(trial, recipe)
-                for step in (1, 2, 3):
-                    trial.report(1.0 / step, step)
-                    if recipe.pruner is not None:
-                        trial.should_prune()
-                self._study.tell(trial, 1.0)
-        self._study = study()
+        self._study = optuna.create_study(
+            study_name="sweep",
+            sampler=_made("sampler", "Sampler", sampler, recipe.seed),
+            pruner=None if recipe.pruner is None else _made("pruner", "Pruner", recipe.pruner, None),
+        )
 
     @staticmethod
     def is_needed(recipe: Recipe) -> bool:

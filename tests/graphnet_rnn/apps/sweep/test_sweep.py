@@ -26,8 +26,7 @@ import pytest
 
 from graphnet_rnn.apps.cli import main
 from graphnet_rnn.apps.sweep import Between, Book, Halving, Optuna, Recipe, Sweep, Values
-from graphnet_rnn.apps.sweep.baker import _cores
-from graphnet_rnn.apps.sweep.program import settings_of_train
+from graphnet_rnn.apps.sweep.baker import _cores, settings_of_train
 from graphnet_rnn.apps.sweep.report import report
 from graphnet_rnn.apps.sweep.tuner import Tuner
 from graphnet_rnn.errors import DataError, UsageError
