@@ -1,5 +1,4 @@
-"""Pages: of a sweep, one file that needs nothing else, or live from a server at this machine's own address; the
-writer's.
+"""Pages of a sweep, as one file or live from a server at this machine's own address, and of the writer."""
 
 from __future__ import annotations
 
