@@ -137,14 +137,10 @@ def _require_sense(options: argparse.Namespace) -> None:
     )
     require_ending("--save", options.save, PAGES, "the name of a page")
     require_ending("--costs", options.costs)
-    for name, needed, there in (
-        ("at", "--colour or --save", options.colour or options.save),
-        ("length", "--colour or --save", options.colour or options.save),
-        ("theme", "--colour or --save", options.colour or options.save),
-        ("split", "--costs", options.costs),
-    ):
-        if name in options.written and not there:
-            raise UsageError(f"--{name} says how {needed} works; give that, too")
+    if not (options.colour or options.save):
+        refuse(options.written & {"at", "length", "theme"}, "says how --colour or --save works, and neither is given")
+    if not options.costs:
+        refuse(options.written & {"split"}, "says how --costs works, which is not given")
     if options.dynamic is not None and (options.colour or options.save or options.costs):
         raise UsageError("--colour, --save and --costs show the model as it was trained; leave --dynamic out")
 
@@ -200,8 +196,7 @@ def _evaluator(network: Network, lanes: int, options: argparse.Namespace) -> Eva
     names = ("time", "decay")
     given = {name: value for name in names if (value := getattr(options, f"dynamic_{name}")) is not None}
     if options.dynamic is None:
-        for name in given:
-            raise UsageError(f"--dynamic-{name} says how --dynamic works; give --dynamic RATE, too")
+        refuse((f"dynamic_{name}" for name in given), "says how --dynamic works, which is not given")
         return Evaluator(network, lanes)
     if options.lanes not in (None, 1):
         raise UsageError(

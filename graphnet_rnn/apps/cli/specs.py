@@ -77,14 +77,14 @@ def read_settings(
 
     what: that such a name stands for. UsageError for anything else.
     """
-    reader = _Reader(text, example, known or {}, what)
+    reader = _Expression(text, example, known or {}, what)
     call = reader.parsed(f"call{parts_of(text).settings or '()'}")
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
         raise UsageError(f"{quoted(text)} cannot be read; write it as in Python: {example!r}")
     return reader.arguments(call)
 
 
-class _Reader(NamedTuple):
+class _Expression(NamedTuple):
     """Of an expression in `text`; the others see `read_settings`."""
 
     text: str
@@ -392,7 +392,7 @@ def make_optimizer(
 
 def make_schedule(text: str) -> Schedule:
     """The schedule that an expression says; UsageError for anything else."""
-    reader = _Reader(text, EXAMPLE_OF_SCHEDULE, SCHEDULES, "schedule")
+    reader = _Expression(text, EXAMPLE_OF_SCHEDULE, SCHEDULES, "schedule")
     found = reader.value(reader.parsed(text))
     if not isinstance(found, Schedule):
         raise UsageError(f"{quoted(text)} is no schedule; one is e.g. {EXAMPLE_OF_SCHEDULE!r}")

@@ -11,6 +11,7 @@ from typing import Any
 
 from graphnet.system.characters import on_one_line
 from graphnet_rnn.apps.cli.answers import brief
+from graphnet_rnn.apps.cli.options import refuse
 from graphnet_rnn.apps.cli.outputs import require_apart, require_ending
 from graphnet_rnn.apps.cli.pages import SweepPage, page_of
 from graphnet_rnn.apps.cli.specs import parts_of, quoted, read_settings
@@ -81,9 +82,8 @@ def run(options: argparse.Namespace) -> int:
     require_ending("--report", options.report, KINDS, "the name of a table")
     require_ending("--html", options.html, (".html",), "the name of a page")
     require_ending("--figure", options.figure)
-    for name in ("against", "by", "panels"):
-        if getattr(options, name) is not None and options.figure is None:
-            raise UsageError(f"--{name} says how --figure is drawn; give that, too")
+    if options.figure is None:
+        refuse(options.written & {"against", "by", "panels"}, "says how --figure is drawn, which is not given")
     require_apart(
         {"--report": options.report, "--html": options.html, "--figure": options.figure},
         {"recipe": options.recipe, "data": options.data},

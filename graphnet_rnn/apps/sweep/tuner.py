@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import math
 import threading
 import warnings
@@ -146,19 +147,14 @@ def _made(what: str, ending: str, given: Optuna, seed: int | None) -> Any:
     if given.name not in names:
         raise UsageError(f"recipe: Optuna has no {what} {given.name}; it has {', '.join(names)}")
     kind, settings = getattr(module, given.name), dict(given.settings)
-    for how in ([{"seed": seed, **settings}] if seed is not None and "seed" not in settings else []) + [
-        settings
-    ]:
-        try:
-            with warnings.catch_warnings(action="ignore", category=_package().exceptions.ExperimentalWarning):
-                return kind(**how)
-        except (TypeError, ValueError, ImportError) as error:
-            reason = error
-            if "seed" not in how or "seed" in settings or "'seed'" not in str(error):
-                break
-    raise UsageError(
-        f"recipe: {what} {given.name} cannot be made: {in_brief(' '.join(str(reason).split()), 200)}"
-    )
+    if seed is not None and "seed" in inspect.signature(kind).parameters:
+        settings.setdefault("seed", seed)
+    try:
+        with warnings.catch_warnings(action="ignore", category=_package().exceptions.ExperimentalWarning):
+            return kind(**settings)
+    except (TypeError, ValueError, ImportError) as error:
+        reason = in_brief(" ".join(str(error).split()), 200)
+        raise UsageError(f"recipe: {what} {given.name} cannot be made: {reason}") from None
 
 
 def _drawn(trial: Any, recipe: Recipe) -> Settings:
