@@ -49,7 +49,7 @@ def tensor_bytes(tensors: Mapping[str, Array], texts: Mapping[str, str]) -> byte
 def read_tensor_file(path: str | Path, other: str, damaged: str = "is damaged or cut short.") -> TensorFile:
     """What is in the file. other, damaged: what is said of one that is none, and of one that is not whole.
 
-    Raises ModelFileError, in one sentence. Of what is no such file no more is read than its header.
+    Raises ModelFileError, in one sentence. Of what is no such file, or not whole, no more is read than its header.
     """
     file = Path(path)
     try:
@@ -62,7 +62,7 @@ def read_tensor_file(path: str | Path, other: str, damaged: str = "is damaged or
                 head = _header(stream, status.st_size)
                 if head is None:
                     raise ModelFileError(f"{file} {other}")
-                texts = _texts(head)
+                texts = _texts(head, status.st_size - 8 - len(head))
                 stream.seek(0)
                 return TensorFile(_tensors(stream.read(status.st_size)), texts)
     except _Damaged as problem:
@@ -83,8 +83,8 @@ def _header(stream: BinaryIO, size: int) -> bytes | None:
     return b"{" + stream.read(length - 1)
 
 
-def _texts(head: bytes) -> dict[str, str]:
-    """The texts of a header."""
+def _texts(head: bytes, size: int) -> dict[str, str]:
+    """The texts of a header whose tensors end where the file does."""
     try:
         entries = read_json(head)
         texts = entries.pop(KEPT_APART, {})
@@ -93,6 +93,12 @@ def _texts(head: bytes) -> dict[str, str]:
         whole = False
     if not whole:
         raise _Damaged("is damaged: its header cannot be read.")
+    try:
+        end = max((entry["data_offsets"][1] for entry in entries.values()), default=0)
+    except (TypeError, KeyError, IndexError):
+        raise _Damaged from None
+    if end != size:
+        raise _Damaged
     return dict(texts)
 
 

@@ -534,6 +534,11 @@ MUTANTS = [
         ("tests/graphnet_rnn/files/test_json_values.py",),
     ),
     Mutant(
+        "files_more_than_tensors", "graphnet_rnn/files/tensor_file.py",
+        "if end != size:", "if end > size:",
+        ("tests/graphnet_rnn/formats/test_odd_files.py",),
+    ),
+    Mutant(
         "formats_tensors_change_names", "graphnet_rnn/formats/model_file.py",
         'digest.update(f"{name} {array.dtype.str}', 'digest.update(f"{array.dtype.str}',
         ("tests/graphnet_rnn/formats/test_model_file.py",),

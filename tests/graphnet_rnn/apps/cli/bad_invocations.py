@@ -453,7 +453,7 @@ def of_every_option(command: str) -> Iterator[Bad]:
             wrong[""] = f"argument {name}: invalid choice: ''"
         elif action.nargs is None and action.metavar not in TEXTS:
             if action.metavar == "FOLDER":
-                wrong["text.txt/x"] = "cannot be (made|resumed|written)|is no folder"
+                wrong["text.txt/x"] = "(can|could )not be (made|resumed|written)|Not a directory|is no folder"
             if action.metavar == "FILE":
                 places = [
                     "x.xyz",
