@@ -138,7 +138,10 @@ def _require_sense(options: argparse.Namespace) -> None:
     require_ending("--save", options.save, PAGES, "the name of a page")
     require_ending("--costs", options.costs)
     if not (options.colour or options.save):
-        refuse(options.written & {"at", "length", "theme"}, "says how --colour or --save works, and neither is given")
+        refuse(
+            options.written & {"at", "length", "theme"},
+            "says how --colour or --save works, and neither is given",
+        )
     if not options.costs:
         refuse(options.written & {"split"}, "says how --costs works, which is not given")
     if options.dynamic is not None and (options.colour or options.save or options.costs):

@@ -83,7 +83,9 @@ def run(options: argparse.Namespace) -> int:
     require_ending("--html", options.html, (".html",), "the name of a page")
     require_ending("--figure", options.figure)
     if options.figure is None:
-        refuse(options.written & {"against", "by", "panels"}, "says how --figure is drawn, which is not given")
+        refuse(
+            options.written & {"against", "by", "panels"}, "says how --figure is drawn, which is not given"
+        )
     require_apart(
         {"--report": options.report, "--html": options.html, "--figure": options.figure},
         {"recipe": options.recipe, "data": options.data},
