@@ -6,13 +6,14 @@ import contextlib
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from types import FrameType
 from typing import NoReturn
 
 __all__ = ["main"]
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Ctrl-C ends it quietly, with exit code 130, also while the command line is being imported."""
     ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if ours:
@@ -24,7 +25,7 @@ def main() -> int:
 
     from graphnet_rnn.apps.cli import main as run
 
-    return run(imported=imported)
+    return run(arguments, imported)
 
 
 def _end(number: int, frame: FrameType | None) -> NoReturn:

@@ -9,13 +9,13 @@ import argparse
 import math
 import sys
 from collections.abc import Collection, Iterable
+from dataclasses import Field
 from typing import Any, NoReturn
 
 from graphnet.system.characters import on_one_line
 from graphnet_rnn.apps.cli.answers import brief
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.parallel.launcher import rank_and_size
-from graphnet_rnn.settings import declared_settings
 
 __all__ = ["Parser", "add_cell", "add_model", "add_settings", "free_settings", "given_settings", "refuse"]
 
@@ -76,7 +76,7 @@ def add_settings(parser: argparse.ArgumentParser, *kinds: type, without: Collect
     """
     names = set(without)
     for kind in kinds:
-        for each in declared_settings(kind):
+        for each in _declared(kind):
             if each.name in names:
                 continue
             names.add(each.name)
@@ -90,13 +90,13 @@ def given_settings(
     kind: type, options: argparse.Namespace, without: Collection[str] = (), **others: Any
 ) -> dict[str, Any]:
     """What the options say of the settings of a dataclass. others: those that mean something else there."""
-    names = (each.name for each in declared_settings(kind) if each.name not in without)
+    names = (each.name for each in _declared(kind) if each.name not in without)
     return {name: getattr(options, name) for name in names} | others
 
 
 def free_settings(*kinds: type) -> frozenset[str]:
     """The names of those that may be others when a run goes on."""
-    return frozenset(each.name for kind in kinds for each in declared_settings(kind) if each.metadata["free"])
+    return frozenset(each.name for kind in kinds for each in _declared(kind) if each.metadata["free"])
 
 
 def refuse(strange: Iterable[str], why: str) -> None:
@@ -104,6 +104,14 @@ def refuse(strange: Iterable[str], why: str) -> None:
     names = ", ".join(map(_option, sorted(strange)))
     if names:
         raise UsageError(f"{names} {why}; leave it out")
+
+
+def _declared(kind: type) -> list[Field[Any]]:
+    from graphnet_rnn.settings import (
+        declared_settings,
+    )  # with NumPy, which --help of all commands does without
+
+    return declared_settings(kind)
 
 
 def _option(name: str) -> str:

@@ -148,6 +148,7 @@ ROWS: dict[str, list[tuple[str, ...]]] = {
             "train task:addition(20) --stride 3", "train task:addition(20) --valid text.txt"),
         ("there is no problem task:nothing", "train task:nothing(3)"),
         ("write task:addition", "train task:addition"),
+        ("argument {option}: invalid float value: '{value}'", "--goal nan"),
         ("leave out --log-every", "train --resume run --log-every 3"),
         ("{option} must be sqrt, or a number of bytes, not {value}", "--memory lots", "--memory 0"),
         ("{option} must be a whole number >= 0, not {value}", "--sample -1"),
