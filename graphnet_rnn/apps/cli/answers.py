@@ -71,9 +71,8 @@ def in_words(error: BaseException, options: argparse.Namespace) -> str:
         return f"there is not enough memory; try a smaller {smaller or 'input'} ({error_text(error)})"
     if isinstance(error, OSError):
         names = [str(name) for name in (error.filename, error.filename2) if name is not None]
-        return ": ".join(
-            [*(names or ["something could not be read or written"]), error.strerror or str(error)]
-        )
+        what = f"{'standard output' if _takes_no_more() else 'something'} could not be written"
+        return ": ".join([*(names or [what]), error.strerror or str(error)])
     own = own_line(error)
     if own:  # of a cell's module, whose code is not ours
         return f"{error_text(error)}{own}; --debug shows how it came about"
@@ -83,6 +82,15 @@ def in_words(error: BaseException, options: argparse.Namespace) -> str:
         f"unexpected {error_text(error)}{line}; --debug shows how it came about. If no code of your own is part of it, "
         "please report it"
     )
+
+
+def _takes_no_more() -> bool:
+    """Whether standard output is what an error came from that names no file."""
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):  # what was written is still held, and cannot be given on
+        return True
+    return getattr(sys.stdout, "write_through", False)  # PYTHONUNBUFFERED: nothing is held
 
 
 def give_up_output() -> None:
