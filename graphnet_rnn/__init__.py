@@ -8,7 +8,6 @@ u = net.unroll(time=50, batch=32)
 
 from __future__ import annotations
 
-import graphnet_rnn.starting as _starting  # noqa: F401  before all else
 from graphnet.lazy import lazy_imports
 
 with lazy_imports(__name__):

@@ -38,7 +38,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("__init__",),
 )
 RNN_LAYERS: tuple[tuple[str, ...], ...] = (
-    ("starting", "errors", "installed", "settings"),
+    ("errors", "installed", "settings"),
     ("files", "parallel", "riemannian"),
     ("optimizers",),
     ("cell", "data"),

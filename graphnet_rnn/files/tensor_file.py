@@ -24,7 +24,6 @@ __all__ = ["TensorFile", "read_tensor_file", "tensor_bytes"]
 KEPT_APART = "__metadata__"
 #: Names, shapes and a description take far less; a header in memory takes some twenty times its length.
 LONGEST_HEADER = 1 << 24
-CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -75,22 +74,13 @@ class _Damaged(Exception):
 
 
 def _header(stream: BinaryIO, size: int) -> bytes | None:
-    """The header's bytes; None if there is none. Read piece by piece: what is no text is given up at once."""
+    """The header's bytes; None if there is none."""
     length = int.from_bytes(stream.read(8), "little")
-    if size < 8 or stream.read(1) != b"{":
+    if size < 9 or stream.read(1) != b"{" or LONGEST_HEADER < length <= size - 8:
         return None
     if length > size - 8:
         raise _Damaged
-    if length > LONGEST_HEADER:
-        return None
-    pieces, left = [b"{"], length - 1
-    while left > 0:
-        piece = stream.read(min(left, CHUNK))
-        if not piece or b"\0" in piece:
-            raise _Damaged
-        pieces.append(piece)
-        left -= len(piece)
-    return b"".join(pieces)
+    return b"{" + stream.read(length - 1)
 
 
 def _texts(head: bytes, size: int) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What happens to a command before it has begun: Ctrl-C during its imports, and a current folder that is gone."""
+"""What happens to a command before it has begun: Ctrl-C during its imports."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 import graphnet
-from graphnet_rnn import starting
 
 ROOT = Path(graphnet.__file__).parents[1]
 #: Imported in place of NumPy; a module may take what Ctrl-C raises for a failed import.
@@ -40,7 +39,7 @@ def start(words: list[str], place: Path, ignored: bool = False) -> subprocess.Co
 
 def test_ctrl_c_during_imports_ends_quietly_and_other_programs_keep_theirs(tmp_path: Path) -> None:
     (tmp_path / "numpy.py").write_text(INTERRUPTED, encoding="utf-8")
-    entry_point = "import sys\nfrom graphnet_rnn.apps.cli import main\nsys.exit(main())\n"
+    entry_point = "import sys\nfrom graphnet_rnn.__main__ import main\nsys.exit(main())\n"
     (tmp_path / "graphnet-rnn").write_text(entry_point, encoding="utf-8")
     for words in (["-Bmgraphnet_rnn"], ["graphnet-rnn"]):
         ended = start([*words, "cells"], tmp_path)
@@ -60,30 +59,6 @@ def test_a_ctrl_c_that_is_ignored_stays_so(tmp_path: Path) -> None:
     version, handler = start(["-m", "graphnet_rnn", "--version"], tmp_path, ignored=True).stdout.splitlines()
     assert version == f"graphnet-rnn {graphnet.__version__}"
     assert handler in ("1", "Handlers.SIG_IGN")
-
-
-def test_ctrl_c_is_python_s_again_when_the_command_begins(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = signal.getsignal(signal.SIGINT)
-    try:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        monkeypatch.setattr(sys, "argv", ["/bin/graphnet-rnn", "cells"])
-        starting._begin()
-        assert signal.getsignal(signal.SIGINT) is starting._end
-        starting.started()
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def test_a_current_folder_that_was_removed(tmp_path: Path) -> None:
-    """Its files are not merely missing."""
-    gone = tmp_path / "gone"
-    gone.mkdir()
-    line = ["sh", "-c", 'rmdir "$PWD"; exec "$@"', "sh", sys.executable, "-m", "graphnet_rnn", "draw", "LSTM"]
-    how = {"cwd": gone, "env": {**os.environ, "PYTHONPATH": str(ROOT)}, "capture_output": True, "text": True}
-    ended = subprocess.run(line, check=False, **how)
-    said = "graphnet-rnn draw: the current folder has been removed; change to one that is there\n"
-    assert (ended.returncode, ended.stderr) == (2, said)
 
 
 def test_without_docstrings(tmp_path: Path) -> None:

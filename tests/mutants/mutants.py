@@ -565,7 +565,7 @@ MUTANTS = [
         ("tests/graphnet_rnn/parallel/test_training.py",),
     ),
     Mutant(
-        "cli_clip_norm_of_zero", "graphnet_rnn/apps/cli/optimizer.py",
+        "cli_clip_norm_of_zero", "graphnet_rnn/apps/cli/specs.py",
         "    return value or None", "    return value",
         ("tests/graphnet_rnn/apps/cli/test_train.py",),
     ),

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import argparse
 import ast
-import math
-import os
 import sys
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from importlib import import_module
 from importlib.abc import InspectLoader
 from importlib.util import find_spec
@@ -22,35 +20,19 @@ from typing import Any
 
 from graphnet.system.streams import prepare_streams, what_was_escaped
 from graphnet.version import __version__
-from graphnet_rnn.apps.cli.failures import give_up_output, in_words
-from graphnet_rnn.apps.cli.parser import Parser, brief
+from graphnet_rnn.apps.cli.answers import brief, give_up_output, in_words
+from graphnet_rnn.apps.cli.options import Parser
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.installed import installed, names_of
 from graphnet_rnn.parallel.launcher import rank_and_size
-from graphnet_rnn.starting import started
 from graphnet_rnn.training.interruption import ends_like_ctrl_c
 
 __all__ = ["main"]
 
-#: The module of this package that runs it -> what it does. Experiments and other packages add theirs.
-OWN_COMMANDS = {
-    "demo": "Draw, train and check a small network, in about a minute.",
-    "train": "Train a network on a text (by default on the source code of Python's own library), "
-    "or on other sequences.",
-    "sample": "Write text with a trained model.",
-    "complete": "Go on with a text under a condition: a given ending, a regular expression, a length.",
-    "write": "Write with a model, which suggests what comes next, in the terminal or in a browser.",
-    "evaluate": "Measure a trained model on a text: bits per character and accuracy; show how it "
-    "reads it. Or on other sequences.",
-    "predict": "Predict: what a trained model makes of sequences, as a file of arrays or a table.",
-    "draw": "Draw a cell, a trained model, what a run recorded, or several runs compared, as a picture.",
-    "check": "Hold a cell to all laws: derivatives, R-operator, Gauss-Newton, unrolling, passes, back ends.",
-    "cells": "List the architectures: settings, parameters of a layer that reads 65 symbols, "
-    "formula, source.",
-    "export": "Write a trained model for another program: weights for PyTorch, an ONNX file, or "
-    "standalone C.",
-    "sweep": "Train many settings of one recipe on all cores, and tell which learn best.",
-}
+#: The modules of this package that run one, in the order of --help. Experiments and other packages add theirs.
+OWN_COMMANDS = (
+    "demo", "train", "sample", "complete", "write", "evaluate", "predict", "draw", "check", "cells", "export", "sweep",
+)  # fmt: skip
 #: What options hold that may be empty, or a space.
 TEXTS = ("TEXT", "CHAR", "NAME.")
 
@@ -72,7 +54,9 @@ def _first_line(module: str) -> str:
 
 def all_commands() -> dict[str, str]:
     """What each command does, by its name."""
-    return OWN_COMMANDS | {name: _first_line(point.value) for name, point in names_of("commands").items()}
+    own = {name: f"{__name__}.{name}" for name in OWN_COMMANDS}
+    others = {name: point.value for name, point in names_of("commands").items()}
+    return {name: _first_line(module) for name, module in (own | others).items()}
 
 
 def make_parser(commands: Collection[str] | None = None) -> Parser:
@@ -85,60 +69,40 @@ def make_parser(commands: Collection[str] | None = None) -> Parser:
     )
     parser.add_argument("--version", action="version", version=f"graphnet-rnn {__version__}")
     parsers = parser.add_subparsers(dest="command", metavar="command", required=True)
-    known = OWN_COMMANDS if commands and {*commands} <= {*OWN_COMMANDS} else all_commands()
-    for name, does in known.items():
-        sub = parsers.add_parser(name, help=does, description=does)
+    alone = commands and {*commands} <= {*OWN_COMMANDS}  # the others are not asked what they do
+    for name, does in dict.fromkeys(OWN_COMMANDS, "").items() if alone else all_commands().items():
+        sub = parsers.add_parser(name, help=does)
         if commands is None or name in commands:
             module = module_of(name)
-            sub.epilog = module.EXAMPLE
+            sub.description, sub.epilog = _first_line(module.__name__), module.EXAMPLE
             module.add_arguments(sub)
         sub.add_argument("--debug", action="store_true", help="show the traceback of a failure")
     return parser
 
 
 def _read(given: Sequence[str]) -> argparse.Namespace:
+    """The options; `written` of them are the names of those that were written, if only with what is their default."""
     parser = make_parser([word for word in given if not word.startswith("-")][:1])
     options, strange = parser.parse_known_args(given)
+    (parsers,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+    own = parsers.choices[options.command]
     if strange:
-        (parsers,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
-        parsers.choices[options.command].error(f"unrecognized arguments: {' '.join(strange)}")
+        own.error(f"unrecognized arguments: {' '.join(strange)}")
+    for action in own._actions:
+        action.default = argparse.SUPPRESS
+    written = vars(parser.parse_args(given))
+    for action in own._actions:
+        found = written.get(action.dest)
+        for value in found if isinstance(found, list) else [found]:
+            if isinstance(value, str) and not value.strip() and action.metavar not in TEXTS:
+                name = action.option_strings[0] if action.option_strings else action.dest
+                own.error(f"{name} is empty; say what it is, or leave it out")
+    options.written = frozenset(written) - {"command"}
     return options
 
 
-def _written(command: str, arguments: Sequence[str]) -> frozenset[str]:
-    """The names of the options that were written, if only with what is their default.
-
-    Raises UsageError for what no option can mean: an empty word, a number that is none.
-    """
-    parser = Parser(add_help=False)
-    module_of(command).add_arguments(parser)
-    parser.add_argument("--debug", action="store_true")
-    for action in parser._actions:
-        action.default = argparse.SUPPRESS
-    written = vars(parser.parse_args(arguments[arguments.index(command) + 1 :]))
-    for action in parser._actions:
-        name = action.option_strings[0] if action.option_strings else action.dest
-        given = written.get(action.dest)
-        for value in given if isinstance(given, list) else [given]:
-            if isinstance(value, str) and not value.strip() and action.metavar not in TEXTS:
-                raise UsageError(f"{name} is empty; say what it is, or leave it out")
-            if isinstance(value, str) and "\0" in value:
-                raise UsageError(f"{name} {value!r} has a character 0 in it, which no name has")
-            if isinstance(value, float) and math.isnan(value):
-                raise UsageError(f"{name} must be a number, not nan")
-    return frozenset(written)
-
-
-def _require_current_folder() -> None:
-    """UsageError where it was removed: every file that is named would be missing, also one that is written."""
-    try:
-        os.getcwd()
-    except FileNotFoundError:
-        raise UsageError("the current folder has been removed; change to one that is there") from None
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command; returns the exit code."""
+def main(arguments: Sequence[str] | None = None, imported: Callable[[], object] = lambda: None) -> int:
+    """Runs one command; returns the exit code. imported: called when all modules that it takes are."""
     prepare_streams()
     given = sys.argv[1:] if arguments is None else list(arguments)
     options = argparse.Namespace(command=None, debug=False)
@@ -158,9 +122,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     try:
         options = _read(given)
-        started()
-        _require_current_folder()
-        options.written = _written(options.command, given)
+        imported()
         with ends_like_ctrl_c(), warnings.catch_warnings():
             warnings.simplefilter("always", UserWarning)
             warnings.showwarning = show

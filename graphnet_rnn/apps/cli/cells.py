@@ -8,7 +8,7 @@ import re
 
 import numpy as np
 
-from graphnet_rnn.apps.cli.user_cells import described, make_cell
+from graphnet_rnn.apps.cli.specs import described, make_cell
 from graphnet_rnn.cell.cell import Cell
 from graphnet_rnn.cell.weights import Weights
 from graphnet_rnn.cells.all import ALL

@@ -6,7 +6,7 @@ import argparse
 
 from graphnet.errors import GraphnetError
 from graphnet.testing.laws import LawError
-from graphnet_rnn.apps.cli.user_cells import described, make_cell
+from graphnet_rnn.apps.cli.specs import described, make_cell
 from graphnet_rnn.testing import check_cell
 
 EXAMPLE = """example:

@@ -8,6 +8,7 @@ import sys
 
 from graphnet.system.text import shown_on
 from graphnet_rnn.apps.cli.models import load_finite
+from graphnet_rnn.apps.cli.options import add_model
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.text.completion import METHODS, complete
 
@@ -18,8 +19,7 @@ EXAMPLE = """example:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("model", help="a file that training wrote")
-    add("--cell", metavar="FILE:CELL", help="your own cell, if the model is made of it: my_cells.py:MyCell")
+    add_model(parser)
     add("--start", default="", metavar="TEXT", help="text that the model reads first; it is printed too")
     add("--ending", default="", metavar="TEXT", help="what the text ends in")
     add("--pattern", metavar="REGEX", help="what stands before the ending, as a whole (default: any text)")

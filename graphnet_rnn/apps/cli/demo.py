@@ -14,14 +14,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from graphnet_rnn.apps.cli.console import Console, print_sample
-from graphnet_rnn.apps.cli.outputs import require_folder
-from graphnet_rnn.apps.cli.program import command_line
-from graphnet_rnn.apps.cli.user_cells import described
+from graphnet_rnn.apps.cli.answers import command_line, print_sample
+from graphnet_rnn.apps.cli.console import Console
+from graphnet_rnn.apps.cli.specs import described
 from graphnet_rnn.cell.initializers import log_frequencies
 from graphnet_rnn.cells.lstm import LSTM
 from graphnet_rnn.data.text import Corpus, standard_library_text
-from graphnet_rnn.errors import SaveError, UsageError
+from graphnet_rnn.errors import UsageError
 from graphnet_rnn.files.whole import locked
 from graphnet_rnn.network.network import Network
 from graphnet_rnn.testing import check_cell, check_network
@@ -68,7 +67,6 @@ class Paced(Console):
 def run(options: argparse.Namespace) -> int:
     if not 0 <= options.seconds < math.inf:
         raise UsageError(f"--seconds must be a number of seconds >= 0, not {options.seconds}")
-    require_folder("--out", options.out)
     with _fresh_folder(Path(options.out)) as folder:
         return _show(folder, options.seconds)
 
@@ -118,7 +116,7 @@ def _show(folder: Path, seconds: float) -> int:
 
 @contextlib.contextmanager
 def _fresh_folder(folder: Path) -> Iterator[Path]:
-    """An empty folder, for this demo alone; what an earlier demo made is removed, anything else is left alone."""
+    """The folder, for this demo alone; what an earlier demo made is removed, anything else is left alone."""
     marker = folder / MARKER
     if (
         folder.exists()
@@ -126,21 +124,11 @@ def _fresh_folder(folder: Path) -> Iterator[Path]:
         and not (folder.is_dir() and all(map(_is_lock, folder.iterdir())))
     ):
         raise UsageError(f"{folder} exists and was not made by the demo; name another with --out.")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise SaveError(f"the folder {folder} cannot be made: {error.strerror}.") from None
+    folder.mkdir(parents=True, exist_ok=True)
     busy = f"another demo runs in {folder} now; wait for it, or name another folder with --out."
     with locked(marker, busy):
         with RunFolder(folder).locked():  # a demo's run may have been taken up by `train --resume`
-            made = [path for path in folder.iterdir() if path != marker and not _is_lock(path)]
-            for path in made:
-                if path.is_dir() or not any(path.match(name) for name in MADE):
-                    raise UsageError(
-                        f"{path} was not made by the demo, which begins with an empty folder; move it away, or name "
-                        "another folder with --out."
-                    )
-            for path in made:
+            for path in [path for name in MADE for path in folder.glob(name) if path.is_file()]:
                 path.unlink()
         marker.touch()
         yield folder

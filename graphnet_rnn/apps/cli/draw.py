@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import argparse
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from graphnet_rnn.apps.cli.graphs import SHOWN, draw_graph
-from graphnet_rnn.apps.cli.optimizer import is_schedule, make_schedule
-from graphnet_rnn.apps.cli.outputs import require_ending
-from graphnet_rnn.apps.cli.pictures import KINDS, draw_runs, is_run
-from graphnet_rnn.apps.cli.user_cells import make_cell, own_cells
+import graphnet as gn
+from graphnet_rnn.apps.cli.answers import save_chart
+from graphnet_rnn.apps.cli.options import add_cell, refuse
+from graphnet_rnn.apps.cli.outputs import PAGES, PICTURES, require_ending, require_folder_of
+from graphnet_rnn.apps.cli.specs import is_schedule, make_cell, make_schedule, own_cells
 from graphnet_rnn.cell.cell import Cell
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.formats.model_file import load_network
 from graphnet_rnn.network.network import Network
 from graphnet_rnn.network.norms import weight_norms
+from graphnet_rnn.network.unroll import Unrolled
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from viz import Drawing
 
 EXAMPLE = """example:
   graphnet-rnn draw LSTM --out lstm.svg
@@ -27,6 +38,24 @@ EXAMPLE = """example:
   graphnet-rnn draw runs/book --chart weights --out weights.png
   graphnet-rnn draw runs/book --chart samples
   graphnet-rnn draw "Warmup(500).then(Cosine(20000))" --out schedule.svg"""
+
+#: Of a run: bits per character by epoch, steps of second order, norms of weights, what it wrote after each epoch.
+KINDS = ("curve", "flight", "weights", "samples")
+#: What `--show` shows, and in which words.
+SHOWN = {
+    "graph": "its graph; of a network, each layer at each step as one box",
+    "inside": "what is inside of the boxes",
+    "values": "with the value of each node, for random input",
+    "gradients": "with the norm of the derivative of the cost with respect to each node",
+    "mirror": "the forward and the backward pass side by side",
+    "generation": "a network that reads its own predictions",
+    "explorer": "a page (.html) to open, search and step through it",
+    "dump": "a folder with the graph after each pass, the instructions, and pictures",
+}
+#: A picture of more is announced: 5,000 take half a minute.
+MANY_STEPS = 500
+#: Symbols that the network around a cell reads and predicts.
+_SYMBOLS = 27
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,7 +88,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--style", choices=("full", "compact"), default="full", help="weights as nodes, or as labels on edges"
     )
-    add("--cell", metavar="FILE:CELL", help="your own cell, if the model is made of it: my_cells.py:MyCell")
+    add_cell(parser)
     add(
         "--theme",
         choices=("light", "dark", "colour-blind"),
@@ -70,10 +99,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    runs = [path for path in options.what if is_run(path)]
+    runs = [path for path in options.what if path.endswith(".jsonl") or os.path.isdir(path)]
     if len(runs) == len(options.what):
-        _refuse_options_of_graphs(options)
-        return draw_runs(runs, options.chart, options.out if "out" in options.written else None)
+        strange = options.written & {"show", "style", "cell", "theme", "time"}
+        refuse(strange, "is of cells and models, and means nothing for runs")
+        return _draw_runs(runs, options.chart, options.out if "out" in options.written else None)
     if len(options.what) > 1:
         other = next(what for what in options.what if what not in runs)
         raise UsageError(
@@ -82,46 +112,136 @@ def run(options: argparse.Namespace) -> int:
     (what,) = options.what
     if options.cell is not None and not what.endswith(".safetensors"):
         raise UsageError(f"--cell says of which cell a model file is made, and {what} is none; leave it out")
-    if options.time < 1:
-        raise UsageError(f"--time must be at least 1, not {options.time}")
-    if options.chart is None and is_schedule(what):
-        return _draw_schedule(what, options.out)
+    import viz
+
     subject: Cell | Network
+    if options.chart is None and is_schedule(what):
+        require_ending("--out", options.out)
+        return _chart(viz.schedule_curve(make_schedule(what)), options.out)
     if what.endswith(".safetensors"):
         subject = load_network(what, own_cells(options.cell))
         if options.chart == "weights":
-            return _draw_weights(subject, options.out)
+            require_ending("--out", options.out)
+            return _chart(viz.weight_norms(weight_norms(subject)), options.out)
     else:
         subject = make_cell(what)
     if options.chart is not None:
         raise UsageError(
             f"--chart {options.chart} is of a run: give its folder or its history (.jsonl), not {what}"
         )
-    print(draw_graph(subject, options.show, options.out, options.style, options.theme, options.time))
+    print(_draw_graph(subject, options.show, options.out, options.style, options.theme, options.time))
     return 0
 
 
-def _refuse_options_of_graphs(options: argparse.Namespace) -> None:
-    """Of what is recorded of a run there are charts; what would be ignored there is an error."""
-    stray = options.written & {"show", "style", "cell", "theme", "time"}
-    if stray:
-        names = ", ".join(f"--{name}" for name in sorted(stray))
-        raise UsageError(f"{names} is of cells and models, and means nothing for runs; leave it out")
+def _chart(figure: Figure, out: str) -> int:
+    save_chart(figure, out)
+    return 0
 
 
-def _draw_schedule(text: str, out: str) -> int:
+# -- runs ------------------------------------------------------------------------------------------
+
+
+def _draw_runs(paths: Sequence[str], kind: str | None, out: str | None) -> int:
+    """One run as its chart of this kind (by default the one that fits it), or several compared."""
     import viz
 
+    for path in paths:
+        if os.path.isdir(path) and not os.path.exists(os.path.join(path, "history.jsonl")):
+            raise UsageError(f"{path} is a folder, and there is no run in it: it has no history.jsonl")
+    if len(paths) > 1 and kind not in (None, "curve"):
+        raise UsageError(f"--chart {kind} shows one run, not {len(paths)}; name one, or leave --chart out")
+    if kind == "samples":
+        require_ending("--out", out, PAGES, "the name of a page of samples")
+        samples = viz.samples(paths[0])
+        if out is None:
+            print(samples)
+        else:
+            samples.save(out)
+            print(f"wrote {out}")
+        return 0
+    out = "graph.svg" if out is None else out
     require_ending("--out", out)
-    viz.schedule_curve(make_schedule(text)).savefig(out, dpi=150)
-    print(f"wrote {out} (drawn by matplotlib)")
-    return 0
+    if len(paths) > 1:
+        return _chart(viz.compare_runs(dict(zip(_names(paths), paths, strict=True))), out)
+    charts: dict[str | None, Callable[[str], Figure]] = {
+        None: viz.history_chart,
+        "curve": viz.training_curve,
+        "flight": viz.flight_recorder,
+        "weights": viz.weight_norms,
+    }
+    return _chart(charts[kind](paths[0]), out)
 
 
-def _draw_weights(network: Network, out: str) -> int:
+def _names(paths: Sequence[str]) -> list[str]:
+    """A short name for each run, as long as they are different; bytes that are no text as \\x.."""
+    files = [Path(os.path.abspath(path)) for path in paths]
+    folders = [f.parent if f.name == "history.jsonl" else f for f in files]
+    names = [f.stem if f.suffix == ".jsonl" else f.name for f in folders]
+    chosen = names if len(set(names)) == len(names) else paths
+    return [os.fsencode(name).decode(errors="backslashreplace") for name in chosen]
+
+
+# -- graphs ----------------------------------------------------------------------------------------
+
+
+def _draw_graph(subject: Cell | Network, shown: str, out: str, style: str, theme: str, time: int) -> str:
+    """Writes it, and says what was written and how it was drawn."""
     import viz
 
-    require_ending("--out", out)
-    viz.weight_norms(weight_norms(network)).savefig(out, dpi=150)
-    print(f"wrote {out} (drawn by matplotlib)")
-    return 0
+    if shown == "explorer":
+        require_ending("--show explorer: --out", out, (".html",), "the name of a page")
+        thing = subject if isinstance(subject, Cell) else _unrolled(subject, time)
+        return f"wrote {viz.explore(thing, out, theme=theme)} (open it in a browser)"
+    if shown != "dump":
+        require_ending("--out", out, PICTURES, "the name of a picture")
+    if shown == "graph" and isinstance(subject, Cell):
+        return _saved(viz.draw(subject, style, theme=theme), out)
+    network = Network([subject], _SYMBOLS, _SYMBOLS) if isinstance(subject, Cell) else subject
+    if shown == "dump":
+        return _dumped(network, out, style, theme, time)
+    if shown == "generation":
+        _announce(time)
+        return _saved(viz.generation(network, max(time, 3), theme=theme), out)
+    unrolled = _unrolled(network, time)
+    drawings: dict[str, Callable[[], Drawing]] = {
+        "graph": lambda: viz.draw(unrolled, style, theme=theme),
+        "inside": lambda: viz.draw(unrolled, style, closed=False, theme=theme),
+        "values": lambda: viz.draw(unrolled, style, notes=viz.values(unrolled), theme=theme),
+        "gradients": lambda: viz.draw(unrolled, style, notes=viz.gradients(unrolled.cost), theme=theme),
+        "mirror": lambda: viz.mirror(unrolled.cost, style, theme=theme),
+    }
+    return _saved(drawings[shown](), out)
+
+
+def _unrolled(network: Network, time: int) -> Unrolled:
+    settings: dict[str, Any] = {"labels": max(1, time // 2)} if network.loss == "ctc" else {}
+    unrolled = network.unroll(time, batch=1, training=False, **settings)
+    _announce(time)
+    return unrolled
+
+
+def _announce(time: int) -> None:
+    if time > MANY_STEPS:
+        warnings.warn(
+            f"{time:,} time steps take long to draw, and are hard to read; a smaller --time shows the same",
+            stacklevel=2,
+        )
+
+
+def _saved(drawing: Drawing, out: str) -> str:
+    drawing.save(out)
+    # DOT is the text that a Graphviz would draw.
+    return f"wrote {out} ({'not drawn' if out.lower().endswith('.dot') else drawing.renderer})"
+
+
+def _dumped(network: Network, out: str, style: str, theme: str, time: int) -> str:
+    """Of the function that a training step calls: the cost and its gradient."""
+    import viz
+
+    if os.path.splitext(out)[1]:
+        raise UsageError(f"--show dump: --out {out} is to be a folder, so its name can have no ending")
+    require_folder_of("--out", out, "explain.txt")
+    unrolled = _unrolled(network, time)
+    function = gn.compile([unrolled.cost, *gn.gradient(unrolled.cost, list(network.parameters.values()))])
+    folder = viz.dump(function, out, style, theme)
+    return f"wrote {len(list(folder.iterdir()))} files into {folder}"

@@ -7,10 +7,12 @@ import shutil
 import sys
 from pathlib import Path
 
+from graphnet_rnn.apps.cli.answers import save_chart
 from graphnet_rnn.apps.cli.material import CHOICES, add_choices, choice_for, judged
 from graphnet_rnn.apps.cli.models import load_finite
+from graphnet_rnn.apps.cli.options import add_cell, refuse
 from graphnet_rnn.apps.cli.outputs import PAGES, require_apart, require_ending
-from graphnet_rnn.apps.cli.user_cells import parts_of
+from graphnet_rnn.apps.cli.specs import parts_of
 from graphnet_rnn.data.characters import read_text
 from graphnet_rnn.data.sequence_files import ENDINGS, read_sequences
 from graphnet_rnn.data.text import Corpus
@@ -18,7 +20,7 @@ from graphnet_rnn.errors import UsageError
 from graphnet_rnn.network.network import Network
 from graphnet_rnn.online.dynamic import DynamicEvaluation
 from graphnet_rnn.optimizers.first_order import SGD
-from graphnet_rnn.settings import amount, fraction, whole_number
+from graphnet_rnn.settings import whole_number
 from graphnet_rnn.text.evaluation import Evaluator
 from graphnet_rnn.text.reading import cost_over_text, read
 from graphnet_rnn.training.cases import judged_by_step
@@ -40,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "data",
         help="a text file; arrays (.npz), a table (.csv, .parquet) or music (.mid) for models of these",
     )
-    add("--cell", metavar="FILE:CELL", help="your own cell, if the model is made of it: my_cells.py:MyCell")
+    add_cell(parser)
     add_choices(parser)
     add("--context", type=int, default=50, help="characters before the first scored one; no lane has fewer")
     add("--lanes", type=int, help="parts of the text read side by side (1: the whole in one) (default: 32)")
@@ -86,9 +88,7 @@ def run(options: argparse.Namespace) -> int:
     network = load_finite(options.model, options.cell)
     if network.vocabulary is None:
         return _judge(network, options)
-    strange = sorted(options.written & {*CHOICES})
-    if strange:
-        raise UsageError(f"--{strange[0].replace('_', '-')} means nothing to a text; leave it out")
+    refuse(options.written & {*CHOICES}, "means nothing to a text")
     text = read_text(options.data, options.encoding)
     symbols = network.vocabulary.encode(text, options.unknown)
     excerpt = _excerpt(text, options)
@@ -120,9 +120,7 @@ def _judge(network: Network, options: argparse.Namespace) -> int:
             f"{options.model} has no vocabulary: it was not trained on text, but on sequences, which are in files of "
             f"{', '.join(ENDINGS)}"
         )
-    strange = sorted(options.written - {*CHOICES, "model", "data", "cell", "debug", "command"})
-    if strange:
-        raise UsageError(f"--{strange[0].replace('_', '-')} is about texts; leave it out")
+    refuse(options.written - {*CHOICES, "model", "data", "cell", "debug"}, "is about texts")
     sequences = read_sequences(options.data, choice_for(network, options))
     loss, right = judged(network, sequences)
     accuracy = "" if right is None else f", accuracy {right:.2%}"
@@ -137,18 +135,15 @@ def _require_sense(options: argparse.Namespace) -> None:
         {"--save": options.save, "--costs": options.costs},
         {"model": options.model, "data": options.data, "cell": parts_of(options.cell or "").where},
     )
-    if options.save is not None:
-        require_ending("--save", options.save, PAGES, "the name of a page")
-    if options.costs is not None:
-        require_ending("--costs", options.costs)
-    for name, needed, there in (
-        ("at", "--colour or --save", options.colour or options.save),
-        ("length", "--colour or --save", options.colour or options.save),
-        ("theme", "--colour or --save", options.colour or options.save),
-        ("split", "--costs", options.costs),
-    ):
-        if name in options.written and not there:
-            raise UsageError(f"--{name} says how {needed} works; give that, too")
+    require_ending("--save", options.save, PAGES, "the name of a page")
+    require_ending("--costs", options.costs)
+    if not (options.colour or options.save):
+        refuse(
+            options.written & {"at", "length", "theme"},
+            "says how --colour or --save works, and neither is given",
+        )
+    if not options.costs:
+        refuse(options.written & {"split"}, "says how --costs works, which is not given")
     if options.dynamic is not None and (options.colour or options.save or options.costs):
         raise UsageError("--colour, --save and --costs show the model as it was trained; leave --dynamic out")
 
@@ -197,23 +192,17 @@ def _draw_costs(network: Network, text: str, lanes: int, options: argparse.Names
         lanes=lanes,
         unknown=options.unknown,
     )
-    viz.cost_over_text(costs).savefig(options.costs, dpi=150)
-    print(f"wrote {options.costs} (drawn by matplotlib)")
+    save_chart(viz.cost_over_text(costs), options.costs)
 
 
 def _evaluator(network: Network, lanes: int, options: argparse.Namespace) -> Evaluator | DynamicEvaluation:
+    names = ("time", "decay")
+    given = {name: value for name in names if (value := getattr(options, f"dynamic_{name}")) is not None}
     if options.dynamic is None:
-        for name, value in (("time", options.dynamic_time), ("decay", options.dynamic_decay)):
-            if value is not None:
-                raise UsageError(f"--dynamic-{name} says how --dynamic works; give --dynamic RATE, too")
+        refuse((f"dynamic_{name}" for name in given), "says how --dynamic works, which is not given")
         return Evaluator(network, lanes)
     if options.lanes not in (None, 1):
         raise UsageError(
             f"--dynamic reads the text in its order, in one lane; leave --lanes {options.lanes} out"
         )
-    return DynamicEvaluation(
-        network,
-        SGD(rate=amount("--dynamic, the rate,", options.dynamic, above_zero=True)),
-        20 if options.dynamic_time is None else whole_number("--dynamic-time", options.dynamic_time),
-        0.0 if options.dynamic_decay is None else fraction("--dynamic-decay", options.dynamic_decay),
-    )
+    return DynamicEvaluation(network, SGD(options.dynamic), **given)

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from graphnet_rnn.apps.cli.models import load_finite
-from graphnet_rnn.apps.cli.outputs import require_apart, require_ending, require_no_model
-from graphnet_rnn.errors import UsageError
+from graphnet_rnn.apps.cli.options import add_cell, refuse
+from graphnet_rnn.apps.cli.outputs import require_apart, require_ending
 from graphnet_rnn.formats.c_export import export_c
 from graphnet_rnn.formats.onnx_export import export_onnx
 from graphnet_rnn.formats.state_dict import directions_of
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("model", help="a file that training wrote")
     add("--to", choices=("torch", "onnx", "c"), required=True, help="a state dict in safetensors, ONNX, or C")
     add("--out", required=True, metavar="FILE", help="the file to write; of C a folder, or a file.c")
-    add("--cell", metavar="FILE:CELL", help="your own cell, if the model is made of it: my_cells.py:MyCell")
+    add_cell(parser)
     add(
         "--prefix",
         metavar="NAME.",
@@ -55,10 +55,7 @@ def run(options: argparse.Namespace) -> int:
         "c": ("time", "batch", "initial"),
     }
     given = {k: v for names in choices.values() for k in names if (v := getattr(options, k)) is not None}
-    stray = [name for name in given if name not in choices[options.to]]
-    if stray:
-        names = ", ".join("--" + name.replace("_", "-") for name in stray)
-        raise UsageError(f"{names} means nothing with --to {options.to}; leave it out.")
+    refuse(given.keys() - {*choices[options.to]}, f"means nothing with --to {options.to}")
     out = Path(options.out)
     require_apart({"--out": options.out}, {"model": options.model})
     if options.to == "c":
@@ -67,8 +64,6 @@ def run(options: argparse.Namespace) -> int:
         return 0
     ending = {"torch": ".safetensors", "onnx": ".onnx"}[options.to]
     require_ending("--out", options.out, [ending], f"a file for {options.to}")
-    if options.to == "torch":
-        require_no_model("--out", options.out)
     network = load_finite(options.model, options.cell)
     if options.to == "onnx":
         export_onnx(network, out, **given)

@@ -24,8 +24,8 @@ __all__ = ["Loopback"]
 LARGEST = 16 << 20
 #: Seconds between signs of life, by which it is seen that a page was closed.
 ALIVE = 10.0
-#: Requests at a time, and seconds in which one must come.
-MOST, SILENCE = 64, 30.0
+#: Seconds in which a request must come.
+SILENCE = 30.0
 
 
 class Loopback(ABC):
@@ -105,28 +105,12 @@ class Loopback(ABC):
 
 
 class _Server(ThreadingHTTPServer):
-    """No more than so many requests at a time: who opens more is not heard."""
+    """A page that was closed in the middle of an answer is no failure."""
 
     daemon_threads = True
 
-    def __init__(self, *arguments: Any) -> None:
-        self._free = threading.BoundedSemaphore(MOST)
-        super().__init__(*arguments)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        if self._free.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._free.release()
-
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A page that was closed in the middle of an answer is no failure."""
+        pass
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -16,8 +16,8 @@ import numpy as np
 import graphnet as gn
 from graphnet.graph.node import Array
 from graphnet.system.text import in_brief
-from graphnet_rnn.apps.cli.optimizer import no_limit, optimizer_class
-from graphnet_rnn.apps.cli.settings import given_settings
+from graphnet_rnn.apps.cli.options import given_settings, refuse
+from graphnet_rnn.apps.cli.specs import no_limit, optimizer_class
 from graphnet_rnn.cell.initializers import Initializer, log_frequencies, log_odds
 from graphnet_rnn.data.choice import Choice, Columns
 from graphnet_rnn.data.scaling import Scaling
@@ -27,7 +27,7 @@ from graphnet_rnn.data.tables import is_table
 from graphnet_rnn.data.text import Corpus, Vocabulary, standard_library_text
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.installed import installed, material_kind
-from graphnet_rnn.network.losses import LOSSES, POOLS, SEQUENCE_LOSSES, VALUE_LOSSES
+from graphnet_rnn.network.losses import LOSSES, SEQUENCE_LOSSES, VALUE_LOSSES
 from graphnet_rnn.network.network import Network
 from graphnet_rnn.network.running import run
 from graphnet_rnn.optimizers.base import Optimizer
@@ -87,8 +87,6 @@ def choice_of(options: argparse.Namespace, whole: bool) -> Choice:
             raise UsageError(f"--{option} must be different names, a,b, not {in_brief(given)}")
         return found
 
-    if options.pieces is not None:
-        whole_number("--pieces", options.pieces)
     return Choice(
         names("inputs", options.inputs),
         names("target", options.target),
@@ -158,10 +156,8 @@ class Material(ABC):
         """UsageError for options that mean nothing here. kinds: whose settings mean something."""
         of_problems = {each.name for kind in PROBLEMS for each in declared_settings(kind)}
         known = {each.name for kind in kinds for each in declared_settings(kind)}
-        strange = self.options.written & (of_problems - known | {*OF_TEXTS, *OF_SEQUENCES} - {*others})
-        if strange:
-            names = ", ".join("--" + name.replace("_", "-") for name in sorted(strange))
-            raise UsageError(f"{names} means nothing to {what}; leave it out")
+        strange = of_problems - known | {*OF_TEXTS, *OF_SEQUENCES} - {*others}
+        refuse(self.options.written & strange, f"means nothing to {what}")
 
 
 PROBLEMS = (CarriedText, DrawnText, Arrays)
@@ -296,12 +292,6 @@ class FileMaterial(Material):
     def __init__(self, options: argparse.Namespace, network: Network | None = None) -> None:
         super().__init__(options)
         self.require_fitting((Arrays,), OF_SEQUENCES, f"the sequences of {options.data}")
-        if options.loss is not None and options.loss not in (*LOSSES, *SEQUENCE_LOSSES):
-            raise UsageError(
-                f"--loss must be one of {', '.join((*LOSSES, *SEQUENCE_LOSSES))}, not {in_brief(options.loss)}"
-            )
-        if options.pool is not None and options.pool not in POOLS:
-            raise UsageError(f"--pool must be one of {', '.join(POOLS)}, not {in_brief(options.pool)}")
         own = (
             choice_of(options, options.pool is not None) if network is None else choice_for(network, options)
         )

@@ -1,19 +1,30 @@
-"""Models of files, for commands that compute with them."""
+"""The networks of commands: of model files, for commands that compute with them, and what a run begins with."""
 
 from __future__ import annotations
 
+import argparse
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from graphnet_rnn.apps.cli.user_cells import own_cells
-from graphnet_rnn.errors import ModelFileError
+from graphnet_rnn.apps.cli.specs import make_cell, own_cells, parts_of
+from graphnet_rnn.cell.cell import Cell
+from graphnet_rnn.cell.tracing import require_nodes
+from graphnet_rnn.errors import ModelFileError, UsageError
 from graphnet_rnn.formats.model_file import network_of, read_model_file
 from graphnet_rnn.network.network import Network
+from graphnet_rnn.settings import whole_number
+from graphnet_rnn.training.folder import RunFolder
 
-__all__ = ["load_finite"]
+__all__ = ["load_finite", "network_to_begin_with", "new_layers", "new_network"]
+
+#: Options that make a network. The model of --start says what they would.
+MADE = ("units", "layers", "skip", "initial_state", "loss", "pool", "no_scaling")
+#: Those that change what training does with it, and none of its weights.
+TRAINED = ("dropout", "recurrent_dropout", "variational", "seed")
 
 
 def load_finite(path: str, cell: str | None, others: Mapping[str, Any] | None = None) -> Network:
@@ -34,3 +45,41 @@ def load_finite(path: str, cell: str | None, others: Mapping[str, Any] | None = 
                 "predicts nothing; take an earlier model, or train anew."
             )
     return network_of(file, path, cells)
+
+
+def network_to_begin_with(options: argparse.Namespace) -> Network | None:
+    """That of `--start`, or of the checkpoint of a run that is resumed; None for a new one.
+
+    Raises UsageError for options that say what the model does, ModelFileError for a file that is no model.
+    """
+    if options.resume:
+        with warnings.catch_warnings(action="ignore"):  # that equations have changed is an error later on
+            return load_finite(str(RunFolder(options.resume).read_checkpoint().path), options.cell)
+    if options.start is None:
+        return None
+    strange = [name for name in MADE if name in options.written]
+    if "cell" in options.written:
+        where, _, settings = parts_of(options.cell)
+        strange += ["cell"] if settings or not where else []
+    if strange:
+        names = ", ".join("--" + name.replace("_", "-") for name in sorted(strange))
+        raise UsageError(
+            f"--start takes the network that {options.start} holds, so leave out {names}; it may be trained with "
+            "another --dropout, --recurrent-dropout, --variational and --seed"
+        )
+    others = {name: getattr(options, name) for name in TRAINED if name in options.written}
+    return load_finite(options.start, options.cell, others)
+
+
+def new_layers(options: argparse.Namespace) -> list[Cell]:
+    """The cells of a new network."""
+    cell = make_cell(options.cell, options.units)
+    layers = whole_number("--layers", options.layers)
+    require_nodes(layers, f"--layers {layers}", "fewer layers take less")
+    return [cell] * layers
+
+
+def new_network(layers: list[Cell], shape: Mapping[str, Any], options: argparse.Namespace) -> Network:
+    """A network of these cells. shape: what the data say of it."""
+    names = ("skip", "dropout", "recurrent_dropout", "variational", "initial_state", "seed")
+    return Network(layers, **shape, **{name: getattr(options, name) for name in names})

@@ -15,8 +15,9 @@ import numpy as np
 from graphnet.graph.node import Array
 from graphnet_rnn.apps.cli.material import add_choices, choice_for
 from graphnet_rnn.apps.cli.models import load_finite
+from graphnet_rnn.apps.cli.options import add_cell
 from graphnet_rnn.apps.cli.outputs import require_apart, require_ending
-from graphnet_rnn.apps.cli.user_cells import parts_of
+from graphnet_rnn.apps.cli.specs import parts_of
 from graphnet_rnn.data.sequence_files import LENGTHS, read_inputs
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.files.whole import write_atomically
@@ -34,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("model", help="a file that training wrote")
     add("data", help="arrays (.npz), a table (.csv, .parquet) or music (.mid)")
     add("--out", metavar="FILE", required=True, help="write it there: .npz, (time, cases, ...), or .csv")
-    add("--cell", metavar="FILE:CELL", help="your own cell, if the model is made of it: my_cells.py:MyCell")
+    add_cell(parser)
     add_choices(parser)
 
 

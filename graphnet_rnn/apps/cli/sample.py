@@ -7,7 +7,9 @@ import sys
 
 from graphnet.system.text import shown_on
 from graphnet_rnn.apps.cli.models import load_finite
+from graphnet_rnn.apps.cli.options import add_model
 from graphnet_rnn.errors import UsageError
+from graphnet_rnn.settings import whole_number
 from graphnet_rnn.text.sampling import Sampler
 
 EXAMPLE = """example:
@@ -16,8 +18,7 @@ EXAMPLE = """example:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("model", help="a file that training wrote")
-    add("--cell", metavar="FILE:CELL", help="your own cell, if the model is made of it: my_cells.py:MyCell")
+    add_model(parser)
     add("--length", type=int, default=500, help="characters")
     add(
         "--temperature",
@@ -36,8 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    if options.length < 1:
-        raise UsageError(f"--length must be at least 1, not {options.length}")
+    whole_number("--length", options.length)
     if options.argmax and "temperature" in options.written:
         raise UsageError("--argmax is temperature 0, and --temperature says another; leave out one")
     if options.unknown is not None and not options.warm_up:

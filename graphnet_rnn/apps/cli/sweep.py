@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from graphnet.system.text import on_one_line
-from graphnet_rnn.apps.cli.calls import quoted, read_settings, taken_apart
-from graphnet_rnn.apps.cli.outputs import require_apart, require_ending, require_folder
-from graphnet_rnn.apps.cli.parser import brief
-from graphnet_rnn.apps.cli.sweep_page import SweepPage, page_of
+from graphnet_rnn.apps.cli.answers import brief
+from graphnet_rnn.apps.cli.options import refuse
+from graphnet_rnn.apps.cli.outputs import require_apart, require_ending
+from graphnet_rnn.apps.cli.pages import SweepPage, page_of
+from graphnet_rnn.apps.cli.specs import parts_of, quoted, read_settings
 from graphnet_rnn.apps.cli.sweep_table import SweepTable
-from graphnet_rnn.apps.cli.user_cells import parts_of
 from graphnet_rnn.apps.sweep.book import Book, Entry
 from graphnet_rnn.apps.sweep.oven import Sweep
 from graphnet_rnn.apps.sweep.ranges import Values
@@ -23,7 +23,6 @@ from graphnet_rnn.apps.sweep.recipe import Recipe
 from graphnet_rnn.apps.sweep.report import KINDS, report
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.files.whole import write_atomically
-from graphnet_rnn.settings import whole_number
 from graphnet_rnn.training.interruption import Interruption
 
 EXAMPLE = """example:
@@ -80,21 +79,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    if options.report is not None:
-        require_ending("--report", options.report, KINDS, "the name of a table")
-    if options.html is not None:
-        require_ending("--html", options.html, (".html",), "the name of a page")
-    if options.figure is not None:
-        require_ending("--figure", options.figure)
-    for name in ("against", "by", "panels"):
-        if getattr(options, name) is not None and options.figure is None:
-            raise UsageError(f"--{name} says how --figure is drawn; give that, too")
+    require_ending("--report", options.report, KINDS, "the name of a table")
+    require_ending("--html", options.html, (".html",), "the name of a page")
+    require_ending("--figure", options.figure)
+    if options.figure is None:
+        refuse(
+            options.written & {"against", "by", "panels"}, "says how --figure is drawn, which is not given"
+        )
     require_apart(
         {"--report": options.report, "--html": options.html, "--figure": options.figure},
         {"recipe": options.recipe, "data": options.data},
     )
-    if options.workers is not None:
-        whole_number("--workers", options.workers)
     recipe, folder = _what_and_where(options)
     if options.only_report and options.serve:
         raise UsageError(
@@ -158,9 +153,7 @@ def _what_and_where(options: argparse.Namespace) -> tuple[Recipe | None, str]:
     if options.data is not None:
         recipe = replace(recipe, data=options.data)
     _ = recipe.epochs
-    folder = options.out or str(Path("sweeps") / Path(options.recipe).stem)
-    require_folder("--out", folder)
-    return recipe, folder
+    return recipe, options.out or str(Path("sweeps") / Path(options.recipe).stem)
 
 
 def _announce_code(sweep: Sweep) -> None:
@@ -180,11 +173,10 @@ def _parallel(given: str | None) -> dict[str, Any] | None:
     if given is None:
         return None
     example = "dask(scheduler_host='tcp://10.0.0.1:8786')"
-    _, name, settings = taken_apart(given, example)
-    unnamed, named = read_settings(given, settings, example)
+    unnamed, named = read_settings(given, example)
     if unnamed:
         raise UsageError(f"--parallel {quoted(given)}: say which setting it is, as in {example}")
-    return {"backend": name, **named}
+    return {"backend": parts_of(given).name, **named}
 
 
 def _trained(sweep: Sweep, options: argparse.Namespace, changed: Callable[[], None]) -> bool:

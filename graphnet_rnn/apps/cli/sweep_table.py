@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TextIO
 
 from graphnet.system.text import in_brief
-from graphnet_rnn.apps.cli.live import InPlace, moves
+from graphnet_rnn.apps.cli.console import InPlace, moves
 from graphnet_rnn.apps.sweep.book import ENDS, Entry
 from graphnet_rnn.apps.sweep.oven import Sweep
 
@@ -124,11 +124,10 @@ def table(entries: Sequence[Entry], names: Sequence[str], most: int, width: int)
         ("best", [_number(entry.best) for entry in entries]),
         ("left", [_left(entry, most) if known else "" for entry in entries]),
     ]
-    while settings and _width([*columns, *settings, *stands]) > width:
-        settings.pop()
     columns += settings + stands
-    while len(columns) > 1 and _width(columns) > width:
-        columns.pop()
+    for each in [*reversed(settings), *reversed(stands)]:
+        if _width(columns) > width:
+            columns.remove(each)
     wide = [_wide(column) for column in columns]
     rows = [[name for name, _ in columns], *zip(*(cells for _, cells in columns), strict=True)]
     gap = " " * BETWEEN

@@ -18,33 +18,33 @@ from typing import Any
 
 from graphnet.errors import GraphnetError
 from graphnet.system.text import on_one_line, shown_on
+from graphnet_rnn.apps.cli.answers import brief, command_line
 from graphnet_rnn.apps.cli.console import Console
 from graphnet_rnn.apps.cli.material import add_choices, chosen, material_of
-from graphnet_rnn.apps.cli.optimizer import (
+from graphnet_rnn.apps.cli.models import network_to_begin_with, new_layers, new_network
+from graphnet_rnn.apps.cli.options import Parser, add_settings, free_settings, given_settings
+from graphnet_rnn.apps.cli.specs import (
     default_rates,
+    make_cell,
     make_optimizer,
     make_schedule,
-    no_limit,
     optimizer_class,
+    parts_of,
     require_rate,
     schedule_help,
+    slug,
 )
-from graphnet_rnn.apps.cli.outputs import require_folder
-from graphnet_rnn.apps.cli.parser import brief
-from graphnet_rnn.apps.cli.program import command_line
-from graphnet_rnn.apps.cli.settings import add_settings, free_settings, given_settings
-from graphnet_rnn.apps.cli.start import add_start, network_to_start, new_layers, new_network
-from graphnet_rnn.apps.cli.user_cells import make_cell, parts_of, slug
 from graphnet_rnn.cell.cell import classes_of
 from graphnet_rnn.errors import ModelFileError, SaveError, UsageError
-from graphnet_rnn.formats.model_file import load_network, network_of
+from graphnet_rnn.formats.model_file import load_network
 from graphnet_rnn.installed import is_file
+from graphnet_rnn.network.losses import LOSSES, POOLS, SEQUENCE_LOSSES
 from graphnet_rnn.optimizers.all import ALL
 from graphnet_rnn.optimizers.base import Optimizer
 from graphnet_rnn.optimizers.first_order import FirstOrder
 from graphnet_rnn.parallel.mpi import launched
 from graphnet_rnn.parallel.ranks import ALONE, Ranks
-from graphnet_rnn.settings import shown, whole_number
+from graphnet_rnn.settings import shown
 from graphnet_rnn.text.evaluation import Evaluator
 from graphnet_rnn.training.arrays import Arrays
 from graphnet_rnn.training.folder import RunFolder
@@ -70,16 +70,8 @@ APART = ("quiet", "no_live", "debug", "resume", "command", "out", "checkpoint_se
 #: What may be said anew beside --resume: where files are that have moved (that they are the same is checked), how long
 #: the run is to go on, and how the same is computed.
 FILES = ("data", "valid", "test", "cell")
-#: The arguments without a default that are words; the others are numbers.
-OF_DATA = ("fold", "inputs", "target", "weights", "lengths", "case", "loss", "pool")
-WORDS = (*FILES, *OF_DATA, "start", "unknown", "memory", "schedule")
-FREE_ON_RESUME = free_settings(Training, CarriedText, DrawnText, Arrays) | {
-    *FILES,
-    "quiet",
-    "no_live",
-    "resume",
-    "debug",
-}
+FREE_ON_RESUME = free_settings(Training, CarriedText, DrawnText, Arrays)
+FREE_ON_RESUME |= {*FILES, "quiet", "no_live", "resume", "debug"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -90,7 +82,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--no-early-stopping", action="store_true", help="do not stop when validation no longer improves")
     add("--seed", type=int, default=0, help="of weights, dropout and samples")
-    add_start(parser)
+    add(
+        "--start",
+        metavar="MODEL",
+        help="begin with the network and the weights of a model file, e.g. the best of a sweep",
+    )
     add("--out", metavar="FOLDER", help="the run's folder (default: a new one in runs/)")
     add("--resume", metavar="FOLDER", help="continue a run exactly where its last checkpoint left it")
     add("--quiet", action="store_true", help="no progress, no samples")
@@ -128,6 +124,7 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
     add(
         "--loss",
         metavar="NAME",
+        choices=(*LOSSES, *SEQUENCE_LOSSES),
         help="of sequences: softmax, sigmoid, squared or ctc (default: by the targets)",
     )
     add(
@@ -146,7 +143,12 @@ def _add_network(parser: argparse.ArgumentParser) -> None:
     )
     add("--units", type=int, help="units in each layer (default: the cell's own, 128 in most)")
     add("--layers", type=int, default=1, help="how many layers")
-    add("--pool", metavar="HOW", help="of sequences: one output for each, from its steps: last, mean or max")
+    add(
+        "--pool",
+        metavar="HOW",
+        choices=POOLS,
+        help="of sequences: one output for each, from its steps: last, mean or max",
+    )
     add("--skip", action="store_true", help="every layer reads the input and is read by the output")
     add("--dropout", type=float, default=0.0, help="share zeroed between layers (so nothing of one layer)")
     add(
@@ -201,11 +203,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace, ranks: Ranks) -> int:
-    if not options.checkpoint_seconds >= 0:
-        raise UsageError(f"--checkpoint-seconds must be >= 0, not {options.checkpoint_seconds:g}")
     settings = ranks.of_first(lambda: _resumed_settings(options)) if options.resume else options
-    if options.out is not None:
-        require_folder("--out", options.out)
     given = options.resume or options.out
     console = Console(options.quiet, live=not options.no_live)
     new = _missing(Path(given or "runs"))
@@ -269,93 +267,74 @@ def _resumed_settings(options: argparse.Namespace) -> argparse.Namespace:
     checkpoint = RunFolder(options.resume).read_checkpoint()
     notes = checkpoint.training.get("notes")
     stored = notes.get("arguments") if isinstance(notes, dict) else None
-    if not stored:
+    if not isinstance(stored, dict):
         raise UsageError(
             f"{checkpoint.path} was not written by this command; resume it with rnn.Trainer in Python."
         )
     _refuse_changes(options)
-    known = {name: value for name, value in vars(options).items() if name not in options.written}
-    # Runs of versions without it had no scaling.
-    unscaled = {"no_scaling": "no_scaling" not in stored}
-    kept = vars(options) | unscaled | _checked_arguments(checkpoint.path, stored, known)
-    if not kept["cell"]:
-        raise ModelFileError(f"{checkpoint.path} keeps no --cell, so it is not known what was trained.")
-    _require_files(kept)
-    where = parts_of(kept["cell"]).where
+    kept = _kept_arguments(checkpoint.path, stored)
+    for name in options.written:
+        setattr(kept, name, getattr(options, name))
+    kept.resume, kept.written = options.resume, options.written
+    where = _require_files(kept)
     if where and "cell" not in options.written:
+        whole = str(Path(where).absolute()) if where.endswith(".py") else where
         words = (
-            f"{options.resume} was begun with the cell {kept['cell']}: importing {_whole(where)}, which runs "
+            f"{options.resume} was begun with the cell {kept.cell}: importing {whole}, which runs its code"
         )
-        words += "its code"
         print(f"graphnet-rnn train: {brief(on_one_line(words))}", file=sys.stderr)
-    _require_layers(checkpoint, kept)
-    return argparse.Namespace(**kept)
-
-
-def _require_layers(checkpoint: TrainingState, kept: Mapping[str, Any]) -> None:
-    """UsageError or ModelFileError unless the weights are there of the layers that the arguments are about to make."""
-    run = checkpoint.training.get("run")
-    network = run.get("model") if isinstance(run, dict) else None
-    layers = network.get("layers") if isinstance(network, dict) else None
-    same = network == checkpoint.file.description.get("model")
-    if run is None or network is None or not isinstance(layers, list) or not same:
-        raise ModelFileError(f"{checkpoint.path} is damaged: it is of another network than its run.")
-    if kept["start"] is not None:  # the checkpoint's own network goes on
-        return
-    cell = make_cell(kept["cell"] or CELL, kept["units"])
-    if kept["layers"] != len(layers):
-        raise ModelFileError(
-            f"{checkpoint.path} has {len(layers)} layers, but keeps --layers {kept['layers']}."
-        )
-    now = {"model": {**network, "layers": [cell.description()] * len(layers)}}
-    checkpoint.require_same({**run, **now})
-    with warnings.catch_warnings(action="ignore"):  # if equations have changed, that is an error later on
-        network_of(checkpoint.file, str(checkpoint.path), classes_of([cell]))
-
-
-def _checked_arguments(path: Path, stored: Any, known: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments that a checkpoint keeps, of those that are known; ModelFileError for one of another kind."""
-    if not isinstance(stored, dict):
-        raise ModelFileError(f"{path} keeps {stored!r:.60} for the arguments of this command.")
-    kept = {name: value for name, value in stored.items() if name in known}
-    for name, value in kept.items():
-        default = known[name]
-        kinds: tuple[type, ...] = (type(default), int) if isinstance(default, float) else (type(default),)
-        if default is None:
-            kinds = (type(None), str) if name in WORDS else (type(None), int, float)
-        # No name of a file is worth a line of its own, or what a terminal obeys.
-        odd = isinstance(value, str) and any(not c.isprintable() and not _is_byte(c) for c in value)
-        if type(value) not in kinds or odd or (name == "cell" and not value):
-            raise ModelFileError(
-                f"{path} keeps {shown(value)} for --{name.replace('_', '-')}, which cannot be."
-            )
+    elif "cell" in options.written:
+        _require_same_cell(checkpoint, kept)
     return kept
 
 
-def _whole(where: str) -> str:
-    """A file with the folder that it is in now; a module by its name."""
-    return str(Path(where).absolute()) if where.endswith(".py") else where
+def _kept_arguments(path: Path, stored: Mapping[str, Any]) -> argparse.Namespace:
+    """What a checkpoint keeps, as if it were written again; ModelFileError for what nobody could write."""
+    parser, words = Parser(exit_on_error=False), []
+    add_arguments(parser)
+    for action in parser._actions:
+        value = stored.get(action.dest)
+        if not action.option_strings or value is None or value is False:
+            continue
+        words.append(action.option_strings[0] if value is True else f"{action.option_strings[0]}={value}")
+    try:
+        kept = parser.parse_args(words)
+    except argparse.ArgumentError as error:
+        raise ModelFileError(f"{path} keeps what cannot be: {on_one_line(str(error))}") from None
+    # Runs of versions without it had no scaling.
+    kept.data, kept.no_scaling = stored.get("data"), stored.get("no_scaling", True) is True
+    if not isinstance(kept.data, str | None):
+        raise ModelFileError(f"{path} keeps {shown(kept.data)} for the data, which cannot be.")
+    return kept
 
 
-def _is_byte(character: str) -> bool:
-    """Whether it stands for a byte of a file's name that is no UTF-8."""
-    return "\udc80" <= character <= "\udcff"
+def _require_same_cell(checkpoint: TrainingState, kept: argparse.Namespace) -> None:
+    """UsageError for a cell that is not that of the run."""
+    run = checkpoint.training["run"]
+    layers = [make_cell(kept.cell, kept.units).description()] * kept.layers
+    if kept.start is None:  # else the checkpoint's own network goes on
+        checkpoint.require_same({**run, "model": {**run["model"], "layers": layers}})
 
 
-def _require_files(kept: Mapping[str, Any]) -> None:
-    """UsageError for a file of a run that is to be resumed, and is not where it was: how to say where it is."""
-    where, cell, settings = parts_of(kept["cell"])
-    files: dict[str, str | None] = {name: kept[name] for name in FILES}
+def _require_files(kept: argparse.Namespace) -> str:
+    """UsageError for a file of a run that is to be resumed, and is not where it was: how to say where it is.
+
+    Where the cell is, if it is one of the user's own.
+    """
+    where, cell, settings = parts_of(kept.cell or "")
+    files: dict[str, str | None] = {name: getattr(kept, name) for name in FILES}
     files["cell"] = where if where.endswith(".py") else None
     for name, file in files.items():
         if is_file(file) and not Path(file).is_file():
             moved = f"FOLDER/{Path(file).name}"
             anew = {"data": moved, "cell": f"--cell {shlex.quote(f'{moved}:{cell}{settings}')}"}
-            raise UsageError(
+            words = (
                 f"there is no file {file} here, which the run was begun with; resume it from the folder where it was "
-                f"begun, or say where the file is: train --resume {shlex.quote(kept['resume'])} "
+                f"begun, or say where the file is: train --resume {shlex.quote(kept.resume)} "
                 f"{anew.get(name, f'--{name} {moved}')}"
             )
+            raise UsageError(on_one_line(words))
+    return where
 
 
 def _refuse_changes(options: argparse.Namespace) -> None:
@@ -373,8 +352,12 @@ def make_trainer(
     options: argparse.Namespace, folder: str | Path, console: Console, ranks: Ranks = ALONE
 ) -> Trainer:
     """The trainer that the arguments describe."""
-    _require_sense(options)
-    begun = network_to_start(options)
+    if options.sample > LONGEST_SAMPLE:
+        raise UsageError(
+            f"--sample must be at most {LONGEST_SAMPLE:,} characters, not {options.sample:,}: the history keeps one "
+            "after each epoch; the command `sample` writes longer texts"
+        )
+    begun = network_to_begin_with(options)
     if begun is None:
         options.cell = options.cell or CELL
         layers = new_layers(options)
@@ -412,21 +395,8 @@ def make_trainer(
         notes={"arguments": notes},
         listeners=[console],
         parallel=ranks,
-        start="" if begun is None else digest_of(begun.theta),
+        start="" if begun is None or options.start is None else digest_of(begun.theta),
     )
-
-
-def _require_sense(options: argparse.Namespace) -> None:
-    """UsageError, in the words of the options, for numbers that the library calls by other names."""
-    whole_number("--sample", options.sample, least=0)
-    if options.sample > LONGEST_SAMPLE:
-        raise UsageError(
-            f"--sample must be at most {LONGEST_SAMPLE:,} characters, not {options.sample:,}: the history keeps one "
-            "after each epoch; the command `sample` writes longer texts"
-        )
-    if options.threads is not None:
-        whole_number("--threads", options.threads)
-    no_limit("--clip-values", options.clip_values)
 
 
 def _optimizer(options: argparse.Namespace) -> Optimizer:

@@ -29,31 +29,28 @@ from prompt_toolkit.styles import Style
 from prompt_toolkit.utils import get_cwidth
 
 from graphnet.errors import GraphnetError
+from graphnet_rnn.apps.cli.answers import fitting
 from graphnet_rnn.apps.writer.desk import AT_ONCE, Desk, View
 from graphnet_rnn.apps.writer.document import Document
 from graphnet_rnn.errors import UsageError
 
 __all__ = ["Typewriter", "page", "status"]
 
-STYLE = Style.from_dict(
-    {
-        "suggestion": "#888888",
-        "unknown": "underline",
-        "status": "reverse",
-        "message": "reverse bold",
-        "question": "bold",
-    }
-)
-#: For a terminal without colours, or a writer who wants none.
-PLAIN = Style.from_dict(
-    {
-        "suggestion": "italic underline",
-        "unknown": "underline",
-        "status": "reverse",
-        "message": "reverse bold",
-        "question": "bold",
-    }
-)
+
+def _style_of(suggestion: str) -> Style:
+    return Style.from_dict(
+        {
+            "suggestion": suggestion,
+            "unknown": "underline",
+            "status": "reverse",
+            "message": "reverse bold",
+            "question": "bold",
+        }
+    )
+
+
+#: And for a terminal without colours, or a writer who wants none.
+STYLE, PLAIN = _style_of("#888888"), _style_of("italic underline")
 KEYS = "Tab accept  → another  ↑↓ temperature  Esc pause  ^S save  ^O open  ^C leave"
 #: Seconds until a lone Esc is one, and no beginning of another key.
 ESCAPE = 0.05
@@ -140,10 +137,7 @@ def status(view: View, name: str, columns: int) -> str:
         f"learned {view.lessons:,}" if view.lessons else "",
         KEYS,
     ]
-    words = [word for word in words if word]
-    while len(words) > 1 and get_cwidth("  ".join(words)) > columns:
-        words.pop()
-    line = "  ".join(words)
+    line = fitting([word for word in words if word], columns, get_cwidth)
     while get_cwidth(line) > columns:
         line = line[:-1]
     return line

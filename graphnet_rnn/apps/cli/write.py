@@ -15,6 +15,7 @@ from pathlib import Path
 
 import graphnet_rnn as rnn
 from graphnet_rnn.apps.cli.models import load_finite
+from graphnet_rnn.apps.cli.options import add_cell
 from graphnet_rnn.apps.writer.desk import Desk
 from graphnet_rnn.apps.writer.document import Document
 from graphnet_rnn.apps.writer.draft import Draft
@@ -34,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a file that training wrote, .safetensors (default, also before a FILE: a small one of this package)",
     )
     add("file", nargs="?", help="a text to go on with, or to begin")
-    add("--cell", metavar="FILE:CELL", help="your own cell, if the model is made of it: my_cells.py:MyCell")
+    add_cell(parser)
     add("--temperature", type=float, default=0.7, help="of suggestions, at first; 0: always the likeliest")
     add("--seed", type=int, default=0, help="another seed, other suggestions")
     add(
@@ -55,8 +56,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     if "theme" in options.written and not options.colour:
         raise UsageError("--theme is of --colour; give that, too")
-    if options.learn is not None and not options.learn > 0:
-        raise UsageError(f"--learn must be a rate above 0, such as 0.1, not {options.learn:g}")
     if options.html and (options.colour or "theme" in options.written):
         raise UsageError("--colour and --theme are of a terminal; a page has a button for it")
     if not options.html:
@@ -89,7 +88,7 @@ def _require_terminal() -> None:
 
 
 def _on_a_page(desk: Desk, document: Document) -> int:
-    from graphnet_rnn.apps.cli.writing_page import WritingPage
+    from graphnet_rnn.apps.cli.pages import WritingPage
 
     writing = WritingPage(desk, document)
     with desk:

@@ -3,10 +3,8 @@
 ranges     what a setting may be, and values drawn from it
 halving    who is trained for how long, and who is cut down
 recipe     a command, its settings and their ranges, seeds, and how they are searched; a TOML file
-container  the files that it names, kept by their content
-program    what the program whose runs they are can be told
 tuner      what Optuna proposes, and whom it would cut down
-book       what there is of each run in the sweep's folder, whoever made it
+book       what there is of each run in the sweep's folder, whoever made it, and the files that the recipe names
 baker      a run, in a process of its own: resumed where it was killed
 oven       the runs, on all cores, cut down where others learn better
 report     tables of what came out

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import platform
+import re
 import signal
 import subprocess
 import sys
@@ -14,11 +16,11 @@ from pathlib import Path
 
 from graphnet.system.process import own_cores
 from graphnet_rnn.apps.sweep.book import ENDS, SETTINGS, Book, Entry
-from graphnet_rnn.errors import UsageError
+from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.files.whole import locked
 from graphnet_rnn.parallel.launcher import alone
 
-__all__ = ["LOOK", "Baker", "is_wanted", "machine"]
+__all__ = ["LOOK", "Baker", "is_wanted", "machine", "settings_of_train"]
 
 #: Seconds between looks at runs that are computing.
 LOOK = 0.5
@@ -189,3 +191,21 @@ def _sentence(errors: str, code: int) -> str:
     lines = [line for line in errors.splitlines() if line.strip()]
     own = [line.removeprefix(PROGRAM) for line in lines if line.startswith(PROGRAM)]  # details may follow it
     return (own or lines or [f"exit code {code}"])[-1][:500]
+
+
+@functools.cache
+def settings_of_train() -> frozenset[str]:
+    """The options of `graphnet-rnn train`, with _ for -, as the program itself says them: sweeps run it, and know no
+    more of it than its users do. TrainingError where it does not start.
+    """
+    asked = subprocess.run(
+        [sys.executable, "-m", "graphnet_rnn", "train", "--help"],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", env=alone(os.environ), check=False,
+    )  # fmt: skip
+    names = re.findall(r"^ +--([a-z][a-z0-9-]*)", asked.stdout, re.MULTILINE)
+    if asked.returncode or not names:
+        lines = asked.stderr.strip().splitlines()
+        raise TrainingError(
+            f"the program that trains does not start: {lines[-1] if lines else asked.returncode}"
+        )
+    return frozenset(name.replace("-", "_") for name in names)

@@ -1,7 +1,8 @@
 """Book: what there is of each run, read from the sweep's folder alone, so whoever looks sees the same.
 
 recipe.json        what is swept
-data/              the files that the recipe names, see Container
+data/              the files that the recipe names by their content, so whoever shares the folder has all it takes:
+                   0a1b2c3d4e5f6071-book.txt, the first 16 digits of the SHA-256 of what is in it, and its name
 0003-1/            configuration 3 with seed 1 (0003-1-4: and fold 4): its settings (settings.json), and a run of
                    `graphnet-rnn train` (run/)
 0003-1/ended.json  how it ended for good: done, cut, or failed with a sentence
@@ -10,6 +11,7 @@ data/              the files that the recipe names, see Container
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import threading
@@ -20,7 +22,6 @@ from typing import Any, NamedTuple
 
 from graphnet.system.json_lines import Tail
 from graphnet.system.text import read_json
-from graphnet_rnn.apps.sweep.container import Container
 from graphnet_rnn.apps.sweep.recipe import FREE, Recipe, Settings
 from graphnet_rnn.apps.sweep.tuner import Fate, Tuner
 from graphnet_rnn.errors import DataError, UsageError
@@ -33,15 +34,10 @@ __all__ = ["ENDS", "Book", "Configuration", "Entry"]
 ENDS = ("done", "failed", "cut")
 #: Seconds until what another process is doing is given up.
 PATIENCE = 60.0
-RECIPE, DATA, SETTINGS, ENDED, REACHED, RUN, PROPOSING = (
-    "recipe.json",
-    "data",
-    "settings.json",
-    "ended.json",
-    "reached.json",
-    "run",
-    "proposing",
-)
+#: Of a digest, those that a name begins with.
+DIGITS = 16
+RECIPE, DATA, RUN, PROPOSING = "recipe.json", "data", "run", "proposing"
+SETTINGS, ENDED, REACHED = "settings.json", "ended.json", "reached.json"
 
 
 @dataclass
@@ -379,3 +375,39 @@ def _write_json(path: Path, value: Mapping[str, Any]) -> None:
 
 def _json(value: Mapping[str, Any]) -> bytes:
     return (json.dumps(dict(value), indent=1, default=list) + "\n").encode()
+
+
+class Container:
+    """Files by their content, in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def put(self, file: str) -> str:
+        """Where a copy of the file is kept: made, unless one of this content is there.
+
+        Of a file that lies here already, whether it is what it was: DataError if it is not, or cannot be read.
+        """
+        kept, content = self._place(file)
+        if not kept.exists():
+            write_atomically(kept, content)
+        return str(kept)
+
+    def place(self, file: str) -> str:
+        """Where `put` keeps it; nothing is written."""
+        return str(self._place(file)[0])
+
+    def _place(self, file: str) -> tuple[Path, bytes]:
+        path = Path(file)
+        content = read_bytes(path, DataError)
+        if not content:
+            raise DataError(f"{path} is empty")
+        digest = hashlib.sha256(content).hexdigest()[:DIGITS]
+        if path.parent.resolve() == self.folder.resolve():
+            if not path.name.startswith(f"{digest}-"):
+                raise DataError(f"{path} is not what it was when the sweep began; put it back, or sweep anew")
+            return path, content
+        there = sorted(self.folder.glob(f"{digest}-*"))
+        if there:
+            return self._place(str(there[0]))
+        return self.folder / f"{digest}-{path.name}", content

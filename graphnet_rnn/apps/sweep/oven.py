@@ -16,9 +16,8 @@ from typing import Any
 from graphnet.errors import GraphnetError
 from graphnet.system.process import own_cores
 from graphnet.system.text import in_brief
-from graphnet_rnn.apps.sweep.baker import LOOK, Baker, is_wanted, machine
+from graphnet_rnn.apps.sweep.baker import LOOK, Baker, is_wanted, machine, settings_of_train
 from graphnet_rnn.apps.sweep.book import Book, Entry
-from graphnet_rnn.apps.sweep.program import settings_of_train
 from graphnet_rnn.apps.sweep.recipe import Recipe
 from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.files.whole import locked, write_atomically
@@ -55,13 +54,15 @@ class Sweep:
         parallel: str | Mapping[str, Any] | None = None,
     ) -> None:
         self._config = None if parallel is None else _configuration(parallel)
+        if workers is not None:
+            workers = whole_number("Sweep: workers", workers)
         if recipe is not None:
             recipe.require_known(settings_of_train())
         self.book = Book(recipe, folder)
         self.recipe = self.book.recipe
         most = max(1, len(own_cores()) // self.recipe.threads) if parallel is None else -1
         #: -1: as many as a back end of joblib has.
-        self.workers = most if workers is None else whole_number("Sweep: workers", workers)
+        self.workers = most if workers is None else workers
         #: What the runs that go on are trained to now.
         self.rung = self.recipe.rungs[0]
         self._stopped = threading.Event()

@@ -19,14 +19,15 @@ __all__ = ["Between", "Range", "Values", "range_of"]
 PLAIN = (str, int, float, bool)
 
 
-@dataclass(frozen=True)
 class Range(ABC):
     """when: other settings, and the values of each with which this one is a setting at all; else it is left out."""
 
+    when: Mapping[str, tuple[Any, ...]] | None
+
     @property
-    @abstractmethod
     def conditions(self) -> Mapping[str, tuple[Any, ...]]:
         """What `when` says; nothing for what is always a setting."""
+        return self.when or {}
 
     @abstractmethod
     def holds(self, value: Any) -> bool:
@@ -56,10 +57,6 @@ class Values(Range):
             )
         object.__setattr__(self, "values", found)
         object.__setattr__(self, "when", _conditions(self.when))
-
-    @property
-    def conditions(self) -> Mapping[str, tuple[Any, ...]]:
-        return self.when or {}
 
     def holds(self, value: Any) -> bool:
         return value in self.values
@@ -96,10 +93,6 @@ class Between(Range):
                 f"a range of whole numbers must have whole ends, not {self.low!r} and {self.high!r}"
             )
         object.__setattr__(self, "when", _conditions(self.when))
-
-    @property
-    def conditions(self) -> Mapping[str, tuple[Any, ...]]:
-        return self.when or {}
 
     def holds(self, value: Any) -> bool:
         fits = is_number(value) and (not self.whole or isinstance(value, int))

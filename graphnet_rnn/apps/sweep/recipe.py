@@ -28,18 +28,8 @@ Settings = dict[str, Any]
 METHODS = ("grid", "random", "optuna")
 #: What a recipe says elsewhere, or what the sweep sees to.
 OWN = (
-    "seed",
-    "fold",
-    "gap",
-    "threads",
-    "out",
-    "resume",
-    "quiet",
-    "no_live",
-    "debug",
-    "data",
-    "checkpoint_seconds",
-)
+    "seed", "fold", "gap", "threads", "out", "resume", "quiet", "no_live", "debug", "data", "checkpoint_seconds",
+)  # fmt: skip
 #: What may end a run; of several the first is that of the rungs.
 BUDGETS = ("epochs", "steps", "core_seconds")
 #: What settings are called elsewhere.
@@ -115,14 +105,7 @@ class Recipe:
         if not isinstance(self.name, str) or not self.name.strip() or not self.name.isprintable():
             raise UsageError(f"recipe: name must be words on one line, not {shown(self.name)}")
         one_of("recipe: method", self.method, METHODS)
-        for name, least in (
-            ("trials", 1),
-            ("seeds", 1),
-            ("folds", 1),
-            ("gap", 0),
-            ("seed", 0),
-            ("threads", 1),
-        ):
+        for name, least in {"trials": 1, "seeds": 1, "folds": 1, "gap": 0, "seed": 0, "threads": 1}.items():
             object.__setattr__(self, name, whole_number(f"recipe: {name}", getattr(self, name), least=least))
         if self.folds > 1 and "valid" in self.settings:
             raise UsageError(

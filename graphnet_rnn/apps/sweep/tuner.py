@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import math
 import threading
 import warnings
@@ -42,30 +43,17 @@ class Tuner:
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         sampler = recipe.sampler or SAMPLER
 
-        def study() -> Any:
-            return optuna.create_study(
-                study_name="sweep",
-                sampler=_made("sampler", "Sampler", sampler, recipe.seed),
-                pruner=None if recipe.pruner is None else _made("pruner", "Pruner", recipe.pruner, None),
-            )
-
         self._trials: dict[int, Any] = {}
         self._reported: dict[int, int] = {}
         self._hopeless: set[int] = set()
         self._ended: set[int] = set()
         #: Whether there are trials of other processes, or of former ones, that the sampler has not drawn.
         self._others = False
-        self._study = study()
-        with _in_words(recipe):  # before anything is trained
-            for _ in range(3):
-                trial = self._study.ask()
-                _drawn(trial, recipe)
-                for step in (1, 2, 3):
-                    trial.report(1.0 / step, step)
-                    if recipe.pruner is not None:
-                        trial.should_prune()
-                self._study.tell(trial, 1.0)
-        self._study = study()
+        self._study = optuna.create_study(
+            study_name="sweep",
+            sampler=_made("sampler", "Sampler", sampler, recipe.seed),
+            pruner=None if recipe.pruner is None else _made("pruner", "Pruner", recipe.pruner, None),
+        )
 
     @staticmethod
     def is_needed(recipe: Recipe) -> bool:
@@ -159,19 +147,14 @@ def _made(what: str, ending: str, given: Optuna, seed: int | None) -> Any:
     if given.name not in names:
         raise UsageError(f"recipe: Optuna has no {what} {given.name}; it has {', '.join(names)}")
     kind, settings = getattr(module, given.name), dict(given.settings)
-    for how in ([{"seed": seed, **settings}] if seed is not None and "seed" not in settings else []) + [
-        settings
-    ]:
-        try:
-            with warnings.catch_warnings(action="ignore", category=_package().exceptions.ExperimentalWarning):
-                return kind(**how)
-        except (TypeError, ValueError, ImportError) as error:
-            reason = error
-            if "seed" not in how or "seed" in settings or "'seed'" not in str(error):
-                break
-    raise UsageError(
-        f"recipe: {what} {given.name} cannot be made: {in_brief(' '.join(str(reason).split()), 200)}"
-    )
+    if seed is not None and "seed" in inspect.signature(kind).parameters:
+        settings.setdefault("seed", seed)
+    try:
+        with warnings.catch_warnings(action="ignore", category=_package().exceptions.ExperimentalWarning):
+            return kind(**settings)
+    except (TypeError, ValueError, ImportError) as error:
+        reason = in_brief(" ".join(str(error).split()), 200)
+        raise UsageError(f"recipe: {what} {given.name} cannot be made: {reason}") from None
 
 
 def _drawn(trial: Any, recipe: Recipe) -> Settings:

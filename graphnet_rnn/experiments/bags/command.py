@@ -10,7 +10,7 @@ from pathlib import Path
 
 from graphnet_rnn.apps.cli.models import load_finite
 from graphnet_rnn.apps.cli.outputs import RECORDS, require_apart, require_ending
-from graphnet_rnn.apps.cli.user_cells import parts_of
+from graphnet_rnn.apps.cli.specs import parts_of
 from graphnet_rnn.data.characters import read_text
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.experiments.bags.debagging import Debagged, debag, draw_bags
@@ -50,8 +50,7 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("--order is of n-grams; give --split or --ngrams FILE, too")
     inputs = {"model": options.model, "text": options.text, "text of n-grams": options.ngrams}
     require_apart({"--out": options.out}, {**inputs, "cell": parts_of(options.cell or "").where})
-    if options.out is not None:
-        require_ending("--out", options.out, RECORDS, "the name of a record")
+    require_ending("--out", options.out, RECORDS, "the name of a record")
     network = load_finite(options.model, options.cell)
     lanes = Lanes(network, 256, "debag")
     text = read_text(options.text, options.encoding)

@@ -11,7 +11,7 @@ import numpy as np
 
 from graphnet_rnn.apps.cli.models import load_finite
 from graphnet_rnn.apps.cli.outputs import RECORDS, require_apart, require_ending, require_file
-from graphnet_rnn.apps.cli.user_cells import parts_of
+from graphnet_rnn.apps.cli.specs import parts_of
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.experiments.brackets.lag import TimeLag, time_lag
 from graphnet_rnn.experiments.brackets.text import bracket_text
@@ -56,10 +56,8 @@ def run(options: argparse.Namespace) -> int:
     for model in options.models:
         outputs = {"--figure": options.figure, "--out": options.out}
         require_apart(outputs, {"model": model, "cell": parts_of(options.cell or "").where})
-    if options.figure is not None:
-        require_ending("--figure", options.figure)
-    if options.out is not None:
-        require_ending("--out", options.out, RECORDS, "the name of a record")
+    require_ending("--figure", options.figure)
+    require_ending("--out", options.out, RECORDS, "the name of a record")
     if "ideal" in options.written and options.figure is None:
         raise UsageError("--ideal is a line of --figure; give that, too")
     if len(options.brackets) != 2:

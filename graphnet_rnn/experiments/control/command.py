@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from graphnet_rnn.apps.cli.optimizer import make_optimizer, no_limit, optimizer_class
+from graphnet_rnn.apps.cli.options import add_settings, given_settings
 from graphnet_rnn.apps.cli.outputs import RECORDS, require_ending, require_folder_of
-from graphnet_rnn.apps.cli.settings import add_settings, given_settings
+from graphnet_rnn.apps.cli.specs import make_optimizer, no_limit, optimizer_class
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.experiments.control.controller import Controller, remembering
 from graphnet_rnn.experiments.control.ilqr import Plan
@@ -92,8 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     require_folder_of("--out", options.out, "history.jsonl")
-    if options.record is not None:
-        require_ending("--record", options.record, RECORDS, "the name of a record")
+    require_ending("--record", options.record, RECORDS, "the name of a record")
     if options.movements is not None:
         if options.task == "postural":
             raise UsageError("--movements is not for postural, which has 9 postures and 8 forces: 72")

@@ -13,15 +13,15 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from graphnet_rnn.apps.cli.optimizer import (
+from graphnet_rnn.apps.cli.options import add_settings, given_settings
+from graphnet_rnn.apps.cli.outputs import require_ending
+from graphnet_rnn.apps.cli.specs import (
     make_optimizer,
     make_schedule,
     optimizer_class,
     require_rate,
     schedule_help,
 )
-from graphnet_rnn.apps.cli.outputs import require_ending, require_folder
-from graphnet_rnn.apps.cli.settings import add_settings, given_settings
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.experiments.dependencies.fresh import FreshSequences
 from graphnet_rnn.experiments.dependencies.problems import TASKS
@@ -78,10 +78,7 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("--steps and --test-every must be at least 1")
     if options.threads is not None:
         whole_number("--threads", options.threads)
-    if options.picture is not None:
-        require_ending("--picture", options.picture)
-    if options.out is not None:
-        require_folder("--out", options.out)
+    require_ending("--picture", options.picture)
     task = TASKS[options.task](options.length)
     source = settings(task, structural=not options.no_structural)
     problem = FreshSequences(

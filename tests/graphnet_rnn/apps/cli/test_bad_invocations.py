@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from graphnet.system import memory
-from graphnet_rnn.apps.cli import all_commands, main, make_parser
-from tests.graphnet_rnn.apps.cli.bad_invocations import GOOD, ROWS, SHARED, make_place, options_of, rows
+from graphnet_rnn.apps.cli import all_commands, main
+from tests.graphnet_rnn.apps.cli.bad_invocations import ROWS, SHARED, make_place, options_of, rows
 from tests.tables import case, require_rows
 
 pytestmark = pytest.mark.skipif(not Path("/dev/full").exists(), reason="devices and pipes are Linux's")
@@ -92,19 +92,3 @@ def test_every_option_has_a_bad_case_of_its_own() -> None:
         takes = [a for a in options_of(command) if a.nargs != 0 and not a.choices]
         own = {a.option_strings[0] for a in takes if a.metavar not in ("FILE", "FOLDER")}
         require_rows(own - known, "bad_invocations.py", f"what it cannot mean in {command}")
-
-
-def test_two_dashes_are_a_value_or_end_the_options() -> None:
-    """Python 3.11 would make [] of the value; then the option is ignored, or fails after the work."""
-    read = make_parser().parse_args
-    for command in all_commands():
-        good = GOOD[command].split()
-        assert read(good).command == command  # or the rows would be refused for another reason than theirs
-        for action in options_of(command):
-            if action.nargs is None and action.type is None and not action.choices:
-                with case(command, action.option_strings[0]):
-                    found = read([*good, f"{action.option_strings[0]}=--"])
-                    assert getattr(found, action.dest) == "--"
-    assert read(["sample", "--length", "3", "--", "--odd-name"]).model == "--odd-name"
-    assert read(["draw", "LSTM", "--", "--odd-name"]).what == ["LSTM", "--odd-name"]
-    assert read(["train", "--"]).data is None

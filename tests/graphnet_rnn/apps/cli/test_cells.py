@@ -14,7 +14,7 @@ import pytest
 
 import graphnet_rnn as rnn
 from graphnet_rnn.apps.cli import main
-from graphnet_rnn.apps.cli.user_cells import find_cell, make_cell, own_cells
+from graphnet_rnn.apps.cli.specs import find_cell, make_cell, own_cells
 from tests.graphnet_rnn.apps.cli.bad_invocations import TEXT
 from tests.tables import case
 
@@ -159,7 +159,7 @@ def test_resume_where_the_cell_has_moved(elsewhere: Path, capsys: pytest.Capture
     (elsewhere.parent / "cells").rename(elsewhere.parent / "moved")
     again = [*AGAIN, "2"]
     assert "there is no file ../cells/random.py" in sentence(capsys, *again)
-    assert "write settings as in Python" in sentence(capsys, *again, "--cell", "RHN(3")
+    assert "write it as in Python" in sentence(capsys, *again, "--cell", "RHN(3")
     assert "cannot be continued" in sentence(capsys, *again, "--cell", "GRU")
     assert "cannot be continued" in sentence(capsys, *again, "--cell", "../moved/random.py:Slow(4)")
     assert main([*again, "--cell", "../moved/random.py:Slow(3)"]) == 0

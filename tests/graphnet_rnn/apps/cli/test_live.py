@@ -14,7 +14,7 @@ from typing import Any
 import pyte
 import pytest
 
-from graphnet_rnn.apps.cli import live
+from graphnet_rnn.apps.cli import console
 from graphnet_rnn.apps.cli.console import Console
 from graphnet_rnn.apps.cli.sweep_table import SweepTable, table
 from graphnet_rnn.apps.sweep import Halving, Recipe, Sweep, Values
@@ -62,10 +62,10 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Bar:
     return Bar()
 
 
-def curve(terminal: Bar, steps: int = 50) -> live.LiveCurve:
+def curve(terminal: Bar, steps: int = 50) -> console.LiveCurve:
     """One that is due at each call."""
     clock = iter(range(0, 10**6, 10))
-    found = live.LiveCurve(terminal, clock=lambda: float(next(clock)))
+    found = console.LiveCurve(terminal, clock=lambda: float(next(clock)))
     for step in range(steps):
         found.step(step / steps, 5 - step / steps)
     return found
@@ -77,7 +77,7 @@ def test_it_is_redrawn_in_its_place_above_the_bar(terminal: Bar, monkeypatch: An
     for _ in range(3):
         shown.draw(terminal, 4.2)
     first, *plot, caption, bar = seen(terminal.getvalue())
-    assert (first, bar, len(plot)) == ("log 1", "BAR", live.HEIGHT)
+    assert (first, bar, len(plot)) == ("log 1", "BAR", console.HEIGHT)
     assert [plot[0][:5], plot[-1][:5]] == ["4.98┤", "4.02┤"]
     assert caption == "⠒ training 4.200  bits/char  epochs 0.0 to 1.0"
     shown.unit = ""
@@ -117,18 +117,18 @@ def test_a_terminal_that_becomes_narrower_folds_its_lines(terminal: Bar, monkeyp
     monkeypatch.setenv("COLUMNS", "45")
     shown.draw(terminal, 4.2)
     (up,) = re.findall(r"\x1b\[(\d+)A", terminal.getvalue()[before:])
-    assert int(up) == sum(1 if w <= 45 else 2 for w in width[: live.HEIGHT + 1])
+    assert int(up) == sum(1 if w <= 45 else 2 for w in width[: console.HEIGHT + 1])
 
 
 def test_it_waits_until_there_is_something_to_see(terminal: Bar) -> None:
-    curve(terminal, live.LEAST_STEPS - 1).draw(terminal, 4.2)
+    curve(terminal, console.LEAST_STEPS - 1).draw(terminal, 4.2)
     now = [0.0]
-    shown = live.LiveCurve(terminal, clock=lambda: now[0])
+    shown = console.LiveCurve(terminal, clock=lambda: now[0])
     for step in range(50):
         shown.step(step, 1.0)
     shown.draw(terminal, 1.0)
     assert terminal.getvalue() == ""
-    now[0] = live.SECONDS
+    now[0] = console.SECONDS
     shown.draw(terminal, 1.0)
     drawn = terminal.getvalue()
     shown.draw(terminal, 1.0)
@@ -137,29 +137,29 @@ def test_it_waits_until_there_is_something_to_see(terminal: Bar) -> None:
 
 
 def test_long_runs_keep_few_points_and_their_mean(terminal: Bar) -> None:
-    shown = curve(terminal, 10 * live.POINTS)
-    assert len(shown._steps) <= live.POINTS + 1
+    shown = curve(terminal, 10 * console.POINTS)
+    assert len(shown._steps) <= console.POINTS + 1
     shown.draw(terminal, 4.2)
-    assert seen(terminal.getvalue())[live.HEIGHT - 1].startswith("   4┤")
+    assert seen(terminal.getvalue())[console.HEIGHT - 1].startswith("   4┤")
 
 
 def test_where_it_is_not_drawn(terminal: Bar, monkeypatch: pytest.MonkeyPatch) -> None:
     """In what is no such terminal, or where it is left out."""
-    assert live.allows(terminal)
+    assert console.allows(terminal)
     for variable, value in (("TERM", "dumb"), ("TERM", None), ("COLUMNS", "39"), ("LINES", "12")):
         with pytest.MonkeyPatch.context() as patch, case(variable, value):
             if value is None:
                 patch.delenv(variable)
             else:
                 patch.setenv(variable, value)
-            assert not live.allows(terminal)
-    assert not live.allows(io.StringIO())
+            assert not console.allows(terminal)
+    assert not console.allows(io.StringIO())
     monkeypatch.setattr(sys, "stdout", terminal)
     monkeypatch.setattr(sys, "stderr", terminal)
     assert Console(live=True)._curve is not None
     assert Console(live=False)._curve is None
     terminal.encoding = "latin-1"
-    assert not live.allows(terminal)
+    assert not console.allows(terminal)
 
 
 real = pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are POSIX's")
@@ -173,13 +173,13 @@ def test_training_in_a_terminal_shows_it_and_leaves_the_log_alone(tmp_path: Path
     (tmp_path / "text.txt").write_text("a cat sat on a mat, and a rat sat on it.\n" * 330, encoding="utf-8")
     lines = [
         "import sys",
-        "from graphnet_rnn.apps.cli import live, main",
-        "live.SECONDS = 0.0",
+        "from graphnet_rnn.apps.cli import console, main",
+        "console.SECONDS = 0.0",
         "sys.exit(main(sys.argv[1:]))",
     ]
     (tmp_path / "quick.py").write_text("\n".join(lines), encoding="utf-8")
     how = "quick.py train text.txt --units 8 --time 10 --batch 4 --epochs 2 --sample 30 --out"
-    path = [str(Path(live.__file__).parents[3]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    path = [str(Path(console.__file__).parents[3]), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {"LINES": "30", "COLUMNS": "90", "PYTHONIOENCODING": "utf-8"}
     environment["PYTHONPATH"] = os.pathsep.join(path)
 

@@ -8,7 +8,6 @@ import json
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -21,11 +20,10 @@ import numpy as np
 import pytest
 
 import graphnet_rnn as rnn
-from graphnet_rnn.apps.cli.sweep_page import SweepPage, data_of, page_of
-from graphnet_rnn.apps.cli.writing_page import WritingPage
+from graphnet_rnn.apps.cli.pages import SweepPage, WritingPage, data_of, page_of
 from graphnet_rnn.apps.sweep import Between, Book, Recipe, Values
 from graphnet_rnn.apps.writer import Desk, Document, Draft
-from tests.graphnet_rnn.apps.sweep.conftest import history, wait_until
+from tests.graphnet_rnn.apps.sweep.conftest import history
 from tests.graphnet_rnn.apps.writer.test_draft import network
 from tests.tables import case
 from viz.colours import _luminance
@@ -212,23 +210,6 @@ def test_in_chromium(opened: Any, writing: WritingPage, tmp_path: Path) -> None:
         assert (tmp_path / "novel.txt").read_text("utf-8") == "ab é"
         writing.desk.type("<b>&amp;")
         seen("written").to_have_text("ab é<b>&amp;")
-
-
-def test_who_opens_many_connections_is_not_heard(writing: WritingPage) -> None:
-    """Those that are open go on being served, and there is room again once others have closed."""
-    writing.server._free = threading.BoundedSemaphore(4)
-    port, before = writing.server.server_port, threading.active_count()
-    idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(12)]
-    assert threading.active_count() <= before + 4
-    for each in idle:
-        each.close()
-
-    def answers() -> bool:
-        with contextlib.suppress(OSError):
-            return asked(writing, "GET", f"/{writing.token}/")[0] == 200
-        return False
-
-    wait_until(answers)
 
 
 EVIL = "</script><script>alert(1)</script>"

@@ -125,7 +125,7 @@ def take(monkeypatch: pytest.MonkeyPatch) -> Callable[[type[Stub]], None]:
     for module in (baker, oven):
         monkeypatch.setattr(module, "LOOK", 0.02)
     Endless.all, Killed.count = [], 0
-    others = {name: getattr(subprocess, name) for name in ("DEVNULL", "PIPE", "TimeoutExpired")}
+    others = {name: getattr(subprocess, name) for name in ("DEVNULL", "PIPE", "TimeoutExpired", "run")}
     replaced = types.SimpleNamespace(**others)
 
     def take(kind: type[Stub]) -> None:

@@ -1,0 +1,102 @@
+"""What is said to the person at the keyboard: one line each, and a failure in one sentence, whatever was raised."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from graphnet.errors import GraphnetError
+from graphnet.system.text import on_one_line, shown_on
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["brief", "command_line", "fitting", "give_up_output", "in_words", "print_sample", "save_chart"]
+
+#: A line of an answer is no longer: what was given may be.
+LONGEST_LINE = 800
+#: Options that say how much there is of something, which is less with a smaller number.
+SIZES = ("units", "layers", "batch", "time", "length", "lanes", "test", "gradient_batches", "dynamic_time")
+
+
+def brief(message: str) -> str:
+    """The message, with the middle of too long lines left out.
+
+    What a file or an argument brought in is shown, not obeyed: a terminal would take some characters for commands.
+    """
+    half = LONGEST_LINE // 2
+    return "\n".join(
+        line if len(line) <= LONGEST_LINE else f"{line[:half]} ... {line[-half:]}"
+        for line in map(on_one_line, message.expandtabs().split("\n"))
+    )
+
+
+def command_line() -> str:
+    """`graphnet-rnn`, or what run.py says that it was called by: hints can then be pasted as they are."""
+    return os.environ.get("GRAPHNET_COMMAND", "graphnet-rnn")
+
+
+def print_sample(text: str) -> None:
+    """Set off from what else is said."""
+    print("\n".join(f"    | {line}" for line in shown_on(sys.stdout, text).splitlines()))
+
+
+def save_chart(figure: Figure, out: str) -> None:
+    """Writes it, and says so."""
+    figure.savefig(out, dpi=150)
+    print(f"wrote {out} (drawn by matplotlib)")
+
+
+def fitting(words: Sequence[str], width: int, width_of: Callable[[str], int] = len) -> str:
+    """As many of the words, the first ones, as fit into a line of this width."""
+    kept = list(words)
+    while len(kept) > 1 and width_of("  ".join(kept)) > width:
+        kept.pop()
+    return "  ".join(kept)
+
+
+def in_words(error: BaseException, options: argparse.Namespace) -> str:
+    """The sentence that tells a failure."""
+    if isinstance(error, GraphnetError):
+        return str(error).removeprefix(f"{options.command}: ")  # which is said already
+    from graphnet_rnn.apps.cli.specs import error_text, own_line
+
+    if isinstance(error, MemoryError):
+        smaller = " or ".join("--" + name.replace("_", "-") for name in SIZES if hasattr(options, name))
+        return f"there is not enough memory; try a smaller {smaller or 'input'} ({error_text(error)})"
+    if isinstance(error, OSError):
+        names = [str(name) for name in (error.filename, error.filename2) if name is not None]
+        what = f"{'standard output' if _takes_no_more() else 'something'} could not be written"
+        return ": ".join([*(names or [what]), error.strerror or str(error)])
+    own = own_line(error)
+    if own:  # of a cell's module, whose code is not ours
+        return f"{error_text(error)}{own}; --debug shows how it came about"
+    frames = traceback.extract_tb(error.__traceback__)
+    line = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+    return (
+        f"unexpected {error_text(error)}{line}; --debug shows how it came about. If no code of your own is part of it, "
+        "please report it"
+    )
+
+
+def _takes_no_more() -> bool:
+    """Whether standard output is what an error came from that names no file."""
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):  # what was written is still held, and cannot be given on
+        return True
+    return getattr(sys.stdout, "write_through", False)  # PYTHONUNBUFFERED: nothing is held
+
+
+def give_up_output() -> None:
+    """Nothing more is written to a standard output that takes no more: Python would complain at its end."""
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError):  # no file, or closed by whoever used it
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

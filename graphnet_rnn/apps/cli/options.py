@@ -1,0 +1,118 @@
+"""Options: a parser that answers in one line, and options that follow from the fields of settings.
+
+Name, kind, default and help of a setting are said where it is declared, once (graphnet_rnn.settings.setting).
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Collection, Iterable
+from dataclasses import Field
+from typing import Any, NoReturn
+
+from graphnet.system.text import on_one_line
+from graphnet_rnn.apps.cli.answers import brief
+from graphnet_rnn.errors import UsageError
+from graphnet_rnn.parallel.launcher import rank_and_size
+
+__all__ = ["Parser", "add_cell", "add_model", "add_settings", "free_settings", "given_settings", "refuse"]
+
+
+class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
+    """Shows defaults, and keeps the line breaks of examples."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        # "(default: None)" tells a reader nothing; 0, which is equal to False, does.
+        nothing = action.default is None or action.default is False or action.default == ""
+        return action.help if nothing else super()._get_help_string(action)
+
+
+class Parser(argparse.ArgumentParser):
+    """One line for what cannot be read."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**{"formatter_class": _HelpFormatter, **settings})
+        self.register("type", float, _number)
+
+    def error(self, message: str) -> NoReturn:
+        """One line, and where more is said: a usage of twenty lines would hide it."""
+        if rank_and_size()[0]:  # of the processes of `mpiexec` the first says what all would
+            self.exit(2)
+        self.exit(2, f"{self.prog}: {brief(on_one_line(message))}; see {self.prog} --help\n")
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Raises OSError where standard output takes no more, of which Python's own says nothing."""
+        if file is sys.stdout:
+            print(message, end="", flush=True)
+        else:
+            super()._print_message(message, file)
+
+
+def _number(text: str) -> float:
+    value = float(text)
+    if math.isnan(value):
+        raise ValueError
+    return value
+
+
+def add_model(parser: argparse.ArgumentParser, name: str = "model") -> None:
+    """The model of a file, and its cell."""
+    parser.add_argument(name, help="a file that training wrote")
+    add_cell(parser)
+
+
+def add_cell(parser: argparse.ArgumentParser) -> None:
+    """Of which cell a model is made."""
+    own = "your own cell, if the model is made of it: my_cells.py:MyCell"
+    parser.add_argument("--cell", metavar="FILE:CELL", help=own)
+
+
+def add_settings(parser: argparse.ArgumentParser, *kinds: type, without: Collection[str] = ()) -> None:
+    """An option for each setting of these dataclasses; what two of them share is said once.
+
+    without: settings that are no options, or others.
+    """
+    names = set(without)
+    for kind in kinds:
+        for each in _declared(kind):
+            if each.name in names:
+                continue
+            names.add(each.name)
+            how = {"help": each.metadata["says"], "default": each.default, **each.metadata["option"]}
+            if how["default"] is not None:
+                how.setdefault("type", type(how["default"]))
+            parser.add_argument(_option(each.name), **how)
+
+
+def given_settings(
+    kind: type, options: argparse.Namespace, without: Collection[str] = (), **others: Any
+) -> dict[str, Any]:
+    """What the options say of the settings of a dataclass. others: those that mean something else there."""
+    names = (each.name for each in _declared(kind) if each.name not in without)
+    return {name: getattr(options, name) for name in names} | others
+
+
+def free_settings(*kinds: type) -> frozenset[str]:
+    """The names of those that may be others when a run goes on."""
+    return frozenset(each.name for kind in kinds for each in _declared(kind) if each.metadata["free"])
+
+
+def refuse(strange: Iterable[str], why: str) -> None:
+    """UsageError for options that mean nothing, where there are any; why: what to say of them, after their names."""
+    names = ", ".join(map(_option, sorted(strange)))
+    if names:
+        raise UsageError(f"{names} {why}; leave it out")
+
+
+def _declared(kind: type) -> list[Field[Any]]:
+    from graphnet_rnn.settings import (
+        declared_settings,
+    )  # with NumPy, which --help of all commands does without
+
+    return declared_settings(kind)
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"

@@ -1,0 +1,418 @@
+"""What arguments say as in Python: cells, optimizers, schedules and metrics, by name or as calls.
+
+RHN(depth=3), Residual(GRU(64)), my_cells.py:MyCell(units=3), package.module:Cell; adam(rate=0.001), riemannian(rbpm),
+hf(structural=0.1); Warmup(500).then(Cosine(20000)). Settings are literals, or such calls in their turn; nothing else
+is evaluated.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import importlib
+import importlib.util
+import inspect
+import os
+import re
+import reprlib
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple, TypeVar
+
+from graphnet.errors import GraphnetError
+from graphnet_rnn import optimizers
+from graphnet_rnn.cell.cell import Cell
+from graphnet_rnn.cells.all import ALL
+from graphnet_rnn.errors import UsageError
+from graphnet_rnn.optimizers.base import Optimizer
+from graphnet_rnn.optimizers.first_order import FirstOrder
+from graphnet_rnn.optimizers.schedules import KINDS as SCHEDULES
+from graphnet_rnn.optimizers.schedules import Schedule, Stepwise
+from graphnet_rnn.riemannian.metrics import KINDS, METRICS
+from graphnet_rnn.settings import amount
+
+__all__ = [
+    "default_rates", "described", "error_text", "find_cell", "is_schedule", "make_cell", "make_optimizer",
+    "make_schedule", "no_limit", "optimizer_class", "own_cells", "own_line", "parts_of", "quoted", "read_settings",
+    "require_rate", "schedule_help", "slug",
+]  # fmt: skip
+
+EXAMPLE = "RHN(units=64, depth=3)"
+EXAMPLE_OF_OPTIMIZER = "hf(structural=0.1, cg_steps=100)"
+EXAMPLE_OF_SCHEDULE = "Warmup(500).then(Cosine(20000))"
+#: The methods by which schedules are made of others.
+COMPOSING = ("then", "by_epoch", "capped", "spaced")
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = 120
+
+Made = TypeVar("Made")
+
+
+# -- reading ---------------------------------------------------------------------------------------
+
+
+class Spec(NamedTuple):
+    """`where:name(settings)`, taken apart; where and settings may be missing."""
+
+    where: str
+    name: str
+    settings: str
+
+
+def parts_of(text: str) -> Spec:
+    """What is before the colon, the name, and the settings with their parentheses, if these fit; else UsageError."""
+    found = re.fullmatch(r"(?:(.+?):)?([^\W\d]\w*)\s*(\(.*\))?", text.strip(), re.DOTALL)
+    if not found and re.search(r"\w\s*\(", text):
+        raise UsageError(f"{quoted(text)} cannot be read; write it as in Python: {EXAMPLE!r}")
+    return Spec(*(part or "" for part in found.groups())) if found else Spec("", text, "")
+
+
+def read_settings(
+    text: str, example: str, known: Mapping[str, Any] | None = None, what: str = "setting"
+) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments in the parentheses: literals, or what is known by name (classes, which are called, and words).
+
+    what: that such a name stands for. UsageError for anything else.
+    """
+    reader = _Expression(text, example, known or {}, what)
+    call = reader.parsed(f"call{parts_of(text).settings or '()'}")
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+        raise UsageError(f"{quoted(text)} cannot be read; write it as in Python: {example!r}")
+    return reader.arguments(call)
+
+
+class _Expression(NamedTuple):
+    """Of an expression in `text`; the others see `read_settings`."""
+
+    text: str
+    example: str
+    known: Mapping[str, Any]
+    what: str
+
+    def parsed(self, expression: str) -> ast.expr:
+        try:
+            return ast.parse(expression.strip(), mode="eval").body
+        except (
+            SyntaxError,
+            ValueError,
+            RecursionError,
+            MemoryError,
+        ) as error:  # the last two: nested too deeply
+            why = f": {error.msg}" if isinstance(error, SyntaxError) else ""
+            raise UsageError(
+                f"{quoted(self.text)} cannot be read{why}; write it as in Python: {self.example!r}"
+            ) from None
+
+    def arguments(self, call: ast.Call) -> tuple[list[Any], dict[str, Any]]:
+        named = {}
+        for each in call.keywords:
+            if each.arg is None:
+                raise UsageError(f"{quoted(self.text)}: write settings one by one, name=value")
+            if each.arg in named:
+                raise UsageError(f"{quoted(self.text)} says {each.arg} twice; leave out one")
+            named[each.arg] = self.value(each.value)
+        return [self.value(each) for each in call.args], named
+
+    def value(self, node: ast.expr) -> Any:
+        match node:
+            case ast.Name(id=name) if isinstance(self.known.get(name), str):
+                return name
+            case ast.Call(func=ast.Name(id=name)) if self.known:
+                return made(among(name, self.known, self.what), *self.arguments(node))
+            case ast.Call(func=ast.Attribute(value=owner, attr=attr)) if attr in COMPOSING:
+                of = self.known.get(owner.id) if isinstance(owner, ast.Name) else self.value(owner)
+                if isinstance(of, Schedule) or of is Stepwise:
+                    return made(getattr(of, attr), *self.arguments(node))
+            case ast.BinOp(left=left, op=ast.Mult(), right=right) if ast.Call in map(type, ast.walk(node)):
+                factors = self.value(left), self.value(right)
+                if any(isinstance(each, Schedule) for each in factors):
+                    try:
+                        return factors[0] * factors[1]
+                    except TypeError:
+                        pass
+        try:
+            return ast.literal_eval(node)
+        except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+            words = [name for name, each in self.known.items() if isinstance(each, str)]
+            other = f", or one of {', '.join(words)}" if words else f", or a {self.what} with parentheses"
+            raise UsageError(
+                f"{quoted(self.text)}: {_written(node)} is no setting; one is a number, a 'word' in quotes, None, "
+                f"True, False, a tuple or dict of these{other if self.known else ''}"
+            ) from None
+
+
+def among(name: str, known: Mapping[str, Made], what: str, more: str = "") -> Made:
+    """What is known by this name; UsageError, with what may be meant, if nothing is."""
+    if name in known:
+        return known[name]
+    lowered = {each.lower(): each for each in known}
+    close = difflib.get_close_matches(name.lower(), lowered, 1, 0.5)
+    hint = f" Did you mean {lowered[close[0]]}?" if close else ""
+    raise UsageError(f"there is no {what} {quoted(name)}; there are {', '.join(known)}.{hint}{more}")
+
+
+def made(kind: Callable[..., Made], arguments: list[Any], named: dict[str, Any]) -> Made:
+    """kind(*arguments, **named); UsageError in one sentence where that cannot be."""
+    if isinstance(kind, str):
+        raise UsageError(f"{kind} has no settings; write {kind} alone")
+    name, signature = kind.__name__, inspect.signature(kind)
+    try:
+        signature.bind(*arguments, **named)
+    except TypeError as error:
+        raise UsageError(f"{name}: {error}; its settings: {_usage(kind)}") from None
+    try:
+        return kind(*arguments, **named)
+    except (GraphnetError, MemoryError, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # whatever the user's __init__ raises is told, with its line
+        line = line_of(error, inspect.getfile(kind))
+        raise UsageError(f"{name} cannot be made: {error_text(error)}{line}") from error
+
+
+def _usage(kind: Callable[..., Any]) -> str:
+    """RHN(units=128, depth=7), as a reader may write it."""
+    parameters = [p for p in inspect.signature(kind).parameters.values() if p.name != "initial"]
+    return f"{kind.__name__}({', '.join(str(p.replace(annotation=p.empty)) for p in parameters)})"
+
+
+def line_of(error: BaseException, where: str) -> str:
+    """(file:line) of the innermost frame in this file; empty if there is none."""
+    traceback, found = error.__traceback__, ""
+    while traceback is not None:
+        if traceback.tb_frame.f_code.co_filename.endswith(Path(where).name):
+            found = f" ({where}:{traceback.tb_lineno})"
+        traceback = traceback.tb_next
+    return found
+
+
+def error_text(error: BaseException) -> str:
+    """ValueError: what it says, in one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}".removesuffix(": ")
+
+
+def quoted(text: str) -> str:
+    """'text', with the middle of a long one left out."""
+    return _SHORT.repr(text)
+
+
+def _written(node: ast.expr) -> str:
+    try:
+        return quoted(ast.unparse(node))[1:-1]
+    except RecursionError:
+        return "what is nested so deeply"
+
+
+# -- cells -----------------------------------------------------------------------------------------
+
+
+def find_cell(text: str) -> type[Cell]:
+    """The class, whatever its settings; UsageError says in one sentence why there is none."""
+    where, name, _ = parts_of(text)
+    if not where and name.endswith(".py"):
+        found = " or ".join(f"{name}:{cell}" for cell in _cells(_load(name)) if cell not in ALL)
+        raise UsageError(
+            f"{name} is a file; " + (f"say which cell: {found}." if found else "it holds no cell.")
+        )
+    if where:
+        cells = _cells(_load(where))
+        if name not in cells:
+            raise UsageError(f"{where} has no cell {name!r}; its cells: {', '.join(cells) or 'none'}.")
+        return cells[name]
+    if name not in ALL and ("/" in name or name.endswith(".safetensors") or os.path.isfile(name)):
+        raise UsageError(
+            f"{name} is no cell{'' if os.path.exists(name) else ', and there is no such file'}; give a model file "
+            "(.safetensors), a run (its folder, or its history.jsonl), the name of a cell (`graphnet-rnn cells` lists "
+            "them), or one of a file of your own, my_cells.py:MyCell."
+        )
+    return among(name, ALL, "cell", " Your own: my_cells.py:MyCell")
+
+
+def make_cell(text: str, units: int | None = None) -> Cell:
+    """The cell with the settings in the parentheses, and with `units` of its own if any are given.
+
+    Raises UsageError for settings that the cell does not have, that are no literals, or for units said twice.
+    """
+    cell, where = find_cell(text), parts_of(text).where
+    known = {**ALL, **(_cells(_load(where)) if where else {})}
+    arguments, named = read_settings(text, EXAMPLE, known, "cell")
+    if units is not None:
+        parameters = inspect.signature(cell).parameters
+        first = next(iter(parameters), "")
+        # The first setting of graphnet's own cells is a number of units, or may be one.
+        takes = "units" if "units" in parameters else first if cell in ALL.values() else ""
+        if not takes:
+            raise UsageError(
+                f"{cell.__name__} has no setting units; leave out --units, and give its settings in parentheses: "
+                f"{_usage(cell)}"
+            )
+        if takes in named or (arguments and takes == first):
+            raise UsageError(f"--units {units} and {quoted(text)} both say how many units; leave out --units")
+        named[takes] = units
+    return made(cell, arguments, named)
+
+
+def own_cells(text: str | None) -> list[type[Cell]]:
+    """What `load` needs to know besides graphnet's own cells: the class, and those beside it that it may use."""
+    if not text:
+        return []
+    where, cell = parts_of(text).where, find_cell(text)
+    beside = _cells(_load(where)).items() if where else ()
+    return [*(other for name, other in beside if name not in ALL), cell]
+
+
+def described(cell: type[Cell]) -> list[str]:
+    """The lines of its docstring, the first of which is the formula; at least one."""
+    words = cell.__doc__
+    return (inspect.cleandoc(words).splitlines() if isinstance(words, str) else []) or ["(not described)"]
+
+
+def own_line(error: BaseException) -> str:
+    """(file:line) of the innermost frame in a module that a cell came from; empty if there is none."""
+    files = [str(getattr(module, "__file__", "")) for module in _loaded.values()]
+    return next((line for file in files if file and (line := line_of(error, file))), "")
+
+
+def slug(text: str) -> str:
+    """The cell and its settings as a part of a folder's name: RHN-depth-3."""
+    _, name, settings = parts_of(text)
+    return re.sub(r"\W+", "-", name + settings).strip("-")
+
+
+def _cells(module: ModuleType) -> dict[str, type[Cell]]:
+    return {
+        name: value
+        for name, value in vars(module).items()
+        if isinstance(value, type) and issubclass(value, Cell) and value is not Cell
+    }
+
+
+_loaded: dict[str, ModuleType] = {}
+
+
+def _load(where: str) -> ModuleType:
+    """The module, which runs once in a command; what it imports is looked for beside it, too."""
+    path, key = Path(where), where
+    if where.endswith(".py"):
+        if not path.is_file():
+            raise UsageError(f"there is no file {where} of Python code.")
+        key = f"{path.resolve()} {path.stat().st_mtime_ns}"
+    if key not in _loaded:
+        # At the end of the path: a file of the user's that is called like a standard module must not hide it.
+        folder = str(path.resolve().parent if where.endswith(".py") else Path.cwd())
+        if folder not in sys.path:
+            sys.path.append(folder)
+        try:
+            _loaded[key] = _run_file(path) if where.endswith(".py") else importlib.import_module(where)
+        except (UsageError, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # whatever the user's file raises is told, with its line
+            line = line_of(error, where)
+            raise UsageError(f"{where} cannot be imported: {error_text(error)}{line}") from error
+    return _loaded[key]
+
+
+def _run_file(path: Path) -> ModuleType:
+    # "my_cells.py" is a name that no import asks for, so that a file called random.py is not taken for the module.
+    spec = importlib.util.spec_from_file_location(path.name, path.resolve())
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[path.name]
+        raise
+    return module
+
+
+# -- optimizers, schedules and metrics -------------------------------------------------------------
+
+
+def optimizer_class(text: str) -> type[Optimizer]:
+    """The class that is named, whatever its settings; UsageError if there is none."""
+    where, name, _ = parts_of(text)
+    return among(text if where else name, optimizers.ALL, "optimizer")
+
+
+def default_rates() -> str:
+    """The optimizers that have a rate, each with its own, in words."""
+    firsts = {name: kind for name, kind in optimizers.ALL.items() if issubclass(kind, FirstOrder)}
+    return ", ".join(f"{name} {kind.rate}" for name, kind in firsts.items())
+
+
+def no_limit(option: str, value: float) -> float | None:
+    """The limit that an option says; None for its 0, which is how to write that there is none."""
+    if not value >= 0:
+        raise UsageError(f"{option} must be > 0, or 0 for no limit, not {value:g}")
+    return value or None
+
+
+def make_optimizer(
+    text: str,
+    default: Mapping[str, Any] | None = None,
+    rate: float | None = None,
+    clip_norm: float | None = None,
+) -> Optimizer:
+    """The optimizer with the settings in the parentheses; those that are not said are `default`, or its own.
+
+    A rate or momentum may be a schedule, adam(rate=0.002 * Warmup(500)), or a dict by step:
+    momentum(rate={0: 1e-4, 1000: 1e-3}). A metric may be its name alone, or a call: riemannian(rbpm),
+    riemannian(OuterProduct('diagonal', damping=0.1)). rate, clip_norm: of options of their
+    own, for optimizers that have such settings; clip_norm 0 for no limit.
+    Raises UsageError for settings that it does not have, or that are said twice.
+    """
+    kind = optimizer_class(text)
+    own = inspect.signature(kind).parameters
+    metrics = {**KINDS, **{name: name for name in METRICS}} if "metric" in own else {}
+    what = f"{'metric or ' if metrics else ''}schedule"
+    arguments, named = read_settings(text, EXAMPLE_OF_OPTIMIZER, {**SCHEDULES, **metrics}, what)
+    if metrics and len(arguments) == 1 and "metric" not in named:
+        named["metric"] = arguments.pop()
+    if arguments:
+        raise UsageError(f"{quoted(text)}: write settings of optimizers by name, e.g. adam(rate=0.001)")
+    for name, option, value in (("rate", "--rate", rate), ("clip_norm", "--clip-norm", clip_norm)):
+        if value is None:
+            continue
+        if name not in own:
+            raise UsageError(f"{option} is not for --optimizer {text}, which has no such setting")
+        if name in named:
+            raise UsageError(f"{option} {value:g} and {quoted(text)} both say {name}; leave out one")
+        named[name] = amount(option, value, above_zero=True) if name == "rate" else no_limit(option, value)
+    settings = {**{k: v for k, v in (default or {}).items() if k in own}, **named}
+    return made(
+        kind,
+        [],
+        {k: Stepwise(v) if isinstance(v, dict) and k != "groups" else v for k, v in settings.items()},
+    )
+
+
+def make_schedule(text: str) -> Schedule:
+    """The schedule that an expression says; UsageError for anything else."""
+    reader = _Expression(text, EXAMPLE_OF_SCHEDULE, SCHEDULES, "schedule")
+    found = reader.value(reader.parsed(text))
+    if not isinstance(found, Schedule):
+        raise UsageError(f"{quoted(text)} is no schedule; one is e.g. {EXAMPLE_OF_SCHEDULE!r}")
+    return found
+
+
+def require_rate(optimizer: Optimizer, text: str) -> None:
+    """UsageError for an optimizer without a rate."""
+    if not hasattr(optimizer, "rate"):
+        raise UsageError(f"--schedule is a factor on a rate, and --optimizer {text} has none")
+
+
+def is_schedule(text: str) -> bool:
+    """Whether it begins as an expression that makes a schedule."""
+    return re.match(rf"[(\s]*([\d.e-]+\s*\*[(\s]*)?({'|'.join(SCHEDULES)})\s*[(.]", text) is not None
+
+
+def schedule_help() -> str:
+    """What an option that takes a schedule says."""
+    return (
+        f"factor on the rate by step, '{EXAMPLE_OF_SCHEDULE}', or by epoch, 'Cosine(20).by_epoch()'; made of "
+        f"{', '.join(SCHEDULES)}, multiplied by * or one .then(another)"
+    )
