@@ -31,6 +31,7 @@ INTERNAL = {
     "broadcast": {"summed"},
     "linear": {"scaled_rows"},
     "index": {"getitem", "is_by_columns"},
+    "surrogate": {"surrogates_among"},
 }  # fmt: skip
 
 
