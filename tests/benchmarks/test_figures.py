@@ -64,18 +64,18 @@ def test_an_autoencoder_is_judged_by_its_last_weights(
 
 def test_a_killed_run_goes_on_with_its_clock(tmp_path: Path, small: pytest.MonkeyPatch) -> None:
     """Broken off in the middle of an epoch, it comes to the same weights, and has counted each step once."""
-    adam = autoencoders.Method(lambda net, updates: rnn.Adam(0.01), batch=50)
+    adam = autoencoders.AutoencoderMethod(lambda net, updates: rnn.Adam(0.01), batch=50)
     small.setitem(autoencoders.METHODS, "adam", adam)
     whole = autoencoders.train(job("adam", tmp_path / "whole"))
-    stepped = autoencoders.Images.stepped
+    stepped = autoencoders._Images.stepped
 
-    def broken(self: autoencoders.Images, point: object, report: object) -> None:
+    def broken(self: autoencoders._Images, point: object, report: object) -> None:
         stepped(self, point, report)  # type: ignore[arg-type]
         if self.updates == 21:
             raise KeyboardInterrupt
 
     with small.context() as patch:
-        patch.setattr(autoencoders.Images, "stepped", broken)
+        patch.setattr(autoencoders._Images, "stepped", broken)
         often = lambda *words, **how: rnn.training.Training(*words, **how, checkpoint_seconds=0.0)
         patch.setattr(rnn, "Training", often)
         with pytest.raises(KeyboardInterrupt):
@@ -97,7 +97,7 @@ def test_a_killed_run_goes_on_with_its_clock(tmp_path: Path, small: pytest.Monke
 def test_tables_of_autoencoders_have_what_explodes_and_standard_errors(
     tmp_path: Path, small: pytest.MonkeyPatch
 ) -> None:
-    explosive = autoencoders.Method(lambda net, updates: rnn.SGD(3e38), batch=50)
+    explosive = autoencoders.AutoencoderMethod(lambda net, updates: rnn.SGD(3e38), batch=50)
     small.setitem(autoencoders.METHODS, "sgd", explosive)
     exploded = autoencoders.train(job("sgd", tmp_path))
     assert exploded["error"] is None

@@ -133,7 +133,7 @@ class AutoencoderJob:
         return self.folder / "-".join(map(str, self.key))
 
 
-class Images(rnn.Arrays):
+class _Images(rnn.Arrays):
     """Images that are their own targets. Validated is the squared error of the first of them; seconds: of steps alone,
     updates: how many there were."""
 
@@ -196,7 +196,7 @@ def train(job: AutoencoderJob) -> Row:
     method, images = METHODS[job.method], images_of(job.data, job.array, job.net, job.images)
     updates, batches = job.key[-1], min(method.batches, max(1, len(images) // method.batch))
     optimizer = method.optimizer(job.net, updates)
-    problem = Images(
+    problem = _Images(
         autoencoder(job.net, seed=job.seed), images, batch=method.batch, gradient_batches=batches,
         curvature_batches=min(method.curvature, batches),
     )  # fmt: skip

@@ -133,7 +133,7 @@ def noisy(v: Array, *seed: int) -> Array:
 # -- runs --------------------------------------------------------------------------------------
 
 
-class Videos(EnergyCases):
+class _Videos(EnergyCases):
     """Judged by the error of the next frame."""
 
     judged: ClassVar[str] = "predicted"
@@ -149,7 +149,7 @@ def gibbs_steps(update: int) -> int:
     return GIBBS[update >= FIRST]
 
 
-def energy_problem(job: BallsJob) -> Videos:
+def energy_problem(job: BallsJob) -> _Videos:
     kind, connections = ENERGY[job.method]
     source = VideoSource(job.size, TIME)
     how: dict[str, Any] = {
@@ -161,12 +161,12 @@ def energy_problem(job: BallsJob) -> Videos:
     }
     if job.method == STACK:
         below = best(replace(job, method=LOWER)).layers
-        return Videos(
+        return _Videos(
             kind(UNITS, UPPER, connections=connections, seed=job.seed), source, 1, below=below, **how
         )
     model = kind(job.size**2, UNITS, connections=connections, seed=job.seed)
     model.values["W"][...] = static_start(job)
-    return Videos(model, source, 1, **how)
+    return _Videos(model, source, 1, **how)
 
 
 def static_start(job: BallsJob) -> Array:

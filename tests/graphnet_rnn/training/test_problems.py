@@ -36,9 +36,13 @@ QUICK = (
 
 
 def own_kinds(kind: type = Problem) -> set[type]:
-    """The problems of the project."""
+    """The problems of the project but for those of a single experiment's runs."""
     below = set[type]().union(*map(own_kinds, kind.__subclasses__()))
-    is_one = not inspect.isabstract(kind) and kind.__module__.startswith("graphnet_rnn.")
+    is_one = (
+        not inspect.isabstract(kind)
+        and kind.__module__.startswith("graphnet_rnn.")
+        and kind.__name__[0] != "_"
+    )
     return below | {kind} if is_one else below
 
 
