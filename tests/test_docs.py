@@ -266,6 +266,18 @@ def test_files_can_be_read_in_the_order_of_the_page() -> None:
     assert sum(lines) <= 3000
 
 
+def test_tables_of_packages_name_what_is_beside_them() -> None:
+    seen = 0
+    for package in ("graphnet", "graphnet_rnn", "viz"):
+        for path in (ROOT / package).rglob("__init__.py"):
+            text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+            named = re.findall(r"^(\w+) {2,}\S", text, re.MULTILINE)
+            if path.parent.name != "passes":  # whose table has the passes
+                seen += len(named)
+                assert set(named) <= {beside.stem for beside in path.parent.iterdir()}, path
+    assert seen > 100
+
+
 def test_every_folder_is_named_by_the_index_and_by_a_page() -> None:
     folders = {
         f"{path.parent.relative_to(ROOT).as_posix()}/"

@@ -4,10 +4,9 @@
     gn.testing.check_graph([cost], inputs=[x, W])
 
 laws     what must be true of every op, graph, pass and back end, each as one function
-rows     a kernel of rows: its bounds, its memory, what it gives
-kernel   an elementwise op's expression, read as Python
-shrink   the smallest input that still breaks a law
-check    the two functions above
+declared what an op declares of itself
+kernel   an elementwise op's expression, read as Python; a kernel of rows: its bounds, its memory, what it gives
+check    the two functions above, and the smallest input that still breaks a law
 """
 
 from __future__ import annotations

@@ -2,9 +2,8 @@
 
 cell          Cell
 declaration   what a cell declares besides its equations: states, arguments
-tracing       running the equations, and what is wrong with them
+tracing       running the equations, what is wrong with them, how large a graph would become
 weights       parameters, made when the equations first use them, end to end in one vector
 initializers  what they hold at first
 masks         what is dropped while a network trains
-graph_size    how large a graph would become, asked before it is made
 """

@@ -2,7 +2,7 @@
 
 characters  text files, decoded a piece at a time
 symbols  rows of symbols, a byte or two each
-text     vocabularies, and texts as symbols, split
+text     vocabularies, and texts as symbols, split; the text that is always there: Python's own standard library
 batches  contiguous lanes of a sequence, cut into pieces of equal time
 sequences  cases side by side, each with as many steps as it has
 choice  what of a file is what, and what of it a network keeps
@@ -12,7 +12,8 @@ arrays   what files of NumPy, of MATLAB and of the format idx hold
 images   images of such files, as rows of pixels
 music  piano rolls, from MIDI and to it
 packing  cases of like lengths together
-default  the text that is always there: Python's own standard library
+scaling  means and deviations of columns
+packages  packages that are imported where a file needs them
 """
 
 from __future__ import annotations

@@ -10,5 +10,10 @@ motion        motion capture
 balls         videos of bouncing balls
 autoencoders  deep autoencoders of images of curves
 
-`python -m graphnet_rnn.experiments.NAME` runs one at length. The library imports none of this.
+tasks         all that is public of them: rnn.tasks
+runs          many runs of an experiment, a row of a file for each
+draws         what they draw with
+
+`python -m graphnet_rnn.experiments.NAME` makes the runs of one, at length; of regret, `...regret.baselines` and
+`...regret.nets`; bags and brackets are commands alone. The library imports none of this.
 """

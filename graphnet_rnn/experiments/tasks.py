@@ -1,4 +1,4 @@
-"""The problems of all experiments: what is learned, by whom in the sources, and what is measured.
+"""rnn.tasks, the problems of all experiments: what is learned, by whom in the sources, and what is measured.
 
 problem = rnn.tasks.FreshSequences(rnn.tasks.TASKS["addition"](30))
 settings = rnn.Training(rnn.tasks.settings(problem.task).optimizer(), goal=0.01, stopping=None)

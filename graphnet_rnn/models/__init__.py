@@ -2,5 +2,6 @@
 
 energy   restricted Boltzmann machines, and their temporal forms
 hmm      hidden Markov models
-control  a network that moves an arm
+likelihood  what a hidden Markov model is trained by
+nade     frames of bits that depend on each other
 """

@@ -6,7 +6,7 @@ batched      each of these over batches of its own
 by_size      for batches of several sizes, a graph of each
 structure    the hidden units, whose change structural damping penalises
 vectors      what is computed of long vectors
-equations    from equations on nodes to functions that change arrays
+equations    from equations on nodes to functions that change arrays; limits on the gradient
 first_order  SGD, momentum, Nesterov, RMSprop, Adam, AdamW
 groups       which parameters learn more slowly, decay less, or do not learn
 conjugate_gradient  linear systems by products with their matrix
@@ -20,7 +20,6 @@ natural_gradient  steps in a running mean of such a metric, for minibatches
 nonlinear_cg  nonlinear conjugate gradient
 expectation  expectation-maximisation
 step         one guarded step, under every loop
-clipping     limits on the gradient
 schedules    how rate and momentum change from step to step, from epoch to epoch, and by what was validated
 minimize     an optimizer applied to any objective
 checks       what must hold of any optimizer

@@ -5,7 +5,5 @@ reading     what it expected at each character, and what a whole text cost
 sampling    text of its own
 lanes       p(next character) after many texts at once
 ngrams      a model that counts, to compare with
-timelag     how long it remembers an open bracket
-debagging   the likeliest order of words
 completion  text of its own under a condition: patterns, conditions, search
 """

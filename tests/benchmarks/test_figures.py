@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,12 +19,13 @@ from benchmarks.others.cases import CASES, masked, masked_arrays
 from benchmarks.others.check import error
 from benchmarks.ranks import expected, fitted
 from graphnet.graph.node import Array
+from graphnet.system.json_lines import read_rows
 from graphnet_rnn.cells.feedforward import AUTOENCODERS
 from graphnet_rnn.errors import DataError
-from graphnet_rnn.experiments.autoencoders import __main__ as autoencoders
+from graphnet_rnn.experiments.autoencoders import runs as autoencoders
 from graphnet_rnn.experiments.balls import __main__ as balls_command
 from graphnet_rnn.experiments.balls import learners as balls
-from graphnet_rnn.experiments.motion import __main__ as motion
+from graphnet_rnn.experiments.motion import runs as motion
 from graphnet_rnn.experiments.music import collections
 from graphnet_rnn.experiments.music import learners as music
 from tests.tables import case
@@ -298,3 +301,13 @@ def test_latency_bandwidth_and_efficiency_of_many_processes() -> None:
     for ranks in (2, 8):
         shared = 1 / ranks + 3 * (ranks - 1) * (2 * 1e-5 + 16 * 1000 / (ranks * 1e9))
         assert expected(1.0, 1000, 3, ranks, 1e-5, 1e9) == pytest.approx(1.0 / (ranks * shared))
+
+
+def test_an_experiment_runs_as_a_program(tmp_path: Path) -> None:
+    """Its runs are made by other processes, which must find the function that makes one."""
+    results = tmp_path / "motion.jsonl"
+    words = ["--methods", motion.BEFORE, "--results", str(results), "--folder", str(tmp_path / "runs")]
+    subprocess.run([sys.executable, "-m", "graphnet_rnn.experiments.motion", *words], check=True, timeout=300)
+    (row,) = read_rows(results, DataError)
+    assert row["method"] == motion.BEFORE
+    assert 0 < row["error"] < 1

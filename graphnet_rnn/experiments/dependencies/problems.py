@@ -260,7 +260,7 @@ class Permutation(Task):
 
 
 class Memory(Task):
-    """`places` random symbols of `kinds`, again in order after T steps: noiseless memorization
+    """`places` random symbols of `kinds`, again in order after T steps: noiseless memorization, the copy task
 
     For K kinds and p places the input is v_1 ... v_p, then the constant symbol K, but at step T + p the trigger K + 1;
     the target is K up to that step, then v_1 ... v_p. Every step counts, and is judged.

@@ -1,0 +1,385 @@
+"""Deep autoencoders by several optimizers: CURVES, which is drawn here, or images of a file (Sutskever 2013, 7.3).
+
+    # CURVES, all methods, minutes for each run
+    python -m graphnet_rnn.experiments.autoencoders
+    # all of it, some minutes
+    python -m graphnet_rnn.experiments.autoencoders --updates 1000 --seconds 5 --images 2000
+    # MNIST: 784-1000-500-250-30
+    python -m graphnet_rnn.experiments.autoencoders --data train-images-idx3-ubyte.gz
+    # FACES: 625-2000-1000-500-30
+    python -m graphnet_rnn.experiments.autoencoders --data newfaces_rot_single.mat
+    # the source's own CURVES
+    python -m graphnet_rnn.experiments.autoencoders --data digs3pts_1.mat --array bdata --net CURVES
+    # what there is, as a table
+    python -m graphnet_rnn.experiments.autoencoders --table
+    python -m graphnet_rnn.experiments.autoencoders --picture images.png --curves error.png
+
+Logistic units, a linear code, 15 connections for each unit (rnn.tasks.autoencoder); the loss is the source's (cross
+entropy; FACES: squared error), the error is Σ (x - y)² over pixels, its mean over all images that are learned from.
+First-order methods make --updates, over which the source's schedules are laid, SGD twice as many on batches of 20
+(there five times as many); KFAC and the unitwise metric a share of them, about as long; Hessian-free has --seconds
+of a core. A run has a folder, from which it goes on after a kill; one that is over is a row of --results: its error,
+and the curve of updates, core seconds (of steps alone) and the error of 2,000 of the images.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+import graphnet_rnn as rnn
+from graphnet.errors import GraphnetError
+from graphnet.graph.node import Array
+from graphnet.system.json_lines import Row, read_rows
+from graphnet_rnn.cells.feedforward import AUTOENCODERS
+from graphnet_rnn.data import read_images
+from graphnet_rnn.errors import DataError, TrainingError
+from graphnet_rnn.experiments.runs import complete, recorded
+from graphnet_rnn.experiments.tasks import Reconstruction, autoencoder, autoencoder_optimizer, curve_images
+from graphnet_rnn.optimizers import Optimizer
+from graphnet_rnn.riemannian.metrics import METRICS
+
+RESULTS = recorded("autoencoders")
+KEY = ("data", "net", "method", "seed", "images", "updates")
+#: Images on which the curve is measured; points of it that a row keeps; images of a picture.
+MEASURED, POINTS, SHOWN = 2000, 100, 12
+#: The weights that a run ended with, in its folder.
+LAST = "last.safetensors"
+#: Images that the sources learn from (table 7.1).
+COUNTS = {"CURVES": 20_000, "MNIST": 60_000, "FACES": 103_500}
+#: Table 7.2: error by method.
+SOURCE = {
+    "CURVES": {"nag": 0.078, "momentum-0.99": 0.110, "momentum-0.9": 0.220, "sgd": 0.250, "hf": 0.110},
+    "MNIST": {"nag": 0.730, "momentum-0.99": 0.770, "momentum-0.9": 0.990, "sgd": 1.100, "hf": 0.780},
+    "FACES": {"nag": 7.500, "momentum-0.99": 8.530, "momentum-0.9": 10.970, "sgd": 14.700, "hf": 8.000},
+}
+
+
+@dataclass(frozen=True)
+class AutoencoderMethod:
+    """optimizer: for a net, and so many updates. share: of --updates that it makes; 0: what --seconds hold. batch:
+    images of a batch. batches, curvature: batches of a step, and of its curvature, at most."""
+
+    optimizer: Callable[[str, int], Optimizer]
+    share: float = 1.0
+    batch: int = 200
+    batches: int = 1
+    curvature: int = 1
+
+
+def _falling(rate: float, updates: int) -> rnn.Stepwise:
+    """As the source's rates: a tenth in the last tenth."""
+    return rnn.Stepwise({0: rate, updates - updates // 10: rate / 10})
+
+
+def _sgd(net: str, updates: int) -> Optimizer:
+    return rnn.SGD(_falling(0.002 if net == "FACES" else 0.02, updates))
+
+
+METHODS: dict[str, AutoencoderMethod] = {
+    "nag": AutoencoderMethod(lambda net, n: autoencoder_optimizer(net, rnn.Nesterov, n)),
+    "nag-0.99": AutoencoderMethod(lambda net, n: autoencoder_optimizer(net, rnn.Nesterov, n, most=0.99)),
+    "momentum-0.99": AutoencoderMethod(lambda net, n: autoencoder_optimizer(net, rnn.Momentum, n, most=0.99)),
+    "momentum-0.9": AutoencoderMethod(lambda net, n: autoencoder_optimizer(net, rnn.Momentum, n, most=0.9)),
+    "sgd": AutoencoderMethod(_sgd, share=2, batch=20),
+    "adam": AutoencoderMethod(lambda net, n: rnn.Adam(_falling(0.001, n))),
+    "unitwise": AutoencoderMethod(
+        lambda net, n: rnn.NaturalGradient(METRICS["qdruop"](), _falling(0.03, n), damping=0.001, every=20),
+        share=0.5,
+    ),
+    "kfac": AutoencoderMethod(
+        lambda net, n: rnn.NaturalGradient(METRICS["kfac"](), _falling(0.03, n), damping=0.01, every=20),
+        share=0.14,
+    ),
+    "hf": AutoencoderMethod(lambda net, n: rnn.HessianFree(damping=1.0), share=0, batch=1000, batches=5),
+}
+
+
+@dataclass(frozen=True)
+class AutoencoderJob:
+    data: Path | None
+    array: str | None
+    net: str
+    method: str
+    seed: int
+    images: int
+    updates: int
+    seconds: float
+    folder: Path
+
+    @property
+    def key(self) -> tuple[str, str, str, int, int, int]:
+        name = "curves" if self.data is None else self.data.name.split(".")[0]
+        return (
+            name,
+            self.net,
+            self.method,
+            self.seed,
+            self.images,
+            round(self.updates * METHODS[self.method].share),
+        )
+
+    @property
+    def place(self) -> Path:
+        return self.folder / "-".join(map(str, self.key))
+
+
+class _Images(rnn.Arrays):
+    """Images that are their own targets. Validated is the squared error of the first of them; seconds: of steps alone,
+    updates: how many there were."""
+
+    judged = "error"
+
+    def __init__(self, network: rnn.Network, images: Array, **how: Any) -> None:
+        super().__init__(network, images[None], images[None], valid=None, threads=1, **how)
+        self.seconds, self.updates, self._begun = 0.0, 0, 0.0
+        self.judge, self._measured_on = Reconstruction(network, 1, threads=1), images[:MEASURED]
+
+    def feed(self, epoch: int, step: int) -> Any:
+        self._begun = time.process_time()
+        return super().feed(epoch, step)
+
+    def stepped(self, point: Array, report: Any) -> None:
+        super().stepped(point, report)
+        self.seconds += time.process_time() - self._begun
+        self.updates += 1
+
+    def validate(self) -> float:
+        return self.judge.error(self._measured_on)
+
+    def row(self, epoch: int) -> dict[str, Any]:
+        return {**super().row(epoch), "updates": self.updates, "seconds": self.seconds}
+
+    def numbers(self) -> dict[str, Any]:
+        return {**super().numbers(), "updates": self.updates, "seconds": self.seconds}
+
+    def restore(self, arrays: Any, numbers: Any) -> None:
+        super().restore(arrays, numbers)
+        self.updates, self.seconds = numbers["updates"], numbers["seconds"]
+
+
+# -- runs ----------------------------------------------------------------------------------------
+
+
+def images_of(data: Path | None, array: str | None, net: str, count: int) -> Array:
+    """At most so many, the first of a file; those that are drawn are the same for all runs."""
+    pixels = AUTOENCODERS[net][0]
+    if data is None:
+        return curve_images(np.random.default_rng(0), count)
+    return read_images(data, array, pixels)[:count]
+
+
+def net_of(data: Path | None, array: str | None) -> str:
+    """The net whose pixels the images have; DataError where there is none."""
+    if data is None:
+        return "CURVES"
+    pixels = read_images(data, array).shape
+    for net in ("MNIST", "FACES"):
+        if AUTOENCODERS[net][0] in pixels:
+            return net
+    raise DataError(
+        f"{data}: images are {list(pixels)}; the nets read 784 (MNIST, CURVES) or 625 (FACES) pixels"
+    )
+
+
+@threadpool_limits.wrap(limits=1)  # type: ignore[untyped-decorator]
+def train(job: AutoencoderJob) -> Row:
+    method, images = METHODS[job.method], images_of(job.data, job.array, job.net, job.images)
+    updates, batches = job.key[-1], min(method.batches, max(1, len(images) // method.batch))
+    optimizer = method.optimizer(job.net, updates)
+    problem = _Images(
+        autoencoder(job.net, seed=job.seed), images, batch=method.batch, gradient_batches=batches,
+        curvature_batches=min(method.curvature, batches),
+    )  # fmt: skip
+    ends = {"steps": updates} if updates else {"core_seconds": job.seconds}
+    settings = rnn.Training(
+        optimizer, epochs=10**9, schedule=rnn.Constant(), stopping=None, log_every=10**6, **ends
+    )
+    trainer = rnn.Trainer(problem, settings, job.place)
+    if trainer.folder.checkpoints():
+        trainer.resume()
+    error = None
+    try:
+        ended = trainer.run().reason
+        problem.model.theta = trainer.weights
+        rnn.save(problem.model, job.place / LAST)
+        error = problem.judge.error(images)
+    except TrainingError as failure:  # a rate too high is a result
+        ended = str(failure)
+    if ended == "interrupted":
+        raise DataError(f"{job.place} was interrupted; the same command goes on from there")
+    return {
+        **dict(zip(KEY, job.key, strict=True)), "error": error, "steps": problem.updates,
+        "seconds": round(problem.seconds, 1), "asked": job.seconds, "ended": ended, "optimizer": repr(optimizer),
+        "batch": method.batch * batches, "parameters": problem.model.theta.size, "curve": curve_of(job.place),
+    }  # fmt: skip
+
+
+def curve_of(place: Path) -> list[list[float]]:
+    """[updates, core seconds, error] after epochs, more of the first than of the last."""
+    rows = [row for row in read_rows(place / "history.jsonl", DataError) if row.get("event") == "epoch"]
+    kept = np.unique(np.geomspace(1, max(len(rows), 1), POINTS).astype(int)) - 1
+    return [
+        [rows[i]["updates"], round(rows[i]["seconds"], 2), float(f"{rows[i]['valid_error']:.4g}")]
+        for i in kept[: len(rows)]
+    ]
+
+
+def enough(row: Row, seconds: float) -> bool:
+    """Whether a run that is as long as its seconds has had them; of the others the key says all."""
+    return bool(row["updates"]) or row["asked"] >= seconds
+
+
+# -- what came out -------------------------------------------------------------------------------
+
+
+def error_at(curve: Sequence[Sequence[float]], column: int, limit: float) -> float | None:
+    """The error at the last point within so many updates (0) or seconds (1); None where the run ended far before."""
+    within = [point for point in curve if point[column] <= limit]
+    return float(within[-1][2]) if within and curve[-1][column] >= 0.9 * limit else None
+
+
+def mean_and_error(values: Sequence[float | None]) -> str:
+    """Mean ± standard error, of several; "" where any is missing."""
+    numbers = [value for value in values if value is not None]
+    if len(numbers) < len(values) or not numbers:
+        return ""
+    if len(numbers) == 1:
+        return f"{numbers[0]:.2f}"
+    return f"{np.mean(numbers):.2f} ± {np.std(numbers, ddof=1) / np.sqrt(len(numbers)):.2f}"
+
+
+def table(rows: Sequence[Row], after: Sequence[float], updates: Sequence[float]) -> str:
+    """Markdown: a line for each net, method and length of runs, means and standard errors over seeds."""
+    heads = [f"after {n:g} s" for n in after] + [f"after {n:,.0f} updates" for n in updates]
+    columns = ("net", "method", "error at the end", "the source", "updates", "core s", *heads, "seeds")
+    lines = [f"| {' | '.join(columns)} |", "|" + "---|" * len(columns)]
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row[name] for name in KEY if name != "seed"), []).append(row)
+    for group in sorted(groups.values(), key=_order):
+        first = group[0]
+        at = [mean_and_error([error_at(row["curve"], 1, n) for row in group]) for n in after]
+        at += [mean_and_error([error_at(row["curve"], 0, n) for row in group]) for n in updates]
+        source = SOURCE[first["net"]].get(first["method"])
+        cells = (
+            first["net"], first["method"], mean_and_error([row["error"] for row in group]) or "diverged",
+            "" if source is None else f"{source:.3f}", f"{np.mean([row['steps'] for row in group]):,.0f}",
+            f"{np.mean([row['seconds'] for row in group]):.0f}", *at, str(len(group)),
+        )  # fmt: skip
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _order(group: Sequence[Row]) -> float:
+    errors = [row["error"] for row in group]
+    return math.inf if None in errors else float(np.mean(errors))
+
+
+def histories(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """By method, its curve as the rows of a history, the mean over seeds (as far as all have got)."""
+    found: dict[str, list[Row]] = {}
+    for method in dict.fromkeys(row["method"] for row in rows):
+        curves = [row["curve"] for row in rows if row["method"] == method]
+        least = min(map(len, curves))
+        mean = np.mean([curve[:least] for curve in curves], axis=0)
+        found[method] = [
+            {
+                "event": "epoch",
+                "epoch": i + 1,
+                "step": float(u),
+                "seconds": float(s),
+                "train_squared_error": float(e),
+            }
+            for i, (u, s, e) in enumerate(mean)
+        ]
+    return found
+
+
+def draw(
+    jobs: Sequence[AutoencoderJob], rows: Sequence[Row], picture: Path | None, curves: Path | None, by: str
+) -> None:
+    """Images over what each method makes of them, of the first seed; and the error by core seconds, or by updates."""
+    import viz
+
+    if curves is not None:
+        viz.compare_runs(histories(rows), by=by, log="xy" if by == "step" else "y").savefig(curves, dpi=150)
+    if picture is not None:
+        first = jobs[0]
+        images = images_of(first.data, first.array, first.net, first.images)[:SHOWN]
+        shown: dict[str, Array] = {"images": images}
+        for job in jobs:
+            model = job.place / LAST
+            if job.seed == first.seed and model.exists():
+                shown[job.method] = Reconstruction(rnn.load(model), 1).reconstructed(images)
+        viz.image_rows(shown).savefig(picture, dpi=150)
+
+
+def arguments() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m graphnet_rnn.experiments.autoencoders",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add: Any = parser.add_argument
+    add("--data", type=Path, help="images: idx (also .gz), .mat or .npz; default: CURVES, drawn here")
+    add("--array", help="the name of the array in a .mat or .npz; several by a *: 'train*'")
+    add("--net", choices=list(AUTOENCODERS), help="by default the one that reads as many pixels")
+    add("--methods", nargs="+", choices=list(METHODS), default=list(METHODS))
+    add("--seeds", nargs="+", type=int, default=[0, 1])
+    add("--images", type=int, help="at most so many, the first (default: as many as the source has)")
+    add(
+        "--updates",
+        type=int,
+        default=4000,
+        help="of first-order methods, at least 1000; the source: 600,000",
+    )
+    add("--seconds", type=float, default=27.0, help="of a core, for Hessian-free")
+    add("--workers", type=int, default=1, help="runs at once, one core each")
+    add("--folder", type=Path, default=Path("runs/autoencoders"), help="of the runs, which go on from there")
+    add("--results", type=Path, default=RESULTS)
+    add("--table", action="store_true", help="only show what there is")
+    add("--after", nargs="*", type=float, default=[10, 25], help="core seconds that have a column")
+    add("--after-updates", nargs="*", type=float, default=[500, 2000], help="updates that have a column")
+    add("--picture", type=Path, help="draw images, and what the first seed's networks make of them")
+    add("--curves", type=Path, help="draw the error, means over seeds")
+    add(
+        "--by",
+        choices=("seconds", "step"),
+        default="seconds",
+        help="core seconds, or updates, along the axis",
+    )
+    return parser
+
+
+def main() -> None:
+    parser = arguments()
+    given = parser.parse_args()
+    if given.updates < 1000:
+        parser.error(
+            f"--updates must be at least 1000, over which schedules can be laid, not {given.updates}"
+        )
+    try:
+        net = given.net or net_of(given.data, given.array)
+        count = given.images or COUNTS[net]
+        images_of(given.data, given.array, net, 1)
+    except (GraphnetError, OSError) as error:
+        parser.exit(2, f"{error}\n")
+    jobs = [
+        AutoencoderJob(given.data, given.array, net, method, seed, count, given.updates, given.seconds, given.folder)
+        for seed in given.seeds for method in given.methods
+    ]  # fmt: skip
+    rows = complete(
+        given.results, jobs, lambda job: job.key, KEY, train, 0 if given.table else given.workers,
+        lambda row: given.table or enough(row, given.seconds),
+    )  # fmt: skip
+    print(table(rows, given.after, given.after_updates))
+    draw(jobs, rows, given.picture, given.curves, given.by)

@@ -1,0 +1,261 @@
+"""The next frame of motion capture: RTRBM and TRBM with Gaussian units, and networks, beside the frame before.
+
+    python -m graphnet_rnn.experiments.motion --data MOCAP.mat  # all methods, minutes
+    # as many as the source makes
+    python -m graphnet_rnn.experiments.motion --data MOCAP.mat --updates 100000
+    # any frames x (time, cases, width), with lengths
+    python -m graphnet_rnn.experiments.motion --data speech.npz --methods rnn
+    # swings that are drawn: no data are needed
+    python -m graphnet_rnn.experiments.motion --updates 500 --seconds 5
+    # what the best of these runs predict and make up
+    python -m graphnet_rnn.experiments.motion --data MOCAP.mat --picture motion.png
+    # what there is, as a table
+    python -m graphnet_rnn.experiments.motion --data MOCAP.mat --table
+
+After Sutskever 2013, 3.11.2-3.11.3 (TRBM, RTRBM: 200 units, momentum 0.9, a rate that falls from 0.005 to 0, CD-10,
+after 1,000 updates CD-25, one window for each) and 4.5.3 (recurrent networks on frames of numbers). Models learn from
+windows of 50 frames, of which none crosses the end of a recording; the last 300 frames of the longest are the test, the
+300 before them validate. The error is the mean over test windows, their frames but the first, and columns of
+(v_t - v̂_t)², in the file's own units. The epoch that validates best is kept. Runs have folders, from which they go on
+after a kill. MOCAP.mat (by G. Taylor, G. Hinton and S. Roweis, to be copied and used if that is said) needs SciPy; each
+of its columns has mean 0 and variance 1, and it has neither scales nor a skeleton, so no figure can be drawn of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+import graphnet_rnn as rnn
+from graphnet.graph.node import Array
+from graphnet.system.json_lines import Row
+from graphnet_rnn.data import Choice
+from graphnet_rnn.data.packages import package_for
+from graphnet_rnn.data.sequence_files import read_inputs
+from graphnet_rnn.errors import DataError
+from graphnet_rnn.experiments.runs import complete, recorded
+from graphnet_rnn.optimizers import Optimizer
+
+RESULTS = recorded("motion")
+WINDOW, EVERY, KEPT, UNITS = 50, 5, 300, 200
+#: CD-10 for the first updates, then CD-25; and what predicts.
+SHORT, GIBBS, CHAINS = 1000, (10, 25), 10
+KEY = ("data", "method", "seed", "updates")
+NETS: dict[str, tuple[Any, Optimizer]] = {
+    "rnn-hf": (rnn.Elman, rnn.HessianFree(structural=0.1)),
+    "rnn-adam": (rnn.Elman, rnn.Adam(rate=0.001, clip_norm=5.0)),
+    "lstm-adam": (rnn.LSTM, rnn.Adam(rate=0.001, clip_norm=5.0)),
+}
+#: As the source compares them, and with directed connections from the frame before, too.
+ENERGY: dict[str, tuple[Any, tuple[str, ...]]] = {
+    "rtrbm": (rnn.energy.RTRBM, ("HH",)),
+    "trbm": (rnn.energy.TRBM, ("HH",)),
+    "rtrbm-v": (rnn.energy.RTRBM, ("HH", "VV", "VH")),
+    "trbm-v": (rnn.energy.TRBM, ("HH", "VV", "VH")),
+}
+BEFORE = "frame before"
+METHODS = (BEFORE, *ENERGY, *NETS)
+
+
+@dataclass(frozen=True)
+class MotionJob:
+    data: Path | None
+    method: str
+    seed: int
+    updates: int
+    seconds: float
+    folder: Path
+
+    @property
+    def key(self) -> tuple[str, str, int, int]:
+        """Of a network, whose time is given, no updates are."""
+        name = "drawn" if self.data is None else self.data.stem
+        return name, self.method, self.seed, self.updates if self.method in ENERGY else 0
+
+    @property
+    def place(self) -> Path:
+        return self.folder / "-".join(map(str, self.key))
+
+
+# -- frames ------------------------------------------------------------------------------------
+
+
+def recordings(path: Path | None) -> list[Array]:
+    """Each (time, width): of MOCAP.mat, of an array x with lengths, or three that are drawn."""
+    if path is None:
+        return swings(np.random.default_rng(0))
+    if path.suffix != ".mat":
+        x, lengths = read_inputs(path, Choice())
+        return [x[: None if lengths is None else lengths[n], n] for n in range(x.shape[1])]
+    found = package_for(f"reading {path}", "scipy.io", "scipy").loadmat(path)
+    if not {"batchdata", "seqlengths"} <= set(found):
+        raise DataError(f"{path} has no batchdata and seqlengths, as MOCAP.mat has them")
+    ends = np.cumsum(found["seqlengths"].ravel().astype(int))
+    return np.split(found["batchdata"].astype(np.float32), ends[:-1])
+
+
+def swings(generator: np.random.Generator, width: int = 12) -> list[Array]:
+    """Two oscillations of drifting speed, seen through a mixture of both, with noise; of variance 1."""
+    mixture = generator.standard_normal((4, width))
+    found = []
+    for time in (250, 200, 1400):
+        speeds = 0.15 + 0.02 * np.cumsum(generator.standard_normal((time, 2)), axis=0) / math.sqrt(time)
+        phases = np.cumsum(speeds * (1.0, 1.9), axis=0) + generator.uniform(0, 6, 2)
+        found.append(np.concatenate([np.sin(phases), np.cos(phases)], axis=1) @ mixture)
+    scale = np.concatenate(found).std(axis=0)
+    return [(x / scale + 0.1 * generator.standard_normal(x.shape)).astype(np.float32) for x in found]
+
+
+def windows(recording: Array, every: int = WINDOW) -> Array:
+    """(WINDOW, cases, width); DataError for a recording that is shorter."""
+    starts = range(0, len(recording) - WINDOW + 1, every)
+    if not starts:
+        raise DataError(f"a recording has {len(recording)} frames; a window has {WINDOW}")
+    return np.stack([recording[start : start + WINDOW] for start in starts], axis=1)
+
+
+def parts(path: Path | None) -> tuple[Array, Array, Array]:
+    """Windows to train on, which overlap, to validate and to test on, which do not."""
+    each = sorted(recordings(path), key=len)
+    longest = each.pop()
+    if len(longest) < 2 * KEPT + WINDOW:
+        raise DataError(f"the longest recording has {len(longest)} frames; it must have {2 * KEPT + WINDOW}")
+    rest = [x for x in each if len(x) >= WINDOW]
+    train = [windows(x, EVERY) for x in (*rest, longest[: -2 * KEPT])]
+    return np.concatenate(train, axis=1), windows(longest[-2 * KEPT : -KEPT]), windows(longest[-KEPT:])
+
+
+# -- runs --------------------------------------------------------------------------------------
+
+
+def problem_of(job: MotionJob, train: Array, valid: Array) -> tuple[Any, rnn.Training]:
+    width = train.shape[2]
+    if job.method in ENERGY:
+        kind, connections = ENERGY[job.method]
+        model = kind(width, UNITS, visibles="gaussian", connections=connections, seed=job.seed)
+        cases = np.concatenate([train, valid], axis=1)
+        problem: Any = rnn.EnergyCases(
+            model,
+            cases,
+            1,
+            gibbs_steps=gibbs_steps,
+            valid=valid.shape[1] / cases.shape[1],
+            seed=job.seed,
+            threads=1,
+        )
+        momentum = rnn.Momentum(rate=rnn.Ramp(0.005, 0.0, job.updates), momentum=0.9)
+        return problem, rnn.Training(
+            momentum, epochs=10**9, steps=job.updates, core_seconds=1e9, stopping=None, log_every=10**6
+        )
+    cell, optimizer = NETS[job.method]
+    net = rnn.Network([cell(UNITS)], width, width, loss="squared", seed=job.seed)
+    several = {"gradient_batches": train.shape[1] // 50, "curvature_batches": 2} if optimizer.curved else {}
+    problem = rnn.Arrays(net, train[:-1], train[1:], 50, valid=(valid[:-1], valid[1:]), threads=1, **several)
+    settings = rnn.Training(
+        optimizer, epochs=10**9, core_seconds=job.seconds, schedule=rnn.Constant(), log_every=10**6
+    )
+    return problem, settings
+
+
+def gibbs_steps(update: int) -> int:
+    return GIBBS[update >= SHORT]
+
+
+def predicted(model: Any, v: Array) -> Array:
+    """v̂_2 ... v̂_T, each from the frames before it."""
+    if isinstance(model, rnn.Network):
+        return rnn.run(model, v[:-1])[0]
+    found: Array = model.predict(v, gibbs_steps=GIBBS[1], chains=CHAINS)[1:]
+    return found
+
+
+@threadpool_limits.wrap(limits=1)  # type: ignore[untyped-decorator]
+def train(job: MotionJob) -> Row:
+    learned, valid, test = parts(job.data)
+    row = {**dict(zip(KEY, job.key, strict=True)), "windows": learned.shape[1], "width": test.shape[2]}
+    if job.method == BEFORE:
+        return {**row, "error": error(test[:-1], test), "seconds": 0.0, "ended": "", "epochs": 0}
+    problem, settings = problem_of(job, learned, valid)
+    trainer = rnn.Trainer(problem, settings, job.place)
+    if trainer.folder.checkpoints():
+        trainer.resume()
+    outcome = trainer.run()
+    model = rnn.load(job.place / "model.safetensors")
+    return {
+        **row, "error": error(predicted(model, test), test), "parameters": model.theta.size,
+        "seconds": round(trainer.progress.core_seconds, 1), "ended": outcome.reason, "epochs": outcome.epochs,
+    }  # fmt: skip
+
+
+def error(found: Array, v: Array) -> float:
+    return float(np.mean(np.square(found - v[1:]), dtype=np.float64))
+
+
+def enough(row: Row, seconds: float) -> bool:
+    """Whether a network has had its time, or has ended before; of the others the key says all."""
+    return row["method"] not in NETS or row["seconds"] >= seconds or row["ended"] == "early stopping"
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Markdown: a line for each run, the best first."""
+    lines = ["| method | seed | error per column | updates or epochs | core s |", "|---|---|---|---|---|"]
+    for row in sorted(rows, key=lambda row: row["error"]):
+        count = f"{row['updates']:,} updates" if row["updates"] else f"{row['epochs']:,} epochs"
+        took = f"{row['seconds']:.0f}" if row["seconds"] else ""
+        lines.append(f"| {row['method']} | {row['seed']} | {row['error']:.3f} | {count} | {took} |")
+    return "\n".join(lines)
+
+
+def draw(jobs: Sequence[MotionJob], picture: Path) -> None:
+    """A test window, what each method predicts of it, and what an energy model makes up after its first ten frames."""
+    import viz
+
+    _, _, test = parts(jobs[0].data)
+    shown, v = {}, test[:, :1]
+    for job in jobs:
+        if job.method == BEFORE:
+            continue
+        model = rnn.load(job.place / "model.safetensors")
+        shown[f"{job.method}, next frame"] = np.concatenate([v[:1], predicted(model, v)])[:, 0]
+        if isinstance(model, rnn.energy.TRBM):
+            new = model.sample(WINDOW - 10, warm_up=v[:10], means=True)
+            shown[f"{job.method}, on its own from 10"] = np.concatenate([v[:10], new])[:, 0]
+    viz.joint_curves(v[:, 0], shown).savefig(picture, dpi=150)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m graphnet_rnn.experiments.motion",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add: Any = parser.add_argument
+    add("--data", type=Path, help="MOCAP.mat, or arrays (.npz)")
+    add("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    add("--seeds", nargs="+", type=int, default=[0])
+    add("--updates", type=int, default=10_000, help="of TRBM and RTRBM")
+    add("--seconds", type=float, default=100.0, help="of a core, for each network")
+    add("--workers", type=int, default=1, help="runs at once, one core each")
+    add("--folder", type=Path, default=Path("runs/motion"), help="of the runs, which go on from there")
+    add("--results", type=Path, default=RESULTS)
+    add("--table", action="store_true", help="only show what there is")
+    add("--picture", type=Path, help="draw a window, and what the first seed's models make of it")
+    given = parser.parse_args()
+    jobs = [
+        MotionJob(given.data, method, seed, given.updates, given.seconds, given.folder)
+        for method in given.methods for seed in given.seeds[: 1 if method == BEFORE else None]
+    ]  # fmt: skip
+    found = complete(
+        given.results, jobs, lambda job: job.key, KEY, train, 0 if given.table else given.workers,
+        lambda row: given.table or enough(row, given.seconds),
+    )  # fmt: skip
+    print(table(found))
+    if given.picture:
+        draw([job for job in jobs if job.seed == given.seeds[0]], given.picture)
