@@ -10,11 +10,11 @@ import numpy as np
 
 from graphnet.graph.node import Array
 from graphnet_rnn.data.arrays import read_arrays
-from graphnet_rnn.data.choice import Choice
 from graphnet_rnn.data.music import read_midi
 from graphnet_rnn.data.sequences import Sequences, named_sequences
 from graphnet_rnn.data.tables import (
     TABLES,
+    Choice,
     column_names,
     columns_read,
     index_of_rows,

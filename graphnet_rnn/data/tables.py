@@ -1,4 +1,4 @@
-"""Sequences of tables: a row is a step."""
+"""Sequences of tables, where a row is a step; and what of a file is what."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import io
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,19 +16,66 @@ import numpy as np
 
 from graphnet.graph.node import Array
 from graphnet.system.memory import require_memory
-from graphnet_rnn.data.choice import Choice
-from graphnet_rnn.data.packages import package_for
+from graphnet_rnn.data.arrays import no_file_of, package_for
 from graphnet_rnn.data.sequences import Sequences
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.files.whole import read_bytes
-from graphnet_rnn.settings import shown
+from graphnet_rnn.settings import listed, shown, whole_number, yes_or_no
 
-__all__ = ["TABLES", "column_names", "columns_read", "index_of_rows", "inputs_of", "is_table", "of_columns"]
+__all__ = [
+    "TABLES", "Choice", "Columns", "column_names", "columns_read", "index_of_rows", "inputs_of", "is_table",
+    "of_columns",
+]  # fmt: skip
 
 T = TypeVar("T")
 
 #: A number with a decimal comma.
 DECIMAL = re.compile(r"^(\s*[-+]?\d*),(\d+(?:[eE][-+]?\d+)?\s*)$")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What of a file is what.
+
+    inputs, targets: names of arrays or columns; no inputs: all columns that are nothing else ("x" of arrays). weights:
+    the name of the cases' weights. lengths: the array of how many steps each case has ("lengths", if there is one).
+    case: the column that says of which case a row is; without it there is one case. whole: of tables, a case has one
+    target, that of its last row. cases_first: arrays are (cases, time, ...), not (time, cases, ...). pieces: see
+    Sequences.pieces.
+    """
+
+    inputs: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
+    weights: str | None = None
+    lengths: str | None = None
+    case: str | None = None
+    whole: bool = False
+    cases_first: bool = False
+    pieces: int | None = None
+
+    def __post_init__(self) -> None:
+        yes_or_no("Choice: cases_first", self.cases_first)
+        yes_or_no("Choice: whole", self.whole)
+        if self.pieces is not None:
+            object.__setattr__(self, "pieces", whole_number("Choice: pieces", self.pieces))
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a table that a network reads, and those that it predicts, by name and in their order.
+
+    `rnn.save` keeps them, so that of another table the same are read, wherever they stand there. Raises UsageError.
+    """
+
+    inputs: tuple[str, ...]
+    targets: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        for what in ("inputs", "targets"):
+            names = tuple(listed(f"Columns: {what}", getattr(self, what), "names"))
+            if not names or not all(isinstance(n, str) for n in names) or len(set(names)) < len(names):
+                raise UsageError(f"Columns: {what} must be different names, not {shown(list(names))}")
+            object.__setattr__(self, what, names)
 
 
 def column_names(path: Path) -> list[str]:
@@ -306,12 +354,8 @@ def _csv(path: Path) -> dict[str, Array]:
 
 def _of_parquet(path: Path, read: Callable[[Any, io.BytesIO], T]) -> T:
     parquet = package_for(f"reading {path}", "pyarrow.parquet", "pyarrow")
-    try:
+    with no_file_of(path, "table of Parquet"):
         return read(parquet, io.BytesIO(read_bytes(path, DataError)))
-    except Exception as error:
-        if isinstance(error, (DataError, MemoryError)):
-            raise
-        raise DataError(f"{path} is no table of Parquet: {' '.join(str(error).split())[:200]}") from None
 
 
 def _head_of_parquet(path: Path) -> list[str]:

@@ -15,7 +15,8 @@ from graphnet_rnn.models.energy.model import EnergyModel, as_generator, raised
 from graphnet_rnn.optimizers.base import Optimizer
 from graphnet_rnn.optimizers.first_order import FirstOrder
 from graphnet_rnn.optimizers.hessian_free import CurvedOptimizer
-from graphnet_rnn.settings import amount, setting, whole_number
+from graphnet_rnn.settings import setting, whole_number
+from graphnet_rnn.training.batches_of_cases import divided
 from graphnet_rnn.training.problem import CompiledProblem
 from graphnet_rnn.training.state import description_of, digest_of
 
@@ -67,10 +68,8 @@ class EnergyCases(CompiledProblem):
         self.drawn = whole_number("EnergyCases: drawn", self.drawn)
         cases = None if self._draw else self._reader.check_data("data", data)
         count = self.drawn if cases is None else cases.shape[self._axis]
-        kept = round(amount("EnergyCases: valid", valid) * count)
-        if kept >= count:
-            raise UsageError(f"EnergyCases: valid = {valid:g} of {count} cases leaves none to train on")
-        self._count, self._epoch = count - kept, 0
+        first, last = divided("EnergyCases", valid, count)
+        self._count, kept, self._epoch = len(first), len(last), 0
         if cases is None:
             self._cases = self._draw_cases(self._count, 2, self._epoch)
             self._kept = self._draw_cases(kept, 3) if kept else self._cases[..., :0]
@@ -85,8 +84,8 @@ class EnergyCases(CompiledProblem):
     def require_fit(self, optimizer: Optimizer) -> None:
         if not isinstance(optimizer, (FirstOrder, CurvedOptimizer)):
             raise UsageError(
-                "EnergyCases: optimizer must be a first-order or a Hessian-free one, e.g. rnn.Momentum(rate=0.01) or "
-                f"rnn.HessianFree(), not {optimizer!r:.60}: the gradient is of no function whose value is known"
+                "EnergyCases: optimizer must be a first-order or a Hessian-free one, e.g. rnn.Momentum(rate=0.01), not "
+                f"{optimizer!r:.60}: the loss is not known"
             )
 
     def _draw_cases(self, count: int, *which: int) -> Array:
@@ -95,9 +94,7 @@ class EnergyCases(CompiledProblem):
         found = self._draw(as_generator("EnergyCases", self.seed, *which), count)
         cases = self._reader.check_data("data", found)
         if cases.shape[self._axis] != count:
-            raise DataError(
-                f"EnergyCases: data, a function, was asked for {count} cases and gave {cases.shape[self._axis]}"
-            )
+            raise DataError(f"EnergyCases: data(generator, {count}) gave {cases.shape[self._axis]} cases")
         return cases
 
     def __len__(self) -> int:

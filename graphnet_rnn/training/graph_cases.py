@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, InitVar, dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,9 +22,13 @@ from graphnet_rnn.network.unroll import Unrolled
 from graphnet_rnn.optimizers.batched import BatchedObjective
 from graphnet_rnn.optimizers.objective import Objective
 from graphnet_rnn.settings import Count, setting, shown
-from graphnet_rnn.training.batches_of_cases import BatchesOfCases, divided, seed_of
-from graphnet_rnn.training.measures import losses_of_cases, measures_of_cases
-from graphnet_rnn.training.problem import Validated
+from graphnet_rnn.training.batches_of_cases import (
+    BatchesOfCases,
+    divided,
+    losses_of_cases,
+    measures_of_cases,
+    seed_of,
+)
 from graphnet_rnn.training.state import digest_of
 
 __all__ = ["GraphCases"]
@@ -105,7 +108,6 @@ class GraphCases(BatchesOfCases):
         self._digest = _digest(cost)
         self._make([Objective(cost, inputs=inputs, random=self._random, structure_scale=w, **settings)])
         self._judge: gn.Function | None = None
-        self._validated = Validated[list[float]](self.model)
 
     def _given_graph(self) -> Callable[..., Graph]:
         if self.graph is not None:
@@ -221,13 +223,7 @@ class GraphCases(BatchesOfCases):
 
     def metrics(self) -> Mapping[str, Callable[[], float]]:
         """What the graph measures: its mean over what is validated on."""
-        names = () if self._valid is None else self._measured_names
-        return {name: partial(self._metric, i) for i, name in enumerate(names)}
-
-    def _metric(self, number: int) -> float:
-        measured = self._validated.now(self.validate)
-        assert measured is not None
-        return measured[number]
+        return self._measured(() if self._valid is None else self._measured_names)
 
     def description(self) -> dict[str, Any]:
         kept = [*self._train.values(), self._weights, *(self._valid or {}).values(), self._valid_weights]

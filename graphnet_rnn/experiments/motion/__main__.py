@@ -38,7 +38,7 @@ from graphnet.graph.node import Array
 from graphnet.system.json_lines import Row
 from graphnet.system.streams import prepare_streams
 from graphnet_rnn.data import Choice
-from graphnet_rnn.data.packages import package_for
+from graphnet_rnn.data.arrays import package_for
 from graphnet_rnn.data.sequence_files import read_inputs
 from graphnet_rnn.errors import DataError
 from graphnet_rnn.experiments.runs import complete, recorded

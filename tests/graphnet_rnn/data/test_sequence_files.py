@@ -149,7 +149,7 @@ def test_folds_are_shares_of_the_cases_each_once(tmp_path: Path) -> None:
         seen += list(valid.inputs.ravel())
     assert sorted(seen) == list(range(11))
     assert seen != sorted(seen)
-    with pytest.raises(UsageError, match="at most as many folds"):
+    with pytest.raises(UsageError, match="cases have no fold"):
         whole.fold(0, 12)
 
 
@@ -299,7 +299,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "steps": (lambda: Sequences(X, T, by_step=False), "targets must be (3, ...), of each case, not [4"),
     "turned": (lambda: Sequences(X, np.zeros((4, 5))), "of arrays with cases first make"),
     "no inputs": (lambda: Sequences(None, T), "inputs must be an array, not None"),
-    "lists": (lambda: Sequences([[1], [1, 2]], T), "inputs must be an array; cases of several lengths are"),
+    "lists": (lambda: Sequences([[1], [1, 2]], T), "inputs must be an array of numbers, not"),
     "a number": (lambda: Sequences.of(5, [1]), "inputs must be a list of cases, not 5"),
     "a target": (lambda: Sequences.of([[1], [2]], 5), "targets must be a list of cases, not 5"),
     "no weights": (lambda: Sequences.of([[1], [2]], [1, 2], []), "weights must be one for each of the 2"),
