@@ -109,7 +109,7 @@ class Arrays(BatchesOfCases):
             self._times = bucket_times(np.concatenate(lengths), self.buckets, self.batch)
         if self.unscored >= self._times[-1]:
             raise UsageError(
-                f"Arrays: unscored = {self.unscored} leaves no target in {self._times[-1]} steps; give fewer"
+                f"Arrays: unscored = {self.unscored} leaves no target in {self._times[-1]} steps"
             )
         # A shorter case has no target, and is of no weight.
         self._times = sorted({max(time, self.unscored + 1) for time in self._times})

@@ -88,8 +88,8 @@ class Problem(ABC):
         objective, batches = self.objective, getattr(self, "gradient_batches", None)
         if batches is not None and ranks.size > batches:
             raise UsageError(
-                f"{type(self).__name__}: {ranks.size} processes cannot share the {batches} batches of a step; give more "
-                "gradient_batches, or start fewer processes"
+                f"{type(self).__name__}: {ranks.size} processes cannot share the {batches} batches of a step; start "
+                "fewer, or give more gradient_batches"
             )
         if isinstance(objective, BatchedObjective):
             objective.ranks = ranks
