@@ -129,9 +129,9 @@ def _weights_of_cases(path: Path, w: Array, choice: Choice) -> Array:
     if not differ.any():
         return w[0]
     if choice.whole:
+        n = int(differ.argmax()) + 1
         raise DataError(
-            f"{path}: the rows of case {int(differ.argmax()) + 1} have several weights, and one target for all of "
-            "them; give all its rows one"
+            f"{path}: the rows of case {n} have several weights, and one target; give them one weight"
         )
     return w
 
@@ -154,10 +154,8 @@ def inputs_of(path: Path, columns: Mapping[str, Array], choice: Choice) -> Array
     over = np.argwhere(np.isinf(found))
     if len(over):
         row, column = over[0]
-        raise DataError(
-            f"{path}: row {row + 1} of the column {shown(names[column])} is {x[row, column]:g}, which float32 "
-            "cannot hold; scale the column"
-        )
+        value = f"row {row + 1} of the column {shown(names[column])} is {x[row, column]:g}"
+        raise DataError(f"{path}: {value}, which float32 cannot hold; scale the column")
     return found
 
 
@@ -183,12 +181,8 @@ def index_of_rows(
     """The rows, (time, cases), the first again behind the end of a case; lengths, where cases have their own; and which
     series each is a piece of, where they were cut.
     """
-    if choice.cases_first:
-        raise UsageError(f"{path}: rows of a table are steps; which axis comes first is a matter of arrays")
-    if choice.lengths is not None:
-        raise UsageError(
-            f"{path}: a table has the rows of each case; an array of lengths is a matter of arrays"
-        )
+    if choice.cases_first or choice.lengths is not None:
+        raise UsageError(f"{path}: rows of a table are steps; cases_first and lengths are a matter of arrays")
     if choice.case is not None:
         _require_column(path, columns, choice.case)
     count = len(next(iter(columns.values())))
@@ -230,9 +224,9 @@ def _require_cases(path: Path, name: str | None, column: Array) -> None:
     without = np.vectorize(lambda value: str(value).strip().lower() in ("", "nan", "none"), otypes=[bool])
     absent = np.flatnonzero(tests.get(column.dtype.kind, without)(column))
     if len(absent):
+        where = f"row {int(absent[0]) + 1} has no value in the column {shown(name)}"
         raise DataError(
-            f"{path}: row {int(absent[0]) + 1} has no value in the column {shown(name)}, which says of which case a "
-            "row is; fill it in, or leave the row out"
+            f"{path}: {where}, which says of which case a row is; fill it in, or leave the row out"
         )
 
 
@@ -240,8 +234,8 @@ def _numbers(path: Path, name: str, column: Array, missing: Array | None) -> Arr
     """DataError with the row of what is no finite number, but where it is missing."""
     if column.dtype.kind in "mM":
         raise DataError(
-            f"{path}: the column {shown(name)} holds times, which are no numbers to read or predict; name the columns "
-            "that are read, or make numbers of it first, say hours since the first row"
+            f"{path}: the column {shown(name)} holds times; name the columns that are read, or make numbers of it, say "
+            "hours since the first row"
         )
     try:
         found = np.asarray(column, np.float64)
@@ -253,9 +247,9 @@ def _numbers(path: Path, name: str, column: Array, missing: Array | None) -> Arr
         found = np.where(missing, 0, found)
     odd = np.flatnonzero(~np.isfinite(found))
     if len(odd):
+        value = f"row {int(odd[0]) + 1} of the column {shown(name)} is {shown(str(column[odd[0]]))}"
         raise DataError(
-            f"{path}: row {int(odd[0]) + 1} of the column {shown(name)} is {shown(str(column[odd[0]]))}; all must be "
-            "finite numbers; a target that is missing is said by the weight 0 of its row, in a column of weights"
+            f"{path}: {value}; all must be finite numbers; where a target is missing, give its row the weight 0"
         )
     _require_resolution(path, name, found)
     return found
@@ -273,10 +267,9 @@ def _require_resolution(path: Path, name: str, column: Array) -> None:
 
 
 def _number(value: Any) -> float:
-    try:
+    with contextlib.suppress(TypeError, ValueError):
         return float(value)
-    except (TypeError, ValueError):
-        return math.nan
+    return math.nan
 
 
 def _listed(names: Any) -> str:
@@ -305,16 +298,16 @@ def _rows_of_csv(path: Path) -> Iterator[list[str]]:
                 continue
             if empty:
                 raise DataError(
-                    f"{path}: line {empty} is empty, and rows follow; delete it, or, if it stands between sequences, "
-                    "give the table a column that says of which case each row is"
+                    f"{path}: line {empty} is empty, and rows follow; delete it, or, between sequences, add a column "
+                    "that says of which case each row is"
                 )
             yield row if separator != ";" else [DECIMAL.sub(r"\1.\2", value) for value in row]
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is no table in UTF-8: {error}") from None
     except csv.Error as error:
         raise DataError(
-            f"{path}: the row at line {line + 1} cannot be read: {error}. A value with a separator, a line break or a "
-            'quote in it stands between quotes, and a quote within it is written twice: "5"" pipe"'
+            f"{path}: the row at line {line + 1} cannot be read: {error}. A value with a separator or a quote in it is "
+            'written "5"" pipe"'
         ) from None
 
 
@@ -379,11 +372,7 @@ def _parquet(path: Path) -> dict[str, Array]:
 def _plain(column: Any) -> Any:
     """A column whose values are numbers of entries in a dictionary, as its values; Arrow's own null becomes a value."""
     kind = column.type
-    return (
-        column.cast(kind.value_type)
-        if hasattr(kind, "value_type") and hasattr(kind, "index_type")
-        else column
-    )
+    return column.cast(kind.value_type) if hasattr(kind, "index_type") else column
 
 
 #: What reads the columns of which tables.
