@@ -130,9 +130,7 @@ def _weights_of_cases(path: Path, w: Array, choice: Choice) -> Array:
         return w[0]
     if choice.whole:
         n = int(differ.argmax()) + 1
-        raise DataError(
-            f"{path}: the rows of case {n} have several weights, and one target; give them one weight"
-        )
+        raise DataError(f"{path}: the rows of case {n} have several weights, and one target for all of them")
     return w
 
 
@@ -182,7 +180,9 @@ def index_of_rows(
     series each is a piece of, where they were cut.
     """
     if choice.cases_first or choice.lengths is not None:
-        raise UsageError(f"{path}: rows of a table are steps; cases_first and lengths are a matter of arrays")
+        raise UsageError(
+            f"{path}: rows are steps; an axis of cases, or an array of lengths is a matter of arrays"
+        )
     if choice.case is not None:
         _require_column(path, columns, choice.case)
     count = len(next(iter(columns.values())))

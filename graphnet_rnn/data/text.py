@@ -49,7 +49,7 @@ class Vocabulary:
         halves = [c for c in self.characters if "\ud800" <= c <= "\udfff"]
         if halves:
             raise DataError(
-                f"a vocabulary holds characters, but {halves[0]!r} is half of one, which no file can hold; "
+                f"a vocabulary holds characters, but {halves[0]!r} is only half of one, which no file holds; "
                 "read the text in its encoding."
             )
         if list(self.characters) != sorted(set(self.characters)) or not self.characters:

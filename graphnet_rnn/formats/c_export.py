@@ -37,7 +37,9 @@ def export_c(
     function = gn.compile(outputs, inputs)
     if not os.fspath(path).endswith(".c"):
         if os.path.isfile(path):
-            raise UsageError(f"{os.fspath(path)} is a file; name a folder, or a file that ends in .c")
+            raise UsageError(
+                f"{os.fspath(path)} is a file, and no folder; name another, or a file that ends in .c"
+            )
         Path(path).mkdir(parents=True, exist_ok=True)
         path = f"{os.fspath(path)}/"
     function.save(path)

@@ -237,8 +237,9 @@ def model_of(
         kinds = model.layers if isinstance(model, Network) else [model]
         listed = ", ".join(dict.fromkeys(type(kind).__name__ for kind in kinds))
         warnings.warn(
-            f"{path}: the equations of {listed} have changed since it was saved, or a constant in them. Load it with "
-            "the class as it was, or train it anew.",
+            f"{path}: with the same weights this model computes something else than the one that was saved, so the "
+            f"equations of {listed} have changed since, or a constant in them. Load it with the class as it was, or "
+            "train it anew.",
             stacklevel=3,
         )
     return model
