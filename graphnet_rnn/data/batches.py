@@ -47,7 +47,7 @@ class Batches:
         self.stride = time if stride is None else whole_number("stride", stride)
         if self.stride > time:
             raise UsageError(
-                f"stride must be at most time, {time}, not {stride}: what lies between two pieces would never be read"
+                f"stride must be at most time, {time}, not {stride}, or characters would never be read"
             )
         self.batch = batch = whole_number("batch", batch)
         lane = (len(symbols) - 1) // batch if len(symbols) else 0
@@ -104,7 +104,6 @@ def bucket_times(lengths: Array, most: int, batch: int = 1) -> list[int]:
 
 
 def _filled(cases: Array, batch: int) -> Array:
-    """So many cases in whole batches."""
     return -(-cases // batch) * batch
 
 

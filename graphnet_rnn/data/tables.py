@@ -20,7 +20,7 @@ from graphnet_rnn.data.arrays import no_file_of, package_for
 from graphnet_rnn.data.sequences import Sequences
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.files.whole import read_bytes
-from graphnet_rnn.settings import listed, shown, whole_number, yes_or_no
+from graphnet_rnn.settings import Count, listed, require_kinds, shown
 
 __all__ = [
     "TABLES", "Choice", "Columns", "column_names", "columns_read", "index_of_rows", "inputs_of", "is_table",
@@ -51,13 +51,10 @@ class Choice:
     case: str | None = None
     whole: bool = False
     cases_first: bool = False
-    pieces: int | None = None
+    pieces: Count | None = None
 
     def __post_init__(self) -> None:
-        yes_or_no("Choice: cases_first", self.cases_first)
-        yes_or_no("Choice: whole", self.whole)
-        if self.pieces is not None:
-            object.__setattr__(self, "pieces", whole_number("Choice: pieces", self.pieces))
+        require_kinds(self)
 
 
 @dataclass(frozen=True)

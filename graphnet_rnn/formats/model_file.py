@@ -178,7 +178,6 @@ def load(path: str | Path, classes: type[Cell | Model] | Iterable[type[Cell | Mo
 
 
 def _own_classes(classes: Any) -> list[type[Cell | Model]]:
-    """The classes; UsageError for what is none of a cell or a model."""
     must = "load: classes", "classes of cells or models"
     found = [classes] if isinstance(classes, type) else listed(must[0], classes, must[1])
     for kind in found:
@@ -354,10 +353,8 @@ class _Reader:
 
 
 def _within(part: str, weights: Mapping[str, Array]) -> dict[str, Array]:
-    """The weights of a part, by the names that they have there."""
-    return {
-        name.removeprefix(f"{part}."): array for name, array in weights.items() if name.startswith(f"{part}.")
-    }
+    start = f"{part}."
+    return {name.removeprefix(start): array for name, array in weights.items() if name.startswith(start)}
 
 
 def _differing(name: str, stored: Any, made: Any) -> Iterator[str]:

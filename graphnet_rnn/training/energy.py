@@ -15,7 +15,7 @@ from graphnet_rnn.models.energy.model import EnergyModel, as_generator, raised
 from graphnet_rnn.optimizers.base import Optimizer
 from graphnet_rnn.optimizers.first_order import FirstOrder
 from graphnet_rnn.optimizers.hessian_free import CurvedOptimizer
-from graphnet_rnn.settings import setting, whole_number
+from graphnet_rnn.settings import Count, require_kinds, setting, whole_number
 from graphnet_rnn.training.batches_of_cases import divided
 from graphnet_rnn.training.problem import CompiledProblem
 from graphnet_rnn.training.state import description_of, digest_of
@@ -49,23 +49,23 @@ class EnergyCases(CompiledProblem):
 
     model: EnergyModel
     data: InitVar[Any]
-    batch: int = setting(100, "cases of a step")
+    batch: Count = setting(100, "cases of a step")
     _: KW_ONLY
     gibbs_steps: int | Callable[[int], int] = 1
     chains: int = setting(1, "of each case; their gradients' mean is taken")
     below: Sequence[EnergyModel] = ()
     valid: InitVar[float] = 0.1
-    drawn: int = setting(100, "cases of an epoch, where data are a function that draws them")
+    drawn: Count = setting(100, "cases of an epoch, where data are a function that draws them")
     seed: int = setting(0, "of the order of cases, and of all that is drawn")
 
     def __post_init__(self, data: Any, valid: float) -> None:
+        require_kinds(self)
         self.objective = ContrastiveDivergence(
             self.model, 1, self.seed, self.backend, self.threads, self.chains
         )
-        self.seed, self.below, batch = self.objective.seed, list(self.below), self.batch
+        self.seed, self.below = self.objective.seed, list(self.below)
         self._reader = self.below[0] if self.below else self.model
         self._axis, self._draw = self._reader.case_axis, data if callable(data) else None
-        self.drawn = whole_number("EnergyCases: drawn", self.drawn)
         cases = None if self._draw else self._reader.check_data("data", data)
         count = self.drawn if cases is None else cases.shape[self._axis]
         first, last = divided("EnergyCases", valid, count)
@@ -75,10 +75,10 @@ class EnergyCases(CompiledProblem):
             self._kept = self._draw_cases(kept, 3) if kept else self._cases[..., :0]
         else:
             self._cases, self._kept = np.split(cases, [self._count], axis=self._axis)
-        self.batch = self.items = whole_number("EnergyCases: batch", batch)
+        self.items = self.batch
         if self.batch > self._count:
             raise DataError(
-                f"EnergyCases: batch is {batch}, but there are only {self._count} cases to train on"
+                f"EnergyCases: batch is {self.batch}, but there are only {self._count} cases to train on"
             )
 
     def require_fit(self, optimizer: Optimizer) -> None:

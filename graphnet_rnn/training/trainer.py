@@ -365,7 +365,6 @@ class Trainer:
 
     @property
     def _is_best(self) -> bool:
-        """Whether the weights are those of the best epoch."""
         return self.progress.best_epoch == self.progress.epoch and self.progress.epoch_step == 0
 
     def _require_finite(self) -> None:
