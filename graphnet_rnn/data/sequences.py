@@ -59,9 +59,9 @@ class Sequences:
         yes_no_or_none("Sequences: by_step", self.by_step)
         x, t, w = self.inputs, self.targets, self.weights
         if x.ndim not in (2, 3) or not x.size:
-            wanted = "(time, cases, width), or symbols (time, cases), none of them 0"
             raise DataError(
-                f"Sequences: inputs must be {wanted}, not {list(x.shape)}; see Sequences.of for lists"
+                "Sequences: inputs must be (time, cases, width), or symbols (time, cases), none of them 0, not "
+                f"{list(x.shape)}; see Sequences.of for lists"
             )
         time, cases = x.shape[:2]
         of_steps = t.ndim in (2, 3) and t.shape[:2] == (time, cases)
@@ -87,8 +87,10 @@ class Sequences:
         steps = {(time, cases)} if self.by_step else set()
         if w is not None and w.shape not in {(cases,), t.shape, *steps}:
             of_step = f"({time}, {cases}), for each step, " if self.by_step else ""
-            wanted = f"{list(t.shape)}, one for each target, {of_step}or ({cases},), for each case"
-            raise DataError(f"Sequences: weights must be {wanted}, not {list(w.shape)}")
+            raise DataError(
+                f"Sequences: weights must be {list(t.shape)}, one for each target, {of_step}or ({cases},), for each "
+                f"case, not {list(w.shape)}"
+            )
 
     @classmethod
     def cases_first(
@@ -147,7 +149,7 @@ class Sequences:
             if len(each) != len(x) or (whole and len({b.shape for b in each}) > 1):
                 found = f"{len(each)} of shapes {sorted({b.shape for b in each})[:4]}"
                 raise DataError(
-                    f"Sequences: weights must be {len(x)} numbers, or arrays shaped like targets, not {found}"
+                    f"Sequences: weights must be one for each of the {len(x)} cases, or like targets, not {found}"
                 )
             w = np.stack(each) if whole else _filled("weights", each, axis=1)
         return cls(_filled("inputs", x, axis=1), stacked, lengths, w, by_step)
@@ -202,7 +204,7 @@ class Sequences:
         if count >= folds:
             if gap:
                 raise UsageError(
-                    f"Sequences: a gap ({gap}) is for blocks of time, not for {count} cases or series; leave it out"
+                    f"Sequences: a gap of {gap} is beside a block of time, not of {count} cases or series; leave it out"
                 )
             parts = np.array_split(np.random.default_rng(seed).permutation(count), folds)
             held = np.isin(of, parts[fold])

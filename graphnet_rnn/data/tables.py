@@ -23,7 +23,7 @@ from graphnet_rnn.files.whole import read_bytes
 from graphnet_rnn.settings import Count, listed, require_kinds, shown
 
 __all__ = [
-    "TABLES", "Choice", "Columns", "column_names", "columns_read", "index_of_rows", "inputs_of", "is_table",
+    "HEADS", "TABLES", "Choice", "Columns", "columns_read", "index_of_rows", "inputs_of", "is_table",
     "of_columns",
 ]  # fmt: skip
 
@@ -75,23 +75,16 @@ class Columns:
             object.__setattr__(self, what, names)
 
 
-def column_names(path: Path) -> list[str]:
-    """The names of a table's columns, in their order."""
-    return list(HEADS[path.suffix.lower()](path))
-
-
 def of_columns(path: Path, columns: Mapping[str, Array], choice: Choice) -> Sequences:
     if not choice.targets:
         raise UsageError(f"{path}: say which columns are targets; it has {_listed(columns)}")
-    for name in sorted(_apart(choice)):
-        _require_column(path, columns, name)
     _require_one_role(path, choice)
-    x = inputs_of(path, columns, choice)
+    index, lengths, series = index_of_rows(path, columns, choice)
     w = None if choice.weights is None else _stacked(path, columns, (choice.weights,))[:, 0]
     t = _stacked(path, columns, choice.targets, None if w is None else w == 0)
     if len(choice.targets) == 1 and (t == np.floor(t)).all() and t.min() >= 0 and t.max() < 2**31:
         t = t[:, 0].astype(np.int64)  # labels
-    index, lengths, series = index_of_rows(path, columns, choice)
+    x = inputs_of(path, columns, choice)
     ends = np.full(index.shape[1], len(index)) if lengths is None else lengths
     last = index[ends - 1, np.arange(index.shape[1])]
     return Sequences(

@@ -214,8 +214,8 @@ def _array(name: str, value: Any) -> Array:
         # A tensor of torch may be on a device, or part of a graph.
         array = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
     except (TypeError, ValueError, RuntimeError) as error:
-        why = in_brief(error, 200)
-        raise DataError(f"the tensor {in_brief(name)} is no array ({why}); convert it by .float().") from None
+        why = f"cannot be made an array ({in_brief(error, 200)})"
+        raise DataError(f"the tensor {in_brief(name)} {why}; convert it by .float().") from None
     return array.astype(np.float32) if array.dtype == np.float16 else array
 
 
@@ -238,12 +238,12 @@ def find_recurrent(tensors: Tensors, kind: str | None, prefix: str | None) -> Re
     if prefix is None:
         if not prefixes:
             raise DataError(
-                f"there is no {first}, which every torch.nn.RNN, LSTM and GRU has, nor a weight_ih of a cell "
+                f"there is no {first}, which every torch.nn.RNN, LSTM and GRU has, nor an LSTMCell's weight_ih "
                 f"(rnn.load reads files of graphnet); found: {_listed(tensors)}."
             )
         if len(prefixes) > 1:
             there = _first(prefixes, shown)
-            raise DataError(f"there are {len(prefixes)} recurrent modules; name one by prefix=, of {there}.")
+            raise DataError(f"there are {len(prefixes)} recurrent modules, {there}; name one by prefix=.")
         prefix = prefixes[0]
     elif prefix not in prefixes:
         there = _first(prefixes, shown) or "none"

@@ -212,7 +212,7 @@ def _require_modules(prefix: str, output_prefix: str) -> None:
     for argument, given in (("prefix", prefix), ("output_prefix", output_prefix)):
         if not isinstance(given, str) or not re.fullmatch(r"(\w+\.)*", given):
             raise UsageError(
-                f"{argument} must be a module's name with a dot, as 'rnn.', or '', not {given!r:.60}"
+                f"{argument} must be a module's name with a dot after it, as 'rnn.', or '', not {given!r:.60}"
             )
     if prefix == output_prefix:
         raise UsageError(f"prefix and output_prefix are both {prefix!r}; two modules have two names")

@@ -187,7 +187,7 @@ class RunWriter:
     def write_checkpoint(
         self, model: Model, step: int, state: Mapping[str, Array], arrays: Mapping[str, Array],
         training: Mapping[str, Any],
-    ) -> Path:  # fmt: skip
+    ) -> None:  # fmt: skip
         """Writes a checkpoint, which knows how long the history is, and removes all but the last two."""
         folder = self.folder
         file = folder.path / f"checkpoint-{step:09d}.safetensors"
@@ -198,7 +198,6 @@ class RunWriter:
         known = {"history_size": size, "history_digest": folder.history_digest(size)}
         write_training_state(file, model, state, arrays, {**training, **known})
         self.tidy()
-        return file
 
     def tidy(self) -> None:
         """Removes what is of no use any more. What cannot be removed stays: what is needed is whole by now."""
@@ -243,18 +242,9 @@ class Onlooker(RunWriter):
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
 
-    def write_checkpoint(self, *_: Any) -> Path:
-        return self.folder.path
+    def _ignore(self, *_: Any, **__: Any) -> None: ...
 
-    def tidy(self) -> None: ...
-
-    def write_model(self, model: Model, notes: Mapping[str, Any]) -> None: ...
-
-    def add_row(self, row: Mapping[str, Any]) -> None: ...
-
-    def add_time(self, row: Mapping[str, Any]) -> None: ...
-
-    def cut_history(self, size: int, digest: str) -> None: ...
+    write_checkpoint = tidy = write_model = add_row = add_time = cut_history = _ignore
 
 
 class Recorder(Onlooker):

@@ -138,7 +138,7 @@ class GraphCases(BatchesOfCases):
             names = ", ".join(map(str, given)) if isinstance(given, Mapping) else shown(given)
             read = ", ".join(self._axes)
             raise DataError(
-                f"GraphCases: {argument} must be arrays by the names of the inputs, {read}, not {names}"
+                f"GraphCases: {argument} must be arrays by names of what the graph reads, {read}, not {names}"
             )
         found, counts = {}, {}
         for name, node in self._inputs.items():

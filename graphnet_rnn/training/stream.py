@@ -87,7 +87,7 @@ class Stream(Problem):
         learner = self.learner
         if not isinstance(learner, Learner):
             raise UsageError(
-                f"Stream: learner must be one, e.g. rnn.online.RTRL(network), not {learner!r:.60}"
+                f"Stream: learner must be a learner, e.g. rnn.online.RTRL(network), not {learner!r:.60}"
             )
         self.model = learner.network
         self.items = self.every

@@ -460,5 +460,5 @@ def test_energy_cases_that_are_drawn_are_seen_once() -> None:
     seen = np.concatenate([*fed[:12], problem._kept])
     assert len(np.unique(seen, axis=0)) == len(seen) == 3 * 40 + 10
     assert rnn.EnergyCases(rbm(), draw, 10, valid=0, drawn=50).validate() is None
-    with pytest.raises(DataError, match="was asked for 50 cases and gave 51"):
+    with pytest.raises(DataError, match=r"data\(generator, 50\) gave 51 cases"):
         rnn.EnergyCases(rbm(), partial(draw, more=1), 10, valid=0, drawn=50)
