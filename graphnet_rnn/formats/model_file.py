@@ -6,6 +6,7 @@ and, in a checkpoint, the training state as well. Equal models make equal bytes:
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import inspect
 import json
@@ -154,17 +155,21 @@ def model_bytes(model: Model, notes: Mapping[str, Any] | None = None) -> bytes:
         raise UsageError(
             f"save takes a model and a path, not {model!r:.60}; a class of your own must be a subclass of rnn.Model"
         )
-    if notes is not None and not isinstance(notes, Mapping):
-        raise UsageError(f"save: notes must be a dict of what JSON holds, not {notes!r:.60}")
+    kept = {"notes": notes} if (notes := checked_notes("save", notes)) else {}
     model.require_finite("save")
     if isinstance(model, Network):
         model.require_unchanged("save")
-    description = {**describe_model(model), **({"notes": dict(notes)} if notes else {})}
-    try:
-        json.dumps(description)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise UsageError(f"save: notes must be a dict of what JSON holds: {error}") from None
-    return ModelFile(model_tensors(model), description).to_bytes()
+    return ModelFile(model_tensors(model), {**describe_model(model), **kept}).to_bytes()
+
+
+def checked_notes(who: str, notes: Any) -> dict[str, Any]:
+    """A copy, empty for None; UsageError, naming `who` was given them, for what JSON does not hold."""
+    if notes is None or isinstance(notes, Mapping):
+        with contextlib.suppress(TypeError, ValueError, RecursionError):
+            found = dict(notes or {})
+            json.dumps(found)
+            return found
+    raise UsageError(f"{who}: notes must be a dict of what JSON holds, not {shown(notes)}")
 
 
 def load(path: str | Path, classes: type[Cell | Model] | Iterable[type[Cell | Model]] = ()) -> Any:

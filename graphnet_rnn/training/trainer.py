@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import time as clock
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +16,7 @@ import numpy as np
 import graphnet as gn
 from graphnet.graph.node import Array, Node
 from graphnet_rnn.errors import ModelFileError, UsageError
+from graphnet_rnn.formats.model_file import checked_notes
 from graphnet_rnn.model import Model
 from graphnet_rnn.network.norms import weight_norms
 from graphnet_rnn.optimizers.base import Report, State
@@ -105,15 +105,14 @@ class Trainer:
         if not isinstance(settings, Training):
             raise UsageError(f"Trainer: settings must be a Training, not {settings!r:.60}")
         heard_by = listeners_of(listeners)
-        if notes is not None and not _is_json(notes):
-            raise UsageError(f"Trainer: notes must be a dict of what JSON holds, not {shown(notes)}")
+        self.notes = checked_notes("Trainer", notes)
         self.metrics = metrics_of(problem, metrics)
         problem.require_fit(settings.optimizer)
         ranks = as_ranks("Trainer", parallel)
         problem.share(ranks)
         self.problem, self.settings, self.ranks, self.start = problem, settings, ranks, start
         self.folder: RunFolder = NoFolder() if folder is None else RunFolder(folder)
-        self.listeners, self.notes = heard_by if ranks.is_first else [], dict(notes or {})
+        self.listeners = heard_by if ranks.is_first else []
         # The optimizer works on a vector of its own: looking ahead (Nesterov) changes the parameters.
         self.theta = problem.objective.start()
         self.state: State = settings.optimizer.init(self.theta, problem.objective)
@@ -436,14 +435,6 @@ class Trainer:
             self.progress.finished = EPOCHS if self.progress.epoch >= self.settings.epochs else ""
             if not self.progress.finished and not self.progress.epoch_step:
                 self.progress.finished = self._spent()
-
-
-def _is_json(notes: Any) -> bool:
-    try:
-        json.dumps(notes)
-    except (TypeError, ValueError, RecursionError):
-        return False
-    return isinstance(notes, Mapping)
 
 
 def _raise(error: Exception | None) -> None:
