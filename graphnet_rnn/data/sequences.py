@@ -127,11 +127,9 @@ class Sequences:
         """
         x = _arrays("Sequences: inputs", inputs)
         t = _arrays("Sequences: targets", targets)
-        if not x or len(x) != len(t):
+        if len(x) != len(t):
             raise DataError(f"Sequences: there are {len(x)} cases with inputs and {len(t)} with targets")
-        lengths = np.array([len(each) if each.ndim else 0 for each in x])
-        if not lengths.all():
-            raise DataError(f"Sequences: case {int(lengths.argmin())} has no steps")
+        lengths = _lengths("Sequences", x)
         as_long = all(b.ndim and len(b) == n for b, n in zip(t, lengths, strict=True))
         if yes_no_or_none("Sequences: by_step", by_step) and not as_long:
             raise DataError("Sequences: targets of steps must be as long as the inputs of their case")
@@ -297,10 +295,7 @@ def padded(cases: Sequence[Any]) -> tuple[Array, Array]:
     Raises DataError for cases that do not fit each other, or have no steps.
     """
     given = _arrays("padded: cases", cases)
-    lengths = np.array([len(each) if each.ndim else 0 for each in given])
-    if not len(lengths) or not lengths.all():
-        which = f"case {int(lengths.argmin())} has no steps" if len(lengths) else "there are no cases"
-        raise DataError(f"padded: {which}")
+    lengths = _lengths("padded", given)
     return _filled("inputs", given, axis=1), lengths
 
 
@@ -337,6 +332,14 @@ def _arrays(what: str, given: Any) -> list[Array]:
         return [_array(f"{what} of case {i}", each) for i, each in enumerate(listed(what, given, "cases"))]
     except UsageError as error:
         raise DataError(str(error)) from None
+
+
+def _lengths(who: str, cases: Sequence[Array]) -> Array:
+    found = np.array([len(each) if each.ndim else 0 for each in cases])
+    if not found.all() or not len(found):
+        which = f"case {int(found.argmin())} has no steps" if len(found) else "there are no cases"
+        raise DataError(f"{who}: {which}")
+    return found
 
 
 def _array(what: str, given: Any) -> Array:

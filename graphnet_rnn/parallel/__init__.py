@@ -1,7 +1,6 @@
 """Several processes that work on one step: who makes which part of a sum, and that all get the same bits.
 
-tree       sums of numbered parts in an order that does not depend on who made which
-ranks      one process alone, which is what all code sees
+ranks      one process alone, which is what all code sees; sums in an order that does not depend on who made which
 launcher   what `mpiexec` has told this process
 mpi        the processes of `mpiexec`
 """

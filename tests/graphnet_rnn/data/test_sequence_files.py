@@ -304,7 +304,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "a target": (lambda: Sequences.of([[1], [2]], 5), "targets must be a list of cases, not 5"),
     "no weights": (lambda: Sequences.of([[1], [2]], [1, 2], []), "weights must be one for each of the 2"),
     "by step": (lambda: Sequences.of([[1], [2, 3]], [1, 2], by_step=True), "targets of steps must be as"),
-    "no cases": (lambda: Sequences.of([], []), "there are 0 cases with inputs and 0 with"),
+    "no cases": (lambda: Sequences.of([], []), "Sequences: there are no cases"),
     "no steps": (lambda: Sequences.of([np.zeros((0, 2))], [1]), "case 0 has no steps"),
     "two widths": (lambda: Sequences.of([X[:, 0], X[:, 0, :1]], [1, 2]), "inputs of case 1 are [4, 1]"),
     "padded": (lambda: padded(5), "padded: cases must be a list of cases, not 5"),

@@ -206,7 +206,7 @@ WRONG: dict[str, tuple[type[Exception], dict[str, Any], str]] = {
     "no weight to validate": (DataError, {"weights": np.arange(CASES) < 5}, "cases to validate on has a"),
     "all to validate": (UsageError, {"valid": 1.0}, "valid = 1 of 11 cases leaves none to train on"),
     "a share below 0": (UsageError, {"valid": -0.1}, "Arrays: valid must be"),
-    "four to validate": (UsageError, {"valid": (X, T, None, X)}, "valid must be (inputs, targets), (inputs"),
+    "four to validate": (UsageError, {"valid": (X, T, None, X)}, "valid must be (inputs, targets), or"),
     "others to validate": (DataError, {"valid": (X[1:], T[1:])}, "to train on have 6 steps, those to"),
     "more for the curvature": (UsageError, {"curvature_batches": 2}, "must be at most gradient_batches"),
     "no step": (DataError, {"gradient_batches": 9}, "a step takes 36 cases, but there are 10 to train on"),
