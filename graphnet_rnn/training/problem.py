@@ -245,8 +245,8 @@ class ObjectiveProblem(CompiledProblem):
         """UsageError for an optimizer that needs their gradients."""
         if optimizer.needs_single_cases:
             raise UsageError(
-                f"{type(self).__name__}: a preconditioner that is an exponent needs gradients of single cases; use a "
-                "metric ('kfac')"
+                f"{type(self).__name__}: a preconditioner that is an exponent needs the gradients of single cases; use "
+                "a metric ('kfac')"
             )
 
     def _require_curved(self, optimizer: Optimizer) -> None:

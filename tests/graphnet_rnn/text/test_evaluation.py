@@ -254,7 +254,7 @@ REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
     "no context": (lambda: rnn.Evaluator(network())(text(30), -1), UsageError, "context must be a whole"),
     "no lanes": (lambda: rnn.Evaluator(network(), lanes=0), UsageError, "lanes must be a whole number >="),
     "no time": (lambda: rnn.Evaluator(network(), time=0), UsageError, "time must be a whole number >= 1"),
-    "no symbols": (lambda: rnn.Evaluator(NUMBERS), UsageError, "only a network that reads symbols and"),
+    "no symbols": (lambda: rnn.Evaluator(NUMBERS), UsageError, "the network must read symbols and"),
     "cold": (lambda: choose(LOGITS, -1e-9, np.random.default_rng(0)), UsageError, "temperature must be >="),
     "unseen": (lambda: rnn.Sampler(network()).read("aqa"), DataError, "has not seen in training:"),
     # Told at once, and not only when the first character is asked for.
