@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
+import importlib
 import io
 import math
 import struct
 import sys
 import zipfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +19,34 @@ import numpy as np
 
 from graphnet.graph.node import Array
 from graphnet.system.memory import require_memory
-from graphnet_rnn.data.packages import package_for
-from graphnet_rnn.errors import DataError
+from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.files.whole import read_bytes
 
-__all__ = ["matlab_arrays", "read_arrays", "read_idx", "read_matlab"]
+__all__ = ["matlab_arrays", "no_file_of", "package_for", "read_arrays", "read_idx", "read_matlab"]
 
 #: What is known beforehand of what will be read.
 REMEDY = "name a smaller file"
+
+
+def package_for(what: str | Path, module: str, package: str) -> Any:
+    """The module; UsageError with the remedy where its package is not installed."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise UsageError(f"{what} needs {package}: pip install {package}") from None
+
+
+@contextlib.contextmanager
+def no_file_of(path: str | Path, what: str, errors: Any = Exception) -> Iterator[None]:
+    """Within it, these errors (by default whatever a package raises of a damaged file) are a DataError."""
+    try:
+        yield
+    except (DataError, MemoryError):
+        raise
+    except errors as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise DataError(f"{path} is no {what}: {reason[:200]}") from None
+
 
 # -- NumPy ---------------------------------------------------------------------------------------
 
@@ -32,15 +54,10 @@ REMEDY = "name a smaller file"
 def read_arrays(path: Path) -> dict[str, Array]:
     """Those of a file that `np.savez` wrote. Raises DataError, and NotEnoughMemoryError before memory is taken."""
     content = io.BytesIO(read_bytes(path, DataError))
-    try:
-        with zipfile.ZipFile(content) as archive:
-            size = sum(info.file_size for info in archive.infolist())
-            require_memory(size, f"reading the arrays of {path}", REMEDY)
-            return {info.filename.removesuffix(".npy"): _member(archive, info) for info in archive.infolist()}
-    except (DataError, MemoryError):
-        raise
-    except Exception as error:  # whatever zip, its compressions and NumPy raise of damaged files
-        raise DataError(f"{path} is no file of arrays, as np.savez writes it: {_reason(error)}") from None
+    with no_file_of(path, "file of arrays, as np.savez writes it"), zipfile.ZipFile(content) as archive:
+        size = sum(info.file_size for info in archive.infolist())
+        require_memory(size, f"reading the arrays of {path}", REMEDY)
+        return {info.filename.removesuffix(".npy"): _member(archive, info) for info in archive.infolist()}
 
 
 def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Array:
@@ -93,14 +110,10 @@ def _heads(path: str | Path, content: bytes) -> list[tuple[str, tuple[int, ...],
 
 
 def _matlab(path: str | Path, function: str, *arguments: Any, **options: Any) -> Any:
-    """What a function of scipy.io makes of the file; DataError for whatever it has against it."""
+    """What a function of scipy.io makes of the file."""
     module = package_for(f"reading {path}", "scipy.io", "scipy")
-    try:
+    with no_file_of(path, ".mat file of MATLAB 4 to 7.2"):
         return getattr(module, function)(*arguments, **options)
-    except MemoryError:
-        raise
-    except Exception as error:
-        raise DataError(f"{path} is no .mat file of MATLAB 4 to 7.2: {_reason(error)}") from None
 
 
 # -- idx -----------------------------------------------------------------------------------------
@@ -123,11 +136,11 @@ def read_idx(path: str | Path) -> Array:
     """
     content = read_bytes(path, DataError)
     packed = content[:2] == GZIP
-    with gzip.GzipFile(fileobj=io.BytesIO(content)) if packed else io.BytesIO(content) as file:
-        try:
-            return _idx(path, file, DEFLATED * len(content))
-        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-            raise DataError(f"{path} is no whole file of gzip: {_reason(error)}") from None
+    with (
+        gzip.GzipFile(fileobj=io.BytesIO(content)) if packed else io.BytesIO(content) as file,
+        no_file_of(path, "whole file of gzip", (gzip.BadGzipFile, EOFError, zlib.error)),
+    ):
+        return _idx(path, file, DEFLATED * len(content))
 
 
 def _idx(path: str | Path, file: Any, most: int) -> Array:
@@ -155,7 +168,3 @@ def _idx(path: str | Path, file: Any, most: int) -> Array:
         what = "goes on behind" if len(content) > size else f"has {len(content):,} bytes of"
         raise DataError(f"{path} {what} the {size:,} bytes that {list(shape)} numbers of {dtype} take")
     return np.frombuffer(content, dtype).reshape(shape)
-
-
-def _reason(error: Exception) -> str:
-    return (" ".join(str(error).split()) or type(error).__name__)[:200]

@@ -12,8 +12,7 @@ import numpy as np
 from graphnet.graph.dtypes import require_unmasked
 from graphnet.graph.node import Array
 from graphnet.system.memory import require_memory
-from graphnet_rnn.data.arrays import read_matlab
-from graphnet_rnn.data.packages import package_for
+from graphnet_rnn.data.arrays import no_file_of, package_for, read_matlab
 from graphnet_rnn.data.sequences import checked_lengths
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.files.whole import read_bytes, write_atomically
@@ -61,13 +60,8 @@ def read_midi(path: str | Path, frames_per_second: float = FRAMES) -> Array:
 def _notes(path: Path) -> tuple[list[tuple[int, float, float]], float]:
     """Number, beginning and end of each note, and the end of all, in seconds."""
     mido = package_for(f"reading {path}", "mido", "mido")
-    try:
+    with no_file_of(path, "file of MIDI"):
         return _paired(mido.MidiFile(file=io.BytesIO(read_bytes(path, DataError))), path)
-    except Exception as error:
-        if isinstance(error, (DataError, MemoryError)):
-            raise
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise DataError(f"{path} is no file of MIDI: {reason[:200]}") from None
 
 
 def _paired(file: Any, path: Path) -> tuple[list[tuple[int, float, float]], float]:

@@ -10,12 +10,12 @@ import numpy as np
 
 from graphnet.graph.node import Array
 from graphnet_rnn.data.arrays import read_arrays
-from graphnet_rnn.data.choice import Choice
 from graphnet_rnn.data.music import read_midi
 from graphnet_rnn.data.sequences import Sequences, named_sequences
 from graphnet_rnn.data.tables import (
+    HEADS,
     TABLES,
-    column_names,
+    Choice,
     columns_read,
     index_of_rows,
     inputs_of,
@@ -45,10 +45,10 @@ def read_sequences(path: str | Path, choice: Choice) -> Sequences:
 
 def with_columns(path: str | Path, choice: Choice) -> Choice:
     """The choice with the names of all that is read, where the file is a table."""
-    path, _ = _named(path)
-    if not is_table(path) or choice.inputs:
+    path, ending = _named(path)
+    if ending not in HEADS or choice.inputs:
         return choice
-    return replace(choice, inputs=columns_read(column_names(path), choice))
+    return replace(choice, inputs=columns_read(HEADS[ending](path), choice))
 
 
 def read_inputs(path: str | Path, choice: Choice) -> tuple[Array, Array | None]:
@@ -64,6 +64,7 @@ def read_inputs(path: str | Path, choice: Choice) -> tuple[Array, Array | None]:
     else:
         arrays = read_arrays(path)
         x, lengths = _inputs(path, arrays, choice), _lengths(path, arrays, choice)
+        x = np.swapaxes(x, 0, 1) if choice.cases_first else x
     if choice.pieces is None:
         return x, lengths
     cut = Sequences(x, np.zeros(x.shape[:2]), lengths).pieces(choice.pieces)
@@ -82,7 +83,7 @@ def _named(path: str | Path) -> tuple[Path, str]:
 
 def _of_arrays(path: Path, choice: Choice) -> Sequences:
     arrays = read_arrays(path)
-    x, t = _array_of_inputs(path, arrays, choice), _array(path, arrays, choice.targets, "y")
+    x, t = _inputs(path, arrays, choice), _array(path, arrays, choice.targets, "y")
     weights = None if choice.weights is None else _array(path, arrays, (choice.weights,), "")
     kind = Sequences.cases_first if choice.cases_first else Sequences
     return named_sequences(str(path), x, t, _lengths(path, arrays, choice), weights, kind=kind)
@@ -95,12 +96,6 @@ def _lengths(path: Path, arrays: Mapping[str, Array], choice: Choice) -> Array |
 
 
 def _inputs(path: Path, arrays: Mapping[str, Array], choice: Choice) -> Array:
-    """(time, cases, ...)"""
-    x = _array_of_inputs(path, arrays, choice)
-    return np.swapaxes(x, 0, 1) if choice.cases_first else x
-
-
-def _array_of_inputs(path: Path, arrays: Mapping[str, Array], choice: Choice) -> Array:
     """As the file has it."""
     if choice.case is not None:
         raise UsageError(f"{path}: a column of cases is of tables; arrays have an axis of cases")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +17,12 @@ from graphnet_rnn.settings import listed, shown, whole_number, yes_no_or_none
 __all__ = [
     "Sequences",
     "balanced_weights",
+    "changed",
     "checked_lengths",
     "named_sequences",
     "padded",
+    "steps_of",
+    "weights_axis",
     "with_missing",
     "zero_outside",
 ]
@@ -57,35 +61,35 @@ class Sequences:
         if x.ndim not in (2, 3) or not x.size:
             raise DataError(
                 "Sequences: inputs must be (time, cases, width), or symbols (time, cases), none of them 0, not "
-                f"{list(x.shape)}; Sequences.of takes a list of cases"
+                f"{list(x.shape)}; see Sequences.of for lists"
             )
         time, cases = x.shape[:2]
         of_steps = t.ndim in (2, 3) and t.shape[:2] == (time, cases)
         of_cases = t.ndim in (1, 2) and len(t) == cases
         if not {True: of_steps, False: of_cases, None: of_steps or of_cases}[self.by_step]:
-            wanted = [f"({time}, {cases}, ...), of each step"] if self.by_step is not False else []
-            wanted += [f"({cases}, ...), of each case"] if not self.by_step else []
-            turned = "; of arrays with cases first make Sequences.cases_first(...)" if len(t) == time else ""
+            wanted = [f"({time}, {cases}, ...), of each step"] * (self.by_step is not False)
+            wanted += [f"({cases}, ...), of each case"] * (not self.by_step)
+            remedy = "; of arrays with cases first make Sequences.cases_first(...)" if len(t) == time else ""
             if self.by_step and of_cases:
-                turned = '; one target of each case is for a network with pool="last", "mean" or "max"'
+                remedy = '; one target of each case is for a network with pool="last", "mean" or "max"'
             elif self.by_step is False and of_steps:
-                turned = "; targets of each step are for a network without pool"
-            raise DataError(f"Sequences: targets must be {' or '.join(wanted)}, not {list(t.shape)}{turned}")
+                remedy = "; targets of each step are for a network without pool"
+            raise DataError(f"Sequences: targets must be {' or '.join(wanted)}, not {list(t.shape)}{remedy}")
         if self.by_step is None:
             object.__setattr__(self, "by_step", of_steps)
         if self.lengths is not None:
             object.__setattr__(self, "lengths", checked_lengths("Sequences", self.lengths, time, cases))
         if self.series is not None and (self.series.shape != (cases,) or self.series.dtype.kind not in "iu"):
+            found = f"{self.series.dtype} {list(self.series.shape)}"
             raise DataError(
-                f"Sequences: series must be whole numbers ({cases},), one for each case, not {self.series.dtype} of "
-                f"shape {list(self.series.shape)}"
+                f"Sequences: series must be whole numbers ({cases},), one for each case, not {found}"
             )
         steps = {(time, cases)} if self.by_step else set()
         if w is not None and w.shape not in {(cases,), t.shape, *steps}:
+            of_step = f"({time}, {cases}), for each step, " if self.by_step else ""
             raise DataError(
-                f"Sequences: weights must be {list(t.shape)}, one for each target, "
-                + (f"({time}, {cases}), for each step, " if self.by_step else "")
-                + f"or ({cases},), for each case, not {list(w.shape)}"
+                f"Sequences: weights must be {list(t.shape)}, one for each target, {of_step}or ({cases},), for each "
+                f"case, not {list(w.shape)}"
             )
 
     @classmethod
@@ -123,19 +127,12 @@ class Sequences:
         """
         x = _arrays("Sequences: inputs", inputs)
         t = _arrays("Sequences: targets", targets)
-        if not x or len(x) != len(t):
-            raise DataError(
-                f"Sequences: there must be targets for each case, and one at least; there are {len(x)} cases with "
-                f"inputs and {len(t)} with targets"
-            )
-        lengths = np.array([len(each) if each.ndim else 0 for each in x])
-        if not lengths.all():
-            raise DataError(f"Sequences: case {int(lengths.argmin())} has no steps")
+        if len(x) != len(t):
+            raise DataError(f"Sequences: there are {len(x)} cases with inputs and {len(t)} with targets")
+        lengths = _lengths("Sequences", x)
         as_long = all(b.ndim and len(b) == n for b, n in zip(t, lengths, strict=True))
         if yes_no_or_none("Sequences: by_step", by_step) and not as_long:
-            raise DataError(
-                "Sequences: targets of steps must be as long as the inputs of their case; some are not"
-            )
+            raise DataError("Sequences: targets of steps must be as long as the inputs of their case")
         by_step = as_long if by_step is None else by_step
         if by_step:
             stacked = _filled("targets", t, axis=1)
@@ -148,9 +145,9 @@ class Sequences:
             each = _arrays("Sequences: weights", weights)
             whole = not by_step or all(b.ndim == 0 for b in each)
             if len(each) != len(x) or (whole and len({b.shape for b in each}) > 1):
+                found = f"{len(each)} of shapes {sorted({b.shape for b in each})[:4]}"
                 raise DataError(
-                    f"Sequences: weights must be one for each of the {len(x)} cases, a number or shaped like its "
-                    f"targets, not {len(each)} of shapes {sorted({b.shape for b in each})[:4]}"
+                    f"Sequences: weights must be one for each of the {len(x)} cases, or like targets, not {found}"
                 )
             w = np.stack(each) if whole else _filled("weights", each, axis=1)
         return cls(_filled("inputs", x, axis=1), stacked, lengths, w, by_step)
@@ -180,21 +177,10 @@ class Sequences:
 
     def chosen(self, cases: Any) -> Sequences:
         """These cases alone."""
-
-        of_steps = int(bool(self.by_step))
-
-        def of(array: Array | None, axis: int) -> Array | None:
-            return None if array is None else array.take(cases, axis=axis)
-
-        weights_axis = of_steps if self.weights is not None and self.weights.ndim > 1 else 0
-        return Sequences(
-            self.inputs.take(cases, axis=1),
-            self.targets.take(cases, axis=of_steps),
-            of(self.lengths, 0),
-            of(self.weights, weights_axis),
-            self.by_step,
-            of(self.series, 0),
-        )
+        axes = {"inputs": 1, "targets": int(bool(self.by_step)), "lengths": 0, "series": 0}
+        axes["weights"] = weights_axis(self)
+        arrays = ((name, getattr(self, name), axis) for name, axis in axes.items())
+        return changed(self, **{name: a.take(cases, axis=axis) for name, a, axis in arrays if a is not None})
 
     def fold(self, fold: int, folds: int, seed: int = 0, gap: int = 0) -> tuple[Sequences, Sequences]:
         """Cases to train on, and one of so many equal shares of them to validate on: fold = 0 ... folds - 1.
@@ -209,18 +195,14 @@ class Sequences:
         fold = whole_number("Sequences: fold", fold, least=0)
         gap = whole_number("Sequences: gap", gap, least=0)
         if not fold < folds <= len(self):
-            one = " of one series that is not cut; cut it into pieces" if len(self) == 1 else ""
-            raise UsageError(
-                f"Sequences: fold must be in 0 ... {folds - 1}, and of {len(self)} cases there are at most as many "
-                f"folds, not fold {fold} of {folds}{one}"
-            )
+            remedy = "; cut the one series into pieces" if len(self) == 1 else ""
+            raise UsageError(f"Sequences: {len(self)} cases have no fold {fold} of {folds}{remedy}")
         of = np.arange(len(self)) if self.series is None else np.unique(self.series, return_inverse=True)[1]
         count = int(of.max()) + 1
         if count >= folds:
             if gap:
                 raise UsageError(
-                    f"Sequences: a gap of {gap} is beside a block of time; these are {count} cases, or series, that "
-                    "know nothing of each other: leave it out"
+                    f"Sequences: a gap of {gap} is beside a block of time, not of {count} cases or series; leave it out"
                 )
             parts = np.array_split(np.random.default_rng(seed).permutation(count), folds)
             held = np.isin(of, parts[fold])
@@ -234,7 +216,7 @@ class Sequences:
             train += [*pieces[: max(0, begin - far)].tolist(), *pieces[end + far :].tolist()]
         if not (train and valid):
             raise UsageError(
-                f"Sequences: {folds} folds of {len(self):,} pieces of {self.time:,} steps with a gap of {gap:,} steps "
+                f"Sequences: {folds} folds of {len(self):,} pieces of {self.time:,} steps with a gap of {gap:,} "
                 "leave none to train or to validate on"
             )
         return self.chosen(train), self.chosen(valid)
@@ -246,7 +228,7 @@ class Sequences:
             time = min(time, self.time)
         if not self.by_step:
             raise UsageError("Sequences: what has a target for a whole case cannot be cut into pieces")
-        own = np.full(len(self), self.time) if self.lengths is None else self.lengths
+        own = steps_of(self)
         starts = [(n, start) for n, length in enumerate(own) for start in range(0, length, time)]
         cases = np.array([n for n, _ in starts])
         rows = np.array([start for _, start in starts]) + np.arange(time)[:, None]
@@ -261,6 +243,23 @@ class Sequences:
         return Sequences(self.inputs[rows, cases], self.targets[rows, cases], lengths, weights, True, series)
 
 
+def changed(cases: Sequences, **arrays: Array) -> Sequences:
+    """The same with other arrays, which fit each other: they are not checked again."""
+    found = copy(cases)
+    vars(found).update(arrays)
+    return found
+
+
+def steps_of(cases: Sequences) -> Array:
+    """(cases,): how many steps each has."""
+    return np.full(len(cases), cases.time) if cases.lengths is None else cases.lengths
+
+
+def weights_axis(cases: Sequences) -> int:
+    """The axis of the cases in the weights."""
+    return int(bool(cases.by_step) and cases.weights is not None and cases.weights.ndim > 1)
+
+
 def named_sequences(who: str, *arrays: Any, kind: Callable[..., Sequences] = Sequences) -> Sequences:
     """Sequences, as `kind` makes them; an error names who was given the arrays."""
     try:
@@ -273,15 +272,13 @@ def checked_lengths(who: str, lengths: Any, time: int, cases: int) -> Array:
     """The lengths as int64 (cases,); DataError, for `who` asks, unless each is in 1 ... time."""
     found = _array(f"{who}: lengths", lengths)
     if found.shape != (cases,) or found.dtype.kind not in "iu":
-        raise DataError(
-            f"{who}: lengths must be whole numbers ({cases},), one for each case, not {found.dtype} of shape "
-            f"{list(found.shape)}"
-        )
+        wanted = f"whole numbers ({cases},), one for each case"
+        raise DataError(f"{who}: lengths must be {wanted}, not {found.dtype} of shape {list(found.shape)}")
     odd = np.flatnonzero((found < 1) | (found > time))
     if len(odd):
+        n = int(odd[0])
         raise DataError(
-            f"{who}: the length of case {int(odd[0])} is {int(found[odd[0]])}; it must be in 1 ... {time}, the steps "
-            "of the inputs"
+            f"{who}: the length of case {n} is {found[n]}; it must be in 1 ... {time}, the steps of inputs"
         )
     return found.astype(np.int64)
 
@@ -298,10 +295,7 @@ def padded(cases: Sequence[Any]) -> tuple[Array, Array]:
     Raises DataError for cases that do not fit each other, or have no steps.
     """
     given = _arrays("padded: cases", cases)
-    lengths = np.array([len(each) if each.ndim else 0 for each in given])
-    if not len(lengths) or not lengths.all():
-        which = f"case {int(lengths.argmin())} has no steps" if len(lengths) else "there are no cases"
-        raise DataError(f"padded: {which}")
+    lengths = _lengths("padded", given)
     return _filled("inputs", given, axis=1), lengths
 
 
@@ -313,9 +307,7 @@ def with_missing(x: Any) -> Array:
     """
     array = _array("with_missing: x", x)
     if array.dtype.kind != "f" or not array.ndim:
-        raise DataError(
-            f"with_missing: x must be floats (..., width), of which NaN stands for missing, not {array.dtype}"
-        )
+        raise DataError(f"with_missing: x must be floats (..., width), NaN for missing, not {array.dtype}")
     there = ~np.isnan(array)
     return np.concatenate([np.where(there, array, 0), there.astype(array.dtype)], axis=-1)
 
@@ -342,32 +334,36 @@ def _arrays(what: str, given: Any) -> list[Array]:
         raise DataError(str(error)) from None
 
 
+def _lengths(who: str, cases: Sequence[Array]) -> Array:
+    found = np.array([len(each) if each.ndim else 0 for each in cases])
+    if not found.all() or not len(found):
+        which = f"case {int(found.argmin())} has no steps" if len(found) else "there are no cases"
+        raise DataError(f"{who}: {which}")
+    return found
+
+
 def _array(what: str, given: Any) -> Array:
     require_unmasked(what, given)
-    if given is None:
-        raise DataError(f"{what} must be an array, not None")
     try:
         found = np.asarray(given)
-    except ValueError:
-        raise DataError(
-            f"{what} must be an array; cases of several lengths are taken by Sequences.of, not {shown(given)}"
-        ) from None
+    except ValueError:  # rows of several lengths
+        found = np.array(None)
     if found.dtype == object:
-        remedy = "see Sequences.of for lists"
+        remedy = "see Sequences.of for lists of cases"
         if isinstance(given, Mapping):
-            remedy = "not a mapping: of classes, give np.vectorize(mapping.get)(targets), or balanced_weights(targets)"
-        raise DataError(f"{what} must be an array of numbers, not of objects; {remedy}")
+            remedy = "of a mapping of classes give np.vectorize(mapping.get)(targets), or balanced_weights(targets)"
+        raise DataError(f"{what} must be an array of numbers, not {shown(given)}; {remedy}")
     return found
 
 
 def _filled(name: str, cases: Sequence[Array], axis: int, with_value: int = 0) -> Array:
     """(time, cases, ...) or (cases, most): arrays beside each other, filled up to the longest."""
-    if any(each.ndim < 1 or each.shape[1:] != cases[0].shape[1:] for each in cases):
-        odd = next(i for i, each in enumerate(cases) if each.ndim < 1 or each.shape[1:] != cases[0].shape[1:])
-        raise DataError(
-            f"Sequences: {name} of case {odd} are {list(cases[odd].shape)}, those of case 0 {list(cases[0].shape)}; "
-            "all but the number of steps must be the same"
-        )
+    for i, each in enumerate(cases):
+        if each.ndim < 1 or each.shape[1:] != cases[0].shape[1:]:
+            raise DataError(
+                f"Sequences: {name} of case {i} are {list(each.shape)}, those of case 0 {list(cases[0].shape)}; all "
+                "but the number of steps must be the same"
+            )
     longest = max(len(each) for each in cases)
     found = np.full(
         (len(cases), longest, *cases[0].shape[1:]), with_value, np.result_type(*(c.dtype for c in cases))

@@ -67,12 +67,10 @@ def symbol_row(what: str, symbols: Any, count: int | None = None) -> Array:
     try:
         row = np.asarray(symbols if isinstance(symbols, (np.ndarray, Sequence)) else list(symbols))
     except (TypeError, ValueError):
-        raise DataError(f"{what} must be a row of symbols, whole numbers, not {shown(symbols)}") from None
+        row = np.array(None)
     if row.ndim != 1 or (row.size and row.dtype.kind not in "iu"):
-        raise DataError(
-            f"{what} must be a row of symbols, whole numbers, not {shown(symbols)} ({row.dtype} of shape "
-            f"{list(row.shape)})"
-        )
+        found = f"{shown(symbols)} ({row.dtype} of shape {list(row.shape)})"
+        raise DataError(f"{what} must be a row of symbols, whole numbers, not {found}")
     if row.size and (row.min() < 0 or (count is not None and row.max() >= count)):
         wrong = int(row.min() if row.min() < 0 else row.max())
         last = "" if count is None else f" ... {count - 1}"

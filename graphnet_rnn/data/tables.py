@@ -1,4 +1,4 @@
-"""Sequences of tables: a row is a step."""
+"""Sequences of tables, where a row is a step; and what of a file is what."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import io
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,14 +16,16 @@ import numpy as np
 
 from graphnet.graph.node import Array
 from graphnet.system.memory import require_memory
-from graphnet_rnn.data.choice import Choice
-from graphnet_rnn.data.packages import package_for
+from graphnet_rnn.data.arrays import no_file_of, package_for
 from graphnet_rnn.data.sequences import Sequences
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.files.whole import read_bytes
-from graphnet_rnn.settings import shown
+from graphnet_rnn.settings import Count, listed, require_kinds, shown
 
-__all__ = ["TABLES", "column_names", "columns_read", "index_of_rows", "inputs_of", "is_table", "of_columns"]
+__all__ = [
+    "HEADS", "TABLES", "Choice", "Columns", "columns_read", "index_of_rows", "inputs_of", "is_table",
+    "of_columns",
+]  # fmt: skip
 
 T = TypeVar("T")
 
@@ -30,23 +33,58 @@ T = TypeVar("T")
 DECIMAL = re.compile(r"^(\s*[-+]?\d*),(\d+(?:[eE][-+]?\d+)?\s*)$")
 
 
-def column_names(path: Path) -> list[str]:
-    """The names of a table's columns, in their order."""
-    return list(HEADS[path.suffix.lower()](path))
+@dataclass(frozen=True)
+class Choice:
+    """What of a file is what.
+
+    inputs, targets: names of arrays or columns; no inputs: all columns that are nothing else ("x" of arrays). weights:
+    the name of the cases' weights. lengths: the array of how many steps each case has ("lengths", if there is one).
+    case: the column that says of which case a row is; without it there is one case. whole: of tables, a case has one
+    target, that of its last row. cases_first: arrays are (cases, time, ...), not (time, cases, ...). pieces: see
+    Sequences.pieces.
+    """
+
+    inputs: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
+    weights: str | None = None
+    lengths: str | None = None
+    case: str | None = None
+    whole: bool = False
+    cases_first: bool = False
+    pieces: Count | None = None
+
+    def __post_init__(self) -> None:
+        require_kinds(self)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a table that a network reads, and those that it predicts, by name and in their order.
+
+    `rnn.save` keeps them, so that of another table the same are read, wherever they stand there. Raises UsageError.
+    """
+
+    inputs: tuple[str, ...]
+    targets: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        for what in ("inputs", "targets"):
+            names = tuple(listed(f"Columns: {what}", getattr(self, what), "names"))
+            if not names or not all(isinstance(n, str) for n in names) or len(set(names)) < len(names):
+                raise UsageError(f"Columns: {what} must be different names, not {shown(list(names))}")
+            object.__setattr__(self, what, names)
 
 
 def of_columns(path: Path, columns: Mapping[str, Array], choice: Choice) -> Sequences:
     if not choice.targets:
         raise UsageError(f"{path}: say which columns are targets; it has {_listed(columns)}")
-    for name in sorted(_apart(choice)):
-        _require_column(path, columns, name)
     _require_one_role(path, choice)
-    x = inputs_of(path, columns, choice)
+    index, lengths, series = index_of_rows(path, columns, choice)
     w = None if choice.weights is None else _stacked(path, columns, (choice.weights,))[:, 0]
     t = _stacked(path, columns, choice.targets, None if w is None else w == 0)
     if len(choice.targets) == 1 and (t == np.floor(t)).all() and t.min() >= 0 and t.max() < 2**31:
         t = t[:, 0].astype(np.int64)  # labels
-    index, lengths, series = index_of_rows(path, columns, choice)
+    x = inputs_of(path, columns, choice)
     ends = np.full(index.shape[1], len(index)) if lengths is None else lengths
     last = index[ends - 1, np.arange(index.shape[1])]
     return Sequences(
@@ -81,10 +119,8 @@ def _weights_of_cases(path: Path, w: Array, choice: Choice) -> Array:
     if not differ.any():
         return w[0]
     if choice.whole:
-        raise DataError(
-            f"{path}: the rows of case {int(differ.argmax()) + 1} have several weights, and one target for all of "
-            "them; give all its rows one"
-        )
+        n = int(differ.argmax()) + 1
+        raise DataError(f"{path}: the rows of case {n} have several weights, and one target for all of them")
     return w
 
 
@@ -106,10 +142,8 @@ def inputs_of(path: Path, columns: Mapping[str, Array], choice: Choice) -> Array
     over = np.argwhere(np.isinf(found))
     if len(over):
         row, column = over[0]
-        raise DataError(
-            f"{path}: row {row + 1} of the column {shown(names[column])} is {x[row, column]:g}, which float32 "
-            "cannot hold; scale the column"
-        )
+        value = f"row {row + 1} of the column {shown(names[column])} is {x[row, column]:g}"
+        raise DataError(f"{path}: {value}, which float32 cannot hold; scale the column")
     return found
 
 
@@ -135,11 +169,9 @@ def index_of_rows(
     """The rows, (time, cases), the first again behind the end of a case; lengths, where cases have their own; and which
     series each is a piece of, where they were cut.
     """
-    if choice.cases_first:
-        raise UsageError(f"{path}: rows of a table are steps; which axis comes first is a matter of arrays")
-    if choice.lengths is not None:
+    if choice.cases_first or choice.lengths is not None:
         raise UsageError(
-            f"{path}: a table has the rows of each case; an array of lengths is a matter of arrays"
+            f"{path}: rows are steps; an axis of cases, or an array of lengths is a matter of arrays"
         )
     if choice.case is not None:
         _require_column(path, columns, choice.case)
@@ -182,9 +214,9 @@ def _require_cases(path: Path, name: str | None, column: Array) -> None:
     without = np.vectorize(lambda value: str(value).strip().lower() in ("", "nan", "none"), otypes=[bool])
     absent = np.flatnonzero(tests.get(column.dtype.kind, without)(column))
     if len(absent):
+        where = f"row {int(absent[0]) + 1} has no value in the column {shown(name)}"
         raise DataError(
-            f"{path}: row {int(absent[0]) + 1} has no value in the column {shown(name)}, which says of which case a "
-            "row is; fill it in, or leave the row out"
+            f"{path}: {where}, which says of which case a row is; fill it in, or leave the row out"
         )
 
 
@@ -192,8 +224,8 @@ def _numbers(path: Path, name: str, column: Array, missing: Array | None) -> Arr
     """DataError with the row of what is no finite number, but where it is missing."""
     if column.dtype.kind in "mM":
         raise DataError(
-            f"{path}: the column {shown(name)} holds times, which are no numbers to read or predict; name the columns "
-            "that are read, or make numbers of it first, say hours since the first row"
+            f"{path}: the column {shown(name)} holds times; name the columns that are read, or make numbers of it, say "
+            "hours since the first row"
         )
     try:
         found = np.asarray(column, np.float64)
@@ -205,9 +237,9 @@ def _numbers(path: Path, name: str, column: Array, missing: Array | None) -> Arr
         found = np.where(missing, 0, found)
     odd = np.flatnonzero(~np.isfinite(found))
     if len(odd):
+        value = f"row {int(odd[0]) + 1} of the column {shown(name)} is {shown(str(column[odd[0]]))}"
         raise DataError(
-            f"{path}: row {int(odd[0]) + 1} of the column {shown(name)} is {shown(str(column[odd[0]]))}; all must be "
-            "finite numbers; a target that is missing is said by the weight 0 of its row, in a column of weights"
+            f"{path}: {value}; all must be finite numbers; where a target is missing, give its row the weight 0"
         )
     _require_resolution(path, name, found)
     return found
@@ -225,10 +257,9 @@ def _require_resolution(path: Path, name: str, column: Array) -> None:
 
 
 def _number(value: Any) -> float:
-    try:
+    with contextlib.suppress(TypeError, ValueError):
         return float(value)
-    except (TypeError, ValueError):
-        return math.nan
+    return math.nan
 
 
 def _listed(names: Any) -> str:
@@ -257,16 +288,16 @@ def _rows_of_csv(path: Path) -> Iterator[list[str]]:
                 continue
             if empty:
                 raise DataError(
-                    f"{path}: line {empty} is empty, and rows follow; delete it, or, if it stands between sequences, "
-                    "give the table a column that says of which case each row is"
+                    f"{path}: line {empty} is empty, and rows follow; delete it, or, between sequences, add a column "
+                    "that says of which case each row is"
                 )
             yield row if separator != ";" else [DECIMAL.sub(r"\1.\2", value) for value in row]
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is no table in UTF-8: {error}") from None
     except csv.Error as error:
         raise DataError(
-            f"{path}: the row at line {line + 1} cannot be read: {error}. A value with a separator, a line break or a "
-            'quote in it stands between quotes, and a quote within it is written twice: "5"" pipe"'
+            f"{path}: the row at line {line + 1} cannot be read: {error}. A value with a separator or a quote in it is "
+            'written "5"" pipe"'
         ) from None
 
 
@@ -306,12 +337,8 @@ def _csv(path: Path) -> dict[str, Array]:
 
 def _of_parquet(path: Path, read: Callable[[Any, io.BytesIO], T]) -> T:
     parquet = package_for(f"reading {path}", "pyarrow.parquet", "pyarrow")
-    try:
+    with no_file_of(path, "table of Parquet"):
         return read(parquet, io.BytesIO(read_bytes(path, DataError)))
-    except Exception as error:
-        if isinstance(error, (DataError, MemoryError)):
-            raise
-        raise DataError(f"{path} is no table of Parquet: {' '.join(str(error).split())[:200]}") from None
 
 
 def _head_of_parquet(path: Path) -> list[str]:
@@ -335,11 +362,7 @@ def _parquet(path: Path) -> dict[str, Array]:
 def _plain(column: Any) -> Any:
     """A column whose values are numbers of entries in a dictionary, as its values; Arrow's own null becomes a value."""
     kind = column.type
-    return (
-        column.cast(kind.value_type)
-        if hasattr(kind, "value_type") and hasattr(kind, "index_type")
-        else column
-    )
+    return column.cast(kind.value_type) if hasattr(kind, "index_type") else column
 
 
 #: What reads the columns of which tables.

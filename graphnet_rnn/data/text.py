@@ -44,15 +44,13 @@ class Vocabulary:
 
     def __post_init__(self) -> None:
         if not isinstance(self.characters, str):
-            raise DataError(
-                f"a vocabulary holds characters, a str, not {shown(self.characters)}; Vocabulary.of(text) makes that "
-                "of a text."
-            )
+            found = shown(self.characters)
+            raise DataError(f"a vocabulary holds characters, a str, not {found}; see Vocabulary.of(text).")
         halves = [c for c in self.characters if "\ud800" <= c <= "\udfff"]
         if halves:
             raise DataError(
-                f"a vocabulary holds characters, of which {halves[0]!r} is only half of one (a surrogate), which no "
-                "file can hold; read the text in its right encoding."
+                f"a vocabulary holds characters, but {halves[0]!r} is only half of one, which no file holds; "
+                "read the text in its encoding."
             )
         if list(self.characters) != sorted(set(self.characters)) or not self.characters:
             raise DataError("a vocabulary holds each character once, sorted, and at least one.")
@@ -94,10 +92,10 @@ class Vocabulary:
                 yield symbols
         if unseen and unknown is None:
             listed = [repr(chr(point)) for point in sorted(unseen)[:8]]
+            some = f"{' '.join(listed)}{' ...' if len(unseen) > 8 else ''}"
             raise _UnseenError(
-                f"the text holds {len(unseen)} character(s) that the model has not seen in training: "
-                f"{' '.join(listed)}{' ...' if len(unseen) > 8 else ''}. "
-                "Remove them, or name a known character to read in their place (--unknown '?')."
+                f"the text holds {len(unseen)} character(s) that the model has not seen in training: {some}. Remove "
+                "them, or name a known character to read in their place (--unknown '?')."
             )
 
     def decode(self, symbols: Iterable[int]) -> str:
@@ -129,10 +127,8 @@ class Corpus:
 
     def __post_init__(self) -> None:
         if not isinstance(self.vocabulary, Vocabulary):
-            raise DataError(
-                f"Corpus: vocabulary must be a Vocabulary, not {shown(self.vocabulary)}; Corpus.split(text), "
-                "Corpus.given(train, valid) and Corpus.read(file) make all of it."
-            )
+            found = shown(self.vocabulary)
+            raise DataError(f"Corpus: vocabulary must be a Vocabulary, not {found}; see Corpus.split(text).")
         count = len(self.vocabulary)
         for name in ("train", "valid", "test"):
             row = symbol_row(f"Corpus: {name}", getattr(self, name), count)
@@ -158,9 +154,7 @@ class Corpus:
         """
         shares = _shares(valid, test)
         if vocabulary is None and unknown is not None:
-            raise DataError(
-                "Corpus.split: unknown says how characters are read that vocabulary lacks; give that."
-            )
+            raise DataError("Corpus.split: unknown is for characters that vocabulary lacks; give that.")
         return cls._split(_Text.of("the text", text), *shares, vocabulary, unknown)
 
     def fold(self, number: int, folds: int, gap: int = 0) -> Corpus:
@@ -177,10 +171,8 @@ class Corpus:
         begin, end = len(row) * number // folds, len(row) * (number + 1) // folds
         train = np.concatenate([row[: max(0, begin - gap)], row[end + gap :]])
         if not len(train) or begin == end:
-            raise DataError(
-                f"Corpus.fold: {folds} folds of {len(row):,} characters with a gap of {gap:,} leave none to train "
-                "or to validate on"
-            )
+            cut = f"{folds} folds of {len(row):,} characters with a gap of {gap:,}"
+            raise DataError(f"Corpus.fold: {cut} leave none to train or to validate on")
         return Corpus(train, row[begin:end], self.test, self.vocabulary)
 
     @classmethod
@@ -222,9 +214,7 @@ class Corpus:
         if is_number(valid):
             shares = _shares(valid, 0.1 if test is None else test)
             if unknown is not None and vocabulary is None:
-                raise DataError(
-                    "Corpus.read: unknown says how files to validate and to test on are read; give valid."
-                )
+                raise DataError("Corpus.read: unknown is for files to validate and to test on; give valid.")
             return cls._split(text, *shares, vocabulary, unknown)
         valid_text = _Text.read(named_file("Corpus.read: valid", valid), encoding)
         test_text = _Text(lambda: iter(()))
@@ -267,11 +257,9 @@ class _Text:
         is_path = isinstance(text, Path) or (isinstance(text, str) and text.isprintable() and _is_file(text))
         if is_path:
             raise DataError(
-                f"{what} is {str(text)!r}, a file's name; give what it holds, rnn.data.read_text({str(text)!r}), or "
-                "make the corpus of it, rnn.data.Corpus.read."
+                f"{what} is {str(text)!r}, a file's name; give rnn.data.read_text({str(text)!r}), or use Corpus.read."
             )
-        if not isinstance(text, str):
-            raise DataError(f"{what} must be a str, not {type(text).__name__}.")
+        _require_text(what, text)
         if not text:
             raise DataError(f"{what} is empty.")
         return cls(lambda: (text[start : start + PIECE] for start in range(0, len(text), PIECE)))
@@ -307,14 +295,12 @@ class _Text:
             return vocabulary, self.symbols(vocabulary)
         except _UnseenError:
             raise DataError(
-                "the text to train on was written to while it was read: it holds characters by now that it did not "
-                "hold at first; read it again once it is whole."
+                "the text to train on was written to while it was read; read it again once it is whole."
             ) from None
 
 
 def _shares(valid: Any, test: Any) -> tuple[float, float]:
-    numbers = is_number(valid) and is_number(test)
-    if numbers and valid >= 0 and test >= 0 and valid + test < 1:
+    if is_number(valid) and is_number(test) and valid >= 0 and test >= 0 and valid + test < 1:
         return valid, test
     raise DataError(
         f"the shares of validation ({shown(valid)}) and test ({shown(test)}) must be >= 0 and sum to less than 1."

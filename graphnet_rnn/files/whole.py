@@ -41,27 +41,25 @@ def reading(path: str | Path, error: type[GraphnetError]) -> Iterator[None]:
 
 def write_atomically(path: str | Path, content: bytes) -> None:
     """Writes the file wholly, durably, or not at all (see graphnet.system.files); SaveError leaves the old one."""
-    try:
+    with _writing(path):
         files.write_whole(path, content)
-    except OSError as error:
-        raise _not_written(path, error) from None
 
 
 def append_line(path: Path, row: Mapping[str, Any]) -> None:
     """One more line of JSON (see graphnet.system.json_lines); SaveError if that cannot be, e.g. on a full disk."""
-    with _refused(path):
+    with _writing(path):
         json_lines.append_row(path, row)
 
 
 def cut(path: Path, size: int) -> None:
     """Forgets what lies behind so many bytes; SaveError if that cannot be."""
-    with _refused(path):
+    with _writing(path):
         os.truncate(path, size)
 
 
 def sync(path: Path) -> None:
     """What was appended survives a power cut from here on; SaveError if that cannot be."""
-    with _refused(path):
+    with _writing(path):
         files.sync(path)
 
 
@@ -103,21 +101,15 @@ def locked(path: str | Path, busy: str, patience: float = 0.0) -> Iterator[Calla
 
 
 @contextlib.contextmanager
-def _refused(path: Path) -> Iterator[None]:
-    """SaveError, in one sentence, for what the system has against writing there."""
+def _writing(path: str | Path) -> Iterator[None]:
+    """SaveError for what the system has against writing there."""
     try:
         yield
-    except SaveError:
-        raise
     except OSError as error:
-        raise _not_written(path, error) from None
-
-
-def _not_written(path: str | Path, error: OSError) -> SaveError:
-    return SaveError(
-        f"{path} could not be written: {_why(error)}. What was saved before is untouched; see that there is "
-        "room, and that it may be written to."
-    )
+        raise SaveError(
+            f"{path} could not be written: {_why(error)}. What was saved before is untouched; see that there is "
+            "room, and that it may be written to."
+        ) from None
 
 
 def _why(error: OSError) -> str:

@@ -6,6 +6,7 @@ and, in a checkpoint, the training state as well. Equal models make equal bytes:
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import inspect
 import json
@@ -22,7 +23,7 @@ from graphnet.graph.node import Array
 from graphnet.system.text import in_brief, read_json
 from graphnet_rnn.cell.cell import Cell, classes_of
 from graphnet_rnn.cells.all import ALL
-from graphnet_rnn.data.choice import Columns
+from graphnet_rnn.data.tables import Columns
 from graphnet_rnn.data.text import Vocabulary
 from graphnet_rnn.errors import ModelFileError, UsageError
 from graphnet_rnn.files.json_values import from_json
@@ -152,20 +153,23 @@ def model_bytes(model: Model, notes: Mapping[str, Any] | None = None) -> bytes:
     """What `save` writes; UsageError for what it refuses."""
     if not isinstance(model, Model):
         raise UsageError(
-            f"save takes a model and a path, not {model!r:.60}; a class of your own becomes one as a "
-            "subclass of rnn.Model"
+            f"save takes a model and a path, not {model!r:.60}; a class of your own must be a subclass of rnn.Model"
         )
-    if notes is not None and not isinstance(notes, Mapping):
-        raise UsageError(f"save: notes must be a dict of what JSON holds, not {notes!r:.60}")
+    kept = {"notes": notes} if (notes := checked_notes("save", notes)) else {}
     model.require_finite("save")
     if isinstance(model, Network):
         model.require_unchanged("save")
-    description = {**describe_model(model), **({"notes": dict(notes)} if notes else {})}
-    try:
-        json.dumps(description)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise UsageError(f"save: notes must be a dict of what JSON holds: {error}") from None
-    return ModelFile(model_tensors(model), description).to_bytes()
+    return ModelFile(model_tensors(model), {**describe_model(model), **kept}).to_bytes()
+
+
+def checked_notes(who: str, notes: Any) -> dict[str, Any]:
+    """A copy, empty for None; UsageError, naming `who` was given them, for what JSON does not hold."""
+    if notes is None or isinstance(notes, Mapping):
+        with contextlib.suppress(TypeError, ValueError, RecursionError):
+            found = dict(notes or {})
+            json.dumps(found)
+            return found
+    raise UsageError(f"{who}: notes must be a dict of what JSON holds, not {shown(notes)}")
 
 
 def load(path: str | Path, classes: type[Cell | Model] | Iterable[type[Cell | Model]] = ()) -> Any:
@@ -179,17 +183,11 @@ def load(path: str | Path, classes: type[Cell | Model] | Iterable[type[Cell | Mo
 
 
 def _own_classes(classes: Any) -> list[type[Cell | Model]]:
-    """The classes; UsageError for what is none of a cell or a model."""
-    found = (
-        [classes]
-        if isinstance(classes, type)
-        else listed("load: classes", classes, "classes of cells or models")
-    )
+    must = "load: classes", "classes of cells or models"
+    found = [classes] if isinstance(classes, type) else listed(must[0], classes, must[1])
     for kind in found:
         if not (isinstance(kind, type) and issubclass(kind, (Cell, Model))):
-            raise UsageError(
-                f"load: classes must be classes of cells or models, e.g. [MyCell], not {kind!r:.60}"
-            )
+            raise UsageError(f"{must[0]} must be {must[1]}, e.g. [MyCell], not {kind!r:.60}")
     return found
 
 
@@ -203,9 +201,8 @@ def network_of(file: ModelFile, path: str, classes: type[Cell] | Iterable[type[C
     described = file.description.get("model")
     name = described.get("model") if isinstance(described, dict) else None
     if name != "Network":
-        raise ModelFileError(
-            f"{path} holds {'no network' if name is None else f'a model {in_brief(name)}, no network'}."
-        )
+        held = "no network" if name is None else f"a model {in_brief(name)}, no network"
+        raise ModelFileError(f"{path} holds {held}.")
     network = model_of(file, path, classes)
     assert isinstance(network, Network)
     return network
@@ -228,16 +225,17 @@ def model_of(
     try:
         model = reader.model(described, file.weights())
         if isinstance(model, Network):
-            model.vocabulary = _vocabulary(file.description.get("vocabulary"), model)
-            model.columns = _columns(file.description.get("columns"))
+            characters, columns = map(file.description.get, ("vocabulary", "columns"))
+            model.vocabulary = None if characters is None else Vocabulary(characters)
+            model.columns = None if columns is None else Columns(**columns)
         same = has_same_equations(model, file)
     except ModelFileError:
         raise
-    except (GraphnetError, ValueError, RecursionError, MemoryError) as error:
+    except (GraphnetError, TypeError, ValueError, RecursionError, MemoryError) as error:
         what = "it is nested too deeply" if isinstance(error, RecursionError) else str(error).split("\n")[0]
         raise ModelFileError(
             f"{path}: the model that it describes cannot be made: {in_brief(what.rstrip('.'), 500)}; the file is "
-            "damaged, or a class has changed since it was written."
+            "damaged, or a class has changed since."
         ) from error
     if not same:
         kinds = model.layers if isinstance(model, Network) else [model]
@@ -284,9 +282,7 @@ class _Reader:
             made = kind(**arguments)
         except (GraphnetError, ValueError, RecursionError):
             raise
-        except (
-            Exception
-        ) as error:  # a setting that is missing, or of another type; a user's class may raise anything
+        except Exception as error:  # a user's class may raise anything
             raise ValueError(f"its settings do not fit ({error})") from None
         for differing in _differing(name, described, made.description()):
             raise ValueError(f"{differing} is not what it could be")
@@ -345,8 +341,8 @@ class _Reader:
             raise
         except Exception as error:  # a user's class may raise anything
             raise ModelFileError(
-                f"{self.path}: the cell {name} cannot be made again with {_listed(arguments)} "
-                f"({in_brief(error, 200)}); it may have changed since the file was written."
+                f"{self.path}: the cell {name} cannot be made again with {arguments!r:.120} ({in_brief(error, 200)}); "
+                "it may have changed since."
             ) from error
 
     def require_weights(
@@ -356,41 +352,14 @@ class _Reader:
         held, least = sum(array.size for array in weights.values()), cell.least_weights(**arguments)
         if least > held:
             raise ModelFileError(
-                f"{self.path}: a cell {cell.__name__} with {_listed(arguments)} has at least {least} weights, but the "
+                f"{self.path}: a cell {cell.__name__} with {arguments!r:.120} has at least {least} weights, but the "
                 f"file holds {held}."
             )
 
 
 def _within(part: str, weights: Mapping[str, Array]) -> dict[str, Array]:
-    """The weights of a part, by the names that they have there."""
-    return {
-        name.removeprefix(f"{part}."): array for name, array in weights.items() if name.startswith(f"{part}.")
-    }
-
-
-def _listed(arguments: Mapping[str, Any]) -> str:
-    return f"{arguments!r:.120}"
-
-
-def _vocabulary(described: Any, network: Network) -> Vocabulary | None:
-    """The characters behind a network's symbols; ValueError for what cannot be them."""
-    if described is None:
-        return None
-    if not isinstance(described, str):
-        raise ValueError(f"its vocabulary is {described!r:.60}, no characters")
-    vocabulary = Vocabulary(described)
-    if network.reads == "symbols" and len(vocabulary) != network.inputs:
-        raise ValueError(f"its vocabulary has {len(vocabulary)} characters for {network.inputs} symbols")
-    return vocabulary
-
-
-def _columns(described: Any) -> Columns | None:
-    """The names of what a network of numbers reads; ValueError, or UsageError, for what cannot be them."""
-    if described is None:
-        return None
-    if not isinstance(described, dict) or set(described) != {"inputs", "targets"}:
-        raise ValueError(f"its columns are {described!r:.60}, no names")
-    return Columns(**described)
+    start = f"{part}."
+    return {name.removeprefix(start): array for name, array in weights.items() if name.startswith(start)}
 
 
 def _differing(name: str, stored: Any, made: Any) -> Iterator[str]:

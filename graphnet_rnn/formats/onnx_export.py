@@ -19,7 +19,7 @@ from graphnet_rnn.errors import UsageError
 from graphnet_rnn.files.whole import write_atomically
 from graphnet_rnn.formats.onnx_layers import Layers
 from graphnet_rnn.network.ctc.loss import blank_for_sure
-from graphnet_rnn.network.network import Network
+from graphnet_rnn.network.network import Network, require_network
 from graphnet_rnn.settings import one_of, whole_number, yes_or_no
 
 __all__ = ["export_onnx"]
@@ -54,8 +54,7 @@ def export_onnx(
     Raises UsageError, naming the node, for a cell that reads what ONNX has no words for, for one with a `sequence` of
     its own, for settings that cannot be meant, and without the package onnx; SaveError if the file cannot be written.
     """
-    if not isinstance(network, Network):
-        raise UsageError(f"export_onnx: an rnn.Network is needed, not a {type(network).__name__}")
+    require_network("export_onnx", network)
     sizes: list[int | str] = [
         name if size is None else whole_number(f"export_onnx: {name}", size)
         for name, size in (("time", time), ("batch", batch))

@@ -48,11 +48,9 @@ class Operator:
             if gate in self.split:
                 of_h[j * cell.widths[0] : (j + 1) * cell.widths[0]] = cell.weights[f"b_h{gate}"].value
         found = {"W": W, "R": R, "B": np.concatenate([of_x, of_h])}
-        return (
-            found | {"P": stacked(cell, [f"w_c{gate}" for gate in self.peepholes])}
-            if self.peepholes
-            else found
-        )
+        if self.peepholes:
+            found["P"] = stacked(cell, [f"w_c{gate}" for gate in self.peepholes])
+        return found
 
 
 #: ONNX's z, like torch's, keeps the state; that of GRU replaces it.

@@ -163,8 +163,7 @@ def tensors_of(model: Any) -> dict[str, Array]:
         given = model.state_dict() if is_module(model) else model
     if not isinstance(given, Mapping):
         raise UsageError(
-            "from_torch: model must be a state dict, a torch module or the path of a safetensors file, not a "
-            f"{type(model).__name__}"
+            f"from_torch: model must be a state dict, a module or a safetensors file, not a {type(model).__name__}"
         )
     return {str(name): _array(str(name), value) for name, value in given.items()}
 
@@ -215,9 +214,8 @@ def _array(name: str, value: Any) -> Array:
         # A tensor of torch may be on a device, or part of a graph.
         array = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise DataError(
-            f"the tensor {in_brief(name)} cannot be made an array ({in_brief(error, 200)}); convert it by .float()."
-        ) from None
+        why = f"cannot be made an array ({in_brief(error, 200)})"
+        raise DataError(f"the tensor {in_brief(name)} {why}; convert it by .float().") from None
     return array.astype(np.float32) if array.dtype == np.float16 else array
 
 
@@ -240,14 +238,12 @@ def find_recurrent(tensors: Tensors, kind: str | None, prefix: str | None) -> Re
     if prefix is None:
         if not prefixes:
             raise DataError(
-                f"there is no {first}, which every torch.nn.RNN, LSTM and GRU has (nor the "
-                f"weight_ih of an LSTMCell; graphnet's own files are read by rnn.load); found: {_listed(tensors)}."
+                f"there is no {first}, which every torch.nn.RNN, LSTM and GRU has, nor an LSTMCell's weight_ih "
+                f"(rnn.load reads files of graphnet); found: {_listed(tensors)}."
             )
         if len(prefixes) > 1:
-            raise DataError(
-                f"there are {len(prefixes)} recurrent modules, with the prefixes {_first(prefixes, shown)}; "
-                "name one by prefix=."
-            )
+            there = _first(prefixes, shown)
+            raise DataError(f"there are {len(prefixes)} recurrent modules, {there}; name one by prefix=.")
         prefix = prefixes[0]
     elif prefix not in prefixes:
         there = _first(prefixes, shown) or "none"
@@ -288,10 +284,8 @@ def _layers_of(parts: Tensors, prefix: str, tensors: Tensors) -> tuple[int, int,
         wanted += [f"weight_hr_l{l}{ending}" for l in range(layers) for ending in DIRECTIONS[:directions]]
     missing = [prefix + name for name in wanted if name not in parts]
     if missing:
-        raise DataError(
-            f"{_first(missing, in_brief)} missing: {layers} layer(s) of a torch module need them; found: "
-            f"{_listed(tensors)}."
-        )
+        needed = f"{layers} layer(s) of a torch module need them"
+        raise DataError(f"{_first(missing, in_brief)} missing: {needed}; found: {_listed(tensors)}.")
     return layers, directions, wanted
 
 
@@ -308,21 +302,13 @@ def _kind_of(parts: Tensors, kind: str | None, prefix: str) -> tuple[str, int]:
         units = parts["weight_hr_l0"].shape[1]
     fitting = (k for k, family in FAMILIES.items() if not projecting or family.projected is not None)
     found = next((k for k in fitting if rows == len(FAMILIES[k].gates) * units), None)
-    if found is None and projecting:
-        hr = list(parts["weight_hr_l0"].shape)
-        raise DataError(
-            f"{named} has the shape {list(matrix.shape)}; its rows should be 4 times the columns of weight_hr_l0, "
-            f"{hr}, in an LSTM with proj_size."
-        )
     if found is None:
-        raise DataError(
-            f"{named} has the shape [{rows}, {units}]; its rows should be 1 (RNN), 3 (GRU) or 4 (LSTM) "
-            "times its columns."
-        )
+        should = "1 (RNN), 3 (GRU) or 4 (LSTM) times its columns"
+        if projecting:
+            should = f"4 times the columns of weight_hr_l0, {list(parts['weight_hr_l0'].shape)}"
+        raise DataError(f"{named} has the shape {list(matrix.shape)}; its rows should be {should}.")
     if kind not in (None, found):
-        raise DataError(
-            f"kind is {kind!r}, but {named} [{rows}, {units}] is that of a torch.nn.{found}: leave out kind."
-        )
+        raise DataError(f"kind is {kind!r}, but {named} is that of a torch.nn.{found}: leave out kind.")
     return found, units
 
 
@@ -330,9 +316,7 @@ def _check(name: str, array: Array, shape: tuple[int, ...], of: str) -> None:
     if array.shape != shape:
         raise DataError(f"{in_brief(name)} has the shape {list(array.shape)}; {of} needs {list(shape)}.")
     if array.dtype.kind != "f":
-        raise DataError(
-            f"{in_brief(name)} holds {array.dtype}, not floats; turn quantised weights into floats first."
-        )
+        raise DataError(f"{in_brief(name)} holds {array.dtype}; turn quantised weights into floats first.")
 
 
 def required_matrix(tensors: Tensors, name: str, width: int, argument: str) -> Array:
@@ -354,8 +338,7 @@ def find_output(
         if not fitting:
             raise DataError(
                 f"there is no output layer: no other weight reads the {part.width} units of the torch.nn.{part.kind} "
-                f"(found: {_listed(tensors, matrices)}). Add the weight and bias of a torch.nn.Linear({part.width}, "
-                "outputs), and name it by output_prefix=."
+                f"(found: {_listed(tensors, matrices)}). Add a torch.nn.Linear({part.width}, outputs)."
             )
         if len(fitting) > 1:
             raise DataError(
@@ -377,10 +360,8 @@ def find_initial(tensors: Tensors, part: Recurrent) -> dict[str, Array]:
     states = [state.name for state in part.family.cell.states]
     found = {state: tensors[f"{INITIAL}{state}"] for state in states if f"{INITIAL}{state}" in tensors}
     if found and len(found) < len(states):
-        raise DataError(
-            f"{', '.join(INITIAL + s for s in states if s not in found)} missing: learned initial states are all "
-            "there, or none."
-        )
+        missing = ", ".join(INITIAL + s for s in states if s not in found)
+        raise DataError(f"{missing} missing: learned initial states are all there, or none.")
     for state, array in found.items():
         shape = (part.layers * part.directions, 1, part.width_of(state))
         _check(INITIAL + state, array, shape, "a learned initial state")
@@ -393,11 +374,10 @@ def refuse_others(tensors: Tensors, used: frozenset[str], part: Recurrent, embed
     if not others:
         return
     tables = [n for n in others if tensors[n].ndim == 2 and tensors[n].shape[1] == part.inputs]
-    hint = (
-        f" If {in_brief(tables[0])} is an embedding, say embedding_prefix={shown(tables[0].removesuffix('weight'))}."
-        if tables and embedding is None
-        else ""
-    )
+    hint = ""
+    if tables and embedding is None:
+        given = shown(tables[0].removesuffix("weight"))
+        hint = f" If {in_brief(tables[0])} is an embedding, say embedding_prefix={given}."
     raise DataError(
         f"{_listed(tensors, others)}: no part of a torch.nn.{part.kind} and one output layer, so the model computes "
         f"more than a Network does.{hint} To leave them out, give prefix={shown(part.prefix)} and output_prefix=."

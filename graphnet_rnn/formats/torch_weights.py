@@ -33,7 +33,7 @@ from graphnet_rnn.formats.state_dict import (
     required_matrix,
     tensors_of,
 )
-from graphnet_rnn.network.network import Network
+from graphnet_rnn.network.network import Network, require_network
 from graphnet_rnn.settings import one_of, yes_or_no
 
 __all__ = ["from_torch", "save_torch", "stacked", "to_torch", "torch_kind"]
@@ -80,8 +80,8 @@ def from_torch(
     module = dict(model.named_modules()).get(part.prefix.rstrip(".")) if is_module(model) else None
     if is_module(model) and _uses_relu(model, part.prefix):
         raise DataError(
-            "this torch.nn.RNN has nonlinearity='relu', and no cell of graphnet does; write one (a class with "
-            "step: gn.relu(self.affine('h', x=x, h=h)), see rnn.Cell) and copy the weights."
+            "this torch.nn.RNN has nonlinearity='relu', and no cell of graphnet does; write an rnn.Cell with "
+            "step: gn.relu(self.affine('h', x=x, h=h)), and copy the weights."
         )
     used = part.names
     if embedding_prefix is not None:
@@ -146,8 +146,7 @@ def to_torch(
     Raises UsageError for a network that no torch module computes: other or mixed cells, unequal widths,
     skip connections; for prefixes that are equal, or no names with a dot.
     """
-    if not isinstance(network, Network):
-        raise UsageError(f"to_torch: an rnn.Network is needed, not a {type(network).__name__}")
+    require_network("to_torch", network)
     _require_modules(prefix, output_prefix)
     family = FAMILIES[torch_kind(network)]
     tensors: dict[str, Array] = {}
@@ -242,7 +241,7 @@ def torch_kind(network: Network) -> str:
     """
     if network.skip:
         raise UsageError(
-            "torch's modules have no skip connections: train with skip=False, or write an ONNX file (export_onnx)"
+            "torch's modules have no skip connections: train with skip=False, or use export_onnx"
         )
     if len({isinstance(layer, Bidirectional) for layer in network.layers}) > 1:
         raise UsageError("a torch module reads in both directions in all layers, or in none; these are mixed")
@@ -254,20 +253,13 @@ def torch_kind(network: Network) -> str:
     if found is None:
         names = ", ".join(dict.fromkeys(type(cell).__name__ for cell in cells))
         known = ", ".join(f"{f.cell.__name__} (torch.nn.{kind})" for kind, f in FAMILIES.items())
-        gru = (
-            " torch.nn.GRU applies the reset after the product, as GRUResetAfter does."
-            if "GRU" in names.split(", ")
-            else ""
-        )
         raise UsageError(
-            f"no torch module computes a network of {names}; these can be converted, one kind for all layers: "
-            f"{known}.{gru}"
+            f"no torch module computes a network of {names}; these can be converted, one kind for all layers: {known}"
         )
     widths = [cell.widths for cell in cells]
     if len(set(widths)) > 1:
-        raise UsageError(
-            f"a torch module has one width for all layers; these have {', '.join(str(max(w)) for w in widths)}"
-        )
+        these = ", ".join(str(max(w)) for w in widths)
+        raise UsageError(f"a torch module has one width for all layers; these have {these}")
     return found
 
 

@@ -17,8 +17,8 @@ from graphnet_rnn.cell.initializers import Initializer, checked_initial
 from graphnet_rnn.cell.tracing import require_nodes
 from graphnet_rnn.cell.weights import Weights, unfit
 from graphnet_rnn.cells.lstm import without_recurrent_errors
-from graphnet_rnn.data.choice import Columns
 from graphnet_rnn.data.scaling import Scaling, as_scaling
+from graphnet_rnn.data.tables import Columns
 from graphnet_rnn.data.text import Vocabulary
 from graphnet_rnn.errors import CellError, UsageError
 from graphnet_rnn.model import Model, float_dtype, seed_of

@@ -120,7 +120,8 @@ class MPIRanks(Ranks):
         own = [self._as_sent(summed(given, *branch)) for branch in of_rank[self.rank]]
         most = max(map(len, of_rank)) * self.size * length * 8
         if most <= TOGETHER:
-            return self._joined(self._gathered(own, of_rank, length), of_rank, count, length)
+            found = self._gathered(_end_to_end(own), [len(each) * length for each in of_rank])
+            return self._joined(found, of_rank, count, length)
         slices = [slice(length * r // self.size, length * (r + 1) // self.size) for r in range(self.size)]
         lengths = [each.stop - each.start for each in slices]
         mine = lengths[self.rank]
@@ -134,27 +135,17 @@ class MPIRanks(Ranks):
             ),
             moving=True,
         )
-        slice_of_sum = self._joined(receive, of_rank, count, mine)
-        whole = _empty_beside(send, length)
-        self._wait(
-            self._comm.Iallgatherv(
-                [self._as_buffer(slice_of_sum), mine, self._mpi.DOUBLE],
-                [self._as_buffer(whole), lengths, self._mpi.DOUBLE],
-            ),
-            moving=True,
-        )
-        return whole
+        return self._gathered(self._joined(receive, of_rank, count, mine), lengths, moving=True)
 
-    def _gathered(self, own: list[Array], of_rank: list[list[tuple[int, int]]], length: int) -> Array:
-        """The branches of all ranks, one after the other."""
-        send = _end_to_end(own)
-        counts = [len(each) * length for each in of_rank]
-        whole = _empty_beside(send, sum(counts))
+    def _gathered(self, own: Array, counts: list[int], moving: bool = False) -> Array:
+        """What all ranks have, so many numbers each, one after the other."""
+        whole = _empty_beside(own, sum(counts))
         self._wait(
             self._comm.Iallgatherv(
-                [self._as_buffer(send), len(send), self._mpi.DOUBLE],
+                [self._as_buffer(own), len(own), self._mpi.DOUBLE],
                 [self._as_buffer(whole), counts, self._mpi.DOUBLE],
-            )
+            ),
+            moving,
         )
         return whole
 
@@ -302,11 +293,8 @@ class MPIRanks(Ranks):
         there = [rank for rank in range(self.size) if rank not in missing]
         if self.rank != there[0]:  # one of them speaks
             time.sleep(ENDING)
-        who = (
-            f"rank{'s' if len(missing) > 1 else ''} {', '.join(map(str, sorted(missing)))}"
-            if missing
-            else "a rank"
-        )
+        named = f"rank{'s' if len(missing) > 1 else ''} {', '.join(map(str, sorted(missing)))}"
+        who = named if missing else "a rank"
         self._abort(f"{who} of {self.size} did not answer for {self.patience:g} s; the run can be resumed")
 
     def _let_speak(self) -> None:

@@ -51,12 +51,7 @@ class Condition:
         table, ends, steps = found.table, found.accepts, length
         if stop is not None:  # two more states: of no return, and the end
             count = len(table)
-            table = np.concatenate(
-                [
-                    table,
-                    np.full((2, symbols), count),
-                ]
-            )
+            table = np.concatenate([table, np.full((2, symbols), count)])
             table[:, vocabulary.characters.index(stop)] = count
             table[:count, vocabulary.characters.index(stop)][ends] = count + 1
             ends = np.arange(count + 2) == count + 1
@@ -64,8 +59,7 @@ class Condition:
             steps += 1
         if steps * len(table) > MOST_TABLE:
             raise UsageError(
-                f"complete: a pattern of {len(table):,} states and a length of {length:,} are too much together; "
-                "make one smaller"
+                f"complete: a pattern of {len(table):,} states and a length of {length:,} are too much together"
             )
         reach: list[Array] = [np.asarray(ends)]
         for _ in range(steps):
@@ -73,8 +67,7 @@ class Condition:
         if not reach[-1][0]:
             how = f"{length} characters" if stop is None else f"at most {length} characters before {stop!r}"
             raise UsageError(
-                f"complete: no text of {how} that the model can write matches the pattern and the ending; "
-                "give another length, or ask for less"
+                f"complete: no text of {how} that the model can write matches the pattern and the ending"
             )
         return cls(table, np.array(reach), stop is not None)
 

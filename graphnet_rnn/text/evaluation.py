@@ -11,11 +11,21 @@ import numpy as np
 
 import graphnet as gn
 from graphnet.graph.node import Array
+from graphnet_rnn.data.symbols import symbol_row
+from graphnet_rnn.data.text import Vocabulary
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.network.network import Network, require_network
 from graphnet_rnn.settings import whole_number
 
-__all__ = ["Evaluation", "Evaluator", "as_symbols"]
+__all__ = ["Evaluation", "Evaluator", "as_symbols", "vocabulary_of"]
+
+
+def vocabulary_of(who: str, network: Any) -> Vocabulary:
+    """That of a network of text; UsageError, naming `who` asks, for anything else."""
+    vocabulary = require_network(who, network).vocabulary
+    if vocabulary is None or network.reads != "symbols":
+        raise UsageError(f"{who}: this network has no vocabulary: it was not trained on text")
+    return vocabulary
 
 
 def as_symbols(network: Network, text: Any) -> Array:
@@ -25,25 +35,9 @@ def as_symbols(network: Network, text: Any) -> Array:
     """
     if isinstance(text, str):
         if network.vocabulary is None:
-            raise DataError(
-                "the network has no vocabulary, so it cannot read a str; give it symbols, whole numbers"
-            )
+            raise DataError("the network has no vocabulary, so it cannot read a str; give it symbols")
         return network.vocabulary.encode(text)
-    try:
-        symbols = np.asarray(text)
-    except ValueError as error:
-        raise DataError(f"a text must be a str or a row of symbols: {error}") from None
-    if symbols.ndim != 1 or (symbols.size and symbols.dtype.kind not in "iu"):
-        raise DataError(
-            f"a text must be a str or a row of symbols, whole numbers, not {symbols.dtype} of shape "
-            f"{list(symbols.shape)}"
-        )
-    if symbols.size and not (symbols.min() >= 0 and symbols.max() < network.inputs):
-        raise DataError(
-            f"the text has symbols from {symbols.min()} to {symbols.max()}, but the network reads 0 to "
-            f"{network.inputs - 1}"
-        )
-    return symbols
+    return symbol_row("a text, which is no str,", text, network.inputs)
 
 
 @dataclass(frozen=True)
@@ -75,9 +69,7 @@ class Evaluator:
     def __init__(self, network: Network, lanes: int = 32, time: int = 50, threads: int | None = None) -> None:
         require_network("Evaluator", network).require_finite("Evaluator")
         if not network.predicts_symbols:
-            raise UsageError(
-                "Evaluator: only a network that reads symbols and predicts them can be evaluated on text"
-            )
+            raise UsageError("Evaluator: the network must read symbols and predict them")
         network.require_causal("Evaluator")
         self.network = network
         self.lanes, self.time = whole_number("lanes", lanes), whole_number("time", time)
@@ -110,10 +102,8 @@ class Evaluator:
         """
         symbols = as_symbols(self.network, symbols)
         lead = max(1, whole_number("context", context, least=0))
-        nats, likeliest = (
-            np.zeros(max(0, len(symbols) - lead)),
-            np.zeros(max(0, len(symbols) - lead), np.int64),
-        )
+        scored = max(0, len(symbols) - lead)
+        nats, likeliest = np.zeros(scored), np.zeros(scored, np.int64)
         for losses, guesses, _, counts, position in self._pieces(symbols, context, progress):
             at = position[counts] + 1 - lead
             nats[at], likeliest[at] = losses[counts], guesses[counts]

@@ -12,12 +12,11 @@ import numpy as np
 
 from graphnet.graph.display import ShowsItself
 from graphnet.graph.node import Array
-from graphnet_rnn.data.text import Corpus, Vocabulary
-from graphnet_rnn.errors import UsageError
-from graphnet_rnn.network.network import Network, require_network
+from graphnet_rnn.data.text import Corpus
+from graphnet_rnn.network.network import Network
 from graphnet_rnn.settings import text as text_of
 from graphnet_rnn.settings import whole_number
-from graphnet_rnn.text.evaluation import Evaluator
+from graphnet_rnn.text.evaluation import Evaluator, vocabulary_of
 
 __all__ = ["Reading", "TextCost", "cost_over_text", "new_words", "read"]
 
@@ -64,7 +63,7 @@ def read(network: Network, text: str, context: str = "", unknown: str | None = N
     does not know.
     Source: Lynge 2016, 3.4.5 and 5.4.
     """
-    vocabulary = _vocabulary("read", network)
+    vocabulary = vocabulary_of("read", network)
     symbols = vocabulary.encode(text_of("read: context", context) + text_of("read: text", text), unknown)
     if not context and len(text) == 1:
         return Reading(text, (None,), text)
@@ -108,7 +107,7 @@ def cost_over_text(
     Raises UsageError, DataError.
     Source: Lynge 2016, figs 5.1 to 5.3.
     """
-    vocabulary = _vocabulary("cost_over_text", network)
+    vocabulary = vocabulary_of("cost_over_text", network)
     characters = whole_number("cost_over_text: characters", characters)
     context = whole_number("cost_over_text: context", context, least=0)
     parts: tuple[tuple[str, int], ...] = ()
@@ -128,9 +127,7 @@ def cost_over_text(
     bits = np.full(count, np.nan)
     np.divide(np.bincount(piece, nats, count) / math.log(2), scored, out=bits, where=scored > 0)
     fresh = np.bincount(new_words(text) // characters, minlength=count)
-    return TextCost(
-        characters, tuple(map(float, bits)), tuple(map(int, fresh)), parts, len(symbols)
-    )  # fmt: skip
+    return TextCost(characters, tuple(bits.tolist()), tuple(fresh.tolist()), parts, len(symbols))
 
 
 def new_words(text: str) -> Array:
@@ -146,10 +143,3 @@ def new_words(text: str) -> Array:
             seen.add(match[0])
             places.append(match.start())
     return np.array(places, np.int64)
-
-
-def _vocabulary(who: str, network: Network) -> Vocabulary:
-    require_network(who, network)
-    if network.vocabulary is None:
-        raise UsageError(f"{who}: this network has no vocabulary: it was not trained on text")
-    return network.vocabulary

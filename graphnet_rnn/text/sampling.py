@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from graphnet.graph.node import Array
-from graphnet_rnn.data.text import Vocabulary
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.network.network import Network, require_network
 from graphnet_rnn.network.running import Runner
 from graphnet_rnn.settings import is_number, shown, whole_number
+from graphnet_rnn.text.evaluation import vocabulary_of
 
 __all__ = ["Sampler", "Stepper", "check_temperature", "choose"]
 
@@ -44,12 +44,9 @@ class Stepper:
 
     def __init__(self, network: Network, who: str = "Stepper", threads: int | None = None) -> None:
         require_network(who, network).require_finite(who)
-        if network.vocabulary is None or network.reads != "symbols":
-            raise UsageError(f"{who}: this network has no vocabulary: it was not trained on text")
+        self.network, self.vocabulary = network, vocabulary_of(who, network)
         network.require_causal(who)
         network.require_each_step(who)
-        self.network = network
-        self.vocabulary: Vocabulary = network.vocabulary
         self._runner = Runner(network, threads=threads, frozen=True)
 
     def refresh(self) -> None:

@@ -109,12 +109,8 @@ def _drawn(
         states = condition.table[states[going], drawn]
         ended = condition.ended(states, left - 1)
         accepted[active[ended]] = True
-        active, states, drawn, rows = (
-            active[~ended],
-            states[~ended],
-            drawn[~ended],
-            np.flatnonzero(going)[~ended],
-        )
+        rows = np.flatnonzero(going)[~ended]
+        active, states, drawn = (each[~ended] for each in (active, states, drawn))
         if not len(active):
             break
         now = lanes.step(now.rows(rows), drawn)

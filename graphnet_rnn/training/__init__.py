@@ -10,13 +10,14 @@ with lazy_imports(__name__):
     from graphnet_rnn.training.folder import RunFolder
     from graphnet_rnn.training.graph_cases import GraphCases
     from graphnet_rnn.training.interruption import Interruption
+    from graphnet_rnn.training.listeners import Listener, Outcome
     from graphnet_rnn.training.long_sequence import LongSequence
     from graphnet_rnn.training.problem import Problem
     from graphnet_rnn.training.settings import EarlyStopping, Training
     from graphnet_rnn.training.stream import Stream
     from graphnet_rnn.training.symbols import SymbolSequences
     from graphnet_rnn.training.text import CarriedText, DrawnText
-    from graphnet_rnn.training.trainer import Listener, Outcome, Trainer
+    from graphnet_rnn.training.trainer import Trainer
 
 __all__ = [
     "Arrays",

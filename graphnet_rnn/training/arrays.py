@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, InitVar, dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,22 +11,29 @@ import numpy as np
 import graphnet as gn
 from graphnet.graph.node import Array, Node
 from graphnet.system.process import cached_property
-from graphnet_rnn.data.packing import bucket_of, bucket_times
-from graphnet_rnn.data.sequences import Sequences, named_sequences
+from graphnet_rnn.data.batches import bucket_of, bucket_times
+from graphnet_rnn.data.sequences import Sequences, named_sequences, steps_of
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.network.ctc.decoding import greedy, label_error_rate
 from graphnet_rnn.network.losses import SEQUENCE_LOSSES
-from graphnet_rnn.network.network import Network
+from graphnet_rnn.network.network import Network, require_network
 from graphnet_rnn.network.running import Runner
 from graphnet_rnn.network.unroll import Unrolled
 from graphnet_rnn.optimizers.batched import BatchedObjective
 from graphnet_rnn.optimizers.by_size import ObjectiveBySize
 from graphnet_rnn.optimizers.objective import Objective
 from graphnet_rnn.settings import Count, CountOrZero, setting
-from graphnet_rnn.training.batches_of_cases import BatchesOfCases, divided
-from graphnet_rnn.training.cases import Cases, fitting, judged_by_step, kind_of_weights
-from graphnet_rnn.training.measures import MEASURES, measures
-from graphnet_rnn.training.problem import Validated
+from graphnet_rnn.training.batches_of_cases import MEASURES, BatchesOfCases, divided, measures
+from graphnet_rnn.training.cases import (
+    filled,
+    fitting,
+    judged_by_step,
+    kind_of_weights,
+    of_time,
+    shares,
+    weighed,
+    weight_of,
+)
 from graphnet_rnn.training.state import digest_of
 
 __all__ = ["Arrays"]
@@ -80,42 +86,36 @@ class Arrays(BatchesOfCases):
         lengths: Any,
         weights: Any,
     ) -> None:
-        if not isinstance(self.network, Network):
-            raise UsageError(f"Arrays: network must be a Network, not {self.network!r:.60}")
-        self.model = network = self.network
+        self.model = network = require_network("Arrays", self.network)
         self._check_sizes()
         if isinstance(inputs, Sequences):
             if any(each is not None for each in (targets, lengths, weights)):
                 raise UsageError("Arrays: Sequences have targets, lengths and weights; give none beside them")
             whole = inputs
         else:
-            if targets is None:
-                raise UsageError("Arrays: targets are missing; give them, or an rnn.data.Sequences alone")
             whole = named_sequences("Arrays", inputs, targets, lengths, weights, judged_by_step(network))
         train, kept = self._divided(fitting(network, whole), valid)
         parts = [train] if kept is None else [train, kept]
         self._kind = kind_of_weights(network, parts)
         self._ragged = any(part.lengths is not None for part in parts)
-        self._train = Cases.of(train, self._kind)
-        self._valid = None if kept is None else Cases.of(kept, self._kind)
+        self._train = weighed(train, self._kind)
+        self._valid = None if kept is None else weighed(kept, self._kind)
         self._require_weight()
         self._labels = train.targets.shape[1] if network.loss in SEQUENCE_LOSSES else None
         self.batch = min(self.batch, len(self._train))
         self._times = [self._train.time]
         if self._ragged:
-            lengths = [each.lengths for each in (self._train, self._valid) if each is not None]
+            lengths = [steps_of(each) for each in (self._train, self._valid) if each is not None]
             self._times = bucket_times(np.concatenate(lengths), self.buckets, self.batch)
         if self.unscored >= self._times[-1]:
             raise UsageError(
-                f"Arrays: unscored = {self.unscored} leaves no target in cases of {self._times[-1]} steps; give fewer"
+                f"Arrays: unscored = {self.unscored} leaves no target in {self._times[-1]} steps"
             )
         # A shorter case has no target, and is of no weight.
         self._times = sorted({max(time, self.unscored + 1) for time in self._times})
         self._begin(network.seed)
         self._make([self._objective(time) for time in self._times])
         self._judges: dict[int, gn.Function] = {}
-        #: The metrics.
-        self._validated = Validated[list[float]](network)
 
     @property
     def unit_name(self) -> str:  # type: ignore[override]
@@ -130,14 +130,9 @@ class Arrays(BatchesOfCases):
         if isinstance(valid, (tuple, Sequences)):
             if isinstance(valid, tuple):
                 if len(valid) not in (2, 3):
-                    raise UsageError(
-                        "Arrays: valid must be (inputs, targets), (inputs, targets, weights), Sequences, a share, or "
-                        "None"
-                    )
-                weights = valid[2] if len(valid) == 3 else None
-                valid = named_sequences(
-                    "Arrays: valid", *valid[:2], None, weights, judged_by_step(self.model)
-                )
+                    raise UsageError("Arrays: valid must be (inputs, targets), or (inputs, targets, weights)")
+                x, t, w = (*valid, None)[:3]
+                valid = named_sequences("Arrays: valid", x, t, None, w, judged_by_step(self.model))
             return whole, self._like(whole, fitting(self.model, valid))
         first, last = divided("Arrays", valid, len(whole))
         return whole.chosen(first), whole.chosen(last) if len(last) else None
@@ -145,7 +140,7 @@ class Arrays(BatchesOfCases):
     def _require_weight(self) -> None:
         """DataError where no target counts."""
         for what, part in (("train", self._train), ("validate", self._valid)):
-            if part is not None and not part.shares(self.unscored).any():
+            if part is not None and not shares(part, self.unscored).any():
                 raise DataError(
                     f"Arrays: none of the cases to {what} on has a target whose weight is above 0"
                 )
@@ -154,13 +149,12 @@ class Arrays(BatchesOfCases):
         """Cases to validate on, if they fit those to train on; with lengths of their own they need not be as long."""
         if kept.time != whole.time and kept.lengths is None and whole.lengths is None:
             raise DataError(
-                f"Arrays: cases to train on have {whole.time} steps, those to validate on {kept.time}; give lengths, "
-                "if cases have several"
+                f"Arrays: cases to train on have {whole.time} steps, those to validate on {kept.time}; give lengths"
             )
         if self.model.loss in SEQUENCE_LOSSES and kept.targets.shape[1] != whole.targets.shape[1]:
+            most = [each.targets.shape[1] for each in (whole, kept)]
             raise DataError(
-                f"Arrays: cases to train on have {whole.targets.shape[1]} labels, those to validate on "
-                f"{kept.targets.shape[1]}; fill the shorter ones up with -1"
+                f"Arrays: cases to train on have {most[0]} labels, those to validate on {most[1]}; fill up with -1"
             )
         return kept
 
@@ -173,10 +167,10 @@ class Arrays(BatchesOfCases):
     def _packed(self, order: Array) -> list[Array]:
         return self._of_like_lengths(self._train, order)
 
-    def _of_like_lengths(self, cases: Cases, order: Array) -> list[Array]:
+    def _of_like_lengths(self, cases: Sequences, order: Array) -> list[Array]:
         if not self._ragged:
             return super()._packed(order)
-        bucket = bucket_of(cases.lengths, self._times)[order]
+        bucket = bucket_of(steps_of(cases), self._times)[order]
         groups = [order[bucket == k] for k in range(len(self._times))]
         return [group[i : i + self.batch] for group in groups for i in range(0, len(group), self.batch)]
 
@@ -186,20 +180,20 @@ class Arrays(BatchesOfCases):
         return [batches[i] for i in generator.permutation(len(batches))]
 
     def _weight_of(self, which: Array) -> float:
-        return self._train.weight_of(which, self.unscored)
+        return weight_of(self._train, self.unscored, which)
 
     def _arrays_of(self, which: Array, scale: float) -> tuple[Any, ...]:
         return self._as_read(self._fed(self._train, which), scale)
 
-    def _fed(self, cases: Cases, which: Array) -> Cases:
+    def _fed(self, cases: Sequences, which: Array) -> Sequences:
         """A batch, filled up with cases of no weight and cut to its length."""
-        batch = cases.filled(which, self.batch)
-        return batch.of_time(self._times[int(bucket_of(batch.lengths, self._times).max())])
+        batch = filled(cases, which, self.batch)
+        return of_time(batch, self._times[int(bucket_of(steps_of(batch), self._times).max())])
 
-    def _as_read(self, batch: Cases, scale: float = 1.0) -> tuple[Any, ...]:
+    def _as_read(self, batch: Sequences, scale: float = 1.0) -> tuple[Any, ...]:
         """As the graph takes them, weights by so much."""
-        shares = batch.shares(self.unscored) * np.float64(scale)
-        return (batch.x, batch.t, shares.astype(self.model.dtype), *([batch.lengths] if self._ragged else []))
+        w = (shares(batch, self.unscored) * np.float64(scale)).astype(self.model.dtype)
+        return (batch.inputs, batch.targets, w, *([batch.lengths] if self._ragged else []))
 
     # -- graphs --------------------------------------------------------------------------------
 
@@ -270,9 +264,9 @@ class Arrays(BatchesOfCases):
         for which in self._of_like_lengths(self._valid, np.arange(len(self._valid))):
             batch = self._fed(self._valid, which)
             cost, *each = self._judge(batch.time)(*self._as_read(batch))
-            shares = batch.shares(self.unscored).astype(np.float64)
-            sums += [float(cost), *(float((shares * values).sum()) for values in each)]
-        mean, *measured = (sums / self._valid.total(self.unscored)).tolist()
+            w = shares(batch, self.unscored).astype(np.float64)
+            sums += [float(cost), *(float((w * values).sum()) for values in each)]
+        mean, *measured = (sums / weight_of(self._valid, self.unscored)).tolist()
         self._validated.keep(measured)
         return float(mean)
 
@@ -285,18 +279,12 @@ class Arrays(BatchesOfCases):
             return {}
         if self._labels is not None:
             return {"label_error_rate": self._label_error_rate}
-        names = [MEASURES[self.model.loss]] if self.model.loss in MEASURES else []
-        return {name: partial(self._metric, i) for i, name in enumerate(names)}
-
-    def _metric(self, number: int) -> float:
-        measured = self._validated.now(self.validate)
-        assert measured is not None
-        return measured[number]
+        return self._measured([MEASURES[self.model.loss]] if self.model.loss in MEASURES else [])
 
     def _label_error_rate(self) -> float:
         assert self._valid is not None
-        logits, _ = self._runner(self._valid.x, lengths=self._valid.lengths)
-        return label_error_rate(greedy(logits), list(self._valid.t), self._valid.w)
+        logits, _ = self._runner(self._valid.inputs, lengths=self._valid.lengths)
+        return label_error_rate(greedy(logits), list(self._valid.targets), self._valid.weights)
 
     @cached_property
     def _runner(self) -> Runner:
@@ -304,8 +292,8 @@ class Arrays(BatchesOfCases):
 
     def description(self) -> dict[str, Any]:
         kept = [self._train, *([] if self._valid is None else [self._valid])]
-        lengths = [each.lengths for each in kept] if self._ragged else []
-        arrays = [array for each in kept for array in (each.x, each.t, each.w)] + lengths
+        lengths = [steps_of(each) for each in kept] if self._ragged else []
+        arrays = [array for each in kept for array in (each.inputs, each.targets, shares(each, 0))] + lengths
         return {**super().description(), "data": digest_of(*arrays)}
 
 

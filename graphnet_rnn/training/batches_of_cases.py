@@ -1,25 +1,29 @@
-"""Batches of cases that are drawn anew in every epoch: what problems with a fixed number of cases share."""
+"""Batches of cases that are drawn anew in every epoch, and what is measured of cases besides their loss."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
 import graphnet as gn
-from graphnet.graph.node import Array
+from graphnet.graph.node import Array, Node
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.model import Model
+from graphnet_rnn.network.unroll import Unrolled
 from graphnet_rnn.optimizers.base import Optimizer
 from graphnet_rnn.optimizers.batched import BatchedObjective
 from graphnet_rnn.optimizers.by_size import ObjectiveBySize
 from graphnet_rnn.optimizers.objective import Objective
 from graphnet_rnn.settings import amount, require_kinds
-from graphnet_rnn.training.problem import ObjectiveProblem
+from graphnet_rnn.training.problem import ObjectiveProblem, Validated
 
-__all__ = ["BatchesOfCases", "divided", "seed_of"]
+__all__ = [
+    "MEASURES", "BatchesOfCases", "divided", "losses_of_cases", "measures", "measures_of_cases", "seed_of",
+]  # fmt: skip
 
 
 class BatchesOfCases(ObjectiveProblem):
@@ -63,19 +67,15 @@ class BatchesOfCases(ObjectiveProblem):
     # -- beginning -----------------------------------------------------------------------------
 
     def _check_sizes(self) -> None:
-        own = type(self).__name__
         require_kinds(self)
-        if self.curvature_batches > self.gradient_batches:
-            raise UsageError(
-                f"{own}: curvature_batches must be at most gradient_batches, {self.gradient_batches}, not "
-                f"{self.curvature_batches}: they are a part of these"
-            )
+        self._require_part(self.curvature_batches)
 
     def _begin(self, seed: int) -> None:
         """Counts the steps of an epoch."""
         self._seed, self._random = seed, gn.RandomSource(seed)
         self.items = self.batch * self.gradient_batches
         self._order: tuple[int, list[Array]] | None = None
+        self._validated = Validated[list[float]](self.model)
         self._steps = len(self._batches_of(0)) // self.gradient_batches
         if not self._steps:
             raise DataError(
@@ -111,14 +111,9 @@ class BatchesOfCases(ObjectiveProblem):
 
     def require_fit(self, optimizer: Optimizer) -> None:
         super().require_fit(optimizer)
-        own, its = type(self).__name__, type(optimizer).__name__
-        if self.curvature_batches > 1 and not optimizer.curved:
-            raise UsageError(f"{own}: curvature_batches means nothing to {its}, which asks for no curvature")
-        if optimizer.needs_single_cases:
-            raise UsageError(
-                f"{own}: a preconditioner that is an exponent needs the gradients of single cases, which are not "
-                "computed here; use a metric ('kfac')"
-            )
+        if self.curvature_batches > 1:
+            self._require_curved(optimizer)
+        self._refuse_single_cases(optimizer)
 
     def feed(self, epoch: int, step: int) -> Objective | ObjectiveBySize | BatchedObjective:
         taken = self._taken(epoch, step)
@@ -139,6 +134,15 @@ class BatchesOfCases(ObjectiveProblem):
         """The weight of its targets, so that an epoch's mean is that over all of them."""
         return sum(map(self._weight_of, self._taken(epoch, step)))
 
+    def _measured(self, names: Iterable[str]) -> dict[str, Callable[[], float]]:
+        """The metrics of these names: what `validate` keeps beside the cost, in this order."""
+        return {name: partial(self._metric, i) for i, name in enumerate(names)}
+
+    def _metric(self, number: int) -> float:
+        measured = self._validated.now(self.validate)
+        assert measured is not None
+        return measured[number]
+
     def numbers(self) -> dict[str, Any]:
         return {"random": self._random.state}
 
@@ -158,3 +162,49 @@ def divided(own: str, share: Any, count: int) -> tuple[Array, Array]:
 def seed_of(model: Model) -> int:
     """That of the model, 0 for one that has none."""
     return int(getattr(model, "seed", 0))
+
+
+# -- what is measured --------------------------------------------------------------------------
+
+#: By loss what there is of each target.
+MEASURES: dict[str, str] = {"softmax": "accuracy", "sigmoid": "accuracy", "squared": "absolute_error"}
+
+
+def measures(u: Unrolled, of_values: bool = False) -> dict[str, Node]:
+    """Of each target how right it was, or how far away, a mean over its values; or its parts, one of each value."""
+    o, t = u.logits, u.targets
+    match u.network.loss:
+        case "softmax":
+            return {"accuracy": gn.cast(gn.equal(gn.argmax(o), t), o.dtype)}
+        case "sigmoid":
+            values = gn.cast(gn.equal(o > 0, t > 0.5), o.dtype)
+        case "squared":
+            values = gn.absolute(o - t)
+        case _:
+            return {}
+    return {MEASURES[u.network.loss]: values / values.shape[-1] if of_values else gn.mean(values, axis=-1)}
+
+
+def losses_of_cases(u: Unrolled) -> Node:
+    """(batch,): the sum over the scored steps of each case."""
+    return u.losses if u.losses.ndim == 1 else gn.sum(u.losses[u.unscored :], axis=0)
+
+
+def measures_of_cases(u: Unrolled) -> dict[str, Node]:
+    """(batch,): the mean over the scored steps that a case has; "exact": 1 where all of them are right."""
+    found: dict[str, Node] = {}
+    for name, value in measures(u).items():
+        if value.ndim == 1:
+            found[name] = value
+            continue
+        value, ends = value[u.unscored :], u.judged_ends
+        if ends is None:
+            found[name] = gn.mean(value, axis=0)
+        else:
+            inside = ends.inside[u.unscored :]
+            steps = gn.maximum(gn.sum(gn.cast(inside, value.dtype), axis=0), 1)
+            found[name] = gn.sum(gn.where(inside, value, 0), axis=0) / steps
+            value = gn.where(inside, value, 1)
+        if u.network.loss == "softmax":
+            found["exact"] = gn.min(value, axis=0)
+    return found

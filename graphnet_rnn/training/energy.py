@@ -15,7 +15,8 @@ from graphnet_rnn.models.energy.model import EnergyModel, as_generator, raised
 from graphnet_rnn.optimizers.base import Optimizer
 from graphnet_rnn.optimizers.first_order import FirstOrder
 from graphnet_rnn.optimizers.hessian_free import CurvedOptimizer
-from graphnet_rnn.settings import amount, setting, whole_number
+from graphnet_rnn.settings import Count, require_kinds, setting, whole_number
+from graphnet_rnn.training.batches_of_cases import divided
 from graphnet_rnn.training.problem import CompiledProblem
 from graphnet_rnn.training.state import description_of, digest_of
 
@@ -48,45 +49,43 @@ class EnergyCases(CompiledProblem):
 
     model: EnergyModel
     data: InitVar[Any]
-    batch: int = setting(100, "cases of a step")
+    batch: Count = setting(100, "cases of a step")
     _: KW_ONLY
     gibbs_steps: int | Callable[[int], int] = 1
     chains: int = setting(1, "of each case; their gradients' mean is taken")
     below: Sequence[EnergyModel] = ()
     valid: InitVar[float] = 0.1
-    drawn: int = setting(100, "cases of an epoch, where data are a function that draws them")
+    drawn: Count = setting(100, "cases of an epoch, where data are a function that draws them")
     seed: int = setting(0, "of the order of cases, and of all that is drawn")
 
     def __post_init__(self, data: Any, valid: float) -> None:
+        require_kinds(self)
         self.objective = ContrastiveDivergence(
             self.model, 1, self.seed, self.backend, self.threads, self.chains
         )
-        self.seed, self.below, batch = self.objective.seed, list(self.below), self.batch
+        self.seed, self.below = self.objective.seed, list(self.below)
         self._reader = self.below[0] if self.below else self.model
         self._axis, self._draw = self._reader.case_axis, data if callable(data) else None
-        self.drawn = whole_number("EnergyCases: drawn", self.drawn)
         cases = None if self._draw else self._reader.check_data("data", data)
         count = self.drawn if cases is None else cases.shape[self._axis]
-        kept = round(amount("EnergyCases: valid", valid) * count)
-        if kept >= count:
-            raise UsageError(f"EnergyCases: valid = {valid:g} of {count} cases leaves none to train on")
-        self._count, self._epoch = count - kept, 0
+        first, last = divided("EnergyCases", valid, count)
+        self._count, kept, self._epoch = len(first), len(last), 0
         if cases is None:
             self._cases = self._draw_cases(self._count, 2, self._epoch)
             self._kept = self._draw_cases(kept, 3) if kept else self._cases[..., :0]
         else:
             self._cases, self._kept = np.split(cases, [self._count], axis=self._axis)
-        self.batch = self.items = whole_number("EnergyCases: batch", batch)
+        self.items = self.batch
         if self.batch > self._count:
             raise DataError(
-                f"EnergyCases: batch is {batch}, but there are only {self._count} cases to train on"
+                f"EnergyCases: batch is {self.batch}, but there are only {self._count} cases to train on"
             )
 
     def require_fit(self, optimizer: Optimizer) -> None:
         if not isinstance(optimizer, (FirstOrder, CurvedOptimizer)):
             raise UsageError(
-                "EnergyCases: optimizer must be a first-order or a Hessian-free one, e.g. rnn.Momentum(rate=0.01) or "
-                f"rnn.HessianFree(), not {optimizer!r:.60}: the gradient is of no function whose value is known"
+                "EnergyCases: optimizer must be a first-order or a Hessian-free one, e.g. rnn.Momentum(rate=0.01), not "
+                f"{optimizer!r:.60}: the loss is not known"
             )
 
     def _draw_cases(self, count: int, *which: int) -> Array:
@@ -95,9 +94,7 @@ class EnergyCases(CompiledProblem):
         found = self._draw(as_generator("EnergyCases", self.seed, *which), count)
         cases = self._reader.check_data("data", found)
         if cases.shape[self._axis] != count:
-            raise DataError(
-                f"EnergyCases: data, a function, was asked for {count} cases and gave {cases.shape[self._axis]}"
-            )
+            raise DataError(f"EnergyCases: data(generator, {count}) gave {cases.shape[self._axis]} cases")
         return cases
 
     def __len__(self) -> int:

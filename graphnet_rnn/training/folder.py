@@ -97,9 +97,7 @@ class RunFolder:
                     return read_training_state(path)
                 except ModelFileError as error:
                     problems.append(str(error))
-            if (
-                self.checkpoints() == there
-            ):  # else another process trains here, and has replaced them meanwhile
+            if self.checkpoints() == there:  # else another process has replaced them meanwhile
                 break
         reason = " ".join(problems) or "There is no checkpoint in it."
         raise ModelFileError(f"{self.path} cannot be resumed. {reason}")
@@ -107,10 +105,7 @@ class RunFolder:
     def require_own_file(self, path: Path) -> None:
         """SaveError for a link in the folder: what is written there would be written elsewhere."""
         if path.is_symlink():
-            raise SaveError(
-                f"{path} is a link, and a run writes into its own folder alone; put the file there instead of the "
-                "link, or remove it."
-            )
+            raise SaveError(f"{path} is a link, and a run writes into its own folder alone; remove the link.")
 
     def history_size(self) -> int:
         return self.history.stat().st_size if self.history.exists() else 0
@@ -177,34 +172,32 @@ class RunWriter:
         self._hold = hold
         self._history_size = folder.history_size()
 
-    def _require_own(self) -> None:
+    def _require_own(self, file: Path) -> None:
+        """Before the file is written."""
         self._hold()
+        self.folder.require_own_file(file)
         found = self.folder.history_size()
         if found != self._history_size:
             raise SaveError(
                 f"{self.folder.history} has {found:,} bytes where this run has written {self._history_size:,}: another "
-                "program has changed or removed it. Training ends, as it could not be resumed. Restore the file and "
-                "resume, or start anew from model.safetensors in another folder."
+                "program has changed or removed it. Restore it and resume, or start anew from model.safetensors in "
+                "another folder."
             )
 
     def write_checkpoint(
         self, model: Model, step: int, state: Mapping[str, Array], arrays: Mapping[str, Array],
         training: Mapping[str, Any],
-    ) -> Path:  # fmt: skip
+    ) -> None:  # fmt: skip
         """Writes a checkpoint, which knows how long the history is, and removes all but the last two."""
-        self._require_own()
         folder = self.folder
+        file = folder.path / f"checkpoint-{step:09d}.safetensors"
+        self._require_own(file)
         if folder.history.exists():  # a checkpoint must not know more of it than survives a power cut
             sync(folder.history)
-        file = folder.path / f"checkpoint-{step:09d}.safetensors"
-        known = {
-            "history_size": self._history_size,
-            "history_digest": folder.history_digest(self._history_size),
-        }
-        folder.require_own_file(file)
+        size = self._history_size
+        known = {"history_size": size, "history_digest": folder.history_digest(size)}
         write_training_state(file, model, state, arrays, {**training, **known})
         self.tidy()
-        return file
 
     def tidy(self) -> None:
         """Removes what is of no use any more. What cannot be removed stays: what is needed is whole by now."""
@@ -219,8 +212,7 @@ class RunWriter:
 
     def write_model(self, model: Model, notes: Mapping[str, Any]) -> None:
         """The best model, unless it is there already."""
-        self._require_own()
-        self.folder.require_own_file(self.folder.model)
+        self._require_own(self.folder.model)
         content = model_bytes(model, notes)
         with contextlib.suppress(ModelFileError):
             if read_bytes(self.folder.model, ModelFileError) == content:
@@ -228,14 +220,12 @@ class RunWriter:
         write_atomically(self.folder.model, content)
 
     def add_row(self, row: Mapping[str, Any]) -> None:
-        self._require_own()
-        self.folder.require_own_file(self.folder.history)
+        self._require_own(self.folder.history)
         append_line(self.folder.history, row)
         self._history_size = self.folder.history_size()
 
     def add_time(self, row: Mapping[str, Any]) -> None:
-        self._require_own()
-        self.folder.require_own_file(self.folder.timing)
+        self._require_own(self.folder.timing)
         append_line(self.folder.timing, row)
 
     def cut_history(self, size: int, digest: str) -> None:
@@ -252,18 +242,9 @@ class Onlooker(RunWriter):
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
 
-    def write_checkpoint(self, *_: Any) -> Path:
-        return self.folder.path
+    def _ignore(self, *_: Any, **__: Any) -> None: ...
 
-    def tidy(self) -> None: ...
-
-    def write_model(self, model: Model, notes: Mapping[str, Any]) -> None: ...
-
-    def add_row(self, row: Mapping[str, Any]) -> None: ...
-
-    def add_time(self, row: Mapping[str, Any]) -> None: ...
-
-    def cut_history(self, size: int, digest: str) -> None: ...
+    write_checkpoint = tidy = write_model = add_row = add_time = cut_history = _ignore
 
 
 class Recorder(Onlooker):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, InitVar, dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,9 +22,13 @@ from graphnet_rnn.network.unroll import Unrolled
 from graphnet_rnn.optimizers.batched import BatchedObjective
 from graphnet_rnn.optimizers.objective import Objective
 from graphnet_rnn.settings import Count, setting, shown
-from graphnet_rnn.training.batches_of_cases import BatchesOfCases, divided, seed_of
-from graphnet_rnn.training.measures import losses_of_cases, measures_of_cases
-from graphnet_rnn.training.problem import Validated
+from graphnet_rnn.training.batches_of_cases import (
+    BatchesOfCases,
+    divided,
+    losses_of_cases,
+    measures_of_cases,
+    seed_of,
+)
 from graphnet_rnn.training.state import digest_of
 
 __all__ = ["GraphCases"]
@@ -94,9 +97,7 @@ class GraphCases(BatchesOfCases):
                 self._valid_weights = self._weights[last]
                 self._train, self._weights = self._chosen(self._train, first), self._weights[first]
         if not self._weights.any() or (self._valid is not None and not self._valid_weights.any()):
-            raise DataError(
-                "GraphCases: there must be cases whose weight is above 0, to train and to validate on"
-            )
+            raise DataError("GraphCases: weights must be above 0 for cases to train and to validate on")
         self.batch = min(self.batch, self._count)
         self._begin(seed_of(self.model))
         cost, inputs, _ = self._weighed(training=True)
@@ -105,7 +106,6 @@ class GraphCases(BatchesOfCases):
         self._digest = _digest(cost)
         self._make([Objective(cost, inputs=inputs, random=self._random, structure_scale=w, **settings)])
         self._judge: gn.Function | None = None
-        self._validated = Validated[list[float]](self.model)
 
     def _given_graph(self) -> Callable[..., Graph]:
         if self.graph is not None:
@@ -120,9 +120,9 @@ class GraphCases(BatchesOfCases):
             )
         unroll = getattr(self.model, "unroll", None)
         if not callable(unroll) or not takes_what_is_asked(unroll):
+            name = type(self.model).__name__
             raise UsageError(
-                f"GraphCases: {type(self.model).__name__} has no unroll(batch, **how); give a graph, or make the model "
-                "by rnn.composed"
+                f"GraphCases: {name} has no unroll(batch, **how); give graph, or use rnn.composed"
             )
         return unroll
 
@@ -136,9 +136,9 @@ class GraphCases(BatchesOfCases):
         """The arrays as the graph reads them, and how many cases they have."""
         if not isinstance(given, Mapping) or set(given) != set(self._axes):
             names = ", ".join(map(str, given)) if isinstance(given, Mapping) else shown(given)
+            read = ", ".join(self._axes)
             raise DataError(
-                f"GraphCases: {argument} must be arrays by the names of what the graph reads, "
-                f"{', '.join(self._axes)}, not {names}"
+                f"GraphCases: {argument} must be arrays by names of what the graph reads, {read}, not {names}"
             )
         found, counts = {}, {}
         for name, node in self._inputs.items():
@@ -149,23 +149,21 @@ class GraphCases(BatchesOfCases):
                 shape[axis] = array.shape[axis] if array.ndim == node.ndim else 0
                 counts[name] = shape[axis]
             if list(array.shape) != shape:
-                wanted = [("cases" if i == axis else size) for i, size in enumerate(node.shape)]
+                wanted = ", ".join("cases" if i == axis else str(size) for i, size in enumerate(node.shape))
                 raise DataError(
-                    f"GraphCases: {argument}: {name} must be ({', '.join(map(str, wanted))}), for {node.describe()} "
-                    f"(made at {node.origin}), not {list(array.shape)}"
+                    f"GraphCases: {argument}: {name} must be ({wanted}), for {_told(node)}, not {list(array.shape)}"
                 )
             if is_float(node.dtype):
                 array = checked_floats(f"GraphCases: {argument}: {name}", array, node.dtype)
             elif array.dtype.kind not in "iub":
                 raise DataError(
-                    f"GraphCases: {argument}: {name} must be {node.dtype}, for {node.describe()} (made at "
-                    f"{node.origin}), not {array.dtype}"
+                    f"GraphCases: {argument}: {name} must be {node.dtype}, for {_told(node)}, not {array.dtype}"
                 )
             found[name] = array.astype(node.dtype)
         if not counts or len(set(counts.values())) > 1 or not all(counts.values()):
-            shown_counts = ", ".join(f"{name} {n}" for name, n in counts.items())
+            of_each = ", ".join(f"{name} {n}" for name, n in counts.items())
             raise DataError(
-                f"GraphCases: {argument} must all be of as many cases, at least one, but are {shown_counts}"
+                f"GraphCases: {argument} must all be of as many cases, at least one, but are {of_each}"
             )
         return found, next(iter(counts.values()))
 
@@ -221,13 +219,7 @@ class GraphCases(BatchesOfCases):
 
     def metrics(self) -> Mapping[str, Callable[[], float]]:
         """What the graph measures: its mean over what is validated on."""
-        names = () if self._valid is None else self._measured_names
-        return {name: partial(self._metric, i) for i, name in enumerate(names)}
-
-    def _metric(self, number: int) -> float:
-        measured = self._validated.now(self.validate)
-        assert measured is not None
-        return measured[number]
+        return self._measured(() if self._valid is None else self._measured_names)
 
     def description(self) -> dict[str, Any]:
         kept = [*self._train.values(), self._weights, *(self._valid or {}).values(), self._valid_weights]
@@ -241,7 +233,7 @@ def _read(given: Any, batch: int) -> tuple[Node, dict[str, Node], dict[str, Node
         given = losses_of_cases(given), measures_of_cases(given)
     losses, measured = given if isinstance(given, tuple) and len(given) == 2 else (given, {})
     if not isinstance(losses, Node) or losses.shape != (batch,) or not is_float(losses.dtype):
-        what = f"{losses.describe()} (made at {losses.origin})" if isinstance(losses, Node) else shown(losses)
+        what = _told(losses) if isinstance(losses, Node) else shown(losses)
         raise UsageError(
             f"GraphCases: graph must give an Unrolled, losses ({batch},), one for each case, or (losses, values by "
             f"name), not {what}; of losses of steps and cases take gn.sum(losses, axis=0)"
@@ -251,8 +243,7 @@ def _read(given: Any, batch: int) -> tuple[Node, dict[str, Node], dict[str, Node
     for name, node in measured.items():
         if node.shape != (batch,):
             raise UsageError(
-                f"GraphCases: {name} must be a value of each case, ({batch},), not {node.describe()} (made at "
-                f"{node.origin})"
+                f"GraphCases: {name} must be a value of each case, ({batch},), not {_told(node)}"
             )
     return losses, _inputs(losses, measured), dict(measured)
 
@@ -264,24 +255,22 @@ def _inputs(losses: Node, measured: Mapping[str, Node]) -> dict[str, Node]:
     for node in sorted(read, key=lambda node: node.serial):
         name = node.name or ""
         if not name:
-            raise UsageError(
-                f"GraphCases: {node.describe()} (made at {node.origin}) has no name, by which its array could be "
-                "given: gn.input(..., name=...)"
-            )
+            raise UsageError(f"GraphCases: {_told(node)} has no name; say gn.input(..., name=...)")
         if name in found:
             raise UsageError(
                 f"GraphCases: two inputs are called {name!r} (made at {found[name].origin} and {node.origin}); name "
-                "them, e.g. network.unroll(..., inputs='word', targets='answer', lengths='length')"
+                "them, e.g. network.unroll(..., inputs='word')"
             )
         found[name] = node
     for name, value in measured.items():
         for node in ancestors([value]):
             if node.op.is_input and node not in read:
-                raise UsageError(
-                    f"GraphCases: {name} depends on {node.describe()} (made at {node.origin}), which the losses do not "
-                    "read"
-                )
+                raise UsageError(f"GraphCases: {name} depends on {_told(node)}, which the losses do not read")
     return found
+
+
+def _told(node: Node) -> str:
+    return f"{node.describe()} (made at {node.origin})"
 
 
 def _digest(cost: Node) -> str:
@@ -308,7 +297,5 @@ def _checked_weights(weights: Any, count: int) -> Array:
         return np.ones(count)
     w = checked_floats("GraphCases: weights", np.asarray(weights), np.float64)
     if w.shape != (count,) or w.min() < 0:
-        raise DataError(
-            f"GraphCases: weights must be ({count},), one for each case, at least 0, not {list(w.shape)}"
-        )
+        raise DataError(f"GraphCases: weights must be ({count},), at least 0, not {list(w.shape)}")
     return w

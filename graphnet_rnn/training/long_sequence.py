@@ -11,12 +11,12 @@ import numpy as np
 import graphnet as gn
 from graphnet.graph.node import Array, Node
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.network.network import Network
+from graphnet_rnn.network.network import Network, require_network
 from graphnet_rnn.optimizers.objective import flat_parts
 from graphnet_rnn.riemannian.blocks import Solver
 from graphnet_rnn.riemannian.metrics import Metric, OverCost, asked_for, hidden_unit_count
 from graphnet_rnn.riemannian.moduli import Carry
-from graphnet_rnn.settings import shown, whole_number, yes_or_no
+from graphnet_rnn.settings import whole_number, yes_or_no
 
 __all__ = ["LongSequence"]
 
@@ -47,14 +47,13 @@ class LongSequence:
         backend: str = "numba",
         threads: int | None = None,
     ) -> None:
-        if not isinstance(network, Network):
-            raise UsageError(f"LongSequence: network must be a Network, not {shown(network)}")
+        require_network("LongSequence", network)
         if network.dropout or network.recurrent_dropout:
             raise UsageError("LongSequence: a network with dropout has no one cost; make it without")
         if not network.causal or network.loss == "ctc":
             raise UsageError(
-                "LongSequence: the network must read no later input, and have a loss of each step; train it on whole "
-                "sequences by rnn.Objective(..., memory='sqrt')"
+                "LongSequence: the network must read no later input, and have a loss of each step; train it by "
+                "rnn.Objective(..., memory='sqrt')"
             )
         network.require_each_step("LongSequence")
         self.network = network
@@ -113,13 +112,11 @@ class LongSequence:
         more = int(self.predict_first)
         if x.ndim < 2 or t.ndim < 2 or x.shape[1] != self.batch or t.shape[1] != self.batch:
             raise UsageError(
-                f"LongSequence.feed: time comes first, then the {self.batch} sequence(s): (T, {self.batch}, ...), not "
-                f"{list(x.shape)} and {list(t.shape)}"
+                f"LongSequence.feed: arrays must be (T, {self.batch}, ...), not {list(x.shape)} and {list(t.shape)}"
             )
         if len(x) < 1 or len(t) != len(x) + more:
             raise UsageError(
                 f"LongSequence.feed: {len(x)} inputs go with {len(x) + more} targets, not {len(t)}"
-                + (", as the first is said before anything is read" if more else "")
             )
         self._fed, self._count = [], len(t) * self.batch
         for start in range(0, len(x), self.time):
@@ -190,7 +187,7 @@ class LongSequence:
         if not metric.by_pieces:
             raise UsageError(
                 f"LongSequence.{method}: {metric} needs derivatives from step to step beyond a piece; take "
-                "Backpropagated(estimate='probe'), OuterProduct(), or Kronecker() of independent steps"
+                "Backpropagated(estimate='probe'), OuterProduct() or Kronecker()"
             )
         return metric
 

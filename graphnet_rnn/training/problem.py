@@ -88,8 +88,8 @@ class Problem(ABC):
         objective, batches = self.objective, getattr(self, "gradient_batches", None)
         if batches is not None and ranks.size > batches:
             raise UsageError(
-                f"{type(self).__name__}: {ranks.size} processes cannot share the {batches} "
-                f"batch{'es' if batches > 1 else ''} of a step; give more gradient_batches, or start fewer processes"
+                f"{type(self).__name__}: {ranks.size} processes cannot share the {batches} batches of a step; start "
+                "fewer, or give more gradient_batches"
             )
         if isinstance(objective, BatchedObjective):
             objective.ranks = ranks
@@ -231,6 +231,31 @@ class ObjectiveProblem(CompiledProblem):
 
     def require_fit(self, optimizer: Optimizer) -> None:
         require_unclipped(type(self).__name__, self.clip_values, optimizer)
+
+    def _require_part(self, curvature_batches: int) -> None:
+        """UsageError where the curvature would be of more batches than a step has."""
+        most = getattr(self, "gradient_batches", 1)
+        if curvature_batches > most:
+            raise UsageError(
+                f"{type(self).__name__}: curvature_batches must be at most gradient_batches, {most}, of which they are "
+                f"a part, not {curvature_batches}"
+            )
+
+    def _refuse_single_cases(self, optimizer: Optimizer) -> None:
+        """UsageError for an optimizer that needs their gradients."""
+        if optimizer.needs_single_cases:
+            raise UsageError(
+                f"{type(self).__name__}: a preconditioner that is an exponent needs the gradients of single cases; use "
+                "a metric ('kfac')"
+            )
+
+    def _require_curved(self, optimizer: Optimizer) -> None:
+        """UsageError for an optimizer that asks for no curvature, where batches for it are given."""
+        if not optimizer.curved:
+            raise UsageError(
+                f"{type(self).__name__}: curvature_batches means nothing to {type(optimizer).__name__}, which asks for "
+                "no curvature"
+            )
 
 
 def require_unclipped(owner: str, clip_values: float | None, optimizer: Optimizer) -> None:

@@ -99,19 +99,12 @@ class Training:
     def description(self) -> dict[str, Any]:
         """The settings that must be the same for a run to be continued, as JSON."""
         fixed = {f.name: getattr(self, f.name) for f in fields(self) if not f.metadata.get("free")}
+        plain = (type(None), bool, int, float, str)
+        said = {name: v if isinstance(v, plain) else description_of(v) for name, v in fixed.items()}
         own = {"name": type(self.optimizer).__name__, **self.optimizer.settings()}
-        return as_stored(
-            {
-                **{name: description_of(v) if _is_object(v) else v for name, v in fixed.items()},
-                "optimizer": own,
-            }
-        )
+        return as_stored({**said, "optimizer": own})
 
 
 def default_schedule(falls: bool) -> Schedule:
     """What a Trainer takes where nothing is said; falls: whether nothing else lowers the rate."""
     return ExponentialDecay(0.95, after=10).by_epoch() if falls else Constant()
-
-
-def _is_object(value: Any) -> bool:
-    return value is not None and not isinstance(value, (bool, int, float, str))

@@ -109,10 +109,8 @@ class TrainingState:
         found = arrays.get(name)
         if found is None or found.shape != like.shape or found.dtype != like.dtype:
             what = "lacks" if found is None else f"has {found.dtype} of shape {list(found.shape)} for"
-            raise ModelFileError(
-                f"{self.path} {what} {name!r}, {like.dtype} of shape {list(like.shape)}: it is of another run, or of "
-                "another version."
-            )
+            wanted = f"{name!r}, {like.dtype} of shape {list(like.shape)}"
+            raise ModelFileError(f"{self.path} {what} {wanted}: it is of another run, or of another version.")
         return found
 
     def value(self, name: str, like: Any) -> Any:
@@ -123,8 +121,7 @@ class TrainingState:
         found = self.training.get(name)
         if not _is_like(found, like):
             raise ModelFileError(
-                f"{self.path} says {found!r:.60} for {name!r}: it is damaged, of another kind of training, or of "
-                "another version."
+                f"{self.path} says {found!r:.60} for {name!r}: it is damaged, of another training, or another version."
             )
         if not isinstance(found, dict):
             return found
@@ -134,7 +131,7 @@ class TrainingState:
         found = self.training.get(name)
         if not isinstance(found, dict):
             raise ModelFileError(
-                f"{self.path} says {found!r:.60} for {name!r}, so it is not known what run it is of."
+                f"{self.path} says {found!r:.60} for {name!r}: it is not known what run it is of."
             )
         return found
 
@@ -180,13 +177,8 @@ def description_of(setting: Any) -> str:
         return f"{setting.dtype} {list(setting.shape)} {digest_of(setting)[:12]}"
     if isinstance(setting, FunctionType):
         code = setting.__code__
-        parts = (
-            code.co_code.hex(),
-            code.co_names,
-            _constants(code),
-            setting.__defaults__,
-            _enclosed(setting),
-        )
+        enclosed = [description_of(cell.cell_contents) for cell in setting.__closure__ or ()]
+        parts = (code.co_code.hex(), code.co_names, _constants(code), setting.__defaults__, enclosed)
         return f"{setting.__qualname__} {hashlib.sha256(repr(parts).encode()).hexdigest()[:12]}"
     if getattr(type(setting), "__repr__", None) is object.__repr__:
         return f"{type(setting).__name__}({', '.join(f'{k}={v!r}' for k, v in vars(setting).items())})"
@@ -206,10 +198,6 @@ def _constants(code: CodeType) -> list[Any]:
     return [_constants(each) if isinstance(each, CodeType) else each for each in code.co_consts]
 
 
-def _enclosed(function: FunctionType) -> list[str]:
-    return [description_of(cell.cell_contents) for cell in function.__closure__ or ()]
-
-
 def _is_like(found: Any, like: Any) -> bool:
     if isinstance(like, dict):
         same = isinstance(found, dict) and found.keys() == like.keys()
@@ -223,17 +211,14 @@ def _is_like(found: Any, like: Any) -> bool:
     return type(found) is type(like) and (not isinstance(found, int) or found >= 0)
 
 
-def _is_other(before: Any, now: Any) -> bool:
-    return isinstance(before, str) and before != now
-
-
 def differences(before: Any, now: Any, name: str = "") -> Iterator[str]:
     """What has changed of a setting, each part by its own name: `network.layers[0].units was 8, now it is 9`."""
     if name in DIGESTS and before != now:
         yield DIGESTS[name]
     elif isinstance(before, Mapping) and isinstance(now, Mapping):
         # Settings of another problem, optimizer, model or cell are not to be compared.
-        kind = next((key for key in KINDS if _is_other(before.get(key), now.get(key))), None)
+        both = ((key, before.get(key), now.get(key)) for key in KINDS)
+        kind = next((key for key, old, new in both if isinstance(old, str) and old != new), None)
         for key in {**before, **now} if kind is None else [kind]:
             part = f"{name}.{key}" if name else key
             yield from differences(before.get(key, "not set"), now.get(key, "not set"), part)

@@ -112,8 +112,7 @@ class Stream(Problem):
     def require_fit(self, optimizer: Optimizer) -> None:
         if not isinstance(optimizer, FirstOrder):
             raise UsageError(
-                f"Stream: optimizer must be one of first order, e.g. rnn.Adam(rate=0.001), not {optimizer!r:.60}; "
-                "others look at a batch more than once."
+                f"Stream: optimizer must be one of first order, e.g. rnn.Adam(rate=0.001), not {optimizer!r:.60}"
             )
 
     def __len__(self) -> int:
@@ -170,26 +169,21 @@ def _sequences(what: str, inputs: Any, targets: Any) -> tuple[Array, Array]:
         raise DataError(f"Stream: {what} must be arrays: {error}") from None
     if x.ndim < 2 or not len(x) or x.shape[:2] != t.shape[:2]:
         raise DataError(
-            f"Stream: {what} must be (time, batch, ...), with as many time steps and sequences, not {list(x.shape)} "
-            f"and {list(t.shape)}"
+            f"Stream: {what} must both be (time, batch, ...), not {list(x.shape)} and {list(t.shape)}"
         )
     return x, t
 
 
 def _weights(given: Any, time: int, every: int) -> Array:
-    """χ_t of each time step."""
     if given is None:
         return np.ones(time)
     weights = checked_floats("Stream: weights", np.asarray(given), np.dtype("float64"))
     if weights.shape != (time,) or (weights < 0).any():
-        raise DataError(
-            f"Stream: weights must be {time} numbers >= 0, one for each time step, not of shape "
-            f"{list(weights.shape)} from {weights.min(initial=0):g}"
-        )
+        found = f"{list(weights.shape)} from {weights.min(initial=0):g}"
+        raise DataError(f"Stream: weights must be {time} numbers >= 0, one for each time step, not {found}")
     used = weights[: time // every * every].reshape(-1, every).sum(axis=1)
     if not used.all():
         raise DataError(
-            f"Stream: step {int(np.argmin(used))} has no time step with a weight above 0, so it has no loss; give "
-            f"a larger `every` than {every}"
+            f"Stream: step {np.argmin(used)} has no time step with a weight above 0; give `every` above {every}"
         )
     return weights

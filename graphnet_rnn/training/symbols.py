@@ -51,15 +51,15 @@ class SymbolSequences(Problem):
     def require_fit(self, optimizer: Optimizer) -> None:
         if not isinstance(optimizer, ExpectationMaximization):
             raise UsageError(
-                f"SymbolSequences: optimizer must be rnn.ExpectationMaximization(), not {optimizer!r:.60}; other "
-                "optimizers train the logits of hmm.unroll(..., tables='softmax') by rnn.minimize"
+                f"SymbolSequences: optimizer must be rnn.ExpectationMaximization(), not {optimizer!r:.60}; others "
+                "train hmm.unroll(..., tables='softmax') by rnn.minimize"
             )
 
     def share(self, ranks: Ranks) -> None:
         if ranks.size > self.shares:
             raise UsageError(
                 f"SymbolSequences: {ranks.size} processes cannot share sequences that are no more than {self.shares} "
-                "part(s); give shares, at most one for each sequence, or start fewer processes"
+                "part(s); give shares, or start fewer"
             )
         self.objective.ranks = ranks
 

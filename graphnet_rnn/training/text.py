@@ -15,7 +15,7 @@ from graphnet.graph.node import Array
 from graphnet_rnn.data.batches import Batches
 from graphnet_rnn.data.text import Corpus
 from graphnet_rnn.errors import DataError, UsageError
-from graphnet_rnn.network.network import Network
+from graphnet_rnn.network.network import Network, require_network
 from graphnet_rnn.optimizers.base import Optimizer, Report
 from graphnet_rnn.optimizers.batched import Batch, BatchedObjective
 from graphnet_rnn.optimizers.objective import Objective
@@ -62,9 +62,7 @@ class TextProblem(ObjectiveProblem):
             raise UsageError(
                 f"{name}: corpus must be a Corpus, not a {type(corpus).__name__}; make one: rnn.data.Corpus.split(text)"
             )
-        if not isinstance(network, Network):
-            raise UsageError(f"{name}: network must be a Network, not {network!r:.60}")
-        self._require_symbols(name, network, corpus)
+        self._require_symbols(name, require_network(name, network), corpus)
         network.vocabulary = corpus.vocabulary
         self.model = network
         self._random = gn.RandomSource(network.seed)
@@ -84,13 +82,10 @@ class TextProblem(ObjectiveProblem):
             )
         if network.vocabulary not in (None, corpus.vocabulary):
             raise UsageError(
-                "the network knows other characters than this text holds, so its symbols would change their meaning; "
-                "make a Corpus with the network's vocabulary, or a new network."
+                "the network knows other characters than this text; make a Corpus with the network's vocabulary."
             )
         if not network.predicts_symbols:
-            raise UsageError(
-                f"{name}: only a network that reads symbols and predicts them can be trained on a text"
-            )
+            raise UsageError(f"{name}: the network must read symbols and predict them")
         network.require_causal(name)
 
     def validate(self) -> float | None:
@@ -151,8 +146,7 @@ class CarriedText(TextProblem):
         network = self.network
         if self.shares > 1 and self.clip_values is not None:
             raise UsageError(
-                "CarriedText: clip_values limits derivatives of the cost, a mean over the lanes of a share, so it "
-                "would mean another limit with shares; use clip_norm of the optimizer"
+                "CarriedText: clip_values would mean another limit with shares; use clip_norm of the optimizer"
             )
         if self.batch % self.shares:
             raise UsageError(f"shares must divide the batch of {self.batch}; {self.shares} does not")
@@ -192,7 +186,7 @@ class CarriedText(TextProblem):
         if ranks.size > self.shares:
             raise UsageError(
                 f"{ranks.size} processes cannot share a batch that is no more than {self.shares} part(s); give shares, "
-                f"a divisor of the batch, {self.batch}, that is at least {ranks.size}, or start fewer"
+                f"a divisor of the batch, {self.batch}"
             )
         for objective in (self._first, self.objective):
             if isinstance(objective, BatchedObjective):
@@ -200,11 +194,7 @@ class CarriedText(TextProblem):
 
     def require_fit(self, optimizer: Optimizer) -> None:
         super().require_fit(optimizer)
-        if optimizer.needs_single_cases:
-            raise UsageError(
-                "CarriedText: a preconditioner that is an exponent needs the gradients of independent sequences; use "
-                "DrawnText, or a metric ('kfac')"
-            )
+        self._refuse_single_cases(optimizer)
 
     def __len__(self) -> int:
         return len(self._batches)
@@ -289,18 +279,13 @@ class DrawnText(TextProblem):
             raise UsageError(f"unscored must be in 0 ... {self.time - 1}, not {self.unscored}")
         self._curvature_given = self.curvature_batches is not None
         self.curvature_batches = self.curvature_batches or 1
-        if self.curvature_batches > self.gradient_batches:
-            raise UsageError(
-                f"curvature_batches must be at most gradient_batches, {self.gradient_batches}, not "
-                f"{self.curvature_batches}: they are a part of these"
-            )
+        self._require_part(self.curvature_batches)
         self._count = max(0, len(corpus.train) - 1) // self.time
         self._steps = self._count // (self.batch * self.gradient_batches)
         if not self._steps:
             raise DataError(
                 f"the text has {self._count} sequences of {self.time} characters, fewer than a step needs: "
-                f"{self.gradient_batches} batches of {self.batch}. Use fewer gradient_batches, a smaller batch, or "
-                "shorter sequences."
+                f"{self.gradient_batches} batches of {self.batch}. Make these fewer, or sequences shorter."
             )
         self._starts: tuple[int, Array] | None = None
         self.items = self.gradient_batches * self.batch * (self.time - self.unscored)
@@ -335,10 +320,8 @@ class DrawnText(TextProblem):
 
     def require_fit(self, optimizer: Optimizer) -> None:
         super().require_fit(optimizer)
-        if self._curvature_given and not optimizer.curved:
-            raise UsageError(
-                f"DrawnText: curvature_batches means nothing to {type(optimizer).__name__}, which asks for no curvature"
-            )
+        if self._curvature_given:
+            self._require_curved(optimizer)
 
     def __len__(self) -> int:
         return self._steps

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
-import json
 import math
 import time as clock
 from collections.abc import Callable, Mapping, Sequence
@@ -15,25 +13,27 @@ from typing import Any
 
 import numpy as np
 
-from graphnet.graph.display import ShowsItself
-from graphnet.graph.node import Array
-from graphnet_rnn.errors import ModelFileError, TrainingError, UsageError
+import graphnet as gn
+from graphnet.graph.node import Array, Node
+from graphnet_rnn.errors import ModelFileError, UsageError
+from graphnet_rnn.formats.model_file import checked_notes
 from graphnet_rnn.model import Model
 from graphnet_rnn.network.norms import weight_norms
 from graphnet_rnn.optimizers.base import Report, State
 from graphnet_rnn.optimizers.step import guarded_step, require_finite
+from graphnet_rnn.optimizers.vectors import Declared, fused
 from graphnet_rnn.parallel.mpi import as_ranks
 from graphnet_rnn.parallel.ranks import Ranks
-from graphnet_rnn.settings import is_number, is_true, listed, shown
-from graphnet_rnn.training.averaging import average_in
+from graphnet_rnn.settings import is_number, shown
 from graphnet_rnn.training.folder import NoFolder, Onlooker, RunFolder, RunWriter
 from graphnet_rnn.training.interruption import Interruption
+from graphnet_rnn.training.listeners import Listener, Outcome, listeners_of, metrics_of
 from graphnet_rnn.training.problem import Problem
-from graphnet_rnn.training.rounding import made_by
+from graphnet_rnn.training.processes import require_same_run, require_same_weights
 from graphnet_rnn.training.settings import Training
-from graphnet_rnn.training.state import LISTED, TrainingState, as_stored, differences, digest_of
+from graphnet_rnn.training.state import TrainingState, as_stored
 
-__all__ = ["Listener", "Outcome", "Trainer"]
+__all__ = ["Trainer"]
 
 #: What a checkpoint calls the weights of the best epoch, unless they are the present ones.
 BEST = "best"
@@ -45,73 +45,6 @@ EPOCHS, STEPS, CORE_SECONDS = BUDGETS = ("epochs", "steps", "core seconds")
 ENDS = (*BUDGETS, "early stopping", "goal")
 #: What processes tell each other after a step: end after it, write a checkpoint, a listener has failed, time is up.
 ENDS_NOW, DUE, FAILED, SPENT = 1, 2, 4, 8
-
-
-class Listener:
-    """Is told what happens; the base class keeps silent.
-
-    UsageError where a class of yours has a method that nothing calls: one that takes a trainer, and whose name is none
-    of these and begins with no underscore.
-    """
-
-    def __init_subclass__(cls, **settings: Any) -> None:
-        super().__init_subclass__(**settings)
-        for name, method in vars(cls).items():
-            if not inspect.isfunction(method) or name.startswith("_") or hasattr(Listener, name):
-                continue
-            if list(inspect.signature(method).parameters)[1:2] == ["trainer"]:
-                raise UsageError(
-                    f"{cls.__name__}.{name}: a listener is told by started(trainer), stepped(trainer, report), "
-                    "epoch_ended(trainer, row) and ended(trainer, outcome), so nothing would call this method; begin "
-                    "the name of one of your own with an underscore"
-                )
-
-    def started(self, trainer: Trainer) -> None:
-        """Before the first step of this run, or of its continuation."""
-
-    def stepped(self, trainer: Trainer, report: Report) -> None:
-        """After each step; `trainer.cost` is what it cost, `trainer.progress.rate` the rate that it took."""
-
-    def epoch_ended(self, trainer: Trainer, row: Mapping[str, Any]) -> None:
-        """After validation; row is what the history got; its learning_rate is that of the last step."""
-
-    def ended(self, trainer: Trainer, outcome: Outcome) -> None:
-        """At the very end."""
-
-
-class _AfterEpochs(Listener):
-    """A function that is told of each epoch."""
-
-    def __init__(self, function: Callable[[Trainer, Mapping[str, Any]], Any]) -> None:
-        self.function = function
-
-    def epoch_ended(self, trainer: Trainer, row: Mapping[str, Any]) -> None:
-        if is_true(self.function(trainer, row)):
-            trainer.stop("callback")
-
-
-@dataclass(frozen=True)
-class Outcome(ShowsItself):
-    """How a run ended, and its best epoch.
-
-    reason: "epochs", "steps", "core seconds", "early stopping", "goal", "interrupted", "callback" (a function among the
-    listeners said True), or what a listener gave to `trainer.stop`.
-
-    best: the validated measure after it (of the training data, where nothing is kept to validate), in the problem's
-    unit: bits per character of texts. history: the path of its rows, or, of a run without a folder,
-    the rows; notebooks show their curve.
-    """
-
-    reason: str
-    best: float
-    best_epoch: int
-    epochs: int
-    steps: int
-    history: str | list[dict[str, Any]] = field(default="", compare=False, repr=False)
-
-    def __history__(self) -> str | list[dict[str, Any]]:
-        """The rows or their path, for pictures."""
-        return self.history
 
 
 @dataclass
@@ -171,19 +104,15 @@ class Trainer:
             settings = Training()
         if not isinstance(settings, Training):
             raise UsageError(f"Trainer: settings must be a Training, not {settings!r:.60}")
-        heard_by = _listeners(listeners)
-        if notes is not None and not _is_json(notes):
-            raise UsageError(f"Trainer: notes must be a dict of what JSON holds, not {shown(notes)}")
-        if not isinstance(start, str):
-            raise UsageError(f"Trainer: start must be a word or a digest, not {shown(start)}")
-        _require_whole(problem)
-        self.metrics = _metrics(problem, metrics)
+        heard_by = listeners_of(listeners)
+        self.notes = checked_notes("Trainer", notes)
+        self.metrics = metrics_of(problem, metrics)
         problem.require_fit(settings.optimizer)
         ranks = as_ranks("Trainer", parallel)
         problem.share(ranks)
         self.problem, self.settings, self.ranks, self.start = problem, settings, ranks, start
         self.folder: RunFolder = NoFolder() if folder is None else RunFolder(folder)
-        self.listeners, self.notes = heard_by if ranks.is_first else [], dict(notes or {})
+        self.listeners = heard_by if ranks.is_first else []
         # The optimizer works on a vector of its own: looking ahead (Nesterov) changes the parameters.
         self.theta = problem.objective.start()
         self.state: State = settings.optimizer.init(self.theta, problem.objective)
@@ -205,7 +134,8 @@ class Trainer:
         """
         killed = f"of {self.ranks.size} processes one was killed, which ended the run; {self.folder.goes_on}"
         with self.ranks.together(), self.ranks.witnessed(killed), contextlib.ExitStack() as stack:
-            self._require_same_everywhere()
+            run = {"epochs": self.settings.epochs, **self.description()}
+            require_same_run(self.ranks, self.problem, run, self.theta)
             # Of the first alone; the others hear if it cannot be.
             files: list[RunWriter] = []
             self.ranks.of_first(lambda: files.append(stack.enter_context(self.folder.locked())))
@@ -223,27 +153,6 @@ class Trainer:
                 "Trainer.take_best: no epoch has ended yet, so none is the best; call run() first"
             )
         self.problem.model.theta = self._best
-
-    def _require_same_everywhere(self) -> None:
-        """UsageError unless all processes are about to do the same."""
-        if self.ranks.size == 1:
-            return
-        own = as_stored(
-            {
-                **made_by(self.problem),
-                "epochs": self.settings.epochs,
-                **self.description(),
-                "weights": digest_of(np.asarray(self.theta)),
-            }
-        )
-        found_by_rank = self.ranks.gather(own)
-        for rank, other in enumerate(found_by_rank):
-            found = list(differences(found_by_rank[0], other))
-            if found:
-                raise UsageError(
-                    f"process {rank} is not about to do what process 0 does: {'; '.join(found[:LISTED])} (first "
-                    f"of process 0, then of process {rank}); start all by one command"
-                )
 
     def _run(self, files: RunWriter) -> Outcome:
         self._came = False
@@ -393,7 +302,7 @@ class Trainer:
         problem, progress = self.problem, self.progress
         done, whole = progress.epoch_step / len(problem), progress.epoch_step == len(problem)
         self._require_finite()
-        self._require_same_weights()
+        require_same_weights(self.ranks, self.theta, self.progress.step)
         problem.model.theta = self.weights
         total = sum(problem.weight(progress.epoch, step) for step in range(progress.epoch_step))
         trained = progress.epoch_loss / total / problem.unit
@@ -455,24 +364,10 @@ class Trainer:
 
     @property
     def _is_best(self) -> bool:
-        """Whether the weights are those of the best epoch."""
         return self.progress.best_epoch == self.progress.epoch and self.progress.epoch_step == 0
 
     def _require_finite(self) -> None:
         require_finite(self.theta, self.progress.step, f"{self.folder.kept} are")
-
-    def _require_same_weights(self) -> None:
-        """TrainingError where the processes have come to different weights."""
-        if self.ranks.size == 1:
-            return
-        found_by_rank = self.ranks.gather(digest_of(np.asarray(self.theta)))
-        others = [str(rank) for rank, digest in enumerate(found_by_rank) if digest != found_by_rank[0]]
-        if others:
-            raise TrainingError(
-                f"processes {', '.join(others)} have come to other weights than process 0 by step "
-                f"{self.progress.step}: processors of one kind, and the same versions of all packages, give the same "
-                "numbers"
-            )
 
     # -- resuming ------------------------------------------------------------------------------
 
@@ -542,81 +437,18 @@ class Trainer:
                 self.progress.finished = self._spent()
 
 
-def _is_json(notes: Any) -> bool:
-    try:
-        json.dumps(notes)
-    except (TypeError, ValueError, RecursionError):
-        return False
-    return isinstance(notes, Mapping)
-
-
-def _listeners(given: Any) -> list[Listener]:
-    """Listeners, functions among them; UsageError for anything else."""
-    if isinstance(given, (Listener, str)) or not isinstance(given, Sequence):
-        raise UsageError(
-            f"Trainer: listeners must be a list of Listeners, or functions of (trainer, row), not {shown(given)}"
-        )
-    found = [each if isinstance(each, Listener) else _AfterEpochs(each) for each in given]
-    for each in found:
-        if isinstance(each, _AfterEpochs) and (
-            not callable(each.function) or isinstance(each.function, type)
-        ):
-            raise UsageError(
-                "Trainer: listeners must be a list of Listeners, or functions of (trainer, row), not "
-                f"{shown(each.function)}"
-            )
-    return found
-
-
-def _metrics(problem: Problem, given: Any) -> dict[str, Callable[[], Any]]:
-    """Each metric by its name; UsageError for one that the problem does not have, and for two of a name."""
-    known, found = problem.metrics(), dict[str, Callable[[], Any]]()
-    for each in listed("Trainer: metrics", given, "names and functions of the model"):
-        if callable(each):
-            name = getattr(each, "__name__", type(each).__name__)
-            measure: Callable[[], Any] = partial(_of_model, each, problem)
-        elif isinstance(each, str) and each in known:
-            name, measure = each, known[each]
-        else:
-            there = ", ".join(known) or "none"
-            raise UsageError(
-                f"Trainer: metrics are functions of the model, or names that {type(problem).__name__} has ({there}), "
-                f"not {shown(each)}"
-            )
-        if name in found:
-            raise UsageError(
-                f"Trainer: two metrics are called {name}; give one of the functions another name"
-            )
-        found[name] = measure
-    return found
-
-
-def _of_model(function: Callable[[Model], Any], problem: Problem) -> Any:
-    return function(problem.model)
-
-
 def _raise(error: Exception | None) -> None:
     if error is not None:
         raise error
 
 
-def _require_problem(given: Any) -> None:
-    """UsageError for what says not what learns from what."""
-    if isinstance(given, Model):
+def _require_problem(problem: Any) -> None:
+    """UsageError for what says not what learns from what, and for a problem of one's own that lacks something."""
+    if not isinstance(problem, Problem):
         raise UsageError(
-            "Trainer: a model alone does not say what it learns from; write rnn.Trainer(rnn.Arrays(net, x, y), ...) "
-            "for arrays, rnn.Arrays(net, rnn.data.Sequences(x, y, lengths, weights)) for cases of several lengths, "
-            "rnn.CarriedText(net, corpus) for a text; other problems are in docs/training.md"
+            "Trainer: problem must be a Problem, e.g. rnn.Arrays(net, x, y), rnn.Arrays(net, rnn.data.Sequences(x, y, "
+            f"lengths, weights)) or rnn.CarriedText(net, corpus), see docs/training.md, not {problem!r:.60}"
         )
-    if not isinstance(given, Problem):
-        raise UsageError(
-            "Trainer: problem must be a Problem, e.g. rnn.Arrays(net, x, y), or rnn.CarriedText(net, corpus), not "
-            f"{given!r:.60}"
-        )
-
-
-def _require_whole(problem: Problem) -> None:
-    """UsageError for a problem of one's own that lacks something."""
     name = type(problem).__name__
     if not isinstance(getattr(problem, "model", None), Model):
         raise UsageError(f"Trainer: {name} must have what learns, an rnn.Model, as self.model")
@@ -628,3 +460,18 @@ def _require_whole(problem: Problem) -> None:
 
 def _json_number(value: float) -> float | None:
     return value if np.isfinite(value) else None
+
+
+def average_in(average: Array, theta: Array, keep: float, step: int) -> None:
+    """a ← κ_t a + (1 - κ_t) θ, κ_t = min(κ, 1 - 1/t), in place; step: t, how many there were
+
+    So it is the mean of all, until they are more than 1 / (1 - κ), and what it began with counts for nothing.
+    Source: Polyak & Juditsky 1992 (κ = 1).
+    """
+    _averaged(average, theta, min(keep, 1 - 1 / step))
+
+
+@fused
+def _averaged(average: Node, theta: Node, keep: Node) -> Declared:
+    share = gn.cast(keep, average.dtype)
+    return {average: share * average + (1 - share) * theta}, []

@@ -493,7 +493,7 @@ MUTANTS = [
     ),
     # -- graphnet_rnn/training ------------------------------------------------------------------------------------
     Mutant(
-        "training_average_of_the_first_steps", "graphnet_rnn/training/averaging.py",
+        "training_average_of_the_first_steps", "graphnet_rnn/training/trainer.py",
         "min(keep, 1 - 1 / step)", "keep",
         ("tests/graphnet_rnn/training/test_looking_on.py", "tests/graphnet_rnn/training/test_looking_on.py"),
     ),
@@ -519,7 +519,7 @@ MUTANTS = [
     ),
     Mutant(
         "training_cases_of_no_weight", "graphnet_rnn/training/cases.py",
-        "        if missing:\n", "        if missing > size:\n",
+        "    if missing:\n", "    if missing > size:\n",
         ("tests/graphnet_rnn/training/test_arrays.py",),
     ),
     # -- graphnet_rnn/files, graphnet_rnn/formats -----------------------------------------------------------------

@@ -13,8 +13,9 @@ from typing import Any, TextIO
 
 from graphnet_rnn.apps.cli.answers import fitting, print_sample
 from graphnet_rnn.optimizers.base import Report
+from graphnet_rnn.training.listeners import Listener, Outcome
 from graphnet_rnn.training.text import TextProblem
-from graphnet_rnn.training.trainer import Listener, Outcome, Trainer
+from graphnet_rnn.training.trainer import Trainer
 
 __all__ = ["Console", "InPlace", "LiveCurve", "allows", "moves"]
 

@@ -19,11 +19,10 @@ from graphnet.system.text import in_brief
 from graphnet_rnn.apps.cli.options import given_settings, refuse
 from graphnet_rnn.apps.cli.specs import no_limit, optimizer_class
 from graphnet_rnn.cell.initializers import Initializer, log_frequencies, log_odds
-from graphnet_rnn.data.choice import Choice, Columns
 from graphnet_rnn.data.scaling import Scaling
 from graphnet_rnn.data.sequence_files import ENDINGS, read_sequences, with_columns
-from graphnet_rnn.data.sequences import Sequences
-from graphnet_rnn.data.tables import is_table
+from graphnet_rnn.data.sequences import Sequences, steps_of
+from graphnet_rnn.data.tables import Choice, Columns, is_table
 from graphnet_rnn.data.text import Corpus, Vocabulary, standard_library_text
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.installed import installed, material_kind
@@ -35,7 +34,7 @@ from graphnet_rnn.optimizers.first_order import FirstOrder
 from graphnet_rnn.settings import declared_settings, whole_number
 from graphnet_rnn.training.arrays import Arrays
 from graphnet_rnn.training.batches_of_cases import divided
-from graphnet_rnn.training.cases import Cases, fitting, kind_of_weights
+from graphnet_rnn.training.cases import fitting, kind_of_weights, shares, weighed
 from graphnet_rnn.training.problem import Problem
 from graphnet_rnn.training.text import CarriedText, DrawnText
 
@@ -358,21 +357,22 @@ def judged(network: Network, given: Sequences) -> tuple[float, float | None]:
     """The mean loss of the targets by their weights, and the share that is right, of classes."""
     sequences = fitting(network, _fitting_loss(given, network.loss))
     kind = kind_of_weights(network, [sequences])
-    cases = Cases.of(sequences, kind)
-    logits = run(network, cases.x, lengths=sequences.lengths)[0]
-    o, t = gn.input(logits.shape, logits.dtype), gn.input(cases.t.shape, cases.t.dtype)
+    cases = weighed(sequences, kind)
+    t, weights = cases.targets, shares(cases, 0)
+    logits = run(network, cases.inputs, lengths=sequences.lengths)[0]
+    nodes = gn.input(logits.shape, logits.dtype), gn.input(t.shape, t.dtype)
     if network.loss in SEQUENCE_LOSSES:
-        loss = SEQUENCE_LOSSES[network.loss](o, t, gn.constant(cases.lengths))
+        loss = SEQUENCE_LOSSES[network.loss](*nodes, gn.constant(steps_of(cases)))
     else:
-        own = (network.standardized("outputs", each) for each in (o, t))
+        own = (network.standardized("outputs", each) for each in nodes)
         loss = (VALUE_LOSSES if kind == "values" else LOSSES)[network.loss](*own)
-    losses = gn.compile([loss], [o, t])(logits, cases.t)[0]
+    losses = gn.compile([loss], list(nodes))(logits, t)[0]
 
     def mean(found: Array) -> float:
-        w = cases.w if cases.w.ndim == found.ndim else np.broadcast_to(cases.w, found.shape)
+        w = np.broadcast_to(weights, found.shape)
         return float((found * w).sum(dtype=np.float64) / w.sum(dtype=np.float64))
 
-    right = mean(logits.argmax(axis=-1) == cases.t) if network.loss == "softmax" else None
+    right = mean(logits.argmax(axis=-1) == t) if network.loss == "softmax" else None
     return mean(losses), right
 
 

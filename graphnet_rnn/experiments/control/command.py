@@ -27,8 +27,9 @@ from graphnet_rnn.optimizers.base import Optimizer
 from graphnet_rnn.optimizers.first_order import FirstOrder
 from graphnet_rnn.optimizers.hessian_free import HessianFree
 from graphnet_rnn.settings import whole_number
+from graphnet_rnn.training.listeners import Listener, Outcome
 from graphnet_rnn.training.settings import Training
-from graphnet_rnn.training.trainer import Listener, Outcome, Trainer
+from graphnet_rnn.training.trainer import Trainer
 
 EXAMPLE = """example:
   graphnet-rnn control center-out --optimizer hf --epochs 100 --out runs/reach

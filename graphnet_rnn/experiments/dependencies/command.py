@@ -31,8 +31,9 @@ from graphnet_rnn.optimizers.base import Optimizer, Report
 from graphnet_rnn.optimizers.hessian_free import HessianFree
 from graphnet_rnn.optimizers.schedules import Constant
 from graphnet_rnn.settings import whole_number
+from graphnet_rnn.training.listeners import Listener
 from graphnet_rnn.training.settings import Training
-from graphnet_rnn.training.trainer import Listener, Trainer
+from graphnet_rnn.training.trainer import Trainer
 
 EXAMPLE = """example:
   graphnet-rnn tasks --task addition --length 30 --optimizer hf

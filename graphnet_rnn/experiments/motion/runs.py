@@ -37,7 +37,7 @@ import graphnet_rnn as rnn
 from graphnet.graph.node import Array
 from graphnet.system.json_lines import Row
 from graphnet_rnn.data import Choice
-from graphnet_rnn.data.packages import package_for
+from graphnet_rnn.data.arrays import package_for
 from graphnet_rnn.data.sequence_files import read_inputs
 from graphnet_rnn.errors import DataError
 from graphnet_rnn.experiments.runs import complete, recorded

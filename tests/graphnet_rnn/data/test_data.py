@@ -273,7 +273,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "no number": (lambda: Corpus.split("abc", float("nan"), 0.1), DataError, SHARES),
     "no text": (lambda: Corpus.split(""), DataError, "the text is empty"),
     "nothing to train on": (lambda: Corpus.given("", "a"), DataError, "the training text is empty"),
-    "bytes": (lambda: Corpus.split(b"abc"), DataError, "the text must be a str, not bytes"),
+    "bytes": (lambda: Corpus.split(b"abc"), DataError, "the text must be a str, not b'abc'"),
     "too short": (lambda: Batches(LANES, time=3, batch=4), DataError, SHORT),
     "no symbols": (lambda: Batches(LANES[:0], 1, 1), DataError, "the text has 0 characters"),
     "a piece too far": (lambda: Batches(SYMBOLS[:13], 3, 2)[2], IndexError, "piece 2 of 2"),

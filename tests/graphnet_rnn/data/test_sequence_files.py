@@ -85,7 +85,7 @@ def test_rows_have_weights_of_their_own_and_one_of_weight_0_need_no_target(tmp_p
     np.testing.assert_array_equal(found.targets, [[0, 1], [0, 0]])
     for text, whole, said in (
         (rows, True, "the rows of case 1 have several weights, and one target for all of them"),
-        ("a,1,0,1\na,2,,1", False, "row 2 of the column 'label' is ''.*the weight 0 of its row"),
+        ("a,1,0,1\na,2,,1", False, "row 2 of the column 'label' is ''.*give its row the weight 0"),
         ("a,1,0,1\na,-1e39,1,1", False, r"row 2 of the column 'u' is -1e\+39, which float32 cannot hold"),
     ):
         path.write_text(f"who,u,label,w\n{text}\n", encoding="utf-8")
@@ -149,7 +149,7 @@ def test_folds_are_shares_of_the_cases_each_once(tmp_path: Path) -> None:
         seen += list(valid.inputs.ravel())
     assert sorted(seen) == list(range(11))
     assert seen != sorted(seen)
-    with pytest.raises(UsageError, match="at most as many folds"):
+    with pytest.raises(UsageError, match="cases have no fold"):
         whole.fold(0, 12)
 
 
@@ -298,13 +298,13 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "targets": (lambda: Sequences(X, np.zeros((5, 3))), "targets must be (4, 3, ...), of each step or"),
     "steps": (lambda: Sequences(X, T, by_step=False), "targets must be (3, ...), of each case, not [4"),
     "turned": (lambda: Sequences(X, np.zeros((4, 5))), "of arrays with cases first make"),
-    "no inputs": (lambda: Sequences(None, T), "inputs must be an array, not None"),
-    "lists": (lambda: Sequences([[1], [1, 2]], T), "inputs must be an array; cases of several lengths are"),
+    "no inputs": (lambda: Sequences(None, T), "inputs must be an array of numbers, not None"),
+    "lists": (lambda: Sequences([[1], [1, 2]], T), "inputs must be an array of numbers, not"),
     "a number": (lambda: Sequences.of(5, [1]), "inputs must be a list of cases, not 5"),
     "a target": (lambda: Sequences.of([[1], [2]], 5), "targets must be a list of cases, not 5"),
     "no weights": (lambda: Sequences.of([[1], [2]], [1, 2], []), "weights must be one for each of the 2"),
     "by step": (lambda: Sequences.of([[1], [2, 3]], [1, 2], by_step=True), "targets of steps must be as"),
-    "no cases": (lambda: Sequences.of([], []), "there must be targets for each case, and one at"),
+    "no cases": (lambda: Sequences.of([], []), "Sequences: there are no cases"),
     "no steps": (lambda: Sequences.of([np.zeros((0, 2))], [1]), "case 0 has no steps"),
     "two widths": (lambda: Sequences.of([X[:, 0], X[:, 0, :1]], [1, 2]), "inputs of case 1 are [4, 1]"),
     "padded": (lambda: padded(5), "padded: cases must be a list of cases, not 5"),

@@ -410,7 +410,7 @@ def test_damaged_files(tmp_path: Path) -> None:
 def test_networks_that_torch_has_not() -> None:
     turned, plain = rnn.Bidirectional(rnn.LSTM(3)), rnn.LSTM(4)
     for cells, how, *sentence in (
-        ([rnn.GRU(UNITS)], {}, "network of GRU", "after the product, as GRUResetAfter"),
+        ([rnn.GRU(UNITS)], {}, "network of GRU", "GRUResetAfter (torch.nn.GRU)"),
         ([rnn.LSTMPeephole(4)], {}, "LSTMPeephole", "Elman (torch.nn.RNN)"),
         ([plain, rnn.Elman(4)], {}, "network of LSTM, Elman", "one kind for all"),
         ([plain, rnn.LSTM(5)], {}, "one width for all layers", "4, 5"),
@@ -423,7 +423,7 @@ def test_networks_that_torch_has_not() -> None:
         of_network = {name: value for name, value in how.items() if name == "skip"}
         with case(sentence), fails(UsageError, *sentence):
             to_torch(network_of(*cells, **of_network), cells="cells" in how)
-    with fails(UsageError, "rnn.Network is needed, not a LSTM"):
+    with fails(UsageError, "to_torch: a Network is needed, not LSTM"):
         to_torch(plain)  # type: ignore[arg-type]
     for prefixes in (("rnn",), ("..",), (".",), (5,), ("rnn.", "rnn."), ("", ""), ("rnn.", "a b.")):
         with case(prefixes), pytest.raises(UsageError, match="prefix"):

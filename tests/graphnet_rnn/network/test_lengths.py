@@ -15,7 +15,7 @@ import graphnet as gn
 import graphnet_rnn as rnn
 import viz
 from graphnet.graph.node import Node
-from graphnet_rnn.data.packing import bucket_of, bucket_times
+from graphnet_rnn.data.batches import bucket_of, bucket_times
 from graphnet_rnn.errors import DataError, UsageError
 from graphnet_rnn.network.losses import POOLS
 from graphnet_rnn.riemannian.metrics import Kronecker, as_metric

@@ -20,7 +20,7 @@ from graphnet_rnn.optimizers import ALL
 from graphnet_rnn.parallel import ALONE, Ranks
 from graphnet_rnn.parallel.launcher import alone, rank_and_size
 from graphnet_rnn.parallel.ranks import branches, joined, summed
-from graphnet_rnn.training.rounding import made_by
+from graphnet_rnn.training.processes import made_by
 from graphnet_rnn.training.trainer import Trainer
 from tests.graphnet_rnn.parallel.program import parts_of
 from tests.graphnet_rnn.parallel.threads import by_threads
@@ -149,7 +149,7 @@ def test_what_differs_is_refused_before_the_first_step(tmp_path: Path, monkeypat
 
     for name in found:
         told = lambda problem, name=name: made_by(problem) | ({name: "9.9"} if problem in odd else {})
-        monkeypatch.setattr("graphnet_rnn.training.trainer.made_by", told)
+        monkeypatch.setattr("graphnet_rnn.training.processes.made_by", told)
         with case(name):
             assert re.search(f"{differs}{name} was .*now it is 9.9", refused(2, make))
     assert not (tmp_path / "run").exists()

@@ -102,11 +102,11 @@ def test_a_text_may_be_a_str_and_must_be_symbols() -> None:
     for read in (evaluator, dynamic):
         for given, said in (
             ("abcab", "no vocabulary, so it cannot read a str"),
-            (np.ones(4), r"not float64 of shape \[4\]"),
-            (np.ones((2, 2), np.int64), r"not int64 of shape \[2, 2\]"),
+            (np.ones(4), r"float64 of shape \[4\]"),
+            (np.ones((2, 2), np.int64), r"int64 of shape \[2, 2\]"),
             ([], "the text has 0 characters"),
-            ([[1], [1, 2]], "a text must be a str or a row of symbols"),
-            (np.arange(4), "symbols from 0 to 3, but the network reads 0 to 2"),
+            ([[1], [1, 2]], "must be a row of symbols, whole numbers"),
+            (np.arange(4), "the symbol 3 is out of range: symbols are 0 ... 2"),
         ):
             with case(read, said), pytest.raises(DataError, match=said):
                 read(given)
@@ -254,7 +254,7 @@ REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
     "no context": (lambda: rnn.Evaluator(network())(text(30), -1), UsageError, "context must be a whole"),
     "no lanes": (lambda: rnn.Evaluator(network(), lanes=0), UsageError, "lanes must be a whole number >="),
     "no time": (lambda: rnn.Evaluator(network(), time=0), UsageError, "time must be a whole number >= 1"),
-    "no symbols": (lambda: rnn.Evaluator(NUMBERS), UsageError, "only a network that reads symbols and"),
+    "no symbols": (lambda: rnn.Evaluator(NUMBERS), UsageError, "the network must read symbols and"),
     "cold": (lambda: choose(LOGITS, -1e-9, np.random.default_rng(0)), UsageError, "temperature must be >="),
     "unseen": (lambda: rnn.Sampler(network()).read("aqa"), DataError, "has not seen in training:"),
     # Told at once, and not only when the first character is asked for.

@@ -189,7 +189,7 @@ LONGER = np.pad(CTC[1], ((0, 0), (0, 1)), constant_values=-1)
 OF_NUMBERS, OF_LABELS = network("squared", dtype="float32"), {"network": network("ctc")}
 NUMBERS = {"network": OF_NUMBERS, "targets": S}
 WRONG: dict[str, tuple[type[Exception], dict[str, Any], str]] = {
-    "no network": (UsageError, {"network": "LSTM"}, "network must be a Network, not 'LSTM'"),
+    "no network": (UsageError, {"network": "LSTM"}, "Arrays: a Network is needed, not 'LSTM'"),
     "inputs of another width": (DataError, {"inputs": X[..., :2]}, "inputs must be"),
     "inputs that are not finite": (DataError, {"inputs": X * np.nan}, "inputs"),
     "inputs for float32": (DataError, NUMBERS | {"inputs": X + 1e39}, "1e+39, which float32 cannot"),
@@ -206,7 +206,7 @@ WRONG: dict[str, tuple[type[Exception], dict[str, Any], str]] = {
     "no weight to validate": (DataError, {"weights": np.arange(CASES) < 5}, "cases to validate on has a"),
     "all to validate": (UsageError, {"valid": 1.0}, "valid = 1 of 11 cases leaves none to train on"),
     "a share below 0": (UsageError, {"valid": -0.1}, "Arrays: valid must be"),
-    "four to validate": (UsageError, {"valid": (X, T, None, X)}, "valid must be (inputs, targets), (inputs"),
+    "four to validate": (UsageError, {"valid": (X, T, None, X)}, "valid must be (inputs, targets), or"),
     "others to validate": (DataError, {"valid": (X[1:], T[1:])}, "to train on have 6 steps, those to"),
     "more for the curvature": (UsageError, {"curvature_batches": 2}, "must be at most gradient_batches"),
     "no step": (DataError, {"gradient_batches": 9}, "a step takes 36 cases, but there are 10 to train on"),
@@ -494,7 +494,7 @@ def test_cases_without_a_scored_step_are_of_no_weight() -> None:
                 buckets=buckets,
             )
             assert whole.validate() == pytest.approx(expected, rel=1e-12)
-    with pytest.raises(UsageError, match="unscored = 6 leaves no target in cases of 6 steps"):
+    with pytest.raises(UsageError, match="unscored = 6 leaves no target in 6 steps"):
         rnn.Arrays(net, x, t, unscored=6, valid=None)
 
 

@@ -113,11 +113,11 @@ def fed(batch: int = 1, targets: int = 5, metric: Any = METRICS[0], **how: Any) 
 
 
 REFUSED: dict[str, tuple[Any, str]] = {
-    "no network": (lambda: rnn.LongSequence(3), "network must be a Network, not 3"),
+    "no network": (lambda: rnn.LongSequence(3), "LongSequence: a Network is needed, not 3"),
     "dropout": (lambda: rnn.LongSequence(rnn.Network([rnn.GRU(2)] * 2, 3, 3, dropout=0.1)), "dropout has no one cost"),
     "no time": (lambda: fed(time=0), "time must be"),
     "unfed": (lambda: rnn.LongSequence(rnn.Network([rnn.GRU(2)], 3, 3)).loss(np.zeros(3)), "feed it a sequence first"),
-    "two sequences": (lambda: fed(batch=2), "time comes first, then the 1 sequence"),
+    "two sequences": (lambda: fed(batch=2), r"must be \(T, 1, ...\), not"),
     "other targets": (lambda: fed(targets=4), "5 inputs go with 5 targets, not 4"),
     "back": (lambda: fed(metric=Backpropagated()), "needs derivatives from step to step beyond a piece"),
     "linear": (lambda: fed(metric=Kronecker(over_time="linear")), "needs derivatives from step to step beyond"),
