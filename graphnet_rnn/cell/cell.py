@@ -28,13 +28,13 @@ from graphnet.graph.node import Array, Node
 from graphnet.graph.provenance import hide_module
 from graphnet_rnn.cell import declaration, initializers, tracing
 from graphnet_rnn.cell.declaration import State
-from graphnet_rnn.cell.initializers import Initializer
+from graphnet_rnn.cell.initializers import Initializer, checked_initial
 from graphnet_rnn.cell.masks import Masks
 from graphnet_rnn.cell.weights import Weights, WeightsWithin, chosen
 from graphnet_rnn.errors import CellError, UsageError
 from graphnet_rnn.files.json_values import to_json
 from graphnet_rnn.optimizers.structure import ENDED
-from graphnet_rnn.settings import fraction, whole_number
+from graphnet_rnn.settings import fraction, whole_number, yes_or_no
 
 __all__ = ["Cell", "State", "at_each_step", "classes_of", "kept_inside"]
 
@@ -60,7 +60,7 @@ class Cell(ShowsItself):
 
     def __init__(self, units: int = 128, *, initial: Mapping[str, Initializer] | None = None) -> None:
         self.units = whole_number(f"{type(self).__name__}: units", units)
-        self.initial = declaration.require_initial(self, initial)
+        self.initial = checked_initial(type(self).__name__, initial, CellError)
         #: Width of x, once bound.
         self.reads = 0
         self._weights: Weights | WeightsWithin | None = None
@@ -114,12 +114,10 @@ class Cell(ShowsItself):
     def diagonal(self, to: str, *unnamed: Node, **sources: Node) -> Node:
         """Σ_s s ⊙ w_s·to over the named sources: a diagonal (peephole) connection."""
         declaration.require_nodes(self, "diagonal", to, sources, unnamed)
-        terms = []
-        for name, source in sources.items():
-            terms.append(
-                source * self.weight(f"w_{name}{to}", (source.shape[-1],), initializers.uniform(0.1))
-            )
-        return gn.add(*terms)
+        small = initializers.uniform(0.1)
+        return gn.add(
+            *(s * self.weight(f"w_{name}{to}", (s.shape[-1],), small) for name, s in sources.items())
+        )
 
     def normalized(self, to: str, a: Node, gain: float = 1.0, shift: float | None = 0.0) -> Node:
         """LN(a) = g_to ⊙ (a - μ) / √(σ² + 1e-5) + s_to, μ and σ over the units of a case.
@@ -175,7 +173,7 @@ class Cell(ShowsItself):
         initial value (it is stored with the model, but no part of `theta`).
         """
         declaration.require_name(self, "weight", name)
-        trained = declaration.require_yes_or_no(self, "weight", "trained", trained)
+        trained = yes_or_no(f"weight({name!r}): trained", trained)
         initial = chosen(self.initially, name, initial)
         return self.bound_weights.get(name, shape, initial, trained)
 
@@ -191,7 +189,8 @@ class Cell(ShowsItself):
         connect(source's name, to, source, W): what its products are instead of source @ W.
         """
         declaration.require_name(self, "part", name)
-        declaration.require_cell(self, name, cell, isinstance(cell, Cell))
+        if not isinstance(cell, Cell):
+            raise declaration.no_cell(self, name, cell)
         new = not self.bound_weights.complete
         if new:
             declaration.check(cell)

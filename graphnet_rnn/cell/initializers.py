@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from graphnet.errors import GraphnetError
 from graphnet.graph.dtypes import require_unmasked
 from graphnet.graph.node import Array
 from graphnet.settings import amount, is_number, number, shown, whole_number, yes_or_no
@@ -27,22 +28,24 @@ PIECE = 1 << 20
 Initializer = Callable[[np.random.Generator, tuple[int, ...]], Array]
 
 
-def are_initializers(given: Any) -> bool:
-    """Whether these are initializers by the names of weights."""
-    return isinstance(given, Mapping) and all(
+def wrong_initial(given: Any) -> str:
+    """What is wrong with initializers by the names of weights, in words; "" if nothing is."""
+    if isinstance(given, Mapping) and all(
         isinstance(k, str) and callable(v) and not isinstance(v, type) for k, v in given.items()
-    )
+    ):
+        return ""
+    remedy = "{'W_*': rnn.initializers.normal(0.1)}"
+    return f"must hold initializers by the names of weights, e.g. {remedy}, not {shown(given)}"
 
 
-def checked_initial(who: str, initial: Any) -> dict[str, Initializer]:
-    """Initializers by pattern, none for None; UsageError for anything else."""
+def checked_initial(
+    who: str, initial: Any, error: type[GraphnetError] = UsageError
+) -> dict[str, Initializer]:
+    """Initializers by pattern, none for None; an error for anything else."""
     if initial is None:
         return {}
-    if not are_initializers(initial):
-        raise UsageError(
-            f"{who}: initial must hold initializers by the names of weights, e.g. "
-            f"{{'W_*': rnn.initializers.normal(0.1)}}, not {shown(initial)}"
-        )
+    if wrong := wrong_initial(initial):
+        raise error(f"{who}: initial {wrong}")
     return dict(initial)
 
 

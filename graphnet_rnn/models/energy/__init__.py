@@ -2,12 +2,11 @@
 
 units        what a visible unit is: binary or Gaussian
 equations    free energy and log Z, as nodes
-gibbs        Markov chains, in NumPy
 model        parameters in one flat vector, and what all models can do
 rbm          RBM
 temporal     TRBM, RTRBM
 divergence   contrastive divergence as an objective of the optimizers
-annealing    log Z of what is too large to count, estimated
+annealing    Markov chains, in NumPy; log Z of what is too large to count, estimated
 stack        models on top of each other, trained one at a time
 
 Rows are cases, so a matrix of the source (v to h: W v) is transposed here (v @ W). Nats throughout.

@@ -135,10 +135,7 @@ class RBM(EnergyModel):
                 "RBM.flipped: Gaussian visible units cannot become hidden ones, which are binary"
             )
         result = RBM(self.hidden, self.visible, seed=self.seed, dtype=self.dtype)
-        for name, array in (
-            ("W", self.values["W"].T),
-            ("b_v", self.values["b_h"]),
-            ("b_h", self.values["b_v"]),
-        ):
+        p = self.values
+        for name, array in (("W", p["W"].T), ("b_v", p["b_h"]), ("b_h", p["b_v"])):
             result.values[name][...] = array
         return result

@@ -305,7 +305,7 @@ def test_errors_when_built() -> None:
         ("ctc", {}, "with the loss 'ctc', give labels=..., the most that a target has"),
         ("softmax", {"labels": 3}, "with the loss 'softmax', there are no labels to be given"),
         ("ctc", {"labels": -1}, "labels must be a whole number >= 0, not -1"),
-        ("ctc", {"labels": 3, "unscored": 1}, "judges whole sequences, so unscored must be 0"),
+        ("ctc", {"labels": 3, "unscored": 1}, "unroll: unscored: the loss 'ctc' judges whole sequences"),
     ):
         with named(message), pytest.raises(UsageError, match=re.escape(message)):
             rnn.Network([rnn.Elman(2)], 3, 3, loss=loss).unroll(4, 2, **settings)
