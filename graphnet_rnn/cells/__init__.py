@@ -1,19 +1,16 @@
 """The architectures, in families; ALL names every one, with default arguments that build.
 
-elman           the vanilla recurrent net
+elman           the vanilla recurrent net; NARX and time-delay connections
 feedforward     layers without memory; deep autoencoders
-lstm            long short-term memory in five forms
+lstm            long short-term memory in six forms
 gru             gated recurrent unit, with both places of the reset gate
 multiplicative  recurrent weights that depend on the input: tensor, factors, stacked, with memory cells
 highway         recurrent highway networks, plain and hyper
 hyper           a small net that scales the weights of any cell; HyperLSTM
-normalized      layer normalisation
 sparse          RNN, GNN, GLNN and LSTM over a sparse random graph
 reservoir       leaky integrators, echo-state network
-delay           NARX and time-delay connections
-boltzmann       the deterministic part of the RTRBM
-markov          the filter of a hidden Markov model
-combine         both directions of time, shortcuts
+boltzmann       the deterministic part of the RTRBM; the filter of a hidden Markov model
+combine         both directions of time, shortcuts, layer normalisation
 attention       looking up in what another network has remembered
 all             every cell by its name: ALL
 """

@@ -9,7 +9,6 @@ from graphnet.ops.elementwise import tanh
 from graphnet_rnn.cell.cell import Cell
 from graphnet_rnn.cell.declaration import State
 from graphnet_rnn.cell.initializers import Initializer, reservoir, uniform
-from graphnet_rnn.errors import UsageError
 from graphnet_rnn.settings import amount, fraction
 
 __all__ = ["EchoState", "LeakyRNN"]
@@ -57,9 +56,7 @@ class EchoState(Cell):
     ) -> None:
         super().__init__(units, initial=initial)
         self.radius = amount("EchoState: radius", radius, above_zero=True)
-        self.density = amount("EchoState: density", density, above_zero=True)
-        if self.density > 1:
-            raise UsageError(f"EchoState: density must be in (0, 1], not {density!r}")
+        self.density = fraction("EchoState: density", density, or_all=True, above_zero=True)
         self.input_scale = amount("EchoState: input_scale", input_scale, above_zero=True)
         self.leak = fraction("EchoState: leak", leak)
 

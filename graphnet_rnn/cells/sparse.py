@@ -122,8 +122,11 @@ class _Integrators(_OverGraph):
         super().__init__(units, edges, graph_seed, initial=initial)
         self.activation = one_of(f"{name}: activation", activation, ("tanh", "sigmoid", "linear"))
         self.frequencies = None if frequencies is None else _frequencies(name, frequencies)
-        if self.activation == "sigmoid" and self.output is None:
-            self.states = (State("a", initial=initializers.constant(0.5)),)
+        self.states = (State(self.states[0].name, initial=self._first_states),)
+
+    def _first_states(self, generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        """s(0)"""
+        return np.full(shape, 0.5 if self.activation == "sigmoid" else 0.0)
 
     def s(self, V: Node) -> Node:
         """The activation function."""
@@ -211,19 +214,6 @@ class GLNN(_Integrators):
     states = (State("V"),)
     output = State("a")
 
-    def __init__(
-        self,
-        units: int = 128,
-        edges: int = 10,
-        graph_seed: int = 0,
-        frequencies: Sequence[float] | None = None,
-        activation: str = "tanh",
-        *,
-        initial: Mapping[str, Initializer] | None = None,
-    ) -> None:
-        super().__init__(units, edges, graph_seed, frequencies, activation, initial=initial)
-        self.states = (State("V", initial=self._first_potentials),)
-
     def step(self, x: Node, V: Node) -> tuple[Node, Node]:
         # The slope of s at V⁰ times -τ_jj is μ_j; a linear unit has the slope 1.
         loops = -_time_scales(self.units)[0] if self.activation == "linear" else np.full(self.units, -ALPHA)
@@ -238,7 +228,7 @@ class GLNN(_Integrators):
         reading = self._centred(mu / 4, generator, shape)
         return reading if self.activation == "linear" else beta + reading
 
-    def _first_potentials(self, generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    def _first_states(self, generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
         """V⁰_j = s⁻¹(β_j / α), what lies at 0 for a linear unit"""
         at = np.arctanh(_time_scales(shape[0])[1] / ALPHA)
         return at * {"tanh": 1.0, "sigmoid": 2.0, "linear": 0.0}[self.activation]
