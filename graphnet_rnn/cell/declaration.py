@@ -163,7 +163,7 @@ def check(cell: Cell) -> None:
 
 def _check_attributes(cell: Cell) -> None:
     owner = type(cell).__name__
-    if not hasattr(cell, "initial") or not hasattr(cell, "_masks"):
+    if not hasattr(cell, "_masks"):
         raise CellError(
             f"{owner}.__init__ must call super().__init__(units, initial=initial) (at {init_line(cell)})."
         )
