@@ -77,7 +77,6 @@ def _step_code(cell: Cell) -> CodeType | None:
 
 
 def step_line(cell: Cell) -> Origin:
-    """Where `step` is written."""
     code = _step_code(cell)
     return _class_line(cell) if code is None else Origin(code.co_filename, code.co_firstlineno)
 
@@ -96,7 +95,6 @@ def return_lines(cell: Cell) -> str:
 
 
 def _class_line(cell: Cell) -> Origin:
-    """Where the class is written."""
     return _line_of(cell, r"class\b") or Origin(type(cell).__module__, 1)
 
 

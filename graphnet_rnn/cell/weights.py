@@ -102,14 +102,14 @@ class Weights:
             if not trained:
                 self.fixed.add(name)
         elif node.shape != shape:
+            remedy = "Give the second use another name."
+            if node.origin == here():
+                remedy = (
+                    "A weight has one shape at every step, for every batch: write x.shape[1], not x.shape."
+                )
             raise CellError(
                 f"{self._who}: the weight {name} is used with shape {list(shape)} at {here()}, but it was "
-                f"declared with shape {list(node.shape)} at {node.origin}. "
-                + (
-                    "A weight has the same shape at every step and for every batch: write x.shape[1], not x.shape."
-                    if node.origin == here()
-                    else "Give the second use another name."
-                )
+                f"declared with shape {list(node.shape)} at {node.origin}. {remedy}"
             )
         elif trained == (name in self.fixed):
             raise CellError(

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 import graphnet as gn
-from graphnet.graph.node import Array
+from graphnet.graph.node import Array, Node
 from graphnet.system.memory import require_memory
 from graphnet.system.process import cached_property
 from graphnet_rnn.cell.initializers import array
@@ -41,7 +41,7 @@ from graphnet_rnn.models.likelihood import (
     mean_of_complete_data,
     of_complete_data,
 )
-from graphnet_rnn.network.running import array_of, checked_symbols
+from graphnet_rnn.network.running import array_of, checked_symbols, pieces
 from graphnet_rnn.optimizers.base import Report
 from graphnet_rnn.optimizers.expectation import ExpectationMaximization
 from graphnet_rnn.optimizers.minimize import minimize
@@ -196,7 +196,7 @@ class HMM(Model):
         time, batch = whole_number("unroll: time", time), whole_number("unroll: batch", batch)
         one_of("unroll: tables", tables, ("free", "softmax"))
         one_of("unroll: initial", initial, ("pi", "given"))
-        parameters = {"pi": self._pi, "A": self._A, "B": self._B}
+        parameters: dict[str, Node] = dict(self.parameters)
         pi, A, B = parameters.values()
         if tables == "softmax":
             parameters = {name: logits_of(name, node.value) for name, node in parameters.items()}
@@ -226,15 +226,14 @@ class HMM(Model):
 
     def adopt(self, u: UnrolledHMM) -> None:
         """The tables become the softmax of the logits of u = hmm.unroll(..., tables="softmax")."""
-        own = {"pi": self._pi, "A": self._A, "B": self._B}
-        for name, node in own.items():
+        for name, node in self.parameters.items():
             logits = u.parameters[name]
             if logits is node or logits.shape != node.shape:
                 raise UsageError(
                     f"adopt: the parameter {name} {list(logits.shape)} holds no logits for this model's {name} "
                     f"{list(node.shape)}; give what hmm.unroll(time, batch, tables='softmax') returned."
                 )
-        for name, node in own.items():
+        for name, node in self.parameters.items():
             z = u.parameters[name].value
             weights = np.exp(z - z.max(axis=-1, keepdims=True))
             node.value[...] = weights / weights.sum(axis=-1, keepdims=True)
@@ -317,9 +316,9 @@ class HMM(Model):
         # What follows the last piece does not depend on its final state.
         g_state = np.zeros_like(starts[-1])
         g_A, g_B = np.zeros(self._A.shape), np.zeros(self._B.shape)
-        pieces, last = self._pieces(len(lanes)), np.zeros(lanes.shape)
+        parts, last = pieces(len(lanes), self.piece), np.zeros(lanes.shape)
         last[-1] = 1
-        for (begin, length), state in zip(reversed(pieces), reversed(starts[:-1]), strict=True):
+        for (begin, length), state in zip(reversed(parts), reversed(starts[:-1]), strict=True):
             run, part = self._function("derivative", length, lanes.shape[1]), slice(begin, begin + length)
             g_state, more_A, more_B = run(lanes[part], state, last[part], g_state)
             g_A += more_A
@@ -375,21 +374,11 @@ class HMM(Model):
 
     # -- pieces ------------------------------------------------------------------------------
 
-    def _pieces(self, time: int) -> list[tuple[int, int]]:
-        """(begin, length) of the pieces: whole ones, then powers of two, so that few lengths are ever compiled."""
-        found, begin = [], 0
-        while begin < time:
-            left = time - begin
-            length = self.piece if left >= self.piece else 2 ** (left.bit_length() - 1)
-            found.append((begin, length))
-            begin += length
-        return found
-
     def _read(self, lanes: Array) -> tuple[list[Array], Array]:
         """a before each piece and after the last; log p(x_t | x_<t), (time, batch)."""
         starts = [np.tile(self._pi.value, (lanes.shape[1], 1))]
         parts = [np.zeros((0, lanes.shape[1]))]
-        for begin, length in self._pieces(len(lanes)):
+        for begin, length in pieces(len(lanes), self.piece):
             run = self._function("forward", length, lanes.shape[1])
             log_probabilities, state = run(lanes[begin : begin + length], starts[-1])
             parts.append(log_probabilities)

@@ -19,7 +19,7 @@ from graphnet_rnn.settings import MANY, listed, shown, yes_or_no
 
 __all__ = [
     "Runner", "array_of", "arrays_of_states", "checked_floats", "checked_inputs", "checked_symbols",
-    "inputs_and_lengths", "run",
+    "inputs_and_lengths", "pieces", "run",
 ]  # fmt: skip
 
 #: Steps that are unrolled at once; a longer sequence is read in pieces of this length, and what is left of it in powers
@@ -48,6 +48,17 @@ def run(
     Raises DataError for arrays that do not fit; UsageError for states that such a network cannot go on from.
     """
     return Runner(network, backend=backend, threads=threads)(inputs, states, lengths)
+
+
+def pieces(time: int, most: int = PIECE) -> list[tuple[int, int]]:
+    """(begin, length) of pieces of time: as long as may be, then powers of two, so that few lengths are compiled."""
+    found, begin = [], 0
+    while begin < time:
+        left = time - begin
+        length = most if left >= most else 1 << left.bit_length() - 1
+        found.append((begin, length))
+        begin += length
+    return found
 
 
 class Runner:
@@ -90,19 +101,15 @@ class Runner:
         x, ends = inputs_and_lengths("run", network, inputs, lengths)
         time, batch = x.shape[:2]
         current = network.first_states(batch) if states is None else self._checked_states(states, batch)
-        pieces, start = [], 0
-        while start < time:
-            length = time - start
-            if self._in_pieces:
-                length = min(PIECE, 1 << length.bit_length() - 1)
+        found = []
+        for start, length in pieces(time) if self._in_pieces else [(0, time)]:
             piece = x if length == time else x[start : start + length]
             left = () if ends is None else (np.clip(ends - start, 0, length),)
             parts = self._run((length, batch, ends is not None), piece, *current, *left)
-            start += length
             count = len(parts) - len(current)
-            pieces.append(parts[0] if count == 1 else np.concatenate(parts[:count], axis=-1))
+            found.append(parts[0] if count == 1 else np.concatenate(parts[:count], axis=-1))
             current = list(parts[count:])
-        return pieces[0] if len(pieces) == 1 else np.concatenate(pieces), current
+        return found[0] if len(found) == 1 else np.concatenate(found), current
 
     def _run(self, sizes: tuple[int, int, bool], *arrays: Array) -> tuple[Array, ...]:
         again = self._begun.get(sizes)
