@@ -6,5 +6,4 @@ tracing       running the equations, and what is wrong with them
 weights       parameters, made when the equations first use them, end to end in one vector
 initializers  what they hold at first
 masks         what is dropped while a network trains
-graph_size    how large a graph would become, asked before it is made
 """

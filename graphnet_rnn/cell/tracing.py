@@ -104,25 +104,22 @@ def _remedy(cell: Cell, error: Exception) -> str:
 
 
 def _require_fit(cell: Cell, x: Any, states: Any) -> None:
-    owner, wanted = type(cell).__name__, f"advance(x, [{', '.join(s.name for s in cell.states)}])"
-    weights = cell.bound_weights
+    owner = f"{type(cell).__name__} ({cell.bound_weights.owner})"
     if not isinstance(x, Node) or x.ndim != 2 or x.shape[1] != cell.reads:
-        raise CellError(
-            f"{owner} ({weights.owner}) reads {cell.reads} values, (batch, {cell.reads}), but x at {here()} is "
-            f"{_in_words(x)}."
-        )
+        wanted = f"{cell.reads} values, (batch, {cell.reads})"
+        raise CellError(f"{owner} reads {wanted}, but x at {here()} is {_in_words(x)}.")
     given = [] if isinstance(states, Node) or not isinstance(states, Sequence) else states
     if len(given) != len(cell.states):
         what = f"{len(given)} of them" if given is states else _in_words(states)
         raise CellError(
-            f"{owner} ({weights.owner}) has {len(cell.states)} state(s), but was given {what} at {here()}: write "
-            f"{wanted}."
+            f"{owner} has {len(cell.states)} state(s), but was given {what} at {here()}: write "
+            f"advance(x, [{', '.join(state.name for state in cell.states)}])."
         )
     for state, width, value in zip(cell.states, cell.widths, given, strict=True):
         if not isinstance(value, Node) or value.shape != (x.shape[0], width):
+            wanted = f"{[x.shape[0], width]} (batch, units)"
             raise CellError(
-                f"{owner} ({weights.owner}): the state {state.name} is {[x.shape[0], width]} (batch, units), but "
-                f"{_in_words(value)} was given at {here()}."
+                f"{owner}: the state {state.name} is {wanted}, but {_in_words(value)} was given at {here()}."
             )
 
 

@@ -105,7 +105,7 @@ class Weights:
             remedy = "Give the second use another name."
             if node.origin == here():
                 remedy = (
-                    "A weight has one shape at every step, for every batch: write x.shape[1], not x.shape."
+                    "A weight has one shape, whatever the step and the batch: write x.shape[1], not x.shape."
                 )
             raise CellError(
                 f"{self._who}: the weight {name} is used with shape {list(shape)} at {here()}, but it was "

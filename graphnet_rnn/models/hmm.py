@@ -131,11 +131,8 @@ class HMM(Model):
 
     def _frequencies(self, frequencies: Any) -> Array:
         shares = _as_floats("HMM: frequencies", frequencies)
-        if (
-            shares.shape != (self.symbols,)
-            or not (0 <= shares.min() <= shares.sum() < math.inf)
-            or not shares.any()
-        ):
+        fits = shares.shape == (self.symbols,) and shares.min() >= 0
+        if not fits or not 0 < shares.sum() < math.inf:
             raise UsageError(
                 f"HMM: frequencies must be {self.symbols} numbers >= 0, one for each symbol and not all 0, not "
                 f"{shown(frequencies)}"

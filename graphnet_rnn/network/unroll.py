@@ -204,7 +204,6 @@ class Unrolled(ShowsItself):
         return Masks(self.random, training, self.network.variational, self.network.recurrent_dropout)
 
     def _require_recurrent_dropout(self) -> None:
-        """Recurrent dropout that does nothing is an error."""
         for cell, masks in zip(self.network.layers, self._layer_masks, strict=True):
             if masks.training and masks.recurrent and cell.states and not masks.reached:
                 raise UsageError(

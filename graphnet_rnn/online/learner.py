@@ -142,7 +142,6 @@ class Learner(ABC):
 
     @property
     def _tells_symbols(self) -> bool:
-        """Whether targets are symbols."""
         return self.network.loss == "softmax"
 
     @property

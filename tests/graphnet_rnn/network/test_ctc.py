@@ -14,7 +14,7 @@ import pytest
 
 import graphnet as gn
 import graphnet_rnn as rnn
-from graphnet.errors import DtypeError, GraphnetError, ShapeError
+from graphnet.errors import DtypeError, GraphnetError, ShapeError, ValueAccessError
 from graphnet_rnn.errors import DataError, TrainingError, UsageError
 from graphnet_rnn.network import ctc
 from tests.tables import case as named
@@ -385,7 +385,7 @@ def test_errors_of_decoding() -> None:
             (logits[:, :, :1], {}, DataError, "a label and the blank at least"),
             (broken, {}, DataError, "step 1, case 0"),
             (never, {}, DataError, "step 2, case 1"),
-            (gn.input((3, 2, 3)), {}, UsageError, "takes an array, not the node"),
+            (gn.input((3, 2, 3)), {}, ValueAccessError, "not an array"),
             (logits, {"blank": 3}, UsageError, "blank must be the index"),
             (logits, {"repeats": "all"}, UsageError, "repeats must be"),
         ):
