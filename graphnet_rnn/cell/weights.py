@@ -144,14 +144,12 @@ class Weights:
         return gn.parameter(value.astype(self.dtype), name=self.full_name(name))
 
     def _given(self, name: str, shape: tuple[int, ...], values: Mapping[str, Array]) -> Array:
-        """The weight's value, if there is one of this shape and dtype."""
-        value = values.get(self.full_name(name))
+        name = self.full_name(name)
+        value = values.get(name)
         if value is None or value.shape != shape:
-            raise UsageError(
-                f"the weight {self.full_name(name)} is missing or of another shape than {list(shape)}"
-            )
+            raise UsageError(f"the weight {name} is missing or of another shape than {list(shape)}")
         if value.dtype != self.dtype:
-            raise UsageError(f"the weight {self.full_name(name)} is {value.dtype}, not {self.dtype}")
+            raise UsageError(f"the weight {name} is {value.dtype}, not {self.dtype}")
         return value
 
     def _initial_value(self, name: str, shape: tuple[int, ...], initializer: Initializer) -> Array:
