@@ -12,13 +12,15 @@ import numpy as np
 import graphnet as gn
 from graphnet.graph.node import Array, Node
 from graphnet_rnn.errors import UsageError
+from graphnet_rnn.model import Model
 from graphnet_rnn.parallel.ranks import ALONE, Ranks
 
 if TYPE_CHECKING:
     from graphnet_rnn.models.hmm import HMM
 
 __all__ = [
-    "Counts", "Likelihood", "UnrolledHMM", "forward", "logits_of", "mean_of_complete_data", "of_complete_data",
+    "Counts", "Likelihood", "ModelObjective", "UnrolledHMM", "forward", "logits_of",
+    "mean_of_complete_data", "of_complete_data",
 ]  # fmt: skip
 
 
@@ -113,35 +115,46 @@ class Counts:
     log_likelihood: Array
 
 
-class Likelihood:
-    """-log p of the sequences, in nats per symbol, and where the bound that the present tables give is highest.
+class ModelObjective:
+    """What optimizers ask of an objective beside losses and gradients, where theta is that of a model."""
 
-    shares: parts of the sequences, counted each by itself, so that as many processes may share a step.
-    """
-
-    def __init__(self, model: HMM, symbols: Array, shares: int = 1) -> None:
-        self.model, self.symbols = model, symbols
-        self.parts = np.array_split(symbols, shares, axis=1) if shares > 1 else [symbols]
-        self.ranks: Ranks = ALONE
+    model: Model
 
     @property
     def size(self) -> int:
         return int(self.model.theta.size)
 
     def start(self) -> Array:
+        """The present parameters as a new flat vector."""
         return self.model.theta.copy()
 
     def place(self, vector: Array) -> Array:
+        """A copy of the vector."""
         return vector.copy()
 
     def set(self, w: Array) -> None:
+        """Gives the model's parameters the values of the vector."""
         self.model.theta = w
 
     def penalty(self, w: Array) -> float:
+        """0: nothing is added to the cost."""
         return 0.0
 
     def explain_non_finite(self) -> None:
-        """The tables are at fault: HMM's own errors say which symbol is impossible."""
+        """Nothing is known of where it came from."""
+
+
+class Likelihood(ModelObjective):
+    """-log p of the sequences, in nats per symbol, and where the bound that the present tables give is highest.
+
+    shares: parts of the sequences, counted each by itself, so that as many processes may share a step.
+    """
+
+    def __init__(self, model: HMM, symbols: Array, shares: int = 1) -> None:
+        self.model: HMM = model
+        self.symbols = symbols
+        self.parts = np.array_split(symbols, shares, axis=1) if shares > 1 else [symbols]
+        self.ranks: Ranks = ALONE
 
     def loss(self, w: Array) -> float:
         self.set(w)

@@ -10,6 +10,7 @@ import numpy as np
 import graphnet as gn
 from graphnet.graph.node import Array
 from graphnet_rnn.errors import DataError, TrainingError, UsageError
+from graphnet_rnn.models.likelihood import ModelObjective
 from graphnet_rnn.network.network import Network, require_network
 from graphnet_rnn.optimizers.base import State
 from graphnet_rnn.optimizers.first_order import FirstOrder
@@ -128,22 +129,15 @@ class DynamicEvaluation:
         return Evaluation(nats, correct, scored)
 
 
-class KnownGradient:
+class KnownGradient(ModelObjective):
     """A loss and its gradient, known already, as an optimizer asks for them."""
 
     def __init__(self, network: Network, loss: float, gradient: Array) -> None:
-        self.network, self.found = network, (loss, gradient)
+        self.model, self.found = network, (loss, gradient)
 
     def gradient(self, w: Array) -> tuple[float, Array]:
         """What was given; w is where it was taken."""
         return self.found
-
-    def set(self, w: Array) -> None:
-        """Gives the network's parameters the values of the vector."""
-        self.network.theta = w
-
-    def explain_non_finite(self) -> None:
-        """Nothing is known of where it came from."""
 
 
 def first_order(who: str, optimizer: Any) -> FirstOrder:
