@@ -39,15 +39,19 @@ class Subject:
     network: Network
     generator: np.random.Generator
 
+    @property
+    def parameters(self) -> list[Node]:
+        return list(self.network.parameters.values())
+
     def unroll(
         self, time: int = 3, batch: int = 2, network: Network | None = None
-    ) -> tuple[Unrolled, list[Array]]:
-        """An unrolled network and arrays for its inputs, targets and initial states."""
+    ) -> tuple[Unrolled, list[Node], list[Array]]:
+        """An unrolled network, its inputs, targets and initial states, and arrays for these."""
         net = network or self.network
         u = net.unroll(time, batch, training=False)
         symbols = self.generator.integers(0, SYMBOLS, (2, time, batch))
         states = [0.5 * self.generator.standard_normal(node.shape) for node in u.initial]
-        return u, [symbols[0], symbols[1], *states]
+        return u, [u.inputs, u.targets, *u.initial], [symbols[0], symbols[1], *states]
 
 
 def check_cell(cell: Cell | type[Cell], report: Callable[[str, str], None] | None = None) -> None:
@@ -87,29 +91,22 @@ def check_network(network: Network, report: Callable[[str, str], None] | None = 
     symbols = generator.integers(0, network.inputs, (2, 5, 2))
     arrays = [symbols[0], symbols[1] % network.outputs, *([] if learned else double.first_states(2))]
     inputs = [u.inputs, u.targets, *([] if learned else u.initial)]
-    parameters = list(double.parameters.values())
+    parameters = subject.parameters
     v = generator.standard_normal(double.theta.size)
-    ends = np.cumsum([node.size for node in parameters])[:-1]
-    pieces = np.split(v, ends)
-    tangents = {n: piece.reshape(n.shape) for n, piece in zip(parameters, pieces, strict=True)}
+    tangents = _divided(v, parameters)
 
-    logits = gn.compile([u.logits], inputs)
     cost_slope = _slope(subject, _moving(u.cost, inputs, arrays), v)
     logits_slope = _slope(subject, _moving(u.logits, inputs, arrays), v)
     gradient = gn.compile(gn.gradient(u.cost, parameters), inputs)(*arrays)
-    along = sum(float((g * tangents[n]).sum()) for n, g in zip(parameters, gradient, strict=True))
     (rop,) = gn.compile(gn.rop([u.logits], tangents), inputs)(*arrays)
     product = gn.compile(gn.gauss_newton_product(u.cost, tangents), inputs)(*arrays)
-    bend = sum(float((g * tangents[n]).sum()) for n, g in zip(parameters, product, strict=True))
     # vᵀGv is the mean over cases of the variance of R{o} under the predicted distribution p.
-    (o,) = logits(*arrays)
-    p = np.exp(o - o.max(axis=2, keepdims=True))
-    p /= p.sum(axis=2, keepdims=True)
+    p = np.exp(_log_softmax(gn.compile([u.logits], inputs)(*arrays)[0]))
     variance = (p * logits_slope**2).sum(axis=2) - (p * logits_slope).sum(axis=2) ** 2
     for name, found, expected in (
-        ("gradient", along, cost_slope),
+        ("gradient", _along(gradient, tangents), cost_slope),
         ("R-operator", rop, logits_slope),
-        ("Gauss-Newton", bend, variance.mean()),
+        ("Gauss-Newton", _along(product, tangents), variance.mean()),
     ):
         worst = _require(subject, f"{name} = finite difference", found, expected, "difference")
         if report is not None:
@@ -120,6 +117,22 @@ def check_network(network: Network, report: Callable[[str, str], None] | None = 
             )
 
 
+def _divided(vector: Array, nodes: Sequence[Node]) -> dict[Node, Array]:
+    """The part of each node, of a vector that holds all of them end to end."""
+    pieces = np.split(vector, np.cumsum([node.size for node in nodes])[:-1])
+    return {node: piece.reshape(node.shape) for node, piece in zip(nodes, pieces, strict=True)}
+
+
+def _along(arrays: Sequence[Array], tangents: dict[Node, Array]) -> float:
+    return sum(float((a * v).sum()) for a, v in zip(arrays, tangents.values(), strict=True))
+
+
+def _log_softmax(o: Array) -> Array:
+    o = o - o.max(axis=-1, keepdims=True)
+    found: Array = o - np.log(np.exp(o).sum(axis=-1, keepdims=True))
+    return found
+
+
 def _like(network: Network) -> dict[str, Any]:
     """A network's settings but for its sizes, in float64."""
     settings = {k: v for k, v in network.settings().items() if k not in ("layers", "inputs", "outputs")}
@@ -128,17 +141,13 @@ def _like(network: Network) -> dict[str, Any]:
 
 def _small(cell: Cell | type[Cell]) -> Cell:
     if isinstance(cell, type) and issubclass(cell, Cell):
-        needed = [
-            name
-            for name, parameter in inspect.signature(cell).parameters.items()
-            if parameter.default is parameter.empty
-            and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-        ]
-        if needed:
+        try:
+            inspect.signature(cell).bind()
+        except TypeError as error:
             raise UsageError(
-                f"{cell.__name__} cannot be made without {', '.join(needed)}: give check_cell an instance, e.g. "
-                f"{cell.__name__}({needed[0]}=...), or give the setting a default"
-            )
+                f"{cell.__name__} cannot be made without settings ({error}): give check_cell an instance, or give "
+                "the setting a default"
+            ) from None
         cell = cell()
     if isinstance(cell, Cell):
         return cell.resized(3)
@@ -205,8 +214,8 @@ def unrolled_is_a_loop(subject: Subject) -> str:
                 [subject.cell] * layers, SYMBOLS, SYMBOLS, skip=skip, dtype="float64", seed=layers
             )
             for time, batch in ((1, 1), (3, 2)):
-                u, arrays = subject.unroll(time, batch, network)
-                (found,) = gn.compile([u.cost], [u.inputs, u.targets, *u.initial])(*arrays)
+                u, inputs, arrays = subject.unroll(time, batch, network)
+                (found,) = gn.compile([u.cost], inputs)(*arrays)
                 _require(subject, "unrolled cost = plain loop", found, _loop_cost(network, arrays), "exact")
                 cases += 1
     return f"{cases} shapes agree with a plain loop"
@@ -234,9 +243,7 @@ def _loop_cost(network: Network, arrays: list[Array]) -> float:
             o = sum(h @ weights[f"output.W_h{l}o"] for l, h in enumerate(column)) + weights["output.b_o"]
         else:
             o = column[-1] @ weights["output.W_ho"] + weights["output.b_o"]
-        o = np.asarray(o) - np.max(o, axis=1, keepdims=True)
-        log_p = o - np.log(np.exp(o).sum(axis=1, keepdims=True))
-        total -= float(log_p[np.arange(batch), targets[t]].sum())
+        total -= float(_log_softmax(np.asarray(o))[np.arange(batch), targets[t]].sum())
     return total / (time * batch)
 
 
@@ -261,9 +268,8 @@ def _looped(cell: Cell, xs: list[Array], states: list[Array]) -> list[Array]:
 
 def gradient_is_slope(subject: Subject) -> str:
     """Backpropagation through time = finite difference of the cost, in every parameter."""
-    u, arrays = subject.unroll()
-    parameters = list(subject.network.parameters.values())
-    inputs = [u.inputs, u.targets, *u.initial]
+    u, inputs, arrays = subject.unroll()
+    parameters = subject.parameters
     pieces = gn.compile(gn.gradient(u.cost, parameters), inputs)(*arrays)
     found = np.concatenate([p.ravel() for p in pieces])
     expected = _slopes(subject, _moving(u.cost, inputs, arrays)).ravel()
@@ -273,9 +279,8 @@ def gradient_is_slope(subject: Subject) -> str:
 
 def rop_is_slope(subject: Subject) -> str:
     """The R-operator of the pre-outputs = their finite difference along a random direction."""
-    u, arrays = subject.unroll()
-    parameters = list(subject.network.parameters.values())
-    inputs = [u.inputs, u.targets, *u.initial]
+    u, inputs, arrays = subject.unroll()
+    parameters = subject.parameters
     v = [subject.generator.standard_normal(node.shape) for node in parameters]
     (found,) = gn.compile(gn.rop([u.logits], dict(zip(parameters, v, strict=True))), inputs)(*arrays)
     flat = np.concatenate([piece.ravel() for piece in v])
@@ -286,26 +291,22 @@ def rop_is_slope(subject: Subject) -> str:
 
 def gauss_newton_is_dense(subject: Subject) -> str:
     """Gv = Jᵀ H_L J v with J from finite differences and H_L = (diag p - ppᵀ) / cases; symmetric, PSD."""
-    u, arrays = subject.unroll()
-    parameters = list(subject.network.parameters.values())
-    inputs = [u.inputs, u.targets, *u.initial]
+    u, inputs, arrays = subject.unroll()
+    parameters = subject.parameters
     directions = [gn.input(node.shape, node.dtype) for node in parameters]
     product = gn.compile(
         gn.gauss_newton_product(u.cost, dict(zip(parameters, directions, strict=True))),
         [*inputs, *directions],
     )
     size = subject.network.theta.size
-    ends = np.cumsum([node.size for node in parameters])[:-1]
     found = np.empty((size, size))
     for i, unit in enumerate(np.eye(size)):
-        vs = [p.reshape(node.shape) for p, node in zip(np.split(unit, ends), parameters, strict=True)]
+        vs = _divided(unit, parameters).values()
         found[i] = np.concatenate([g.ravel() for g in product(*arrays, *vs)])
-    logits = gn.compile([u.logits], inputs)
-    o = logits(*arrays)[0].reshape(-1, SYMBOLS)
-    p = np.exp(o - o.max(axis=1, keepdims=True))
-    p /= p.sum(axis=1, keepdims=True)
-    jacobian = _slopes(subject, _moving(u.logits, inputs, arrays)).reshape(size, len(o), SYMBOLS)
-    weighted = (p * jacobian - p * (p * jacobian).sum(axis=2, keepdims=True)) / len(o)
+    (o,) = gn.compile([u.logits], inputs)(*arrays)
+    p = np.exp(_log_softmax(o.reshape(-1, SYMBOLS)))
+    jacobian = _slopes(subject, _moving(u.logits, inputs, arrays)).reshape(size, len(p), SYMBOLS)
+    weighted = (p * jacobian - p * (p * jacobian).sum(axis=2, keepdims=True)) / len(p)
     expected = np.einsum("ack,bck->ab", jacobian, weighted)
     worst = _require(subject, "Gv = dense JᵀHJ", found, expected, "difference")
     _require(subject, "G symmetric", found, found.T, "exact")
@@ -319,11 +320,11 @@ def gauss_newton_is_dense(subject: Subject) -> str:
 
 def cores_run_in_any_order(subject: Subject) -> str:
     """Cost, gradient and Gv have the bits of one core, whichever order any number of cores runs in (law 8)."""
-    u, arrays = subject.unroll(2, 12)
-    parameters = list(subject.network.parameters.values())
+    u, inputs, arrays = subject.unroll(2, 12)
+    parameters = subject.parameters
     tangents = {node: subject.generator.standard_normal(node.shape) for node in parameters}
     nodes = [u.cost, *gn.gradient(u.cost, parameters), *gn.gauss_newton_product(u.cost, tangents)]
-    require_same_in_any_order(gn.Graph(nodes, [u.inputs, u.targets, *u.initial]), arrays)
+    require_same_in_any_order(gn.Graph(nodes, inputs), arrays)
     return f"{len(nodes)} results have the same bits on 1 and 5 cores"
 
 

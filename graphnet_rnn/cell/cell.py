@@ -10,6 +10,8 @@
 A cell declares its weights by using them: `self.affine("h", x=x, h=h)` is x @ W_xh + h @ W_hh + b_h, and
 makes the three parameters when it is first met. A Network runs `step` to find them all.
 
+A cell with more settings is a dataclass of them, as those of graphnet_rnn/cells/, or has an __init__ of its own.
+
 `step` returns the new states in the order of `states`; what the layer above reads is the first of them, or, where the
 class names an `output` that is no state, one more value before them.
 """
@@ -19,6 +21,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, NoReturn
 
 import graphnet as gn
@@ -28,13 +31,13 @@ from graphnet.graph.node import Array, Node
 from graphnet.graph.provenance import hide_module
 from graphnet_rnn.cell import declaration, initializers, tracing
 from graphnet_rnn.cell.declaration import State
-from graphnet_rnn.cell.initializers import Initializer
+from graphnet_rnn.cell.initializers import Initializer, checked_initial
 from graphnet_rnn.cell.masks import Masks
 from graphnet_rnn.cell.weights import Weights, WeightsWithin, chosen
 from graphnet_rnn.errors import CellError, UsageError
 from graphnet_rnn.files.json_values import to_json
 from graphnet_rnn.optimizers.structure import ENDED
-from graphnet_rnn.settings import fraction, whole_number
+from graphnet_rnn.settings import Count, fraction, require_kinds, whole_number, yes_or_no
 
 __all__ = ["Cell", "State", "at_each_step", "classes_of", "kept_inside"]
 
@@ -42,6 +45,7 @@ __all__ = ["Cell", "State", "at_each_step", "classes_of", "kept_inside"]
 hide_module(__file__)
 
 
+@dataclass(eq=False, repr=False)
 class Cell(ShowsItself):
     """The equations of one time step: `step(x, *states) -> new states`; the first state is the output.
 
@@ -49,18 +53,21 @@ class Cell(ShowsItself):
     override the cell's own; patterns as in file names, the last that fits wins.
     """
 
+    units: Count = 128
+    initial: Mapping[str, Initializer] | None = field(default=None, kw_only=True)
+
     #: What is handed from each time step to the next; none: a feedforward layer.
-    states: Sequence[State] = ()
+    states: Sequence[State] = field(default=(), init=False)
     #: What the layer above reads, if it is not the first state: `step` returns it before the states.
-    output: State | None = None
+    output: State | None = field(default=None, init=False)
     #: The settings that are widths: `resized` changes them.
     sizes: ClassVar[tuple[str, ...]] = ("units",)
     #: How the source of the cell initializes weights, by name; `initial` overrides it.
     initially: ClassVar[Mapping[str, Initializer]] = {}
 
-    def __init__(self, units: int = 128, *, initial: Mapping[str, Initializer] | None = None) -> None:
-        self.units = whole_number(f"{type(self).__name__}: units", units)
-        self.initial = declaration.require_initial(self, initial)
+    def __post_init__(self) -> None:
+        require_kinds(self)
+        self.initial = checked_initial(type(self).__name__, self.initial, CellError)
         #: Width of x, once bound.
         self.reads = 0
         self._weights: Weights | WeightsWithin | None = None
@@ -114,12 +121,10 @@ class Cell(ShowsItself):
     def diagonal(self, to: str, *unnamed: Node, **sources: Node) -> Node:
         """Σ_s s ⊙ w_s·to over the named sources: a diagonal (peephole) connection."""
         declaration.require_nodes(self, "diagonal", to, sources, unnamed)
-        terms = []
-        for name, source in sources.items():
-            terms.append(
-                source * self.weight(f"w_{name}{to}", (source.shape[-1],), initializers.uniform(0.1))
-            )
-        return gn.add(*terms)
+        small = initializers.uniform(0.1)
+        return gn.add(
+            *(s * self.weight(f"w_{name}{to}", (s.shape[-1],), small) for name, s in sources.items())
+        )
 
     def normalized(self, to: str, a: Node, gain: float = 1.0, shift: float | None = 0.0) -> Node:
         """LN(a) = g_to ⊙ (a - μ) / √(σ² + 1e-5) + s_to, μ and σ over the units of a case.
@@ -175,7 +180,7 @@ class Cell(ShowsItself):
         initial value (it is stored with the model, but no part of `theta`).
         """
         declaration.require_name(self, "weight", name)
-        trained = declaration.require_yes_or_no(self, "weight", "trained", trained)
+        trained = yes_or_no(f"weight({name!r}): trained", trained)
         initial = chosen(self.initially, name, initial)
         return self.bound_weights.get(name, shape, initial, trained)
 
@@ -191,12 +196,13 @@ class Cell(ShowsItself):
         connect(source's name, to, source, W): what its products are instead of source @ W.
         """
         declaration.require_name(self, "part", name)
-        declaration.require_cell(self, name, cell, isinstance(cell, Cell))
+        if not isinstance(cell, Cell):
+            raise declaration.no_cell(self, name, cell)
         new = not self.bound_weights.complete
         if new:
             declaration.check(cell)
         inner = cell.reading(whole_number(f"part({name!r}): reads, the width of its x,", reads))
-        inner._weights = self.bound_weights.within(name, cell.initial)
+        inner._weights = self.bound_weights.within(name, cell.initial or {})
         inner._masks = self._masks
         inner._connect = connect or (self._connected_within(name) if self._connect else None)
         if new:
@@ -223,7 +229,7 @@ class Cell(ShowsItself):
 
         values: of the weights, by their full names ("layer0.W_xh"), instead of what initializers draw.
         """
-        weights = Weights(name, seed, as_dtype(dtype), getattr(self, "initial", {}), values)
+        weights = Weights(name, seed, as_dtype(dtype), self.initial or {}, values)
         return self.bind_to(weights, inputs)
 
     def bind_to(self, weights: Weights, inputs: int) -> Cell:

@@ -19,17 +19,16 @@ import numpy as np
 
 from graphnet.graph.node import Node
 from graphnet.graph.provenance import Origin, here, hide_module
-from graphnet_rnn.cell.initializers import Initializer, are_initializers
+from graphnet_rnn.cell.initializers import Initializer, checked_initial, wrong_initial
 from graphnet_rnn.cell.weights import unfit
-from graphnet_rnn.errors import CellError, UsageError
-from graphnet_rnn.settings import yes_or_no
+from graphnet_rnn.errors import CellError
 
 if TYPE_CHECKING:
     from graphnet_rnn.cell.cell import Cell
 
 __all__ = [
-    "State", "arguments", "called", "check", "check_initially", "check_widths", "init_line", "no_step", "require_bias",
-    "require_cell", "require_initial", "require_name", "require_nodes", "return_lines", "step_line", "unbound",
+    "State", "arguments", "called", "check", "check_initially", "check_widths", "init_line", "no_cell", "no_step",
+    "require_bias", "require_name", "require_nodes", "return_lines", "step_line", "unbound",
 ]  # fmt: skip
 
 # Lines of this file are machinery: an error should name the equation that called them.
@@ -61,11 +60,6 @@ class State:
                 f"State({name!r}) at {here()}: the width is {width!r}; it is a whole number >= 1 or the name of an "
                 "attribute, e.g. State('h', 'units')."
             )
-        if initial is not None and not callable(initial):
-            raise CellError(
-                f"State({name!r}) at {here()}: initial is {initial!r:.40}; it is an initializer, e.g. "
-                "rnn.initializers.zeros()."
-            )
         for field, value in (("name", name), ("width", width), ("initial", initial)):
             object.__setattr__(self, field, value)
 
@@ -83,27 +77,24 @@ def _step_code(cell: Cell) -> CodeType | None:
 
 
 def step_line(cell: Cell) -> Origin:
-    """Where `step` is written."""
     code = _step_code(cell)
     return _class_line(cell) if code is None else Origin(code.co_filename, code.co_firstlineno)
 
 
 def return_lines(cell: Cell) -> str:
-    """Where `step` returns (or yields), in words."""
+    """Where `step` returns, in words."""
     code = _step_code(cell)
     if code is None:
         return str(step_line(cell))
-    leaves = "YIELD_VALUE" if code.co_flags & inspect.CO_GENERATOR else "RETURN_"
     lines = {
         found.positions.lineno
         for found in dis.get_instructions(code)
-        if found.opname.startswith(leaves) and found.opname != "RETURN_GENERATOR" and found.positions
+        if found.opname in ("RETURN_VALUE", "RETURN_CONST") and found.positions
     }
     return " or ".join(str(Origin(code.co_filename, line)) for line in sorted(filter(None, lines)))
 
 
 def _class_line(cell: Cell) -> Origin:
-    """Where the class is written."""
     return _line_of(cell, r"class\b") or Origin(type(cell).__module__, 1)
 
 
@@ -170,7 +161,7 @@ def check(cell: Cell) -> None:
 
 def _check_attributes(cell: Cell) -> None:
     owner = type(cell).__name__
-    if not hasattr(cell, "initial") or not hasattr(cell, "_masks"):
+    if not hasattr(cell, "_masks"):
         raise CellError(
             f"{owner}.__init__ must call super().__init__(units, initial=initial) (at {init_line(cell)})."
         )
@@ -183,12 +174,9 @@ def _check_attributes(cell: Cell) -> None:
                 f"{owner} sets {name} = {value!r:.40} at {_declared_at(cell, name)}, but every cell has a method of "
                 "this name; give the setting another one."
             )
-    require_initial(cell, cell.initial)
-    if not are_initializers(cell.initially):
-        raise CellError(
-            f"{owner} at {_declared_at(cell, 'initially')}: initially is {cell.initially!r:.60}; it holds initializers "
-            "by the names of weights, e.g. initially = {'W_*': rnn.initializers.normal(0.1)}."
-        )
+    checked_initial(owner, cell.initial, CellError)
+    if wrong := wrong_initial(cell.initially):
+        raise CellError(f"{owner} at {_declared_at(cell, 'initially')}: initially {wrong}.")
     if "cell" in inspect.signature(type(cell)).parameters:
         raise CellError(
             f"{owner} has a setting called cell (at {init_line(cell)}), which is what model files call the class; give "
@@ -234,12 +222,6 @@ def _check_states(cell: Cell) -> None:
 
 def _check_step(cell: Cell) -> None:
     owner, line, wanted = type(cell).__name__, step_line(cell), f"step(self, {arguments(cell)})"
-    step = inspect.unwrap(cell.step)
-    if inspect.iscoroutinefunction(step) or inspect.isgeneratorfunction(step):
-        kind = "async" if inspect.iscoroutinefunction(step) else "a generator"
-        raise CellError(
-            f"{owner}.step at {return_lines(cell)} is {kind}; write def {wanted}, and return the new values."
-        )
     signature = inspect.signature(cell.step)
     try:
         signature.bind("x", *cell.states)
@@ -270,21 +252,12 @@ def check_widths(cell: Cell) -> None:
 
 
 def require_name(cell: Cell, method: str, name: Any) -> None:
-    """What is made is called by a str."""
     if not isinstance(name, str):
         given = name.describe() if isinstance(name, Node) else repr(name)
         raise CellError(
             f"{type(cell).__name__}: {method}(...) at {here()} begins with {given:.60}; its first argument is the name "
             f"of what it computes, a str: {method}('h', ...)."
         )
-
-
-def require_yes_or_no(cell: Cell, method: str, argument: str, value: Any) -> bool:
-    """What is asked is answered by True or False."""
-    try:
-        return yes_or_no(argument, value)
-    except UsageError as error:
-        raise CellError(f"{type(cell).__name__}: {method}(...) at {here()}: {error}") from None
 
 
 def require_nodes(
@@ -317,14 +290,13 @@ def _misspelt(name: str) -> str:
     return f"; if it is no source, {close[0]}= may be meant" if close else ""
 
 
-def require_cell(cell: Cell, name: str, part: Any, is_cell: bool) -> None:
-    """A part is a cell, not its class."""
-    if not is_cell:
-        given = f"the class {part.__name__}" if isinstance(part, type) else f"a {type(part).__name__}"
-        raise CellError(
-            f"{type(cell).__name__}: part({name!r}, ...) at {here()} is {given}, not a cell; write e.g. "
-            f"self.part({name!r}, rnn.GRU(64), x.shape[1])."
-        )
+def no_cell(cell: Cell, name: str, part: Any) -> CellError:
+    """The error for a part that is no cell."""
+    given = f"the class {part.__name__}" if isinstance(part, type) else f"a {type(part).__name__}"
+    return CellError(
+        f"{type(cell).__name__}: part({name!r}, ...) at {here()} is {given}, not a cell; write e.g. "
+        f"self.part({name!r}, rnn.GRU(64), x.shape[1])."
+    )
 
 
 def require_bias(cell: Cell, to: str, bias: Any) -> None:
@@ -336,23 +308,7 @@ def require_bias(cell: Cell, to: str, bias: Any) -> None:
         )
 
 
-def require_initial(cell: Cell, initial: Any) -> dict[str, Initializer]:
-    """Initializers by pattern; CellError for anything else."""
-    if initial is None:
-        return {}
-    if not are_initializers(initial):
-        raise CellError(
-            f"{type(cell).__name__}: initial is {initial!r:.60} (at {here()}); it holds initializers by the names of "
-            "weights, e.g. initial={'W_h*': rnn.initializers.orthogonal()}."
-        )
-    return dict(initial)
-
-
 def check_initially(cell: Cell, names: Iterable[str]) -> None:
     """CellError where a pattern of the cell's own initializers fits none of its weights."""
-    listed = list(names)
-    for pattern in unfit(cell.initially, listed):
-        raise CellError(
-            f"{type(cell).__name__} at {_declared_at(cell, 'initially')}: initially names {pattern!r}, but no weight "
-            f"is called so; there are {', '.join(listed)}."
-        )
+    if wrong := unfit(cell.initially, names):
+        raise CellError(f"{type(cell).__name__} at {_declared_at(cell, 'initially')}: initially {wrong}.")

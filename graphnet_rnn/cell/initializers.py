@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from graphnet.errors import GraphnetError
 from graphnet.graph.dtypes import require_unmasked
 from graphnet.graph.node import Array
-from graphnet.settings import amount, is_number, number, shown, whole_number, yes_or_no
+from graphnet.settings import amount, fraction, number, shown, whole_number, yes_or_no
 from graphnet_rnn.errors import UsageError
 
 __all__ = [
@@ -27,22 +28,24 @@ PIECE = 1 << 20
 Initializer = Callable[[np.random.Generator, tuple[int, ...]], Array]
 
 
-def are_initializers(given: Any) -> bool:
-    """Whether these are initializers by the names of weights."""
-    return isinstance(given, Mapping) and all(
+def wrong_initial(given: Any) -> str:
+    """What is wrong with initializers by the names of weights, in words; "" if nothing is."""
+    if isinstance(given, Mapping) and all(
         isinstance(k, str) and callable(v) and not isinstance(v, type) for k, v in given.items()
-    )
+    ):
+        return ""
+    remedy = "{'W_*': rnn.initializers.normal(0.1)}"
+    return f"must hold initializers by the names of weights, e.g. {remedy}, not {shown(given)}"
 
 
-def checked_initial(who: str, initial: Any) -> dict[str, Initializer]:
-    """Initializers by pattern, none for None; UsageError for anything else."""
+def checked_initial(
+    who: str, initial: Any, error: type[GraphnetError] = UsageError
+) -> dict[str, Initializer]:
+    """Initializers by pattern, none for None; an error for anything else."""
     if initial is None:
         return {}
-    if not are_initializers(initial):
-        raise UsageError(
-            f"{who}: initial must hold initializers by the names of weights, e.g. "
-            f"{{'W_*': rnn.initializers.normal(0.1)}}, not {shown(initial)}"
-        )
+    if wrong := wrong_initial(initial):
+        raise error(f"{who}: initial {wrong}")
     return dict(initial)
 
 
@@ -198,8 +201,7 @@ def thinned(each: Initializer, kept: float = 0.1) -> Initializer:
     thinned(normal(0.1), 0.1) is W_hh in Krause 2015, 4.2. Where `sparse` gives each unit equally many connections,
     their number is random here. Raises UsageError for a probability outside of (0, 1].
     """
-    if not is_number(kept) or not 0 < kept <= 1:
-        raise UsageError(f"thinned: kept must be in (0, 1], not {shown(kept)}")
+    kept = fraction("thinned: kept", kept, or_all=True, above_zero=True)
 
     def initial(generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
         w = each(generator, shape)
@@ -222,8 +224,7 @@ def reservoir(radius: float = 0.95, density: float = 0.1, connections: int | Non
     Source: Jaeger & Haas 2004; Sutskever 2013, 2.8.4 and 7.4.
     """
     radius = amount("reservoir: radius", radius, above_zero=True)
-    if not is_number(density) or not 0 < density <= 1:
-        raise UsageError(f"reservoir: density must be in (0, 1], not {shown(density)}")
+    density = fraction("reservoir: density", density, or_all=True, above_zero=True)
     if connections is not None:
         connections = whole_number("reservoir: connections", connections)
 

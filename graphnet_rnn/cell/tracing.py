@@ -94,11 +94,8 @@ def _remedy(cell: Cell, error: Exception) -> str:
         )
     if isinstance(error, NameError):
         return f". step is given {arguments(cell)}; another value to remember is another State in `states`."
-    if (
-        isinstance(error, AttributeError)
-        and error.obj is cell
-        and error.name in {s.name for s in cell.states}
-    ):
+    names = [state.name for state in cell.states]
+    if isinstance(error, AttributeError) and error.obj is cell and error.name in names:
         return f". States are arguments of step: write {error.name}."
     return ""
 
@@ -107,25 +104,22 @@ def _remedy(cell: Cell, error: Exception) -> str:
 
 
 def _require_fit(cell: Cell, x: Any, states: Any) -> None:
-    owner, wanted = type(cell).__name__, f"advance(x, [{', '.join(s.name for s in cell.states)}])"
-    weights = cell.bound_weights
+    owner = f"{type(cell).__name__} ({cell.bound_weights.owner})"
     if not isinstance(x, Node) or x.ndim != 2 or x.shape[1] != cell.reads:
-        raise CellError(
-            f"{owner} ({weights.owner}) reads {cell.reads} values, (batch, {cell.reads}), but x at {here()} is "
-            f"{_in_words(x)}."
-        )
+        wanted = f"{cell.reads} values, (batch, {cell.reads})"
+        raise CellError(f"{owner} reads {wanted}, but x at {here()} is {_in_words(x)}.")
     given = [] if isinstance(states, Node) or not isinstance(states, Sequence) else states
     if len(given) != len(cell.states):
         what = f"{len(given)} of them" if given is states else _in_words(states)
         raise CellError(
-            f"{owner} ({weights.owner}) has {len(cell.states)} state(s), but was given {what} at {here()}: write "
-            f"{wanted}."
+            f"{owner} has {len(cell.states)} state(s), but was given {what} at {here()}: write "
+            f"advance(x, [{', '.join(state.name for state in cell.states)}])."
         )
     for state, width, value in zip(cell.states, cell.widths, given, strict=True):
         if not isinstance(value, Node) or value.shape != (x.shape[0], width):
+            wanted = f"{[x.shape[0], width]} (batch, units)"
             raise CellError(
-                f"{owner} ({weights.owner}): the state {state.name} is {[x.shape[0], width]} (batch, units), but "
-                f"{_in_words(value)} was given at {here()}."
+                f"{owner}: the state {state.name} is {wanted}, but {_in_words(value)} was given at {here()}."
             )
 
 
@@ -138,13 +132,10 @@ def _require_declared(cell: Cell, x: Node, states: Sequence[Node], result: Any) 
     declared = cell.returns
     listed = (result,) if isinstance(result, Node) else result
     if not isinstance(listed, (tuple, list)) or len(listed) != len(declared):
-        kind = type(listed).__name__
-        raise CellError(
-            f"{_returned(cell)} {kind} where nodes are needed: return {_wanted(cell)}."
-            if not isinstance(listed, (tuple, list))
-            else f"{_returned(cell)} {len(listed)} value(s), but the cell declares {_declared(cell)}: return "
-            f"{_wanted(cell)}, in this order."
-        )
+        what = f"{type(listed).__name__} where nodes are needed"
+        if isinstance(listed, (tuple, list)):
+            what = f"{len(listed)} value(s), but the cell declares {_declared(cell)}"
+        raise CellError(f"{_returned(cell)} {what}: return {_wanted(cell)}, in this order.")
     for state, new in zip(declared, listed, strict=True):
         if not isinstance(new, Node):
             raise CellError(
@@ -153,14 +144,11 @@ def _require_declared(cell: Cell, x: Node, states: Sequence[Node], result: Any) 
             )
         shape = (x.shape[0], cell.width_of(state))
         if new.shape != shape or new.dtype != x.dtype:
+            same = new.shape == shape
+            remedy = _dtype_remedy(x, states, new) if same else _shape_remedy(cell, x, state, new)
             raise CellError(
                 f"{_returned(cell)} {new.dtype}{list(new.shape)} for the state {state.name}, which is "
-                f"{x.dtype}{list(shape)} (batch, units). The new value was made at {new.origin}. "
-                + (
-                    _dtype_remedy(x, states, new)
-                    if new.shape == shape
-                    else _shape_remedy(cell, x, state, new)
-                )
+                f"{x.dtype}{list(shape)} (batch, units). The new value was made at {new.origin}. {remedy}"
             )
     return tuple(listed)
 

@@ -38,10 +38,13 @@ def chosen(initial: Mapping[str, Initializer], name: str, own: Initializer | Non
     return own
 
 
-def unfit(initial: Mapping[str, Initializer], names: Iterable[str]) -> list[str]:
-    """The patterns that fit none of the names."""
+def unfit(initial: Iterable[str], names: Iterable[str]) -> str:
+    """The first pattern that fits none of the names, in words; "" if each fits one."""
     listed = list(names)
-    return [pattern for pattern in initial if not any(fnmatchcase(name, pattern) for name in listed)]
+    for pattern in initial:
+        if not any(fnmatchcase(name, pattern) for name in listed):
+            return f"names {pattern!r}, but no weight is called so; there are {', '.join(listed)}"
+    return ""
 
 
 @dataclass
@@ -99,14 +102,14 @@ class Weights:
             if not trained:
                 self.fixed.add(name)
         elif node.shape != shape:
+            remedy = "Give the second use another name."
+            if node.origin == here():
+                remedy = (
+                    "A weight has one shape, whatever the step and the batch: write x.shape[1], not x.shape."
+                )
             raise CellError(
                 f"{self._who}: the weight {name} is used with shape {list(shape)} at {here()}, but it was "
-                f"declared with shape {list(node.shape)} at {node.origin}. "
-                + (
-                    "A weight has the same shape at every step and for every batch: write x.shape[1], not x.shape."
-                    if node.origin == here()
-                    else "Give the second use another name."
-                )
+                f"declared with shape {list(node.shape)} at {node.origin}. {remedy}"
             )
         elif trained == (name in self.fixed):
             raise CellError(
@@ -141,14 +144,12 @@ class Weights:
         return gn.parameter(value.astype(self.dtype), name=self.full_name(name))
 
     def _given(self, name: str, shape: tuple[int, ...], values: Mapping[str, Array]) -> Array:
-        """The weight's value, if there is one of this shape and dtype."""
-        value = values.get(self.full_name(name))
+        name = self.full_name(name)
+        value = values.get(name)
         if value is None or value.shape != shape:
-            raise UsageError(
-                f"the weight {self.full_name(name)} is missing or of another shape than {list(shape)}"
-            )
+            raise UsageError(f"the weight {name} is missing or of another shape than {list(shape)}")
         if value.dtype != self.dtype:
-            raise UsageError(f"the weight {self.full_name(name)} is {value.dtype}, not {self.dtype}")
+            raise UsageError(f"the weight {name} is {value.dtype}, not {self.dtype}")
         return value
 
     def _initial_value(self, name: str, shape: tuple[int, ...], initializer: Initializer) -> Array:
@@ -158,8 +159,6 @@ class Weights:
             "An initializer is a function (generator, shape) -> array, e.g. rnn.initializers.normal(0.1), with its "
             "parentheses, .constant(0.5) or .array(values)."
         )
-        if not callable(initializer):
-            raise CellError(f"{what} is a {type(initializer).__name__} at {here()}. {remedy}")
         # Each weight has its own stream of random numbers, so that declaring one more changes no other.
         key = zlib.crc32(self.full_name(name).encode())
         try:
@@ -194,11 +193,8 @@ class Weights:
         for part, initial in {"": self.initial, **self.parts}.items():
             start = f"{part}." if part else ""
             names = [name.removeprefix(start) for name in self.nodes if name.startswith(start)]
-            for pattern in unfit(initial, names):
-                owner = f"{who}.{part}" if part else who
-                raise error(
-                    f"{owner}: initial names {pattern!r}, but no weight is called so; there are {', '.join(names)}."
-                )
+            if wrong := unfit(initial, names):
+                raise error(f"{who}.{part}: initial {wrong}." if part else f"{who}: initial {wrong}.")
 
     def within(self, part: str, initial: Mapping[str, Initializer]) -> WeightsWithin:
         """The weights of a cell that is part of this one; `initial`: the part's own initializers."""

@@ -2,7 +2,7 @@
 
 elman           the vanilla recurrent net; NARX and time-delay connections
 feedforward     layers without memory; deep autoencoders
-lstm            long short-term memory in five forms
+lstm            long short-term memory in six forms
 gru             gated recurrent unit, with both places of the reset gate
 multiplicative  recurrent weights that depend on the input: tensor, factors, stacked, with memory cells
 highway         recurrent highway networks, plain and hyper
@@ -35,38 +35,8 @@ with lazy_imports(__name__):
     from graphnet_rnn.cells.sparse import GLNN, GNN, GraphLSTM, GraphRNN
 
 __all__ = [
-    "ALL",
-    "GLNN",
-    "GNN",
-    "GRU",
-    "LSTM",
-    "LSTM1997",
-    "MRNN",
-    "NARX",
-    "RHN",
-    "RTRBM",
-    "Attention",
-    "Bidirectional",
-    "Dense",
-    "EchoState",
-    "Elman",
-    "GRUResetAfter",
-    "GraphLSTM",
-    "GraphRNN",
-    "HMMFilter",
-    "Hyper",
-    "HyperLSTM",
-    "HyperRHN",
-    "LSTMKrause",
-    "LSTMPeephole",
-    "LSTMProjected",
-    "LSTMSutskever",
-    "LayerNormLSTM",
-    "LeakyRNN",
-    "MultiplicativeLSTM",
-    "Normalized",
-    "Residual",
-    "StackedMRNN",
-    "TensorRNN",
-    "attention_memory",
+    "ALL", "GLNN", "GNN", "GRU", "LSTM", "LSTM1997", "MRNN", "NARX", "RHN", "RTRBM", "Attention", "Bidirectional",
+    "Dense", "EchoState", "Elman", "GRUResetAfter", "GraphLSTM", "GraphRNN", "HMMFilter", "Hyper", "HyperLSTM",
+    "HyperRHN", "LSTMKrause", "LSTMPeephole", "LSTMProjected", "LSTMSutskever", "LayerNormLSTM", "LeakyRNN",
+    "MultiplicativeLSTM", "Normalized", "Residual", "StackedMRNN", "TensorRNN", "attention_memory",
 ]  # fmt: skip

@@ -62,12 +62,6 @@ class Attention(Cell):
     def resolve(self) -> None:
         inner = self.inner.reading(self.reads + self.memory)
         own = {"memory": self.places * self.memory, "l": self.places}
-        taken = {state.name for state in inner.states}
-        for name in own:
-            if name in taken:
-                raise UsageError(
-                    f"Attention: inner, {shown(self.inner, MANY)}, has a state {name!r} of its own"
-                )
         self.states = [*parts_states(inner), *(State(name, width) for name, width in own.items())]
         self.output = State("y", output_or_one(inner) + self.memory)
 

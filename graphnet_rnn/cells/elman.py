@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from graphnet.graph.node import Node
@@ -11,7 +12,7 @@ from graphnet_rnn.cell.cell import Cell
 from graphnet_rnn.cell.declaration import State
 from graphnet_rnn.cell.initializers import Initializer, orthogonal
 from graphnet_rnn.cell.tracing import require_equations
-from graphnet_rnn.settings import whole_number
+from graphnet_rnn.settings import CountOrZero
 
 __all__ = ["NARX", "Elman"]
 
@@ -31,6 +32,7 @@ class Elman(Cell):
         return tanh(self.affine("h", x=x, h=h))
 
 
+@dataclass(eq=False, repr=False)
 class NARX(Cell):
     """h_t = tanh(Σ_{k=0..taps} x_{t-k} W_xkh + Σ_{k=1..order} h_{t-k} W_hkh + b_h)
 
@@ -39,17 +41,11 @@ class NARX(Cell):
     Source: Lin et al. 1996; Waibel et al. 1989; Sutskever 2013, 2.8.2.
     """
 
-    def __init__(
-        self,
-        units: int = 128,
-        order: int = 3,
-        taps: int = 2,
-        *,
-        initial: Mapping[str, Initializer] | None = None,
-    ) -> None:
-        super().__init__(units, initial=initial)
-        self.order = whole_number("NARX: order", order, least=0)
-        self.taps = whole_number("NARX: taps", taps, least=0)
+    order: CountOrZero = 3
+    taps: CountOrZero = 2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         require_equations("NARX: order", self.order)
         require_equations("NARX: taps", self.taps)
         outputs = [State(f"h{k}") for k in range(1, self.order + 1)]

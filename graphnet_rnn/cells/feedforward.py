@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated
 
 from graphnet.graph.node import Node
 from graphnet.ops.elementwise import relu, sigmoid, softplus, tanh
 from graphnet_rnn.cell.cell import Cell
 from graphnet_rnn.cell.declaration import State
 from graphnet_rnn.cell.initializers import Initializer
-from graphnet_rnn.settings import one_of, yes_or_no
+from graphnet_rnn.settings import one_of
 
 __all__ = ["ACTIVATIONS", "AUTOENCODERS", "Dense", "autoencoder_layers"]
 
@@ -22,6 +25,8 @@ ACTIVATIONS: dict[str, Callable[[Node], Node]] = {
     "linear": lambda a: a,
 }
 
+Activation = Annotated[str, partial(one_of, choices=tuple(ACTIVATIONS))]
+
 #: The encoders of Sutskever 2013, table 7.2 (after Hinton & Salakhutdinov 2006): pixels, hidden layers, code.
 AUTOENCODERS: dict[str, tuple[int, ...]] = {
     "CURVES": (784, 400, 200, 100, 50, 25, 6),
@@ -30,6 +35,7 @@ AUTOENCODERS: dict[str, tuple[int, ...]] = {
 }
 
 
+@dataclass(eq=False, repr=False)
 class Dense(Cell):
     """y = φ(x W_xy + b_y)
 
@@ -37,19 +43,10 @@ class Dense(Cell):
     Source: Sutskever 2013, 2.4.
     """
 
-    output = State("y")
+    activation: Activation = "tanh"
+    bias: bool = True
 
-    def __init__(
-        self,
-        units: int = 128,
-        activation: str = "tanh",
-        bias: bool = True,
-        *,
-        initial: Mapping[str, Initializer] | None = None,
-    ) -> None:
-        super().__init__(units, initial=initial)
-        self.activation = one_of("Dense: activation", activation, tuple(ACTIVATIONS))
-        self.bias = yes_or_no(f"{type(self).__name__}: bias", bias)
+    output = State("y")
 
     def step(self, x: Node) -> Node:
         return ACTIVATIONS[self.activation](self.affine("y", x=x, bias=0.0 if self.bias else None))

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from graphnet.graph.node import Node
 from graphnet.ops.elementwise import sigmoid, tanh
 from graphnet_rnn.cell.cell import Cell
 from graphnet_rnn.cell.declaration import State
-from graphnet_rnn.cell.initializers import Initializer
 from graphnet_rnn.cell.tracing import require_equations
-from graphnet_rnn.settings import fraction, whole_number
+from graphnet_rnn.settings import Count, Fraction
 
 __all__ = ["RHN", "HyperRHN"]
 
 
+@dataclass(eq=False, repr=False)
 class RHN(Cell):
     """l = 0 ... L-1:  h, t = tanh, σ([l = 0] x U + s W_l);  s ← (1 - t) s + dropout(t) h
 
@@ -24,20 +24,14 @@ class RHN(Cell):
     Source: Suarez 2017, eq. 3, after Zilly et al. 2017.
     """
 
+    depth: Count = 7
+    t_dropout: Fraction = 0.0
+
     states = (State("s"),)
 
-    def __init__(
-        self,
-        units: int = 128,
-        depth: int = 7,
-        t_dropout: float = 0.0,
-        *,
-        initial: Mapping[str, Initializer] | None = None,
-    ) -> None:
-        super().__init__(units, initial=initial)
-        self.depth = whole_number("RHN: depth", depth)
+    def __post_init__(self) -> None:
+        super().__post_init__()
         require_equations("RHN: depth", self.depth, each=2)
-        self.t_dropout = fraction("RHN: t_dropout", t_dropout)
 
     def step(self, x: Node, s: Node) -> Node:
         for l in range(self.depth):
@@ -48,6 +42,7 @@ class RHN(Cell):
         return s
 
 
+@dataclass(eq=False, repr=False)
 class HyperRHN(Cell):
     """for l < L:  a ← RHN_l(x, a);  z = a M_l;  h, t = tanh, σ(([l = 0] x U + s W_l) z);  s ← (1 - t) s + t h
 
@@ -56,23 +51,16 @@ class HyperRHN(Cell):
     Source: Suarez 2017, eqs 6-7 (1000 and 128 units, 7 deep, 0.35 of t dropped in both).
     """
 
+    hyper_units: Count = 16
+    depth: Count = 7
+    t_dropout: Fraction = 0.0
+
     states = (State("s"), State("a", "hyper_units"))
     sizes = ("units", "hyper_units")
 
-    def __init__(
-        self,
-        units: int = 128,
-        hyper_units: int = 16,
-        depth: int = 7,
-        t_dropout: float = 0.0,
-        *,
-        initial: Mapping[str, Initializer] | None = None,
-    ) -> None:
-        super().__init__(units, initial=initial)
-        self.hyper_units = whole_number("HyperRHN: hyper_units", hyper_units)
-        self.depth = whole_number("HyperRHN: depth", depth)
+    def __post_init__(self) -> None:
+        super().__post_init__()
         require_equations("HyperRHN: depth", self.depth, each=4)
-        self.t_dropout = fraction("HyperRHN: t_dropout", t_dropout)
 
     def step(self, x: Node, s: Node, a: Node) -> tuple[Node, Node]:
         for l in range(self.depth):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -18,7 +19,7 @@ from graphnet_rnn.cells.combine import LayerNormLSTM, as_cell, output_or_one, pa
 from graphnet_rnn.cells.elman import Elman
 from graphnet_rnn.cells.lstm import LSTM
 from graphnet_rnn.errors import CellError, UsageError
-from graphnet_rnn.settings import MANY, shown, whole_number, yes_or_no
+from graphnet_rnn.settings import MANY, Count, shown, whole_number
 
 __all__ = ["Hyper", "HyperLSTM"]
 
@@ -105,6 +106,7 @@ class Hyper(Cell):
         return reshape(flat, (-1, rank, width))
 
 
+@dataclass(eq=False, repr=False)
 class HyperLSTM(Cell):
     """a = LSTM([x, h]);  i, f, o, g: y_k = d_hk (h W_hk) + d_xk (x W_xk) + b_k(a);  then as in LSTM
 
@@ -114,23 +116,13 @@ class HyperLSTM(Cell):
     Source: Ha, Dai & Le 2016, eqs 10-13, with a of this step as in Suarez 2017.
     """
 
+    hyper_units: Count = 16
+    embedding: Count = 4
+    layer_norm: bool = False
+
     states = (State("h"), State("c"), State("h_a", "hyper_units"), State("c_a", "hyper_units"))
     sizes = ("units", "hyper_units")
     initially: ClassVar[Mapping[str, Initializer]] = {"W_az[hx]*": constant(0.0), "W_azb*": normal(0.01)}
-
-    def __init__(
-        self,
-        units: int = 128,
-        hyper_units: int = 16,
-        embedding: int = 4,
-        layer_norm: bool = False,
-        *,
-        initial: Mapping[str, Initializer] | None = None,
-    ) -> None:
-        super().__init__(units, initial=initial)
-        self.hyper_units = whole_number("HyperLSTM: hyper_units", hyper_units)
-        self.embedding = whole_number("HyperLSTM: embedding", embedding)
-        self.layer_norm = yes_or_no(f"{type(self).__name__}: layer_norm", layer_norm)
 
     def step(self, x: Node, h: Node, c: Node, h_a: Node, c_a: Node) -> tuple[Node, ...]:
         controller = LayerNormLSTM(self.hyper_units) if self.layer_norm else LSTM(self.hyper_units)

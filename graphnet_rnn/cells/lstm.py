@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 from graphnet.graph.node import Node
@@ -17,7 +18,7 @@ from graphnet_rnn.cell.cell import Cell
 from graphnet_rnn.cell.declaration import State
 from graphnet_rnn.cell.initializers import Initializer, normal, sparse, spread
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.settings import MANY, shown, whole_number
+from graphnet_rnn.settings import MANY, Count, shown
 
 __all__ = [
     "LSTM", "LSTM1997", "MEMORY", "LSTMKrause", "LSTMPeephole", "LSTMProjected", "LSTMSutskever",
@@ -45,6 +46,7 @@ class LSTM(Cell):
         return o * tanh(c), c
 
 
+@dataclass(eq=False, repr=False)
 class LSTMProjected(LSTM):
     """m, c' = LSTM(x, h, c);  h' = m W_mh, of fewer numbers than m = o tanh(c') has
 
@@ -54,14 +56,10 @@ class LSTMProjected(LSTM):
     torch.nn.LSTM(proj_size=).
     """
 
+    projection: Count = 32
+
     sizes = ("units", "projection")
     states = (State("h", "projection"), State("c"))
-
-    def __init__(
-        self, units: int = 128, projection: int = 32, *, initial: Mapping[str, Initializer] | None = None
-    ) -> None:
-        super().__init__(units, initial=initial)
-        self.projection = whole_number("LSTMProjected: projection", projection)
 
     def step(self, x: Node, h: Node, c: Node) -> tuple[Node, Node]:
         m, c = super().step(x, h, c)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from graphnet.graph.node import Node
@@ -11,7 +12,7 @@ from graphnet.ops.shape import concatenate, reshape
 from graphnet_rnn.cell.cell import Cell
 from graphnet_rnn.cell.declaration import State
 from graphnet_rnn.cell.initializers import Initializer, glorot, normal, stacked
-from graphnet_rnn.settings import has_items, whole_number
+from graphnet_rnn.settings import Count, has_items, whole_number
 
 __all__ = ["MRNN", "MultiplicativeLSTM", "StackedMRNN", "TensorRNN"]
 
@@ -32,6 +33,7 @@ class TensorRNN(Cell):
         return tanh(self.affine("h", x=x) + (self.recurrent("h", h)[:, None, :] @ chosen)[:, 0, :])
 
 
+@dataclass(eq=False, repr=False)
 class MRNN(Cell):
     """m = (x W_xm) (h W_hm);  h' = tanh(m W_mh + x W_xh + b_h)
 
@@ -39,19 +41,11 @@ class MRNN(Cell):
     Source: Sutskever 2013, eqs 5.4-5.6; Krause 2015, eq. 2.20; weights ~ N(0, 0.05²), Krause 4.2.
     """
 
+    factors: Count | None = None
+
     states = (State("h"),)
     sizes = ("units", "factors")
     initially: ClassVar[Mapping[str, Initializer]] = {"W_*": normal(0.05)}
-
-    def __init__(
-        self,
-        units: int = 128,
-        factors: int | None = None,
-        *,
-        initial: Mapping[str, Initializer] | None = None,
-    ) -> None:
-        super().__init__(units, initial=initial)
-        self.factors = None if factors is None else whole_number("MRNN: factors", factors)
 
     def step(self, x: Node, h: Node) -> Node:
         width = self.factors or self.units

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated
 
 from graphnet.graph.node import Node
 from graphnet.ops.elementwise import tanh
 from graphnet_rnn.cell.cell import Cell
 from graphnet_rnn.cell.declaration import State
-from graphnet_rnn.cell.initializers import Initializer, reservoir, uniform
-from graphnet_rnn.errors import UsageError
-from graphnet_rnn.settings import amount, fraction
+from graphnet_rnn.cell.initializers import reservoir, uniform
+from graphnet_rnn.settings import Count, Fraction, Positive, fraction
 
 __all__ = ["EchoState", "LeakyRNN"]
 
+Density = Annotated[float, partial(fraction, or_all=True, above_zero=True)]
 
+
+@dataclass(eq=False, repr=False)
 class LeakyRNN(Cell):
     """h' = α h + (1 - α) tanh(x W_xh + h W_hh + b_h)
 
@@ -22,18 +26,15 @@ class LeakyRNN(Cell):
     Source: Sutskever 2013, eq. 2.45; Jaeger & Haas 2004.
     """
 
-    states = (State("h"),)
+    leak: Fraction = 0.5
 
-    def __init__(
-        self, units: int = 128, leak: float = 0.5, *, initial: Mapping[str, Initializer] | None = None
-    ) -> None:
-        super().__init__(units, initial=initial)
-        self.leak = fraction(f"{type(self).__name__}: leak", leak)
+    states = (State("h"),)
 
     def step(self, x: Node, h: Node) -> Node:
         return self.leak * h + (1 - self.leak) * tanh(self.affine("h", x=x, h=h))
 
 
+@dataclass(eq=False, repr=False)
 class EchoState(Cell):
     """h' = α h + (1 - α) tanh(x W_xh + h W_hh + b_h), with W_xh, W_hh and b_h as they were drawn
 
@@ -43,25 +44,13 @@ class EchoState(Cell):
     Source: Jaeger & Haas 2004; Sutskever 2013, 2.8.4, eq. 2.45.
     """
 
-    states = (State("h"),)
+    units: Count = 256
+    radius: Positive = 0.95
+    density: Density = 0.1
+    leak: Fraction = 0.0
+    input_scale: Positive = 1.0
 
-    def __init__(
-        self,
-        units: int = 256,
-        radius: float = 0.95,
-        density: float = 0.1,
-        leak: float = 0.0,
-        input_scale: float = 1.0,
-        *,
-        initial: Mapping[str, Initializer] | None = None,
-    ) -> None:
-        super().__init__(units, initial=initial)
-        self.radius = amount("EchoState: radius", radius, above_zero=True)
-        self.density = amount("EchoState: density", density, above_zero=True)
-        if self.density > 1:
-            raise UsageError(f"EchoState: density must be in (0, 1], not {density!r}")
-        self.input_scale = amount("EchoState: input_scale", input_scale, above_zero=True)
-        self.leak = fraction("EchoState: leak", leak)
+    states = (State("h"),)
 
     def step(self, x: Node, h: Node) -> Node:
         n, from_input = self.units, uniform(self.input_scale)

@@ -8,7 +8,9 @@ O(edges), and x is looked up, not multiplied, where it is a symbol.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
@@ -24,9 +26,11 @@ from graphnet_rnn.cell.declaration import State
 from graphnet_rnn.cell.initializers import Initializer, array
 from graphnet_rnn.cells.feedforward import ACTIVATIONS
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.settings import amount, listed, one_of, shown, whole_number
+from graphnet_rnn.settings import Count, CountOrZero, amount, listed, one_of, shown
 
 __all__ = ["GLNN", "GNN", "GraphLSTM", "GraphRNN", "random_edges"]
+
+Squashing = Annotated[str, partial(one_of, choices=("tanh", "sigmoid", "linear"))]
 
 ALPHA = 0.5  # α of eq. 33
 #: Of each edge, while the graph is drawn.
@@ -69,26 +73,20 @@ def _frequencies(name: str, given: Any) -> tuple[float, ...]:
     return numbers
 
 
+@dataclass(eq=False, repr=False)
 class _OverGraph(Cell):
     """What all share: the graph, and sums over its edges.
 
     edges: how many each unit sends, at most as many as there are units. graph_seed: of the random graph.
     """
 
-    def __init__(
-        self,
-        units: int = 128,
-        edges: int = 10,
-        graph_seed: int = 0,
-        *,
-        initial: Mapping[str, Initializer] | None = None,
-    ) -> None:
-        name = type(self).__name__
-        super().__init__(units, initial=initial)
-        self.edges = whole_number(f"{name}: edges", edges)
-        self.graph_seed = whole_number(f"{name}: graph_seed", graph_seed, least=0)
+    edges: Count = 10
+    graph_seed: CountOrZero = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self.sources, self.targets = random_edges(self.units, min(self.edges, self.units), self.graph_seed)
-        with scope(cell=name):
+        with scope(cell=type(self).__name__):
             self._i, self._j = constant(self.sources, name="i"), constant(self.targets, name="j")
 
     @classmethod
@@ -100,6 +98,7 @@ class _OverGraph(Cell):
         return scatter_add(take(a, self._i, axis=1) * tau, self._j, self.units, axis=1)
 
 
+@dataclass(eq=False, repr=False)
 class _Integrators(_OverGraph):
     """RNN, GNN and GLNN: a = s(V), and weights that at first make each unit an integrator with a time scale of its own.
 
@@ -108,22 +107,18 @@ class _Integrators(_OverGraph):
     is twice as large, so τ_ij is four times that of tanh, and τ_0j twice that less twice the sum of its τ_ij.
     """
 
-    def __init__(
-        self,
-        units: int = 128,
-        edges: int = 10,
-        graph_seed: int = 0,
-        frequencies: Sequence[float] | None = None,
-        activation: str = "tanh",
-        *,
-        initial: Mapping[str, Initializer] | None = None,
-    ) -> None:
-        name = type(self).__name__
-        super().__init__(units, edges, graph_seed, initial=initial)
-        self.activation = one_of(f"{name}: activation", activation, ("tanh", "sigmoid", "linear"))
-        self.frequencies = None if frequencies is None else _frequencies(name, frequencies)
-        if self.activation == "sigmoid" and self.output is None:
-            self.states = (State("a", initial=initializers.constant(0.5)),)
+    frequencies: Sequence[float] | None = None
+    activation: Squashing = "tanh"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.frequencies is not None:
+            self.frequencies = _frequencies(type(self).__name__, self.frequencies)
+        self.states = (State(self.states[0].name, initial=self._first_states),)
+
+    def _first_states(self, generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        """s(0)"""
+        return np.full(shape, 0.5 if self.activation == "sigmoid" else 0.0)
 
     def s(self, V: Node) -> Node:
         """The activation function."""
@@ -211,19 +206,6 @@ class GLNN(_Integrators):
     states = (State("V"),)
     output = State("a")
 
-    def __init__(
-        self,
-        units: int = 128,
-        edges: int = 10,
-        graph_seed: int = 0,
-        frequencies: Sequence[float] | None = None,
-        activation: str = "tanh",
-        *,
-        initial: Mapping[str, Initializer] | None = None,
-    ) -> None:
-        super().__init__(units, edges, graph_seed, frequencies, activation, initial=initial)
-        self.states = (State("V", initial=self._first_potentials),)
-
     def step(self, x: Node, V: Node) -> tuple[Node, Node]:
         # The slope of s at V⁰ times -τ_jj is μ_j; a linear unit has the slope 1.
         loops = -_time_scales(self.units)[0] if self.activation == "linear" else np.full(self.units, -ALPHA)
@@ -238,7 +220,7 @@ class GLNN(_Integrators):
         reading = self._centred(mu / 4, generator, shape)
         return reading if self.activation == "linear" else beta + reading
 
-    def _first_potentials(self, generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    def _first_states(self, generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
         """V⁰_j = s⁻¹(β_j / α), what lies at 0 for a linear unit"""
         at = np.arctanh(_time_scales(shape[0])[1] / ALPHA)
         return at * {"tanh": 1.0, "sigmoid": 2.0, "linear": 0.0}[self.activation]

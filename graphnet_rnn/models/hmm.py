@@ -19,8 +19,7 @@ nothing but rounding is left of that, and counts come out negative.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,84 +32,22 @@ from graphnet_rnn.cell.initializers import array
 from graphnet_rnn.cells.sparse import random_edges
 from graphnet_rnn.errors import DataError, TrainingError, UsageError
 from graphnet_rnn.model import Model, seed_of
-from graphnet_rnn.models.likelihood import Counts, Likelihood
+from graphnet_rnn.models.likelihood import (
+    Counts,
+    Likelihood,
+    UnrolledHMM,
+    forward,
+    logits_of,
+    mean_of_complete_data,
+    of_complete_data,
+)
+from graphnet_rnn.network.running import array_of, checked_symbols, pieces
 from graphnet_rnn.optimizers.base import Report
 from graphnet_rnn.optimizers.expectation import ExpectationMaximization
 from graphnet_rnn.optimizers.minimize import minimize
-from graphnet_rnn.settings import amount, one_of, whole_number
+from graphnet_rnn.settings import amount, one_of, shown, whole_number
 
 __all__ = ["HMM", "Counts", "UnrolledHMM", "forward"]
-
-#: The logit of an entry that is 0: its softmax is 0, and no step of an optimizer brings it back.
-FORBIDDEN = -1e3
-
-
-def forward(
-    emissions: Node, initial: Node, move: Callable[[Node], Node], scaled: bool = False
-) -> tuple[Node, Node]:
-    """log c_t and a_T: the recursion above, on nodes.
-
-    emissions: B_i(x_t), (time, batch, states). initial: a_0, (batch, states). move: a ↦ a A. scaled: the c_t that
-    divide are constants to derivatives, so that what goes back from the last log c_t, or from a_T, is the backward
-    variable β_t / (c_t ... c_T) (Rabiner 1989, eqs 92-94), made of positive terms alone.
-    Gives log p(x_t | x_<t) in nats, (time, batch), -inf from the first impossible symbol on; and a_T, (batch, states),
-    which is the distribution of the next state.
-    """
-    a, probabilities = initial, []
-    for t in range(emissions.shape[0]):
-        with gn.scope(layer="forward", time=t + 1):
-            joint = a * emissions[t]
-            c = gn.sum(joint, axis=1, keepdims=True)
-            # After an impossible symbol all states have probability 0, and so has all that follows: not 0/0.
-            scale = gn.where(c > 0, c, 1)
-            a = move(joint / (gn.stop_gradient(scale) if scaled else scale))
-            probabilities.append(c)
-    return gn.log(gn.concatenate(probabilities, axis=1)).T, a
-
-
-def _complete_data(*nodes: Node) -> Node:
-    """log p(symbols) of each sequence, with the curvature of what EM maximises: log p(symbols, path), the path expected
-
-    nodes: the logits of π (none where the first state is given), A and B; log p itself; the emissions B_i(x_t).
-    Of the row i of a table, which the path leaves n_i times, -n_i log Σ exp(logits) bends; the rest of
-    Σ count · log softmax(logits) is linear. The counts are those of an E-step, here for each sequence:
-    P(state i at t | symbols) is what the derivative by the logarithm of B_i(x_t) is.
-    """
-    *pi, A, B, log_likelihood, emissions = nodes
-    ones = gn.fill(1, log_likelihood.shape, log_likelihood.dtype)
-    (slopes,) = gn.backward({log_likelihood: ones}, [emissions])
-    occupied = gn.stop_gradient(emissions * slopes)
-    left = gn.sum(occupied[:-1], axis=0)  # after the last symbol no move is seen
-    bends = gn.sum(occupied, axis=0) @ gn.logsumexp(B) + left @ gn.logsumexp(A)
-    return -gn.add(bends, *(gn.broadcast_to(gn.logsumexp(node), bends.shape) for node in pi))
-
-
-def _mean_complete_data(*nodes: Node) -> Node:
-    """The same for the mean cost of a symbol."""
-    time, batch, _ = nodes[-1].shape
-    return gn.sum(_complete_data(*nodes)) * (-1 / (time * batch))
-
-
-@dataclass(frozen=True)
-class UnrolledHMM:
-    """The nodes of a model over `time` steps of `batch` sequences.
-
-    parameters         "pi", "A", "B": the tables, or the free logits whose softmax they are
-    symbols            Input, int64 (time, batch)
-    initial            a_0, (batch, states); an Input if "given"
-    final              a_T, (batch, states): the distribution of the state that prints the next symbol
-    log_probabilities  log p(x_t | x_<t) in nats, (time, batch)
-    log_likelihood     of each sequence in nats, (batch,)
-    cost               mean nats for each symbol
-    """
-
-    parameters: dict[str, Node]
-    symbols: Node
-    initial: Node
-    final: Node
-    log_probabilities: Node
-    log_likelihood: Node
-    cost: Node
 
 
 class HMM(Model):
@@ -194,13 +131,12 @@ class HMM(Model):
 
     def _frequencies(self, frequencies: Any) -> Array:
         shares = _as_floats("HMM: frequencies", frequencies)
-        if shares.shape != (self.symbols,) or not np.isfinite(shares).all() or shares.min() < 0:
+        fits = shares.shape == (self.symbols,) and shares.min() >= 0
+        if not fits or not 0 < shares.sum() < math.inf:
             raise UsageError(
-                f"HMM: frequencies must be {self.symbols} numbers >= 0, one for each symbol, not an array of shape "
-                f"{list(shares.shape)} like {frequencies!r:.60}"
+                f"HMM: frequencies must be {self.symbols} numbers >= 0, one for each symbol and not all 0, not "
+                f"{shown(frequencies)}"
             )
-        if not shares.any():
-            raise UsageError("HMM: frequencies are all zero: no symbol could ever be printed")
         return shares / shares.sum()
 
     # -- tables ------------------------------------------------------------------------------
@@ -257,10 +193,10 @@ class HMM(Model):
         time, batch = whole_number("unroll: time", time), whole_number("unroll: batch", batch)
         one_of("unroll: tables", tables, ("free", "softmax"))
         one_of("unroll: initial", initial, ("pi", "given"))
-        parameters = {"pi": self._pi, "A": self._A, "B": self._B}
+        parameters: dict[str, Node] = dict(self.parameters)
         pi, A, B = parameters.values()
         if tables == "softmax":
-            parameters = {name: _logits(name, node.value) for name, node in parameters.items()}
+            parameters = {name: logits_of(name, node.value) for name, node in parameters.items()}
             pi, A, B = [gn.softmax(node) for node in parameters.values()]
         symbols = gn.input((time, batch), "int64", name="symbols")
         if initial == "given":
@@ -274,8 +210,8 @@ class HMM(Model):
         if tables == "softmax":
             logits = [node for name, node in parameters.items() if name != "pi" or initial == "pi"]
             given = [log_likelihood, emissions]
-            log_likelihood = gn.with_surrogate(log_likelihood, _complete_data, logits, given)
-            cost = gn.with_surrogate(cost, _mean_complete_data, logits, given)
+            log_likelihood = gn.with_surrogate(log_likelihood, of_complete_data, logits, given)
+            cost = gn.with_surrogate(cost, mean_of_complete_data, logits, given)
         return UnrolledHMM(parameters, symbols, a, final, log_probabilities, log_likelihood, cost)
 
     def __graph__(self) -> gn.Graph:
@@ -287,15 +223,14 @@ class HMM(Model):
 
     def adopt(self, u: UnrolledHMM) -> None:
         """The tables become the softmax of the logits of u = hmm.unroll(..., tables="softmax")."""
-        own = {"pi": self._pi, "A": self._A, "B": self._B}
-        for name, node in own.items():
+        for name, node in self.parameters.items():
             logits = u.parameters[name]
             if logits is node or logits.shape != node.shape:
                 raise UsageError(
                     f"adopt: the parameter {name} {list(logits.shape)} holds no logits for this model's {name} "
                     f"{list(node.shape)}; give what hmm.unroll(time, batch, tables='softmax') returned."
                 )
-        for name, node in own.items():
+        for name, node in self.parameters.items():
             z = u.parameters[name].value
             weights = np.exp(z - z.max(axis=-1, keepdims=True))
             node.value[...] = weights / weights.sum(axis=-1, keepdims=True)
@@ -378,9 +313,9 @@ class HMM(Model):
         # What follows the last piece does not depend on its final state.
         g_state = np.zeros_like(starts[-1])
         g_A, g_B = np.zeros(self._A.shape), np.zeros(self._B.shape)
-        pieces, last = self._pieces(len(lanes)), np.zeros(lanes.shape)
+        parts, last = pieces(len(lanes), self.piece), np.zeros(lanes.shape)
         last[-1] = 1
-        for (begin, length), state in zip(reversed(pieces), reversed(starts[:-1]), strict=True):
+        for (begin, length), state in zip(reversed(parts), reversed(starts[:-1]), strict=True):
             run, part = self._function("derivative", length, lanes.shape[1]), slice(begin, begin + length)
             g_state, more_A, more_B = run(lanes[part], state, last[part], g_state)
             g_A += more_A
@@ -436,21 +371,11 @@ class HMM(Model):
 
     # -- pieces ------------------------------------------------------------------------------
 
-    def _pieces(self, time: int) -> list[tuple[int, int]]:
-        """(begin, length) of the pieces: whole ones, then powers of two, so that few lengths are ever compiled."""
-        found, begin = [], 0
-        while begin < time:
-            left = time - begin
-            length = self.piece if left >= self.piece else 2 ** (left.bit_length() - 1)
-            found.append((begin, length))
-            begin += length
-        return found
-
     def _read(self, lanes: Array) -> tuple[list[Array], Array]:
         """a before each piece and after the last; log p(x_t | x_<t), (time, batch)."""
         starts = [np.tile(self._pi.value, (lanes.shape[1], 1))]
         parts = [np.zeros((0, lanes.shape[1]))]
-        for begin, length in self._pieces(len(lanes)):
+        for begin, length in pieces(len(lanes), self.piece):
             run = self._function("forward", length, lanes.shape[1])
             log_probabilities, state = run(lanes[begin : begin + length], starts[-1])
             parts.append(log_probabilities)
@@ -476,27 +401,16 @@ class HMM(Model):
 
     def _lanes(self, method: str, symbols: Any, least: int = 1) -> tuple[Array, tuple[int, ...]]:
         """The symbols as int64 (time, batch), and their own shape."""
-        try:
-            given = np.asarray(symbols)
-        except ValueError as error:
-            raise DataError(
-                f"{method}: symbols is not an array: {error}; sequences must be equally long"
-            ) from None
+        what = f"{method}: symbols"
+        given = array_of(what, symbols, " (time, batch) or (time,)", "; sequences must be equally long")
         if given.size == 0 and given.dtype.kind == "f":  # np.asarray([])
             given = given.astype(np.int64)
-        if given.dtype.kind not in "iu" or given.ndim not in (1, 2):
+        if given.ndim not in (1, 2) or given.shape[0] < least or 0 in given.shape[1:]:
             raise DataError(
-                f"{method}: symbols must be integers (time, batch) or (time,), not {given.dtype}{list(given.shape)}"
+                f"{what} must be (time, batch) or (time,), with something to read, not {list(given.shape)}"
             )
-        if given.shape[0] < least or (given.ndim == 2 and given.shape[1] == 0):
-            raise DataError(f"{method}: symbols of shape {list(given.shape)} hold nothing to read")
-        if given.size and (given.min() < 0 or given.max() >= self.symbols):
-            wrong = given.min() if given.min() < 0 else given.max()
-            raise DataError(
-                f"{method}: the symbol {wrong} is out of range: this model has the symbols 0 ... {self.symbols - 1}"
-            )
-        lanes = given[:, None] if given.ndim == 1 else given
-        return lanes.astype(np.int64), given.shape
+        lanes = checked_symbols(what, given, self.symbols)
+        return lanes[:, None] if lanes.ndim == 1 else lanes, given.shape
 
     def _require_possible(self, method: str, log_probabilities: Array) -> None:
         impossible = np.argwhere(np.isneginf(log_probabilities))
@@ -509,11 +423,6 @@ class HMM(Model):
 
     def __repr__(self) -> str:
         return f"HMM(states={self.states}, symbols={self.symbols})"
-
-
-def _logits(name: str, table: Array) -> Node:
-    with np.errstate(divide="ignore"):
-        return gn.parameter(np.where(table > 0, np.log(table), FORBIDDEN), name=f"logits_{name}")
 
 
 def _bits(log_probabilities: Array) -> float:

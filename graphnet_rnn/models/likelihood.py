@@ -1,22 +1,104 @@
-"""Likelihood: symbols under a hidden Markov model, as an objective for expectation-maximisation."""
+"""The likelihood of a hidden Markov model: as nodes, with its curvature, and as an objective for EM."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from graphnet.graph.node import Array
+import graphnet as gn
+from graphnet.graph.node import Array, Node
 from graphnet_rnn.errors import UsageError
+from graphnet_rnn.model import Model
 from graphnet_rnn.parallel.ranks import ALONE, Ranks
 
 if TYPE_CHECKING:
     from graphnet_rnn.models.hmm import HMM
 
-__all__ = ["Counts", "Likelihood"]
+__all__ = [
+    "Counts", "Likelihood", "ModelObjective", "UnrolledHMM", "forward", "logits_of",
+    "mean_of_complete_data", "of_complete_data",
+]  # fmt: skip
+
+
+#: The logit of an entry that is 0: its softmax is 0, and no step of an optimizer brings it back.
+FORBIDDEN = -1e3
+
+
+def forward(
+    emissions: Node, initial: Node, move: Callable[[Node], Node], scaled: bool = False
+) -> tuple[Node, Node]:
+    """log c_t and a_T: the recursion above, on nodes.
+
+    emissions: B_i(x_t), (time, batch, states). initial: a_0, (batch, states). move: a ↦ a A. scaled: the c_t that
+    divide are constants to derivatives, so that what goes back from the last log c_t, or from a_T, is the backward
+    variable β_t / (c_t ... c_T) (Rabiner 1989, eqs 92-94), made of positive terms alone.
+    Gives log p(x_t | x_<t) in nats, (time, batch), -inf from the first impossible symbol on; and a_T, (batch, states),
+    which is the distribution of the next state.
+    """
+    a, probabilities = initial, []
+    for t in range(emissions.shape[0]):
+        with gn.scope(layer="forward", time=t + 1):
+            joint = a * emissions[t]
+            c = gn.sum(joint, axis=1, keepdims=True)
+            # After an impossible symbol all states have probability 0, and so has all that follows: not 0/0.
+            scale = gn.where(c > 0, c, 1)
+            a = move(joint / (gn.stop_gradient(scale) if scaled else scale))
+            probabilities.append(c)
+    return gn.log(gn.concatenate(probabilities, axis=1)).T, a
+
+
+def of_complete_data(*nodes: Node) -> Node:
+    """log p(symbols) of each sequence, with the curvature of what EM maximises: log p(symbols, path), the path expected
+
+    nodes: the logits of π (none where the first state is given), A and B; log p itself; the emissions B_i(x_t).
+    Of the row i of a table, which the path leaves n_i times, -n_i log Σ exp(logits) bends; the rest of
+    Σ count · log softmax(logits) is linear. The counts are those of an E-step, here for each sequence:
+    P(state i at t | symbols) is what the derivative by the logarithm of B_i(x_t) is.
+    """
+    *pi, A, B, log_likelihood, emissions = nodes
+    ones = gn.fill(1, log_likelihood.shape, log_likelihood.dtype)
+    (slopes,) = gn.backward({log_likelihood: ones}, [emissions])
+    occupied = gn.stop_gradient(emissions * slopes)
+    left = gn.sum(occupied[:-1], axis=0)  # after the last symbol no move is seen
+    bends = gn.sum(occupied, axis=0) @ gn.logsumexp(B) + left @ gn.logsumexp(A)
+    return -gn.add(bends, *(gn.broadcast_to(gn.logsumexp(node), bends.shape) for node in pi))
+
+
+def mean_of_complete_data(*nodes: Node) -> Node:
+    """The same for the mean cost of a symbol."""
+    time, batch, _ = nodes[-1].shape
+    return gn.sum(of_complete_data(*nodes)) * (-1 / (time * batch))
+
+
+@dataclass(frozen=True)
+class UnrolledHMM:
+    """The nodes of a model over `time` steps of `batch` sequences.
+
+    parameters         "pi", "A", "B": the tables, or the free logits whose softmax they are
+    symbols            Input, int64 (time, batch)
+    initial            a_0, (batch, states); an Input if "given"
+    final              a_T, (batch, states): the distribution of the state that prints the next symbol
+    log_probabilities  log p(x_t | x_<t) in nats, (time, batch)
+    log_likelihood     of each sequence in nats, (batch,)
+    cost               mean nats for each symbol
+    """
+
+    parameters: dict[str, Node]
+    symbols: Node
+    initial: Node
+    final: Node
+    log_probabilities: Node
+    log_likelihood: Node
+    cost: Node
+
+
+def logits_of(name: str, table: Array) -> Node:
+    with np.errstate(divide="ignore"):
+        return gn.parameter(np.where(table > 0, np.log(table), FORBIDDEN), name=f"logits_{name}")
 
 
 @dataclass(frozen=True)
@@ -33,35 +115,46 @@ class Counts:
     log_likelihood: Array
 
 
-class Likelihood:
-    """-log p of the sequences, in nats per symbol, and where the bound that the present tables give is highest.
+class ModelObjective:
+    """What optimizers ask of an objective beside losses and gradients, where theta is that of a model."""
 
-    shares: parts of the sequences, counted each by itself, so that as many processes may share a step.
-    """
-
-    def __init__(self, model: HMM, symbols: Array, shares: int = 1) -> None:
-        self.model, self.symbols = model, symbols
-        self.parts = np.array_split(symbols, shares, axis=1) if shares > 1 else [symbols]
-        self.ranks: Ranks = ALONE
+    model: Model
 
     @property
     def size(self) -> int:
         return int(self.model.theta.size)
 
     def start(self) -> Array:
+        """The present parameters as a new flat vector."""
         return self.model.theta.copy()
 
     def place(self, vector: Array) -> Array:
+        """A copy of the vector."""
         return vector.copy()
 
     def set(self, w: Array) -> None:
+        """Gives the model's parameters the values of the vector."""
         self.model.theta = w
 
     def penalty(self, w: Array) -> float:
+        """0: nothing is added to the cost."""
         return 0.0
 
     def explain_non_finite(self) -> None:
-        """The tables are at fault: HMM's own errors say which symbol is impossible."""
+        """Nothing is known of where it came from."""
+
+
+class Likelihood(ModelObjective):
+    """-log p of the sequences, in nats per symbol, and where the bound that the present tables give is highest.
+
+    shares: parts of the sequences, counted each by itself, so that as many processes may share a step.
+    """
+
+    def __init__(self, model: HMM, symbols: Array, shares: int = 1) -> None:
+        self.model: HMM = model
+        self.symbols = symbols
+        self.parts = np.array_split(symbols, shares, axis=1) if shares > 1 else [symbols]
+        self.ranks: Ranks = ALONE
 
     def loss(self, w: Array) -> float:
         self.set(w)

@@ -96,11 +96,7 @@ def composed(function: Callable[..., Any]) -> type[Composed]:
         )
     own = parameters[: names.index("batch")]
     for parameter in own:
-        if (
-            parameter.name in HELD
-            or parameter.name in ("parameters", "fixed")
-            or hasattr(Composed, parameter.name)
-        ):
+        if parameter.name in HELD or hasattr(Composed, parameter.name):  # Model refuses the others
             raise UsageError(
                 f"composed: {function.__name__} has an argument {parameter.name!r}, which every model has already; "
                 "call it otherwise"

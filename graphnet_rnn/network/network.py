@@ -11,10 +11,8 @@ import numpy as np
 import graphnet as gn
 from graphnet.graph.node import Array, Node
 from graphnet.graph.provenance import hide_module
-from graphnet.system.memory import require_memory
 from graphnet_rnn.cell.cell import Cell
 from graphnet_rnn.cell.initializers import Initializer, checked_initial
-from graphnet_rnn.cell.tracing import require_nodes
 from graphnet_rnn.cell.weights import Weights, unfit
 from graphnet_rnn.cells.lstm import without_recurrent_errors
 from graphnet_rnn.data.scaling import Scaling, as_scaling
@@ -22,19 +20,17 @@ from graphnet_rnn.data.tables import Columns
 from graphnet_rnn.data.text import Vocabulary
 from graphnet_rnn.errors import CellError, UsageError
 from graphnet_rnn.model import Model, float_dtype, seed_of
+from graphnet_rnn.network.layers import bound_layers, checked_layers, checked_share
 from graphnet_rnn.network.losses import LOSSES, POOLS, SEQUENCE_LOSSES
 from graphnet_rnn.network.unroll import Unrolled
 from graphnet_rnn.settings import MANY, fraction, one_of, shown, whole_number, yes_or_no
 
 __all__ = ["Network", "require_network"]
 
-#: What binding the least layer costs, beside its weights, in nodes.
-LAYER_NODES = 10
-
-#: What it is made of; see Network.settings.
-_SETTINGS = frozenset(
-    ("layers", "inputs", "outputs", "loss", "skip", "dropout", "initial_state", "seed", "dtype", "reads",
-     "recurrent_dropout", "variational", "share", "output_bias", "truncated", "pool", "scaling")
+#: What it is made of, but for its scaling; see Network.settings.
+_SETTINGS = (
+    "layers", "inputs", "outputs", "loss", "skip", "dropout", "initial_state", "seed", "dtype", "reads",
+    "recurrent_dropout", "variational", "share", "output_bias", "truncated", "pool",
 )  # fmt: skip
 
 hide_module(__file__)
@@ -133,17 +129,10 @@ class Network(Model):
         self.scaling = as_scaling(scaling)
         self._require_scaling()
         own_initial = checked_initial("Network", initial)
-        if not isinstance(layers, Iterable):
-            layers = [layers]
-        layers = list(layers)
-        for cell in layers:
-            if not isinstance(cell, Cell):
-                hint = f"{cell.__name__}(128)" if isinstance(cell, type) else "rnn.LSTM(128)"
-                raise UsageError(f"layers must hold cells, e.g. {hint}, not {shown(cell)}")
-        if not layers:
-            raise UsageError("layers is empty: give at least one cell, e.g. [rnn.LSTM(128)]")
-        self.share = self._checked_share(share, len(layers))
-        self.layers = self._bind(layers, values)
+        cells = checked_layers(layers)
+        self.share = checked_share(share, len(cells))
+        beside = self.inputs if self.skips_inputs else 0
+        self.layers = bound_layers(cells, self.inputs, beside, self.share, self.seed, self.dtype, values)
         self.truncated = False
         self._own = Weights("output", self.seed, self.dtype, own_initial, values)
         self._declare_projection()
@@ -155,7 +144,10 @@ class Network(Model):
                     while name in self._learned.nodes:  # h1 in layer 0 is not h in layer 10
                         name = f"{name}_"
                     self._learned.get(name, (width,), state.initial)
-        self._require_patterns(own_initial)
+        if wrong := unfit(own_initial, [*self._own.nodes, *self._learned.nodes]):
+            raise UsageError(
+                f"Network: initial {wrong}; those of a layer are set by the cell's own `initial`"
+            )
         self.lay_out(self._groups(), self.dtype)
         self._vocabulary: Vocabulary | None = None
         self._columns: Columns | None = None
@@ -165,7 +157,7 @@ class Network(Model):
         self._made_with = self._description()
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if self._whole and (name in _SETTINGS or name in ("parameters", "fixed")):
+        if self._whole and name in (*_SETTINGS, "scaling", "parameters", "fixed"):
             raise UsageError(
                 f"Network: {name} cannot be set to {shown(value)} once the network is made, since weights and "
                 "equations follow from it; make another: rnn.Network(...) with the settings that are wanted"
@@ -184,8 +176,7 @@ class Network(Model):
     def vocabulary(self, vocabulary: Vocabulary | None) -> None:
         if vocabulary is not None and not isinstance(vocabulary, Vocabulary):
             raise UsageError(
-                f"Network: vocabulary must be a Vocabulary or None, not {shown(vocabulary)}; "
-                "rnn.data.Vocabulary.of(text) makes that of a text"
+                f"Network: vocabulary must be that of a text, rnn.data.Vocabulary.of(text), not {shown(vocabulary)}"
             )
         if vocabulary is not None and self.reads == "symbols" and len(vocabulary) != self.inputs:
             raise UsageError(
@@ -214,27 +205,6 @@ class Network(Model):
         self._columns = columns
 
     # -- declaring ---------------------------------------------------------------------------
-
-    def _checked_share(
-        self, share: Mapping[int, int] | Iterable[Sequence[int]], count: int
-    ) -> dict[int, int]:
-        checked: dict[int, int] = {}
-        try:
-            pairs = [
-                (layer, owner) for layer, owner in (share.items() if isinstance(share, Mapping) else share)
-            ]
-        except (TypeError, ValueError):
-            raise UsageError(f"share must name layers by layers, e.g. {{1: 0}}, not {share!r:.60}") from None
-        for layer, owner in pairs:
-            layer = whole_number("share: a layer", layer, least=0)
-            owner = whole_number("share: a layer", owner, least=0)
-            if not owner < layer < count or owner in checked:
-                raise UsageError(
-                    f"share: layer {layer} cannot use the weights of layer {owner}; there are layers 0 ... "
-                    f"{count - 1}, and a layer shares those of an earlier one that has its own, e.g. {{1: 0}}"
-                )
-            checked[layer] = owner
-        return checked
 
     def _require_scaling(self) -> None:
         """UsageError for a scaling of other numbers than it reads and predicts."""
@@ -286,42 +256,6 @@ class Network(Model):
         vars(self).update(layers=layers, truncated=True)
         self._made_with = self._description()
 
-    def _bind(self, layers: Sequence[Cell], values: Mapping[str, Array] | None) -> list[Cell]:
-        bound: list[Cell] = []
-        for l, cell in enumerate(layers):
-            below = bound[-1].output_width + (self.inputs if self.skips_inputs else 0) if l else self.inputs
-            if l in self.share:
-                bound.append(self._bind_shared(cell, l, bound[self.share[l]], below))
-            else:
-                bound.append(cell.bind(below, f"layer{l}", self.seed, self.dtype, values))
-            if l == 1:  # those above are mostly like this one
-                self._require_room(bound[1], len(layers))
-        return bound
-
-    @staticmethod
-    def _require_room(cell: Cell, count: int) -> None:
-        """NotEnoughMemoryError where so many layers cannot be made, before they are."""
-        weights = cell.weights.values()
-        what, remedy = f"{count:,} layers like {shown(cell, MANY)}", "fewer layers take less"
-        require_memory(count * sum(node.nbytes for node in weights), f"{what}, their weights alone,", remedy)
-        require_nodes(count * LAYER_NODES, what, remedy)
-
-    def _bind_shared(self, cell: Cell, layer: int, owner: Cell, below: int) -> Cell:
-        weights = owner.bound_weights
-        assert isinstance(weights, Weights)
-        if cell.initial:
-            raise UsageError(
-                f"share: layer {layer} has initializers, but uses the weights of {weights.owner}; give them there"
-            )
-        try:
-            return cell.bind_to(weights, below)
-        except CellError as error:
-            raise UsageError(
-                f"share: layer {layer} ({shown(cell, MANY)}, which reads {below} values) cannot use the weights of "
-                f"{weights.owner} ({shown(owner, MANY)}, which reads {owner.reads}): both must have the same "
-                "weights of the same shapes."
-            ) from error
-
     def _declare_projection(self) -> None:
         self._projections: list[str] = []
         if not self.outputs:
@@ -332,14 +266,6 @@ class Network(Model):
             self._own.get(name, (cell.output_width, self.outputs), None)
         if self.output_bias:
             self._own.get("b_o", (self.outputs,), None)
-
-    def _require_patterns(self, initial: Mapping[str, Initializer]) -> None:
-        own = [*self._own.nodes, *self._learned.nodes]
-        for pattern in unfit(initial, own):
-            raise UsageError(
-                f"Network: initial names {pattern!r}, but of its own it has {', '.join(own)}; those of a layer "
-                "are set by the cell's own argument `initial`."
-            )
 
     def _groups(self) -> list[Weights]:
         groups = [cell.bound_weights for l, cell in enumerate(self.layers) if l not in self.share]
@@ -413,6 +339,14 @@ class Network(Model):
                 f"pool={self.pool!r}"
             )
 
+    def require_losses_of_steps(self, who: str) -> None:
+        """UsageError, naming `who` asks, if no step has an output, or a loss, of its own."""
+        self.require_each_step(who)
+        if self.loss in SEQUENCE_LOSSES:
+            raise UsageError(
+                f"{who}: the loss {self.loss!r} judges whole sequences, so no step has a loss of its own"
+            )
+
     def learned_states(self, batch: int) -> list[Node]:
         """The learned initial states, one row for each case."""
         return [gn.broadcast_to(node, (batch, node.shape[0])) for node in self._learned.nodes.values()]
@@ -473,25 +407,10 @@ class Network(Model):
 
     def settings(self) -> dict[str, Any]:
         """Everything that makes this architecture again, as JSON would hold it."""
-        return {
-            "layers": [cell.description() for cell in self.layers],
-            "inputs": self.inputs,
-            "outputs": self.outputs,
-            "loss": self.loss,
-            "skip": self.skip,
-            "dropout": self.dropout,
-            "initial_state": self.initial_state,
-            "seed": self.seed,
-            "dtype": self.dtype.name,
-            "reads": self.reads,
-            "recurrent_dropout": self.recurrent_dropout,
-            "variational": self.variational,
-            "share": [list(pair) for pair in self.share.items()],
-            "output_bias": self.output_bias,
-            "truncated": self.truncated,
-            "pool": self.pool,
-            **({} if self.scaling is None else {"scaling": self.scaling.plain()}),
-        }
+        found = {name: getattr(self, name) for name in _SETTINGS}
+        found |= {"layers": [cell.description() for cell in self.layers], "dtype": self.dtype.name}
+        found["share"] = [list(pair) for pair in self.share.items()]
+        return found if self.scaling is None else {**found, "scaling": self.scaling.plain()}
 
     def description(self) -> dict[str, Any]:
         return {"model": "Network", **self.settings()}

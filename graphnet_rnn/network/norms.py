@@ -11,7 +11,6 @@ import graphnet as gn
 from graphnet.graph.node import Array
 from graphnet_rnn.cell.weights import FlatParameters
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.network.losses import SEQUENCE_LOSSES
 from graphnet_rnn.network.network import Network, require_network
 from graphnet_rnn.network.running import checked_inputs
 from graphnet_rnn.optimizers.vectors import norm
@@ -54,12 +53,7 @@ def gradient_by_distance(
     Source: Suarez 2017, 5.4 and figs 4 to 6.
     """
     require_network("gradient_by_distance", network).require_causal("gradient_by_distance")
-    network.require_each_step("gradient_by_distance")
-    if network.loss in SEQUENCE_LOSSES:
-        raise UsageError(
-            f"gradient_by_distance: the loss {network.loss!r} judges whole sequences, so the last step has "
-            "none of its own"
-        )
+    network.require_losses_of_steps("gradient_by_distance")
     names = [f"layer{l}.{state.name}" for l, cell in enumerate(network.layers) for state in cell.states]
     if not names:
         raise UsageError(

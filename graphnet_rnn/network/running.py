@@ -1,4 +1,4 @@
-"""Runner: a network on arrays of any length, in pieces of time that are compiled once."""
+"""Runner: a network on arrays of any length, in pieces of time that are compiled once; what arrays may hold."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from graphnet_rnn.network.network import Network, require_network
 from graphnet_rnn.network.unroll import Unrolled
 from graphnet_rnn.settings import MANY, listed, shown, yes_or_no
 
-__all__ = ["Runner", "checked_floats", "checked_inputs", "inputs_and_lengths", "run"]
+__all__ = [
+    "Runner", "array_of", "arrays_of_states", "checked_floats", "checked_inputs", "checked_symbols",
+    "inputs_and_lengths", "pieces", "run",
+]  # fmt: skip
 
 #: Steps that are unrolled at once; a longer sequence is read in pieces of this length, and what is left of it in powers
 #: of two: so eight programs serve all lengths.
@@ -45,6 +48,17 @@ def run(
     Raises DataError for arrays that do not fit; UsageError for states that such a network cannot go on from.
     """
     return Runner(network, backend=backend, threads=threads)(inputs, states, lengths)
+
+
+def pieces(time: int, most: int = PIECE) -> list[tuple[int, int]]:
+    """(begin, length) of pieces of time: as long as may be, then powers of two, so that few lengths are compiled."""
+    found, begin = [], 0
+    while begin < time:
+        left = time - begin
+        length = most if left >= most else 1 << left.bit_length() - 1
+        found.append((begin, length))
+        begin += length
+    return found
 
 
 class Runner:
@@ -87,19 +101,15 @@ class Runner:
         x, ends = inputs_and_lengths("run", network, inputs, lengths)
         time, batch = x.shape[:2]
         current = network.first_states(batch) if states is None else self._checked_states(states, batch)
-        pieces, start = [], 0
-        while start < time:
-            length = time - start
-            if self._in_pieces:
-                length = min(PIECE, 1 << length.bit_length() - 1)
+        found = []
+        for start, length in pieces(time) if self._in_pieces else [(0, time)]:
             piece = x if length == time else x[start : start + length]
             left = () if ends is None else (np.clip(ends - start, 0, length),)
             parts = self._run((length, batch, ends is not None), piece, *current, *left)
-            start += length
             count = len(parts) - len(current)
-            pieces.append(parts[0] if count == 1 else np.concatenate(parts[:count], axis=-1))
+            found.append(parts[0] if count == 1 else np.concatenate(parts[:count], axis=-1))
             current = list(parts[count:])
-        return pieces[0] if len(pieces) == 1 else np.concatenate(pieces), current
+        return found[0] if len(found) == 1 else np.concatenate(found), current
 
     def _run(self, sizes: tuple[int, int, bool], *arrays: Array) -> tuple[Array, ...]:
         again = self._begun.get(sizes)
@@ -162,16 +172,22 @@ class Runner:
 
     def _checked_states(self, states: Sequence[Array], batch: int) -> list[Array]:
         self._require_continuable()
-        wanted, dtype = self._names, self.network.dtype
-        arrays = [np.asarray(state) for state in listed("run: states", states, "arrays")]
-        if [array.shape for array in arrays] != [(batch, width) for _, width in wanted]:
-            named = ", ".join(f"{name} {[batch, width]}" for name, width in wanted)
-            given = ", ".join(str(list(array.shape)) for array in arrays)
-            raise DataError(
-                f"run: the states must be {named or 'none'}, not {given or 'none'}; leave them out to start "
-                "from network.first_states(batch)."
-            )
+        dtype = self.network.dtype
+        arrays = arrays_of_states("run", self._names, states, batch)
         return [array if array.dtype == dtype else array.astype(dtype) for array in arrays]
+
+
+def arrays_of_states(who: str, names: Sequence[tuple[str, int]], states: Any, batch: int) -> list[Array]:
+    """One array (batch, width) for each of the states; DataError, for `who` asks, if they do not fit."""
+    arrays = [np.asarray(state) for state in listed(f"{who}: states", states, "arrays")]
+    if [array.shape for array in arrays] != [(batch, width) for _, width in names]:
+        named = ", ".join(f"{name} {[batch, width]}" for name, width in names)
+        given = ", ".join(str(list(array.shape)) for array in arrays)
+        raise DataError(
+            f"{who}: the states must be {named or 'none'}, not {given or 'none'}; leave them out to start from "
+            "network.first_states(batch)"
+        )
+    return arrays
 
 
 def inputs_and_lengths(who: str, network: Network, inputs: Any, lengths: Any) -> tuple[Array, Array | None]:
@@ -189,34 +205,37 @@ def checked_inputs(who: str, network: Network, inputs: Any) -> Array:
     """The inputs as the network reads them; DataError, for `who` asks, if they do not fit."""
     symbols = network.reads == "symbols"
     wanted = "(time, batch)" if symbols else f"(time, batch, {network.inputs})"
-    require_unmasked(f"{who}: inputs", inputs)
-    try:
-        x = np.asarray(inputs)
-    except ValueError:
-        raise DataError(
-            f"{who}: inputs must be an array {wanted}, not {shown(inputs)}; of cases of several lengths "
-            "rnn.data.padded makes one, and tells the lengths"
-        ) from None
+    remedy = "; of cases of several lengths rnn.data.padded makes one, and tells the lengths"
+    x = array_of(f"{who}: inputs", inputs, f" {wanted}", remedy)
     if x.ndim != (2 if symbols else 3) or (not symbols and x.shape[2] != network.inputs) or not x.size:
         hint = ""
         if symbols and x.ndim == 3 and x.shape[2] == network.inputs:
             hint = '; this network reads symbols, make it with reads="vectors" for numbers'
         raise DataError(f"{who}: inputs must be {wanted}, none of them 0, not {list(x.shape)}{hint}")
     if symbols:
-        if x.dtype.kind not in "iu" or x.min() < 0 or x.max() >= network.inputs:
-            among = f" from {x.min()} to {x.max()}" if x.dtype.kind in "biuf" else ""
-            hint = (
-                "; numbers are (time, batch, width): x[..., None] has the width 1"
-                if x.dtype.kind == "f"
-                else ""
-            )
-            raise DataError(
-                f"{who}: inputs must be symbols, whole numbers in 0 ... {network.inputs - 1}, not {x.dtype}{among}"
-                + hint
-            )
-        return x.astype(np.int64)
+        hint = "; numbers are (time, batch, width): x[..., None] has the width 1"
+        return checked_symbols(f"{who}: inputs", x, network.inputs, hint if x.dtype.kind == "f" else "")
     remedy = ", and for NaN where values are missing there is rnn.data.with_missing"
     return checked_floats(f"{who}: inputs", x, network.dtype, remedy)
+
+
+def array_of(what: str, given: Any, shape: str = "", remedy: str = "") -> Array:
+    """What NumPy makes of it; DataError for what it makes no array of, as of lists of several lengths."""
+    require_unmasked(what, given)
+    try:
+        return np.asarray(given)
+    except ValueError:
+        raise DataError(f"{what} must be an array{shape}, not {shown(given)}{remedy}") from None
+
+
+def checked_symbols(what: str, array: Array, count: int, hint: str = "") -> Array:
+    """The array as int64; DataError for what is no symbol in 0 ... count - 1."""
+    if array.dtype.kind not in "iu" or (array.size and (array.min() < 0 or array.max() >= count)):
+        among = f" from {array.min()} to {array.max()}" if array.dtype.kind in "biuf" and array.size else ""
+        raise DataError(
+            f"{what} must be symbols, whole numbers in 0 ... {count - 1}, not {array.dtype}{among}{hint}"
+        )
+    return array.astype(np.int64)
 
 
 def checked_floats(what: str, array: Array, dtype: Any, remedy: str = "") -> Array:

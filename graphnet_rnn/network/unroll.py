@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +17,7 @@ from graphnet.system.process import collector_paused
 from graphnet_rnn.cell.cell import Cell, at_each_step
 from graphnet_rnn.cell.masks import Masks
 from graphnet_rnn.cell.tracing import require_nodes
-from graphnet_rnn.cell.weights import FlatParameters
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.network.given import last_time, node_or_input, nodes_of, required_node
 from graphnet_rnn.network.lengths import ENDS, Lengths
 from graphnet_rnn.network.losses import LOSSES, POOLS, SEQUENCE_LOSSES, VALUE_LOSSES
 from graphnet_rnn.optimizers.structure import hidden_units
@@ -75,15 +73,13 @@ class Unrolled(ShowsItself):
         unscored: int,
         random: gn.RandomSource | None,
         labels: int | None,
-        predict_first: bool = False,
-        lengths: bool | str | Node = False,
-        inputs: str | Node | None = None,
-        feedback: str | None = None,
-        name: str = "",
-        targets: str | Node | None = None,
+        predict_first: bool,
+        lengths: bool | str | Node,
+        inputs: str | Node | None,
+        feedback: str | None,
+        name: str,
+        targets: str | Node | None,
     ) -> None:
-        if not isinstance(network, FlatParameters) or not hasattr(network, "unroll"):
-            raise UsageError(f"Unrolled: a Network is needed, not {shown(network)}")
         training = yes_or_no("unroll: training", training)
         time, batch = whole_number("unroll: time", time), whole_number("unroll: batch", batch)
         unscored = whole_number("unroll: unscored", unscored, least=0)
@@ -92,15 +88,15 @@ class Unrolled(ShowsItself):
         judged = time + predict_first
         if unscored >= judged:
             raise UsageError(f"unroll: unscored must be in 0 ... {judged - 1}, not {unscored}")
-        if network.pool is not None and (unscored or predict_first):
-            network.require_each_step("unroll: unscored" if unscored else "unroll: predict_first")
+        if unscored or predict_first:
+            asked = "unroll: unscored" if unscored else "unroll: predict_first"
+            network.require_each_step(asked)
+            network.require_output(asked)
         if predict_first and (not network.causal or network.loss in SEQUENCE_LOSSES):
             raise UsageError(
                 "unroll: predict_first needs a network that reads no later input, and a loss of each step; this one "
                 f"{'reads later inputs' if not network.causal else f'has the loss {network.loss!r}'}"
             )
-        if unscored or predict_first:
-            network.require_output("unroll: unscored" if unscored else "unroll: predict_first")
         self.network, self.time, self.batch, self.unscored = network, time, batch, unscored
         self.feedback = self._checked_feedback(feedback)
         if random is not None and not isinstance(random, gn.RandomSource):
@@ -121,7 +117,7 @@ class Unrolled(ShowsItself):
                 self._steps = self.ends.first(self.inputs) if self.feedback else self.ends.held(self.inputs)
             if network.reads == "vectors":
                 self._steps = network.standardized("inputs", self._steps)
-        self.begins = last_time([inputs, *nodes_of(initial)])
+        self.begins = _last_time([inputs, *_nodes_of(initial)])
         self.initial = self._initial_states(initial)
         with collector_paused():
             first = [self._read_off()] if predict_first else []
@@ -160,8 +156,8 @@ class Unrolled(ShowsItself):
     def _given_inputs(self, inputs: str | Node | None) -> Node:
         network, time = self.network, 1 if self.feedback else self.time
         if network.reads == "symbols":
-            return node_or_input("inputs", inputs, "x", (time, self.batch), INT64)
-        return node_or_input("inputs", inputs, "x", (time, self.batch, network.inputs), network.dtype)
+            return _node_or_input("inputs", inputs, "x", (time, self.batch), INT64)
+        return _node_or_input("inputs", inputs, "x", (time, self.batch, network.inputs), network.dtype)
 
     def _given_lengths(self, lengths: bool | str | Node) -> Node | None:
         if not isinstance(lengths, (str, Node)):
@@ -169,7 +165,7 @@ class Unrolled(ShowsItself):
                 return None
             lengths = "lengths"
         with gn.scope(**{ENDS: True}):
-            return node_or_input("lengths", lengths, "lengths", (self.batch,), INT64)
+            return _node_or_input("lengths", lengths, "lengths", (self.batch,), INT64)
 
     def _layer(self, name: str) -> str:
         """What scopes call a layer of this network."""
@@ -208,7 +204,6 @@ class Unrolled(ShowsItself):
         return Masks(self.random, training, self.network.variational, self.network.recurrent_dropout)
 
     def _require_recurrent_dropout(self) -> None:
-        """Recurrent dropout that does nothing is an error."""
         for cell, masks in zip(self.network.layers, self._layer_masks, strict=True):
             if masks.training and masks.recurrent and cell.states and not masks.reached:
                 raise UsageError(
@@ -220,24 +215,18 @@ class Unrolled(ShowsItself):
     def _targets(self, given: str | Node | None, labels: int | None, unscored: int, judged: int) -> Node:
         network, whole = self.network, self.network.loss in SEQUENCE_LOSSES
         if whole != (labels is not None):
-            raise UsageError(
-                f"unroll: with the loss {network.loss!r}, "
-                + (
-                    "give labels=..., the most that a target has"
-                    if whole
-                    else "there are no labels to be given"
-                )
+            what = (
+                "give labels=..., the most that a target has" if whole else "there are no labels to be given"
             )
-        if whole and unscored:
-            raise UsageError(
-                f"unroll: the loss {network.loss!r} judges whole sequences, so unscored must be 0"
-            )
+            raise UsageError(f"unroll: with the loss {network.loss!r}, {what}")
+        if unscored:
+            network.require_losses_of_steps("unroll: unscored")
         shape: tuple[int, ...] = (self.batch,) if network.pool is not None else (judged, self.batch)
         if labels is not None:
             shape = (self.batch, whole_number("unroll: labels", labels, least=0))
         elif network.loss != "softmax":
-            return node_or_input("targets", given, "t", (*shape, network.outputs), network.dtype)
-        return node_or_input("targets", given, "t", shape, INT64)
+            return _node_or_input("targets", given, "t", (*shape, network.outputs), network.dtype)
+        return _node_or_input("targets", given, "t", shape, INT64)
 
     def _initial_states(self, kind: str | Mapping[str, Node] | Sequence[Node]) -> list[Node]:
         names = self.network.state_names()
@@ -273,7 +262,7 @@ class Unrolled(ShowsItself):
                     "that are meant can be named: initial={'h': node}"
                 )
             return [
-                required_node(f"initial: {name}", node, (self.batch, width), network.dtype)
+                _required_node(f"initial: {name}", node, (self.batch, width), network.dtype)
                 for name, node, width in zip(known, nodes, widths, strict=True)
             ]
         learned = network.initial_state == "learned"
@@ -282,7 +271,7 @@ class Unrolled(ShowsItself):
             i = self._number_of("unroll: initial names", name)
             (cell,) = (c for c, at in zip(network.layers, self._starts(), strict=True) if i in at)
             of = f" (of {shown(cell, MANY)})"
-            found[i] = required_node(f"initial: {name}{of}", node, (self.batch, widths[i]), network.dtype)
+            found[i] = _required_node(f"initial: {name}{of}", node, (self.batch, widths[i]), network.dtype)
         return found
 
     def _run(self) -> list[Node]:
@@ -418,13 +407,12 @@ class Unrolled(ShowsItself):
             if node.op.is_label and node.name == name and str(node.scope.get("layer", "")).startswith(own):
                 labelled.setdefault(node.scope["time"] - self.begins, []).append(node)
         if labelled:
-            if set(labelled) != set(range(1, self.time + 1)) or any(
-                len(each) > 1 for each in labelled.values()
-            ):
+            found = [labelled.get(t + 1, []) for t in range(self.time)]
+            if any(len(each) != 1 for each in found):
                 raise UsageError(
                     f"course: {shown(name)} is not there once at each step, but in {labelled!r:.80}"
                 )
-            return gn.stack([labelled[t + 1][0] for t in range(self.time)])
+            return gn.stack([each[0] for each in found])
         if not self.after:
             raise UsageError("course: states after each step are known where no layer reads later inputs")
         at = self._number_of("course: asked for is", name)
@@ -456,3 +444,43 @@ class Unrolled(ShowsItself):
 
     def __repr__(self) -> str:
         return f"<{self.network!r} over {self.time} steps of {self.batch} sequences>"
+
+
+# -- what is given: nodes that others have made, or inputs under a name -------------------------------------------
+
+
+def _node_or_input(argument: str, given: Any, name: str, shape: tuple[int, ...], dtype: Any) -> Node:
+    """The node that is given, or an input: of the name that is given, or of this one for None."""
+    if given is None:
+        return gn.input(shape, dtype, name=name)
+    if isinstance(given, str):
+        if not given:
+            raise UsageError(f"unroll: {argument} must be a node, or a name of an input, not ''")
+        return gn.input(shape, dtype, name=given)
+    return _required_node(argument, given, shape, dtype, ", or a name of an input")
+
+
+def _required_node(argument: str, node: Any, shape: tuple[int, ...], dtype: Any, other: str = "") -> Node:
+    """The node; UsageError for what is none, or of another shape or dtype."""
+    if not isinstance(node, Node):
+        raise UsageError(f"unroll: {argument} must be a node {list(shape)}{other}, not {shown(node)}")
+    if node.shape != shape or node.dtype != dtype:
+        raise UsageError(
+            f"unroll: {argument} must be {dtype}{list(shape)}, but {node.describe()} (made at {node.origin}) is "
+            f"{node.dtype}{list(node.shape)}"
+        )
+    return node
+
+
+def _nodes_of(initial: Any) -> list[Any]:
+    """What first states are given as, if as nodes."""
+    if isinstance(initial, Mapping):
+        return list(initial.values())
+    return list(initial) if isinstance(initial, (list, tuple)) else []
+
+
+def _last_time(given: Iterable[Any]) -> int:
+    """The last time step of another network that these nodes come from; 0 if from none."""
+    nodes = [node for node in given if isinstance(node, Node) and node.inputs]
+    times = (node.scope.get("time") for node in ancestors(nodes))
+    return max((time for time in times if isinstance(time, int)), default=0)

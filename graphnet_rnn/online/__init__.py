@@ -3,7 +3,6 @@
 learner         what online learners share: one step at a time, states and what is remembered of the past
 rtrl            RTRL: the exact gradient of any causal network, forward in time
 truncated       the truncated gradient of LSTM as a graph; TruncatedLSTM, the same forward in time
-known_gradient  a gradient that is known already, as a step asks for it
 dynamic         DynamicEvaluation: weights that adapt to the text on which they are tested
 
 Source: Williams & Zipser 1989; Hochreiter & Schmidhuber 1997; Sutskever 2013, 2.8.1; Krause 2015, 2.2.

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 import graphnet as gn
 from graphnet.graph.node import Array
 from graphnet_rnn.errors import DataError, TrainingError, UsageError
+from graphnet_rnn.models.likelihood import ModelObjective
 from graphnet_rnn.network.network import Network, require_network
-from graphnet_rnn.online.known_gradient import KnownGradient, first_order
 from graphnet_rnn.optimizers.base import State
 from graphnet_rnn.optimizers.first_order import FirstOrder
 from graphnet_rnn.optimizers.step import guarded_step
 from graphnet_rnn.settings import MANY, fraction, shown, whole_number
 from graphnet_rnn.text.evaluation import Evaluation, as_symbols
 
-__all__ = ["DynamicEvaluation"]
+__all__ = ["DynamicEvaluation", "KnownGradient", "first_order"]
 
 REMEDY = "the adapted weights broke; try a smaller rate, or clip_norm"
 
@@ -109,7 +110,11 @@ class DynamicEvaluation:
             nats += float(losses[counts, 0].sum(dtype=np.float64))
             correct += int((guesses[counts, 0] == targets[counts]).sum())
             if self.optimizer is not None:
-                self._require_finite(losses, start)
+                if not np.isfinite(losses).all():
+                    raise TrainingError(
+                        f"{shown(self.optimizer, MANY)} broke the weights: at character {start} of the text the loss "
+                        "is no longer finite. Try a smaller rate, or clip_norm."
+                    )
                 if start + self.time < steps:
                     drawn_back = theta.dtype.type(self.decay) * (trained - theta)
                     given = KnownGradient(
@@ -123,9 +128,23 @@ class DynamicEvaluation:
                 progress(min(start + self.time, steps), steps)
         return Evaluation(nats, correct, scored)
 
-    def _require_finite(self, values: Array, start: int) -> None:
-        if not np.isfinite(values).all():
-            raise TrainingError(
-                f"{shown(self.optimizer, MANY)} broke the weights: at character {start} of the text the loss is no "
-                "longer finite. Try a smaller rate, or clip_norm."
-            )
+
+class KnownGradient(ModelObjective):
+    """A loss and its gradient, known already, as an optimizer asks for them."""
+
+    def __init__(self, network: Network, loss: float, gradient: Array) -> None:
+        self.model, self.found = network, (loss, gradient)
+
+    def gradient(self, w: Array) -> tuple[float, Array]:
+        """What was given; w is where it was taken."""
+        return self.found
+
+
+def first_order(who: str, optimizer: Any) -> FirstOrder:
+    """The optimizer, if it makes do with one gradient a step; else UsageError, for `who` asks."""
+    if not isinstance(optimizer, FirstOrder):
+        raise UsageError(
+            f"{who}: optimizer must be one of first order, e.g. rnn.Adam(rate=0.001), not {optimizer!r:.60}; others "
+            "look at a batch more than once."
+        )
+    return optimizer

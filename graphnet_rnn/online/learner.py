@@ -11,10 +11,9 @@ import numpy as np
 import graphnet as gn
 from graphnet.graph.graph import ancestors
 from graphnet.graph.node import Array, Node
-from graphnet_rnn.errors import DataError, UsageError
-from graphnet_rnn.network.losses import SEQUENCE_LOSSES
+from graphnet_rnn.errors import DataError
 from graphnet_rnn.network.network import Network, require_network
-from graphnet_rnn.network.running import checked_floats
+from graphnet_rnn.network.running import array_of, arrays_of_states, checked_floats, checked_symbols
 from graphnet_rnn.network.unroll import Unrolled
 from graphnet_rnn.settings import whole_number
 
@@ -39,12 +38,8 @@ class Learner(ABC):
     ) -> None:
         name = type(self).__name__
         require_network(name, network).require_causal(name)
-        network.require_each_step(name)
+        network.require_losses_of_steps(name)
         network.require_finite(name)
-        if network.loss in SEQUENCE_LOSSES:
-            raise UsageError(
-                f"{name}: the loss {network.loss!r} judges whole sequences, so no step has a loss of its own"
-            )
         self.network, self.batch = network, whole_number(f"{name}: batch", batch)
         self.how: dict[str, Any] = {"backend": backend, "threads": threads}
         self._random = gn.RandomSource(network.seed)
@@ -147,7 +142,6 @@ class Learner(ABC):
 
     @property
     def _tells_symbols(self) -> bool:
-        """Whether targets are symbols."""
         return self.network.loss == "softmax"
 
     @property
@@ -159,35 +153,21 @@ class Learner(ABC):
 
     def _observed(self, what: str, given: Any, width: int, symbols: bool) -> Array:
         """What is seen at one step, as the network reads it."""
-        name, shape = type(self).__name__, (self.batch,) if symbols else (self.batch, width)
-        wanted = f"{name}: {what} of one step must be {list(shape)}"
-        try:
-            array = np.asarray(given)
-        except ValueError as error:
-            raise DataError(f"{wanted}, not what makes no array: {error}") from None
+        name = f"{type(self).__name__}: {what}"
+        array, shape = array_of(name, given), (self.batch,) if symbols else (self.batch, width)
         if array.shape != shape:
-            raise DataError(f"{wanted}, (batch{'' if symbols else ', ' + what}), not {list(array.shape)}")
-        if not symbols:
-            return checked_floats(f"{name}: {what}", array, self.network.dtype)
-        if array.dtype.kind not in "iu" or array.min() < 0 or array.max() >= width:
-            raise DataError(
-                f"{wanted} symbols, whole numbers in 0 ... {width - 1}, not {array.dtype} from {array.min()} to "
-                f"{array.max()}"
-            )
-        return array.astype(np.int64)
+            axes = "(batch)" if symbols else f"(batch, {what})"
+            raise DataError(f"{name} of one step must be {list(shape)}, {axes}, not {list(array.shape)}")
+        return (
+            checked_symbols(name, array, width)
+            if symbols
+            else checked_floats(name, array, self.network.dtype)
+        )
 
     def _checked(self, states: Sequence[Array]) -> list[Array]:
-        arrays = [np.asarray(state) for state in states]
-        wanted = [(self.batch, width) for _, width in self.network.state_names()]
-        if [array.shape for array in arrays] != wanted:
-            raise DataError(
-                f"{type(self).__name__}: the states must be {[list(shape) for shape in wanted]}, not "
-                f"{[list(array.shape) for array in arrays]}"
-            )
-        return [
-            checked_floats(f"{type(self).__name__}: the states", array, self.network.dtype)
-            for array in arrays
-        ]
+        name = type(self).__name__
+        arrays = arrays_of_states(name, self.network.state_names(), states, self.batch)
+        return [checked_floats(f"{name}: the states", array, self.network.dtype) for array in arrays]
 
     def _learned(self) -> list[Node]:
         """The parameter that each state starts from, if the network learns its first states."""

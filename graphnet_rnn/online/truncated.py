@@ -69,7 +69,6 @@ class TruncatedLSTM(Learner):
 
     @property
     def _memory_at(self) -> int:
-        """Which of the states is the memory."""
         cell = self.network.layers[0]
         return [state.name for state in cell.states].index(MEMORY[type(cell)])
 

@@ -19,7 +19,6 @@ from graphnet_rnn.errors import CellError, DataError, UsageError
 from graphnet_rnn.network.ctc import label_error_rate
 from graphnet_rnn.network.norms import gradient_by_distance, weight_norms
 from graphnet_rnn.network.running import run
-from graphnet_rnn.network.unroll import Unrolled
 from graphnet_rnn.optimizers.schedules import ExponentialDecay, Stepwise
 from graphnet_rnn.text.evaluation import Evaluator
 from graphnet_rnn.text.reading import cost_over_text, read
@@ -45,7 +44,6 @@ THETA = np.zeros(3)
 TAKE_NETWORKS: dict[str, Callable[[Any], Any]] = {
     "Evaluator": Evaluator,
     "Sampler": Sampler,
-    "Unrolled": lambda net: Unrolled(net, 2, 2, True, "given", 0, None, None),
     "run": lambda net: run(net, np.zeros((2, 1), int)),
     "read": lambda net: read(net, TEXT),
     "weight_norms": weight_norms,

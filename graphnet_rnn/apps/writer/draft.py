@@ -13,7 +13,7 @@ import graphnet as gn
 from graphnet.graph.node import Array
 from graphnet_rnn.errors import TrainingError
 from graphnet_rnn.network.network import Network
-from graphnet_rnn.online.known_gradient import KnownGradient, first_order
+from graphnet_rnn.online.dynamic import KnownGradient, first_order
 from graphnet_rnn.optimizers.base import State
 from graphnet_rnn.optimizers.first_order import FirstOrder
 from graphnet_rnn.optimizers.step import guarded_step

@@ -12,13 +12,14 @@ from graphnet.graph.node import Array, Node
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.models.energy.annealing import gibbs
 from graphnet_rnn.models.energy.model import EnergyModel, as_generator
+from graphnet_rnn.models.likelihood import ModelObjective
 from graphnet_rnn.optimizers.objective import Objective
 from graphnet_rnn.settings import whole_number
 
 __all__ = ["ContrastiveDivergence"]
 
 
-class ContrastiveDivergence:
+class ContrastiveDivergence(ModelObjective):
     """g = ∂/∂θ mean [F(v) - F(v_k)], v_k constant: the end of a Gibbs chain of k steps that starts at the data v.
 
     -g estimates the gradient of the mean log probability of a case (for sequences: of a frame of each); the error
@@ -50,7 +51,7 @@ class ContrastiveDivergence:
     ) -> None:
         if not isinstance(model, EnergyModel):
             raise UsageError(f"ContrastiveDivergence takes an RBM, TRBM or RTRBM, not {model!r:.60}")
-        self.model = model
+        self.model: EnergyModel = model
         self.gibbs_steps = whole_number("ContrastiveDivergence: gibbs_steps", gibbs_steps)
         self.chains = whole_number("ContrastiveDivergence: chains", chains)
         self.seed = whole_number("ContrastiveDivergence: seed", seed, least=0)
@@ -69,29 +70,6 @@ class ContrastiveDivergence:
     def parameters(self) -> list[Node]:
         """Those of the model, in the order of the vector."""
         return list(self.model.parameters.values())
-
-    @property
-    def size(self) -> int:
-        return self.model.theta.size
-
-    def start(self) -> Array:
-        """The present parameters as a new flat vector."""
-        return self.model.theta.copy()
-
-    def set(self, w: Array) -> None:
-        """Gives the model's parameters the values of the vector."""
-        self.model.theta = w
-
-    def place(self, vector: Array) -> Array:
-        """A copy of the vector."""
-        return vector.copy()
-
-    def penalty(self, w: Array) -> float:
-        """0: nothing is added to the cost."""
-        return 0.0
-
-    def explain_non_finite(self) -> None:
-        """Nothing is known of where it came from: the chain is drawn."""
 
     def feed(self, data: Any) -> None:
         """Copies the data: (cases, visible), for a temporal model (time, batch, visible). Raises DataError."""

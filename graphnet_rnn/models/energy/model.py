@@ -17,6 +17,7 @@ from graphnet_rnn.model import Model, float_dtype, seed_of
 from graphnet_rnn.models.energy import equations
 from graphnet_rnn.models.energy.annealing import annealed_growth
 from graphnet_rnn.models.energy.units import visible_units
+from graphnet_rnn.network.running import array_of, checked_floats
 from graphnet_rnn.settings import whole_number, yes_or_no
 
 __all__ = ["EnergyModel", "raised"]
@@ -64,12 +65,7 @@ class EnergyModel(Model):
 
     def sound_values(self) -> dict[str, Array]:
         """`values`; UsageError if one is not finite: draws would then look like data."""
-        for name, value in self.values.items():
-            if not np.isfinite(value).all():
-                raise UsageError(
-                    f"{type(self).__name__}: the parameter {name} holds NaN or infinities, so nothing can be inferred "
-                    "or drawn; set `theta` to what it was before, and learn with a smaller rate."
-                )
+        self.require_finite(type(self).__name__)
         return self.values
 
     # -- data --------------------------------------------------------------------------------
@@ -95,26 +91,11 @@ class EnergyModel(Model):
         return h
 
     def _check_array(self, what: str, data: Any, width: int) -> Array:
-        owner = type(self).__name__
-        wanted = f"({', '.join((*self.axes[:-1], str(width)))})"
-        try:
-            array = np.asarray(data)
-        except ValueError as error:
-            raise DataError(f"{owner}: {what} must be an array of shape {wanted}: {error}") from None
-        if array.dtype.kind not in "biuf":
-            raise DataError(f"{owner}: {what} must be numbers of shape {wanted}, not {data!r:.60}")
+        owner, shape = f"{type(self).__name__}: {what}", f"({', '.join((*self.axes[:-1], str(width)))})"
+        array = array_of(owner, data, f" of shape {shape}")
         if array.ndim != len(self.axes) or array.shape[-1] != width or 0 in array.shape:
-            raise DataError(
-                f"{owner}: {what} must have shape {wanted}, none of them 0, not {list(array.shape)}"
-            )
-        with np.errstate(over="ignore"):
-            converted = array.astype(self.dtype)
-        if not np.isfinite(converted).all():
-            place = tuple(int(i) for i in np.argwhere(~np.isfinite(converted))[0])
-            raise DataError(
-                f"{owner}: {what} at {list(place)} is {array[place]}, not a finite {self.dtype.name}"
-            )
-        return converted
+            raise DataError(f"{owner} must have shape {shape}, none of them 0, not {list(array.shape)}")
+        return checked_floats(owner, array, self.dtype)
 
     # -- what every model can do -------------------------------------------------------------
 
@@ -184,10 +165,8 @@ class EnergyModel(Model):
         owner = f"{type(self).__name__}.estimated_log_probabilities"
         data = self.check_data("v", v, exact=True)
         self.sound_values()
-        steps, count = (
-            whole_number(f"{owner}: temperatures", temperatures),
-            whole_number(f"{owner}: chains", chains),
-        )
+        steps = whole_number(f"{owner}: temperatures", temperatures)
+        count = whole_number(f"{owner}: chains", chains)
         generator = as_generator(owner, seed)
         W, flat = self.values["W"], data.reshape(-1, self.visible)
         b_v, b_h = (b.reshape(-1, b.shape[-1]) for b in self.biases(data))

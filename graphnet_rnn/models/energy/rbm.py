@@ -42,8 +42,7 @@ class RBM(EnergyModel):
 
     def free_energy(self, v: Node) -> Node:
         """F(v) = -v·b_v - Σ_i softplus(v W + b_h)_i (+ |v|²/2σ² if Gaussian); (cases, visible) to (cases), nats."""
-        p = self.parameters
-        return equations.free_energy(v, p["W"], p["b_v"], p["b_h"], self.units)
+        return self.energies(v, v)
 
     def exact_log_partition(self) -> Node:
         """log Z by enumeration, a scalar, nats. UsageError if a model is too large for it. Source: eq. 2.25."""
@@ -135,10 +134,7 @@ class RBM(EnergyModel):
                 "RBM.flipped: Gaussian visible units cannot become hidden ones, which are binary"
             )
         result = RBM(self.hidden, self.visible, seed=self.seed, dtype=self.dtype)
-        for name, array in (
-            ("W", self.values["W"].T),
-            ("b_v", self.values["b_h"]),
-            ("b_h", self.values["b_v"]),
-        ):
+        p = self.values
+        for name, array in (("W", p["W"].T), ("b_v", p["b_h"]), ("b_h", p["b_v"])):
             result.values[name][...] = array
         return result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -12,7 +13,7 @@ from graphnet_rnn.model import Model
 from graphnet_rnn.models.energy.model import EnergyModel, as_generator, raised
 from graphnet_rnn.models.energy.rbm import RBM
 from graphnet_rnn.models.energy.temporal import TemporalRBM
-from graphnet_rnn.settings import listed, whole_number, yes_or_no
+from graphnet_rnn.settings import MANY, listed, shown, whole_number, yes_or_no
 
 __all__ = ["Stack"]
 
@@ -37,20 +38,16 @@ class Stack(Model):
         if not self.layers:
             raise UsageError("Stack: layers is empty: give at least one, e.g. [RBM(784, 500), RBM(500, 500)]")
         kind = RBM if isinstance(self.layers[0], RBM) else TemporalRBM
-        for below, layer in zip([None, *self.layers], self.layers, strict=False):
-            if not isinstance(layer, kind):
-                raise UsageError(
-                    f"Stack: layers must be all RBMs, or all TRBMs and RTRBMs; the first is a "
-                    f"{type(self.layers[0]).__name__}, another {layer!r:.60}"
-                )
-            if below is None:
-                continue
+        if not all(isinstance(layer, kind) for layer in self.layers):
+            raise UsageError(
+                f"Stack: layers must be all RBMs, or all TRBMs and RTRBMs, not {shown(self.layers, MANY)}"
+            )
+        for below, layer in itertools.pairwise(self.layers):
             if layer.visible != below.hidden or layer.visibles != "binary" or layer.dtype != below.dtype:
                 raise UsageError(
                     f"Stack: on top of {below.hidden} hidden units ({below.dtype.name}) stands a layer of "
                     f"{layer.visible} {layer.visibles} visible units ({layer.dtype.name}); they must be the same units"
                 )
-
         # Each layer has a vector of its own, and is trained alone.
         self.declare_parameters({}, 0, self.layers[0].dtype)
 

@@ -17,7 +17,7 @@ from graphnet_rnn.models.energy import equations
 from graphnet_rnn.models.energy.annealing import gibbs
 from graphnet_rnn.models.energy.model import EnergyModel, as_generator
 from graphnet_rnn.models.energy.units import draw_bits, sigmoid
-from graphnet_rnn.settings import has_items, whole_number, yes_no_or_none, yes_or_no
+from graphnet_rnn.settings import listed, whole_number, yes_no_or_none, yes_or_no
 
 __all__ = ["RTRBM", "TRBM", "TemporalRBM"]
 
@@ -39,6 +39,8 @@ class TemporalRBM(EnergyModel):
     case_axis: ClassVar[int] = 1
     #: Whether h_t, as the future sees it, is the real vector σ(v_t W + B_h,t) itself: then learning goes through it.
     recurrent: ClassVar[bool] = False
+    #: The connections, if nothing else is said.
+    usual: ClassVar[tuple[str, ...]] = CONNECTIONS
 
     def __init__(
         self,
@@ -46,7 +48,7 @@ class TemporalRBM(EnergyModel):
         hidden: int,
         visibles: str = "binary",
         delays: int = 1,
-        connections: Iterable[str] = CONNECTIONS,
+        connections: Iterable[str] | None = None,
         sigma: float = 1.0,
         seed: int = 0,
         dtype: Any = "float32",
@@ -60,11 +62,8 @@ class TemporalRBM(EnergyModel):
                 f"{owner}: weights for {self.delays:,} delays are missing; there are {len(values)}"
             )
         require_equations(f"{owner}: delays", self.delays)
-        given = (
-            tuple(connections)
-            if not isinstance(connections, str) and has_items(connections)
-            else (connections,)
-        )
+        given = self.usual if connections is None else connections
+        given = [given] if isinstance(given, str) else listed(f"{owner}: connections", given, "names")
         if not given or any(name not in CONNECTIONS for name in given):
             raise UsageError(
                 f"{owner}: connections must be one or more of {', '.join(CONNECTIONS)} (from hidden to hidden, visible "
@@ -218,10 +217,8 @@ class TemporalRBM(EnergyModel):
         """
         owner = f"{type(self).__name__}.predict"
         data, p = self.check_data("v", v), self.sound_values()
-        steps, count = (
-            whole_number(f"{owner}: gibbs_steps", gibbs_steps),
-            whole_number(f"{owner}: chains", chains),
-        )
+        steps = whole_number(f"{owner}: gibbs_steps", gibbs_steps)
+        count = whole_number(f"{owner}: chains", chains)
         generator = as_generator(owner, seed)
         b_v, b_h = self.biases(data)
         total = np.zeros_like(data)
@@ -252,10 +249,8 @@ class TemporalRBM(EnergyModel):
         owner = f"{type(self).__name__}.sample"
         time, batch = whole_number(f"{owner}: time", time), whole_number(f"{owner}: batch", batch)
         steps = whole_number(f"{owner}: gibbs_steps", gibbs_steps)
-        means, mean_field = (
-            yes_or_no(f"{owner}: means", means),
-            yes_no_or_none(f"{owner}: mean_field", mean_field),
-        )
+        means = yes_or_no(f"{owner}: means", means)
+        mean_field = yes_no_or_none(f"{owner}: mean_field", mean_field)
         if self.recurrent and mean_field is False:
             raise UsageError(
                 f"{owner}: the hidden states of an RTRBM are not drawn; use TRBM, or mean_field=None"
@@ -264,9 +259,8 @@ class TemporalRBM(EnergyModel):
         generator = as_generator(owner, seed)
         past, v = self._start(owner, warm_up, batch, generator)
         if draws and warm_up is not None:
-            read = min(
-                self.delays, len(warm_up)
-            )  # what lies before the first frame is a parameter, not probabilities
+            # What lies before the first frame is a parameter, no probabilities.
+            read = min(self.delays, len(warm_up))
             past.h[:read] = [draw_bits(h, generator) for h in past.h[:read]]
         p, result = self.values, np.empty((time, batch, self.visible), self.dtype)
         for t in range(time):
@@ -329,7 +323,7 @@ class TRBM(TemporalRBM):
 
     Inference is approximate filtering; each step is learned as an RBM by itself, the inferred past taken as data,
     so that no derivative goes back in time. delays: m, how many steps back connections reach. connections: of
-    "HH", "VV", "VH"; the source's TRBM-HH lacks "HH", the simplified TRBM (eq. 3.14) has "HH" alone.
+    "HH", "VV", "VH", by default all; the source's TRBM-HH lacks "HH", the simplified TRBM (eq. 3.14) has "HH" alone.
     See TemporalRBM for parameters and data, RBM for visibles and sigma; W ~ N(0, 0.01²), all else ~ N(0, 0.005²).
     (The source starts from a W that an RBM has learned on single frames: set `values["W"][...]`.)
     Source: Sutskever & Hinton 2007; Sutskever 2013, 3.2, eqs 3.1-3.11.
@@ -342,28 +336,14 @@ class RTRBM(TemporalRBM):
     with biases b_v and b_h + r_{t-1} W'_1; r_0 is the parameter h_0 (the paper of 2008 has a bias b_init in place of
     b_h + r_0 W'_1). r_t is real and not drawn, so that inference is exact and learning follows the gradient of log P
     through time, up to the error of contrastive divergence.
-    delays, connections: as in TRBM; the source's RTRBM has "HH" with one delay. W starts at N(0, 0.01²): on small data
+    delays, connections: as in TRBM, but by default "HH" alone, as in the source. W starts at N(0, 0.01²): on small data
     that is a plateau, and initial={"W*": rnn.initializers.normal(0.3)} leaves it sooner.
     (rnn.RTRBM is r_t alone, as a layer of a network.)
     Source: Sutskever, Hinton & Taylor 2008; Sutskever 2013, 3.7-3.10, eqs 3.16-3.25.
     """
 
     recurrent: ClassVar[bool] = True
-
-    def __init__(
-        self,
-        visible: int,
-        hidden: int,
-        visibles: str = "binary",
-        delays: int = 1,
-        connections: Iterable[str] = ("HH",),
-        sigma: float = 1.0,
-        seed: int = 0,
-        dtype: Any = "float32",
-        initial: Mapping[str, Initializer] | None = None,
-        values: Mapping[str, Array] | None = None,
-    ) -> None:
-        super().__init__(visible, hidden, visibles, delays, connections, sigma, seed, dtype, initial, values)
+    usual: ClassVar[tuple[str, ...]] = ("HH",)
 
     def log_likelihood(self, v: Any) -> float:
         """The mean over sequences of log P(v_1 ... v_T), exact, in nats (eq. 3.22).

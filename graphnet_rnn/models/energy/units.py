@@ -34,9 +34,9 @@ class VisibleUnits(ABC):
     #: Whether Σ over all v exists, so that log Z may be summed over either side.
     countable: ClassVar[bool] = False
 
-    @abstractmethod
     def own_energy(self, v: Node) -> Node | None:
         """The part of the energy that holds v alone, besides -v·b_v; (..., visible) to (...). None if there is none."""
+        return None
 
     @abstractmethod
     def log_normaliser(self, a: Node) -> Node:
@@ -54,11 +54,9 @@ class VisibleUnits(ABC):
     def draw_start(self, shape: tuple[int, ...], dtype: Dtype, generator: np.random.Generator) -> Array:
         """Where a chain starts that knows nothing: W = 0, b_v = 0."""
 
-    @abstractmethod
     def check(self, owner: str, v: Array) -> None:
         """DataError if finite values v cannot be values, or means, of such units."""
 
-    @abstractmethod
     def check_exact(self, owner: str, v: Array) -> None:
         """DataError if v has no probability."""
 
@@ -68,9 +66,6 @@ class BinaryUnits(VisibleUnits):
     """v in {0, 1}; P(v=1|h) = σ(a). Source: Sutskever 2013, eqs 2.24-2.27."""
 
     countable: ClassVar[bool] = True
-
-    def own_energy(self, v: Node) -> Node | None:
-        return None
 
     def log_normaliser(self, a: Node) -> Node:
         return gn.sum(gn.softplus(a), axis=-1)
@@ -122,12 +117,6 @@ class GaussianUnits(VisibleUnits):
 
     def draw_start(self, shape: tuple[int, ...], dtype: Dtype, generator: np.random.Generator) -> Array:
         return self.draw(np.zeros(shape, dtype), generator)
-
-    def check(self, owner: str, v: Array) -> None:
-        pass
-
-    def check_exact(self, owner: str, v: Array) -> None:
-        pass
 
 
 def visible_units(owner: str, visibles: str, sigma: float) -> VisibleUnits:

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from graphnet.graph.node import Array, Node
-from graphnet_rnn.errors import DataError, UsageError
+from graphnet.graph.node import Array
+from graphnet_rnn.errors import DataError
 from graphnet_rnn.network.ctc.loss import PADDING, REPEATS, blank_index
+from graphnet_rnn.network.running import array_of
 from graphnet_rnn.settings import has_items, one_of, shown, whole_number
 
 __all__ = ["beam_search", "greedy", "label_error_rate"]
@@ -97,15 +98,7 @@ def _label_rows(what: str, rows: Any) -> list[Array]:
 def _prepared(function: str, logits: Any, repeats: str, blank: int) -> tuple[Array, int]:
     """Log probabilities in float64, and the blank's index."""
     one_of(f"{function}: repeats", repeats, REPEATS)
-    if isinstance(logits, Node):
-        raise UsageError(
-            f"{function} takes an array, not the node {logits.describe()}: compute it first, e.g. "
-            "gn.compile([u.logits], inputs=[...])(*arrays)"
-        )
-    try:
-        x = np.asarray(logits)
-    except ValueError as error:  # of lists of many lengths
-        raise DataError(f"{function}: logits must be an array: {error}") from None
+    x = array_of(f"{function}: logits", logits)
     if x.dtype.kind != "f" or x.ndim != 3 or x.shape[0] < 1 or x.shape[2] < 2:
         raise DataError(
             f"{function}: logits must be floats (time, batch, labels + 1), with a step of time, a label and the blank "

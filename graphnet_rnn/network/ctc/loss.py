@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import graphnet as gn
-from graphnet.errors import DtypeError, ShapeError, table_of_inputs
+from graphnet.errors import DtypeError, GraphnetError, ShapeError, table_of_inputs
 from graphnet.graph.dtypes import INT64, is_float
 from graphnet.graph.node import Array, Node
 from graphnet.graph.provenance import hide_module
@@ -110,38 +110,33 @@ def blank_for_sure(symbols: int, dtype: Any, blank: int = -1) -> Array:
 
 def _checked_lengths(logits: Node, lengths: Any) -> Node:
     lengths = as_node(lengths)
-    if lengths.dtype.kind not in "iu":
-        raise DtypeError(
-            f"ctc_loss: lengths are {lengths.dtype}; they must be integers, how many steps each case has."
-            + table_of_inputs([logits, lengths])
-        )
-    if lengths.shape != logits.shape[1:2]:
-        raise ShapeError(
-            f"ctc_loss: lengths must be ({logits.shape[1]},), one for each case, not {list(lengths.shape)}."
-            + table_of_inputs([logits, lengths])
-        )
+    dtype, shape, given = lengths.dtype, lengths.shape, [logits, lengths]
+    remedy = "they must be integers, how many steps each case has"
+    _require(dtype.kind in "iu", DtypeError, f"lengths are {dtype}; {remedy}", given)
+    wanted = f"({logits.shape[1]},), one for each case"
+    _require(shape == logits.shape[1:2], ShapeError, f"lengths must be {wanted}, not {list(shape)}", given)
     return gn.cast(lengths, INT64)
 
 
 def _check(logits: Node, targets: Node) -> None:
-    inputs = [logits, targets]
-    if not is_float(logits.dtype):
-        raise DtypeError(f"ctc_loss: logits must be floats, not {logits.dtype}." + table_of_inputs(inputs))
-    if targets.dtype.kind not in "iu":
-        raise DtypeError(
-            f"ctc_loss: targets are {targets.dtype}; they must be integers, the labels of each case and -1 after its "
-            "last, e.g. gn.input((batch, length), 'int64')." + table_of_inputs(inputs)
-        )
-    if logits.ndim != 3 or logits.shape[0] < 1 or logits.shape[2] < 2:
-        raise ShapeError(
-            "ctc_loss: logits must be (time, batch, labels + 1), with a step of time, a label and the blank at least, "
-            f"not {list(logits.shape)}." + table_of_inputs(inputs)
-        )
-    if targets.ndim != 2 or targets.shape[0] != logits.shape[1]:
-        raise ShapeError(
-            f"ctc_loss: targets must be (batch, length) with the batch of the logits, {logits.shape[1]}, not "
-            f"{list(targets.shape)}." + table_of_inputs(inputs)
-        )
+    given, shape = [logits, targets], list(logits.shape)
+    _require(is_float(logits.dtype), DtypeError, f"logits must be floats, not {logits.dtype}", given)
+    what = (
+        f"targets are {targets.dtype}; they must be integers, the labels of each case and -1 after its last, e.g. "
+        "gn.input((batch, length), 'int64')"
+    )
+    _require(targets.dtype.kind in "iu", DtypeError, what, given)
+    what = "logits must be (time, batch, labels + 1), with a step of time, a label and the blank at least"
+    _require(len(shape) == 3 and shape[0] > 0 and shape[2] > 1, ShapeError, f"{what}, not {shape}", given)
+    what = (
+        f"targets must be (batch, length) with the batch of the logits, {shape[1]}, not {list(targets.shape)}"
+    )
+    _require(targets.ndim == 2 and targets.shape[0] == shape[1], ShapeError, what, given)
+
+
+def _require(fits: bool, error: type[GraphnetError], what: str, given: list[Node]) -> None:
+    if not fits:
+        raise error(f"ctc_loss: {what}." + table_of_inputs(given))
 
 
 # -- the positions of a target sequence, and the steps between them --------------------------------------------

@@ -14,7 +14,7 @@ import pytest
 
 import graphnet as gn
 import graphnet_rnn as rnn
-from graphnet.errors import DtypeError, GraphnetError, ShapeError
+from graphnet.errors import DtypeError, GraphnetError, ShapeError, ValueAccessError
 from graphnet_rnn.errors import DataError, TrainingError, UsageError
 from graphnet_rnn.network import ctc
 from tests.tables import case as named
@@ -305,7 +305,7 @@ def test_errors_when_built() -> None:
         ("ctc", {}, "with the loss 'ctc', give labels=..., the most that a target has"),
         ("softmax", {"labels": 3}, "with the loss 'softmax', there are no labels to be given"),
         ("ctc", {"labels": -1}, "labels must be a whole number >= 0, not -1"),
-        ("ctc", {"labels": 3, "unscored": 1}, "judges whole sequences, so unscored must be 0"),
+        ("ctc", {"labels": 3, "unscored": 1}, "unroll: unscored: the loss 'ctc' judges whole sequences"),
     ):
         with named(message), pytest.raises(UsageError, match=re.escape(message)):
             rnn.Network([rnn.Elman(2)], 3, 3, loss=loss).unroll(4, 2, **settings)
@@ -385,7 +385,7 @@ def test_errors_of_decoding() -> None:
             (logits[:, :, :1], {}, DataError, "a label and the blank at least"),
             (broken, {}, DataError, "step 1, case 0"),
             (never, {}, DataError, "step 2, case 1"),
-            (gn.input((3, 2, 3)), {}, UsageError, "takes an array, not the node"),
+            (gn.input((3, 2, 3)), {}, ValueAccessError, "not an array"),
             (logits, {"blank": 3}, UsageError, "blank must be the index"),
             (logits, {"repeats": "all"}, UsageError, "repeats must be"),
         ):
