@@ -40,12 +40,18 @@ from graphnet.errors import GraphnetError
 from graphnet.graph.node import Array
 from graphnet.system.json_lines import Row, read_rows
 from graphnet_rnn.cells.feedforward import AUTOENCODERS
-from graphnet_rnn.data import read_images
+from graphnet_rnn.data.images import read_images
 from graphnet_rnn.errors import DataError, TrainingError
+from graphnet_rnn.experiments.autoencoders.curves import (
+    Reconstruction,
+    autoencoder,
+    autoencoder_optimizer,
+    curve_images,
+)
 from graphnet_rnn.experiments.runs import complete, recorded
-from graphnet_rnn.experiments.tasks import Reconstruction, autoencoder, autoencoder_optimizer, curve_images
-from graphnet_rnn.optimizers import Optimizer
+from graphnet_rnn.optimizers.base import Optimizer
 from graphnet_rnn.riemannian.metrics import METRICS
+from graphnet_rnn.training.arrays import Arrays
 
 RESULTS = recorded("autoencoders")
 KEY = ("data", "net", "method", "seed", "images", "updates")
@@ -132,7 +138,7 @@ class AutoencoderJob:
         return self.folder / "-".join(map(str, self.key))
 
 
-class _Images(rnn.Arrays):
+class _Images(Arrays):
     """Images that are their own targets. Validated is the squared error of the first of them; seconds: of steps alone,
     updates: how many there were."""
 

@@ -24,17 +24,15 @@ import numpy as np
 import graphnet_rnn as rnn
 from graphnet.system.json_lines import Row, read_rows
 from graphnet_rnn.errors import DataError
-from graphnet_rnn.experiments.control import (
-    CenterOut,
-    Controller,
-    ControlTask,
-    DelayDisturbanceNoise,
-    Postural,
-    optimum,
-    planned,
-)
+from graphnet_rnn.experiments.control.controller import Controller
+from graphnet_rnn.experiments.control.optimum import optimum, planned
+from graphnet_rnn.experiments.control.tasks import CenterOut, ControlTask, DelayDisturbanceNoise, Postural
 from graphnet_rnn.experiments.runs import complete, recorded
-from graphnet_rnn.optimizers import Optimizer
+from graphnet_rnn.optimizers.base import Optimizer
+from graphnet_rnn.optimizers.first_order import Nesterov
+from graphnet_rnn.optimizers.hessian_free import AugmentedHessianFree, HessianFree
+from graphnet_rnn.optimizers.lbfgs import LBFGS
+from graphnet_rnn.optimizers.nonlinear_cg import NonlinearConjugateGradient
 
 RESULTS = recorded("control")
 #: name -> the task, and its precision.
@@ -45,12 +43,12 @@ TASKS: dict[str, Callable[[int], ControlTask]] = {
     "delay": lambda seed: DelayDisturbanceNoise(Controller(seed=seed), batch=100, disturbance=0, noise=0),
 }
 METHODS: dict[str, Optimizer] = {
-    "ahf": rnn.AugmentedHessianFree(cg_steps=100, halvings=3),
-    "hf": rnn.HessianFree(structural=0.1),
-    "hf-plain": rnn.HessianFree(),
-    "lbfgs": rnn.LBFGS(memory=100),
-    "ncg": rnn.NonlinearConjugateGradient(),
-    "nesterov": rnn.Nesterov(rate=1e-3, momentum=0.99, clip_norm=1.0),
+    "ahf": AugmentedHessianFree(cg_steps=100, halvings=3),
+    "hf": HessianFree(structural=0.1),
+    "hf-plain": HessianFree(),
+    "lbfgs": LBFGS(memory=100),
+    "ncg": NonlinearConjugateGradient(),
+    "nesterov": Nesterov(rate=1e-3, momentum=0.99, clip_norm=1.0),
 }
 KEY = ("task", "method", "seed")
 POINTS = 60

@@ -23,9 +23,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from graphnet_rnn.experiments.dependencies.fresh import FreshSequences
+from graphnet_rnn.experiments.dependencies.problems import TASKS
+from graphnet_rnn.experiments.dependencies.source import settings
 from graphnet_rnn.experiments.runs import Row, complete
-from graphnet_rnn.experiments.tasks import TASKS, FreshSequences, settings
-from graphnet_rnn.training import Trainer, Training
+from graphnet_rnn.training.settings import Training
+from graphnet_rnn.training.trainer import Trainer
 
 KEY = ("task", "length", "structural", "seed")
 

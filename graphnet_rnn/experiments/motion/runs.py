@@ -36,12 +36,17 @@ from threadpoolctl import threadpool_limits
 import graphnet_rnn as rnn
 from graphnet.graph.node import Array
 from graphnet.system.json_lines import Row
-from graphnet_rnn.data import Choice
+from graphnet_rnn.cells.elman import Elman
+from graphnet_rnn.cells.lstm import LSTM
 from graphnet_rnn.data.arrays import package_for
 from graphnet_rnn.data.sequence_files import read_inputs
+from graphnet_rnn.data.tables import Choice
 from graphnet_rnn.errors import DataError
 from graphnet_rnn.experiments.runs import complete, recorded
-from graphnet_rnn.optimizers import Optimizer
+from graphnet_rnn.models.energy.temporal import RTRBM, TRBM
+from graphnet_rnn.optimizers.base import Optimizer
+from graphnet_rnn.optimizers.first_order import Adam
+from graphnet_rnn.optimizers.hessian_free import HessianFree
 
 RESULTS = recorded("motion")
 WINDOW, EVERY, KEPT, UNITS = 50, 5, 300, 200
@@ -49,16 +54,16 @@ WINDOW, EVERY, KEPT, UNITS = 50, 5, 300, 200
 SHORT, GIBBS, CHAINS = 1000, (10, 25), 10
 KEY = ("data", "method", "seed", "updates")
 NETS: dict[str, tuple[Any, Optimizer]] = {
-    "rnn-hf": (rnn.Elman, rnn.HessianFree(structural=0.1)),
-    "rnn-adam": (rnn.Elman, rnn.Adam(rate=0.001, clip_norm=5.0)),
-    "lstm-adam": (rnn.LSTM, rnn.Adam(rate=0.001, clip_norm=5.0)),
+    "rnn-hf": (Elman, HessianFree(structural=0.1)),
+    "rnn-adam": (Elman, Adam(rate=0.001, clip_norm=5.0)),
+    "lstm-adam": (LSTM, Adam(rate=0.001, clip_norm=5.0)),
 }
 #: As the source compares them, and with directed connections from the frame before, too.
 ENERGY: dict[str, tuple[Any, tuple[str, ...]]] = {
-    "rtrbm": (rnn.energy.RTRBM, ("HH",)),
-    "trbm": (rnn.energy.TRBM, ("HH",)),
-    "rtrbm-v": (rnn.energy.RTRBM, ("HH", "VV", "VH")),
-    "trbm-v": (rnn.energy.TRBM, ("HH", "VV", "VH")),
+    "rtrbm": (RTRBM, ("HH",)),
+    "trbm": (TRBM, ("HH",)),
+    "rtrbm-v": (RTRBM, ("HH", "VV", "VH")),
+    "trbm-v": (TRBM, ("HH", "VV", "VH")),
 }
 BEFORE = "frame before"
 METHODS = (BEFORE, *ENERGY, *NETS)
@@ -224,7 +229,7 @@ def draw(jobs: Sequence[MotionJob], picture: Path) -> None:
             continue
         model = rnn.load(job.place / "model.safetensors")
         shown[f"{job.method}, next frame"] = np.concatenate([v[:1], predicted(model, v)])[:, 0]
-        if isinstance(model, rnn.energy.TRBM):
+        if isinstance(model, TRBM):
             new = model.sample(WINDOW - 10, warm_up=v[:10], means=True)
             shown[f"{job.method}, on its own from 10"] = np.concatenate([v[:10], new])[:, 0]
     viz.joint_curves(v[:, 0], shown).savefig(picture, dpi=150)

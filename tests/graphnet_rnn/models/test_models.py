@@ -347,7 +347,7 @@ def test_what_could_not_be_loaded_is_not_saved(tmp_path: Path) -> None:
         (Forgetful(2), "Forgetful does not keep its argument 'colour', so nothing could make it again"),
         (Holding(2, what=np.zeros(2)), "its setting what = array([0., 0.]) cannot be kept in a file: no JSON gives"),
         (rnn.LSTM(2), "save takes a model and a path, not LSTM(units=2)"),
-        ({"w": np.zeros(2)}, "a class of your own becomes one as a subclass of rnn.Model"),
+        ({"w": np.zeros(2)}, "a class of your own must be a subclass of rnn.Model"),
     ]  # fmt: skip
     for model, words in cases:
         with case(model, words):

@@ -429,7 +429,7 @@ def test_who_needs_an_output_at_each_step_says_so() -> None:
         (lambda: rnn.gradient_by_distance(WHOLE, np.zeros((3, 2, 4)), np.zeros((3, 2), int)), said),
         (lambda: rnn.tasks.FreshSequences(rnn.tasks.Addition(10), WHOLE_NUMBERS), said),
         (lambda: viz.generation(WHOLE), said),
-        (lambda: rnn.CarriedText(symbols, corpus), "reads symbols and predicts them"),
+        (lambda: rnn.CarriedText(symbols, corpus), "must read symbols and predict them"),
         (lambda: rnn.Network([rnn.GRU(3)], 4, 4, "ctc", pool="last"), "pool makes one .* but the loss 'ctc' needs"),
         (lambda: rnn.Network([rnn.GRU(3)], 4, 4, pool="first"), "pool must be 'last' or 'mean' or 'max'"),
     )):  # fmt: skip

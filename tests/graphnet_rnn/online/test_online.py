@@ -329,7 +329,7 @@ def test_what_cannot_be_learned_leaves_the_weights() -> None:
         (DataError, {"every": 9}, "5 time steps are fewer than a step takes, 9"),
         (DataError, {"targets": t[1:]}, r"not \[5, 1\] and \[4, 1\]"),
         (DataError, {"inputs": [[1], [2, 3]]}, "must be arrays"),
-        (DataError, {"weights": np.ones(4)}, r"weights .* of shape \[4\]"),
+        (DataError, {"weights": np.ones(4)}, r"weights must be 5 numbers >= 0, .* not \[4\]"),
         (DataError, {"weights": -np.ones(5)}, "weights .* from -1"),
         (DataError, {"weights": [1, 0, 1, 1, 1]}, "step 1 has no time step with a weight above 0"),
         (UsageError, {"valid": x}, r"valid must be \(inputs, targets\)"),
