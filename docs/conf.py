@@ -114,6 +114,12 @@ nb_mime_priority_overrides = [("html", "image/svg+xml", 25)]
 # -- API -----------------------------------------------------------------------------------------
 
 autodoc_typehints_format = "short"
+#: Kinds of settings (graphnet_rnn/settings.py), as the types that they are.
+autodoc_type_aliases = {
+    **dict.fromkeys(("Count", "CountOrZero"), "int"),
+    **dict.fromkeys(("Amount", "Density", "Fraction", "Limit", "Number", "Positive", "Share"), "float"),
+    **dict.fromkeys(("FractionOrSchedule", "Rate"), "graphnet_rnn.Schedule"),
+}
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
 python_use_unqualified_type_names = True
