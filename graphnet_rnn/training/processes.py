@@ -50,8 +50,6 @@ def made_by(problem: Problem) -> dict[str, Any]:
 
 def require_same_run(ranks: Ranks, problem: Problem, run: Mapping[str, Any], theta: Array) -> None:
     """UsageError unless all processes are about to do the same, which `run` describes."""
-    if ranks.size == 1:
-        return
     own = as_stored({**made_by(problem), **run, "weights": digest_of(np.asarray(theta))})
     found_by_rank = ranks.gather(own)
     for rank, other in enumerate(found_by_rank):

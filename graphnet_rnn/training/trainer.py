@@ -134,8 +134,9 @@ class Trainer:
         """
         killed = f"of {self.ranks.size} processes one was killed, which ended the run; {self.folder.goes_on}"
         with self.ranks.together(), self.ranks.witnessed(killed), contextlib.ExitStack() as stack:
-            run = {"epochs": self.settings.epochs, **self.description()}
-            require_same_run(self.ranks, self.problem, run, self.theta)
+            if self.ranks.size > 1:
+                run = {"epochs": self.settings.epochs, **self.description()}
+                require_same_run(self.ranks, self.problem, run, self.theta)
             # Of the first alone; the others hear if it cannot be.
             files: list[RunWriter] = []
             self.ranks.of_first(lambda: files.append(stack.enter_context(self.folder.locked())))
