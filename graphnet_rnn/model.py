@@ -19,7 +19,7 @@ from graphnet_rnn.errors import UsageError
 from graphnet_rnn.files.json_values import to_json
 from graphnet_rnn.settings import whole_number
 
-__all__ = ["Model"]
+__all__ = ["Model", "ModelObjective"]
 
 #: Arguments that say what the parameters hold at first, which a file knows better.
 HELD = ("initial", "values")
@@ -172,3 +172,32 @@ def float_dtype(owner: str, dtype: Any) -> Dtype:
 def seed_of(owner: str, seed: Any) -> int:
     """The seed; UsageError for one that cannot be meant."""
     return whole_number(f"{owner}: seed", seed, least=0)
+
+
+class ModelObjective:
+    """What optimizers ask of an objective beside losses and gradients, where theta is that of a model."""
+
+    model: Model
+
+    @property
+    def size(self) -> int:
+        return int(self.model.theta.size)
+
+    def start(self) -> Array:
+        """The present parameters as a new flat vector."""
+        return self.model.theta.copy()
+
+    def place(self, vector: Array) -> Array:
+        """A copy of the vector."""
+        return vector.copy()
+
+    def set(self, w: Array) -> None:
+        """Gives the model's parameters the values of the vector."""
+        self.model.theta = w
+
+    def penalty(self, w: Array) -> float:
+        """0: nothing is added to the cost."""
+        return 0.0
+
+    def explain_non_finite(self) -> None:
+        """Nothing is known of where it came from."""

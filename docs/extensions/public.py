@@ -141,6 +141,9 @@ def plain_signature(
     returned = returned and _FOREIGN.sub(r"\1", returned)
     if signature is not None:
         signature = _FOREIGN.sub(r"\1", signature)
+        signature = re.sub(
+            r"TypeAliasForwardRef\('(?:\w+\.)*(\w+)'\)", r"\1", signature
+        )  # a kind that may be None
         signature = re.sub(r": Any(?= =|,|\))", "", signature)  # it says nothing
     return signature, None if returned in ("Any", "None") else returned
 

@@ -32,7 +32,7 @@ from graphnet_rnn.cell.initializers import array
 from graphnet_rnn.cells.sparse import random_edges
 from graphnet_rnn.errors import DataError, TrainingError, UsageError
 from graphnet_rnn.model import Model, seed_of
-from graphnet_rnn.models.likelihood import (
+from graphnet_rnn.models.hmm_likelihood import (
     Counts,
     Likelihood,
     UnrolledHMM,

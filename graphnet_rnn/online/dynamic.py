@@ -10,7 +10,7 @@ import numpy as np
 import graphnet as gn
 from graphnet.graph.node import Array
 from graphnet_rnn.errors import DataError, TrainingError, UsageError
-from graphnet_rnn.models.likelihood import ModelObjective
+from graphnet_rnn.model import ModelObjective
 from graphnet_rnn.network.network import Network, require_network
 from graphnet_rnn.optimizers.base import State
 from graphnet_rnn.optimizers.first_order import FirstOrder

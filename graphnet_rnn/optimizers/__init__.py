@@ -34,7 +34,6 @@ with lazy_imports(__name__):
     from graphnet_rnn.optimizers.all import ALL
     from graphnet_rnn.optimizers.base import Optimizer, Report
     from graphnet_rnn.optimizers.conjugate_gradient import conjugate_gradient
-    from graphnet_rnn.optimizers.descent import LineSearchOptimizer, LineSearchReport
     from graphnet_rnn.optimizers.expectation import ExpectationMaximization
     from graphnet_rnn.optimizers.first_order import SGD, Adam, AdamW, FirstOrder, Momentum, Nesterov, RMSprop
     from graphnet_rnn.optimizers.hessian_free import (
@@ -45,6 +44,7 @@ with lazy_imports(__name__):
         HessianFreeReport,
     )
     from graphnet_rnn.optimizers.lbfgs import LBFGS
+    from graphnet_rnn.optimizers.line_search_methods import LineSearchOptimizer, LineSearchReport
     from graphnet_rnn.optimizers.minimize import Result, minimize
     from graphnet_rnn.optimizers.natural_gradient import NaturalGradient, NaturalGradientReport
     from graphnet_rnn.optimizers.nonlinear_cg import NonlinearConjugateGradient

@@ -15,7 +15,7 @@ from graphnet.graph.node import Array, Node
 from graphnet.system.process import cached_property
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers.base import HasGradient, Optimizer, Report, State
-from graphnet_rnn.optimizers.equations import (
+from graphnet_rnn.optimizers.compiled_equations import (
     VectorKind,
     clip_by_norm,
     clip_by_value,

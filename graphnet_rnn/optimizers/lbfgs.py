@@ -10,8 +10,8 @@ import numpy as np
 import graphnet as gn
 from graphnet.graph.node import Array, Node
 from graphnet_rnn.optimizers.base import State
-from graphnet_rnn.optimizers.descent import LineSearchOptimizer, Point
 from graphnet_rnn.optimizers.line_search import Wolfe
+from graphnet_rnn.optimizers.line_search_methods import LineSearchOptimizer, Point
 from graphnet_rnn.optimizers.vectors import Declared, dot, fused, inner, norm
 from graphnet_rnn.settings import Count
 

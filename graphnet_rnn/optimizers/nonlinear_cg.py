@@ -9,8 +9,8 @@ import numpy as np
 
 from graphnet.graph.node import Array, Node
 from graphnet_rnn.optimizers.base import State
-from graphnet_rnn.optimizers.descent import LineSearchOptimizer, Point
 from graphnet_rnn.optimizers.line_search import Wolfe
+from graphnet_rnn.optimizers.line_search_methods import LineSearchOptimizer, Point
 from graphnet_rnn.optimizers.vectors import Declared, dot, fused, inner, norm
 
 __all__ = ["NonlinearConjugateGradient"]

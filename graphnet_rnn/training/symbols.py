@@ -9,7 +9,7 @@ import numpy as np
 
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.models.hmm import HMM
-from graphnet_rnn.models.likelihood import Likelihood
+from graphnet_rnn.models.hmm_likelihood import Likelihood
 from graphnet_rnn.optimizers.base import Optimizer
 from graphnet_rnn.optimizers.expectation import ExpectationMaximization
 from graphnet_rnn.parallel.ranks import Ranks

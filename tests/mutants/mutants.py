@@ -402,7 +402,7 @@ MUTANTS = [
     Mutant(
         "optimizers_oldest_pair", "graphnet_rnn/optimizers/lbfgs.py",
         "range(max(0, pairs - self.memory), pairs)", "range(max(0, pairs - self.memory + 1), pairs)",
-        ("tests/graphnet_rnn/optimizers/test_descent.py",),
+        ("tests/graphnet_rnn/optimizers/test_line_search_methods.py",),
     ),
     Mutant(
         "optimizers_interval_that_shrinks", "graphnet_rnn/optimizers/line_search.py",

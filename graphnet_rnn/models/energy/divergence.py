@@ -10,9 +10,9 @@ import numpy as np
 import graphnet as gn
 from graphnet.graph.node import Array, Node
 from graphnet_rnn.errors import UsageError
+from graphnet_rnn.model import ModelObjective
 from graphnet_rnn.models.energy.annealing import gibbs
 from graphnet_rnn.models.energy.model import EnergyModel, as_generator
-from graphnet_rnn.models.likelihood import ModelObjective
 from graphnet_rnn.optimizers.objective import Objective
 from graphnet_rnn.settings import whole_number
 

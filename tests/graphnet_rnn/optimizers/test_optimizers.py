@@ -20,7 +20,7 @@ from graphnet.graph.node import Array
 from graphnet_rnn import optimizers
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers import SGD, Adam, AdamW, Momentum, Nesterov, RMSprop, equations, vectors
-from graphnet_rnn.optimizers.equations import clip_by_norm, clip_by_value
+from graphnet_rnn.optimizers.compiled_equations import clip_by_norm, clip_by_value
 from graphnet_rnn.training import EarlyStopping
 from tests.graphnet_rnn.optimizers.toys import CENTRE, H, Quadratic, rosenbrock
 from tests.tables import case as named

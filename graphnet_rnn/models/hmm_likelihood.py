@@ -12,14 +12,14 @@ import numpy as np
 import graphnet as gn
 from graphnet.graph.node import Array, Node
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.model import Model
+from graphnet_rnn.model import ModelObjective
 from graphnet_rnn.parallel.ranks import ALONE, Ranks
 
 if TYPE_CHECKING:
     from graphnet_rnn.models.hmm import HMM
 
 __all__ = [
-    "Counts", "Likelihood", "ModelObjective", "UnrolledHMM", "forward", "logits_of",
+    "Counts", "Likelihood", "UnrolledHMM", "forward", "logits_of",
     "mean_of_complete_data", "of_complete_data",
 ]  # fmt: skip
 
@@ -113,35 +113,6 @@ class Counts:
     A: Array
     B: Array
     log_likelihood: Array
-
-
-class ModelObjective:
-    """What optimizers ask of an objective beside losses and gradients, where theta is that of a model."""
-
-    model: Model
-
-    @property
-    def size(self) -> int:
-        return int(self.model.theta.size)
-
-    def start(self) -> Array:
-        """The present parameters as a new flat vector."""
-        return self.model.theta.copy()
-
-    def place(self, vector: Array) -> Array:
-        """A copy of the vector."""
-        return vector.copy()
-
-    def set(self, w: Array) -> None:
-        """Gives the model's parameters the values of the vector."""
-        self.model.theta = w
-
-    def penalty(self, w: Array) -> float:
-        """0: nothing is added to the cost."""
-        return 0.0
-
-    def explain_non_finite(self) -> None:
-        """Nothing is known of where it came from."""
 
 
 class Likelihood(ModelObjective):

@@ -14,7 +14,7 @@ import graphnet_rnn as rnn
 from graphnet.graph.node import Array
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.optimizers import LBFGS, LineSearchOptimizer, NonlinearConjugateGradient
-from graphnet_rnn.optimizers.descent import Point
+from graphnet_rnn.optimizers.line_search_methods import Point
 from tests.graphnet_rnn.optimizers.toys import rosenbrock
 from tests.tables import case
 
