@@ -6,14 +6,14 @@ batched      each of these over batches of its own
 by_size      for batches of several sizes, a graph of each
 structure    the hidden units, whose change structural damping penalises
 vectors      what is computed of long vectors
-equations    from equations on nodes to functions that change arrays; limits on the gradient
+compiled_equations  from equations on nodes to functions that change arrays; limits on the gradient
 first_order  SGD, momentum, Nesterov, RMSprop, Adam, AdamW
 groups       which parameters learn more slowly, decay less, or do not learn
 conjugate_gradient  linear systems by products with their matrix
 quadratic_model  what a second-order step minimises, and how well it predicts
 hessian_free  steps to the minimum of a damped quadratic model
 line_search  a step length by the strong Wolfe conditions
-descent      what methods with line searches and a history share
+line_search_methods  what L-BFGS and nonlinear conjugate gradients share
 lbfgs        L-BFGS
 riemannian   steps in a metric of the net's units, by the control of its source
 natural_gradient  steps in a running mean of such a metric, for minibatches
