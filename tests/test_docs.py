@@ -35,7 +35,7 @@ def blocks_of(page: Path) -> list[str]:
 WITH_CODE = sorted(page.stem for page in DOCS.glob("*.md") if blocks_of(page))
 #: Those whose blocks are run one after another by one test. Two have tests of their own, below, and the gallery has
 #: scripts with their pictures (tests/viz/test_gallery.py).
-OTHERWISE = ("gallery", "training_on_arrays", "second_order")
+OTHERWISE = ("gallery", "arrays_and_tables", "second_order")
 GUIDES = ["README", *(name for name in WITH_CODE if name not in OTHERWISE)]
 
 
@@ -77,7 +77,7 @@ TOLD = {
     "quick_start": (r"[1-3]\.\d\d bits per character", r"\b0% wrong after 8 steps"),
     "from_keras_and_pytorch": (r"label error rate 0\.[0-4]", r"\('(GRU|LSTM)', (8|16), ", r"\(16, 8, 8\)"),
     "adding_an_op": (r"Wrong: law 2", r"smallest failing input"),
-    "finding_a_nan": (
+    "debugging_nans": (
         r"Sqrt\[3\] makes NaN \(layer features\)",
         r"x\[3\] holds NaN",
         r"TrainingError: .* Log\[2\]",
@@ -88,7 +88,7 @@ TOLD = {
     "music": (r"independent keys: [6-8]\.\d\d nats a frame, at least 1\.79", r"NADE: [23]\.\d\d nats"),
     "balls": (r"squared error a pixel: 0\.00\d\d; of the frame before: 0\.01\d\d",),
     "control": (r"Plan\(1 movements of 40 steps: mean cost \d.*1 settled", r", iLQR \d"),
-    "exchange": (r"LSTM\(units=24\)", r"\(7, 3, 5\)"),
+    "exporting": (r"LSTM\(units=24\)", r"\(7, 3, 5\)"),
     "drawing": (r"lstm\.pdf", r"drawn by", r"more than limit=50"),
     "reading_a_run": (r"bits per character, \d\d\.\d% right",),
 }
@@ -102,7 +102,7 @@ def test_each_job_takes_no_more_lines_than_in_keras_or_pytorch() -> None:
         aside = re.compile(r"#|import |from |.*swapaxes|$")
         return sum(not aside.match(line.strip()) for line in block.splitlines())
 
-    text = (DOCS / "from_keras_and_pytorch.md").read_text(encoding="utf-8")
+    text = (DOCS / "coming_from_pytorch_and_keras.md").read_text(encoding="utf-8")
     _, *sections = re.split(r"^## ", text, flags=re.MULTILINE)
     assert len(sections) == 9
     for section in sections:
@@ -162,7 +162,7 @@ def test_pages_are_what_their_programs_write(
 
 
 def test_training_on_arrays_runs_as_it_stands() -> None:
-    trained, in_units, code, reservoir = blocks_of(DOCS / "training_on_arrays.md")
+    trained, in_units, code, reservoir = blocks_of(DOCS / "arrays_and_tables.md")
     exec(reservoir, {})
     names: dict[str, Any] = {}
     exec(trained, names)

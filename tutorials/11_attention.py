@@ -296,4 +296,4 @@ viz.attention_map(shares[: len(latin), 0, : length[-1]], read=here[-1], written=
 
 # %% [markdown]
 # [Networks put together](../docs/composing.md) goes on with several inputs, several outputs and shared weights;
-# [sequences of several lengths](../docs/ragged.md) tells how a case ends.
+# [sequences of several lengths](../docs/variable_length_sequences.md) tells how a case ends.

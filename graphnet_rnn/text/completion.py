@@ -74,7 +74,7 @@ def complete(
 
     The condition: the text is `length` characters long; or, with a character `stop` ("\n"), it ends before the first of
     these, has at most `length` characters, and p counts the stop, too. It ends in `ending`, and what stands before that
-    matches the regular expression `pattern` as a whole (see docs/asking_a_model.md; None: any text).
+    matches the regular expression `pattern` as a whole (see docs/evaluating_text_models.md; None: any text).
 
     method "exact": independent samples of exactly this distribution. Characters from which the condition can no longer
     be met are never drawn; but how likely the model is to meet it is known only by trying, so some attempts are

@@ -318,7 +318,7 @@ class Recipe:
             hint = f"did you mean {close[0]}? " if close else ""
             raise UsageError(
                 f"recipe: {shown(strange[0])} is not what a recipe says; {hint}options of train stand under "
-                "[settings], see docs/sweeps.md"
+                "[settings], see docs/hyperparameter_search.md"
             )
         if "trials" in given and given.get("method", METHODS[0]) == "grid":
             raise UsageError(

@@ -260,7 +260,7 @@ def test_whose_code_runs_is_said(text: str, tmp_path: Path, capsys: pytest.Captu
 
 def test_the_recipe_of_the_guide(text: str, tmp_path: Path) -> None:
     """It says 24 settings with halving, and nothing that `train` does not know."""
-    page = (Path(__file__).parents[4] / "docs" / "sweeps.md").read_text("utf-8")
+    page = (Path(__file__).parents[4] / "docs" / "hyperparameter_search.md").read_text("utf-8")
     (words,) = re.findall(r"```toml\n(data = .*?)```", page, re.DOTALL)
     (tmp_path / "r.toml").write_text(words, encoding="utf-8")
     given = Recipe.read(tmp_path / "r.toml")
