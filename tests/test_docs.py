@@ -75,7 +75,7 @@ def test_a_guide_runs_as_it_stands(
 TOLD = {
     "README": ("simplify",),
     "quick_start": (r"[1-3]\.\d\d bits per character", r"\b0% wrong after 8 steps"),
-    "from_keras_and_pytorch": (r"label error rate 0\.[0-4]", r"\('(GRU|LSTM)', (8|16), ", r"\(16, 8, 8\)"),
+    "coming_from_pytorch_and_keras": (r"label error rate 0\.[0-4]", r"\('(GRU|LSTM)', (8|16), ", r"\(16, 8, 8\)"),
     "adding_an_op": (r"Wrong: law 2", r"smallest failing input"),
     "debugging_nans": (
         r"Sqrt\[3\] makes NaN \(layer features\)",
@@ -92,6 +92,10 @@ TOLD = {
     "drawing": (r"lstm\.pdf", r"drawn by", r"more than limit=50"),
     "reading_a_run": (r"bits per character, \d\d\.\d% right",),
 }
+
+
+def test_what_guides_must_print_is_of_guides_that_run() -> None:
+    assert set(TOLD) <= {*GUIDES}
 
 
 def test_each_job_takes_no_more_lines_than_in_keras_or_pytorch() -> None:
