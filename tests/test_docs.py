@@ -75,7 +75,11 @@ def test_a_guide_runs_as_it_stands(
 TOLD = {
     "README": ("simplify",),
     "quick_start": (r"[1-3]\.\d\d bits per character", r"\b0% wrong after 8 steps"),
-    "coming_from_pytorch_and_keras": (r"label error rate 0\.[0-4]", r"\('(GRU|LSTM)', (8|16), ", r"\(16, 8, 8\)"),
+    "coming_from_pytorch_and_keras": (
+        r"label error rate 0\.[0-4]",
+        r"\('(GRU|LSTM)', (8|16), ",
+        r"\(16, 8, 8\)",
+    ),
     "adding_an_op": (r"Wrong: law 2", r"smallest failing input"),
     "debugging_nans": (
         r"Sqrt\[3\] makes NaN \(layer features\)",

@@ -176,7 +176,9 @@ def index_of_rows(
     if choice.case is not None:
         _require_column(path, columns, choice.case)
     count = len(next(iter(columns.values())))
-    groups, series = _rows_of_cases(path, columns.get(choice.case or ""), count, choice)
+    groups, series = _rows_of_cases(
+        path, None if choice.case is None else columns[choice.case], count, choice
+    )
     lengths = np.array([len(rows) for rows in groups])
     index = np.zeros((lengths.max(), len(groups)), np.int64)
     for n, rows in enumerate(groups):
@@ -241,7 +243,8 @@ def _numbers(path: Path, name: str, column: Array, missing: Array | None) -> Arr
         raise DataError(
             f"{path}: {value}; all must be finite numbers; where a target is missing, give its row the weight 0"
         )
-    _require_resolution(path, name, found)
+    # Float64 rounds whole numbers from 2**53 on.
+    _require_resolution(path, name, column.astype(np.longdouble) if column.dtype.kind in "iu" else found)
     return found
 
 
@@ -276,6 +279,11 @@ def _rows_of_csv(path: Path) -> Iterator[list[str]]:
         separator = _separator(text)
         reader = csv.reader(file, delimiter=separator, strict=True)
         head = [name.strip() for name in next(filter(None, reader), [])]
+        if "" in head:
+            raise DataError(
+                f"{path}: column {head.index('') + 1} has no name; name it in the first row, or delete the column (an "
+                "index that pandas wrote: df.to_csv(path, index=False))"
+            )
         if len(set(head)) < len(head):
             raise DataError(f"{path}: two columns have the same name")
         yield head

@@ -39,10 +39,10 @@ def reading(path: str | Path, error: type[GraphnetError]) -> Iterator[None]:
         raise error(f"{path} cannot be read: {_why(problem)}.") from None
 
 
-def write_atomically(path: str | Path, content: bytes) -> None:
+def write_atomically(path: str | Path, content: bytes, mode: int | None = None) -> None:
     """Writes the file wholly, durably, or not at all (see graphnet.system.files); SaveError leaves the old one."""
     with _writing(path):
-        files.write_whole(path, content)
+        files.write_whole(path, content, mode=mode)
 
 
 def append_line(path: Path, row: Mapping[str, Any]) -> None:

@@ -444,9 +444,10 @@ class Then(_OfSchedules):
 
     first: Schedule
     following: Schedule
-    start: Count
+    start: CountOrZero
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         object.__setattr__(self, "first", _as_schedule("then: first", self.first))
         object.__setattr__(self, "following", _as_schedule("then: following", self.following))
 

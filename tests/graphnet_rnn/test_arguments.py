@@ -113,6 +113,9 @@ TEXTS = [
     (lambda: Batches(np.ma.zeros(9, int), 2, 2), DtypeError, ("Batches: symbols", "masked")),
     (lambda: rnn.data.write_midi("m.mid", np.ma.zeros((3, 88))), DtypeError, ("write_midi: roll", "masked")),
     (lambda: label_error_rate(3, [[1]]), DataError, ("label_error_rate: decoded", "3")),
+    (lambda: label_error_rate([[1]], [[1]], [-1]), DataError, ("label_error_rate: weights", "at least 0")),
+    (lambda: label_error_rate([[1]], [[1]], [np.nan]), DataError, ("label_error_rate: weights", "finite")),
+    (lambda: rnn.Warmup(5).then(0.1, at=-1), UsageError, ("start", "-1")),
     (lambda: label_error_rate([[1]], [[1.5]]), DataError, ("targets of case 0", "1.5")),
 ]  # fmt: skip
 

@@ -36,7 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "recipe",
         help="a file in TOML: data = 'book.txt' and, under [settings], options of `train`, such as epochs = 9 and "
-        "units = { values = [32, 64] }; docs/hyperparameter_search.md has all that it may say; or a sweep's folder, to go on with",
+        "units = { values = [32, 64] }; see docs/hyperparameter_search.md; or a sweep's folder, to "
+        "resume it",
     )
     add("--data", metavar="FILE", help="other data than RECIPE names")
     add(

@@ -14,6 +14,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
+import stat
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -384,13 +386,13 @@ class Container:
         self.folder = folder
 
     def put(self, file: str) -> str:
-        """Where a copy of the file is kept: made, unless one of this content is there.
+        """Where a copy of the file is kept: made, with its permissions, unless one of this content is there.
 
         Of a file that lies here already, whether it is what it was: DataError if it is not, or cannot be read.
         """
         kept, content = self._place(file)
         if not kept.exists():
-            write_atomically(kept, content)
+            write_atomically(kept, content, stat.S_IMODE(os.stat(file).st_mode) | stat.S_IWUSR)
         return str(kept)
 
     def place(self, file: str) -> str:

@@ -65,6 +65,8 @@ def label_error_rate(decoded: Sequence[Any], targets: Sequence[Any], weights: An
         raise DataError(
             f"label_error_rate: weights must be ({len(targets)},), one for each case, not {list(w.shape)}"
         )
+    if not ((w >= 0) & (w < np.inf)).all():
+        raise DataError("label_error_rate: weights must be finite, and at least 0")
     errors = labels = 0.0
     for found, wanted, weight in zip(decoded, targets, w.tolist(), strict=True):
         right = [int(k) for k in wanted if k != PADDING]

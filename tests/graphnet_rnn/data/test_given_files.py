@@ -28,6 +28,11 @@ REFUSED: dict[str, tuple[dict[str, Any], Choice, str]] = {
     "no case, of texts": ({"c": ["u", None, "v"]}, Choice(("a",), ("y",), case="c"), "row 2 .*column 'c'"),
     "no case, of numbers": ({"c": [1, None, 2]}, Choice(("a",), ("y",), case="c"), "row 2 .*column 'c'"),
     "no case, of times": ({"c": [DAY, DAY, None]}, Choice(("a",), ("y",), case="c"), "row 3 .*column 'c'"),
+    "whole numbers that float64 rounds": (
+        {"x": pyarrow.array([2**63, 2**63 + 1, 2**63 + 2], "uint64")},
+        Choice(("x",), ("y",)),
+        "float32 rounds the values of the column 'x'",
+    ),
     "a gap": ({"x": [1.0, None, 2.0]}, Choice(("x",), ("y",)), "row 2 of the column 'x' is 'nan'"),
 }
 
@@ -44,6 +49,14 @@ def test_columns_of_another_kind_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("a,c,y\n1,nan,2\n2,,3.5\n")
     with pytest.raises(DataError, match=r"row 1 .*column 'c'"):
         read_sequences(tmp_path / "a.csv", Choice(("a",), ("y",), case="c"))
+
+
+def test_a_column_without_a_name_is_no_column_of_cases(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(",a,y\n0,1,2\n1,3,4.5\n")
+    with pytest.raises(DataError, match=r"a\.csv: column 1 has no name; .*index=False"):
+        read_sequences(tmp_path / "a.csv", Choice(("a",), ("y",)))
+    found = read_sequences(table(tmp_path / "a.parquet", {"": [0, 1, 2]}), Choice(("a",), ("y",)))
+    assert found.inputs.shape == (3, 1, 1)
 
 
 def test_an_empty_line_is_no_row_and_cuts_nothing(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ import pytest
 from graphnet_rnn.apps.cli import main
 from graphnet_rnn.apps.sweep import Between, Book, Halving, Optuna, Recipe, Sweep, Values
 from graphnet_rnn.apps.sweep.baker import _cores, settings_of_train
+from graphnet_rnn.apps.sweep.book import Container
 from graphnet_rnn.apps.sweep.report import report
 from graphnet_rnn.apps.sweep.tuner import Tuner
 from graphnet_rnn.errors import DataError, UsageError
@@ -187,6 +188,14 @@ def test_another_recipe_is_another_sweep(text: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is a sweep of another recipe: data of it differ"):
         Book(recipe(text), folder)
     assert len(list((folder / "data").iterdir())) == 1
+
+
+def test_a_copy_of_private_data_is_private(tmp_path: Path) -> None:
+    (tmp_path / "diary.txt").write_text("a secret")
+    for mode in (0o600, 0o400):
+        (tmp_path / "diary.txt").chmod(mode)
+        kept = Container(tmp_path / f"{mode:o}").put(str(tmp_path / "diary.txt"))
+        assert Path(kept).stat().st_mode & 0o777 == 0o600, "the owner can delete and replace it"
 
 
 def test_the_folder_keeps_the_data_by_their_content(text: str, tmp_path: Path) -> None:
