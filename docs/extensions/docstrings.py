@@ -6,6 +6,9 @@ a: what it is. b: what that is.                 arguments and attributes, each i
 Raises ShapeError where they do not fit.        likewise
 Source: Author 1990, eq. 1.                     likewise
 
+>>> example(1)                                  an example with what it prints, which tests run
+2
+
     code = indented(by, four)                   also code that is not indented, if it is more than an expression
 
 name    what it is, in aligned columns          a list
@@ -73,6 +76,8 @@ def _is_formula(text: str) -> bool:
 
 
 def _later(block: Sequence[str], parameters: set[str]) -> list[str]:
+    if block[0].startswith(">>>"):
+        return list(block)
     if all(line.startswith("    ") for line in block) or _is_code(block):
         return [_CODE, "", *(f"   {line}" for line in block)]
     if _is_table(block):

@@ -1,0 +1,94 @@
+"""Docstrings of public names: their examples print what they show, and each parameter is explained."""
+
+from __future__ import annotations
+
+import doctest
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphnet as gn
+import graphnet.testing
+import graphnet_rnn as rnn
+import graphnet_rnn.apps.sweep
+import graphnet_rnn.apps.writer
+import graphnet_rnn.data
+import graphnet_rnn.optimizers
+import graphnet_rnn.testing
+import viz
+from tests.tables import case
+
+MODULES: dict[str, ModuleType] = {
+    "gn": gn,
+    "gn.testing": graphnet.testing,
+    "rnn": rnn,
+    "rnn.data": graphnet_rnn.data,
+    "rnn.initializers": rnn.initializers,
+    "rnn.testing": graphnet_rnn.testing,
+    "sweep": graphnet_rnn.apps.sweep,
+    "writer": graphnet_rnn.apps.writer,
+    "viz": viz,
+}
+#: Those in which each name has an example.
+FINISHED: tuple[str, ...] = ()
+FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+
+def public(module: ModuleType) -> dict[str, Any]:
+    """The functions and classes that a module exports, without exceptions."""
+    names = getattr(module, "__all__", None) or [name for name in dir(module) if not name.startswith("_")]
+    found = {name: getattr(module, name) for name in names}
+    return {
+        name: value
+        for name, value in found.items()
+        if (inspect.isclass(value) or inspect.isroutine(value))
+        and value.__module__.startswith(("graphnet", "viz"))
+        and not (inspect.isclass(value) and issubclass(value, BaseException))
+    }
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_examples_print_what_they_show(module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = {"gn": gn, "rnn": rnn, "np": np, "viz": viz}
+    for name, value in public(MODULES[module]).items():
+        examples = doctest.DocTestParser().get_doctest(
+            inspect.getdoc(value) or "", dict(names), f"{module}.{name}", None, None
+        )
+        with case(name):
+            report: list[str] = []
+            failed, _ = doctest.DocTestRunner(optionflags=FLAGS).run(examples, out=report.append)
+            assert not failed, "".join(report)
+
+
+def unexplained(value: Any) -> Iterator[str]:
+    """Parameters of a function, or of a class and its methods, that no docstring mentions."""
+    bases = list(inspect.getmro(value)[:-1]) if inspect.isclass(value) else []
+    own = " ".join(inspect.getdoc(each) or "" for each in [value, *bases])
+    members = {"": (value, own)}
+    for name, member in vars(value).items() if bases else ():
+        function = getattr(member, "__func__", member)
+        if inspect.isfunction(function) and not name.startswith("_"):
+            inherited = " ".join(inspect.getdoc(getattr(base, name, None)) or "" for base in bases)
+            members[f".{name}"] = function, f"{own} {inherited}"
+    for name, (function, text) in members.items():
+        try:
+            parameters = list(inspect.signature(function).parameters)
+        except (TypeError, ValueError):
+            continue
+        for each in parameters:
+            if each not in ("self", "args", "kwargs", "_") and not re.search(rf"\b{each}\b", text):
+                yield f"{name}({each})"
+
+
+@pytest.mark.parametrize("module", FINISHED)
+def test_public_names_have_examples_and_explain_their_parameters(module: str) -> None:
+    found = public(MODULES[module])
+    assert not [name for name, value in found.items() if ">>>" not in (inspect.getdoc(value) or "")]
+    assert not [f"{name}{each}" for name, value in found.items() for each in unexplained(value)]
