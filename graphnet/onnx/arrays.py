@@ -262,17 +262,19 @@ def _scatter_add(call: Call) -> str:
             "which no file can say for any number of them; give the nodes of a fixed number."
         )
     rows = (*shape[:axis], length, *shape[axis + count :])
+    zeros = call.say(
+        "Expand",
+        call.wide(call.number(0), call.dtype),
+        call.writer.sizes((*rows[:axis], size, *rows[axis + 1 :])),
+    )
+    if 0 in rows:  # ONNX Runtime refuses to scatter nothing
+        return call.narrow(zeros)
     x, at = call.wide(call.full(), call.dtype), _index(call, 1)
     if count != 1:
         x = call.say("Reshape", x, call.writer.sizes(rows), allowzero=1)
     column = [length if i == axis else 1 for i in range(len(rows))]
     at = call.say("Reshape", at, call.integers(*column), allowzero=1)
     at = call.say("Expand", at, call.writer.sizes(rows))
-    zeros = call.say(
-        "Expand",
-        call.wide(call.number(0), call.dtype),
-        call.writer.sizes((*rows[:axis], size, *rows[axis + 1 :])),
-    )
     return call.narrow(call.say("ScatterElements", zeros, at, x, axis=axis, reduction="add"))
 
 

@@ -224,3 +224,14 @@ def test_what_cannot_be_said_or_written(
     monkeypatch.setitem(sys.modules, "onnx", None)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match=r"pip install 'onnx>=1\.16'"):
         gn.export_onnx(Cast(np.dtype("float64"))(X), tmp_path / "n.onnx")
+
+
+def test_scatters_of_nothing(runtime: Any, tmp_path: Path) -> None:
+    for shape in ((3, 0), (0, 2)):
+        x = gn.input(shape, name="x")
+        summed = gn.scatter_add(x, gn.constant(np.zeros(shape[0], int)), 4, axis=0)
+        gn.export_onnx([summed], tmp_path / "empty.onnx", [x])
+        (found,) = runtime.InferenceSession(tmp_path / "empty.onnx").run(
+            None, {"x": np.zeros(shape, "float32")}
+        )
+        np.testing.assert_array_equal(found, np.zeros((4, shape[1]), "float32"))
