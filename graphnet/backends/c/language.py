@@ -104,7 +104,7 @@ def identifier(text: str, otherwise: str) -> str:
 
 
 def place(node: Node) -> str:
-    """Describes a node and its place in the user's program: name, shape, layer, time; file without folders, and line."""
+    """Name, shape, layer and time of a node, and its file (without folders) and line in the user's program."""
     parts = [node.describe()]
     for label in ("layer", "cell", "time"):
         found = node.scope.get(label)
