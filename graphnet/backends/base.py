@@ -1,4 +1,4 @@
-"""What a back end must offer."""
+"""Interface of a back end."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Backend(ABC):
     deterministic: bool = True
 
     def missing(self) -> str:
-        """What it lacks to run here, and the remedy; empty if nothing."""
+        """Reason why the back end cannot run here, with the remedy; empty if it can."""
         return ""
 
     def place(self, array: Array) -> Any:
@@ -106,7 +106,9 @@ class Backend(ABC):
         return iter(())
 
     def situation(self) -> str:
-        """What its programs depend on besides the graph: the processor, how many cores. Empty if none can be kept."""
+        """Everything besides the graph on which programs depend, such as processor and number of cores. Empty if
+        programs cannot be cached.
+        """
         return ""
 
     def restore(

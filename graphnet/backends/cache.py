@@ -1,4 +1,4 @@
-"""What can be made again, kept on disk: machine code of kernels, programs of large graphs, what Numba keeps for a GPU.
+"""On-disk cache: machine code of kernels, programs of large graphs, and files that Numba keeps for a GPU.
 
 Code from here is executed, so nothing here is trusted blindly. The folder, and each file in it, must be ours and
 writable by nobody else. Each file is sealed by a SHA-256 over its name and its content: a damaged one, or one under
@@ -115,7 +115,7 @@ class Cache:
 
 
 def bounded(path: Path) -> tuple[bytes | None, os.stat_result]:
-    """What a file holds, and its status; None for what is no file, or larger than any that is kept. Raises OSError."""
+    """Content and status of a file; None if it is no regular file or larger than any cache entry. Raises OSError."""
     descriptor = os.open(path, _HOW)
     try:
         status = os.fstat(descriptor)
@@ -154,7 +154,7 @@ def _limit() -> int:
 
 
 def _named_folder() -> Path | None:
-    """Where kernels are to be kept; None for a user without a home."""
+    """Folder of the cache; None for a user without a home directory."""
     chosen = os.environ.get("GRAPHNET_CACHE")
     if chosen:
         return Path(chosen)
@@ -231,7 +231,7 @@ def make_way(path: Path) -> None:
 
 
 def _files(folder: Path) -> list[tuple[str, Path, os.stat_result]]:
-    """What is kept in a folder: what it belongs to, where it is, and its status."""
+    """Files of a folder of the cache: owner entry, path and status."""
     found = []
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:

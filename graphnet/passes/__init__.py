@@ -67,7 +67,7 @@ class Pass:
 
 
 class PassReport(NamedTuple):
-    """What one pass did: node counts and the seconds that it took."""
+    """Report of one pass: node counts and time in seconds."""
 
     name: str
     before: int
@@ -110,7 +110,7 @@ def without(*names: str) -> tuple[Pass, ...]:
 
 
 class Stage(NamedTuple):
-    """What one pass did: the graph before and after it, and the seconds that it took."""
+    """One pass: the graph before and after it, and its time in seconds."""
 
     name: str
     before: Graph

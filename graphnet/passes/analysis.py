@@ -1,4 +1,4 @@
-"""What passes want to know of a graph: which products may run side by side."""
+"""Analyses of a graph for passes: dependence on data, varying nodes, groups that can be replaced."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ __all__ = ["data_dependent", "independent_groups", "replace_groups", "varying_no
 
 
 def data_dependent(order: Sequence[Node]) -> set[Node]:
-    """What depends on inputs (that are no weights) or random draws; all else on parameters and constants alone.
+    """Nodes that depend on inputs (other than weights) or random draws; all others depend on parameters and constants
+    alone.
 
     To wait for something (see After) is not to depend on it.
     """
@@ -31,7 +32,7 @@ def data_dependent(order: Sequence[Node]) -> set[Node]:
 
 
 def varying_nodes(graph: Graph) -> set[Node]:
-    """What depends on, or waits for, inputs that vary while all others stay (see Function.again).
+    """Nodes that depend on, or wait for, inputs that vary while all others stay (see Function.again).
 
     Passes join nothing that varies with what does not: `again` could not leave the latter out.
     """
@@ -78,7 +79,7 @@ def replace_groups(
 def _replaced(
     graph: Graph, groups: Sequence[list[Node]], build: Callable[[list[Node]], Sequence[Node]]
 ) -> Mapping[Node, Node] | None:
-    """What each node becomes: in their order, but where a group needs later nodes, with those first.
+    """Maps each node to its replacement, in the order of the graph; nodes on which a group depends come first.
 
     None where groups wait for each other.
     """

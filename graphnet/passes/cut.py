@@ -62,7 +62,7 @@ class _Chunks:
         )
 
     def _part_of_product(self, node: Node, key: Key) -> Node:
-        """What a slice of a long product reads, from one of its chunks."""
+        """Part of a long product that a slice reads, computed from one of its chunks."""
         first, *rest = key
         assert not isinstance(first, int)
         (product,) = node.inputs
@@ -123,7 +123,7 @@ def _rows_read(reader: Node) -> tuple[int, int] | None:
 
 
 def _chunks(edges: Sequence[int], rows: int) -> list[tuple[int, int]]:
-    """Where to cut: at edges, into parts of so many rows and few more."""
+    """Boundaries of chunks of about this number of rows, at the given edges."""
     first, total = edges[0], max(1, edges[-1] - edges[0])
     count = max(1, total // rows)
     cuts = [first]
@@ -157,7 +157,7 @@ def _total(terms: Sequence[Node]) -> Node:
 
 
 def _of_rows(node: Node, rows: Sequence[Node]) -> Node:
-    """The same sum, of other rows."""
+    """The sum over other rows."""
     match node.op, *rows:
         case Sum() as op, x:
             return op(x)

@@ -1,4 +1,4 @@
-"""What back ends that compile loops want.
+"""Groups of nodes for back ends that compile loops.
 
 expand           ops that they do not know, in simpler ones: the softmax family, losses, lookups along later axes
 fuse             elementwise nodes that can run as one loop become a group, which is made one kernel
@@ -67,7 +67,7 @@ def _flows(source: Node, node: Node) -> bool:
 
 
 def fuse(graph: Graph) -> Graph:
-    """The same nodes, with groups.
+    """Graph with elementwise nodes in groups, each compiled to one loop.
 
     A node's level counts the boundaries (products, reductions, changes of shape) on the longest way to it, and tells
     whether it varies (see analysis.varying_nodes). Two nodes of one level and shape have no boundary between them, so
@@ -106,7 +106,9 @@ def _nodes(graph: Graph, positions: Iterable[int]) -> tuple[Node, ...]:
 
 
 class _Reads:
-    """Who reads what, by positions in the order: of large graphs, caches hold lists of numbers, but not all nodes."""
+    """Readers of each node, by position in the order. Lists of numbers fit into caches; the nodes of large graphs do
+    not.
+    """
 
     def __init__(self, graph: Graph) -> None:
         order = graph.order
@@ -139,8 +141,8 @@ class _Reads:
 
 
 def _levels(graph: Graph, reads: _Reads) -> list[int]:
-    """Of each node: the boundaries passed along the longest way, the links of the chain since the last one
-    // LONGEST_CHAIN, and whether it varies, as one number.
+    """Level of each node as one number: boundaries on the longest path, links of the chain since the last boundary //
+    LONGEST_CHAIN, and whether the node varies.
     """
     varying = varying_nodes(graph)
     level: list[int] = []
@@ -235,7 +237,7 @@ def _components(reads: _Reads, sunk: Sequence[int], level: Sequence[int]) -> lis
 
 
 def _with_sunk(nodes: Sequence[int], reads: _Reads, sunk: Sequence[int]) -> list[int]:
-    """What a group computes: its own nodes, and those that are computed again in it."""
+    """Nodes that a group computes: its own, and those that it recomputes."""
     computed = set(nodes)
     pending = list(nodes)
     while pending:
@@ -247,8 +249,8 @@ def _with_sunk(nodes: Sequence[int], reads: _Reads, sunk: Sequence[int]) -> list
 
 
 def fuse_reductions(graph: Graph) -> Graph:
-    """The same groups, with the reductions of what they compute, where these are over the last axes and not the first,
-    or over a long vector.
+    """Adds reductions to the groups that compute their operands, where these reduce the last axes and not the first,
+    or a long vector.
 
     Cores divide loops by the first axis, and a reduction adds nothing to what a group reads, so no group comes to wait
     for more than before. All reductions of a group are over the same axes, those of its first one.

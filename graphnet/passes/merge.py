@@ -42,7 +42,7 @@ def merge(graph: Graph) -> Graph:
 
 
 def values_of(graph: Graph, is_passed: Callable[[Node], bool] = lambda node: False) -> dict[Node, Node]:
-    """What stands for each node's value: one node for all that compute the same, whatever labels name on the way.
+    """Representative of the value of each node: one node for all that compute the same value, through labels.
 
     is_passed: whether a node is taken for its second input: a choice whose condition holds where it matters.
     """

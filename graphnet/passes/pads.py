@@ -14,7 +14,7 @@ __all__ = ["joins_of_pads"]
 
 
 class Piece(NamedTuple):
-    """What a pad holds, and from where to where along one axis."""
+    """Content of a pad, and its start and stop along one axis."""
 
     start: int
     stop: int

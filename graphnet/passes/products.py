@@ -93,7 +93,7 @@ DEEPEST = 4
 
 
 def _inner_sums(sums: Sequence[Node], read_once: Container[Node]) -> set[Node]:
-    """Those that only another of them reads, and that are counted as part of it."""
+    """Sums that only another sum reads; they count as part of that one."""
     inner = {node for node in sums if node in read_once}
     depth: dict[Node, int] = {}
     for reader in reversed(sums):
@@ -181,7 +181,7 @@ def _rows_by_join(group: Sequence[Node], places: Mapping[Node, Mapping[int, int]
 
 
 def _place_in_source(x: Node) -> tuple[int, ...]:
-    """Where a slice begins; slices of one array are joined in their order there."""
+    """Start of a slice; slices of one array are joined in this order."""
     match x.op:
         case Slice(key=key):
             return tuple(k if isinstance(k, int) else k[0] for k in key)

@@ -44,7 +44,7 @@ Copy = tuple[Node, int]
 
 
 def recompute(graph: Graph, segments: int | None = None) -> Graph:
-    """The same outputs from a graph that keeps less: in so many segments, by default in as many as suit √T memory.
+    """Graph with the same outputs that keeps less memory: it is cut into segments, about √T of them by default.
 
     The graph itself where nothing is kept long.
     """
@@ -83,7 +83,7 @@ def _leaves(graph: Graph) -> set[Node]:
 
 
 class _Course:
-    """What runs forward, at which moment of the user's program; and what of it is read late, by nodes that go back."""
+    """Forward nodes with their moments in the user's program, and their values that backward nodes read late."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph

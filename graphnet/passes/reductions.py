@@ -46,7 +46,7 @@ def stack_reductions(graph: Graph) -> Graph:
 
 
 def _kind(node: Node) -> Hashable:
-    """What two reductions must have in common; None for other nodes."""
+    """Key that reductions must share to be joined; None for other nodes."""
     match node.op:
         case Sum(axes=(0,)) if node.inputs[0].ndim == 2:
             return Sum

@@ -91,7 +91,7 @@ def _sum_of_views(terms: tuple[Node, ...]) -> Node | None:
 
 
 def _keeps_all(node: Node) -> bool:
-    """Whether it is linear, and all elements of one array are there as they are: so are those of a sum."""
+    """True for a linear op whose result holds all elements of its operand; both have the same sum."""
     op = node.op
     if op.zero_if != "all" or len(node.inputs) != 1 or op.is_label:
         return False
@@ -197,7 +197,7 @@ def _before_waiting(node: Node) -> Node | None:
 
 
 def _moved_inward(node: Node) -> Node | None:
-    """What holds for every view that only moves elements."""
+    """Rewrite that holds for every view that only moves elements."""
     number = _fill_like(node)
     return _before_waiting(node) if number is None else number
 
@@ -291,7 +291,7 @@ def _rows_of(b: Node, join: Node) -> Iterator[Node]:
 
 
 def _joins_codes(x: Node) -> bool:
-    """Whether it is columns side by side, of which some are one-hot codes."""
+    """True for columns side by side, some of which are one-hot codes."""
     return x.op.joins_along == 1 and any(part.op.is_one_hot for part in x.inputs)
 
 

@@ -99,6 +99,6 @@ class _Chunks:
 
 
 def _edges(node: Node, edges: list[int], offset: int) -> list[int]:
-    """Where the chunks of a node begin and end, from those of an input whose row i + offset makes row i."""
+    """Boundaries of the chunks of a node, from those of an input whose row i + offset makes row i."""
     size = node.shape[0]
     return [0, *[edge - offset for edge in edges if 0 < edge - offset < size], size]

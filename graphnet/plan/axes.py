@@ -36,7 +36,7 @@ def _of_load(load: Load, axes: int) -> list[int | None]:
 
 
 def is_along_reduced(loop: Loop, kept: Strides, reduced: Strides) -> bool:
-    """Whether more operands are contiguous along the last reduced axis than along the last one that is kept."""
+    """True if at least as many operands are contiguous along the last reduced axis as along the last kept axis."""
     loads = range(len(loop.loads))
     return sum(reduced[k] in (1, None) for k in loads) >= sum(kept[k] == 1 for k in loads)
 

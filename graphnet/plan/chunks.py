@@ -42,7 +42,7 @@ def in_chunks(loop: Loop) -> Sequence[Instruction]:
 
 
 def _kept(reduction: LoopReduction) -> Dtype:
-    """Of what one chunk comes to: sums of floats cancel, so each is kept in double precision."""
+    """Dtype of the partial results of chunks: sums of floats are kept in double precision, since they may cancel."""
     dtype = reduction.view.dtype
     return FLOAT64 if reduction.how == "sum" and dtype.kind == "f" else dtype
 

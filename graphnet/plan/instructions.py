@@ -1,4 +1,4 @@
-"""What a compiled back end does: a flat list of instructions over views."""
+"""Instructions of compiled back ends: a flat list of operations on views."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Instruction(ABC):
 
     @property
     def buffers(self) -> list[Buffer]:
-        """All that it touches."""
+        """All buffers that the instruction touches."""
         return [access.view.buffer for access in (*self.reads, *self.writes)]
 
     @abstractmethod
@@ -114,13 +114,13 @@ class Loop(Instruction):
     reductions: list[LoopReduction] = field(default_factory=list)
 
     def dtype_of(self, number: int) -> Dtype:
-        """Of the value of this number: a load's, or a step's."""
+        """Dtype of the value with this number: of a load or of a step."""
         loads = len(self.loads)
         return self.loads[number].dtype if number < loads else self.steps[number - loads].dtype
 
     @property
     def looks_up(self) -> bool:
-        """Whether a load finds its element by an index."""
+        """True if a load finds its element by an index."""
         return any(load.kind != "plain" for load in self.loads)
 
     @property
@@ -144,7 +144,7 @@ class Loop(Instruction):
 
     @property
     def views(self) -> list[View]:
-        """What it touches: of each load its data and its index, then what it stores, and the reductions' results."""
+        """Views of the loop: data and index of each load, then stores, then results of reductions."""
         found = []
         for load in self.loads:
             if load.data is not None:
@@ -267,7 +267,7 @@ def by_rows(view: View, shape: Shape, own: bool) -> View | None:
 
 
 def _moves(view: View) -> bool:
-    """Whether another row is another part of memory."""
+    """True if the next row is another part of memory."""
     return bool(view.shape) and view.strides[0] != 0
 
 

@@ -82,7 +82,7 @@ class _Names:
         return self.loop(step)
 
     def loop(self, step: Loop) -> str:
-        """What is computed for every point, and where it is stored."""
+        """Computation at each point of the loop, and the views that store it."""
         values = [self.load(load) for load in step.loads]
         parts: list[str] = []
         for inner in step.steps:

@@ -155,7 +155,7 @@ class _Lowering:
         return view
 
     def view(self, node: Node) -> View:
-        """Where the node's value lies; a number is written out when memory is asked of it."""
+        """View of the value of a node; a number is stored in memory on demand."""
         found = self.views.get(node)
         if found is None:
             number = self.numbers[node]
@@ -192,7 +192,7 @@ class _Lowering:
         )
 
     def _single(self, node: Node) -> None:
-        """What is no primitive of ours, or of a dtype that it does not know, Python computes."""
+        """Lowers one node alone; Python computes ops and dtypes without a primitive."""
         if not node.size:
             self._own(node)
             return
@@ -390,7 +390,7 @@ class _Lowering:
             self.instructions += in_chunks(loop)
 
     def _load(self, node: Node, own: set[Node], body: _Body) -> None:
-        """What a node of a loop reads, from memory."""
+        """Load of a node from memory, in a loop."""
         if isinstance(node.op, Lookup):
             body.load(node, self._lookup(node, node.op))
             return
@@ -422,7 +422,7 @@ class _Lowering:
 
 
 class _Body:
-    """What a loop does at each point: loads, then steps, numbered from 0; `number`: which of them a node is."""
+    """Body of a loop at one point: loads, then steps, numbered from 0; `number` maps nodes to these numbers."""
 
     def __init__(self) -> None:
         self.loads: list[Load] = []

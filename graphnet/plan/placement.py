@@ -46,7 +46,7 @@ def place(graph: Graph, is_placeable: Callable[[Node], bool]) -> Placement:
 
 
 def _heights(joins: Sequence[Node]) -> dict[Node, int]:
-    """How many joins lie inside each other below a join."""
+    """Nesting depth of joins below each join."""
     height: dict[Node, int] = {}
     for join in joins:
         height[join] = 1 + max((height.get(x, 0) for x in join.inputs), default=0)

@@ -14,8 +14,9 @@ __all__ = ["in_one_piece"]
 
 
 def in_one_piece(lowered: Lowered) -> Lowered:
-    """The same for a back end whose memory is not the host's: what is brought there, what is fetched, and what Python
-    reads and makes is contiguous. Where it lies between other values, an instruction copies it."""
+    """Lowered program for a back end with its own memory: transferred values, and values that Python reads or makes,
+    are contiguous. An instruction copies a value that lies between others.
+    """
     views = dict(lowered.views)
     before: list[Instruction] = []
     again: list[Instruction] = []  # what varies
@@ -43,7 +44,7 @@ def _whole(view: View) -> View:
 
 
 def _staged(instructions: Iterable[Instruction]) -> Iterator[Instruction]:
-    """What Python reads is copied before, what it makes after."""
+    """Copies values before Python reads them and after Python makes them."""
     for instruction in instructions:
         if not isinstance(instruction, Host):
             yield instruction

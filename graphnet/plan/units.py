@@ -20,7 +20,7 @@ __all__ = ["WorkUnit", "in_order", "units_of"]
 
 @dataclass(eq=False)
 class WorkUnit:
-    """What runs as a whole: a group, or one node."""
+    """Unit of scheduling: a group, or one node."""
 
     nodes: tuple[Node, ...]
     group: Group | None
@@ -34,7 +34,7 @@ class WorkUnit:
 
     @property
     def turn(self) -> tuple[int, bool, int, int]:
-        """What can run, runs in this order; no two are equal. A product's turn comes with its first reader's."""
+        """Priority among units that can run; no two are equal. A product has the priority of its first reader."""
         product = self.waits and isinstance(self.nodes[0].op, MatMul)
         return self.phase, self.waits, self._first_read() if product else self.position, self.position
 

@@ -13,7 +13,9 @@ __all__ = ["can_fail", "copied", "write_updates"]
 
 
 def can_fail(instructions: Sequence[Instruction]) -> bool:
-    """Whether a run may end without results: after an index out of range, or in Python. It must not have written."""
+    """True if a run may end without results, after an index out of range or an error in Python; such a run must not
+    have written.
+    """
     return not all(
         isinstance(i, MatrixProduct) or (isinstance(i, Loop) and not i.looks_up) for i in instructions
     )
@@ -66,7 +68,7 @@ def _saved(instructions: list[Instruction], node: Node, view: View) -> View:
 
 
 def _is_free(instructions: Sequence[Instruction], view: View, place: View) -> bool:
-    """Whether the value in this view can be computed where the old one lies."""
+    """True if the new value can be computed in place of the old one."""
     buffer = view.buffer
     if buffer.leaf is not None or not view.fills_buffer:
         return False
@@ -92,7 +94,7 @@ def _is_free(instructions: Sequence[Instruction], view: View, place: View) -> bo
 
 
 def _move(instructions: list[Instruction], buffer: Buffer, to: Buffer) -> None:
-    """All that lies in the one buffer lies in the other."""
+    """Moves all values of one buffer to another."""
 
     def moved(view: View) -> View:
         return replace(view, buffer=to) if view.buffer is buffer else view

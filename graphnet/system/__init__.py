@@ -1,4 +1,4 @@
-"""What is asked of the operating system and of Python.
+"""Interfaces to the operating system and to Python.
 
 files       read whole, written whole, locked against other processes
 json_lines  rows in a file, one more or all

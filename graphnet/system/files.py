@@ -36,7 +36,9 @@ STALE = 86_400.0
 
 
 def kind_of(path: str | os.PathLike[str]) -> str:
-    """What is there that is no file, in words: a folder, a pipe. Empty for a file, and where nothing can be found."""
+    """Kind of a path that is no regular file, in words: a folder, a pipe. Empty for a regular file and for a missing
+    one.
+    """
     try:
         mode = os.stat(path).st_mode
     except OSError as error:
@@ -246,7 +248,7 @@ def _open_locked(lock: Path) -> int:
 
 
 def _is_at(descriptor: int, path: Path) -> bool:
-    """Whether the open file is the one that has this name now."""
+    """True if the open file is the one that has this name now."""
     try:
         return os.path.samestat(os.fstat(descriptor), os.stat(path))
     except OSError:

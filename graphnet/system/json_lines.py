@@ -59,7 +59,7 @@ def read_rows(path: str | os.PathLike[str], error: type[GraphnetError], name: st
 
 
 class Tail:
-    """What is added to a file of rows, as it grows; all of it anew where the file was cut.
+    """Rows that are appended to a file as it grows; all rows again after the file was truncated.
 
     Who writes them may cut the file, and write beyond the old end before it is looked at again: so the last row that
     was read must stand where it stood. error: of what cannot be read, in one sentence.
@@ -83,7 +83,7 @@ class Tail:
                 anew = False
 
     def _new(self) -> bytes:
-        """What the file has since the last look."""
+        """Bytes appended since the last look."""
         try:
             with opened(self._path) as file:
                 status = os.fstat(file.fileno())
@@ -124,7 +124,7 @@ def _row(line: bytes, error: type[GraphnetError], name: str, number: int) -> Row
 
 
 def _is_torn(line: bytes) -> bool:
-    """Whether it is the beginning of a row, or what a power cut may leave in its place, but no whole row."""
+    """True for the beginning of a row, or for the bytes that a power cut may leave in its place."""
     if line.endswith(b"\n") or not line.startswith((b"{", b"\0")):  # whatever else this is, no row was begun
         return False
     try:

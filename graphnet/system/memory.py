@@ -1,4 +1,4 @@
-"""How much memory there is, asked before much of it is taken: what cannot be had is refused in one sentence.
+"""Available memory, checked before a large allocation.
 
 Without that a system with overcommitted memory grants everything, and ends the process when it is used.
 """
@@ -54,7 +54,7 @@ def _of_the_machine() -> int | None:
 
 
 def _of_the_group() -> int | None:
-    """What a container's limit leaves (cgroup v2, v1). Cached files in it are given back when they are needed."""
+    """Memory left by a container's limit (cgroup v2, v1). Cached files count as free."""
     base = "/sys/fs/cgroup"
     for most, now, stat, cached in (
         (f"{base}/memory.max", f"{base}/memory.current", f"{base}/memory.stat", "inactive_file "),
@@ -73,7 +73,7 @@ def _of_the_group() -> int | None:
 
 
 def _of_the_process() -> int | None:
-    """What `ulimit -v` leaves."""
+    """Memory left by `ulimit -v`."""
     try:
         import resource
     except ImportError:  # Windows

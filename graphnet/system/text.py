@@ -45,14 +45,14 @@ def on_one_line(text: str) -> str:
 
 
 def in_brief(words: object, most: int = 60) -> str:
-    """What a file calls something, on one line and in a few characters; ... where there were more."""
+    """Text from a file on one line, shortened with "..."."""
     text = str(words)
     shown = on_one_line(text[: most + 1])
     return shown if len(shown) <= most else f"{shown[: most - 4]} ..."
 
 
 def _is_none(code: int) -> bool:
-    """Whether it will never be a character; XML, and so SVG, takes some of these for the end of a file."""
+    """True for code points that are no characters; XML, and so SVG, forbids some of them."""
     return code & 0xFFFE == 0xFFFE or 0xFDD0 <= code <= 0xFDEF
 
 

@@ -21,7 +21,7 @@ class Helpers:
         self.texts: dict[str, str] = {}
 
     def function(self, name: str, dtype: Dtype) -> str:
-        """What it is called for this dtype."""
+        """Name of the C function for this dtype."""
         for other in needs(name):
             self.function(other, dtype)
         called = f"{name}_{short(dtype)}"

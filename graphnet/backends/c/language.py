@@ -1,4 +1,4 @@
-"""What C calls our dtypes, numbers and names; comments that nothing in them can end."""
+"""C names of dtypes, numbers and identifiers, and comments that no text can end early."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def identifier(text: str, otherwise: str) -> str:
 
 
 def place(node: Node) -> str:
-    """What a node is, and where in the user's program: name, shape, layer, time; file, without folders, and line."""
+    """Name, shape, layer and time of a node, and its file (without folders) and line in the user's program."""
     parts = [node.describe()]
     for label in ("layer", "cell", "time"):
         found = node.scope.get(label)

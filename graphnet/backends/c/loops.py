@@ -149,7 +149,6 @@ class _Nest:
         return f"{array}[{index(*terms)}]"
 
     def _point(self, folds: Sequence[Fold]) -> None:
-        """What is done for each point of the shape."""
         loop, source, lines = self.loop, self.source, list[str]()
         names: list[str] = []
         number = 0

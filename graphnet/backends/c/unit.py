@@ -66,7 +66,7 @@ class Unit:
         return head + separator.join([*arguments, f"{self.name}_arena *arena"]) + ")"
 
     def header(self) -> str:
-        """What a program that calls it includes."""
+        """Header file for programs that call this one."""
         guard = f"{self.name.upper()}_H"
         pools = [f"    {c_type(dtype)} {short(dtype)}[{size}];" for dtype, size in self.pools.items()]
         bytes_ = sum(dtype.itemsize * size for dtype, size in self.pools.items())
@@ -160,7 +160,7 @@ class _Writer:
         return Unit(self.name, self.inputs, self.outputs, pools, self.weights, functions, calls)
 
     def _instructions(self) -> list[Instruction]:
-        """All that is done, with inputs copied to where they are read, if need be, and outputs to the caller's."""
+        """Code of all instructions, with copies of inputs and outputs where they are needed."""
         lowered, before = self.lowered, []
         for argument in self.inputs:
             view = lowered.views.get(argument.node)
@@ -236,7 +236,7 @@ class _Writer:
 
 
 def _is_copy(loop: Loop) -> bool:
-    """Whether it moves one piece of memory as it is."""
+    """True for a plain copy of one contiguous piece of memory."""
     if len(loop.loads) != 1 or len(loop.stores) != 1 or loop.steps or loop.reductions or loop.stores[0][0]:
         return False
     load, target = loop.loads[0], loop.stores[0][1]

@@ -1,4 +1,4 @@
-"""What compiled back ends share: all but their kernels, an emitter for expressions, and what launches.
+"""Shared parts of compiled back ends: everything except kernels, the emitter of expressions, and the launcher.
 
 expressions   the walk over an op's scalar expression, by an emitter; how numbers are combined; polynomials
 schedule      from a graph to sections of native work, and locations; jobs are the back end's

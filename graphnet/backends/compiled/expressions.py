@@ -187,7 +187,7 @@ class Fold(NamedTuple):
 
     @property
     def is_rounded(self) -> bool:
-        """Whether what is kept is no more precise than the terms."""
+        """True if the accumulator is no more precise than the terms."""
         return self.how == "sum" and self.dtype == FLOAT64
 
     @property

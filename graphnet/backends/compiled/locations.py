@@ -41,7 +41,7 @@ class Location:
 
     @classmethod
     def restored(cls, stored: Any) -> Location:
-        """What `stored` gave."""
+        """Inverse of `stored`."""
         piece, byte, shape, strides, dtype = stored
         return cls(piece, byte, tuple(shape), tuple(strides), np.dtype(dtype))
 
@@ -50,7 +50,7 @@ class Location:
 
     @property
     def nbytes(self) -> int:
-        """Of its elements, which need not lie side by side."""
+        """Bytes of the elements, which need not be contiguous."""
         return math.prod(self.shape) * self.dtype.itemsize
 
     def array(self, memory: Array) -> Array:

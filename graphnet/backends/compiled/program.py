@@ -80,7 +80,7 @@ class CompiledProgram(Program, Generic[S]):
 
     @abstractmethod
     def stored_work(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """What else of the schedule a file must hold: the sections' work above all."""
+        """Other parts of the schedule that a file must hold, such as the sections' work."""
 
     def bring(self, arrays: Sequence[Array]) -> None:
         """Before a run: leaves that may have changed and have their own place, inputs that are read where they lie."""
@@ -169,5 +169,5 @@ class CompiledProgram(Program, Generic[S]):
 
 
 def is_finite(array: Array) -> bool:
-    """Whether there is no NaN and no infinity in it."""
+    """True if the array has no NaN and no infinity."""
     return array.dtype.kind != "f" or bool(np.all(np.isfinite(array)))

@@ -21,7 +21,7 @@ __all__ = ["HostCall", "ProgramSchedule", "Scheduler", "Section", "remembered"]
 
 
 class _Job(Protocol):
-    """What a back end does for an instruction, and which memory that touches."""
+    """Work of a back end for one instruction, and the memory that this work touches."""
 
     @property
     def buffers(self) -> Sequence[Buffer]: ...
@@ -88,14 +88,16 @@ class Scheduler(ABC, Generic[J, W]):
 
     @abstractmethod
     def products(self, products: Sequence[MatrixProduct]) -> Sequence[J]:
-        """Those of one node."""
+        """Jobs for one node's products."""
 
     @abstractmethod
     def scatter(self, scatter: Scatter) -> Sequence[J]: ...
 
     @abstractmethod
     def work(self, first: int, jobs: Sequence[J]) -> W:
-        """What the jobs of a section come to, whose memory has its place by now. first: the first one's number."""
+        """Turns a section's jobs into something that can be launched, once all memory has its place. first: number of
+        the first job.
+        """
 
     def host(self, host: Host) -> Sequence[J | Host]:
         """Itself, for Python to run; or what a back end makes of the kernel that the op has (see KernelCall)."""
@@ -106,7 +108,7 @@ class Scheduler(ABC, Generic[J, W]):
         return ()
 
     def place_leaves(self, leaves: Sequence[Node]) -> int:
-        """Where the arena's values may begin. Leaves whose buffers are given an offset lie before that."""
+        """Offset at which the arena's values may begin. Leaves whose buffers are given an offset lie before it."""
         return HEADER
 
     def place_values(self, start: int) -> int:
@@ -170,7 +172,7 @@ class Scheduler(ABC, Generic[J, W]):
         return end
 
     def _leaves(self) -> list[Node]:
-        """Those that are read as they are: parameters and constants, then inputs that lie where the caller has them."""
+        """Leaves that are read in place: parameters and constants, then inputs in the caller's memory."""
         graph, views = self.lowered.graph, self.lowered.views
         borrowed = [node for node in graph.inputs if self.lowered.borrowed]
         others = [node for node in graph.order if not node.op.is_input]

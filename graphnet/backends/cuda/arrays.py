@@ -118,7 +118,7 @@ class DeviceArray(NDArrayOperatorsMixin):
     # -- changing it -------------------------------------------------------------------------------------------------
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        """Of all of it (`...`), or of a range along its first axis."""
+        """Sets all elements (`...`), or a range along the first axis."""
         target = self[key]
         _elementwise("x", (value,), target.dtype, target)
 
@@ -170,7 +170,7 @@ class DeviceArray(NDArrayOperatorsMixin):
         return self.astype(self.dtype)
 
     def reshape(self, *shape: Any) -> DeviceArray:
-        """The same memory in another shape."""
+        """View of the same memory with another shape."""
         wanted = tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], Sequence) else tuple(shape)
         if -1 in wanted:
             rest = -math.prod(wanted)

@@ -1,4 +1,4 @@
-"""What `gn.compile(backend="cuda")` calls."""
+"""The back end "cuda" of `gn.compile`."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class CudaBackend(Backend):
 
 
 class CudaTF32Backend(CudaBackend):
-    """The same, with products in TF32: float32 whose operands are rounded to ten bits. It needs cuBLAS."""
+    """The CUDA back end with products in TF32: float32 whose operands are rounded to ten bits. Needs cuBLAS."""
 
     name = "cuda-tf32"
     tf32 = True

@@ -123,7 +123,7 @@ def _by_rows(batch: StridedBatch) -> bool:
 
 
 def _stored(batch: StridedBatch) -> tuple[int, int]:
-    """Whether the library must turn the matrix that it finds, and how far apart that one's columns are."""
+    """(transposed, leading dimension) of a matrix, as the library expects them."""
     found = orientation(batch.shape[1:], batch.strides[1:])
     assert found is not None
     by_rows, pitch = found

@@ -137,7 +137,9 @@ class Device:
             self.stream.synchronize()
 
     def captured(self, work: Callable[[Any], None]) -> Callable[[], None]:
-        """What replays all launches that `work` makes on the stream that it is given, at the cost of one."""
+        """Captures all launches that `work` makes on its stream as one CUDA graph, and returns a function that replays
+        it.
+        """
         if SIMULATED:
             return partial(work, self.stream)
         return _Graph(self.stream, work).launch
@@ -210,7 +212,7 @@ def _driver() -> Any:
 
 
 def _called(name: str, *arguments: Any) -> Any:
-    """What a function of the driver gives; BackendError if it fails."""
+    """Result of a function of the driver; BackendError if it fails."""
     error, *results = getattr(_driver(), name)(*arguments)
     if int(error):
         text = _driver().cuGetErrorString(error)[1]

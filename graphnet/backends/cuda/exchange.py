@@ -74,7 +74,7 @@ def _returned(managed: Any) -> None:
 
 
 def _dropped(capsule: int) -> None:
-    """Of a capsule that nobody has taken. (It is dying, so no Python object may be made of it.)"""
+    """Destructor of a capsule that nobody consumed. (The capsule is dying, so no Python object may be made of it.)"""
     if _is_valid(capsule, FRESH):
         _exported.pop(_pointer(capsule, FRESH), None)
 
@@ -118,7 +118,7 @@ class _Holder:
 
 
 def borrowed(capsule: Any) -> Borrowed:
-    """What a capsule holds; the capsule is used up. DtypeError for numbers that graphnet does not know."""
+    """Content of a capsule, which is used up. DtypeError for numbers that graphnet does not support."""
     managed = _Managed.from_address(_held(capsule, FRESH))
     tensor = managed.tensor
     kind = next((k for k, code in CODES.items() if code == tensor.dtype.code), "")

@@ -157,7 +157,7 @@ class _Kept:
 
 
 def _digest(files: list[Path]) -> bytes:
-    """Of the names and contents; nothing where one of them is no file that Numba may have written."""
+    """Digest of names and contents; empty if a file is not one that Numba may have written."""
     digest = hashlib.sha256()
     for file in files:
         content, _ = bounded(file)

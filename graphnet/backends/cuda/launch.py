@@ -77,12 +77,12 @@ class Launch(NamedTuple):
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """Of the kernel's arguments, see kernels.signature_of."""
+        """Kinds of the kernel's arguments, see kernels.signature_of."""
         return (*(f"{name}*" for name in self.arrays), *["i8"] * len(self.arguments))
 
 
 class LaunchLayout(NamedTuple):
-    """What launches that differ in their views alone share."""
+    """Shared part of launches that differ in their views only."""
 
     text: str
     arrays: tuple[str, ...]

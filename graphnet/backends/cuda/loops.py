@@ -107,7 +107,7 @@ class _Operands:
 
 
 class Moved:
-    """Where a view's element lies: its start, and so much for each index. Strides 0 and 1 are written into the code."""
+    """Address of a view's element: a start, and a stride for each index. Strides 0 and 1 are written into the code."""
 
     def __init__(
         self, source: KernelSource, name: str, start: int | Offset, strides: Sequence[Stride]

@@ -51,7 +51,7 @@ def grouped(products: Sequence[MatrixProduct]) -> Products | None:
 
 
 def orientation(shape: Sequence[int], strides: Sequence[int]) -> tuple[bool, int] | None:
-    """How a matrix lies, as libraries know it: (by rows, how far apart they are), or by columns; None if neither."""
+    """Layout of a matrix for libraries: (by rows, leading dimension), or by columns; None if neither."""
     (rows, columns), (down, across) = shape, strides
     if (across == 1 or columns == 1) and (down >= columns or rows == 1):
         return True, max(down, columns, 1)

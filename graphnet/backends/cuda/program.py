@@ -159,7 +159,7 @@ class CudaProgram(CompiledProgram[LaunchSchedule]):
         return stored_work(self.schedule)
 
     def action(self, run: Launch | LibraryProduct) -> Callable[[Any], None]:
-        """What launches it on a stream."""
+        """Function that launches the program on a stream."""
         if isinstance(run, Launch):
             kernel = compiled(run.text, run.kinds)
             grid, block = run.grid, run.block

@@ -29,7 +29,7 @@ RAISED = "i8[0] = 1"
 
 
 class StridedBatch(NamedTuple):
-    """Where an operand of a library's product lies: its first element, from the start of the arena."""
+    """Place of an operand of a library's product; offsets are from the start of the arena."""
 
     start: int
     shape: Shape

@@ -1,4 +1,4 @@
-"""What kernels call in Numba's simulator, which runs them as Python: NumPy's functions instead of CUDA's."""
+"""NumPy counterparts of CUDA functions, for kernels that run as Python in Numba's simulator."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Offset(NamedTuple):
 
 
 def array_name(dtype: Dtype) -> str:
-    """What the arena is called where it is read as so many numbers of one dtype."""
+    """Name of the arena when read as an array of one dtype."""
     return dtype.str[1:]
 
 

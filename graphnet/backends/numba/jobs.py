@@ -54,8 +54,8 @@ OWN_BYTES = 128 << 10
 
 
 class CoreDivision(NamedTuple):
-    """How work is divided: into so many parts, one for each core. Smaller work than `least` (elements, multiply-adds /
-    100) is not divided, unless what it reads is. tile: rows of a tile, columns: those of a part, at least.
+    """Division of work into parts, one for each core. Work smaller than `least` (elements, multiply-adds / 100) is not
+    divided, unless its operand is. tile: rows of a tile; columns: minimum number of columns of a part.
     """
 
     parts: int
@@ -83,8 +83,9 @@ class Record(NamedTuple):
 
 
 class RecordContext(NamedTuple):
-    """What records need to know: symbolic addresses of the arena, which begins with the error flag, the leaves and the
-    cores' own memory (`scratch_stride` bytes apart), and the machine's vectors and registers."""
+    """Context for records: symbolic addresses of the arena, which begins with the error flag, of leaves and of the
+    cores' own memory (`scratch_stride` bytes apart); and the machine's vectors and registers.
+    """
 
     arena: int
     leaves: Mapping[Node, int]
@@ -102,7 +103,7 @@ class RecordContext(NamedTuple):
 
 
 class KernelForm(Protocol):
-    """What has a text: equal kernels have one."""
+    """Form of a kernel; equal forms share one text."""
 
     def text(self) -> str: ...
 
@@ -149,7 +150,7 @@ class InstructionJob(ABC):
 
     @abstractmethod
     def records(self, context: RecordContext, share: int) -> list[Record]:
-        """What one share is."""
+        """Records of one part of the work."""
 
     def scratch(self, vector_bytes: int) -> int:
         """Bytes of memory that each core needs for itself while it runs."""
@@ -189,7 +190,7 @@ class LoopJob(InstructionJob):
 
 
 def _is_long_vector(shape: Sequence[int], division: CoreDivision) -> bool:
-    """Whether rows are single numbers, of which a tile takes far more than of others."""
+    """True if rows are single numbers; a tile then takes many more rows."""
     return len(shape) == 1 and shape[0] // division.parts >= 2 * VECTOR_TILE
 
 
@@ -213,8 +214,9 @@ def loop_record(loop: Loop, context: RecordContext, start: int, stop: int) -> Re
 
 
 class RecordLayout(NamedTuple):
-    """What records of equal loops share: the kernel, the words less the addresses, and for each address where it
-    belongs, the number of its view among the loop's, and how many bytes further on the next row lies."""
+    """Shared part of the records of equal loops: the kernel, the words without addresses, and for each address its
+    position, its view's number and the stride to the next row in bytes.
+    """
 
     text: str
     words: tuple[int, ...]
@@ -278,7 +280,7 @@ class _Form:
         return self.strides.setdefault(tuple(s or 0 for s in strides), len(self.strides))
 
     def address(self, axis: int) -> None:
-        """Of the next of the loop's views."""
+        """Adds the address of the loop's next view."""
         self.last.append((next(self._which), axis))
 
     def own(self, k: int) -> list[int | None]:
@@ -370,7 +372,7 @@ def _layout(loop: Loop, rows: int, context: RecordContext) -> RecordLayout:
 
 
 def _is_long(loop: Loop, sizes: Sequence[int], kept: int, by_rows: bool, lanes: int) -> bool:
-    """Whether a sum of float64 has more terms in a lane than make a chunk."""
+    """True if a sum of float64 has more terms per lane than a chunk holds."""
     reduced = sizes[kept:] if by_rows else sizes[kept - 1 : -1]
     terms = math.prod(reduced[:-1]) * -(-reduced[-1] // (lanes if by_rows else 1)) if reduced else 0
     sums = any(r.how == "sum" and loop.dtype_of(r.number) == FLOAT64 for r in loop.reductions)

@@ -106,7 +106,7 @@ class Machine:
 
     @cached_property
     def processor_key(self) -> str:
-        """What native code depends on besides its text."""
+        """Key of native code besides its text: the processor and its settings."""
         version = ".".join(map(str, llvm.llvm_version_info))
         return f"{self.triple} {self.processor} {self.features} llvm {version}"
 
@@ -136,11 +136,11 @@ class Machine:
 
     @property
     def engines(self) -> int:
-        """How many loads of kernels are in memory."""
+        """Number of loads of kernels in memory."""
         return len(self._engines)
 
     def address(self, engine: int, symbol: str) -> int:
-        """Where a kernel begins."""
+        """Address of a kernel."""
         return int(self._engines[engine].get_function_address(symbol))
 
     def _loaded(self, codes: Iterable[bytes]) -> int:

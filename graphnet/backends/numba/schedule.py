@@ -132,7 +132,7 @@ class TapeScheduler(Scheduler[InstructionJob, list[Tape]]):
         return [*first, self._noted(product, job)]
 
     def _follows(self, instruction: Instruction) -> bool:
-        """Whether it reads rows that a job has divided before it."""
+        """True if the loop reads rows that an earlier job has divided among cores."""
         return any(
             a.by_rows and a.view.shape and self._divided.get(a.view.buffer) == a.view.shape[0]
             for a in instruction.reads
@@ -164,7 +164,7 @@ class TapeScheduler(Scheduler[InstructionJob, list[Tape]]):
         return end
 
     def _rows(self) -> dict[Buffer, tuple[int, int] | None]:
-        """How the rows of a buffer are divided, where all jobs that touch it agree."""
+        """Division of the rows of a buffer, if all jobs that touch the buffer agree."""
         rows: dict[Buffer, tuple[int, int] | None] = {}
         for job in self.jobs:
             for access in (*job.reads, *job.writes):
@@ -365,7 +365,7 @@ def _is_fed(node: object) -> bool:
 
 
 def _rows_of(job: InstructionJob, access: Access) -> tuple[int, int] | None:
-    """How the rows are divided, if the job's cores each touch their own rows of the whole buffer."""
+    """Division of the rows, if each of the job's cores touches its own rows of the whole buffer."""
     view = access.view
     if job.split != "rows" or not access.by_rows or not view.shape or view.shape[0] != job.count:
         return None

@@ -31,8 +31,8 @@ def address(piece: int, byte: int) -> int:
 
 @dataclass
 class Tape:
-    """What one part of a program does: words, the places of the kernels' addresses among them, which kernel each is,
-    and where supersteps end. owners: the nodes that each record works for (for profiles; no file holds them).
+    """One part of a program: words, positions of kernel addresses among them and their kernels, and ends of
+    supersteps. owners: nodes of each record (for profiles; not stored in files).
     """
 
     words: Array
@@ -135,5 +135,5 @@ def runner(timed: bool = False) -> Native:
 
 
 def address_of_runner(timed: bool) -> int:
-    """The same, for native code to call."""
+    """Address of the runner, for native code to call."""
     return _kernel(_run_text(timed)).address

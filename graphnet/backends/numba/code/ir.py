@@ -37,7 +37,7 @@ def llvm_type(dtype: Dtype) -> str:
 
 
 def bytes_of(scalar: str) -> int:
-    """Of an element in memory."""
+    """Bytes of an element in memory."""
     return {"float": 4, "double": 8}.get(scalar) or max(1, int(scalar[1:]) // 8)
 
 

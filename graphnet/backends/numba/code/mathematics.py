@@ -218,7 +218,9 @@ _ERF_SHIFT = 3
 
 @cache
 def _erf_coefficients(single: bool) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Of erf(t) / t in t² for 0 <= t <= 1; of exp(t²) erfc(t) from 1 on, in 1 / (t + 3) scaled to [-1, 1]."""
+    """Coefficients of erf(t) / t in t² for 0 <= t <= 1, and of exp(t²) erfc(t) from 1 on, in 1 / (t + 3) scaled to
+    [-1, 1].
+    """
 
     def points(
         count: int,

@@ -20,8 +20,8 @@ __all__ = ["LoadForm", "LoopForm", "OperandCode", "Reduced", "Row", "RowAddress"
 
 @dataclass(frozen=True)
 class LoadForm:
-    """How an operand is read: kind as in plan.Load, scalar type, and its move along the innermost axis:
-    "vector" (step 1), "same" (step 0) or "strided". index_move: of the index of a lookup of columns.
+    """Form of a load: kind as in plan.Load, scalar type, and step along the innermost axis: "vector" (1), "same" (0)
+    or "strided". index_move: step of the index of a column lookup.
 
     strides, index_strides: by their numbers among those of the kernel. twin: the number of an earlier load whose index
     of rows is this one's; -1 if there is none.
@@ -86,7 +86,7 @@ class LoopForm:
 
     @property
     def lanes(self) -> int:
-        """Of a vector: as many as there is room for of the widest number."""
+        """Number of lanes of a vector; the widest number decides."""
         return lanes_for(self.vector_bytes, [o.dtype for o in self.loads] + [s.dtype for s in self.steps])
 
     def dtype_of(self, value: int) -> Dtype:
@@ -103,16 +103,16 @@ def lanes_for(vector_bytes: int, dtypes: Sequence[Dtype]) -> int:
 
 
 class Row(NamedTuple):
-    """What the vectors of a row have in common, in elements: where it begins, for each of the kernel's strides (None:
-    at the address itself); for each lookup of rows, and one-hot code, the index and where the looked up row begins."""
+    """Shared values of the vectors of a row, in elements: its start for each of the kernel's strides (None: the
+    address itself); for each row lookup and one-hot code, the index and the start of the row.
+    """
 
     begins: list[LLVMValue | None]
     lookups: dict[int, tuple[LLVMValue, LLVMValue | None]]
 
 
 class RowAddress(NamedTuple):
-    """Where a row of an operand lies: its address and, from there, where it begins; how it moves along the innermost
-    axis, and its stride there."""
+    """Address of a row of an operand: base and offset, step along the innermost axis, and stride there."""
 
     address: LLVMValue
     begin: LLVMValue | None
@@ -150,7 +150,7 @@ class OperandCode(Code):
         return self.pointer_slot(self.at_slot - 1)
 
     def _short_mask(self) -> LLVMValue | None:
-        """Of a short row: its lanes; None if it fills the vector."""
+        """Mask of the lanes of a short row; None if the row fills the vector."""
         short = self.kernel.short
         return self.first_lanes(self.lanes, self.integer(short)) if 0 < short < self.lanes else None
 
@@ -163,7 +163,7 @@ class OperandCode(Code):
         return values
 
     def _begin(self, strides: Sequence[LLVMValue], indices: Sequence[LLVMValue]) -> LLVMValue | None:
-        """How far from its address an operand is at these outer indices, in elements."""
+        """Offset of an operand from its address at these outer indices, in elements."""
         total: LLVMValue | None = None
         for i, stride in zip(indices, strides, strict=False):
             more = self.multiply(i, stride)

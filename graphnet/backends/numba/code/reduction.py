@@ -52,7 +52,7 @@ class _Fold(NamedTuple):
         return llvm_type(self.rule.kept)
 
     def is_apart(self, long: bool, by_rows: bool) -> bool:
-        """Whether each chunk of terms has a sum of its own: rows of float32 are converted at once."""
+        """True if each chunk of terms has its own sum: rows of float32 are converted at once."""
         if self.how != "sum":
             return False
         return long if self.scalar == "double" else self.scalar == "float" and not by_rows
@@ -115,7 +115,7 @@ class ReductionCode(OperandCode):
         return self.constant(vector_type(scalar, self.lanes), fold.rule.identity)
 
     def _identities(self, count: int) -> _Totals:
-        """What the totals begin with, of `count` vectors for each reduction."""
+        """Initial totals: `count` vectors for each reduction."""
         folds = self._each(count)
         return [self._identity(fold, fold.kept) for fold in (*folds, *self._rounded(folds))]
 
@@ -124,7 +124,7 @@ class ReductionCode(OperandCode):
         return [fold for fold in self.folds for _ in range(count)]
 
     def _rounded(self, folds: Sequence[_Fold]) -> list[_Fold]:
-        """Those of which is kept what rounding took."""
+        """Reductions with compensated summation."""
         return [fold for fold in folds if fold in self.apart and fold.scalar == "double"]
 
     def _in_chunks(
@@ -217,7 +217,7 @@ class ReductionCode(OperandCode):
         return result
 
     def _halves(self, fold: _Fold, vectors: _Totals, half: int) -> LLVMValue:
-        """Of one or two vectors, whose totals have 2 · half lanes each: their lower and upper halves combined."""
+        """Combines the lower and upper halves of one or two vectors of 2 · half lanes."""
         lanes = lanes_of(vectors[0].type) * len(vectors)
         lower = [i + k for i in range(0, lanes, 2 * half) for k in range(half)]
         low, high = (self.picked(vectors, [i + more for i in lower]) for more in (0, half))

@@ -47,8 +47,9 @@ class KernelParameter(NamedTuple):
 
     @property
     def words(self) -> int:
-        """Of an array: its address, how many elements further on the next row lies, how many elements a row has, and
-        its sizes. Of a setting: the upper and the lower half of its bits, since large words are addresses."""
+        """Words of an array: address, row stride, row length (in elements), and sizes. Words of a setting: the upper
+        and lower half of its bits, since large words are addresses.
+        """
         return 2 if self.kind == "setting" else 3 + self.axes
 
 

@@ -58,7 +58,7 @@ def barriers_of(jobs: Sequence[InstructionJob | Host], fixed: int) -> set[int]:
 
 
 class _Region(NamedTuple):
-    """What a job touches: row 0 begins at `first` and ends before `end`; the next row lies `pitch` elements further on.
+    """Memory of a job: row 0 is first ... end - 1; each next row lies `pitch` elements further on.
 
     start, stop: all of it. who: jobs that agree in it divide their rows at the same places; None: any core may touch
     any part.
@@ -85,7 +85,7 @@ class _Region(NamedTuple):
         return cls(who, pitch, first, end, first + min(across, 0), end + max(across, 0))
 
     def is_beside(self, other: _Region) -> bool:
-        """Whether they have nothing in common though they reach into each other: columns of rows of one length."""
+        """True if two interleaved regions share no element: different columns of rows of one length."""
         pitch = abs(self.pitch)
         if pitch != abs(other.pitch):
             return False
@@ -100,7 +100,7 @@ def _clashes(job: InstructionJob, access: Access, touched: Mapping[Buffer, _Touc
 
 
 class _Touched:
-    """What has been written of a buffer, or read, since the last barrier."""
+    """Regions of a buffer that were written or read since the last barrier."""
 
     def __init__(self) -> None:
         self._groups: dict[tuple[Hashable, int], _Group] = {}
@@ -112,7 +112,7 @@ class _Touched:
         self._groups[key].add(region)
 
     def clashes(self, region: _Region) -> bool:
-        """Whether a core may touch what another one has touched."""
+        """True if the region overlaps a conflicting access by another core."""
         for (who, pitch), group in self._groups.items():
             same = who is not None and who == region.who
             if same and (who == "one core" or pitch == region.pitch):
@@ -147,11 +147,11 @@ class _Group:
         bisect.insort(self._regions, region, key=_start)
 
     def rows_with(self, region: _Region) -> int:
-        """How many elements all rows 0 cover together, with this one."""
+        """Extent of all first rows together, this one included, in elements."""
         return max(self._end, region.end) - min(self._first, region.first)
 
     def near(self, region: _Region) -> list[_Region]:
-        """Those that reach into the same region of memory."""
+        """Regions that reach into the same part of memory."""
         at = bisect.bisect_right(self._regions, region.start - self._longest, key=_start)
         upto = bisect.bisect_left(self._regions, region.stop, key=_start)
         return [other for other in self._regions[at:upto] if other.stop > region.start]

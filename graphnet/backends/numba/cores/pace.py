@@ -34,7 +34,7 @@ class Pace:
         self._trial: list[list[float]] = [[], []]
 
     def took(self, seconds: float) -> None:
-        """How long the call took that `threads` was for."""
+        """Records the duration of the call for which `threads` was chosen."""
         risk = (self.most - 1) * seconds
         pause = max(self._pause, FORESEEN * risk if risk > LONG else 0.0)
         if self.most > 1 and (self._trial[0] or self._waited >= pause):

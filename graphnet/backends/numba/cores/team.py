@@ -102,14 +102,14 @@ def _work_text() -> str:
 
 
 def _claims(part: str) -> str:
-    """Where a part's claims are counted."""
+    """Address of a part's counter of claims."""
     return f"""  %{part}.line = mul i64 %{part}, {LINE}
   %{part}.word = add i64 %{part}.line, {CLAIMS}
   %{part}.at = getelementptr i64, ptr %control, i64 %{part}.word"""
 
 
 def _claim(part: str) -> str:
-    """Whether the part is now this thread's."""
+    """True if this thread has claimed the part."""
     return f"""  %{part}.pair = cmpxchg ptr %{part}.at, i64 %ticket, i64 %ticket.next acq_rel monotonic
   %{part}.mine = extractvalue {{ i64, i1 }} %{part}.pair, 1"""
 

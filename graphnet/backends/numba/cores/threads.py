@@ -89,7 +89,7 @@ _pool = _Pool()
 
 
 class Team:
-    """What the threads of one program share. One run at a time."""
+    """State shared by the threads of one program. One run at a time."""
 
     def __init__(self, parts: int) -> None:
         self.parts = parts
