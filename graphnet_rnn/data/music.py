@@ -46,7 +46,7 @@ def read_midi(path: str | Path, frames_per_second: float = FRAMES) -> Array:
     rate = amount("read_midi: frames_per_second", frames_per_second, above_zero=True)
     notes, end = _notes(Path(path))
     frames = math.ceil(end * rate - HAIR)
-    if not notes or frames < 2 or end > LONGEST:
+    if not notes or frames < 1 or end > LONGEST:
         raise DataError(f"{path} has no music: {len(notes)} notes in {end:.0f} seconds")
     require_memory(4 * 88 * frames, f"{frames:,} frames of {path}", "ask for fewer frames a second")
     roll = np.zeros((frames, KEYS[1] - KEYS[0] + 1), np.float32)

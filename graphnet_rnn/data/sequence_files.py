@@ -124,6 +124,8 @@ def _of_music(path: Path, choice: Choice) -> Sequences:
             f"{path}: of music, keys are read and the next ones predicted; there is nothing to choose"
         )
     roll = read_midi(path)
+    if len(roll) < 2:
+        raise DataError(f"{path} has one frame of music; predicting the next frame needs at least two")
     return Sequences(roll[:-1, None], roll[1:, None])
 
 

@@ -243,8 +243,10 @@ def _numbers(path: Path, name: str, column: Array, missing: Array | None) -> Arr
         raise DataError(
             f"{path}: {value}; all must be finite numbers; where a target is missing, give its row the weight 0"
         )
-    # Float64 rounds whole numbers from 2**53 on.
-    _require_resolution(path, name, column.astype(np.longdouble) if column.dtype.kind in "iu" else found)
+    exact = found
+    if np.abs(found).max() > 2**53 and missing is None:  # float64 rounds whole numbers
+        exact = np.array([np.longdouble(str(value).strip()) for value in column])
+    _require_resolution(path, name, exact)
     return found
 
 

@@ -92,6 +92,8 @@ def complete(
     generator = np.random.default_rng(whole_number("complete: seed", seed, least=0))
     text_of("complete: start", start)
     text_of("complete: ending", ending)
+    if pattern is not None:
+        text_of("complete: pattern", pattern)
     if method == "beam" and count > width:
         raise UsageError(f"complete: a beam of width {width} finds no {count} texts; give a larger width")
     if method == "exact" and count > attempts:

@@ -21,7 +21,7 @@ from graphnet_rnn.network.running import checked_floats
 from graphnet_rnn.network.unroll import Unrolled
 from graphnet_rnn.optimizers.batched import BatchedObjective
 from graphnet_rnn.optimizers.objective import Objective
-from graphnet_rnn.settings import Count, setting, shown
+from graphnet_rnn.settings import Count, is_number, setting, shown
 from graphnet_rnn.training.batches_of_cases import (
     BatchesOfCases,
     divided,
@@ -91,6 +91,11 @@ class GraphCases(BatchesOfCases):
             self._valid, kept = self._fitting("valid", valid)
             self._valid_weights = np.ones(kept)
         elif valid is not None:
+            if not is_number(valid):
+                raise UsageError(
+                    "GraphCases: valid must be a share of the cases, or arrays by name as for training, not "
+                    f"{shown(valid)}"
+                )
             first, last = divided("GraphCases", valid, count)
             if len(last):
                 self._valid = self._chosen(self._train, last)

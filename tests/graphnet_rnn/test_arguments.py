@@ -115,7 +115,10 @@ TEXTS = [
     (lambda: label_error_rate(3, [[1]]), DataError, ("label_error_rate: decoded", "3")),
     (lambda: label_error_rate([[1]], [[1]], [-1]), DataError, ("label_error_rate: weights", "at least 0")),
     (lambda: label_error_rate([[1]], [[1]], [np.nan]), DataError, ("label_error_rate: weights", "finite")),
-    (lambda: rnn.Warmup(5).then(0.1, at=-1), UsageError, ("start", "-1")),
+    (lambda: rnn.complete(NET, pattern=5), UsageError, ("complete: pattern", "5")),
+] + [
+    (lambda at=at: rnn.Warmup(5).then(0.1, at=at), UsageError, ("start", repr(at))) for at in (-1, 2.5, True, "2")
+] + [
     (lambda: label_error_rate([[1]], [[1.5]]), DataError, ("targets of case 0", "1.5")),
 ]  # fmt: skip
 

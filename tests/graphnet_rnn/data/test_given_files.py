@@ -51,6 +51,12 @@ def test_columns_of_another_kind_are_refused(tmp_path: Path) -> None:
         read_sequences(tmp_path / "a.csv", Choice(("a",), ("y",), case="c"))
 
 
+def test_texts_of_whole_numbers_that_float64_rounds(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("a,y\n" + "".join(f"{2**63 + i},{i}.5\n" for i in range(9)))
+    with pytest.raises(DataError, match="float32 rounds the values of the column 'a'"):
+        read_sequences(tmp_path / "a.csv", Choice(("a",), ("y",)))
+
+
 def test_a_column_without_a_name_is_no_column_of_cases(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(",a,y\n0,1,2\n1,3,4.5\n")
     with pytest.raises(DataError, match=r"a\.csv: column 1 has no name; .*index=False"):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from graphnet.graph.node import Array
-from graphnet_rnn.data import read_midi, write_midi
+from graphnet_rnn.data import Choice, read_midi, read_sequences, write_midi
 from graphnet_rnn.errors import DataError
 from tests.tables import case
 
@@ -81,3 +81,7 @@ def test_no_error_adds_up(tmp_path: Path) -> None:
             roll[-1] = 1
             write_midi(tmp_path / "m.mid", roll, rate)
             np.testing.assert_array_equal(read_midi(tmp_path / "m.mid", rate), roll)
+            write_midi(tmp_path / "m.mid", roll[-1:], rate)
+            np.testing.assert_array_equal(read_midi(tmp_path / "m.mid", rate), roll[-1:])
+    with pytest.raises(DataError, match=r"m\.mid has one frame of music"):
+        read_sequences(tmp_path / "m.mid", Choice())
