@@ -83,5 +83,6 @@ def test_no_error_adds_up(tmp_path: Path) -> None:
             np.testing.assert_array_equal(read_midi(tmp_path / "m.mid", rate), roll)
             write_midi(tmp_path / "m.mid", roll[-1:], rate)
             np.testing.assert_array_equal(read_midi(tmp_path / "m.mid", rate), roll[-1:])
+    write_midi(tmp_path / "m.mid", roll[-1:])
     with pytest.raises(DataError, match=r"m\.mid has one frame of music"):
         read_sequences(tmp_path / "m.mid", Choice())
