@@ -11,7 +11,7 @@ balls         videos of bouncing balls
 autoencoders  deep autoencoders of images of curves
 
 tasks         all that is public of them: rnn.tasks
-runs          many runs of an experiment, a row of a file for each
+runs          what programs of many runs share: options, a folder and a row for each run, tables
 draws         what they draw with
 
 `python -m graphnet_rnn.experiments.NAME` makes the runs of one, at length; of regret, `...regret.baselines` and
