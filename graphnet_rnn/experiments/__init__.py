@@ -12,7 +12,6 @@ autoencoders  deep autoencoders of images of curves
 
 tasks         all that is public of them: rnn.tasks
 runs          what programs of many runs share: options, a folder and a row for each run, tables
-draws         what they draw with
 
 `python -m graphnet_rnn.experiments.NAME` makes the runs of one, at length; of regret, `...regret.baselines` and
 `...regret.nets`; bags and brackets are commands alone. The library imports none of this.

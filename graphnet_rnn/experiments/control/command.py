@@ -40,22 +40,12 @@ EXAMPLE = """example:
 WITHOUT = ("average", "log_every", "goal")
 
 
-def _center_out(controller: Controller, options: argparse.Namespace) -> ControlTask:
-    return CenterOut(controller, directions=options.movements or 64)
-
-
-def _postural(controller: Controller, options: argparse.Namespace) -> ControlTask:
-    return Postural(controller)
-
-
-def _ddn(controller: Controller, options: argparse.Namespace) -> ControlTask:
-    return DelayDisturbanceNoise(controller, batch=options.movements or 400, plant_noise=options.plant_noise)
-
-
 TASKS: dict[str, Callable[[Controller, argparse.Namespace], ControlTask]] = {
-    "center-out": _center_out,
-    "postural": _postural,
-    "ddn": _ddn,
+    "center-out": lambda controller, options: CenterOut(controller, directions=options.movements or 64),
+    "postural": lambda controller, options: Postural(controller),
+    "ddn": lambda controller, options: DelayDisturbanceNoise(
+        controller, batch=options.movements or 400, plant_noise=options.plant_noise
+    ),
 }
 
 
