@@ -92,16 +92,14 @@ def _falling(rate: float, updates: int) -> rnn.Stepwise:
     return rnn.Stepwise({0: rate, updates - updates // 10: rate / 10})
 
 
-def _sgd(net: str, updates: int) -> Optimizer:
-    return rnn.SGD(_falling(0.002 if net == "FACES" else 0.02, updates))
-
-
 METHODS: dict[str, AutoencoderMethod] = {
     "nag": AutoencoderMethod(lambda net, n: autoencoder_optimizer(net, rnn.Nesterov, n)),
     "nag-0.99": AutoencoderMethod(lambda net, n: autoencoder_optimizer(net, rnn.Nesterov, n, most=0.99)),
     "momentum-0.99": AutoencoderMethod(lambda net, n: autoencoder_optimizer(net, rnn.Momentum, n, most=0.99)),
     "momentum-0.9": AutoencoderMethod(lambda net, n: autoencoder_optimizer(net, rnn.Momentum, n, most=0.9)),
-    "sgd": AutoencoderMethod(_sgd, share=2, batch=20),
+    "sgd": AutoencoderMethod(
+        lambda net, n: rnn.SGD(_falling(0.002 if net == "FACES" else 0.02, n)), share=2, batch=20
+    ),
     "adam": AutoencoderMethod(lambda net, n: rnn.Adam(_falling(0.001, n))),
     "unitwise": AutoencoderMethod(
         lambda net, n: rnn.NaturalGradient(METRICS["qdruop"](), _falling(0.03, n), damping=0.001, every=20),

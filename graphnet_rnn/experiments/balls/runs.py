@@ -110,9 +110,9 @@ def draw(jobs: Sequence[BallsJob], picture: Path) -> None:
         stories.setdefault("what is", v[:, 0])
         predictions[f"{job.method}, next frame"] = predicted(model, v)[:, 0]
         if isinstance(model, rnn.energy.Stack):
-            new = model.sample_sequences(
-                len(v) - WARM, warm_up=v[:WARM], means=True, mean_field=mean_field_of(job)
-            )
+            # Of a TRBM's samples the hidden units are no draws, as in the source, which so has less noise (3.11).
+            means = True if job.method.startswith("trbm") else None
+            new = model.sample_sequences(len(v) - WARM, warm_up=v[:WARM], means=True, mean_field=means)
             stories[f"{job.method} from frame {WARM} on"] = np.concatenate([v[:WARM], new])[:, 0]
             layer = model.layers[-1]
             if layer.visible == job.size**2:
@@ -127,11 +127,6 @@ def draw(jobs: Sequence[BallsJob], picture: Path) -> None:
     moving = viz.animation(stories, title="Bouncing balls, and what models make of them")
     for ending in (".html", ".gif"):
         moving.save(picture.with_suffix(ending))
-
-
-def mean_field_of(job: BallsJob) -> bool | None:
-    """Of a TRBM's samples the hidden units are no draws, as in the source, which so has less noise (3.11)."""
-    return True if job.method.startswith("trbm") else None
 
 
 def main() -> None:

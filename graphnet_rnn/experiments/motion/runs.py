@@ -184,11 +184,6 @@ def error(found: Array, v: Array) -> float:
     return float(np.mean(np.square(found - v[1:]), dtype=np.float64))
 
 
-def enough(row: Row, seconds: float) -> bool:
-    """Whether a network has had its time, or has ended before; of the others the key says all."""
-    return row["method"] not in NETS or row["seconds"] >= seconds or row["ended"] == "early stopping"
-
-
 def table(rows: Sequence[Row]) -> str:
     """Markdown: a line for each run, the best first."""
     lines = []
@@ -230,6 +225,12 @@ def main() -> None:
         MotionJob(given.data, method, seed, given.updates, given.seconds, given.folder)
         for method in given.methods for seed in given.seeds[: 1 if method == BEFORE else None]
     ]  # fmt: skip
-    finished(given, jobs, train, table, lambda row: enough(row, given.seconds))
+    # Of all but a network the key says all.
+    finished(
+        given, jobs, train, table,
+        lambda row: (
+            row["method"] not in NETS or row["seconds"] >= given.seconds or row["ended"] == "early stopping"
+        ),
+    )  # fmt: skip
     if given.picture:
         draw([job for job in jobs if job.seed == given.seeds[0]], given.picture)

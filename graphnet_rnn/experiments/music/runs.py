@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import argparse
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -87,11 +87,6 @@ def jobs_of(given: argparse.Namespace) -> list[MusicJob]:
     return [MusicJob(*each, seed, *own) for each in dict.fromkeys(found) for seed in given.seeds]  # type: ignore[call-arg]
 
 
-def enough(row: Mapping[str, Any], seconds: float) -> bool:
-    """Whether a run has had its time, or has ended before."""
-    return bool(row["seconds"] >= seconds or row["ended"] == "early stopping")
-
-
 def main() -> None:
     parser = options_of("music", __doc__)
     add: Any = parser.add_argument
@@ -108,6 +103,9 @@ def main() -> None:
     add("--sample", type=Path, help="write what the first run makes of its first eight frames, as MIDI")
     given = parser.parse_args()
     jobs = jobs_of(given)
-    finished(given, jobs, train, table, lambda row: enough(row, given.seconds))
+    finished(
+        given, jobs, train, table,
+        lambda row: row["seconds"] >= given.seconds or row["ended"] == "early stopping",
+    )  # fmt: skip
     if given.picture or given.sample:
         show(jobs[0], given.picture, given.sample)

@@ -26,7 +26,7 @@ import graphnet_rnn as rnn
 from graphnet.graph.node import Array
 from graphnet_rnn.errors import TrainingError
 from graphnet_rnn.experiments.regret.coders import bzip2_bits, ctw_bits, ppm_bits
-from graphnet_rnn.experiments.regret.problem import SIZES, SOURCE, SYMBOLS, DrawnTexts
+from graphnet_rnn.experiments.regret.problem import SIZES, SOURCE, SYMBOLS, DrawnTexts, best_runs
 from graphnet_rnn.experiments.runs import Job, Row, finished, grouped, markdown, options_of
 
 __all__ = ["METHODS", "PredictorJob", "run", "table"]
@@ -132,16 +132,12 @@ def table(rows: list[Row]) -> str:
     """Markdown: each method on each task, in the setting whose mean regret is least, of those with the most seeds."""
     lines = []
     for (task, size, method), group in grouped(rows, ["task", "size", "method"]).items():
-        tried = grouped(group, ["setting"]).values()
-        best = min(tried, key=lambda runs: (-len(runs), np.mean([row["regret"] for row in runs])))
-        regrets = [row["regret"] for row in best]
+        best, regrets = best_runs(group, ["setting"])
         least = min(row["regret"] for row in group)
         source = SOURCE.get(method.partition(",")[0], {}).get(task) if size == SIZES[task] else None
         lines.append(
-            f"{task} | {size:,} | {method} | {best[0]['setting']} | {np.mean(regrets):,.1f} | "
-            + ", ".join(f"{regret:,.1f}" for regret in regrets)
-            + f" | {least:,.1f} | {'' if source is None else f'{source:,.1f}'} | "
-            + f"{np.mean([row['seconds'] for row in best]):.1f}"
+            f"{task} | {size:,} | {method} | {best[0]['setting']} | {regrets} | {least:,.1f} | "
+            f"{'' if source is None else f'{source:,.1f}'} | {np.mean([row['seconds'] for row in best]):.1f}"
         )
     heads = (
         "text | size | method | best setting | regret, bits | of each seed | least of any run | the source "

@@ -25,7 +25,7 @@ from graphnet.graph.node import Array
 from graphnet.system.json_lines import read_rows
 from graphnet_rnn.cells.sparse import GLNN, GNN, GraphRNN
 from graphnet_rnn.errors import DataError, TrainingError
-from graphnet_rnn.experiments.regret.problem import SIZES, DrawnTexts
+from graphnet_rnn.experiments.regret.problem import SIZES, DrawnTexts, best_runs
 from graphnet_rnn.experiments.runs import Job, Row, finished, grouped, markdown, options_of
 from graphnet_rnn.riemannian.metrics import Backpropagated, Frequency, OuterProduct, RootMeanSquare
 
@@ -139,16 +139,12 @@ def table(rows: list[Row]) -> str:
     lines = []
     names = ("task", "size", "net", "method", "budget")
     for (task, size, net, method, budget), group in sorted(grouped(rows, names).items()):
-        sizes = grouped(group, ["units", "edges"]).values()
-        best = min(sizes, key=lambda runs: (-len(runs), np.mean([row["regret"] for row in runs])))
-        regrets = [row["regret"] for row in best]
+        best, regrets = best_runs(group, ["units", "edges"])
         source = TABLE.get((net, method)) if size == SIZES[task] else None
         steps, seconds = (np.mean([row[name] for row in best]) for name in ("best_step", "best_seconds"))
         cells = [
             task, f"{size:,}", net, method, f"{budget:g}", f"{best[0]['units']}, {best[0]['edges']}",
-            f"{np.mean(regrets):,.1f}", ", ".join(f"{regret:,.1f}" for regret in regrets), f"{steps:,.0f}",
-            f"{seconds:,.0f} s",
-            f"{source[list(SIZES).index(task)]:,.1f}" if source else "",
+            regrets, f"{steps:,.0f}", f"{seconds:,.0f} s", f"{source[list(SIZES).index(task)]:,.1f}" if source else "",
         ]  # fmt: skip
         lines.append(" | ".join(cells))
     heads = "text | size | net | method | budget | units, edges | regret, bits | each seed | steps | at | the source"
