@@ -4,7 +4,7 @@
     # as many as the source makes
     python -m graphnet_rnn.experiments.motion --data MOCAP.mat --updates 100000
     # any frames x (time, cases, width), with lengths
-    python -m graphnet_rnn.experiments.motion --data speech.npz --methods rnn
+    python -m graphnet_rnn.experiments.motion --data speech.npz --methods rnn-hf
     # swings that are drawn: no data are needed
     python -m graphnet_rnn.experiments.motion --updates 500 --seconds 5
     # what the best of these runs predict and make up
