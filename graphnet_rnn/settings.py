@@ -37,11 +37,13 @@ from graphnet.settings import (
     yes_no_or_none,
     yes_or_no,
 )
+from graphnet_rnn.errors import UsageError
 
 __all__ = [
     "MANY", "Amount", "Count", "CountOrZero", "Fraction", "Limit", "Number", "Positive", "Share", "amount",
     "declared_settings", "fixed_settings", "fraction", "has_items", "is_number", "is_true", "limit", "listed", "number",
-    "one_of", "path", "require_kinds", "setting", "shown", "text", "whole_number", "yes_no_or_none", "yes_or_no",
+    "one_of", "path", "require_generator", "require_kinds", "setting", "shown", "text", "whole_number",
+    "yes_no_or_none", "yes_or_no",
 ]  # fmt: skip
 
 Count = Annotated[int, whole_number]
@@ -52,6 +54,15 @@ Positive = Annotated[float, partial(amount, above_zero=True)]
 Fraction = Annotated[float, fraction]  # in [0, 1)
 Share = Annotated[float, partial(fraction, or_all=True)]  # in [0, 1]
 Limit = Annotated[float, limit]
+
+
+def require_generator(who: str, given: Any) -> np.random.Generator:
+    """The generator; UsageError, naming `who` asks, for a seed or anything else."""
+    if not isinstance(given, np.random.Generator):
+        raise UsageError(
+            f"{who}: generator must be one of NumPy, np.random.default_rng(seed), not {given!r:.60}"
+        )
+    return given
 
 
 def is_true(answer: object) -> bool:

@@ -11,8 +11,7 @@ balls         videos of bouncing balls
 autoencoders  deep autoencoders of images of curves
 
 tasks         all that is public of them: rnn.tasks
-runs          many runs of an experiment, a row of a file for each
-draws         what they draw with
+runs          what programs of many runs share: options, a folder and a row for each run, tables
 
 `python -m graphnet_rnn.experiments.NAME` makes the runs of one, at length; of regret, `...regret.baselines` and
 `...regret.nets`; bags and brackets are commands alone. The library imports none of this.

@@ -1,28 +1,106 @@
-"""Long experiments as files of JSON lines: every finished run is a line, so that they can be stopped and taken up."""
+"""Long experiments as programs: each run is a row of a file of JSON lines, so that they can be stopped and taken up.
+
+A program says what is its own: options, a Job for each run, the function that makes one, and a table of the rows.
+"""
 
 from __future__ import annotations
 
+import argparse
 import multiprocessing
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
+import numpy as np
+
+import graphnet_rnn as rnn
 from graphnet.system.json_lines import Row, append_row, read_rows
+from graphnet.system.streams import prepare_streams
 from graphnet_rnn.errors import DataError
 
-__all__ = ["Row", "complete", "recorded"]
+__all__ = [
+    "Job", "Row", "complete", "epochs_of", "finished", "grouped", "markdown", "options_of", "some_of", "trainer_of",
+]  # fmt: skip
 
-Job = TypeVar("Job")
+J = TypeVar("J")
+T = TypeVar("T")
+
+
+class Job:
+    """One run: a frozen dataclass. KEY: the fields, and columns of its row, that tell it from all others."""
+
+    KEY: ClassVar[tuple[str, ...]]
+    folder: Path
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, name) for name in self.KEY)
+
+    @property
+    def named(self) -> Row:
+        """What its row begins with."""
+        return dict(zip(self.KEY, self.key, strict=True))
+
+    @property
+    def place(self) -> Path:
+        """Its own folder."""
+        return self.folder / "-".join(map(str, self.key))
+
+
+OneJob = TypeVar("OneJob", bound=Job)
+
+# -- programs ------------------------------------------------------------------------------------
+
+
+def options_of(
+    name: str, says: str | None, rows: str | None = None, folder: bool = True, workers: int = 1
+) -> argparse.ArgumentParser:
+    """What all programs can be told; each adds its own. rows: its file of benchmarks/results, by default `name`."""
+    prepare_streams()
+    kept = Path(__file__).parents[2] / "benchmarks" / "results" / f"{rows or name}.jsonl"
+    parser = argparse.ArgumentParser(
+        prog=f"python -m graphnet_rnn.experiments.{name}",
+        description=says,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add(
+        "--results", "--runs", type=Path, default=kept if kept.exists() else Path("runs") / kept.name,
+        help="a file of JSON lines, a row for each run, added to (default: what benchmarks/RESULTS.md shows)",
+    )  # fmt: skip
+    add(
+        "--workers", type=int, default=workers, help="runs at once, one core each; 0: only show what there is"
+    )
+    add("--table", action="store_const", const=0, dest="workers", help="the same as --workers 0")
+    if folder:
+        add("--folder", type=Path, default=Path("runs") / name, help="of the runs, which go on from there")
+    return parser
+
+
+def finished(
+    given: argparse.Namespace, jobs: Sequence[OneJob], run: Callable[[OneJob], Row], table: Callable[[list[Row]], str],
+    counts: Callable[[Row], bool] = lambda row: True,
+) -> list[Row]:  # fmt: skip
+    """Makes the runs that are missing, and shows the table; returns the rows of all jobs.
+
+    counts: whether a row that is there is what was asked for, where runs are made.
+    """
+    rows = complete(
+        given.results, jobs, lambda job: job.key, jobs[0].KEY if jobs else (), run, given.workers,
+        lambda row: not given.workers or counts(row),
+    )  # fmt: skip
+    print(table(rows))
+    return rows
 
 
 def complete(
-    path: Path, jobs: Iterable[Job], key: Callable[[Job], Sequence[Any]], names: Sequence[str],
-    run: Callable[[Job], Row], workers: int, counts: Callable[[Row], bool] = lambda row: True,
+    path: Path, jobs: Iterable[J], key: Callable[[J], Sequence[Any]], names: Sequence[str],
+    run: Callable[[J], Row], workers: int, counts: Callable[[Row], bool] = lambda row: True,
 ) -> list[Row]:  # fmt: skip
     """Makes the runs whose key, the values of `names` in a row, is not there yet; returns the rows of all jobs.
 
-    counts: whether a row that is there is what was asked for; the last one of a key is taken. SystemExit, in one
-    sentence, for rows of another benchmark.
+    run: a function that other processes find: of no __main__.py. counts: whether a row that is there is what was asked
+    for; the last one of a key is taken. SystemExit, in one sentence, for rows of another benchmark.
     """
 
     def rows() -> dict[tuple[Any, ...], Row]:
@@ -46,7 +124,43 @@ def complete(
     return [found[tuple(key(job))] for job in jobs if tuple(key(job)) in found]
 
 
-def recorded(name: str) -> Path:
-    """The rows of this name that benchmarks/RESULTS.md shows; where there is no checkout, runs/NAME.jsonl."""
-    kept = Path(__file__).parents[2] / "benchmarks" / "results" / f"{name}.jsonl"
-    return kept if kept.exists() else Path("runs") / kept.name
+# -- one run -------------------------------------------------------------------------------------
+
+
+def trainer_of(problem: Any, optimizer: rnn.optimizers.Optimizer, job: Job, **ends: Any) -> rnn.Trainer:
+    """A run that goes on from where its folder is, to be ended by steps or seconds alone if nothing else is said."""
+    how = {"epochs": 10**9, "schedule": rnn.Constant(), "stopping": None, "log_every": 10**6, **ends}
+    trainer = rnn.Trainer(problem, rnn.Training(optimizer, **how), job.place)
+    if trainer.folder.checkpoints():
+        trainer.resume()
+    return trainer
+
+
+def epochs_of(job: Job) -> list[Row]:
+    """The rows of its history."""
+    return [row for row in read_rows(job.place / "history.jsonl", DataError) if row.get("event") == "epoch"]
+
+
+def some_of(points: Iterable[T], most: int = 60) -> list[T]:
+    """So many at most, more of the first than of the last."""
+    points = list(points)
+    kept = np.unique(np.geomspace(1, max(len(points), 1), most).astype(int)) - 1
+    return [points[i] for i in kept[: len(points)]]
+
+
+# -- tables --------------------------------------------------------------------------------------
+
+
+def grouped(rows: Iterable[Row], names: Iterable[str]) -> dict[tuple[Any, ...], list[Row]]:
+    """Rows by their values of these columns."""
+    names, groups = tuple(names), dict[tuple[Any, ...], list[Row]]()
+    for row in rows:
+        groups.setdefault(tuple(row[name] for name in names), []).append(row)
+    return groups
+
+
+def markdown(heads: str, lines: Iterable[str]) -> str:
+    """A table; heads, lines: cells with | between them."""
+    return "\n".join(
+        [f"| {heads} |", "|" + "---|" * len(heads.split(" | ")), *(f"| {line} |" for line in lines)]
+    )

@@ -47,7 +47,7 @@ with lazy_imports(__name__):
         summed_over_time,
         zero_one_loss,
     )
-    from graphnet_rnn.experiments.music.chords import CHORD_NATS, FIRST_CHORD_NATS, chords
+    from graphnet_rnn.experiments.music.collections import CHORD_NATS, FIRST_CHORD_NATS, chords
     from graphnet_rnn.experiments.regret.measure import regret, smoothed
     from graphnet_rnn.experiments.regret.texts import TEXTS, Drawn, alphabet, anbn, distant_xor, music
 

@@ -23,8 +23,8 @@ from graphnet.system.json_lines import read_rows
 from graphnet_rnn.cells.feedforward import AUTOENCODERS
 from graphnet_rnn.errors import DataError
 from graphnet_rnn.experiments.autoencoders import runs as autoencoders
-from graphnet_rnn.experiments.balls import __main__ as balls_command
 from graphnet_rnn.experiments.balls import learners as balls
+from graphnet_rnn.experiments.balls.runs import floors
 from graphnet_rnn.experiments.motion import runs as motion
 from graphnet_rnn.experiments.music import collections
 from graphnet_rnn.experiments.music import learners as music
@@ -163,7 +163,7 @@ def test_figures_noise_and_floors_of_balls() -> None:
     assert 0 <= spoilt.min() < spoilt.max() <= 1
     assert 0 < spoilt.mean() < 0.1
     assert 1 < len({frame.tobytes() for frame in spoilt[:, 0]}) <= 8  # each of three is there or not
-    lines = balls_command.floors(np.random.default_rng(0), cases=3).splitlines()
+    lines = floors(np.random.default_rng(0), cases=3).splitlines()
     first = [float(x) for x in lines[2].split("|")[5:9]]
     assert first[3] == pytest.approx(first[1] * 225, rel=0.01)
     assert first[2] < first[1] < first[0]

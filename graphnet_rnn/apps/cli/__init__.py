@@ -60,7 +60,10 @@ def all_commands() -> dict[str, str]:
 
 
 def make_parser(commands: Collection[str] | None = None) -> Parser:
-    """A parser that knows all commands, and the arguments of these (of all if None)."""
+    """A parser that knows the commands, and the arguments of these (of all if None).
+
+    Where none are named, it says what each does; where only own ones are, it does not look for those of others.
+    """
     parser = Parser(
         prog="graphnet-rnn",
         description="Recurrent networks declared by equations: train, sample, evaluate, draw and check them.",
@@ -69,8 +72,8 @@ def make_parser(commands: Collection[str] | None = None) -> Parser:
     )
     parser.add_argument("--version", action="version", version=f"graphnet-rnn {__version__}")
     parsers = parser.add_subparsers(dest="command", metavar="command", required=True)
-    alone = commands and {*commands} <= {*OWN_COMMANDS}  # the others are not asked what they do
-    for name, does in dict.fromkeys(OWN_COMMANDS, "").items() if alone else all_commands().items():
+    others = () if commands and {*commands} <= {*OWN_COMMANDS} else names_of("commands")
+    for name, does in (dict.fromkeys((*OWN_COMMANDS, *others), "") if commands else all_commands()).items():
         sub = parsers.add_parser(name, help=does)
         if commands is None or name in commands:
             module = module_of(name)
@@ -82,7 +85,8 @@ def make_parser(commands: Collection[str] | None = None) -> Parser:
 
 def _read(given: Sequence[str]) -> argparse.Namespace:
     """The options; `written` of them are the names of those that were written, if only with what is their default."""
-    parser = make_parser([word for word in given if not word.startswith("-")][:1])
+    asked = given[:1] in (["-h"], ["--help"])  # of all commands, whatever follows
+    parser = make_parser([] if asked else [word for word in given if not word.startswith("-")][:1])
     options, strange = parser.parse_known_args(given)
     (parsers,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
     own = parsers.choices[options.command]

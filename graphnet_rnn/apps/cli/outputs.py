@@ -6,9 +6,11 @@ that is there already is replaced only by one of ours.
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from graphnet.system.files import kind_of
 from graphnet_rnn.errors import UsageError
@@ -21,6 +23,7 @@ __all__ = [
     "require_ending",
     "require_file",
     "require_folder_of",
+    "write_rows",
 ]
 
 #: The endings of charts, of pictures of graphs, of pages of text, and of records.
@@ -94,6 +97,12 @@ def require_folder_of(option: str, path: str, mark: str) -> None:
         raise UsageError(
             f"{option} {path}: this folder is there already, and has no {mark} in it; name another, or an empty one"
         )
+
+
+def write_rows(path: str, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Writes them as lines of JSON, and says so."""
+    Path(path).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    print(f"wrote {path}")
 
 
 def _same_file(one: str, other: str) -> bool:

@@ -7,6 +7,7 @@ is evaluated.
 
 from __future__ import annotations
 
+import argparse
 import ast
 import difflib
 import importlib
@@ -34,9 +35,9 @@ from graphnet_rnn.riemannian.metrics import KINDS, METRICS
 from graphnet_rnn.settings import amount
 
 __all__ = [
-    "default_rates", "described", "error_text", "find_cell", "is_schedule", "make_cell", "make_optimizer",
-    "make_schedule", "no_limit", "optimizer_class", "own_cells", "own_line", "parts_of", "quoted", "read_settings",
-    "require_rate", "schedule_help", "slug",
+    "add_optimizer", "default_rates", "described", "error_text", "find_cell", "is_schedule", "make_cell",
+    "make_optimizer", "make_schedule", "no_limit", "optimizer_class", "own_cells", "own_line", "parts_of", "quoted",
+    "read_settings", "require_rate", "schedule_help", "slug",
 ]  # fmt: skip
 
 EXAMPLE = "RHN(units=64, depth=3)"
@@ -342,6 +343,25 @@ def default_rates() -> str:
     """The optimizers that have a rate, each with its own, in words."""
     firsts = {name: kind for name, kind in optimizers.ALL.items() if issubclass(kind, FirstOrder)}
     return ", ".join(f"{name} {kind.rate}" for name, kind in firsts.items())
+
+
+def add_optimizer(
+    parser: argparse.ArgumentParser, default: str, example: str, rate: str = "the optimizer's own"
+) -> None:
+    """Its options; example: of settings, and what else is to be said. rate: its default in words."""
+    add = parser.add_argument
+    add(
+        "--optimizer",
+        default=default,
+        metavar="NAME",
+        help=f"{', '.join(optimizers.ALL)}; with settings: {example}",
+    )
+    add("--rate", type=float, help=f"learning rate (default: {rate})")
+    add(
+        "--clip-norm",
+        type=float,
+        help="longest gradient of first-order optimizers; 0 for no limit (default: 1)",
+    )
 
 
 def no_limit(option: str, value: float) -> float | None:

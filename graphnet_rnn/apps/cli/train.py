@@ -24,6 +24,7 @@ from graphnet_rnn.apps.cli.material import add_choices, chosen, material_of
 from graphnet_rnn.apps.cli.models import network_to_begin_with, new_layers, new_network
 from graphnet_rnn.apps.cli.options import Parser, add_settings, free_settings, given_settings
 from graphnet_rnn.apps.cli.specs import (
+    add_optimizer,
     default_rates,
     make_cell,
     make_optimizer,
@@ -39,7 +40,6 @@ from graphnet_rnn.errors import ModelFileError, SaveError, UsageError
 from graphnet_rnn.formats.model_file import load_network
 from graphnet_rnn.installed import is_file
 from graphnet_rnn.network.losses import LOSSES, POOLS, SEQUENCE_LOSSES
-from graphnet_rnn.optimizers.all import ALL
 from graphnet_rnn.optimizers.base import Optimizer
 from graphnet_rnn.optimizers.first_order import FirstOrder
 from graphnet_rnn.parallel.mpi import launched
@@ -169,22 +169,11 @@ def _add_network(parser: argparse.ArgumentParser) -> None:
 def _add_steps(parser: argparse.ArgumentParser) -> None:
     """How it learns; what the settings of problems and of Training do not say."""
     add = parser.add_argument
-    add(
-        "--optimizer",
-        default="adam",
-        metavar="NAME",
-        help=f"{', '.join(ALL)}; with settings: 'hf(structural=0.1)'",
-    )
-    add("--rate", type=float, help=f"learning rate (default: {default_rates()})")
+    add_optimizer(parser, "adam", "'hf(structural=0.1)'", default_rates())
     add(
         "--schedule",
         metavar="EXPRESSION",
         help=f"{schedule_help()} (default: 'ExponentialDecay(0.95, after=10).by_epoch()' where the rate is a number)",
-    )
-    add(
-        "--clip-norm",
-        type=float,
-        help="longest gradient of first-order optimizers; 0 for no limit (default: 1)",
     )
     add(
         "--batch",

@@ -24,13 +24,12 @@ from graphnet.system.process import cached_property
 from graphnet_rnn.cell.initializers import constant, sparse, zeros
 from graphnet_rnn.cells.feedforward import AUTOENCODERS, Dense, autoencoder_layers
 from graphnet_rnn.errors import DataError, UsageError
-from graphnet_rnn.experiments.draws import require_generator
 from graphnet_rnn.network.network import Network
 from graphnet_rnn.network.running import Runner
 from graphnet_rnn.optimizers.first_order import Momentum, Nesterov
 from graphnet_rnn.optimizers.objective import Objective
 from graphnet_rnn.optimizers.schedules import Stepwise
-from graphnet_rnn.settings import one_of, whole_number
+from graphnet_rnn.settings import one_of, require_generator, whole_number
 
 __all__ = ["Reconstruction", "autoencoder", "autoencoder_optimizer", "curve_images", "draw_curves"]
 

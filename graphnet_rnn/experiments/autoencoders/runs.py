@@ -24,13 +24,12 @@ and the curve of updates, core seconds (of steps alone) and the error of 2,000 o
 
 from __future__ import annotations
 
-import argparse
 import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -38,7 +37,6 @@ from threadpoolctl import threadpool_limits
 import graphnet_rnn as rnn
 from graphnet.errors import GraphnetError
 from graphnet.graph.node import Array
-from graphnet.system.json_lines import Row, read_rows
 from graphnet_rnn.cells.feedforward import AUTOENCODERS
 from graphnet_rnn.data.images import read_images
 from graphnet_rnn.errors import DataError, TrainingError
@@ -48,13 +46,21 @@ from graphnet_rnn.experiments.autoencoders.curves import (
     autoencoder_optimizer,
     curve_images,
 )
-from graphnet_rnn.experiments.runs import complete, recorded
+from graphnet_rnn.experiments.runs import (
+    Job,
+    Row,
+    epochs_of,
+    finished,
+    grouped,
+    markdown,
+    options_of,
+    some_of,
+    trainer_of,
+)
 from graphnet_rnn.optimizers.base import Optimizer
 from graphnet_rnn.riemannian.metrics import METRICS
 from graphnet_rnn.training.arrays import Arrays
 
-RESULTS = recorded("autoencoders")
-KEY = ("data", "net", "method", "seed", "images", "updates")
 #: Images on which the curve is measured; points of it that a row keeps; images of a picture.
 MEASURED, POINTS, SHOWN = 2000, 100, 12
 #: The weights that a run ended with, in its folder.
@@ -86,16 +92,14 @@ def _falling(rate: float, updates: int) -> rnn.Stepwise:
     return rnn.Stepwise({0: rate, updates - updates // 10: rate / 10})
 
 
-def _sgd(net: str, updates: int) -> Optimizer:
-    return rnn.SGD(_falling(0.002 if net == "FACES" else 0.02, updates))
-
-
 METHODS: dict[str, AutoencoderMethod] = {
     "nag": AutoencoderMethod(lambda net, n: autoencoder_optimizer(net, rnn.Nesterov, n)),
     "nag-0.99": AutoencoderMethod(lambda net, n: autoencoder_optimizer(net, rnn.Nesterov, n, most=0.99)),
     "momentum-0.99": AutoencoderMethod(lambda net, n: autoencoder_optimizer(net, rnn.Momentum, n, most=0.99)),
     "momentum-0.9": AutoencoderMethod(lambda net, n: autoencoder_optimizer(net, rnn.Momentum, n, most=0.9)),
-    "sgd": AutoencoderMethod(_sgd, share=2, batch=20),
+    "sgd": AutoencoderMethod(
+        lambda net, n: rnn.SGD(_falling(0.002 if net == "FACES" else 0.02, n)), share=2, batch=20
+    ),
     "adam": AutoencoderMethod(lambda net, n: rnn.Adam(_falling(0.001, n))),
     "unitwise": AutoencoderMethod(
         lambda net, n: rnn.NaturalGradient(METRICS["qdruop"](), _falling(0.03, n), damping=0.001, every=20),
@@ -110,7 +114,9 @@ METHODS: dict[str, AutoencoderMethod] = {
 
 
 @dataclass(frozen=True)
-class AutoencoderJob:
+class AutoencoderJob(Job):
+    KEY: ClassVar = ("data", "net", "method", "seed", "images", "updates")
+
     data: Path | None
     array: str | None
     net: str
@@ -124,18 +130,8 @@ class AutoencoderJob:
     @property
     def key(self) -> tuple[str, str, str, int, int, int]:
         name = "curves" if self.data is None else self.data.name.split(".")[0]
-        return (
-            name,
-            self.net,
-            self.method,
-            self.seed,
-            self.images,
-            round(self.updates * METHODS[self.method].share),
-        )
-
-    @property
-    def place(self) -> Path:
-        return self.folder / "-".join(map(str, self.key))
+        updates = round(self.updates * METHODS[self.method].share)
+        return name, self.net, self.method, self.seed, self.images, updates
 
 
 class _Images(Arrays):
@@ -206,12 +202,7 @@ def train(job: AutoencoderJob) -> Row:
         curvature_batches=min(method.curvature, batches),
     )  # fmt: skip
     ends = {"steps": updates} if updates else {"core_seconds": job.seconds}
-    settings = rnn.Training(
-        optimizer, epochs=10**9, schedule=rnn.Constant(), stopping=None, log_every=10**6, **ends
-    )
-    trainer = rnn.Trainer(problem, settings, job.place)
-    if trainer.folder.checkpoints():
-        trainer.resume()
+    trainer = trainer_of(problem, optimizer, job, **ends)
     error = None
     try:
         ended = trainer.run().reason
@@ -223,19 +214,17 @@ def train(job: AutoencoderJob) -> Row:
     if ended == "interrupted":
         raise DataError(f"{job.place} was interrupted; the same command goes on from there")
     return {
-        **dict(zip(KEY, job.key, strict=True)), "error": error, "steps": problem.updates,
+        **job.named, "error": error, "steps": problem.updates,
         "seconds": round(problem.seconds, 1), "asked": job.seconds, "ended": ended, "optimizer": repr(optimizer),
-        "batch": method.batch * batches, "parameters": problem.model.theta.size, "curve": curve_of(job.place),
+        "batch": method.batch * batches, "parameters": problem.model.theta.size, "curve": curve_of(job),
     }  # fmt: skip
 
 
-def curve_of(place: Path) -> list[list[float]]:
+def curve_of(job: AutoencoderJob) -> list[list[float]]:
     """[updates, core seconds, error] after epochs, more of the first than of the last."""
-    rows = [row for row in read_rows(place / "history.jsonl", DataError) if row.get("event") == "epoch"]
-    kept = np.unique(np.geomspace(1, max(len(rows), 1), POINTS).astype(int)) - 1
     return [
-        [rows[i]["updates"], round(rows[i]["seconds"], 2), float(f"{rows[i]['valid_error']:.4g}")]
-        for i in kept[: len(rows)]
+        [row["updates"], round(row["seconds"], 2), float(f"{row['valid_error']:.4g}")]
+        for row in some_of(epochs_of(job), POINTS)
     ]
 
 
@@ -265,13 +254,10 @@ def mean_and_error(values: Sequence[float | None]) -> str:
 
 def table(rows: Sequence[Row], after: Sequence[float], updates: Sequence[float]) -> str:
     """Markdown: a line for each net, method and length of runs, means and standard errors over seeds."""
-    heads = [f"after {n:g} s" for n in after] + [f"after {n:,.0f} updates" for n in updates]
-    columns = ("net", "method", "error at the end", "the source", "updates", "core s", *heads, "seeds")
-    lines = [f"| {' | '.join(columns)} |", "|" + "---|" * len(columns)]
-    groups: dict[tuple[Any, ...], list[Row]] = {}
-    for row in rows:
-        groups.setdefault(tuple(row[name] for name in KEY if name != "seed"), []).append(row)
-    for group in sorted(groups.values(), key=_order):
+    lines = []
+    for group in sorted(
+        grouped(rows, [name for name in AutoencoderJob.KEY if name != "seed"]).values(), key=_order
+    ):
         first = group[0]
         at = [mean_and_error([error_at(row["curve"], 1, n) for row in group]) for n in after]
         at += [mean_and_error([error_at(row["curve"], 0, n) for row in group]) for n in updates]
@@ -281,8 +267,10 @@ def table(rows: Sequence[Row], after: Sequence[float], updates: Sequence[float])
             "" if source is None else f"{source:.3f}", f"{np.mean([row['steps'] for row in group]):,.0f}",
             f"{np.mean([row['seconds'] for row in group]):.0f}", *at, str(len(group)),
         )  # fmt: skip
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+        lines.append(" | ".join(cells))
+    heads = [f"after {n:g} s" for n in after] + [f"after {n:,.0f} updates" for n in updates]
+    columns = ("net", "method", "error at the end", "the source", "updates", "core s", *heads, "seeds")
+    return markdown(" | ".join(columns), lines)
 
 
 def _order(group: Sequence[Row]) -> float:
@@ -329,12 +317,8 @@ def draw(
         viz.image_rows(shown).savefig(picture, dpi=150)
 
 
-def arguments() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m graphnet_rnn.experiments.autoencoders",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def main() -> None:
+    parser = options_of("autoencoders", __doc__)
     add: Any = parser.add_argument
     add("--data", type=Path, help="images: idx (also .gz), .mat or .npz; default: CURVES, drawn here")
     add("--array", help="the name of the array in a .mat or .npz; several by a *: 'train*'")
@@ -349,10 +333,6 @@ def arguments() -> argparse.ArgumentParser:
         help="of first-order methods, at least 1000; the source: 600,000",
     )
     add("--seconds", type=float, default=27.0, help="of a core, for Hessian-free")
-    add("--workers", type=int, default=1, help="runs at once, one core each")
-    add("--folder", type=Path, default=Path("runs/autoencoders"), help="of the runs, which go on from there")
-    add("--results", type=Path, default=RESULTS)
-    add("--table", action="store_true", help="only show what there is")
     add("--after", nargs="*", type=float, default=[10, 25], help="core seconds that have a column")
     add("--after-updates", nargs="*", type=float, default=[500, 2000], help="updates that have a column")
     add("--picture", type=Path, help="draw images, and what the first seed's networks make of them")
@@ -363,11 +343,6 @@ def arguments() -> argparse.ArgumentParser:
         default="seconds",
         help="core seconds, or updates, along the axis",
     )
-    return parser
-
-
-def main() -> None:
-    parser = arguments()
     given = parser.parse_args()
     if given.updates < 1000:
         parser.error(
@@ -383,9 +358,8 @@ def main() -> None:
         AutoencoderJob(given.data, given.array, net, method, seed, count, given.updates, given.seconds, given.folder)
         for seed in given.seeds for method in given.methods
     ]  # fmt: skip
-    rows = complete(
-        given.results, jobs, lambda job: job.key, KEY, train, 0 if given.table else given.workers,
-        lambda row: given.table or enough(row, given.seconds),
+    rows = finished(
+        given, jobs, train, lambda rows: table(rows, given.after, given.after_updates),
+        lambda row: enough(row, given.seconds),
     )  # fmt: skip
-    print(table(rows, given.after, given.after_updates))
     draw(jobs, rows, given.picture, given.curves, given.by)

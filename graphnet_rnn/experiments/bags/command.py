@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import sys
-from pathlib import Path
 
 from graphnet_rnn.apps.cli.models import load_finite
-from graphnet_rnn.apps.cli.outputs import RECORDS, require_apart, require_ending
+from graphnet_rnn.apps.cli.options import add_model
+from graphnet_rnn.apps.cli.outputs import RECORDS, require_apart, require_ending, write_rows
 from graphnet_rnn.apps.cli.specs import parts_of
 from graphnet_rnn.data.characters import read_text
 from graphnet_rnn.errors import UsageError
@@ -23,9 +22,8 @@ EXAMPLE = """example:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("model", help="a file that training wrote")
+    add_model(parser)
     add("text", help="a text file, from which the bags are drawn")
-    add("--cell", metavar="FILE:CELL", help="your own cell, if the model is made of it: my_cells.py:MyCell")
     add("--bags", type=int, default=500, help="how many")
     add("--words", type=int, default=7, help="of a bag that are shuffled, at most 9")
     add("--context", type=int, default=2, help="words before them, and as many after them, that stay")
@@ -75,8 +73,7 @@ def run(options: argparse.Namespace) -> int:
     chance = math.fsum(1 / bag.orders for bag in bags) / len(bags)
     print(f"{'chance':12} {chance:.2%}")
     if options.out is not None:
-        Path(options.out).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-        print(f"wrote {options.out}")
+        write_rows(options.out, rows)
     return 0
 
 

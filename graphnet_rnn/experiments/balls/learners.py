@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,12 +11,12 @@ from threadpoolctl import threadpool_limits
 
 import graphnet_rnn as rnn
 from graphnet.graph.node import Array
-from graphnet.system.json_lines import Row, read_rows
 from graphnet_rnn.cell.initializers import glorot
 from graphnet_rnn.cells.elman import Elman
 from graphnet_rnn.cells.lstm import LSTM
 from graphnet_rnn.errors import DataError
 from graphnet_rnn.experiments.balls.videos import bouncing_balls, draw_balls
+from graphnet_rnn.experiments.runs import Job, Row, epochs_of, some_of, trainer_of
 from graphnet_rnn.models.energy.temporal import RTRBM, TRBM
 from graphnet_rnn.models.energy.units import sigmoid
 from graphnet_rnn.optimizers.base import Optimizer
@@ -28,7 +27,6 @@ from graphnet_rnn.training.energy import EnergyCases
 __all__ = [
     "BEFORE",
     "ENERGY",
-    "KEY",
     "LINE",
     "METHODS",
     "NETS",
@@ -42,7 +40,6 @@ __all__ = [
     "videos",
 ]  # fmt: skip
 
-KEY = ("size", "method", "seed", "updates")
 #: Frames of a video: for energy models, and for networks.
 TIME, SHORT = 100, 30
 #: Hidden units; of a layer on top; of networks with as many parameters as each other.
@@ -75,11 +72,12 @@ NETS: dict[str, tuple[Any, Optimizer]] = {
     "lstm-adam": (LSTM(GATED), Adam(rate=0.001, clip_norm=100.0)),
 }
 METHODS = (BEFORE, LINE, *ENERGY, *NETS)
-POINTS = 60
 
 
 @dataclass(frozen=True)
-class BallsJob:
+class BallsJob(Job):
+    KEY: ClassVar = ("size", "method", "seed", "updates")
+
     size: int
     method: str
     seed: int
@@ -91,10 +89,6 @@ class BallsJob:
     def key(self) -> tuple[int, str, int, int]:
         """Of a network, whose time is given, no updates are."""
         return self.size, self.method, self.seed, self.updates if self.method in ENERGY else 0
-
-    @property
-    def place(self) -> Path:
-        return self.folder / "-".join(map(str, self.key))
 
 
 # -- videos ------------------------------------------------------------------------------------
@@ -180,17 +174,12 @@ def static_start(job: BallsJob) -> Array:
     return found
 
 
-def settings_of(job: BallsJob) -> rnn.Training:
-    if job.method in ENERGY:
-        by_adam = job.method.endswith("adam")
-        rate = rnn.Ramp(ADAM if by_adam else min(FASTEST, LEARNED / job.updates), 0.0, job.updates)
-        optimizer: Optimizer = Adam(rate) if by_adam else Momentum(rate, momentum=0.9)
-        budget: dict[str, Any] = {"steps": job.updates, "core_seconds": 1e9}
-    else:
-        optimizer, budget = NETS[job.method][1], {"core_seconds": job.seconds}
-    return rnn.Training(
-        optimizer, epochs=10**9, schedule=rnn.Constant(), stopping=None, log_every=10**6, **budget
-    )
+def optimizer_of(job: BallsJob) -> Optimizer:
+    if job.method not in ENERGY:
+        return NETS[job.method][1]
+    if job.method.endswith("adam"):
+        return Adam(rnn.Ramp(ADAM, 0.0, job.updates))
+    return Momentum(rnn.Ramp(min(FASTEST, LEARNED / job.updates), 0.0, job.updates), momentum=0.9)
 
 
 def net_problem(job: BallsJob) -> rnn.Arrays:
@@ -204,21 +193,21 @@ def net_problem(job: BallsJob) -> rnn.Arrays:
 @threadpool_limits.wrap(limits=1)  # type: ignore[untyped-decorator]
 def train(job: BallsJob) -> Row:
     """Goes on with a run until it has had its updates, or so many seconds of a core; judges its best epoch."""
-    row = dict(zip(KEY, job.key, strict=True))
     if job.method in (BEFORE, LINE):
-        return {**row, **judged(job.method, held_out(job.size, TIME)), "seconds": 0.0, "ended": ""}
-    problem = energy_problem(job) if job.method in ENERGY else net_problem(job)
-    trainer = rnn.Trainer(problem, settings_of(job), job.place)
-    if trainer.folder.checkpoints():
-        trainer.resume()
+        return {**job.named, **judged(job.method, held_out(job.size, TIME)), "seconds": 0.0, "ended": ""}
+    energy = job.method in ENERGY
+    problem = energy_problem(job) if energy else net_problem(job)
+    ends = {"steps": job.updates, "core_seconds": 1e9} if energy else {"core_seconds": job.seconds}
+    trainer = trainer_of(problem, optimizer_of(job), job, **ends)
     outcome = trainer.run()
-    model = best(job)
-    rows = [r for r in read_rows(job.place / "history.jsonl", DataError) if r.get("event") == "epoch"]
+    model, rows = best(job), epochs_of(job)
     test = held_out(job.size, TIME if job.method in ENERGY else SHORT)
     return {
-        **row, "parameters": problem.model.theta.size, **judged(model, test),
+        **job.named, "parameters": problem.model.theta.size, **judged(model, test),
         "epochs": len(rows), "ended": outcome.reason, "seconds": round(trainer.progress.core_seconds, 1),
-        "curve": curve(rows, problem.row_names[1], len(problem)),
+        "curve": [
+            [round(row["epoch"] * len(problem)), float(f"{row[problem.row_names[1]]:.4g}")] for row in some_of(rows)
+        ],
     }  # fmt: skip
 
 
@@ -232,12 +221,6 @@ def best(job: BallsJob) -> Any:
         return model
     lower = best(replace(job, method=LOWER)).layers if job.method == STACK else []
     return rnn.energy.Stack([*lower, model])
-
-
-def curve(rows: Sequence[Row], name: str, steps: int) -> list[list[float]]:
-    """Some epochs: how many updates there had been, and what validation said."""
-    kept = np.unique(np.geomspace(1, len(rows), POINTS).astype(int)) - 1
-    return [[round(rows[i]["epoch"] * steps), float(f"{rows[i][name]:.4g}")] for i in kept]
 
 
 # -- figures -----------------------------------------------------------------------------------

@@ -9,8 +9,7 @@ import numpy as np
 
 from graphnet.graph.node import Array
 from graphnet_rnn.errors import DataError, UsageError
-from graphnet_rnn.experiments.draws import require_generator
-from graphnet_rnn.settings import amount, whole_number
+from graphnet_rnn.settings import amount, require_generator, whole_number
 
 __all__ = ["bouncing_balls", "draw_balls", "move_balls"]
 

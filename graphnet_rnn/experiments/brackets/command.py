@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 from pathlib import Path
 
 import numpy as np
 
 from graphnet_rnn.apps.cli.models import load_finite
-from graphnet_rnn.apps.cli.outputs import RECORDS, require_apart, require_ending, require_file
+from graphnet_rnn.apps.cli.options import add_cell
+from graphnet_rnn.apps.cli.outputs import RECORDS, require_apart, require_ending, require_file, write_rows
 from graphnet_rnn.apps.cli.specs import parts_of
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.experiments.brackets.lag import TimeLag, time_lag
@@ -25,7 +25,7 @@ EXAMPLE = """example:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("models", nargs="*", metavar="model", help="files that training wrote, of a text with [[ and ]]")
-    add("--cell", metavar="FILE:CELL", help="your own cell, if models are made of it: my_cells.py:MyCell")
+    add_cell(parser)
     add("--steps", type=int, default=1000, help="characters after the context")
     add("--runs", type=int, default=10, help="of each context")
     add("--smooth", type=int, default=10, help="steps whose mean is a point")
@@ -88,8 +88,7 @@ def _keep(lags: dict[str, TimeLag], options: argparse.Namespace) -> None:
             }
             for name, lag in lags.items()
         ]  # fmt: skip
-        Path(options.out).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-        print(f"wrote {options.out}")
+        write_rows(options.out, rows)
     if options.figure is not None:
         import viz
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from graphnet_rnn.apps.cli.options import add_settings, given_settings
 from graphnet_rnn.apps.cli.outputs import RECORDS, require_ending, require_folder_of
-from graphnet_rnn.apps.cli.specs import make_optimizer, no_limit, optimizer_class
+from graphnet_rnn.apps.cli.specs import add_optimizer, make_optimizer, no_limit, optimizer_class
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.experiments.control.controller import Controller, remembering
 from graphnet_rnn.experiments.control.ilqr import Plan
@@ -22,7 +22,6 @@ from graphnet_rnn.experiments.control.movements import Movements
 from graphnet_rnn.experiments.control.optimum import optimum, planned
 from graphnet_rnn.experiments.control.tasks import CenterOut, ControlTask, DelayDisturbanceNoise, Postural
 from graphnet_rnn.files.whole import append_line
-from graphnet_rnn.optimizers.all import ALL
 from graphnet_rnn.optimizers.base import Optimizer
 from graphnet_rnn.optimizers.first_order import FirstOrder
 from graphnet_rnn.optimizers.hessian_free import HessianFree
@@ -40,40 +39,19 @@ EXAMPLE = """example:
 WITHOUT = ("average", "log_every", "goal")
 
 
-def _center_out(controller: Controller, options: argparse.Namespace) -> ControlTask:
-    return CenterOut(controller, directions=options.movements or 64)
-
-
-def _postural(controller: Controller, options: argparse.Namespace) -> ControlTask:
-    return Postural(controller)
-
-
-def _ddn(controller: Controller, options: argparse.Namespace) -> ControlTask:
-    return DelayDisturbanceNoise(controller, batch=options.movements or 400, plant_noise=options.plant_noise)
-
-
 TASKS: dict[str, Callable[[Controller, argparse.Namespace], ControlTask]] = {
-    "center-out": _center_out,
-    "postural": _postural,
-    "ddn": _ddn,
+    "center-out": lambda controller, options: CenterOut(controller, directions=options.movements or 64),
+    "postural": lambda controller, options: Postural(controller),
+    "ddn": lambda controller, options: DelayDisturbanceNoise(
+        controller, batch=options.movements or 400, plant_noise=options.plant_noise
+    ),
 }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("task", choices=list(TASKS), help="reaching, holding a posture, or reaching through delay and noise")
-    add(
-        "--optimizer",
-        default="hf",
-        metavar="NAME",
-        help=f"{', '.join(ALL)}; with settings: 'lbfgs(memory=100)'; hf has structural=0.1 if nothing else is said",
-    )
-    add("--rate", type=float, help="learning rate (default: the optimizer's own)")
-    add(
-        "--clip-norm",
-        type=float,
-        help="longest gradient of first-order optimizers; 0 for no limit (default: 1)",
-    )
+    add_optimizer(parser, "hf", "'lbfgs(memory=100)'; hf has structural=0.1 if nothing else is said")
     add("--units", type=int, default=100, help="of each of the two Elman layers")
     add("--dtype", choices=("float32", "float64"), default="float64", help="of the weights")
     add("--movements", type=int, help="side by side (default: center-out 64, ddn 400; postural has 72)")

@@ -14,27 +14,32 @@ runs do (figures 6.1, 6.3 and 6.5).
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import Any, ClassVar
 
 import graphnet_rnn as rnn
-from graphnet.system.json_lines import Row, read_rows
-from graphnet_rnn.errors import DataError
 from graphnet_rnn.experiments.control.controller import Controller
 from graphnet_rnn.experiments.control.optimum import optimum, planned
 from graphnet_rnn.experiments.control.tasks import CenterOut, ControlTask, DelayDisturbanceNoise, Postural
-from graphnet_rnn.experiments.runs import complete, recorded
+from graphnet_rnn.experiments.runs import (
+    Job,
+    Row,
+    epochs_of,
+    finished,
+    grouped,
+    markdown,
+    options_of,
+    some_of,
+    trainer_of,
+)
 from graphnet_rnn.optimizers.base import Optimizer
 from graphnet_rnn.optimizers.first_order import Nesterov
 from graphnet_rnn.optimizers.hessian_free import AugmentedHessianFree, HessianFree
 from graphnet_rnn.optimizers.lbfgs import LBFGS
 from graphnet_rnn.optimizers.nonlinear_cg import NonlinearConjugateGradient
 
-RESULTS = recorded("control")
 #: name -> the task, and its precision.
 TASKS: dict[str, Callable[[int], ControlTask]] = {
     "center-out": lambda seed: CenterOut(Controller(seed=seed, dtype="float64")),
@@ -50,47 +55,47 @@ METHODS: dict[str, Optimizer] = {
     "ncg": NonlinearConjugateGradient(),
     "nesterov": Nesterov(rate=1e-3, momentum=0.99, clip_norm=1.0),
 }
-KEY = ("task", "method", "seed")
-POINTS = 60
-Job = tuple[str, str, int, float, Path]
 
 
-def train(job: Job) -> Row:
+@dataclass(frozen=True)
+class ControlJob(Job):
+    KEY: ClassVar = ("task", "method", "seed")
+
+    task: str
+    method: str
+    seed: int
+    seconds: float
+    folder: Path
+
+
+def train(job: ControlJob) -> Row:
     """Goes on with a run until it has had so many seconds of a core."""
-    name, method, seed, seconds, folder = job
-    task, place = TASKS[name](seed), folder / f"{name}-{method}-{seed}"
-    problem = rnn.control.Movements(task, steps=50 if method == "nesterov" else 1, threads=1)
-    settings = rnn.Training(
-        METHODS[method], epochs=10**9, core_seconds=seconds, stopping=None, log_every=10**6,
-        schedule=rnn.Constant(),
-    )  # fmt: skip
-    trainer = rnn.Trainer(problem, settings, place)
-    if trainer.folder.checkpoints():
-        trainer.resume()
+    optimizer = METHODS[job.method]
+    problem = rnn.control.Movements(
+        TASKS[job.task](job.seed), steps=50 if job.method == "nesterov" else 1, threads=1
+    )
+    trainer = trainer_of(problem, optimizer, job, core_seconds=job.seconds)
     trainer.run()
-    rows = [row for row in read_rows(place / "history.jsonl", DataError) if row.get("event") == "epoch"]
-    kept = np.unique(np.geomspace(1, len(rows), POINTS).astype(int)) - 1
-    curve = [[rows[i]["calls"], float(f"{rows[i]['valid_loss']:.5g}")] for i in kept]
+    rows = epochs_of(job)
     return {
-        **dict(zip(KEY, (name, method, seed), strict=True)), "optimizer": repr(METHODS[method]),
-        "loss": min(row["valid_loss"] for row in rows), "calls": rows[-1]["calls"],
-        "seconds": round(trainer.progress.core_seconds, 1),
-        "curve": curve,
+        **job.named, "optimizer": repr(optimizer), "loss": min(row["valid_loss"] for row in rows),
+        "calls": rows[-1]["calls"], "seconds": round(trainer.progress.core_seconds, 1),
+        "curve": [[row["calls"], float(f"{row['valid_loss']:.5g}")] for row in some_of(rows)],
     }  # fmt: skip
 
 
 def table(rows: Sequence[Row]) -> str:
     """Markdown: a line for each run, the best of a task first, with iLQR's."""
-    lines = ["| task | method | loss | above iLQR | calls | core s |", "|---|---|---|---|---|---|"]
-    for name in dict.fromkeys(row["task"] for row in rows):
+    lines = []
+    for (name,), of_task in grouped(rows, ["task"]).items():
         least = float(optimum(TASKS[name](0)).cost.mean())
-        lines.append(f"| {name} | iLQR, movement by movement | {least:.4g} | | | |")
-        for row in sorted((row for row in rows if row["task"] == name), key=lambda row: row["loss"]):
+        lines.append(f"{name} | iLQR, movement by movement | {least:.4g} |  |  | ")
+        for row in sorted(of_task, key=lambda row: row["loss"]):
             above = f"{row['loss'] / least - 1:.1%}" if name == "center-out" else ""
             lines.append(
-                f"| {name} | {row['method']} | {row['loss']:.4g} | {above} | {row['calls']:,} | {row['seconds']:.0f} |"
+                f"{name} | {row['method']} | {row['loss']:.4g} | {above} | {row['calls']:,} | {row['seconds']:.0f}"
             )
-    return "\n".join(lines)
+    return markdown("task | method | loss | above iLQR | calls | core s", lines)
 
 
 def draw(name: str, rows: Sequence[Row], folder: Path, picture: Path | None, movements: Path | None) -> None:
@@ -113,10 +118,7 @@ def draw(name: str, rows: Sequence[Row], folder: Path, picture: Path | None, mov
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m graphnet_rnn.experiments.control", description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+    parser = options_of("control", __doc__)
     add: Any = parser.add_argument
     add("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
     add("--methods", nargs="+", choices=METHODS, default=list(METHODS))
@@ -124,16 +126,12 @@ def main() -> None:
     add(
         "--seconds", type=float, default=100.0, help="of a core, for each run, those that it has had included"
     )
-    add("--folder", type=Path, default=Path("runs/control"), help="of the runs, which go on from there")
-    add("--results", type=Path, default=RESULTS)
-    add("--table", action="store_true", help="only show what there is")
     add("--picture", type=Path, help="draw the loss by calls of the first of --tasks")
     add("--movements", type=Path, help="draw what the best models of its runs do")
     given = parser.parse_args()
-    jobs = [(t, m, given.seed, given.seconds, given.folder) for t in given.tasks for m in given.methods]
-    rows = complete(
-        given.results, jobs, lambda job: job[:3], KEY, train, 0 if given.table else 1,
-        lambda row: given.table or row["seconds"] >= given.seconds,
-    )  # fmt: skip
-    print(table(rows))
+    jobs = [
+        ControlJob(task, method, given.seed, given.seconds, given.folder)
+        for task in given.tasks for method in given.methods
+    ]  # fmt: skip
+    rows = finished(given, jobs, train, table, lambda row: row["seconds"] >= given.seconds)
     draw(given.tasks[0], rows, given.folder, given.picture, given.movements)

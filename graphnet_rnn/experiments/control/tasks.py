@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -41,16 +41,32 @@ class ControlTask(ABC):
     """A closed loop with a cost.
 
     loop: the ClosedLoop. cost: a scalar node, the mean over movements. inputs, parameters: as rnn.Objective takes them.
-    alpha, weights: it is ½ α Σ_t ‖u_t‖² + ½ Σ_t w_tᵀ (x_t - x*)², for w_0 ... w_T, (time + 1, 4).
+    alpha, weights: it is ½ α Σ_t ‖u_t‖² + ½ Σ_t w_tᵀ (x_t - x*)², for w_0 ... w_T, (time + 1, 4); here those of a cost
+    that looks at x_T alone.
     """
 
     alpha: float
     loop: ClosedLoop
     cost: Node
+    #: α / Δt
+    _share: ClassVar[float]
+
+    def _close(self, *loop: Any, **how: Any) -> None:
+        """The loop of these arguments, and its cost."""
+        self.loop = ClosedLoop(*loop, **how)
+        self.alpha = self._share * self.loop.arm.dt
+        with gn.scope(layer="cost"):
+            self.cost = self._away() + self.alpha * self._mean(gn.squared_error(self.loop.torques, 0))
+
+    def _away(self) -> Node:
+        """½ Σ_t w_tᵀ (x_t - x*)², mean over movements"""
+        return self._mean(gn.squared_error(self.loop.states[-1], self.loop.goal))
 
     @property
-    @abstractmethod
-    def weights(self) -> Array: ...
+    def weights(self) -> Array:
+        weights = np.zeros((self.loop.time + 1, 4))
+        weights[-1] = 1
+        return weights
 
     @property
     def inputs(self) -> list[Node]:
@@ -76,9 +92,7 @@ class ControlTask(ABC):
 
     def trajectories(self, *arrays: Any) -> Trajectories:
         """What the loop does with these arrays for `inputs` (by default `conditions()`), with the present noise."""
-        given = arrays or self.conditions()
-        states, hands, torques, goals = self._watch(*given)
-        return Trajectories(states, hands, torques, goals)
+        return Trajectories(*self._watch(*(arrays or self.conditions())))
 
     @cached_property
     def _watch(self) -> gn.Function:
@@ -89,11 +103,6 @@ class ControlTask(ABC):
     def _mean(self, losses: Node) -> Node:
         """½ Σ losses / batch"""
         return gn.sum(losses) * (0.5 / self.loop.batch)
-
-    @property
-    def _energy(self) -> Node:
-        """½ α Σ_t ‖u_t‖², mean over movements"""
-        return self.alpha * self._mean(gn.squared_error(self.loop.torques, 0))
 
     def _arrays(self, *arrays: Array) -> list[Array]:
         return [array.astype(self.loop.controller.dtype) for array in arrays]
@@ -106,6 +115,8 @@ class CenterOut(ControlTask):
     center: where the hand starts (m from the shoulder). The norm is over angles (rad) and velocities (rad/s) alike.
     Source: Sutskever 2013, 6.3, 6.5 and 6.7.1 (64 reaches).
     """
+
+    _share = 1e-2
 
     def __init__(
         self,
@@ -122,15 +133,7 @@ class CenterOut(ControlTask):
         middle = place(center)
         self._starts = np.tile(arm.state_at(middle), (directions, 1))
         self._goals = arm.state_at(middle + amount("radius", radius) * compass(directions))
-        self.loop = ClosedLoop(controller, arm, time, directions, delay)
-        self.alpha = 1e-2 * arm.dt
-        with gn.scope(layer="cost"):
-            distance = self._mean(gn.squared_error(self.loop.states[-1], self.loop.goal))
-            self.cost = distance + self._energy
-
-    @property
-    def weights(self) -> Array:
-        return at_the_end(self.loop.time)
+        self._close(controller, arm, time, directions, delay)
 
     def conditions(self, seed: int = 0) -> list[Array]:
         """The start, and one goal for each direction."""
@@ -145,6 +148,8 @@ class Postural(ControlTask):
     hand in 8 directions. The sums are over x_1 ... x_T.
     Source: Sutskever 2013, 6.3 and 6.7.2.
     """
+
+    _share = 1e-6
 
     def __init__(
         self,
@@ -162,13 +167,14 @@ class Postural(ControlTask):
         forces = amount("force", force) * compass(8)
         self._starts = np.repeat(arm.state_at(places), len(forces), axis=0)
         self._forces = np.tile(forces, (len(places), 1))
-        self.loop = ClosedLoop(controller, arm, time, len(self._starts), delay, disturbance="forces")
-        self.alpha = 1e-6 * arm.dt
-        with gn.scope(layer="cost"):
-            states = gn.stack(self.loop.states[1:])
-            away = self._mean(gn.squared_error(states[..., :2], self.loop.goal[:, :2]))
-            moving = self._mean(gn.squared_error(states[self.loop.time // 2 :, :, 2:], self.loop.goal[:, 2:]))
-            self.cost = away + moving + self._energy
+        self._close(controller, arm, time, len(self._starts), delay, disturbance="forces")
+
+    def _away(self) -> Node:
+        states = gn.stack(self.loop.states[1:])
+        away = self._mean(gn.squared_error(states[..., :2], self.loop.goal[:, :2]))
+        return away + self._mean(
+            gn.squared_error(states[self.loop.time // 2 :, :, 2:], self.loop.goal[:, 2:])
+        )
 
     @property
     def weights(self) -> Array:
@@ -192,6 +198,8 @@ class DelayDisturbanceNoise(ControlTask):
     (The source's "Normal(0, 0.2)" is read as a standard deviation.) Source: Sutskever 2013, 6.3 and 6.7.3.
     """
 
+    _share = 1e-4
+
     def __init__(
         self,
         controller: Controller,
@@ -209,18 +217,9 @@ class DelayDisturbanceNoise(ControlTask):
         arm = Arm() if arm is None else arm
         self._middle, self._radius = place(center), amount("radius", radius)
         self._disturbance = amount("disturbance", disturbance)
-        arm.state_at(
-            self._middle + self._radius * compass(64)
-        )  # in reach, or an error now rather than when drawing
-        self.loop = ClosedLoop(controller, arm, time, batch, delay, noise, "torques", random, plant_noise)
-        self.alpha = 1e-4 * arm.dt
-        with gn.scope(layer="cost"):
-            distance = self._mean(gn.squared_error(self.loop.states[-1], self.loop.goal))
-            self.cost = distance + self._energy
-
-    @property
-    def weights(self) -> Array:
-        return at_the_end(self.loop.time)
+        # In reach, or an error now rather than when drawing.
+        arm.state_at(self._middle + self._radius * compass(64))
+        self._close(controller, arm, time, batch, delay, noise, "torques", random, plant_noise)
 
     def conditions(self, seed: int = 0) -> list[Array]:
         """Starts, goals and disturbances, drawn anew for each seed."""
@@ -249,13 +248,6 @@ def place(center: Sequence[float]) -> Array:
     if at.shape != (2,) or not np.isfinite(at).all():
         raise UsageError(f"center must be a place of the hand, two numbers in m, not {center!r:.60}")
     return at
-
-
-def at_the_end(time: int) -> Array:
-    """The weights of a cost that looks at x_T alone, (time + 1, 4)."""
-    weights = np.zeros((time + 1, 4))
-    weights[-1] = 1
-    return weights
 
 
 def compass(directions: int) -> Array:

@@ -16,6 +16,7 @@ from typing import Any
 from graphnet_rnn.apps.cli.options import add_settings, given_settings
 from graphnet_rnn.apps.cli.outputs import require_ending
 from graphnet_rnn.apps.cli.specs import (
+    add_optimizer,
     make_optimizer,
     make_schedule,
     optimizer_class,
@@ -26,7 +27,6 @@ from graphnet_rnn.errors import UsageError
 from graphnet_rnn.experiments.dependencies.fresh import FreshSequences
 from graphnet_rnn.experiments.dependencies.problems import TASKS
 from graphnet_rnn.experiments.dependencies.source import Settings, elman, settings
-from graphnet_rnn.optimizers.all import ALL
 from graphnet_rnn.optimizers.base import Optimizer, Report
 from graphnet_rnn.optimizers.hessian_free import HessianFree
 from graphnet_rnn.optimizers.schedules import Constant
@@ -46,21 +46,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--task", choices=list(TASKS), default="addition", help="the problem")
     add("--length", type=int, default=30, help="T: how many steps the sequences have, or the memory lasts")
-    add(
-        "--optimizer",
-        default="hf",
-        metavar="NAME",
-        help=f"{', '.join(ALL)}; with settings: 'hf(damping=1, cg_steps=100)'. What is not said of hf is "
-        "the source's",
-    )
+    add_optimizer(parser, "hf", "'hf(damping=1, cg_steps=100)'. What is not said of hf is the source's")
     add("--no-structural", action="store_true", help="hf: without structural damping")
-    add("--rate", type=float, help="learning rate (default: the optimizer's own)")
     add("--schedule", metavar="EXPRESSION", help=schedule_help())
-    add(
-        "--clip-norm",
-        type=float,
-        help="longest gradient of first-order optimizers; 0 for no limit (default: 1)",
-    )
     add("--units", type=int, default=100, help="of the Elman network")
     add("--steps", type=int, default=100, help="at most so many")
     add("--test-every", type=int, default=5, help="steps from one test to the next, which are an epoch")
@@ -89,7 +77,12 @@ def run(options: argparse.Namespace) -> int:
         **given_settings(FreshSequences, options, without=("steps",)),
     )
     lines = _Lines(problem)
-    trainer = Trainer(problem, _training(options, source), options.out, listeners=[lines, _within(source)])
+
+    def failed(trainer: Trainer, row: Mapping[str, Any]) -> bool:
+        """Whether it has gone through as many sequences as the source gives a run."""
+        return problem.sequences > source.minibatches * source.minibatch
+
+    trainer = Trainer(problem, _training(options, source), options.out, listeners=[lines, failed])
     print(f"{task}: {task.time} steps; {problem.model!r}")
     print(f"{trainer.settings.optimizer}")
     if trainer.folder.checkpoints():
@@ -128,11 +121,6 @@ class _Lines(Listener):
         self.wrong = row["valid_wrong"]
         whole = trainer.progress.step % len(self.problem) == 0
         print(f"{'' if whole else f'{trainer.progress.step:>4}'}  wrong {self.wrong:.2%}", flush=True)
-
-
-def _within(source: Settings) -> Any:
-    """Ends a run that has gone through as many sequences as the source gives it."""
-    return lambda trainer, row: trainer.problem.sequences > source.minibatches * source.minibatch
 
 
 def _training(options: argparse.Namespace, source: Settings) -> Training:

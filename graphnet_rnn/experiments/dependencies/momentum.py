@@ -16,17 +16,15 @@ there already are not made again. The table gives, for each, the zero-one loss o
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
 import graphnet as gn
 from graphnet.graph.node import Array
-from graphnet.system.streams import prepare_streams
 from graphnet_rnn.cell.initializers import constant, normal, orthogonal, reservoir
 from graphnet_rnn.experiments.dependencies.problems import TASKS, Memory, Task
 from graphnet_rnn.experiments.dependencies.source import (
@@ -37,14 +35,13 @@ from graphnet_rnn.experiments.dependencies.source import (
     summed_over_time,
     zero_one_loss,
 )
-from graphnet_rnn.experiments.runs import Row, complete
+from graphnet_rnn.experiments.runs import Job, Row, finished, grouped, markdown, options_of
 from graphnet_rnn.network.network import Network
 from graphnet_rnn.optimizers.first_order import Momentum, Nesterov
 from graphnet_rnn.optimizers.objective import Objective
 from graphnet_rnn.optimizers.schedules import Stepwise
 
 METHODS: dict[str, type[Momentum]] = {"nesterov": Nesterov, "momentum": Momentum}
-KEY = ("task", "method", "settings", "seed", "iterations")
 TEST, TEST_BATCH = 10_000, 1_000
 
 
@@ -144,31 +141,41 @@ DEPARTURES: dict[str, dict[str, Departure]] = {
 }
 
 
-def run(job: tuple[str, str, str, int, int]) -> Row:
+@dataclass(frozen=True)
+class MomentumJob(Job):
+    KEY: ClassVar = ("task", "method", "settings", "seed", "iterations")
+
+    task: str
+    method: str
+    settings: str
+    seed: int
+    iterations: int
+
+
+def run(job: MomentumJob) -> Row:
     """One run; `curve` has the training loss of every hundredth part of it."""
-    name, method, whose, seed, iterations = job
-    settings = MOMENTUM_SETTINGS[name]
-    task = TASKS[name](settings.length)
-    departure = DEPARTURES[name][whose]
-    network = departure.network(task, settings.units, seed)
+    settings = MOMENTUM_SETTINGS[job.task]
+    task = TASKS[job.task](settings.length)
+    departure = DEPARTURES[job.task][job.settings]
+    network = departure.network(task, settings.units, job.seed)
     objective = departure.objective(task, network, settings.minibatch)
-    optimizer = departure.optimizer(settings, method)
-    theta, generator, started = objective.start(), np.random.default_rng([seed, 0]), time.process_time()
+    optimizer = departure.optimizer(settings, job.method)
+    theta, generator, started = objective.start(), np.random.default_rng([job.seed, 0]), time.process_time()
     centre = task.batch(generator, TEST_BATCH)[0].mean((0, 1)) if departure.numbers else None
     state, losses = optimizer.init(theta), []
-    for _ in range(iterations):
+    for _ in range(job.iterations):
         # The 32 sequences of memory-5 are all that there are.
         x, t = task.every() if task.distinct else task.batch(generator, settings.minibatch)
         objective.feed(_centred(x, centre), t)
         losses.append(optimizer.step(objective, theta, state).loss)
     network.theta = theta
-    part = max(1, iterations // 100)
+    part = max(1, job.iterations // 100)
     return {
-        "task": name, "method": method, "settings": whose, "seed": seed, "iterations": iterations,
-        "zero_one": _tested(task, network, seed, centre),
+        **job.named,
+        "zero_one": _tested(task, network, job.seed, centre),
         "seconds": time.process_time() - started,
         "optimizer": str(optimizer),
-        "curve": [float(np.mean(losses[i : i + part])) for i in range(0, iterations, part)],
+        "curve": [float(np.mean(losses[i : i + part])) for i in range(0, job.iterations, part)],
     }  # fmt: skip
 
 
@@ -188,52 +195,44 @@ def _tested(task: Task, network: Network, seed: int, centre: Array | None) -> fl
 
 
 def table(rows: list[Row]) -> str:
-    lines = [
-        "| problem | T | method | settings | steps | zero-one loss of each seed | the source's mean | loss at the end "
-        "| minutes |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
-    groups: dict[tuple[str, str, str, int], list[Row]] = {}
-    for row in rows:
-        groups.setdefault((row["task"], row["method"], row["settings"], row["iterations"]), []).append(row)
-    for (name, method, whose, iterations), group in sorted(groups.items()):
+    lines = []
+    for (name, method, whose, iterations), group in sorted(
+        grouped(rows, ["task", "method", "settings", "iterations"]).items()
+    ):
         settings = MOMENTUM_SETTINGS[name]
         source = settings.nesterov if method == "nesterov" else settings.classical
         lines.append(
-            f"| {name} | {settings.length} | {method} | {whose} | {iterations:,} | "
+            f"{name} | {settings.length} | {method} | {whose} | {iterations:,} | "
             + ", ".join(f"{row['zero_one']:.3f}" for row in group)
             + f" | {source:g} | {np.mean([row['curve'][-1] for row in group]):.4g} | "
-            f"{np.mean([row['seconds'] for row in group]) / 60:.1f} |"
+            f"{np.mean([row['seconds'] for row in group]) / 60:.1f}"
         )
-    return "\n".join(lines)
+    heads = (
+        "problem | T | method | settings | steps | zero-one loss of each seed | the source's mean | loss at the end "
+        "| minutes"
+    )
+    return markdown(heads, lines)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m graphnet_rnn.experiments.dependencies.momentum",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = options_of("dependencies.momentum", __doc__, "momentum", folder=False, workers=2)
     add = parser.add_argument
-    add("--runs", type=Path, required=True, help="a file of JSON lines, added to")
     add("--tasks", nargs="+", choices=list(MOMENTUM_SETTINGS), default=list(MOMENTUM_SETTINGS))
     add("--methods", nargs="+", choices=list(METHODS), default=list(METHODS))
     add("--settings", nargs="+", choices=["ours", "source", "silent"], default=["ours"])
     add("--seeds", nargs="+", type=int, default=[0])
     add("--iterations", type=int, default=50_000)
-    add("--workers", type=int, default=2)
-    chosen = parser.parse_args()
+    given = parser.parse_args()
     jobs = [
-        (name, method, whose, seed, chosen.iterations)
-        for seed in chosen.seeds
-        for whose in chosen.settings
-        for name in chosen.tasks
+        MomentumJob(name, method, whose, seed, given.iterations)
+        for seed in given.seeds
+        for whose in given.settings
+        for name in given.tasks
         if whose in DEPARTURES[name]
-        for method in chosen.methods
+        for method in given.methods
     ]
-    print(table(complete(chosen.runs, jobs, lambda job: job, KEY, run, chosen.workers)))
+    finished(given, jobs, run, table)
 
 
 if __name__ == "__main__":
-    prepare_streams()
     main()

@@ -17,8 +17,7 @@ import numpy as np
 
 from graphnet.graph.node import Array
 from graphnet_rnn.errors import DataError, UsageError
-from graphnet_rnn.experiments.draws import require_generator
-from graphnet_rnn.settings import shown, whole_number
+from graphnet_rnn.settings import require_generator, shown, whole_number
 
 __all__ = [
     "TASKS", "Addition", "Memory", "Memory5", "Memory20", "Multiplication", "Permutation", "Task", "TemporalOrder",

@@ -15,34 +15,42 @@ ends a run early; it is open, neither solved nor failed.
 
 from __future__ import annotations
 
-import argparse
 import math
 import statistics
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from graphnet_rnn.experiments.dependencies.fresh import FreshSequences
 from graphnet_rnn.experiments.dependencies.problems import TASKS
 from graphnet_rnn.experiments.dependencies.source import settings
-from graphnet_rnn.experiments.runs import Row, complete
+from graphnet_rnn.experiments.runs import Job, Row, finished, grouped, markdown, options_of
 from graphnet_rnn.training.settings import Training
 from graphnet_rnn.training.trainer import Trainer
 
-KEY = ("task", "length", "structural", "seed")
+
+@dataclass(frozen=True)
+class DependencyJob(Job):
+    KEY: ClassVar = ("task", "length", "structural", "seed")
+
+    task: str
+    length: int
+    structural: bool
+    seed: int
+    seconds: float
 
 
-def run(job: tuple[str, int, bool, int, float]) -> Row:
+def run(job: DependencyJob) -> Row:
     """One run to its end: solved, failed, or out of time."""
-    name, length, structural, seed, seconds = job
-    task = TASKS[name](length)
-    source = settings(task, structural)
-    problem = FreshSequences(task, seed=seed, threads=1, steps=1)
+    task = TASKS[job.task](job.length)
+    source = settings(task, job.structural)
+    problem = FreshSequences(task, seed=job.seed, threads=1, steps=1)
     started, most = time.process_time(), source.minibatches * source.minibatch
     settled = Training(
         source.optimizer(), epochs=most, stopping=None, goal=math.nextafter(source.success, 0),
-        core_seconds=None if math.isinf(seconds) else seconds,
+        core_seconds=None if math.isinf(job.seconds) else job.seconds,
     )  # fmt: skip
     wrong = [problem.wrong()]
 
@@ -55,10 +63,7 @@ def run(job: tuple[str, int, bool, int, float]) -> Row:
         trainer.run()
     solved = wrong[-1] < source.success
     return {
-        "task": name,
-        "length": length,
-        "structural": structural,
-        "seed": seed,
+        **job.named,
         "solved": solved,
         "open": not solved and problem.sequences < most,
         "wrong": wrong[-1],
@@ -71,74 +76,57 @@ def run(job: tuple[str, int, bool, int, float]) -> Row:
 
 def table(rows: Iterable[Row]) -> str:
     """Markdown: one line for each problem, T and kind of damping."""
-    groups: dict[tuple[str, int, bool], list[Row]] = {}
-    for row in rows:
-        groups.setdefault((row["task"], row["length"], row["structural"]), []).append(row)
-    lines = [
-        "| problem | T | structural damping | solved | failed | open | minibatches: least | median | most | steps "
-        "| core minutes | of those not solved: wrong |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|",
-    ]
-    order = {name: i for i, name in enumerate(TASKS)}
+    order, lines = list(TASKS), []
     for (name, length, structural), group in sorted(
-        groups.items(), key=lambda item: (order[item[0][0]], item[0][1], not item[0][2])
+        grouped(rows, DependencyJob.KEY[:3]).items(),
+        key=lambda item: (order.index(item[0][0]), item[0][1], not item[0][2]),
     ):
         solved, failed, undecided = (
             [row for row in group if row["solved"]],
             [row for row in group if not row["solved"] and not row["open"]],
             [row for row in group if row["open"]],
         )
-        lines.append(
-            f"| {name} | {length} | {'yes' if structural else 'no'} | {len(solved)} | {len(failed) or ''} | "
-            + f"{len(undecided) or ''} | "
-            + " | ".join(f"{v:,.0f}" for v in _spread([row["minibatches"] for row in solved]))
-            + (" | " if solved else "| | | ")
-            + (f"{statistics.median(row['steps'] for row in solved):.0f} | " if solved else "| ")
-            + (f"{statistics.median(row['seconds'] for row in solved) / 60:.1f} | " if solved else "| ")
-            + "; ".join(
+        counts = [row["minibatches"] for row in solved]
+        spread = [f(counts) for f in (min, statistics.median, max)] if solved else []
+        cells = [
+            name, length, "yes" if structural else "no", len(solved), len(failed) or "", len(undecided) or "",
+            *([f"{value:,.0f}" for value in spread] or [""] * 3),
+            f"{statistics.median(row['steps'] for row in solved):.0f}" if solved else "",
+            f"{statistics.median(row['seconds'] for row in solved) / 60:.1f}" if solved else "",
+            "; ".join(
                 f"{what}: " + ", ".join(f"{row['wrong']:.1%} after {row['minibatches']:,.0f}" for row in rows)
                 for what, rows in (("failed", failed), ("open", undecided))
                 if rows
-            )
-            + " |"
-        )
-    return "\n".join(lines)
-
-
-def _spread(values: Sequence[float]) -> list[float]:
-    return [min(values), statistics.median(values), max(values)] if values else []
+            ),
+        ]  # fmt: skip
+        lines.append(" | ".join(map(str, cells)))
+    heads = (
+        "problem | T | structural damping | solved | failed | open | minibatches: least | median | most | steps "
+        "| core minutes | of those not solved: wrong"
+    )
+    return markdown(heads, lines)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m graphnet_rnn.experiments.dependencies",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = options_of("dependencies", __doc__, folder=False, workers=2)
     add = parser.add_argument
-    add("--runs", type=Path, required=True, help="a file of JSON lines, added to")
     add("--tasks", nargs="+", choices=list(TASKS), default=list(TASKS))
     add("--lengths", nargs="+", type=int, default=[30, 50])
     add("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4])
     add("--structural", nargs="+", choices=["yes", "no"], default=["yes"])
     add("--seconds", type=float, default=float("inf"), help="the most of a run, of its core")
-    add("--workers", type=int, default=2)
     add("--picture", type=Path, help="where to draw the rows, as in fig. 4.1")
-    chosen = parser.parse_args()
+    given = parser.parse_args()
     jobs = [
-        (name, length, structural == "yes", seed, chosen.seconds)
-        for length in chosen.lengths
-        for seed in chosen.seeds
-        for structural in chosen.structural
-        for name in chosen.tasks
+        DependencyJob(name, length, structural == "yes", seed, given.seconds)
+        for length in given.lengths
+        for seed in given.seeds
+        for structural in given.structural
+        for name in given.tasks
     ]
-    rows = complete(
-        chosen.runs, jobs, lambda job: job[:4], KEY, run, chosen.workers,
-        # A run that was ended early is made again if it may now take longer.
-        lambda row: not row["open"] or row["seconds"] >= chosen.seconds or not chosen.workers,
-    )  # fmt: skip
-    print(table(rows))
-    if chosen.picture is not None:
+    # A run that was ended early is made again if it may now take longer.
+    rows = finished(given, jobs, run, table, lambda row: not row["open"] or row["seconds"] >= given.seconds)
+    if given.picture is not None:
         import viz
 
-        viz.minibatches_and_failures(rows).savefig(chosen.picture, dpi=150)
+        viz.minibatches_and_failures(rows).savefig(given.picture, dpi=150)

@@ -4,7 +4,7 @@
     # as many as the source makes
     python -m graphnet_rnn.experiments.motion --data MOCAP.mat --updates 100000
     # any frames x (time, cases, width), with lengths
-    python -m graphnet_rnn.experiments.motion --data speech.npz --methods rnn
+    python -m graphnet_rnn.experiments.motion --data speech.npz --methods rnn-hf
     # swings that are drawn: no data are needed
     python -m graphnet_rnn.experiments.motion --updates 500 --seconds 5
     # what the best of these runs predict and make up
@@ -23,12 +23,11 @@ of its columns has mean 0 and variance 1, and it has neither scales nor a skelet
 
 from __future__ import annotations
 
-import argparse
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -42,17 +41,15 @@ from graphnet_rnn.data.arrays import package_for
 from graphnet_rnn.data.sequence_files import read_inputs
 from graphnet_rnn.data.tables import Choice
 from graphnet_rnn.errors import DataError
-from graphnet_rnn.experiments.runs import complete, recorded
+from graphnet_rnn.experiments.runs import Job, finished, markdown, options_of, trainer_of
 from graphnet_rnn.models.energy.temporal import RTRBM, TRBM
 from graphnet_rnn.optimizers.base import Optimizer
 from graphnet_rnn.optimizers.first_order import Adam
 from graphnet_rnn.optimizers.hessian_free import HessianFree
 
-RESULTS = recorded("motion")
 WINDOW, EVERY, KEPT, UNITS = 50, 5, 300, 200
 #: CD-10 for the first updates, then CD-25; and what predicts.
 SHORT, GIBBS, CHAINS = 1000, (10, 25), 10
-KEY = ("data", "method", "seed", "updates")
 NETS: dict[str, tuple[Any, Optimizer]] = {
     "rnn-hf": (Elman, HessianFree(structural=0.1)),
     "rnn-adam": (Elman, Adam(rate=0.001, clip_norm=5.0)),
@@ -70,7 +67,9 @@ METHODS = (BEFORE, *ENERGY, *NETS)
 
 
 @dataclass(frozen=True)
-class MotionJob:
+class MotionJob(Job):
+    KEY: ClassVar = ("data", "method", "seed", "updates")
+
     data: Path | None
     method: str
     seed: int
@@ -83,10 +82,6 @@ class MotionJob:
         """Of a network, whose time is given, no updates are."""
         name = "drawn" if self.data is None else self.data.stem
         return name, self.method, self.seed, self.updates if self.method in ENERGY else 0
-
-    @property
-    def place(self) -> Path:
-        return self.folder / "-".join(map(str, self.key))
 
 
 # -- frames ------------------------------------------------------------------------------------
@@ -140,33 +135,22 @@ def parts(path: Path | None) -> tuple[Array, Array, Array]:
 # -- runs --------------------------------------------------------------------------------------
 
 
-def problem_of(job: MotionJob, train: Array, valid: Array) -> tuple[Any, rnn.Training]:
+def trainer_for(job: MotionJob, train: Array, valid: Array) -> rnn.Trainer:
     width = train.shape[2]
     if job.method in ENERGY:
         kind, connections = ENERGY[job.method]
         model = kind(width, UNITS, visibles="gaussian", connections=connections, seed=job.seed)
         cases = np.concatenate([train, valid], axis=1)
-        problem: Any = rnn.EnergyCases(
-            model,
-            cases,
-            1,
-            gibbs_steps=gibbs_steps,
-            valid=valid.shape[1] / cases.shape[1],
-            seed=job.seed,
-            threads=1,
-        )
+        energy = rnn.EnergyCases(
+            model, cases, 1, gibbs_steps=gibbs_steps, valid=valid.shape[1] / cases.shape[1], seed=job.seed, threads=1
+        )  # fmt: skip
         momentum = rnn.Momentum(rate=rnn.Ramp(0.005, 0.0, job.updates), momentum=0.9)
-        return problem, rnn.Training(
-            momentum, epochs=10**9, steps=job.updates, core_seconds=1e9, stopping=None, log_every=10**6
-        )
+        return trainer_of(energy, momentum, job, steps=job.updates, core_seconds=1e9)
     cell, optimizer = NETS[job.method]
     net = rnn.Network([cell(UNITS)], width, width, loss="squared", seed=job.seed)
     several = {"gradient_batches": train.shape[1] // 50, "curvature_batches": 2} if optimizer.curved else {}
-    problem = rnn.Arrays(net, train[:-1], train[1:], 50, valid=(valid[:-1], valid[1:]), threads=1, **several)
-    settings = rnn.Training(
-        optimizer, epochs=10**9, core_seconds=job.seconds, schedule=rnn.Constant(), log_every=10**6
-    )
-    return problem, settings
+    arrays = rnn.Arrays(net, train[:-1], train[1:], 50, valid=(valid[:-1], valid[1:]), threads=1, **several)
+    return trainer_of(arrays, optimizer, job, core_seconds=job.seconds, stopping=rnn.EarlyStopping())
 
 
 def gibbs_steps(update: int) -> int:
@@ -184,13 +168,10 @@ def predicted(model: Any, v: Array) -> Array:
 @threadpool_limits.wrap(limits=1)  # type: ignore[untyped-decorator]
 def train(job: MotionJob) -> Row:
     learned, valid, test = parts(job.data)
-    row = {**dict(zip(KEY, job.key, strict=True)), "windows": learned.shape[1], "width": test.shape[2]}
+    row = {**job.named, "windows": learned.shape[1], "width": test.shape[2]}
     if job.method == BEFORE:
         return {**row, "error": error(test[:-1], test), "seconds": 0.0, "ended": "", "epochs": 0}
-    problem, settings = problem_of(job, learned, valid)
-    trainer = rnn.Trainer(problem, settings, job.place)
-    if trainer.folder.checkpoints():
-        trainer.resume()
+    trainer = trainer_for(job, learned, valid)
     outcome = trainer.run()
     model = rnn.load(job.place / "model.safetensors")
     return {
@@ -203,19 +184,14 @@ def error(found: Array, v: Array) -> float:
     return float(np.mean(np.square(found - v[1:]), dtype=np.float64))
 
 
-def enough(row: Row, seconds: float) -> bool:
-    """Whether a network has had its time, or has ended before; of the others the key says all."""
-    return row["method"] not in NETS or row["seconds"] >= seconds or row["ended"] == "early stopping"
-
-
 def table(rows: Sequence[Row]) -> str:
     """Markdown: a line for each run, the best first."""
-    lines = ["| method | seed | error per column | updates or epochs | core s |", "|---|---|---|---|---|"]
+    lines = []
     for row in sorted(rows, key=lambda row: row["error"]):
         count = f"{row['updates']:,} updates" if row["updates"] else f"{row['epochs']:,} epochs"
         took = f"{row['seconds']:.0f}" if row["seconds"] else ""
-        lines.append(f"| {row['method']} | {row['seed']} | {row['error']:.3f} | {count} | {took} |")
-    return "\n".join(lines)
+        lines.append(f"{row['method']} | {row['seed']} | {row['error']:.3f} | {count} | {took}")
+    return markdown("method | seed | error per column | updates or epochs | core s", lines)
 
 
 def draw(jobs: Sequence[MotionJob], picture: Path) -> None:
@@ -236,31 +212,25 @@ def draw(jobs: Sequence[MotionJob], picture: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m graphnet_rnn.experiments.motion",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = options_of("motion", __doc__)
     add: Any = parser.add_argument
     add("--data", type=Path, help="MOCAP.mat, or arrays (.npz)")
     add("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     add("--seeds", nargs="+", type=int, default=[0])
     add("--updates", type=int, default=10_000, help="of TRBM and RTRBM")
     add("--seconds", type=float, default=100.0, help="of a core, for each network")
-    add("--workers", type=int, default=1, help="runs at once, one core each")
-    add("--folder", type=Path, default=Path("runs/motion"), help="of the runs, which go on from there")
-    add("--results", type=Path, default=RESULTS)
-    add("--table", action="store_true", help="only show what there is")
     add("--picture", type=Path, help="draw a window, and what the first seed's models make of it")
     given = parser.parse_args()
     jobs = [
         MotionJob(given.data, method, seed, given.updates, given.seconds, given.folder)
         for method in given.methods for seed in given.seeds[: 1 if method == BEFORE else None]
     ]  # fmt: skip
-    found = complete(
-        given.results, jobs, lambda job: job.key, KEY, train, 0 if given.table else given.workers,
-        lambda row: given.table or enough(row, given.seconds),
+    # Of all but a network the key says all.
+    finished(
+        given, jobs, train, table,
+        lambda row: (
+            row["method"] not in NETS or row["seconds"] >= given.seconds or row["ended"] == "early stopping"
+        ),
     )  # fmt: skip
-    print(table(found))
     if given.picture:
         draw([job for job in jobs if job.seed == given.seeds[0]], given.picture)

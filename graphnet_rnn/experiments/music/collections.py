@@ -1,22 +1,32 @@
-"""Collections of piano rolls, read or drawn, and how a model is fed with them."""
+"""Collections of piano rolls, read or drawn (chords, whose true nats are known), and how a model is fed with them."""
 
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-import graphnet_rnn as rnn
 from graphnet.graph.node import Array
 from graphnet_rnn.data.music import read_rolls
 from graphnet_rnn.data.sequences import Sequences, padded
 from graphnet_rnn.errors import DataError
+from graphnet_rnn.settings import require_generator, whole_number
 
-__all__ = ["COLLECTIONS", "DRAWN", "PIECE", "Collection", "pieces", "rolls", "windows"]
+__all__ = [
+    "CHORD_NATS", "COLLECTIONS", "DRAWN", "FIRST_CHORD_NATS", "PIECE", "Collection", "chords", "pieces", "rolls",
+    "windows",
+]  # fmt: skip
 
+#: Keys of a piano; the lowest C that a chord stands on; semitones of an octave; of a major chord; to the next chord.
+PIANO, LOWEST_C, OCTAVE, MAJOR, MOVES = 88, 27, 12, (0, 4, 7), (0, 5, 7)
+#: What a frame costs the one who knows how it is drawn, in nats: the move and the position.
+CHORD_NATS = math.log(len(MOVES) * 2)
+#: What the first costs: the chord and the position.
+FIRST_CHORD_NATS = math.log(OCTAVE * 2)
 #: Frames of a piece to train on.
 PIECE = 64
 #: Frames of a window, and from the beginning of one to that of the next: for models whose cases are all as long.
@@ -50,10 +60,30 @@ COLLECTIONS = {
 DRAWN = "chords"
 
 
+def chords(generator: np.random.Generator, cases: int, time: int) -> Array:
+    """Piano rolls (time, cases, 88): major chords, the next the same, a fourth or a fifth higher, each in 1/3 of frames
+
+    The first is any of twelve. In half of the frames the two lower notes of a chord are an octave higher, never one of
+    them alone. So keys depend on each other, given all frames before: no distribution under which they do not comes
+    near to CHORD_NATS, log 6 for each frame but the first. Raises UsageError.
+    """
+    generator = require_generator("chords", generator)
+    cases, time = whole_number("chords: cases", cases), whole_number("chords: time", time)
+    first = generator.integers(OCTAVE, size=(1, cases))
+    moves = generator.choice(MOVES, (time - 1, cases))
+    roots = np.cumsum(np.concatenate([first, moves]), axis=0) % OCTAVE
+    raised = generator.integers(2, size=(time, cases))
+    found = np.zeros((time, cases, PIANO), np.float32)
+    steps, which = np.indices((time, cases))
+    for n, note in enumerate(MAJOR):
+        found[steps, which, LOWEST_C + roots + note + OCTAVE * raised * (n < 2)] = 1
+    return found
+
+
 def rolls(folder: Path, name: str) -> dict[str, list[Array]]:
     """The parts of a collection; DataError if its file is another than the one that figures are of."""
     if name == DRAWN:
-        drawn = rnn.tasks.chords(np.random.default_rng(0), 200, 2 * PIECE).swapaxes(0, 1)
+        drawn = chords(np.random.default_rng(0), 200, 2 * PIECE).swapaxes(0, 1)
         return {"train": [*drawn[:120]], "valid": [*drawn[120:150]], "test": [*drawn[150:]]}
     there = COLLECTIONS[name]
     path = folder / there.file

@@ -6,27 +6,26 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 import graphnet_rnn as rnn
 from graphnet.graph.node import Array
-from graphnet.system.json_lines import Row, read_rows
 from graphnet_rnn.cells.elman import Elman
 from graphnet_rnn.cells.gru import GRU
 from graphnet_rnn.cells.lstm import LSTM
 from graphnet_rnn.cells.multiplicative import MultiplicativeLSTM
 from graphnet_rnn.data.music import frame_accuracy
-from graphnet_rnn.errors import DataError
 from graphnet_rnn.experiments.music.collections import PIECE, pieces, rolls, windows
+from graphnet_rnn.experiments.runs import Job, Row, epochs_of, some_of, trainer_of
 from graphnet_rnn.optimizers.base import Optimizer
 from graphnet_rnn.optimizers.first_order import Adam, Momentum
 from graphnet_rnn.optimizers.hessian_free import HessianFree
 
 __all__ = [
-    "CELLS", "DIVERGENCE", "KEY", "METHODS", "OUTPUTS", "RBM", "RTRBM", "MusicJob", "judged", "make", "predicted",
+    "CELLS", "DIVERGENCE", "METHODS", "OUTPUTS", "RBM", "RTRBM", "MusicJob", "judged", "make", "predicted",
     "train",
 ]  # fmt: skip
 
@@ -35,8 +34,6 @@ BATCH, UNITS, HIDDEN = 24, 150, 100
 DRAWS = 5
 #: Of the RTRBM: steps of Gibbs to learn by, and to predict; temperatures and chains of its likelihood.
 GIBBS, PREDICTED, ANNEALED = 10, (25, 10), (1000, 5)
-KEY = ("set", "cell", "output", "method", "seed")
-POINTS = 60
 CELLS = {"Elman": Elman, "GRU": GRU, "LSTM": LSTM, "mLSTM": MultiplicativeLSTM}
 #: Hidden units of the NADE; 0: keys that are independent given the past.
 OUTPUTS = {"logistic": 0, "nade": HIDDEN}
@@ -63,7 +60,9 @@ METHODS = {
 
 
 @dataclass(frozen=True)
-class MusicJob:
+class MusicJob(Job):
+    KEY: ClassVar = ("set", "cell", "output", "method", "seed")
+
     set: str
     cell: str
     output: str
@@ -72,14 +71,6 @@ class MusicJob:
     seconds: float
     data: Path
     folder: Path
-
-    @property
-    def key(self) -> tuple[str, str, str, str, int]:
-        return self.set, self.cell, self.output, self.method, self.seed
-
-    @property
-    def place(self) -> Path:
-        return self.folder / "-".join(map(str, self.key))
 
 
 def make(cell: str, output: str, method: str, seed: int) -> rnn.RecurrentNADE:
@@ -114,21 +105,16 @@ def problem_of(job: MusicJob, parts: dict[str, list[Array]]) -> Any:
 def train(job: MusicJob) -> Row:
     """Goes on with a run until it has had so many seconds of a core, or has ended by itself; judges its best epoch."""
     parts, how = rolls(job.data, job.set), METHODS[job.method]
-    problem = problem_of(job, parts)
     energy = job.cell == RTRBM
-    stopping: dict[str, Any] = {"stopping": None} if energy else {}
-    settings = rnn.Training(
-        how.optimizer, epochs=10**9, core_seconds=job.seconds, log_every=10**6, schedule=rnn.Constant(),
-        average=how.average, **stopping,
+    trainer = trainer_of(
+        problem_of(job, parts), how.optimizer, job, core_seconds=job.seconds, average=how.average,
+        stopping=None if energy else rnn.EarlyStopping(),
     )  # fmt: skip
-    trainer = rnn.Trainer(problem, settings, job.place)
-    if trainer.folder.checkpoints():
-        trainer.resume()
     outcome = trainer.run()
     best = rnn.load(job.place / "model.safetensors")
-    epochs = [r for r in read_rows(job.place / "history.jsonl", DataError) if r.get("event") == "epoch"]
+    epochs = epochs_of(job)
     return {
-        **dict(zip(KEY, job.key, strict=True)), "optimizer": repr(how.optimizer), "parameters": best.theta.size,
+        **job.named, "optimizer": repr(how.optimizer), "parameters": best.theta.size,
         **judged(best, parts["test"]), "epochs": len(epochs), "ended": outcome.reason,
         "seconds": round(trainer.progress.core_seconds, 1),
         "curve": [] if energy else curve(epochs, pieces(parts["valid"])["lengths"]),
@@ -138,8 +124,7 @@ def train(job: MusicJob) -> Row:
 def curve(epochs: Sequence[Row], lengths: Array) -> list[list[float]]:
     """Some epochs, and the nats a frame of the validation pieces after them."""
     share = len(lengths) / lengths.sum()
-    kept = np.unique(np.geomspace(1, len(epochs), POINTS).astype(int)) - 1
-    return [[int(i) + 1, float(f"{epochs[i]['valid_loss'] * share:.5g}")] for i in kept]
+    return [[i, float(f"{row['valid_loss'] * share:.5g}")] for i, row in some_of(enumerate(epochs, start=1))]
 
 
 def nats_of(model: Any, v: Array) -> Array:

@@ -13,36 +13,33 @@ run is a line of --runs; runs that are there are not made again.
 
 from __future__ import annotations
 
-import argparse
 import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
 import graphnet_rnn as rnn
 from graphnet.graph.node import Array
-from graphnet.system.streams import prepare_streams
 from graphnet_rnn.errors import TrainingError
 from graphnet_rnn.experiments.regret.coders import bzip2_bits, ctw_bits, ppm_bits
-from graphnet_rnn.experiments.regret.problem import SIZES, SOURCE, SYMBOLS, DrawnTexts
-from graphnet_rnn.experiments.runs import Row, complete, recorded
+from graphnet_rnn.experiments.regret.problem import SIZES, SOURCE, SYMBOLS, DrawnTexts, best_runs
+from graphnet_rnn.experiments.runs import Job, Row, finished, grouped, markdown, options_of
 
 __all__ = ["METHODS", "PredictorJob", "run", "table"]
 
-#: What names a run.
-KEY = ("task", "size", "method", "setting", "seed")
-RESULTS = recorded("regret")
 #: States, as many as the source's largest networks had units, but for the alphabet, where those had up to 512.
 LARGEST = {"alphabet": 256, "music": 256, "anbn": 64}
 
 
 @dataclass(frozen=True)
-class PredictorJob:
+class PredictorJob(Job):
     """One run. setting: an order, a depth, a number of states. iterations, seconds: the most that EM may take."""
+
+    KEY: ClassVar = ("task", "size", "method", "setting", "seed")
 
     task: str
     size: int
@@ -51,9 +48,6 @@ class PredictorJob:
     seed: int
     iterations: int = 200
     seconds: float = math.inf
-
-    def key(self) -> tuple[object, ...]:
-        return tuple(getattr(self, name) for name in KEY)
 
 
 def adaptive(bits: Callable[[Array, int, int], Array]) -> Callable[[DrawnTexts, PredictorJob], Row]:
@@ -129,42 +123,31 @@ def run(job: PredictorJob) -> Row:
     started = time.process_time()
     found = METHODS[job.method](problem, job)
     return {
-        **{name: getattr(job, name) for name in KEY}, "true": problem.valid.total,
+        **job.named, "true": problem.valid.total,
         "symbols": [len(part) for part in problem.symbols], **found, "seconds": time.process_time() - started,
     }  # fmt: skip
 
 
 def table(rows: list[Row]) -> str:
     """Markdown: each method on each task, in the setting whose mean regret is least, of those with the most seeds."""
-    lines = [
-        "| text | size | method | best setting | regret, bits | of each seed | least of any run | the source "
-        "| core seconds |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
-    groups: dict[tuple[str, int, str], dict[int, list[Row]]] = {}
-    for row in rows:
-        group = groups.setdefault((row["task"], row["size"], row["method"]), {})
-        group.setdefault(row["setting"], []).append(row)
-    for (task, size, method), group in groups.items():
-        best = min(group.values(), key=lambda runs: (-len(runs), np.mean([row["regret"] for row in runs])))
-        regrets = [row["regret"] for row in best]
-        least = min(row["regret"] for runs in group.values() for row in runs)
+    lines = []
+    for (task, size, method), group in grouped(rows, ["task", "size", "method"]).items():
+        best, regrets = best_runs(group, ["setting"])
+        least = min(row["regret"] for row in group)
         source = SOURCE.get(method.partition(",")[0], {}).get(task) if size == SIZES[task] else None
         lines.append(
-            f"| {task} | {size:,} | {method} | {best[0]['setting']} | {np.mean(regrets):,.1f} | "
-            + ", ".join(f"{regret:,.1f}" for regret in regrets)
-            + f" | {least:,.1f} | {'' if source is None else f'{source:,.1f}'} | "
-            + f"{np.mean([row['seconds'] for row in best]):.1f} |"
+            f"{task} | {size:,} | {method} | {best[0]['setting']} | {regrets} | {least:,.1f} | "
+            f"{'' if source is None else f'{source:,.1f}'} | {np.mean([row['seconds'] for row in best]):.1f}"
         )
-    return "\n".join(lines)
+    heads = (
+        "text | size | method | best setting | regret, bits | of each seed | least of any run | the source "
+        "| core seconds"
+    )
+    return markdown(heads, lines)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m graphnet_rnn.experiments.regret.baselines",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = options_of("regret.baselines", __doc__, "regret", folder=False)
     add = parser.add_argument
     add("--task", nargs="+", choices=list(SIZES), default=list(SIZES))
     add("--methods", nargs="+", choices=list(METHODS), default=list(METHODS))
@@ -178,21 +161,16 @@ def main() -> None:
     add("--size", type=int, help="lines, bars or blocks of each text (default: as in the source)")
     add("--iterations", type=int, default=200, help="of expectation-maximisation, at most")
     add("--seconds", type=float, default=60.0, help="of a core for it, at most")
-    add("--runs", type=Path, default=RESULTS, help="a file of JSON lines, added to")
-    add("--workers", type=int, default=1, help="0: the table of the runs that are there")
-    chosen = parser.parse_args()
+    given = parser.parse_args()
     jobs = [
-        PredictorJob(
-            task, chosen.size or SIZES[task], method, setting, seed, chosen.iterations, chosen.seconds
-        )
-        for task in chosen.task
-        for method in chosen.methods
-        for seed in range(chosen.seeds)
-        for setting in chosen.settings or settings(task, method)
+        PredictorJob(task, given.size or SIZES[task], method, setting, seed, given.iterations, given.seconds)
+        for task in given.task
+        for method in given.methods
+        for seed in range(given.seeds)
+        for setting in given.settings or settings(task, method)
     ]
-    print(table(complete(chosen.runs, jobs, PredictorJob.key, KEY, run, chosen.workers)))
+    finished(given, jobs, run, table)
 
 
 if __name__ == "__main__":
-    prepare_streams()
     main()

@@ -13,28 +13,24 @@ Adam take all parameters at once. Every run is a line of --runs; runs that are t
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
 import graphnet_rnn as rnn
 from graphnet.graph.node import Array
 from graphnet.system.json_lines import read_rows
-from graphnet.system.streams import prepare_streams
 from graphnet_rnn.cells.sparse import GLNN, GNN, GraphRNN
 from graphnet_rnn.errors import DataError, TrainingError
-from graphnet_rnn.experiments.regret.problem import SIZES, DrawnTexts
-from graphnet_rnn.experiments.runs import Row, complete, recorded
+from graphnet_rnn.experiments.regret.problem import SIZES, DrawnTexts, best_runs
+from graphnet_rnn.experiments.runs import Job, Row, finished, grouped, markdown, options_of
 from graphnet_rnn.riemannian.metrics import Backpropagated, Frequency, OuterProduct, RootMeanSquare
 
 __all__ = ["METHODS", "NETS", "TABLE", "NetJob", "run", "table"]
 
-KEY = ("task", "size", "net", "method", "units", "edges", "seed", "budget")
-RESULTS = recorded("regret_nets")
 #: How often a run is looked at.
 LOOKS = 50
 #: Steps of a piece.
@@ -70,8 +66,10 @@ TABLE: dict[tuple[str, str], tuple[float, float, float]] = {
 
 
 @dataclass(frozen=True)
-class NetJob:
+class NetJob(Job):
     """One run. budget: seconds of a core."""
+
+    KEY: ClassVar = ("task", "size", "net", "method", "units", "edges", "seed", "budget")
 
     task: str
     size: int
@@ -81,9 +79,6 @@ class NetJob:
     edges: int
     seed: int
     budget: float
-
-    def key(self) -> tuple[object, ...]:
-        return tuple(getattr(self, name) for name in KEY)
 
 
 def network(job: NetJob, train: Array, symbols: int) -> rnn.Network:
@@ -133,7 +128,7 @@ def run(job: NetJob) -> Row:
         ended = str(error)
     seconds, step, regret = min(curve, key=lambda point: point[2])
     return {
-        **{name: getattr(job, name) for name in KEY}, "true": problem.valid.total, "symbols": [len(train), len(valid)],
+        **job.named, "true": problem.valid.total, "symbols": [len(train), len(valid)],
         "regret": regret, "best_step": step, "best_seconds": seconds, "steps": curve[-1][1], "last": curve[-1][2],
         "ended": ended, "curve": [[round(s, 3), n, round(r, 2)] for s, n, r in curve],
     }  # fmt: skip
@@ -141,35 +136,23 @@ def run(job: NetJob) -> Row:
 
 def table(rows: list[Row]) -> str:
     """Markdown: of each net and method on each text the size with the least mean regret, beside the source."""
-    lines = [
-        "| text | size | net | method | budget | units, edges | regret, bits | each seed | steps | at | the source |",
-        f"|{'---|' * 11}",
-    ]
-    groups: dict[tuple[str, int, str, str, float], dict[tuple[int, int], list[Row]]] = {}
-    for row in rows:
-        key = (row["task"], row["size"], row["net"], row["method"], row["budget"])
-        groups.setdefault(key, {}).setdefault((row["units"], row["edges"]), []).append(row)
-    for (task, size, net, method, budget), group in sorted(groups.items()):
-        best = min(group.values(), key=lambda runs: (-len(runs), np.mean([row["regret"] for row in runs])))
-        regrets = [row["regret"] for row in best]
+    lines = []
+    names = ("task", "size", "net", "method", "budget")
+    for (task, size, net, method, budget), group in sorted(grouped(rows, names).items()):
+        best, regrets = best_runs(group, ["units", "edges"])
         source = TABLE.get((net, method)) if size == SIZES[task] else None
         steps, seconds = (np.mean([row[name] for row in best]) for name in ("best_step", "best_seconds"))
         cells = [
             task, f"{size:,}", net, method, f"{budget:g}", f"{best[0]['units']}, {best[0]['edges']}",
-            f"{np.mean(regrets):,.1f}", ", ".join(f"{regret:,.1f}" for regret in regrets), f"{steps:,.0f}",
-            f"{seconds:,.0f} s",
-            f"{source[list(SIZES).index(task)]:,.1f}" if source else "",
+            regrets, f"{steps:,.0f}", f"{seconds:,.0f} s", f"{source[list(SIZES).index(task)]:,.1f}" if source else "",
         ]  # fmt: skip
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+        lines.append(" | ".join(cells))
+    heads = "text | size | net | method | budget | units, edges | regret, bits | each seed | steps | at | the source"
+    return markdown(heads, lines)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m graphnet_rnn.experiments.regret.nets",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = options_of("regret.nets", __doc__, "regret_nets", folder=False)
     add = parser.add_argument
     add("--task", nargs="+", choices=list(SIZES), default=list(SIZES))
     add("--nets", nargs="+", choices=list(NETS), default=list(NETS))
@@ -179,24 +162,21 @@ def main() -> None:
     add("--seeds", type=int, default=1, help="so many, from 0 on")
     add("--size", type=int, help="lines, bars or blocks of each text (default: as in the source)")
     add("--seconds", type=float, default=60.0, help="of a core for each run")
-    add("--runs", type=Path, default=RESULTS, help="a file of JSON lines, added to")
-    add("--workers", type=int, default=1, help="0: the table of the runs that are there")
-    chosen = parser.parse_args()
-    if not chosen.workers:
-        print(table(list(read_rows(chosen.runs, DataError))))
+    given = parser.parse_args()
+    if not given.workers:
+        print(table(read_rows(given.results, DataError)))
         return
     jobs = [
-        NetJob(task, chosen.size or SIZES[task], net, method, units, edges, seed, chosen.seconds)
-        for task in chosen.task
-        for seed in range(chosen.seeds)
-        for net in chosen.nets
-        for method in chosen.methods
-        for edges in chosen.edges
-        for units in chosen.units
+        NetJob(task, given.size or SIZES[task], net, method, units, edges, seed, given.seconds)
+        for task in given.task
+        for seed in range(given.seeds)
+        for net in given.nets
+        for method in given.methods
+        for edges in given.edges
+        for units in given.units
     ]
-    print(table(complete(chosen.runs, jobs, NetJob.key, KEY, run, chosen.workers)))
+    finished(given, jobs, run, table)
 
 
 if __name__ == "__main__":
-    prepare_streams()
     main()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,8 +12,9 @@ from graphnet.graph.node import Array
 from graphnet_rnn.data.text import Vocabulary
 from graphnet_rnn.experiments.regret.measure import regret, smoothed
 from graphnet_rnn.experiments.regret.texts import TEXTS, Drawn
+from graphnet_rnn.experiments.runs import Row, grouped
 
-__all__ = ["SIZES", "SOURCE", "SYMBOLS", "DrawnTexts"]
+__all__ = ["SIZES", "SOURCE", "SYMBOLS", "DrawnTexts", "best_runs"]
 
 #: Lines, bars and blocks of each of the two texts.
 SIZES = {"alphabet": 1000, "music": 2700, "anbn": 10}
@@ -60,3 +62,12 @@ class DrawnTexts:
     def smoothed_regret(self, probabilities: Array) -> float:
         """Of a model that gave these probabilities to the symbols of the second text, mixed as the source does."""
         return self.regret(-np.log2(smoothed(probabilities, len(self.vocabulary))))
+
+
+def best_runs(rows: Iterable[Row], names: Sequence[str]) -> tuple[list[Row], str]:
+    """Those with the values of these columns whose mean regret is least, of those with the most seeds; and as cells."""
+    best = min(
+        grouped(rows, names).values(), key=lambda runs: (-len(runs), np.mean([row["regret"] for row in runs]))
+    )
+    regrets = [row["regret"] for row in best]
+    return best, f"{np.mean(regrets):,.1f} | {', '.join(f'{regret:,.1f}' for regret in regrets)}"

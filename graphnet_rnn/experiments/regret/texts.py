@@ -18,8 +18,7 @@ import numpy as np
 
 from graphnet.graph.node import Array
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.experiments.draws import require_generator
-from graphnet_rnn.settings import whole_number
+from graphnet_rnn.settings import require_generator, whole_number
 
 __all__ = ["TEXTS", "Drawn", "alphabet", "anbn", "distant_xor", "music"]
 

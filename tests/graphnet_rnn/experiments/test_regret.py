@@ -165,7 +165,7 @@ def test_a_run(method: str) -> None:
     """On lines of the alphabet, whose regret is then far below that of guessing."""
     job = PredictorJob("alphabet", 30, method, 3, seed=0, iterations=5)
     row = run(job)
-    assert job.key() == tuple(row[name] for name in baselines.KEY)
+    assert job.key == tuple(row[name] for name in job.KEY)
     valid = DrawnTexts.of("alphabet", 0, 30).valid
     assert row["true"] == valid.total
     assert 0 < row["regret"] < len(valid.text) * math.log2(67) - valid.total
@@ -209,7 +209,7 @@ def test_a_network_is_run_within_its_time(monkeypatch: pytest.MonkeyPatch) -> No
             monkeypatch.setattr(nets, "time", SimpleNamespace(process_time=lambda: next(seconds)))
             job = nets.NetJob("anbn", 2, net, method, 4, 2, 0, 3.0)
             row = nets.run(job)
-            assert tuple(row[name] for name in nets.KEY) == job.key()
+            assert tuple(row[name] for name in job.KEY) == job.key
             assert row["regret"] == pytest.approx(min(regret for _, _, regret in row["curve"]), abs=0.01)
             assert np.isfinite(row["regret"])
             assert (row["steps"], len(row["curve"])) == (2, 3)

@@ -84,6 +84,9 @@ def test_help_shows_every_command_its_defaults_and_examples_that_are_understood(
             assert "(default: )" not in shown
             for line in options.EXAMPLE.splitlines()[1:]:
                 make_parser().parse_args(re.findall(r'"[^"]*"|\S+', line)[1:])
+    with pytest.raises(SystemExit):
+        main(["--help", "tasks"])  # of all, whatever follows
+    assert " ".join(capsys.readouterr().out.split()) == of_all
     assert "learning rate (default: sgd " in shown_by(capsys, "train")
     assert "adam 0.003" in shown_by(capsys, "train")
 

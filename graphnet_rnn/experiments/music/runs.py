@@ -1,0 +1,111 @@
+"""Nats a frame and frame accuracy on piano rolls: logistic outputs and RNN-NADE, by Adam and Hessian-free; RTRBM.
+
+    # runs of JSB; the folder has JSB_Chorales.mat
+    python -m graphnet_rnn.experiments.music --data FOLDER
+    python -m graphnet_rnn.experiments.music --data FOLDER --cells RTRBM  # its likelihood is estimated
+    python -m graphnet_rnn.experiments.music --data FOLDER --sets nottingham --seconds 1000 --workers 2
+    python -m graphnet_rnn.experiments.music --data FOLDER --picture music.png --sample music.mid
+    # music that is drawn: no data are needed
+    python -m graphnet_rnn.experiments.music --sets chords --seconds 20
+    python -m graphnet_rnn.experiments.music --table  # what there is, as a table
+
+After Boulanger-Lewandowski, Bengio & Vincent 2012. A net reads the frames so far; its output is a distribution of the
+next: its 88 keys independent given the past ("logistic"), or each dependent on those below it ("nade"). Training is on
+pieces of 64 frames, in each of which a net begins anew (of an RTRBM, windows of 25), the best epoch by validation is
+kept, and test sequences are judged whole, from their first frame on. Each run has a folder, from which it goes on when
+more seconds of a core are asked for, and ends before where validation says so. Needs SciPy, and mido for samples.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import graphnet_rnn as rnn
+from graphnet.system.json_lines import Row
+from graphnet_rnn.data.music import write_midi
+from graphnet_rnn.experiments.music.collections import COLLECTIONS, DRAWN, rolls
+from graphnet_rnn.experiments.music.learners import (
+    CELLS,
+    DIVERGENCE,
+    METHODS,
+    OUTPUTS,
+    RBM,
+    RTRBM,
+    MusicJob,
+    predicted,
+    train,
+)
+from graphnet_rnn.experiments.runs import finished, grouped, markdown, options_of
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Markdown: means over seeds, and the largest distance of one from it."""
+    lines = []
+    for key, same in grouped(rows, MusicJob.KEY[:4]).items():
+        mean = {
+            name: statistics.mean(row[name] for row in same)
+            for name in ("nats", "nats_sequence", "accuracy", "drawn", "epochs", "seconds")
+        }
+        apart = max(abs(row["nats"] - mean["nats"]) for row in same)
+        lines.append(
+            f"{' | '.join(key)} | {mean['nats']:.2f}{f' ± {apart:.2f}' if len(same) > 1 else ''} | "
+            f"{mean['nats_sequence']:.0f} | {mean['accuracy']:.1%} | {mean['drawn']:.1%} | {mean['epochs']:.0f} | "
+            f"{mean['seconds']:.0f} | {len(same)}"
+        )
+    heads = "set | net | output | method | nats a frame | a sequence | accuracy | if drawn | epochs | core s | seeds"
+    return markdown(heads, lines)
+
+
+def show(job: MusicJob, picture: Path | None, sample: Path | None) -> None:
+    """What a run's model predicts of the first test sequence, and what it makes of its first eight frames."""
+    model = rnn.load(job.place / "model.safetensors")
+    roll = rolls(job.data, job.set)["test"][0]
+    if picture is not None:
+        import viz
+
+        viz.piano_roll(roll, predicted(model, roll[:, None], 0)[:, 0]).savefig(picture, dpi=150)
+    if sample is not None:
+        assert isinstance(model, (rnn.RecurrentNADE, rnn.energy.RTRBM))
+        new = model.sample(64, warm_up=roll[:8, None], seed=job.seed)[:, 0]
+        rate = COLLECTIONS[job.set].frames_per_second if job.set in COLLECTIONS else 2
+        write_midi(sample, np.concatenate([roll[:8], new]), rate)
+
+
+def jobs_of(given: argparse.Namespace) -> list[MusicJob]:
+    """One for each that is asked for; an RTRBM has its own output and method."""
+    found = [
+        (name, cell, RBM, DIVERGENCE) if cell == RTRBM else (name, cell, output, method)
+        for name in given.sets for cell in given.cells for output in given.outputs for method in given.methods
+    ]  # fmt: skip
+    own = (given.seconds, given.data, given.folder)
+    return [MusicJob(*each, seed, *own) for each in dict.fromkeys(found) for seed in given.seeds]  # type: ignore[call-arg]
+
+
+def main() -> None:
+    parser = options_of("music", __doc__)
+    add: Any = parser.add_argument
+    add("--data", type=Path, default=Path("data/midi"), help="where the .mat files lie")
+    add("--sets", nargs="+", choices=(*COLLECTIONS, DRAWN), default=["jsb"])
+    add("--cells", nargs="+", choices=(*CELLS, RTRBM), default=["Elman", "GRU"])
+    add("--outputs", nargs="+", choices=OUTPUTS, default=list(OUTPUTS))
+    add("--methods", nargs="+", choices=[m for m in METHODS if m != DIVERGENCE], default=["adam"])
+    add("--seeds", nargs="+", type=int, default=[0, 1])
+    add(
+        "--seconds", type=float, default=100.0, help="of a core, for each run, those that it has had included"
+    )
+    add("--picture", type=Path, help="draw what the first run predicts of the first test sequence")
+    add("--sample", type=Path, help="write what the first run makes of its first eight frames, as MIDI")
+    given = parser.parse_args()
+    jobs = jobs_of(given)
+    finished(
+        given, jobs, train, table,
+        lambda row: row["seconds"] >= given.seconds or row["ended"] == "early stopping",
+    )  # fmt: skip
+    if given.picture or given.sample:
+        show(jobs[0], given.picture, given.sample)
