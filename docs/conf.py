@@ -81,6 +81,8 @@ guides_that_run = [
     "balls",
     "composing",
     "training",
+    "which_optimizer",
+    "faq",
     "second_order",
     "natural_gradient",
     "adding_an_op",

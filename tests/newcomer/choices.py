@@ -41,6 +41,9 @@ CHOICES = (
     Choice(r"graphnet-rnn sweep .*--parallel", None, "needs a cluster"),
     Choice(r"python -m benchmarks\.ranks( --scaling)?$", None, "needs mpiexec; its --help is run"),
     Choice(r"python -m benchmarks\.(streaming|inside)$", None, "needs PyTorch and more; its --help is run"),
+    Choice(r"python -m benchmarks\.(networks|ragged|streaming|inside|second_order) -", None,
+           "needs PyTorch and more; its --help is run"),
+    Choice(r"python -m benchmarks\.(defaults|operators)$", None, "many minutes; its --help is run"),
     # Shorter
     Choice(r"python -m benchmarks\.ranks --predict$", "{} --units 16 --rounds 1", _SHORT),
     Choice(r"python -m benchmarks\.lengths$", "{} --units 8 --times 20", _SHORT),
@@ -74,6 +77,7 @@ CHOICES = (
            "{} --methods adam --seeds 0 --updates 1000 --results autoencoders.jsonl", _SHORT),
     Choice(r"python -m graphnet_rnn\.experiments\.balls --(updates|methods|size|seeds)",
            "{} --size 8 --updates 3 --seconds 1 --results balls.jsonl", _SHORT),
+    Choice(r"python -m graphnet_rnn\.experiments\.control\.line_searches$", "{} --work 20 --methods lbfgs hf", _SHORT),
     Choice(r"python -m graphnet_rnn\.experiments\.control", "{} --table", "minutes for each run"),
     Choice(r"graphnet-rnn tasks ", "{} --steps 1 --test 500", _SHORT),
     Choice(r"python3 run\.py python benchmarks/engine\.py$", "{} --nodes 2000", _SHORT),
