@@ -189,9 +189,8 @@ with the output layer. Exceptions: StackedMRNN has 3 × {units} units, HyperRHN 
 
 You can stack any of these cells with `rnn.Network([...])`. Options are skip connections, dropout between layers and on
 states, one dropout mask for all time steps (`variational=True`), learned initial states, and shared layers
-(`share={{1: 0}}`). You can also put
-them into `Residual`, `Normalized` or `Bidirectional`. `Hyper` takes cells that compute their
-products with `affine` or `product`.
+(`share={{1: 0}}`). You can also put them into `Residual`, `Normalized` or `Bidirectional`. `Hyper` takes cells that
+compute their products with `affine` or `product`.
 
 ## Networks and models
 
