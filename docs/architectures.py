@@ -127,21 +127,21 @@ REPORTED: list[tuple[str, list[rnn.Cell], int, bool, str, str]] = [
     ("Krause: mLSTM", [rnn.MultiplicativeLSTM(170)], 70, False, "215,900", "170 units: 5 n² + 6 · 70 n"),
     ("Sutskever: MRNN", [rnn.MRNN(1500)], 86, True, "4.9 M", ""),
     ("Suarez: LSTM", [rnn.LSTM(1000)], 50, True, "4.3 M", ""),
-    ("Suarez: 2-layer LSTM", [rnn.LSTM(1000)] * 2, 50, True, "12.2 M", "cut off, not rounded"),
+    ("Suarez: 2-layer LSTM", [rnn.LSTM(1000)] * 2, 50, True, "12.2 M", "truncated, not rounded"),
     ("Suarez: 2-layer LSTM (1125)", embedded(rnn.LSTM(1125), rnn.LSTM(1125)), 50, True, "15.6 M",
-     "not explained; the text says 1125 units, a figure 1150 (16.06 M); 1133 would give 15.6 M"),
+     "unexplained: the text has 1125 units, a figure 1150 (16.06 M); 1133 units give 15.6 M"),
     ("Suarez: HyperLSTM", [rnn.HyperLSTM(1000, 128, 4)], 50, True, "4.9 M", ""),
     ("Suarez: LN LSTM", [rnn.LayerNormLSTM(1000)], 50, True, "4.3 M", ""),
     ("Suarez: LN HyperLSTM", [rnn.HyperLSTM(1000, 128, 4, layer_norm=True)], 50, True, "4.9 M", ""),
     ("Suarez: 2-layer LN HyperLSTM", [rnn.HyperLSTM(1000, 128, 16, layer_norm=True)] * 2, 50, True, "14.4 M",
-     "with embeddings of 16; the source states none, and 4 would give 14.1 M"),
-    ("Suarez: RHN", embedded(rnn.RHN(1000)), 50, True, "14.0 M", "14.0 M are the recurrent matrices alone"),
-    ("Suarez: HyperRHN", embedded(rnn.HyperRHN(1000, 128)), 50, True, "15.5 M", "the text says about 15.2 M, as ours"),
+     "with embeddings of 16; the source gives no size; 4 gives 14.1 M"),
+    ("Suarez: RHN", embedded(rnn.RHN(1000)), 50, True, "14.0 M", "14.0 M counts only the recurrent matrices"),
+    ("Suarez: HyperRHN", embedded(rnn.HyperRHN(1000, 128)), 50, True, "15.5 M", "the text has about 15.2 M, as here"),
 ]  # fmt: skip
 
 
 def reported_table() -> list[str]:
-    lines = ["| model | ours | reported | |", "|---|---|---|---|"]
+    lines = ["| model | here | reported | remark |", "|---|---|---|---|"]
     for name, layers, symbols, bias, reported, note in REPORTED:
         ours = rnn.Network(layers, symbols, symbols, output_bias=bias).theta.size
         lines.append(f"| {name} | {ours:,} | {reported} | {note} |")
@@ -168,30 +168,35 @@ def table(rows: list[Row]) -> list[str]:
     return lines
 
 
-PAGE = """# Every architecture
+PAGE = """# Architectures
 
-Made by `python docs/architectures.py` from the classes themselves: equation and source are the first line and the
-`Source:` of their docstrings, and a diagram is what `viz.draw(cell, style="compact")` draws (a few with smaller
-settings). A prime is the value after the step; σ is the logistic function; vectors are multiplied element by element.
-`rnn.testing.check_cell` holds every cell to all laws, and every row is held to an oracle that is not this engine: a
-plain-NumPy loop from the source's equations, enumeration, or PyTorch (`tests/`).
+Find a cell or a model with its equation, its source, its number of parameters and its diagram. To use a cell, put it
+into a network: `rnn.Network([rnn.GRU(128)], inputs=65, outputs=65)`.
+
+In the equations, a prime marks the value after the step, σ is the logistic function, and vectors are multiplied element
+by element. `viz.draw(cell, style="compact")` draws the diagrams; a few have smaller settings than the table.
+
+Every cell passes the tests of `rnn.testing.check_cell`. Every architecture is also compared with an independent
+reference in `tests/`: a NumPy loop written from the equations of the source, enumeration, or PyTorch.
+`python docs/architectures.py` generates this page from the docstrings of the classes.
 
 ## Cells (`rnn.cells.ALL`)
 
-Parameters: of a network of one layer of {units} units that reads and predicts {symbols} symbols, its output included
-(StackedMRNN: 3 × {units} units; HyperRHN: 16 hyper units).
+The number of parameters is that of a network with one layer of {units} units that reads and predicts {symbols} symbols,
+with the output layer. Exceptions: StackedMRNN has 3 × {units} units, HyperRHN has 16 hyper units.
 
 {cells}
 
-Any of them can be stacked (`rnn.Network([...])`), with skips, dropout between layers and on states, one mask for all
-time steps (`variational=True`), learned initial states, shared layers (`share={{1: 0}}`), inside of `Residual`,
-`Normalized` and `Bidirectional`; inside of `Hyper` those whose products are made by `affine` or `product`.
+You can stack any of these cells with `rnn.Network([...])`. Options are skip connections, dropout between layers and on
+states, one dropout mask for all time steps (`variational=True`), learned initial states, and shared layers
+(`share={{1: 0}}`). You can also put them into `Residual`, `Normalized` or `Bidirectional`. `Hyper` takes cells that
+compute their products with `affine` or `product`.
 
 ## Networks and models
 
 {others}
 
-## Parameters that the sources report
+## Numbers of parameters, compared with the sources
 
 {reported}
 """

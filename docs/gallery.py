@@ -19,13 +19,16 @@ from graphnet.system.streams import prepare_streams
 
 FOLDER = Path(__file__).parent / "gallery"
 
-HEADING = """# Gallery: the figures of a thesis
+HEADING = """# Gallery of figures
 
-Made by `python docs/gallery.py`. Lynge's thesis on recurrent networks (2016) explains them with pictures of nodes; here
-are its figures 3.1 to 3.7, each with the script that draws it. Black squares are data and parameters, grey squares
-labels, circles operators, red the cost; blue edges come from raw input, red ones lead to the output, green ones back
-from a prediction to the next input.
-[Every architecture](architectures.md) has a picture too, and [drawing](drawing.md) tells what else there is.
+Copy a script to draw a graph, a network over time, a cell or text generation. The pictures are figures 3.1 to 3.7 of
+Lynge's thesis on recurrent networks (2016).
+
+Black squares are data and parameters, grey squares are labels, circles are operations, and the cost is red. Blue edges
+come from raw input, red edges lead to the output, and green edges lead from a prediction to the next input.
+
+[Architectures](architectures.md) has pictures of all cells, [drawing](drawing.md) explains all options.
+`python docs/gallery.py` generates this page and the pictures.
 """
 
 

@@ -1,4 +1,4 @@
-"""The same network, its weights as labels on the edges; and each layer at each step as one box."""
+"""The same network, (open) with weights as labels on the edges, (closed) with one box for each layer and time step."""
 
 import graphnet_rnn as rnn
 import viz
