@@ -81,6 +81,8 @@ guides_that_run = [
     "balls",
     "composing",
     "training",
+    "schedules",
+    "early_stopping_and_callbacks",
     "second_order",
     "natural_gradient",
     "adding_an_op",
