@@ -83,6 +83,8 @@ guides_that_run = [
     "training",
     "which_optimizer",
     "faq",
+    "schedules",
+    "early_stopping_and_callbacks",
     "second_order",
     "natural_gradient",
     "adding_an_op",
