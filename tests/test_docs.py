@@ -122,6 +122,43 @@ def test_each_job_takes_no_more_lines_than_in_keras_or_pytorch() -> None:
         assert lines_of(here) <= lines_of(there), title
 
 
+#: Search terms, by the page that answers them.
+TERMS = {
+    "arrays_and_tables": "CSV, pandas, time series, forecast, categorical, one-hot, standardize, embedding, batch",
+    "coming_from_pytorch_and_keras": "DataLoader, batch_first, nn.LSTM, state_dict, zero_grad, fit",
+    "composing": "encoder, decoder, seq2seq, teacher forcing, attention, shared weights, multi-task",
+    "data_parallel_training": "MPI, distributed, data-parallel",
+    "debugging_nans": "NaN, infinity",
+    "declaring_cells": "dropout, layer normalization, custom RNN cell, peephole",
+    "early_stopping_and_callbacks": "early stopping, patience, callback, checkpoint, resume, metric, overfitting",
+    "evaluating_text_models": "beam search, constrained generation",
+    "exporting": "ONNX, PyTorch, standalone C, deploy",
+    "faq": "seed, float64, cite, batch_first",
+    "how_it_compares": "vmap, mixed precision, jit",
+    "hyperparameter_search": "hyperparameter, grid search, random search, cross-validation, Optuna, Hyperband",
+    "long_sequences": "vanishing, long-term dependencies",
+    "natural_gradient": "natural gradient, K-FAC, Fisher",
+    "on_a_gpu": "CUDA, GPU",
+    "reading_a_run": "training curve, perplexity, accuracy",
+    "schedules": "learning rate, warm-up, cosine, weight decay, weight averaging, freeze, parameter groups",
+    "second_order": "Hessian-free, Gauss-Newton, conjugate gradient, L-BFGS, eigenvalues, per-example gradients",
+    "speed_and_memory": "profile, gradient checkpointing, out of memory, cache",
+    "threads": "reproducib, number of threads",
+    "training": "gradient clipping, truncated backpropagation, language model, initialization, minibatch",
+    "variable_length_sequences": "padding, mask, missing values, class weights, sequence lengths, CTC, classification",
+    "which_optimizer": "Adam, RMSprop, momentum",
+    "writing": "temperature",
+}
+
+
+def test_pages_have_the_terms_for_which_readers_search() -> None:
+    missing = []
+    for page, terms in TERMS.items():
+        text = " ".join((DOCS / f"{page}.md").read_text(encoding="utf-8").lower().split())
+        missing += [f"{page}: {term}" for term in terms.split(", ") if term.lower() not in text]
+    assert not missing
+
+
 def test_every_guide_is_run_for_the_site() -> None:
     text = (DOCS / "conf.py").read_text(encoding="utf-8")
     assigned = [node for node in ast.parse(text).body if isinstance(node, ast.Assign)]
@@ -170,11 +207,14 @@ def test_pages_are_what_their_programs_write(
 
 
 def test_training_on_arrays_runs_as_it_stands() -> None:
-    trained, in_units, code, reservoir = blocks_of(DOCS / "arrays_and_tables.md")
+    trained, forecast, in_units, code, reservoir = blocks_of(DOCS / "arrays_and_tables.md")
     exec(reservoir, {})
     names: dict[str, Any] = {}
     exec(trained, names)
     assert np.mean((names["outputs"] - names["t"]) ** 2) < 0.03  # of 0.07
+    further = {**names}
+    exec(forecast, further)
+    assert further["error"] < 0.2
     exec(in_units, names)
     assert 900 < names["predicted"].mean() < 1100
     exec(code, names)
