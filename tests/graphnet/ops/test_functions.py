@@ -238,11 +238,11 @@ NO_SUBSCRIPTS: list[tuple[str, list[tuple[int, ...]], str]] = [
     ("ij,jk->ik", [(2, 3), (4, 5)], "'j' is 4 in operand 2, but 3 before"),
     ("ij->ji", [(2,)], "operand 1 has 1 axes, but 'ij' names 2"),
     ("ij->ji", [(2, 3, 4)], "operand 1 has 3 axes, but 'ij' names 2"),
-    ("ij,jk", [(2, 3)], "there are 2 operands in it, but 1 are given"),
+    ("ij,jk", [(2, 3)], "it names 2 operands, but 1 are given"),
     ("ij->ijk", [(2, 3)], "'k' of the result is in no operand"),
     ("ij->ii", [(2, 3)], "'i' stands twice in the result"),
     ("ii->i", [(2, 3)], "the axes 'i' of operand 1"),
-    ("......", [(2, 3)], "'......' is none of letters"),
+    ("......", [(2, 3)], "'......' may hold only letters"),
     ("...i->i", [(2, 3)], "'...' stands for 1 axes"),
 ]
 
