@@ -1,4 +1,4 @@
-"""How all ops that are not elementwise are said in ONNX: inputs are read in their whole shapes."""
+"""Export to ONNX of all ops that are not elementwise; inputs have their whole shapes."""
 
 from __future__ import annotations
 

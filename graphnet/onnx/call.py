@@ -1,4 +1,4 @@
-"""Call: what the saying of an op is given."""
+"""Call: a node that is being exported, with its inputs in ONNX."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ WIDENED = frozenset(map(np.dtype, ("bool", "int8", "uint8", "int16", "uint16", "
 
 
 class Value(NamedTuple):
-    """A value of ONNX. Its shape broadcasts to that of the node that it stands for."""
+    """A value in ONNX. Its shape broadcasts to that of its node."""
 
     name: str
     shape: tuple[Extent, ...]
 
 
 class Call:
-    """A node that is to be said, and its inputs as they have been said."""
+    """A node that is being exported, and its inputs in ONNX."""
 
     def __init__(self, writer: Writer, twins: Twins, node: Node, inputs: Sequence[Value]) -> None:
         self.writer, self.twins, self.node, self.inputs = writer, twins, node, inputs
@@ -83,5 +83,5 @@ class Call:
         return self.cast(name, np.dtype("int64")) if dtype in WIDENED else name
 
     def narrow(self, name: str) -> str:
-        """What was computed so, as the node's dtype again."""
+        """Casts a widened result back to the node's dtype."""
         return self.cast(name, self.dtype) if self.dtype in WIDENED else name

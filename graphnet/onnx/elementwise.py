@@ -1,4 +1,4 @@
-"""How elementwise ops are said in ONNX: inputs come in shapes that broadcast, and so does what comes out."""
+"""Export to ONNX of elementwise ops; shapes of inputs broadcast, and so does the result."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ Extent = int | Size
 
 
 def broadcast_extents(shapes: Sequence[Sequence[Extent]]) -> tuple[Extent, ...]:
-    """What these shapes broadcast to, aligned from the right; that they fit is known."""
+    """Returns the shape that these shapes broadcast to, without checking that they do."""
     longest = max(map(len, shapes), default=0)
     padded = [(1,) * (longest - len(shape)) + tuple(shape) for shape in shapes]
     return tuple(next((n for n in axis if n != 1), 1) for axis in zip(*padded, strict=True))
@@ -80,11 +80,11 @@ class Twins:
         return self.merged(node, [getattr(twin.op, name) for twin in self._of[node]])
 
     def numbers(self, node: Node) -> list[Any]:
-        """The number that a fill holds with each number of cases."""
+        """Returns the value of a fill for each number of cases."""
         return [getattr(twin.op, "number", 0) for twin in self._of[node]]
 
     def arrays(self, node: Node) -> list[Array]:
-        """What a constant holds with each number of cases."""
+        """Returns the values of a constant for each number of cases."""
         return [twin.value for twin in self._of[node]]
 
     def merged(self, node: Node, found: Sequence[Any]) -> Any:

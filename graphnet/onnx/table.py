@@ -1,4 +1,4 @@
-"""Each op, and how it is said in ONNX; those that cannot be, with the reason. A test compares this with all ops."""
+"""Table of ops: how each is exported to ONNX, or the reason why it is not. A test compares it with all ops."""
 
 from __future__ import annotations
 

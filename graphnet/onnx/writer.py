@@ -53,7 +53,7 @@ class Writer:
     # -- words -------------------------------------------------------------------------------
 
     def unique(self, hint: str) -> str:
-        """A name that nothing in the file has."""
+        """Returns an unused name."""
         names, name, count = self.main._names, hint, 1
         while name in names:
             count += 1
@@ -62,7 +62,7 @@ class Writer:
         return name
 
     def dtype(self, dtype: Dtype) -> Dtype:
-        """What becomes of a dtype."""
+        """Returns the dtype in the file."""
         return self.number if self.number is not None and dtype.kind == "f" else dtype
 
     def constant(self, value: Any, hint: str = "") -> str:
@@ -79,7 +79,7 @@ class Writer:
         return name
 
     def parameter(self, node: Node) -> str:
-        """What a parameter holds, by its own name."""
+        """Adds a parameter's value, under its own name."""
         if node not in self.main._known:
             self.main._known[node] = self.constant(node.value, node.name or "parameter")
         return self.main._known[node]
@@ -98,7 +98,7 @@ class Writer:
         return outputs[0]
 
     def once(self, key: Any, operator: str, inputs: Sequence[str], **attributes: Any) -> str:
-        """A node of the outermost graph that is made once for all that ask for this key."""
+        """Returns a node of the outermost graph, made once for each key."""
         main = self.main
         if key not in main._known:
             main._known[key] = main.node(operator, inputs, **attributes)
@@ -137,7 +137,7 @@ class Writer:
         return parts[0] if len(parts) == 1 else self.once(("sizes", *parts), "Concat", parts, axis=0)
 
     def scalar(self, extent: Extent) -> str:
-        """The same of one size, without an axis."""
+        """Returns one size as a scalar, int64."""
         vector = self.sizes([extent])
         return self.once(("scalar", extent), "Squeeze", [vector, self.constant(np.array([0]))])
 
@@ -154,7 +154,7 @@ class Writer:
     # -- files -------------------------------------------------------------------------------
 
     def graph(self, name: str) -> Any:
-        """What has been collected, as a graph of ONNX."""
+        """Returns the collected nodes as a graph of ONNX."""
         constants = list(self._constants.values())
         return self.onnx.helper.make_graph(self.nodes, name, self.inputs, self.outputs, constants)
 

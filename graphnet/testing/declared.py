@@ -1,4 +1,4 @@
-"""What an op says of itself besides its rules (see Op), held against what its forward does."""
+"""Checks of the properties that an op declares (see Op) against its forward."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ __all__ = ["check_declared", "depends_on_other_rows", "only_moves"]
 
 
 def check_declared(y: Node, leaves: Sequence[Node], arrays: Sequence[Array]) -> None:
-    """LawError where what y's op says of itself is not so: `expanded`, `rows`, `row_offset`, `aligned_axes`, `sliced`,
-    `view`, `zero_if`, and the fields that say what kind of op it is.
+    """Raises LawError if a property of y's op is wrong: `expanded`, `rows`, `row_offset`, `aligned_axes`, `sliced`,
+    `view`, `zero_if`, and the fields for its kind.
 
-    y: made of the leaves, for which arrays are given.
+    y: computed from the leaves, whose values are `arrays`.
     """
     values = compile([*y.inputs, y], leaves, backend="numpy", passes=())(*arrays)
     check = _Declared(y, leaves, arrays, values[:-1], values[-1])
@@ -40,7 +40,7 @@ def check_declared(y: Node, leaves: Sequence[Node], arrays: Sequence[Array]) -> 
 
 
 def depends_on_other_rows(y: Node, inputs: Sequence[Array], value: Array, offset: int) -> bool:
-    """Whether row i of y changes when all rows of its inputs become as row i + offset: it reads others, too."""
+    """True if row i of y changes when all rows of its inputs become row i + offset."""
     for i in range(len(value)):
         alike = [np.broadcast_to(x[i + offset], x.shape) if 0 <= i + offset < len(x) else x for x in inputs]
         if not _same(np.asarray(y.op.forward(*alike))[i], value[i]):
@@ -49,7 +49,7 @@ def depends_on_other_rows(y: Node, inputs: Sequence[Array], value: Array, offset
 
 
 def only_moves(inputs: Sequence[Array], value: Array) -> bool:
-    """Whether every element is one of the inputs', but for what a cast takes."""
+    """True if every element of the value is an element of an input, cast to the value's dtype."""
     there = np.concatenate([np.ravel(x).astype(value.dtype) for x in inputs])
     return bool(np.isin(value, there).all())
 
@@ -59,7 +59,7 @@ def _same(found: Array, expected: Array) -> bool:
 
 
 class _Declared:
-    """A node, the arrays of the leaves that it is made of, those of its inputs, and its value."""
+    """A node, its leaves with their arrays, its inputs' arrays, and its value."""
 
     def __init__(
         self, y: Node, leaves: Sequence[Node], arrays: Sequence[Array], inputs: Sequence[Array], value: Array
@@ -113,7 +113,7 @@ class _Declared:
             )
 
     def aligned_axes(self) -> None:
-        """Place i of y stays if each input becomes, along its axis, everywhere what it is at place i."""
+        """Place i of y must stay if each input is replaced, along its axis, by its place i."""
         remedy = "Let it give None for an input of which other places are read, too."
         for axis, size in enumerate(self.y.shape) if self.y.inputs else ():
             found = self.op.aligned_axes(axis, self.y, *self.y.inputs)
@@ -157,7 +157,7 @@ class _Declared:
             )
 
     def linear(self) -> None:
-        """f(0) = 0, and f(a + b) = f(a) + f(b), in the inputs that `zero_if` names."""
+        """Checks f(0) = 0 and f(a + b) = f(a) + f(b), in the inputs that `zero_if` names."""
         count, kind = len(self.inputs), self.op.zero_if
         together = {
             "all": [range(count)], "any": [range(i, i + 1) for i in range(count)], "first": [range(1)],
@@ -224,12 +224,12 @@ class _Declared:
                 continue
             try:
                 found = holds()
-            except (IndexError, TypeError, ValueError):  # NumPy's, of shapes that do not fit
+            except (IndexError, TypeError, ValueError):  # by NumPy, for shapes that do not fit
                 found = False
             self.require(found, f"it says `{name} = {says}`", "Leave it out.")
 
     def _is_elementwise(self) -> bool:
-        """Whether y becomes everywhere what it is at a place if each input does."""
+        """True if constant inputs, with the values of one place, give the value of that place everywhere."""
         for at in np.ndindex(self.value.shape):
             alike = [np.full_like(x, x[at]) for x in self.inputs]
             with np.errstate(all="ignore"):
@@ -239,7 +239,7 @@ class _Declared:
 
 
 def _keys(y: Node) -> Iterator[Key]:
-    """Along each axis its first or last element, or a part of it; the others whole."""
+    """Yields keys with the first or last element of an axis, or a part of it; other axes whole."""
     whole: list[KeyEntry] = [(0, size, 1) for size in y.shape]
     for axis, size in enumerate(y.shape):
         choices: list[KeyEntry] = [0, size - 1, (0, size, 1), (0, 1, 1), (size - 1, size, 1), (1, size, 1)]
