@@ -328,7 +328,9 @@ class Function(CompiledCallable, ShowsItself):
             raise BackendError("a function with updates cannot be stored; return the new values instead")
         if folder or os.fspath(path).endswith(".c"):
             if self.check:
-                raise BackendError("check=True is not available in C: compile the function without it to save it as C")
+                raise BackendError(
+                    "check=True is not available in C: compile the function without it to save it as C"
+                )
             unit = unit_of(self.source, self.passes, self._has, name_of(path))
             write_files(folder_files(unit, self.source, path) if folder else c_files(unit, path))
             return

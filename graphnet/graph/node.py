@@ -59,7 +59,7 @@ class Strided(Protocol):
 S = TypeVar("S", bound=Strided)
 
 
-#: Implementations of `+`, `@`, `x[...]` and conversion to a node; `graphnet.ops`, which imports this file, fills them in.
+#: Implementations of `+`, `@`, `x[...]` and conversion to a node, filled in by `graphnet.ops`, which imports this file.
 OPERATORS: dict[str, Callable[..., Node]] = {}
 
 #: Methods of NumPy and PyTorch that a node lacks -> what to write instead.
@@ -622,8 +622,8 @@ class Node(_Draft):
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise ValueAccessError(
-            f"{self.describe()} (made at {self.origin}) cannot be pickled or copied, nor any object that holds it: a node "
-            "is equal only to itself. Build the graph where it is used; Function.save and rnn.save write to files."
+            f"{self.describe()} (made at {self.origin}) cannot be pickled or copied, nor any object that holds it: a "
+            "node is equal only to itself. Build the graph where it is used; Function.save and rnn.save write to files."
         )
 
     def __contains__(self, item: Any) -> bool:
@@ -633,9 +633,7 @@ class Node(_Draft):
         """Computes `array @ node` and other operators; raises ValueAccessError for functions such as np.tanh(node)."""
         if method == "__call__" and not settings:
             if ufunc in (np.equal, np.not_equal):
-                self.__eq__(
-                    inputs[0] if inputs[1] is self else inputs[1]
-                )  # raises for arrays
+                self.__eq__(inputs[0] if inputs[1] is self else inputs[1])  # raises for arrays
             operator = OPERATORS.get(_OPERATOR_OF.get(ufunc.__name__, ufunc.__name__))
             if operator is not None:
                 return operator(*inputs)

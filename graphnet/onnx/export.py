@@ -53,7 +53,7 @@ def export_onnx(
     if callable(outputs):
         if inputs is not None:
             raise UsageError(
-                "export_onnx: a function of the number of cases gives the inputs, too; leave inputs= out"
+                "export_onnx: a function of the number of cases also returns the inputs; leave inputs= out"
             )
         graph, names = _of_any_number(outputs)
     else:

@@ -142,9 +142,7 @@ class _Matrix:
         how: Mapping[str, Any],
     ) -> None:
         if at is not None and kind != "gauss-newton":
-            raise UsageError(
-                f"linear_operator: `at` is only for kind='gauss-newton', not for kind={kind!r}"
-            )
+            raise UsageError(f"linear_operator: `at` is only for kind='gauss-newton', not for kind={kind!r}")
         self.kind, self.outputs, self.parameters = kind, outputs, parameters
         _require_outputs(kind, outputs, parameters)
         self.backend, self._how = how["backend"], dict(how)
@@ -304,7 +302,9 @@ def _parameters(given: Any) -> list[Node]:
     for node in found:
         if not isinstance(node, Node) or not node.op.is_parameter:
             what = f"{node.describe()} (made at {node.origin})" if isinstance(node, Node) else shown(node)
-            raise UsageError(f"linear_operator: parameters holds {what}, which is not a node made by gn.parameter")
+            raise UsageError(
+                f"linear_operator: parameters holds {what}, which is not a node made by gn.parameter"
+            )
     if not found or len(set(found)) < len(found):
         twice = next((node for node in found if found.count(node) > 1), None)
         problem = f"{twice.describe()} (made at {twice.origin}) twice" if twice is not None else "nothing"

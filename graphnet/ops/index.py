@@ -34,9 +34,9 @@ def _check_index(op_name: str, index: Array, size: int) -> None:
     if index.size and (index.min() < 0 or index.max() >= size):
         wrong = int(index.min() if index.min() < 0 else index.max())
         raise GraphnetError(
-            f"{op_name}: index {wrong} is out of range: it must be 0 ... {size - 1}. (Usual causes: a symbol or label that "
-            "the network does not have, a sequence length of 0 or beyond the last step, or a size that does not fit the "
-            "data.)"
+            f"{op_name}: index {wrong} is out of range: it must be 0 ... {size - 1}. (Usual causes: a symbol or label "
+            "that the network does not have, a sequence length of 0 or beyond the last step, or a size that does not "
+            "fit the data.)"
         )
 
 

@@ -322,8 +322,8 @@ def filled(who: str, number: Any, shape: Shape, dtype: Dtype) -> Node:
     if not _holds(dtype, held):
         wider = "float64" if dtype == FLOAT32 else "float32"
         raise DtypeError(
-            f"{who}: {dtype} cannot hold {shown(held)}; use another dtype, such as {wider!r}. If the dtype is that of a "
-            f"node beside the number, write gn.cast(node, {wider!r})."
+            f"{who}: {dtype} cannot hold {shown(held)}; use another dtype, such as {wider!r}. If the dtype is that of "
+            f"a node beside the number, write gn.cast(node, {wider!r})."
         )
     return (shared(Fill, held, shape, dtype) if held else Fill(held, shape, dtype))()  # as a key, -0.0 is 0.0
 

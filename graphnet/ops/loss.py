@@ -143,7 +143,7 @@ class SoftmaxCrossEntropy(_CrossEntropy):
 
 
 class SymbolCrossEntropy(_CrossEntropy):
-    """C = -log softmax(z)_t, t the index of the right symbol"""
+    """C = -log softmax(z)_t, t the index of the correct class"""
 
     signature = "... k, ... -> ..."
 

@@ -40,7 +40,7 @@ class Max(Reduction):
         (x,) = inputs
         if any(x.shape[i] == 0 for i in self.axes):
             raise ShapeError(
-                f"{self.name}: there is no {self.symbol}imum of nothing." + table_of_inputs(inputs)
+                f"{self.name}: an axis of size 0 has no {self.symbol}imum." + table_of_inputs(inputs)
             )
         return Reduction.infer(self, *inputs)
 
@@ -79,7 +79,7 @@ class ArgMax(Op):
     def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
         (x,) = inputs
         if x.shape[self.axis] == 0:
-            raise ShapeError("ArgMax: there is no maximum of nothing." + table_of_inputs(inputs))
+            raise ShapeError("ArgMax: an axis of size 0 has no maximum." + table_of_inputs(inputs))
         return (*x.shape[: self.axis], *x.shape[self.axis + 1 :]), INT64
 
     def row_offset(self, y: Node, *inputs: Node) -> int | None:
@@ -342,7 +342,7 @@ def mean(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
     for i in axes:
         count *= node.shape[i]
     if not count:
-        raise ShapeError("Mean: there is no mean of nothing." + table_of_inputs([node]))
+        raise ShapeError("Mean: an axis of size 0 has no mean." + table_of_inputs([node]))
     total = shared(Sum, axes)(node) if axes else node
     return _with_dims(total * (1 / count), node, axes, keepdims)
 

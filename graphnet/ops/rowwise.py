@@ -72,9 +72,9 @@ class Rowwise(Op):
     (4,)
     """
 
-    #: kernel(y, *inputs, ...): writes y for one row; a `staticmethod`, in the Python that Numba compiles. Its arrays are
-    #: contiguous and lack the axes of `...`; without any other axis they are 0-d (`y[()] = x[()]`). Further parameters,
-    #: by name, are settings (fields of the op that are numbers) and scratch arrays.
+    #: kernel(y, *inputs, ...): writes y for one row; a `staticmethod`, in the Python that Numba compiles. Its arrays
+    #: are contiguous and lack the axes of `...`; without any other axis they are 0-d (`y[()] = x[()]`). Further
+    #: parameters, by name, are settings (fields of the op that are numbers) and scratch arrays.
     kernel: ClassVar[Callable[..., None]]
 
     def scratch(self, y: Any, *inputs: Any) -> Mapping[str, Shape]:
@@ -125,8 +125,8 @@ class Rowwise(Op):
         place = Origin(function.__code__.co_filename, function.__code__.co_firstlineno)
         if len(named) < len(parameters) or len(named) <= len(inputs):
             raise UsageError(
-                f"{self.name}: the kernel at {place} takes ({', '.join(map(str, parameters))}); it is called with the output "
-                f"and {len(inputs)} input(s), in order, then settings and scratch memory by name."
+                f"{self.name}: the kernel at {place} takes ({', '.join(map(str, parameters))}); it is called with the "
+                f"output and {len(inputs)} input(s), in order, then settings and scratch memory by name."
             )
         settings, scratch = vars(self), self.scratch(y, *inputs)
         found: list[Setting | Shape] = []

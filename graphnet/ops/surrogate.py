@@ -115,5 +115,7 @@ def with_surrogate(
                 f"with_surrogate: at must be nodes of floats, where the net ends, not {what}"
             )
     if not places:
-        raise DifferentiationError("with_surrogate: at is empty; list the nodes in which the surrogate is convex")
+        raise DifferentiationError(
+            "with_surrogate: at is empty; list the nodes in which the surrogate is convex"
+        )
     return Surrogate(surrogate, len(places))(x, *places, *given)

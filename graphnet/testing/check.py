@@ -251,9 +251,7 @@ def _check_narrow(op: Callable[..., Node], name: str, arrays: Sequence[Array], l
         except LawError as error:
             remedy = "cast it in `prepare`, or raise a DtypeError in `infer`"
             if isinstance(op, Elementwise):
-                remedy = (
-                    "set `domain = 'float'`, which casts to floats, or 'number', which rejects booleans"
-                )
+                remedy = "set `domain = 'float'`, which casts to floats, or 'number', which rejects booleans"
             raise LawError(f"{error}\n    {name} accepts {dtype}: {remedy}.") from None
 
 

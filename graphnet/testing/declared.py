@@ -69,7 +69,7 @@ class _Declared:
 
     def require(self, holds: bool, what: str, remedy: str) -> None:
         if not holds:
-            raise LawError(f"{self.op.name}: {what}, which is not so for {self.y.describe()}. {remedy}")
+            raise LawError(f"{self.op.name}: {what}, which is wrong for {self.y.describe()}. {remedy}")
 
     def _require_value(self, found: Node, expected: Array, what: str, remedy: str) -> None:
         fits = found.shape == expected.shape and found.dtype == self.y.dtype
@@ -81,16 +81,16 @@ class _Declared:
         found = self.op.expanded(self.y, *self.y.inputs) if self.y.size else None
         if found is not None:
             self._require_value(
-                found, self.value, "`expanded`", "Write the same value with other ops, or nothing."
+                found, self.value, "`expanded`", "Write the same value with other ops, or return None."
             )
 
     def rows(self) -> None:
         count = self.y.shape[0] if self.y.shape else 0
-        remedy = "Let `row_offset` give None where rows depend on others; an op that moves rows gives `rows`."
+        remedy = "Return None from `row_offset` if rows depend on others; define `rows` if the op moves rows."
 
         def of(x: Node, some: range) -> Node:
             there = x.shape and 0 <= some.start <= some.stop <= x.shape[0]
-            self.require(bool(there), f"`rows` wants {some} of {x.describe()}", remedy)
+            self.require(bool(there), f"`rows` reads {some} of {x.describe()}", remedy)
             return slice_along(x, 0, (some.start, some.stop, 1))
 
         for some in {range(count), range(1), range(count - 1, count), range(1, count)} if count else ():
@@ -108,19 +108,19 @@ class _Declared:
         if offset is not None:
             self.require(
                 not depends_on_other_rows(self.y, self.inputs, self.value, offset),
-                f"`row_offset` says that row i reads row i + {offset} of each input alone",
-                "Let it give None.",
+                f"by `row_offset`, row i reads only row i + {offset} of each input",
+                "Return None.",
             )
 
     def aligned_axes(self) -> None:
         """Place i of y must stay if each input is replaced, along its axis, by its place i."""
-        remedy = "Let it give None for an input of which other places are read, too."
+        remedy = "Return None for an input whose other places are read as well."
         for axis, size in enumerate(self.y.shape) if self.y.inputs else ():
             found = self.op.aligned_axes(axis, self.y, *self.y.inputs)
             if found is None:
                 continue
             what = f"`aligned_axes` of axis {axis} is {list(found)}"
-            self.require(len(found) == len(self.inputs), what, "Let it give one entry for each input.")
+            self.require(len(found) == len(self.inputs), what, "Return one entry for each input.")
             for own, x in zip(found, self.inputs, strict=True):
                 fits = own is None or (0 <= own < x.ndim and x.shape[own] == size)
                 self.require(fits, what, "The axis of an input must be as long as that of y.")
@@ -137,7 +137,7 @@ class _Declared:
             found = self.op.sliced(key, self.y, *self.y.inputs)
             if found is not None:
                 self._require_value(
-                    found, Slice(key).forward(self.value), f"`sliced` by {key}", "Let it give None otherwise."
+                    found, Slice(key).forward(self.value), f"`sliced` by {key}", "Return None otherwise."
                 )
 
     def view(self) -> None:
@@ -152,8 +152,8 @@ class _Declared:
             expected = self.op.forward(numbers.reshape(x.shape), *self.inputs[1:])
             self.require(
                 _same(seen, np.asarray(expected)),
-                f"`view` says that its elements lie at {found.offset} + {list(found.strides)} in its input's memory",
-                "An op whose elements have to move gives no `view`.",
+                f"by `view`, its elements are at {found.offset} + {list(found.strides)} in its input's memory",
+                "Define no `view` if elements have to move.",
             )
 
     def linear(self) -> None:
@@ -173,9 +173,9 @@ class _Declared:
                     )
 
             nothing = forward([np.zeros_like(x) for x in self.inputs])
-            remedy = "It makes something of zeros: leave it out."
+            remedy = "Its value for zeros is not 0: leave it out."
             self.require(
-                kind in ("first", "rest") or not nothing.any(), f'it says `zero_if = "{kind}"`', remedy
+                kind in ("first", "rest") or not nothing.any(), f'it declares `zero_if = "{kind}"`', remedy
             )
             if all(self.inputs[i].dtype == np.float64 for i in some):
                 others = [generator.standard_normal(x.shape) for x in self.inputs]
@@ -183,7 +183,7 @@ class _Declared:
                 apart = self.value + forward(others)
                 close = np.allclose(both, apart, 1e-9, 1e-9, equal_nan=True)
                 self.require(
-                    close, f'it says `zero_if = "{kind}"`', "Of a + b it does not make the sum: leave it out."
+                    close, f'it declares `zero_if = "{kind}"`', "f(a + b) is not f(a) + f(b): leave it out."
                 )
 
     def stops_gradient(self) -> None:
@@ -195,8 +195,8 @@ class _Declared:
             found.append(self.op.rop(*tangents, y, *inputs))
             self.require(
                 all(node.op.is_zeros for node in found),
-                "it says `stops_gradient = True`",
-                "Let `backward` and `rop` give zeros.",
+                "it declares `stops_gradient = True`",
+                "Return zeros from `backward` and `rop`.",
             )
 
     def fields(self) -> None:
@@ -205,8 +205,8 @@ class _Declared:
         if op.everywhere is not None:
             self.require(
                 bool((value == op.everywhere).all()),
-                f"it says `everywhere = {op.everywhere}`",
-                "Let it be None.",
+                f"it declares `everywhere = {op.everywhere}`",
+                "Return None.",
             )
         if not inputs:
             return
@@ -226,7 +226,7 @@ class _Declared:
                 found = holds()
             except (IndexError, TypeError, ValueError):  # by NumPy, for shapes that do not fit
                 found = False
-            self.require(found, f"it says `{name} = {says}`", "Leave it out.")
+            self.require(found, f"it declares `{name} = {says}`", "Leave it out.")
 
     def _is_elementwise(self) -> bool:
         """True if constant inputs, with the values of one place, give the value of that place everywhere."""

@@ -79,9 +79,9 @@ def check_rows(op: Rowwise, arrays: Sequence[Array]) -> None:
             at = [int(i) for i in np.argwhere(~same)[0]]
             raise LawError(
                 f"{op.name}: the kernel ({_place(op)}) leaves y{at} unwritten, or computes it from memory that it has "
-                f"not written: it is {first[tuple(at)]} if memory was filled with {unknown[0]}, and {second[tuple(at)]} "
-                f"if with {unknown[1]}. Write each element of y, and scratch memory before reading it; an "
-                "index below 0 counts from the end."
+                f"not written: it is {first[tuple(at)]} if memory was filled with {unknown[0]}, and "
+                f"{second[tuple(at)]} if with {unknown[1]}. Write each element of y, and scratch memory "
+                "before reading it; an index below 0 counts from the end."
             )
         _require_same(op, "forward", np.asarray(op.forward(*values)), "the kernel in Python", first)
     for dtype in (None, FLOAT32):

@@ -290,8 +290,8 @@ def power(x: Any, exponent: Any) -> Node:
             return fill(1, x.shape, x.dtype)
         if not is_float(x.dtype) and exponent > np.iinfo(x.dtype).max:
             raise DtypeError(
-                f"power: the exponent {exponent} does not fit {x.dtype}, the dtype of {x.describe()} (made at {x.origin}); "
-                "cast the base first, e.g. gn.cast(x, 'int64')."
+                f"power: the exponent {exponent} does not fit {x.dtype}, the dtype of {x.describe()} (made at "
+                f"{x.origin}); cast the base first, e.g. gn.cast(x, 'int64')."
             )
         return Power(exponent)(x)
     return shared(PowerOf)(x, exponent)

@@ -99,7 +99,7 @@ class Elementwise(Op):
         dtype = common_dtype(self.name, nodes)
         if self.domain == "number" and dtype == BOOL:
             raise DtypeError(
-                f"{self.name}: booleans have no such arithmetic; cast them first, e.g. gn.cast(x, 'float32')."
+                f"{self.name}: not defined for booleans; cast them first, e.g. gn.cast(x, 'float32')."
                 + table_of_inputs(nodes)
             )
         if self.domain == "float" and not is_float(dtype):
