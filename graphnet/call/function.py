@@ -96,7 +96,7 @@ def compile(
 
 def _checked_updates(updates: Mapping[Node, Node]) -> dict[Node, Node]:
     if not isinstance(updates, Mapping):
-        raise GraphnetError(f"updates must be a dict, input -> what its array becomes, not {shown(updates)}")
+        raise GraphnetError(f"updates must be a dict {{input: node}}, not {shown(updates)}")
     for target, value in updates.items():
         if not (isinstance(target, Node) and target.op.is_input):
             raise GraphnetError(

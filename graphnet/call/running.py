@@ -175,12 +175,12 @@ def _require_writable(node: Node, array: Any, found: Any) -> None:
     if found is not array or not found.flags.writeable or not found.flags.c_contiguous:
         if isinstance(array, np.ndarray):
             readable = "" if array.flags.writeable else ", read-only"
-            pieces = "" if array.flags.c_contiguous else ", not in one piece"
+            pieces = "" if array.flags.c_contiguous else ", not contiguous"
             kind = "" if type(array) is np.ndarray else f"a {type(array).__name__} of "
             what = f"{kind}{array.dtype} of shape {list(array.shape)}{readable}{pieces}"
         else:
             what = f"a {type(array).__name__}"
         raise DtypeError(
             f"input {node.describe()} (made at {node.origin}) is updated, so it must be given an array of {node.dtype} "
-            f"(a plain numpy.ndarray) that can be written and lies in one piece, not {what}"
+            f"(a plain numpy.ndarray) that is writable and contiguous, not {what}"
         )

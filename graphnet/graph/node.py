@@ -416,7 +416,7 @@ class Node(_Draft):
         if name != "value":
             raise ValueAccessError(
                 f"{self.describe()} (made at {self.origin}): {name} cannot be set to {value!r:.60}, since a node never "
-                f"changes. {INSTEAD_OF_SETTING.get(name, 'Make another node of it.')}"
+                f"changes. {INSTEAD_OF_SETTING.get(name, 'Make a new node from it.')}"
             )
         super().__setattr__(name, value)
 

@@ -129,8 +129,8 @@ def _slice(call: Call) -> str:
             dropped.append(axis)
         elif isinstance(entry, Size):  # a case, counted from the last
             raise UsageError(
-                f"export_onnx: {call.node.describe()} (made at {call.node.origin}) reads the case of a number that "
-                "depends on how many there are; give the nodes of a fixed number."
+                f"export_onnx: {call.node.describe()} (made at {call.node.origin}) reads a case whose position "
+                "depends on the number of cases; export the nodes of a fixed number."
             )
         elif entry != (0, size, 1):
             start, stop, step = entry
@@ -258,7 +258,7 @@ def _scatter_add(call: Call) -> str:
     if any(isinstance(n, Size) for n in call.input_shape(1)):
         raise UsageError(
             f"export_onnx: {call.node.describe()} (made at {call.node.origin}) adds up by an index for each case, "
-            "which no file can say for any number of them; give the nodes of a fixed number."
+            "which is not possible for any number of cases; export the nodes of a fixed number."
         )
     rows = (*shape[:axis], length, *shape[axis + count :])
     x, at = call.wide(call.full(), call.dtype), _index(call, 1)

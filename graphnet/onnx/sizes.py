@@ -22,7 +22,9 @@ SETTINGS = (bool, int, float, str, tuple, np.dtype)
 FOUND_BY_ROWS = frozenset({"number"})
 
 
-REMEDY = "so no file is for any number; give nodes of a fixed one, or equations that do not depend on it"
+REMEDY = (
+    "so the file would not fit any number; export nodes of a fixed one, or equations that do not depend on it"
+)
 
 
 class Size(NamedTuple):
@@ -103,5 +105,5 @@ class Twins:
                 return Size(int(per_case), int(plus))
         at = ", ".join(f"{each!r:.30} with {count:,}" for each, count in zip(found, CASES, strict=True))
         raise UsageError(
-            f"export_onnx: {node.describe()} (made at {node.origin}) has {at} cases, which is not of the form a + k n, {REMEDY}"
+            f"export_onnx: {node.describe()} (made at {node.origin}) has {at} cases, which is not a + k n, {REMEDY}"
         )

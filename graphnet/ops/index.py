@@ -277,7 +277,7 @@ def take_along_axis(x: Any, indices: Any, axis: int) -> Node:
         others = np.broadcast_shapes((*before, 1, *after), (*index_before, 1, *index_after))
     except ValueError:
         raise ShapeError(
-            f"take_along_axis: but for axis {axis}, the shapes do not broadcast: two sizes must be equal or one of "
+            f"take_along_axis: apart from axis {axis}, the shapes do not broadcast: two sizes must be equal or one of "
             "them 1." + table_of_inputs(inputs)
         ) from None
     # Position of each number in the flat x; a lookup in 0, 1, ... first reports an index that is out of range.

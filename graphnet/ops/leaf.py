@@ -284,8 +284,8 @@ def parameter(array: Any, name: str | None = None) -> Node:
         value = value.astype(FLOAT64) if not isinstance(array, np.ndarray) else value
     if not is_float(value.dtype):
         raise DtypeError(
-            f"a parameter holds float32 or float64, not {value.dtype}: training could not change it "
-            "smoothly. Use gn.constant for fixed integers, or array.astype('float32')."
+            f"a parameter holds float32 or float64, not {value.dtype}: only floats can be "
+            "trained. Use gn.constant for fixed integers, or array.astype('float32')."
         )
     return Parameter(value)(name=name)
 

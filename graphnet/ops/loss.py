@@ -56,7 +56,9 @@ class _CrossEntropy(Op):
     def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
         result = Op.infer(self, *inputs)
         if inputs[0].shape[-1] == 0:
-            raise ShapeError(f"{self.name}: there are no symbols to choose from." + table_of_inputs(inputs))
+            raise ShapeError(
+                f"{self.name}: the last axis of the logits has size 0." + table_of_inputs(inputs)
+            )
         return result
 
     def row_offset(self, y: Node, *inputs: Node) -> int | None:
@@ -267,7 +269,7 @@ def softmax_cross_entropy(logits: Any, targets: Any) -> Node:
         return shared(SymbolCrossEntropy)(z, t)
     if not is_float(t.dtype):
         raise DtypeError(
-            "softmax_cross_entropy: targets are booleans; give integers (the right symbols) or floats "
+            "softmax_cross_entropy: targets are booleans; give integers (the correct classes) or floats "
             "(distributions)." + table_of_inputs([z, t])
         )
     return shared(SoftmaxCrossEntropy)(z, t)

@@ -90,7 +90,7 @@ class Rowwise(Op):
         super().__init_subclass__(**settings)
         if "kernel" in vars(cls) and not cls.signature:
             raise UsageError(
-                f"{cls.__name__}: an op with a kernel of rows needs a `signature`, such as '... n m -> ...': the axes "
+                f"{cls.__name__}: an op with a `kernel` needs a `signature`, such as '... n m -> ...': the axes "
                 "after ... are what the kernel sees."
             )
 
@@ -136,7 +136,9 @@ class Rowwise(Op):
             elif isinstance(settings.get(name), (bool, int, float)):
                 found.append(settings[name])
             else:
-                what = f"{settings[name]!r:.40}, no number" if name in settings else "nothing that the op has"
+                what = (
+                    f"{settings[name]!r:.40}, not a number" if name in settings else "not a field of the op"
+                )
                 raise UsageError(
                     f"{self.name}: the parameter {name!r} of the kernel at {place} is {what}. After the output and "
                     f"{len(inputs)} input(s) come fields of the op that are numbers, and arrays that `scratch` names."

@@ -58,7 +58,7 @@ class Surrogate(Label):
             raise ShapeError(
                 f"with_surrogate: the surrogate of {y.describe()} (made at {y.origin}) is {found.dtype} of shape "
                 f"{list(found.shape)}; it must be {y.dtype} of shape {list(y.shape)}, a value for each value of the "
-                "loss. Take gn.sum over what belongs to one case."
+                "loss. Take gn.sum over the values of each case."
             )
         return found
 

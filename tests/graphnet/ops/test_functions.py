@@ -95,7 +95,7 @@ REFUSED: list[tuple[Any, type[Exception], str]] = [
     (lambda: gn.cumsum(X, 2), gn.ShapeError, "CumSum: axis 2"),
     (lambda: gn.cumsum(X, 0, 1), gn.UsageError, "cumsum: reverse"),  # type: ignore[arg-type]
     (lambda: looked_up((3,)), gn.ShapeError, r"indices have 1 axes, but x has 2"),
-    (lambda: looked_up((2, 1)), gn.ShapeError, "but for axis 1, the shapes do not broadcast"),
+    (lambda: looked_up((2, 1)), gn.ShapeError, "apart from axis 1, the shapes do not broadcast"),
     (lambda: looked_up((3, 1), "float32"), gn.DtypeError, "take_along_axis: the index is float32"),
     (lambda: looked_up((3, 4), axis=2), gn.ShapeError, "take_along_axis: axis 2"),
     (lambda: gn.pad(INTEGERS, 1, 0.5), gn.DtypeError, "pad: int64 cannot hold 0.5"),

@@ -359,7 +359,7 @@ WRONG: dict[Any, str] = {
     into_an_input: r"writes an input, at .*: x\[i\] = 2 \* x\[i\]",
     with_arrays: r"(?s)cannot be compiled, at .*:\d+.*twice = 2 \* x.*let `scratch` name",
     with_gamma: r"(?s)cannot be compiled, at .*numba_gamma.*exp of lgamma",
-    unknown_parameter: r"the parameter 'z' of the kernel at .* is nothing that the op has",
+    unknown_parameter: r"the parameter 'z' of the kernel at .* is not a field of the op",
 }
 
 

@@ -201,7 +201,7 @@ def test_what_cannot_be_updated() -> None:
     for given, words in [
         ([1.0, 2.0], "x.* is updated, so it must be given an array of float32 .* not a list"),
         (np.ones(2, np.float16), "float16 of shape"),
-        (np.ones(4, np.float32)[::2], "not in one piece"),
+        (np.ones(4, np.float32)[::2], "not contiguous"),
         (read_only, "read-only"),
     ]:
         for backend in BACKENDS:
