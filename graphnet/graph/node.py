@@ -415,14 +415,14 @@ class Node(_Draft):
     def __setattr__(self, name: str, value: Any) -> None:
         if name != "value":
             raise ValueAccessError(
-                f"{self.describe()} (made at {self.origin}): {name} cannot be set to {value!r:.60}, since a node never "
-                f"changes. {INSTEAD_OF_SETTING.get(name, 'Make a new node from it.')}"
+                f"{self.describe()} (made at {self.origin}): {name} cannot be set to {value!r:.60}: nodes are "
+                f"immutable. {INSTEAD_OF_SETTING.get(name, 'Make a new node from it.')}"
             )
         super().__setattr__(name, value)
 
     def __delattr__(self, name: str) -> NoReturn:
         raise ValueAccessError(
-            f"{self.describe()} (made at {self.origin}): {name} cannot be deleted, since a node never changes."
+            f"{self.describe()} (made at {self.origin}): {name} cannot be deleted: nodes are immutable."
         )
 
     # -- description -------------------------------------------------------------------------

@@ -69,7 +69,7 @@ class _Declared:
 
     def require(self, holds: bool, what: str, remedy: str) -> None:
         if not holds:
-            raise LawError(f"{self.op.name}: {what}, which is wrong for {self.y.describe()}. {remedy}")
+            raise LawError(f"{self.op.name}: not true for {self.y.describe()}: {what}. {remedy}")
 
     def _require_value(self, found: Node, expected: Array, what: str, remedy: str) -> None:
         fits = found.shape == expected.shape and found.dtype == self.y.dtype
