@@ -136,7 +136,7 @@ class StoredParameters(Mapping[str, Array]):
         assign(self._arrays[name], value, f"the parameter {name}")
 
     def update(self, values: Mapping[str, Any]) -> None:
-        """Sets several."""
+        """Sets several values, {name: array}."""
         for name, value in values.items():
             self[name] = value
 
