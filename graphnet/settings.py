@@ -86,7 +86,7 @@ def yes_or_no(argument: str, value: Any, hint: str = "") -> bool:
 def yes_no_or_none(argument: str, value: Any) -> bool | None:
     """Returns True, False, or None for a default."""
     if value is not None and not isinstance(value, (bool, np.bool_)):
-        raise UsageError(f"{argument} must be True, False, or None for the default, not {shown(value)}")
+        raise UsageError(f"{argument} must be True or False, or None for the default, not {shown(value)}")
     return None if value is None else bool(value)
 
 
