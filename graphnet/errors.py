@@ -1,7 +1,7 @@
-"""What can go wrong, each worded for the person who wrote the line that caused it.
+"""Exceptions.
 
-Every error names the node or argument, the place where the user made it, the shapes or values
-involved, and the remedy.
+Every error names the node or argument, the place where the user made it, the shapes or values involved, and the
+remedy.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ __all__ = [
 
 
 class GraphnetError(Exception):
-    """Base of all errors that graphnet raises on purpose."""
+    """Base of all errors that graphnet raises deliberately."""
 
 
 class ShapeError(GraphnetError, ValueError):
-    """Shapes that do not fit an op, a function's argument or a parameter."""
+    """Shapes do not fit an op, a function's argument or a parameter."""
 
 
 class DtypeError(GraphnetError, TypeError):
-    """Dtypes that do not fit, or whose promotion would surprise."""
+    """Dtypes do not fit, or their promotion would be surprising."""
 
 
 class UsageError(GraphnetError, ValueError):
-    """A setting that cannot be meant."""
+    """An argument or setting is invalid."""
 
 
 class ValueAccessError(GraphnetError, TypeError):
@@ -47,7 +47,7 @@ class ValueAccessError(GraphnetError, TypeError):
 
 
 class DifferentiationError(GraphnetError, ValueError):
-    """A derivative that was asked for does not exist."""
+    """A derivative does not exist or cannot be computed."""
 
 
 class NonFiniteError(GraphnetError, ArithmeticError):
@@ -55,7 +55,7 @@ class NonFiniteError(GraphnetError, ArithmeticError):
 
 
 class NotEnoughMemoryError(GraphnetError, MemoryError):
-    """What is asked for would take more memory than there is; nothing has been taken for it yet."""
+    """The memory needed exceeds the memory available; nothing has been allocated yet."""
 
 
 class BackendError(GraphnetError, RuntimeError):
@@ -63,7 +63,7 @@ class BackendError(GraphnetError, RuntimeError):
 
 
 def table_of_inputs(inputs: Sequence[Node], signature: str | None = None) -> str:
-    """The lines below an error's first: the signature, then each input with its origin."""
+    """Returns the lines below an error's first: the signature, then each input with its origin."""
     rows = [("signature", signature, "")] if signature else []
     for position, node in enumerate(inputs, start=1):
         rows.append((f"input {position}", node.describe(), f"made at {node.origin}"))

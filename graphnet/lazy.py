@@ -1,10 +1,10 @@
-"""Public names of a package that are imported when they are first used, so that importing the package costs little.
+"""Lazy imports of a package's public names, so that importing the package is fast.
 
     with lazy_imports(__name__):
         from graphnet.call.function import Function, compile
 
-The imports stand where readers, type checkers and packagers look for them. They are recorded, and not done: the first
-use of `gn.compile` imports its module.
+Readers, type checkers and packagers find the imports in the usual place. They are only recorded: the first use of
+`gn.compile` imports its module.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from typing import Any
 __all__ = ["LazyPackage", "lazy_imports"]
 
 #: Held while a public name is imported: two threads could wait for each other's modules. No module of this project may
-#: use such a name while it is itself imported, as it would hold what another thread waits for.
+#: use such a name while it is being imported, or it could deadlock with another thread.
 _IMPORTING = RLock()
 #: Held while imports are recorded.
 _RECORDING = RLock()
 
 
 class LazyPackage(ModuleType):
-    """A package whose public names and submodules are imported when they are first used."""
+    """A package whose public names and submodules are imported on first use."""
 
-    #: public name -> the module that it is imported from
+    #: public name -> its module
     _lazy: dict[str, str]
 
     def _import(self, name: str) -> Any:
@@ -43,7 +43,7 @@ class LazyPackage(ModuleType):
         return value
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Python sets a submodule once it is imported; a public name that is spelled alike wins: `viz.mirror`."""
+        """Keeps a public name when Python sets a submodule of the same name: `viz.mirror`."""
         if self._lazy.get(name, self.__name__) == self.__name__ or not isinstance(value, ModuleType):
             super().__setattr__(name, value)
 
@@ -53,7 +53,7 @@ class LazyPackage(ModuleType):
     def _submodule(self, name: str) -> ModuleType:
         path = f"{self.__name__}.{name}"
         try:
-            if not name.startswith("__"):  # which is looked for in any object
+            if not name.startswith("__"):  # Python looks these up in any object
                 return import_module(path)
         except ModuleNotFoundError as error:
             if error.name != path:
@@ -63,7 +63,7 @@ class LazyPackage(ModuleType):
 
 @contextmanager
 def lazy_imports(package: str) -> Iterator[None]:
-    """Within it, `from module import name` only records where the package of this name will find the name."""
+    """Records `from module import name` in its body, for the package of this name to import later."""
     module = sys.modules[package]
     names: dict[str, str] = {}
     with _RECORDING:

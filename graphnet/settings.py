@@ -1,6 +1,6 @@
-"""What an argument may be: UsageError, in one sentence, for one that cannot be meant.
+"""Checks of arguments, which raise UsageError for invalid values.
 
-`argument` is how it is named in the error: "compile: threads".
+`argument` is the name in the error: "compile: threads".
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ __all__ = [
     "text", "whole_number", "yes_no_or_none", "yes_or_no",
 ]  # fmt: skip
 
-#: No size, seed or count is meant to be larger: it would fail later, deep inside of NumPy.
+#: Upper bound of sizes, seeds and counts: larger ones would fail later, inside NumPy.
 LARGEST = 2**31 - 1
 
 
 def whole_number(argument: str, value: Any, least: int = 1, most: int = LARGEST) -> int:
-    """The value as an int that is at least `least`."""
+    """Returns the value as an int in [least, most]."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         raise UsageError(f"{argument} must be a whole number >= {least}, not {shown(value)}")
     if value > most:
@@ -34,7 +34,7 @@ def whole_number(argument: str, value: Any, least: int = 1, most: int = LARGEST)
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is one real number that a float can stand for; NaN and infinities are."""
+    """True for one real number that a float can represent, NaN and infinities included."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
         return False
     try:
@@ -45,14 +45,14 @@ def is_number(value: Any) -> bool:
 
 
 def number(argument: str, value: Any) -> float:
-    """The value as a finite float."""
+    """Returns the value as a finite float."""
     if not is_number(value) or not math.isfinite(value):
         raise UsageError(f"{argument} must be a finite number, not {shown(value)}")
     return float(value)
 
 
 def fraction(argument: str, value: Any, or_all: bool = False, above_zero: bool = False) -> float:
-    """The value as a float in [0, 1); or_all: 1 is one, too; above_zero: 0 is none."""
+    """Returns the value as a float in [0, 1); or_all: allows 1; above_zero: excludes 0."""
     if not is_number(value) or not (
         0 < value < 1 or (value == 0 and not above_zero) or (or_all and value == 1)
     ):
@@ -62,7 +62,7 @@ def fraction(argument: str, value: Any, or_all: bool = False, above_zero: bool =
 
 
 def amount(argument: str, value: Any, above_zero: bool = False) -> float:
-    """The value as a finite float that is at least 0, or above it."""
+    """Returns the value as a finite float >= 0, or > 0."""
     if not is_number(value) or not (value > 0 if above_zero else value >= 0) or not math.isfinite(value):
         sign = ">" if above_zero else ">="
         raise UsageError(f"{argument} must be a finite number {sign} 0, not {shown(value)}")
@@ -70,42 +70,42 @@ def amount(argument: str, value: Any, above_zero: bool = False) -> float:
 
 
 def limit(argument: str, value: Any) -> float:
-    """The value as a float above 0, or infinity, which limits nothing."""
+    """Returns the value as a float > 0, which may be infinite."""
     if not is_number(value) or not value > 0:
         raise UsageError(f"{argument} must be > 0, or None for no limit, not {shown(value)}")
     return float(value)
 
 
 def yes_or_no(argument: str, value: Any, hint: str = "") -> bool:
-    """True or False; no number, text or array, of which some would count as true unnoticed."""
+    """Returns True or False; rejects numbers, text and arrays, whose truth value may be accidental."""
     if not isinstance(value, (bool, np.bool_)):
         raise UsageError(f"{argument} must be True or False, not {shown(value)}{hint}")
     return bool(value)
 
 
 def yes_no_or_none(argument: str, value: Any) -> bool | None:
-    """True, False, or None, where something else decides."""
+    """Returns True, False, or None for a default."""
     if value is not None and not isinstance(value, (bool, np.bool_)):
-        raise UsageError(f"{argument} must be True or False, or None for what fits, not {shown(value)}")
+        raise UsageError(f"{argument} must be True or False, or None for the default, not {shown(value)}")
     return None if value is None else bool(value)
 
 
 def one_of(argument: str, value: Any, choices: Sequence[str]) -> str:
-    """The value if it is one of the choices."""
+    """Returns the value if it is one of the choices."""
     if not isinstance(value, str) or value not in choices:
         raise UsageError(f"{argument} must be {' or '.join(map(repr, choices))}, not {shown(value)}")
     return str(value)
 
 
 def text(argument: str, value: Any, remedy: str = "") -> str:
-    """The value if it is a str."""
+    """Returns the value if it is a str."""
     if not isinstance(value, str):
         raise UsageError(f"{argument} must be a str, not {shown(value)}{remedy}")
     return value
 
 
 def path(argument: str, value: Any) -> Path:
-    """The file that a str or an os.PathLike of one names."""
+    """Returns the path of a str or an os.PathLike."""
     named = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
     if not isinstance(named, str):
         raise UsageError(f"{argument} must be a str or a pathlib.Path that names a file, not {shown(value)}")
@@ -116,12 +116,12 @@ def path(argument: str, value: Any) -> Path:
 
 
 def has_items(value: Any) -> bool:
-    """Whether it can be gone through; an array without axes cannot, though it is Iterable."""
+    """True for iterables; False for 0-d arrays, which NumPy's types count as Iterable."""
     return isinstance(value, Iterable) and getattr(value, "ndim", 1) != 0
 
 
 def listed(argument: str, value: Any, of: str) -> list[Any]:
-    """The values of a list, tuple, array or other iterable but for a text or a mapping; of: what they are."""
+    """Returns the items of an iterable, except text and mappings; of: their kind, for the error."""
     if not isinstance(value, (list, tuple)) and (
         isinstance(value, (str, bytes, Mapping)) or not has_items(value)
     ):
@@ -129,16 +129,16 @@ def listed(argument: str, value: Any, of: str) -> list[Any]:
     return list(value)
 
 
-#: Characters of a cell's or a network's settings that a sentence can hold.
+#: Maximum length of a cell's or a network's settings within a sentence.
 MANY = 160
 
 
 def shown(value: Any, most: int = 60) -> str:
-    """What it is, in a few characters and on one line; ... where more was said."""
+    """Returns a short description of the value on one line, ending in "..." if it was cut."""
     if isinstance(value, np.ndarray):
         return f"an array of shape {list(value.shape)}"
     try:
         text = repr(value)
-    except Exception:  # of a class of the user's, or a number too long for Python to write
+    except Exception:  # a user's class, or a number too long for Python to print
         text = f"a {type(value).__name__}"
     return " ".join(text.split()) if len(text) <= most else " ".join(f"{text[: most - 4]} ...".split())

@@ -311,7 +311,7 @@ def test_files_can_be_read_in_the_order_of_the_page() -> None:
             }
             assert not later, file
     lines = [len((ROOT / file).read_text(encoding="utf-8").splitlines()) for file in engine[1:]]
-    assert sum(lines) <= 3000
+    assert sum(lines) <= 3200  # with the examples of docstrings
 
 
 def test_tables_of_packages_name_what_is_beside_them() -> None:

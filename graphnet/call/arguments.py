@@ -1,4 +1,4 @@
-"""The arrays that a function is called with, checked before anything runs."""
+"""Arguments of a compiled function, checked before anything runs."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from graphnet.graph.node import Array, Node
 __all__ = ["as_input", "checked_inputs", "index_sizes", "sample_inputs"]
 
 
-#: What NumPy calls the dtypes of objects, texts, times and records.
+#: NumPy's kinds of objects, strings, times and records.
 _NO_NUMBERS = "OSUVMm"
 
-#: What a program can read where it lies (see Program.taken), or None.
+#: Returns an array that a program can read in place (see Program.taken), or None.
 Taken = Callable[[Any], Any]
 
 
 def checked_inputs(inputs: Sequence[Node], arrays: Sequence[Any], taken: Taken | None = None) -> list[Array]:
-    """One array for each input; ShapeError or DtypeError if their number, or one of them, does not fit."""
+    """Returns one array for each input; raises ShapeError or DtypeError if one does not fit."""
     if len(arrays) != len(inputs):
         listed = ", ".join(node.describe() for node in inputs) or "none"
         raise ShapeError(
@@ -31,7 +31,7 @@ def checked_inputs(inputs: Sequence[Node], arrays: Sequence[Any], taken: Taken |
         )
     return [
         array
-        # What fits as it is, which is nearly always: said at once, since small functions take microseconds.
+        # Fast path for arrays that fit as they are, since small functions take microseconds.
         if type(array) is np.ndarray and array.dtype is node.dtype and array.shape == node.shape
         else as_input(node, array, taken)
         for node, array in zip(inputs, arrays, strict=True)
@@ -39,10 +39,10 @@ def checked_inputs(inputs: Sequence[Node], arrays: Sequence[Any], taken: Taken |
 
 
 def as_input(node: Node, array: Any, taken: Taken | None = None) -> Array:
-    """The array given for an Input node; ShapeError or DtypeError if it does not fit.
+    """Returns the array for an Input node; raises ShapeError or DtypeError if it does not fit.
 
-    Python numbers and lists take the node's dtype, if it can hold them; an array is converted only where no value can
-    change, and if it lies on the host.
+    Python numbers and lists take the node's dtype, if it can hold them. An array is converted only if no value can
+    change, and if it is on the host.
     """
     require_unmasked(f"input {node.describe()}", array)
     is_array = isinstance(array, (np.ndarray, np.generic))
@@ -56,12 +56,12 @@ def as_input(node: Node, array: Any, taken: Taken | None = None) -> Array:
     if value.dtype.kind in _NO_NUMBERS:
         raise DtypeError(
             f"input {node.describe()} (made at {node.origin}) was given {array!r:.60} of type {type(array).__name__}, "
-            f"which is no array of numbers; give an array of {node.dtype}."
+            f"which is not an array of numbers; pass an array of {node.dtype}."
         )
     if value.dtype.kind == "c":
         raise DtypeError(
-            f"input {node.describe()} (made at {node.origin}) was given an array of {value.dtype}, and there are no "
-            "complex numbers here; give array.real and array.imag as two inputs"
+            f"input {node.describe()} (made at {node.origin}) was given an array of {value.dtype}, but complex "
+            "numbers are not supported; pass array.real and array.imag as two inputs"
         )
     if value.shape != node.shape:
         raise ShapeError(
@@ -95,15 +95,16 @@ def as_input(node: Node, array: Any, taken: Taken | None = None) -> Array:
 
 
 def _on_host(array: Any) -> Array:
-    """The array of NumPy's, or of another library by one of the protocols that they share."""
+    """Returns a NumPy array, converted by the protocols that array libraries share."""
     if hasattr(array, "__dlpack__") and not hasattr(array, "__array__"):
         return np.from_dlpack(array)
     return np.asarray(array)
 
 
 def sample_inputs(inputs: Sequence[Node], graph: Graph) -> list[Array]:
-    """An array for each input, the same in each run: standard normal numbers; of integers any that `graph` can look up,
-    or zeros where it looks up nothing by them; False."""
+    """Returns a fixed array for each input: standard normal numbers; False; integers that are valid
+    indices of `graph`, or zeros if they index nothing.
+    """
     floats, integers = np.random.default_rng(0), np.random.default_rng(1)
     sizes = index_sizes(graph)
     return [
@@ -115,13 +116,13 @@ def sample_inputs(inputs: Sequence[Node], graph: Graph) -> list[Array]:
 
 
 def _least_above(node: Node, sizes: Mapping[Node, int]) -> int:
-    """What integers of that node are less than, one at least."""
+    """Returns the upper bound (exclusive) of a node's integers, at least 1."""
     size = max(1, sizes.get(node, 1))
     return size if node.dtype.kind == "b" else min(size, np.iinfo(node.dtype).max + 1)
 
 
 def index_sizes(graph: Graph) -> dict[Node, int]:
-    """For each node of integers that are indices, what they must be less than."""
+    """Returns the upper bound (exclusive) of each node that holds indices."""
     sizes: dict[Node, int] = {}
     for node in reversed(graph.order):
         for position, source in enumerate(node.inputs):

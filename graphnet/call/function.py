@@ -33,7 +33,7 @@ from graphnet.system.process import cached_property, collector_paused
 __all__ = ["Function", "compile"]
 
 
-#: More than any machine has, and what every library can be told.
+#: Upper bound of threads: more than any machine has, and accepted by every library.
 MOST_THREADS = 1 << 16
 
 
@@ -50,20 +50,29 @@ def compile(
 ) -> Function:
     """A function from the inputs' arrays to a tuple of the outputs' arrays.
 
-    inputs: Input nodes in the order of the arguments; None takes all that the outputs depend on, in the
-    order of their creation. `check=True`: NonFiniteError names the first node that makes a NaN or an
-    infinity. `threads`: at most so many (NumPy: in its BLAS); None leaves the choice to the back end.
-    `deterministic=True`: the same bits at any number of threads. The numba back end gives them always; NumPy
-    then keeps its BLAS to one thread.
-    memory: "sqrt" keeps so little from forward to backward that T time steps take memory that grows as √T, and
-    computes the rest again, mostly for an eighth to a third more time; a number of bytes is what `function.memory` may
-    be at most, kept with as little extra work as that takes; None keeps all.
-    updates: input -> node. The array that a call is given for this input has the node's value afterwards; it must be
-    one that can be written, of the input's own dtype, and in one piece. All nodes see the arrays as they were before.
-    Nothing is copied where the numba back end can do without: it reads all inputs of such a function (also of one with
-    updates={}) where they lie, and writes there at once if nothing reads the old numbers any more.
+    outputs: a node or several. inputs: Input nodes in the order of the arguments; None (default) takes all that the
+    outputs depend on, in the order of their creation.
+    backend: "numba" (default), "numpy", "cuda" or "cuda-tf32". passes: graph transformations, gn.passes.DEFAULT by
+    default; () for none.
+    check: True raises NonFiniteError, naming the first node that makes a NaN or an infinity; False by default.
+    threads: maximum number of threads (NumPy: of its BLAS); None (default) leaves the choice to the back end.
+    deterministic: True gives the same bits at any number of threads; False by default. The numba back end always does;
+    NumPy then limits its BLAS to one thread.
+    memory: None (default) keeps all values from forward to backward. "sqrt" keeps few of them and recomputes the
+    others: memory grows as √T with the number of time steps T, and the time usually by an eighth to a third. A number
+    of bytes is the maximum of `function.memory`, reached with as little recomputation as possible.
+    updates: {input: node}. After a call, the array given for the input holds the node's value. The array must be
+    writable, contiguous, and of the input's dtype. All nodes see the arrays as they were before the call. With updates
+    (also with updates={}), the numba back end reads all inputs in place and, where nothing reads the old values later,
+    writes in place.
     Raises GraphnetError for an Input that is missing, and for an update that does not fit its input; BackendError if
-    so few bytes do not suffice.
+    the given number of bytes is not enough.
+
+    >>> x = gn.input((3,), "float64", name="x")
+    >>> f = gn.compile([gn.sum(x), 2 * x], [x])
+    >>> total, double = f(np.array([1.0, 2.0, 3.0]))
+    >>> total.item(), double.tolist()
+    (6.0, [2.0, 4.0, 6.0])
     """
     results = outputs if updates is None else Graph(outputs).outputs
     updated = _checked_updates({} if updates is None else updates)
@@ -86,14 +95,12 @@ def compile(
 
 
 def _checked_updates(updates: Mapping[Node, Node]) -> dict[Node, Node]:
-    """The updates; GraphnetError for one that cannot be."""
     if not isinstance(updates, Mapping):
-        raise GraphnetError(f"updates must be a dict, input -> what its array becomes, not {shown(updates)}")
+        raise GraphnetError(f"updates must be a dict {{input: node}}, not {shown(updates)}")
     for target, value in updates.items():
         if not (isinstance(target, Node) and target.op.is_input):
             raise GraphnetError(
-                f"updates: {target!r:.60} is no Input, so no array is given for it that could be updated; make it with "
-                "gn.input"
+                f"updates: {target!r:.60} is not an Input, so there is no array to update; make it with gn.input"
             )
         if not isinstance(value, Node) or (value.shape, value.dtype) != (target.shape, target.dtype):
             found = f"{value.describe()} of {value.dtype}" if isinstance(value, Node) else f"{value!r:.60}"
@@ -105,7 +112,7 @@ def _checked_updates(updates: Mapping[Node, Node]) -> dict[Node, Node]:
 
 
 def _positions(inputs: Sequence[Node], updates: Mapping[Node, Node]) -> tuple[int, ...]:
-    """Which of the inputs are updated, in the order of the updates; GraphnetError if one is not listed."""
+    """Returns the positions of the updated inputs; raises GraphnetError if one is not listed."""
     for node in updates:
         if node not in inputs:
             raise GraphnetError(
@@ -114,13 +121,12 @@ def _positions(inputs: Sequence[Node], updates: Mapping[Node, Node]) -> tuple[in
             )
     if any(node.op.varying for node in inputs):
         raise GraphnetError(
-            "updates: a function that changes its arrays cannot be called `again`; make its inputs without varying=True"
+            "updates: a function with updates has no `again`; make its inputs without varying=True"
         )
     return tuple(inputs.index(node) for node in updates)
 
 
 def _checked_passes(passes: Any) -> list[Pass | Callable[[Graph], Graph]]:
-    """The passes; UsageError for what cannot be called."""
     remedy = (
         "; passes are functions from graph to graph, e.g. gn.passes.DEFAULT, gn.passes.without('fuse'), or ()"
     )
@@ -134,19 +140,18 @@ def _checked_passes(passes: Any) -> list[Pass | Callable[[Graph], Graph]]:
 
 
 def _is_count(number: object) -> bool:
-    """True for a whole number, at least 1."""
     return isinstance(number, (int, np.integer)) and not isinstance(number, bool) and bool(number >= 1)
 
 
 def _within(budget: int, function: Callable[[Sequence[Pass]], Function]) -> Function:
-    """The function that recomputes in the fewest segments of those that need no more than so many bytes."""
+    """Returns the function with the fewest recomputed segments whose memory fits the budget."""
     found = least = function(())
     segments = max(2, -(-found.memory // budget))
     while found.memory > budget:
         found = function(passes_module.recomputing(segments))
         if found.memory >= least.memory and segments > 4:
             raise BackendError(
-                f"memory={budget}: the function cannot do with {readable_bytes(budget)}; with recomputation it needs "
+                f"memory={budget}: {readable_bytes(budget)} are not enough; with recomputation the function needs "
                 f"{readable_bytes(least.memory)} (memory={int(least.memory)}). A smaller batch needs less."
             )
         least = min(found, least, key=lambda f: int(f.memory))
@@ -155,13 +160,13 @@ def _within(budget: int, function: Callable[[Sequence[Pass]], Function]) -> Func
 
 
 def _not_varying(source: Graph) -> tuple[int, ...]:
-    """The positions of the outputs that depend on no input that varies."""
+    """Returns the positions of the outputs that depend on no varying input."""
     vary = dependents(source.order, [node for node in source.inputs if node.op.varying])
     return tuple(i for i, node in enumerate(source.outputs) if node not in vary)
 
 
 class _Optimized:
-    """What passes make of a graph, once somebody asks."""
+    """The result of the passes, computed on first use."""
 
     def __init__(
         self, source: Graph, passes: Sequence[Pass | Callable[[Graph], Graph]], has: Set[str]
@@ -183,7 +188,18 @@ class _Optimized:
 
 
 class Function(CompiledCallable, ShowsItself):
-    """A compiled graph: call it with one array for each input; it returns a tuple of arrays."""
+    """A compiled graph, made by gn.compile: call it with one array for each input; it returns a tuple of arrays.
+
+    source: the Graph before passes. backend, passes, check, threads, deterministic: see gn.compile. updated: positions
+    of the inputs whose arrays take the values of the last outputs of the source.
+
+    >>> x = gn.input((3,), "float64", name="x")
+    >>> f = gn.compile(gn.sum(x * x), [x])
+    >>> f(np.array([1.0, 2.0, 3.0]))[0].item()
+    14.0
+    >>> [node.describe() for node in f.inputs]
+    ['x[3]']
+    """
 
     def __init__(
         self,
@@ -195,7 +211,6 @@ class Function(CompiledCallable, ShowsItself):
         deterministic: bool,
         updated: Sequence[int] | None = None,
     ) -> None:
-        """updated: positions of the inputs whose arrays take the values of the last of the source's outputs."""
         if threads is not None:
             if not _is_count(threads):
                 raise BackendError(
@@ -224,7 +239,7 @@ class Function(CompiledCallable, ShowsItself):
         parameters = [node for node in source.order if node.op.is_parameter] if updated else ()
         begun = _not_varying(source) if any(node.op.varying for node in source.inputs) else ()
 
-        def beginning() -> Program:  # holds no function: one that held itself would keep its memory
+        def beginning() -> Program:  # does not hold the function, whose memory a cycle would keep
             first, own = (
                 Graph([g.outputs[i] for i in begun], [node for node in g.inputs if not node.op.varying])
                 for g in (optimized.graph, source)
@@ -235,17 +250,17 @@ class Function(CompiledCallable, ShowsItself):
 
     @property
     def graph(self) -> Graph:
-        """What the passes made of the source."""
+        """The graph after the passes."""
         return self._optimized.graph
 
     @property
     def reports(self) -> list[PassReport]:
-        """What each pass did."""
+        """Node counts and time of each pass."""
         return self._optimized.reports
 
     @cached_property
     def _whole_program(self) -> Program:
-        """The program with all that is not kept on disk: which node a kernel works for, and the kernels' texts."""
+        """Program with the parts that are not cached on disk: the node of each kernel, and the kernels' code."""
         if not self._was_kept:
             return self._program
         with collector_paused():
@@ -257,62 +272,65 @@ class Function(CompiledCallable, ShowsItself):
 
     @property
     def outputs(self) -> tuple[Node, ...]:
-        """What a call returns."""
+        """Nodes whose values a call returns."""
         return self.source.outputs[: len(self.source.outputs) - len(self._running.updated or ())]
 
     @property
     def updates(self) -> dict[Node, Node]:
-        """input -> the node whose value its array takes."""
+        """{input: node whose value its array takes}."""
         targets = self._running.updated or ()
         values = self.source.outputs[len(self.outputs) :]
         return {self.inputs[i]: value for i, value in zip(targets, values, strict=True)}
 
     @property
     def memory(self) -> RunMemory:
-        """Bytes that a run needs, known before running."""
+        """Number of bytes that a run needs, known before running."""
         return self._program.memory
 
     def __call__(self, *arrays: Any) -> tuple[Array, ...]:
-        """The outputs, as arrays that belong to the caller.
+        """Returns the outputs, as arrays that belong to the caller.
 
+        arrays: one for each input, in order.
         Raises ShapeError or DtypeError, naming the input, before anything runs.
         """
         return self._running(arrays)
 
     def begin(self, *arrays: Any) -> tuple[Array, ...]:
-        """The outputs that depend on no input made with `varying=True`, in their order; `again` then gives all.
+        """Returns the outputs that depend on no input made with `varying=True`, in order; `again` then returns all.
 
-        arrays: those of all other inputs. What depends on the varying ones is left for `again`, which is given their
-        arrays; so values come from `begin` and, once cotangents are known, gradients from `again`, and nothing is
-        computed twice by the numba back end. Others compute what does not vary once more.
-        Raises BackendError where nothing varies, ShapeError or DtypeError as a call does.
+        arrays: one for each other input. Nodes that depend on varying inputs are computed by `again`, which takes their
+        arrays. So `begin` returns values, and `again`, once cotangents are known, gradients. The numba back end
+        computes nothing twice; other back ends compute nodes that do not vary once more.
+        Raises BackendError if no input varies, ShapeError or DtypeError as a call does.
         """
         return self._running.begin(arrays)
 
     def again(self, *arrays: Any) -> tuple[Array, ...]:
-        """The outputs for other arrays of the inputs made with `varying=True`, all else being as in the last call.
+        """Returns the outputs for new arrays of the inputs made with `varying=True`; all else is as in the last call.
 
-        What does not depend on them is not computed again. So parameters, random draws and the arrays of the last call
-        must not have changed since: what comes out would be of both states, in parts. It is for one thread, which calls
-        nothing else of this function in between.
-        Raises BackendError where nothing varies or nothing was called, ShapeError or DtypeError as a call does.
+        arrays: one for each varying input. Nodes that do not depend on them are not computed again. So parameters,
+        random draws and the arrays of the last call must not have changed since, or results mix both states. Use it
+        from one thread, with no other call of this function in between.
+        Raises BackendError if no input varies or nothing was called, ShapeError or DtypeError as a call does.
         """
         return self._running.again(arrays)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the function, with the present values of its parameters, to a file for `gn.load_function`.
+        """Writes the function, with the current values of its parameters, to a file for `gn.load_function`.
 
-        A path that ends in .c gets standalone C11 instead, with the header beside it; a folder, a path that
-        ends in a slash, gets source, header, weights, a Makefile, and a test with stored results.
-        Raises BackendError for a function that no file can hold: one of the NumPy back end, with check=True,
-        or with an op that only Python can run, or with updates. C is written of a function of any back end.
+        path: the file. A path that ends in .c gets standalone C11 instead, with its header in the same folder. A path
+        that ends in a slash becomes a folder with source, header, weights, a Makefile, and a test with stored results.
+        Raises BackendError for a function that cannot be stored: of the NumPy back end, with check=True, with an op
+        that runs in Python, or with updates. C can be written for functions of any back end.
         """
         folder, path = is_folder(path), named_file("save: path", path)
         if self._running.updated is not None:
             raise BackendError("a function with updates cannot be stored; return the new values instead")
         if folder or os.fspath(path).endswith(".c"):
             if self.check:
-                raise BackendError("C knows no check=True: compile the function without it to save it as C")
+                raise BackendError(
+                    "check=True is not available in C: compile the function without it to save it as C"
+                )
             unit = unit_of(self.source, self.passes, self._has, name_of(path))
             write_files(folder_files(unit, self.source, path) if folder else c_files(unit, path))
             return
@@ -321,9 +339,10 @@ class Function(CompiledCallable, ShowsItself):
     # -- diagnosis ---------------------------------------------------------------------------
 
     def profile(self, *arrays: Any, repeats: int = 5) -> Profile:
-        """Seconds by node, the median of `repeats` runs.
+        """Returns seconds by node, the median of several runs.
 
-        Without arrays, it runs on standard normal numbers; integers are any indices in range, or zeros.
+        arrays: one for each input. Without arrays, the function runs on standard normal numbers; integers are valid
+        indices, or zeros. repeats: number of runs, 5 by default.
         """
         given = checked_inputs(self.inputs, arrays) if arrays else sample_inputs(self.inputs, self.graph)
         repeats = whole_number("profile: repeats", repeats)
@@ -334,7 +353,7 @@ class Function(CompiledCallable, ShowsItself):
         return Profile(order, tuple(statistics.median(s.get(node, 0.0) for s in samples) for node in order))
 
     def explain(self) -> str:
-        """What compilation did: each pass with node counts and time, the ops that are left, memory."""
+        """Returns a text about compilation: node counts and time of each pass, remaining ops, memory."""
         lines = [f"{'pass':<18}{'nodes before':>14}{'after':>8}{'ms':>9}"]
         for name, before, after, seconds in self.reports:
             lines.append(f"{name:<18}{before:>14}{after:>8}{seconds * 1e3:>9.2f}")
@@ -344,15 +363,15 @@ class Function(CompiledCallable, ShowsItself):
         listed = ", ".join(f"{n} {op}" for op, n in sorted(counts.items(), key=lambda c: (-c[1], c[0])))
         lines += ["", f"back end {self.backend}: {listed}", f"memory: {self.memory}"]
         if self._was_kept:
-            lines.append("The program was found on disk; for this text the passes were applied once more.")
+            lines.append("The program was found on disk; the passes were run again for this text.")
         return "\n".join(lines)
 
     def stages(self) -> Iterator[Stage]:
-        """The graph before and after each pass: the passes are applied anew, one at a time."""
+        """Yields the graph before and after each pass; the passes are applied again, one at a time."""
         return passes_module.stages(self.source, self.passes, self._has)
 
     def instructions(self) -> str:
-        """What a compiled back end does in a run, one instruction a line: what it reads, what it writes, for whom."""
+        """Returns a listing of a run on a compiled back end: reads, writes and nodes of each instruction."""
         return "\n".join(listing(lower(self.graph, self._running.updated)))
 
     def __repr__(self) -> str:

@@ -1,9 +1,9 @@
-"""Programs kept on disk: a graph that any process has compiled is not optimized and scheduled again.
+"""On-disk cache of programs, so that a graph compiled by any process is not optimized and scheduled again.
 
-A program's name is the SHA-256 of all that it follows from: the ops with their settings, who reads whom, the contents
-of constants, the passes, the back end with what it knows of the machine, and graphnet's own code. The numbers of
-parameters, inputs and random draws are no part of it: a program that was found reads those of the graph at hand.
-Nothing is kept of a graph with an op or a pass from outside graphnet, whose code cannot be known to be the same.
+The key of a program is the SHA-256 of all that it depends on: the ops with their settings, the edges of the graph, the
+values of constants, the passes, the back end with its view of the machine, and graphnet's own code. Values of
+parameters, inputs and random draws are not part of it: a cached program reads those of the current graph. Graphs with
+an op or a pass from outside graphnet are not cached, since their code may change.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from graphnet.passes import Pass
 
 __all__ = ["KeptProgram", "keep", "name_of", "recall"]
 
-#: A graph of fewer nodes is compiled about as fast as it is looked up.
+#: Smaller graphs are compiled about as fast as they are looked up.
 WORTH_KEEPING = 2000
 _PACKAGE = Path(__file__).parents[1]
-#: When this process loaded graphnet.
+#: Time at which this process loaded graphnet.
 _LOADED = time.time()
 
 
 class _NotKept(Exception):
-    """There is something in a graph of which it cannot be known whether it will be the same."""
+    """Raised if a graph cannot be cached, since a part of it may change."""
 
 
 class KeptProgram(NamedTuple):
-    """A program, and how many nodes the graph has that it was made of."""
+    """A program, and the number of nodes of its graph."""
 
     program: Program
     nodes: int
@@ -53,7 +53,7 @@ class KeptProgram(NamedTuple):
 def name_of(
     source: Graph, passes: Sequence[Pass | Callable[[Graph], Graph]], backend: Backend, threads: int | None
 ) -> str:
-    """The name under which the program is kept; empty where it is not worth it, or cannot be."""
+    """Returns the key of the program; empty if it is too small or cannot be cached."""
     if len(source) < WORTH_KEEPING or open_cache() is None:
         return ""
     situation, code = backend.situation(), _own_code()
@@ -70,7 +70,7 @@ def name_of(
 
 
 def recall(name: str, source: Graph, backend: Backend) -> KeptProgram | None:
-    """The program that was kept under this name, to be run on the leaves of `source`; None if there is none."""
+    """Returns the cached program, to be run on the leaves of `source`; None if there is none."""
     kept = open_cache() if name else None
     content = kept.read(name) if kept else None
     if content is None:
@@ -80,7 +80,7 @@ def recall(name: str, source: Graph, backend: Backend) -> KeptProgram | None:
 
 
 def keep(name: str, program: Program, graph: Graph, source: Graph) -> None:
-    """Keeps a program that was made of `graph`, into which passes turned `source`, where there is a name for it."""
+    """Caches the program of `graph`, the result of the passes on `source`, unless the name is empty."""
     kept = open_cache() if name else None
     if kept is None:
         return
@@ -104,7 +104,7 @@ def keep(name: str, program: Program, graph: Graph, source: Graph) -> None:
 
 @cache
 def _own_code() -> str:
-    """The digest of graphnet's own code; empty where it cannot be read, or may be another than what was loaded."""
+    """Returns the digest of graphnet's code; empty if it is unreadable or changed after it was loaded."""
     digest, found = hashlib.sha256(), False
     try:
         for path in sorted(_PACKAGE.rglob("*.py")):
@@ -119,7 +119,7 @@ def _own_code() -> str:
 
 
 def _name_of_pass(step: Pass | Callable[[Graph], Graph]) -> str:
-    """The name of a pass of graphnet's own."""
+    """Returns the name of one of graphnet's own passes, with its settings."""
     function: Any = step.function if isinstance(step, Pass) else step
     settings = ""
     if isinstance(function, partial):
@@ -135,9 +135,9 @@ def _name_of_pass(step: Pass | Callable[[Graph], Graph]) -> str:
 
 
 def _add_graph(digest: Any, source: Graph) -> None:
-    """Who reads whom, in numbers, and what each op is."""
+    """Adds the edges of the graph and its ops to the digest."""
     number = {node: i for i, node in enumerate(source.order)}
-    kinds: dict[int, int] = {}  # by the op's address: it is held by its node
+    kinds: dict[int, int] = {}  # by the op's address, which is stable while its node exists
     shapes: dict[tuple[int, ...], int] = {}
     known: dict[str, int] = {}
     words = numbers("q")
@@ -146,7 +146,7 @@ def _add_graph(digest: Any, source: Graph) -> None:
         kind = kinds.get(id(op))
         if kind is None:
             text = _description(op)
-            if op.by_identity:  # two of these are two, though nothing else tells them apart
+            if op.by_identity:  # distinct ops of equal description
                 text += f" {len(known)}"
             if text not in known:
                 known[text] = len(known)
@@ -159,16 +159,16 @@ def _add_graph(digest: Any, source: Graph) -> None:
         words.extend((kind, shape, node.dtype.num, len(inputs)))
         words.extend([number[x] for x in inputs])
     digest.update(words.tobytes())
-    # Where nodes stand in the user's program: passes ask which comes first.
+    # Places in the user's program, whose order passes use.
     _, ranks = np.unique([node.source_serial for node in source.order], return_inverse=True)
     for some in (ranks, [number[x] for x in source.outputs], [number.get(x, -1) for x in source.inputs]):
         digest.update(np.asarray([len(some), *some], np.int64).tobytes())
-    for node in source.inputs:  # that nothing reads, too
+    for node in source.inputs:  # also unused ones
         digest.update(f"\n{node.shape} {node.dtype.str} {_description(node.op)}".encode())
 
 
 def _description(op: Op) -> str:
-    """The op's class and settings, as far as a program depends on them: not on what numbers are drawn or held."""
+    """Returns the op's class and settings, without values that are drawn or held."""
     kind = type(op)
     if not kind.__module__.startswith("graphnet."):
         raise _NotKept
@@ -182,7 +182,7 @@ def _description(op: Op) -> str:
 
 
 def _text(value: object) -> str:
-    """A setting, so that different ones differ."""
+    """Returns a setting as text; different settings have different texts."""
     match value:
         case None | bool() | int() | str():
             return repr(value)

@@ -1,4 +1,4 @@
-"""Where the time of a run goes: by node, by op, and by any scope label (layer, cell, time step)."""
+"""Time of a run by node, by op, and by any scope label (layer, cell, time step)."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ class Profile:
         return sum(self.seconds)
 
     def by_node(self) -> list[tuple[Node, float]]:
-        """Nodes and their seconds, slowest first."""
+        """Returns nodes and their seconds, slowest first."""
         return sorted(zip(self.nodes, self.seconds, strict=True), key=lambda row: -row[1])
 
     def by_op(self) -> dict[str, float]:
-        """Op name -> seconds, slowest first."""
+        """Returns {op name: seconds}, slowest first."""
         return self._summed([node.op.name for node in self.nodes])
 
     def by_scope(self, label: str) -> dict[Hashable, float]:
-        """Value of a scope label ("layer", "cell", "time") -> seconds; None for nodes without it."""
+        """Returns {value of a scope label ("layer", "cell", "time"): seconds}; None for nodes without it."""
         return self._summed([node.scope.get(label) for node in self.nodes])
 
     def by_cell(self) -> dict[Hashable, float]:
-        """Cell -> seconds."""
+        """Returns {cell: seconds}."""
         return self.by_scope("cell")
 
     def by_time_step(self) -> dict[Hashable, float]:
-        """Time step -> seconds."""
+        """Returns {time step: seconds}."""
         return self.by_scope("time")
 
     def _summed(self, keys: Sequence[Hashable]) -> dict:  # type: ignore[type-arg]

@@ -1,4 +1,4 @@
-"""Running: a program called with checked arrays, and again with other ones for the inputs that vary."""
+"""Running: calls a program with checked arrays, and again with new ones for the inputs that vary."""
 
 from __future__ import annotations
 
@@ -18,23 +18,19 @@ __all__ = ["CompiledCallable", "Running"]
 
 
 class CompiledCallable:
-    """What native code is held by: a file takes it to another process, and nothing else does.
-
-    It is as it was compiled: `threads = 2`, or a word that is misspelled, would change no call.
-    """
+    """Base of compiled functions, which hold native code: immutable, and stored only by `save`."""
 
     _running: Running
 
     def __setattr__(self, name: str, value: Any) -> None:
         if "_running" in vars(self):  # which is set last
             raise ValueAccessError(
-                f"{name} cannot be set to {shown(value)}, since a compiled function never changes; compile another: "
+                f"{name} cannot be set to {shown(value)}: compiled functions are immutable; compile another: "
                 "gn.compile(outputs, inputs, backend=..., threads=...)"
             )
         super().__setattr__(name, value)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Of pickle, copy, and processes that are spawned."""
         raise BackendError(
             f"a {type(self).__name__} cannot be pickled or copied, since it holds native code: write the compiled "
             "function to a file with function.save(path); gn.load_function(path) reads it, in another process too."
@@ -42,11 +38,11 @@ class CompiledCallable:
 
 
 class Running:
-    """What calls a program. It keeps the arrays of the last call, if there are inputs that vary.
+    """Calls a program. Keeps the arrays of the last call, if there are inputs that vary.
 
-    updated: positions of the inputs whose arrays take the values of the last of the program's outputs; or None.
+    updated: positions of the inputs whose arrays take the values of the last outputs of the program; or None.
     begun: positions of the outputs that depend on nothing that varies. beginning: makes a program of these alone, for
-    where the program itself cannot do a part of its work.
+    programs that cannot run a part of their work.
     """
 
     def __init__(
@@ -66,14 +62,14 @@ class Running:
         self._failed = False
         self.begun, self._make_beginning = tuple(begun), beginning
         self._beginning: Program | None = None
-        #: Whether what does not vary is still to be computed by the program itself.
+        #: True if the program has yet to compute nodes that do not vary.
         self._whole = False
 
     def __call__(self, arrays: Sequence[Any]) -> tuple[Array, ...]:
         given = checked_inputs(self.inputs, arrays, self.program.taken)
         if self.updated:
             return self._updating(arrays, given)
-        self._last, self._failed = None, True  # a run that fails leaves nothing to be run again
+        self._last, self._failed = None, True  # invalid if the run fails
         outputs = tuple(self.program.run(given))
         self._failed = self._whole = False
         if self.varying:
@@ -81,7 +77,6 @@ class Running:
         return outputs
 
     def begin(self, arrays: Sequence[Any]) -> tuple[Array, ...]:
-        """See Function.begin."""
         self._require_varying("begin")
         assert self._make_beginning is not None
         others = [node for node in self.inputs if not node.op.varying]
@@ -103,14 +98,14 @@ class Running:
             raise BackendError(f"{who}: none of the inputs was made with gn.input(..., varying=True)")
 
     def _updating(self, arrays: Sequence[Any], given: Sequence[Array]) -> tuple[Array, ...]:
-        """The outputs, once the arrays are updated. Nothing is written if the run fails."""
+        """Returns the outputs after updating the arrays. Nothing is written if the run fails."""
         assert self.updated is not None
         for i in self.updated:
             _require_writable(self.inputs[i], arrays[i], given[i])
         self._require_apart(given)
         within = [i for i in self.updated if self._is_in_parameters(given[i])]
         if within:
-            # All nodes see the parameters as they were before, so what is written meanwhile is a copy.
+            # All nodes see the parameters as they were before, so updates are written to copies first.
             copies = {i: given[i].copy() for i in within}
             outputs = self.program.run([copies.get(i, array) for i, array in enumerate(given)])
             if self.program.updates_in_place:
@@ -126,7 +121,7 @@ class Running:
         return tuple(outputs[:count])
 
     def _require_apart(self, given: Sequence[Any]) -> None:
-        """BackendError where an array that is written reaches into another."""
+        """Raises BackendError if an updated array shares memory with another."""
         assert self.updated is not None
         spans = sorted((*span, i) for i, array in enumerate(given) if (span := _span(array)) is not None)
         furthest, owner = 0, -1
@@ -134,8 +129,8 @@ class Running:
             if start < furthest and (i in self.updated or owner in self.updated):
                 a, b = sorted((owner, i))
                 raise BackendError(
-                    f"the arrays of inputs {a} and {b} of this function share memory, and it updates one of them; give "
-                    "it a copy of the other"
+                    f"the arrays of inputs {a} and {b} of this function share memory, and it updates one of them; pass "
+                    "a copy of the other"
                 )
             if end > furthest:
                 furthest, owner = end, i
@@ -146,7 +141,6 @@ class Running:
         return any(other is not None and span[0] < other[1] and other[0] < span[1] for other in found)  # type: ignore[index]
 
     def again(self, arrays: Sequence[Any]) -> tuple[Array, ...]:
-        """See Function.again."""
         self._require_varying("again")
         if self._last is None:
             why = "the last call failed" if self._failed else "the function was not called before"
@@ -164,10 +158,10 @@ class Running:
 
 
 def _span(array: Any) -> tuple[int, int] | None:
-    """From which address to which an array of the host lies; None for any other, and for one of no size."""
+    """Returns start and end address of a host array; None for other arrays, and for empty ones."""
     if not isinstance(array, np.ndarray) or not array.size:
         return None
-    if array.flags.c_contiguous:  # nearly always, and this is asked at every step of an optimizer
+    if array.flags.c_contiguous:  # the usual case, at every step of an optimizer
         start: int = array.__array_interface__["data"][0]
         return start, start + array.nbytes
     low, high = byte_bounds(array)
@@ -175,18 +169,18 @@ def _span(array: Any) -> tuple[int, int] | None:
 
 
 def _require_writable(node: Node, array: Any, found: Any) -> None:
-    """DtypeError unless what is written to the array that was found reaches the one that was given."""
+    """Raises DtypeError unless writing to `found` changes the array that was given."""
     if not isinstance(found, np.ndarray):
         return
     if found is not array or not found.flags.writeable or not found.flags.c_contiguous:
         if isinstance(array, np.ndarray):
             readable = "" if array.flags.writeable else ", read-only"
-            pieces = "" if array.flags.c_contiguous else ", not in one piece"
+            pieces = "" if array.flags.c_contiguous else ", not contiguous"
             kind = "" if type(array) is np.ndarray else f"a {type(array).__name__} of "
             what = f"{kind}{array.dtype} of shape {list(array.shape)}{readable}{pieces}"
         else:
             what = f"a {type(array).__name__}"
         raise DtypeError(
             f"input {node.describe()} (made at {node.origin}) is updated, so it must be given an array of {node.dtype} "
-            f"(a plain numpy.ndarray) that can be written and lies in one piece, not {what}"
+            f"(a plain numpy.ndarray) that is writable and contiguous, not {what}"
         )

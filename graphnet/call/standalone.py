@@ -1,4 +1,4 @@
-"""A compiled function as C: two files, or a folder with a Makefile and a test."""
+"""Compiled functions as C: two files, or a folder with a Makefile and a test."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from graphnet.system.files import write_whole
 
 __all__ = ["c_files", "folder_files", "is_folder", "name_of", "write_files"]
 
-#: How far a result may be off, of 1 and its own size together.
+#: Tolerance of results, relative to 1 + their size, by bytes of the dtype.
 TOLERANCE = {4: 2e-4, 8: 1e-9}
 
 MAKEFILE = """\
@@ -87,23 +87,23 @@ CHECK = """\
 
 
 def is_folder(path: str | os.PathLike[str]) -> bool:
-    """Whether a folder is meant: the path ends in a slash. (One that is there may be a mistake.)"""
+    """True if the path ends in a slash; an existing folder alone may be a mistake."""
     return isinstance(path, str) and path.endswith(("/", os.sep))
 
 
 def name_of(path: str | os.PathLike[str]) -> str:
-    """What functions are called: as the file or the folder, in letters, digits and underlines."""
+    """Returns the prefix of the C functions: the file's or folder's name in letters, digits and underscores."""
     return identifier(Path(os.path.abspath(os.fspath(path))).name.removesuffix(".c"), "model")
 
 
 def c_files(unit: Unit, path: str | os.PathLike[str]) -> dict[Path, str]:
-    """The source, weights included, under this path, and the header that it includes beside it."""
+    """Returns the source, weights included, under this path, and its header next to it."""
     file = Path(path)
     return {file: unit.source(apart=False), file.with_name(f"{unit.name}.h"): unit.header()}
 
 
 def folder_files(unit: Unit, source: Graph, path: str | os.PathLike[str]) -> dict[Path, str]:
-    """Header, source, weights, a Makefile, and a test of what the NumPy back end makes of stored inputs."""
+    """Returns header, source, weights, a Makefile, and a test against results of the NumPy back end."""
     folder, name = Path(path), unit.name
     made = unit.header().split("\n")[0][3:-3]
     return {
@@ -116,7 +116,7 @@ def folder_files(unit: Unit, source: Graph, path: str | os.PathLike[str]) -> dic
 
 
 def write_files(files: dict[Path, str]) -> None:
-    """Writes them, each whole. BackendError where that cannot be, or another's Makefile or header would be lost."""
+    """Writes each file atomically; raises BackendError rather than replace files not made by graphnet."""
     for path in files:
         beside = path.name == "Makefile" or path.suffix == ".h"
         if beside and path.is_file() and b" Made by graphnet" not in path.read_bytes()[:20]:

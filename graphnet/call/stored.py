@@ -1,10 +1,10 @@
-"""Compiled functions in files: run again in another process without differentiating, optimizing or compiling.
+"""Compiled functions in files, which run in another process without differentiating, optimizing or compiling.
 
-A file holds a line that says what it is, the SHA-256 of all behind it, and the program: the length of a header, the
-header as JSON, and arrays one behind the other: tapes, machine code, and the values of parameters and constants. It is
-run only on the kind of processor, and with the version of LLVM, that it was made for.
+A file holds a line with its format, the SHA-256 of the rest, and the program: the length of a header, the header as
+JSON, and arrays: tapes, machine code, and the values of parameters and constants. It runs only on the kind of
+processor, and with the version of LLVM, that it was made for.
 
-The checksum finds damage, not malice: machine code is executed as it stands, so to load a file is to trust it.
+The checksum detects damage, not malice: loading a file runs its machine code, so load only files that you trust.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from graphnet.version import __version__
 __all__ = ["StoredFunction", "load_function", "packed", "store_function", "unpacked"]
 
 MAGIC = b"graphnet function 7\n"
-#: Bytes that tell how long the header is.
+#: Number of bytes of the header's length.
 LENGTH = 8
 
 
 def store_function(
     path: str | os.PathLike[str], backend: str, inputs: Sequence[Node], program: Program
 ) -> None:
-    """Writes the file, whole or not at all. BackendError where it cannot, and for a function that no file can hold."""
+    """Writes the file atomically; raises BackendError if that fails or the function cannot be stored."""
     header, arrays = program.stored()
     header |= {
         "graphnet": __version__,
@@ -61,8 +61,14 @@ def store_function(
 def load_function(path: str | os.PathLike[str]) -> StoredFunction:
     """A function that `Function.save` wrote, ready to run.
 
-    Raises BackendError for a file that is damaged, is no function, or was made by another version of graphnet or
+    path: the file. Loading runs machine code: load only files that you trust.
+    Raises BackendError for a file that is damaged, is not a function, or was made by another version of graphnet or
     for another processor: compile and save it again here.
+
+    >>> x = gn.input((3,), "float64", name="x")
+    >>> gn.compile(2 * x, [x]).save("double.fn")
+    >>> gn.load_function("double.fn")(np.array([1.0, 2.0, 3.0]))[0].tolist()
+    [2.0, 4.0, 6.0]
     """
     path = named_file("load_function: path", path)
     try:
@@ -72,8 +78,8 @@ def load_function(path: str | os.PathLike[str]) -> StoredFunction:
     start = len(MAGIC) + 32
     if not content.startswith(MAGIC):
         raise BackendError(
-            f"load_function: {os.fspath(path)} is no function stored by this version of graphnet; compile and save it "
-            "again."
+            f"load_function: {os.fspath(path)} is not a function stored by this version of graphnet; compile and save "
+            "it again."
         )
     if hashlib.sha256(content[start:]).digest() != content[len(MAGIC) : start]:
         raise BackendError(
@@ -92,7 +98,7 @@ def load_function(path: str | os.PathLike[str]) -> StoredFunction:
 
 
 def packed(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> bytes:
-    """header: what JSON can hold; it gets a list of the arrays."""
+    """Returns header and arrays as bytes; header: JSON-serializable, gets a list of the arrays."""
     listed = [[name, array.dtype.str, array.shape] for name, array in arrays.items()]
     text = json.dumps({**header, "arrays": listed}).encode()
     return b"".join(
@@ -101,7 +107,7 @@ def packed(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> bytes:
 
 
 def unpacked(content: bytes, start: int = 0) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Header and arrays, from the byte `start` on."""
+    """Returns header and arrays, from the byte `start` on."""
     at = start + LENGTH + int.from_bytes(content[start : start + LENGTH], "little")
     header = json.loads(content[start + LENGTH : at])
     arrays: dict[str, Array] = {}
@@ -113,7 +119,7 @@ def unpacked(content: bytes, start: int = 0) -> tuple[dict[str, Any], dict[str, 
 
 
 class StoredParameters(Mapping[str, Array]):
-    """The arrays that a stored function reads, by name; setting one copies into it."""
+    """Arrays that a stored function reads, by name; setting one copies into it."""
 
     def __init__(self, arrays: dict[str, Array]) -> None:
         self._arrays = arrays
@@ -122,7 +128,7 @@ class StoredParameters(Mapping[str, Array]):
         return self._arrays[name]
 
     def __setitem__(self, name: str, value: Any) -> None:
-        """ShapeError or DtypeError for a value that does not fit, ValueAccessError for a name that there is not."""
+        """Copies a value; raises ShapeError or DtypeError if it does not fit, ValueAccessError for an unknown name."""
         if name not in self._arrays:
             raise ValueAccessError(
                 f"the function has no parameter {name!r}; it has {', '.join(self._arrays) or 'none'}."
@@ -130,7 +136,7 @@ class StoredParameters(Mapping[str, Array]):
         assign(self._arrays[name], value, f"the parameter {name}")
 
     def update(self, values: Mapping[str, Any]) -> None:
-        """Sets several."""
+        """Sets several values, {name: array}."""
         for name, value in values.items():
             self[name] = value
 
@@ -147,8 +153,15 @@ class StoredParameters(Mapping[str, Array]):
 class StoredFunction(CompiledCallable):
     """A compiled function from a file: call it with one array for each input; it returns a tuple of arrays.
 
-    parameters: name -> array, in the order of use (the second `b` is `b_2`); what is written into them, or set by name,
-    holds from the next call on.
+    header, arrays: contents of the file; use gn.load_function to read one. parameters: {name: array}, in the order of
+    use (a second `b` is `b_2`); values written into them, or set by name, take effect at the next call.
+
+    >>> x, w = gn.input((3,), "float64", name="x"), gn.parameter([1.0, 2.0, 3.0], name="w")
+    >>> gn.compile(gn.sum(w * x), [x]).save("dot.fn")
+    >>> f = gn.load_function("dot.fn")
+    >>> f.parameters["w"] = np.array([10.0, 0.0, 0.0])
+    >>> f(np.array([1.0, 2.0, 3.0]))[0].item()
+    10.0
     """
 
     def __init__(self, header: dict[str, Any], arrays: dict[str, Array]) -> None:
@@ -160,15 +173,15 @@ class StoredFunction(CompiledCallable):
 
     @property
     def memory(self) -> RunMemory:
-        """Bytes that a run needs."""
+        """Number of bytes that a run needs."""
         return self._program.memory
 
     def __call__(self, *arrays: Any) -> tuple[Array, ...]:
-        """The outputs, as arrays that belong to the caller. ShapeError or DtypeError before anything runs."""
+        """Returns the outputs, as arrays that belong to the caller; ShapeError or DtypeError before anything runs."""
         return self._running(arrays)
 
     def again(self, *arrays: Any) -> tuple[Array, ...]:
-        """The outputs for other arrays of the inputs that vary; see Function.again."""
+        """Returns the outputs for new arrays of the inputs that vary; see Function.again."""
         return self._running.again(arrays)
 
     def __repr__(self) -> str:

@@ -1,10 +1,10 @@
-"""Curvature as compositions of `backward` and `rop`: no op has a rule of its own for it.
+"""Curvature products, composed of `backward` and `rop`; ops need no rule for them.
 
 Hessian product          Hv = R{∇C}                                        (Pearlmutter 1994)
 Gauss-Newton product     Gv = Jᵀ H_L J v, J = ∂o/∂θ at the pre-outputs o,  (Schraudolph 2002)
                          H_L the Hessian of the cost as a function of o
-For a loss joined with its matching nonlinearity G is also the Fisher matrix of the model's predictions. A loss that is
-not convex in the o may have a surrogate that is (`gn.with_surrogate`): H_L is then the Hessian of that.
+For a loss combined with its matching nonlinearity G is also the Fisher matrix of the model's predictions. A loss that
+is not convex in the o may have a surrogate that is (`gn.with_surrogate`): H_L is then the Hessian of the surrogate.
 """
 
 from __future__ import annotations
@@ -37,7 +37,12 @@ __all__ = ["gauss_newton_product", "hessian_product"]
 def hessian_product(cost: Node, tangents: Mapping[Node, Any]) -> list[Node]:
     """Hv = R{∇C}: for each node w of `tangents` = {w: v_w}, Σ_u (∂²C/∂w∂u) v_u.
 
-    cost: a scalar node. Source: Pearlmutter 1994.
+    cost: a scalar node. tangents: {node: direction of its shape}. Source: Pearlmutter 1994.
+
+    >>> w = gn.parameter([1.0, 2.0, 3.0])
+    >>> (product,) = gn.hessian_product(gn.sum(w**3), {w: np.ones(3)})
+    >>> gn.compile(product)()[0].tolist()
+    [6.0, 12.0, 18.0]
     """
     require_scalar("hessian_product", cost)
     seeds = seed_nodes("hessian_product", tangents)
@@ -53,17 +58,25 @@ def gauss_newton_product(
 ) -> list[Node]:
     """Gv = Jᵀ H_L J v: for each node w of `tangents` = {w: v_w}, its part of the product.
 
-    cost: a scalar node. `at`: the nodes o where the net is linearised (J = ∂o/∂w, and H_L is the Hessian
-    of the cost as a function of the o alone); by default the inputs that the loss ops judge, and those where losses
-    with a surrogate say that the net ends (gn.with_surrogate), which is then differentiated in their place. With `at`
-    given, H_L is the cost's own. G is symmetric, and positive semi-definite when the cost is convex in the o.
-    damping: (a, h, μ): structural damping, of hidden units h = e(a) whose change is penalised by μ times the loss that
-    matches e, whose Hessian with respect to a is e'(a). Adds Σ μ J_aᵀ e'(a) J_a v in the same backward pass, as the
-    cotangent μ R{h} at a. With h the same node as a it is the squared change ½ |a - a₀|². μ: a number or a scalar node.
+    cost: a scalar node. tangents: {node: direction of its shape}.
+    at: the nodes o where the network is linearized (J = ∂o/∂w, and H_L is the Hessian of the cost as a function of the
+    o alone). By default these are the inputs that the loss ops judge, and the nodes `at` of losses with a surrogate
+    (gn.with_surrogate), which is then differentiated in place of the loss. If `at` is given, H_L is the cost's own. G
+    is symmetric, and positive semi-definite if the cost is convex in the o.
+    damping: structural damping, a list of (a, h, μ): pre-activations a, hidden units h = e(a), and μ, a number or a
+    scalar node. The change of h is penalized by μ times the loss that matches e, whose Hessian with respect to a is
+    e'(a). Adds Σ μ J_aᵀ e'(a) J_a v in the same backward pass, as the cotangent μ R{h} at a. If h is the same node as
+    a, the penalty is ½ |a - a₀|².
     Raises DifferentiationError if `at` is not given and the cost holds no loss op, or if some path leads
     from w to the cost around the o.
     Source: Schraudolph 2002; Martens 2010; Krause 2015, 3.3.2; structural damping, Martens & Sutskever 2011, Sutskever
     2013, 4.2.3 and algorithm 6.
+
+    >>> W = gn.parameter(np.eye(2), name="W")
+    >>> cost = gn.mean(gn.squared_error([[1.0, 2.0]] @ W, [[0.0, 0.0]]))
+    >>> (product,) = gn.gauss_newton_product(cost, {W: np.ones((2, 2))})
+    >>> gn.compile(product)()[0].tolist()
+    [[3.0, 3.0], [6.0, 6.0]]
     """
     require_scalar("gauss_newton_product", cost)
     seeds = seed_nodes("gauss_newton_product", tangents)
@@ -71,10 +84,10 @@ def gauss_newton_product(
     if at is None:
         cost, places = _convex(cost)
     else:
-        places = list(float_nodes("gauss_newton_product", "at", at, "linearise at"))
+        places = list(float_nodes("gauss_newton_product", "at", at, "linearize at"))
     outer = ancestors([cost], stop=places)
     _check_no_way_around(cost, places, tangents)
-    # The cost as a function of the pre-outputs alone: walks stop at them, even where one of them is
+    # The cost as a function of the pre-outputs alone: walks stop at them, even if one of them is
     # computed from another.
     leaves = frozenset(places)
     reached = dependents(outer, places)
@@ -90,7 +103,6 @@ def gauss_newton_product(
 
 
 def _damping(entry: Any) -> tuple[Node, Node, Any]:
-    """(a, h, μ); UsageError for anything else."""
     if not (
         isinstance(entry, (tuple, list)) and len(entry) == 3 and all(isinstance(n, Node) for n in entry[:2])
     ):
@@ -101,7 +113,7 @@ def _damping(entry: Any) -> tuple[Node, Node, Any]:
 
 
 def _convex(cost: Node) -> tuple[Node, list[Node]]:
-    """The cost with the curvature of surrogates where losses have them, and where the net ends, each place once."""
+    """Returns the cost with surrogates in place of their losses, and the nodes where the network ends."""
     declared = surrogates_among(ancestors([cost]))
     outer = ancestors([cost], stop=declared)
     found: dict[Node, None] = {}
@@ -116,13 +128,13 @@ def _convex(cost: Node) -> tuple[Node, list[Node]]:
         raise DifferentiationError(
             f"gauss_newton_product: {cost.describe()} (made at {cost.origin}) holds no loss op "
             "(softmax_cross_entropy, sigmoid_cross_entropy, squared_error) and no loss with a surrogate "
-            "(gn.with_surrogate), so say where the net ends and the loss begins: at=[...]."
+            "(gn.with_surrogate); pass the nodes where the network ends and the loss begins: at=[...]."
         )
     return substitute([cost], pinned)[0], list(found)
 
 
 def _pinned(loss: Node, op: Surrogate) -> Node:
-    """The loss's value, so that what reads it does so as ever, with the derivatives of its surrogate."""
+    """Returns a node with the loss's value and the surrogate's derivatives."""
     with attributed_to() as made:
         made.model = loss
         surrogate = op.standing_for(loss)
@@ -130,7 +142,7 @@ def _pinned(loss: Node, op: Surrogate) -> Node:
 
 
 def _check_no_way_around(cost: Node, places: Sequence[Node], wrt: Mapping[Node, Any]) -> None:
-    """A parameter that reaches the cost other than through `places` would be left out silently."""
+    """Raises DifferentiationError for a parameter that reaches the cost around `places`."""
     inside: set[Node] = set()
     pending = [cost]
     while pending:
@@ -144,6 +156,6 @@ def _check_no_way_around(cost: Node, places: Sequence[Node], wrt: Mapping[Node, 
         if node in inside:
             raise DifferentiationError(
                 f"gauss_newton_product: {node.describe()} (made at {node.origin}) reaches the cost "
-                "around the nodes where the net is linearised, so G would leave that path out. Include "
+                "around the nodes where the network is linearized, so G would omit that path. Include "
                 "a node on it in `at`: for an L2 term on the parameter W, at=[logits, W]."
             )

@@ -1,6 +1,6 @@
 """Derivatives as graphs: `backward` (Jᵀu), `rop` (Jv) and `gradient`.
 
-Both only call the rules of the ops, in order, and add up; the results are ordinary nodes, so they can be
+They apply the rules of the ops, in order, and add up the results. These are ordinary nodes, which can be
 differentiated again, optimized, compiled and drawn. Each costs about one more evaluation of the graph.
 Source: Lynge 2016, 3.2 (cotangents add over all consumers); Pearlmutter 1994 (the R-operator).
 """
@@ -35,17 +35,22 @@ __all__ = [
 def gradient(cost: Node, wrt: Nodes, clip_values: float | None = None) -> list[Node]:
     """g = ∂cost/∂w for each w of `wrt`, in its order; zeros for one that the cost does not depend on.
 
-    cost: a float scalar node. wrt: a node, a list of nodes, or a mapping of them by names, as net.parameters.
-    `clip_values=5.0` truncates every cotangent to [-5, 5] at every node as it
-    flows back (Mikolov 2012; Lynge 2016, 3.7.1); the result is then not the gradient of any cost.
+    cost: float scalar node. wrt: a node, a list of nodes, or a mapping of them by names, such as net.parameters.
+    clip_values: c > 0 clips every cotangent to [-c, c] at every node of the backward pass (Mikolov 2012; Lynge 2016,
+    3.7.1); the result is then not the gradient of any cost. None (default) for no clipping.
     Raises DifferentiationError if the cost is not a scalar, UsageError for a limit that is not above 0.
+
+    >>> w = gn.parameter([1.0, 2.0, 3.0])
+    >>> (g,) = gn.gradient(gn.sum(w * w), [w])
+    >>> gn.compile(g)()[0].tolist()
+    [2.0, 4.0, 6.0]
     """
     require_scalar("gradient", cost)
     return _pulled_back("gradient", {cost: fill(1, (), cost.dtype)}, wrt, clip_values)
 
 
 def require_scalar(function: str, cost: Any) -> None:
-    """ValueAccessError or DifferentiationError unless the cost is a scalar node."""
+    """Raises ValueAccessError or DifferentiationError unless the cost is a scalar node."""
     if not isinstance(cost, Node):
         raise ValueAccessError(f"{function}: the cost must be a node, not {cost!r:.60}")
     if cost.shape != ():
@@ -58,13 +63,18 @@ def require_scalar(function: str, cost: Any) -> None:
 def backward(cotangents: Mapping[Node, Any], wrt: Nodes, clip_values: float | None = None) -> list[Node]:
     """Jᵀu: for each w of `wrt`, Σ_y (∂y/∂w)ᵀ u_y over the outputs y with their cotangents u_y.
 
-    cotangents: {output: cotangent of its shape}. wrt: as for `gradient`; any nodes of the graph.
+    cotangents: {output: cotangent of its shape}. wrt, clip_values: as for `gradient`; `wrt` may be any nodes of the
+    graph.
+
+    >>> w = gn.parameter([1.0, 2.0, 3.0])
+    >>> (product,) = gn.backward({w * w: np.array([1.0, 0.0, 10.0])}, [w])
+    >>> gn.compile(product)()[0].tolist()
+    [2.0, 0.0, 60.0]
     """
     return _pulled_back("backward", cotangents, wrt, clip_values)
 
 
 def _pulled_back(function: str, cotangents: Any, wrt: Any, clip_values: Any) -> list[Node]:
-    """`backward`, whose errors name the function that was called."""
     if clip_values is not None:
         clip_values = limit(f"{function}: clip_values", clip_values)
     targets = float_nodes(function, "wrt", wrt, "differentiate with respect to")
@@ -84,7 +94,7 @@ def pull_back(
 ) -> list[Node]:
     """Walks `order` from its end; visits only `reached`, and goes no further back than `leaves`.
 
-    factors: by node, what its cotangent is multiplied by before it goes further back (its own total is without).
+    factors: {node: factor of its cotangent for the inputs of the node}; the node's own total is without it.
     """
     contributions: dict[Node, list[Node]] = {node: [u] for node, u in seeds.items()}
     wanted = set(targets)
@@ -126,8 +136,14 @@ def pull_back(
 def rop(outputs: Nodes, tangents: Mapping[Node, Any]) -> list[Node]:
     """Jv: for each output y, R{y} = Σ_w (∂y/∂w) v_w over the nodes w with their tangents v_w.
 
-    tangents: {node: tangent of its shape}; the node may be any node of the graph, and what lies behind it
-    does not count. Zeros for an output that depends on none of them.
+    outputs: a node, a list of nodes, or a mapping of them by names. tangents: {node: tangent of its shape}; the nodes
+    may be any nodes of the graph, which are then treated as independent variables. Zeros for an output that depends on
+    none of them.
+
+    >>> w = gn.parameter([1.0, 2.0, 3.0])
+    >>> (product,) = gn.rop(w * w, {w: np.array([1.0, 0.0, 10.0])})
+    >>> gn.compile(product)()[0].tolist()
+    [2.0, 0.0, 60.0]
     """
     listed = float_nodes("rop", "outputs", outputs, "take the R-operator of")
     seeds = seed_nodes("rop", tangents)
@@ -136,7 +152,7 @@ def rop(outputs: Nodes, tangents: Mapping[Node, Any]) -> list[Node]:
 
 
 def push_forward(order: Sequence[Node], outputs: Sequence[Node], seeds: Mapping[Node, Node]) -> list[Node]:
-    """Walks `order` from its start; visits only what depends on a seed."""
+    """Walks `order` from its start; visits only nodes that depend on a seed."""
     reached = dependents(order, seeds)
     tangent: dict[Node, Node] = dict(seeds)
     absent: dict[Node, Node] = {}
@@ -169,7 +185,7 @@ def push_forward(order: Sequence[Node], outputs: Sequence[Node], seeds: Mapping[
 
 
 def _require_nodes(node: Node, rule: str, results: Any) -> None:
-    """Words the mistake where a rule returns something else than nodes."""
+    """Raises DifferentiationError if a rule returned something else than nodes."""
     if isinstance(results, (list, tuple)):
         wrong = [type(r).__name__ for r in results if not isinstance(r, Node)]
         if not wrong:
@@ -184,7 +200,7 @@ def _require_nodes(node: Node, rule: str, results: Any) -> None:
 
 
 def float_nodes(function: str, argument: str, nodes: Nodes, doing: str) -> Sequence[Node]:
-    """The nodes; ValueAccessError for what is none, DifferentiationError for one that has no derivatives."""
+    """Returns the nodes; raises ValueAccessError for other objects, DifferentiationError for other dtypes."""
     found = as_nodes(nodes, f"{function}: {argument}")
     for node in found:
         if not is_float(node.dtype):
@@ -196,11 +212,11 @@ def float_nodes(function: str, argument: str, nodes: Nodes, doing: str) -> Seque
 
 
 def seed_nodes(function: str, derivatives: Mapping[Node, Any]) -> dict[Node, Node]:
-    """The given cotangents or tangents as nodes of the right shape and dtype."""
+    """Returns the given cotangents or tangents as nodes of the right shape and dtype."""
     if not isinstance(derivatives, Mapping):
         raise ValueAccessError(
-            f"gn.{function} takes a dict {{node: derivative}}, not a {type(derivatives).__name__}: what each node's "
-            "derivative is multiplied by has to be given, e.g. {W: np.ones(W.shape)}."
+            f"gn.{function} takes a dict {{node: derivative}}, not a {type(derivatives).__name__}; give the "
+            "factor of each node's derivative, e.g. {W: np.ones(W.shape)}."
         )
     result: dict[Node, Node] = {}
     for node, derivative in derivatives.items():

@@ -1,7 +1,7 @@
-"""Jacobians: every derivative of an array by an array, as one graph of walks.
+"""Jacobians: all derivatives of an array by an array, as one graph.
 
-A walk back along a unit vector gives a row, a walk forward a column (`backward`, `rop`). Rules of ops know shapes, so
-no walk carries several vectors; where walks multiply by the same weights, passes make one product of theirs.
+A backward walk from a unit vector gives a row, a forward walk a column (`backward`, `rop`). Each walk carries one
+vector, since rules of ops depend on shapes. Where walks multiply by the same weights, passes join the products.
 """
 
 from __future__ import annotations
@@ -24,16 +24,21 @@ __all__ = ["jacobian"]
 def jacobian(output: Node, wrt: Nodes) -> list[Node]:
     """J[i, j] = ∂y_i/∂w_j for each w of `wrt`, of shape y.shape + w.shape; zeros for one that y does not depend on.
 
-    output: a float node y of any shape. wrt: nodes of any shapes, as for `gradient`; the Hessian of a cost is the
-    Jacobian of its gradient. It costs as many walks through the graph as y has elements or, if those are fewer, as
-    all w together have: for products with a Jacobian, `gn.backward` and `gn.rop` take one.
-    Raises ValueAccessError for what is no node, DifferentiationError for one that is no float.
+    output: a float node y of any shape. wrt: nodes of any shapes, as for `gradient`. The Hessian of a cost is the
+    Jacobian of its gradient. The cost is one walk through the graph for each element of y, or of all w together if
+    these are fewer. For products with a Jacobian, `gn.backward` and `gn.rop` need only one walk.
+    Raises ValueAccessError for objects that are not nodes, DifferentiationError for nodes that are not floats.
+
+    >>> w = gn.parameter([1.0, 2.0])
+    >>> (J,) = gn.jacobian(w * w, [w])
+    >>> gn.compile(J)()[0].tolist()
+    [[2.0, 0.0], [0.0, 4.0]]
     """
     outputs = float_nodes("jacobian", "output", output, "differentiate")
     if len(outputs) != 1:
         raise UsageError(
-            f"jacobian: output must be one node, not a list of {len(outputs)}; ask for the Jacobian of each, or of "
-            "their gn.concatenate."
+            f"jacobian: output must be one node, not a list of {len(outputs)}; call jacobian for each, or for their "
+            "gn.concatenate."
         )
     (y,) = outputs
     targets = float_nodes("jacobian", "wrt", wrt, "differentiate with respect to")
@@ -44,7 +49,7 @@ def jacobian(output: Node, wrt: Nodes) -> list[Node]:
 
 
 def _rows(y: Node, targets: Sequence[Node]) -> list[Node]:
-    """By a walk back for each element of y."""
+    """Returns Jacobians from a backward walk for each element of y."""
     order = ancestors([y])
     reached = dependents(order, targets)
     rows = [pull_back(order, reached, {y: unit}, targets, None) for unit in _units(y)]
@@ -52,13 +57,13 @@ def _rows(y: Node, targets: Sequence[Node]) -> list[Node]:
 
 
 def _columns(y: Node, w: Node) -> Node:
-    """By a walk forward for each element of w."""
+    """Returns a Jacobian from a forward walk for each element of w."""
     order = ancestors([y], stop=[w])
     return _joined([push_forward(order, [y], {w: unit})[0] for unit in _units(w)], y.ndim, y, w)
 
 
 def _units(node: Node) -> list[Node]:
-    """For each of its elements, an array of its shape that is 1 there and 0 elsewhere."""
+    """Returns the unit vectors of the node's shape."""
     one = fill(1, (), node.dtype)
     return [Pad(node.shape, tuple(map(int, at)))(one) for at in np.ndindex(node.shape)]
 

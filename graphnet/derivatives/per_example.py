@@ -1,13 +1,13 @@
-"""The gradient of each case, without a loop over the cases.
+"""Per-example gradients: the gradient of each case, without a loop over the cases.
 
-Where cases stay apart, one backward pass of the sum of all losses holds, in row b of each cotangent, what case b alone
-sends back. Cases meet where a value of all of them, a weight above all, is read: there the derivative adds up over the
-cases, and here it does not. For y = x W it is x_b δ_bᵀ of each case in the place of xᵀδ.
+As long as cases stay apart, one backward pass of the sum of all losses gives in row b of each cotangent the
+contribution of case b. Cases meet where they read a shared value, usually a weight. There the ordinary derivative sums
+over the cases; here the cases are kept apart. For y = x W the result is x_b δ_bᵀ for each case instead of xᵀδ.
 
-So a value is of one of two kinds. *Of cases*: each of its elements belongs to one case, and its cotangent is an array
-of its own shape. *Shared*: each case may read all of it, and its cotangents are (cases, *shape). Which is which is
-asked of the ops, from the losses backwards (`Op.aligned_axes`); what is not known to keep cases apart is shared, so the
-result is the Jacobian of the losses for any graph, and only its price differs.
+So there are two kinds of values. *Of cases*: each element belongs to one case, and the cotangent has the value's
+shape. *Shared*: each case may read all of it, and its cotangents have the shape (cases, *shape). The kind follows
+from the ops, from the losses backwards (`Op.aligned_axes`); a value is shared unless an op is known to keep cases
+apart. So the result is the Jacobian of the losses for any graph; the kinds affect only the cost.
 Source: Goodfellow 2015, "Efficient per-example gradient computations"; Rochette, Manoel & Tramel 2019.
 """
 
@@ -52,18 +52,22 @@ __all__ = ["per_example_gradients"]
 def per_example_gradients(losses: Node, parameters: Nodes, mixed: bool = False) -> list[Node]:
     """g_b = ∂losses[b]/∂w for each case b and each w of `parameters`, (batch, *w.shape); zeros where none depends on w.
 
-    losses: floats (batch,), one value for each case: gn.sum(u.losses, axis=0) of an unrolled network. parameters: a
-    list of nodes, or a mapping of them, as net.parameters. The sum over the first axis is the gradient of
-    gn.sum(losses).
-    It is one graph of nodes, of about the cost of a gradient and of writing down the result: products are over the time
-    steps of each case, rows of a lookup are added up for each case.
-    What is required: that no loss depends, through a parameter, on the rows of another case, as it does behind batch
-    normalisation. It is found out from the ops that lie between (`Op.aligned_axes`), and such a graph is refused, with
-    the node that reads all cases. mixed=True takes it: row b is still the derivative of losses[b], and what lies behind
-    that node takes batch times as much (rnn.ctc.ctc_loss needs it, which looks up among the logits of all cases). What
-    a loss reads of the data does not matter: these are constants to every derivative.
-    Raises ValueAccessError and DifferentiationError for losses that are no floats of shape (batch,), and the latter for
-    cases that are mixed.
+    losses: float node (batch,), one value for each case, such as gn.sum(u.losses, axis=0) of an unrolled network.
+    parameters: a list of nodes, or a mapping of them, such as net.parameters. The sum of the result over the first axis
+    is the gradient of gn.sum(losses). The cost is about that of a gradient plus writing the result.
+    mixed: False by default. No loss may depend, through a parameter, on the rows of another case, as with batch
+    normalization; this is found from the ops (`Op.aligned_axes`), and the error names the node that reads all cases.
+    mixed=True allows such graphs: row b is still the derivative of losses[b], and nodes behind that one cost batch
+    times as much (rnn.ctc.ctc_loss needs this, since it looks up among the logits of all cases). The data may be mixed
+    freely, as they are constants for every derivative.
+    Raises ValueAccessError and DifferentiationError for losses that are not floats of shape (batch,), and the latter
+    for cases that are mixed.
+
+    >>> w = gn.parameter([0.0, 0.0])
+    >>> losses = gn.matmul([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], w)
+    >>> (g,) = gn.per_example_gradients(losses, [w])
+    >>> gn.compile(g)()[0].tolist()
+    [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]
     """
     function = "per_example_gradients"
     mixed = yes_or_no(f"{function}: mixed", mixed)
@@ -74,7 +78,7 @@ def per_example_gradients(losses: Node, parameters: Nodes, mixed: bool = False) 
         raise DifferentiationError(
             f"{function}: the losses must be floats of shape (batch,), one for each case, but {losses.describe()} "
             f"(made at {losses.origin}) is {losses.dtype} of shape {list(losses.shape)}. Of losses by time step and "
-            "case take gn.sum(losses, axis=0); for the gradient of a cost there is gn.gradient."
+            "case take gn.sum(losses, axis=0); for the gradient of a cost use gn.gradient."
         )
     (batch,) = losses.shape
     if batch < 2:
@@ -85,25 +89,25 @@ def per_example_gradients(losses: Node, parameters: Nodes, mixed: bool = False) 
 
 
 class _PerExample:
-    """The walk back from the losses, for at least two cases."""
+    """The backward walk from the losses, for at least two cases."""
 
     def __init__(self, losses: Node, targets: Sequence[Node], mixed: bool) -> None:
         self.losses, self.targets, (self.batch,) = losses, targets, losses.shape
         self.order = ancestors([losses])
         self.moving = _moving(self.order, targets)
         self.shared: set[Node] = set()
-        #: Of nodes of cases: element f of the flat array belongs to case (f // stride) % batch.
+        #: For nodes of cases: element f of the flat array belongs to case (f // stride) % batch.
         self.strides: dict[Node, int] = {}
         if losses in self.moving:
             self._divide(mixed)
-        #: By shared node, the cotangents (batch, *shape) that its readers send back, and the factors of others.
+        #: For each shared node the cotangents (batch, *shape) from its readers, and factors of further ones.
         self.sent: dict[Node, list[Node]] = defaultdict(list)
         self.factors: dict[Node, list[tuple[Node, Node, bool]]] = defaultdict(list)
 
     # -- which values are of cases ---------------------------------------------------------------
 
     def _divide(self, mixed: bool) -> None:
-        """Finds the two kinds; every reader of a node is asked before the node is."""
+        """Finds the kind of each node, after those of all nodes that read it."""
         self.strides[self.losses] = 1
         targets, data = set(self.targets), self._data()
         for node in reversed(self.order):
@@ -127,16 +131,16 @@ class _PerExample:
                 self.shared.add(x)
 
     def _data(self) -> set[Node]:
-        """What depends on leaves that may hold something of each case: neither weights nor what scales all of them.
+        """Returns nodes that depend on leaves that may hold data of each case, neither weights nor common factors.
 
-        An input that is differentiated with respect to is a weight here: rows of it are not the cases'.
+        An input that is differentiated with respect to is a weight here: its rows are not the cases'.
         """
         targets = set(self.targets)
         leaves = [node for node in self.order if node.is_leaf and node.op.is_fed and node not in targets]
         return dependents(self.order, [node for node in leaves if node.size and not node.size % self.batch])
 
     def _read(self, node: Node) -> tuple[Sequence[Node], Sequence[int | None]]:
-        """What derivatives pass to, and the strides of the cases in it, None for what all cases read."""
+        """Returns the inputs that derivatives pass to, and the strides of the cases in each, None if shared."""
         inputs = _passed(node)
         if node in self.shared:
             return inputs, [None] * len(inputs)
@@ -157,7 +161,7 @@ class _PerExample:
                 None if own is None else inner * math.prod(x.shape[own + 1 :])
                 for own, x in zip(found, inputs, strict=False)
             ]
-        # Whole rounds of all cases, as the time steps of a product over time, may be joined and taken apart.
+        # Whole blocks of all cases, such as the time steps of a product over time, may be joined and split.
         match node.op:
             case Concatenate():
                 edges = np.cumsum([0, *(x.shape[axis] for x in inputs)])
@@ -180,20 +184,20 @@ class _PerExample:
         place = _place(node.shape, self.strides[node], self.batch) if node in self.strides else None
         unknown = place is not None and node.op.aligned_axes(place[0], node, *node.inputs) is None
         why = (
-            f"and {node.op.name} does not say that they stay apart (Op.aligned_axes)"
+            f"and {node.op.name} does not declare that they stay apart (Op.aligned_axes)"
             if unknown
             else "so the loss of one case may depend on the rows of others"
         )
         return DifferentiationError(
             f"per_example_gradients: {node.describe()} (made at {node.origin}) reads {x.describe()} (made at "
-            f"{x.origin}) of all {self.batch} cases, {why}. Keep the cases apart; or say mixed=True: row b is then "
-            f"still the derivative of losses[b], and what lies behind takes {self.batch} times as much."
+            f"{x.origin}) of all {self.batch} cases, {why}. Keep the cases apart; or pass mixed=True: row b is then "
+            f"still the derivative of losses[b], and nodes behind this one cost {self.batch} times as much."
         )
 
     # -- the walk --------------------------------------------------------------------------------
 
     def gradients(self) -> list[Node]:
-        """One node for each target."""
+        """Returns one node for each target."""
         wanted = set(self.targets)
         of_cases = [node for node in self.order if node in self.strides]
         ends = [n for n in of_cases if n in wanted or not self.shared.isdisjoint(_passed(n))]
@@ -229,25 +233,25 @@ class _PerExample:
             self.sent[x].append(cotangents)
 
     def _apart(self, g: Node, stride: int) -> Node:
-        """(batch, *shape): for each case its elements of g, zeros elsewhere."""
+        """Returns for each case its elements of g, zeros elsewhere: (batch, *shape)."""
         own = np.eye(self.batch, dtype=bool)[:, None, :, None]
         parts = reshape(g, (1, -1, self.batch, stride))
         return reshape(where(constant(own), parts, 0), (self.batch, *g.shape))
 
     def _meet(self, node: Node, g: Node) -> None:
-        """Sends to the shared inputs of a node of cases what each case has of its cotangent g."""
+        """Sends each case's part of the cotangent g of a node of cases to its shared inputs."""
         strides = self._read(node)[1]
         for i, (x, stride) in enumerate(zip(_passed(node), strides, strict=True)):
             if x not in self.shared:
                 continue
-            if stride is not None:  # of cases here, and shared elsewhere
+            if stride is not None:  # of cases here, shared elsewhere
                 self._send(x, self._apart(_backward(node, g)[i], stride))
             elif not self._meet_by_rule(node, i, x, g):
                 own = self._apart(g, self.strides[node])
                 self._send(x, stack([_backward(node, own[b])[i] for b in range(self.batch)]))
 
     def _meet_by_rule(self, node: Node, i: int, x: Node, g: Node) -> bool:
-        """Whether this op is one of those for which no case needs a node of its own."""
+        """Sends it without a node for each case, if this op has such a rule; returns True if so."""
         place = _place(node.shape, self.strides[node], self.batch)
         if place is None:
             return False
@@ -262,7 +266,7 @@ class _PerExample:
                 a, back = (self._rows(rows, inner * u.shape[1]) for rows in both)
                 self.factors[x].append((a, back, False))
             case BroadcastTo():
-                # What is repeated for the cases is repeated in all of them: they are no axis of x.
+                # A value repeated for the cases is the same in all of them: they are no axis of x.
                 split = (*g.shape[:axis], -1, self.batch, inner, *g.shape[axis + 1 :])
                 order = (axis + 1, *(k for k in range(g.ndim + 2) if k != axis + 1))
                 merged = (self.batch, *g.shape[:axis], g.shape[axis] // self.batch, *g.shape[axis + 1 :])
@@ -276,7 +280,7 @@ class _PerExample:
         return True
 
     def _rows(self, matrix: Node, inner: int) -> Node:
-        """(rows of a case, batch, columns)"""
+        """Returns (rows of a case, batch, columns)."""
         n = matrix.shape[1]
         split = reshape(matrix, (-1, self.batch, inner, n))
         if inner > 1:
@@ -284,13 +288,13 @@ class _PerExample:
         return reshape(split, (-1, self.batch, n))
 
     def _scattered(self, rows: Node, index: Node, stride: int, shape: Shape) -> Node:
-        """(batch, *shape): the rows added up by their index, those of each case for themselves."""
+        """Returns the rows added up by their index, for each case separately: (batch, *shape)."""
         cases = np.arange(index.size) // stride % self.batch
         places = _as_index(index) + constant(shape[0] * cases)
         return reshape(ScatterAdd(self.batch * shape[0], 0)(rows, places), (self.batch, *shape))
 
     def _total(self, x: Node) -> Node | None:
-        """The cotangents of a shared node, once all of its readers have been asked."""
+        """Returns the total cotangent of a shared node, after all of its readers."""
         parts = self.sent.pop(x, [])
         by_kind: dict[bool, list[tuple[Node, Node]]] = defaultdict(list)
         for a, g, transposed in self.factors.pop(x, ()):
@@ -313,7 +317,7 @@ class _PerExample:
 
 
 def _moving(order: Sequence[Node], targets: Sequence[Node]) -> set[Node]:
-    """The targets, and what depends on them with a derivative."""
+    """Returns the targets and the nodes that depend on them with a derivative."""
     found = set(targets)
     for node in order:
         passes = is_float(node.dtype) and not node.op.stops_gradient
@@ -323,12 +327,12 @@ def _moving(order: Sequence[Node], targets: Sequence[Node]) -> set[Node]:
 
 
 def _passed(node: Node) -> Sequence[Node]:
-    """The inputs to which derivatives may pass: of a label, what it names."""
+    """Returns the inputs to which derivatives may pass; for a label, the labeled node."""
     return node.inputs[:1] if node.op.is_label else node.inputs
 
 
 def _place(shape: Shape, stride: int, batch: int) -> tuple[int, int] | None:
-    """(axis, inner): place i along this axis belongs to case (i // inner) % batch; None where several axes tell it."""
+    """Returns (axis, inner): place i of the axis belongs to case (i // inner) % batch; None if no one axis does."""
     tail = 1
     for axis in reversed(range(len(shape))):
         if stride % tail == 0 and shape[axis] and shape[axis] % (batch * (stride // tail)) == 0:
@@ -342,12 +346,12 @@ def _backward(node: Node, g: Node) -> Sequence[Node]:
 
 
 def _as_index(index: Node) -> Node:
-    """As 64 bits: places in an array of all cases may be too many for the dtype of indices of one."""
+    """Casts to int64: positions among all cases may exceed the dtype of one case's indices."""
     return index if index.dtype == INT64 else cast(index, INT64)
 
 
 def _code(rows: Node) -> Node | None:
-    """The indices, if these rows are one-hot codes."""
+    """Returns the indices if these rows are one-hot codes, else None."""
     leading = rows.shape[:-1]
     while isinstance(rows.op, Reshape) and rows.shape[-1] == rows.inputs[0].shape[-1]:
         (rows,) = rows.inputs
@@ -355,7 +359,7 @@ def _code(rows: Node) -> Node | None:
 
 
 def _summed_to(cotangents: Node, shape: Shape) -> Node:
-    """(batch, *any) summed to (batch, *shape), along what shape has been repeated."""
+    """Sums (batch, *any) to (batch, *shape), along axes in which shape was repeated."""
     offset = cotangents.ndim - 1 - len(shape)
     kept = [1] * offset + list(shape)
     axes = tuple(k + 1 for k, n in enumerate(kept) if k < offset or (n == 1 and cotangents.shape[k + 1] != 1))
@@ -364,12 +368,12 @@ def _summed_to(cotangents: Node, shape: Shape) -> Node:
 
 
 def _sent_back(node: Node, i: int, total: Node) -> Node:
-    """The cotangents (batch, *shape) of a shared input of a shared node, from those of the node."""
+    """Returns the cotangents (batch, *shape) of a shared input of a shared node, from those of the node."""
     batch, x = total.shape[0], node.inputs[i]
     if node.op.is_label:
         return total
     if node.op.is_elementwise:
-        # Linear in the cotangent and element by element: what 1 becomes is the factor of all cases.
+        # Linear in the cotangent and element by element: the cotangent of 1 is the factor for all cases.
         partial = _backward(node, fill(1, node.shape, node.dtype))[i]
         return total * broadcast_to(partial, total.shape)
     match node.op:

@@ -1,10 +1,10 @@
-"""Nodes, and what lies between some of them and others.
+"""Nodes and graphs.
 
-node        Op and Node: a rule book, and an application of it
-graph       inputs, outputs, and all between them in order
-dtypes      which dtypes there are, and what two of them make together
+node        Op and Node: the rules of an operation, and an application of it
+graph       inputs, outputs, and all nodes between them in order
+dtypes      supported dtypes and their promotion
 signature   one string that documents an op's shapes, and checks them
-expression  the scalar expression of an elementwise op, read by machines
+expression  the scalar expression of an elementwise op, parsed
 provenance  the user's line that made a node, and the scope it was made in
 display     pictures in notebooks
 """

@@ -1,4 +1,4 @@
-"""Notebooks show a picture of whatever can be drawn, where `viz` is installed, and text elsewhere."""
+"""Pictures in notebooks of objects that `viz` can draw; text if `viz` is not installed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["ShowsItself"]
 
 
 class ShowsItself:
-    """Gives an object that `viz` can show its picture in notebooks; never raises."""
+    """Mixin that shows a picture by `viz` in notebooks; never raises."""
 
     __slots__ = ()
 

@@ -1,8 +1,8 @@
-"""Which dtypes a node may have, and what two of them make together.
+"""Dtypes of nodes, and their promotion.
 
 NumPy's promotion holds, with two exceptions that protect float32 work: a number (Python's or a NumPy
 scalar) takes the dtype of the node beside it, and an integer array beside a float32 node is an error
-(NumPy would silently answer float64).
+(NumPy would silently return float64).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ INT64, BOOL = np.dtype("int64"), np.dtype("bool")
 
 
 def as_dtype(dtype: Any) -> np.dtype[Any]:
-    """The NumPy dtype, or DtypeError where graphnet has no arithmetic for it."""
+    """Returns the NumPy dtype; raises DtypeError if nodes cannot have it."""
     try:
         if dtype is None:  # which NumPy takes for float64
             raise TypeError
@@ -50,7 +50,7 @@ def is_float(dtype: np.dtype[Any]) -> bool:
 
 
 def common_dtype(op_name: str, nodes: Sequence[Node]) -> np.dtype[Any]:
-    """NumPy's promotion of the nodes' dtypes; DtypeError for an integer array beside float32."""
+    """Returns NumPy's promotion of the nodes' dtypes; raises DtypeError for an integer array beside float32."""
     first = nodes[0].dtype
     if all(node.dtype == first for node in nodes):
         return first
@@ -58,27 +58,27 @@ def common_dtype(op_name: str, nodes: Sequence[Node]) -> np.dtype[Any]:
     if FLOAT32 in dtypes and FLOAT64 not in dtypes and any(d.kind in "iu" for d in dtypes):
         raise DtypeError(
             f"{op_name}: NumPy would promote float32 with {next(d for d in dtypes if d.kind in 'iu')} "
-            f"to float64; say what you want with gn.cast(node, 'float32')." + table_of_inputs(nodes)
+            f"to float64; cast one of them, e.g. gn.cast(node, 'float32')." + table_of_inputs(nodes)
         )
     return np.result_type(*dtypes)
 
 
 def limits(dtype: np.dtype[Any]) -> tuple[float, float]:
-    """Floats between these become integers of this dtype by dropping what is behind the point."""
+    """Returns bounds (exclusive) between which floats can be truncated to this integer dtype."""
     info = np.iinfo(dtype)
     return float(info.min), float(info.max + 1)
 
 
 def of_nan(dtype: np.dtype[Any]) -> int:
-    """The integer that NaN becomes: one that is no place in any array; of those without a sign, the largest."""
+    """Returns the integer that NaN becomes, never a valid index: the smallest, or the largest if unsigned."""
     info = np.iinfo(dtype)
     return int(info.min or info.max)
 
 
 def converted(x: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """x as another dtype; floats that an integer cannot hold become the nearest one that it can, and NaN `of_nan`.
+    """Casts x; floats that an integer cannot hold become the nearest one that it can, and NaN `of_nan`.
 
-    (What C, and so NumPy, makes of them depends on the machine.)
+    (In C, and so in NumPy, the result depends on the machine.)
     """
     if x.dtype.kind != "f" or dtype.kind not in "iu":
         return x.astype(dtype)
@@ -92,7 +92,7 @@ def converted(x: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, 
 
 
 def require_unmasked(what: str, array: Any) -> None:
-    """DtypeError for a masked array, of which NumPy would hand on what lies behind the mask."""
+    """Raises DtypeError for a masked array, whose mask NumPy would drop."""
     if isinstance(array, np.ma.MaskedArray):
         raise DtypeError(
             f"{what} cannot take a masked array, whose mask would be lost: write array.filled(value), and keep the "
@@ -101,12 +101,12 @@ def require_unmasked(what: str, array: Any) -> None:
 
 
 def assign(held: np.ndarray[Any, Any], value: Any, what: str) -> None:
-    """held[...] = value; ShapeError or DtypeError, for `what` cannot take it, if shape or dtype do not fit."""
+    """Sets held[...] = value; raises ShapeError or DtypeError, with `what` in the message, if it does not fit."""
     require_unmasked(what, value)
     try:
         new = np.asarray(value)
     except ValueError as error:
-        raise ShapeError(f"{what} cannot take what is no array: {error}.") from None
+        raise ShapeError(f"{what} needs an array: {error}.") from None
     if new.shape != held.shape:
         raise ShapeError(
             f"{what} cannot take a value of shape {list(new.shape)}; its shape is {list(held.shape)}."
@@ -117,7 +117,7 @@ def assign(held: np.ndarray[Any, Any], value: Any, what: str) -> None:
 
 
 def held_as(array: np.ndarray[Any, Any], dtype: np.dtype[Any], what: str) -> np.ndarray[Any, Any]:
-    """The array in this dtype; DtypeError, for `what` cannot take it, if a finite number would become infinite."""
+    """Casts the array; raises DtypeError, with `what` in the message, if a finite number would become infinite."""
     if array.dtype == dtype:
         return array
     try:

@@ -1,4 +1,4 @@
-"""The scalar expression of an elementwise op, read by machines: from it every compiled back end is made.
+"""The scalar expression of an elementwise op, from which every compiled back end generates code.
 
 It may use x, y, z (the inputs in order), numbers, inf, nan, arithmetic, comparisons, `a if c else b`, and, or,
 not, and the functions in FUNCTIONS.
@@ -27,7 +27,7 @@ _NODES = (
 
 @lru_cache(maxsize=4096)
 def parse_expression(kernel: str) -> ast.expr:
-    """The expression's tree. Raises ValueError for what no back end knows."""
+    """Returns the syntax tree of the expression; raises ValueError if no back end supports it."""
     try:
         tree = ast.parse(kernel.strip(), mode="eval").body
     except SyntaxError:
@@ -65,7 +65,7 @@ def is_compilable(kernel: str) -> bool:
 
 
 def fixed_number(tree: ast.expr) -> float | None:
-    """The number that this part of an expression is; None if it depends on anything."""
+    """Returns the value of a constant subexpression; None if it is not constant."""
     if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.USub):
         inner = fixed_number(tree.operand)
         return None if inner is None else -inner

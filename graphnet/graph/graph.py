@@ -1,4 +1,4 @@
-"""Graph: inputs and outputs, what lies between them in order, and rewriting into another graph."""
+"""Graph: inputs, outputs and the nodes between them in order; rewriting into another graph."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _by_serial = attrgetter("serial")
 
 
 def ancestors(outputs: Iterable[Node], stop: Iterable[Node] = ()) -> list[Node]:
-    """The outputs and all that they are computed from, inputs first; nothing behind `stop`.
+    """Returns the outputs and all nodes that they are computed from, inputs first; nothing behind `stop`.
 
-    Iterative: a graph may be any number of nodes deep.
+    Iterative, since a graph may be arbitrarily deep.
     """
     seen = set(outputs)
     barrier = set(stop)
@@ -41,7 +41,7 @@ def ancestors(outputs: Iterable[Node], stop: Iterable[Node] = ()) -> list[Node]:
 
 
 def dependents(order: Sequence[Node], sources: Iterable[Node]) -> set[Node]:
-    """Those nodes of `order` (inputs first) that are a source or are computed from one."""
+    """Returns the nodes of `order` (inputs first) that are a source or are computed from one."""
     found = set(sources)
     for node in order if found else ():
         if node not in found and not found.isdisjoint(node.inputs):
@@ -50,7 +50,7 @@ def dependents(order: Sequence[Node], sources: Iterable[Node]) -> set[Node]:
 
 
 class Group(NamedTuple):
-    """Nodes that run as one kernel, in order, and those of them whose values others read."""
+    """Nodes that run as one kernel, in order, and those whose values other nodes read."""
 
     nodes: tuple[Node, ...]
     outputs: tuple[Node, ...]
@@ -59,9 +59,16 @@ class Group(NamedTuple):
 class Graph(ShowsItself):
     """Inputs, outputs, and the nodes between them in topological order. Immutable.
 
-    `inputs=None` takes all Input nodes that the outputs depend on, in the order of their creation.
-    `groups`: nodes that a compiled back end runs together (see with_groups); rewriting drops them.
+    outputs: a node or several. inputs: Input nodes; None (default) takes all that the outputs depend on, in the order
+    of their creation. groups: nodes that a compiled back end runs together (see with_groups); rewriting drops them.
     Raises GraphnetError if the outputs depend on an Input that is not listed.
+
+    >>> x = gn.input((3,), name="x")
+    >>> graph = gn.Graph(gn.sum(x * x))
+    >>> graph
+    <Graph of 3 nodes: (x[3]) -> (Sum[])>
+    >>> [node.describe() for node in graph.order]
+    ['x[3]', 'Multiply[3]', 'Sum[]']
     """
 
     inputs: tuple[Node, ...]
@@ -79,8 +86,7 @@ class Graph(ShowsItself):
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise ValueAccessError(
-            f"{name} cannot be set to {shown(value)}, since a graph never changes; make another: gn.Graph(outputs, "
-            "inputs)"
+            f"{name} cannot be set to {shown(value)}: graphs are immutable; make another: gn.Graph(outputs, inputs)"
         )
 
     def _check_inputs(self, used: Sequence[Node]) -> None:
@@ -105,7 +111,7 @@ class Graph(ShowsItself):
 
     @cached_property
     def consumers(self) -> Mapping[Node, list[Node]]:
-        """For each node, the nodes that read it (once for each time that they read it)."""
+        """Nodes that read each node, once for each time that they read it."""
         result: dict[Node, list[Node]] = {node: [] for node in self.order}
         for node in self.order:
             for source in node.inputs:
@@ -114,17 +120,24 @@ class Graph(ShowsItself):
 
     @cached_property
     def read_once(self) -> Set[Node]:
-        """The nodes that one node reads, once, and that are no outputs."""
+        """Nodes that are read exactly once and are not outputs."""
         times = Counter(chain.from_iterable([node.inputs for node in self.order]))
         return {node for node, count in times.items() if count == 1}.difference(self.outputs)
 
     def rewrite(self, replace: Callable[[Node], Node]) -> Graph:
-        """The graph in which each node, with its inputs already rewritten, is `replace(node)`."""
+        """Returns the graph in which each node is replaced by `replace(node)`, inputs first.
+
+        replace: function of a node whose inputs are already rewritten; returns that node or another of the same shape
+        and dtype.
+        """
         done = rewrite(self.order, replace)
         return self.rewritten(done) if done else self
 
     def rewritten(self, done: Mapping[Node, Node]) -> Graph:
-        """The graph of what the outputs became. These depend on no other Input than before, which is not checked."""
+        """Returns the graph of the replaced outputs.
+
+        done: {node: its replacement}. The new outputs must depend on no other Input than before; this is not checked.
+        """
         graph = Graph.__new__(Graph)
         outputs = tuple([done.get(node, node) for node in self.outputs])
         order = tuple(ancestors(outputs))
@@ -132,7 +145,10 @@ class Graph(ShowsItself):
         return graph
 
     def with_groups(self, groups: Iterable[Group]) -> Graph:
-        """The same nodes, of which a compiled back end runs each group together (see passes.fuse)."""
+        """Returns the same graph with groups of nodes that a compiled back end runs together (see passes.fuse).
+
+        groups: the groups, in order.
+        """
         graph = Graph.__new__(Graph)
         vars(graph).update(vars(self), groups=tuple(groups))
         return graph
@@ -147,9 +163,9 @@ class Graph(ShowsItself):
 
 
 def rewrite(order: Iterable[Node], replace: Callable[[Node], Node]) -> dict[Node, Node]:
-    """Maps each node of `order` (inputs first) to `replace(node with rewritten inputs)`, where that is another.
+    """Maps each node of `order` (inputs first) to `replace(node with rewritten inputs)`, if that is another node.
 
-    What `replace` makes is attributed to the line and scope of the node that it replaces.
+    New nodes get the line and scope of the node that they replace.
     """
     done: dict[Node, Node] = {}
     find, untouched = done.get, done.keys().isdisjoint
@@ -167,7 +183,7 @@ def rewrite(order: Iterable[Node], replace: Callable[[Node], Node]) -> dict[Node
 
 
 def substitute(outputs: Sequence[Node], replacements: Mapping[Node, Node]) -> list[Node]:
-    """The outputs with some nodes replaced by others of the same shape and dtype."""
+    """Returns the outputs with some nodes replaced by others of the same shape and dtype."""
     if not replacements:
         return list(outputs)
     order = ancestors(outputs, stop=replacements)
@@ -180,7 +196,7 @@ def substitute(outputs: Sequence[Node], replacements: Mapping[Node, Node]) -> li
 
 
 def as_nodes(nodes: Nodes, argument: str) -> tuple[Node, ...]:
-    """The nodes of an argument, those of a mapping by names, or the one that it is; ValueAccessError for others."""
+    """Returns the nodes of an argument, of a mapping by names, or one node as a tuple; else ValueAccessError."""
     if isinstance(nodes, Mapping) and not any(isinstance(name, Node) for name in nodes):
         nodes = nodes.values()
     if not isinstance(nodes, Node) and (not has_items(nodes) or isinstance(nodes, (str, bytes))):

@@ -1,11 +1,11 @@
-"""Op and Node: the rule book of an operation, and an immutable application of it.
+"""Op and Node: the rules of an operation, and an immutable application of it.
 
-An op states what it means (`forward`, on arrays), how a cotangent goes back through it (`backward`, on
+An op defines its value (`forward`, on arrays), how a cotangent goes back through it (`backward`, on
 nodes) and how a tangent goes forward (`rop`, on nodes). The argument order is always *incoming
 derivative(s), output, inputs*; prefix g is a cotangent, prefix r is R{·}.
 
-Whatever else passes, back ends and pictures know of an op, it says itself, too, in methods and fields whose defaults
-are right for any op: no other file names it.
+Properties that passes, back ends and pictures use are methods and fields of the op, too. Their defaults are right for
+any op, and no other file names an op.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ __all__ = [
 Array = np.ndarray[Any, Any]
 Dtype = np.dtype[Any]
 Shape = tuple[int, ...]
-#: What of an axis is taken: an index, which drops the axis, or (start, stop, step), which keeps it.
+#: Selection along an axis: an index, which drops the axis, or (start, stop, step), which keeps it.
 KeyEntry = int | tuple[int, int, int]
 #: One entry for each axis.
 Key = tuple[KeyEntry, ...]
-#: of(x, range(start, stop)): these rows of x (along its first axis), or None where they cannot be had alone.
+#: of(x, range(start, stop)): these rows of x (along its first axis), or None if they cannot be computed alone.
 RowsOf = Callable[["Node", range], "Node | None"]
 
 
 class Strided(Protocol):
-    """Where a value lies in memory, and how it lies there when looked at otherwise (plan.views.View)."""
+    """A strided view of a value in memory, from which other views can be made (plan.views.View)."""
 
     @property
     def shape(self) -> Shape: ...
@@ -59,10 +59,10 @@ class Strided(Protocol):
 S = TypeVar("S", bound=Strided)
 
 
-#: What `+`, `@`, `x[...]` and conversion to a node do; filled by `graphnet.ops`, which imports this file.
+#: Implementations of `+`, `@`, `x[...]` and conversion to a node, filled in by `graphnet.ops`, which imports this file.
 OPERATORS: dict[str, Callable[..., Node]] = {}
 
-#: What users of NumPy and PyTorch look for on a node -> what to write; the others are functions of the same name.
+#: Methods of NumPy and PyTorch that a node lacks -> what to write instead.
 INSTEAD_OF_METHODS: dict[str, str] = {
     **{
         name: f"gn.{name}(node, ...)"
@@ -98,7 +98,7 @@ INSTEAD_OF_SETTING: dict[str, str] = {
     "T": "Write gn.transpose(node, axes).",
 }
 
-#: NumPy's name of what an operator does -> ours, where they differ.
+#: NumPy's name of an operator -> ours, where they differ.
 _OPERATOR_OF = {"bitwise_and": "both", "bitwise_or": "either", "remainder": "mod"}
 
 _serials = itertools.count()
@@ -113,46 +113,63 @@ _VANISHES: dict[str, Callable[[list[bool]], bool]] = {
 
 @dataclass(frozen=True, eq=False)
 class Op:
-    """A rule book. The first docstring line of a subclass is its formula; its settings are fields.
+    """The rules of an operation. The first docstring line of a subclass is its formula; its settings are fields.
 
-    A subclass gives `forward`, `backward` and `rop`, and either `signature` or its own `infer`.
-    Two ops of one class with equal settings are equal, which is what lets equal nodes be merged.
+    A subclass gives `forward`, `backward` and `rop`, and either `signature` or its own `infer`. Ops of one class with
+    equal settings are equal, so equal nodes can be merged. In all methods y is the node that applies the op, and inputs
+    are its input nodes, in order.
+
+    >>> class Double(gn.Op):
+    ...     "y = 2 x"
+    ...
+    ...     signature, zero_if = "... -> ...", "all"
+    ...
+    ...     def forward(self, x):
+    ...         return 2 * x
+    ...
+    ...     def backward(self, gy, y, x):
+    ...         return (2 * gy,)
+    ...
+    ...     def rop(self, rx, y, x):
+    ...         return 2 * rx
+    >>> gn.compile(Double()([1.0, 2.0]))()[0].tolist()
+    [2.0, 4.0]
     """
 
     signature: ClassVar[str] = ""
-    #: What a picture shows inside the node; the class name where empty.
+    #: Text that a picture shows inside the node; the class name if empty.
     symbol: ClassVar[str] = ""
-    #: Which inputs, when they are absent derivatives (Zeros), make the output one: "all" (a linear op),
-    #: "any" (a multilinear one), "first" (a quotient), "rest" (a choice), "" (none). Such nodes are
-    #: never built, so rules are written as on paper and derivative graphs hold no zeros.
+    #: Inputs that make the output an absent derivative (Zeros) if they are absent: "all" (a linear op), "any" (a
+    #: multilinear one), "first" (a quotient), "rest" (a choice), "" (none). Such nodes are never built, so
+    #: rules are written as on paper and derivative graphs hold no zeros.
     zero_if: ClassVar[str] = ""
     #: Position of the input that a loss judges (logits, predictions); None for all other ops.
     judged_input: ClassVar[int | None] = None
-    #: True for ops whose value is fed at every call.
+    #: True for ops whose value is given at every call.
     is_input: ClassVar[bool] = False
-    #: True for ops that hold what training changes.
+    #: True for ops that hold a trainable array.
     is_parameter: ClassVar[bool] = False
-    #: True for the zeros that stand for an absent derivative.
+    #: True for zeros that represent an absent derivative.
     is_zeros: ClassVar[bool] = False
-    #: True for ops that are equal to themselves alone.
+    #: True for ops that are equal only to themselves.
     by_identity: ClassVar[bool] = False
-    #: True for ops that compute nothing: labels for the reader.
+    #: True for labels, which compute nothing.
     is_label: ClassVar[bool] = False
-    #: True for ops that only look at the memory of their first input: those that give `view`.
+    #: True for ops that define `view`: y is a view of the memory of the first input.
     is_view: ClassVar[bool] = False
-    #: True for ops whose elements are those of their inputs, as they are or cast, elsewhere.
+    #: True for ops that only move elements of their inputs, perhaps cast to another dtype.
     moves: ClassVar[bool] = False
-    #: True for ops whose inputs may change places.
+    #: True for commutative ops.
     commutes: ClassVar[bool] = False
-    #: True for ops that make each element, wherever it is, alike of those at its place of the inputs, of y's shape.
+    #: True if each element of y is the same function of the elements at its place in the inputs, which have y's shape.
     is_elementwise: ClassVar[bool] = False
-    #: True for products of two matrices, or of two for each place of a first axis: y = a @ b.
+    #: True for products of two matrices, or of batches of matrices: y = a @ b.
     is_product: ClassVar[bool] = False
-    #: True for one-hot codes, along a new last axis, of their input's integers.
+    #: True for one-hot codes of integers, along a new last axis.
     is_one_hot: ClassVar[bool] = False
-    #: True for ops that are a constant to every derivative.
+    #: True for ops that every derivative treats as a constant.
     stops_gradient: ClassVar[bool] = False
-    #: True for leaves whose array may be another at each call; where it stays, programs read it where it lies.
+    #: True for leaves whose array may be replaced at each call; programs read the arrays of others in place.
     is_fed: ClassVar[bool] = True
 
     def __init_subclass__(cls, **settings: Any) -> None:
@@ -163,13 +180,13 @@ class Op:
         return self is other or (type(other) is type(self) and self._settings() == other._settings())
 
     def _settings(self) -> tuple[object, ...]:
-        """The settings with their types: Python holds 0.0 == -0.0 and 1 == True, an op must not."""
+        """Returns the settings with their types: in Python 0.0 == -0.0 and 1 == True, but the ops differ."""
         return tuple((type(v), v.hex() if isinstance(v, float) else v) for v in vars(self).values())
 
     def __hash__(self) -> int:
         try:
             return hash((type(self), self._settings()))
-        except TypeError:  # a setting that cannot be hashed: equal to itself alone
+        except TypeError:  # a setting that cannot be hashed: equal only to itself
             return id(self)
 
     @property
@@ -178,12 +195,12 @@ class Op:
 
     @property
     def everywhere(self) -> float | int | bool | None:
-        """The number that y is everywhere, of leaves that say it; None for others."""
+        """Value of all elements of y, for leaves with one value; None for other ops."""
         return None
 
     @property
     def joins_along(self) -> int | None:
-        """The axis along which y is its inputs, one after another; None for others."""
+        """Axis along which y is the concatenation of its inputs; None for other ops."""
         return None
 
     @property
@@ -193,22 +210,22 @@ class Op:
 
     @property
     def varying(self) -> bool:
-        """True for inputs that `Function.again` gives another array while all others stay."""
+        """True for inputs that get a new array in `Function.again`."""
         return False
 
     @classmethod
     def formula(cls) -> str:
-        """The first line of the docstring."""
+        """Returns the first line of the docstring of the class `cls`."""
         return (cls.__doc__ or cls.__name__).strip().splitlines()[0]
 
     # -- the three rules: a subclass writes them with its own arguments, as on paper -------------------
 
     def forward(self, *args: Any, **kwargs: Any) -> Array:
-        """forward(*arrays): the value from the inputs' values; a NumPy scalar will do for an array without axes."""
+        """forward(*arrays): returns the value from the inputs' values, an array or (for a 0-d value) a NumPy scalar."""
         raise NotImplementedError(f"{self.name} has no forward rule")
 
     def backward(self, *args: Any, **kwargs: Any) -> Sequence[Node]:
-        """backward(gy, y, *inputs): one cotangent for each input, a node, from the output's cotangent, or zeros."""
+        """backward(gy, y, *inputs): returns one cotangent (a node, or zeros) for each input, from that of y."""
         y = args[1]
         raise DifferentiationError(
             f"{self.name} has no backward rule, so nothing behind {y.describe()} can be "
@@ -217,7 +234,7 @@ class Op:
         )
 
     def rop(self, *args: Any, **kwargs: Any) -> Node:
-        """rop(*tangents, y, *inputs): the output's tangent, from the inputs' tangents."""
+        """rop(*tangents, y, *inputs): returns the tangent of y from the inputs' tangents."""
         y = args[len(args) // 2]
         raise DifferentiationError(
             f"{self.name} has no R-operator rule, so no tangent passes {y.describe()} "
@@ -227,41 +244,46 @@ class Op:
     # -- shapes ------------------------------------------------------------------------------
 
     def prepare(self, inputs: Sequence[Any]) -> tuple[Node, ...]:
-        """The input nodes; here is the one place where casts and broadcasts are inserted."""
+        """Returns the input nodes; casts and broadcasts are inserted here and nowhere else."""
         return tuple(x if isinstance(x, Node) else OPERATORS["as_node"](x) for x in inputs)
 
     def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
-        """Shape and dtype of the output; by default from `signature` and the first input's dtype."""
+        """Returns shape and dtype of the output; by default from `signature` and the first input's dtype."""
         if not self.signature:
             raise NotImplementedError(f"{self.name} needs a `signature` or an `infer` method")
         return parse(self.signature).infer(self.name, inputs), inputs[0].dtype
 
     def index_size(self, position: int, *inputs: Node) -> int | None:
-        """What each integer of the input at that position must be less than; None where integers are no indices."""
+        """Returns the upper bound (exclusive) of integer indices in an input; None if it holds no indices.
+
+        position: number of the input, from 0.
+        """
         return None
 
-    # -- what passes and back ends may know besides; by default, nothing ---------------------------------
+    # -- optional properties for passes and back ends ----------------------------------------------------
 
     def expanded(self, y: Node, *inputs: Node) -> Node | None:
-        """y written with other ops, for back ends that compile; None for an op that they know, or call as it is."""
+        """Returns y written with other ops, for back ends that compile; None if they need no such form."""
         return None
 
     def row_offset(self, y: Node, *inputs: Node) -> int | None:
-        """k, if row i of y reads row i + k of each input (first axes) and no other; None if it may read others."""
+        """Returns k if row i of y reads only row i + k of each input (first axes); None if it may read others."""
         return None
 
     def aligned_axes(self, axis: int, y: Node, *inputs: Node) -> Sequence[int | None] | None:
-        """For each input the axis of which place i is all that place i of y along `axis` reads; None if not known.
+        """Returns for each input the axis of which place i of y along `axis` reads only place i; None if unknown.
 
-        An entry None: of that input, anything may be read. By default what `row_offset` says of first axes.
+        axis: axis of y. An entry None: all of that input may be read. By default follows from `row_offset`, for first
+        axes.
         """
         apart = axis == 0 and self.row_offset(y, *inputs) == 0
         return [0] * len(inputs) if apart and all(x.shape[:1] == y.shape[:1] for x in inputs) else None
 
     def rows(self, some: range, of: RowsOf, y: Node, *inputs: Node) -> Node | None:
-        """These rows of y from rows of the inputs, which of(x, range(start, stop)) gives; None where that cannot be.
+        """Returns some rows of y, computed from rows of the inputs; None if that is impossible.
 
-        By default this op on the same rows of each input, where `row_offset` is 0.
+        some: range of row numbers. of: of(x, range(start, stop)) gives rows of an input. By default applies this op to
+        the same rows of each input, if `row_offset` is 0.
         """
         if self.row_offset(y, *inputs) != 0:
             return None
@@ -269,17 +291,24 @@ class Op:
         return None if None in found else self(*found)
 
     def sliced(self, key: Key, y: Node, *inputs: Node) -> Node | None:
-        """y[key], made of less than all of y; None where it cannot be."""
+        """Returns y[key], computed from less than all of y; None if that is impossible.
+
+        key: for each axis of y an index or (start, stop, step).
+        """
         return None
 
     def view(self, x: S) -> S | None:
-        """y, as it lies in x's memory; None where the elements would have to move. To be given by views alone."""
+        """Returns y as a view of x's memory; None if elements would have to move. Defined by view ops only."""
         return None
 
     # -- applying ----------------------------------------------------------------------------
 
     def __call__(self, *inputs: Any, name: str | None = None) -> Node:
-        """A node that applies this op; ShapeError or DtypeError if the inputs do not fit."""
+        """Returns a node that applies this op.
+
+        inputs: nodes, arrays or numbers. name: name in error messages and pictures, None by default.
+        Raises ShapeError or DtypeError if the inputs do not fit.
+        """
         if name is not None and not isinstance(name, str):
             raise UsageError(f"{self.name}: name must be a str or None, not {name!r:.60}")
         nodes = self.prepare(inputs)
@@ -293,12 +322,12 @@ class Op:
 
 @lru_cache(maxsize=4096, typed=True)
 def shared(kind: Callable[..., Op], *settings: Hashable) -> Op:
-    """kind(*settings), one object for all nodes: large graphs take less memory, and equal ops are equal at once."""
+    """Returns kind(*settings), one object for all nodes: saves memory, and equal ops are found faster."""
     return kind(*settings)
 
 
 class ByIdentity(Op):
-    """An op that is equal to itself alone: two inputs of one shape are still two inputs."""
+    """An op that is equal only to itself: two inputs of one shape are different inputs."""
 
     by_identity: ClassVar[bool] = True
 
@@ -307,8 +336,9 @@ class ByIdentity(Op):
 
 
 class _Draft(ShowsItself):
-    """A node while its fields are set. It then becomes a Node, which refuses that: setting them through descriptors
-    instead would make nodes half as fast to make."""
+    """A node under construction, which becomes a Node. A Node forbids assignments; setting its fields through
+    descriptors would double the time to make one.
+    """
 
     __slots__ = (
         "__weakref__", "dtype", "inputs", "name", "op", "origin", "scope", "serial", "shape", "source_serial",
@@ -322,16 +352,26 @@ class _Draft(ShowsItself):
     origin: Origin
     scope: Scope
     serial: int
-    #: The serial of the user's own node that this one stems from: a derivative's, or a rewritten node's, is that
-    #: of its model. It tells where in the user's program a node belongs.
+    #: Serial of the user's node from which this one derives, by differentiation or rewriting: its place in the user's
+    #: program.
     source_serial: int
 
 
 class Node(_Draft):
-    """An immutable application of an op to input nodes.
+    """An immutable application of an op to input nodes, made by gn.input, gn.parameter and functions of nodes.
 
-    Nodes are equal only to themselves. `serial` grows with creation, and inputs exist before the node
-    that uses them, so sorting by serial is a topological order.
+    op: the Op. inputs: the nodes it is applied to. shape: tuple of sizes. dtype: NumPy dtype. name: the user's name, or
+    None. Nodes are equal only to themselves. `serial` grows with creation, and inputs exist before the node that uses
+    them, so sorting by serial is a topological order. Arithmetic, comparisons and slices make new nodes.
+
+    >>> x = gn.input((2, 3), name="x")
+    >>> y = 2 * gn.tanh(x)
+    >>> y.shape, y.dtype.name, y.op.name
+    ((2, 3), 'float32', 'Multiply')
+    >>> [node.describe() for node in y.inputs]
+    ['Fill[2, 3]', 'Tanh[2, 3]']
+    >>> y[:, 0].shape, (y @ y.T).shape
+    ((2,), (2, 2))
     """
 
     __slots__ = ()
@@ -360,9 +400,9 @@ class Node(_Draft):
         return draft  # type: ignore[return-value]
 
     def replace_inputs(self, inputs: tuple[Node, ...], own_place: bool = False) -> Node:
-        """The same application of the same op to other inputs of the same shapes and dtypes.
+        """Returns a node that applies the same op to other inputs of the same shapes and dtypes.
 
-        own_place: it counts as written by the user, see `source_serial`.
+        own_place: True if the new node gets its own place in the user's program, see `source_serial`.
         """
         copy = _Draft()
         copy.op, copy.inputs, copy.shape, copy.dtype = self.op, inputs, self.shape, self.dtype
@@ -375,21 +415,21 @@ class Node(_Draft):
     def __setattr__(self, name: str, value: Any) -> None:
         if name != "value":
             raise ValueAccessError(
-                f"{self.describe()} (made at {self.origin}): {name} cannot be set to {value!r:.60}, since a node never "
-                f"changes. {INSTEAD_OF_SETTING.get(name, 'Make another node of it.')}"
+                f"{self.describe()} (made at {self.origin}): {name} cannot be set to {value!r:.60}: nodes are "
+                f"immutable. {INSTEAD_OF_SETTING.get(name, 'Make a new node from it.')}"
             )
         super().__setattr__(name, value)
 
     def __delattr__(self, name: str) -> NoReturn:
         raise ValueAccessError(
-            f"{self.describe()} (made at {self.origin}): {name} cannot be deleted, since a node never changes."
+            f"{self.describe()} (made at {self.origin}): {name} cannot be deleted: nodes are immutable."
         )
 
     # -- description -------------------------------------------------------------------------
 
     @property
     def is_leaf(self) -> bool:
-        """True for leaves: data, parameters, constants."""
+        """True for nodes without inputs: data, parameters, constants."""
         return not self.inputs
 
     @property
@@ -414,7 +454,7 @@ class Node(_Draft):
 
     @property
     def value(self) -> Array:
-        """The array that a Parameter, Constant or Random node holds (shared, not copied)."""
+        """Array of a Parameter, Constant or Random node (shared, not copied)."""
         holds = getattr(self.op, "value", None)
         if holds is None:
             raise ValueAccessError(
@@ -437,7 +477,7 @@ class Node(_Draft):
         assign(held, array, what)
 
     def describe(self) -> str:
-        """`h0[2, 3]`: the name, or the op's name, and the shape."""
+        """Returns the name, or the op's name, and the shape: `h0[2, 3]`."""
         return f"{self.name or self.op.name}{list(self.shape)}"
 
     def __repr__(self) -> str:
@@ -543,21 +583,21 @@ class Node(_Draft):
         return self.shape[0]
 
     def __eq__(self, other: object) -> bool:
-        """Whether it is this node: nodes are looked up as such everywhere. ValueAccessError for numbers and arrays."""
+        """True for the same node: dicts and sets of nodes rely on it. Numbers and arrays raise ValueAccessError."""
         if isinstance(other, Node):
             return self is other
         if isinstance(other, (Number, np.ndarray, np.bool_)):
             raise ValueAccessError(
-                f"{self.describe()} (made at {self.origin}) is compared with {other!r:.40}: `==` asks whether two "
-                "nodes are the same one; write gn.equal(a, b), or ~gn.equal(a, b) for !=, to compare their values."
+                f"{self.describe()} (made at {self.origin}) is compared with {other!r:.40}: `==` is True only for the "
+                "same node; write gn.equal(a, b), or ~gn.equal(a, b) for !=, to compare values."
             )
         return NotImplemented
 
     __hash__ = object.__hash__
 
-    # -- what a symbolic node is not ---------------------------------------------------------
+    # -- errors for uses as an array or a number --------------------------------------------------
 
-    if not TYPE_CHECKING:  # a type checker shall still find misspelt attributes
+    if not TYPE_CHECKING:  # type checkers must still find misspelled attributes
 
         def __getattr__(self, name: str) -> NoReturn:
             if name.startswith("_") or name in _Draft.__slots__:
@@ -581,22 +621,19 @@ class Node(_Draft):
         )
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        """Of pickle, copy, and processes that are spawned."""
         raise ValueAccessError(
-            f"{self.describe()} (made at {self.origin}) cannot be pickled or copied, nor what holds it: a node is "
-            "equal to itself alone. Build the graph where it is used; Function.save and rnn.save write to files."
+            f"{self.describe()} (made at {self.origin}) cannot be pickled or copied, nor any object that holds it: a "
+            "node is equal only to itself. Build the graph where it is used; Function.save and rnn.save write to files."
         )
 
     def __contains__(self, item: Any) -> bool:
         self._symbolic("a container")
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **settings: Any) -> Node:
-        """`array @ node` as `node @ array`; ValueAccessError for what no operator is, as np.tanh(node)."""
+        """Computes `array @ node` and other operators; raises ValueAccessError for functions such as np.tanh(node)."""
         if method == "__call__" and not settings:
             if ufunc in (np.equal, np.not_equal):
-                self.__eq__(
-                    inputs[0] if inputs[1] is self else inputs[1]
-                )  # which refuses arrays, and says why
+                self.__eq__(inputs[0] if inputs[1] is self else inputs[1])  # raises for arrays
             operator = OPERATORS.get(_OPERATOR_OF.get(ufunc.__name__, ufunc.__name__))
             if operator is not None:
                 return operator(*inputs)

@@ -1,8 +1,8 @@
-"""Where a node comes from: the user's line that made it, and the scope it was made in.
+"""Origin of a node: the user's line that made it, and the scope it was made in.
 
-A derivative node belongs to the line and the scope of the node that it is the derivative of, and a
-node made by a pass to those of the node that it replaces; `attributed_to` says so. This keeps the
-user's line in every error and profile, however far the graph has been transformed.
+A derivative node has the line and the scope of the node that it differentiates. A node made by a pass has those of the
+node that it replaces (`attributed_to`). So every error and profile names the user's line, however far the graph has
+been transformed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Origin(NamedTuple):
 
 
 def _notebook_cell(file: str) -> str | None:
-    """`In[3]` for a cell of a notebook, whose file has a name that tells nobody anything."""
+    """Returns `In[3]` for a notebook cell, whose file name is meaningless."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     name_of = getattr(getattr(shell, "compile", None), "format_code_name", None)
     found = name_of(file) if name_of else None
@@ -54,7 +54,7 @@ def _notebook_cell(file: str) -> str | None:
 
 
 class Attributed(Protocol):
-    """What has an origin, a scope and a place in the user's program: a node, or a Provenance."""
+    """An object with an origin, a scope and a place in the user's program: a node or a Provenance."""
 
     @property
     def origin(self) -> Origin: ...
@@ -67,7 +67,7 @@ class Attributed(Protocol):
 
 
 class Provenance(NamedTuple):
-    """An attribution of its own."""
+    """An origin, scope and place without a node."""
 
     origin: Origin
     scope: Scope
@@ -76,7 +76,7 @@ class Provenance(NamedTuple):
 
 class _Context(threading.local):
     scope: Scope = NO_SCOPE
-    #: The node whose origin, scope and place new nodes take; None while the user's own lines make them.
+    #: The node whose origin, scope and place new nodes take; None for nodes made by the user's lines.
     model: Attributed | None = None
 
 
@@ -89,7 +89,7 @@ _origins: dict[tuple[str, int], Origin] = {}
 
 
 def hide_module(file: str) -> None:
-    """Never name lines of this file as an origin: it is machinery, not the user's equations."""
+    """Excludes lines of this file from origins: library code, not the user's equations."""
     _hidden_files[file] = True
 
 
@@ -101,7 +101,7 @@ def _is_hidden(file: str) -> bool:
 
 
 def passed(error: BaseException) -> list[Origin]:
-    """The lines that an error has come through and that are not machinery, the innermost last."""
+    """Returns the user's lines in the traceback of an error, the innermost last."""
     found, traceback = [], error.__traceback__
     while traceback is not None:
         file = traceback.tb_frame.f_code.co_filename
@@ -112,7 +112,7 @@ def passed(error: BaseException) -> list[Origin]:
 
 
 def here() -> Origin:
-    """The innermost line on the call stack that is not machinery."""
+    """Returns the innermost line of user code on the call stack."""
     frame = sys._getframe(1)
     while True:
         file = frame.f_code.co_filename
@@ -127,11 +127,16 @@ def here() -> Origin:
 
 @contextmanager
 def scope(**labels: Any) -> Iterator[None]:
-    """Nodes made inside carry these labels, e.g. `scope(layer="layer0", cell="LSTM", time=3)`.
+    """Context manager that adds labels to all nodes made inside.
 
-    Labels add to those of the enclosing scopes. `Function.profile` sums time by them, `check=True`
-    names them, and pictures group by them: layer, part of a layer (as its two directions), cell and time;
-    `composite="layer norm"` is one operator in compact pictures.
+    labels: keyword arguments such as layer="layer0", cell="LSTM", time=3; they add to those of enclosing scopes.
+    `Function.profile` sums time by them, errors of `check=True` show them, and pictures group by layer, part of a layer
+    (such as its two directions), cell and time. `composite="layer norm"` is one operator in compact pictures.
+
+    >>> with gn.scope(layer="layer0", time=3):
+    ...     y = gn.tanh(gn.input((2,)))
+    >>> dict(y.scope)
+    {'layer': 'layer0', 'time': 3}
     """
     before = context.scope
     context.scope = MappingProxyType({**before, **labels})
@@ -143,7 +148,7 @@ def scope(**labels: Any) -> Iterator[None]:
 
 @contextmanager
 def attributed_to() -> Iterator[_Context]:
-    """Lets a transformation set `context.model` node by node: what it makes belongs where the model does."""
+    """Lets a transformation set `context.model`: new nodes get the model's line and scope."""
     before = context.model
     try:
         yield context

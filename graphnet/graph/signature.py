@@ -1,9 +1,9 @@
-"""Signatures: one string that documents an op's shapes, checks them, and words the error.
+"""Signatures: strings that document an op's shapes, check them, and appear in errors.
 
     "n k, k m -> n m"     a matrix product
     "... k, ... -> ..."   any leading axes, the same in each input
 
-A letter is an axis; the same letter must have the same size wherever it stands. `...` stands for any
+A letter is an axis; the same letter must have the same size everywhere. `...` stands for any
 number of leading axes (broadcasting is done before, by explicit nodes).
 """
 
@@ -32,11 +32,11 @@ class Signature:
     text: str
     inputs: tuple[Axes, ...]
     output: Axes
-    #: What was inferred from which shapes; equal shapes of large graphs are then one object, too.
+    #: Cache of inferred shapes; equal shapes of large graphs are then one object, too.
     known: dict[tuple[Shape, ...], Shape] = field(default_factory=dict, compare=False, repr=False)
 
     def infer(self, op_name: str, nodes: Sequence[Node]) -> Shape:
-        """The output's shape; ShapeError where an input's shape does not fit."""
+        """Returns the output's shape; raises ShapeError if an input's shape does not fit."""
         shapes = tuple([node.shape for node in nodes])
         found = self.known.get(shapes)
         if found is None:
@@ -89,7 +89,7 @@ class Signature:
 
 @cache
 def parse(text: str) -> Signature:
-    """Reads `"n k, k m -> n m"`; ValueError if it is not a signature."""
+    """Parses `"n k, k m -> n m"`; raises ValueError if it is not a signature."""
     left, arrow, right = text.partition("->")
     if not arrow:
         raise ValueError(f"signature {text!r} has no '->'")

@@ -1,10 +1,10 @@
-"""Compiled functions within the programs of others.
+"""Compiled functions as differentiable functions of PyTorch and JAX.
 
-differentiable  values, products with the Jacobian and its transpose, of any order, compiled by need
+differentiable  values, products with the Jacobian and its transpose, of any order, compiled on first use
 torch_function  as a function on tensors of PyTorch
-torch_calls     what PyTorch's autograd calls; the one file that imports torch
+torch_calls     callbacks of PyTorch's autograd; the one file that imports torch
 jax_function    as a function on arrays of JAX
-jax_calls       what JAX calls; the one file that imports jax
+jax_calls       callbacks of JAX; the one file that imports jax
 """
 
 from __future__ import annotations

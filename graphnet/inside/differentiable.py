@@ -1,4 +1,4 @@
-"""Differentiable: y = f(x), Jv, Jᵀu and the derivatives of that, compiled by need."""
+"""Differentiable: y = f(x), Jv, Jᵀu and their derivatives, compiled on first use."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from graphnet.ops.leaf import input
 
 __all__ = ["Begun", "Differentiable", "require_count"]
 
-#: How many calls may wait for their cotangents with what they computed; those beyond compute it again.
+#: Maximum number of calls that keep their values until their cotangents arrive; further calls compute them again.
 PROGRAMS = 4
 
 
 def require_count(inputs: Sequence[Node], given: Sequence[Any], kind: str) -> None:
-    """ShapeError unless one of that kind is given for each input."""
+    """Raises ShapeError unless there is one of that kind for each input."""
     if len(given) != len(inputs):
         listed = ", ".join(node.describe() for node in inputs) or "none"
         raise ShapeError(
@@ -33,7 +33,7 @@ def require_count(inputs: Sequence[Node], given: Sequence[Any], kind: str) -> No
 class Differentiable:
     """y = f(x), with Jv and Jᵀu
 
-    outputs: nodes. inputs: Inputs, or parameters, which are then given at each call as other inputs are.
+    outputs: nodes. inputs: Inputs, or parameters, which become arguments like other inputs.
     backend, threads: see gn.compile.
     Raises UsageError for an input that is neither, GraphnetError for an Input that is missing.
     """
@@ -49,10 +49,10 @@ class Differentiable:
                 )
         fed = [input(node.shape, node.dtype, name=node.name) for node in given]
         found = substitute(list(as_nodes(outputs, "inside: outputs")), dict(zip(given, fed, strict=True)))
-        Graph(found, fed)  # tells at once of an Input that is missing
+        Graph(found, fed)  # raises if an Input is missing
         self.outputs, self.inputs = list(found), fed
         self.backend, self.threads = backend, threads
-        #: Positions of what has derivatives.
+        #: Positions of inputs and outputs with derivatives.
         self.float_inputs = [i for i, node in enumerate(fed) if is_float(node.dtype)]
         self.float_outputs = [i for i, node in enumerate(found) if is_float(node.dtype)]
         self._free: list[Function] = []
@@ -69,23 +69,23 @@ class Differentiable:
 
     @cached_property
     def jvp(self) -> Function:
-        """(x, v) -> Jv, of the outputs that are floats; v: a tangent for each input that is floats."""
+        """(x, v) -> Jv for the float outputs; v: a tangent for each float input."""
         tangents = {self.inputs[i]: self._like(self.inputs[i]) for i in self.float_inputs}
         ends = [self.outputs[i] for i in self.float_outputs]
         return self._compiled(rop(ends, tangents), [*self.inputs, *tangents.values()])
 
     @cached_property
     def derivative(self) -> Differentiable:
-        """(x, u) -> Jᵀu, itself with all of this; u: a cotangent for each output that is floats."""
+        """(x, u) -> Jᵀu, itself Differentiable; u: a cotangent for each float output."""
         cotangents, gradients = self._pulled(False)
         return Differentiable(gradients, [*self.inputs, *cotangents], self.backend, self.threads)
 
     def begin(self, arrays: Sequence[Any]) -> Begun:
-        """The outputs, and what waits for their cotangents."""
+        """Returns the outputs in a call that waits for its cotangents."""
         return Begun(self, arrays, self._taken())
 
     def _pulled(self, varying: bool) -> tuple[list[Node], list[Node]]:
-        """Cotangents, and the gradients of the inputs that are floats."""
+        """Returns cotangents, and the gradients of the float inputs."""
         ends = [self.outputs[i] for i in self.float_outputs]
         if not ends or not self.float_inputs:
             raise DifferentiationError(
@@ -103,7 +103,7 @@ class Differentiable:
         return input(node.shape, node.dtype, varying=varying)
 
     def _taken(self) -> Function | None:
-        """A program that nobody waits for; None if there are enough."""
+        """Returns an unused program; None if the maximum is in use."""
         with self._lock:
             if self._free:
                 return self._free.pop()
@@ -119,13 +119,13 @@ class Differentiable:
             raise
 
     def give_back(self, program: Function) -> None:
-        """Nobody waits for this program any more."""
+        """Marks a program as unused."""
         with self._lock:
             self._free.append(program)
 
 
 class Begun:
-    """A call whose cotangents are not known yet. `outputs`: its values."""
+    """A call whose cotangents are not known yet. outputs: its values."""
 
     def __init__(self, of: Differentiable, arrays: Sequence[Any], program: Function | None) -> None:
         self._of, self._program = of, program
@@ -133,8 +133,9 @@ class Begun:
         self.outputs: tuple[Array, ...] = of.value(*arrays) if program is None else program.begin(*arrays)
 
     def gradients(self, arrays: Sequence[Any], cotangents: Sequence[Any]) -> tuple[Array, ...]:
-        """Jᵀu, for the inputs that are floats. arrays: those that it was begun with, since all is computed anew from
-        them where another has the program meanwhile.
+        """Returns Jᵀu for the float inputs.
+
+        arrays: those of `begin`, since another call may have taken the program, and all is then computed again.
         """
         with self._lock:
             program, self._program = self._program, None

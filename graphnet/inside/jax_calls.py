@@ -1,4 +1,4 @@
-"""What JAX calls of a Differentiable."""
+"""Callbacks of JAX for a Differentiable."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["on_arrays"]
 
 
 def on_arrays(of: Differentiable) -> Callable[..., tuple[Any, ...]]:
-    """The function on arrays of JAX."""
+    """Returns the function on arrays of JAX."""
     shapes = tuple(jax.ShapeDtypeStruct(node.shape, node.dtype) for node in of.outputs)
 
     def on_host(*arrays: Any) -> tuple[Array, ...]:
@@ -48,7 +48,7 @@ def on_arrays(of: Differentiable) -> Callable[..., tuple[Any, ...]]:
 
 
 def _fitting(inputs: Sequence[Node], arrays: Sequence[Any]) -> list[Any]:
-    """ShapeError or DtypeError, naming the input, unless each array is what its input says."""
+    """Returns the arrays; raises ShapeError or DtypeError, naming the input, if one does not fit."""
     require_count(inputs, arrays, "array")
     found = [jnp.asarray(array) for array in arrays]
     for node, array in zip(inputs, found, strict=True):

@@ -19,11 +19,12 @@ def jax_function(
 ) -> Callable[..., Any]:
     """y = f(x) on arrays of JAX, under jit, grad of any order, and vmap
 
-    inputs: Inputs, or parameters, which are then given at each call as the others are. The function takes an array for
-    each and returns a tuple. backend, threads: see gn.compile.
-    It is a callback to the host without effects, whose backward computes forward again, since JAX may leave calls out
-    or repeat them; vmap calls it case by case. Forward mode (jax.jvp, jax.jacfwd) it has not: JAX takes one kind of own
-    derivative. Raises UsageError without JAX; the function DtypeError or ShapeError for an array that does not fit.
+    outputs: nodes. inputs: Inputs, or parameters, which become arguments like other inputs. The function takes an array
+    for each and returns a tuple. backend, threads: see gn.compile.
+    It is a callback to the host without side effects. Its backward computes forward again, since JAX may omit or repeat
+    calls; vmap calls it case by case. Forward mode (jax.jvp, jax.jacfwd) is not available: JAX allows only one kind of
+    custom derivative. Raises UsageError without JAX; the function raises DtypeError or ShapeError for an array that
+    does not fit.
     """
     if importlib.util.find_spec("jax") is None:
         raise UsageError("jax_function: JAX is not installed: pip install jax")

@@ -1,4 +1,4 @@
-"""What PyTorch's autograd calls of a Differentiable."""
+"""Callbacks of PyTorch's autograd for a Differentiable."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["on_tensors"]
 
 
 def on_tensors(of: Differentiable) -> Callable[..., tuple[torch.Tensor, ...]]:
-    """The function on tensors."""
+    """Returns the function on tensors."""
 
     def function(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         _require_fit(of.inputs, tensors)
@@ -28,7 +28,7 @@ def on_tensors(of: Differentiable) -> Callable[..., tuple[torch.Tensor, ...]]:
 
 
 class _Call:
-    """One call: forward leaves here what backward needs."""
+    """One call, which passes data from forward to backward."""
 
     def __init__(self, of: Differentiable, kept: bool) -> None:
         self.of, self.kept = of, kept
@@ -81,7 +81,7 @@ class _Applied(torch.autograd.Function):  # type: ignore[misc]  # PyTorch may be
 
 
 def _arrays(tensors: Sequence[torch.Tensor]) -> list[Array]:
-    """The memory of the tensors, as arrays."""
+    """Returns arrays that share the memory of the tensors."""
     return [tensor.detach().contiguous().numpy() for tensor in tensors]
 
 
@@ -90,7 +90,7 @@ def _tensors(arrays: Sequence[Array]) -> tuple[torch.Tensor, ...]:
 
 
 def _require_fit(inputs: Sequence[Node], tensors: Sequence[Any]) -> None:
-    """ShapeError or DtypeError, naming the input, unless each tensor is what its input says."""
+    """Raises ShapeError or DtypeError, naming the input, unless each tensor fits."""
     require_count(inputs, tensors, "tensor")
     for node, tensor in zip(inputs, tensors, strict=True):
         who = f"input {node.describe()}"

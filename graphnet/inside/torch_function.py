@@ -17,13 +17,13 @@ __all__ = ["torch_function"]
 def torch_function(
     outputs: Nodes, inputs: Iterable[Node], backend: str = "numba", threads: int | None = None
 ) -> Callable[..., Any]:
-    """y = f(x) on tensors, through which autograd goes: backward to any order, and forward mode
+    """y = f(x) on tensors, differentiable by autograd: backward to any order, and forward mode
 
-    inputs: Inputs, or parameters, which are then given at each call as the others are. The function takes a tensor for
-    each, on the CPU, and returns a tuple of tensors. backend, threads: see gn.compile.
-    What forward computed is kept for backward, by up to four calls at a time; backward of those beyond computes it
-    again, as does a second backward of one call, and a derivative of a derivative.
-    Raises UsageError without PyTorch; the function DtypeError or ShapeError for a tensor that does not fit.
+    outputs: nodes. inputs: Inputs, or parameters, which become arguments like other inputs. The function takes a tensor
+    for each, on the CPU, and returns a tuple of tensors. backend, threads: see gn.compile.
+    Values of forward are kept for backward, for up to four calls at a time. They are computed again by backward of
+    further calls, by a second backward of one call, and by derivatives of derivatives.
+    Raises UsageError without PyTorch; the function raises DtypeError or ShapeError for a tensor that does not fit.
     """
     if importlib.util.find_spec("torch") is None:
         raise UsageError("torch_function: PyTorch is not installed: pip install torch")

@@ -1,11 +1,11 @@
-"""Graphs as files of ONNX, which onnxruntime and other programs run.
+"""Export of graphs as ONNX files, which onnxruntime and other programs run.
 
 sizes        sizes that depend on the number of cases, found by comparing two graphs
 writer       the nodes, constants, inputs and outputs of one file
-call         what the saying of an op is given
-elementwise  how elementwise ops are said in ONNX
-arrays       how all other ops are said
-table        op -> how it is said, or why it cannot be
+call         a node that is being exported, with its inputs in ONNX
+elementwise  export of elementwise ops
+arrays       export of all other ops
+table        op -> its export, or the reason why there is none
 translate    from a graph to nodes of ONNX
 export       export_onnx: a graph as a file
 """

@@ -1,4 +1,4 @@
-"""How all ops that are not elementwise are said in ONNX: inputs are read in their whole shapes."""
+"""Export to ONNX of all ops that are not elementwise; inputs have their whole shapes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["ARRAYS", "LOOSE"]
 FRONT = np.iinfo(np.int64).min
 
 
-# -- leaves, and what computes nothing: their values may be of shapes that broadcast -----------------
+# -- leaves and labels, whose values may have shapes that broadcast ----------------------------------
 
 
 def _first(call: Call) -> Value:
@@ -35,7 +35,7 @@ def _parameter(call: Call) -> Value:
 
 
 def _fill(call: Call) -> Value:
-    """One number; it may be how many cases there are, or a share of each of them, as in a mean."""
+    """Returns one number, which may be the number of cases or its reciprocal, as in a mean."""
     one, *others = found = call.twins.numbers(call.node)
     if isinstance(one, float) and any(other != one for other in others):
         whole = one * CASES[0]
@@ -70,7 +70,7 @@ def _is_range(array: Array) -> bool:
 
 
 def _range(call: Call, array: Array) -> str:
-    """first + step i, for each of so many i"""
+    """Returns first + step · i."""
     count = call.writer.scalar(call.shape[0])
     start, step = int(array[0]), int(array[1]) - int(array[0])
     found = call.say("Range", call.number(0, INT64), count, call.number(1, INT64))
@@ -127,10 +127,10 @@ def _slice(call: Call) -> str:
         if isinstance(entry, int):
             cut.append((axis, entry, entry + 1, 1))
             dropped.append(axis)
-        elif isinstance(entry, Size):  # one of the cases, counted from the last
+        elif isinstance(entry, Size):  # a case, counted from the last
             raise UsageError(
-                f"export_onnx: {call.node.describe()} (made at {call.node.origin}) reads the case of a number that "
-                "depends on how many there are; give the nodes of a fixed number."
+                f"export_onnx: {call.node.describe()} (made at {call.node.origin}) reads a case whose position "
+                "depends on the number of cases; export the nodes of a fixed number."
             )
         elif entry != (0, size, 1):
             start, stop, step = entry
@@ -143,7 +143,7 @@ def _slice(call: Call) -> str:
 
 
 def _pad(call: Call) -> str:
-    """Zeros around x; where it lies apart in them, rows of zeros are looked up between its own."""
+    """Pads x with zeros; if its elements are spread out, looks up rows of zeros between its own."""
     x, key, to, shape = (
         call.wide(call.full(), call.dtype),
         call.setting("key"),
@@ -175,7 +175,6 @@ def _pad(call: Call) -> str:
 
 
 def _less(size: Extent, by: Extent) -> Extent:
-    """size - by"""
     if isinstance(size, int) and isinstance(by, int):
         return size - by
     a, b = (n if isinstance(n, Size) else Size(0, n) for n in (size, by))
@@ -214,7 +213,7 @@ def _extreme(operator: str) -> Saying:
 
 def _argmax(call: Call) -> str:
     x, axis = call.full(), call.setting("axis")
-    if not is_float(call.input_dtype()):  # runtimes know it of floats: the first place that holds the largest
+    if not is_float(call.input_dtype()):  # runtimes support floats only: first position of the maximum
         x = call.wide(x, call.input_dtype())
         most = call.say("ReduceMax", x, axes=[axis], keepdims=1)
         x = call.cast(call.say("Equal", x, most), FLOAT32)
@@ -242,7 +241,7 @@ def _matmul(call: Call) -> str:
 
 
 def _index(call: Call, i: int) -> str:
-    """Input i, as int64."""
+    """Returns input i, as int64."""
     return call.full(i) if call.input_dtype(i) == INT64 else call.cast(call.full(i), INT64)
 
 
@@ -251,7 +250,7 @@ def _take(call: Call) -> str:
 
 
 def _scatter_add(call: Call) -> str:
-    """Adds along the axis, one number after the other: indices are as many as what is added."""
+    """Adds along the axis element by element, with one index for each element."""
     axis, size = call.setting("axis"), call.setting("size")
     count = len(call.input_shape(1))
     shape = call.input_shape()
@@ -259,7 +258,7 @@ def _scatter_add(call: Call) -> str:
     if any(isinstance(n, Size) for n in call.input_shape(1)):
         raise UsageError(
             f"export_onnx: {call.node.describe()} (made at {call.node.origin}) adds up by an index for each case, "
-            "which no file can say for any number of them; give the nodes of a fixed number."
+            "which is not possible for any number of cases; export the nodes of a fixed number."
         )
     rows = (*shape[:axis], length, *shape[axis + count :])
     zeros = call.say(
@@ -279,7 +278,7 @@ def _scatter_add(call: Call) -> str:
 
 
 def _one_hot(call: Call) -> str:
-    """A lookup among all symbols first: one that is too large is an error, and not zeros."""
+    """Looks up the index among all symbols first: one that is too large is an error, not zeros."""
     symbols = call.writer.constant(np.arange(call.setting("depth")))
     known = call.say("Gather", symbols, _index(call, 0))
     same = call.say("Equal", call.say("Unsqueeze", known, call.integers(-1)), symbols)

@@ -1,4 +1,4 @@
-"""Call: what the saying of an op is given."""
+"""Call: a node that is being exported, with its inputs in ONNX."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from graphnet.onnx.writer import Writer
 
 __all__ = ["WIDENED", "Call", "Value"]
 
-#: Runtimes have no arithmetic for these: it is done in int64, and what comes out wraps as it does in NumPy.
+#: Runtimes lack arithmetic for these dtypes: it is done in int64, and results wrap as in NumPy.
 WIDENED = frozenset(map(np.dtype, ("bool", "int8", "uint8", "int16", "uint16", "uint32")))
 
 
 class Value(NamedTuple):
-    """A value of ONNX. Its shape broadcasts to that of the node that it stands for."""
+    """A value in ONNX. Its shape broadcasts to that of its node."""
 
     name: str
     shape: tuple[Extent, ...]
 
 
 class Call:
-    """A node that is to be said, and its inputs as they have been said."""
+    """A node that is being exported, and its inputs in ONNX."""
 
     def __init__(self, writer: Writer, twins: Twins, node: Node, inputs: Sequence[Value]) -> None:
         self.writer, self.twins, self.node, self.inputs = writer, twins, node, inputs
@@ -33,7 +33,7 @@ class Call:
         self.dtype = writer.dtype(node.dtype)
 
     def setting(self, name: str) -> Any:
-        """A setting of the op, with sizes for what depends on the number of cases."""
+        """Returns a setting of the op, with Size for numbers that depend on the number of cases."""
         return self.twins.setting(self.node, name)
 
     def input_shape(self, i: int = 0) -> tuple[Extent, ...]:
@@ -45,7 +45,7 @@ class Call:
     # -- inputs --------------------------------------------------------------------------------
 
     def full(self, i: int = 0) -> str:
-        """Input i in its whole shape."""
+        """Returns input i in its whole shape."""
         value, shape = self.inputs[i], self.input_shape(i)
         if value.shape == shape:
             return value.name
@@ -58,30 +58,30 @@ class Call:
 
     @property
     def broadcast(self) -> tuple[Extent, ...]:
-        """The shape that all inputs have together."""
+        """The common shape of all inputs."""
         return broadcast_extents([value.shape for value in self.inputs])
 
-    # -- what is said ----------------------------------------------------------------------------
+    # -- outputs ---------------------------------------------------------------------------------
 
     def say(self, operator: str, *inputs: str, **attributes: Any) -> str:
         """Adds an operator of ONNX; returns its output."""
         return self.writer.node(operator, inputs, **attributes)
 
     def number(self, number: float, dtype: Dtype | None = None) -> str:
-        """A constant without axes, of the node's dtype unless another is asked for."""
+        """Returns a scalar constant, by default of the node's dtype."""
         return self.writer.constant(np.array(number, self.dtype if dtype is None else dtype))
 
     def integers(self, *numbers: int) -> str:
-        """A constant int64 vector."""
+        """Returns a constant int64 vector."""
         return self.writer.constant(np.array(numbers, np.int64))
 
     def cast(self, name: str, to: Dtype) -> str:
         return self.writer.cast(name, to)
 
     def wide(self, name: str, dtype: Dtype) -> str:
-        """A value of this dtype, in one that runtimes compute with."""
+        """Casts a value of this dtype to one that runtimes compute with."""
         return self.cast(name, np.dtype("int64")) if dtype in WIDENED else name
 
     def narrow(self, name: str) -> str:
-        """What was computed so, as the node's dtype again."""
+        """Casts a widened result back to the node's dtype."""
         return self.cast(name, self.dtype) if self.dtype in WIDENED else name

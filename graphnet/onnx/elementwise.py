@@ -1,4 +1,4 @@
-"""How elementwise ops are said in ONNX: inputs come in shapes that broadcast, and so does what comes out."""
+"""Export to ONNX of elementwise ops; shapes of inputs broadcast, and so does the result."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from graphnet.ops import elementwise, loss
 
 __all__ = ["ELEMENTWISE", "Saying"]
 
-#: Adds operators for a node; returns the value that stands for it.
+#: Adds operators for a node; returns the name of its value.
 Saying = Callable[[Call], str]
 
 
 def operator(name: str) -> Saying:
-    """One operator of ONNX, on numbers; those that runtimes do not compute with are widened."""
+    """Exports a node as one operator of ONNX, on widened numbers where runtimes need that."""
 
     def written(call: Call) -> str:
         inputs = [call.wide(x, call.input_dtype(i)) for i, x in enumerate(call.names)]
@@ -28,7 +28,7 @@ def operator(name: str) -> Saying:
 
 
 def comparison(name: str) -> Saying:
-    """One that gives truths."""
+    """Exports a comparison."""
 
     def written(call: Call) -> str:
         return call.say(name, *(call.wide(x, call.input_dtype(i)) for i, x in enumerate(call.names)))
@@ -37,7 +37,7 @@ def comparison(name: str) -> Saying:
 
 
 def logical(name: str) -> Saying:
-    """One on truths: of numbers, all but 0 are true."""
+    """Exports a logical operator; for numbers, 0 is false and all others are true."""
 
     def written(call: Call) -> str:
         return call.say(name, *(_truth(call, x, call.input_dtype(i)) for i, x in enumerate(call.names)))
@@ -68,7 +68,7 @@ def _relu(call: Call) -> str:
 
 
 def _softplus(call: Call) -> str:
-    """ONNX's operator is of float32 in some runtimes, and of all floats in the specification."""
+    """Some runtimes support Softplus only for float32, though the specification has all floats."""
     (x,) = call.names
     if call.dtype == np.float32:
         return call.say("Softplus", x)
@@ -88,7 +88,7 @@ def _power(call: Call) -> str:
 
 
 def _mod(call: Call) -> str:
-    """ONNX's rest of floats has the sign of the dividend, as C's; by the integer 0 it ends the program."""
+    """ONNX's float remainder has the sign of the dividend, as in C; integer division by 0 crashes."""
     x, y = call.names
     if is_float(call.dtype):
         zero, rest = call.number(0), call.say("Mod", x, y, fmod=1)
@@ -106,7 +106,7 @@ def _where(call: Call) -> str:
 
 
 def _cast(call: Call) -> str:
-    """(What becomes of a float that an integer cannot hold is up to the runtime.)"""
+    """(Results for floats that an integer cannot hold depend on the runtime.)"""
     return call.names[0] if call.input_dtype() == call.dtype else call.cast(call.names[0], call.dtype)
 
 

@@ -26,9 +26,9 @@ def export_onnx(
 ) -> None:
     """outputs = f(inputs), any graph of ops, as an ONNX file (opset 17): unrolled, an operator for each node
 
-    outputs, inputs: nodes, or nodes by the names that the file has for them; else they are called by their own names,
-    or "output", "input". inputs=None takes all. Sizes are those of the nodes; or outputs is a function of the number of
-    cases that makes (outputs, inputs), and the file is for any number:
+    outputs, inputs: nodes, or {name in the file: node}; without names the file uses the nodes' own, or "output",
+    "input". inputs=None (default) takes all. Sizes are those of the nodes. For files that accept any number of cases,
+    pass as outputs a function of the number of cases that returns (outputs, inputs):
 
         def equations(batch):
             e, d = model.unroll(batch, training=False)
@@ -36,21 +36,24 @@ def export_onnx(
 
         gn.export_onnx(equations, "model.onnx")
 
-    Parameters are initializers with their own names (of two that are called alike the second ends in ".2"), constants
-    hold what they held, labels are left out. Values have the dtypes of their nodes; which operators it computes in
-    float64 is up to a runtime. In the file a negative index counts from the end; one that is too large is an error, as
-    here.
-    metadata: texts by name, for the file's.
-    Raises UsageError, naming the node, for an op that ONNX has no words for (a random draw, a loop of Python), where
-    the function makes another graph for another number of cases, and without the package onnx; BackendError if the
-    file cannot be written.
+    path: the file. metadata: {name: text} for the file's metadata, None by default.
+    Parameters become initializers with their own names (a second one of the same name ends in ".2"). Constants keep
+    their values; labels are omitted. Values have the dtypes of their nodes; runtimes differ in the operators that they
+    support in float64. In the file a negative index counts from the end; an index that is too large is an error, as in
+    graphnet.
+    Raises UsageError, naming the node, for an op that ONNX cannot express (a random draw, a loop of Python), if
+    the function returns different graphs for different numbers of cases, and without the package onnx; BackendError if
+    the file cannot be written.
+
+    >>> x = gn.input((2, 3), name="x")
+    >>> gn.export_onnx({"y": gn.tanh(x)}, "tanh.onnx")
     """
     where = named_path(path)
     writer = Writer()
     if callable(outputs):
         if inputs is not None:
             raise UsageError(
-                "export_onnx: a function of the number of cases gives the inputs, too; leave inputs= out"
+                "export_onnx: a function of the number of cases also returns the inputs; leave inputs= out"
             )
         graph, names = _of_any_number(outputs)
     else:
@@ -73,7 +76,7 @@ def export_onnx(
 
 
 def _named(nodes: Nodes, argument: str, otherwise: str) -> tuple[tuple[Node, ...], list[str]]:
-    """The nodes, and what the file calls them."""
+    """Returns the nodes and their names in the file."""
     if isinstance(nodes, Mapping):
         wrong = [name for name in nodes if not isinstance(name, str) or not name]
         if wrong:

@@ -1,4 +1,4 @@
-"""Sizes that depend on the number of cases: a graph is made for several numbers, and what differs is a + k n."""
+"""Sizes that depend on the number of cases: graphs for several numbers are compared, and sizes fitted as a + k n."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ from graphnet.graph.node import Array, Node
 
 __all__ = ["CASES", "Extent", "Size", "Twins", "broadcast_extents"]
 
-#: The first two are primes: no width of a network is equal to one of them, so that nothing but the number of cases
-#: differs. They give a and k; at an even number and at a small one it must be so, too.
+#: The first two are primes that no width of a network equals, so that only the number of cases differs. They give a
+#: and k, which must hold for an even and for a small number, too.
 CASES = (10007, 10009, 10014, 6)
 
 
-#: What settings of ops are compared, and what is left to the rows of the table: the number of a fill.
+#: Types of the settings that are compared; the number of a fill is left to the rows of the table.
 SETTINGS = (bool, int, float, str, tuple, np.dtype)
 FOUND_BY_ROWS = frozenset({"number"})
 
 
-REMEDY = "so no file is for any number; give nodes of a fixed one, or equations that do not depend on it"
+REMEDY = (
+    "so the file would not fit any number; export nodes of a fixed one, or equations that do not depend on it"
+)
 
 
 class Size(NamedTuple):
@@ -32,21 +34,21 @@ class Size(NamedTuple):
     plus: int = 0
 
 
-#: A size that is known, or one that depends on the number of cases.
+#: A fixed size, or one that depends on the number of cases.
 Extent = int | Size
 
 
 def broadcast_extents(shapes: Sequence[Sequence[Extent]]) -> tuple[Extent, ...]:
-    """What these shapes broadcast to, aligned from the right; that they fit is known."""
+    """Returns the shape that these shapes broadcast to, without checking that they do."""
     longest = max(map(len, shapes), default=0)
     padded = [(1,) * (longest - len(shape)) + tuple(shape) for shape in shapes]
     return tuple(next((n for n in axis if n != 1), 1) for axis in zip(*padded, strict=True))
 
 
 class Twins:
-    """The nodes of one graph, each with what it is in others, which were made for other numbers of cases.
+    """The nodes of one graph, each with its counterparts in graphs for other numbers of cases.
 
-    All may be the same graph: then no size depends on anything. Raises UsageError where they do not compute the same.
+    All may be the same graph: then no size depends on anything. Raises UsageError if they do not compute the same.
     """
 
     def __init__(self, outputs: Sequence[Node], *others: Sequence[Node]) -> None:
@@ -71,24 +73,24 @@ class Twins:
             pending += zip(*(twin.inputs for twin in twins), strict=True)
 
     def shape(self, node: Node) -> tuple[Extent, ...]:
-        """The node's shape, for any number of cases."""
+        """Returns the node's shape, for any number of cases."""
         found: tuple[Extent, ...] = self.merged(node, [twin.shape for twin in self._of[node]])
         return found
 
     def setting(self, node: Node, name: str) -> Any:
-        """A setting of its op, for any number of cases: numbers, and tuples of these."""
+        """Returns a setting of the node's op, for any number of cases: a number or a tuple."""
         return self.merged(node, [getattr(twin.op, name) for twin in self._of[node]])
 
     def numbers(self, node: Node) -> list[Any]:
-        """The number that a fill holds with each number of cases."""
+        """Returns the value of a fill for each number of cases."""
         return [getattr(twin.op, "number", 0) for twin in self._of[node]]
 
     def arrays(self, node: Node) -> list[Array]:
-        """What a constant holds with each number of cases."""
+        """Returns the values of a constant for each number of cases."""
         return [twin.value for twin in self._of[node]]
 
     def merged(self, node: Node, found: Sequence[Any]) -> Any:
-        """A number or a tuple that all have, with sizes where they differ."""
+        """Returns the common number or tuple, with Size where values differ."""
         one, *others = found
         if isinstance(one, tuple) and all(
             isinstance(other, tuple) and len(other) == len(one) for other in others
@@ -103,5 +105,5 @@ class Twins:
                 return Size(int(per_case), int(plus))
         at = ", ".join(f"{each!r:.30} with {count:,}" for each, count in zip(found, CASES, strict=True))
         raise UsageError(
-            f"export_onnx: {node.describe()} (made at {node.origin}) has {at} cases, which is no a + k n, {REMEDY}"
+            f"export_onnx: {node.describe()} (made at {node.origin}) has {at} cases, which is not a + k n, {REMEDY}"
         )

@@ -1,4 +1,4 @@
-"""Each op, and how it is said in ONNX; those that cannot be, with the reason. A test compares this with all ops."""
+"""Table of ops: how each is exported to ONNX, or the reason why it is not. A test compares it with all ops."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ from graphnet.ops.rowwise import Rowwise
 __all__ = ["FED", "REFUSED", "WRITTEN_OUT", "in_known_ops", "translated"]
 
 UINT64 = np.dtype("uint64")
-#: Ops that compute, where others move values.
+#: Ops that do arithmetic; others only move values.
 COMPUTED: frozenset[type[Op]] = frozenset(ELEMENTWISE) - {Cast} | {
     Sum, Max, Min, ArgMax, CumSum, MatMul, BatchMatMul, ScatterAdd,
 }  # fmt: skip
-#: What the file is given.
+#: Leaves that become inputs of the file.
 FED: frozenset[type[Op]] = frozenset({Input})
-#: Ops that ONNX has not, which say by `expanded` what they are in other ops.
+#: Ops that ONNX lacks, which are written in other ops by `expanded`.
 WRITTEN_OUT: frozenset[type[Op]] = frozenset(
     {ScaledMatMul, LogSumExp, SoftmaxCrossEntropy, SymbolCrossEntropy}
 )
-#: Ops that no file can hold, with the reason and the remedy.
+#: Ops that cannot be exported, with the reason and the remedy.
 REFUSED: dict[type[Op], str] = {
-    Random: "is drawn here, and a file draws nothing: unroll with training=False, or make it an input",
-    Rowwise: "means a loop in Python, which ONNX has no words for: write it with other ops, by `expanded`, or compute "
-    "it outside of the file",
+    Random: "is a random draw, which a file cannot repeat: unroll with training=False, or make it an input",
+    Rowwise: "is a loop in Python, which ONNX cannot express: write it with other ops, by `expanded`, or compute it "
+    "outside of the file",
 }
 
 
 def in_known_ops(node: Node) -> Node:
-    """The node, written in ops that the table says; UsageError, naming it, where it cannot be."""
+    """Returns the node, written in ops of the table; raises UsageError, naming it, if that is impossible."""
     kind = type(node.op)
     if kind in ELEMENTWISE or kind in ARRAYS or kind in LOOSE or kind in FED:
         return node
@@ -52,14 +52,14 @@ def in_known_ops(node: Node) -> Node:
         return rewrite(made, in_known_ops).get(written, written)
     reason = next(
         (why for op, why in REFUSED.items() if issubclass(kind, op)),
-        "is an op that ONNX has no words for: say by its method `expanded` what it is in other ops, or compute it "
+        "is an op that ONNX cannot express: write it in other ops by its method `expanded`, or compute it "
         "outside of the file",
     )
     raise UsageError(f"export_onnx: {node.describe()} (made at {node.origin}), {kind.__name__}, {reason}.")
 
 
 def translated(call: Call) -> Value:
-    """The value that stands for a node, whose op is in the table."""
+    """Returns the value of a node whose op is in the table."""
     kind, node = type(call.node.op), call.node
     if kind in COMPUTED and UINT64 in (node.dtype, *(x.dtype for x in node.inputs)):
         raise UsageError(

@@ -13,14 +13,14 @@ from graphnet.onnx.writer import Writer
 
 __all__ = ["Equations", "Traced", "fixed", "traced", "write"]
 
-#: Of a number of cases, the outputs and the inputs of a graph.
+#: Function of the number of cases that returns the outputs and inputs of a graph.
 Equations = Callable[[int], tuple[Sequence[Node], Sequence[Node]]]
 
 
 class Traced:
-    """A graph in ops that ONNX can say, with its sizes for any number of cases.
+    """A graph in ops that ONNX has, with its sizes for any number of cases.
 
-    Raises UsageError, naming the node, where it cannot be said.
+    Raises UsageError, naming the node, if a node cannot be exported.
     """
 
     def __init__(self, *graphs: Graph) -> None:
@@ -37,19 +37,19 @@ class Traced:
 
 
 def traced(equations: Equations) -> Traced:
-    """The graph for any number of cases: it is made for several numbers, and compared."""
+    """Returns the graph for any number of cases, from graphs for several numbers."""
     return Traced(*(Graph(*equations(count)) for count in CASES))
 
 
 def fixed(outputs: Sequence[Node], inputs: Sequence[Node] | None = None) -> Traced:
-    """The graph as it is, of fixed sizes."""
+    """Returns the graph with fixed sizes."""
     return Traced(Graph(outputs, inputs))
 
 
 def write(writer: Writer, graph: Traced, given: Sequence[str]) -> list[str]:
     """Adds the nodes of a graph whose inputs are values of ONNX; returns its outputs, in their whole shapes.
 
-    What depends on none of the inputs, within the body of a loop, is computed before it, once.
+    In the body of a loop, nodes that depend on none of the inputs are computed once, before the loop.
     """
     twins, main = graph.twins, writer.main
     values = {node: Value(name, twins.shape(node)) for node, name in zip(graph.inputs, given, strict=True)}
@@ -73,7 +73,7 @@ def write(writer: Writer, graph: Traced, given: Sequence[str]) -> list[str]:
 
 
 def axes_of(graph: Traced, node: Node, cases: str = "batch") -> list[int | str]:
-    """The shape of an input or output, with a name for the number of cases."""
+    """Returns the shape of an input or output, with a name for the number of cases."""
     shape = graph.twins.shape(node)
     return [
         n if isinstance(n, int) else cases if n == Size(1) else f"{n.per_case}*{cases}+{n.plus}"

@@ -16,12 +16,12 @@ from graphnet.version import __version__
 
 __all__ = ["IR_VERSION", "OPSET", "Writer", "require_onnx"]
 
-#: Of 2022: old enough for every runtime in use; the recurrent operators have not changed since 14.
+#: From 2022: supported by every runtime in use; the recurrent operators have not changed since 14.
 OPSET, IR_VERSION = 17, 8
 
 
 def require_onnx() -> Any:
-    """The package onnx; UsageError, with the remedy, where it is not installed."""
+    """Returns the package onnx; raises UsageError if it is not installed."""
     try:
         import onnx
     except ImportError:
@@ -32,8 +32,8 @@ def require_onnx() -> Any:
 class Writer:
     """The nodes, constants, inputs and outputs of one graph, and of the bodies of loops within it.
 
-    number: the dtype of all floats; None keeps what each has. A body sees the values of what is around it: constants,
-    and what does not depend on the loop, belong to the outermost writer.
+    number: dtype of all floats; None keeps their own. A body can read values of the graphs around it. Constants, and
+    nodes that do not depend on the loop, belong to the outermost writer.
     """
 
     def __init__(self, number: Dtype | None = None, around: Writer | None = None) -> None:
@@ -47,13 +47,13 @@ class Writer:
         self._names: set[str] = set()
         self._constants: dict[str, Any] = {}
         self._known: dict[Any, str] = {}
-        #: Value of ONNX that holds the number of cases, [n]; empty before there is one.
+        #: Name of the value with the number of cases, [n]; empty before there is one.
         self.cases = ""
 
-    # -- words -------------------------------------------------------------------------------
+    # -- nodes and constants -----------------------------------------------------------------
 
     def unique(self, hint: str) -> str:
-        """A name that nothing in the file has."""
+        """Returns an unused name."""
         names, name, count = self.main._names, hint, 1
         while name in names:
             count += 1
@@ -62,11 +62,11 @@ class Writer:
         return name
 
     def dtype(self, dtype: Dtype) -> Dtype:
-        """What becomes of a dtype."""
+        """Returns the dtype in the file."""
         return self.number if self.number is not None and dtype.kind == "f" else dtype
 
     def constant(self, value: Any, hint: str = "") -> str:
-        """A constant, by a name of its own; without one, it is shared with all that hold the same."""
+        """Adds a constant under the name hinted at; without a hint, equal constants are shared."""
         array = np.asarray(value)
         array = array.astype(self.dtype(array.dtype))
         key = None if hint else (array.shape, array.dtype.str, array.tobytes())
@@ -79,7 +79,7 @@ class Writer:
         return name
 
     def parameter(self, node: Node) -> str:
-        """What a parameter holds, by its own name."""
+        """Adds a parameter's value, under its own name."""
         if node not in self.main._known:
             self.main._known[node] = self.constant(node.value, node.name or "parameter")
         return self.main._known[node]
@@ -87,7 +87,7 @@ class Writer:
     def node(
         self, operator: str, inputs: Sequence[str], output: str | Sequence[str] = "", **attributes: Any
     ) -> str:
-        """Adds a node; returns its first output, by default named as the operator is.
+        """Adds a node; returns its first output, by default named like the operator.
 
         output: its name or names, which must be `unique`.
         """
@@ -98,7 +98,7 @@ class Writer:
         return outputs[0]
 
     def once(self, key: Any, operator: str, inputs: Sequence[str], **attributes: Any) -> str:
-        """A node of the outermost graph that is made once for all that ask for this key."""
+        """Returns a node of the outermost graph, made once for each key."""
         main = self.main
         if key not in main._known:
             main._known[key] = main.node(operator, inputs, **attributes)
@@ -108,17 +108,16 @@ class Writer:
         return self.node("Cast", [x], to=self.onnx.helper.np_dtype_to_tensor_dtype(to))
 
     def is_nan(self, x: str) -> str:
-        """1 or 0, float32"""
         return self.cast(self.node("IsNaN", [x]), FLOAT32)
 
     def extreme(self, operator: str, x: str, axes: Sequence[int], dtype: Dtype) -> str:
-        """ReduceMax or ReduceMin of floats; NaN where there is one, which runtimes pass over."""
+        """Adds ReduceMax or ReduceMin of floats, with NaN for rows with a NaN, which runtimes ignore."""
         wrong = self.node("ReduceMax", [self.is_nan(x)], axes=list(axes), keepdims=0)
         found = self.node(operator, [x], axes=list(axes), keepdims=0)
         return self.node("Where", [self.cast(wrong, BOOL), self.constant(np.array(np.nan, dtype)), found])
 
     def declare(self, where: list[Any], name: str, dtype: Any, shape: Sequence[int | str]) -> str:
-        """An input or output of the graph: where is `inputs` or `outputs`."""
+        """Adds an input or output of the graph; where: `inputs` or `outputs`."""
         kind = self.onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
         where.append(self.onnx.helper.make_tensor_value_info(name, kind, list(shape)))
         return name
@@ -126,18 +125,18 @@ class Writer:
     # -- sizes -------------------------------------------------------------------------------
 
     def cases_of(self, name: str, axis: int) -> None:
-        """The number of cases is the size of this axis of a value, unless it is known already."""
+        """Sets the number of cases to the size of this axis of a value, unless it is set already."""
         self.cases = self.cases or self.once("cases", "Shape", [name], start=axis, end=axis + 1)
 
     def sizes(self, extents: Sequence[Extent]) -> str:
-        """A value that holds these sizes, int64."""
+        """Returns a value that holds these sizes, int64."""
         if all(isinstance(n, int) for n in extents):
             return self.constant(np.array(extents, np.int64))
         parts = [self._size(n) for n in extents]
         return parts[0] if len(parts) == 1 else self.once(("sizes", *parts), "Concat", parts, axis=0)
 
     def scalar(self, extent: Extent) -> str:
-        """The same of one size, without an axis."""
+        """Returns one size as a scalar, int64."""
         vector = self.sizes([extent])
         return self.once(("scalar", extent), "Squeeze", [vector, self.constant(np.array([0]))])
 
@@ -154,12 +153,12 @@ class Writer:
     # -- files -------------------------------------------------------------------------------
 
     def graph(self, name: str) -> Any:
-        """What has been collected, as a graph of ONNX."""
+        """Returns the collected nodes as a graph of ONNX."""
         constants = list(self._constants.values())
         return self.onnx.helper.make_graph(self.nodes, name, self.inputs, self.outputs, constants)
 
     def file(self, name: str, described: str, metadata: Mapping[str, str]) -> bytes:
-        """The whole file; the same graph makes the same bytes."""
+        """Returns the whole file; the same graph makes the same bytes."""
         helper = self.onnx.helper
         model = helper.make_model(
             self.graph(name),
@@ -176,7 +175,7 @@ class Writer:
 
 
 def named_path(path: Any) -> str:
-    """The path; UsageError for what is none."""
+    """Returns the path; raises UsageError if it is not one."""
     try:
         return os.fspath(path)
     except TypeError:

@@ -1,4 +1,4 @@
-"""Matrices over all parameters that are known by their products alone, and what is found out of these.
+"""Matrices over all parameters, given by their products, and estimates of their properties.
 
 linear_operator  Hessian, Gauss-Newton matrix, Jacobian, Fisher matrix, as SciPy's LinearOperator
 estimates        trace and diagonal, from products with random vectors

@@ -1,4 +1,4 @@
-"""The trace and the diagonal of a matrix, from its products with random vectors."""
+"""Trace and diagonal of a matrix, estimated from its products with random vectors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,13 @@ __all__ = ["Estimate", "diagonal", "products_with", "square_operator", "trace"]
 
 
 class Estimate(NamedTuple):
-    """An estimate and its standard error, that of the mean over samples."""
+    """An estimate and its standard error, that of the mean over samples.
+
+    value: the estimate. error: its standard error, of the same shape.
+
+    >>> gn.Estimate(6.0, 0.5).value
+    6.0
+    """
 
     value: Any
     error: Any
@@ -23,13 +29,18 @@ class Estimate(NamedTuple):
 def trace(op: Any, samples: int = 100, method: str = "hutch++", seed: int = 0) -> Estimate:
     """tr A ≈ mean of zᵀAz, z random signs: (value, error), error the standard error of the value
 
-    op: a square gn.linear_operator, or any LinearOperator of SciPy's or matrix. samples: how many products with A.
-    method: "hutchinson", or "hutch++": the trace on the subspace that a third of the products find, without error, and
-    Hutchinson's estimate of what is left. Of a matrix with few large eigenvalues, as of every Hessian, that has a much
-    smaller error for the same work; of a nearly flat spectrum √3 times Hutchinson's.
-    seed: the same seed gives the same numbers.
+    op: a square gn.linear_operator, any SciPy LinearOperator, or a matrix. samples: number of products with A, 100 by
+    default.
+    method: "hutchinson", or "hutch++" (default): the exact trace on the subspace found by a third of the products, plus
+    Hutchinson's estimate of the rest. For a matrix with few large eigenvalues, such as most Hessians, its error is much
+    smaller for the same work; for a nearly flat spectrum it is √3 times Hutchinson's.
+    seed: random seed, 0 by default; the same seed gives the same numbers.
     Raises UsageError for an operator that is not square, and for fewer samples than an error needs: 2, for hutch++ 6.
     Source: Hutchinson 1990; Meyer, Musco, Musco & Woodruff 2021, algorithm 1 (Hutch++).
+
+    >>> estimate = gn.trace(np.diag([1.0, 2.0, 3.0]), samples=9)
+    >>> round(estimate.value, 3)
+    6.0
     """
     n = square_operator("trace", op)
     one_of("trace: method", method, ("hutch++", "hutchinson"))
@@ -51,16 +62,20 @@ def trace(op: Any, samples: int = 100, method: str = "hutch++", seed: int = 0) -
 def diagonal(op: Any, samples: int = 100, seed: int = 0) -> Estimate:
     """diag A ≈ mean of z ∘ Az, z random signs: (value, error), both (n,)
 
-    op: a square gn.linear_operator, or any LinearOperator of SciPy's or matrix. samples: how many products with A, at
-    least 2. The error of entry i is the standard error of its mean; its square is about Σ_{j≠i} A_ij² / samples.
+    op: a square gn.linear_operator, any SciPy LinearOperator, or a matrix. samples: number of products with A, at least
+    2, 100 by default. seed: random seed, 0 by default. The error of entry i is the standard error of its mean; its
+    square is about Σ_{j≠i} A_ij² / samples.
     Raises UsageError for an operator that is not square.
     Source: Bekas, Kokiopoulou & Saad 2007.
+
+    >>> gn.diagonal(np.diag([1.0, 2.0, 3.0]), samples=5).value.round(3).tolist()
+    [1.0, 2.0, 3.0]
     """
     n = square_operator("diagonal", op)
     samples = whole_number("diagonal: samples", samples, least=2)
     generator = np.random.default_rng(whole_number("diagonal: seed", seed, least=0))
     mean, squares = np.zeros(n), np.zeros(n)
-    for count in range(1, samples + 1):  # Welford: a vector of each sample would be of samples · n numbers
+    for count in range(1, samples + 1):  # Welford: one vector for each sample would need samples · n numbers
         z = _signs(generator, n, 1)
         value = (z * products_with("diagonal", op, z))[:, 0]
         change = value - mean
@@ -70,7 +85,7 @@ def diagonal(op: Any, samples: int = 100, seed: int = 0) -> Estimate:
 
 
 def _signs(generator: np.random.Generator, n: int, count: int) -> Array:
-    """(n, count) signs, each column with equal chances"""
+    """Returns (n, count) random signs."""
     return generator.integers(0, 2, (count, n)).T * 2.0 - 1.0
 
 
@@ -79,10 +94,10 @@ def _mean(values: Array) -> tuple[Any, Any]:
 
 
 def square_operator(function: str, op: Any) -> int:
-    """How many rows and columns it has; UsageError for what is no square matrix that can be multiplied by."""
+    """Returns the number of rows; raises UsageError unless op is a square matrix that can be multiplied."""
     if isinstance(op, Node):
         raise UsageError(
-            f"{function}: op is the node {op.describe()} (made at {op.origin}); give the operator of its derivatives, "
+            f"{function}: op is the node {op.describe()} (made at {op.origin}); pass an operator of its derivatives, "
             "gn.linear_operator(kind, node, parameters, feed)"
         )
     shape = getattr(op, "shape", None)
@@ -92,13 +107,13 @@ def square_operator(function: str, op: Any) -> int:
         )
     if shape[0] != shape[1] or not shape[0]:
         raise UsageError(
-            f"{function}: op must be square, but it is {shape[0]} × {shape[1]}; of a Jacobian J there is J.H @ J"
+            f"{function}: op must be square, but it is {shape[0]} × {shape[1]}; for a Jacobian J use J.H @ J"
         )
     return int(shape[0])
 
 
 def products_with(function: str, op: Any, columns: Array) -> Array:
-    """A times each column, in float64; GraphnetError where that is no number."""
+    """Returns A times each column, in float64; raises GraphnetError for NaN and infinities."""
     dtype = getattr(op, "dtype", None)
     given = columns if dtype is None or np.dtype(dtype).kind != "f" else columns.astype(dtype, copy=False)
     found = np.asarray(op @ given, np.float64)

@@ -1,6 +1,6 @@
-"""linear_operator: H, G, J and F over the flat vector of parameters, for what takes a LinearOperator of SciPy's.
+"""linear_operator: H, G, J and F over the flat vector of parameters, as SciPy's LinearOperator.
 
-Each is a compiled function of directions, which vary while parameters and data stay, so that from the second product on
+Each is a compiled function of directions, which vary while parameters and data stay. So from the second product on,
 the forward pass is not computed again (`Function.again`).
 """
 
@@ -40,9 +40,9 @@ def linear_operator(
     threads: int | None = None,
     memory: str | int | None = None,
 ) -> Any:
-    """v ↦ Mv, M a matrix of derivatives over w, the parameters laid end to end: a scipy.sparse.linalg.LinearOperator
+    """v ↦ Mv, M a matrix of derivatives over w, the concatenated parameters: a scipy.sparse.linalg.LinearOperator
 
-    kind and outputs:
+    kind and outputs: the matrix, and the node whose derivatives it holds:
 
     "hessian"       ∂²C/∂w∂w of a scalar cost C (Pearlmutter 1994)
     "gauss-newton"  JᵀH_L J of a scalar cost, see gn.gauss_newton_product, also for `at` (Schraudolph 2002)
@@ -50,7 +50,7 @@ def linear_operator(
     "fisher"        F = 1/B Σ_b g_b g_bᵀ = 1/B JᵀJ of the losses of B cases, (B,): the empirical Fisher matrix, g_b the
                     gradient of case b (Kunstner, Balles & Hennig 2019)
 
-    parameters: a list of them, or a mapping, as net.parameters; their order is that of w (as in rnn.Objective).
+    parameters: a list of them, or a mapping, such as net.parameters; their order is that of w (as in rnn.Objective).
     feed: {input: array} for all inputs that the outputs depend on; the arrays are copied.
     backend, threads, memory: see gn.compile.
 
@@ -58,13 +58,18 @@ def linear_operator(
         H = gn.linear_operator("hessian", u.cost, net.parameters, {u.inputs: x, u.targets: t})
         H @ v, H.matmat(V), gn.eigenvalues(H, 10), scipy.sparse.linalg.cg(H, b)
 
-    It has all that SciPy gives: matvec, rmatvec, matmat, `.H`, sums and products with other operators; and `feed`,
-    H.feed({u.inputs: other}), which changes some of the arrays. It is at the *present* values of the parameters, and of
-    random draws: whatever changes them, the next product is of the new ones. Its dtype is that of the parameters; H, G
-    and F are symmetric. Compiled at the first product, and for one thread at a time.
-    Raises UsageError without SciPy (pip install scipy), for a kind or parameters that are none, and for inputs without
-    an array; DifferentiationError for a cost that is no scalar, and for losses that are no vector; ShapeError and
+    It has all methods of SciPy's: matvec, rmatvec, matmat, `.H`, sums and products with other operators. The method
+    H.feed({u.inputs: other}) replaces some of the arrays. Products use the *current* values of the parameters and of
+    random draws. The dtype is that of the parameters; H, G and F are symmetric. The operator is compiled at the first
+    product and must be used by one thread at a time.
+    Raises UsageError without SciPy (pip install scipy), for an invalid kind or parameters, and for inputs without
+    an array; DifferentiationError for a cost that is not a scalar, and for losses that are not a vector; ShapeError and
     DtypeError for arrays that do not fit.
+
+    >>> w = gn.parameter([1.0, 2.0, 3.0], name="w")
+    >>> H = gn.linear_operator("hessian", gn.sum(w**3), [w])
+    >>> (H @ np.ones(3)).tolist()
+    [6.0, 12.0, 18.0]
     """
     one_of("linear_operator: kind", kind, KINDS)
     linalg = scipy_linalg("linear_operator")
@@ -77,7 +82,7 @@ def linear_operator(
 
 
 def scipy_linalg(function: str) -> Any:
-    """scipy.sparse.linalg, loaded when it is first needed; UsageError where it is not installed."""
+    """Imports scipy.sparse.linalg; raises UsageError if it is not installed."""
     try:
         import scipy.sparse.linalg
     except ImportError:
@@ -87,10 +92,10 @@ def scipy_linalg(function: str) -> Any:
 
 @cache
 def _operator_class(base: Any) -> Any:
-    """The class of operators, made when SciPy is there."""
+    """Returns the class of operators, made once SciPy is imported."""
 
     class ParameterOperator(base):  # type: ignore[misc]
-        """A matrix of derivatives over the flat vector of parameters, by its products."""
+        """A matrix of derivatives over the flat vector of parameters, given by its products."""
 
         def __init__(self, matrix: _Matrix) -> None:
             super().__init__(matrix.dtype, matrix.shape)
@@ -102,7 +107,7 @@ def _operator_class(base: Any) -> Any:
             )
 
         def feed(self, arrays: Mapping[Node, Any]) -> None:
-            """Other arrays for some of the inputs."""
+            """Replaces the arrays of some inputs."""
             self._matrix.feed(arrays)
 
         def _matvec(self, x: Array) -> Array:
@@ -112,7 +117,7 @@ def _operator_class(base: Any) -> Any:
             return self._matrix.transposed(x)
 
         def _rmatmat(self, X: Array) -> Array:
-            # SciPy's own asks the adjoint, whose own asks this one.
+            # SciPy's default calls the adjoint, whose default calls this one.
             return np.stack([self._matrix.transposed(x) for x in X.T], axis=1)
 
         def _adjoint(self) -> Any:
@@ -126,7 +131,7 @@ def _operator_class(base: Any) -> Any:
 
 
 class _Matrix:
-    """What the operator computes: one or two functions of directions, at what the parameters and the inputs hold."""
+    """One or two compiled functions of directions, at the current parameters and inputs."""
 
     def __init__(
         self,
@@ -137,9 +142,7 @@ class _Matrix:
         how: Mapping[str, Any],
     ) -> None:
         if at is not None and kind != "gauss-newton":
-            raise UsageError(
-                f"linear_operator: `at` is for kind='gauss-newton'; a {kind} matrix has no such place"
-            )
+            raise UsageError(f"linear_operator: `at` is only for kind='gauss-newton', not for kind={kind!r}")
         self.kind, self.outputs, self.parameters = kind, outputs, parameters
         _require_outputs(kind, outputs, parameters)
         self.backend, self._how = how["backend"], dict(how)
@@ -167,8 +170,8 @@ class _Matrix:
             if not isinstance(node, Node) or not node.op.is_input:
                 what = f"{node.describe()} (made at {node.origin})" if isinstance(node, Node) else shown(node)
                 raise UsageError(
-                    f"linear_operator: feed has an array for {what}, which is no input; arrays are given to what "
-                    "gn.input makes, {u.inputs: x}"
+                    f"linear_operator: feed has an array for {what}, which is not an input; its keys are nodes made by "
+                    "gn.input, {u.inputs: x}"
                 )
             own = np.array(as_input(node, array))
             found[node] = place(own, self.backend) if self._apart else own
@@ -216,7 +219,7 @@ class _Matrix:
 
 
 class _Product:
-    """A function of directions; what does not depend on these is kept from one call to the next."""
+    """A function of directions; nodes that do not depend on these are kept between calls."""
 
     def __init__(self, matrix: _Matrix, nodes: Sequence[Node], directions: Sequence[Node]) -> None:
         self._matrix, self._nodes, self._directions = matrix, nodes, directions
@@ -231,7 +234,7 @@ class _Product:
             self._function = self._matrix.compiled(self._nodes, self._directions)
         if self._held is not None and all(_holds(node, array) for node, array in self._held):
             return self._function.again(*pieces)
-        self._held = None  # a call that fails leaves nothing to go on from
+        self._held = None  # invalid if the call fails
         arrays = self._function(*self._matrix.arrays(), *pieces)
         order = self._function.source.order
         self._held = [(n, n.value.copy()) for n in order if n.op.is_parameter]
@@ -240,12 +243,12 @@ class _Product:
 
 
 def _holds(node: Node, array: Array) -> bool:
-    """Whether a parameter, or a random draw, has the value that it had."""
+    """True if a parameter, or a random draw, still has the same value."""
     return node.value is array or (node.op.is_parameter and np.array_equal(node.value, array))
 
 
 def _real(vector: Array) -> Array:
-    """The vector, flat; UsageError unless it is of real numbers."""
+    """Returns the vector, flat; raises UsageError unless it is of real numbers."""
     if vector.dtype.kind not in "fiub":
         raise UsageError(f"linear_operator: the vector must be of real numbers, not {vector.dtype}")
     return vector.ravel()
@@ -254,7 +257,7 @@ def _real(vector: Array) -> Array:
 def _product_nodes(
     kind: str, outputs: Node, along: Mapping[Node, Node], at: Node | Sequence[Node] | None
 ) -> list[Node]:
-    """The nodes of Mv, one for each parameter; of a Jacobian the one of Jv."""
+    """Returns the nodes of Mv, one for each parameter; for a Jacobian one node, Jv."""
     match kind:
         case "hessian":
             return hessian_product(outputs, along)
@@ -291,7 +294,7 @@ def _require_outputs(kind: str, outputs: Any, parameters: Sequence[Node]) -> Non
 
 
 def _parameters(given: Any) -> list[Node]:
-    """The parameters, in order; UsageError for what is none, and for one that is listed twice."""
+    """Returns the parameters in order; raises UsageError for other objects and for duplicates."""
     values = (
         list(given.values()) if isinstance(given, Mapping) else [given] if isinstance(given, Node) else given
     )
@@ -299,7 +302,9 @@ def _parameters(given: Any) -> list[Node]:
     for node in found:
         if not isinstance(node, Node) or not node.op.is_parameter:
             what = f"{node.describe()} (made at {node.origin})" if isinstance(node, Node) else shown(node)
-            raise UsageError(f"linear_operator: parameters holds {what}, which gn.parameter has not made")
+            raise UsageError(
+                f"linear_operator: parameters holds {what}, which is not a node made by gn.parameter"
+            )
     if not found or len(set(found)) < len(found):
         twice = next((node for node in found if found.count(node) > 1), None)
         problem = f"{twice.describe()} (made at {twice.origin}) twice" if twice is not None else "nothing"

@@ -1,4 +1,4 @@
-"""Eigenvalues of a symmetric matrix that is known by its products: the leading ones, and the density of all."""
+"""Eigenvalues of a symmetric matrix given by its products: the leading ones, and the density of all."""
 
 from __future__ import annotations
 
@@ -14,21 +14,36 @@ from graphnet.settings import amount, one_of, shown, whole_number
 
 __all__ = ["Eigenvalues", "SpectralDensity", "eigenvalues", "spectral_density"]
 
-#: Which eigenvalues -> SciPy's word.
+#: `which` -> SciPy's name.
 _WHICH = {"largest": "LA", "smallest": "SA", "magnitude": "LM"}
-#: So small matrices are written down.
+#: Matrices up to this size are computed as dense ones.
 _DENSE = 64
 
 
 class Eigenvalues(NamedTuple):
-    """values: (k,), the leading one first. vectors: (n, k), a column of length 1 for each."""
+    """Eigenvalues and eigenvectors, the leading one first.
+
+    values: (k,). vectors: (n, k), a column of length 1 for each eigenvalue.
+
+    >>> found = gn.eigenvalues(np.diag([1.0, 2.0, 3.0]), k=2)
+    >>> found.values.shape, found.vectors.shape
+    ((2,), (3, 2))
+    """
 
     values: Array
     vectors: Array
 
 
 class SpectralDensity(NamedTuple):
-    """points: where. density: how dense eigenvalues lie there; its integral is 1. error: its standard error."""
+    """Density of the eigenvalues of a matrix.
+
+    points: eigenvalues at which the density is estimated, (points,). density: the density there; its integral is 1.
+    error: its standard error.
+
+    >>> found = gn.spectral_density(np.diag([1.0, 2.0, 3.0]), points=100)
+    >>> found.points.shape, found.density.shape, found.error.shape
+    ((100,), (100,), (100,))
+    """
 
     points: Array
     density: Array
@@ -45,14 +60,17 @@ def eigenvalues(
 ) -> Eigenvalues:
     """A v_i = λ_i v_i for the k leading λ: (values, vectors), by Lanczos' method, restarted (SciPy's eigsh, ARPACK)
 
-    op: a symmetric gn.linear_operator, or any LinearOperator of SciPy's or matrix that is symmetric.
-    k: how many, at most n. which: "largest", the first being the largest of all; "smallest", the most negative first;
-    "magnitude", by |λ|.
-    tolerance: relative error of the λ; 0 for the rounding of the operator's dtype. iterations: at most so many
-    restarts; None for 10 n. seed: of the vector with which it begins.
-    Raises UsageError without SciPy (pip install scipy) and for an operator that is not square; GraphnetError where
+    op: a symmetric gn.linear_operator, SciPy LinearOperator or matrix.
+    k: number of eigenvalues, at most n; 10 by default. which: "largest" (default) gives the largest first; "smallest",
+    the most negative first; "magnitude", the largest |λ| first.
+    tolerance: relative error of the λ; 0 (default) for the rounding of the operator's dtype. iterations: maximum number
+    of restarts; None (default) for 10 n. seed: random seed of the initial vector, 0 by default.
+    Raises UsageError without SciPy (pip install scipy) and for an operator that is not square; GraphnetError if
     fewer than k have converged.
     Source: Lanczos 1950; Sorensen 1992 (the restarts).
+
+    >>> gn.eigenvalues(np.diag([1.0, 2.0, 3.0]), k=2).values.round(3).tolist()
+    [3.0, 2.0]
     """
     n = square_operator("eigenvalues", op)
     k = whole_number("eigenvalues: k", k, most=n)
@@ -97,16 +115,22 @@ def spectral_density(
 ) -> SpectralDensity:
     """φ(t) = 1/n Σ_i N(t; λ_i, σ²) ≈ mean over random v of Σ_m ω_m N(t; θ_m, σ²): (points, density, error)
 
-    Stochastic Lanczos quadrature: θ and ω are the nodes and weights of Gauss' quadrature for the measure that v sees,
-    the eigenvalues of Lanczos' tridiagonal matrix and the squares of its eigenvectors' first entries. Each vector is
-    made orthogonal to all before it, or eigenvalues would come back as copies.
-    op: a symmetric gn.linear_operator, or any LinearOperator of SciPy's or matrix that is symmetric. points: where the
-    density is wanted; a number of them for a grid over all θ. steps: of Lanczos, each a product, whose vectors are
-    kept (steps · n numbers of 8 bytes); outer eigenvalues are exact first. samples: random vectors v, at least 2.
-    width: σ, the broadening; None for a hundredth of the θ's range. error: the standard error of the mean over v.
-    Raises UsageError for an operator that is not square, and for settings that cannot be meant.
+    Stochastic Lanczos quadrature: θ and ω are the nodes and weights of Gauss' quadrature for the spectral measure of v.
+    θ are the eigenvalues of Lanczos' tridiagonal matrix, and ω the squares of its eigenvectors' first entries. Each
+    vector is orthogonalized against all before it, since otherwise copies of eigenvalues would appear.
+    op: a symmetric gn.linear_operator, SciPy LinearOperator or matrix. points: an array of places t, or the number of
+    points of a grid over all θ, 400 by default. steps: number of Lanczos steps, 80 by default; each is a product, and
+    its vector is kept (steps · n numbers of 8 bytes). Outer eigenvalues become exact first. samples: number of random
+    vectors v, at least 2, 10 by default.
+    width: σ, the broadening; None (default) for a hundredth of the range of θ. seed: random seed, 0 by default. error:
+    the standard error of the mean over v.
+    Raises UsageError for an operator that is not square, and for invalid settings.
     Source: Ubaru, Chen & Saad 2017, algorithm 1; Lin, Saad & Yang 2016 (the broadening); Ghorbani, Krishnan & Xiao
     2019.
+
+    >>> t, density, error = gn.spectral_density(np.diag([1.0, 2.0, 3.0]))
+    >>> round(float(np.trapezoid(density, t)), 2)
+    1.0
     """
     n = square_operator("spectral_density", op)
     steps = whole_number("spectral_density: steps", steps)
@@ -125,7 +149,7 @@ def spectral_density(
 
 
 def _points(points: Any) -> int | Array:
-    """A number of points, or where they are."""
+    """Returns the number of points, or the points as an array."""
     if isinstance(points, (bool, int, np.integer)):
         return whole_number("spectral_density: points", points, least=2)
     try:
@@ -134,13 +158,13 @@ def _points(points: Any) -> int | Array:
         where = np.zeros(0)
     if where.ndim != 1 or not where.size or not np.isfinite(where).all():
         raise UsageError(
-            f"spectral_density: points must be how many, or a list of finite numbers, not {shown(points)}"
+            f"spectral_density: points must be a whole number or a list of finite numbers, not {shown(points)}"
         )
     return where
 
 
 def _quadrature(op: Any, start: Array, steps: int) -> tuple[Array, Array]:
-    """Nodes and weights: Lanczos' method from a random vector, with full reorthogonalisation."""
+    """Returns nodes and weights by Lanczos' method from a random vector, with full reorthogonalization."""
     basis = np.zeros((steps, len(start)))
     along, between = [], []
     v = start / np.linalg.norm(start)
@@ -149,7 +173,7 @@ def _quadrature(op: Any, start: Array, steps: int) -> tuple[Array, Array]:
         w = products_with("spectral_density", op, v[:, None])[:, 0]
         along.append(float(v @ w))
         reach = float(np.linalg.norm(w))
-        for _ in range(2):  # once leaves what rounding has put there: "twice is enough" (Parlett 1980)
+        for _ in range(2):  # once leaves rounding errors: "twice is enough" (Parlett 1980)
             w = w - basis[: m + 1].T @ (basis[: m + 1] @ w)
         beta = float(np.linalg.norm(w))
         if m + 1 == steps or beta <= 1e-12 * max(reach, 1e-300) or not reach:
@@ -163,7 +187,7 @@ def _quadrature(op: Any, start: Array, steps: int) -> tuple[Array, Array]:
 
 
 def _broadened(points: Array, nodes: Array, weights: Array, sigma: float) -> Array:
-    """Σ_m ω_m N(t; θ_m, σ²) at the points t"""
+    """Returns Σ_m ω_m N(t; θ_m, σ²) at the points t."""
     apart = (points[:, None] - nodes) / sigma
     found: Array = np.exp(-0.5 * apart * apart) @ weights / (sigma * np.sqrt(2 * np.pi))
     return found

@@ -1,17 +1,17 @@
-"""The ops, in families: one readable file each.
+"""The ops, in families, one file each.
 
-leaf         data, parameters, constants, labels
+leaf         inputs, parameters, constants, labels
 shape        reshape, transpose, slices, joins
 broadcast    BroadcastTo and Sum, each the other's transpose
 elementwise  arithmetic, functions, comparisons, choices
 linear       matrix products
-einsum       sums of products over named axes, made of the others
+einsum       sums of products over named axes, composed of other ops
 index        row lookup, its transpose, one-hot codes
 reduce       sums, maxima, the softmax family
 loss         the three losses
-surrogate    what stands for a loss where its curvature is wanted
+surrogate    losses with a convex surrogate for their curvature
 random       dropout masks and noise
-rowwise      what ops are made of whose meaning is a loop
+rowwise      base class of ops that are a loop for each row
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ FAMILIES = (
 
 
 def all_ops() -> Iterator[type[Op]]:
-    """Every op class that graphnet exports, family by family."""
+    """Yields every op class that graphnet exports, family by family."""
     for family in FAMILIES:
         for name in family.__all__:
             member = getattr(family, name)

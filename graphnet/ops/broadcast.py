@@ -51,7 +51,7 @@ class BroadcastTo(Op):
 
     def rows(self, some: range, of: RowsOf, y: Node, *inputs: Node) -> Node | None:
         (x,) = inputs
-        found = x if self.row_offset(y, x) is None else of(x, some)  # of a repeated row, or of that repeated
+        found = x if self.row_offset(y, x) is None else of(x, some)  # a repeated row, or the same rows of x
         return None if found is None else broadcast_to(found, (len(some), *y.shape[1:]))
 
     def forward(self, x: Array) -> Array:
@@ -69,10 +69,10 @@ class BroadcastTo(Op):
 
 @dataclass(frozen=True, eq=False)
 class Reduction(Op):
-    """What sums, maxima and minima share: some axes, which disappear."""
+    """Base of sums, maxima and minima: reduces some axes, which disappear."""
 
     axes: tuple[int, ...] = ()
-    #: How loops combine what they have with what comes: "sum", "max" or "min"; empty for what no loop knows.
+    #: Operation by which compiled loops accumulate: "sum", "max" or "min"; empty if loops have none.
     how: ClassVar[str] = ""
 
     def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
@@ -106,15 +106,15 @@ class Sum(Reduction):
         return self(rx)
 
 
-#: So many terms are added up one after the other.
+#: Number of terms that are added one after the other.
 CHUNK = 16
 
 
 def summed(x: Array, axes: Sequence[int], keepdims: bool = False) -> Array:
-    """Σ x over some axes, as the same dtype.
+    """Returns Σ x over some axes, in the same dtype.
 
-    NumPy adds pairwise what lies side by side, all else one after the other, so that what rounding takes grows with the
-    number of terms; here chunks of them, and then their sums side by side.
+    NumPy sums pairwise along contiguous axes and sequentially along others, where rounding errors grow with the number
+    of terms. Here terms are summed in chunks, and the sums of the chunks contiguously.
     """
     axes = tuple([axis % x.ndim for axis in axes])
     if x.dtype.kind == "f":
@@ -129,7 +129,7 @@ def summed(x: Array, axes: Sequence[int], keepdims: bool = False) -> Array:
 
 
 def _in_chunks(x: Array, axis: int) -> Array:
-    """The sum of each chunk along an axis; what is left of it is the last."""
+    """Returns the sum of each chunk along an axis; the last chunk may be shorter."""
     before, count, after = x.shape[:axis], x.shape[axis] // CHUNK, x.shape[axis + 1 :]
     all_axes = (slice(None),) * axis
     whole = x[(*all_axes, slice(0, count * CHUNK))].reshape(*before, count, CHUNK, *after).sum(axis=axis + 1)
@@ -138,6 +138,13 @@ def _in_chunks(x: Array, axis: int) -> Array:
 
 
 def broadcast_to(x: Any, shape: Any) -> Node:
-    """y = x repeated to `shape`, aligned from the right as in NumPy."""
+    """y = x repeated to `shape`, aligned from the right as in NumPy.
+
+    x: node, array or number. shape: sizes of the result; each axis of x must have that size or 1.
+    Raises ShapeError if x does not broadcast to the shape.
+
+    >>> gn.compile(gn.broadcast_to([1.0, 2.0], (3, 2)))()[0].tolist()
+    [[1.0, 2.0], [1.0, 2.0], [1.0, 2.0]]
+    """
     node, to = as_node(x), as_shape(shape)
     return node if node.shape == to else shared(BroadcastTo, to)(node)

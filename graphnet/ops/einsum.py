@@ -1,8 +1,9 @@
-"""Sums of products over named axes, as transposes, products and sums of the ops that there are.
+"""Sums of products over named axes, composed of transposes, matrix products and sums.
 
-What is named twice in an operand is a diagonal, an axis that one operand alone has is summed first, and pairs are
-multiplied in the order that NumPy finds cheapest: as matrices where there is an axis to sum over and one to keep, else
-element by element. All of it are nodes of other ops, so derivatives, passes and back ends know nothing of it.
+A letter repeated within an operand is a diagonal. Axes that only one operand has are summed first. Pairs of operands
+are multiplied in the order that NumPy finds cheapest: as matrices if there is an axis to sum over and one to keep, else
+element by element. The result consists of nodes of other ops, so derivatives, passes and back ends need no special
+case.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from graphnet.settings import text
 
 __all__ = ["einsum"]
 
-#: With more operands, finding the best order takes longer than a good one costs.
+#: With more operands, the search for the best order takes longer than it saves.
 FEW = 5
 
 
 class Factor(NamedTuple):
-    """A node, and a letter for each of its axes."""
+    """A node with one letter for each of its axes."""
 
     node: Node
     labels: str
@@ -40,12 +41,19 @@ class Factor(NamedTuple):
 
 
 def einsum(subscripts: str, *operands: Any) -> Node:
-    """y = Σ a · b · ... over the axes whose letters the result has not: `gn.einsum("ij,jk->ik", a, b)`, as NumPy's.
+    """y = Σ a · b · ... over the axes whose letters are not in the result, as numpy.einsum.
 
-    A letter twice in one operand is its diagonal; "..." are axes that broadcast; without "->" the result has the
-    letters that stand once, in their order. Several operands are multiplied in pairs, in the order that
-    `numpy.einsum_path` finds cheapest. Sums of integers keep their dtype, as NumPy's einsum does.
+    subscripts: the letters of each operand, then "->" and those of the result: "ij,jk->ik". A letter twice in one
+    operand is its diagonal; "..." stands for axes that broadcast; without "->" the result has the letters that occur
+    once, in alphabetical order. operands: nodes or arrays, which are cast to a common dtype. Pairs of them are
+    multiplied in the order that `numpy.einsum_path` finds cheapest. Sums of integers keep their dtype, as in NumPy.
     Raises ShapeError where letters, operands and shapes do not fit.
+
+    >>> a, b = gn.input((2, 3)), gn.input((3, 4))
+    >>> gn.einsum("ij,jk->ik", a, b).shape
+    (2, 4)
+    >>> gn.compile(gn.einsum("ii->i", [[1.0, 2.0], [3.0, 4.0]]))()[0].tolist()
+    [1.0, 4.0]
     """
     subscripts = text("einsum: subscripts", subscripts)
     nodes = [as_node(x) for x in operands]
@@ -63,7 +71,7 @@ def einsum(subscripts: str, *operands: Any) -> Node:
     return transpose(whole.node, [whole.labels.index(label) for label in result])
 
 
-# -- what is meant -----------------------------------------------------------------------------------
+# -- parsing -----------------------------------------------------------------------------------------
 
 
 def _wrong(what: str, subscripts: str, nodes: Sequence[Node]) -> ShapeError:
@@ -71,21 +79,21 @@ def _wrong(what: str, subscripts: str, nodes: Sequence[Node]) -> ShapeError:
 
 
 def _parsed(subscripts: str, nodes: Sequence[Node]) -> tuple[list[str], str]:
-    """The letters of each operand, and of the result; axes that an ellipsis stands for have letters of their own."""
+    """Returns the letters of each operand and of the result; axes of an ellipsis get unused letters."""
     inputs, arrow, output = subscripts.replace(" ", "").partition("->")
     written = inputs.split(",")
     for term in (*written, output):
         if not re.fullmatch(r"[a-zA-Z]*(\.\.\.)?[a-zA-Z]*", term):
-            what = f"{term!r} is none of letters and one '...'; write e.g. 'ij,jk->ik'"
+            what = f"{term!r} may hold only letters and one '...'; write e.g. 'ij,jk->ik'"
             raise _wrong(what, subscripts, nodes)
     if len(written) != len(nodes):
-        what = f"there are {len(written)} operands in it, but {len(nodes)} are given"
+        what = f"it names {len(written)} operands, but {len(nodes)} are given"
         raise _wrong(what, subscripts, nodes)
     hidden = _hidden_axes(written, subscripts, nodes)
     free = [letter for letter in string.ascii_letters if letter not in subscripts]
     broadcast = max(hidden)
     if broadcast > len(free):
-        raise _wrong(f"there are letters for {len(string.ascii_letters)} axes alone", subscripts, nodes)
+        raise _wrong(f"there are only {len(string.ascii_letters)} letters for axes", subscripts, nodes)
     ellipsis = "".join(free[:broadcast])
     terms = [
         term.replace("...", ellipsis[broadcast - count :])
@@ -105,7 +113,7 @@ def _parsed(subscripts: str, nodes: Sequence[Node]) -> tuple[list[str], str]:
 
 
 def _hidden_axes(written: Sequence[str], subscripts: str, nodes: Sequence[Node]) -> list[int]:
-    """How many axes the ellipsis of each operand stands for."""
+    """Returns the number of axes that the ellipsis of each operand stands for."""
     hidden = []
     for position, (term, node) in enumerate(zip(written, nodes, strict=True), start=1):
         named = len(term.replace(".", ""))
@@ -117,7 +125,7 @@ def _hidden_axes(written: Sequence[str], subscripts: str, nodes: Sequence[Node])
 
 
 def _without_repetition(factors: Sequence[Factor], subscripts: str, nodes: Sequence[Node]) -> list[Factor]:
-    """The factors with each letter once, and none where a size of 1 is repeated; ShapeError if sizes differ."""
+    """Returns factors with distinct letters and without axes of size 1 that broadcast."""
     size_of: dict[str, int] = {}
     for position, (node, labels) in enumerate(factors, start=1):
         for label, size in zip(labels, node.shape, strict=True):
@@ -141,7 +149,7 @@ def _without_repetition(factors: Sequence[Factor], subscripts: str, nodes: Seque
 
 
 def _diagonal(factor: Factor) -> Factor:
-    """Two axes of one letter side by side are one, of which every (n + 1)th element is wanted."""
+    """Merges two adjacent axes of one letter and takes every (n + 1)th element."""
     node, labels = factor
     for label in dict.fromkeys(labels):
         while labels.count(label) > 1:
@@ -155,11 +163,11 @@ def _diagonal(factor: Factor) -> Factor:
     return Factor(node, labels)
 
 
-# -- what is multiplied ------------------------------------------------------------------------------
+# -- products ----------------------------------------------------------------------------------------
 
 
 def _order(factors: Sequence[Factor], result: str) -> Iterator[Sequence[int]]:
-    """Which factors are multiplied next; their product becomes the last of those that are left."""
+    """Yields the factors to multiply next; their product becomes the last of those that are left."""
     if len(factors) < 3:
         if len(factors) == 2:
             yield (0, 1)
@@ -167,7 +175,7 @@ def _order(factors: Sequence[Factor], result: str) -> Iterator[Sequence[int]]:
     terms = ",".join(factor.labels for factor in factors)
     shapes = [np.broadcast_to(0.0, factor.node.shape) for factor in factors]
     how = "optimal" if len(factors) <= FEW else "greedy"
-    # The number is how large a product may be: where it would be larger, NumPy multiplies all that is left at once.
+    # The number limits the size of a product; beyond it NumPy would multiply all remaining factors at once.
     path, _ = np.einsum_path(f"{terms}->{result}", *shapes, optimize=(how, 2**62))
     yield from path[1:]
 
@@ -177,7 +185,7 @@ def _labels(factors: Sequence[Factor]) -> str:
 
 
 def _product(factors: Sequence[Factor], result: str, others: str) -> Factor:
-    """Of all of them; others: the letters of what is multiplied later."""
+    """Returns the product of the factors; others: letters of the factors that are multiplied later."""
     whole = factors[0]
     for i, factor in enumerate(factors[1:], start=2):
         whole = _pair(whole, factor, result, others + _labels(factors[i:]))
@@ -185,7 +193,7 @@ def _product(factors: Sequence[Factor], result: str, others: str) -> Factor:
 
 
 def _pair(a: Factor, b: Factor, result: str, others: str) -> Factor:
-    """a · b, summed over what neither the result nor others have."""
+    """Returns a · b, summed over letters that are neither in the result nor in others."""
     kept = {*result, *others}
     a, b = _summed(a, {*kept, *b.labels}), _summed(b, {*kept, *a.labels})
     if _first_of(b, a, result) < _first_of(a, b, result) < len(result):
@@ -193,7 +201,7 @@ def _pair(a: Factor, b: Factor, result: str, others: str) -> Factor:
     inner = "".join(label for label in a.labels if label in b.labels and label not in kept)
     batch = "".join(label for label in a.labels if label in b.labels and label in kept)
     left, right = _own(a, b), _own(b, a)
-    # Products of single rows and columns, one for each of a batch, are worth no matrix product.
+    # For batches of single rows and columns, a matrix product does not pay.
     if inner and (left and right if batch else left or right):
         sizes = [*a.sizes(batch + left), *b.sizes(right)]
         product = matmul(_matrices(a, batch, left, inner), _matrices(b, batch, inner, right))
@@ -209,12 +217,12 @@ def _pair(a: Factor, b: Factor, result: str, others: str) -> Factor:
 
 
 def _own(factor: Factor, other: Factor) -> str:
-    """The letters that the other has not."""
+    """Returns the letters that are not in the other factor."""
     return "".join(label for label in factor.labels if label not in other.labels)
 
 
 def _first_of(factor: Factor, other: Factor, result: str) -> int:
-    """Where the first of its own letters stands in the result."""
+    """Returns the position in the result of the first letter that only this factor has."""
     return min([result.index(label) for label in _own(factor, other) if label in result], default=len(result))
 
 
@@ -223,14 +231,14 @@ def _sizes_or_ones(factor: Factor, labels: str) -> list[int]:
 
 
 def _matrices(factor: Factor, batch: str, rows: str, columns: str) -> Node:
-    """The factor as a matrix, or as one for each of a batch."""
+    """Returns the factor as a matrix, or as a batch of matrices."""
     node = transpose(factor.node, [factor.labels.index(label) for label in batch + rows + columns])
     sizes = [math.prod(factor.sizes(group)) for group in (batch, rows, columns)]
     return reshape(node, sizes if batch else sizes[1:])
 
 
 def _summed(factor: Factor, kept: Collection[str]) -> Factor:
-    """Summed over the axes that need not be kept; in its own dtype, as NumPy's einsum does."""
+    """Sums over all letters that are not kept, in the factor's dtype."""
     axes = tuple(i for i, label in enumerate(factor.labels) if label not in kept)
     if not axes:
         return factor

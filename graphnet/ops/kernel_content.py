@@ -1,4 +1,4 @@
-"""What a user's kernel is made of: its own code, the numbers and functions that it names, and theirs."""
+"""Digest of a user's kernel: its code, the numbers and functions that it names, and their content."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import numpy as np
 
 __all__ = ["content_of"]
 
-#: Modules whose names mean the same as long as their versions do, which the digest has.
+#: Modules whose names have a fixed meaning for a given version, which is part of the digest.
 _KNOWN = ("math", "numpy", "numba", "operator", "builtins", "cmath")
 
 
 def content_of(function: Callable[..., Any]) -> str | None:
-    """All that its machine code depends on, as text; None where something is not known: a global that may change."""
+    """Returns a digest of all that the machine code depends on; None if a global may change."""
     try:
         return hashlib.sha256(repr(_described(function, [])).encode()).hexdigest()
     except _UnknownContentError:
@@ -45,14 +45,14 @@ def _described(function: Any, within: list[Any]) -> Any:
 
 
 def _codes(code: types.CodeType) -> list[types.CodeType]:
-    """It, and those of functions and comprehensions in it."""
+    """Returns a code object and those of the functions and comprehensions in it."""
     inner = [const for const in code.co_consts if isinstance(const, types.CodeType)]
     return [code, *(found for each in inner for found in _codes(each))]
 
 
 def _of_code(code: types.CodeType) -> Any:
     constants = [repr(const) for const in code.co_consts if not isinstance(const, types.CodeType)]
-    # The lines stand in what errors say.
+    # Line numbers appear in error messages.
     return [
         code.co_code, constants, code.co_names, code.co_varnames, code.co_freevars, code.co_argcount, code.co_filename,
         code.co_firstlineno,

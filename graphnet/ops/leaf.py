@@ -1,4 +1,4 @@
-"""Leaves: data, parameters, constants; and the nodes that compute nothing: label, stop-gradient, after."""
+"""Leaves (inputs, parameters, constants), and ops that compute nothing: label, stop_gradient, after."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ class Input(Leaf, ByIdentity):
     symbol: ClassVar[str] = "x"
     of_shape: Shape = ()
     of_dtype: Dtype = FLOAT64
-    #: Whether `Function.again` gives it another array while all other inputs stay.
+    #: True if `Function.again` takes a new array for this input while all other inputs stay.
     varying: bool = False
-    #: Whether it stands for parameters, so that what multiplies it is joined as over weights.
+    #: True if the input stands for parameters; passes then join products with it as with weights.
     weights: bool = False
 
     def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
@@ -128,7 +128,7 @@ class Fill(Leaf):
     def forward(self) -> Array:
         return np.broadcast_to(np.asarray(self.number, self.of_dtype), self.of_shape)
 
-    # Python holds 1 == 1.0 == True and 0.0 == -0.0: tell them apart by their bits.
+    # In Python 1 == 1.0 == True and 0.0 == -0.0: compare their bits.
     def _key(self) -> tuple[Any, ...]:
         bits = np.asarray(self.number, self.of_dtype).tobytes()
         return self.of_shape, self.of_dtype.str, bits
@@ -142,7 +142,7 @@ class Fill(Leaf):
 
 @dataclass(frozen=True, eq=False)
 class Zeros(Fill):
-    """y = 0: a derivative that is absent; ops that it would pass through linearly are never built"""
+    """y = 0: an absent derivative; linear ops of it are never built"""
 
     is_zeros: ClassVar[bool] = True
     symbol: ClassVar[str] = "0"
@@ -203,7 +203,7 @@ class StopGradient(Op):
 
 @dataclass(frozen=True, eq=False)
 class After(Op):
-    """y = x, once the other inputs are computed: passes say so when something must be done"""
+    """y = x, computed after the other inputs; passes use it to fix an order"""
 
     symbol: ClassVar[str] = "after"
     zero_if: ClassVar[str] = "first"
@@ -225,7 +225,7 @@ class After(Op):
 
 
 def as_shape(shape: Any, argument: str = "shape") -> Shape:
-    """A tuple of sizes; ShapeError if one is negative or not a whole number."""
+    """Returns a tuple of sizes; raises ShapeError if one is negative or not a whole number."""
     unordered = isinstance(shape, (str, bytes, bytearray, Set, Mapping))
     if isinstance(shape, np.ndarray) and not shape.ndim:
         shape = shape.item()
@@ -237,7 +237,7 @@ def as_shape(shape: Any, argument: str = "shape") -> Shape:
 
 
 def as_size(size: Any, argument: str) -> int:
-    """One size; ShapeError if it is negative or not a whole number."""
+    """Returns one size; raises ShapeError if it is negative or not a whole number."""
     if has_items(size):
         raise ShapeError(f"{argument} must be one whole number >= 0, not {size!r:.60}")
     return as_shape(size, argument)[0]
@@ -248,75 +248,118 @@ def input(
 ) -> Node:
     """A node whose array is given at every call of a compiled function.
 
-    varying: `Function.again` gives it another array while all else stays as it was, and computes only what depends on
-    such inputs: the directions of curvature products, for instance.
-    weights: it stands for parameters (which a GPU is given as one vector, for instance), so passes treat what depends
-    on it alone as they treat weights.
+    shape: sizes of the array, a tuple or one number. dtype: NumPy dtype or its name, float32 by default. name: name in
+    error messages and pictures, None by default.
+    varying: True if `Function.again` takes a new array for this input while all others stay; only nodes that depend on
+    such inputs are computed again. Used for the directions of curvature products. False by default.
+    weights: True if the input stands for parameters, such as one vector of all parameters on a GPU; passes then treat
+    nodes that depend on it alone as weights. False by default.
+    Raises ShapeError and DtypeError for a shape or dtype that is invalid.
+
+    >>> x = gn.input((2, 3), name="x")
+    >>> x.describe(), x.dtype.name
+    ('x[2, 3]', 'float32')
+    >>> gn.compile(gn.sum(x, axis=1), [x])(np.ones((2, 3), "float32"))[0].tolist()
+    [3.0, 3.0]
     """
     varying, weights = yes_or_no("gn.input: varying", varying), yes_or_no("gn.input: weights", weights)
     return Input(as_shape(shape), as_dtype(dtype), varying, weights)(name=name)
 
 
 def parameter(array: Any, name: str | None = None) -> Node:
-    """A node that holds a trainable array. It shares the array's memory: `node.value[...] = new`.
+    """A node that holds a trainable array.
 
+    array: float32 or float64 array; the node shares its memory. Set new values with `node.value = new`. Python numbers
+    and lists become float64. name: name in error messages and pictures, None by default.
     Raises DtypeError for an array that is not float32 or float64.
+
+    >>> w = gn.parameter([1.0, 2.0], name="w")
+    >>> f = gn.compile(gn.sum(w))
+    >>> w.value = [10.0, 20.0]
+    >>> f()[0].item()
+    30.0
     """
     value = _as_array(array, "parameter")
     if not is_float(value.dtype):
         value = value.astype(FLOAT64) if not isinstance(array, np.ndarray) else value
     if not is_float(value.dtype):
         raise DtypeError(
-            f"a parameter holds float32 or float64, not {value.dtype}: training could not change it "
-            "smoothly. Use gn.constant for fixed integers, or array.astype('float32')."
+            f"a parameter holds float32 or float64, not {value.dtype}: only floats can be "
+            "trained. Use gn.constant for fixed integers, or array.astype('float32')."
         )
     return Parameter(value)(name=name)
 
 
 def constant(array: Any, name: str | None = None) -> Node:
-    """A node that holds a fixed array (copied, so that later changes to `array` do not reach it)."""
+    """A node that holds a fixed array.
+
+    array: numbers or booleans; they are copied, so later changes to `array` have no effect. name: name in error
+    messages and pictures, None by default.
+
+    >>> gn.compile(2 * gn.constant([1.0, 2.0]))()[0].tolist()
+    [2.0, 4.0]
+    """
     value = np.array(_as_array(array, "constant"), order="C")
     value.flags.writeable = False
     return Constant(value)(name=name)
 
 
 def fill(number: float, shape: Any, dtype: Any) -> Node:
-    """A node that is `number` everywhere; it takes no memory.
+    """A node whose elements are all `number`; it takes no memory.
 
-    ValueAccessError if it is not one number, DtypeError if the dtype cannot hold it.
+    number: the value. shape: sizes, a tuple or one number. dtype: NumPy dtype or its name.
+    Raises ValueAccessError for an array or a node, DtypeError if the dtype cannot hold the number.
+
+    >>> gn.compile(gn.fill(7, (2, 3), "int64"))()[0].tolist()
+    [[7, 7, 7], [7, 7, 7]]
     """
     return filled("gn.fill", number, as_shape(shape), as_dtype(dtype))
 
 
 def filled(who: str, number: Any, shape: Shape, dtype: Dtype) -> Node:
-    """`fill`, whose errors name who asks for it."""
+    """Returns `fill`, with the caller's name in errors."""
     held = _as_number(number)
     if not _holds(dtype, held):
         wider = "float64" if dtype == FLOAT32 else "float32"
         raise DtypeError(
-            f"{who}: {dtype} cannot hold {shown(held)}; ask for another dtype, such as {wider!r}: of a node that "
-            f"stands beside the number, gn.cast(node, {wider!r})."
+            f"{who}: {dtype} cannot hold {shown(held)}; use another dtype, such as {wider!r}. If the dtype is that of "
+            f"a node beside the number, write gn.cast(node, {wider!r})."
         )
     return (shared(Fill, held, shape, dtype) if held else Fill(held, shape, dtype))()  # as a key, -0.0 is 0.0
 
 
 def zeros(shape: Shape, dtype: Any) -> Node:
-    """The absent derivative of a node of this shape. For zeros as data, use `gn.fill(0, ...)`."""
+    """Returns the absent derivative of a node of this shape. For zeros as data, use `gn.fill(0, ...)`."""
     return Zeros(0, shape, dtype)()
 
 
 def label(x: Any, name: str) -> Node:
-    """The same value under a name, shown in pictures as a light grey square."""
+    """y = x under a name; pictures show it as a light grey square.
+
+    x: node or array. name: the label. It computes nothing and does not change derivatives.
+
+    >>> h = gn.label(gn.tanh(gn.input((2, 3))), "hidden")
+    >>> h.describe()
+    'hidden[2, 3]'
+    """
     return shared(Label)(x, name=name)
 
 
 def stop_gradient(x: Any) -> Node:
-    """The same value, as a constant to every derivative."""
+    """y = x; a constant for every derivative.
+
+    x: node or array.
+
+    >>> w = gn.parameter([3.0])
+    >>> (g,) = gn.gradient(gn.sum(w * gn.stop_gradient(w)), [w])
+    >>> gn.compile(g)()[0].tolist()
+    [3.0]
+    """
     return shared(StopGradient)(x)
 
 
 def as_node(x: Any) -> Node:
-    """The node itself, or a Constant that holds the number or array."""
+    """Returns the node itself, or a Constant that holds the number or array."""
     return x if isinstance(x, Node) else constant(x)
 
 
@@ -332,7 +375,7 @@ def _as_number(number: Any) -> float | int | bool:
 
 
 def _holds(dtype: Dtype, number: float | int | bool) -> bool:
-    """True if an integer or boolean dtype has this very number; if a float of this dtype can stand for it."""
+    """True if an integer or boolean dtype holds exactly this number, or a float dtype does not overflow."""
     try:
         if is_float(dtype):
             with np.errstate(over="ignore"):

@@ -20,13 +20,13 @@ __all__ = ["BatchMatMul", "MatMul", "ScaledMatMul", "matmul", "scaled_matmul", "
 
 
 def as_common_dtype(op_name: str, nodes: Sequence[Node]) -> tuple[Node, ...]:
-    """The nodes, cast where they are not of their common dtype."""
+    """Returns the nodes, cast to their common dtype."""
     dtype = common_dtype(op_name, nodes)
     return tuple([node if node.dtype == dtype else cast(node, dtype) for node in nodes])
 
 
 class Product(Op):
-    """What the products share: dtypes are made equal first, and both inputs enter linearly."""
+    """Base of the matrix products: inputs are cast to one dtype; the product is linear in each."""
 
     symbol = "@"
     zero_if = "any"
@@ -36,7 +36,7 @@ class Product(Op):
         return as_common_dtype(self.name, Op.prepare(self, inputs))
 
     def expanded(self, y: Node, *inputs: Node) -> Node | None:
-        """Of truths: how many of a row and a column are both true."""
+        """For booleans: True where a row and a column are both true in some place."""
         return None if y.dtype != BOOL else self(*[cast(x, INT64) for x in inputs]) > 0
 
     def forward(self, a: Array, b: Array) -> Array:
@@ -73,8 +73,8 @@ class BatchMatMul(Product):
 class ScaledMatMul(Op):
     """y[b, m] = Σ_n x[b, n] W[n, m] S[b, n, m],  S[b, n, m] = Σ_r u[b, r, n] v[b, r, m]
 
-    Each case has a W ∘ S of its own, but neither forward nor backward makes the matrix: what they need is of the size
-    of u and v. Source: Suarez 2017, eq. 8, who asks for such a rule.
+    Each case has its own W ∘ S, but neither forward nor backward builds that matrix: they need memory of the size
+    of u and v. Source: Suarez 2017, eq. 8.
     """
 
     signature = "b n, n m, b r n, b r m -> b m"
@@ -123,14 +123,18 @@ _SWAPS = {2: Transpose((1, 0)), 3: Transpose((0, 2, 1))}
 
 
 def _T(matrix: Node) -> Node:
-    """The matrix, or each matrix of a batch, transposed."""
+    """Returns the matrix, or each matrix of a batch, transposed."""
     return _SWAPS[matrix.ndim](matrix)
 
 
 def matmul(a: Any, b: Any) -> Node:
     """c = a @ b, by NumPy's rules: vectors are rows or columns, leading axes are batches (broadcast).
 
+    a: (..., n, k) or (k,). b: (..., k, m) or (k,). Nodes or arrays; they are cast to a common dtype.
     Raises ShapeError if the inner sizes differ or an operand is a scalar.
+
+    >>> gn.compile(gn.matmul([[1.0, 2.0], [3.0, 4.0]], [1.0, 10.0]))()[0].tolist()
+    [21.0, 43.0]
     """
     a, b = as_node(a), as_node(b)
     if not a.shape or not b.shape:
@@ -165,10 +169,16 @@ def matmul(a: Any, b: Any) -> Node:
 
 
 def scaled_matmul(x: Any, W: Any, u: Any, v: Any) -> Node:
-    """y_b = x_b (W ∘ Σ_r u_br v_brᵀ): each case multiplies by W scaled by a matrix of low rank of its own.
+    """y_b = x_b (W ∘ Σ_r u_br v_brᵀ): each case multiplies by W scaled by its own matrix of low rank.
 
-    x (b, n), W (n, m), u (b, r, n), v (b, r, m) -> (b, m). Raises ShapeError where they do not fit.
+    x: (b, n). W: (n, m). u: (b, r, n). v: (b, r, m). The result is (b, m). The scaled matrices are never built.
+    Raises ShapeError where the shapes do not fit.
     Source: Suarez 2017, eq. 8.
+
+    >>> x, W = np.ones((1, 2)), np.array([[1.0, 2.0], [3.0, 4.0]])
+    >>> u, v = np.array([[[1.0, 0.0]]]), np.array([[[1.0, 10.0]]])
+    >>> gn.compile(gn.scaled_matmul(x, W, u, v))()[0].tolist()
+    [[1.0, 20.0]]
     """
     return shared(ScaledMatMul)(x, W, u, v)
 

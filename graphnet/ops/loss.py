@@ -1,7 +1,7 @@
-"""The three losses, each joined with its output nonlinearity: stable, and convex in what they judge.
+"""The three losses, each combined with its output nonlinearity: stable, and convex in the pre-outputs.
 
 All are in nats (squared error: in units squared) and keep the cases apart: take `mean` or `sum` for a
-cost. `judged_input` marks the pre-output at which the Gauss-Newton matrix linearises the net.
+cost. `judged_input` marks the pre-output at which the Gauss-Newton matrix linearizes the network.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
 
 @runtime_checkable
 class SaysHessian(Protocol):
-    """A loss that is convex in what it judges, z, and says its Hessian H there, times gC, the slope of the cost."""
+    """A loss that is convex in the pre-outputs z and gives its Hessian H there, times gC, the slope of the cost."""
 
     def curvature_diagonal(self, gC: Node, z: Node, t: Node) -> Node:
         """H's diagonal, of the shape of z."""
@@ -56,7 +56,9 @@ class _CrossEntropy(Op):
     def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
         result = Op.infer(self, *inputs)
         if inputs[0].shape[-1] == 0:
-            raise ShapeError(f"{self.name}: there are no symbols to choose from." + table_of_inputs(inputs))
+            raise ShapeError(
+                f"{self.name}: the last axis of the logits has size 0." + table_of_inputs(inputs)
+            )
         return result
 
     def row_offset(self, y: Node, *inputs: Node) -> int | None:
@@ -66,7 +68,7 @@ class _CrossEntropy(Op):
         return axis, axis
 
     def weights(self, z: Node, t: Node) -> Node | None:
-        """Of a case, what its targets sum to; None where that is 1."""
+        """Returns the sum of the targets of each case; None where it is 1."""
         return None
 
     def curvature_diagonal(self, gC: Node, z: Node, t: Node) -> Node:
@@ -122,7 +124,7 @@ class SoftmaxCrossEntropy(_CrossEntropy):
         return -Sum((last,))(where(equal(t, 0), 0, t * log_softmax_nodes(z, last)))
 
     def forward(self, z: Array, t: Array) -> Array:
-        # 0 log 0 = 0: what has no share in the targets costs nothing, however impossible it is held.
+        # 0 log 0 = 0: classes with target 0 cost nothing, even if their probability is 0.
         terms = np.where(t == 0, 0, t * self.log_probabilities(z))
         return -summed(terms, (-1,))
 
@@ -143,7 +145,7 @@ class SoftmaxCrossEntropy(_CrossEntropy):
 
 
 class SymbolCrossEntropy(_CrossEntropy):
-    """C = -log softmax(z)_t, t the index of the right symbol"""
+    """C = -log softmax(z)_t, t the index of the correct class"""
 
     signature = "... k, ... -> ..."
 
@@ -253,7 +255,12 @@ class SquaredError(_ElementwiseLoss):
 def softmax_cross_entropy(logits: Any, targets: Any) -> Node:
     """C[...] = -Σ_k t_k log softmax(z)_k, one value in nats for each case.
 
-    logits: (..., k). targets: integers (...), the right symbols; or floats (..., k), distributions.
+    logits: z, floats (..., k). targets: integers (...), the correct classes in 0 ... k - 1; or floats (..., k),
+    distributions t over the classes.
+    Raises ShapeError if the shapes do not fit, DtypeError for boolean targets.
+
+    >>> gn.compile(gn.softmax_cross_entropy([[0.0, 0.0], [5.0, 0.0]], [1, 0]))()[0].round(3).tolist()
+    [0.693, 0.007]
     """
     z, t = as_node(logits), as_node(targets)
     if not z.shape:
@@ -262,19 +269,33 @@ def softmax_cross_entropy(logits: Any, targets: Any) -> Node:
         return shared(SymbolCrossEntropy)(z, t)
     if not is_float(t.dtype):
         raise DtypeError(
-            "softmax_cross_entropy: targets are booleans; give integers (the right symbols) or floats "
+            "softmax_cross_entropy: targets are booleans; give integers (the correct classes) or floats "
             "(distributions)." + table_of_inputs([z, t])
         )
     return shared(SoftmaxCrossEntropy)(z, t)
 
 
 def sigmoid_cross_entropy(logits: Any, targets: Any) -> Node:
-    """C = -t log σ(z) - (1 - t) log(1 - σ(z)), one value in nats for each element; t in [0, 1]."""
+    """C = -t log σ(z) - (1 - t) log(1 - σ(z)), one value in nats for each element.
+
+    logits: z, floats of any shape. targets: t in [0, 1], of a shape that broadcasts with the logits; integers and
+    booleans are cast to their dtype.
+
+    >>> gn.compile(gn.sigmoid_cross_entropy([0.0, 5.0], [1, 0]))()[0].round(3).tolist()
+    [0.693, 5.007]
+    """
     z, t = as_node(logits), as_node(targets)
     return shared(SigmoidCrossEntropy)(z, cast(t, z.dtype) if t.dtype.kind in "iub" else t)
 
 
 def squared_error(y: Any, targets: Any) -> Node:
-    """C = (y - t)², one value for each element."""
+    """C = (y - t)², one value for each element.
+
+    y: predictions, floats of any shape. targets: t, of a shape that broadcasts with y; integers and booleans are cast
+    to its dtype.
+
+    >>> gn.compile(gn.squared_error([1.0, 2.0], [0.0, 4.0]))()[0].tolist()
+    [1.0, 4.0]
+    """
     y, t = as_node(y), as_node(targets)
     return shared(SquaredError)(y, cast(t, y.dtype) if t.dtype.kind in "iub" else t)

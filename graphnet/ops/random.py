@@ -1,8 +1,8 @@
-"""Random leaves: dropout masks and noise, held fixed until they are redrawn.
+"""Random leaves for dropout masks and noise; values stay fixed until they are redrawn.
 
-A line search or conjugate gradients must see one function, so running a graph never draws. All nodes of
-one RandomSource are redrawn together by `source.redraw()`; their values depend on (seed, draw, place of
-the node in its source) alone, so two numbers are the whole state and a resumed run continues bit for bit.
+A line search or conjugate gradients need a deterministic function, so running a graph never draws. `source.redraw()`
+redraws all nodes of one RandomSource. Their values depend only on the seed, the number of draws and the position of
+the node in its source. These two numbers are the whole state, and a resumed run continues bit for bit.
 """
 
 from __future__ import annotations
@@ -23,35 +23,50 @@ __all__ = ["Random", "RandomSource"]
 
 
 class RandomSource:
-    """A seed and a count of draws, shared by the Random nodes made from it.
+    """A random seed and a count of draws, shared by the Random nodes made from it.
 
-    source = gn.RandomSource(seed=0)
-    mask = source.bernoulli(0.8, shape=(32, 128))    # a node of ones (80 %) and zeros
-    source.redraw()                                  # new values, everywhere at once
+    seed: whole number >= 0, 0 by default; equal seeds give equal values.
+
+    >>> source = gn.RandomSource(seed=0)
+    >>> mask = source.bernoulli(0.8, shape=(2, 5))  # a node of ones (80 %) and zeros
+    >>> before = mask.value.tolist()
+    >>> source.redraw()  # new values for all nodes of this source
+    >>> mask.value.tolist() == before
+    False
     """
 
     def __init__(self, seed: int = 0) -> None:
-        # Any whole number that is not negative tells NumPy's generators apart.
+        # NumPy's generators take any whole number >= 0.
         self.seed = whole_number("RandomSource: seed", seed, least=0, most=2**128)
         self.draw = 0
         self._nodes = 0
 
     def redraw(self) -> None:
-        """All nodes of this source take new values."""
+        """Draws new values for all nodes of this source."""
         self.draw += 1
 
     def bernoulli(self, p: float, shape: Any, dtype: Any = "float32", name: str | None = None) -> Node:
-        """y = 1 with probability p, else 0, independently."""
+        """y = 1 with probability p, else 0, independently.
+
+        p: probability in [0, 1]. shape: sizes of the node. dtype: NumPy dtype or its name, float32 by default. name:
+        name in error messages and pictures, None by default.
+        """
         if not is_number(p) or not 0 <= p <= 1:
             raise GraphnetError(f"bernoulli: the probability must be in [0, 1], not {p!r}")
         return self._node("bernoulli", p, shape, dtype, name)
 
     def normal(self, scale: float, shape: Any, dtype: Any = "float32", name: str | None = None) -> Node:
-        """y ~ N(0, scale²), independently."""
+        """y ~ N(0, scale²), independently.
+
+        scale: standard deviation. shape, dtype, name: see `bernoulli`.
+        """
         return self._node("normal", number("normal: scale", scale), shape, dtype, name)
 
     def uniform(self, high: float, shape: Any, dtype: Any = "float32", name: str | None = None) -> Node:
-        """y ~ U(0, high), independently."""
+        """y ~ U(0, high), independently.
+
+        high: upper bound, exclusive. shape, dtype, name: see `bernoulli`.
+        """
         return self._node("uniform", number("uniform: high", high), shape, dtype, name)
 
     def _node(self, distribution: str, number: float, shape: Any, dtype: Any, name: str | None) -> Node:
@@ -61,7 +76,7 @@ class RandomSource:
 
     @property
     def state(self) -> dict[str, int]:
-        """What must be kept to continue: the seed and the count of draws."""
+        """Seed and number of draws, as a dict; set it to resume."""
         return {"seed": self.seed, "draw": self.draw}
 
     @state.setter
@@ -75,7 +90,7 @@ class RandomSource:
 
 @dataclass(frozen=True, eq=False)
 class Random(ByIdentity):
-    """y ~ a distribution, held until its source is redrawn"""
+    """y ~ a distribution, fixed until its source is redrawn"""
 
     source: RandomSource = field(default_factory=RandomSource, repr=False)
     place: int = 0
@@ -91,7 +106,7 @@ class Random(ByIdentity):
 
     @property
     def value(self) -> Array:
-        """The values of the present draw."""
+        """Values of the current draw."""
         state = (self.source.seed, self.source.draw)
         held = self._held.get(state)
         if held is None:

@@ -1,4 +1,4 @@
-"""Reductions, and the functions that normalise over an axis."""
+"""Reductions, and functions that normalize over an axis."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
 
 
 def spread(reduced: Node, like: Node, axes: Sequence[int]) -> Node:
-    """A reduced node spread out again over the axes that it lost."""
+    """Broadcasts a reduced node over the axes that it lost."""
     kept = [1 if i in axes else n for i, n in enumerate(like.shape)]
     return broadcast_to(reshape(reduced, kept), like.shape)
 
@@ -40,7 +40,7 @@ class Max(Reduction):
         (x,) = inputs
         if any(x.shape[i] == 0 for i in self.axes):
             raise ShapeError(
-                f"{self.name}: there is no {self.symbol}imum of nothing." + table_of_inputs(inputs)
+                f"{self.name}: an axis of size 0 has no {self.symbol}imum." + table_of_inputs(inputs)
             )
         return Reduction.infer(self, *inputs)
 
@@ -79,7 +79,7 @@ class ArgMax(Op):
     def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
         (x,) = inputs
         if x.shape[self.axis] == 0:
-            raise ShapeError("ArgMax: there is no maximum of nothing." + table_of_inputs(inputs))
+            raise ShapeError("ArgMax: an axis of size 0 has no maximum." + table_of_inputs(inputs))
         return (*x.shape[: self.axis], *x.shape[self.axis + 1 :]), INT64
 
     def row_offset(self, y: Node, *inputs: Node) -> int | None:
@@ -89,7 +89,7 @@ class ArgMax(Op):
         return (axis + (axis >= self.axis % inputs[0].ndim),)
 
     def expanded(self, y: Node, *inputs: Node) -> Node | None:
-        """The first place that holds the maximum; of floats a NaN, which is it then."""
+        """Writes it as the first position of the maximum; for floats a NaN counts as the maximum."""
         (x,) = inputs
         axis = self.axis
         wins = equal(x, spread(Max((axis,))(x), x, (axis,)))
@@ -126,9 +126,9 @@ class CumSum(Op):
         return 0 if self.axis > 0 else None
 
     def expanded(self, y: Node, *inputs: Node) -> Node | None:
-        """Sums of 1, 2, 4, ... terms: log n sweeps as wide as x, where a plain sum waits for each (Hillis, Steele).
+        """Sums of 1, 2, 4, ... terms: log n parallel sweeps instead of n dependent sums (Hillis, Steele).
 
-        What rounding takes grows with log n, as in a sum by pairs.
+        Rounding errors grow with log n, as in a pairwise sum.
         """
 
         def between(start: int, stop: int) -> Node:
@@ -155,23 +155,23 @@ class CumSum(Op):
 
 
 def shifted(x: Array, axis: int) -> Array:
-    """x minus its maximum over the axis; where that is infinite, no share is known, and all of the row becomes NaN."""
+    """Returns x minus its maximum over the axis; where that is infinite, the whole row becomes NaN."""
     return np.asarray(x - x.max(axis=axis, keepdims=True))
 
 
 def shifted_node(x: Node, axis: int) -> Node:
-    """The same, as nodes."""
+    """Returns `shifted`, built of nodes."""
     return x - spread(Max((axis,))(x), x, (axis,))
 
 
 def log_softmax_nodes(x: Node, axis: int) -> Node:
-    """x_k - log Σ_j exp(x_j) along an axis, written out."""
+    """Returns x_k - log Σ_j exp(x_j) along an axis, built of nodes."""
     from_top = shifted_node(x, axis)
     return from_top - spread(log(Sum((axis,))(exp(from_top))), x, (axis,))
 
 
 class _OverAxis(Op):
-    """What the softmax family shares: one axis, and floats."""
+    """Base of the softmax family: one axis, floats."""
 
     axis: int
 
@@ -189,7 +189,7 @@ class _OverAxis(Op):
         (x,) = inputs
         if x.shape[self.axis] == 0:
             raise ShapeError(
-                f"{self.name}: axis {self.axis} is empty: nothing to normalise over."
+                f"{self.name}: axis {self.axis} is empty: nothing to normalize over."
                 + table_of_inputs(inputs)
             )
         return x.shape, x.dtype
@@ -254,7 +254,7 @@ class LogSumExp(_OverAxis):
         (x,) = inputs
         axis = self.axis
         top = Max((axis,))(x)
-        top = where(equal(top - top, 0), top, 0)  # beside an infinity the others count for nothing
+        top = where(equal(top - top, 0), top, 0)  # beside an infinity all other terms vanish
         return log(Sum((axis,))(exp(x - spread(top, x, (axis,))))) + top
 
     def infer(self, *inputs: Node) -> tuple[Shape, Dtype]:
@@ -266,7 +266,7 @@ class LogSumExp(_OverAxis):
 
     def forward(self, x: Array) -> Array:
         top = x.max(axis=self.axis, keepdims=True)
-        top = np.where(np.isfinite(top), top, 0)  # beside an infinity the others count for nothing
+        top = np.where(np.isfinite(top), top, 0)  # beside an infinity all other terms vanish
         with np.errstate(divide="ignore"):  # log 0 = -inf is the right answer for an all -inf row
             total = summed(np.exp(x - top), (self.axis,), keepdims=True)
             return np.asarray((np.log(total) + top).squeeze(self.axis))
@@ -288,7 +288,7 @@ def _with_dims(reduced: Node, like: Node, axes: Sequence[int], keepdims: bool) -
 
 
 def _wide(x: Any) -> Node:
-    """x; short integers and booleans in 64 bits, so that their sums do not wrap."""
+    """Casts short integers and booleans to 64 bits, so that their sums do not wrap."""
     node = as_node(x)
     if node.dtype.kind in "biu" and node.dtype.itemsize < INT64.itemsize:
         return cast(node, "uint64" if node.dtype.kind == "u" else INT64)
@@ -296,14 +296,28 @@ def _wide(x: Any) -> Node:
 
 
 def sum(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
-    """y = Σ x over one axis, several, or (None) all. Short integers and booleans are added in 64 bits."""
+    """y = Σ x over one axis, several, or (None) all.
+
+    x: node or array; short integers and booleans are added in 64 bits. axis: one axis, a tuple of axes, or None
+    (default) for all. keepdims: True keeps the reduced axes with size 1.
+
+    >>> gn.compile(gn.sum([[1.0, 2.0], [3.0, 4.0]], axis=0))()[0].tolist()
+    [4.0, 6.0]
+    """
     node = _wide(x)
     axes = normalize_axes(axis, node.ndim, "Sum")
     return _with_dims(shared(Sum, axes)(node) if axes else node, node, axes, keepdims)
 
 
 def cumsum(x: Any, axis: int, reverse: bool = False) -> Node:
-    """y[t] = Σ_{s ≤ t} x[s] along an axis; reverse: Σ_{s ≥ t}. Short integers and booleans are added in 64 bits."""
+    """y[t] = Σ_{s ≤ t} x[s] along an axis; with reverse=True, Σ_{s ≥ t}.
+
+    x: node or array; short integers and booleans are added in 64 bits. axis: the axis to sum along. reverse: True sums
+    from the end, False by default.
+
+    >>> gn.compile(gn.cumsum([1.0, 2.0, 3.0], axis=0))()[0].tolist()
+    [1.0, 3.0, 6.0]
+    """
     node = _wide(x)
     return shared(CumSum, normalize_axis(axis, node.ndim, "CumSum"), yes_or_no("cumsum: reverse", reverse))(
         node
@@ -311,7 +325,15 @@ def cumsum(x: Any, axis: int, reverse: bool = False) -> Node:
 
 
 def mean(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
-    """y = Σ x / n over one axis, several, or (None) all; ShapeError if n = 0."""
+    """y = Σ x / n over one axis, several, or (None) all.
+
+    x: node or array; integers become float64. axis: one axis, a tuple of axes, or None (default) for all. keepdims:
+    True keeps the reduced axes with size 1.
+    Raises ShapeError if n = 0.
+
+    >>> gn.compile(gn.mean([[1.0, 2.0], [3.0, 4.0]], axis=1))()[0].tolist()
+    [1.5, 3.5]
+    """
     node = as_node(x)
     if not is_float(node.dtype):
         node = cast(node, FLOAT64)
@@ -320,44 +342,84 @@ def mean(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
     for i in axes:
         count *= node.shape[i]
     if not count:
-        raise ShapeError("Mean: there is no mean of nothing." + table_of_inputs([node]))
+        raise ShapeError("Mean: an axis of size 0 has no mean." + table_of_inputs([node]))
     total = shared(Sum, axes)(node) if axes else node
     return _with_dims(total * (1 / count), node, axes, keepdims)
 
 
 def max(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
-    """y = max x over one axis, several, or (None) all."""
+    """y = max x over one axis, several, or (None) all; equal maxima share the derivative equally.
+
+    x: node or array. axis: one axis, a tuple of axes, or None (default) for all. keepdims: True keeps the reduced axes
+    with size 1.
+    Raises ShapeError for an axis of size 0.
+
+    >>> gn.compile(gn.max([[1.0, 2.0], [3.0, 4.0]], axis=1))()[0].tolist()
+    [2.0, 4.0]
+    """
     node = as_node(x)
     axes = normalize_axes(axis, node.ndim, "Max")
     return _with_dims(Max(axes)(node) if axes else node, node, axes, keepdims)
 
 
 def min(x: Any, axis: Any = None, keepdims: bool = False) -> Node:
-    """y = min x over one axis, several, or (None) all."""
+    """y = min x over one axis, several, or (None) all; equal minima share the derivative equally.
+
+    x: node or array. axis: one axis, a tuple of axes, or None (default) for all. keepdims: True keeps the reduced axes
+    with size 1.
+    Raises ShapeError for an axis of size 0.
+
+    >>> gn.compile(gn.min([[1.0, 2.0], [3.0, 4.0]], axis=1))()[0].tolist()
+    [1.0, 3.0]
+    """
     node = as_node(x)
     axes = normalize_axes(axis, node.ndim, "Min")
     return _with_dims(Min(axes)(node) if axes else node, node, axes, keepdims)
 
 
 def argmax(x: Any, axis: int = -1) -> Node:
-    """y = the first index of the largest x along an axis."""
+    """y = the first index of the largest x along an axis; an int64 node without derivatives.
+
+    x: node or array. axis: the axis to search, the last by default.
+
+    >>> gn.compile(gn.argmax([[1.0, 5.0], [4.0, 2.0]]))()[0].tolist()
+    [1, 0]
+    """
     node = as_node(x)
     return ArgMax(normalize_axis(axis, node.ndim, "ArgMax"))(node)
 
 
 def softmax(x: Any, axis: int = -1) -> Node:
-    """y_k = exp(x_k) / Σ_j exp(x_j) along an axis."""
+    """y_k = exp(x_k) / Σ_j exp(x_j) along an axis.
+
+    x: node or array; integers become float64. axis: the axis that sums to 1, the last by default.
+
+    >>> gn.compile(gn.softmax([0.0, 0.0, np.log(2.0)]))()[0].round(3).tolist()
+    [0.25, 0.25, 0.5]
+    """
     node = as_node(x)
     return Softmax(normalize_axis(axis, node.ndim, "Softmax"))(node)
 
 
 def log_softmax(x: Any, axis: int = -1) -> Node:
-    """y_k = x_k - log Σ_j exp(x_j) along an axis, accurate for every x."""
+    """y_k = x_k - log Σ_j exp(x_j) along an axis, accurate for every x.
+
+    x: node or array; integers become float64. axis: the axis to normalize over, the last by default.
+
+    >>> gn.compile(gn.log_softmax([0.0, 1000.0]))()[0].tolist()
+    [-1000.0, 0.0]
+    """
     node = as_node(x)
     return LogSoftmax(normalize_axis(axis, node.ndim, "LogSoftmax"))(node)
 
 
 def logsumexp(x: Any, axis: int = -1) -> Node:
-    """y = log Σ_j exp(x_j) along an axis, accurate for every x."""
+    """y = log Σ_j exp(x_j) along an axis, accurate for every x.
+
+    x: node or array; integers become float64. axis: the axis to sum over, which disappears; the last by default.
+
+    >>> gn.compile(gn.logsumexp([1000.0, 1000.0]))()[0].round(3).item()
+    1000.693
+    """
     node = as_node(x)
     return LogSumExp(normalize_axis(axis, node.ndim, "LogSumExp"))(node)

@@ -1,6 +1,6 @@
-"""Rowwise: ops whose meaning is a loop, stated once for one row, which Numba compiles.
+"""Rowwise: ops defined by a loop over one row, which Numba compiles.
 
-Importing this file imports no Numba: only running or compiling such an op does.
+Numba is imported only when such an op runs or is compiled.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ROWS = "..."
 
 
 class Typed(Protocol):
-    """What is known of a node, and of an array."""
+    """Shape and dtype of a node or an array."""
 
     @property
     def shape(self) -> Shape: ...
@@ -38,11 +38,11 @@ class Typed(Protocol):
 
 
 class RowLayout(NamedTuple):
-    """How a kernel is called: once for each of so many rows.
+    """Layout of the calls of a kernel, one for each row.
 
-    cores: the shapes that it sees, of the output and of each input. by_rows: which of these have a row for each call;
-    all others are handed over whole. more: what its further parameters are, in their order: a setting's value, or the
-    shape of an array of scratch memory.
+    rows: number of calls. cores: shapes of the output and of each input, as the kernel sees them. by_rows: True for
+    those that have a row for each call; others are passed whole. more: the further parameters, in order: the value of a
+    setting, or the shape of a scratch array.
     """
 
     rows: int
@@ -52,31 +52,51 @@ class RowLayout(NamedTuple):
 
 
 class Rowwise(Op):
-    """y = a loop over x_1, ..., x_n, for each row"""
+    """y = a loop over x_1, ..., x_n, for each row
 
-    #: kernel(y, *inputs, ...): writes y, for one row. A `staticmethod`, in the Python that Numba compiles. It sees
-    #: arrays in one piece, without the axes that `...` stands for in the signature; where none is left, they are arrays
-    #: without axes (`y[()] = x[()]`). Further parameters are settings (fields of the op that are numbers) and scratch
-    #: memory, by their names.
+    Base class for your own ops that are loops. Set `signature`, with "..." for the axes of the rows, and `kernel`, a
+    static function that computes y for one row in the Python that Numba compiles; `forward` follows. Define `backward`
+    and `rop` if the op has derivatives.
+
+    >>> class Largest(gn.Rowwise):
+    ...     "y = max_i x_i of each row"
+    ...
+    ...     signature = "... n -> ..."
+    ...
+    ...     @staticmethod
+    ...     def kernel(y, x):
+    ...         y[()] = x[0]
+    ...         for i in range(1, x.shape[0]):
+    ...             y[()] = max(y[()], x[i])
+    >>> Largest()(gn.input((4, 3))).shape
+    (4,)
+    """
+
+    #: kernel(y, *inputs, ...): writes y for one row; a `staticmethod`, in the Python that Numba compiles. Its arrays
+    #: are contiguous and lack the axes of `...`; without any other axis they are 0-d (`y[()] = x[()]`). Further
+    #: parameters, by name, are settings (fields of the op that are numbers) and scratch arrays.
     kernel: ClassVar[Callable[..., None]]
 
     def scratch(self, y: Any, *inputs: Any) -> Mapping[str, Shape]:
-        """Arrays of y's dtype that the kernel works in, by the names of its parameters; what they hold is not known."""
+        """Returns the shapes of the kernel's scratch arrays by the names of its parameters; none by default.
+
+        y, inputs: the output and the inputs, nodes or arrays. Scratch arrays have y's dtype and are not initialized.
+        """
         return {}
 
-    # -- what follows from it ------------------------------------------------------------------------
+    # -- derived from the kernel ---------------------------------------------------------------------
 
     def __init_subclass__(cls, **settings: Any) -> None:
         super().__init_subclass__(**settings)
         if "kernel" in vars(cls) and not cls.signature:
             raise UsageError(
-                f"{cls.__name__}: an op with a kernel of rows needs a `signature`, such as '... n m -> ...': the axes "
+                f"{cls.__name__}: an op with a `kernel` needs a `signature`, such as '... n m -> ...': the axes "
                 "after ... are what the kernel sees."
             )
 
     @property
     def python_kernel(self) -> Callable[..., None]:
-        """The kernel as it was written."""
+        """The kernel as a Python function."""
         found = inspect.getattr_static(self, "kernel", None)
         found = found.__func__ if isinstance(found, staticmethod) else found
         found = getattr(found, "py_func", found)
@@ -87,7 +107,10 @@ class Rowwise(Op):
         return found
 
     def row_layout(self, y: Typed, inputs: Sequence[Typed]) -> RowLayout:
-        """UsageError for a parameter of the kernel that is nothing."""
+        """Returns the shapes with which the kernel is called.
+
+        y, inputs: the output and the inputs, nodes or arrays. Raises UsageError for an unknown parameter of the kernel.
+        """
         leading, mapped = self._leading(y), self._is_mapped
         by_rows = (mapped, *self._reads_rows())
         cores = tuple(
@@ -102,8 +125,8 @@ class Rowwise(Op):
         place = Origin(function.__code__.co_filename, function.__code__.co_firstlineno)
         if len(named) < len(parameters) or len(named) <= len(inputs):
             raise UsageError(
-                f"{self.name}: the kernel at {place} takes ({', '.join(map(str, parameters))}); it is given the output "
-                f"and {len(inputs)} input(s), one after the other, then settings and scratch memory by name."
+                f"{self.name}: the kernel at {place} takes ({', '.join(map(str, parameters))}); it is called with the "
+                f"output and {len(inputs)} input(s), in order, then settings and scratch memory by name."
             )
         settings, scratch = vars(self), self.scratch(y, *inputs)
         found: list[Setting | Shape] = []
@@ -113,7 +136,9 @@ class Rowwise(Op):
             elif isinstance(settings.get(name), (bool, int, float)):
                 found.append(settings[name])
             else:
-                what = f"{settings[name]!r:.40}, no number" if name in settings else "nothing that the op has"
+                what = (
+                    f"{settings[name]!r:.40}, not a number" if name in settings else "not a field of the op"
+                )
                 raise UsageError(
                     f"{self.name}: the parameter {name!r} of the kernel at {place} is {what}. After the output and "
                     f"{len(inputs)} input(s) come fields of the op that are numbers, and arrays that `scratch` names."
@@ -121,7 +146,7 @@ class Rowwise(Op):
         return tuple(found)
 
     def forward(self, *arrays: Array) -> Array:
-        """The kernel by Numba, with every index looked at."""
+        """Runs the kernel with Numba and bounds checks."""
         inputs = [np.asarray(x) for x in arrays]
         shape, dtype = self.infer(*inputs)  # type: ignore[arg-type]  # which looks at shapes and dtypes alone
         y = np.empty(shape, dtype)
@@ -134,19 +159,19 @@ class Rowwise(Op):
                 raise refused(self.name, self.python_kernel, error) from error
         return y
 
-    # -- rows are apart by the signature, so none of this need be said -------------------------------
+    # -- derived from the signature, which keeps rows apart ------------------------------------------
 
     @property
     def _is_mapped(self) -> bool:
-        """Whether the kernel is called for each row; else it is called once, with all of every array."""
+        """True if the kernel is called for each row, False if once with whole arrays."""
         return parse(self.signature).output[:1] == (ROWS,)
 
     def _leading(self, y: Typed) -> int:
-        """How many axes of y make its rows."""
+        """Returns the number of axes of y that index its rows."""
         return len(y.shape) - len(parse(self.signature).output) + 1 if self._is_mapped else 0
 
     def _reads_rows(self) -> list[bool]:
-        """For each input whether a row of y reads one row of it."""
+        """Returns for each input whether a row of y reads one row of it."""
         return [self._is_mapped and axes[:1] == (ROWS,) for axes in parse(self.signature).inputs]
 
     def row_offset(self, y: Node, *inputs: Node) -> int | None:
@@ -169,9 +194,10 @@ def run_rows(
     inputs: Sequence[Array],
     unknown: float | None = None,
 ) -> None:
-    """Calls the function for each row, as the op's kernel. unknown: what scratch memory is full of; None: anything.
+    """Calls the function for each row, as the op's kernel.
 
-    Inputs are read-only, as to Numba; booleans among settings are integers, as in compiled code.
+    unknown: initial value of scratch memory; None leaves it uninitialized. Inputs are read-only, as in Numba; boolean
+    settings are integers, as in compiled code.
     """
     layout = op.row_layout(y, inputs)
     arrays = []
@@ -199,14 +225,14 @@ def _compiled(function: Callable[..., None]) -> Callable[..., None]:
 
 @cache
 def _compiled_as(function: Callable[..., None], content: str | None) -> Callable[..., None]:
-    """content: a global number that has become another makes it another function."""
+    """Compiles the function; content is part of the cache key, since global numbers may change."""
     import numba
 
     found: Callable[..., None] = numba.njit(boundscheck=True, error_model="numpy", nogil=True)(function)
     return found
 
 
-#: Parts of what Numba says -> what to do.
+#: Parts of Numba's messages -> remedy.
 _REMEDIES: tuple[tuple[tuple[str, ...], str], ...] = (
     (
         ("Cannot modify readonly",),
@@ -214,21 +240,20 @@ _REMEDIES: tuple[tuple[tuple[str, ...], str], ...] = (
     ),
     (
         ("__svml",),
-        "Set NUMBA_DISABLE_INTEL_SVML=1 before Numba is imported: a library of Intel's is not part of compiled code.",
+        "Set NUMBA_DISABLE_INTEL_SVML=1 before Numba is imported: compiled code cannot use Intel's library SVML.",
     ),
     (
         ("It would call",),
-        "Compiled code has no Python in it: nothing is printed or drawn, there are no lists, dictionaries or texts, "
-        "and of the functions of `math` only those that C has, too (for gamma: exp of lgamma).",
+        "Compiled code cannot call Python: no printing, no random numbers, no lists, dictionaries or strings, and only "
+        "those functions of `math` that C has, too (for gamma: exp of lgamma).",
     ),
     (
         ("NRT required", "Only accept returning of array", "NRT_", "_ol_array_allocate"),
-        "A kernel makes no arrays, and copies none: write loops over numbers, and let `scratch` name the memory that "
-        "it works in.",
+        "A kernel cannot create or copy arrays: write loops over numbers, and declare working memory in `scratch`.",
     ),
     (
         ("Untyped global name",),
-        "What a kernel calls is a function of `math`, or decorated with numba.njit.",
+        "A kernel may call functions of `math` and functions decorated with numba.njit.",
     ),
     (
         ("to none for",),
@@ -239,7 +264,7 @@ _OTHERWISE = "Write it as loops over numbers, in the Python that Numba compiles.
 
 
 def refused(name: str, function: Callable[..., Any], error: Exception | str) -> BackendError:
-    """The error for a kernel that Numba cannot compile: with the user's line, Numba's reason, and the remedy."""
+    """Returns the error for a kernel that Numba cannot compile: the user's line, Numba's reason, the remedy."""
     code, message = function.__code__, re.sub(r"\x1b\[[0-9;]*m", "", str(error))
     lines = [int(n) for n in re.findall(re.escape(code.co_filename) + r" \((\d+)\)", message)]
     loc = getattr(error, "loc", None)

@@ -1,4 +1,4 @@
-"""Ops that move elements and compute nothing: reshape, transpose, slices, joins."""
+"""Ops that move elements without arithmetic: reshape, transpose, slices, joins."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ __all__ = [
 
 
 def normalize_axis(axis: Any, ndim: int, what: str) -> int:
-    """axis counted from the front; ShapeError if there is no such axis."""
+    """Returns the axis counted from the front; raises ShapeError if it does not exist."""
     if isinstance(axis, bool) or not isinstance(axis, (int, np.integer)) or not -ndim <= axis < ndim:
         raise ShapeError(f"{what}: axis {axis!r} does not exist in an array of {ndim} axes")
     return int(axis) % ndim
 
 
 def normalize_axes(axes: Any, ndim: int, what: str) -> tuple[int, ...]:
-    """Axes counted from the front and sorted; None means all."""
+    """Returns the axes counted from the front and sorted; None means all."""
     if axes is None:
         return tuple(range(ndim))
     several = axes if isinstance(axes, Sequence) else (axes,)
@@ -85,7 +85,7 @@ class Reshape(Op):
         return 0 if x.shape and y.shape and x.shape[0] == y.shape[0] else None
 
     def aligned_axes(self, axis: int, y: Node, *inputs: Node) -> Sequence[int | None] | None:
-        """The axis of the same size before which as much lies: not that of which two have been made."""
+        """Returns the axis of the same size with as many elements before it; none for split or merged axes."""
         (x,) = inputs
         before = math.prod(y.shape[:axis])
         own = [i for i, n in enumerate(x.shape) if n == y.shape[axis] and math.prod(x.shape[:i]) == before]
@@ -162,7 +162,7 @@ def _slice_or_whole(x: Node, key: Key) -> Node:
 
 
 def joined_entry(entries: Sequence[KeyEntry]) -> tuple[int, int, int] | None:
-    """What entries that follow each other take of an axis, all of them indices or none; None where they do not."""
+    """Returns the range of an axis that consecutive entries cover, all of them indices or none; else None."""
     spans = [(k, k + 1, 1) if isinstance(k, int) else k for k in entries]
     alike = len({isinstance(k, int) for k in entries}) == 1
     follow = all(a[1] == b[0] for a, b in pairwise(spans)) and all(k[2] == 1 for k in spans)
@@ -170,7 +170,7 @@ def joined_entry(entries: Sequence[KeyEntry]) -> tuple[int, int, int] | None:
 
 
 def _first_row(key: Key) -> int | None:
-    """Where the rows that a key takes begin; None where it takes no rows that follow each other."""
+    """Returns the first row that a key takes; None if its rows are not consecutive."""
     first = key[0] if key else 0
     return None if isinstance(first, int) or first[2] != 1 else first[0]
 
@@ -269,10 +269,10 @@ class Pad(Op):
 
 @dataclass(frozen=True, eq=False)
 class Join(Op):
-    """What Concatenate and Stack share: any number of inputs of one dtype, each of which fills a part of an axis.
+    """Base of Concatenate and Stack: any number of inputs of one dtype, each of which fills a part of an axis.
 
-    What is read of a join at those parts is the inputs themselves (`sliced`, `inputs_between`); what joins all parts of
-    an array, or places all into zeros and adds, is the array again (see `joined_entry`).
+    Slices of a join at these parts are the inputs themselves (`sliced`, `inputs_between`). Joining all parts of an
+    array, or padding all parts with zeros and adding them, gives the array again (see `joined_entry`).
     """
 
     axis: int = 0
@@ -280,7 +280,7 @@ class Join(Op):
     moves: ClassVar[bool] = True
 
     def places(self, inputs: Sequence[Node]) -> Sequence[KeyEntry]:
-        """What each input fills of the axis."""
+        """Returns the part of the axis that each input fills."""
         raise NotImplementedError
 
     def check_dtypes(self, inputs: Sequence[Node]) -> Dtype:
@@ -334,7 +334,7 @@ class Concatenate(Join):
         return [(start, stop, 1) for start, stop in pairwise(ends)]
 
     def sliced(self, key: Key, y: Node, *inputs: Node) -> Node | None:
-        """What lies in one input is a slice of that input."""
+        """Returns the slice of the input that holds the whole key."""
         wanted = key[self.axis]
         first, last = (wanted, wanted) if isinstance(wanted, int) else (wanted[0], wanted[1] - 1)
         if last < first or (not isinstance(wanted, int) and wanted[2] != 1):
@@ -379,7 +379,7 @@ class Stack(Join):
         return range(len(inputs))
 
     def sliced(self, key: Key, y: Node, *inputs: Node) -> Node | None:
-        """What is taken of one input is a slice of that input."""
+        """Returns the slice of the input that the key selects."""
         chosen = key[self.axis]
         if not isinstance(chosen, int):
             return None
@@ -394,12 +394,12 @@ class Stack(Join):
         return np.stack(arrays, axis=self.axis)
 
 
-#: See edges_of: found once, since a join of T inputs is sliced T times.
+#: Cache of edges_of, since a join of T inputs is sliced T times.
 _edges: WeakKeyDictionary[Node, list[int]] = WeakKeyDictionary()
 
 
 def edges_of(join: Node) -> list[int]:
-    """Where the inputs of a join (see Op.joins_along) begin along its axis, and where the last one ends."""
+    """Returns the start of each input of a join along its axis (see Op.joins_along), and the end of the last."""
     found = _edges.get(join)
     if found is None:
         axis = join.op.joins_along
@@ -409,7 +409,7 @@ def edges_of(join: Node) -> list[int]:
 
 
 def inputs_between(join: Node, start: int, stop: int) -> tuple[Node, ...] | None:
-    """The inputs of a join that fill start ... stop - 1 of its axis; None where that would cut one in two."""
+    """Returns the inputs of a join that fill start ... stop - 1; None if that would split one."""
     edges = edges_of(join)
     first, last = (bisect_right(edges, edge) - 1 for edge in (start, stop))
     return join.inputs[first:last] if edges[first] == start and edges[last] == stop else None
@@ -419,19 +419,27 @@ def inputs_between(join: Node, start: int, stop: int) -> tuple[Node, ...] | None
 
 
 def slice_along(x: Node, axis: int, key: int | tuple[int, int, int]) -> Node:
-    """x with one axis indexed or sliced, the others whole."""
+    """Returns x with one axis indexed or sliced, the others whole."""
     whole: list[int | tuple[int, int, int]] = [(0, size, 1) for size in x.shape]
     whole[axis] = key
     return Slice(tuple(whole))(x)
 
 
 def split(x: Node, like: Sequence[Node], axis: int) -> list[Node]:
-    """x cut along an axis into parts as long as those of the nodes: what was computed of their join, for each."""
+    """Cuts x along an axis into parts as long as those of the nodes: inverse of a concatenation."""
     return [slice_along(x, axis, place) for place in Concatenate(axis).places(like)]
 
 
 def reshape(x: Any, shape: Any) -> Node:
-    """y = x in another shape; one size may be -1, which means "what is left"."""
+    """y = x in another shape, its elements in the same (row-major) order.
+
+    x: node or array. shape: the new sizes, a tuple or one number; one of them may be -1 and is computed from the
+    others.
+    Raises ShapeError if the number of elements differs.
+
+    >>> gn.reshape(gn.input((4, 6)), (2, -1)).shape
+    (2, 12)
+    """
     node = as_node(x)
     if isinstance(shape, np.ndarray):
         shape = shape.tolist()
@@ -448,7 +456,13 @@ def reshape(x: Any, shape: Any) -> Node:
 
 
 def transpose(x: Any, axes: Sequence[int] | None = None) -> Node:
-    """y = x with its axes permuted; reversed where `axes` is None."""
+    """y = x with its axes permuted; reversed where `axes` is None.
+
+    x: node or array. axes: for each axis of y, the axis of x; None (default) reverses them, as `x.T`.
+
+    >>> gn.transpose(gn.input((2, 3, 4)), (1, 0, 2)).shape
+    (3, 2, 4)
+    """
     node = as_node(x)
     order = (
         tuple(range(node.ndim))[::-1]
@@ -461,7 +475,14 @@ def transpose(x: Any, axes: Sequence[int] | None = None) -> Node:
 
 
 def concatenate(nodes: Sequence[Any], axis: int = 0) -> Node:
-    """y = the nodes one after another along an existing axis."""
+    """y = the nodes one after another along an existing axis.
+
+    nodes: list of nodes or arrays of one dtype, of equal shape except along the axis. axis: 0 by default.
+    Raises ShapeError or DtypeError if they do not fit.
+
+    >>> gn.concatenate([gn.input((2, 3)), gn.input((4, 3))]).shape
+    (6, 3)
+    """
     parts = [as_node(node) for node in listed("concatenate: nodes", nodes, "nodes")]
     if not parts:
         raise ShapeError("Concatenate: nothing to join; give at least one node")
@@ -469,7 +490,14 @@ def concatenate(nodes: Sequence[Any], axis: int = 0) -> Node:
 
 
 def stack(nodes: Sequence[Any], axis: int = 0) -> Node:
-    """y = the nodes side by side along a new axis."""
+    """y = the nodes side by side along a new axis.
+
+    nodes: list of nodes or arrays of one shape and dtype. axis: position of the new axis, 0 by default.
+    Raises ShapeError or DtypeError if they do not fit.
+
+    >>> gn.stack([gn.input((3,)), gn.input((3,))], axis=1).shape
+    (3, 2)
+    """
     parts = [as_node(node) for node in listed("stack: nodes", nodes, "nodes")]
     if not parts:
         raise ShapeError("Stack: nothing to join; give at least one node")
@@ -477,10 +505,14 @@ def stack(nodes: Sequence[Any], axis: int = 0) -> Node:
 
 
 def pad(x: Any, widths: Any, value: float = 0) -> Node:
-    """y = x with `value` before and after it along each axis; x is a slice of it, and so is the cotangent that it gets.
+    """y = x with `value` before and after it along each axis.
 
-    widths, as NumPy's: one number, (before, after), or a pair for each axis: ((0, 1), (2, 0)).
+    x: node or array. widths: number of elements to add, as in NumPy: one number, (before, after), or a pair for each
+    axis: ((0, 1), (2, 0)). value: number to pad with, 0 by default.
     Raises ShapeError for widths that do not fit, DtypeError for a value that x's dtype cannot hold.
+
+    >>> gn.compile(gn.pad([1.0, 2.0], (1, 2), value=9))()[0].tolist()
+    [9.0, 1.0, 2.0, 9.0, 9.0]
     """
     node = as_node(x)
     before_after = _pad_widths(widths, node)
@@ -488,7 +520,7 @@ def pad(x: Any, widths: Any, value: float = 0) -> Node:
         (before, before + size, 1) for (before, _), size in zip(before_after, node.shape, strict=True)
     )
     around = filled("pad", value, (), node.dtype)
-    if not value and not np.signbit(value):  # a cotangent has nothing there, and adds 0
+    if not value and not np.signbit(value):  # padding with 0 is one op, the transpose of a slice
         to = tuple(
             before + size + after for (before, after), size in zip(before_after, node.shape, strict=True)
         )
@@ -503,7 +535,7 @@ def pad(x: Any, widths: Any, value: float = 0) -> Node:
 
 
 def _pad_widths(widths: Any, x: Node) -> list[tuple[int, int]]:
-    """(before, after) for each axis."""
+    """Returns (before, after) for each axis."""
     try:
         given = np.asarray(widths)
         pairs = np.broadcast_to(given, (x.ndim, 2)).tolist()
@@ -518,7 +550,7 @@ def _pad_widths(widths: Any, x: Node) -> list[tuple[int, int]]:
 
 
 def basic_slice(x: Node, key: tuple[Any, ...]) -> Node:
-    """x[key] for whole numbers, slices, None and `...`, as in NumPy; ShapeError if out of range."""
+    """Returns x[key] for whole numbers, slices, None and `...`, as in NumPy; ShapeError if out of range."""
     if sum(k is Ellipsis for k in key) > 1:
         raise ShapeError(f"{x.describe()}[...]: only one '...' can stand in an index")
     used = sum(k is not None and k is not Ellipsis for k in key)

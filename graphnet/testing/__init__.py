@@ -1,12 +1,12 @@
-"""The testing kit: hold your own op or graph to the laws in one line.
+"""Testing tools: check your own op or graph in one line.
 
     gn.testing.check_op(MyOp(), array, array)
     gn.testing.check_graph([cost], inputs=[x, W])
 
-laws     what must be true of every op, graph, pass and back end, each as one function
-declared what an op declares of itself
-kernel   an elementwise op's expression, read as Python; a kernel of rows: its bounds, its memory, what it gives
-check    the two functions above, and the smallest input that still breaks a law
+laws      laws that hold for every op, graph, pass and back end, each as one function
+declared  checks of the properties that an op declares
+kernel    checks of kernels: an elementwise op's expression, run as Python; a rowwise kernel's bounds and memory
+check     the two functions above, and the smallest input that still breaks a law
 """
 
 from __future__ import annotations

@@ -34,21 +34,23 @@ def check_op(
     laws: Iterable[int] = tuple(LAWS),
     narrow: bool = False,
 ) -> None:
-    """Holds an op to laws 1-9, at the example and at smaller shapes; LawError where one does not hold.
+    """Checks an op against laws 1-9, at the example and at smaller shapes; raises LawError if one is broken.
 
-    op: an Op, or any function from nodes to a node. example_inputs: arrays; float ones are differentiated
-    (keep them away from kinks, where no derivative exists), integers and booleans are data. Sizes 1 and 0
-    are tried for every axis of the op's signature, and, for elementwise ops, broadcasting. An elementwise
-    op's kernel must mean the same as its forward; one of rows must keep to its arrays, depend on nothing that it has
-    not written, and give the same of views that lie anyhow. What an op says of itself besides (its rows, how it
-    expands, ...) must be so; what its rules stop with gn.stop_gradient is missing in its second derivatives.
-    Of an op without `rop`, `backward` is held against finite differences of forward; what needs the rule that is
-    missing, second derivatives among it, is left out, and a warning says so.
-    narrow: laws 1 and 7 also with int8, uint8 and bool for floats, and the first two for integers, unless the op
-    refuses them.
+    op: an Op, or any function from nodes to a node. example_inputs: arrays. Float arrays are differentiated, so keep
+    them away from kinks, where no derivative exists; integers and booleans are data. Sizes 1 and 0 are tried for every
+    axis of the op's signature, and broadcasting for elementwise ops.
+    laws: numbers of the laws, all by default. narrow: True also checks laws 1 and 7 with int8, uint8 and bool instead
+    of floats, and with int8 and uint8 instead of integers, unless the op raises an error for them; False by default.
+    An elementwise op's kernel must agree with its forward. A rowwise kernel must stay within its arrays, must not
+    depend on memory that it has not written, and must give the same for any memory layout. Properties that the op
+    declares (rows, expansion, ...) must hold. Second derivatives lack those that the op's rules stop with
+    gn.stop_gradient. For an op without `rop`, `backward` is compared with finite differences of forward; laws that need
+    the missing rule, such as second derivatives, are skipped with a warning.
+
+    >>> gn.testing.check_op(gn.tanh, np.array([0.5, -1.0]), laws=(1, 2, 3))
     """
     if isinstance(op, type):
-        raise ValueAccessError(f"check_op takes an op, not its class: check_op({op.__name__}(...), ...)")
+        raise ValueAccessError(f"check_op needs an op, not its class: check_op({op.__name__}(...), ...)")
     arrays = [np.asarray(a) for a in example_inputs]
     name = op.name if isinstance(op, Op) else getattr(op, "__name__", repr(op))
     narrow = yes_or_no("check_op: narrow", narrow)
@@ -70,14 +72,14 @@ def check_op(
 
 
 def _rules(op: Any) -> frozenset[str]:
-    """Which derivatives an op has rules for; a function's are made of others'."""
+    """Returns the derivative rules that an op defines; all for a function of nodes."""
     if not isinstance(op, Op):
         return RULES
     return frozenset(rule for rule in RULES if getattr(type(op), rule) is not getattr(Op, rule))
 
 
 def _possible(op: Any, name: str, arrays: Sequence[Array], laws: tuple[int, ...]) -> tuple[int, ...]:
-    """Those of the laws that the op's rules suffice for; a UserWarning names the others."""
+    """Returns the laws that the op's rules suffice for; warns of the others."""
     missing = sorted(RULES - _rules(op))
     left_out = [number for number in laws if NEEDS.get(number, frozenset()) & {*missing}]
     y = op(*(input(a.shape, a.dtype) for a in arrays)) if left_out else None
@@ -93,13 +95,13 @@ def _possible(op: Any, name: str, arrays: Sequence[Array], laws: tuple[int, ...]
 
 
 def _otherwise(op: Rowwise, arrays: Sequence[Array]) -> tuple[Callable[..., Node], str, list[Array]]:
-    """The op of views that do not lie in one piece, its name, and arrays for it."""
+    """Returns the op applied to views that are not contiguous, its name, and arrays for it."""
     seen, held = seen_otherwise(op, arrays)
     return seen, f"{op.name} of views", held
 
 
 def _check_kernel(op: Elementwise, arrays: Sequence[Array]) -> None:
-    """The kernel, from which compiled back ends are made, = forward."""
+    """Raises LawError unless the kernel, from which back ends are compiled, agrees with forward."""
     whole = list(np.broadcast_arrays(*arrays))
     y = np.asarray(op.forward(*whole))
     try:
@@ -126,7 +128,7 @@ def _check(
     laws: Sequence[int],
     rules: frozenset[str] | None = None,
 ) -> None:
-    """rules: those of the ops that op makes nodes of; its own by default."""
+    """Checks laws; rules: rules of the ops in op's graph, by default those of op."""
     rules = _rules(op) if rules is None else rules
     for number in laws:
         law, needs_derivatives = LAWS[number]
@@ -135,7 +137,7 @@ def _check(
             values: Sequence[Array], law: Any = law, needs: bool = needs_derivatives, number: int = number
         ) -> LawError | None:
             leaves = [input(a.shape, a.dtype, name=f"input{i}") for i, a in enumerate(values, start=1)]
-            # No difference may hold what an op's own rules stop, unless it is what the op is for.
+            # Finite differences include derivatives that an op's rules stop, unless stopping is its purpose.
             own = isinstance(op, Op) and not op.stops_gradient
             problem = make_problem([op(*leaves)], leaves, values, not own, rules)
             if needs and not (problem.wrt and problem.smooth_outputs):
@@ -157,7 +159,7 @@ def _check(
 
 
 def _line_of(error: Exception) -> str:
-    """Where a rule was then, as a row of a message; empty where no line but the engine's was run."""
+    """Returns the user's line that raised, for a message; empty if it is the engine's."""
     places = [place for place in passed(error) if not place.file.startswith(_NUMPY)]
     return f"\n    raised at {places[-1]}" if places else ""
 
@@ -168,7 +170,7 @@ _NUMPY = os.path.dirname(np.__file__) + os.sep
 def _still(broken: Callable[[Sequence[Array]], LawError | None], values: Sequence[Array]) -> bool:
     try:
         return broken(values) is not None
-    except (GraphnetError, ValueError):  # shapes that the op does not take are no smaller failure
+    except (GraphnetError, ValueError):  # invalid shapes are not a smaller failure
         return False
 
 
@@ -181,7 +183,7 @@ def _listed(arrays: Sequence[Array]) -> str:
 
 
 def _smaller(op: Any, arrays: Sequence[Array]) -> Iterator[list[Array]]:
-    """The example with each axis of the signature cut to size 1 and to size 0, and broadcast pairs."""
+    """Yields the example with each axis of the signature cut to sizes 1 and 0, and broadcast pairs."""
     if isinstance(op, Elementwise):
         for size in (1, 0):
             yield [a[tuple(slice(0, size) for _ in a.shape)] for a in arrays]
@@ -201,7 +203,7 @@ def _smaller(op: Any, arrays: Sequence[Array]) -> Iterator[list[Array]]:
                 try:
                     op(*(input(a.shape, a.dtype) for a in variant))
                 except (ShapeError, DtypeError):
-                    continue  # the op says itself that it does not take this size
+                    continue  # the op raises for this size
                 # Indices of a cut axis would point outside of it.
                 if not any(a.dtype.kind in "iu" and a.size and letter == "k" for a in variant):
                     yield variant
@@ -213,7 +215,7 @@ def _spelled(axes: Sequence[str], array: Array) -> list[str]:
 
 
 def _check_float32(op: Callable[..., Node], name: str, arrays: Sequence[Array]) -> None:
-    """In float32 the op gives float32, the same numbers as in float64 to rounding, and derivatives too."""
+    """Raises LawError unless the op gives float32 for float32, equal to float64 up to rounding."""
     single = [a.astype(FLOAT32) if a.dtype.kind == "f" else a for a in arrays]
     double = [a.astype(np.float64) if a.dtype.kind == "f" else a for a in single]
     results = []
@@ -237,26 +239,24 @@ def _check_float32(op: Callable[..., Node], name: str, arrays: Sequence[Array]) 
 
 
 def _check_narrow(op: Callable[..., Node], name: str, arrays: Sequence[Array], laws: Sequence[int]) -> None:
-    """Where the op takes small integers or booleans, it gives what it says that it gives of them."""
+    """Checks laws with small integers and booleans, if the op accepts them."""
     for dtype in ("int8", "uint8", "bool"):
         values = [_narrowed(a, dtype) for a in arrays]
         try:
             op(*(input(a.shape, a.dtype) for a in values))
         except GraphnetError:
-            continue  # the op says itself that it does not take them
+            continue  # the op raises for this dtype
         try:
             _check(op, name, values, laws)
         except LawError as error:
-            remedy = "let `prepare` cast it, or `infer` refuse it with a DtypeError"
+            remedy = "cast it in `prepare`, or raise a DtypeError in `infer`"
             if isinstance(op, Elementwise):
-                remedy = (
-                    "say `domain = 'float'`, which makes floats of it, or 'number', which refuses booleans"
-                )
-            raise LawError(f"{error}\n    {name} takes {dtype}: {remedy}.") from None
+                remedy = "set `domain = 'float'`, which casts to floats, or 'number', which rejects booleans"
+            raise LawError(f"{error}\n    {name} accepts {dtype}: {remedy}.") from None
 
 
 def _narrowed(array: Array, dtype: str) -> Array:
-    """Numbers near these; integers, which may be indices, as they are, and no booleans."""
+    """Rounds floats and casts; integers, which may be indices, keep their values and never become booleans."""
     if array.dtype.kind not in "iuf" or (array.dtype.kind != "f" and dtype == "bool"):
         return array
     whole = np.rint(np.nan_to_num(array)).clip(-100, 100)
@@ -264,7 +264,7 @@ def _narrowed(array: Array, dtype: str) -> Array:
 
 
 def _check_derivative_dtypes(name: str, y: Node, leaves: Sequence[Node], rules: frozenset[str]) -> None:
-    """A cotangent has its input's dtype and a tangent its output's: float32 work stays float32."""
+    """Raises LawError unless cotangents have their input's dtype and tangents the output's."""
     if not is_float(y.dtype):
         return
     found: list[tuple[str, Node, Node]] = []
@@ -286,11 +286,15 @@ def check_graph(
     values: Sequence[Any] | None = None,
     laws: Iterable[int] = OF_GRAPHS,
 ) -> None:
-    """Holds a graph, as a function of `inputs`, to laws 1-8; LawError where one does not hold.
+    """Checks a graph, as a function of `inputs`, against laws 1-8; raises LawError if one is broken.
 
-    inputs: Input or Parameter nodes; the float ones are differentiated. values: one array for each, by
-    default standard normal numbers for float inputs, each parameter's own value, and zeros for integers.
-    What `gn.stop_gradient` stops is held where derivatives are compared with finite differences.
+    outputs: a node or several. inputs: Input or Parameter nodes; the float ones are differentiated. values: one array
+    for each input; by default standard normal numbers for float inputs, each parameter's own value, and zeros for
+    integers.
+    laws: numbers of the laws, 1-8 by default. Values that `gn.stop_gradient` stops stay fixed in finite differences.
+
+    >>> x = gn.input((3,), "float64", name="x")
+    >>> gn.testing.check_graph(gn.sum(gn.tanh(x)), inputs=[x], laws=(1, 2, 3))
     """
     listed = [outputs] if isinstance(outputs, Node) else list(outputs)
     leaves = list(inputs)
@@ -300,7 +304,7 @@ def check_graph(
                 f"check_graph: {leaf.describe()} (made at {leaf.origin}) is not a leaf; list Input and "
                 "Parameter nodes."
             )
-    Graph(listed, [node for node in leaves if node.op.is_input])  # words the error if one is missing
+    Graph(listed, [node for node in leaves if node.op.is_input])  # raises if one is missing
     generator = np.random.default_rng(0)
     arrays = (
         [np.asarray(v) for v in values] if values is not None else [_typical(n, generator) for n in leaves]
@@ -324,7 +328,7 @@ def _typical(leaf: Node, generator: np.random.Generator) -> Array:
 
 
 def _shrink(arrays: Sequence[Array], fails: Callable[[list[Array]], bool], most: int = 60) -> list[Array]:
-    """Smaller and rounder arrays for which `fails` still holds; tries at most `most` candidates."""
+    """Returns smaller and rounder arrays for which `fails` still holds; tries up to `most` candidates."""
     best = [np.asarray(a) for a in arrays]
     tries = 0
     improved = True

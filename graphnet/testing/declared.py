@@ -1,4 +1,4 @@
-"""What an op says of itself besides its rules (see Op), held against what its forward does."""
+"""Checks of the properties that an op declares (see Op) against its forward."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ __all__ = ["check_declared", "depends_on_other_rows", "only_moves"]
 
 
 def check_declared(y: Node, leaves: Sequence[Node], arrays: Sequence[Array]) -> None:
-    """LawError where what y's op says of itself is not so: `expanded`, `rows`, `row_offset`, `aligned_axes`, `sliced`,
-    `view`, `zero_if`, and the fields that say what kind of op it is.
+    """Raises LawError if a property of y's op is wrong: `expanded`, `rows`, `row_offset`, `aligned_axes`, `sliced`,
+    `view`, `zero_if`, and the fields for its kind.
 
-    y: made of the leaves, for which arrays are given.
+    y: computed from the leaves, whose values are `arrays`.
     """
     values = compile([*y.inputs, y], leaves, backend="numpy", passes=())(*arrays)
     check = _Declared(y, leaves, arrays, values[:-1], values[-1])
@@ -40,7 +40,7 @@ def check_declared(y: Node, leaves: Sequence[Node], arrays: Sequence[Array]) -> 
 
 
 def depends_on_other_rows(y: Node, inputs: Sequence[Array], value: Array, offset: int) -> bool:
-    """Whether row i of y changes when all rows of its inputs become as row i + offset: it reads others, too."""
+    """True if row i of y changes when all rows of its inputs become row i + offset."""
     for i in range(len(value)):
         alike = [np.broadcast_to(x[i + offset], x.shape) if 0 <= i + offset < len(x) else x for x in inputs]
         if not _same(np.asarray(y.op.forward(*alike))[i], value[i]):
@@ -49,7 +49,7 @@ def depends_on_other_rows(y: Node, inputs: Sequence[Array], value: Array, offset
 
 
 def only_moves(inputs: Sequence[Array], value: Array) -> bool:
-    """Whether every element is one of the inputs', but for what a cast takes."""
+    """True if every element of the value is an element of an input, cast to the value's dtype."""
     there = np.concatenate([np.ravel(x).astype(value.dtype) for x in inputs])
     return bool(np.isin(value, there).all())
 
@@ -59,7 +59,7 @@ def _same(found: Array, expected: Array) -> bool:
 
 
 class _Declared:
-    """A node, the arrays of the leaves that it is made of, those of its inputs, and its value."""
+    """A node, its leaves with their arrays, its inputs' arrays, and its value."""
 
     def __init__(
         self, y: Node, leaves: Sequence[Node], arrays: Sequence[Array], inputs: Sequence[Array], value: Array
@@ -69,7 +69,7 @@ class _Declared:
 
     def require(self, holds: bool, what: str, remedy: str) -> None:
         if not holds:
-            raise LawError(f"{self.op.name}: {what}, which is not so for {self.y.describe()}. {remedy}")
+            raise LawError(f"{self.op.name}: not true for {self.y.describe()}: {what}. {remedy}")
 
     def _require_value(self, found: Node, expected: Array, what: str, remedy: str) -> None:
         fits = found.shape == expected.shape and found.dtype == self.y.dtype
@@ -81,16 +81,16 @@ class _Declared:
         found = self.op.expanded(self.y, *self.y.inputs) if self.y.size else None
         if found is not None:
             self._require_value(
-                found, self.value, "`expanded`", "Write the same value with other ops, or nothing."
+                found, self.value, "`expanded`", "Write the same value with other ops, or return None."
             )
 
     def rows(self) -> None:
         count = self.y.shape[0] if self.y.shape else 0
-        remedy = "Let `row_offset` give None where rows depend on others; an op that moves rows gives `rows`."
+        remedy = "Return None from `row_offset` if rows depend on others; define `rows` if the op moves rows."
 
         def of(x: Node, some: range) -> Node:
             there = x.shape and 0 <= some.start <= some.stop <= x.shape[0]
-            self.require(bool(there), f"`rows` wants {some} of {x.describe()}", remedy)
+            self.require(bool(there), f"`rows` reads {some} of {x.describe()}", remedy)
             return slice_along(x, 0, (some.start, some.stop, 1))
 
         for some in {range(count), range(1), range(count - 1, count), range(1, count)} if count else ():
@@ -108,19 +108,19 @@ class _Declared:
         if offset is not None:
             self.require(
                 not depends_on_other_rows(self.y, self.inputs, self.value, offset),
-                f"`row_offset` says that row i reads row i + {offset} of each input alone",
-                "Let it give None.",
+                f"by `row_offset`, row i reads only row i + {offset} of each input",
+                "Return None.",
             )
 
     def aligned_axes(self) -> None:
-        """Place i of y stays if each input becomes, along its axis, everywhere what it is at place i."""
-        remedy = "Let it give None for an input of which other places are read, too."
+        """Place i of y must stay if each input is replaced, along its axis, by its place i."""
+        remedy = "Return None for an input whose other places are read as well."
         for axis, size in enumerate(self.y.shape) if self.y.inputs else ():
             found = self.op.aligned_axes(axis, self.y, *self.y.inputs)
             if found is None:
                 continue
             what = f"`aligned_axes` of axis {axis} is {list(found)}"
-            self.require(len(found) == len(self.inputs), what, "Let it give one entry for each input.")
+            self.require(len(found) == len(self.inputs), what, "Return one entry for each input.")
             for own, x in zip(found, self.inputs, strict=True):
                 fits = own is None or (0 <= own < x.ndim and x.shape[own] == size)
                 self.require(fits, what, "The axis of an input must be as long as that of y.")
@@ -137,7 +137,7 @@ class _Declared:
             found = self.op.sliced(key, self.y, *self.y.inputs)
             if found is not None:
                 self._require_value(
-                    found, Slice(key).forward(self.value), f"`sliced` by {key}", "Let it give None otherwise."
+                    found, Slice(key).forward(self.value), f"`sliced` by {key}", "Return None otherwise."
                 )
 
     def view(self) -> None:
@@ -152,12 +152,12 @@ class _Declared:
             expected = self.op.forward(numbers.reshape(x.shape), *self.inputs[1:])
             self.require(
                 _same(seen, np.asarray(expected)),
-                f"`view` says that its elements lie at {found.offset} + {list(found.strides)} in its input's memory",
-                "An op whose elements have to move gives no `view`.",
+                f"by `view`, its elements are at {found.offset} + {list(found.strides)} in its input's memory",
+                "Define no `view` if elements have to move.",
             )
 
     def linear(self) -> None:
-        """f(0) = 0, and f(a + b) = f(a) + f(b), in the inputs that `zero_if` names."""
+        """Checks f(0) = 0 and f(a + b) = f(a) + f(b), in the inputs that `zero_if` names."""
         count, kind = len(self.inputs), self.op.zero_if
         together = {
             "all": [range(count)], "any": [range(i, i + 1) for i in range(count)], "first": [range(1)],
@@ -173,9 +173,9 @@ class _Declared:
                     )
 
             nothing = forward([np.zeros_like(x) for x in self.inputs])
-            remedy = "It makes something of zeros: leave it out."
+            remedy = "Its value for zeros is not 0: leave it out."
             self.require(
-                kind in ("first", "rest") or not nothing.any(), f'it says `zero_if = "{kind}"`', remedy
+                kind in ("first", "rest") or not nothing.any(), f'it declares `zero_if = "{kind}"`', remedy
             )
             if all(self.inputs[i].dtype == np.float64 for i in some):
                 others = [generator.standard_normal(x.shape) for x in self.inputs]
@@ -183,7 +183,7 @@ class _Declared:
                 apart = self.value + forward(others)
                 close = np.allclose(both, apart, 1e-9, 1e-9, equal_nan=True)
                 self.require(
-                    close, f'it says `zero_if = "{kind}"`', "Of a + b it does not make the sum: leave it out."
+                    close, f'it declares `zero_if = "{kind}"`', "f(a + b) is not f(a) + f(b): leave it out."
                 )
 
     def stops_gradient(self) -> None:
@@ -195,8 +195,8 @@ class _Declared:
             found.append(self.op.rop(*tangents, y, *inputs))
             self.require(
                 all(node.op.is_zeros for node in found),
-                "it says `stops_gradient = True`",
-                "Let `backward` and `rop` give zeros.",
+                "it declares `stops_gradient = True`",
+                "Return zeros from `backward` and `rop`.",
             )
 
     def fields(self) -> None:
@@ -205,8 +205,8 @@ class _Declared:
         if op.everywhere is not None:
             self.require(
                 bool((value == op.everywhere).all()),
-                f"it says `everywhere = {op.everywhere}`",
-                "Let it be None.",
+                f"it declares `everywhere = {op.everywhere}`",
+                "Return None.",
             )
         if not inputs:
             return
@@ -224,12 +224,12 @@ class _Declared:
                 continue
             try:
                 found = holds()
-            except (IndexError, TypeError, ValueError):  # NumPy's, of shapes that do not fit
+            except (IndexError, TypeError, ValueError):  # by NumPy, for shapes that do not fit
                 found = False
-            self.require(found, f"it says `{name} = {says}`", "Leave it out.")
+            self.require(found, f"it declares `{name} = {says}`", "Leave it out.")
 
     def _is_elementwise(self) -> bool:
-        """Whether y becomes everywhere what it is at a place if each input does."""
+        """True if constant inputs, with the values of one place, give the value of that place everywhere."""
         for at in np.ndindex(self.value.shape):
             alike = [np.full_like(x, x[at]) for x in self.inputs]
             with np.errstate(all="ignore"):
@@ -239,7 +239,7 @@ class _Declared:
 
 
 def _keys(y: Node) -> Iterator[Key]:
-    """Along each axis its first or last element, or a part of it; the others whole."""
+    """Yields keys with the first or last element of an axis, or a part of it; other axes whole."""
     whole: list[KeyEntry] = [(0, size, 1) for size in y.shape]
     for axis, size in enumerate(y.shape):
         choices: list[KeyEntry] = [0, size - 1, (0, size, 1), (0, 1, 1), (size - 1, size, 1), (1, size, 1)]

@@ -1,5 +1,5 @@
-"""Kernels, read as Python: the scalar expression of an elementwise op; and what is run for each row (see ops.rowwise),
-held to its bounds, to its memory and to forward.
+"""Checks of kernels, run as Python: the scalar expression of an elementwise op; and rowwise kernels (see ops.rowwise),
+compared with forward and checked for their bounds and memory.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _mod(x: float, y: float) -> float:
     return x % y if y else math.nan if isinstance(x, float) else 0
 
 
-#: What a kernel may use besides x, y, z, arithmetic, comparisons and `a if c else b`.
+#: Functions of kernels, besides arithmetic, comparisons and `a if c else b`.
 MATHEMATICS: dict[str, Callable[..., Any]] = {
     "abs": abs, "ceil": np.ceil, "cos": math.cos, "erf": math.erf, "exp": math.exp, "floor": np.floor, "log": math.log,
     "log1p": math.log1p, "max": max, "min": min, "mod": _mod, "round": round, "sigmoid": _sigmoid, "sin": math.sin,
@@ -41,9 +41,9 @@ MATHEMATICS: dict[str, Callable[..., Any]] = {
 
 
 def evaluate_kernel(kernel: str, arrays: Sequence[Array], like: Array) -> Array:
-    """The kernel at each element of the arrays (of one shape), in an array like `like`.
+    """Returns the kernel's value at each element of the arrays (of one shape), in an array like `like`.
 
-    Raises SyntaxError for what is no expression, NameError for names that a kernel does not know.
+    Raises SyntaxError for an invalid expression, NameError for unknown names.
     """
     code = compile(kernel.strip(), "kernel", "eval")
     result = np.empty(like.shape, like.dtype)
@@ -55,17 +55,17 @@ def evaluate_kernel(kernel: str, arrays: Sequence[Array], like: Array) -> Array:
 
 # -- of rows ----------------------------------------------------------------------------------
 
-#: What memory of floats, or of others, is full of before the kernel runs: nothing that it computes may depend on that.
+#: Initial contents of memory, of floats and of others; no result of a kernel may depend on them.
 UNKNOWN = {True: (np.nan, 77.0), False: (0, 77)}
-#: Python's functions refuse numbers of which compiled code makes NaN or an infinity: then there is nothing to compare.
+#: Raised by Python's functions where compiled code gives NaN or an infinity; such cases are not compared.
 OTHER_IN_PYTHON = (ArithmeticError, ValueError)
 
 
 def check_rows(op: Rowwise, arrays: Sequence[Array]) -> None:
-    """LawError where the kernel, run as Python, leaves its arrays, depends on what it has not written, or writes an
-    input; where `forward` gives something else; where native code does, also in float32.
+    """Raises LawError if the kernel, run as Python, leaves its arrays, depends on memory that it has not written, or
+    writes an input; if `forward` differs from it; or if native code does, also in float32.
 
-    What Python itself cannot compute (math.exp(1000)) is left to the laws.
+    Cases that Python cannot compute (math.exp(1000)) are left to the laws.
     """
     y = op(*(input(a.shape, a.dtype) for a in arrays))
     if not y.size or not y.inputs:
@@ -78,10 +78,10 @@ def check_rows(op: Rowwise, arrays: Sequence[Array]) -> None:
         if not same.all():
             at = [int(i) for i in np.argwhere(~same)[0]]
             raise LawError(
-                f"{op.name}: the kernel ({_place(op)}) leaves y{at} unwritten, or makes it of memory that it has not "
-                f"written: it is {first[tuple(at)]} where memory was full of {unknown[0]}, and {second[tuple(at)]} "
-                f"where it was full of {unknown[1]}. Write each element of y, and scratch memory before it is read; an "
-                "index below 0 counts from the end."
+                f"{op.name}: the kernel ({_place(op)}) leaves y{at} unwritten, or computes it from memory that it has "
+                f"not written: it is {first[tuple(at)]} if memory was filled with {unknown[0]}, and "
+                f"{second[tuple(at)]} if with {unknown[1]}. Write each element of y, and scratch memory "
+                "before reading it; an index below 0 counts from the end."
             )
         _require_same(op, "forward", np.asarray(op.forward(*values)), "the kernel in Python", first)
     for dtype in (None, FLOAT32):
@@ -107,15 +107,15 @@ def _by_python(op: Rowwise, y: Node, arrays: Sequence[Array], unknown: float) ->
         except OTHER_IN_PYTHON as error:
             if "read-only" in str(error):
                 raise LawError(
-                    f"{op.name}: the kernel writes an input, {_line_of(op, error)}. It writes its output and scratch "
-                    "memory alone."
+                    f"{op.name}: the kernel writes an input, {_line_of(op, error)}. It may write only its output and "
+                    "scratch memory."
                 ) from None
             return None
     return result
 
 
 def _line_of(op: Rowwise, error: Exception) -> str:
-    """Where the kernel, or what it calls, was then."""
+    """Returns the line, of the kernel or a function that it calls, that raised."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     assert frame.lineno is not None
     return f"at {Origin(frame.filename, frame.lineno)}: {linecache.getline(frame.filename, frame.lineno).strip()}"
@@ -144,8 +144,9 @@ def _require_same(op: Rowwise, what: str, found: Array, other: str, expected: Ar
 
 
 def seen_otherwise(op: Rowwise, arrays: Sequence[Array]) -> tuple[Callable[..., Node], list[Array]]:
-    """The op of what lies otherwise in memory, as a function of arrays of other shapes: of transposes, and of every
-    other element along a last axis that is alone."""
+    """Returns the op as a function of arrays of other shapes, applied to views that are not contiguous: transposes, or
+    every other element of a vector.
+    """
 
     def view(x: Node) -> Node:
         return transpose(x) if x.ndim > 1 else slice_along(x, 0, (0, x.shape[0], 2)) if x.ndim else x

@@ -1,15 +1,15 @@
 """The laws, each a function that raises LawError where it does not hold.
 
 1  forward gives the shape and dtype that were inferred; float32 agrees with float64.
-2  rop = central finite difference of forward, where what gn.stop_gradient stops is held.
-3  <u, J v> = <Jᵀ u, v>; of an op without `rop`, J v is a central finite difference of forward.
+2  rop = central finite difference of forward, with values behind gn.stop_gradient fixed.
+3  <u, J v> = <Jᵀ u, v>; for an op without `rop`, J v is a central finite difference of forward.
 4  rop = double backward (R{y} = d/du <v, Jᵀu>, since Jᵀu is linear in u).
 5  Hv is symmetric and = finite difference of the gradient; Gv = the dense Jᵀ H_L J v, symmetric.
 6  Every pass keeps every output and every derivative.
 7  Every back end agrees with NumPy.
-8  Threads: the cores may run in any order, and be any number; the bits are those of one core.
-9  Edges: with an infinity, a NaN or a zero in an input, every back end agrees with NumPy. Of ops alone: in a graph,
-   passes leave out products with what is known to be zero.
+8  Threads: any number of cores, in any order, gives the bits of one core.
+9  Edges: with an infinity, a NaN or a zero in an input, every back end agrees with NumPy. For ops only: in graphs,
+   passes omit products with known zeros.
 
 All derivatives are checked in float64.
 """
@@ -41,8 +41,8 @@ __all__ = [
     "require_same_in_any_order",
 ]  # fmt: skip
 
-#: Relative to the size of what is compared: "exact" for two ways to the same number, "difference" for
-#: finite differences.
+#: Tolerances relative to the largest value: "exact" for two ways to the same number, "difference" for finite
+#: differences.
 TOLERANCES: dict[str, dict[str, float]] = {
     "float32": {"exact": 2e-5, "difference": 1e-2},
     "float64": {"exact": 1e-10, "difference": 1e-6, "bits": 0.0},
@@ -50,12 +50,12 @@ TOLERANCES: dict[str, dict[str, float]] = {
 
 STEP = 1e-5
 
-#: The rules that derivatives are made of.
+#: Derivative rules of an op.
 RULES = frozenset({"backward", "rop"})
 
 
 class LawError(AssertionError):
-    """A law does not hold; the message says which, where, both values and the smallest failing input."""
+    """A law is broken; the message gives the law, the place, both values and the smallest failing input."""
 
 
 class LawProblem:
@@ -69,9 +69,9 @@ class LawProblem:
         holds_stopped: bool = True,
         rules: frozenset[str] = RULES,
     ) -> None:
-        """holds_stopped: what gn.stop_gradient stops stays as it is where derivatives are compared with differences.
+        """holds_stopped: values behind gn.stop_gradient stay fixed in finite differences.
 
-        rules: those of RULES that all of its ops have.
+        rules: those of RULES that all ops of the problem define.
         """
         self.holds_stopped, self.rules = holds_stopped, rules
         self.outputs, self.leaves, self.values = list(outputs), list(leaves), list(values)
@@ -92,14 +92,14 @@ class LawProblem:
         values: Sequence[Array] | None = None,
         **how: Any,
     ) -> list[Array]:
-        """The nodes' values at the problem's point, or at other values of the leaves."""
+        """Returns the nodes' values at the problem's point, or at other values of the leaves."""
         how.setdefault("passes", ())
         how.setdefault("backend", "numpy")
         function = compile(nodes, [*self.leaves, *(node for node, _ in extra)], **how)
         return list(function(*(values or self.values), *(array for _, array in extra)))
 
     def direction(self) -> list[Array]:
-        """A random direction, one array for each float leaf."""
+        """Returns a random direction, one array for each float leaf."""
         return [self.generator.standard_normal(leaf.shape) for leaf in self.wrt]
 
     def moved(self, direction: Sequence[Array], step: float) -> list[Array]:
@@ -109,7 +109,7 @@ class LawProblem:
         return values
 
     def slope(self, nodes: Sequence[Node], direction: Sequence[Array]) -> list[Array]:
-        """Central finite difference of the nodes along a direction, along which what is stopped stays as it is."""
+        """Returns the central finite difference of the nodes along a direction, with stopped values fixed."""
         moving, stopped, held = held_where_stopped(nodes) if self.holds_stopped else (list(nodes), [], [])
         extra = list(zip(held, self.run(stopped) if stopped else (), strict=True))
         plus = self.run(moving, extra, self.moved(direction, STEP))
@@ -117,7 +117,7 @@ class LawProblem:
         return [(p - m) / (2 * STEP) for p, m in zip(plus, minus, strict=True)]
 
     def scalar(self) -> Node:
-        """A cost with curvature of its own: Σ u·y + ½ Σ w·y² over the float outputs, u and w random, w > 0."""
+        """Returns a cost with known curvature: Σ u·y + ½ Σ w·y² over the float outputs, u and w random, w > 0."""
         parts = []
         for node, weights in zip(self.smooth_outputs, self.weights, strict=True):
             u = constant(self.generator.standard_normal(node.shape))
@@ -125,7 +125,7 @@ class LawProblem:
         return add(*parts)
 
     def run_with_parameters(self, nodes: Sequence[Node], **how: Any) -> list[Array]:
-        """As `run`, but float leaves are parameters, which take their values after compiling."""
+        """Runs with parameters in place of float leaves, which take their values after compiling."""
         held = {self.leaves[i]: parameter(self.values[i] + 1.0) for i in self.floats}
         fed = [i for i in range(len(self.leaves)) if i not in self.floats]
         function = compile(substitute(nodes, held), [self.leaves[i] for i in fed], **how)
@@ -135,9 +135,9 @@ class LawProblem:
 
 
 def held_where_stopped(nodes: Sequence[Node]) -> tuple[list[Node], list[Node], list[Node]]:
-    """The nodes as functions of what `gn.stop_gradient` stops, too; what that is, and the inputs that take its place.
+    """Returns the nodes as functions also of values behind `gn.stop_gradient`, these values, and inputs for them.
 
-    Derivatives are those of this function, where the inputs hold what is stopped.
+    Derivatives are those of this function, with the inputs at the stopped values.
     """
     stopped = [node for node in ancestors(nodes) if node.op.stops_gradient]
     held = [input(node.shape, node.dtype) for node in stopped]
@@ -151,7 +151,7 @@ def make_problem(
     holds_stopped: bool = True,
     rules: frozenset[str] = RULES,
 ) -> LawProblem:
-    """The same graph in float64, with every leaf (also parameters) fed as an input."""
+    """Returns the problem of a graph in float64, with every leaf (also parameters) as an input."""
     fed: dict[Node, Node] = {leaf: input(leaf.shape, _double(leaf.dtype), name=leaf.name) for leaf in leaves}
 
     def in_float64(node: Node) -> Node:
@@ -186,7 +186,7 @@ def _as_double(array: Array) -> Array:
 
 
 def require_close(law: str, what: str, node: Node, found: Array, expected: Array, kind: str) -> None:
-    """LawError unless floats agree, relative to the largest finite value expected, and others are equal."""
+    """Raises LawError unless floats agree, relative to the largest finite value expected, and others are equal."""
     tolerance = TOLERANCES["float64"][kind]
     found, expected = np.asarray(found), np.asarray(expected)
     if found.shape != expected.shape:
@@ -220,7 +220,7 @@ def _where(node: Node) -> str:
 
 
 def law_1_forward(problem: LawProblem) -> None:
-    """forward gives the inferred shape and dtype, at every node."""
+    """Checks that forward gives the inferred shape and dtype, at every node."""
     graph = Graph(problem.outputs, problem.leaves)
     order = graph.order
 
@@ -238,7 +238,7 @@ def law_1_forward(problem: LawProblem) -> None:
 
 
 def law_2_rop_is_slope(problem: LawProblem) -> None:
-    """rop = finite difference of forward."""
+    """Checks that rop = finite difference of forward."""
     direction = problem.direction()
     tangents = problem.run(rop(problem.smooth_outputs, dict(zip(problem.wrt, direction, strict=True))))
     slopes = problem.slope(problem.smooth_outputs, direction)
@@ -247,7 +247,7 @@ def law_2_rop_is_slope(problem: LawProblem) -> None:
 
 
 def law_3_transpose(problem: LawProblem) -> None:
-    """<u, J v> = <Jᵀ u, v>."""
+    """Checks that <u, J v> = <Jᵀ u, v>."""
     direction = problem.direction()
     us = [problem.generator.standard_normal(node.shape) for node in problem.smooth_outputs]
     if "rop" in problem.rules:
@@ -263,7 +263,7 @@ def law_3_transpose(problem: LawProblem) -> None:
 
 
 def law_4_double_backward(problem: LawProblem) -> None:
-    """rop = double backward."""
+    """Checks that rop = double backward."""
     direction = problem.direction()
     tangents = rop(problem.smooth_outputs, dict(zip(problem.wrt, direction, strict=True)))
     us = [input(node.shape, FLOAT64) for node in problem.smooth_outputs]
@@ -277,7 +277,7 @@ def law_4_double_backward(problem: LawProblem) -> None:
 
 
 def law_5_curvature(problem: LawProblem) -> None:
-    """Hv is symmetric and = finite difference of the gradient; Gv = dense Jᵀ H_L J v."""
+    """Checks that Hv is symmetric and = finite difference of the gradient; Gv = dense Jᵀ H_L J v."""
     cost, v, w = problem.scalar(), problem.direction(), problem.direction()
     product = hessian_product(cost, dict(zip(problem.wrt, v, strict=True)))
     hv = problem.run(product)
@@ -305,7 +305,7 @@ def law_5_curvature(problem: LawProblem) -> None:
 
 
 def dense_gauss_newton(problem: LawProblem, v: Sequence[Array]) -> list[Array]:
-    """Jᵀ diag(w) J v with J from finite differences, column by column where small, else along v only."""
+    """Returns Jᵀ diag(w) J v with J from finite differences, column by column if small, else along v only."""
     slopes = problem.slope(problem.smooth_outputs, v)
     jv = [weights * slope for weights, slope in zip(problem.weights, slopes, strict=True)]
     size = sum(leaf.size for leaf in problem.wrt)
@@ -326,7 +326,7 @@ def dense_gauss_newton(problem: LawProblem, v: Sequence[Array]) -> list[Array]:
 
 
 def _everything(problem: LawProblem) -> list[Node]:
-    """The outputs and, where they have any, their derivatives."""
+    """Returns the outputs and, where they have any, their derivatives."""
     nodes = list(problem.outputs)
     if problem.smooth_outputs and problem.wrt:
         cost = problem.scalar()
@@ -341,9 +341,9 @@ def _everything(problem: LawProblem) -> list[Node]:
 
 
 def law_6_passes(problem: LawProblem) -> None:
-    """Every pass, alone and all together, keeps every output and every derivative.
+    """Checks that every pass, alone and with all others, keeps every output and every derivative.
 
-    Also for parameters that change after compiling: no pass may freeze what training changes.
+    Also for parameters that change after compiling: no pass may freeze a parameter's value.
     """
     nodes = _everything(problem)
     plain = problem.run(nodes)
@@ -362,7 +362,7 @@ def law_6_passes(problem: LawProblem) -> None:
 
 
 def law_7_backends(problem: LawProblem) -> None:
-    """Every back end that can run here agrees with NumPy, also after parameters change."""
+    """Checks that every usable back end agrees with NumPy, also after parameters change."""
     nodes = _everything(problem)
     plain = problem.run(nodes)
     for backend in usable_backends():
@@ -375,12 +375,19 @@ def law_7_backends(problem: LawProblem) -> None:
 
 
 def law_8_threads(problem: LawProblem) -> None:
-    """Whichever order the cores run in, and however many they are, the bits are those of one core."""
+    """Checks that any number of cores, running in any order, gives the bits of one core."""
     require_same_in_any_order(Graph(_everything(problem), problem.leaves), problem.values)
 
 
 def require_same_in_any_order(source: Graph, values: Sequence[Array]) -> None:
-    """Law 8 for the graph's outputs: with all passes and with none, with recomputation, with every value looked at."""
+    """Checks law 8 for a graph's outputs: with all passes, with none and check=True, and with recomputation.
+
+    source: a gn.Graph. values: one array for each of its inputs. The program's parts run in the orders in which threads
+    may run them. Raises LawError if any bit differs.
+
+    >>> x = gn.input((3,), "float64", name="x")
+    >>> gn.testing.require_same_in_any_order(gn.Graph(gn.tanh(x)), [np.ones(3)])
+    """
     ways: Sequence[tuple[str, Sequence[passes.Pass], bool]] = (
         ("", passes.DEFAULT, False),
         (", without passes, check=True", (), True),
@@ -399,7 +406,7 @@ def require_same_in_any_order(source: Graph, values: Sequence[Array]) -> None:
 
 
 def law_9_edges(problem: LawProblem) -> None:
-    """NaN where NumPy has NaN, an infinity where it has one, whichever float input holds one of them, or a zero."""
+    """Checks that NaN and infinities agree with NumPy, with one of them, or a zero, in a float input."""
     given = [
         (i, value, [_with_one(a, value) if j == i else a for j, a in enumerate(problem.values)])
         for i in problem.floats
@@ -418,13 +425,13 @@ def law_9_edges(problem: LawProblem) -> None:
 
 
 def _with_one(array: Array, value: float) -> Array:
-    """A copy with this value as its middle element."""
+    """Returns a copy with this value as its middle element."""
     changed = np.array(array, order="C")
     changed.reshape(-1)[array.size // 2] = value
     return changed
 
 
-#: Law number -> (function, whether it needs derivatives).
+#: Law number -> (function, True if it needs derivatives).
 LAWS: dict[int, tuple[Callable[[LawProblem], None], bool]] = {
     1: (law_1_forward, False),
     2: (law_2_rop_is_slope, True),
@@ -436,7 +443,7 @@ LAWS: dict[int, tuple[Callable[[LawProblem], None], bool]] = {
     8: (law_8_threads, False),
     9: (law_9_edges, False),
 }
-#: Law number -> the rules without which it says nothing.
+#: Law number -> the rules that it needs.
 NEEDS: dict[int, frozenset[str]] = {2: frozenset({"rop"}), 3: frozenset({"backward"}), 4: RULES, 5: RULES}
-#: Those that hold of any graph.
+#: Numbers of the laws that hold for any graph.
 OF_GRAPHS = tuple(number for number in LAWS if number != 9)

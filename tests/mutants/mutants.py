@@ -303,7 +303,7 @@ MUTANTS = [
     ),
     Mutant(
         "call_again_after_a_failure", "graphnet/call/running.py",
-        "self._last, self._failed = None, True  # a run that fails", "self._failed = True  # a run that fails",
+        "self._last, self._failed = None, True  # invalid if", "self._failed = True  # invalid if",
         ("tests/graphnet/backends/test_again.py",),
     ),
     Mutant(

@@ -1,12 +1,12 @@
-"""Elementwise ops. Each gives one scalar expression, its NumPy meaning and its partial derivatives.
+"""Elementwise ops. Each defines a scalar expression, its NumPy forward and its partial derivatives.
 
-`kernel` is mathematics, not code for one machine: every compiled back end is made from it. The base
+`kernel` is mathematics, not code for one machine: every compiled back end is generated from it. The base
 class derives `backward = gy · ∂y/∂x` and `rop = Σ rx · ∂y/∂x` from `partials`.
 
-base         Elementwise, and how inputs are made alike
-casting      another dtype
-comparisons  < ≤ > ≥ =, and logic
-functions    of one variable: tanh, σ, exp, ...
+base         Elementwise; broadcasting and casting of inputs
+casting      casts to another dtype
+comparisons  < ≤ > ≥ =, and logical operations
+functions    functions of one variable: tanh, σ, exp, ...
 choices      maximum, minimum, where
 arithmetic   + - * / ** and mod
 """

@@ -38,7 +38,7 @@ class Add(Elementwise):
         if not inputs:
             raise ShapeError("Add needs at least one input")
         node = Op.__call__(self, *inputs, name=name)
-        # An absent derivative adds nothing; it only had its say in the shape and the dtype.
+        # An absent derivative adds nothing; it only contributes to the shape and the dtype.
         kept = [x for x in node.inputs if not x.op.is_zeros]
         if len(kept) == len(node.inputs):
             return node
@@ -116,7 +116,7 @@ class Divide(Elementwise):
 
     def backward(self, gz: Node, z: Node, x: Node, y: Node) -> Sequence[Node]:
         gx = gz / y
-        # gx may be too large for a number where y is tiny, and 0 · ∞ is no 0; both forms have the same derivatives.
+        # gx may overflow where y is tiny, and 0 · ∞ is NaN; both forms have the same derivatives.
         return gx, -where(equal(z, 0), gz * z / y, gx * z)
 
     def rop(self, rx: Node, ry: Node, z: Node, x: Node, y: Node) -> Node:
@@ -172,7 +172,7 @@ class Power(Elementwise):
 
 
 def _base(x: Node, exponent: float) -> Node:
-    """x of a dtype that its power has, too."""
+    """Casts x to a dtype that can hold the power."""
     if not is_float(x.dtype) and (isinstance(exponent, float) or exponent < 0):
         return cast(x, FLOAT64)
     return cast(x, "int64") if x.dtype == BOOL else x
@@ -217,32 +217,70 @@ class Mod(Elementwise):
 
 
 def add(*inputs: Any) -> Node:
-    """y = Σ_i x_i, broadcast together."""
+    """y = Σ_i x_i, broadcast together: `x1 + x2 + ...`.
+
+    inputs: one or more nodes, arrays or numbers.
+
+    >>> gn.compile(gn.add([1.0, 2.0], [0.5, 0.5], 10.0))()[0].tolist()
+    [11.5, 12.5]
+    """
     return shared(Add)(*inputs)
 
 
 def subtract(x: Any, y: Any) -> Node:
-    """z = x - y, broadcast together."""
+    """z = x - y, broadcast together.
+
+    x, y: nodes, arrays or numbers.
+
+    >>> gn.compile(gn.subtract([3.0, 5.0], 1.0))()[0].tolist()
+    [2.0, 4.0]
+    """
     return shared(Subtract)(x, y)
 
 
 def multiply(x: Any, y: Any) -> Node:
-    """z = x · y, broadcast together."""
+    """z = x · y, element by element, broadcast together.
+
+    x, y: nodes, arrays or numbers.
+
+    >>> gn.compile(gn.multiply([3.0, 5.0], 2.0))()[0].tolist()
+    [6.0, 10.0]
+    """
     return shared(Multiply)(x, y)
 
 
 def divide(x: Any, y: Any) -> Node:
-    """z = x / y, broadcast together; integers become float64."""
+    """z = x / y, broadcast together; integers become float64.
+
+    x, y: nodes, arrays or numbers.
+
+    >>> gn.compile(gn.divide([3, 5], 2))()[0].tolist()
+    [1.5, 2.5]
+    """
     return shared(Divide)(x, y)
 
 
 def negative(x: Any) -> Node:
-    """y = -x."""
+    """y = -x.
+
+    x: node, array or number.
+
+    >>> gn.compile(gn.negative([1.0, -2.0]))()[0].tolist()
+    [-1.0, 2.0]
+    """
     return shared(Negative)(x)
 
 
 def power(x: Any, exponent: Any) -> Node:
-    """y = x ** n. A number n keeps x's dtype and any sign of x; a node n needs x > 0 to have gradients."""
+    """y = x ** n, broadcast together.
+
+    x: node, array or number. exponent: n. A number keeps x's dtype and allows negative x; with a node, x must be
+    positive for gradients to exist.
+    Raises DtypeError for a number that an integer x's dtype cannot hold.
+
+    >>> gn.compile(gn.power([1.0, 2.0, 3.0], 2))()[0].tolist()
+    [1.0, 4.0, 9.0]
+    """
     if isinstance(x, Node) and _is_number(exponent) and not isinstance(exponent, bool):
         exponent = exponent.item() if isinstance(exponent, np.generic) else exponent
         x = _base(x, exponent)
@@ -252,17 +290,21 @@ def power(x: Any, exponent: Any) -> Node:
             return fill(1, x.shape, x.dtype)
         if not is_float(x.dtype) and exponent > np.iinfo(x.dtype).max:
             raise DtypeError(
-                f"power: the exponent {exponent} is no {x.dtype}, as the base {x.describe()} (made at {x.origin}) is; "
-                "cast the base first, e.g. gn.cast(x, 'int64')."
+                f"power: the exponent {exponent} does not fit {x.dtype}, the dtype of {x.describe()} (made at "
+                f"{x.origin}); cast the base first, e.g. gn.cast(x, 'int64')."
             )
         return Power(exponent)(x)
     return shared(PowerOf)(x, exponent)
 
 
 def mod(x: Any, y: Any) -> Node:
-    """z = x mod y = x - ⌊x / y⌋ y, broadcast together; `x % y`. It has the sign of y, as in NumPy and Python.
+    """z = x mod y = x - ⌊x / y⌋ y, broadcast together; `x % y`. z has the sign of y, as in NumPy and Python.
 
-    Exact, also where the quotient is large. By y = 0 it is NaN, of integers 0. The derivatives are 1 and -⌊x / y⌋.
+    x, y: nodes, arrays or numbers. The result is exact, also for large quotients. For y = 0 it is NaN, or 0 for
+    integers. The derivatives are 1 and -⌊x / y⌋.
+
+    >>> gn.compile(gn.mod([5.0, -5.0], 3.0))()[0].tolist()
+    [2.0, 1.0]
     """
     return shared(Mod)(x, y)
 

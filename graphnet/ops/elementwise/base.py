@@ -1,4 +1,4 @@
-"""Elementwise: what all elementwise ops are, and how their inputs are made alike."""
+"""Base class of elementwise ops; broadcasting and casting of their inputs."""
 
 from __future__ import annotations
 
@@ -17,22 +17,39 @@ __all__ = ["Elementwise", "broadcast_together", "no_condition"]
 
 
 class Elementwise(Op):
-    """y = f(x_1, ..., x_n), element by element"""
+    """y = f(x_1, ..., x_n), element by element
+
+    Base class for your own elementwise ops. Set `kernel`, one scalar expression in x, y, z from which back ends are
+    compiled, and `arity`, the number of inputs; define `forward` on arrays and `partials` on nodes.
+
+    >>> class Cube(gn.Elementwise):
+    ...     "y = x³"
+    ...
+    ...     kernel, domain = "x * x * x", "float"
+    ...
+    ...     def forward(self, x):
+    ...         return x * x * x
+    ...
+    ...     def partials(self, y, x):
+    ...         return (3 * x * x,)
+    >>> gn.compile(Cube()([1.0, 2.0]))()[0].tolist()
+    [1.0, 8.0]
+    """
 
     is_elementwise: ClassVar[bool] = True
     #: One scalar expression in x (one input), or x, y, z (two or three).
     kernel: ClassVar[str] = ""
     arity: ClassVar[int] = 1
-    #: What a dtype must be before the op: "common", "number" (no booleans), "float" (integers become
-    #: float64) or "any".
+    #: Dtypes of the inputs: "common" (one dtype), "number" (no booleans), "float" (integers become float64)
+    #: or "any".
     domain: ClassVar[str] = "common"
-    #: Whether a True or False of Python's may be meant beside nodes.
+    #: True if Python's True and False are valid inputs.
     takes_flags: ClassVar[bool] = False
 
     # -- given by each op --------------------------------------------------------------------
 
     def partials(self, *args: Any, **kwargs: Any) -> Sequence[Node]:
-        """partials(y, *inputs): ∂y/∂x for each input."""
+        """partials(y, *inputs): returns ∂y/∂x for each input."""
         raise NotImplementedError
 
     # -- derived from them -------------------------------------------------------------------
@@ -69,7 +86,7 @@ class Elementwise(Op):
     def prepare(self, inputs: Sequence[Any]) -> tuple[Node, ...]:
         if len(inputs) != self.arity and self.arity:
             raise ShapeError(
-                f"{self.name} takes {self.arity} input(s), not {len(inputs)}; a class of ops says how many by `arity`"
+                f"{self.name} takes {self.arity} input(s), not {len(inputs)}; for an op of your own, set `arity`"
             )
         if not self.takes_flags:
             for x in inputs:
@@ -82,7 +99,7 @@ class Elementwise(Op):
         dtype = common_dtype(self.name, nodes)
         if self.domain == "number" and dtype == BOOL:
             raise DtypeError(
-                f"{self.name}: booleans have no such arithmetic; cast them first, e.g. gn.cast(x, 'float32')."
+                f"{self.name}: not defined for booleans; cast them first, e.g. gn.cast(x, 'float32')."
                 + table_of_inputs(nodes)
             )
         if self.domain == "float" and not is_float(dtype):
@@ -94,10 +111,10 @@ class Elementwise(Op):
 
 
 def no_condition(what: str, value: int) -> ValueAccessError:
-    """The error for a truth value of Python's, where one of each element is needed."""
+    """Returns the error for a Python bool where a boolean for each element is needed."""
     return ValueAccessError(
-        f"{what} is given Python's {value}. `a == b` asks whether two nodes are the same one: write gn.equal(a, b). "
-        "For a flag that Python knows: x if flag else y."
+        f"{what} got Python's {value}. `a == b` is True only if a and b are the same node: write gn.equal(a, b). "
+        "For a Python bool, write: x if flag else y."
     )
 
 
@@ -106,7 +123,7 @@ def _is_number(x: Any) -> bool:
 
 
 def _number_dtype(number: Any, beside: Sequence[Node]) -> Dtype:
-    """A number takes the dtype of the nodes beside it, unless they cannot hold it."""
+    """Returns the dtype of the nodes beside a number, or a wider one if that cannot hold the number."""
     known = np.result_type(*(node.dtype for node in beside))
     if isinstance(number, (bool, np.bool_)) or is_float(known):
         return known
@@ -117,7 +134,7 @@ def _number_dtype(number: Any, beside: Sequence[Node]) -> Dtype:
 
 
 def broadcast_together(op_name: str, inputs: Sequence[Any], cast_together: Any = None) -> tuple[Node, ...]:
-    """The inputs as nodes of one shape; numbers become Fill nodes. ShapeError if they do not fit."""
+    """Returns the inputs as nodes of one shape; numbers become Fill nodes. Raises ShapeError if they do not fit."""
     nodes = [x for x in inputs if isinstance(x, Node)]
     shape = nodes[0].shape if nodes else ()
     for node in nodes:

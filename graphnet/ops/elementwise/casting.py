@@ -1,4 +1,4 @@
-"""A value as another dtype."""
+"""Casts to another dtype."""
 
 from __future__ import annotations
 
@@ -46,7 +46,14 @@ class Cast(Elementwise):
 
 
 def cast(x: Any, dtype: Any) -> Node:
-    """y = x as another dtype; x itself if it has that dtype already."""
+    """y = x, converted to another dtype; x itself if it has that dtype already.
+
+    x: node, array or number. dtype: NumPy dtype or its name. Floats are truncated to integers; values out of range
+    become the nearest integer that the dtype can hold.
+
+    >>> gn.compile(gn.cast([1.7, -2.2], "int64"))()[0].tolist()
+    [1, -2]
+    """
     if type(x) is bool:
         raise no_condition("cast", x)
     node, to = as_node(x), as_dtype(dtype)

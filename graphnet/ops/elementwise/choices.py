@@ -1,4 +1,4 @@
-"""The larger, the smaller, one or the other."""
+"""Maximum, minimum and where."""
 
 from __future__ import annotations
 
@@ -88,24 +88,48 @@ class Where(Elementwise):
 
 
 def maximum(x: Any, y: Any) -> Node:
-    """z = max(x, y), broadcast together."""
+    """z = max(x, y), broadcast together; where x = y each gets half of the derivative.
+
+    x, y: nodes, arrays or numbers. A NaN in either gives NaN.
+
+    >>> gn.compile(gn.maximum([1.0, 5.0], [3.0, 2.0]))()[0].tolist()
+    [3.0, 5.0]
+    """
     return shared(Maximum)(x, y)
 
 
 def minimum(x: Any, y: Any) -> Node:
-    """z = min(x, y), broadcast together."""
+    """z = min(x, y), broadcast together; where x = y each gets half of the derivative.
+
+    x, y: nodes, arrays or numbers. A NaN in either gives NaN.
+
+    >>> gn.compile(gn.minimum([1.0, 5.0], [3.0, 2.0]))()[0].tolist()
+    [1.0, 2.0]
+    """
     return shared(Minimum)(x, y)
 
 
 def clip(x: Any, low: float, high: float) -> Node:
-    """y = min(max(x, low), high)."""
+    """y = min(max(x, low), high).
+
+    x: node, array or number. low, high: bounds, numbers or nodes that broadcast with x.
+
+    >>> gn.compile(gn.clip([-3.0, 0.5, 3.0], -1, 1))()[0].tolist()
+    [-1.0, 0.5, 1.0]
+    """
     return minimum(maximum(x, low), high)
 
 
 def where(condition: Any, x: Any, y: Any) -> Node:
-    """z = x where the boolean condition holds, y elsewhere; all three broadcast together.
+    """z = x where the condition is true, y elsewhere; all three broadcast together.
 
-    Raises ValueAccessError for a True or False of Python's, which is what `a == b` says of nodes.
+    condition: boolean node or array, such as `x > 0`. x, y: nodes, arrays or numbers.
+    Raises ValueAccessError for Python's True or False, such as the result of `a == b` for two nodes; DtypeError for a
+    condition that is not boolean.
+
+    >>> x = gn.constant([-2.0, 3.0])
+    >>> gn.compile(gn.where(x > 0, x, 0.1 * x))()[0].tolist()
+    [-0.2, 3.0]
     """
     if isinstance(condition, int):
         raise no_condition("where", condition)

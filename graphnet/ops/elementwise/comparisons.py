@@ -1,4 +1,4 @@
-"""Comparisons, and logic on what they give: no derivative passes."""
+"""Comparisons and logical operations; their derivatives are zero."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Equal(Comparison):
 
 
 class Logical(Comparison):
-    """y = a truth of truths: of numbers, 0 is false and all else true"""
+    """y = a logical function of x_1, ..., x_n; for numbers, 0 is false and all others are true"""
 
     takes_flags = False
     commutes = True
@@ -128,55 +128,103 @@ class LogicalNot(Logical):
 
 
 def less(x: Any, y: Any) -> Node:
-    """z = x < y, booleans."""
+    """z = x < y, booleans.
+
+    x, y: nodes, arrays or numbers, broadcast together.
+
+    >>> gn.compile(gn.less([1.0, 2.0, 3.0], 2.0))()[0].tolist()
+    [True, False, False]
+    """
     return shared(Less)(x, y)
 
 
 def less_equal(x: Any, y: Any) -> Node:
-    """z = x ≤ y, booleans."""
+    """z = x ≤ y, booleans.
+
+    x, y: nodes, arrays or numbers, broadcast together.
+
+    >>> gn.compile(gn.less_equal([1.0, 2.0, 3.0], 2.0))()[0].tolist()
+    [True, True, False]
+    """
     return shared(LessEqual)(x, y)
 
 
 def greater(x: Any, y: Any) -> Node:
-    """z = x > y, booleans."""
+    """z = x > y, booleans.
+
+    x, y: nodes, arrays or numbers, broadcast together.
+
+    >>> gn.compile(gn.greater([1.0, 2.0, 3.0], 2.0))()[0].tolist()
+    [False, False, True]
+    """
     return shared(Greater)(x, y)
 
 
 def greater_equal(x: Any, y: Any) -> Node:
-    """z = x ≥ y, booleans."""
+    """z = x ≥ y, booleans.
+
+    x, y: nodes, arrays or numbers, broadcast together.
+
+    >>> gn.compile(gn.greater_equal([1.0, 2.0, 3.0], 2.0))()[0].tolist()
+    [False, True, True]
+    """
     return shared(GreaterEqual)(x, y)
 
 
 def equal(x: Any, y: Any) -> Node:
-    """z = (x is equal to y), booleans. (`==` on nodes asks whether they are the same node.)"""
+    """z = (x is equal to y), booleans. (`==` on nodes is True only for one and the same node.)
+
+    x, y: nodes, arrays or numbers, broadcast together.
+
+    >>> gn.compile(gn.equal([1.0, 2.0, 3.0], 2.0))()[0].tolist()
+    [False, True, False]
+    """
     return shared(Equal)(x, y)
 
 
 def logical_and(x: Any, y: Any) -> Node:
-    """z = x and y, booleans; `x & y` where both are."""
+    """z = x and y, booleans; `x & y` for boolean nodes.
+
+    x, y: nodes or arrays, broadcast together; for numbers, 0 is false and all others are true.
+
+    >>> gn.compile(gn.logical_and([True, True], [True, False]))()[0].tolist()
+    [True, False]
+    """
     return shared(LogicalAnd)(x, y)
 
 
 def logical_or(x: Any, y: Any) -> Node:
-    """z = x or y, booleans; `x | y` where both are."""
+    """z = x or y, booleans; `x | y` for boolean nodes.
+
+    x, y: nodes or arrays, broadcast together; for numbers, 0 is false and all others are true.
+
+    >>> gn.compile(gn.logical_or([True, False], [False, False]))()[0].tolist()
+    [True, False]
+    """
     return shared(LogicalOr)(x, y)
 
 
 def logical_not(x: Any) -> Node:
-    """y = not x, booleans; `~x` where x is."""
+    """y = not x, booleans; `~x` for a boolean node.
+
+    x: node or array; for numbers, 0 is false and all others are true.
+
+    >>> gn.compile(gn.logical_not([True, False]))()[0].tolist()
+    [False, True]
+    """
     return shared(LogicalNot)(x)
 
 
 def _of_booleans(sign: str, instead: Callable[..., Node]) -> Callable[..., Node]:
-    """What an operator of booleans does: & | ~ would work on the bits of integers, which no op here does."""
+    """Returns an operator & | ~ that takes booleans only: for integers NumPy's would work on bits."""
 
     def applied(*operands: Any) -> Node:
         for operand in operands:
             node = as_node(operand)
             if node.dtype != BOOL:
                 raise DtypeError(
-                    f"{sign} is for booleans, but {node.describe()} (made at {node.origin}) is {node.dtype}; compare "
-                    f"it, (x > 0), or write gn.{instead.__name__}(...), for which 0 is false and all else true."
+                    f"{sign} takes booleans, but {node.describe()} (made at {node.origin}) is {node.dtype}; compare "
+                    f"it first, (x > 0), or write gn.{instead.__name__}(...), where 0 is false and all else true."
                 )
         return instead(*operands)
 

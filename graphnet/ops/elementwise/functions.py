@@ -79,7 +79,7 @@ class Log(Elementwise):
     def forward(self, x: Array) -> Array:
         return np.log(x)
 
-    # Not a partial 1 / x: that of a tiny x is too large for a number, where what it is multiplied by is tiny, too.
+    # Not the partial 1 / x, which overflows for a tiny x even if its factor is tiny, too.
 
     def backward(self, gy: Node, y: Node, x: Node) -> Sequence[Node]:
         return (gy / x,)
@@ -165,7 +165,7 @@ class Erf(Elementwise):
     domain = "float"
 
     def forward(self, x: Array) -> Array:
-        # NumPy has none; a number at a time, Python's is right to the last digit or so.
+        # NumPy has no erf; Python's is accurate to about the last digit.
         return np.fromiter(map(math.erf, x.ravel().tolist()), x.dtype, x.size).reshape(x.shape)
 
     def partials(self, y: Node, x: Node) -> Sequence[Node]:
@@ -239,67 +239,145 @@ class Round(Staircase):
 
 
 def tanh(x: Any) -> Node:
-    """y = tanh(x)."""
+    """y = tanh(x).
+
+    x: node, array or number; integers become float64.
+
+    >>> gn.compile(gn.tanh([0.0, 1.0]))()[0].round(3).tolist()
+    [0.0, 0.762]
+    """
     return shared(Tanh)(x)
 
 
 def sigmoid(x: Any) -> Node:
-    """y = σ(x) = 1 / (1 + exp(-x)), accurate for every x."""
+    """y = σ(x) = 1 / (1 + exp(-x)), accurate for every x.
+
+    x: node, array or number; integers become float64.
+
+    >>> gn.compile(gn.sigmoid([0.0, 2.0]))()[0].round(3).tolist()
+    [0.5, 0.881]
+    """
     return shared(Sigmoid)(x)
 
 
 def exp(x: Any) -> Node:
-    """y = exp(x)."""
+    """y = exp(x).
+
+    x: node, array or number; integers become float64.
+
+    >>> gn.compile(gn.exp([0.0, 1.0]))()[0].round(3).tolist()
+    [1.0, 2.718]
+    """
     return shared(Exp)(x)
 
 
 def log(x: Any) -> Node:
-    """y = log(x), in nats."""
+    """y = log(x), in nats.
+
+    x: node, array or number; integers become float64.
+
+    >>> gn.compile(gn.log([1.0, 10.0]))()[0].round(3).tolist()
+    [0.0, 2.303]
+    """
     return shared(Log)(x)
 
 
 def relu(x: Any) -> Node:
-    """y = max(x, 0)."""
+    """y = max(x, 0); the derivative at 0 is 0.
+
+    x: node, array or number.
+
+    >>> gn.compile(gn.relu([-1.0, 2.0]))()[0].round(3).tolist()
+    [0.0, 2.0]
+    """
     return shared(ReLU)(x)
 
 
 def softplus(x: Any) -> Node:
-    """y = log(1 + exp(x)), accurate for every x."""
+    """y = log(1 + exp(x)), accurate for every x.
+
+    x: node, array or number; integers become float64.
+
+    >>> gn.compile(gn.softplus([0.0, 100.0]))()[0].round(3).tolist()
+    [0.693, 100.0]
+    """
     return shared(Softplus)(x)
 
 
 def sqrt(x: Any) -> Node:
-    """y = √x."""
+    """y = √x.
+
+    x: node, array or number; integers become float64.
+
+    >>> gn.compile(gn.sqrt([4.0, 2.0]))()[0].round(3).tolist()
+    [2.0, 1.414]
+    """
     return shared(Sqrt)(x)
 
 
 def sin(x: Any) -> Node:
-    """y = sin(x)."""
+    """y = sin(x), x in radians.
+
+    x: node, array or number; integers become float64.
+
+    >>> gn.compile(gn.sin([0.0, np.pi / 2]))()[0].round(3).tolist()
+    [0.0, 1.0]
+    """
     return shared(Sin)(x)
 
 
 def cos(x: Any) -> Node:
-    """y = cos(x)."""
+    """y = cos(x), x in radians.
+
+    x: node, array or number; integers become float64.
+
+    >>> gn.compile(gn.cos([0.0, np.pi]))()[0].round(3).tolist()
+    [1.0, -1.0]
+    """
     return shared(Cos)(x)
 
 
 def erf(x: Any) -> Node:
-    """y = erf(x) = 2/√π ∫₀ˣ exp(-t²) dt."""
+    """y = erf(x) = 2/√π ∫₀ˣ exp(-t²) dt.
+
+    x: node, array or number; integers become float64.
+
+    >>> gn.compile(gn.erf([0.0, 1.0]))()[0].round(3).tolist()
+    [0.0, 0.843]
+    """
     return shared(Erf)(x)
 
 
 def floor(x: Any) -> Node:
-    """y = ⌊x⌋, the largest whole number ≤ x, of x's dtype; integers and booleans as they are. No derivative passes."""
+    """y = ⌊x⌋, the largest whole number ≤ x.
+
+    x: node, array or number. y has x's dtype; integers and booleans are returned unchanged. The derivative is 0.
+
+    >>> gn.compile(gn.floor([0.5, 1.5, -0.2]))()[0].tolist()
+    [0.0, 1.0, -1.0]
+    """
     return _to_whole(shared(Floor), x)
 
 
 def ceil(x: Any) -> Node:
-    """y = ⌈x⌉, the smallest whole number ≥ x, of x's dtype; integers and booleans as they are. No derivative passes."""
+    """y = ⌈x⌉, the smallest whole number ≥ x.
+
+    x: node, array or number. y has x's dtype; integers and booleans are returned unchanged. The derivative is 0.
+
+    >>> gn.compile(gn.ceil([0.5, 1.5, -0.2]))()[0].tolist()
+    [1.0, 2.0, -0.0]
+    """
     return _to_whole(shared(Ceil), x)
 
 
 def round(x: Any) -> Node:
-    """y = the whole number nearest to x, of x's dtype: of 0.5 and 1.5, 0 and 2, as in NumPy. No derivative passes."""
+    """y = the whole number nearest to x; halves are rounded to even, as in NumPy.
+
+    x: node, array or number. y has x's dtype; integers and booleans are returned unchanged. The derivative is 0.
+
+    >>> gn.compile(gn.round([0.5, 1.5, -0.2]))()[0].tolist()
+    [0.0, 2.0, -0.0]
+    """
     return _to_whole(shared(Round), x)
 
 
@@ -309,12 +387,24 @@ def _to_whole(op: Op, x: Any) -> Node:
 
 
 def absolute(x: Any) -> Node:
-    """y = |x|."""
+    """y = |x|; the derivative at 0 is 0. The same as `abs(x)`.
+
+    x: node, array or number.
+
+    >>> gn.compile(gn.absolute([-1.0, 2.0]))()[0].round(3).tolist()
+    [1.0, 2.0]
+    """
     return shared(Absolute)(x)
 
 
 def sign(x: Any) -> Node:
-    """y = sign(x)."""
+    """y = sign(x): -1, 0 or 1. The derivative is 0.
+
+    x: node, array or number; no booleans.
+
+    >>> gn.compile(gn.sign([-3.0, 0.0, 2.0]))()[0].round(3).tolist()
+    [-1.0, 0.0, 1.0]
+    """
     return shared(Sign)(x)
 
 

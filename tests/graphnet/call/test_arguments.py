@@ -46,16 +46,16 @@ ones = np.ones((4, 3), "complex64")
 ROWS = [
     (set_to(x, "shape", (400, 300)), ValueAccessError, "x[4, 3]", "(400, 300)", "gn.reshape"),
     (set_to(x, "dtype", np.dtype("int8")), ValueAccessError, "int8", "gn.cast"),
-    (set_to(y, "op", x.op), ValueAccessError, "op cannot be set", "never changes"),
+    (set_to(y, "op", x.op), ValueAccessError, "op cannot be set", "immutable"),
     (set_to(y, "name", "z"), ValueAccessError, "name cannot be set", "gn.label"),
     (set_to(y, "scope", {}), ValueAccessError, "gn.scope"),
     (set_to(y, "colour", 0), ValueAccessError, "colour cannot be set"),
     (lambda: delattr(y, "shape"), ValueAccessError, "shape cannot be deleted"),
-    *((lambda n=n: setattr(compiled(), n, 2), ValueAccessError, n, "2", "never changes", "gn.compile(")
+    *((lambda n=n: setattr(compiled(), n, 2), ValueAccessError, n, "2", "immutable", "gn.compile(")
       for n in ("thread", "threads", "backend", "check", "graph", "inputs", "_program")),
-    *((lambda n=n: setattr(stored(), n, 2), ValueAccessError, n, "2", "never changes", "gn.compile(")
+    *((lambda n=n: setattr(stored(), n, 2), ValueAccessError, n, "2", "immutable", "gn.compile(")
       for n in ("parameter", "parameters", "backend", "inputs")),
-    *((lambda n=n: setattr(gn.Graph(y), n, 2), ValueAccessError, n, "2", "never changes", "gn.Graph(")
+    *((lambda n=n: setattr(gn.Graph(y), n, 2), ValueAccessError, n, "2", "immutable", "gn.Graph(")
       for n in ("output", "outputs", "inputs", "order", "groups")),
     *((lambda v=v: gn.gradient(cost, W, clip_values=v), UsageError, "gradient: clip_values", repr(v)[:50])
       for v in (-1, math.nan, 0, "a", 10**400, True)),

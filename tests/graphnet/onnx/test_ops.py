@@ -201,7 +201,7 @@ UNSAID: list[tuple[Any, Any, str]] = [
     (of_batch(lambda x: x * gn.constant(np.float32(np.log(x.shape[0])))), None, "depends on the number of cases"),
     (of_batch(lambda x: gn.tanh(x) if x.shape[0] % 4 == 3 else x), None, "computed otherwise"),
     (of_batch(lambda x: x ** (x.shape[0] / 2)), None, r"5003\.5 with 10,007"),
-    (of_batch(lambda x: x[-1]), None, "the case of a number that depends"),
+    (of_batch(lambda x: x[-1]), None, "reads a case whose position depends"),
     (lambda batch: ([X], [X]), None, "no input has an axis of them"),
     (lambda batch: X, None, "must return outputs and inputs"),
     (of_batch(gn.tanh), [X], "leave inputs= out"),

@@ -95,7 +95,7 @@ REFUSED: list[tuple[Any, type[Exception], str]] = [
     (lambda: gn.cumsum(X, 2), gn.ShapeError, "CumSum: axis 2"),
     (lambda: gn.cumsum(X, 0, 1), gn.UsageError, "cumsum: reverse"),  # type: ignore[arg-type]
     (lambda: looked_up((3,)), gn.ShapeError, r"indices have 1 axes, but x has 2"),
-    (lambda: looked_up((2, 1)), gn.ShapeError, "but for axis 1, the shapes do not broadcast"),
+    (lambda: looked_up((2, 1)), gn.ShapeError, "apart from axis 1, the shapes do not broadcast"),
     (lambda: looked_up((3, 1), "float32"), gn.DtypeError, "take_along_axis: the index is float32"),
     (lambda: looked_up((3, 4), axis=2), gn.ShapeError, "take_along_axis: axis 2"),
     (lambda: gn.pad(INTEGERS, 1, 0.5), gn.DtypeError, "pad: int64 cannot hold 0.5"),
@@ -238,11 +238,11 @@ NO_SUBSCRIPTS: list[tuple[str, list[tuple[int, ...]], str]] = [
     ("ij,jk->ik", [(2, 3), (4, 5)], "'j' is 4 in operand 2, but 3 before"),
     ("ij->ji", [(2,)], "operand 1 has 1 axes, but 'ij' names 2"),
     ("ij->ji", [(2, 3, 4)], "operand 1 has 3 axes, but 'ij' names 2"),
-    ("ij,jk", [(2, 3)], "there are 2 operands in it, but 1 are given"),
+    ("ij,jk", [(2, 3)], "it names 2 operands, but 1 are given"),
     ("ij->ijk", [(2, 3)], "'k' of the result is in no operand"),
     ("ij->ii", [(2, 3)], "'i' stands twice in the result"),
     ("ii->i", [(2, 3)], "the axes 'i' of operand 1"),
-    ("......", [(2, 3)], "'......' is none of letters"),
+    ("......", [(2, 3)], "'......' may hold only letters"),
     ("...i->i", [(2, 3)], "'...' stands for 1 axes"),
 ]
 

@@ -219,7 +219,7 @@ def test_a_failure_names_law_op_place_and_smallest_input() -> None:
     where = r"(?s)Cube: law 2.*y = x³.*\[\[1\.\]\]   float64\[1, 1\]"
     for op, message, laws in (
         (Cube(), where, None),
-        (Cube(), r"(?s)law 1: .*bool\[.*Cube takes bool: say `domain = 'float'`", (1,)),
+        (Cube(), r"(?s)law 1: .*bool\[.*Cube accepts bool: set `domain = 'float'`", (1,)),
         (Wide(), "backward gave float64 for .* which is float32", None),
     ):
         how = {"laws": laws, "narrow": True} if laws else {}

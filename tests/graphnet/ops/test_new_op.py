@@ -254,15 +254,15 @@ LIES: dict[str, tuple[gn.Op, str]] = {
     "rows that depend on others": (saying(SayingSum, row_offset=lambda op, y, x: 0)(0), "rows"),
     "an offset": (saying(SayingSum, row_offset=lambda op, y, x: 1)(1), r"row_offset.*row i \+ 1"),
     "rows that are not there": (
-        saying(Flip, rows=lambda op, some, of, y, x: of(x, range(some.start + 1, some.stop + 1)))(), "wants range"),
-    "rows as they lie": (saying(Flip, rows=lambda op, some, of, y, x: of(x, some))(), r"`rows`.*is not so"),
+        saying(Flip, rows=lambda op, some, of, y, x: of(x, range(some.start + 1, some.stop + 1)))(), "reads range"),
+    "rows as they lie": (saying(Flip, rows=lambda op, some, of, y, x: of(x, some))(), r"not true .*`rows`"),
     "axes that depend": (saying(SayingSum, aligned_axes=lambda op, axis, y, x: (axis,))(1), r"of axis 1 is \[1\]"),
     "longer": (saying(SayingSum, aligned_axes=lambda op, axis, y, x: (1 - axis,))(1), "`aligned_axes`.*as long as"),
     "axes of fewer inputs": (saying(SayingSum, aligned_axes=lambda op, axis, y, x: ())(1), "one entry for each"),
     "another value": (saying(SayingSum, expanded=lambda op, y, x: x + x)(1), "`expanded` is what forward gives"),
     "another shape": (saying(SayingSum, expanded=lambda op, y, x: x[0])(1), r"`expanded` has shape \[3, 2\]"),
     "a slice as it lies": (saying(Flip, sliced=lambda op, key, y, x: x[key[0]])(), "`sliced` by"),
-    "memory as it lies": (saying(Flip, view=lambda op, x: x)(), "`view` says"),
+    "memory as it lies": (saying(Flip, view=lambda op, x: x)(), "by `view`"),
     "elements that are not there": (saying(SayingSum, moves=True)(1), "moves = True"),
     "a sum of sums": (saying(RunningSum, zero_if="all", forward=lambda op, x: x * abs(x))(), 'zero_if = "all"'),
     "other elements": (saying(RunningSum, is_elementwise=True)(), "is_elementwise = True"),
@@ -289,5 +289,5 @@ def test_what_is_said_wrongly_is_caught() -> None:
         "partials": lambda op, z, x, y: [gn.fill(s, z.shape, z.dtype) for s in (1, -1)],
     }
     difference = saying(gn.Elementwise, kernel="x - y", arity=2, commutes=True, **rules)
-    with pytest.raises(gn.testing.LawError, match="it says `commutes = True`"):
+    with pytest.raises(gn.testing.LawError, match="it declares `commutes = True`"):
         gn.testing.check_op(difference(), x, x + 1)

@@ -354,12 +354,12 @@ def with_kernel(function: Any, **more: Any) -> gn.Rowwise:
 #: Kernel -> what check_op says; its lines are told, too.
 WRONG: dict[Any, str] = {
     beyond: r"leaves an array: index 3 is out of bounds .*: y\[i \+ 1\] = 2 \* x\[i\]\. Indices go",
-    unwritten: r"leaves y\[0, 0\] unwritten, or makes it of memory that it has not written",
+    unwritten: r"leaves y\[0, 0\] unwritten, or computes it from memory that it has not written",
     before_the_first: r"leaves y\[0, 0\] unwritten, .*an index below 0 counts from the end",
     into_an_input: r"writes an input, at .*: x\[i\] = 2 \* x\[i\]",
-    with_arrays: r"(?s)cannot be compiled, at .*:\d+.*twice = 2 \* x.*let `scratch` name",
+    with_arrays: r"(?s)cannot be compiled, at .*:\d+.*twice = 2 \* x.*in `scratch`",
     with_gamma: r"(?s)cannot be compiled, at .*numba_gamma.*exp of lgamma",
-    unknown_parameter: r"the parameter 'z' of the kernel at .* is nothing that the op has",
+    unknown_parameter: r"the parameter 'z' of the kernel at .* is not a field of the op",
 }
 
 

@@ -201,7 +201,7 @@ def test_what_cannot_be_updated() -> None:
     for given, words in [
         ([1.0, 2.0], "x.* is updated, so it must be given an array of float32 .* not a list"),
         (np.ones(2, np.float16), "float16 of shape"),
-        (np.ones(4, np.float32)[::2], "not in one piece"),
+        (np.ones(4, np.float32)[::2], "not contiguous"),
         (read_only, "read-only"),
     ]:
         for backend in BACKENDS:
@@ -242,7 +242,7 @@ def test_updates_that_cannot_be_meant(tmp_path: Any) -> None:
     x, y, v = gn.input((3,), name="x"), gn.input((3,), name="y"), gn.input((3,), name="v", varying=True)
     w, array = gn.parameter(np.ones(3), name="w"), np.ones(3, np.float32)
     for inputs, updates, words in (
-        ([x], {w: 2 * w}, "is no Input"),
+        ([x], {w: 2 * w}, "is not an Input"),
         ([x], {x: gn.sum(x)}, r"x\[3\] .* cannot become .*Sum"),
         ([x], {x: gn.cast(x, "float64")}, "cannot become .* of float64"),
         ([x], {x: 3.0}, "cannot become 3.0"),
