@@ -1,4 +1,4 @@
-"""Back ends: each turns a plan into something that runs. Loaded by name, when first asked for."""
+"""Back ends: each turns a graph into a program that runs. Loaded by name, on first use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ AVAILABLE: dict[str, tuple[str, str]] = {
 
 
 def load_backend(name: str) -> Backend:
-    """The back end of this name; BackendError names those that there are."""
+    """The back end with this name; BackendError lists the available names."""
     if not isinstance(name, str) or name not in AVAILABLE:
         raise BackendError(
             f"there is no back end {name!r:.60} in this version; available: {', '.join(sorted(AVAILABLE))}."
@@ -32,20 +32,28 @@ def load_backend(name: str) -> Backend:
 
 
 def place(array: Any, backend: str = "cuda") -> Any:
-    """A copy of the array where the back end computes: for "cuda" on the GPU, for all others on the host.
+    """A copy of the array in the memory of a back end: on the GPU for "cuda", on the host for all others.
 
-    A function that is given an array on the GPU leaves its results there, so nothing passes through the host. Such
-    arrays are added, multiplied and summed where they are; np.asarray copies them to the host, and other libraries read
-    them in place, by DLPack or `__cuda_array_interface__`.
-    Raises BackendError where the back end cannot run here.
+    A function whose arguments are on the GPU returns results on the GPU, without copies through the host. Arrays on
+    the GPU support +, * and sums there. np.asarray copies an array to the host; other libraries read it in place, by
+    DLPack or `__cuda_array_interface__`.
+    array: NumPy array, or other array. backend: name of the back end; "cuda" by default.
+    Raises BackendError if the back end cannot run on this machine.
+
+    >>> gn.place(np.ones(2), "numba").tolist()
+    [1.0, 1.0]
     """
     return load_backend(backend).place(array)
 
 
 def backend_of(array: Any) -> str:
-    """Which back end computes where the array lies: what its class names as `backend`; "numba" for NumPy's arrays.
+    """Name of the back end whose memory holds the array; "numba" for NumPy arrays.
 
-    So what is to work on θ wherever it is asks nothing else: gn.compile(..., gn.backend_of(theta)).
+    Compile with it to compute where θ is: gn.compile(..., backend=gn.backend_of(theta)).
+    array: NumPy array, or array on a GPU.
+
+    >>> gn.backend_of(np.ones(2))
+    'numba'
     """
     return getattr(array, "backend", "numba")
 
