@@ -25,8 +25,10 @@ from exercises import check
 #
 # - `backend="numpy"` calls the `forward` rule of each node, in order. It is slow and simple, and serves as the
 #   reference for correct results.
-# - `backend="numba"` is the default on a CPU. It compiles the whole graph to machine code: fused loops, its own matrix
-#   products, all cores, and no Python between the first input and the last output.
+# - `backend="numba"` is the default. It compiles the whole graph to machine code: fused loops, its own matrix products,
+#   all cores, and no Python between the first input and the last output.
+#
+# (On an NVIDIA GPU, use `backend="cuda"`: see [the guide](../docs/on_a_gpu.md).)
 #
 # The example is the recurrent network of tutorial 4, now with the size of a small language model: the cost and its
 # gradients over 50 time steps.
