@@ -208,9 +208,9 @@ def unitwise(a, B, epsilon=0.0):
 # %% [markdown]
 # ## The quasi-diagonal metric
 #
-# With many inputs per unit, even a block is large. The diagonal alone is cheap, but not invariant: logistic activities
-# are shifted, and a shift mixes each weight with the bias. So keep the diagonal *and the row of the bias*, `i = 0`.
-# The step is then (Ollivier, eqs 34–35)
+# With many inputs per unit, even a block is large. The diagonal alone is cheap, but not invariant: the activity of a
+# logistic unit is a shifted activity of a tanh unit, and a shift mixes each weight with the bias. So keep the diagonal
+# *and the row of the bias*, `i = 0`. The step is then (Ollivier, eqs 34–35)
 #
 # ```
 # δ_i = (G_i - G_0 M_0i / M_00) / (M_ii - M_0i² / M_00)      for i ≠ 0
@@ -355,7 +355,7 @@ for name, reduction in (("quasi-diagonal", "quasi-diagonal"), ("unitwise", "full
 
 # %% [markdown]
 # The steps are invariant for a recurrent network, too. (For other data, units may saturate, and you need damping.
-# `rnn.Riemannian` and `rnn.NaturalGradient` choose learning rates and work on batches.)
+# `rnn.Riemannian` adapts its learning rate; `rnn.NaturalGradient` trains on minibatches.)
 #
 # ## Exercises
 #
@@ -393,7 +393,7 @@ check(
         lambda W: np.vstack([1 - W[:1], -W[1:]]),
     ],
     right=is_inversion,
-    hint="b + x W = b + W·1 - (1 - x) W, where W·1 is the sum of the rows of W. Do not change the argument in place.",
+    hint="b + x W = b + 1·W - (1 - x) W, where 1·W is the sum of the rows of W. Do not change the argument in place.",
 )
 
 # %% [markdown]
