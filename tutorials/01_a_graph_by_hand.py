@@ -41,6 +41,8 @@ print(C)
 viz.draw(C)
 
 # %% [markdown]
+# How to read the picture:
+#
 # - Black squares are *leaves*, nodes without inputs. A blue rim marks data, which you pass at each call. The other two
 #   leaves, `W` and `b`, are parameters, and store their values.
 # - Circles are *operations*. The red one is the *cost*, the single number at the end.
@@ -114,8 +116,8 @@ viz.draw([gW, gb])
 # leads to the sum over rows, which is `gb`. The other arrow leads to the product with `Xᵀ`, which is `gW`. (The 1 that
 # is broadcast at the top is `gC`.)
 #
-# The gradient is a graph like any other: you can draw it, optimize it, or differentiate it again. [Tutorial
-# 3](03_derivatives_are_graphs.py) does so.
+# The gradient is a graph like any other: you can draw it, optimize it, or differentiate it again.
+# [Tutorial 3](03_derivatives_are_graphs.py) does so.
 #
 # ## Implement backpropagation
 #
@@ -202,7 +204,7 @@ except gn.ValueAccessError as error:
 
 # %% [markdown]
 # ### Exercise 1
-# Compute `∂C/∂X` with a pencil. Use the rule `gP Wᵀ`. Replace the dots by your answer, a list of two rows.
+# Compute `∂C/∂X` with a pencil. Use the rule `gP Wᵀ`. Replace the dots with your answer, a list of two rows.
 
 # %%
 answer_1 = ...
@@ -251,5 +253,5 @@ check(
 )
 
 # %% [markdown]
-# In exercise 3 you trained a model: one step of gradient descent, with the best step size. In [tutorial
-# 2](02_three_rules_of_a_node.py) you write an op that the library does not have.
+# In exercise 3 you trained a model: one step of gradient descent, with the best step size. In
+# [tutorial 2](02_three_rules_of_a_node.py) you write an op that the library does not have.

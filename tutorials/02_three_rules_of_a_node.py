@@ -89,8 +89,8 @@ axes.legend()
 axes.grid(alpha=0.3)
 
 # %% [markdown]
-# Softsign is smooth, but its slope has a kink at 0, so the second derivative jumps there. A test fails at a point
-# where a derivative does not exist. Keep test points away from such points.
+# Softsign is smooth, but its slope has a kink at 0, so the second derivative jumps there. A test is meaningless at a
+# point where a derivative does not exist. Choose test points away from such points.
 #
 # ## Test the derivatives
 #
@@ -204,7 +204,7 @@ class SquaredDistance(gn.Op):
         return ((a[:, None] - b[None]) ** 2).sum(-1)
 
     def backward(self, gd, d, a, b):
-        difference = a[:, None] - b[None]  # n m k
+        difference = a[:, None] - b[None]  # shape (n, m, k)
         g = 2 * gd[:, :, None] * difference
         return [gn.sum(g, axis=1), -gn.sum(g, axis=0)]
 
@@ -246,7 +246,7 @@ except gn.ShapeError as error:
 
 # %%
 class Rounded(gn.Op):
-    """y = x rounded"""
+    """y = round(x)"""
 
     signature = "... -> ..."
 
@@ -271,8 +271,9 @@ check(1, answer_1, solution=0.01, wrong=[0.1, 0.81, 0.19], hint="The slope is (1
 
 # %% [markdown]
 # ### Exercise 2
-# *Swish* is `y = x σ(x)`. Write it as an elementwise op, above `answer_2`. Replace the dots by an instance, `Swish()`.
-# The logistic function σ is `sigmoid(x)` in a kernel, `gn.sigmoid(x)` for nodes, and `1 / (1 + np.exp(-x))` for NumPy.
+# *Swish* is `y = x σ(x)`. Write it as an elementwise op, above `answer_2`. Replace the dots with an instance,
+# `Swish()`. The logistic function σ is `sigmoid(x)` in a kernel, `gn.sigmoid(x)` for nodes, and `1 / (1 + np.exp(-x))`
+# for NumPy.
 
 # %%
 answer_2 = ...
@@ -316,7 +317,7 @@ check(
 # %% [markdown]
 # ### Exercise 3
 # Write an op for the inner product of each row of `a` with the same row of `b`: `y[n] = Σ_k a[n, k] b[n, k]`. Write
-# all three rules, and replace the dots by an instance. (`gy[:, None]` adds an axis of size 1 to a cotangent.)
+# all three rules, and replace the dots with an instance. (`gy[:, None]` adds an axis of size 1 to a cotangent.)
 
 # %%
 answer_3 = ...

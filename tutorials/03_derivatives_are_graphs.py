@@ -2,8 +2,8 @@
 # # 3 · Compute gradients, Jacobian, Hessian and Gauss–Newton products
 #
 # *Reading time: 12 minutes.* After this lesson you can differentiate a graph forward and backward, and multiply
-# vectors by the Jacobian, the Hessian and the Gauss–Newton matrix without computing these matrices. Read [tutorial
-# 2](02_three_rules_of_a_node.py) first.
+# vectors by the Jacobian, the Hessian and the Gauss–Newton matrix without computing these matrices. Read
+# [tutorial 2](02_three_rules_of_a_node.py) first.
 
 # %%
 import matplotlib.pyplot as plt
@@ -225,7 +225,7 @@ for name, nodes in {"cost": [C], "gradient": [g], "Jv": [ry], "Hv": [hv], "Gv": 
     print(f"{name:10}{len(gn.Graph(nodes)):4}{len(tidy(nodes).graph):4}")
 
 # %% [markdown]
-# Each product takes a few times as many nodes as the cost. This factor does not depend on the number of weights.
+# Each derivative has a few times as many nodes as the cost. This factor does not depend on the number of weights.
 #
 # ## Common errors
 #
@@ -277,7 +277,7 @@ check(
 # %% [markdown]
 # ### Exercise 3
 # Write a function of a cost, a node `w`, and a direction `v` (an array or a node of the shape of `w`). It returns a
-# node: the curvature of the cost along `v`, which is `vᵀ H v`. Replace the dots by the function.
+# node: the curvature of the cost along `v`, which is `vᵀ H v`. Replace the dots with the function.
 
 # %%
 answer_3 = ...
@@ -312,5 +312,5 @@ check(
 )
 
 # %% [markdown]
-# The pictures were simple because compiler passes had simplified the graphs. [Tutorial
-# 4](04_what_the_optimizer_does.py) shows these passes.
+# The pictures were simple because compiler passes had simplified the graphs.
+# [Tutorial 4](04_what_the_optimizer_does.py) shows these passes.

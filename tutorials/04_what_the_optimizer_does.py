@@ -2,8 +2,8 @@
 # # 4 · Optimize a graph with compiler passes
 #
 # *Reading time: 11 minutes.* After this lesson you can inspect the compiler passes that `gn.compile` applies to your
-# graph, count the operations that they save, leave out a pass, and write your own. Read [tutorial
-# 3](03_derivatives_are_graphs.py) first.
+# graph, count the operations that they save, leave out a pass, and write your own. Read
+# [tutorial 3](03_derivatives_are_graphs.py) first.
 
 # %%
 import numpy as np
@@ -178,7 +178,7 @@ for group in function.graph.groups[:3]:
 # %% [markdown]
 # ## Inspect a compiled function
 #
-# `explain` lists what the passes did to your function, and the memory and instructions that it needs:
+# `explain` lists each pass with its node counts and time, the ops that remain, and the memory of a run:
 
 # %%
 print(function.explain())
@@ -279,8 +279,8 @@ check(
 
 # %% [markdown]
 # ### Exercise 3
-# Write a pass that replaces `exp(log(x))` by `x`, and nothing else. Replace the dots by the function. (`node.op.name`
-# is `"Exp"` or `"Log"`; `node.inputs` is a tuple.)
+# Write a pass that replaces `exp(log(x))` by `x`, and nothing else. Replace the dots with the function.
+# (`node.op.name` is `"Exp"` or `"Log"`; `node.inputs` is a tuple.)
 
 # %%
 answer_3 = ...

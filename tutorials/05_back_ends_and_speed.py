@@ -25,8 +25,8 @@ from exercises import check
 #
 # - `backend="numpy"` calls the `forward` rule of each node, in order. It is slow and simple, and serves as the
 #   reference for correct results.
-# - `backend="numba"` is the default. It compiles the whole graph to machine code: fused loops, its own matrix products,
-#   all cores, and no Python between the first input and the last output.
+# - `backend="numba"` is the default. It compiles the whole graph to machine code: fused loops, its own matrix
+#   products, all cores, and no Python between the first input and the last output.
 #
 # (On an NVIDIA GPU, use `backend="cuda"`: see [the guide](../docs/on_a_gpu.md).)
 #
@@ -247,8 +247,8 @@ check(
 
 # %% [markdown]
 # ### Exercise 2
-# A core does 20 billion operations per second. How many microseconds does it need at least for a product of a 100 ×
-# 200 matrix with a 200 × 300 matrix?
+# A core does 20 billion operations per second. How many microseconds does it need at least for a product of a
+# 100 × 200 matrix with a 200 × 300 matrix?
 
 # %%
 answer_2 = ...

@@ -100,9 +100,9 @@ class Latch(rnn.Cell):
 viz.draw(Latch(1))
 
 # %% [markdown]
-# The compact style writes the weights on the arrows, as in papers. Follow the path of `hₜ₋₁`: it passes one × and one
-# +, and becomes `hₜ`. The gate multiplies this path, but is not a part of it. [Tutorial 7](07_vanishing_gradients.py)
-# shows why this is important.
+# The compact style writes the weights on the arrows, as in papers. Follow the path of `hₜ₋₁`: it passes one
+# multiplication and one addition, and becomes `hₜ`. The gate multiplies this path, but is not a part of it.
+# [Tutorial 7](07_vanishing_gradients.py) shows why this is important.
 
 # %%
 viz.draw(Latch(1), style="compact")
@@ -253,7 +253,7 @@ top.grid(alpha=0.3)
 
 
 # %%
-def told(attempt):
+def show_error(attempt):
     try:
         attempt()
     except Exception as error:
@@ -283,8 +283,8 @@ class Branching(rnn.Cell):
 
 
 for cell in (WithNumPy, Forgetful, Branching):
-    told(lambda cell=cell: rnn.Network([cell(3)], inputs=2, outputs=1, loss="squared"))
-told(lambda: rnn.run(latch, x[:, 0]))  # the batch axis is missing
+    show_error(lambda cell=cell: rnn.Network([cell(3)], inputs=2, outputs=1, loss="squared"))
+show_error(lambda: rnn.run(latch, x[:, 0]))  # the batch axis is missing
 
 # %% [markdown]
 # The next mistake raises no error, and the network even learns. The cell divides by the norm of the whole batch
@@ -301,7 +301,7 @@ class Mixing(rnn.Cell):
         return a / gn.sqrt(1 + gn.sum(a * a))  # correct: gn.sum(a * a, axis=1, keepdims=True)
 
 
-told(lambda: rnn.testing.check_cell(Mixing))
+show_error(lambda: rnn.testing.check_cell(Mixing))
 
 # %% [markdown]
 # ## Exercises

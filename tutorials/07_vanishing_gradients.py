@@ -2,8 +2,8 @@
 # # 7 · Vanishing and exploding gradients
 #
 # *Reading time: 12 minutes.* After this lesson you can explain why gradients vanish or explode over time, plot them
-# for any cell, and prevent it with initial weights and gates. You need gradients (tutorial 3) and cells ([tutorial
-# 6](06_cells_and_time.py)).
+# for any cell, and prevent it with initial weights and gates. You need gradients (tutorial 3) and cells
+# ([tutorial 6](06_cells_and_time.py)).
 #
 # To learn that an input affects a target fifty steps later, a network needs a gradient that reaches back over fifty
 # steps. On the way, the gradient may become very small or very large. At the end you will see how far an LSTM solves

@@ -91,8 +91,8 @@ for direction in ([1.0, 0.0], [0.0, 1.0]):
     print(f"C = {C:.1f}  g = {g}   v = {direction}:  Jv = {forward}  Gv = {product}")
 
 # %% [markdown]
-# The products are the columns of `J` and `G` from above. For losses other than the squared error, `H_L` replaces the
-# 2. `H_L` is the Hessian of the loss with respect to the *outputs* of the network: `G = Jᵀ H_L J` (exercise 1 below).
+# The products are the columns of `J` and `G` from above. For other losses than the squared error, replace the factor 2
+# with `H_L`, the Hessian of the loss with respect to the *outputs* of the network: `G = Jᵀ H_L J` (exercise 1 below).
 # `gn.gauss_newton_product` does all of this. It finds the loss in the graph:
 
 # %%

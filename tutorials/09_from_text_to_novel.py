@@ -2,8 +2,8 @@
 # # 9 · Train a character-level language model
 #
 # *Reading time: 14 minutes.* After this lesson you can train a model that predicts the next character of a text,
-# generate text with it, show its predictions in color, and suggest words. You need cells and training ([tutorial
-# 6](06_cells_and_time.py)).
+# generate text with it, show its predictions in color, and suggest words. You need cells and training
+# ([tutorial 6](06_cells_and_time.py)).
 #
 # To predict the next character well, a network must learn spelling, words and some grammar. To generate text, feed its
 # predictions back as inputs.
@@ -154,8 +154,8 @@ for temperature in (0.0, 0.5, 1.0, 2.0):
     print(f"τ = {temperature}: the value of {''.join(sampler.sample(110, temperature, seed=1))}\n")
 
 # %% [markdown]
-# At temperature 0 the text repeats itself. At 0.5 it is mostly correct words, at 1 more varied, and at 2 nearly
-# random. Plot the probabilities after "the s" at three temperatures:
+# At temperature 0 the text repeats itself. At 0.5 most words are correct, at 1 many are misspelled, and at 2 the text
+# is nearly random. Plot the probabilities after "the s" at three temperatures:
 
 # %%
 sampler.reset()
@@ -199,8 +199,8 @@ sentence = test[start : start + 210]
 show_in_colour(sentence)
 
 # %% [markdown]
-# Most red characters are first letters of words, where many characters are possible. The rest of a word is often
-# green. Spaces are nearly always predicted.
+# Many red characters are first letters of words, where many characters are possible. The end of a word is often green,
+# and so is the space after it.
 #
 # This was a **cold start**: the state was zero, so the model had no context. For a **warm start**, let the model read
 # the previous 500 characters first:
@@ -285,9 +285,9 @@ for written in ("the func", "if the object is not ", "a list of the ", "this is 
     print(f"{written!r:>24} → {listed}")
 
 # %% [markdown]
-# Lynge (2016, 5.4.3) wrote text with such a program. In graphnet, the command `graphnet-rnn write` opens an editor with
-# suggestions: [Writing with a language model](../docs/writing.md). For good suggestions, train the model on a novel for
-# a night, not on a manual for some seconds.
+# Lynge (2016, 5.4.3) wrote text with such a program. In graphnet, the command `graphnet-rnn write` opens an editor
+# with suggestions: [Writing with a language model](../docs/writing.md). For good suggestions, train the model on a
+# novel for a night, not on a manual for some seconds.
 #
 # ## Common errors
 #

@@ -104,7 +104,7 @@ EXAMPLES = 500
 
 
 def network(s):
-    """arrays x, t, W, w -> cost, logits, (a⁰, B) of the hidden layer, (a¹, B) of the output."""
+    """Function of the arrays x, t, W, w: returns cost, logits, (a⁰, B) of the hidden layer, (a¹, B) of the output."""
     x, t = gn.input((EXAMPLES, 2), "float64", name="x"), gn.input((EXAMPLES, 1), "float64", name="t")
     W, w = gn.input((3, 3), "float64", name="W"), gn.input((4, 1), "float64", name="w")
     one = gn.constant(np.ones((EXAMPLES, 1)))
@@ -168,12 +168,12 @@ def train(rule, rate, steps=150):
     return costs, np.abs(answers["tanh"] - answers["logistic"]).max()
 
 
-def tell(name, costs, difference):
+def report(name, costs, difference):
     last = f"{costs['tanh'][-1]:.3f} and {costs['logistic'][-1]:.3f}"
     print(f"{name:<15} costs {last}, probabilities differ by up to {difference:.0e}")
 
 
-tell("gradient", *train(gradient, rate=0.5))
+report("gradient", *train(gradient, rate=0.5))
 
 # %% [markdown]
 # ## The full Fisher metric
@@ -209,8 +209,8 @@ def unitwise(a, B, epsilon=0.0):
 # ## The quasi-diagonal metric
 #
 # With many inputs per unit, even a block is large. The diagonal alone is cheap, but not invariant: the activity of a
-# logistic unit is a shifted activity of a tanh unit, and a shift mixes each weight with the bias. So keep the diagonal
-# *and the row of the bias*, `i = 0`. The step is then (Ollivier, eqs 34–35)
+# logistic unit is that of a tanh unit, scaled and shifted, and a shift mixes each weight with the bias. So keep the
+# diagonal *and the row of the bias*, `i = 0`. The step is then (Ollivier, eqs 34–35)
 #
 # ```
 # δ_i = (G_i - G_0 M_0i / M_00) / (M_ii - M_0i² / M_00)      for i ≠ 0
@@ -229,7 +229,7 @@ def diagonal(a, B):
 def quasi_diagonal(a, B):
     G = gradient(a, B)
     M_ii = (a * a).T @ (B * B) / len(a)
-    M_0i = a.T @ (B * B) / len(a)  # as a_0 = 1; row 0 is M_00
+    M_0i = a.T @ (B * B) / len(a)  # because a_0 = 1; row 0 is M_00
     mean = M_0i[1:] / M_0i[0]
     step = np.empty_like(G)
     step[1:] = (G[1:] - G[0] * mean) / (M_ii[1:] - M_0i[1:] * mean)
@@ -253,7 +253,7 @@ for axes, (name, (rule, rate)) in zip(panels, rules.items(), strict=True):
     axes.plot(costs["tanh"], linewidth=5, alpha=0.35, label="tanh")
     axes.plot(costs["logistic"], color="black", linewidth=1.2, label="logistic")
     axes.set(title=name, xlabel="step", ylabel="cost" if name == "gradient" else None)
-    tell(name, costs, difference)
+    report(name, costs, difference)
 panels[0].legend(frameon=False)
 panels[0].grid(alpha=0)
 
@@ -269,7 +269,7 @@ panels[0].grid(alpha=0)
 
 # %%
 for epsilon in (0.0, 1e-6, 1e-4, 1e-2):
-    tell(f"ε = {epsilon:g}", *train(lambda a, B, epsilon=epsilon: unitwise(a, B, epsilon), 0.02))
+    report(f"ε = {epsilon:g}", *train(lambda a, B, epsilon=epsilon: unitwise(a, B, epsilon), 0.02))
 
 # %% [markdown]
 # - **Too few examples.** With fewer examples than a unit has inputs, the mean of `g gᵀ` is singular.
@@ -351,7 +351,7 @@ def train_recurrent(metric, rate, steps=100):
 
 starts = {name: objective.start() for name, objective in nets.items()}
 for name, reduction in (("quasi-diagonal", "quasi-diagonal"), ("unitwise", "full")):
-    tell(name, *train_recurrent(rnn.riemannian.OuterProduct(reduction, outputs="same", damping=0.0), 0.01))
+    report(name, *train_recurrent(rnn.riemannian.OuterProduct(reduction, outputs="same", damping=0.0), 0.01))
 
 # %% [markdown]
 # The steps are invariant for a recurrent network, too. (For other data, units may saturate, and you need damping.
@@ -361,7 +361,7 @@ for name, reduction in (("quasi-diagonal", "quasi-diagonal"), ("unitwise", "full
 #
 # ### Exercise 1
 #
-# The images are inverted: the network gets `1 - x` instead of `x`. Write `inverted(W)`. It takes the matrix `W` of a
+# The inputs are inverted: the network gets `1 - x` instead of `x`. Write `inverted(W)`. It takes the matrix `W` of a
 # layer `V = [1, x] W`, and returns the matrix that gives the same `V` from `[1, 1 - x]`.
 
 # %%
@@ -431,7 +431,7 @@ answer_3 = ...
 
 # %% tags=["hide-input"] jupyter={"source_hidden": true}
 def is_modulus(modulus):
-    # The expectation, exactly: B for the answer yes and for no, squared, weighted by π and 1 - π.
+    # The exact expectation of B²: B for the answer yes, weighted by π, and for no, weighted by 1 - π.
     generator = np.random.default_rng(0)
     V, w = generator.standard_normal((6, 3)), generator.standard_normal((3, 1))
     node, target = gn.input((6, 3), "float64"), gn.input((6, 1), "float64")

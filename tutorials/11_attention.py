@@ -81,7 +81,7 @@ share = trained(sorter(*pair()))
 print(f"{share:.0%} of the words are correct")
 
 # %% [markdown]
-# Few words are right. The decoder gets all its information about the eight digits through 24 numbers.
+# Few words are correct. The decoder gets all its information about the eight digits through 24 numbers.
 #
 # ### Exercise 1
 #
@@ -118,12 +118,12 @@ places = np.array([[1.0, 0.0], [0.0, 2.0]])
 query = np.array([0.5, 1.5])
 
 
-def shares_of(query, places):
+def attention_weights(query, places):
     e = places @ query / np.sqrt(places.shape[1])
     return np.exp(e) / np.exp(e).sum()
 
 
-a = shares_of(query, places)
+a = attention_weights(query, places)
 print("attention weights", a.round(3), " context", (a @ places).round(3))
 
 # %% [markdown]
@@ -154,20 +154,20 @@ check(
 
 
 @rnn.composed
-def looking(encoder, decoder, batch, feedback=None, **how):
+def sorter_with_attention(encoder, decoder, batch, feedback=None, **how):
     e = encoder.unroll(STEPS, batch, inputs="word", initial="zero", name="encoder", **how)
     how |= {"initial": rnn.attention_memory(e.hidden[-1]), "name": "decoder"}
     return decoder.unroll(STEPS, batch, inputs="before", targets="answer", feedback=feedback, **how)
 
 
 cell = rnn.Attention(rnn.GRU(24), memory=32, places=STEPS, score="dot")
-model = looking(
+model = sorter_with_attention(
     rnn.Network([rnn.Bidirectional(rnn.GRU(16))], inputs=DIGITS, outputs=0),
     rnn.Network([cell], inputs=DIGITS + 1, outputs=DIGITS + 1),
 )
-share_looking = trained(model)
-print(f"{share_looking:.0%} of the words are correct, instead of {share:.0%}")
-assert share_looking > share
+share_with_attention = trained(model)
+print(f"{share_with_attention:.0%} of the words are correct, instead of {share:.0%}")
+assert share_with_attention > share
 
 # %% [markdown]
 # Draw one step of the decoder. The scores and attention weights are on the left, the inner cell is on the right:
@@ -222,7 +222,7 @@ def masked(query, places, count):
 
 
 def cut_afterwards(query, places, count):
-    return np.where(np.arange(len(places)) < count, shares_of(query, places), 0)
+    return np.where(np.arange(len(places)) < count, attention_weights(query, places), 0)
 
 
 def too_many(query, places, count):
@@ -233,11 +233,13 @@ def without_scale(query, places, count):
     return masked(query * np.sqrt(places.shape[1]), places, count)
 
 
-def looks_inside(function):
+def is_masked(function):
     draw = np.random.default_rng(0)
     query, places = draw.standard_normal(3), draw.standard_normal((5, 3))
     found = [np.asarray(function(query, places, count)) for count in (1, 3, 5)]
-    expected = [np.append(shares_of(query, places[:count]), np.zeros(5 - count)) for count in (1, 3, 5)]
+    expected = [
+        np.append(attention_weights(query, places[:count]), np.zeros(5 - count)) for count in (1, 3, 5)
+    ]
     return all(np.allclose(a, b) for a, b in zip(found, expected, strict=True))
 
 
@@ -246,7 +248,7 @@ check(
     answer_3,
     solution=masked,
     wrong=[cut_afterwards, too_many, without_scale],
-    right=looks_inside,
+    right=is_masked,
     hint="The weights must sum to 1. So exclude positions before you divide: set their scores to -inf.",
 )
 

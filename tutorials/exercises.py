@@ -1,6 +1,6 @@
 """Exercises that check a learner's answer.
 
-    answer_1 = ...                              # the learner replaces the dots by an answer
+    answer_1 = ...                              # the learner replaces the dots with an answer
 
     check(1, answer_1, solution=[4, -6], wrong=[[2, -3], [4, 6]], hint="Sum the rows. Do not forget the factor 2.")
 
@@ -41,7 +41,7 @@ def check(
 
     def verdict(given: Any) -> str:
         if given is ...:
-            return "no answer yet. Replace the dots by your answer, and run that cell and this one."
+            return "no answer yet. Replace the dots with your answer, and run that cell and this one."
         try:
             good = right(given) if right else same_numbers(given, solution)
             problem = ""
