@@ -192,7 +192,7 @@ w.value = here
 start, slope = here.ravel(), gradient_at(here).ravel()
 figure, axes = plt.subplots(figsize=(6.5, 4.5), layout="constrained")
 axes.contour(a, b, heights, levels=24, cmap="Greys_r", linewidths=0.8)
-for name, matrix, colour in [
+for name, matrix, color in [
     ("Newton, −H⁻¹ g", H, "#D55E00"),
     ("Gauss-Newton, −G⁻¹ g", G, "#0072B2"),
     ("damped, −(G + I)⁻¹ g", G + np.eye(2), "#009E73"),
@@ -200,8 +200,8 @@ for name, matrix, colour in [
     jump = -np.linalg.solve(matrix, slope)
     w.value = here + jump[:, None]
     print(f"{name:22} cost {cost(x, t)[0]:.2f}")
-    axes.annotate("", start + jump, start, arrowprops={"arrowstyle": "->", "color": colour, "lw": 2})
-    axes.plot([], [], color=colour, lw=2, label=name)
+    axes.annotate("", start + jump, start, arrowprops={"arrowstyle": "->", "color": color, "lw": 2})
+    axes.plot([], [], color=color, lw=2, label=name)
 w.value = here
 print(f"before                 cost {cost(x, t)[0]:.2f}")
 axes.plot(*start, "ko")

@@ -186,7 +186,7 @@ def predictions(text, states=None):
     return softmax(logits[:, 0]), states
 
 
-def show_in_colour(text, states=None):
+def show_in_color(text, states=None):
     p, _ = predictions(text, states)
     symbols = vocabulary.encode(text)[1:]
     guesses = [vocabulary.characters[k] for k in p.argmax(axis=1)]
@@ -196,7 +196,7 @@ def show_in_colour(text, states=None):
 test = vocabulary.decode(corpus.test)
 start = test.index(". ", 2000) + 1  # start of a sentence
 sentence = test[start : start + 210]
-show_in_colour(sentence)
+show_in_color(sentence)
 
 # %% [markdown]
 # Many red characters are first letters of words, where many characters are possible. The end of a word is often green,
@@ -207,7 +207,7 @@ show_in_colour(sentence)
 
 # %%
 _, states = predictions(test[start - 500 : start + 1])
-show_in_colour(sentence, states)
+show_in_color(sentence, states)
 
 # %% [markdown]
 # The difference is small, and mostly at the beginning. Average over many sequences to see it clearly: plot the bits
