@@ -117,7 +117,7 @@ def test_what_learners_are_told(exercises: ModuleType, capsys: pytest.CaptureFix
         (..., "Exercise 1: no answer yet"),
         ([4.0, -6.001], "Exercise 1: right!"),
         ([4.0, -6.1], "Exercise 1: not yet. Hint: Mind the 2."),
-        ([[4, -6]], "the answer has the shape [1, 2], it should be [2]"),
+        ([[4, -6]], "the answer has the shape [1, 2]; it should be [2]"),
         ("four", "could not convert string"),
         (None, "not yet"),
     ):

@@ -1,8 +1,9 @@
 # %% [markdown]
-# # 1 · A graph by hand
+# # 1 · Build a graph and compute its gradient by hand
 #
-# *Reading time: 9 minutes.* You will write an equation as a graph, compute its value and its gradient with a pencil,
-# and see the library do the same. You need to know what a derivative is, and what `X @ W` does in NumPy.
+# *Reading time: 9 minutes.* After this lesson you can write an equation as a graph, run it, compute its gradient, and
+# test the gradient with finite differences. You will compute everything twice: with a pencil and with graphnet. You
+# need derivatives, and `X @ W` in NumPy.
 
 # %%
 import matplotlib.pyplot as plt
@@ -14,13 +15,14 @@ import viz
 from exercises import check
 
 # %% [markdown]
-# ## An equation on nodes
+# ## Write an equation as nodes
 #
-# A linear model with a sum of squared errors, `C = Σ (X W + b − T)²`, for two cases with two numbers each:
+# The example is a linear model with a sum of squared errors, `C = Σ (X W + b − T)²`. It has two cases (examples) with
+# two inputs and two targets each:
 
 # %%
-X = gn.input((2, 2), "float64", name="X")  # what we know of each case, a row each
-T = gn.input((2, 2), "float64", name="T")  # what should come out
+X = gn.input((2, 2), "float64", name="X")  # data: one row for each case
+T = gn.input((2, 2), "float64", name="T")  # targets
 W = gn.parameter([[1.0, 0.0], [1.0, -1.0]], name="W")
 b = gn.parameter([1.0, 2.0], name="b")
 
@@ -31,22 +33,25 @@ C = gn.sum(E**2)
 print(C)
 
 # %% [markdown]
-# Nothing has been computed. `C` is a **node**: it remembers an operation (a sum), the nodes that go into it, the
-# shape of what will come out, and the line where you wrote it. Following the inputs back from `C` gives a **graph**,
-# and here it is:
+# graphnet has not computed anything yet. `C` is a **node**. It stores an operation (here a sum), its input nodes, the
+# shape of its value, and the line of your program that created it. `C`, its inputs, their inputs, and so on form a
+# **graph**. Draw it:
 
 # %%
 viz.draw(C)
 
 # %% [markdown]
-# Black squares are *leaves*: they have no inputs. Those with a blue rim are data, given anew each time; the others,
-# `W` and `b`, are parameters, which hold their values. Circles are *operators*. Red is the *cost*, a single number at
-# the end. The grey square computes nothing, it is a label for the reader. And ▷ copies the row `b` for each case
-# (NumPy calls it broadcasting).
+# How to read the picture:
 #
-# ## Forward
+# - Black squares are *leaves*, nodes without inputs. A blue rim marks data, which you pass at each call. The other two
+#   leaves, `W` and `b`, are parameters, and store their values.
+# - Circles are *operations*. The red one is the *cost*, the single number at the end.
+# - The gray square is a label. It names a node and computes nothing.
+# - ▷ copies the row `b` for each case. NumPy calls this broadcasting.
 #
-# Give the data numbers, and let them flow along the arrows. Take a pencil first:
+# ## Compute the forward pass
+#
+# Take some data and follow the arrows. First with a pencil:
 #
 # ```
 # X = 1 2    W = 1  0    P = X W = 3 -2    Y = P + b = 4  0    T = 3 1    E = Y - T = 1 -1
@@ -55,7 +60,7 @@ viz.draw(C)
 # C = 1² + 1² + 0² + 2² = 6
 # ```
 #
-# `gn.compile` makes a function of any nodes:
+# `gn.compile` makes a function of any nodes. Call it with one array for each input:
 
 # %%
 x = np.array([[1.0, 2.0], [3.0, 4.0]])
@@ -66,8 +71,8 @@ p, y, e, c = forward(x, t)
 print(p, y, e, c, sep="\n")
 
 # %% [markdown]
-# How did it know the order? A node can only be made from nodes that are there already. So the order in which they
-# were made is an order in which they can be computed, and that is how a `Graph` lists them:
+# The function needs an order in which to compute the nodes. You can create a node only from nodes that already exist,
+# so the order of creation is a valid order of computation. A `Graph` lists its nodes in this order:
 
 # %%
 for node in gn.Graph(C).order:
@@ -75,29 +80,30 @@ for node in gn.Graph(C).order:
     print(f"{node.describe():20}{node.op.name:14}{reads}")
 
 # %% [markdown]
-# The same numbers, in the picture: each node shows its smallest, mean and largest value, and a heat map.
+# Draw the same numbers in the picture. Each node shows its smallest, mean and largest value, and a heat map:
 
 # %%
 viz.draw(C, notes=viz.values(C, {X: x, T: t}))
 
 # %% [markdown]
-# ## Backward
+# ## Compute the backward pass
 #
-# How does `C` change if one number somewhere in the graph changes a little? For a node `Y` this is `∂C/∂Y`, an array
-# of the shape of `Y`. Call it `gY`. We find it for the last node first, and then walk against the arrows:
+# How much does `C` change if a number in the graph changes a little? For a node `Y` the answer is the derivative
+# `∂C/∂Y`, an array of the shape of `Y`. Call it `gY`. Start at the last node, where `gC = 1`, and follow the arrows
+# backward:
 #
 # ```
-# gC = 1                            C changes as C does
-# gE = 2 E        =  2 -2           each square e² changes by 2e
+# gC = 1                            ∂C/∂C
+# gE = 2 E        =  2 -2           the derivative of e² is 2e
 #                    0 -4
-# gY = gE                           E = Y - T: what Y gains, E gains
-# gP = gY                           Y = P + b: the same again
-# gb = rows of gY added  =  2 -6    b stands in both rows, so both changes count
-# gW = Xᵀ gP      =  2 -14          P = X W: P[n, m] grows by X[n, k] when W[k, m] grows by one
+# gY = gE                           E = Y - T: the derivative of E with respect to Y is 1
+# gP = gY                           Y = P + b: the same
+# gb = sum of rows of gY =  2 -6    b is added to both rows, so add the derivatives of both
+# gW = Xᵀ gP      =  2 -14          P = X W: the derivative of P[n, m] with respect to W[k, m] is X[n, k]
 #                    4 -20
 # ```
 #
-# The library does the same, and its answer is nodes again:
+# `gn.gradient` does the same. It returns nodes, not numbers:
 
 # %%
 gW, gb = gn.gradient(C, [W, b])
@@ -106,16 +112,19 @@ print(*gradient(x, t), sep="\n")
 viz.draw([gW, gb])
 
 # %% [markdown]
-# Read it from the left: forward up to `− T`, then `× 2` makes `2 E`. From there one arrow leads to the sum over rows,
-# `gb`, the other to the product with `Xᵀ`, `gW`. (The 1 that is spread out above is `gC`.) Since a gradient is a
-# graph, all that can be done with graphs can be done with it: draw it, make it faster, differentiate it again.
-# [Tutorial 3](03_derivatives_are_graphs.py) is about that.
+# Read the picture from the left. The forward pass ends at `− T`. Then `× 2` computes `2 E`. From there, one arrow
+# leads to the sum over rows, which is `gb`. The other arrow leads to the product with `Xᵀ`, which is `gW`. (The 1 that
+# is broadcast at the top is `gC`.)
 #
-# ## The whole algorithm
+# The gradient is a graph like any other: you can draw it, optimize it, or differentiate it again.
+# [Tutorial 3](03_derivatives_are_graphs.py) does so.
 #
-# Each op knows one rule: from the derivative of the cost with respect to its output (the *cotangent*) it makes those
-# with respect to its inputs. For `P = X W` they are `gP Wᵀ` and `Xᵀ gP`. The rest is walking back, and adding up
-# where several nodes read the same one. Here is all of back-propagation:
+# ## Implement backpropagation
+#
+# Each op has a backward rule. The rule takes the derivative of the cost with respect to the op's output, called the
+# *cotangent*. It returns the derivatives with respect to the op's inputs. For `P = X W` these are `gP Wᵀ` and `Xᵀ gP`.
+# The algorithm applies these rules from the last node to the first. If several nodes use the same input, it adds their
+# contributions. This is backpropagation in full:
 
 
 # %%
@@ -132,13 +141,12 @@ def my_gradient(cost, wrt):
 print(*gn.compile(my_gradient(C, [W, b]), inputs=[X, T])(x, t), sep="\n")
 
 # %% [markdown]
-# Walking back from the last node to the first makes sure that all who read a node have had their say before it is its
-# turn. Forgetting to add up is the classical mistake, and networks that use one weight at every time step live on
-# that sum.
+# The reversed order guarantees that all contributions to a node are complete before its own rule runs. Do not forget
+# the sum: a recurrent network uses the same weights at every time step, so its gradient is a sum over time steps.
 #
-# ## Never trust a gradient
+# ## Check a gradient with finite differences
 #
-# A derivative can be checked without any theory: change one number by a little ε, and see how much the cost changes.
+# You can check any derivative: change one number by a small ε, and measure the change of the cost.
 
 
 # %%
@@ -146,7 +154,7 @@ cost = gn.compile([C], inputs=[X, T])
 
 
 def slope(epsilon):
-    """(C(W + ε) − C(W)) / ε for the second number of W's first row."""
+    """(C(W + ε) − C(W)) / ε, where only W[0, 1] changes."""
     (before,) = cost(x, t)
     W.value[0, 1] += epsilon
     (after,) = cost(x, t)
@@ -157,7 +165,7 @@ def slope(epsilon):
 print(slope(1e-6))
 
 # %% [markdown]
-# The gradient said −14. Not exactly: which ε is best?
+# The gradient is −14. The result differs a little, because ε is finite. Find the best ε:
 
 # %%
 epsilons = 10.0 ** np.arange(-15, 0)
@@ -168,13 +176,15 @@ axes.set(xlabel="ε", ylabel="error of the slope")
 axes.grid(alpha=0.3)
 
 # %% [markdown]
-# To the right, ε is so large that the cost bends on the way. To the left, the computer's 16 digits run out, for two
-# nearly equal numbers are subtracted. So even the best ε leaves an error, and each weight costs another run. That is
-# why nobody trains with finite differences, and why everybody tests with them.
+# On the right, ε is too large: the cost is not a straight line over that distance. On the left, ε is too small: the
+# difference of two nearly equal numbers loses most of the 16 digits of float64. Even the best ε leaves an error, and
+# each weight needs another run. Finite differences are therefore too slow and too inexact for training, but good for
+# tests.
 #
-# ## What can go wrong
+# ## Common errors
 #
-# Shapes are checked when you write the equation, not when it runs, and the message says which line made which node:
+# graphnet checks shapes when you create a node, before any computation. The message names the lines that created the
+# nodes:
 
 # %%
 try:
@@ -183,18 +193,18 @@ except gn.ShapeError as error:
     print(error)
 
 # %% [markdown]
-# And a node is not a number. Asking one for its truth cannot be answered before it is computed:
+# A node has no value while you build the graph, so you cannot use it in an `if`:
 
 # %%
 try:
     if C > 5:
-        print("too much")
+        print("the cost is too large")
 except gn.ValueAccessError as error:
     print(error)
 
 # %% [markdown]
 # ### Exercise 1
-# What is `∂C/∂X`? Use a pencil, and the rule `gP Wᵀ`. Put your answer, a list of two rows, in place of the dots.
+# Compute `∂C/∂X` with a pencil. Use the rule `gP Wᵀ`. Replace the dots with your answer, a list of two rows.
 
 # %%
 answer_1 = ...
@@ -210,7 +220,7 @@ check(
 
 # %% [markdown]
 # ### Exercise 2
-# A node can be read twice. What is the derivative of `w² + 5 w` with respect to `w`, at `w = 3`?
+# A node can be an input of several nodes. What is the derivative of `w² + 5 w` with respect to `w`, at `w = 3`?
 
 # %%
 answer_2 = ...
@@ -221,14 +231,14 @@ check(
     answer_2,
     solution=11,
     wrong=[6, 5, 8, 30],
-    hint="Two ways lead from w to the sum; one gives 2w, the other 5. Add them up.",
+    hint="Two paths lead from w to the sum. One gives 2w, the other 5. Add them.",
 )
 
 # %% [markdown]
 # ### Exercise 3
-# Replace `b` by `b − ε gb`, with `gb = [2, -6]`, and leave `W` as it is. For which ε is the cost smallest? (Try in
-# code: `b.value[...] = ...` and `cost(x, t)`; or use a pencil: the cost is a parabola in ε.) Put `b` back to `[1.0,
-# 2.0]` after.
+# Replace `b` by `b − ε gb`, with `gb = [2, -6]`, and keep `W`. For which ε is the cost smallest? Either use a pencil
+# (the cost is a parabola in ε), or try values: set `b.value[...] = ...` and call `cost(x, t)`. If you change `b`, set
+# it back to `[1.0, 2.0]` afterwards.
 
 # %%
 answer_3 = ...
@@ -243,5 +253,5 @@ check(
 )
 
 # %% [markdown]
-# You have just trained a model: one step along the gradient. [Tutorial 2](02_three_rules_of_a_node.py) opens a node,
-# and makes one that the library does not have.
+# In exercise 3 you trained a model: one step of gradient descent, with the best step size. In
+# [tutorial 2](02_three_rules_of_a_node.py) you write an op that the library does not have.

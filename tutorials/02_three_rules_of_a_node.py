@@ -1,8 +1,8 @@
 # %% [markdown]
-# # 2 · Three rules of a node
+# # 2 · Write and test your own op
 #
-# *Reading time: 10 minutes.* You will make an op that the library does not have, and a test that finds every mistake
-# that you can think of putting into it. Read [tutorial 1](01_a_graph_by_hand.py) before.
+# *Reading time: 10 minutes.* After this lesson you can add an op to graphnet with three rules, and test its
+# derivatives so that mistakes are found. Read [tutorial 1](01_a_graph_by_hand.py) first.
 
 # %%
 import matplotlib.pyplot as plt
@@ -14,10 +14,10 @@ import viz
 from exercises import check
 
 # %% [markdown]
-# ## What an op must know
+# ## Write an op with three rules
 #
-# `tanh` squeezes all numbers between −1 and 1. So does a simpler function, *softsign*, `y = x / (1 + |x|)`. Its slope
-# is `1 / (1 + |x|)²`. By hand, at three places:
+# The example is *softsign*, `y = x / (1 + |x|)`. Like `tanh`, it maps all numbers to values between −1 and 1. Its
+# slope is `1 / (1 + |x|)²`. By hand, at three points:
 #
 # ```
 # x       -1     0     3
@@ -25,8 +25,8 @@ from exercises import check
 # slope  1/4     1  1/16
 # ```
 #
-# The library has no softsign. To make one, write three rules in a class. The first line of its docstring is the
-# formula; `signature` says what happens to shapes (`...` stands for any axes).
+# The library has no softsign. To add it, write a class with three rules. The first line of the docstring is the
+# formula. `signature` describes the shapes; `...` stands for any axes.
 
 
 # %%
@@ -35,13 +35,13 @@ class Softsign(gn.Op):
 
     signature = "... -> ..."
 
-    def forward(self, x):  # what it means: arrays in, array out
+    def forward(self, x):  # the value: arrays in, array out
         return x / (1 + np.abs(x))
 
-    def backward(self, gy, y, x):  # from ∂C/∂y, one ∂C/∂x for each input
+    def backward(self, gy, y, x):  # from ∂C/∂y to ∂C/∂x, one for each input
         return [gy * slope_at(x)]
 
-    def rop(self, rx, y, x):  # from how fast x moves, how fast y moves
+    def rop(self, rx, y, x):  # from the tangent of x to the tangent of y
         return rx * slope_at(x)
 
 
@@ -54,11 +54,12 @@ y = Softsign()(x)
 viz.draw(y)
 
 # %% [markdown]
-# Calling the op on a node makes a node. Rules always take their arguments in one order: **incoming derivatives,
-# output, inputs**. The prefix g means a *cotangent*, how much the cost changes when this changes; the prefix r means
-# a *tangent*, how fast this moves. Note the difference: `forward` gets arrays, the other two get *nodes* and return
-# nodes. They do not compute a derivative, they write down how it is computed, and therefore it can be differentiated
-# again, for ever.
+# Call the op on a node to create a node. The arguments of a rule always have the same order: **incoming derivatives,
+# output, inputs**. A name with the prefix g is a *cotangent*: the derivative of the cost with respect to this value. A
+# name with the prefix r is a *tangent*: the derivative of this value along a direction.
+#
+# `forward` takes arrays and returns an array. The other two rules take *nodes* and return nodes. They do not compute
+# derivatives: they return a graph that does. graphnet can differentiate this graph again, as often as you like.
 
 # %%
 (gx,) = gn.gradient(gn.sum(y), [x])
@@ -68,7 +69,8 @@ for row in values(np.array([-1.0, 0.0, 3.0])):
     print(row)
 
 # %% [markdown]
-# The first two rows are those of the table. The third, the slope of the slope, nobody has written. Together:
+# The first two rows are those of the table. The third row is the second derivative. graphnet derived it from your
+# rules. Plot all three:
 
 # %%
 many = gn.input((301,), "float64", name="x")
@@ -87,38 +89,40 @@ axes.legend()
 axes.grid(alpha=0.3)
 
 # %% [markdown]
-# Softsign has no kink, but its slope has one, at 0: the second derivative jumps there. Where a derivative does not
-# exist, no test can find it, so keep test points away from such places.
+# Softsign is smooth, but its slope has a kink at 0, so the second derivative jumps there. A test is meaningless at a
+# point where a derivative does not exist. Choose test points away from such points.
 #
-# ## Testing it
+# ## Test the derivatives
 #
-# A wrong derivative seldom crashes. The net just learns badly, and you look for the reason for a week. So test:
+# A wrong derivative rarely raises an error. The network only trains badly, and the cause is hard to find. So test each
+# op:
 
 # %%
 example = np.array([[0.5, -1.2], [2.0, -0.1]])
 gn.testing.check_op(Softsign(), example)
 
 # %% [markdown]
-# No news is good news. Seven laws have been tried, at this example and at smaller ones:
+# If a test fails, `check_op` raises an error; here all passed. `check_op` tests seven laws, on your example and on
+# smaller ones:
 #
-# | law | says |
+# | law | requirement |
 # |---|---|
-# | 1 | `forward` gives the shape and dtype that were promised, and float32 agrees with float64 |
-# | 2 | the tangent of `rop` is the slope that finite differences find in `forward` |
+# | 1 | `forward` returns the shape and dtype of the signature, and float32 agrees with float64 |
+# | 2 | the tangent of `rop` equals the finite differences of `forward` |
 # | 3 | `backward` is the transpose of `rop`: `⟨u, J v⟩ = ⟨Jᵀ u, v⟩` for random u and v |
-# | 4 | `rop` is `backward` twice |
-# | 5 | second derivatives are symmetric, and are what finite differences of the gradient find |
-# | 6, 7 | no optimization of the graph, and no back end, changes any of this |
+# | 4 | `rop` equals `backward` applied twice |
+# | 5 | second derivatives are symmetric, and equal the finite differences of the gradient |
+# | 6, 7 | compiler passes and back ends do not change the results |
 #
-# Law 2 holds `rop` to `forward`, law 3 holds `backward` to `rop`. So a mistake in any one rule breaks a law. Let us
-# plant some. The square is forgotten in `backward` only:
+# Law 2 compares `rop` with `forward`. Law 3 compares `backward` with `rop`. So a mistake in any single rule violates a
+# law. Try it: this class forgets the square in `backward`.
 
 
 # %%
 def what_is_wrong(op, *arrays):
     try:
         gn.testing.check_op(op, *arrays)
-        print("nothing")
+        print("all laws hold")
     except gn.testing.LawError as error:
         print(error)
 
@@ -131,12 +135,11 @@ class NoSquare(Softsign):
 what_is_wrong(NoSquare(), example)
 
 # %% [markdown]
-# Read the last lines: the check has searched for the smallest and roundest input that still fails, since a small
-# example is easy to follow by hand. At x = 1 the slope is 1/(1 + 1)² = 1/4, and `NoSquare` says 1/2: twice as much,
-# as the check found.
+# Read the last lines. The check searched for the smallest and simplest input that still fails, so that you can compute
+# the example by hand. At x = 1 the slope is 1/(1 + 1)² = 1/4. `NoSquare` returns 1/2, which is twice as much.
 #
-# Now the same mistake in both derivatives. They agree with each other, so law 3 sees nothing; but they do not agree
-# with `forward`:
+# Now make the same mistake in both derivatives. They agree with each other, so law 3 holds. But they do not agree with
+# `forward`, so law 2 fails:
 
 
 # %%
@@ -148,11 +151,11 @@ class NoSquareTwice(NoSquare):
 what_is_wrong(NoSquareTwice(), example)
 
 # %% [markdown]
-# ## The short form
+# ## Write an elementwise op
 #
-# For a function of single numbers, cotangent and tangent are multiplied by the same slope. So say only the slope, and
-# give the formula as an expression too. From `kernel`, back ends make machine code (an op that has only NumPy's
-# `forward` runs in Python, and everything must wait for it):
+# For an elementwise function, `backward` and `rop` multiply by the same slope. Derive the class from `gn.Elementwise`
+# and write the slope once, in `partials`. Also write the formula as an expression, `kernel`. Back ends compile the
+# kernel to machine code. An op that has only `forward` runs in Python, and the rest of the program waits for it.
 
 
 # %%
@@ -173,21 +176,21 @@ class Softsign(gn.Elementwise):
 gn.testing.check_op(Softsign(), example)
 
 # %% [markdown]
-# The slope is now written with the output, `(1 − |y|)²`: it is known already, so why divide again?
+# The slope is now a function of the output, `(1 − |y|)²`. The output is already known, so this saves a division.
 #
-# ## Where the transpose comes from
+# ## Write an op with several inputs
 #
-# With one number in and one out, backward and forward look the same. They are not. Take the squared distance of each
-# row of `a` from each row of `b`, `d[n, m] = Σ_k (a[n, k] − b[m, k])²`. If `a[n, k]` moves, one whole *row* of `d`
-# moves:
+# For a function of one number, `backward` and `rop` look the same. In general they differ. Take the squared distance
+# of each row of `a` from each row of `b`, `d[n, m] = Σ_k (a[n, k] − b[m, k])²`. If `a[n, k]` changes, a whole row of
+# `d` changes:
 #
 # ```
-# rop       r d[n, m] = 2 Σ_k (a[n, k] − b[m, k]) (r a[n, k] − r b[m, k])      adds over k
-# backward  g a[n, k] = 2 Σ_m (a[n, k] − b[m, k]) g d[n, m]                    adds over m
-#           g b[m, k] = −2 Σ_n (a[n, k] − b[m, k]) g d[n, m]                   adds over n
+# rop       r d[n, m] = 2 Σ_k (a[n, k] − b[m, k]) (r a[n, k] − r b[m, k])      sum over k
+# backward  g a[n, k] = 2 Σ_m (a[n, k] − b[m, k]) g d[n, m]                    sum over m
+#           g b[m, k] = −2 Σ_n (a[n, k] − b[m, k]) g d[n, m]                   sum over n
 # ```
 #
-# Each has the same factors. What is added over is what the receiver does not have.
+# All three have the same factor `2 (a[n, k] − b[m, k])`. Each sums over the index that its result does not have.
 
 
 # %%
@@ -201,7 +204,7 @@ class SquaredDistance(gn.Op):
         return ((a[:, None] - b[None]) ** 2).sum(-1)
 
     def backward(self, gd, d, a, b):
-        difference = a[:, None] - b[None]  # n m k
+        difference = a[:, None] - b[None]  # shape (n, m, k)
         g = 2 * gd[:, :, None] * difference
         return [gn.sum(g, axis=1), -gn.sum(g, axis=0)]
 
@@ -217,8 +220,8 @@ print(gn.compile([d])(a, b)[0])
 gn.testing.check_op(SquaredDistance(), a, b)
 
 # %% [markdown]
-# Point (3, 4) is at 25 from the origin, as Pythagoras says. The new op can stand in any equation, such as that of a
-# layer whose units answer to what is near (radial basis functions), and its gradient is drawn as any other:
+# The squared distance of (3, 4) from the origin is 25, as it should be. You can use the new op in any equation. Here
+# it is in a layer of radial basis functions, where the output of a unit depends on the distance from a center:
 
 # %%
 w = gn.parameter([1.0, -2.0, 0.5], name="w")
@@ -230,9 +233,9 @@ viz.draw(cost, style="compact")
 viz.draw(gn.gradient(cost, [B]), style="compact")
 
 # %% [markdown]
-# ## What can go wrong
+# ## Common errors
 #
-# The signature stops shapes that do not fit, and a missing rule is told when it is needed:
+# Shapes that do not match the signature raise an error. A missing rule raises an error when graphnet needs the rule:
 
 # %%
 try:
@@ -243,7 +246,7 @@ except gn.ShapeError as error:
 
 # %%
 class Rounded(gn.Op):
-    """y = x rounded"""
+    """y = round(x)"""
 
     signature = "... -> ..."
 
@@ -258,19 +261,19 @@ except gn.DifferentiationError as error:
 
 # %% [markdown]
 # ### Exercise 1
-# A unit's output is `y = softsign(x) = 0.9`. What is the slope there? (You do not need `x`.)
+# The output of a unit is `y = softsign(x) = 0.9`. What is the slope at this point? (You do not need `x`.)
 
 # %%
 answer_1 = ...
 
 # %% tags=["hide-input"] jupyter={"source_hidden": true}
-check(1, answer_1, solution=0.01, wrong=[0.1, 0.81, 0.19], hint="(1 − |y|)²")
+check(1, answer_1, solution=0.01, wrong=[0.1, 0.81, 0.19], hint="The slope is (1 − |y|)².")
 
 # %% [markdown]
 # ### Exercise 2
-# *Swish* is `y = x σ(x)`. Write the op in the short form, above `answer_2`, and put an instance of it, `Swish()`, in
-# place of the dots. In a kernel σ is called `sigmoid(x)`, on nodes `gn.sigmoid(x)`, and for NumPy it is `1 / (1 +
-# np.exp(-x))`.
+# *Swish* is `y = x σ(x)`. Write it as an elementwise op, above `answer_2`. Replace the dots with an instance,
+# `Swish()`. The logistic function σ is `sigmoid(x)` in a kernel, `gn.sigmoid(x)` for nodes, and `1 / (1 + np.exp(-x))`
+# for NumPy.
 
 # %%
 answer_2 = ...
@@ -308,13 +311,13 @@ check(
     solution=Swish(),
     wrong=[WithoutProductRule(), Softsign(), Swish],
     right=is_swish,
-    hint="the product rule: y' = σ + x σ (1 − σ) = σ + y (1 − σ).",
+    hint="Use the product rule: y' = σ + x σ (1 − σ) = σ + y (1 − σ).",
 )
 
 # %% [markdown]
 # ### Exercise 3
-# Write an op for the inner product of each row of `a` with the same row of `b`, `y[n] = Σ_k a[n, k] b[n, k]`, all
-# three rules, and put an instance of it in place of the dots. (`gy[:, None]` gives a cotangent an axis of size 1.)
+# Write an op for the inner product of each row of `a` with the same row of `b`: `y[n] = Σ_k a[n, k] b[n, k]`. Write
+# all three rules, and replace the dots with an instance. (`gy[:, None]` adds an axis of size 1 to a cotangent.)
 
 # %%
 answer_3 = ...
@@ -359,9 +362,9 @@ check(
     solution=RowProduct(),
     wrong=[Swapped(), OneTangent(), SquaredDistance()],
     right=is_row_product,
-    hint="the signature is 'n k, n k -> n'; the product rule gives rop two terms, and a's cotangent is gy times b.",
+    hint="The signature is 'n k, n k -> n'. By the product rule, rop has two terms. The cotangent of a is gy times b.",
 )
 
 # %% [markdown]
-# The rules are all that the library knows of derivatives. [Tutorial 3](03_derivatives_are_graphs.py) puts them
-# together: gradients, curvature, and products with matrices that are far too large to write down.
+# graphnet computes all derivatives from such rules. [Tutorial 3](03_derivatives_are_graphs.py) combines them into
+# gradients, Hessian products and Gauss–Newton products.

@@ -1,9 +1,9 @@
 # %% [markdown]
-# # 3 · Derivatives are graphs
+# # 3 · Compute gradients, Jacobian, Hessian and Gauss–Newton products
 #
-# *Reading time: 12 minutes.* Forward and backward, two ways to differentiate; and what you get when you run one over
-# the other: products with the Hessian and the Gauss-Newton matrix, without the matrix. Read
-# [tutorial 2](02_three_rules_of_a_node.py) before.
+# *Reading time: 12 minutes.* After this lesson you can differentiate a graph forward and backward, and multiply
+# vectors by the Jacobian, the Hessian and the Gauss–Newton matrix without computing these matrices. Read
+# [tutorial 2](02_three_rules_of_a_node.py) first.
 
 # %%
 import matplotlib.pyplot as plt
@@ -15,10 +15,10 @@ import viz
 from exercises import check
 
 # %% [markdown]
-# ## One unit
+# ## A network with one unit
 #
-# A net of a single unit, `Y = tanh(X w)`, four cases, two weights. Small enough to write every matrix down, and to
-# draw the cost as a landscape.
+# The example is a network with a single unit, `Y = tanh(X w)`, four cases and two weights. It is small enough to print
+# each matrix and to plot the cost as a landscape.
 
 # %%
 X = gn.input((4, 2), "float64", name="X")
@@ -32,8 +32,8 @@ t = np.array([[0.5], [-0.5], [0.5], [0.5]])
 viz.draw(C)
 
 # %% [markdown]
-# The gradient is a graph too. To see it without the ones and the labels that differentiation leaves, we draw it as it
-# is after `compile` has tidied up ([tutorial 4](04_what_the_optimizer_does.py) tells how):
+# The gradient is a graph, too. Differentiation leaves constants of 1 and labels in it. To draw it without them, first
+# apply `compile`, which simplifies the graph ([tutorial 4](04_what_the_optimizer_does.py) shows how):
 
 
 # %%
@@ -45,22 +45,29 @@ def tidy(nodes):
 viz.draw(tidy([g]))
 
 # %% [markdown]
-# In it you can read the formula, from the right: `Xᵀ [ 2 (Y − T) × (1 − Y²) ]`. To see what belongs to what, here is
-# the graph with its values, and beneath it the backward pass: at the place of each node stands its cotangent, and the
-# arrows are turned round. The warmer the colour, the more the cost depends on the node.
+# Read the formula in the picture from right to left: `Xᵀ [ 2 (Y − T) × (1 − Y²) ]`.
+#
+# The next picture shows the forward pass with its values. Below it is the backward pass: each node is replaced by its
+# cotangent, and the arrows are reversed. A warmer color means that the cost depends more on the node.
 
 # %%
 viz.mirror(C, style="full", feeds={X: x, T: t})
 
 # %% [markdown]
-# ## The R-operator: forward
+# ## Forward mode: the R-operator
 #
-# Let the weights move. At time 0 they are `w`, and their speed is `v`. How fast does each node change? Write `R{y}`
-# for the speed of `y`. The rules are those of calculus: `R{a + b} = R{a} + R{b}`, `R{a b} = R{a} b + a R{b}`, `R{tanh
-# a} = (1 − tanh² a) R{a}`. By hand, for `y = a b` at `a = 2, b = 3`, while `a` moves at speed 1 and `b` at speed 10:
-# `R{y} = 1 · 3 + 2 · 10 = 23`.
+# Let the weights move from `w` in the direction `v`. How fast does each node change? `R{y}` denotes the rate of change
+# of `y`, its tangent. The rules are those of calculus:
 #
-# `gn.rop` walks along the arrows and applies the op's third rule at each node:
+# ```
+# R{a + b}  = R{a} + R{b}
+# R{a b}    = R{a} b + a R{b}
+# R{tanh a} = (1 − tanh² a) R{a}
+# ```
+#
+# By hand: let `y = a b` at `a = 2`, `b = 3`, with `R{a} = 1` and `R{b} = 10`. Then `R{y} = 1 · 3 + 2 · 10 = 23`.
+#
+# `gn.rop` follows the arrows and applies the rule `rop` of each op. PyTorch and JAX call the result `jvp`.
 
 # %%
 v = gn.input(w.shape, "float64", name="v")
@@ -68,18 +75,17 @@ v = gn.input(w.shape, "float64", name="v")
 viz.draw(tidy([ry]))
 
 # %% [markdown]
-# `v` takes the same way as `w`: through the product with `X`, and then times the slope of tanh.
+# `v` takes the same path as `w`: it is multiplied by `X`, and then by the slope of tanh.
 #
-# All slopes of all outputs make a matrix, the *Jacobian*, `J[i, k] = ∂Y[i] / ∂w[k]`, here 4 × 2. The two directions
-# are the two ways to multiply by it:
+# The *Jacobian* is the matrix of all derivatives of the outputs, `J[i, k] = ∂Y[i] / ∂w[k]`; here it is 4 × 2. Forward
+# mode and backward mode are the two ways to multiply by it:
 #
-# | | walks | gives | one run is |
+# | | direction | result | with a unit vector |
 # |---|---|---|---|
-# | `gn.rop(Y, {w: v})` | forward | `J v`, how fast all outputs move | a column of `J`, for one weight |
-# | `gn.backward({Y: u}, [w])` | backward | `Jᵀ u`, what each weight does to `uᵀ Y` | a row of `J`, for one output |
+# | `gn.rop(Y, {w: v})` | forward | `J v`, the change of all outputs along `v` | a column of `J`, for one weight |
+# | `gn.backward({Y: u}, [w])` | backward | `Jᵀ u`, the derivative of `uᵀ Y` | a row of `J`, for one output |
 #
-# A cost is one output, so its gradient is one run backward, for two weights or two million. That is why nets can be
-# trained.
+# A cost is a single output. So one backward pass computes its whole gradient, for two weights or two million.
 
 # %%
 u = gn.input(Y.shape, "float64", name="u")
@@ -91,21 +97,20 @@ rows = np.hstack([jtu(x, unit[:, None])[0] for unit in np.eye(4)]).T
 print(columns, np.abs(columns - rows).max(), sep="\n")
 
 # %% [markdown]
-# ## Hv: the R-operator of the gradient
+# ## Multiply by the Hessian
 #
-# The gradient says which way is down. How soon that changes is told by the *Hessian*, `H[i, k] = ∂²C / ∂w[i] ∂w[k]`.
-# For a million weights it has 10¹² entries, and cannot even be stored. But one seldom wants the matrix, one wants a
-# product `H v`: how fast does the gradient change when the weights move along `v`? That is `R{∂C/∂w}` (Pearlmutter
-# 1994). And the gradient is a graph, made of ordinary nodes which all have an R rule. So:
+# The *Hessian* contains the second derivatives of the cost, `H[i, k] = ∂²C / ∂w[i] ∂w[k]`. For a million weights it
+# has 10¹² entries, too many to store. But most algorithms need only products `H v`. A product is the change of the
+# gradient along `v`, which is `R{∂C/∂w}` (Pearlmutter 1994). The gradient is a graph of ordinary nodes, and all their
+# ops have a rule `rop`. So apply `gn.rop` to the gradient:
 
 # %%
-(hv,) = gn.rop(g, {w: v})  # this is all that gn.hessian_product(C, {w: v}) does
+(hv,) = gn.rop(g, {w: v})  # gn.hessian_product(C, {w: v}) does the same
 viz.draw(tidy([hv]))
 
 # %% [markdown]
-# Nobody has written a rule for second derivatives. You find two terms before the last product, for `2 (Y − T)` and `1
-# − Y²` both change: the product rule, applied by the × node of the gradient. Check it against finite differences of
-# the gradient:
+# Nobody wrote a rule for second derivatives. The picture has two terms before the last product, because both
+# `2 (Y − T)` and `1 − Y²` depend on `w`: the product rule. Compare the result with finite differences of the gradient:
 
 # %%
 hessian_times = gn.compile([hv], inputs=[X, T, v])
@@ -131,26 +136,31 @@ differences = np.hstack(
 print(H, np.abs(H - differences).max(), sep="\n")
 
 # %% [markdown]
-# ## Gv: the curvature that one can trust
+# ## Multiply by the Gauss–Newton matrix
 #
-# `np.linalg.eigvalsh` tells the curvature along the two main directions:
+# The eigenvalues of `H` are the curvatures of the cost along its two principal directions:
 
 # %%
 print(np.linalg.eigvalsh(H))
 
 # %% [markdown]
-# One is negative: along it the landscape is bent like a saddle. Newton's method, which jumps to where the parabola
-# has its lowest point, then jumps to where it has none. Where does the minus come from? Differentiate `C = Σ (Y −
-# T)²` twice:
+# One eigenvalue is negative: along its direction the cost curves downward, as on a saddle. Newton's method jumps to
+# the minimum of the quadratic model, but this model has no minimum. To see the cause of the negative eigenvalue,
+# differentiate `C = Σ (Y − T)²` twice:
 #
 # ```
 # H = Jᵀ 2 J  +  Σ 2 (Y − T) ∂²Y/∂w²
 # ```
 #
-# The first part is a square and never negative. Only the second can be. It is small where the net fits (`Y ≈ T`), and
-# far from there it misleads. Leave it out, and you have the *Gauss-Newton matrix* `G = Jᵀ H_L J`, where `H_L` is the
-# Hessian of the loss as a function of the net's outputs; here it is 2. A product with `G` is three steps, none of
-# which makes a matrix: R forward from `v` to the outputs (`J v`), times `H_L`, and backward (`Jᵀ`).
+# The first term is never negative. Only the second term can be negative. It is small where the network fits the
+# targets (`Y ≈ T`), and misleading far from there. Without the second term, you get the *Gauss–Newton matrix*
+# `G = Jᵀ H_L J`. `H_L` is the Hessian of the loss with respect to the outputs of the network; here it is 2.
+#
+# A product with `G` has three steps, and none of them computes a matrix:
+#
+# 1. forward from `v` to the outputs: `J v`
+# 2. multiply by `H_L`
+# 3. backward to the weights: `Jᵀ`
 
 # %%
 (gv,) = gn.gauss_newton_product(C, {w: v})
@@ -162,12 +172,12 @@ G = np.hstack([gauss_newton_times(x, unit[:, None])[0] for unit in np.eye(2)])
 print(G, np.abs(G - columns.T @ (2 * columns)).max(), np.linalg.eigvalsh(G), sep="\n")
 
 # %% [markdown]
-# Not even `T` is left in the picture: the curvature of a squared error does not depend on the target.
+# The picture does not contain `T`: the Gauss–Newton matrix of a squared error does not depend on the targets.
 #
-# ## The landscape
+# ## Plot Newton and Gauss–Newton steps
 #
-# Each matrix makes a parabola of the landscape, with a lowest point (or a saddle): `w − H⁻¹ g`, `w − G⁻¹ g`. Let us
-# look where that is.
+# Each matrix gives a quadratic model of the cost. Its minimum (or saddle point) is `w − H⁻¹ g` or `w − G⁻¹ g`. Plot
+# these steps on the cost:
 
 # %%
 cost = gn.compile([C], inputs=[X, T])
@@ -182,7 +192,7 @@ w.value = here
 start, slope = here.ravel(), gradient_at(here).ravel()
 figure, axes = plt.subplots(figsize=(6.5, 4.5), layout="constrained")
 axes.contour(a, b, heights, levels=24, cmap="Greys_r", linewidths=0.8)
-for name, matrix, colour in [
+for name, matrix, color in [
     ("Newton, −H⁻¹ g", H, "#D55E00"),
     ("Gauss-Newton, −G⁻¹ g", G, "#0072B2"),
     ("damped, −(G + I)⁻¹ g", G + np.eye(2), "#009E73"),
@@ -190,8 +200,8 @@ for name, matrix, colour in [
     jump = -np.linalg.solve(matrix, slope)
     w.value = here + jump[:, None]
     print(f"{name:22} cost {cost(x, t)[0]:.2f}")
-    axes.annotate("", start + jump, start, arrowprops={"arrowstyle": "->", "color": colour, "lw": 2})
-    axes.plot([], [], color=colour, lw=2, label=name)
+    axes.annotate("", start + jump, start, arrowprops={"arrowstyle": "->", "color": color, "lw": 2})
+    axes.plot([], [], color=color, lw=2, label=name)
 w.value = here
 print(f"before                 cost {cost(x, t)[0]:.2f}")
 axes.plot(*start, "ko")
@@ -201,23 +211,25 @@ axes.set_ylabel("w₂")
 axes.grid(alpha=0.3)
 
 # %% [markdown]
-# Newton's method climbs: with negative curvature the "lowest point" of its parabola is a saddle. Gauss-Newton heads
-# downhill, but much too far, for its parabola is right only nearby. Adding a multiple of the unit matrix shortens the
-# step; how to choose it, and how to solve `(G + λ I) d = −g` with products only, is
-# [tutorial 8](08_hessian_free_from_scratch.py).
+# Newton's method increases the cost: with negative curvature, the stationary point of the quadratic model is a saddle.
+# The Gauss–Newton step goes downhill, but too far, because its model is accurate only near the start. Damping adds a
+# multiple of the identity matrix and so shortens the step. [Tutorial 8](08_hessian_free_from_scratch.py) shows how to
+# choose the damping λ, and how to solve `(G + λ I) d = −g` with products only.
 #
-# What does all this cost? Count the nodes, as written and after tidying:
+# ## Compare the cost of derivatives
+#
+# Count the nodes of each graph, as written and after `compile`:
 
 # %%
 for name, nodes in {"cost": [C], "gradient": [g], "Jv": [ry], "Hv": [hv], "Gv": [gv]}.items():
     print(f"{name:10}{len(gn.Graph(nodes)):4}{len(tidy(nodes).graph):4}")
 
 # %% [markdown]
-# A few times the forward pass, whatever the number of weights: that is the whole trick.
+# Each derivative has a few times as many nodes as the cost. This factor does not depend on the number of weights.
 #
-# ## What can go wrong
+# ## Common errors
 #
-# A gradient is that of *one* number:
+# `gn.gradient` differentiates a scalar. For an output with several numbers, it raises an error:
 
 # %%
 try:
@@ -226,8 +238,9 @@ except gn.DifferentiationError as error:
     print(error)
 
 # %% [markdown]
-# And `G` must know where the net ends and the loss begins. Loss ops say so themselves. If a weight reaches the cost
-# also by another way, as in a penalty for large weights, leaving out that way would be wrong, so you are asked:
+# For `G`, graphnet must find where the network ends and the loss begins. Loss ops mark this place. If a weight also
+# affects the cost by another path, such as a penalty on large weights, the product would be wrong without that path.
+# So graphnet raises an error:
 
 # %%
 try:
@@ -237,17 +250,17 @@ except gn.DifferentiationError as error:
 
 # %% [markdown]
 # ### Exercise 1
-# `y = a² b`, at `a = 2`, `b = 3`. Now `a` moves with speed 1 and `b` with speed −1. What is `R{y}`?
+# Let `y = a² b` at `a = 2`, `b = 3`, with `R{a} = 1` and `R{b} = −1`. What is `R{y}`?
 
 # %%
 answer_1 = ...
 
 # %% tags=["hide-input"] jupyter={"source_hidden": true}
-check(1, answer_1, solution=8, wrong=[16, 12, -4, 11], hint="R{y} = 2 a b R{a} + a² R{b}")
+check(1, answer_1, solution=8, wrong=[16, 12, -4, 11], hint="R{y} = 2 a b R{a} + a² R{b}.")
 
 # %% [markdown]
 # ### Exercise 2
-# The cost is `C = w₁² + 3 w₁ w₂`. What is `H v` for `v = (1, 2)`? (You need no `w`. Why?)
+# The cost is `C = w₁² + 3 w₁ w₂`. What is `H v` for `v = (1, 2)`? (You do not need `w`. Why?)
 
 # %%
 answer_2 = ...
@@ -258,13 +271,13 @@ check(
     answer_2,
     solution=[8, 3],
     wrong=[[2, 3], [7, 3], [5, 3], [3, 8]],
-    hint="the gradient is (2 w₁ + 3 w₂, 3 w₁). It is linear in w, so its speed along v does not depend on w.",
+    hint="The gradient is (2 w₁ + 3 w₂, 3 w₁). It is linear in w, so its change along v does not depend on w.",
 )
 
 # %% [markdown]
 # ### Exercise 3
-# Write a function of a cost, a node `w` and a direction `v` (an array or a node of the shape of `w`) which returns a
-# node: the curvature of the cost along `v`, `vᵀ H v`. Put the function in place of the dots.
+# Write a function of a cost, a node `w`, and a direction `v` (an array or a node of the shape of `w`). It returns a
+# node: the curvature of the cost along `v`, which is `vᵀ H v`. Replace the dots with the function.
 
 # %%
 answer_3 = ...
@@ -279,7 +292,7 @@ def curvature(cost, w, v):
 def is_curvature(function):
     z = gn.parameter([1.0, -2.0, 3.0], name="z")
     direction = np.array([1.0, 0.5, -1.0])
-    quartic = gn.sum(z**4) + z[0] * z[1]  # H is diag(12 z²), and 1 where z₁ meets z₂
+    quartic = gn.sum(z**4) + z[0] * z[1]  # H is diag(12 z²), plus 1 at (z₁, z₂) and (z₂, z₁)
     (found,) = gn.compile([function(quartic, z, direction)])()
     expected = (12 * z.value**2 * direction**2).sum() + 2 * direction[0] * direction[1]
     return found.shape == () and np.isclose(found, expected)
@@ -295,9 +308,9 @@ check(
         lambda cost, w, v: gn.sum(gn.hessian_product(cost, {w: v})[0]),
     ],
     right=is_curvature,
-    hint="gn.hessian_product returns a list of one node; multiply it by v and add up.",
+    hint="gn.hessian_product returns a list of one node. Multiply this node by v, and sum.",
 )
 
 # %% [markdown]
-# The pictures were tidy because passes had been over them. [Tutorial 4](04_what_the_optimizer_does.py) watches them
-# at work.
+# The pictures were simple because compiler passes had simplified the graphs.
+# [Tutorial 4](04_what_the_optimizer_does.py) shows these passes.

@@ -1,9 +1,9 @@
 # %% [markdown]
-# # 4 · What the optimizer does
+# # 4 · Optimize a graph with compiler passes
 #
-# *Reading time: 11 minutes.* Between the graph that you write and the graph that runs lie a dozen *passes*. You will
-# watch them, count what they save, leave one out, and write one. Read [tutorial 3](03_derivatives_are_graphs.py)
-# before.
+# *Reading time: 11 minutes.* After this lesson you can inspect the compiler passes that `gn.compile` applies to your
+# graph, count the operations that they save, leave out a pass, and write your own. Read
+# [tutorial 3](03_derivatives_are_graphs.py) first.
 
 # %%
 import numpy as np
@@ -14,11 +14,11 @@ import viz
 from exercises import check
 
 # %% [markdown]
-# ## A pass is a function
+# ## What a compiler pass does
 #
-# It takes a graph and returns a graph that gives the same numbers with less work. Since nodes never change, the old
-# graph is still there afterwards, so both can be drawn. Here is something that nobody would write by hand, but
-# derivatives often do:
+# A *pass* is a function from graph to graph. The new graph gives the same numbers with less work. Nodes never change,
+# so the old graph remains, and you can draw both. The example below is not something that you would write by hand, but
+# differentiation often creates such graphs:
 
 # %%
 x = gn.input((3,), "float64", name="x")
@@ -28,7 +28,7 @@ written = gn.Graph(y)
 
 
 def before_and_after(graph, step):
-    """Two pictures: red is what goes, green is what is new."""
+    """Two pictures: removed nodes in red, new nodes in green."""
     after = step(graph)
     gone, new = viz.changes(graph, after)
     how = {"closed": False, "rankdir": "LR"}
@@ -39,14 +39,15 @@ before, after = before_and_after(written, gn.passes.merge)
 before
 
 # %% [markdown]
-# *Merge* looks for the same op on the same inputs, and keeps the first. Inputs come before what reads them, so one
-# sweep does it: the inner nodes become one, then the outer ones have the same input, and become one as well.
+# *Merge* finds nodes with the same op and the same inputs, and keeps only the first. It visits inputs before the nodes
+# that use them, so one sweep is enough: first the inner nodes become one node. Then the outer nodes have the same
+# input, and become one node, too.
 
 # %%
 after
 
 # %% [markdown]
-# *Simplify* knows algebra: −(−x) is x, and x · 1 is x.
+# *Simplify* applies rules of algebra: −(−x) is x, and x · 1 is x.
 
 # %%
 merged = gn.passes.merge(written)
@@ -57,10 +58,10 @@ before
 after
 
 # %% [markdown]
-# ## A net through time
+# ## Example: an unrolled recurrent network
 #
-# The passes that matter most are about matrix products. Take a recurrent net, `hₜ = tanh(xₜ W + hₜ₋₁ U)`, and three
-# steps of it:
+# The most important passes combine matrix products. Take three time steps of a recurrent network,
+# `hₜ = tanh(xₜ W + hₜ₋₁ U)`:
 
 # %%
 rng = np.random.default_rng(0)
@@ -78,10 +79,14 @@ forward = gn.Graph(C)
 viz.draw(forward, style="compact")
 
 # %% [markdown]
-# How many products are there, forward and backward? Count on paper. Forward: one with `W` and one with `U` at each
-# step, 6. Backward, with `gₜ` the cotangent of what goes into the tanh of step t: `xₜᵀ gₜ` at each step, for the
-# gradient of `W`, 3; `hₜ₋₁ᵀ gₜ`, for that of `U`, 3; and `gₜ Uᵀ`, to come to the step before, 2, since nobody asks
-# for the gradient of `h_0`. Together 14.
+# Count the matrix products on paper. Let `gₜ` be the cotangent of the input of tanh at step t.
+#
+# - Forward: one product with `W` and one with `U` at each step, 6 in total.
+# - Gradient of `W`: `xₜᵀ gₜ` at each step, 3 in total.
+# - Gradient of `U`: `hₜ₋₁ᵀ gₜ` at each step, 3 in total.
+# - From a step to the previous one: `gₜ Uᵀ`, 2 in total. (Nothing needs the gradient of `h_0`.)
+#
+# The sum is 14.
 
 # %%
 g = gn.gradient(C, [W, U])
@@ -95,7 +100,7 @@ def products(graph):
 print(products(forward), products(whole))
 
 # %% [markdown]
-# And now all passes, in their order:
+# Now apply all passes in their order:
 
 # %%
 graph = whole
@@ -106,13 +111,13 @@ for step in gn.passes.DEFAULT:
     print(f"{step.name:18}{len(graph):8}{products(graph):10}")
 
 # %% [markdown]
-# From 14 products to 8. Who did it?
+# The number of products falls from 14 to 8. The next sections show the passes that do this.
 #
 # ## Stack rows
 #
-# The products with `W` do not wait for each other: every `xₜ` is known at the start. So the `xₜ` are laid one below
-# the other, and there is one product for all time steps; each step reads its slice. (Those with `U` must wait for
-# `h`, and stay.)
+# The products with `W` do not depend on each other: all `xₜ` are known at the start. So this pass stacks the `xₜ` as
+# rows of one matrix and computes one product for all time steps. Each step reads its slice. (The products with `U`
+# need `h` of the previous step, so they remain.)
 
 # %%
 before, after = before_and_after(forward, gn.passes.stack_rows)
@@ -124,14 +129,14 @@ after
 # %% [markdown]
 # ## Stack sums
 #
-# The gradient of `W` is `Σₜ xₜᵀ gₜ`. Written with blocks, a sum of products *is* a product:
+# The gradient of `W` is `Σₜ xₜᵀ gₜ`. A sum of products is one product of block matrices:
 #
 # ```
 #                                 | g₁ |
 # x₁ᵀ g₁ + x₂ᵀ g₂ = [ x₁ᵀ | x₂ᵀ ] | g₂ |
 # ```
 #
-# Here it is alone, with the `gₜ` as inputs:
+# Here is this sum alone, with the `gₜ` as inputs:
 
 # %%
 gs = [gn.input((batch, units), "float64", name=f"g_{t}") for t in range(1, steps + 1)]
@@ -143,9 +148,12 @@ before
 after
 
 # %% [markdown]
-# Why bother, if the arithmetic is the same? Because a processor multiplies large matrices near its peak speed, and
-# small ones far below it; and because each node costs a little time by itself. With gates (an LSTM has four), *stack
-# columns* joins the products of all gates at a step as well:
+# The arithmetic is the same. It is faster because a processor multiplies large matrices near its peak speed, but small
+# matrices far below it. Each node also has a small fixed cost.
+#
+# ## Stack columns
+#
+# An LSTM has four gates. *Stack columns* combines the products of all gates at a time step:
 
 # %%
 gates = [gn.sigmoid(xs[0] @ gn.parameter(rng.standard_normal((inputs, units)), name=f"W_{n}")) for n in "ifo"]
@@ -153,14 +161,14 @@ before, after = before_and_after(gn.Graph(gates), gn.passes.stack_columns)
 after
 
 # %% [markdown]
-# Nothing in these passes knows about time, cells or gates. They look at what depends on what, so they work just as
-# well on a net that you have invented this morning, on its gradient, and on its Hessian product.
+# These passes do not depend on time steps, cells or gates. They use only the dependencies between nodes. So they also
+# work on a new cell of yours, on its gradient, and on its Hessian products.
 #
-# ## Fuse
+# ## Fuse loops
 #
-# Last, elementwise nodes that follow each other become one loop: no array is stored between them. NumPy cannot do
-# this; back ends that compile can ([tutorial 5](05_back_ends_and_speed.py)). The nodes stay, and the graph tells
-# which run together:
+# At the end, connected elementwise nodes become one loop that stores no arrays between them. NumPy cannot do this, but
+# compiling back ends can ([tutorial 5](05_back_ends_and_speed.py)). The nodes remain in the graph, and the graph lists
+# which nodes run together:
 
 # %%
 function = gn.compile([C, *g])
@@ -168,28 +176,29 @@ for group in function.graph.groups[:3]:
     print(" · ".join(node.op.name for node in group.nodes))
 
 # %% [markdown]
-# ## Asking, and leaving out
+# ## Inspect a compiled function
 #
-# `explain` tells what was done to your function, and what it needs:
+# `explain` lists each pass with its node counts and time, the ops that remain, and the memory of a run:
 
 # %%
 print(function.explain())
 
 # %% [markdown]
-# `viz.passes` draws the graph before and after every pass, here in compact style. This is what *stack sums* has found
-# in cost and gradients together: six products, three for the gradient of `W` and three for that of `U`, with the
-# transposes and sums around them.
+# `viz.passes` draws the graph before and after each pass. The next picture is what *stack sums* finds in the cost and
+# its gradients: six products, three for the gradient of `W` and three for that of `U`, with their transposes and sums.
 
 # %%
 stages = {stage.name: stage for stage in viz.passes(function, style="compact")}
 stages["stack sums"].before
 
 # %% [markdown]
-# (`viz.dump(function, folder)` writes all of these, and the instructions that run, into files: attach them when you
-# report a problem.)
+# (`viz.dump(function, folder)` writes all these pictures and the instructions to files. Attach them when you report a
+# problem.)
 #
-# If you suspect a pass, leave it out by name, or leave out all, and compare. The numbers must be the same, up to
-# rounding:
+# ## Leave out a pass
+#
+# If you suspect that a pass is wrong, leave it out by name, or leave out all passes, and compare. The numbers must be
+# the same up to rounding:
 
 # %%
 arrays = [rng.standard_normal(node.shape) for node in function.inputs]
@@ -202,10 +211,10 @@ for name, passes in {
     print(f"{name:20}{products(other.graph):3} products, largest difference {worst:.0e}")
 
 # %% [markdown]
-# ## A pass of your own
+# ## Write your own pass
 #
-# `graph.rewrite` goes through the nodes, inputs first, and puts `replace(node)` in place of each. This one believes
-# that `x³` is better written as `x · x · x`. Anything that takes a graph and returns one can stand in `passes`:
+# `graph.rewrite` visits the nodes, inputs first, and replaces each by `replace(node)`. The example replaces `x³` by
+# `x · x · x`. You can pass any function from graph to graph in `passes=`:
 
 
 # %%
@@ -223,22 +232,22 @@ before, after = before_and_after(gn.Graph(gn.sin(x**3)), multiply_cubes)
 after
 
 # %% [markdown]
-# ## What can go wrong
+# ## Common errors
 #
-# A pass must be right for *all* numbers, also for those that one does not think of. Is `x · 0` not simply 0?
+# A pass must be correct for *all* numbers, including infinity and NaN. Is `x · 0` always 0?
 
 # %%
 times_zero = gn.compile([x * 0], inputs=[x])
 print(times_zero(np.array([1.0, np.inf, np.nan])))
 
 # %% [markdown]
-# The library leaves it, since an overflow or a NaN in your net should be seen, not tidied away. Sums may be added in
-# another order, though: the last digits can differ, as you saw. (With `check=True` a function stops at the first node
-# that makes a NaN or an infinity, and names your line.)
+# graphnet keeps `x · 0`, so that an overflow or a NaN in your network remains visible. However, passes may change the
+# order of a sum, so the last digits can differ, as you saw. (With `check=True`, a function stops at the first node
+# with a NaN or an infinity, and the error shows the line that created it.)
 #
 # ### Exercise 1
-# The same net runs over 10 steps instead of 3. How many products do cost and gradients of `W` and `U` have as
-# written?
+# The same network runs for 10 steps instead of 3. How many products do the cost and the gradients of `W` and `U` have,
+# as written?
 
 # %%
 answer_1 = ...
@@ -249,12 +258,12 @@ check(
     answer_1,
     solution=49,
     wrong=[50, 47, 20, 40],
-    hint="2 at each step forward; 3 at each step backward, but 2 at the first.",
+    hint="2 at each step forward. 3 at each step backward, except 2 at the first step.",
 )
 
 # %% [markdown]
 # ### Exercise 2
-# And after all passes? (You can change `steps` above to see whether you are right, but think first.)
+# How many products remain after all passes? (Think first. Then change `steps` above to check.)
 
 # %%
 answer_2 = ...
@@ -265,12 +274,12 @@ check(
     answer_2,
     solution=22,
     wrong=[49, 13, 31, 8],
-    hint="One product for all x W, one for each gradient. Those that must wait for each other stay: h U, and g Uᵀ.",
+    hint="One product for all x W, and one for each gradient. Products that depend on each other remain: h U and g Uᵀ.",
 )
 
 # %% [markdown]
 # ### Exercise 3
-# Write a pass that replaces `exp(log(x))` by `x`, and nothing else. Put the function in place of the dots.
+# Write a pass that replaces `exp(log(x))` by `x`, and nothing else. Replace the dots with the function.
 # (`node.op.name` is `"Exp"` or `"Log"`; `node.inputs` is a tuple.)
 
 # %%
@@ -311,10 +320,10 @@ check(
     solution=exp_of_log,
     wrong=[without_exp, without_log, lambda graph: graph],
     right=is_exp_of_log,
-    hint="look for a node whose op is Exp and whose input's op is Log, and return the input of the input.",
+    hint="Find a node whose op is Exp and whose input has the op Log. Return the input of that input.",
 )
 
 # %% [markdown]
 # (The library does not have this pass. For which x would it be wrong?)
 #
-# Fewer nodes, larger products, fused loops: [tutorial 5](05_back_ends_and_speed.py) measures what all that is worth.
+# [Tutorial 5](05_back_ends_and_speed.py) measures how much time the passes save.

@@ -1,9 +1,9 @@
 # %% [markdown]
-# # 5 · Back ends and speed
+# # 5 · Choose a back end, profile and measure speed
 #
-# *Reading time: 10 minutes.* What a run costs in time and memory, where the time goes, and how to measure it without
-# fooling yourself. Read [tutorial 4](04_what_the_optimizer_does.py) before. The seconds below are those of the
-# machine that ran this page; run it on yours.
+# *Reading time: 10 minutes.* After this lesson you can measure the time and memory of a compiled function, find its
+# slow parts, trade time for memory, and save the function to a file. Read [tutorial 4](04_what_the_optimizer_does.py)
+# first. The times on this page were measured on the machine that built it; run the notebook to measure yours.
 
 # %%
 import tempfile
@@ -19,23 +19,24 @@ import viz
 from exercises import check
 
 # %% [markdown]
-# ## Two back ends
+# ## Choose a back end
 #
-# A graph says *what* is computed. A back end says *how*:
+# A graph defines *what* to compute. A back end defines *how*:
 #
-# `backend="numpy"` calls the `forward` rule of each node, in order. Slow and simple: it is the definition of what is
-# right.
+# - `backend="numpy"` calls the `forward` rule of each node, in order. It is slow and simple, and serves as the
+#   reference for correct results.
+# - `backend="numba"` is the default. It compiles the whole graph to machine code: fused loops, its own matrix
+#   products, all cores, and no Python between the first input and the last output.
 #
-# `backend="numba"`, the one that you get without asking, turns the whole graph into machine code: fused loops, its
-# own matrix products, all cores, and no Python between the first input and the last output.
+# (On an NVIDIA GPU, use `backend="cuda"`: see [the guide](../docs/on_a_gpu.md).)
 #
-# Our subject is the recurrent net of the last tutorial, now at the size of a small language model: cost and gradients
-# of 50 steps.
+# The example is the recurrent network of tutorial 4, now with the size of a small language model: the cost and its
+# gradients over 50 time steps.
 
 
 # %%
 def network(steps, batch=32, inputs=32, units=64):
-    """Nodes of cost and gradients, and arrays for the inputs."""
+    """Nodes of the cost and its gradients, and arrays for the inputs."""
     rng = np.random.default_rng(0)
 
     def weights(rows, columns, name):
@@ -60,18 +61,20 @@ function = gn.compile(nodes)
 print(f"{len(gn.Graph(nodes))} nodes, compiled in {time.perf_counter() - start:.2f} s")
 
 # %% [markdown]
-# (Machine code is kept in a cache on disk. The second time you compile this net, on any day, it takes less.)
+# (graphnet stores machine code in a cache on disk. When you compile this network again, also in another process, it
+# takes less time.)
 #
-# ## Measuring
+# ## Measure the time of a function
 #
-# Three rules. *Warm up*: the first run of anything is slower. *Repeat*: other programs disturb, and they only ever
-# make a run slower, never faster. *Say what you report*: the median is a typical run, the least an undisturbed one,
-# and the mean is what one accident makes of it.
+# - *Warm up*: the first run is slower, so do not count it.
+# - *Repeat*: other programs can make a run slower, never faster.
+# - *Report which statistic you use*: the median is a typical run, and the minimum is an undisturbed run. A single slow
+#   run can distort the mean.
 
 
 # %%
 def seconds(function, arrays, repeats=15):
-    """Of each of so many runs, after one that does not count."""
+    """The seconds of each run, after one run for warming up."""
     function(*arrays)
     taken = []
     for _ in range(repeats):
@@ -89,7 +92,7 @@ candidates = {
 }
 measured = {name: 1e3 * seconds(candidate, arrays) for name, candidate in candidates.items()}
 for name, runs in measured.items():
-    print(f"{name:22} median {np.median(runs):6.2f} ms   least {runs.min():6.2f}   mean {runs.mean():6.2f}")
+    print(f"{name:22} median {np.median(runs):6.2f} ms   minimum {runs.min():6.2f}   mean {runs.mean():6.2f}")
 
 # %%
 figure, axes = plt.subplots(figsize=(7, 2.6), layout="constrained")
@@ -98,16 +101,17 @@ for row, runs in enumerate(measured.values()):
     axes.plot(runs, np.full(len(runs), row), "k|", markersize=12)
 axes.set_yticks(range(len(measured)), list(measured))
 axes.invert_yaxis()
-axes.set_xlabel("milliseconds; bars are medians, marks are single runs")
+axes.set_xlabel("milliseconds (bars: medians; marks: single runs)")
 axes.grid(alpha=0.3, axis="x")
 
 # %% [markdown]
-# Are all cores faster than one, here? They meet after every few operations, and if another program has taken one of
-# them, all wait. On a busy machine, or for small nets, one may win: measure. (For the same reason NumPy's products
-# were told to use one core. Without `threads=1`, on a busy machine, we have seen them take thirty times as long.)
+# All cores are not always faster than one. The cores wait for each other after every few operations, and if another
+# program occupies one of them, all wait. On a busy machine or for small networks, one core may be faster: measure it.
+# (For the same reason, the NumPy measurements use `threads=1`. On a busy machine, NumPy's products with all cores can
+# take thirty times as long.)
 #
-# The answers are the same to the precision of float32. The back end that compiles gives even the same *bits* with one
-# core and with many, since every number is computed by one core, in one order:
+# All results agree to the precision of float32. With the numba back end, one core and all cores give the same *bits*,
+# because one core computes each number, in a fixed order:
 
 # %%
 one_core, all_cores, definition = (
@@ -117,10 +121,10 @@ print(all(np.array_equal(a, b) for a, b in zip(one_core, all_cores, strict=True)
 print(max(np.abs(a - b).max() for a, b in zip(all_cores, definition, strict=True)))
 
 # %% [markdown]
-# ## Where does the time go?
+# ## Profile a function
 #
-# Guesses are usually wrong. `profile` measures each node, and adds up by op, or by layer and time step where the
-# graph says which ([tutorial 6](06_cells_and_time.py)):
+# `profile` measures each node and sums the times by op. It can also sum by layer and time step, if the graph has them
+# ([tutorial 6](06_cells_and_time.py)):
 
 # %%
 profile = function.profile(*arrays)
@@ -128,7 +132,7 @@ for op, spent in list(profile.by_op().items())[:5]:
     print(f"{op:14}{1e6 * spent:8.0f} µs {spent / profile.total:6.0%}")
 
 # %% [markdown]
-# Products, most of it. The same as a picture, for a net of two steps: the warmer, the slower.
+# Matrix products take most of the time. Draw the times of a network with two steps; warmer nodes are slower:
 
 # %%
 few_nodes, few_arrays = network(steps=2)
@@ -136,15 +140,16 @@ few = gn.compile(few_nodes[0])
 viz.draw(few, notes=viz.times(few, *few_arrays))
 
 # %% [markdown]
-# A product of `n × k` with `k × m` numbers takes `n k m` multiplications and as many additions. That tells what to
-# expect: here 32 × 64 times 64 × 64 is 262,144 operations, and a core that does 50 billion a second needs 5 µs. If
-# your product takes 100 times as long, something else is the matter.
+# A product of an `n × k` matrix with a `k × m` matrix takes `n k m` multiplications and as many additions. So you can
+# estimate its time. Here, 32 × 64 times 64 × 64 takes 262,144 operations. A core with 50 billion operations per second
+# needs 5 µs. If your product takes 100 times as long, look for another cause.
 #
-# ## Memory
+# ## Save memory
 #
-# To go back, one must remember what happened on the way forward: every `h`. So memory grows with the number of steps.
-# `function.memory` tells, before anything runs. With `memory="sqrt"`, only some `h` are kept, about √T of them, and
-# what lies between is computed again when it is needed:
+# The backward pass needs values of the forward pass: each `h`. So memory grows with the number of time steps.
+# `function.memory` is the memory of a run, known before it runs. With `memory="sqrt"`, the function keeps only about
+# √T of the states, and computes the others again when the backward pass needs them. (PyTorch: activation
+# checkpointing.)
 
 # %%
 lengths = [25, 50, 100, 200]
@@ -152,7 +157,7 @@ kept, again = (
     [int(gn.compile(network(n)[0], memory=m).memory) / 2**20 for n in lengths] for m in (None, "sqrt")
 )
 figure, axes = plt.subplots(figsize=(6, 3), layout="constrained")
-axes.plot(lengths, kept, "o-", label="keeps all")
+axes.plot(lengths, kept, "o-", label="default")
 axes.plot(lengths, again, "o-", label='memory="sqrt"')
 axes.set_xlabel("time steps")
 axes.set_ylabel("MiB")
@@ -166,12 +171,11 @@ print(f"{function.memory}, median {np.median(measured['numba, all cores']):.2f} 
 print(f"{saving.memory}, median {np.median(runs):.2f} ms")
 
 # %% [markdown]
-# A number of bytes, `memory=2_000_000`, is a budget: the function that does the least extra work within it.
+# A number of bytes, such as `memory=2_000_000`, is a limit. The function then does the least extra work within it.
 #
-# ## Keeping a function
+# ## Save a compiled function
 #
-# A compiled function can be put into a file. To run it, neither your equations nor a compiler is needed, only NumPy
-# and graphnet:
+# Save a compiled function to a file. To run it, you need only NumPy and graphnet, not your equations or a compiler:
 
 # %%
 with tempfile.TemporaryDirectory() as folder:
@@ -182,9 +186,9 @@ with tempfile.TemporaryDirectory() as folder:
     print(np.array_equal(stored(*arrays)[1], function(*arrays)[1]))
 
 # %% [markdown]
-# ## What can go wrong
+# ## Common errors
 #
-# NumPy makes float64 unless told otherwise, and nothing is rounded behind your back:
+# NumPy arrays are float64 by default. graphnet does not convert them to float32 silently:
 
 # %%
 try:
@@ -193,8 +197,8 @@ except gn.DtypeError as error:
     print(error)
 
 # %% [markdown]
-# An op that has only NumPy's `forward` (no `kernel`, [tutorial 2](02_three_rules_of_a_node.py)) does run inside a
-# compiled function, but everything waits for Python meanwhile, and it cannot be put into a file:
+# An op with `forward` but without `kernel` ([tutorial 2](02_three_rules_of_a_node.py)) runs inside a compiled
+# function. But the other cores wait while Python runs, and you cannot save the function:
 
 
 # %%
@@ -215,7 +219,8 @@ except gn.BackendError as error:
     print(error)
 
 # %% [markdown]
-# And a NaN, somewhere in ten thousand nodes? `check=True` names the first one, and your line:
+# To find the first NaN among thousands of nodes, use `check=True`. The error shows the node and the line that created
+# it:
 
 # %%
 careful = gn.compile([gn.sum(gn.sqrt(z - 1))], check=True)
@@ -226,7 +231,7 @@ except gn.NonFiniteError as error:
 
 # %% [markdown]
 # ### Exercise 1
-# Five runs took 10.2, 9.8, 31.0, 9.9 and 10.0 ms. What did a typical run take?
+# Five runs took 10.2, 9.8, 31.0, 9.9 and 10.0 ms. How long was a typical run, in ms?
 
 # %%
 answer_1 = ...
@@ -237,13 +242,13 @@ check(
     answer_1,
     solution=10.0,
     wrong=[14.18, 9.8, 31.0],
-    hint="the median: sort them, and take the one in the middle.",
+    hint="Use the median: sort the five times, and take the middle one.",
 )
 
 # %% [markdown]
 # ### Exercise 2
-# A core does 20 billion operations a second. How many microseconds does it need at least for a product of 100 × 200
-# with 200 × 300 numbers?
+# A core does 20 billion operations per second. How many microseconds does it need at least for a product of a
+# 100 × 200 matrix with a 200 × 300 matrix?
 
 # %%
 answer_2 = ...
@@ -254,13 +259,13 @@ check(
     answer_2,
     solution=600,
     wrong=[300, 0.6, 0.0006, 3000],
-    hint="100 · 200 · 300 multiplications and as many additions; a microsecond has 20,000 operations.",
+    hint="100 · 200 · 300 multiplications and as many additions, at 20,000 operations per microsecond.",
 )
 
 # %% [markdown]
 # ### Exercise 3
-# Make a compiled function of one input of three float32 numbers which computes softsign *and can be saved*. Put the
-# function in place of the dots. (You may write an op with a kernel, or do without a new op.)
+# Compile a function with one input of three float32 numbers that computes softsign *and can be saved*. Replace the
+# dots by the function. (You can write an op with a kernel, but you do not need a new op.)
 
 # %%
 answer_3 = ...
@@ -287,9 +292,9 @@ check(
         gn.compile([z / (1 + abs(z))], backend="numpy"),
     ],
     right=can_be_saved,
-    hint="z / (1 + abs(z)) is made of ops that all have kernels; the numpy back end stores nothing.",
+    hint="All ops of z / (1 + abs(z)) have kernels. Functions of the numpy back end cannot be saved.",
 )
 
 # %% [markdown]
-# So far, every net was written by hand, step by step. [Tutorial 6](06_cells_and_time.py) says it once, as a cell, and
-# lets time take care of itself.
+# So far you wrote each network by hand, step by step. In [tutorial 6](06_cells_and_time.py) you write one time step as
+# a cell, and graphnet unrolls it.

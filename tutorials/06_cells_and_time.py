@@ -1,11 +1,11 @@
 # %% [markdown]
-# # 6 · Cells and time
+# # 6 · Write, check and train a recurrent cell
 #
-# *Reading time: 13 minutes.* You will invent a recurrent cell, and end with one whose weights read like a sentence.
-# It helps to know nodes and gradients (tutorials 1 to 3).
+# *Reading time: 13 minutes.* After this lesson you can write your own recurrent cell, draw it, test it, train it, and
+# read what its weights have learned. You need nodes and gradients (tutorials 1 to 3).
 #
-# A recurrent network is one small set of equations, the **cell**, applied again and again, once for each time step.
-# What it hands from each step to the next is its **state**: all that it remembers.
+# A recurrent network applies the same small set of equations, the **cell**, at each time step. The cell passes its
+# **state** from one time step to the next. The state is its only memory.
 
 # %%
 import matplotlib.pyplot as plt
@@ -20,38 +20,39 @@ from exercises import check
 plt.style.use("tableau-colorblind10")
 
 # %% [markdown]
-# ## A task that needs a memory
+# ## A task that needs memory
 #
-# At each step we get two numbers, a *value* and a *flag*. The answer is the value at the last step whose flag was 1.
-# Electronics calls it sample and hold:
+# At each time step the network reads two numbers, a *value* and a *flag*. The target is the value at the last step
+# whose flag was 1. (In electronics, this is *sample and hold*.)
 #
 # | step | 1 | 2 | 3 | 4 | 5 |
 # |---|---|---|---|---|---|
 # | value | 0.5 | −0.8 | 0.3 | 0.9 | −0.2 |
 # | flag | **1** | 0 | **1** | 0 | 0 |
-# | answer | 0.5 | 0.5 | 0.3 | 0.3 | 0.3 |
+# | target | 0.5 | 0.5 | 0.3 | 0.3 | 0.3 |
 #
-# At step 5 the value −0.2 is of no use: what counts was seen two steps before. No function of the present input can
-# do it.
+# At step 5 the network must ignore the value −0.2 and return the value from two steps before. A function of the
+# current input alone cannot do this.
 #
-# ## The equations, by hand
+# ## Solve it by hand with a gate
 #
-# A switch `gₜ` would do: 1 where the flag is 1, else 0. Then, with a state `h`,
+# Use a state `h` and a switch `gₜ`, which is 1 where the flag is 1 and 0 elsewhere:
 #
 # ```
 # hₜ = (1 - gₜ) hₜ₋₁ + gₜ vₜ
 # ```
 #
-# With `gₜ = 0` the state stays as it is; with `gₜ = 1` it is replaced. But a step has no derivative that could teach
-# it anything, so take a soft switch, a **gate**: `g = σ(12 · flag - 6)`, with `σ(a) = 1 / (1 + e^(-a))`. Flag 0 gives
-# `σ(-6) = 0.0025`, nearly closed, and flag 1 gives `σ(6) = 0.9975`, nearly open. The first two steps, from `h₀ = 0`:
+# With `gₜ = 0` the state remains unchanged. With `gₜ = 1` the value replaces it. But the derivative of a hard switch
+# is zero, so gradient descent cannot train it. Use a smooth switch instead, a **gate**: `g = σ(12 · flag - 6)`, with
+# the logistic function `σ(a) = 1 / (1 + e^(-a))`. For flag 0 the gate is `σ(-6) = 0.0025`, nearly closed. For flag 1
+# it is `σ(6) = 0.9975`, nearly open. Compute the first two steps from `h₀ = 0`:
 #
 # ```
 # h₁ = 0.0025 · 0      + 0.9975 · 0.5    = 0.4988
 # h₂ = 0.9975 · 0.4988 + 0.0025 · (-0.8) = 0.4956
 # ```
 #
-# And the whole table, in NumPy:
+# Compute the whole table in NumPy:
 
 # %%
 value = np.array([0.5, -0.8, 0.3, 0.9, -0.2])
@@ -63,10 +64,10 @@ for v, s in zip(value, flag, strict=True):
     print(f"value {v:+.1f}   flag {s}   gate {g:.4f}   state {h:+.4f}")
 
 # %% [markdown]
-# ## The same as a cell
+# ## Write the cell
 #
-# We chose 12, −6 and "read the value, not the flag" ourselves. A cell leaves them open: they are weights, to be
-# learned. With the input `xₜ` = (value, flag),
+# By hand we chose 12 and −6 for the gate, and read the value but not the flag. In a cell these numbers are weights,
+# which training finds. With the input `xₜ` = (value, flag), the equations are
 #
 # ```
 # gₜ = σ(xₜ W_xg + b_g)
@@ -74,9 +75,9 @@ for v, s in zip(value, flag, strict=True):
 # hₜ = (1 - gₜ) hₜ₋₁ + gₜ vₜ
 # ```
 #
-# In the library this is a class with one method, `step`. It gets `x` and the states, and returns the new states.
-# `self.affine("g", x=x)` stands for `x W_xg + b_g`: the weights are declared by being used, and get their names from
-# the equation.
+# In graphnet, a cell is a class with a method `step`. It takes `x` and the states, and returns the new states.
+# `self.affine("g", x=x)` computes `xₜ W_xg + b_g`. You do not list the weights: `affine` creates `W_xg` and `b_g`, and
+# names them after the equation.
 
 
 # %%
@@ -91,36 +92,35 @@ class Latch(rnn.Cell):
 
 
 # %% [markdown]
-# That is all that you write. Unrolling, derivatives, pictures, training and files follow from it. A cell can be drawn
-# as soon as it is declared. Black squares are data and weights, circles are operators, blue arrows come from what is
-# given, the red one leads to the result. (▷ copies the bias for each case of a batch.)
+# This is all you write. graphnet derives the unrolled network, the derivatives, the pictures and the model file from
+# it. Draw the cell: black squares are data and weights, circles are operations. Blue arrows come from inputs, the red
+# arrow leads to the result. (▷ copies the bias for each case of a batch.)
 
 # %%
 viz.draw(Latch(1))
 
 # %% [markdown]
-# The same picture with the weights written on the arrows, as papers draw it. Follow `hₜ₋₁`: it passes one × and one
-# +, and is `hₜ`. The gate sits beside that road, not on it. [Tutorial 7](07_vanishing_gradients.py) shows why this
-# matters.
+# The compact style writes the weights on the arrows, as in papers. Follow the path of `hₜ₋₁`: it passes one
+# multiplication and one addition, and becomes `hₜ`. The gate multiplies this path, but is not a part of it.
+# [Tutorial 7](07_vanishing_gradients.py) shows why this is important.
 
 # %%
 viz.draw(Latch(1), style="compact")
 
 # %% [markdown]
-# ## Check it
+# ## Test the cell
 #
-# Before you train a cell, let it be held to the laws. Derivatives are compared with finite differences, the unrolled
-# graph with a plain loop, the Gauss-Newton matrix (tutorial 8) with one made by hand, float32 with float64.
+# Test a cell before you train it. `check_cell` compares derivatives with finite differences, the unrolled graph with a
+# plain loop, the Gauss–Newton matrix (tutorial 8) with an explicit one, and float32 with float64.
 
 # %%
 rnn.testing.check_cell(Latch, report=lambda law, found: print(f"{law:<14}{found}"))
 
 # %% [markdown]
-# ## Time: the unrolled graph
+# ## Unroll the network over time
 #
-# A `Network` puts an output layer `oₜ = hₜ W_ho + b_o` and a loss behind its cells. `unroll` writes the equations
-# out, one copy for each time step, all with the *same* weights. Here are four steps; each box is the whole picture
-# from above.
+# A `Network` adds an output layer `oₜ = hₜ W_ho + b_o` and a loss to its cells. `unroll` writes the equations for each
+# time step, all with the *same* weights. The picture shows four time steps; each box is the cell from above.
 
 # %%
 net = rnn.Network([Latch(1)], inputs=2, outputs=1, loss="squared", seed=1)
@@ -128,11 +128,11 @@ print(net)
 viz.draw(net.unroll(time=4, batch=1, initial="zero"))
 
 # %% [markdown]
-# An unrolled network is nothing but nodes: `u.inputs`, `u.targets`, `u.logits` (all outputs, time first), `u.cost`
-# (the mean loss), `u.after[t]` (the states after step `t`).
+# An unrolled network consists of ordinary nodes: `u.inputs`, `u.targets`, `u.logits` (the outputs, time first),
+# `u.cost` (the mean loss), and `u.after[t]` (the states after step `t`).
 #
-# The weights are ordinary arrays in `net.parameters`. Put in those that we found by hand, and run the network on the
-# table. `rnn.run` takes (time, batch, inputs): time comes first, then the cases that run side by side.
+# The weights are arrays in `net.parameters`. Set them to the values that we found by hand, and run the network on the
+# table. `rnn.run` takes an array of the shape (time, batch, inputs).
 
 # %%
 for name, numbers in {
@@ -150,11 +150,12 @@ outputs, states = rnn.run(net, x)
 print(outputs[:, 0, 0].round(4))
 
 # %% [markdown]
-# The numbers of our loop. So the cell *can* do it. Will it find these weights by itself?
+# The outputs are those of the NumPy loop. So the cell can solve the task with these weights. Next, let training find
+# them.
 #
-# ## Train it
+# ## Train the network
 #
-# First, endless practice: random values, a flag on a fifth of the steps, and the right answers.
+# First, generate random training data. The flag is 1 at about a fifth of the steps.
 
 
 # %%
@@ -162,7 +163,7 @@ def practice(generator, time=20, batch=64):
     """Inputs (time, batch, 2) and targets (time, batch, 1)."""
     value = generator.uniform(-1, 1, (time, batch))
     flag = generator.random((time, batch)) < 0.2
-    flag[0] = True  # so that there is always something to hold
+    flag[0] = True  # the target is defined from the first step on
     held = np.empty_like(value)
     for t in range(time):
         held[t] = np.where(flag[t], value[t], held[t - 1])
@@ -170,8 +171,12 @@ def practice(generator, time=20, batch=64):
 
 
 # %% [markdown]
-# Then four lines that serve every cell: unroll; make an *objective*, the cost as a function of all weights; choose an
-# optimizer; minimise, with fresh sequences at every step.
+# Then train. The same four steps work for each cell:
+#
+# 1. Unroll the network.
+# 2. Create an *objective*: the cost as a function of all weights.
+# 3. Choose an optimizer.
+# 4. Minimize, with a new batch of sequences at each step.
 
 
 # %%
@@ -187,19 +192,20 @@ def train(cell, seed=1, steps=800):
 
 
 latch, latch_losses = train(Latch(1))
-# The classic cell, also with one unit: h' = tanh(x W_xh + h W_hh + b_h)
+# The Elman cell, also with one unit: h' = tanh(x W_xh + h W_hh + b_h)
 elman, elman_losses = train(rnn.Elman(1))
 
 figure, axes = plt.subplots(figsize=(7, 3.4), layout="constrained")
 axes.semilogy(latch_losses, label=f"Latch(1), {latch.theta.size} weights")
 axes.semilogy(elman_losses, label=f"Elman(1), {elman.theta.size} weights")
-axes.set(xlabel="step", ylabel="mean squared error", title="Learning to sample and hold")
+axes.set(xlabel="training step", ylabel="mean squared error", title="Sample and hold")
 axes.legend(frameon=False)
 axes.grid(alpha=0.3)
 
 # %% [markdown]
-# With a single unit the plain recurrent cell cannot do it: it weighs value, flag and memory alike at every step, and
-# cannot switch. The latch, after wandering about for some hundred steps, gets there. Now read what it has learned:
+# With a single unit, the Elman cell cannot solve the task: it adds value, flag and state with the same weights at
+# every step, so it cannot switch. The latch needs some hundred steps to find a way, and then solves it. Print its
+# weights:
 
 # %%
 for name, node in latch.parameters.items():
@@ -208,11 +214,11 @@ write = latch.parameters["layer0.W_xv"].value.ravel() * latch.parameters["output
 print("from (value, flag) through v to the output:", write.round(2))
 
 # %% [markdown]
-# The gate listens to the flag (large weight, negative bias) and hardly to the value. From the value, through `v`, to
-# the output the weights multiply to about 1: our solution, found by descending a gradient. (The sign of the state is
-# free: minus times minus is plus. Another seed may choose the other one.)
+# The gate depends on the flag (large weight, negative bias), and hardly on the value. The weights from the value
+# through `v` to the output multiply to about 1. Gradient descent has found our solution. (The sign of the state is
+# arbitrary: if both factors are negative, their product is the same. Another seed may give the other sign.)
 #
-# And here is the gate at work on a sequence that the net has never seen:
+# Plot the gate on a new sequence:
 
 # %%
 x, target = practice(np.random.default_rng(5), time=40, batch=1)
@@ -225,7 +231,7 @@ figure, (top, bottom) = plt.subplots(
     2, figsize=(7, 4.2), layout="constrained", sharex=True, height_ratios=[3, 1]
 )
 top.plot(steps, x[:, 0, 0], "o", markersize=4, color="#bbbbbb", label="value")
-top.step(steps, target[:, 0, 0], where="mid", linewidth=5, alpha=0.35, label="answer")
+top.step(steps, target[:, 0, 0], where="mid", linewidth=5, alpha=0.35, label="target")
 top.step(steps, output[:, 0, 0], where="mid", color="black", linewidth=1.2, label="output")
 top.legend(frameon=False, ncols=3, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0)
 bottom.bar(steps, gate[:, 0], color=np.where(x[:, 0, 1] > 0, "#c85200", "#5f9ed1"))
@@ -233,24 +239,21 @@ bottom.set(xlabel="time step (orange: the flag is 1)", ylabel="gate", ylim=(0, 1
 top.grid(alpha=0.3)
 
 # %% [markdown]
-# It was trained on 20 steps and runs for 40: the weights know nothing of how long a sequence is. The slow drift is
-# the gate, which is shut but not tight: `σ(-4.3) = 0.014` of each new value leaks in.
+# The network was trained on 20 time steps and runs on 40, because its weights do not depend on the sequence length.
+# The output drifts slowly, because the closed gate is not exactly 0: it lets `σ(-4.3) = 0.014` of each new value pass.
 #
-# A latch that is good for more is a matter of a few letters: let the gate see the state,
-# `self.affine("g", x=x, h=h)`, and you are close to the minimal gated unit; add a second gate, and it is a GRU.
-# `rnn.cells.ALL` has some thirty.
+# You can extend this cell. Let the gate read the state, `self.affine("g", x=x, h=h)`, and the cell is similar to the
+# minimal gated unit. Add a second gate, and it is similar to a GRU. `rnn.cells.ALL` lists about thirty cells.
 #
-# A `rnn.Trainer` does the same with epochs, validation and files, for arrays as for text ([tutorial
-# 9](09_from_text_to_novel.py)).
+# A `rnn.Trainer` adds epochs, validation and files, for arrays and for text ([tutorial 9](09_from_text_to_novel.py)).
 #
-# ## What can go wrong
+# ## Common errors
 #
-# Mistakes are told with the line of *your* equation and what to write instead. These are the ones that everybody
-# makes.
+# Errors in a cell show the line of the equation and how to fix it. These are frequent:
 
 
 # %%
-def told(attempt):
+def show_error(attempt):
     try:
         attempt()
     except Exception as error:
@@ -261,7 +264,7 @@ class WithNumPy(rnn.Cell):
     states = (rnn.State("h"),)
 
     def step(self, x, h):
-        return np.tanh(self.affine("h", x=x, h=h))  # an array function on a node
+        return np.tanh(self.affine("h", x=x, h=h))  # a NumPy function applied to a node
 
 
 class Forgetful(rnn.Cell):
@@ -276,16 +279,17 @@ class Branching(rnn.Cell):
 
     def step(self, x, h):
         a = self.affine("h", x=x, h=h)
-        return a if a > 0 else 0 * a  # a node has no value yet, so it cannot choose
+        return a if a > 0 else 0 * a  # a node has no value yet, so `if` fails
 
 
 for cell in (WithNumPy, Forgetful, Branching):
-    told(lambda cell=cell: rnn.Network([cell(3)], inputs=2, outputs=1, loss="squared"))
-told(lambda: rnn.run(latch, x[:, 0]))  # the axis of the cases is missing
+    show_error(lambda cell=cell: rnn.Network([cell(3)], inputs=2, outputs=1, loss="squared"))
+show_error(lambda: rnn.run(latch, x[:, 0]))  # the batch axis is missing
 
 # %% [markdown]
-# The next one is worse, since it runs and learns *something*: the length of the whole batch, where that of each case
-# was meant. What the network says of one sequence then depends on its neighbours. Only the check finds it.
+# The next mistake raises no error, and the network even learns. The cell divides by the norm of the whole batch
+# instead of the norm of each case. So the output for a sequence depends on the other sequences in the batch. Only
+# `check_cell` finds this:
 
 
 # %%
@@ -294,18 +298,17 @@ class Mixing(rnn.Cell):
 
     def step(self, x, h):
         a = self.affine("h", x=x, h=h)
-        return a / gn.sqrt(1 + gn.sum(a * a))  # meant: gn.sum(a * a, axis=1, keepdims=True)
+        return a / gn.sqrt(1 + gn.sum(a * a))  # correct: gn.sum(a * a, axis=1, keepdims=True)
 
 
-told(lambda: rnn.testing.check_cell(Mixing))
+show_error(lambda: rnn.testing.check_cell(Mixing))
 
 # %% [markdown]
 # ## Exercises
 #
 # ### Exercise 1
 #
-# How many weights has `Latch(5)` in a network with 3 inputs, those of the output layer not counted? Work it out on
-# paper.
+# How many weights does `Latch(5)` have in a network with 3 inputs? Do not count the output layer. Compute it on paper.
 
 # %%
 answer_1 = ...
@@ -316,14 +319,14 @@ check(
     answer_1,
     solution=40,
     wrong=[30, 35, 20, 46, 65],
-    hint="Two affine maps. Each has a matrix of 3 by 5, and a bias for each of the 5 units.",
+    hint="There are two affine maps. Each has a 3 × 5 matrix, and a bias for each of the 5 units.",
 )
 
 # %% [markdown]
 # ### Exercise 2
 #
-# Write a cell whose state is the greatest value so far of `xₜ W_xh`, a running maximum. No bias (`bias=None`), and
-# `gn.maximum(a, b)` is the greater of two nodes, element by element. Give the class as your answer.
+# Write a cell whose state is a running maximum: the largest value of `xₜ W_xh` so far. Use no bias (`bias=None`).
+# `gn.maximum(a, b)` is the elementwise maximum of two nodes. The answer is the class.
 
 # %%
 answer_2 = ...
@@ -370,15 +373,15 @@ check(
     solution=RunningMaximum,
     wrong=[rnn.Elman, Latch, NoMemory, MaximumOfSum, WithBias],
     right=is_running_maximum,
-    hint="class RunningMaximum(rnn.Cell), states as in Latch, and a step of one line: the greater of h and of what is "
-    'read, self.affine("h", x=x, bias=None).',
+    hint="Write class RunningMaximum(rnn.Cell) with the states of Latch. Its step is one line: the maximum of h and "
+    'self.affine("h", x=x, bias=None).',
 )
 
 # %% [markdown]
 # ### Exercise 3
 #
-# Write a cell with *two* states: `m`, the last input, and `h`, how the input has changed since, `hₜ = xₜ W_xm - mₜ₋₁`
-# and `mₜ = xₜ W_xm`, again without bias. `step(self, x, h, m)` returns both, in the order of `states`.
+# Write a cell with *two* states. `m` is the last input, `mₜ = xₜ W_xm`. `h` is the change of the input since then,
+# `hₜ = xₜ W_xm - mₜ₋₁`. Use no bias. `step(self, x, h, m)` returns both states, in the order of `states`.
 
 # %%
 answer_3 = ...
@@ -427,9 +430,9 @@ check(
     solution=Change,
     wrong=[AlwaysZero, WrongOrder, WrongSign],
     right=is_change,
-    hint="Keep what is read in a name of its own, new = ..., and only then return new - m, new.",
+    hint="First compute new = self.affine(...), once. Then return new - m, new.",
 )
 
 # %% [markdown]
-# [Declaring a cell](../docs/declaring_cells.md) has the whole vocabulary: peepholes, layer normalisation, dropout,
-# cells within cells. Next: [vanishing gradients](07_vanishing_gradients.py).
+# [Write your own RNN cell](../docs/declaring_cells.md) explains all features of cells: peepholes, layer normalization,
+# dropout, and cells inside cells. Next: [vanishing gradients](07_vanishing_gradients.py).

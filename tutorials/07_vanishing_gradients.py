@@ -1,12 +1,13 @@
 # %% [markdown]
-# # 7 · Vanishing gradients, seen
+# # 7 · Vanishing and exploding gradients
 #
-# *Reading time: 12 minutes.* You will work out by hand why gradients fade or explode in time, and *see* it. It helps
-# to know gradients (tutorial 3) and cells ([tutorial 6](06_cells_and_time.py)).
+# *Reading time: 12 minutes.* After this lesson you can explain why gradients vanish or explode over time, plot them
+# for any cell, and prevent it with initial weights and gates. You need gradients (tutorial 3) and cells
+# ([tutorial 6](06_cells_and_time.py)).
 #
-# A net that is to learn what an input has to do with an answer fifty steps later must be told so by its gradient,
-# which travels all the way back. On that road it may fade to nothing, or grow beyond bounds. At the end it is clear
-# what an LSTM does about it, and what it does not.
+# To learn that an input affects a target fifty steps later, a network needs a gradient that reaches back over fifty
+# steps. On the way, the gradient may become very small or very large. At the end you will see how far an LSTM solves
+# this.
 
 # %%
 import matplotlib.pyplot as plt
@@ -21,38 +22,38 @@ from exercises import check
 plt.style.use("tableau-colorblind10")
 
 # %% [markdown]
-# ## One unit, and powers of a number
+# ## A linear unit: powers of a number
 #
-# The simplest memory multiplies its state by a number `w` at each step, `hₜ = w hₜ₋₁`. After `k` steps, `hₖ = wᵏ h₀`,
-# so
+# The simplest memory multiplies its state by a number `w` at each step, `hₜ = w hₜ₋₁`. After `k` steps, `hₖ = wᵏ h₀`.
+# So
 #
 # ```
 # ∂hₖ/∂h₀ = wᵏ
 # ```
 #
-# Three numbers that hardly differ, and fifty steps:
+# Compare three similar values of `w`:
 
 # %%
 for w in (0.9, 1.0, 1.1):
     print(f"w = {w}:  w^10 = {w**10:7.3f}   w^50 = {w**50:9.4f}   w^200 = {w**200:.1e}")
 
 # %% [markdown]
-# Below 1 the gradient **vanishes**, above 1 it **explodes**; only at 1 it lasts. In both cases exponentially: no
-# learning rate can make up for it, since what is right for the nearest step is wrong by a factor of `w⁵⁰` for a far
-# one.
+# If `w` is below 1, the gradient **vanishes**. If `w` is above 1, it **explodes**. Both are exponential in the number
+# of steps. No learning rate corrects this: a rate that suits the last step is wrong by a factor of `w⁵⁰` for a step
+# fifty steps before.
 #
-# ## With a tanh, by hand
+# ## A tanh unit, by hand
 #
-# A unit with a nonlinearity, `hₜ = tanh(w hₜ₋₁)`. As `tanh' = 1 - tanh²`, the chain rule gives a factor `w (1 - hₜ²)`
-# for each step. Take `w = 1.1`, which should explode, and `h₀ = 1`:
+# Take a nonlinear unit, `hₜ = tanh(w hₜ₋₁)`. Since `tanh' = 1 - tanh²`, the chain rule gives a factor `w (1 - hₜ²)`
+# for each step. Let `w = 1.1`, which is above 1, and `h₀ = 1`:
 #
 # ```
-# h₁ = tanh(1.1)   = 0.800      its factor: 1.1 (1 - 0.800²) = 0.395
-# h₂ = tanh(0.881) = 0.707      its factor: 1.1 (1 - 0.707²) = 0.551
+# h₁ = tanh(1.1)   = 0.800      factor: 1.1 (1 - 0.800²) = 0.395
+# h₂ = tanh(0.881) = 0.707      factor: 1.1 (1 - 0.707²) = 0.551
 # ∂h₂/∂h₀ = 0.395 · 0.551 = 0.218
 # ```
 #
-# It shrinks, though `w > 1`. The graph must agree:
+# The gradient shrinks, although `w > 1`. Check this with graphnet:
 
 # %%
 h0 = gn.input((), "float64", name="h0")
@@ -62,23 +63,23 @@ function = gn.compile([h1, h2, *gn.gradient(h2, [h0])], inputs=[h0])
 print([round(float(value), 4) for value in function(1.0)])
 
 # %% [markdown]
-# The slope of tanh is at most 1, and much less where the unit is saturated (its output near 1 or −1): it can only
-# take away. So a recurrent net of tanh units has two ways to lose its gradient, weights and saturation, and one to
-# blow it up.
+# The slope of tanh is at most 1. It is much smaller where the unit is saturated, that is, where its output is near 1
+# or −1. So tanh can only reduce a gradient. In a recurrent network of tanh units, small weights or saturation make the
+# gradient vanish. Large weights make it explode.
 #
-# ## Many units: a product of Jacobians
+# ## A layer: a product of Jacobians
 #
-# For a layer, `hₜ = tanh(xₜ W_xh + hₜ₋₁ W_hh + b_h)` with rows as in all our code. Let `gₜ` be the gradient of the
-# cost with respect to `hₜ`, a row as well. One step back:
+# A layer has the equation `hₜ = tanh(xₜ W_xh + hₜ₋₁ W_hh + b_h)`, where the states are rows. Let `gₜ` be the gradient
+# of the cost with respect to `hₜ`, also a row. One step back in time, it is
 #
 # ```
 # gₜ₋₁ = (gₜ ⊙ (1 - hₜ²)) W_hhᵀ
 # ```
 #
-# Read it aloud: through the tanh, multiply by its slope; through the product, multiply by the transposed matrix.
-# (This is how it looks when only the last step is judged; otherwise each step adds its own share.)
+# First multiply by the slope of tanh, then by the transposed matrix. (This holds if only the last step has a loss.
+# Otherwise the loss of each step adds a term.)
 #
-# A net of 32 units over 50 steps, whose cost looks at the last output alone: `unscored` leaves out the others.
+# The example has 32 units and 50 steps. `unscored` excludes all steps but the last from the loss.
 
 # %%
 TIME, BATCH, UNITS = 50, 8, 32
@@ -99,7 +100,7 @@ values = function(x, target)
 h, g = values[:TIME], values[TIME:]
 
 W_hh = u.network.parameters["layer0.W_hh"].value
-by_hand = g[-1]  # start at the last step, where the cost is
+by_hand = g[-1]  # start at the last step, which has the loss
 for t in range(TIME - 1, 0, -1):
     by_hand = (by_hand * (1 - h[t] ** 2)) @ W_hh.T
     if t in (49, 40, 20, 1):
@@ -107,19 +108,20 @@ for t in range(TIME - 1, 0, -1):
         print(f"{TIME - t:2d} steps back: ‖gradient‖ by hand {size:.6f}, by the graph {found:.6f}")
 
 # %% [markdown]
-# Forty-nine Jacobians, multiplied by hand, give what the graph says. And 49 steps back half a per cent is left.
+# Your product of 49 Jacobians equals the gradient of graphnet. After 49 steps back, only half a percent is left.
 #
-# ## What decides: the spectral radius
+# ## Spectral radius of the recurrent weights
 #
-# For one unit it was `w`. For a matrix multiplied by itself over and over, it is the largest absolute value among its
-# eigenvalues, the **spectral radius** `ρ`: powers of the matrix shrink like `ρᵏ` or grow like it. To have clean
-# numbers we start from `ρ` times an orthogonal matrix: it turns every vector and multiplies its length by exactly
-# `ρ`, so that all eigenvalues have the size `ρ`.
+# For one unit, `w` decides whether the gradient vanishes. For a matrix, it is the largest absolute value of its
+# eigenvalues, the **spectral radius** `ρ`: powers of the matrix grow or shrink like `ρᵏ`.
+#
+# For the next plot, the initial weights are `ρ` times an orthogonal matrix. Such a matrix multiplies the length of
+# each vector by exactly `ρ`, and all its eigenvalues have the absolute value `ρ`.
 
 
 # %%
 def gradient_norms(cell, state=0):
-    """‖∂cost/∂state_t‖ for t = 50, 49, ... 1, the first as 1."""
+    """‖∂cost/∂state_t‖ for t = 50, 49, ... 1, divided by the first."""
     u = unrolled(cell)
     nodes = [after[state] for after in u.after]
     arrays = gn.compile(gn.gradient(u.cost, nodes), inputs=[u.inputs, u.targets])(x, target)
@@ -135,20 +137,19 @@ for radius, shade in radii.items():
     axes.semilogy(back, norms, color=shade, linewidth=2)
     axes.semilogy(back, radius ** back.astype(float), color="#999999", linewidth=0.8, linestyle="--")
     axes.text(TIME, norms[-1], f"ρ = {radius:g}", color=shade, va="center")
-axes.set(xlabel="steps back in time", ylabel="‖∂cost/∂h‖, from 1", xlim=(0, 56), ylim=(1e-16, 1e16))
+axes.set(xlabel="steps back in time", ylabel="‖∂cost/∂h‖, relative", xlim=(0, 56), ylim=(1e-16, 1e16))
 axes.grid(alpha=0.3)
 
 # %% [markdown]
-# The broken lines are `ρᵏ`. Below 1 the gradient follows them: at `ρ = 0.5`, fifteen powers of ten are gone after 50
-# steps, and float32 keeps seven digits. Above 1 it stays far below them, since the units that grow saturate, and
-# their slopes take away what the weights add. Yet with `ρ = 2` there are still four powers of ten too many, in some
-# directions.
+# The dashed lines are `ρᵏ`. For `ρ` below 1, the gradient follows them: with `ρ = 0.5` it shrinks by fifteen orders of
+# magnitude in 50 steps, while float32 has seven digits. For `ρ` above 1, it stays far below the dashed line: the units
+# saturate, and their small slopes reduce the gradient. Still, with `ρ = 2` it grows by four orders of magnitude.
 #
-# ## Seen on the graph itself
+# ## Draw the gradients on the graph
 #
-# `viz.gradients(cost)` computes the gradient of the cost with respect to *every* node, and `viz.draw` colours each by
-# its norm, on a logarithmic scale. Six steps are enough if `ρ = 0.3`. Time runs from left to right, the gradient from
-# right to left:
+# `viz.gradients(cost)` computes the gradient of the cost with respect to *each* node. `viz.draw` colors each node by
+# its norm, on a logarithmic scale. With `ρ = 0.3`, six steps are enough to see the effect. Time runs from left to
+# right, the gradient from right to left:
 
 
 # %%
@@ -161,32 +162,32 @@ def fading(cell):
 fading(rnn.Elman(UNITS, initial={"W_hh": rnn.initializers.orthogonal(0.3)}))
 
 # %% [markdown]
-# Of 1.17, 0.0028 is left. The first step is as good as deaf: nothing that happens there can be learned from the error
-# at the end. The same picture at `ρ = 1`:
+# The norm falls from 1.17 to 0.0028. The error at the end hardly depends on the first step, so training cannot learn
+# anything from it. Draw the same network with `ρ = 1`:
 
 # %%
 fading(rnn.Elman(UNITS, initial={"W_hh": rnn.initializers.orthogonal(1.0)}))
 
 # %% [markdown]
-# ## What an LSTM does about it
+# ## How an LSTM keeps its gradient
 #
-# An LSTM keeps its memory in a second state `c`, on a road with no matrix and no tanh on it:
+# An LSTM keeps its memory in a second state `c`. The path from `cₜ₋₁` to `cₜ` has no matrix and no tanh:
 #
 # ```
 # cₜ = fₜ ⊙ cₜ₋₁ + iₜ ⊙ c̃ₜ
-# ∂cₜ/∂cₜ₋₁ = fₜ   (along this road)
+# ∂cₜ/∂cₜ₋₁ = fₜ   (along this path)
 # ```
 #
-# A product of forget gates instead of a product of matrices: each unit has its own factor, and the net can learn it.
-# It is between 0 and 1, so nothing explodes on this road. But look at the number: a gate that starts at `σ(0) = 0.5`
-# is worse than any matrix above, `0.5⁴⁹ = 2 · 10⁻¹⁵`. The remedy is one line in most programs: start the bias `b_f`
-# of the gate high. `σ(1) = 0.73`, `σ(5) = 0.9933`, and
+# Instead of a product of matrices, there is a product of forget gates. Each unit has its own factor, and training can
+# change it. The factor is between 0 and 1, so the gradient cannot explode on this path. But it can vanish: a gate that
+# starts at `σ(0) = 0.5` leaves only `0.5⁴⁹ = 2 · 10⁻¹⁵` after 49 steps. The remedy is to initialize the bias `b_f` of
+# the forget gate to a larger value. `σ(1) = 0.73` and `σ(5) = 0.9933`, so
 #
 # ```
 # 0.73⁴⁹ = 2 · 10⁻⁷      0.9933⁴⁹ = 0.72
 # ```
 #
-# (The weights `W_h·` are made small here, so that this road is the only one.)
+# (In the next plot the weights `W_h·` are small, so that nearly all of the gradient takes this path.)
 
 
 # %%
@@ -203,18 +204,19 @@ for bias, shade in zip((0.0, 1.0, 3.0, 5.0), plt.get_cmap("viridis")((0.85, 0.6,
     axes.semilogy(back, gate ** back.astype(float), color="#999999", linewidth=0.8, linestyle="--")
     axes.text(TIME, norms[-1], f"$b_f$ = {bias:g}", color=shade, va="center")
     print(f"b_f = {bias:g}: 49 steps back {norms[-1]:.1e}, σ(b_f)^49 = {gate**49:.1e}")
-axes.set(xlabel="steps back in time", ylabel="‖∂cost/∂c‖, from 1", xlim=(0, 56), ylim=(1e-16, 10))
+axes.set(xlabel="steps back in time", ylabel="‖∂cost/∂c‖, relative", xlim=(0, 56), ylim=(1e-16, 10))
 axes.grid(alpha=0.3)
 
 # %% [markdown]
-# So it is not the letters LSTM that keep a gradient alive, but gates that are open. Many programs start
-# `b_f` at 1; `rnn.LSTM` gives each unit another one, from 0 to 2, and `b_i = -b_f`, so that some units forget fast
-# and others slowly. For long distances the sources say about 5 (`rnn.LSTMSutskever`).
+# So an LSTM keeps its gradient only if its forget gates are open. Many programs initialize `b_f` to 1. `rnn.LSTM` uses
+# a different value for each unit, from 0 to 2, and `b_i = -b_f`, so that some units forget fast and others slowly. For
+# long distances, the literature recommends about 5 (`rnn.LSTMSutskever`).
 #
-# ## Does it matter?
+# ## Compare training with and without vanishing gradients
 #
-# Remember one number for thirty steps: the first input is the answer at the end, the others are small noise. Whoever
-# learns nothing guesses 0, and has the mean squared error 1/3, the variance of a number drawn from −1 … 1.
+# The task is to remember one number for thirty steps. The first input is the target at the end; the other inputs are
+# small noise. A network that learns nothing outputs 0. Its mean squared error is 1/3, the variance of a uniform random
+# number from −1 to 1.
 
 
 # %%
@@ -253,36 +255,35 @@ for name, cell, line in (
 ):
     losses = learn(cell)
     axes.semilogy(losses, line, label=name)
-    print(f"{name.replace('$', ''):<16} last twenty steps: {np.mean(losses[-20:]):.3f}")
+    print(f"{name.replace('$', ''):<16} mean loss of the last 20 steps: {np.mean(losses[-20:]):.3f}")
 axes.axhline(1 / 3, color="#999999", linewidth=0.8, linestyle=":")
-axes.set(xlabel="step", ylabel="mean squared error")
+axes.set(xlabel="training step", ylabel="mean squared error")
 axes.legend(frameon=False, ncols=2)
 axes.grid(alpha=0.3)
 
 # %% [markdown]
-# The two whose gradient has faded stay at one third, LSTM or not; the two whose gradient arrives learn. Nothing but
-# the initial weights is different between a broken line and the full one of its colour.
+# The two networks with vanishing gradients remain at 1/3, including the LSTM. The other two learn. The dashed and the
+# solid line of a color differ only in the initial weights.
 #
-# ## What can go wrong
+# ## Common errors
 #
-# - **The net explodes.** One large step along a gradient that is thousands of times too long spoils the weights.
-#   Hence `clip_norm=1.0` above: a longer gradient is shortened to that length. It helps against explosion only; what
-#   has vanished cannot be lengthened.
-# - **The curve lies.** The loss falls nicely because nearby connections are learned, and the far ones never are. Look
-#   at the gradient by distance, as above, and not at the loss alone.
-# - **Saturated from the start.** Large input weights push every tanh to ±1, whatever ρ is (exercise 3 shows how much
-#   that costs).
-# - **Adam hides it.** It rescales each weight's gradient, so that even a tiny one makes steps, and then mostly noise
-#   of other examples is followed. In the curves above Adam did not help the broken lines.
+# - **Exploding gradients.** One step along a gradient that is a thousand times too long destroys the weights. Use
+#   gradient clipping, `clip_norm=1.0` as above: it shortens longer gradients to this norm. Clipping does not help
+#   against vanishing gradients.
+# - **A loss curve that looks good.** The loss falls because the network learns short-term dependencies. It may never
+#   learn the long-term ones. Plot the gradient by distance, as above.
+# - **Saturation at the start.** Large input weights push each tanh to ±1, for any ρ.
+# - **Adam does not help.** Adam rescales the gradient of each weight, so that even a tiny gradient makes a step. But
+#   such steps mostly follow noise from other examples. In the plot above, Adam did not help the dashed lines.
 #
-# Another remedy is to use the curvature, which tells that those directions in which the gradient is tiny are also
-# nearly flat, and that long steps there are safe: [tutorial 8](08_hessian_free_from_scratch.py).
+# Second-order methods are another remedy. Directions with a tiny gradient often have a tiny curvature, too. There, a
+# long step is safe: [tutorial 8](08_hessian_free_from_scratch.py).
 #
 # ## Exercises
 #
 # ### Exercise 1
 #
-# `hₜ = 0.9 hₜ₋₁`. What is the smallest number of steps after which less than a thousandth of the gradient is left?
+# Let `hₜ = 0.9 hₜ₋₁`. After how many steps is less than a thousandth of the gradient left? Give the smallest number.
 
 # %%
 answer_1 = ...
@@ -294,14 +295,14 @@ check(
     solution=66,
     wrong=[65, 67, 44, 6.9],
     right=lambda n: n == 66,
-    hint="0.9ⁿ < 0.001. Take logarithms (and mind the sign), then the next whole number.",
+    hint="Solve 0.9ⁿ < 0.001. Take logarithms (the sign changes), and round up to an integer.",
 )
 
 # %% [markdown]
 # ### Exercise 2
 #
-# At which bias `b_f` is one half of the gradient left after 100 steps along the road of `c`? (The gate is `σ(b_f)`;
-# `σ(a) = s` means `a = ln(s / (1 - s))`.)
+# For which bias `b_f` is one half of the gradient left after 100 steps along the path of `c`? (The gate is `σ(b_f)`.
+# From `σ(a) = s` follows `a = ln(s / (1 - s))`.)
 
 # %%
 answer_2 = ...
@@ -313,16 +314,16 @@ check(
     answer_2,
     solution=np.log(kept / (1 - kept)),
     wrong=[kept, 5.0, 0.0, np.log((1 - kept) / kept), 4.6],
-    hint="First the gate: s with s¹⁰⁰ = 0.5. Then its bias. The sources' rule of thumb is not far off.",
+    hint="First find the gate s with s¹⁰⁰ = 0.5. Then compute its bias. It is close to 5.",
 )
 
 # %% [markdown]
 # ### Exercise 3
 #
-# Write a function `back(g, h, W_hh)` that takes the gradient with respect to `hₜ` (rows: cases), the state `hₜ`
-# itself, and `W_hh`, and returns the gradient with respect to `hₜ₋₁`, for units with the **logistic** function
-# instead of tanh: `hₜ = σ(…)`, whose slope is `hₜ (1 - hₜ)`. (How large is that slope at most? So what must `ρ` be to
-# keep a gradient alive?)
+# Write a function `back(g, h, W_hh)` for units with the **logistic** function instead of tanh, `hₜ = σ(…)`, whose
+# slope is `hₜ (1 - hₜ)`. `g` is the gradient with respect to `hₜ` (one row for each case), and `h` is the state `hₜ`.
+# The function returns the gradient with respect to `hₜ₋₁`. (What is the largest slope of σ? Which `ρ` would keep the
+# gradient?)
 
 # %%
 answer_3 = ...
@@ -349,9 +350,9 @@ check(
         lambda g, h, W: g @ W.T,
     ],
     right=is_step_back,
-    hint="The slope first, then the transposed matrix: the other way round from the forward pass.",
+    hint="Multiply by the slope first, then by the transposed matrix. The order is that of the forward pass, reversed.",
 )
 
 # %% [markdown]
-# Sources: Hochreiter 1991 and Bengio, Simard & Frasconi 1994 (the gradient vanishes); Hochreiter & Schmidhuber 1997
-# (the LSTM); Gers, Schmidhuber & Cummins 2000 (forget gates); Sutskever 2013, 2.8 (spectral radius, forget biases).
+# Sources: Hochreiter 1991 and Bengio, Simard & Frasconi 1994 (vanishing gradients); Hochreiter & Schmidhuber 1997
+# (LSTM); Gers, Schmidhuber & Cummins 2000 (forget gates); Sutskever 2013, 2.8 (spectral radius, forget biases).

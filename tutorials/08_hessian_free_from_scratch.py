@@ -1,11 +1,11 @@
 # %% [markdown]
-# # 8 · Gauss–Newton and Hessian-free, from scratch
+# # 8 · Gauss–Newton and Hessian-free optimization from scratch
 #
-# *Reading time: 15 minutes.* You will build Hessian-free optimization in forty lines, and train a recurrent net with
-# it. It helps to know gradients and the R-operator ([tutorial 3](03_derivatives_are_graphs.py)).
+# *Reading time: 15 minutes.* After this lesson you can write a Hessian-free optimizer in forty lines, and train a
+# recurrent network with it. You need gradients and the R-operator ([tutorial 3](03_derivatives_are_graphs.py)).
 #
-# A gradient tells which way is down. It does not tell how far to go: that is what curvature is for. Three parts, each
-# checked by hand: products with the curvature, conjugate gradient, damping.
+# The gradient gives the direction of a step. Curvature gives its length. The lesson has three parts: products with the
+# curvature, conjugate gradient, and damping. You check each by hand.
 
 # %%
 import matplotlib.pyplot as plt
@@ -20,14 +20,15 @@ from exercises import check
 plt.style.use("tableau-colorblind10")
 
 # %% [markdown]
-# ## Why curvature
+# ## Why use curvature
 #
-# Take a long valley, `C(x, y) = ½ (100 x² + y²)`, and stand at `(1, 1)`. The gradient is `(100, 1)`. Descent with
-# rate `ε` multiplies `x` by `1 - 100 ε` and `y` by `1 - ε` at each step. For `x` not to explode, `ε < 0.02`; but then
-# `y` loses less than 2 % a step. The steep direction dictates the rate, the flat one waits.
+# Take a long valley, `C(x, y) = ½ (100 x² + y²)`, and start at `(1, 1)`. The gradient is `(100, 1)`. A step of
+# gradient descent with learning rate `ε` multiplies `x` by `1 - 100 ε` and `y` by `1 - ε`. For `x` to converge, `ε`
+# must be below 0.02. But then `y` shrinks by less than 2 % per step. The steep direction limits the learning rate, and
+# the flat direction is slow.
 #
-# Newton divides each part of the gradient by its own curvature, 100/100 and 1/1: the step is `(-1, -1)`, and we are
-# there at once.
+# Newton's method divides each component of the gradient by its curvature, 100/100 and 1/1. The step is `(-1, -1)`, and
+# reaches the minimum at once.
 
 # %%
 point = np.array([1.0, 1.0])
@@ -38,26 +39,28 @@ for step in range(1, 101):
 print("Newton, step 1:", np.array([1.0, 1.0]) - np.array([100, 1]) / np.array([100, 1]))
 
 # %% [markdown]
-# For a net the curvature is a matrix with a row and a column for each weight. A million weights would make 10¹²
-# numbers. Hessian-free optimization never makes it; all it needs is **the matrix times a vector**.
+# For a network, the curvature is a matrix with one row and one column for each weight. With a million weights it has
+# 10¹² entries. Hessian-free optimization never computes this matrix. It needs only products of **the matrix with a
+# vector**.
 #
-# ## The Gauss–Newton matrix, by hand
+# ## Compute the Gauss–Newton matrix by hand
 #
-# Our example is Rosenbrock's valley, a famous trap, written as two residuals:
+# The example is Rosenbrock's function, a standard test for optimizers. Write it as two residuals:
 #
 # ```
 # r(x, y) = (1 - x, 10 (y - x²))      C = r₁² + r₂²      J = ∂r/∂(x, y) = |  -1    0 |
 #                                                                        | -20x  10 |
 # ```
 #
-# Gauss's idea: near a point, take the *residuals* to be linear, `r(θ + δ) ≈ r + Jδ`. Then
+# Gauss's idea is to make the *residuals* linear near a point, `r(θ + δ) ≈ r + Jδ`. Then the cost becomes a quadratic
+# model:
 #
 # ```
 # C(θ + δ) ≈ |r + Jδ|² = C + gᵀδ + ½ δᵀGδ      with   g = 2 Jᵀr   and   G = 2 JᵀJ
 # ```
 #
-# `G` is the **Gauss–Newton matrix**. It takes no second derivatives, and it never curves downwards
-# (`vᵀ G v = 2 |Jv|² ≥ 0`), so the model always has a lowest point. At the classical start `(-1.2, 1)`:
+# `G` is the **Gauss–Newton matrix**. It needs no second derivatives. It has no negative curvature
+# (`vᵀ G v = 2 |Jv|² ≥ 0`), so the model always has a minimum. At the usual start `(-1.2, 1)`:
 #
 # ```
 # r = (2.2, -4.4)      J = | -1   0 |
@@ -67,10 +70,11 @@ print("Newton, step 1:", np.array([1.0, 1.0]) - np.array([100, 1]) / np.array([1
 #                          |  480  200 |
 # ```
 #
-# ## The same with nodes
+# ## Compute Gauss–Newton products with graphnet
 #
-# `gn.rop` pushes a direction forward, `Jv`; `gn.backward` pulls a cotangent back, `Jᵀu`. Neither makes `J`. One after
-# the other, with the 2 of the loss between them, they are `Gv`:
+# `gn.rop` multiplies a direction by the Jacobian, `Jv` (forward). `gn.backward` multiplies a cotangent by its
+# transpose, `Jᵀu` (backward). Neither computes `J`. Apply them one after the other, with the factor 2 of the loss in
+# between, and you get `Gv`:
 
 # %%
 theta = gn.parameter(np.array([-1.2, 1.0]), name="θ")
@@ -87,26 +91,27 @@ for direction in ([1.0, 0.0], [0.0, 1.0]):
     print(f"C = {C:.1f}  g = {g}   v = {direction}:  Jv = {forward}  Gv = {product}")
 
 # %% [markdown]
-# The columns of `J` and of `G`, as on paper. For other losses than the squared error the 2 becomes `H_L`, the Hessian
-# of the loss with respect to the net's *outputs*: `G = Jᵀ H_L J` (exercise 1 below). The library has the whole as one
-# function, which finds the loss in the graph:
+# The products are the columns of `J` and `G` from above. For other losses than the squared error, replace the factor 2
+# with `H_L`, the Hessian of the loss with respect to the *outputs* of the network: `G = Jᵀ H_L J` (exercise 1 below).
+# `gn.gauss_newton_product` does all of this. It finds the loss in the graph:
 
 # %%
 (library,) = gn.gauss_newton_product(cost, {theta: v})
 print(gn.compile([library], inputs=[v])(np.array([1.0, 0.0]))[0])
 
 # %% [markdown]
-# ## Conjugate gradient, in 15 lines
+# ## Write conjugate gradient in 15 lines
 #
-# The lowest point of the model solves `G δ = -g`. With products alone, it is found by **conjugate gradient**. Like
-# descent, it goes from minimum to minimum along lines; but each new direction `p` is *conjugate* to the old ones,
-# `pᵀ A p_old = 0`, which means that what was won along them is not lost again. With `n` unknowns it is done after `n`
-# steps (but for rounding), and it is nearly done much earlier when few directions matter.
+# The minimum of the quadratic model solves `G δ = -g`. **Conjugate gradient** (CG) solves this equation with products
+# only. Like gradient descent, it minimizes along one direction after another. But each new direction `p` is
+# *conjugate* to the previous ones, `pᵀ A p_old = 0`. So a step along `p` does not spoil the previous minimizations.
+# For `n` unknowns, CG finishes after `n` steps (up to rounding). If few directions matter, it comes close much
+# earlier.
 
 
 # %%
 def conjugate_gradient(product, b, steps):
-    """x with A x = b, or nearly so, from at most `steps` products v ↦ A v."""
+    """Approximate solution x of A x = b, from at most `steps` products v ↦ A v."""
     x = np.zeros_like(b)
     residual = b.copy()  # b - A x
     p = residual.copy()
@@ -114,18 +119,20 @@ def conjugate_gradient(product, b, steps):
         if residual @ residual <= 1e-20 * (b @ b):
             break
         Ap = product(p)
-        alpha = (residual @ residual) / (p @ Ap)  # to the minimum along p
+        alpha = (residual @ residual) / (p @ Ap)  # step length to the minimum along p
         x = x + alpha * p
         new = residual - alpha * Ap
-        p = new + (new @ new) / (residual @ residual) * p  # conjugate to all p before
+        p = new + (new @ new) / (residual @ residual) * p  # conjugate to all previous p
         residual = new
     return x
 
 
 # %% [markdown]
-# By hand, for `A = [[2, 0], [0, 1]]` and `b = (2, 2)`, whose solution is `(1, 2)`. First `p = b`, `Ap = (4, 2)`,
-# `α = 8/12 = 2/3`, `x = (1.33, 1.33)`. Then the residual is `(-0.67, 0.67)`, and the direction
-# `p = (-0.67, 0.67) + 0.89/8 · (2, 2) = (-0.44, 0.89)`. Check: `pᵀ A b = -0.44 · 4 + 0.89 · 2 = 0`.
+# By hand, take `A = [[2, 0], [0, 1]]` and `b = (2, 2)`. The solution is `(1, 2)`.
+#
+# - Step 1: `p = b`, `Ap = (4, 2)`, `α = 8/12 = 2/3`, `x = (1.33, 1.33)`.
+# - The residual is `(-0.67, 0.67)`. The new direction is `p = (-0.67, 0.67) + 0.89/8 · (2, 2) = (-0.44, 0.89)`.
+# - Check that it is conjugate: `pᵀ A b = -0.44 · 4 + 0.89 · 2 = 0`.
 
 # %%
 A, b = np.array([[2.0, 0.0], [0.0, 1.0]]), np.array([2.0, 2.0])
@@ -133,10 +140,10 @@ for steps in (1, 2):
     print(f"after {steps} step(s):", conjugate_gradient(lambda p: A @ p, b, steps))
 
 # %% [markdown]
-# ## The full step, and why it fails
+# ## Take the full Gauss–Newton step
 #
-# Now solve `Gδ = -g` at `(-1.2, 1)`. The model promises that both residuals vanish, `C = 0`. An `rnn.Objective` wraps
-# cost, gradient and products as functions of one flat vector:
+# Solve `Gδ = -g` at `(-1.2, 1)`. The model predicts that both residuals become 0, so `C = 0`. `rnn.Objective` provides
+# the cost, the gradient and the products as functions of one flat vector:
 
 # %%
 objective = rnn.Objective(cost, [theta])
@@ -144,13 +151,15 @@ start = np.array([-1.2, 1.0])
 loss, g = objective.gradient(start)
 G = objective.curvature(start)  # v ↦ Gv at this point
 delta = conjugate_gradient(G, -g, steps=10)
-print(f"to {(start + delta).round(3)}: the cost goes from {loss:.1f} to {objective.loss(start + delta):.1f}")
+print(f"step to {(start + delta).round(3)}: cost from {loss:.1f} to {objective.loss(start + delta):.1f}")
 
 # %% [markdown]
-# A hundred times *worse*. `x` is right at once, but `y` was moved along the slope that the valley had at the start,
-# as if it went straight on. The model is good nearby, and we went where it is not.
+# The cost is a hundred times *larger*. `x` is correct after one step. But `y` follows the slope of the valley at the
+# start, as if the valley were straight. The model is accurate only near the start, and the step was too long.
 #
-# The remedy is **damping**: make long steps expensive, `(G + λ I) δ = -g`.
+# ## Damp the step
+#
+# **Damping** penalizes long steps. Solve `(G + λ I) δ = -g`:
 
 # %%
 for damping in (0, 1, 10, 100, 1000):
@@ -158,21 +167,22 @@ for damping in (0, 1, 10, 100, 1000):
     print(f"λ = {damping:4d}: |δ| = {np.linalg.norm(delta):.3f}, cost {objective.loss(start + delta):8.2f}")
 
 # %% [markdown]
-# Small λ: Newton's bold step. Large λ: a short step along the gradient, `-g/λ`. Which λ is right changes on the way,
-# so let it follow from how well the model predicts. Levenberg and Marquardt's rule looks at
+# With a small λ you get the Gauss–Newton step. With a large λ you get a short step along the gradient, `-g/λ`. The
+# best λ changes during training. The rule of Levenberg and Marquardt adapts it to the accuracy of the model. It uses
+# the reduction ratio
 #
 # ```
-# ρ = (C(θ + δ) - C(θ)) / (what the model said that this would be)
+# ρ = (C(θ + δ) - C(θ)) / (the change that the model predicts)
 #
 # ρ < 1/4:  λ × 3/2            ρ > 3/4:  λ × 2/3
 # ```
 #
-# and a step that makes the cost worse is not taken. With that, here is the whole optimizer.
+# A step that increases the cost is rejected. This is the whole optimizer:
 
 
 # %%
 def hessian_free(objective, theta, steps, damping, cg_steps=30):
-    """The points on the way; one row of what happened for each step."""
+    """The parameters after each step, and one row of measurements per step."""
     path, rows = [theta], []
     for step in range(steps):
         loss, g = objective.gradient(theta)
@@ -199,7 +209,7 @@ for row in rows[:6]:
 print(f"... step 25: cost {rows[-1]['after']:.1e}, at {path[-1].round(6)}")
 
 # %% [markdown]
-# On the map, beside three thousand steps of gradient descent:
+# Plot its path, with 3,000 steps of gradient descent for comparison:
 
 # %%
 descent = [start]
@@ -214,20 +224,21 @@ axes.contour(
 )
 axes.plot(*descent.T, color="C1", linewidth=3, label="gradient descent, 3,000 steps")
 axes.plot(*path.T, "o-", color="C0", markersize=5, linewidth=1.2, label="ours, 25 steps")
-axes.plot(1, 1, "*", color="black", markersize=14, label="the minimum")
+axes.plot(1, 1, "*", color="black", markersize=14, label="minimum")
 axes.set(xlabel="x", ylabel="y")
 axes.legend(frameon=False, loc="upper center")
 axes.grid(alpha=0)
 
 # %% [markdown]
-# It follows the bent valley in a few long steps, and near the end, where the model is right, it takes Newton's.
+# The optimizer follows the curved valley in a few long steps. Near the end, where the model is accurate, it takes full
+# Gauss–Newton steps.
 #
-# ## A recurrent net
+# ## Train a recurrent network
 #
-# Nothing in `hessian_free` knows how many weights there are. Give it a net of 20 tanh units and the *addition
-# problem*: random numbers go by for twenty steps and a little more, two of them are marked, and at the end the net
-# has to say their mean. The far mark is some twenty steps back. `rnn.tasks` has the problem; the cost is that of the
-# last step.
+# `hessian_free` works for any number of weights. Use it for a network of 20 tanh units on the *addition problem*: the
+# network reads random numbers for a little more than twenty steps. Two of the numbers are marked. At the end, the
+# network must return their mean. The first mark may be about twenty steps back. `rnn.tasks` contains the problem. The
+# cost is the loss at the last step.
 
 # %%
 task = rnn.tasks.TASKS["addition"](20)
@@ -259,12 +270,14 @@ for name, losses in (
 print("rnn.Adam        ", "  ".join(f"step {k}: {adam.reports[k - 1].loss:.5f}" for k in (30, 300, 1000)))
 
 # %% [markdown]
-# The library's is the same algorithm with what experience has added, each a line or two: conjugate gradient starts
-# from the last step and ends where the model hardly falls; of its iterates the best on the *true* loss is taken; a
-# line search shortens what still fails. (`help(rnn.HessianFree)` says which setting does what.)
+# `rnn.HessianFree` is the same algorithm with some additions: CG starts from the previous step, and stops when the
+# model hardly decreases. Of the iterates of CG, it takes the one with the smallest *true* loss. A line search shortens
+# a step that still fails. (`help(rnn.HessianFree)` lists the settings.)
 #
-# A step costs as much as its products. Counted fairly, in passes through the net (a product takes about as long as
-# one to two gradients):
+# ## Compare with Adam
+#
+# A step of Hessian-free optimization needs many products. For a fair comparison, count gradients and products. (One
+# product takes about as long as one to two gradients.)
 
 # %%
 figure, axes = plt.subplots(figsize=(7, 3.6), layout="constrained")
@@ -281,25 +294,24 @@ axes.axhline(targets[-1].var(), color="#999999", linewidth=0.8, linestyle=":")
 axes.text(
     1000,
     targets[-1].var() * 1.1,
-    "always the mean answer",
+    "constant output (the mean)",
     ha="right",
     va="bottom",
     color="#666666",
     fontsize=9,
 )
-axes.set(xlabel="gradients and products", ylabel="loss", ylim=(1e-5, 3))
+axes.set(xlabel="number of gradients and products", ylabel="loss", ylim=(1e-5, 3))
 axes.legend(frameon=False, loc="lower left")
 axes.grid(alpha=0.3)
 
 # %% [markdown]
-# At this distance Adam, with a rate that suits it, is not far behind. Hessian-free had no rate to be tuned, and it
-# lasts: on the problems with 100 and 200 steps, the ones with which it became famous, first-order methods need very
-# careful initial weights and schedules (`benchmarks/RESULTS.md` has runs of both).
+# At this distance, Adam with a suitable learning rate is almost as good. Hessian-free optimization needs no learning
+# rate, and it also works over longer distances. On the problems with 100 and 200 steps, for which it became known,
+# first-order methods need very careful initial weights and schedules (`benchmarks/RESULTS.md` lists runs of both).
 #
-# ## The flight recorder
+# ## Plot the report of each step
 #
-# A run tells more than its loss. `viz.flight_recorder` draws what every step reported; ours gave four numbers a step,
-# the library's gives them all.
+# `viz.flight_recorder` plots the measurements of each optimizer step:
 
 # %%
 viz.flight_recorder(
@@ -307,29 +319,33 @@ viz.flight_recorder(
 )
 
 # %% [markdown]
-# How to read it: **ρ** near 1 means that the model predicts well, and then **λ** falls. A row of ρ below 1/4 with
-# growing λ means that steps are too long for the model. |δ| says how far a step went, |g| how steep it was. If CG
-# always stops at its limit, allow it more steps. The curves at the right are φ, the model's own value, during CG:
-# where they are flat at the end, more steps would not have helped.
+# How to read the plot:
 #
-# ## What can go wrong
+# - **ρ** near 1 means that the model predicts well. Then **λ** falls.
+# - If ρ remains below 1/4 while λ grows, the steps are too long for the model.
+# - |δ| is the length of a step, |g| the norm of the gradient.
+# - If CG always stops at its limit, increase `cg_steps`.
+# - The curves on the right show φ, the value of the quadratic model, during CG. If they are flat at the end, more CG
+#   steps would not help.
 #
-# - **No damping.** See above: the full step may be a hundred times worse than none.
-# - **`pᵀAp ≤ 0`.** With the true Hessian instead of `G`, the model may have no lowest point, and `alpha` turns
-#   negative: conjugate gradient then climbs. This is why `G` is used.
-# - **Another batch for each product.** CG assumes *one* matrix. Within a step the sequences (and the dropout masks)
-#   must stay the same. Between steps they may change.
-# - **float32.** Sums of squares over a million weights lose digits. Products may be float32, but let CG count in
-#   float64, as we did with `astype`.
+# ## Common errors
+#
+# - **No damping.** The full step can increase the cost a hundred times, as above.
+# - **`pᵀAp ≤ 0`.** With the true Hessian instead of `G`, the model may have no minimum. Then `alpha` is negative and
+#   CG goes uphill. This is why Hessian-free optimization uses `G`.
+# - **A different batch for each product.** CG assumes a *constant* matrix. Within a step, keep the sequences (and the
+#   dropout masks) the same. Between steps they may change.
+# - **float32.** Sums of squares over a million weights lose digits. The products can be float32, but compute the sums
+#   of CG in float64, as with `astype` above.
 #
 # ## Exercises
 #
 # ### Exercise 1
 #
-# Write `product(cost, logits, parameter, v)`, which returns the node `Gv` for the *softmax cross-entropy* of one
-# case, `cost = -log p_k`, with what you know: push `v` forward to the logits; multiply by `H_L`; pull back. For
-# softmax, `H_L u = p ⊙ u - p (p · u)`, with `p` = `gn.softmax(logits)`; the dot product is `gn.sum(p * u)`. You do
-# not need `gn.gauss_newton_product`.
+# Write `product(cost, logits, parameter, v)` for the *softmax cross-entropy* of one case, `cost = -log p_k`. It
+# returns the node `Gv`. Compute the three steps: `gn.rop` to the logits, multiplication by `H_L`, `gn.backward`. For
+# softmax, `H_L u = p ⊙ u - p (p · u)` with `p = gn.softmax(logits)`; the dot product is `gn.sum(p * u)`. Do not use
+# `gn.gauss_newton_product`.
 
 # %%
 answer_1 = ...
@@ -375,14 +391,14 @@ check(
     solution=gauss_newton,
     wrong=[without_hessian, only_diagonal, full_hessian],
     right=is_product,
-    hint="(u,) = gn.rop([logits], {parameter: v}), then gn.backward({logits: H_L u}, [parameter])[0].",
+    hint="Compute (u,) = gn.rop([logits], {parameter: v}), then gn.backward({logits: H_L u}, [parameter])[0].",
 )
 
 # %% [markdown]
 # ### Exercise 2
 #
-# At `(-1.2, 1)` and without damping the step went to `x = 1`, but to which `y`? Take the second residual as linear,
-# `r₂ + J₂₁ δ_x + J₂₂ δ_y = 0` with `δ_x = 2.2`, and find `y = 1 + δ_y` on paper.
+# At `(-1.2, 1)`, the step without damping leads to `x = 1`. To which `y`? Use the linear model of the second residual,
+# `r₂ + J₂₁ δ_x + J₂₂ δ_y = 0` with `δ_x = 2.2`, and compute `y = 1 + δ_y` on paper.
 
 # %%
 answer_2 = ...
@@ -393,15 +409,15 @@ check(
     answer_2,
     solution=-3.84,
     wrong=[1.0, -4.84, 3.84, 6.72, 5.84],
-    hint="-4.4 + 24 · 2.2 + 10 δ_y = 0. And do not forget to add where you started.",
+    hint="Solve -4.4 + 24 · 2.2 + 10 δ_y = 0. Then add δ_y to the start, y = 1.",
 )
 
 # %% [markdown]
 # ### Exercise 3
 #
-# The rule for λ, made safe. Write `next_damping(ratio, damping)`: × 3/2 below 1/4, × 2/3 above 3/4, else as it is. A
-# step into overflow gives ρ = NaN, and then the damping must *grow*. (Every comparison with NaN is false: which way
-# round must you ask?)
+# Write `next_damping(ratio, damping)`. It multiplies λ by 3/2 if ρ is below 1/4, by 2/3 if ρ is above 3/4, and
+# otherwise returns it unchanged. If a step overflows, ρ is NaN. Then λ must *grow*. (Every comparison with NaN is
+# false. How do you write the first condition?)
 
 # %%
 answer_3 = ...
@@ -423,10 +439,10 @@ check(
         lambda r, d: d * (2 / 3 if r > 3 / 4 else 3 / 2),
     ],
     right=is_rule,
-    hint="Not `ratio < 1/4`, which NaN is not, but `not ratio >= 1/4`.",
+    hint="`ratio < 1/4` is false for NaN. Write `not ratio >= 1/4`.",
 )
 
 # %% [markdown]
-# Sources: Martens 2010 (Hessian-free optimization of nets); Schraudolph 2002 (the product Gv); Hestenes & Stiefel
-# 1952 (conjugate gradient); Martens & Sutskever 2011, Sutskever 2013, ch. 4 and Krause 2015, ch. 3 (recurrent nets,
-# structural damping). [docs/second_order.md](../docs/second_order.md) goes on from here.
+# Sources: Martens 2010 (Hessian-free optimization of networks); Schraudolph 2002 (the product Gv); Hestenes & Stiefel
+# 1952 (conjugate gradient); Martens & Sutskever 2011, Sutskever 2013, ch. 4 and Krause 2015, ch. 3 (recurrent
+# networks, structural damping). Continue with [Hessian-free optimization and curvature](../docs/second_order.md).

@@ -1,17 +1,18 @@
 # %% [markdown]
-# # 9 · A character model, from text to novel
+# # 9 · Train a character-level language model
 #
-# *Reading time: 14 minutes.* You will train a model of text, see what it has understood, and let it suggest the next
-# word. It helps to know cells and training ([tutorial 6](06_cells_and_time.py)).
+# *Reading time: 14 minutes.* After this lesson you can train a model that predicts the next character of a text,
+# generate text with it, show its predictions in color, and suggest words. You need cells and training
+# ([tutorial 6](06_cells_and_time.py)).
 #
-# A net that predicts the next character of a text, and nothing else, has to learn spelling, words, and some of the
-# grammar. Fed with its own predictions it writes.
+# To predict the next character well, a network must learn spelling, words and some grammar. To generate text, feed its
+# predictions back as inputs.
 
 # %%
 import re
 import tempfile
 from pathlib import Path
-from pydoc_data.topics import topics  # Python's own manual, which comes with Python
+from pydoc_data.topics import topics  # the manual that comes with Python
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -25,10 +26,11 @@ from exercises import check
 plt.style.use("tableau-colorblind10")
 
 # %% [markdown]
-# ## The text
+# ## Load a text
 #
-# Any text will do, `rnn.data.read_text("book.txt")` reads yours. So that nothing has to be downloaded, we take the
-# manual that Python carries with it. Small letters, full stops and commas are enough to begin with.
+# You can use any text: `rnn.data.read_text("book.txt")` reads a file. This lesson uses the manual that comes with
+# Python, so there is nothing to download. To keep it simple, convert it to lowercase letters, periods, commas and
+# spaces.
 
 # %%
 manual = " ".join(topics[name] for name in sorted(topics)).lower()
@@ -37,9 +39,9 @@ text = re.sub(r" ([.,])", r"\1", text)[:250_000]
 print(f"{len(text):,} characters:", text[30_000:30_230])
 
 # %% [markdown]
-# A net reads numbers. The **vocabulary** lists each character once, sorted; a character's number is its place there.
-# `Corpus.split` makes it, and cuts the text in the order of time: the first 80 % to learn from, the next 10 % to
-# validate on, the last 10 % kept back for the very end.
+# A network reads numbers. The **vocabulary** is the sorted list of all characters. The number of a character is its
+# position in this list. `Corpus.split` creates the vocabulary and splits the text without shuffling it: the first 80 %
+# for training, the next 10 % for validation, the last 10 % for the final test.
 
 # %%
 corpus = rnn.data.Corpus.split(text)
@@ -49,15 +51,15 @@ print("'cab' is", vocabulary.encode("cab"), "and back:", vocabulary.decode(vocab
 print("train, valid, test:", len(corpus.train), len(corpus.valid), len(corpus.test))
 
 # %% [markdown]
-# ## What is a guess worth?
+# ## Measure a baseline in bits per character
 #
-# If the model gave the character that came the probability `p`, we count `-log₂ p` **bits**: 0 if it was certain, 1
-# for a coin toss. The mean is the number of bits per character that a perfect compressor would need with this model.
-# Before any net, know what simple guessing achieves:
+# If the model gave the correct character the probability `p`, its loss is `-log₂ p` **bits**. This is 0 for a certain
+# prediction and 1 for `p = ½`. The mean over a text is the number of bits per character with which an ideal compressor
+# could store the text. Before you train a network, measure three simple baselines:
 #
-# - all symbols alike: `log₂` of their number;
-# - by frequency: the space is likely, z is not;
-# - by the character before: after q comes u.
+# - all symbols are equally likely: `log₂` of their number
+# - frequencies of symbols: a space is frequent, a z is rare
+# - frequencies after the previous character: after q comes u
 
 
 # %%
@@ -67,41 +69,45 @@ def bits(p):
 
 count = len(vocabulary)
 frequency = np.bincount(corpus.train, minlength=count) + 1.0
-pairs = np.ones((count, count))  # one, not zero: what was never seen is unlikely, not impossible
+pairs = np.ones((count, count))  # 1, not 0: a pair that never occurred is unlikely, not impossible
 np.add.at(pairs, (corpus.train[:-1], corpus.train[1:]), 1)
 after = pairs / pairs.sum(axis=1, keepdims=True)
 
 before, next_one = corpus.valid[:-1], corpus.valid[1:]
 baselines = {
-    "all alike": bits(1 / count),
-    "by frequency": bits(frequency / frequency.sum())[next_one].mean(),
-    "by the one before": bits(after[before, next_one]).mean(),
+    "equally likely": bits(1 / count),
+    "frequency": bits(frequency / frequency.sum())[next_one].mean(),
+    "pairs": bits(after[before, next_one]).mean(),
 }
 for name, value in baselines.items():
     print(f"{name:<18} {value:.2f} bits per character")
 
 # %% [markdown]
-# A person needs about 1 bit for plain prose. Let us see how far some seconds of training go.
+# A person needs about 1 bit per character for plain prose. Next, see what a network reaches after some seconds of
+# training.
 #
-# ## The model and its training
+# ## Train the model
 #
-# An LSTM of 128 units reads a symbol (as zeros with a 1 at its number) and its own state, and a softmax over the
-# symbols says what comes next. `CarriedText` cuts the training text into lanes that are read side by side, 50
-# characters at a time. The state is carried from each piece to the next, so the memory may reach further back than
-# the gradient. A `Trainer` makes the steps, epoch after epoch. All files of a run lie in one folder (ours is thrown
-# away at the end). A `Listener` is told what happens; ours prints a line for each epoch.
+# The network is an LSTM of 128 units. It reads a symbol as a one-hot vector. A softmax over all symbols gives the
+# probabilities of the next one.
+#
+# - `CarriedText` cuts the training text into parallel lanes (the batch), and reads 50 characters of each lane per
+#   training step. It carries the state from one step to the next. So the state can remember more than the gradient
+#   reaches back. (This is truncated backpropagation through time.)
+# - A `Trainer` runs the epochs. It writes all files of a run into one folder. Here the folder is temporary.
+# - A `Listener` is a callback. This one prints a line after each epoch.
 
 
 # %%
 class Line(rnn.training.Listener):
     def epoch_ended(self, trainer, row):
         print(
-            f"epoch {row['epoch']}: {row['train_bits']:.2f} bits in training, {row['valid_bits']:.2f} on validation"
+            f"epoch {row['epoch']}: training {row['train_bits']:.2f} bits, validation {row['valid_bits']:.2f} bits"
         )
 
 
 net = rnn.Network([rnn.LSTM(128)], inputs=count, outputs=count, seed=0)
-net.vocabulary = vocabulary  # so that the model's file knows its letters
+net.vocabulary = vocabulary  # saved in the model file
 print(net)
 
 with tempfile.TemporaryDirectory() as folder:
@@ -116,23 +122,23 @@ with tempfile.TemporaryDirectory() as folder:
 curve
 
 # %% [markdown]
-# `model.safetensors` is the model: weights, architecture and vocabulary in one file.
-# `graphnet-rnn train book.txt --units 128` does all this on the command line, with a bar, samples, early stopping,
-# and `--resume` after an interruption.
+# `model.safetensors` contains the weights, the architecture and the vocabulary. The command
+# `graphnet-rnn train book.txt --units 128` does the same, with a progress bar, samples, early stopping, and `--resume`
+# after an interruption.
 #
-# ## Temperature
+# ## Generate text with a temperature
 #
-# To write, draw the next character from the model's probabilities, feed it back, and so on. A **temperature** `τ`
-# sharpens or flattens them first: `p_k ∝ e^(o_k / τ)`. By hand, for three logits, outputs of the net before the
-# softmax, `o = (2, 1, 0)`:
+# To generate text, draw the next character from the probabilities of the model, feed it back, and repeat. A
+# **temperature** `τ` first makes the probabilities sharper or flatter: `p_k ∝ e^(o_k / τ)`. By hand, for the three
+# logits (outputs before the softmax) `o = (2, 1, 0)`:
 #
 # | | `τ = 1` | `τ = 0.5` |
 # |---|---|---|
 # | `e^(o/τ)` | 7.39, 2.72, 1 | 54.6, 7.39, 1 |
 # | `p` | 0.67, 0.24, 0.09 | 0.87, 0.12, 0.02 |
 #
-# Towards 0 the likeliest always wins; large temperatures make all alike. A `Sampler` steps a model character by
-# character, and keeps its state between calls. First it *reads* a beginning:
+# Near 0, the most likely character always wins. A large temperature makes all characters equally likely. A `Sampler`
+# runs a model character by character and keeps its state between calls. `read` feeds it the beginning of the text:
 
 
 # %%
@@ -148,8 +154,8 @@ for temperature in (0.0, 0.5, 1.0, 2.0):
     print(f"τ = {temperature}: the value of {''.join(sampler.sample(110, temperature, seed=1))}\n")
 
 # %% [markdown]
-# At 0 it walks in circles, at ½ it is a clerk, at 1 a poet, at 2 a typewriter that fell down the stairs. What it
-# thinks comes after "the s", at three temperatures:
+# At temperature 0 the text repeats itself. At 0.5 most words are correct, at 1 many are misspelled, and at 2 the text
+# is nearly random. Plot the probabilities after "the s" at three temperatures:
 
 # %%
 sampler.reset()
@@ -165,23 +171,22 @@ axes.legend(frameon=False, loc="upper right")
 axes.grid(alpha=0.3)
 
 # %% [markdown]
-# ## What has it understood? Text in colour
+# ## Show the predictions in color
 #
-# Let it read a sentence that it has never seen, and colour every character by the probability that the model gave it
-# *before* it came: green where it knew, red where it was surprised. Beneath, what it would have written, where that
-# was something else. `rnn.run` gives the logits at all places at once; those at place `t` predict the character at
-# `t + 1`.
+# Run the model on a sentence of the test text. Color each character by the probability that the model gave it: green
+# for a high probability, red for a low one. The line below shows the most likely character where it differs. `rnn.run`
+# returns the logits at all positions; the logits at position `t` predict the character at `t + 1`.
 
 
 # %%
 def predictions(text, states=None):
-    """p of each symbol at each place but the first, (characters - 1, symbols), and the states at the end."""
+    """Probabilities (characters - 1, symbols) from the second character on, and the final states."""
     symbols = vocabulary.encode(text)
     logits, states = rnn.run(net, symbols[:-1, None], states)
     return softmax(logits[:, 0]), states
 
 
-def show_in_colour(text, states=None):
+def show_in_color(text, states=None):
     p, _ = predictions(text, states)
     symbols = vocabulary.encode(text)[1:]
     guesses = [vocabulary.characters[k] for k in p.argmax(axis=1)]
@@ -189,24 +194,24 @@ def show_in_colour(text, states=None):
 
 
 test = vocabulary.decode(corpus.test)
-start = test.index(". ", 2000) + 1  # a sentence that begins here
+start = test.index(". ", 2000) + 1  # start of a sentence
 sentence = test[start : start + 210]
-show_in_colour(sentence)
+show_in_color(sentence)
 
 # %% [markdown]
-# Look where it is red: at the first letters of words. There the choice is widest; once a word is begun, the rest is
-# often green. Spaces come nearly without surprise.
+# Many red characters are first letters of words, where many characters are possible. The end of a word is often green,
+# and so is the space after it.
 #
-# That was a **cold start**: the state was zero, the model did not know what it was in the midst of. With a **warm
-# start** it has read the 500 characters before:
+# This was a **cold start**: the state was zero, so the model had no context. For a **warm start**, let the model read
+# the previous 500 characters first:
 
 # %%
 _, states = predictions(test[start - 500 : start + 1])
-show_in_colour(sentence, states)
+show_in_color(sentence, states)
 
 # %% [markdown]
-# The difference is small, and mostly at the beginning. Averaged over many places it is plain to see: bits by the
-# number of characters that were read since a cold start.
+# The difference is small, and mostly at the beginning. Average over many sequences to see it clearly: plot the bits
+# against the number of characters since a cold start.
 
 # %%
 lanes, length = 250, 60
@@ -215,46 +220,45 @@ logits, _ = rnn.run(net, pieces[:-1])
 cost = bits(np.take_along_axis(softmax(logits), pieces[1:, :, None], axis=2)).mean(axis=(1, 2))
 figure, axes = plt.subplots(figsize=(7, 3), layout="constrained")
 axes.plot(np.arange(1, length + 1), cost, ".-")
-axes.set(xlabel="characters read since a cold start", ylabel="bits for the next one", ylim=(0, None))
+axes.set(xlabel="characters since a cold start", ylabel="bits for the next character", ylim=(0, None))
 axes.grid(alpha=0.3)
 
 # %% [markdown]
-# With a single character before it, it does no better than the table of pairs; after some six it has most of what it
-# can use. For a fair figure the first characters must therefore not be scored: `Evaluator` takes a `context`.
+# After a single character, the model is no better than the table of pairs. After about six characters it has most of
+# the context that it can use. So do not score the first characters: pass `context` to the `Evaluator`.
 
 # %%
 tested = rnn.Evaluator(net)(corpus.test, context=50)
-print(f"test text: {tested.bits:.3f} bits per character, the likeliest was right for {tested.accuracy:.0%}")
+print(f"test text: {tested.bits:.3f} bits per character, accuracy {tested.accuracy:.0%}")
 
 # %% [markdown]
-# ## Going on learning: dynamic evaluation
+# ## Adapt the model during the test: dynamic evaluation
 #
-# While it is tested, the model reads new text, with new words that come again and again. It may learn from them, as
-# long as every character is predicted *before* it is learned from: a step of plain gradient descent after every 20
-# characters. Afterwards the weights are as they were.
+# A test text contains new words, often several times. In dynamic evaluation the model learns from the test text, but
+# only after it has predicted each character. Here it takes a step of gradient descent after every 20 characters. After
+# the evaluation, the weights are restored.
 
 # %%
 some = corpus.test[:8_000]
 fixed = rnn.online.DynamicEvaluation(net, None)(some, context=50)
 learning = rnn.online.DynamicEvaluation(net, rnn.SGD(rate=0.1), time=20)(some, context=50)
 print(
-    f"a third of the test text: {fixed.bits:.3f} bits with fixed weights, {learning.bits:.3f} learning on the way"
+    f"a third of the test text: {fixed.bits:.3f} bits with fixed weights, {learning.bits:.3f} with dynamic evaluation"
 )
 
 # %% [markdown]
-# (On the command line: `graphnet-rnn evaluate model.safetensors book.txt --dynamic 0.1`.)
+# (As a command: `graphnet-rnn evaluate model.safetensors book.txt --dynamic 0.1`.)
 #
-# ## The seed of a writing companion
+# ## Suggest words
 #
-# What could a model do for somebody who writes? Suggest how to go on, up to the next space, and be accepted or
-# ignored. That is a few lines: read what has been written; take the likeliest first characters; from each, always go
-# on with the likeliest, until a space comes. A sampler's `states` and `logits` are all that it knows, so a copy of
-# both is a bookmark to come back to.
+# Suggest how to complete a word, up to the next space. The function reads the text so far, and takes the most likely
+# first characters. After each of them it always adds the most likely character, until a space comes. `states` and
+# `logits` are all that changes in a sampler, so a copy of both lets you return to the same position.
 
 
 # %%
 def suggestions(sampler, written, how_many=3, longest=20):
-    """The likeliest continuations of `written` up to the next space, each with its probability."""
+    """Likely continuations of `written` up to the next space, each with its probability."""
     sampler.reset()
     sampler.read(written)
     bookmark = sampler.states, sampler.logits
@@ -281,13 +285,13 @@ for written in ("the func", "if the object is not ", "a list of the ", "this is 
     print(f"{written!r:>24} → {listed}")
 
 # %% [markdown]
-# Put a loop around it that reads keys (Tab to accept, an arrow for the next suggestion), train on a novel for a night
-# instead of on a manual for some seconds, and you have what Lynge (2016, 5.4.3) wrote with. This library has the
-# parts, as used here, but no such program yet.
+# Lynge (2016, 5.4.3) wrote text with such a program. In graphnet, the command `graphnet-rnn write` opens an editor
+# with suggestions: [Writing with a language model](../docs/writing.md). For good suggestions, train the model on a
+# novel for a night, not on a manual for some seconds.
 #
-# ## What can go wrong
+# ## Common errors
 #
-# - **Letters that the model has never seen** are an error, told with the remedy:
+# - **A character outside the vocabulary** raises an error that suggests a fix:
 
 # %%
 try:
@@ -296,17 +300,18 @@ except rnn.errors.DataError as error:
     print(error)
 
 # %% [markdown]
-# - **Bits of different alphabets** cannot be compared: we threw away capitals and digits, which makes prediction
-#   easier. Neither can those of different texts.
-# - **It learns by heart.** When bits fall in training and rise on validation, more training only harms: fewer units,
-#   `dropout=`, or more text. The trainer keeps the best epoch, and stops early.
-# - **Judging by samples.** A low temperature makes any model look fluent. Judge by bits on text that it has not seen.
+# - **Different alphabets.** Do not compare bits of different alphabets or different texts. This lesson removed
+#   capitals and digits, so the text is easier to predict.
+# - **Overfitting.** If the bits fall in training but rise on validation, stop training. Use fewer units, `dropout=`,
+#   or more text. The trainer keeps the model of the best epoch, and stops early.
+# - **Judging by samples.** At a low temperature, any model looks fluent. Compare bits on text that the model was not
+#   trained on.
 #
 # ## Exercises
 #
 # ### Exercise 1
 #
-# A training program reports a cost of 1.30 *nats* per character (`-ln p`). How many bits is that?
+# A training program reports a cost of 1.30 *nats* per character (`-ln p`). How many bits is this?
 
 # %%
 answer_1 = ...
@@ -317,14 +322,14 @@ check(
     answer_1,
     solution=1.30 / np.log(2),
     wrong=[1.30 * np.log(2), 1.30, 2**1.30, np.exp(1.30)],
-    hint="log₂ p = ln p / ln 2. Bits are smaller than nats, so there are more of them.",
+    hint="log₂ p = ln p / ln 2. A bit is smaller than a nat, so the number of bits is larger.",
 )
 
 # %% [markdown]
 # ### Exercise 2
 #
-# Write `sharpened(p, temperature)`, which turns probabilities (not logits!) drawn at temperature 1 into those at
-# another one. (Logits are logarithms of `p`, but for a constant that does not matter.)
+# Write `sharpened(p, temperature)`. It converts probabilities (not logits) at temperature 1 to those at another
+# temperature. (Logits are logarithms of `p` plus a constant. The constant has no effect.)
 
 # %%
 answer_2 = ...
@@ -347,15 +352,14 @@ check(
         lambda p, tau: p / tau / np.sum(p / tau),
     ],
     right=is_sharpening,
-    hint="exp(ln(p) / τ) is a power of p. The result must sum to 1.",
+    hint="exp(ln(p) / τ) is a power of p. Divide by the sum, so that the result sums to 1.",
 )
 
 # %% [markdown]
 # ### Exercise 3
 #
-# Write `probability(written, word)`: how likely the model holds it that `written` is followed by exactly `word` (with
-# its characters one after the other). Use `predictions(text)` from above: its row `t` belongs to the character at
-# place `t + 1`.
+# Write `probability(written, word)`: the probability that exactly the characters of `word` follow `written`. Use
+# `predictions(text)` from above: its row `t` belongs to the character at position `t + 1`.
 
 # %%
 answer_3 = ...
@@ -389,9 +393,9 @@ check(
         lambda written, word: chance(written + word, word),
     ],
     right=is_probability,
-    hint="The chances of all its characters, multiplied; each is in the row before its own place.",
+    hint="Multiply the probabilities of all its characters. Each is in the row before its position.",
 )
 
 # %% [markdown]
-# Sources: Lynge 2016 (character models, coloured text, suggestions); Sutskever 2013, ch. 5; Mikolov et al. 2010 and
+# Sources: Lynge 2016 (character models, colored text, suggestions); Sutskever 2013, ch. 5; Mikolov et al. 2010 and
 # Krause et al. 2018 (dynamic evaluation); Shannon 1951 (how many bits people need).

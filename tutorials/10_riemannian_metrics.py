@@ -1,13 +1,14 @@
 # %% [markdown]
-# # 10 · Riemannian metrics: steps that do not depend on how you write the net
+# # 10 · Riemannian metrics: training steps independent of the parametrization
 #
-# *Reading time: 15 minutes.* You will build steps that two ways to write one net agree on. It helps to know gradients
-# (tutorial 3) and the Gauss–Newton matrix ([tutorial 8](08_hessian_free_from_scratch.py)).
+# *Reading time: 15 minutes.* After this lesson you can compute natural-gradient steps, and write unitwise and
+# quasi-diagonal metrics in a few lines of NumPy. Their steps do not depend on how you write the network. You need
+# gradients (tutorial 3) and the Gauss–Newton matrix ([tutorial 8](08_hessian_free_from_scratch.py)).
 #
-# Write a net with tanh units. Write the same net, computing exactly the same function, with logistic units. Train
-# both by gradient descent: they part at the first step. Nothing about the problem says which is right. Ollivier
-# (2013) builds metrics that cure it: here first for one number, then for a layer in a few lines of NumPy, at last
-# through time. (`rnn.Riemannian` does it for any net; here you build it by hand.)
+# Write a network with tanh units. Then write the same function with logistic units. If you train both by gradient
+# descent, they differ after the first step, although the problem is the same. Ollivier (2013) defines metrics without
+# this dependence. This lesson applies them to a single number, then to layers, and then to a recurrent network. (For
+# training, use `rnn.Riemannian`, which works for any network.)
 
 # %%
 import matplotlib.pyplot as plt
@@ -21,37 +22,43 @@ from exercises import check
 plt.style.use("tableau-colorblind10")
 
 # %% [markdown]
-# ## One coin, two ways to write it
+# ## One model, two parametrizations
 #
-# A coin fell heads 7 times out of 10. The model says heads with probability `p`, its cost is
-# `C = -0.7 ln p - 0.3 ln (1 - p)`, and it starts at `p = 0.5`. One step of gradient descent, with the rate 0.1:
+# A coin fell heads 7 times out of 10. The model gives heads the probability `p`. Its cost is
+# `C = -0.7 ln p - 0.3 ln (1 - p)`, and it starts at `p = 0.5`. Take one step of gradient descent with the learning
+# rate 0.1:
 #
-# - Written with `p` itself: `dC/dp = -0.7/p + 0.3/(1 - p) = -0.8`, so `p = 0.5 + 0.1 · 0.8 = 0.58`.
-# - Written as `p = σ(θ)`, with `θ = 0`: `dC/dθ = p - 0.7 = -0.2`, so `θ = 0.02` and `p = σ(0.02) = 0.505`.
+# - With the parameter `p`: `dC/dp = -0.7/p + 0.3/(1 - p) = -0.8`, so `p = 0.5 + 0.1 · 0.8 = 0.58`.
+# - With the parameter `θ`, where `p = σ(θ)`, from `θ = 0`: `dC/dθ = p - 0.7 = -0.2`, so `θ = 0.02` and
+#   `p = σ(0.02) = 0.505`.
 #
-# The same model, data and rate, and one step is sixteen times as long as the other. For a small step `ε`, descent
-# does
+# Model, data and learning rate are the same, but one step is sixteen times as long as the other. The reason is that a
+# step of gradient descent minimizes
 #
 # ```
-# δ = -ε g  =  the δ with the least  gᵀδ + |δ|² / 2ε
+# gᵀδ + |δ|² / 2ε      with the result      δ = -ε g
 # ```
 #
-# as far down as it can for its length. And *length* is measured in whatever numbers we happened to use.
+# It is the best step for its length `|δ|`. But this length depends on the parametrization.
 #
-# ## A ruler that asks what the model does
+# ## The Fisher metric and the natural gradient
 #
-# A better ruler measures how much the *predictions* change. For probabilities that is the Kullback–Leibler
-# divergence, which for a small change is `½ F δ²`, with the **Fisher metric** `F`, the mean of `(d ln p / dθ)²` over
-# what the model says may come. For our coin,
+# Instead, measure how much the *predictions* change. For probabilities, use the Kullback–Leibler divergence. For a
+# small change it is `½ F δ²`, with the **Fisher metric** `F`. `F` is the mean of `(d ln p / dθ)²` over the outcomes
+# that the model predicts. For the coin,
 #
 # ```
 # F_p = p / p² + (1 - p) / (1 - p)²   = 1 / (p (1 - p)) = 4
 # F_θ = p (1 - p)² + (1 - p) p²       = p (1 - p)       = 1/4
 # ```
 #
-# The least of `g δ + F δ² / 2ε` gives the **natural gradient** step `δ = -ε F⁻¹ g` (Amari 1998). With the rate 0.1:
-# in `p`, `δ = 0.1 · 0.8 / 4 = 0.02`. In `θ`, `δ = 0.1 · 0.2 · 4 = 0.08`, and `σ(0.08) = 0.51999`. They agree, but for
-# what the curve of `σ` does within one step:
+# Minimize `g δ + F δ² / 2ε`, and you get the **natural gradient** step `δ = -ε F⁻¹ g` (Amari 1998). With the learning
+# rate 0.1:
+#
+# - With the parameter `p`: `δ = 0.1 · 0.8 / 4 = 0.02`, so `p = 0.52`.
+# - With the parameter `θ`: `δ = 0.1 · 0.2 · 4 = 0.08`, so `p = σ(0.08) = 0.51999`.
+#
+# They agree, except for the curvature of `σ` within a step:
 
 
 # %%
@@ -65,39 +72,39 @@ for rate in (1.0, 0.1, 0.01):
     print("rate {}: plain step to {:.5f} or {:.5f}, natural {:.5f} or {:.5f}".format(rate, *plain, *natural))
 
 # %% [markdown]
-# ## The rule in general
+# ## Why a metric makes the step invariant
 #
-# A **metric** is a matrix `M(θ)` that measures changes, `|δ|² = δᵀ M δ`, and the step is `δ = -ε M⁻¹ g`. Write the
-# parameters differently, `θ = Aφ + c`. Then by the chain rule
+# A **metric** is a matrix `M(θ)` that defines the length of a change, `|δ|² = δᵀ M δ`. The step is `δ = -ε M⁻¹ g`.
+# Take other parameters `φ` with `θ = Aφ + c`. By the chain rule,
 #
 # ```
 # g_φ = Aᵀ g_θ            M_φ = Aᵀ M_θ A
 # A δ_φ  =  -ε A (Aᵀ M_θ A)⁻¹ Aᵀ g_θ  =  -ε M_θ⁻¹ g_θ  =  δ_θ
 # ```
 #
-# the same step, however long. (Where the change of coordinates bends, it is the same up to second order in the rate,
-# as with the coin.) All that a metric must do is to *transform like that*, as a mean of `g gᵀ` does:
+# So both steps are the same, for any length. (If the change of parameters is not linear, they agree up to second order
+# in the learning rate, as for the coin.) A metric only has to *transform like this*. A mean of `g gᵀ` does:
 # `AᵀggᵀA = Aᵀ(ggᵀ)A`.
 #
-# ## One net, written twice
+# ## One network, two parametrizations
 #
-# Two inputs, three hidden units, one logit `o` for the answer yes. A column of ones in front of inputs and activities
-# takes care of the biases, so a layer is one matrix:
+# The network has two inputs, three hidden units, and one logit `o` for the answer *yes*. A column of ones before the
+# inputs and the activities replaces the biases, so each layer has one matrix:
 #
 # ```
-# a⁰ = [1, x]      V = a⁰ W      a¹ = [1, s(V)]      o = a¹ w      C = mean of the cross entropies
+# a⁰ = [1, x]      V = a⁰ W      a¹ = [1, s(V)]      o = a¹ w      C = mean cross-entropy
 # ```
 #
-# Besides the cost we ask the graph for `B = ∂ℓ/∂V`, one row for each example, and the same at the output. With the
-# *sum* of the losses as output, the row of an example is its own derivative, since no other example depends on it:
-# Ollivier's backpropagated values.
+# Besides the cost, compute `B = ∂ℓ/∂V`, with one row for each example, and the same for the output. Differentiate the
+# *sum* of the losses: the row of an example is then the derivative of its own loss, because no other example depends
+# on it. Ollivier calls `B` the backpropagated values.
 
 # %%
 EXAMPLES = 500
 
 
 def network(s):
-    """arrays x, t, W, w -> cost, logits, (a⁰, B) of the hidden layer, (a¹, B) of the output."""
+    """Function of the arrays x, t, W, w: returns cost, logits, (a⁰, B) of the hidden layer, (a¹, B) of the output."""
     x, t = gn.input((EXAMPLES, 2), "float64", name="x"), gn.input((EXAMPLES, 1), "float64", name="t")
     W, w = gn.input((3, 3), "float64", name="W"), gn.input((4, 1), "float64", name="w")
     one = gn.constant(np.ones((EXAMPLES, 1)))
@@ -114,14 +121,14 @@ nets = {"tanh": network(gn.tanh), "logistic": network(gn.sigmoid)}
 
 generator = np.random.default_rng(2)
 x = generator.uniform(0, 1, (EXAMPLES, 2))
-yes = (x[:, 0] > 0.5) ^ (x[:, 1] > 0.5)  # exactly one of the two is large
-t = (yes ^ (generator.random(EXAMPLES) < 0.1)).astype(float)[:, None]  # and a tenth of the answers is wrong
+yes = (x[:, 0] > 0.5) ^ (x[:, 1] > 0.5)  # exactly one of the two is above 0.5
+t = (yes ^ (generator.random(EXAMPLES) < 0.1)).astype(float)[:, None]  # a tenth of the labels is wrong
 W, w = generator.standard_normal((3, 3)), generator.standard_normal((4, 1))
 
 # %% [markdown]
-# Since `tanh V = 2 σ(2V) - 1`, a logistic unit with `W' = 2W` sits at `σ(V') = (tanh V + 1) / 2`. The next layer
-# makes up for the rest: `w tanh V = 2w σ(V') - w`, twice the weights, and their sum off the bias. An affine change of
-# all parameters.
+# Since `tanh V = 2 σ(2V) - 1`, a logistic unit with `W' = 2W` has the output `σ(V') = (tanh V + 1) / 2`. The next
+# layer corrects the rest: `w tanh V = 2w σ(V') - w`. Its weights double, and their sum is subtracted from the bias.
+# This is an affine change of all parameters.
 
 
 # %%
@@ -133,11 +140,12 @@ def as_logistic(W, w):
 
 starts = {"tanh": [W, w], "logistic": as_logistic(W, w)}
 logits = {name: nets[name](x, t, *starts[name])[1] for name in nets}
-print("the two nets differ by", np.abs(logits["tanh"] - logits["logistic"]).max())
+print("largest difference of the logits:", np.abs(logits["tanh"] - logits["logistic"]).max())
 
 # %% [markdown]
-# Train both, by any rule that turns a layer's activities `a` and values `B` into a step. Gradient descent first: with
-# `∂ℓ/∂w_ij = a_i B_j`, the gradient is the mean of `a_i B_j` over the examples.
+# `train` trains both networks. Its argument `rule` computes a step from the activities `a` and the values `B` of a
+# layer. Start with gradient descent: since `∂ℓ/∂w_ij = a_i B_j`, the gradient is the mean of `a_i B_j` over the
+# examples.
 
 
 # %%
@@ -146,7 +154,7 @@ def gradient(a, B):
 
 
 def train(rule, rate, steps=150):
-    """Costs by step, and the final probabilities, for both nets."""
+    """Costs of both networks at each step, and the largest difference of their final probabilities."""
     costs, answers = {}, {}
     for name, function in nets.items():
         W, w = (matrix.copy() for matrix in starts[name])
@@ -160,58 +168,57 @@ def train(rule, rate, steps=150):
     return costs, np.abs(answers["tanh"] - answers["logistic"]).max()
 
 
-def tell(name, costs, difference):
+def report(name, costs, difference):
     last = f"{costs['tanh'][-1]:.3f} and {costs['logistic'][-1]:.3f}"
     print(f"{name:<15} costs {last}, probabilities differ by up to {difference:.0e}")
 
 
-tell("gradient", *train(gradient, rate=0.5))
+report("gradient", *train(gradient, rate=0.5))
 
 # %% [markdown]
-# ## The full metric
+# ## The full Fisher metric
 #
-# The Fisher matrix of the whole net is, with a probability `π = σ(o)` at the end, the mean of `π (1 - π) JᵀJ`, `J` the
-# row `∂o/∂θ` of an example: the **Gauss–Newton matrix** of tutorial 8. For a million parameters one either never makes
-# it (there), or makes it smaller.
+# With a probability `π = σ(o)` as output, the Fisher matrix of the whole network is the mean of `π (1 - π) JᵀJ`. `J`
+# is the row `∂o/∂θ` of an example. This is the **Gauss–Newton matrix** of tutorial 8. For a million parameters, either
+# use products only (as there), or use a smaller matrix.
 #
-# ## Smaller, unit by unit
+# ## The unitwise metric
 #
-# Instead of the model's own expectation take the examples as they are: the **outer product metric** is the mean of
-# `g gᵀ` over them. And of this keep only the blocks of weights that lead *into the same unit* `j`. As
-# `g_ij = a_i B_j`,
+# First, replace the expectation under the model by the data: the **outer product metric** is the mean of `g gᵀ` over
+# the examples. Then keep only the blocks of weights that lead *into the same unit* `j`. Since `g_ij = a_i B_j`,
 #
 # ```
 # M⁽ʲ⁾_ik = mean of a_i a_k B_j²
 # ```
 #
-# This **unitwise outer product metric** needs nothing but what backpropagation has anyway. Solve one small system for
-# each unit:
+# This **unitwise outer product metric** uses only values that backpropagation computes anyway. For each unit, solve
+# one small linear system:
 
 
 # %%
 def unitwise(a, B, epsilon=0.0):
     steps = []
     for j in range(B.shape[1]):
-        g = a * B[:, [j]]  # per example: ∂ℓ/∂(weights into unit j)
-        M = g.T @ g / len(a) + epsilon * np.eye(a.shape[1])  # ε: later
+        g = a * B[:, [j]]  # for each example: ∂ℓ/∂(weights into unit j)
+        M = g.T @ g / len(a) + epsilon * np.eye(a.shape[1])  # ε: damping, see below
         steps.append(np.linalg.solve(M, g.mean(axis=0)))
     return np.array(steps).T
 
 
 # %% [markdown]
-# ## Smaller still: quasi-diagonal
+# ## The quasi-diagonal metric
 #
-# With many inputs to a unit even a block is large. Keeping only its diagonal is cheap, but it loses the invariance:
-# logistic activities are shifted ones, and a shift mixes every weight with the bias. So keep the diagonal *and the
-# row of the bias*, `i = 0`. The step is then (Ollivier, eqs 34–35)
+# With many inputs per unit, even a block is large. The diagonal alone is cheap, but not invariant: the activity of a
+# logistic unit is that of a tanh unit, scaled and shifted, and a shift mixes each weight with the bias. So keep the
+# diagonal *and the row of the bias*, `i = 0`. The step is then (Ollivier, eqs 34–35)
 #
 # ```
 # δ_i = (G_i - G_0 M_0i / M_00) / (M_ii - M_0i² / M_00)      for i ≠ 0
 # δ_0 = G_0 / M_00 - Σ_i≠0 (M_0i / M_00) δ_i
 # ```
 #
-# `M_0i / M_00` is the mean of `a_i`, weighted by `B_j²`. So numerator and denominator are a covariance and a variance
-# *about that mean*, which no shift of `a_i` can change.
+# `M_0i / M_00` is the mean of `a_i`, weighted by `B_j²`. So the numerator is a covariance and the denominator a
+# variance *about this mean*. A shift of `a_i` does not change them.
 
 
 # %%
@@ -222,7 +229,7 @@ def diagonal(a, B):
 def quasi_diagonal(a, B):
     G = gradient(a, B)
     M_ii = (a * a).T @ (B * B) / len(a)
-    M_0i = a.T @ (B * B) / len(a)  # as a_0 = 1; row 0 is M_00
+    M_0i = a.T @ (B * B) / len(a)  # because a_0 = 1; row 0 is M_00
     mean = M_0i[1:] / M_0i[0]
     step = np.empty_like(G)
     step[1:] = (G[1:] - G[0] * mean) / (M_ii[1:] - M_0i[1:] * mean)
@@ -231,7 +238,7 @@ def quasi_diagonal(a, B):
 
 
 # %% [markdown]
-# ## Do the two nets learn alike?
+# ## Compare the metrics
 
 # %%
 rules = {
@@ -246,41 +253,40 @@ for axes, (name, (rule, rate)) in zip(panels, rules.items(), strict=True):
     axes.plot(costs["tanh"], linewidth=5, alpha=0.35, label="tanh")
     axes.plot(costs["logistic"], color="black", linewidth=1.2, label="logistic")
     axes.set(title=name, xlabel="step", ylabel="cost" if name == "gradient" else None)
-    tell(name, costs, difference)
+    report(name, costs, difference)
 panels[0].legend(frameon=False)
 panels[0].grid(alpha=0)
 
 # %% [markdown]
-# With the quasi-diagonal and the unitwise metric the two nets make the same steps, to the last digits that a computer
-# has. With gradient and diagonal each goes its own way. That the invariant ones are also faster here is a pleasant
-# fact, not a theorem.
+# With the quasi-diagonal and the unitwise metric, both networks make the same steps, up to rounding. With the gradient
+# and the diagonal, they differ. Here the invariant metrics also train faster, but this does not hold in general.
 #
-# ## What can go wrong
+# ## Common errors
 #
-# - **Damping.** A unit that hardly matters has a metric near zero, whose inverse is huge, so in practice one adds
-#   `ε I`. But that is the old ruler, and breaks the invariance again:
+# - **Damping.** If a unit hardly affects the output, its metric is almost zero and the inverse is huge. So in practice
+#   you add `ε I`. But this term measures length in the old way, and breaks the invariance:
 
 
 # %%
 for epsilon in (0.0, 1e-6, 1e-4, 1e-2):
-    tell(f"ε = {epsilon:g}", *train(lambda a, B, epsilon=epsilon: unitwise(a, B, epsilon), 0.02))
+    report(f"ε = {epsilon:g}", *train(lambda a, B, epsilon=epsilon: unitwise(a, B, epsilon), 0.02))
 
 # %% [markdown]
-# - **Too few examples.** With fewer examples than a unit has inputs, the mean of `g gᵀ` has no inverse.
-# - **Initial weights.** An invariant algorithm needs an invariant start; we had to translate the weights.
+# - **Too few examples.** With fewer examples than a unit has inputs, the mean of `g gᵀ` is singular.
+# - **Initial weights.** Both networks must start as the same function. Here we converted the weights.
 #
-# ## Through time
+# ## Recurrent networks
 #
-# In a recurrent net the same weights act at every step. Unfold it: each step is a layer with weights of its own that
-# happen to be equal, and a change of the shared weights is measured by the *sum over time* of what it does at each
-# step (Ollivier, definition 6). So the recurrent unitwise metric is
+# A recurrent network uses the same weights at each time step. Unroll it, and treat each time step as a layer whose
+# weights happen to be equal. The metric of the shared weights is the *sum over time* (Ollivier, definition 6). So the
+# recurrent unitwise metric is
 #
 # ```
 # M⁽ʲ⁾_ik = Σ_t mean of a_i a_k B_j²,  a and B those of step t
 # ```
 #
-# and nothing has to be written anew: lay the rows of all time steps below each other. The library keeps these books: it
-# reads off the graph of any cost which weights meet in which unit. First the net above, whose steps we know:
+# No new code is needed: stack the rows of all time steps. graphnet does this for any cost. It finds in the graph which
+# weights lead into which unit. First test it on the network from above, where the steps are known:
 
 # %%
 values = {"W": W[1:], "b": W[0], "w": w[1:], "b_o": w[0]}
@@ -294,10 +300,10 @@ step = objective.metric_solver(metric, "all", numbers)(g)
 _, _, a0, B_hidden, a1, B_output = nets["tanh"](x, t, W, w)
 by_hand = unitwise(a0, B_hidden), unitwise(a1, B_output)
 by_hand = np.concatenate([part.ravel() for matrix in by_hand for part in (matrix[1:], matrix[0])])
-print("steps by hand and by the library differ by", np.abs(step - by_hand).max())
+print("largest difference of the steps, by hand and by graphnet:", np.abs(step - by_hand).max())
 
 # %% [markdown]
-# Then a net of three units that reads five numbers, and says whether the last is greater than the first.
+# Next, take a network of three units that reads five numbers, and predicts whether the last is greater than the first.
 
 # %%
 STEPS = 5
@@ -320,7 +326,7 @@ rises = x[0] < x[-1]
 t = (rises ^ (generator.random((EXAMPLES, 1)) < 0.1)).astype(float)
 W, w = generator.standard_normal((5, 3)), generator.standard_normal((4, 1))
 b, W_x, W_h, b_o, w = W[0], W[1:2], W[2:], w[0], w[1:]
-# tanh starts from the state 0, which a logistic unit calls 1/2: V = b + x W_x + h W_h with h = 2 s - 1.
+# The state 0 of a tanh unit is 1/2 for a logistic unit: V = b + x W_x + h W_h with h = 2 s - 1.
 there = 2 * (b - W_h.sum(axis=0)), 2 * W_x, 4 * W_h, 2 * w, b_o - w.sum(axis=0)
 nets = {
     "tanh": recurrent(gn.tanh, 0.0, b, W_x, W_h, w, b_o),
@@ -345,18 +351,18 @@ def train_recurrent(metric, rate, steps=100):
 
 starts = {name: objective.start() for name, objective in nets.items()}
 for name, reduction in (("quasi-diagonal", "quasi-diagonal"), ("unitwise", "full")):
-    tell(name, *train_recurrent(rnn.riemannian.OuterProduct(reduction, outputs="same", damping=0.0), 0.01))
+    report(name, *train_recurrent(rnn.riemannian.OuterProduct(reduction, outputs="same", damping=0.0), 0.01))
 
 # %% [markdown]
-# Invariant in time, too. (With other numbers units saturate, and damping is needed; `rnn.Riemannian` and
-# `rnn.NaturalGradient` take care of rates and batches.)
+# The steps are invariant for a recurrent network, too. (For other data, units may saturate, and you need damping.
+# `rnn.Riemannian` adapts its learning rate; `rnn.NaturalGradient` trains on minibatches.)
 #
 # ## Exercises
 #
 # ### Exercise 1
 #
-# The pictures come inverted: instead of `x` the net gets `1 - x`. Write `inverted(W)`, which turns the matrix `W` of
-# a layer `V = [1, x] W` into the one that gives the same `V` from `[1, 1 - x]`.
+# The inputs are inverted: the network gets `1 - x` instead of `x`. Write `inverted(W)`. It takes the matrix `W` of a
+# layer `V = [1, x] W`, and returns the matrix that gives the same `V` from `[1, 1 - x]`.
 
 # %%
 answer_1 = ...
@@ -387,14 +393,14 @@ check(
         lambda W: np.vstack([1 - W[:1], -W[1:]]),
     ],
     right=is_inversion,
-    hint="b + x W = b + W·1 - (1 - x) W, where W·1 adds up the rows. Do not change the array that you get.",
+    hint="b + x W = b + 1·W - (1 - x) W, where 1·W is the sum of the rows of W. Do not change the argument in place.",
 )
 
 # %% [markdown]
 # ### Exercise 2
 #
-# A coin again: 9 heads out of 10, `p = 0.5`, the rate `ε = 0.5`, written with `p`. Where does one natural gradient
-# step lead? (`C = -0.9 ln p - 0.1 ln (1 - p)`, and `F_p = 1 / (p (1 - p))`.)
+# Take another coin: 9 heads out of 10, `p = 0.5`, learning rate `ε = 0.5`, with the parameter `p`. What is `p` after
+# one natural-gradient step? (`C = -0.9 ln p - 0.1 ln (1 - p)`, and `F_p = 1 / (p (1 - p))`.)
 
 # %%
 answer_2 = ...
@@ -405,17 +411,19 @@ check(
     answer_2,
     solution=0.7,
     wrong=[0.9, 1.3, 0.5, 0.3, 3.7],
-    hint="The gradient is -0.9/0.5 + 0.1/0.5. Divide by 4, times the rate, and go against it.",
+    hint="The gradient is -0.9/0.5 + 0.1/0.5. Divide it by 4, multiply by -ε, and add the result to p.",
 )
 
 # %% [markdown]
 # ### Exercise 3
 #
-# The *backpropagated metric* replaces `B_j²`, which is noisy, by its expectation `m_j` under the model's own
-# predictions. At the output `m = π (1 - π)`; for a hidden unit that leads to one output only, by `V → s(V) → o`, the
-# chain rule brings squares: `m_j = s'(V_j)² w_j² π (1 - π)`. Write `modulus(activity, w, pi)` for *tanh* units:
-# activities (examples, units), `w` the weights to the output, without the bias, (units, 1), and `π` (examples, 1). It
-# returns `m`, (examples, units).
+# `B_j²` is noisy. The *backpropagated metric* replaces it by its expectation `m_j` under the predictions of the model.
+# At the output, `m = π (1 - π)`. For a hidden unit that leads to a single output, `V → s(V) → o`, the chain rule gives
+# `m_j = s'(V_j)² w_j² π (1 - π)`.
+#
+# Write `modulus(activity, w, pi)` for *tanh* units. `activity` has the shape (examples, units). `w` are the weights to
+# the output without the bias, (units, 1). `pi` has the shape (examples, 1). The function returns `m`, (examples,
+# units).
 
 # %%
 answer_3 = ...
@@ -423,7 +431,7 @@ answer_3 = ...
 
 # %% tags=["hide-input"] jupyter={"source_hidden": true}
 def is_modulus(modulus):
-    # The expectation, exactly: B for the answer yes and for no, squared, weighted by π and 1 - π.
+    # The exact expectation of B²: B for the answer yes, weighted by π, and for no, weighted by 1 - π.
     generator = np.random.default_rng(0)
     V, w = generator.standard_normal((6, 3)), generator.standard_normal((3, 1))
     node, target = gn.input((6, 3), "float64"), gn.input((6, 1), "float64")
@@ -446,10 +454,10 @@ check(
         lambda activity, w, pi: (1 - activity**2) ** 2 * w.T**2 * pi,
     ],
     right=is_modulus,
-    hint="The slope of tanh, 1 - activity², is squared, and so is w; w.T is a row that goes with the units.",
+    hint="Square the slope of tanh, 1 - activity², and also w. w.T is a row with one element for each unit.",
 )
 
 # %% [markdown]
-# Sources: Ollivier 2013, *Riemannian metrics for neural networks*, I (feedforward nets) and II (recurrent nets: eqs
-# 26–27 unitwise, 34–35 quasi-diagonal, 52–53 metrics in time); Amari 1998 (the natural gradient); Schraudolph 2002
-# (Gauss–Newton and Fisher).
+# Sources: Ollivier 2013, *Riemannian metrics for neural networks*, I (feedforward networks) and II (recurrent
+# networks: eqs 26–27 unitwise, 34–35 quasi-diagonal, 52–53 metrics in time); Amari 1998 (natural gradient);
+# Schraudolph 2002 (Gauss–Newton and Fisher). Continue with [Natural-gradient training](../docs/natural_gradient.md).

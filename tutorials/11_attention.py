@@ -1,12 +1,13 @@
 # %% [markdown]
-# # 11 · Two networks and a glance
+# # 11 · Sequence to sequence with attention
 #
-# *Reading time: 14 minutes.* You will let one network read a word and another write its answer, find out why that is
-# hard, and let the second one look. It helps to know cells and time (tutorial 6).
+# *Reading time: 14 minutes.* After this lesson you can build an encoder and a decoder, train them as one model, add
+# attention, and plot where the decoder attends. You need cells and unrolling (tutorial 6).
 #
-# So far an answer was given at each step, or once at the end. But a sorted list, or a name in another script, is a
-# sequence of its own, as long as it is. Two networks do it: an **encoder** reads, a **decoder** writes, and what the
-# one has made is where the other begins. In graphnet both are graphs, so together they are one.
+# Until now, the network had one output per input, or one at the end. But often the output is another sequence, for
+# example a sorted list, or a name in another alphabet. Use two networks: an **encoder** reads the input sequence, and
+# a **decoder** writes the output sequence, starting from the result of the encoder. In graphnet both are graphs, so
+# together they are one graph.
 
 # %%
 import matplotlib.pyplot as plt
@@ -21,11 +22,11 @@ from exercises import check
 plt.style.use("tableau-colorblind10")
 
 # %% [markdown]
-# ## Words of digits, to be sorted
+# ## Create the data: digits to sort
 #
-# A word has eight digits; the answer has the same ones in order. The decoder writes one digit at a step, and reads at
-# each step the one that it should have written before: *teacher forcing*. Before the first there is none, so it reads
-# an eleventh symbol.
+# An input word has eight digits. The target is the same digits in ascending order. The decoder writes one digit per
+# time step. During training, its input at each step is the previous digit of the target: *teacher forcing*. At the
+# first step there is no previous digit, so its input is an eleventh symbol, `START`.
 
 # %%
 DIGITS, STEPS, START = 10, 8, 10
@@ -33,13 +34,13 @@ generator = np.random.default_rng(0)
 word = generator.integers(0, DIGITS, (STEPS, 3000))
 answer = np.sort(word, axis=0)
 before = np.concatenate([np.full((1, 3000), START), answer[:-1]])
-print(word[:, 0], "->", answer[:, 0], " reading", before[:, 0])
+print(word[:, 0], "->", answer[:, 0], " decoder inputs", before[:, 0])
 
 # %% [markdown]
-# ## All of a word in one state
+# ## Connect an encoder and a decoder
 #
-# The simplest way: the decoder's first state is the encoder's last one. `outputs=0` makes a network without an output
-# layer, and `initial=` takes nodes.
+# In the simplest model, the initial state of the decoder is the final state of the encoder. `outputs=0` creates a
+# network without an output layer. `initial=` takes nodes.
 
 # %%
 
@@ -55,8 +56,8 @@ d = decoder.unroll(3, 1, initial=e.final, name="decoder")
 viz.draw(d, closed=True)
 
 # %% [markdown]
-# `rnn.composed` makes a model of a function: what stands before `batch` are its parts. `rnn.GraphCases` trains it on
-# arrays, by the names that the function gave to what is read.
+# `rnn.composed` turns a function into a model. The arguments before `batch` are its networks. `rnn.GraphCases` trains
+# the model on arrays; their names are those that the function gives to `inputs` and `targets`.
 
 # %%
 
@@ -69,7 +70,7 @@ def sorter(encoder, decoder, batch, feedback=None, **how):
 
 
 def trained(model, epochs=6):
-    """The share of the words kept to validate that are right in each digit."""
+    """Fraction of the validation words whose digits are all correct."""
     problem = rnn.GraphCases(model, {"word": word, "before": before, "answer": answer}, batch=50)
     training = rnn.Training(rnn.Adam(rate=0.005, clip_norm=1.0), epochs=epochs, stopping=None)
     rnn.Trainer(problem, training).run()
@@ -77,14 +78,14 @@ def trained(model, epochs=6):
 
 
 share = trained(sorter(*pair()))
-print(f"{share:.0%} of the words are right")
+print(f"{share:.0%} of the words are correct")
 
 # %% [markdown]
-# Not many yet. All that the decoder knows of eight digits is 24 numbers, made before it knew what it would need.
+# Few words are correct. The decoder gets all its information about the eight digits through 24 numbers.
 #
 # ### Exercise 1
 #
-# Sorting forgets: several words have one answer. How many words of four digits have the answer `1 2 2 7`?
+# Several words have the same sorted answer. How many words of four digits have the answer `1 2 2 7`?
 
 # %%
 answer_1 = ...
@@ -95,40 +96,40 @@ check(
     answer_1,
     solution=12,
     wrong=[24, 4, 6, 1],
-    hint="Four places in any order make 24, but the two 2s cannot be told apart.",
+    hint="Four different digits have 24 orders. Two of the digits are equal, so divide by 2.",
 )
 
 # %% [markdown]
-# ## Looking
+# ## Compute attention by hand
 #
-# **Attention** lets the decoder look at every state that the encoder went through. At each step it compares its own
-# state `h` with each of them, `m_s`, turns the scores into shares, and reads the mean:
+# With **attention**, the decoder reads every state of the encoder. At each step it compares its own state `h` with
+# each encoder state `m_s`. A softmax turns these scores into weights, and the decoder reads the weighted mean:
 #
 # ```
-# e_s = (h W_hq) · m_s / √width        how well place s fits what is looked for
-# a_s = exp(e_s) / Σ_r exp(e_r)        shares: not below 0, and 1 together
-# c   = Σ_s a_s m_s                    what is seen
+# e_s = (h W_hq) · m_s / √width        score: how well position s matches the query h W_hq
+# a_s = exp(e_s) / Σ_r exp(e_r)        attention weights: not negative, with the sum 1
+# c   = Σ_s a_s m_s                    context: the weighted mean
 # ```
 #
-# By hand, with two places and a query that fits the second:
+# By hand, with two positions and a query that matches the second one:
 
 # %%
 places = np.array([[1.0, 0.0], [0.0, 2.0]])
 query = np.array([0.5, 1.5])
 
 
-def shares_of(query, places):
+def attention_weights(query, places):
     e = places @ query / np.sqrt(places.shape[1])
     return np.exp(e) / np.exp(e).sum()
 
 
-a = shares_of(query, places)
-print("shares", a.round(3), " seen", (a @ places).round(3))
+a = attention_weights(query, places)
+print("attention weights", a.round(3), " context", (a @ places).round(3))
 
 # %% [markdown]
 # ### Exercise 2
 #
-# What are the shares, if the query is zero?
+# What are the attention weights if the query is zero?
 
 # %%
 answer_2 = ...
@@ -139,41 +140,45 @@ check(
     answer_2,
     solution=[0.5, 0.5],
     wrong=[[0, 0], [1, 0], [1, 1]],
-    hint="All scores are 0 then, and exp(0) = 1 for each of them.",
+    hint="All scores are 0, and exp(0) = 1. The weights are equal and sum to 1.",
 )
 
 # %% [markdown]
-# `rnn.Attention(inner, memory, places)` is a cell around a cell: the inner one reads `c` beside `x`. What it remembers
-# is a state that stays as it is; `rnn.attention_memory` makes it of what the encoder has seen. The encoder may now
-# read from both ends.
+# ## Add attention to the decoder
+#
+# `rnn.Attention(inner, memory, places)` wraps a cell: the inner cell reads the context `c` together with `x`. The
+# memory is a state that never changes. `rnn.attention_memory` creates it from the states of the encoder. The encoder
+# is now bidirectional.
 
 # %%
 
 
 @rnn.composed
-def looking(encoder, decoder, batch, feedback=None, **how):
+def sorter_with_attention(encoder, decoder, batch, feedback=None, **how):
     e = encoder.unroll(STEPS, batch, inputs="word", initial="zero", name="encoder", **how)
     how |= {"initial": rnn.attention_memory(e.hidden[-1]), "name": "decoder"}
     return decoder.unroll(STEPS, batch, inputs="before", targets="answer", feedback=feedback, **how)
 
 
 cell = rnn.Attention(rnn.GRU(24), memory=32, places=STEPS, score="dot")
-model = looking(
+model = sorter_with_attention(
     rnn.Network([rnn.Bidirectional(rnn.GRU(16))], inputs=DIGITS, outputs=0),
     rnn.Network([cell], inputs=DIGITS + 1, outputs=DIGITS + 1),
 )
-share_looking = trained(model)
-print(f"{share_looking:.0%} of the words are right, instead of {share:.0%}")
-assert share_looking > share
+share_with_attention = trained(model)
+print(f"{share_with_attention:.0%} of the words are correct, instead of {share:.0%}")
+assert share_with_attention > share
 
 # %% [markdown]
-# One step of the decoder's cell: scores and shares on the left, the cell within on the right.
+# Draw one step of the decoder. The scores and attention weights are on the left, the inner cell is on the right:
 
 # %%
 viz.draw(cell)
 
 # %% [markdown]
-# Where does it look? Now it runs free: it reads what it has written itself, the likeliest digit.
+# ## Plot the attention weights
+#
+# Now run the decoder without teacher forcing: at each step it reads the most likely digit of the previous step.
 
 # %%
 d = model.unroll(1, feedback="likeliest", training=False)
@@ -183,11 +188,11 @@ written, shares = write(digits, np.array([[START]]))
 viz.attention_map(shares[:, 0], read=digits[:, 0], written=written[:, 0])
 
 # %% [markdown]
-# It need not look at the digit that it writes: an encoder that reads from both ends has told each place of all the
-# others. But it often does.
+# The decoder often attends to the digit that it writes, but this is not necessary: the encoder is bidirectional, so
+# each of its states can contain information about all digits.
 #
-# Nothing had to be said about derivatives. The encoder's weights are reached through the first states and through
-# every glance, and a Gauss–Newton product goes the same way:
+# You wrote no derivatives. Gradients reach the encoder through the initial states and through the attention of each
+# step. A Gauss–Newton product takes the same paths:
 
 # %%
 problem = rnn.GraphCases(model, {"word": word, "before": before, "answer": answer}, batch=20)
@@ -200,8 +205,9 @@ print(f"vᵀGv = {direction @ product:.3f} along a random direction of {theta.si
 # %% [markdown]
 # ### Exercise 3
 #
-# Words may have several lengths, and places behind the end of a word must not be looked at. Write a function
-# `f(query, places, count)`: the shares of the first `count` places, and 0 for the others.
+# Input words may have different lengths, and the decoder must not attend to positions after the end of a word. Write a
+# function `f(query, places, count)`. It returns the attention weights of the first `count` positions, and 0 for the
+# others.
 
 # %%
 answer_3 = ...
@@ -216,7 +222,7 @@ def masked(query, places, count):
 
 
 def cut_afterwards(query, places, count):
-    return np.where(np.arange(len(places)) < count, shares_of(query, places), 0)
+    return np.where(np.arange(len(places)) < count, attention_weights(query, places), 0)
 
 
 def too_many(query, places, count):
@@ -227,11 +233,13 @@ def without_scale(query, places, count):
     return masked(query * np.sqrt(places.shape[1]), places, count)
 
 
-def looks_inside(function):
+def is_masked(function):
     draw = np.random.default_rng(0)
     query, places = draw.standard_normal(3), draw.standard_normal((5, 3))
     found = [np.asarray(function(query, places, count)) for count in (1, 3, 5)]
-    expected = [np.append(shares_of(query, places[:count]), np.zeros(5 - count)) for count in (1, 3, 5)]
+    expected = [
+        np.append(attention_weights(query, places[:count]), np.zeros(5 - count)) for count in (1, 3, 5)
+    ]
     return all(np.allclose(a, b) for a, b in zip(found, expected, strict=True))
 
 
@@ -240,16 +248,16 @@ check(
     answer_3,
     solution=masked,
     wrong=[cut_afterwards, too_many, without_scale],
-    right=looks_inside,
-    hint="Shares must be 1 together: leave the places out before you divide, e.g. by scores of -inf.",
+    right=is_masked,
+    hint="The weights must sum to 1. So exclude positions before you divide: set their scores to -inf.",
 )
 
 # %% [markdown]
-# ## In another script
+# ## Variable-length sequences: transliterate names
 #
-# Names of one alphabet are written in another, letter by letter, but not one for one: ш is two letters in Latin, ю is
-# two, and both sides have several lengths. The encoder is given the lengths, and so `rnn.attention_memory` masks as you
-# did. The decoder has none: it learns to write an empty sign behind the end.
+# Convert names from one alphabet to another, here from Cyrillic to Latin. Some letters become two (ш becomes sh, ю
+# becomes yu), so inputs and outputs have different lengths. The encoder gets the lengths, and `rnn.attention_memory`
+# masks the padding, as in exercise 3. The decoder gets no lengths: it learns to write an empty symbol after the end.
 
 # %%
 LATIN = {"ша": "sha", "ке": "ke", "лю": "lyu", "ми": "mi", "чо": "cho", "ря": "rya", "на": "na", "жи": "zhi"}
@@ -281,10 +289,10 @@ before = np.concatenate([np.zeros((1, len(names)), int), written[:-1]])
 arrays = {"word": symbols(here, letters, PLACES), "length": length, "before": before, "answer": written}
 problem = rnn.GraphCases(writer, arrays, batch=20, valid=0.2)
 rnn.Trainer(problem, rnn.Training(rnn.Adam(rate=0.005, clip_norm=1.0), epochs=20)).run()
-print(f"{problem.metrics()['exact']():.0%} of the names that it had not seen are right in each letter")
+print(f"{problem.metrics()['exact']():.0%} of the validation names are correct in each letter")
 
 # %% [markdown]
-# Where did it look, for a name that it had not seen? An empty sign ends what it has written.
+# Plot the attention weights for a name from the validation set. Each output ends at the first empty symbol.
 
 # %%
 d = writer.unroll(1, feedback="likeliest", training=False)
@@ -295,5 +303,5 @@ print(here[-1], "->", latin)
 viz.attention_map(shares[: len(latin), 0, : length[-1]], read=here[-1], written=latin)
 
 # %% [markdown]
-# [Networks put together](../docs/composing.md) goes on with several inputs, several outputs and shared weights;
-# [sequences of several lengths](../docs/variable_length_sequences.md) tells how a case ends.
+# [Composing networks](../docs/composing.md) explains models with several inputs, several outputs and shared weights.
+# [Variable-length sequences](../docs/variable_length_sequences.md) explains `lengths`, padding and masks.

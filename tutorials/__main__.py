@@ -1,12 +1,12 @@
-"""Opens the tutorials as notebooks, in JupyterLab.
+"""Open the tutorials as notebooks in JupyterLab.
 
-python3 run.py tutorials                   all of them, in a browser
-python3 run.py tutorials 3                 the third
-python3 run.py tutorials --execute         runs them, without a browser, and writes a page (HTML) of each
+python3 run.py tutorials                   open all tutorials in a browser
+python3 run.py tutorials 3                 open the third tutorial
+python3 run.py tutorials --execute         run all without a browser, and write an HTML page for each
 python3 run.py tutorials --execute 1 2 --to pages
-python3 run.py tutorials 3 --no-browser    any other word is JupyterLab's: --no-browser, --port 9000, --allow-root
+python3 run.py tutorials 3 --no-browser    pass other options to JupyterLab: --no-browser, --port 9000, --allow-root
 
-The notebooks are copies, in tutorials/notebooks: what you write into them is yours, and is never overwritten.
+The notebooks are copies in tutorials/notebooks. Your changes in them are never overwritten.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from graphnet.system.files import write_whole
 from graphnet.system.streams import prepare_streams
 
 HERE = Path(__file__).resolve().parent
-#: Words in what a cell prints stay whole at the ends of lines.
+#: Do not break words in the printed output of cells.
 PAGE_STYLE = "<style>.jp-OutputArea-output pre { word-break: normal; overflow-wrap: anywhere; }</style>"
-MISSING = "tutorials need {}; `python3 run.py tutorials` installs it, or: pip install 'graphnet[tutorials]'."
+MISSING = "The package {} is missing. Install it: pip install 'graphnet[tutorials]', or run python3 run.py tutorials."
 
 
 def sources() -> list[Path]:
@@ -35,9 +35,9 @@ def sources() -> list[Path]:
 
 
 def notebook_of(source: Path, suffix: str = ".ipynb", folder: Path = HERE) -> Any:
-    """The notebook that a tutorial is, to lie in a folder.
+    """A tutorial as a notebook in `folder`.
 
-    Its links lead to the other tutorials as files with this suffix, and to the guides from that folder.
+    suffix: ending of links to other tutorials. Links to guides are relative to `folder`.
     """
     import jupytext
 
@@ -50,7 +50,7 @@ def notebook_of(source: Path, suffix: str = ".ipynb", folder: Path = HERE) -> An
     }
     docs = Path(os.path.relpath(HERE.parent / "docs", folder.resolve())).as_posix()
     for i, cell in enumerate(notebook.cells):
-        cell["id"] = f"cell-{i}"  # not at random: the same tutorial, the same bytes
+        cell["id"] = f"cell-{i}"  # not random: the same tutorial gives the same bytes
         if cell.cell_type == "markdown":
             cell.source = re.sub(r"(\]\(\d\d_\w+)\.py\)", rf"\1{suffix})", cell.source)
             cell.source = cell.source.replace("](../docs/", f"]({docs}/")
@@ -58,7 +58,7 @@ def notebook_of(source: Path, suffix: str = ".ipynb", folder: Path = HERE) -> An
 
 
 def write_notebooks(folder: Path) -> list[Path]:
-    """The notebooks in a folder: those that are not there yet are written, the others kept."""
+    """Write the notebooks that `folder` lacks, and keep the others. Returns all paths."""
     import nbformat
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -70,7 +70,9 @@ def write_notebooks(folder: Path) -> list[Path]:
         if not path.exists():
             write_whole(path, f"{nbformat.writes(new).rstrip()}\n".encode())
         elif _made_from(path) != new.metadata["made_from"]:
-            print(f"{path.name}: kept, though the tutorial has changed since; delete it to get the new one.")
+            print(
+                f"{path.name}: kept, but the tutorial has changed. Delete the notebook to get the new version."
+            )
         paths.append(path)
     return paths
 
@@ -85,7 +87,7 @@ def _made_from(path: Path) -> Any:
 
 
 def execute(chosen: list[Path], folder: Path) -> int:
-    """Runs tutorials and writes their pages; tells those that fail. The number of those is returned."""
+    """Run tutorials, write their pages, and print errors. Returns the number of tutorials that failed."""
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError
     from nbconvert import HTMLExporter
@@ -93,7 +95,7 @@ def execute(chosen: list[Path], folder: Path) -> int:
 
     folder.mkdir(parents=True, exist_ok=True)
     hidden = Config({"TagRemovePreprocessor": {"enabled": True, "remove_input_tags": {"hide-input"}}})
-    # The pages show no formulas in TeX and no widgets: without scripts from elsewhere they open without a network.
+    # The pages have no TeX formulas and no widgets, so they need no scripts from other servers.
     exporter = HTMLExporter(config=hidden, mathjax_url="", require_js_url="")
     failed = 0
     for source in chosen:
@@ -103,9 +105,7 @@ def execute(chosen: list[Path], folder: Path) -> int:
                 notebook,
                 timeout=600,
                 resources={"metadata": {"path": str(HERE)}},
-                extra_arguments=[
-                    "--IPKernelApp.log_level=ERROR"
-                ],  # a warning for each kernel, about other users
+                extra_arguments=["--IPKernelApp.log_level=ERROR"],  # hides a warning that each kernel prints
             ).execute()
         except CellExecutionError as error:
             failed += 1
@@ -125,7 +125,9 @@ def _chosen(numbers: list[int]) -> list[Path]:
     known = {int(source.name[:2]): source for source in sources()}
     for number in numbers:
         if number not in known:
-            sys.exit(f"tutorials: there is no tutorial {number}; there are {', '.join(map(str, known))}.")
+            sys.exit(
+                f"tutorials: tutorial {number} does not exist. Choose from {', '.join(map(str, known))}."
+            )
     return [known[number] for number in numbers] or list(known.values())
 
 
@@ -133,9 +135,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python3 run.py tutorials", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("number", type=int, nargs="*", help="which tutorials; all where none is given")
-    parser.add_argument("--execute", action="store_true", help="run them and write HTML, without a browser")
-    parser.add_argument("--to", type=Path, metavar="FOLDER", help="where to write (tutorials/notebooks)")
+    parser.add_argument("number", type=int, nargs="*", help="numbers of tutorials (default: all)")
+    parser.add_argument(
+        "--execute", action="store_true", help="run the tutorials and write HTML pages, without a browser"
+    )
+    parser.add_argument(
+        "--to", type=Path, metavar="FOLDER", help="output folder (default: tutorials/notebooks)"
+    )
     wanted, others = parser.parse_known_args()
     if wanted.execute and others:
         parser.error(f"unrecognized arguments: {' '.join(others)}")

@@ -1,11 +1,11 @@
-"""Exercises that check themselves.
+"""Exercises that check a learner's answer.
 
-    answer_1 = ...                              # the learner puts an answer in place of the dots
+    answer_1 = ...                              # the learner replaces the dots with an answer
 
-    check(1, answer_1, solution=[4, -6], wrong=[[2, -3], [4, 6]], hint="Add up the rows, and mind the 2.")
+    check(1, answer_1, solution=[4, -6], wrong=[[2, -3], [4, 6]], hint="Sum the rows. Do not forget the factor 2.")
 
-An answer may be anything: a number, an array, a node, a function, an op. `right` tells whether it is right; without
-it, it must be the numbers of the solution.
+An answer can be a number, an array, a node, a function or an op. `right` is a function that tests the answer. Without
+`right`, the answer must be equal to the numbers of the solution.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import numpy as np
 
 __all__ = ["check"]
 
-#: The exercises that have been met, by number.
+#: Numbers of the exercises that were checked, in order.
 met: list[int] = []
-#: The tests set this: each check then has to accept its solution, and to reject every wrong answer and the dots.
+#: The tests set this. Each check must then accept its solution, and reject the dots and each wrong answer.
 on_trial = False
 
 
@@ -32,15 +32,16 @@ def check(
     hint: str,
     right: Callable[[Any], Any] | None = None,
 ) -> None:
-    """Prints whether the answer to exercise `number` is right; a hint, where it is not. Never raises.
+    """Prints whether the answer to exercise `number` is right, and a hint if it is wrong. Never raises an error.
 
-    right(answer): true if it is; may raise, and then it is not, and the learner reads the error's message.
-    wrong: answers that learners might give, and that must not pass.
+    right: function of the answer, true if the answer is right. If it raises an error, the answer is wrong, and check
+        prints the error's message.
+    wrong: plausible wrong answers, which the tests of the tutorials check.
     """
 
     def verdict(given: Any) -> str:
         if given is ...:
-            return "no answer yet: put yours in place of the dots, and run that cell and this one."
+            return "no answer yet. Replace the dots with your answer, and run that cell and this one."
         try:
             good = right(given) if right else same_numbers(given, solution)
             problem = ""
@@ -51,18 +52,16 @@ def check(
     met.append(number)
     print(f"Exercise {number}: {verdict(answer)}")
     if on_trial:
-        assert answer is ..., f"exercise {number} comes with an answer already in it"
-        assert wrong, f"exercise {number} lists no wrong answer"
+        assert answer is ..., f"exercise {number} already contains an answer; it must be `...`"
+        assert wrong, f"exercise {number} has no wrong answer; add one to `wrong`"
         assert verdict(solution) == "right!", f"exercise {number} rejects its solution: {verdict(solution)}"
         for mistake in wrong:
             assert verdict(mistake).startswith("not yet"), f"exercise {number} accepts {mistake!r}"
 
 
 def same_numbers(answer: Any, solution: Any) -> bool:
-    """Whether two numbers, or arrays, have one shape and agree to about three digits, as one writes them by hand."""
+    """True if two numbers or arrays have the same shape and agree to about three digits."""
     found, expected = np.asarray(answer, dtype=float), np.asarray(solution, dtype=float)
     if found.shape != expected.shape:
-        raise ValueError(
-            f"the answer has the shape {list(found.shape)}, it should be {list(expected.shape)}."
-        )
+        raise ValueError(f"the answer has the shape {list(found.shape)}; it should be {list(expected.shape)}")
     return bool(np.allclose(found, expected, rtol=2e-3, atol=1e-6))
