@@ -10,7 +10,7 @@ python3 run.py lint              lint and types
 python3 run.py everything        all of these at full length, and more: hours
 python3 run.py constraints       renew constraints.txt, the versions that tests and documentation are run with
 python3 run.py docs              the documentation site, into build/docs (runs all guides and tutorials: minutes)
-python3 run.py tutorials         ten tutorials as notebooks, in a browser (--execute: as pages, without one)
+python3 run.py tutorials         eleven tutorials as notebooks, in a browser (--execute: as pages, without one)
 python3 run.py train TEXT ...    any graphnet-rnn command: train, sample, evaluate, draw, check
 python3 run.py python ARGS       the environment's own Python
 """
