@@ -138,12 +138,19 @@ def model_tensors(model: Model) -> dict[str, Array]:
 
 
 def save(model: Model, path: str | Path, notes: Mapping[str, Any] | None = None) -> None:
-    """One file with settings, weights, and a network's vocabulary; notes: more JSON to keep with them.
+    """Saves settings, weights and a network's vocabulary in one file (safetensors).
 
-    model: a Network, RBM, TRBM, RTRBM, Stack, HMM, Controller, or of a class of your own, see rnn.Model.
-    Raises SaveError if it cannot be written; a file that was there is then untouched. UsageError for what is no model,
-    and for one that could not be loaded again: with a setting that JSON does not hold, with weights that are not
-    finite, or with other settings than it was made with.
+    model: a Network, RBM, TRBM, RTRBM, Stack, HMM, Controller, or your own rnn.Model.
+    path: the file to write; its folder must exist.
+    notes: more JSON to store in the file; default None.
+    Raises SaveError if the file cannot be written; an existing file then stays unchanged. UsageError for other objects,
+    and for a model that could not be loaded again: a setting that JSON cannot store, weights that are not finite, or
+    settings changed since its creation.
+
+    >>> net = rnn.Network([rnn.GRU(4)], inputs=3, outputs=3)
+    >>> rnn.save(net, "model.safetensors")
+    >>> (rnn.load("model.safetensors").theta == net.theta).all().item()
+    True
     """
     path = named_file("save: path", path)
     write_atomically(path, model_bytes(model, notes))
@@ -173,10 +180,16 @@ def checked_notes(who: str, notes: Any) -> dict[str, Any]:
 
 
 def load(path: str | Path, classes: type[Cell | Model] | Iterable[type[Cell | Model]] = ()) -> Any:
-    """The model of a file that `save` or training wrote. classes: your own, of models and cells, that it uses.
+    """Loads a model from a file that `save` or training wrote. Never executes code from the file.
 
-    Raises ModelFileError for a file that is no model, damaged, newer, or of unknown classes. Warns (UserWarning) if the
-    equations are no longer those of the model that was saved: the weights were learned for others.
+    path: the file.
+    classes: your own classes of models and cells that the model uses; default none.
+    Raises ModelFileError for other, damaged, newer files, and unknown classes. Warns (UserWarning) if the equations of
+    the model's classes have changed since it was saved.
+
+    >>> rnn.save(rnn.Network([rnn.GRU(4)], inputs=3, outputs=3), "model.safetensors")
+    >>> rnn.load("model.safetensors").layers
+    [GRU(units=4)]
     """
     path, own = named_file("load: path", path), _own_classes(classes)
     return model_of(read_model_file(path), str(path), own)
