@@ -21,7 +21,7 @@ from graphnet_rnn.settings import whole_number
 
 __all__ = ["Model", "ModelObjective"]
 
-#: Arguments that say what the parameters hold at first, which a file knows better.
+#: Arguments for initial values, which a file replaces.
 HELD = ("initial", "values")
 #: Names that no argument may have, besides those of Model's attributes: of nodes, and of the class in a description.
 OWN = ("fixed", "model", "parameters")
@@ -55,13 +55,13 @@ class Model(FlatParameters, ShowsItself, ABC):
     parts: Mapping[str, Model] = {}
 
     def __init_subclass__(cls, **more: Any) -> None:
-        """Raises UsageError for an argument with the name of an attribute of Model, or of an entry of its description."""
+        """Raises UsageError for an argument with the name of a Model attribute or of an entry of its description."""
         super().__init_subclass__(**more)
         taken = [name for name in inspect.signature(cls).parameters if name in OWN or hasattr(Model, name)]
         if taken:
             raise UsageError(
-                f"{cls.__name__}.__init__ has an argument {taken[0]!r}, which every model has as an attribute of its "
-                f"own; call it otherwise, e.g. {taken[0]}_"
+                f"{cls.__name__}.__init__ has an argument {taken[0]!r}, the name of an attribute of every "
+                f"model; rename it, e.g. {taken[0]}_"
             )
 
     @abstractmethod
@@ -147,7 +147,7 @@ class Model(FlatParameters, ShowsItself, ABC):
         missing = [name for name in listed if name not in HELD and not hasattr(self, name)]
         if missing:
             raise UsageError(
-                f"{type(self).__name__} does not keep its argument {missing[0]!r}, so nothing could make it again; "
+                f"{type(self).__name__} does not store its argument {missing[0]!r}, so it could not be loaded again; "
                 f"write self.{missing[0]} = {missing[0]} in __init__."
             )
         found = {name: getattr(self, name) for name in listed if name not in HELD}

@@ -55,7 +55,7 @@ class Batches:
         self.stride = time if stride is None else whole_number("stride", stride)
         if self.stride > time:
             raise UsageError(
-                f"stride must be at most time, {time}, not {stride}, or characters would never be read"
+                f"stride must be at most time, {time}, not {stride}, or characters would be skipped"
             )
         self.batch = batch = whole_number("batch", batch)
         lane = (len(symbols) - 1) // batch if len(symbols) else 0

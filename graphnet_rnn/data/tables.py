@@ -91,7 +91,7 @@ class Columns:
 
 def of_columns(path: Path, columns: Mapping[str, Array], choice: Choice) -> Sequences:
     if not choice.targets:
-        raise UsageError(f"{path}: say which columns are targets; it has {_listed(columns)}")
+        raise UsageError(f"{path}: name the target columns; the columns are {_listed(columns)}")
     _require_one_role(path, choice)
     index, lengths, series = index_of_rows(path, columns, choice)
     w = None if choice.weights is None else _stacked(path, columns, (choice.weights,))[:, 0]
@@ -231,16 +231,14 @@ def _require_cases(path: Path, name: str | None, column: Array) -> None:
     absent = np.flatnonzero(tests.get(column.dtype.kind, without)(column))
     if len(absent):
         where = f"row {int(absent[0]) + 1} has no value in the column {shown(name)}"
-        raise DataError(
-            f"{path}: {where}, which says of which case a row is; fill it in, or leave the row out"
-        )
+        raise DataError(f"{path}: {where}, the case of each row; fill it in, or delete the row")
 
 
 def _numbers(path: Path, name: str, column: Array, missing: Array | None) -> Array:
     """Converts a column to floats; DataError with the first row that is neither finite nor missing."""
     if column.dtype.kind in "mM":
         raise DataError(
-            f"{path}: the column {shown(name)} holds times; name the columns that are read, or make numbers of it, say "
+            f"{path}: the column {shown(name)} holds times; name the columns to read, or convert it to numbers, e.g. "
             "hours since the first row"
         )
     try:
@@ -255,7 +253,7 @@ def _numbers(path: Path, name: str, column: Array, missing: Array | None) -> Arr
     if len(odd):
         value = f"row {int(odd[0]) + 1} of the column {shown(name)} is {shown(str(column[odd[0]]))}"
         raise DataError(
-            f"{path}: {value}; all must be finite numbers; where a target is missing, give its row the weight 0"
+            f"{path}: {value}; all values must be finite numbers; set the weight of a row with a missing target to 0"
         )
     # float64 rounds whole numbers above 2**53.
     _require_resolution(path, name, column.astype(np.longdouble) if column.dtype.kind in "iu" else found)
@@ -311,7 +309,7 @@ def _rows_of_csv(path: Path) -> Iterator[list[str]]:
             if empty:
                 raise DataError(
                     f"{path}: line {empty} is empty, and rows follow; delete it, or, between sequences, add a column "
-                    "that says of which case each row is"
+                    "with the case of each row"
                 )
             yield row if separator != ";" else [DECIMAL.sub(r"\1.\2", value) for value in row]
     except UnicodeDecodeError as error:

@@ -61,8 +61,8 @@ class Vocabulary:
         halves = [c for c in self.characters if "\ud800" <= c <= "\udfff"]
         if halves:
             raise DataError(
-                f"a vocabulary holds characters, but {halves[0]!r} is only half of one, which no file holds; "
-                "read the text in its encoding."
+                f"a vocabulary holds characters, but {halves[0]!r} is half of a surrogate pair; read the text in its "
+                "encoding."
             )
         if list(self.characters) != sorted(set(self.characters)) or not self.characters:
             raise DataError("a vocabulary holds each character once, sorted, and at least one.")
@@ -333,7 +333,7 @@ class _Text:
             return vocabulary, self.symbols(vocabulary)
         except _UnseenError:
             raise DataError(
-                "the text to train on was written to while it was read; read it again once it is whole."
+                "the training text changed while it was read; read it again when it is complete."
             ) from None
 
 

@@ -426,7 +426,7 @@ def _cut_axis(array: Array, node: Node) -> int | None:
         or any(not node.shape[i] or array.shape[i] % node.shape[i] or not array.shape[i] for i in differ)
     ):
         raise UsageError(
-            f"BatchedObjective.divided: an array of shape {list(array.shape)} is no whole number of batches of "
+            f"BatchedObjective.divided: an array of shape {list(array.shape)} is not a whole number of batches of "
             f"{node.describe()} on one axis"
         )
     return differ[0] if differ else None

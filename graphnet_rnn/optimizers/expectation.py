@@ -40,8 +40,8 @@ class ExpectationMaximization(Optimizer):
     def step(self, objective: Any, theta: Array, state: State, rate: float | None = None) -> Report:
         if not hasattr(objective, "maximized"):
             raise UsageError(
-                f"ExpectationMaximization asks an objective where its bound is highest, which {objective!r:.50} does "
-                "not know; it is for an HMM, see rnn.SymbolSequences"
+                f"ExpectationMaximization is for an HMM, see rnn.SymbolSequences; {objective!r:.50} has no step of "
+                "expectation-maximization"
             )
         loss, found = objective.maximized(theta, self.smoothing)
         length = norm(found - theta)

@@ -231,7 +231,7 @@ class FirstOrder(Optimizer):
         if g.dtype != theta.dtype or (isinstance(g, np.ndarray) and np.may_share_memory(g, theta)):
             g = g.astype(theta.dtype)
         now = self.settings_now(state) | ({} if rate is None else {"rate": rate})
-        with np.errstate(over="ignore"):  # an infinite rate breaks the weights, which is told then
+        with np.errstate(over="ignore"):  # infinite weights raise an error later
             values = [theta.dtype.type(now[name]) for name in self._scalars]
         function = compiled(("update", *self._key, kind), make)
         length = float(function(np.float64(loss), theta, g, *state.values(), *values)[0])
@@ -282,8 +282,8 @@ class FirstOrder(Optimizer):
             return float(setting)
         if "step" not in state:
             raise UsageError(
-                f"{type(self).__name__}: the state has no count of steps, which {setting!r:.60} needs; it is of an "
-                "optimizer without a schedule. Make it with `init` of this one."
+                f"{type(self).__name__}: the state has no step count, which the schedule {setting!r:.60} needs; make "
+                "it with `init` of this optimizer."
             )
         return setting.at(int(state["step"][0]))
 

@@ -29,10 +29,9 @@ from graphnet_rnn.settings import Amount, Count, CountOrZero, Fraction, Positive
 
 __all__ = ["AugmentedHessianFree", "CurvedOptimizer", "GreedyHessianFree", "HessianFree", "HessianFreeReport"]
 
-#: λ and μ do not fall below this share of what they are at the start, nor rise above its inverse: they could hardly
-#: come back.
+#: Lower bound of λ and μ, relative to their initial values; its inverse is the upper bound.
 LEAST = 1e-12
-#: What a damping is multiplied by, or divided by (Sutskever 2013, 4.2.1).
+#: Factor by which a damping grows or shrinks (Sutskever 2013, 4.2.1).
 FACTOR = 1.5
 
 
@@ -121,10 +120,10 @@ class CurvedOptimizer(Optimizer):
         super().__post_init__()
         own = type(self).__name__
         if self.adapts == "structural" and not self.structural:
-            raise UsageError(f"{own}: adapts='structural' needs structural > 0, the weight to begin with")
+            raise UsageError(f"{own}: adapts='structural' needs structural > 0, the initial weight")
         if self.adapts == "damping" and not self.damping:
             raise UsageError(
-                f"{own}: adapts='damping' needs damping > 0, since 0 stays 0; adapts='structural' or 'nothing' do not"
+                f"{own}: adapts='damping' needs damping > 0; for a damping of 0 give adapts='structural' or 'nothing'"
             )
         if isinstance(self.preconditioner, (str, Mapping, Metric)):
             made: Any = as_metric(own, self.preconditioner, "preconditioner must be in [0, 1], or")
@@ -207,8 +206,8 @@ class CurvedOptimizer(Optimizer):
             return *objective.gradient(theta), None
         if not hasattr(objective, "metric"):
             raise UsageError(
-                f"{type(self).__name__}: preconditioner needs an objective with a metric, as rnn.Objective, which "
-                f"{objective!r:.50} has not"
+                f"{type(self).__name__}: preconditioner needs an objective with a metric, as rnn.Objective, not "
+                f"{objective!r:.50}"
             )
         found: tuple[float, Array, Array] = objective.metric(
             theta, self.preconditioner, "all", int(state["steps"][0])
@@ -472,7 +471,7 @@ class AugmentedHessianFree(GreedyHessianFree):
         if share == 1.0 and whole < loss:
             share, best = self._followed(problem, delta, step, 1 / self.shrink, whole, loss)
         elif not best < loss:
-            # The gradient is another batch's than the loss, so the way down may be the other one.
+            # Gradient and loss may use different batches, so -δ may be the descent direction.
             share, best = self._followed(problem, delta, -step, self.shrink, problem.loss(delta - step), loss)
             share = -share
         return (share, best) if best < loss else (0.0, loss)

@@ -18,10 +18,9 @@ from graphnet_rnn.settings import Amount, Count
 
 __all__ = ["LineSearchOptimizer", "LineSearchReport", "Point"]
 
-#: So many roundings may be in a loss that went through hundreds of layers or time steps. (800 were measured in that of
-#: reaches of 40 steps, in float32.)
+#: Bound on the rounding error of a loss over hundreds of layers or time steps, in roundings (measured: 800, float32).
 ROUNDINGS = 1000
-#: A step ends after so many iterations in which neither the loss nor the gradient fell below what it was.
+#: Maximum number of consecutive iterations that lower neither the loss nor the gradient norm.
 PATIENCE = 20
 
 
@@ -153,7 +152,7 @@ class LineSearchOptimizer(Optimizer):
                 break
             theta[...] = there.w
             steepness = norm(there.gradient)
-            # Where rounding hides falls of the loss, the gradient tells whether it still goes down.
+            # Below the rounding of the loss, the gradient norm shows progress.
             done, idle = done + 1, 0 if there.loss < lowest or steepness < flattest else idle + 1
             reason = self._ended(here, there, done, idle)
             here, lowest, flattest = there, min(lowest, there.loss), min(flattest, steepness)

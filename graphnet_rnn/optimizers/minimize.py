@@ -19,7 +19,7 @@ from graphnet_rnn.settings import amount, is_true, shown, whole_number
 
 __all__ = ["Minimizable", "Result", "minimize"]
 
-#: So many steps in a row that change nothing end a run.
+#: Number of consecutive steps without a change that end a run.
 STALLED = 30
 
 

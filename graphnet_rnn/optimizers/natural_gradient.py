@@ -59,7 +59,7 @@ class _Known:
 class NaturalGradient(Optimizer):
     """v ← μ v - ε (M̄ + λ)⁻¹ ∇C;  θ ← θ + v;  M̄ ← ρ M̄ + (1 - ρ) M, M the metric of the batch's summed cost
 
-    metric: M, see rnn.riemannian, also by name ("qdruop", "kfac", ...); default quasi-diagonal outer product ("qduop").
+    metric: M, see rnn.riemannian, also by name ("qdruop", "kfac", ...); default "qdruop".
     rate: ε, a number or a Schedule, default 0.03.
     momentum: μ, a number or a Schedule, default 0.9.
     damping: λ for the mean cost, added to the metric's own damping; default 0.01.
@@ -124,7 +124,7 @@ class NaturalGradient(Optimizer):
         """
         if not hasattr(objective, "metric_size"):
             raise UsageError(
-                "NaturalGradient.init: write init(theta, objective), of an objective with a metric"
+                "NaturalGradient.init: call init(theta, objective) with an objective that has a metric"
             )
         grafted = self._grafted.init(theta) if self.graft else {}
         return {

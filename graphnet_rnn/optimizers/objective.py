@@ -329,7 +329,7 @@ class Objective:
         at = self._vector("curvature", w).copy()
         scale = 1.0 if isinstance(self.structure_scale, Node) else self.structure_scale
         weight = np.array(structural * scale, self.cost.dtype)
-        # Hidden units that nobody has asked for are no part of the function.
+        # Without structural damping, hidden units are no part of the function.
         damps = bool(structural or self._listed)
         damped, inputs = ([weight], [self._weight]) if damps else ([], [])
         name = "damped curvature" if damps else "curvature"

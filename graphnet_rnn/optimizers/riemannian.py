@@ -19,7 +19,7 @@ from graphnet_rnn.settings import Amount, Count
 
 __all__ = ["Riemannian", "RiemannianReport"]
 
-#: A rate is multiplied by these after a step that lowers the cost, and after one that does not.
+#: Factors on a rate after a step that lowers the cost, and after one that does not.
 GROWTH, CUT = 1.1, 0.5
 #: The parts of θ, each of which has a rate of its own, in the order of their steps.
 PARTS = ("outputs", "hidden")
@@ -79,7 +79,7 @@ class _Measured:
 class Riemannian(Optimizer):
     """θ ← θ - η M(θ)⁻¹ ∇ Σ C, alternating between the output weights and all others, each with its own η
 
-    metric: M, see rnn.riemannian, also by name ("ruop", "rbpm", "qdruop", "kfac", ...); default OuterProduct ("uop").
+    metric: M, see rnn.riemannian, also by name ("ruop", "rbpm", "qdruop", "kfac", ...); default OuterProduct ("ruop").
     rate: both η at the start; default 1/N, N the number of hidden units.
     tries: maximum number of trial steps, default 50.
 
@@ -124,7 +124,9 @@ class Riemannian(Optimizer):
     def step(self, objective: Any, theta: Array, state: State, rate: float | None = None) -> Report:
         started = time.perf_counter()
         if not hasattr(objective, "metric"):
-            raise UsageError(f"Riemannian asks an objective for its metric, which {objective!r:.50} has not")
+            raise UsageError(
+                f"Riemannian needs an objective with a metric, as rnn.Objective, not {objective!r:.50}"
+            )
         at, undone = self._measured(objective, theta, int(state["turn"][0])), False
         if state["moved"][0] and not at.is_usable:
             earlier = self._measured(objective, state["before"], int(state["turn"][0]) - 1)

@@ -59,9 +59,9 @@ __all__ = [
     "factor_schedule",
 ]  # fmt: skip
 
-#: What a schedule may read.
+#: Counters that a schedule may read.
 STEP, EPOCH, COSTS = "step", "epoch", "costs"
-#: How what an optimizer does not know is called.
+#: Counters that only a Trainer has, in words.
 UNKNOWN = {EPOCH: "epochs", COSTS: "validated costs"}
 
 
@@ -128,7 +128,7 @@ class Schedule(ShowsItself, ABC):
             at = self.length
             if at is None:
                 raise UsageError(
-                    f"then: {shown(self)} has no last step; say when the next one begins: "
+                    f"then: {shown(self)} has no last step; give the step at which the next one begins: "
                     "schedule.then(following, at=1000)"
                 )
         return Then(self, _as_schedule("then: following", following), at)
@@ -616,7 +616,7 @@ class ByEpoch(_OfSchedules):
         return self.of.range
 
 
-#: What an expression on the command line may name.
+#: Names in expressions on the command line.
 KINDS: dict[str, type[Schedule]] = {
     kind.__name__: kind
     for kind in (
@@ -624,7 +624,7 @@ KINDS: dict[str, type[Schedule]] = {
         Constant,
     )
 }  # fmt: skip
-#: What a description may name.
+#: Schedules in descriptions.
 DESCRIBED = KINDS | {kind.__name__: kind for kind in (Then, Times, ByEpoch)}
 
 
@@ -682,8 +682,8 @@ def _number_or_schedule(argument: str, value: Any) -> float | Schedule:
     if isinstance(found, Schedule):
         for each in sorted(found.reads - {STEP}):
             raise UsageError(
-                f"{argument} cannot follow {shown(found)}, since an optimizer does not know {UNKNOWN[each]}; a Trainer "
-                "does, and takes factors on the rate: rnn.Training(schedule=...)"
+                f"{argument} cannot follow {shown(found)}, since an optimizer does not count {UNKNOWN[each]}; give a "
+                "Trainer a schedule of factors on the rate: rnn.Training(schedule=...)"
             )
         return found
     if is_number(value):
@@ -710,7 +710,7 @@ def _as_schedule(argument: str, value: Any) -> Schedule:
 
 def _unknown(schedule: Schedule) -> UsageError:
     reads = " and ".join(UNKNOWN[each] for each in sorted(schedule.reads - {STEP}))
-    return UsageError(f"{shown(schedule)}: its value depends on {reads}; ask now(step, epoch, costs)")
+    return UsageError(f"{shown(schedule)}: its value depends on {reads}; call now(step, epoch, costs)")
 
 
 def _between(a: float, b: float, share: float) -> float:

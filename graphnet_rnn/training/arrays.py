@@ -88,9 +88,9 @@ class Arrays(BatchesOfCases):
     lengths: InitVar[Any] = None
     weights: InitVar[Any] = None
     gradient_batches: Count = setting(1, "batches of a step")
-    curvature_batches: Count = setting(1, "the first of them, for the curvature")
+    curvature_batches: Count = setting(1, "number of these batches for the curvature")
     unscored: CountOrZero = setting(0, "time steps at the start without a target")
-    buckets: Count = setting(4, "lengths to which cases of several lengths are filled up, at most")
+    buckets: Count = setting(4, "maximum number of padded lengths for cases of different lengths")
 
     def __post_init__(
         self,
@@ -160,7 +160,7 @@ class Arrays(BatchesOfCases):
                 )
 
     def _like(self, whole: Sequences, kept: Sequences) -> Sequences:
-        """Checks that the validation cases fit the training cases; with lengths they may have another number of steps."""
+        """Checks that the validation cases fit the training cases; with lengths their number of steps may differ."""
         if kept.time != whole.time and kept.lengths is None and whole.lengths is None:
             raise DataError(
                 f"Arrays: cases to train on have {whole.time} steps, those to validate on {kept.time}; give lengths"
@@ -270,7 +270,7 @@ class Arrays(BatchesOfCases):
             )
         return self._judges[time]
 
-    # -- what a Trainer asks -------------------------------------------------------------------
+    # -- interface to a Trainer ----------------------------------------------------------------
 
     def validate(self) -> float | None:
         if self._valid is None:

@@ -64,11 +64,11 @@ class EnergyCases(CompiledProblem):
     batch: Count = setting(100, "cases of a step")
     _: KW_ONLY
     gibbs_steps: int | Callable[[int], int] = 1
-    chains: int = setting(1, "of each case; their gradients' mean is taken")
+    chains: int = setting(1, "Gibbs chains of each case, whose gradients are averaged")
     below: Sequence[EnergyModel] = ()
     valid: InitVar[float] = 0.1
-    drawn: Count = setting(100, "cases of an epoch, where data are a function that draws them")
-    seed: int = setting(0, "of the order of cases, and of all that is drawn")
+    drawn: Count = setting(100, "cases of an epoch, if data are a function that draws them")
+    seed: int = setting(0, "seed of the order of cases and of all random draws")
 
     def __post_init__(self, data: Any, valid: float) -> None:
         require_kinds(self)

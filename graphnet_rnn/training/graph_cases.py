@@ -33,7 +33,7 @@ from graphnet_rnn.training.state import digest_of
 
 __all__ = ["GraphCases"]
 
-#: What a graph is given as: a network's losses, or losses (batch,), or with them values (batch,) to measure, by name.
+#: Result of `graph`: an Unrolled, losses (batch,), or losses and metrics (batch,) by name.
 Graph = Unrolled | Node | tuple[Node, Mapping[str, Node]]
 
 
@@ -77,7 +77,7 @@ class GraphCases(BatchesOfCases):
     valid: InitVar[float | Mapping[str, Any] | None] = 0.1
     weights: InitVar[Any] = None
     gradient_batches: Count = setting(1, "batches of a step")
-    curvature_batches: Count = setting(1, "the first of them, for the curvature")
+    curvature_batches: Count = setting(1, "number of these batches for the curvature")
 
     def __post_init__(self, arrays: Any, valid: Any, weights: Any) -> None:
         if not isinstance(self.model, Model):
@@ -208,7 +208,7 @@ class GraphCases(BatchesOfCases):
             sums = [gn.sum(w * gn.cast(value, losses.dtype)) for value in measured.values()]
             return gn.sum(w * losses), [*(inputs[name] for name in self._axes), w], sums
 
-    # -- what a Trainer asks -------------------------------------------------------------------
+    # -- interface to a Trainer ----------------------------------------------------------------
 
     def validate(self) -> float | None:
         if self._valid is None:

@@ -296,7 +296,7 @@ class _Measure:
     def __call__(
         self, x: Array, t: Array, states: list[Array], slopes: list[Array], random: list[Array]
     ) -> tuple[Array, list[Array], list[Array], Array]:
-        """Returns the gradient of the summed cost, the gradient for the segment before, and the numbers of the metric."""
+        """Returns the gradient of the summed cost, the gradient for the segment before, and the metric's numbers."""
         found = self.function(x, t, *states, *slopes, *random)
         count, n = len(self.weights), self.given
         by_weight = dict(zip(self.weights, found[:count], strict=True))

@@ -206,11 +206,11 @@ class CompiledProblem(Problem):
 
     _: KW_ONLY
     threads: Count | None = setting(
-        None, "at most so many cores (default: all; see gn.compile)", free=True, type=int
+        None, "maximum number of threads (default: all cores; see gn.compile)", free=True, type=int
     )
     backend: str = setting(
         "numba",
-        "what computes: numba on the processor, cuda on an NVIDIA GPU",
+        "back end: numba (CPU) or cuda (NVIDIA GPU)",
         free=True,
         choices=list(AVAILABLE),
     )
@@ -230,15 +230,15 @@ class ObjectiveProblem(CompiledProblem):
     clip_values: Limit | None = setting(
         None, "limit on each derivative at every node; 0 for none", default=0.0
     )
-    l2: Amount = setting(0.0, "adds half of it times the squared weights to the loss")
+    l2: Amount = setting(0.0, "adds half of this times the sum of squared weights to the loss")
     memory: str | int | None = setting(
         None,
-        "what a step may keep: sqrt (grows as the root of --time), or so many bytes (default: all)",
+        "memory limit of a step: sqrt (grows as the square root of --time), or bytes (default: none)",
         free=True,
     )
 
     frozen: str | Sequence[str] = setting(
-        "", "patterns of parameters that stay as they are, with commas between: layer0.*,*.b_*"
+        "", "patterns of parameters that are not trained, separated by commas: layer0.*,*.b_*"
     )
 
     def objective_settings(self) -> dict[str, Any]:
@@ -280,8 +280,8 @@ class ObjectiveProblem(CompiledProblem):
         """Raises UsageError if curvature batches are given to an optimizer without curvature."""
         if not optimizer.curved:
             raise UsageError(
-                f"{type(self).__name__}: curvature_batches means nothing to {type(optimizer).__name__}, which asks for "
-                "no curvature"
+                f"{type(self).__name__}: curvature_batches has no effect, since {type(optimizer).__name__} uses no "
+                "curvature; leave it out"
             )
 
 
@@ -291,6 +291,6 @@ def require_unclipped(owner: str, clip_values: float | None, optimizer: Optimize
     """
     if clip_values is not None and not isinstance(optimizer, FirstOrder):
         raise UsageError(
-            f"{owner}: clip_values would make the gradient another function's than the loss that "
-            f"{type(optimizer).__name__} looks at; it is for first-order optimizers"
+            f"{owner}: clip_values is for first-order optimizers; {type(optimizer).__name__} also uses the loss, which "
+            "the clipped gradient would not match"
         )

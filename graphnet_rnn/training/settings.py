@@ -73,21 +73,24 @@ class Training:
     """
 
     optimizer: Optimizer = field(default_factory=lambda: Adam(clip_norm=1.0))
-    epochs: Count = setting(50, "at most so many", free=True)
-    steps: Count | None = setting(None, "at most so many", free=True, type=int)
+    epochs: Count = setting(50, "maximum number of epochs", free=True)
+    steps: Count | None = setting(None, "maximum number of steps (default: no limit)", free=True, type=int)
     core_seconds: Positive | None = setting(
-        None, "at most so much of the processors' time for steps and validation", free=True, type=float
+        None,
+        "maximum processor time for steps and validation, in seconds (default: no limit)",
+        free=True,
+        type=float,
     )
     schedule: Schedule | None = None
     average: Share | None = setting(
         None,
-        "validate and save a running mean of the weights, of which each step keeps so much (0.999)",
+        "validate and save a running mean of the weights with this decay, e.g. 0.999",
         type=float,
     )
     stopping: EarlyStopping | None = field(default_factory=EarlyStopping)
-    goal: float | None = setting(None, "end where what is validated is at most that", type=float)
-    log_every: Count = setting(10, "steps from one row of the history to the next")
-    checkpoint_seconds: Amount = setting(20.0, "at most so long between checkpoints", free=True)
+    goal: float | None = setting(None, "stop when the validation measure is at most this", type=float)
+    log_every: Count = setting(10, "steps between rows of the history")
+    checkpoint_seconds: Amount = setting(20.0, "maximum time between checkpoints, in seconds", free=True)
 
     def __post_init__(self) -> None:
         require_kinds(self)

@@ -27,7 +27,7 @@ from graphnet_rnn.training.problem import ObjectiveProblem, Validated
 
 __all__ = ["CarriedText", "DrawnText", "TextProblem"]
 
-#: Symbols that are brought from the disk at once.
+#: Symbols read from disk at a time.
 PIECE = 1 << 20
 
 
@@ -53,8 +53,8 @@ class TextProblem(ObjectiveProblem):
 
     network: Network
     corpus: Corpus
-    time: Count = setting(50, "time steps in a piece")
-    batch: Count = setting(32, "pieces read side by side")
+    time: Count = setting(50, "time steps in a segment")
+    batch: Count = setting(32, "segments in parallel")
     _: KW_ONLY
     sample: CountOrZero = setting(200, "characters of a sample after each epoch", metavar="LENGTH")
 
@@ -81,11 +81,11 @@ class TextProblem(ObjectiveProblem):
         if size != network.inputs or size != network.outputs:
             raise UsageError(
                 f"the text has {size} different characters, but the network has {network.inputs} inputs and "
-                f"{network.outputs} outputs; make both {size}."
+                f"{network.outputs} outputs; both must be {size}."
             )
         if network.vocabulary not in (None, corpus.vocabulary):
             raise UsageError(
-                "the network knows other characters than this text; make a Corpus with the network's vocabulary."
+                "the network has another vocabulary than this text; make a Corpus with the network's vocabulary."
             )
         if not network.predicts_symbols:
             raise UsageError(f"{name}: the network must read symbols and predict them")
@@ -149,7 +149,7 @@ class CarriedText(TextProblem):
     objective: Objective | BatchedObjective = field(init=False)
 
     stride: int | None = setting(
-        None, "from a piece to the next: truncated BPTT(stride, time) (default: --time)", type=int
+        None, "time steps between segments: truncated BPTT(stride, time) (default: --time)", type=int
     )
     shares: Count = setting(1, "parts of the batch that processes may share (mpiexec)")
 
@@ -287,15 +287,17 @@ class DrawnText(TextProblem):
 
     gradient_batches: Count = setting(
         16,
-        "a step takes so many batches of independent sequences instead of pieces whose states are carried "
+        "batches of independent sequences of a step, instead of segments with carried states "
         "(default: 16 for second-order optimizers)",
         default=None,
         type=int,
     )
     curvature_batches: Count | None = setting(
-        None, "of these, so many for the curvature (default: a quarter of them)", type=int
+        None, "number of these batches for the curvature (default: a quarter)", type=int
     )
-    unscored: CountOrZero = setting(0, "characters that are only read at the start of such a sequence")
+    unscored: CountOrZero = setting(
+        0, "characters at the start of such a sequence that are read but not scored"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

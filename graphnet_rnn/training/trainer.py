@@ -35,15 +35,15 @@ from graphnet_rnn.training.state import TrainingState, as_stored
 
 __all__ = ["Trainer"]
 
-#: What a checkpoint calls the weights of the best epoch, unless they are the present ones.
+#: Name of the best epoch's weights in a checkpoint, unless they are the present ones.
 BEST = "best"
-#: And their running mean.
+#: Name of the running mean.
 AVERAGE = "average"
-#: What a run may use up; more of it may be asked for later.
+#: Limits that may be raised on resume.
 EPOCHS, STEPS, CORE_SECONDS = BUDGETS = ("epochs", "steps", "core seconds")
-#: Why a run may have ended for good.
+#: Reasons that end a run for good.
 ENDS = (*BUDGETS, "early stopping", "goal")
-#: What processes tell each other after a step: end after it, write a checkpoint, a listener has failed, time is up.
+#: Flags exchanged after a step: stop, write a checkpoint, a listener has failed, time is up.
 ENDS_NOW, DUE, FAILED, SPENT = 1, 2, 4, 8
 
 
@@ -155,9 +155,7 @@ class Trainer:
     def take_best(self) -> None:
         """Sets the model to the weights of the best epoch. Raises UsageError before the first epoch."""
         if self._best is None:
-            raise UsageError(
-                "Trainer.take_best: no epoch has ended yet, so none is the best; call run() first"
-            )
+            raise UsageError("Trainer.take_best: no epoch has ended yet; call run() first")
         self.problem.model.theta = self._best
 
     def _run(self, files: RunWriter) -> Outcome:
@@ -418,7 +416,7 @@ class Trainer:
     def _take_up(self, stored: TrainingState) -> None:
         """Restores the state of a checkpoint."""
         problem = self.problem
-        # The weights are the checkpoint's, so it alone knows what they were at first.
+        # Only the checkpoint has the origin of its weights.
         self.start = stored.start
         stored.require_same(self.description())
         numbers = stored.value("numbers", problem.numbers())
@@ -457,9 +455,9 @@ def _require_problem(problem: Any) -> None:
         )
     name = type(problem).__name__
     if not isinstance(getattr(problem, "model", None), Model):
-        raise UsageError(f"Trainer: {name} must have what learns, an rnn.Model, as self.model")
+        raise UsageError(f"Trainer: {name} must have an rnn.Model as self.model")
     if not hasattr(problem, "objective"):
-        raise UsageError(f"Trainer: {name} must have its objective, e.g. an rnn.Objective, as self.objective")
+        raise UsageError(f"Trainer: {name} must have an objective, e.g. an rnn.Objective, as self.objective")
     if len(problem) < 1:
         raise UsageError(f"Trainer: an epoch of {name} has no step; len(problem) must be at least 1")
 
