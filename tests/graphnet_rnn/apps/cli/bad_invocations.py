@@ -114,7 +114,7 @@ ROWS: dict[str, list[tuple[str, ...]]] = {
             "--schedule '(1, 2) * Warmup(5)'"),
         ("{option} must be > 0, or 0 for no limit, not {value}", "--clip-norm -1", "--clip-values -1"),
         ("{option} is not for --optimizer hf", "--clip-norm 1 --optimizer hf"),
-        ("it is for first-order optimizers", "--clip-values 1 --optimizer hf"),
+        ("is for first-order optimizers", "--clip-values 1 --optimizer hf"),
         ("{option} must be at most time, 5, not {value}", "--stride 9"),
         ("{option} is for pieces that carry their states", "--stride 2 --gradient-batches 2"),
         ("{option} is for independent sequences", "--curvature-batches 2", "--unscored 2"),
