@@ -293,7 +293,7 @@ def test_a_plain_batch_is_divided() -> None:
     for wrong, said in (
         ((x,), "2 arrays are needed, not 1"),
         ((x[:, :4], t[:, :6]), "they make 2 and 3 batches"),
-        *(((x[cut], t[cut]), "no whole number of batches") for cut in (np.s_[:, :3], np.s_[:2], 0)),
+        *(((x[cut], t[cut]), "not a whole number of batches") for cut in (np.s_[:, :3], np.s_[:2], 0)),
     ):
         with pytest.raises(UsageError, match=said):
             batched.divided(*wrong)
