@@ -1,4 +1,4 @@
-"""What can go wrong around a network: in its declaration, its data, its files."""
+"""Errors in cells, data, files and training."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ __all__ = ["CellError", "DataError", "ModelFileError", "SaveError", "TrainingErr
 
 
 class CellError(GraphnetError):
-    """A cell whose declaration does not hold together."""
+    """An inconsistent declaration of a cell."""
 
 
 class DataError(GraphnetError, ValueError):
-    """A text or data set that cannot be used as asked."""
+    """Invalid text or data."""
 
 
 class ModelFileError(GraphnetError, ValueError):
-    """A file that is no model, is damaged, or is of another version."""
+    """A file that is no model, damaged, or of another version."""
 
 
 class SaveError(GraphnetError, OSError):
-    """A file could not be written; what was there before is untouched."""
+    """A file could not be written; an existing file is unchanged."""
 
 
 class TrainingError(GraphnetError, ArithmeticError):
-    """Training cannot go on: the loss is no longer a finite number."""
+    """Training cannot continue: the loss is not finite."""
 
     @classmethod
     def not_finite(
         cls, loss: float, length: float, at: str, found: str | None, remedy: str = ""
     ) -> TrainingError:
-        """The error of a step whose loss or gradient is not finite.
+        """Returns the error of a step whose loss or gradient is not finite.
 
-        length: the gradient's norm. at: which step it was. found: what Objective.explain_non_finite says; None where it
-        was not asked. remedy: what to try, if not a smaller rate or clipping.
+        length: the gradient's norm. at: description of the step. found: result of Objective.explain_non_finite, or
+        None. remedy: advice, if not a smaller learning rate or clipping.
         """
         what = f"the loss is {loss:.6g} and the gradient's norm {length:.6g} at {at}"
         if found is not None and found.startswith("Input: "):
-            return cls(f"{what}: what was fed is not finite. {found}")
+            return cls(f"{what}: an input is not finite. {found}")
         if found == "":
-            found = "No node makes it: a sum over all parameters does (the gradient's norm, or l2)."
+            found = "All nodes are finite, but a sum over all parameters is not (the gradient's norm, or l2)."
         return cls(f"{what}; {remedy or 'try a smaller rate or clipping'}. {found or ''}".rstrip())

@@ -1,4 +1,4 @@
-"""Model: parameters by name in one flat vector, and the settings that make it again."""
+"""Model: named parameters in one flat vector, and the settings that recreate the model."""
 
 from __future__ import annotations
 
@@ -21,51 +21,52 @@ from graphnet_rnn.settings import whole_number
 
 __all__ = ["Model", "ModelObjective"]
 
-#: Arguments that say what the parameters hold at first, which a file knows better.
+#: Arguments for initial values, which a file replaces.
 HELD = ("initial", "values")
 #: Names that no argument may have, besides those of Model's attributes: of nodes, and of the class in a description.
 OWN = ("fixed", "model", "parameters")
 
 
 class Model(FlatParameters, ShowsItself, ABC):
-    """What `rnn.save` keeps and a Trainer trains: parameters, fixed weights, settings, and a graph of the equations.
+    """Base class of models: parameters, fixed weights, settings, and a graph of the equations. `rnn.save` saves it, a
+    Trainer trains it.
 
-    A class of your own keeps its arguments under their names, takes `values`, and declares its parameters:
+    A subclass stores its arguments under their names, accepts `values`, and declares its parameters. `rnn.load(path,
+    [Line])` then recreates it. Arguments may be JSON values, cells and models. The parameters of a model among them,
+    say `below`, follow the declared ones, with the names "below.w" (for a list of models, "layers.0.w"). `theta` is
+    then a copy, which must be set as a whole. To compose networks only, use rnn.composed.
 
-        class Line(rnn.Model):
-            '''y = x w + b'''
-
-            def __init__(self, width, seed=0, values=None):
-                self.width, self.seed = width, seed
-                shapes = {"w": ((width,), rnn.initializers.normal(0.1)), "b": ((1,), rnn.initializers.zeros())}
-                self.declare_parameters(shapes, seed, "float32", values=values)
-
-            def __graph__(self):
-                x = gn.input((1, self.width), name="x")
-                return gn.Graph(x @ self.parameters["w"] + self.parameters["b"], [x])
-
-    `rnn.load(path, [Line])` then makes it again. Its arguments are whatever JSON holds, cells and models included; the
-    parameters of a model among them, say `below`, are its own, too, come after those that it declares, and are called
-    "below.w" (of a list of models, "layers.0.w"). `theta` is then a copy, which must be set as a whole. A model of
-    networks alone is a function: rnn.composed.
+    >>> class Line(rnn.Model):
+    ...     '''y = x w + b'''
+    ...     def __init__(self, width, seed=0, values=None):
+    ...         self.width, self.seed = width, seed
+    ...         shapes = {"w": ((width,), rnn.initializers.normal(0.1)), "b": ((1,), rnn.initializers.zeros())}
+    ...         self.declare_parameters(shapes, seed, "float32", values=values)
+    ...     def __graph__(self):
+    ...         x = gn.input((1, self.width), name="x")
+    ...         return gn.Graph(x @ self.parameters["w"] + self.parameters["b"], [x])
+    >>> line = Line(3)
+    >>> line.theta = [1, 2, 3, 4]
+    >>> line.parameters["w"].value.tolist()
+    [1.0, 2.0, 3.0]
     """
 
     #: The models among the arguments, by what their parameters' names begin with.
     parts: Mapping[str, Model] = {}
 
     def __init_subclass__(cls, **more: Any) -> None:
-        """UsageError for an argument under whose name a model, or its description in a file, has something else."""
+        """Raises UsageError for an argument with the name of a Model attribute or of an entry of its description."""
         super().__init_subclass__(**more)
         taken = [name for name in inspect.signature(cls).parameters if name in OWN or hasattr(Model, name)]
         if taken:
             raise UsageError(
-                f"{cls.__name__}.__init__ has an argument {taken[0]!r}, which every model has as an attribute of its "
-                f"own; call it otherwise, e.g. {taken[0]}_"
+                f"{cls.__name__}.__init__ has an argument {taken[0]!r}, the name of an attribute of every "
+                f"model; rename it, e.g. {taken[0]}_"
             )
 
     @abstractmethod
     def __graph__(self) -> gn.Graph:
-        """The equations, for pictures, and for files, which tell by it whether the equations have changed since."""
+        """Returns the equations, for pictures, and for files, which detect changed equations by it."""
 
     def declare_parameters(
         self,
@@ -75,10 +76,14 @@ class Model(FlatParameters, ShowsItself, ABC):
         initial: Mapping[str, Initializer] | None = None,
         values: Mapping[str, Array] | None = None,
     ) -> None:
-        """Makes the parameters: of each name its shape and its initializer, in the order of `theta`.
+        """Creates the parameters, in the order of `theta`.
 
-        initial: other initializers, by patterns of names. values: what they hold, by name, instead of what initializers
-        draw; UsageError for one that is missing, or of another shape or dtype: nothing is made that is not there.
+        declared: name -> (shape, initializer).
+        seed: seed of the initializers.
+        dtype: "float32" or "float64".
+        initial: other initializers, by patterns of names; default None.
+        values: values by name, instead of initializers; default None. Raises UsageError for a missing value, and for
+        another shape or dtype.
         """
         weights = Weights("", seed, as_dtype(dtype), checked_initial(type(self).__name__, initial), values)
         if values is None:
@@ -94,14 +99,14 @@ class Model(FlatParameters, ShowsItself, ABC):
         self.fixed = ParameterNodes(self.fixed | self._of_parts("fixed"))
 
     def _of_parts(self, kind: str) -> dict[str, Node]:
-        """The nodes of models among the arguments, by names that begin with theirs."""
+        """Returns the nodes of models among the arguments, with prefixed names."""
         parts = self.parts.items()
         return {
             f"{part}.{name}": node for part, model in parts for name, node in getattr(model, kind).items()
         }
 
     def _distinct_models(self) -> dict[str, Model]:
-        """The models among the arguments, by name; UsageError for one that is there twice."""
+        """Returns the models among the arguments by name; UsageError for duplicates."""
         found: dict[str, Model] = {}
         for name, model in self._models_among_arguments():
             for other, known in found.items():
@@ -123,7 +128,7 @@ class Model(FlatParameters, ShowsItself, ABC):
 
     @property
     def theta(self) -> Array:
-        """All parameters as one flat vector; it shares memory with `parameters[...].value`, unless there are parts."""
+        """All parameters as one flat vector; shares memory with `parameters[...].value`, unless there are parts."""
         if not self.parts:
             return self._theta
         return np.concatenate([self._theta, *(model.theta for model in self.parts.values())])
@@ -137,19 +142,19 @@ class Model(FlatParameters, ShowsItself, ABC):
             model.theta = part
 
     def settings(self) -> dict[str, Any]:
-        """The arguments that make it again but for what parameters hold at first, read off the attributes so called."""
+        """Returns the arguments that recreate the model, without initial values, from its attributes of these names."""
         listed = inspect.signature(type(self)).parameters
         missing = [name for name in listed if name not in HELD and not hasattr(self, name)]
         if missing:
             raise UsageError(
-                f"{type(self).__name__} does not keep its argument {missing[0]!r}, so nothing could make it again; "
+                f"{type(self).__name__} does not store its argument {missing[0]!r}, so it could not be loaded again; "
                 f"write self.{missing[0]} = {missing[0]} in __init__."
             )
         found = {name: getattr(self, name) for name in listed if name not in HELD}
         return {name: v.name if isinstance(v, np.dtype) else v for name, v in found.items()}
 
     def description(self) -> dict[str, Any]:
-        """Class and settings as JSON holds them. UsageError for a setting that JSON cannot give back."""
+        """Returns class and settings as JSON. Raises UsageError for a setting that JSON cannot restore."""
         described: dict[str, Any] = {"model": type(self).__name__}
         for name, value in self.settings().items():
             try:
@@ -162,7 +167,7 @@ class Model(FlatParameters, ShowsItself, ABC):
 
 
 def float_dtype(owner: str, dtype: Any) -> Dtype:
-    """The dtype; UsageError for one that is neither float32 nor float64."""
+    """Returns the dtype; UsageError unless it is float32 or float64."""
     found = as_dtype(dtype)
     if not is_float(found):
         raise UsageError(f"{owner}: dtype must be float32 or float64, not {found}")
@@ -170,12 +175,12 @@ def float_dtype(owner: str, dtype: Any) -> Dtype:
 
 
 def seed_of(owner: str, seed: Any) -> int:
-    """The seed; UsageError for one that cannot be meant."""
+    """Returns the seed; UsageError if invalid."""
     return whole_number(f"{owner}: seed", seed, least=0)
 
 
 class ModelObjective:
-    """What optimizers ask of an objective beside losses and gradients, where theta is that of a model."""
+    """Methods of an objective besides losses and gradients, for a model's parameters."""
 
     model: Model
 
@@ -184,20 +189,20 @@ class ModelObjective:
         return int(self.model.theta.size)
 
     def start(self) -> Array:
-        """The present parameters as a new flat vector."""
+        """Returns the present parameters as a new vector."""
         return self.model.theta.copy()
 
     def place(self, vector: Array) -> Array:
-        """A copy of the vector."""
+        """Copies a vector."""
         return vector.copy()
 
     def set(self, w: Array) -> None:
-        """Gives the model's parameters the values of the vector."""
+        """Sets the model's parameters to the values of the vector."""
         self.model.theta = w
 
     def penalty(self, w: Array) -> float:
-        """0: nothing is added to the cost."""
+        """Returns 0: there is no l2."""
         return 0.0
 
     def explain_non_finite(self) -> None:
-        """Nothing is known of where it came from."""
+        """Returns None: the origin is unknown."""

@@ -1,12 +1,12 @@
-"""Settings: what one may be (UsageError, in one sentence, for what cannot be meant), and fields that declare them.
+"""Settings: checks of values (UsageError if invalid), and dataclass fields that declare them.
 
     @dataclass(frozen=True)
     class Warmup(Schedule):
         steps: Count
         start: Fraction = 0.0
 
-The annotation of a field says its kind, `X | None` also None; `bool` and `Literal["a", "b"]` are kinds, too. The class
-holds its fields to them by `require_kinds(self)` in __post_init__.
+The annotation of a field is its kind; `X | None` also allows None; `bool` and `Literal["a", "b"]` are kinds, too. Call
+`require_kinds(self)` in __post_init__ to check all fields.
 """
 
 from __future__ import annotations
@@ -66,12 +66,12 @@ def require_generator(who: str, given: Any) -> np.random.Generator:
 
 
 def is_true(answer: object) -> bool:
-    """Whether a callback said True; comparisons of arrays' elements give NumPy's."""
+    """True if a callback returned True or np.True_."""
     return isinstance(answer, (bool, np.bool_)) and bool(answer)
 
 
 def require_kinds(owner: Any) -> None:
-    """Holds the fields of a dataclass to the kinds that they declare, and keeps them as plain numbers; UsageError."""
+    """Checks the fields of a dataclass by their annotations, and converts them to plain numbers. Raises UsageError."""
     for name, (kind, or_none) in _kinds(type(owner)).items():  # type: ignore[arg-type]
         value = getattr(owner, name)
         if value is not None or not or_none:
@@ -80,7 +80,7 @@ def require_kinds(owner: Any) -> None:
 
 @cache
 def _kinds(owner: Any) -> dict[str, tuple[Callable[[str, Any], Any], bool]]:
-    """What a field is held to, and whether it may be None, by its name."""
+    """Returns the check of each field, and True if it may be None."""
     found: dict[str, tuple[Callable[[str, Any], Any], bool]] = {}
     for base in reversed(owner.__mro__):
         for name, written in vars(base).get("__annotations__", {}).items():
@@ -93,7 +93,7 @@ def _kinds(owner: Any) -> dict[str, tuple[Callable[[str, Any], Any], bool]]:
 
 
 def _options(written: Any, base: type) -> tuple[Any, ...]:
-    """The members of an annotation; none of one that only a type checker can read."""
+    """Returns the members of an annotation; none if it cannot be evaluated."""
     if isinstance(written, str):
         try:
             written = eval(written, vars(sys.modules[base.__module__]))
@@ -111,25 +111,25 @@ def _check(kind: Any) -> Callable[[str, Any], Any] | None:
 
 
 def setting(value: Any, /, says: str, *, free: bool = False, **option: Any) -> Any:
-    """A field of a dataclass: a setting, from which the description of a run and an option of a command follow.
+    """Declares a dataclass field as a setting, for the description of a run and an option of a command.
 
-    value: its default. says: the option's help. free: it may be another when a run goes on, as it changes no number of
-    it. option: further arguments of argparse's add_argument.
+    value: its default. says: the option's help text. free: True if it may change on resume, since it changes no result.
+    option: more arguments of argparse's add_argument.
     """
     return field(default=value, metadata={"says": says, "free": free, "option": option})
 
 
 def declared_settings(owner: Any) -> list[Field[Any]]:
-    """The fields of a dataclass, or of an object of one, that `setting` made; none of what is no dataclass.
+    """Returns the fields of a dataclass, or instance, made by `setting`; none for other objects.
 
-    In the order of its arguments: those of its bases that must be named come last.
+    In the order of its arguments: keyword-only fields of its bases come last.
     """
     found = [each for each in fields(owner) if "says" in each.metadata] if is_dataclass(owner) else []
     return sorted(found, key=lambda each: each.kw_only is True)
 
 
 def fixed_settings(owner: Any) -> dict[str, Any]:
-    """The settings that must be the same when a run goes on, and what they are."""
+    """Returns the settings that must not change on resume, with their values."""
     return {
         each.name: getattr(owner, each.name) for each in declared_settings(owner) if not each.metadata["free"]
     }

@@ -1,17 +1,16 @@
-"""Texts as sequences of symbols, and other sequences.
+"""Data sets: texts as symbols, padded sequences, tables, images and music.
 
-characters  text files, decoded a piece at a time
-symbols  rows of symbols, a byte or two each
-text     vocabularies, and texts as symbols, split; the text that is always there: Python's own standard library
-batches  contiguous lanes of a sequence, cut into pieces of equal time; cases of like lengths together
-sequences  cases side by side, each with as many steps as it has
-tables  what of a file is what, and sequences from the rows of tables
-sequence_files  and from arrays and music
-arrays   what files of NumPy, of MATLAB and of the format idx hold
-images   images of such files, as rows of pixels
-music  piano rolls, from MIDI and to it
-text     vocabularies, and texts as symbols, split; the text that is always there: Python's own standard library
-batches  contiguous lanes of a sequence, cut into pieces of equal time; cases of like lengths together
+characters  text files, decoded piece by piece
+symbols  rows of symbols, one to four bytes each
+text     vocabularies, and texts as symbols, split into parts; the source text of Python's standard library
+batches  contiguous lanes of a sequence, cut into segments; bucketing by length
+sequences  padded sequences of different lengths
+scaling  standardized inputs and outputs
+tables  choice of columns, and sequences from the rows of tables
+sequence_files  sequences from files of arrays, tables and music
+arrays   arrays from files of NumPy, MATLAB and idx
+images   images from such files, as rows of pixels
+music  piano rolls, from MIDI and to MIDI
 """
 
 from __future__ import annotations

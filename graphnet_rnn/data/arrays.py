@@ -1,4 +1,4 @@
-"""Arrays of files: of NumPy (.npz), of MATLAB (.mat) and of the format idx. Nothing in a file is executed."""
+"""Readers of arrays: NumPy (.npz), MATLAB (.mat) and idx. They execute nothing from a file."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from graphnet_rnn.files.whole import read_bytes
 
 __all__ = ["matlab_arrays", "no_file_of", "package_for", "read_arrays", "read_idx", "read_matlab"]
 
-#: What is known beforehand of what will be read.
+#: Remedy for files that need more memory than there is.
 REMEDY = "name a smaller file"
 
 
 def package_for(what: str | Path, module: str, package: str) -> Any:
-    """The module; UsageError with the remedy where its package is not installed."""
+    """Returns the module; UsageError with the install command if its package is missing."""
     try:
         return importlib.import_module(module)
     except ImportError:
@@ -38,7 +38,7 @@ def package_for(what: str | Path, module: str, package: str) -> Any:
 
 @contextlib.contextmanager
 def no_file_of(path: str | Path, what: str, errors: Any = Exception) -> Iterator[None]:
-    """Within it, these errors (by default whatever a package raises of a damaged file) are a DataError."""
+    """Context that converts these errors (default: all) to a DataError that names the file."""
     try:
         yield
     except (DataError, MemoryError):
@@ -52,7 +52,7 @@ def no_file_of(path: str | Path, what: str, errors: Any = Exception) -> Iterator
 
 
 def read_arrays(path: Path) -> dict[str, Array]:
-    """Those of a file that `np.savez` wrote. Raises DataError, and NotEnoughMemoryError before memory is taken."""
+    """Reads the arrays of an .npz file. Raises DataError, or NotEnoughMemoryError before memory is allocated."""
     content = io.BytesIO(read_bytes(path, DataError))
     with no_file_of(path, "file of arrays, as np.savez writes it"), zipfile.ZipFile(content) as archive:
         size = sum(info.file_size for info in archive.infolist())
@@ -61,7 +61,7 @@ def read_arrays(path: Path) -> dict[str, Array]:
 
 
 def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Array:
-    """An array of the file; ValueError for one whose head says more numbers than follow it."""
+    """Reads one array; ValueError if the file is shorter than its header declares."""
     with archive.open(info) as file:
         version = np.lib.format.read_magic(file)
         head = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
@@ -80,14 +80,14 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Array:
 
 
 def matlab_arrays(path: str | Path) -> list[tuple[str, tuple[int, ...]]]:
-    """The names and shapes of what a .mat file holds, of its heads alone. DataError."""
+    """Lists the names and shapes in a .mat file; reads its headers only. Raises DataError."""
     return [(name, shape) for name, shape, _ in _heads(path, read_bytes(path, DataError))]
 
 
 def read_matlab(path: str | Path, names: Iterable[str]) -> dict[str, Any]:
-    """Those of these names that a .mat file of MATLAB 4 to 7.2 has, with SciPy.
+    """Reads the named arrays of a .mat file (MATLAB 4 to 7.2) with SciPy; names that the file lacks are left out.
 
-    Raises UsageError without SciPy, DataError for another file, and NotEnoughMemoryError before memory is taken.
+    Raises UsageError without SciPy, DataError for another file, and NotEnoughMemoryError before memory is allocated.
     """
     wanted, content = set(names), read_bytes(path, DataError)
     size = sum(
@@ -100,7 +100,7 @@ def read_matlab(path: str | Path, names: Iterable[str]) -> dict[str, Any]:
     return {name: found[name] for name in found if name in wanted}
 
 
-#: Bytes of a number, by what MATLAB calls its kind.
+#: MATLAB's name of a number type -> bytes of a number.
 WIDTHS = {"double": 8, "single": 4} | {f"{u}int{8 * n}": n for u in ("", "u") for n in (1, 2, 4, 8)}
 
 
@@ -110,7 +110,7 @@ def _heads(path: str | Path, content: bytes) -> list[tuple[str, tuple[int, ...],
 
 
 def _matlab(path: str | Path, function: str, *arguments: Any, **options: Any) -> Any:
-    """What a function of scipy.io makes of the file."""
+    """Calls a function of scipy.io on the file."""
     module = package_for(f"reading {path}", "scipy.io", "scipy")
     with no_file_of(path, ".mat file of MATLAB 4 to 7.2"):
         return getattr(module, function)(*arguments, **options)
@@ -118,21 +118,21 @@ def _matlab(path: str | Path, function: str, *arguments: Any, **options: Any) ->
 
 # -- idx -----------------------------------------------------------------------------------------
 
-#: The third byte of a file -> its numbers, whose bytes stand with the largest first.
+#: Type code (third byte of a file) -> big-endian dtype.
 IDX = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 GZIP = b"\x1f\x8b"
-#: What a byte of it stands for at most (zlib's Technical Details).
+#: Maximum compression factor of gzip (zlib's Technical Details).
 DEFLATED = 1032
-#: At most so many.
+#: Maximum number of axes.
 AXES = 8
 
 
 def read_idx(path: str | Path) -> Array:
-    """The array of a file of the format idx, as MNIST is in, also within gzip.
+    """Reads the array of an idx file, the format of MNIST, also gzipped.
 
-    Two bytes of 0, the kind of the numbers, the number of axes, each one's size in four bytes, the numbers. How much
-    that is, is known before memory is taken, and no more is read of what gzip holds.
-    Raises DataError for another file, and one that ends early or goes on; NotEnoughMemoryError.
+    The format: two zero bytes, type code, number of axes, size of each axis (4 bytes each), data. The size is checked
+    before memory is allocated, and a gzip stream is not read beyond this size.
+    Raises DataError for another file and for a file with too few or too many bytes; NotEnoughMemoryError.
     """
     content = read_bytes(path, DataError)
     packed = content[:2] == GZIP
@@ -144,7 +144,7 @@ def read_idx(path: str | Path) -> Array:
 
 
 def _idx(path: str | Path, file: Any, most: int) -> Array:
-    """most: bytes that can follow the head."""
+    """most: maximum number of bytes after the header."""
     head = file.read(4)
     if len(head) < 4 or head[:2] != b"\0\0" or head[2] not in IDX:
         raise DataError(
@@ -162,7 +162,7 @@ def _idx(path: str | Path, file: Any, most: int) -> Array:
     if size > most:
         raise DataError(f"{path} cannot hold the {size:,} bytes that {list(shape)} numbers of {dtype} take")
     require_memory(size, f"reading the {' x '.join(map(str, shape))} numbers of {path}", REMEDY)
-    # One byte more than there must be tells whether the file goes on.
+    # Read one byte more, to detect a file that is too long.
     content = file.read(min(size + 1, sys.maxsize))
     if len(content) != size:
         what = "goes on behind" if len(content) > size else f"has {len(content):,} bytes of"

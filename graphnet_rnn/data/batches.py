@@ -1,12 +1,11 @@
-"""Contiguous batches: the text is cut into lanes side by side, and these into pieces of equal time.
+"""Contiguous batches: the text is cut into parallel lanes, and each lane into segments of equal length.
 
-The states after one piece are those before the next, so what a lane has read is never forgotten
-(Lynge 2016, 4.2.4, after Karpathy, Johnson & Li 2015).
+The states after one segment are the initial states of the next (Lynge 2016, 4.2.4, after Karpathy, Johnson & Li 2015).
 
-With a stride, pieces overlap: truncated BPTT(k₁, k₂) scores k₁ = stride steps of each piece and goes back through all
-of its k₂ = time steps (Sutskever 2013, 2.8.6; Williams & Peng 1990).
+With a stride, segments overlap: truncated BPTT(k₁, k₂) scores k₁ = stride steps of each segment and backpropagates
+through all k₂ = time steps (Sutskever 2013, 2.8.6; Williams & Peng 1990).
 
-Cases of like lengths are put into batches of one length each, so that little is computed of what fills them up.
+Bucketing puts cases of similar length into one batch, to save padding.
 """
 
 from __future__ import annotations
@@ -22,23 +21,32 @@ from graphnet_rnn.settings import whole_number
 
 __all__ = ["Batches", "bucket_of", "bucket_times"]
 
-#: Longest steps that are told apart when lengths of batches are chosen: the others are rounded up.
+#: Number of candidate lengths for buckets; other lengths are rounded up.
 DISTINCT = 200
-#: One more length, which is compiled by itself, must save at least such a share of all steps.
+#: Minimum fraction of all steps that one more length must save, since each length is compiled separately.
 WORTH = 0.05
 
 
 class Batches:
-    """Pieces (inputs, targets), each (time, batch): the target is the next symbol.
+    """Segments (inputs, targets) of a text, each (time, batch); the target is the next symbol.
 
-    stride: from the start of each piece to that of the next, at most `time`, which it is by default. The states before
-    the next piece are then those after the first `stride` steps, and the last `stride` steps are those that no piece
-    before had, but for the first piece, which is all new:
+    symbols: the text, one row of whole numbers.
+    time: time steps of a segment.
+    batch: number of lanes, equal parts of the text that are read in parallel.
+    stride: time steps from the start of a segment to the start of the next, at most `time` (the default).
 
-        u = network.unroll(time, batch, unscored=time - stride)    # to carry: u.after[stride - 1]
+    With a smaller stride, segments overlap, and all but the first add `stride` new steps at their end. The states for
+    the next segment are then those after the first `stride` steps:
 
-    What does not fill a whole piece at the end of the lanes is left out.
+        u = network.unroll(time, batch, unscored=time - stride)    # carry u.after[stride - 1]
+
+    Symbols at the end of a lane that do not fill a segment are left out.
     Raises DataError if the text is shorter than one batch, UsageError for impossible sizes.
+
+    >>> batches = rnn.data.Batches(np.arange(9), time=2, batch=2)
+    >>> x, t = batches[0]
+    >>> len(batches), x.tolist(), t.tolist()
+    (2, [[0, 4], [1, 5]], [[1, 5], [2, 6]])
     """
 
     def __init__(self, symbols: Array, time: int, batch: int, stride: int | None = None) -> None:
@@ -47,7 +55,7 @@ class Batches:
         self.stride = time if stride is None else whole_number("stride", stride)
         if self.stride > time:
             raise UsageError(
-                f"stride must be at most time, {time}, not {stride}, or characters would never be read"
+                f"stride must be at most time, {time}, not {stride}, or characters would be skipped"
             )
         self.batch = batch = whole_number("batch", batch)
         lane = (len(symbols) - 1) // batch if len(symbols) else 0
@@ -58,7 +66,7 @@ class Batches:
                 f"steps take {batch * time + 1}. Use a longer text, or a smaller batch or time."
             )
         self._symbols = symbols
-        #: Of the first piece's inputs.
+        #: Start of the first segment's inputs in each lane.
         self._positions = np.arange(time)[:, None] + lane * np.arange(batch)
 
     def __len__(self) -> int:
@@ -75,10 +83,10 @@ class Batches:
 
 
 def bucket_times(lengths: Array, most: int, batch: int = 1) -> list[int]:
-    """At most so many lengths to which cases are filled up, ascending, such that the fewest steps are computed
+    """Chooses padded lengths, ascending and at most `most`, that minimize the number of computed time steps.
 
-    The last is the longest; fewer, where one more would save less than 5 % of the steps. batch: so many cases are
-    computed at once, in the last batch of a length, too, however many it has.
+    The last is the longest length. There are fewer if one more would save less than 5 % of the steps.
+    batch: cases that are computed at once; the last batch of each length is filled up to this number.
     """
     longest = int(lengths.max())
     grain = -(-longest // DISTINCT)
@@ -89,7 +97,7 @@ def bucket_times(lengths: Array, most: int, batch: int = 1) -> list[int]:
     came: list[Array] = []
     chosen, best = 1, float(least[-1])
     for k in range(2, min(most, len(times)) + 1):
-        # From i (the last length before) to j: all cases between are filled up to times[j].
+        # Cases between i (the length before) and j are padded to times[j].
         steps = least[:, None] + times[None, :] * _filled(below[None, 1:] - below[1:, None], batch)
         steps = np.where(np.arange(len(times))[:, None] < np.arange(len(times))[None, :], steps, np.inf)
         came.append(steps.argmin(axis=0))
@@ -108,5 +116,5 @@ def _filled(cases: Array, batch: int) -> Array:
 
 
 def bucket_of(lengths: Array, times: list[int]) -> Array:
-    """For each case the number of the shortest of these lengths that holds it."""
+    """Returns, for each case, the index of the shortest of these lengths that holds the case."""
     return np.searchsorted(np.array(times), lengths)

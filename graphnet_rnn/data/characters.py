@@ -1,4 +1,4 @@
-"""Text files, decoded a piece at a time: however long they are, little of them is in memory."""
+"""Text files, decoded piece by piece, so that little of a long text is in memory."""
 
 from __future__ import annotations
 
@@ -17,23 +17,30 @@ from graphnet_rnn.files.whole import reading
 
 __all__ = ["characters_of", "held", "read_text"]
 
-#: Bytes that are decoded at once.
+#: Bytes decoded at a time.
 PIECE = 1 << 20
 
 
 def read_text(path: str | Path, encoding: str = "utf-8") -> str:
-    """The file's decoded characters, every line ending as one newline.
+    """Reads a text file as a str; every line ends in one newline character.
 
-    Raises DataError, in one sentence, for a file that is missing, empty, binary or in another encoding, and
-    NotEnoughMemoryError for one that is too large.
+    path: the file.
+    encoding: its character encoding, default UTF-8; a byte order mark is dropped.
+    Raises DataError for a file that is missing, empty, binary or in another encoding, and NotEnoughMemoryError for a
+    file that is too large.
+
+    >>> with open("poem.txt", "w") as file:
+    ...     _ = file.write("roses are red")
+    >>> rnn.data.read_text("poem.txt")
+    'roses are red'
     """
     return "".join(held(named_file("read_text: path", path), encoding, "name a shorter text"))
 
 
 def held(file: Path, encoding: str, remedy: str) -> list[str]:
-    """All pieces, in memory. What is made of a text takes as much again: NotEnoughMemoryError once that is not there.
+    """Reads all pieces into memory; NotEnoughMemoryError as soon as twice the size read so far would not fit.
 
-    It is counted as it is read: nobody knows how long a pipe is.
+    Checked while reading, since the length of a pipe is unknown.
     """
     pieces, size, count = [], 0, 0
     for piece in characters_of(file, encoding):
@@ -44,9 +51,9 @@ def held(file: Path, encoding: str, remedy: str) -> list[str]:
 
 
 def characters_of(file: Path, encoding: str) -> Iterator[str]:
-    """The same, a piece at a time; it may be raised after some of them."""
+    """Yields the text piece by piece; raises DataError where decoding fails."""
     try:
-        "a".encode(encoding)  # refuses those that are none of texts
+        "a".encode(encoding)  # raises for codecs that are not text encodings
         decoder = codecs.getincrementaldecoder(encoding)()
     except LookupError:
         raise DataError(f"{encoding!r} is not an encoding that Python knows.") from None
@@ -56,7 +63,7 @@ def characters_of(file: Path, encoding: str) -> Iterator[str]:
         raise DataError(f"{shown(encoding)} is not the name of an encoding.") from None
     lines = io.IncrementalNewlineDecoder(decoder, translate=True)
     wide = encoding.lower().startswith(("utf-16", "utf-32"))
-    # Some programs begin a file of UTF-8 with a byte order mark, which is no part of the text.
+    # A byte order mark at the start of UTF-8 is not part of the text.
     mark = codecs.BOM_UTF8 if codecs.lookup(encoding).name == "utf-8" else b""
     start, empty = 0, True
     with reading(file, DataError), opened(file) as stream:

@@ -1,4 +1,4 @@
-"""Images of files, as rows of pixels."""
+"""Images from files, as rows of pixels."""
 
 from __future__ import annotations
 
@@ -18,14 +18,22 @@ __all__ = ["read_images"]
 
 
 def read_images(path: str | Path, array: str | None = None, pixels: int | None = None) -> Array:
-    """(count, pixels), float32: the images of a file, row by row; bytes are divided by 255, so that they are in [0, 1]
+    """Reads the images of a file, (count, pixels), float32, one row for each image
 
-    path: arrays of NumPy (.npz), of MATLAB (.mat, with SciPy), or a file of the format idx, as MNIST is in, also within
-    gzip. array: the name of the array, if the file has several; with * all that fit, one after another ("train*"), in
-    the order of their names. It is (count, pixels) or (count, rows, columns); a matrix of (pixels, count) is turned
-    round where pixels says so. pixels: how many an image must have; None for any number.
-    Floats are as they are in the file. Raises DataError for what is no such file, or holds no images, in one sentence;
-    NotEnoughMemoryError before memory is taken; UsageError without SciPy.
+    path: a file of NumPy (.npz) or MATLAB (.mat, needs SciPy), or an idx file (MNIST), also gzipped.
+    array: name of the array, needed if the file has several; `*` is a wildcard, and all matching arrays are
+    concatenated in the order of their names ("train*"). Shapes: (count, pixels) or (count, rows, columns); a matrix
+    (pixels, count) is transposed if `pixels` shows that.
+    pixels: required number of pixels of an image; default None, any number.
+
+    Bytes are divided by 255, so values lie in [0, 1]; floats are not changed.
+    Raises DataError for another file, or one without images; NotEnoughMemoryError before memory is allocated;
+    UsageError without SciPy.
+
+    >>> np.savez("images.npz", train=np.full((5, 2, 3), 255, np.uint8))
+    >>> x = rnn.data.read_images("images.npz")
+    >>> x.shape, x.max().item()
+    ((5, 6), 1.0)
     """
     pixels = None if pixels is None else whole_number("read_images: pixels", pixels)
     if array is not None and not (isinstance(array, str) and array):
@@ -42,7 +50,7 @@ def read_images(path: str | Path, array: str | None = None, pixels: int | None =
 
 
 def _arrays(path: Path, array: str | None) -> dict[str, Array]:
-    """Those that are asked for, by name ("" where there are no names)."""
+    """Reads the requested arrays, by name ("" for a format without names)."""
     match path.suffix.lower():
         case ".npz":
             arrays = read_arrays(path)
@@ -67,7 +75,7 @@ def _chosen(path: Path, names: list[str], array: str | None) -> list[str]:
 
 
 def _as_rows(what: str, array: Array, pixels: int | None) -> Array:
-    """(count, pixels), as the file has the numbers."""
+    """Reshapes to (count, pixels), without scaling."""
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "uif" or not array.size:
         kind = getattr(array, "dtype", type(array).__name__)
         raise DataError(f"{what}: images must be numbers, not {kind} {list(getattr(array, 'shape', ()))}")

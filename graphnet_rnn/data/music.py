@@ -1,4 +1,4 @@
-"""Music as piano rolls: which keys sound in each frame; from MIDI and to it, from collections, and how right one is."""
+"""Music as piano rolls: the keys that sound in each frame. MIDI files, collections, and frame accuracy."""
 
 from __future__ import annotations
 
@@ -20,28 +20,36 @@ from graphnet_rnn.settings import amount
 
 __all__ = ["FRAMES", "KEYS", "frame_accuracy", "read_midi", "read_rolls", "write_midi"]
 
-#: The lowest and highest key of a piano, by their numbers in MIDI, and frames of a second of music.
+#: MIDI numbers of the lowest and highest piano key; default frames per second.
 KEYS, FRAMES = (21, 108), 10
-#: Seconds of a piece of music at most.
+#: Maximum length of a piece of music, in seconds.
 LONGEST = 36_000
-#: How a collection calls its parts, and we do.
+#: Names of the parts in a collection -> our names.
 PARTS = {"train": "traindata", "valid": "validdata", "test": "testdata"}
-#: Ticks of a beat in the MIDI that is written, and microseconds of a beat at most.
+#: Ticks per beat in written MIDI; maximum microseconds per beat.
 TICKS, LONGEST_BEAT = 25_000, 4_000_000
-#: A tick is at most this part of a frame: each note is at the tick next to its time, and no error adds up.
+#: Minimum ticks per frame: each note is rounded to the nearest tick, so errors do not accumulate.
 FINE = 0.002
-#: Microseconds of a beat where a file names no tempo; frames a second of an SMPTE time base, by their number in a file.
+#: Default tempo in microseconds per beat; SMPTE code in the file -> frames per second.
 TEMPO, SMPTE = 500_000, {24: 24.0, 25: 25.0, 29: 30_000 / 1001, 30: 30.0}
-#: Of a frame: a note that begins so little before one, or ends after it, does so because times are rounded.
+#: Tolerance for rounded onset and end times, as a fraction of a frame.
 HAIR = 0.01
 
 
 def read_midi(path: str | Path, frames_per_second: float = FRAMES) -> Array:
-    """(time, 88), 1 where a key of the piano sounds in a frame, float32; MIDI, with mido (`pip install mido`)
+    """Reads a MIDI file as a piano roll (time, 88), float32: 1 where a key sounds in a frame. Needs mido: `pip install
+    mido`
 
-    A key sounds from the frame in which it is struck to that before its end, at least in one; a key that is never
-    released sounds to the end of its track. All tracks and channels are taken.
-    Raises UsageError without mido, DataError for what is no music.
+    path: the file; all its tracks and channels are merged.
+    frames_per_second: frames of the piano roll for each second of music, default 10.
+
+    A key sounds from the frame of its onset to the frame before its end, at least one frame. A key that is never
+    released sounds to the end of its track.
+    Raises UsageError without mido, DataError for a file that holds no music.
+
+    >>> rnn.data.write_midi("chord.mid", np.ones((20, 88)))
+    >>> rnn.data.read_midi("chord.mid").shape
+    (20, 88)
     """
     rate = amount("read_midi: frames_per_second", frames_per_second, above_zero=True)
     notes, end = _notes(Path(path))
@@ -58,14 +66,14 @@ def read_midi(path: str | Path, frames_per_second: float = FRAMES) -> Array:
 
 
 def _notes(path: Path) -> tuple[list[tuple[int, float, float]], float]:
-    """Number, beginning and end of each note, and the end of all, in seconds."""
+    """Returns (key, start, end) of each note, and the end of the music, in seconds."""
     mido = package_for(f"reading {path}", "mido", "mido")
     with no_file_of(path, "file of MIDI"):
         return _paired(mido.MidiFile(file=io.BytesIO(read_bytes(path, DataError))), path)
 
 
 def _paired(file: Any, path: Path) -> tuple[list[tuple[int, float, float]], float]:
-    """The notes of all tracks: a key of a channel is released by the track that struck it, or by the track's end."""
+    """Returns the notes of all tracks; the track that starts a note, or its end, also ends the note."""
     events: list[tuple[int, int, Any]] = []
     for i, track in enumerate(file.tracks):
         ticks = 0
@@ -95,7 +103,9 @@ def _paired(file: Any, path: Path) -> tuple[list[tuple[int, float, float]], floa
 
 
 def _tick(division: int, path: Path) -> tuple[float, bool]:
-    """Seconds of a tick at first, and whether a tempo changes them: ticks are parts of a beat or of an SMPTE frame."""
+    """Returns the seconds of a tick at the start, and True if tempo events change them (ticks of beats, not of SMPTE
+    frames).
+    """
     if division > 0:
         return TEMPO * 1e-6 / division, True
     frames, ticks = -(division >> 8), division & 0xFF
@@ -105,11 +115,20 @@ def _tick(division: int, path: Path) -> tuple[float, bool]:
 
 
 def write_midi(path: str | Path, roll: Any, frames_per_second: float = FRAMES) -> None:
-    """A piano roll (time, 88) as a file of MIDI, with mido; a key that sounds in frames that follow each other is held
+    """Writes a piano roll as a MIDI file, with mido; consecutive frames of a key become one held note
 
-    read_midi at the same frames_per_second gives the roll back, but for silence at its end.
-    Raises UsageError without mido and for frames that MIDI cannot say, DataError for what is no roll, SaveError where
-    the file cannot be written.
+    path: the file to write.
+    roll: 0 and 1, (time, 88), one column for each piano key, lowest first.
+    frames_per_second: frames of `roll` for each second of music, default 10.
+
+    `read_midi` with the same frames_per_second returns the same roll, without silence at its end.
+    Raises UsageError without mido and for a frame rate that MIDI cannot store, DataError for an invalid roll, SaveError
+    if the file cannot be written.
+
+    >>> scale = np.eye(88)[30:38]
+    >>> rnn.data.write_midi("scale.mid", scale, frames_per_second=4)
+    >>> (rnn.data.read_midi("scale.mid", frames_per_second=4) == scale).all().item()
+    True
     """
     rate = amount("write_midi: frames_per_second", frames_per_second, above_zero=True)
     keys, beat = _checked_roll("write_midi: roll", roll), int(min(FINE * TICKS * 1e6 / rate, LONGEST_BEAT))
@@ -135,11 +154,15 @@ def write_midi(path: str | Path, roll: Any, frames_per_second: float = FRAMES) -
 
 
 def read_rolls(path: str | Path) -> dict[str, list[Array]]:
-    """ "train", "valid" and "test": piano rolls (time, 88), float32, of a collection in a .mat file, with SciPy
+    """Reads a collection of piano rolls from a .mat file: {"train": [...], "valid": [...], "test": [...]}, each roll
+    (time, 88)
 
-    The files hold traindata, validdata and testdata, a cell of 0 and 1 for each piece, as the data sets of
-    Boulanger-Lewandowski, Bengio & Vincent 2012 are handed on: a piece is in one part alone.
+    path: a file with the cell arrays traindata, validdata and testdata, one matrix of 0 and 1 for each piece, the
+    format of the data sets of Boulanger-Lewandowski, Bengio & Vincent 2012. Rolls are float32. Needs SciPy.
     Raises UsageError without SciPy, DataError for another file.
+
+    >>> rnn.data.read_rolls("JSB_Chorales.mat")["train"][0].shape  # doctest: +SKIP
+    (64, 88)
     """
     found = read_matlab(path, PARTS.values())
     missing = [name for name in PARTS.values() if not isinstance(found.get(name), np.ndarray)]
@@ -155,7 +178,7 @@ def read_rolls(path: str | Path) -> dict[str, list[Array]]:
 
 
 def _checked_roll(what: str, given: Any) -> Array:
-    """As int8; DataError unless it is a piano roll."""
+    """Returns the piano roll as int8; DataError if invalid."""
     require_unmasked(what, given)
     keys, roll = KEYS[1] - KEYS[0] + 1, np.asarray(given)
     if roll.dtype.kind not in "biuf" or roll.ndim != 2 or roll.shape[1] != keys or not len(roll):
@@ -168,11 +191,17 @@ def _checked_roll(what: str, given: Any) -> Array:
 
 
 def frame_accuracy(predicted: Any, truth: Any, lengths: Any = None) -> float:
-    """Σ_t TP_t / Σ_t (TP_t + FP_t + FN_t): of all keys that sound, or should, the share that sounds and should
+    """Σ_t TP_t / Σ_t (TP_t + FP_t + FN_t): correctly predicted notes, as a fraction of all notes that are predicted or
+    true
 
-    predicted, truth: 0 and 1, (time, cases, keys), or (time, keys) of one case; lengths: steps of each case, (cases,).
-    Keys that are rightly silent count for nothing. 1 where nothing sounds and nothing should. Raises DataError.
+    predicted, truth: 0 and 1, (time, cases, keys), or (time, keys) for one case.
+    lengths: number of time steps of each case, (cases,); default all.
+    True negatives do not count. The result is 1 if there are no notes at all. Raises DataError.
     Source: Bay, Ehmann & Downie 2009, accuracy.
+
+    >>> truth = np.array([[1, 0, 1], [1, 0, 0]])
+    >>> rnn.data.frame_accuracy([[1, 0, 0], [1, 1, 0]], truth)
+    0.5
     """
     a, b = np.asarray(predicted), np.asarray(truth)
     if a.shape != b.shape or a.ndim not in (2, 3):

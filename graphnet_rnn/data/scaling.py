@@ -1,4 +1,4 @@
-"""Scaling: a network's own numbers have mean 0 and deviation 1, whatever the units of the data."""
+"""Scaling: standardized inputs and outputs (mean 0, standard deviation 1), whatever the units of the data."""
 
 from __future__ import annotations
 
@@ -15,20 +15,26 @@ from graphnet_rnn.settings import amount, listed, number, shown
 
 __all__ = ["Scaling"]
 
-#: Means and deviations, a number for each column.
+#: Means and standard deviations, one number for each column.
 Pair: TypeAlias = tuple[tuple[float, ...], tuple[float, ...]]
 
-#: The least deviation whose square float32 holds, and a bit more.
+#: Minimum deviation: its square is still a normal float32.
 LEAST = 1e-18
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """x' = (x - m) / s,  o = m + s o': a network reads x' of its inputs x, and predicts o of its output layer's o'
+    """x' = (x - m) / s,  o = m + s o': a network reads x' instead of its inputs x, and its output layer computes o'
 
-    inputs, outputs: the means m and the deviations s, a number for each input, or output; None: as they are. Inputs,
-    targets and predictions are in the units of the data, and the loss is that of o' and (t - m) / s, so that all
-    outputs count alike. `Scaling.of` measures them. Raises UsageError.
+    inputs, outputs: means m and standard deviations s, one number for each column; default None, not scaled.
+    `Scaling.of` measures both.
+
+    Inputs, targets and predictions stay in the units of the data. The loss compares o' with (t - m) / s, so all outputs
+    have equal weight. Raises UsageError.
+
+    >>> x = np.array([[[0.0]], [[10.0]]])  # (time, cases, width)
+    >>> rnn.data.Scaling.of(rnn.data.Sequences(x, 2 * x))
+    Scaling(inputs=((5.0,), (5.0,)), outputs=((10.0,), (10.0,)))
     """
 
     inputs: Pair | None = None
@@ -42,18 +48,21 @@ class Scaling:
 
     @classmethod
     def of(cls, data: Sequences) -> Scaling:
-        """Means and deviations over all steps of all cases; of targets, over those whose weight is above 0
+        """Measures means and standard deviations over all time steps of all cases; of targets, only where the weight is
+        above 0
 
-        To nine digits. Symbols, classes and labels are left as they are, and so is a column of zeros and ones. The
-        deviation of a column that varies by less than a millionth of its mean, or than 1e-18, is 1: float32 could
-        not tell its values apart. What is not finite is left out.
+        data: the training data, rnn.data.Sequences.
+
+        Rounded to nine digits. Symbols, classes, labels and columns of zeros and ones are not scaled. NaN and infinity
+        are ignored. The deviation is set to 1 if it is less than a millionth of the mean or 1e-18, below the resolution
+        of float32.
         """
         if not isinstance(data, Sequences):
             raise UsageError(
                 f"Scaling.of: an rnn.data.Sequences is needed, e.g. rnn.data.Sequences(x, t), not {shown(data)}"
             )
         x, t = data.inputs, data.targets
-        # Whole numbers of cases may be labels.
+        # Integer targets of whole cases may be labels.
         numbers = t.ndim == 3 if data.by_step else t.ndim == 2 and t.dtype.kind == "f"
         return cls(
             _measured(x, data.inside()) if x.ndim == 3 else None,
@@ -61,13 +70,13 @@ class Scaling:
         )
 
     def plain(self) -> list[list[list[float]] | None]:
-        """As JSON has it."""
+        """Returns lists for JSON."""
         both = (self.inputs, self.outputs)
         return [None if each is None else [list(numbers) for numbers in each] for each in both]
 
 
 def as_scaling(given: Any) -> Scaling | None:
-    """What `Network(scaling=)` takes: a Scaling, or what a file has of one. UsageError for anything else."""
+    """Converts the `scaling` argument of Network, or its stored form, to a Scaling. Raises UsageError."""
     if given is None or isinstance(given, Scaling):
         return given
     if isinstance(given, (list, tuple)) and len(given) == 2:
@@ -89,7 +98,9 @@ def _checked(name: str, given: Any) -> Pair:
 
 
 def _measured(values: Array, there: Array) -> Pair | None:
-    """Of the values (..., columns) that are there, (...) or (..., columns); None where all stay as they are."""
+    """Measures the columns of values (..., columns) where the mask is True, (...) or (..., columns); None if none is
+    scaled.
+    """
     if values.dtype.kind not in "biuf":
         return None
     means, deviations = [], []
@@ -108,5 +119,5 @@ def _measured(values: Array, there: Array) -> Pair | None:
 
 
 def _rounded(value: np.floating[Any]) -> float:
-    """To nine digits, so that another processor's sums make the same."""
+    """Rounds to nine digits, so that sums on another processor give the same number."""
     return float(f"{value:.9g}")

@@ -1,4 +1,4 @@
-"""Sequences of files: arrays, tables and music."""
+"""Sequences from files of arrays, tables and music."""
 
 from __future__ import annotations
 
@@ -27,12 +27,23 @@ from graphnet_rnn.settings import shown
 
 __all__ = ["ENDINGS", "LENGTHS", "read_inputs", "read_sequences", "with_columns"]
 
-#: What the array of how many steps each case has is called.
+#: Default name of the array of lengths.
 LENGTHS = "lengths"
 
 
 def read_sequences(path: str | Path, choice: Choice) -> Sequences:
-    """The sequences of a file of arrays (.npz), a table (.csv, .parquet) or music (.mid). DataError, UsageError."""
+    """Reads the sequences of a file of arrays (.npz), a table (.csv, .parquet) or music (.mid)
+
+    path: the file; its ending selects the format.
+    choice: names of the arrays or columns to read, an rnn.data.Choice.
+    Raises DataError, UsageError.
+
+    >>> rows = [[1.0, 5.5], [2.0, 6.5], [3.0, 7.5]]
+    >>> np.savetxt("demand.csv", rows, delimiter=",", header="temperature,demand", comments="")
+    >>> data = rnn.data.read_sequences("demand.csv", rnn.data.Choice(targets=("demand",)))
+    >>> data.inputs.shape, data.targets.ravel().tolist()
+    ((3, 1, 1), [5.5, 6.5, 7.5])
+    """
     path, ending = _named(path)
     if ending in MUSIC:
         found = _of_music(path, choice)
@@ -44,7 +55,7 @@ def read_sequences(path: str | Path, choice: Choice) -> Sequences:
 
 
 def with_columns(path: str | Path, choice: Choice) -> Choice:
-    """The choice with the names of all that is read, where the file is a table."""
+    """Returns the choice with the names of all columns to read, if the file is a table."""
     path, ending = _named(path)
     if ending not in HEADS or choice.inputs:
         return choice
@@ -52,7 +63,7 @@ def with_columns(path: str | Path, choice: Choice) -> Choice:
 
 
 def read_inputs(path: str | Path, choice: Choice) -> tuple[Array, Array | None]:
-    """What is read of such a file alone, and how many steps each case has (None: all); it may have no targets."""
+    """Reads the inputs only, and the length of each case (None: all equal); the file may lack targets."""
     path, ending = _named(path)
     lengths = None
     if is_table(path):
@@ -96,7 +107,7 @@ def _lengths(path: Path, arrays: Mapping[str, Array], choice: Choice) -> Array |
 
 
 def _inputs(path: Path, arrays: Mapping[str, Array], choice: Choice) -> Array:
-    """As the file has it."""
+    """Returns the inputs, in the file's order of axes."""
     if choice.case is not None:
         raise UsageError(f"{path}: a column of cases is of tables; arrays have an axis of cases")
     x = _array(path, arrays, choice.inputs, "x")
@@ -118,7 +129,7 @@ def _array(path: Path, arrays: Mapping[str, Array], names: tuple[str, ...], defa
 
 
 def _of_music(path: Path, choice: Choice) -> Sequences:
-    """Keys of a piano that sound in each tenth of a second (time, 1, 88), and those of the next."""
+    """Returns the keys that sound in each tenth of a second (time, 1, 88) as inputs, those of the next as targets."""
     if choice.inputs or choice.targets or choice.case or choice.weights or choice.cases_first:
         raise UsageError(
             f"{path}: of music, keys are read and the next ones predicted; there is nothing to choose"

@@ -1,4 +1,4 @@
-"""Sequences: cases side by side, each with as many steps as it has, and with values that may be missing."""
+"""Sequences: padded arrays of cases with different lengths, and missing values."""
 
 from __future__ import annotations
 
@@ -30,18 +30,24 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False)
 class Sequences:
-    """Cases side by side, filled up to the longest.
+    """Padded sequences: arrays of cases, padded to the longest, with their lengths and weights.
 
     inputs: (time, cases, width), or symbols (time, cases).
-    targets: of each step, (time, cases, width), or symbols (time, cases); of each case, (cases,) or (cases, width); or
-    the labels of each case, (cases, most), -1 behind the last.
-    lengths: how many steps each case has, (cases,), 1 ... time; None: all. What arrays hold behind them is never used.
-    weights: how much the loss counts: of each case, (cases,), of each of its steps, (time, cases), or of each value of
-    its targets, of their shape; None: all the same. A target whose weight is 0 is missing: it may be NaN.
-    by_step: whether targets are of steps, not of cases as a whole; None: as their shape says.
-    series: which series each case is a piece of, (cases,), whole numbers, pieces of one in the order of time; None:
-    cases know nothing of each other.
-    Raises DataError for arrays that do not fit each other.
+    targets: of each time step, (time, cases, width), or symbols (time, cases); of each case, (cases,) or (cases,
+    width); or the labels of each case, (cases, most), padded with -1.
+    lengths: number of time steps of each case, (cases,), from 1 to time; default None, all. Values after the end of a
+    case are ignored.
+    weights: factors in the loss: of cases, (cases,), of time steps, (time, cases), or of single target values, the
+    shape of the targets; default None, all equal. A target of weight 0 is missing, and may be NaN.
+    by_step: True if targets are of time steps, False if of whole cases; default None, inferred from their shape.
+    series: index of the series that each case is a segment of, (cases,), whole numbers, segments in the order of time;
+    default None, the cases are independent.
+    Raises DataError if the arrays do not fit together.
+
+    >>> x = np.zeros((20, 3, 2))  # 3 cases of at most 20 steps, 2 inputs
+    >>> data = rnn.data.Sequences(x, np.array([0, 1, 1]), lengths=[20, 5, 12])
+    >>> len(data), data.time, data.inside().sum(axis=0).tolist()
+    (3, 20, [20, 5, 12])
     """
 
     inputs: Array
@@ -96,9 +102,10 @@ class Sequences:
     def cases_first(
         cls, inputs: Any, targets: Any, lengths: Any = None, weights: Any = None, by_step: bool | None = None
     ) -> Sequences:
-        """The same of arrays whose first axis is that of the cases: inputs (cases, time, width) or (cases, time).
+        """Converts arrays whose first axis is that of the cases: inputs (cases, time, width) or (cases, time).
 
-        Targets, and weights, of steps are (cases, time, ...), too; those of cases as in Sequences. Raises DataError.
+        inputs, targets, lengths, weights, by_step: as in Sequences, with targets and weights of time steps (cases,
+        time, ...). Raises DataError.
         """
         x, t = _array("Sequences: inputs", inputs), _array("Sequences: targets", targets)
         w = None if weights is None else _array("Sequences: weights", weights)
@@ -119,11 +126,13 @@ class Sequences:
         weights: Sequence[Any] | None = None,
         by_step: bool | None = None,
     ) -> Sequences:
-        """From lists of cases: inputs (steps, width), or symbols (steps,); targets of each step, (steps, ...), of the
-        case as a whole, (), or labels, (labels,); weights like targets, or a number for each case.
+        """Pads lists of cases: inputs (steps, width), or symbols (steps,), of each case, with zeros; labels with -1.
 
-        Cases are filled up with zeros, labels with -1. by_step: whether targets are of steps; None: where they are as
-        long as inputs in all cases. Raises DataError for cases that do not fit each other.
+        inputs: a list of arrays, one for each case.
+        targets: likewise, of each time step, (steps, ...), of the whole case, (), or labels, (labels,).
+        weights: a number for each case, or a list of arrays like targets; default None, all equal.
+        by_step: True if targets are of time steps; default None, True if they are as long as the inputs in all cases.
+        Raises DataError if the cases do not fit together.
         """
         x = _arrays("Sequences: inputs", inputs)
         t = _arrays("Sequences: targets", targets)
@@ -153,21 +162,21 @@ class Sequences:
         return cls(_filled("inputs", x, axis=1), stacked, lengths, w, by_step)
 
     def __len__(self) -> int:
-        """How many cases."""
+        """Number of cases."""
         return int(self.inputs.shape[1])
 
     @property
     def time(self) -> int:
-        """Steps of the longest case there may be."""
+        """Padded length: number of time steps of the arrays."""
         return len(self.inputs)
 
     def inside(self) -> Array:
-        """(time, cases): whether a case has a step."""
+        """Returns a mask (time, cases), True where the time step lies within the sequence."""
         steps = np.arange(self.time)[:, None]
         return np.broadcast_to(True, self.inputs.shape[:2]) if self.lengths is None else steps < self.lengths
 
     def target_weights(self) -> Array:
-        """How much the loss counts each target, of the targets' shape."""
+        """Returns the weight of each target in the loss, in the shape of the targets."""
         there = self.inside() if self.by_step else np.ones(len(self.targets), bool)
         if self.weights is None:
             w = there * 1.0
@@ -176,20 +185,26 @@ class Sequences:
         return np.broadcast_to(w.reshape(*w.shape, *[1] * (self.targets.ndim - w.ndim)), self.targets.shape)
 
     def chosen(self, cases: Any) -> Sequences:
-        """These cases alone."""
+        """Selects cases.
+
+        cases: indices, a slice or a mask.
+        """
         axes = {"inputs": 1, "targets": int(bool(self.by_step)), "lengths": 0, "series": 0}
         axes["weights"] = weights_axis(self)
         arrays = ((name, getattr(self, name), axis) for name, axis in axes.items())
         return changed(self, **{name: a.take(cases, axis=axis) for name, a, axis in arrays if a is not None})
 
     def fold(self, fold: int, folds: int, seed: int = 0, gap: int = 0) -> tuple[Sequences, Sequences]:
-        """Cases to train on, and one of so many equal shares of them to validate on: fold = 0 ... folds - 1.
+        """Splits into training and validation cases for cross-validation.
 
-        `--fold K/N` of the command line is fold K - 1 of N.
-        Shares of cases that know nothing of each other are drawn by the seed; so are series, whole, where there are as
-        many as folds. The pieces of fewer series are divided in the order of time, each series into `folds` blocks; so
-        many steps, `gap`, on each side of the block that validates are in neither part, in whole pieces: what stands
-        next to a block tells of it. Raises UsageError.
+        fold: index of the fold to validate on, 0 ... folds - 1 (`--fold K/N` of the command line is fold K - 1 of N).
+        folds: number of folds.
+        seed: seed of the random assignment of cases to folds.
+        gap: time steps on each side of a validation block to leave out of both parts, since neighbors are correlated.
+        Rounded up to whole segments.
+
+        Independent cases are assigned at random; so are whole series, if there are at least as many as folds. Fewer
+        series are cut in the order of time, each into `folds` blocks. Raises UsageError.
         """
         folds = whole_number("Sequences: folds", folds, least=2)
         fold = whole_number("Sequences: fold", fold, least=0)
@@ -222,7 +237,10 @@ class Sequences:
         return self.chosen(train), self.chosen(valid)
 
     def pieces(self, time: int) -> Sequences:
-        """Each case cut into pieces of so many steps; what is left at its end is a shorter piece."""
+        """Cuts each case into segments; the last one of a case may be shorter.
+
+        time: maximum number of time steps of a segment.
+        """
         time = whole_number("Sequences: time", time)
         if self.lengths is None:
             time = min(time, self.time)
@@ -244,24 +262,24 @@ class Sequences:
 
 
 def changed(cases: Sequences, **arrays: Array) -> Sequences:
-    """The same with other arrays, which fit each other: they are not checked again."""
+    """Returns a copy with other arrays, which are not checked again."""
     found = copy(cases)
     vars(found).update(arrays)
     return found
 
 
 def steps_of(cases: Sequences) -> Array:
-    """(cases,): how many steps each has."""
+    """Returns the length of each case, (cases,)."""
     return np.full(len(cases), cases.time) if cases.lengths is None else cases.lengths
 
 
 def weights_axis(cases: Sequences) -> int:
-    """The axis of the cases in the weights."""
+    """Returns the axis of the cases in the weights."""
     return int(bool(cases.by_step) and cases.weights is not None and cases.weights.ndim > 1)
 
 
 def named_sequences(who: str, *arrays: Any, kind: Callable[..., Sequences] = Sequences) -> Sequences:
-    """Sequences, as `kind` makes them; an error names who was given the arrays."""
+    """Makes Sequences with `kind`; errors begin with the name of the caller, `who`."""
     try:
         return kind(*arrays)
     except DataError as error:
@@ -269,7 +287,7 @@ def named_sequences(who: str, *arrays: Any, kind: Callable[..., Sequences] = Seq
 
 
 def checked_lengths(who: str, lengths: Any, time: int, cases: int) -> Array:
-    """The lengths as int64 (cases,); DataError, for `who` asks, unless each is in 1 ... time."""
+    """Returns the lengths as int64 (cases,); DataError, with the caller's name `who`, unless each is in 1 ... time."""
     found = _array(f"{who}: lengths", lengths)
     if found.shape != (cases,) or found.dtype.kind not in "iu":
         wanted = f"whole numbers ({cases},), one for each case"
@@ -284,15 +302,25 @@ def checked_lengths(who: str, lengths: Any, time: int, cases: int) -> Array:
 
 
 def zero_outside(array: Array, inside: Array) -> Array:
-    """(time, cases, ...), 0 where `inside` (time, cases) says that a case has no such step."""
+    """Returns the array (time, cases, ...) with 0 where the mask (time, cases) is False."""
     return np.where(inside if array.ndim == 2 else inside[..., None], array, np.zeros((), array.dtype))
 
 
 def padded(cases: Sequence[Any]) -> tuple[Array, Array]:
-    """(time, cases, ...) and lengths (cases,): a list of cases (steps, ...), filled up with zeros to the longest
+    """Pads a list of cases with zeros to the longest; returns the array (time, cases, ...) and the lengths (cases,)
 
-    What rnn.run takes of cases without targets: x, lengths = padded(cases); rnn.run(net, x, lengths=lengths).
-    Raises DataError for cases that do not fit each other, or have no steps.
+    cases: a list of arrays (steps, ...), one for each case.
+
+    Use it to run a network on cases without targets. Raises DataError if the cases do not fit together, or have no
+    steps.
+
+    >>> x, lengths = rnn.data.padded([[1.0, 2.0, 3.0], [4.0]])
+    >>> x.tolist(), lengths.tolist()
+    ([[1.0, 4.0], [2.0, 0.0], [3.0, 0.0]], [3, 1])
+    >>> net = rnn.Network([rnn.GRU(4)], inputs=1, outputs=2, loss="squared")
+    >>> outputs, states = rnn.run(net, x[..., np.newaxis], lengths=lengths)
+    >>> outputs.shape
+    (3, 2, 2)
     """
     given = _arrays("padded: cases", cases)
     lengths = _lengths("padded", given)
@@ -300,10 +328,13 @@ def padded(cases: Sequence[Any]) -> tuple[Array, Array]:
 
 
 def with_missing(x: Any) -> Array:
-    """(..., 2 width): x with 0 where it is NaN, and beside it 1 where it is there, 0 where it is missing
+    """Replaces NaN by 0 and appends a mask, 1 where a value is present: (..., width) becomes (..., 2 width)
 
-    Inputs of which values are missing, as a net can read them; scale x to the mean 0 before.
+    x: floats, NaN where a value is missing. Standardize them before.
     Source: Lipton, Kale & Wetzel 2016, 3.2.
+
+    >>> rnn.data.with_missing(np.array([[0.5, np.nan]])).tolist()
+    [[0.5, 0.0, 1.0, 0.0]]
     """
     array = _array("with_missing: x", x)
     if array.dtype.kind != "f" or not array.ndim:
@@ -313,9 +344,12 @@ def with_missing(x: Any) -> Array:
 
 
 def balanced_weights(labels: Any) -> Array:
-    """w_n = N / (K N_k), k the label of case (or step) n: each of the K classes counts as much as any other
+    """w_n = N / (K N_k), k the label of case (or time step) n: all K classes have the same total weight
 
-    labels: whole numbers of any shape; w has it, too.
+    labels: whole numbers of any shape. Returns weights of the same shape.
+
+    >>> rnn.data.balanced_weights([0, 0, 0, 1]).round(3).tolist()
+    [0.667, 0.667, 0.667, 2.0]
     """
     found = _array("balanced_weights: labels", labels)
     if found.dtype.kind not in "iu" or not found.size:
@@ -327,7 +361,7 @@ def balanced_weights(labels: Any) -> Array:
 
 
 def _arrays(what: str, given: Any) -> list[Array]:
-    """One of each case."""
+    """Converts to one array for each case."""
     try:
         return [_array(f"{what} of case {i}", each) for i, each in enumerate(listed(what, given, "cases"))]
     except UsageError as error:
@@ -357,7 +391,7 @@ def _array(what: str, given: Any) -> Array:
 
 
 def _filled(name: str, cases: Sequence[Array], axis: int, with_value: int = 0) -> Array:
-    """(time, cases, ...) or (cases, most): arrays beside each other, filled up to the longest."""
+    """Stacks and pads arrays to (time, cases, ...) or (cases, most)."""
     for i, each in enumerate(cases):
         if each.ndim < 1 or each.shape[1:] != cases[0].shape[1:]:
             raise DataError(

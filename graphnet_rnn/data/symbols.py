@@ -1,4 +1,4 @@
-"""Rows of symbols: a byte each, or two, or four; long ones in a file that is mapped into memory."""
+"""Rows of symbols, one, two or four bytes each; long rows in a memory-mapped file."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from graphnet_rnn.settings import shown
 
 __all__ = ["dtype_of", "stored", "symbol_row"]
 
-#: Longer rows, in bytes, lie in a file: the system keeps of it in memory what is being read.
+#: Longer rows (bytes) are memory-mapped files.
 MAPPED = 1 << 26
 
 
 def dtype_of(count: int) -> Dtype:
-    """The narrowest that holds the symbols 0 ... count - 1."""
+    """Returns the smallest dtype for the symbols 0 ... count - 1."""
     return np.min_scalar_type(max(0, count - 1))
 
 
 def stored(pieces: Iterable[Array], dtype: Dtype) -> Array:
-    """The pieces one after the other; beyond MAPPED bytes mapped from a file that has no name.
+    """Concatenates the pieces; beyond MAPPED bytes into an anonymous memory-mapped file.
 
-    Raises DataError if there is no room for that.
+    Raises DataError if there is no disk space for it.
     """
     held: list[Array] = []
     size, file = 0, None
@@ -62,7 +62,7 @@ def _room(size: int) -> Iterator[None]:
 
 
 def symbol_row(what: str, symbols: Any, count: int | None = None) -> Array:
-    """The symbols as an array; DataError for what is no row of whole numbers, or not in 0 ... count - 1."""
+    """Converts symbols to an array; DataError unless they are one row of whole numbers in 0 ... count - 1."""
     require_unmasked(what, symbols)
     try:
         row = np.asarray(symbols if isinstance(symbols, (np.ndarray, Sequence)) else list(symbols))

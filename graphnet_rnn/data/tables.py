@@ -1,4 +1,4 @@
-"""Sequences of tables, where a row is a step; and what of a file is what."""
+"""Sequences from tables, whose rows are time steps; the choice of arrays or columns."""
 
 from __future__ import annotations
 
@@ -35,13 +35,20 @@ DECIMAL = re.compile(r"^(\s*[-+]?\d*),(\d+(?:[eE][-+]?\d+)?\s*)$")
 
 @dataclass(frozen=True)
 class Choice:
-    """What of a file is what.
+    """The arrays or columns of a file to read as inputs, targets, weights and lengths.
 
-    inputs, targets: names of arrays or columns; no inputs: all columns that are nothing else ("x" of arrays). weights:
-    the name of the cases' weights. lengths: the array of how many steps each case has ("lengths", if there is one).
-    case: the column that says of which case a row is; without it there is one case. whole: of tables, a case has one
-    target, that of its last row. cases_first: arrays are (cases, time, ...), not (time, cases, ...). pieces: see
-    Sequences.pieces.
+    inputs: names of arrays or columns; by default all columns without another role ("x" of arrays).
+    targets: names of arrays or columns.
+    weights: name of the array or column of weights; default None, all equal.
+    lengths: name of the array of lengths; by default "lengths", if the file has it.
+    case: name of the column with the case of each row; default None, one case.
+    whole: True if each case has one target, in its last row (tables only); default False.
+    cases_first: True if arrays are (cases, time, ...), not (time, cases, ...); default False.
+    pieces: maximum number of time steps of a segment, see Sequences.pieces; default None, cases are not cut.
+
+    >>> choice = rnn.data.Choice(inputs=("temperature", "hour"), targets=("demand",), case="city")
+    >>> choice.targets
+    ('demand',)
     """
 
     inputs: tuple[str, ...] = ()
@@ -59,9 +66,16 @@ class Choice:
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of a table that a network reads, and those that it predicts, by name and in their order.
+    """The columns of a table that a network reads and predicts, by name and in order.
 
-    `rnn.save` keeps them, so that of another table the same are read, wherever they stand there. Raises UsageError.
+    inputs: names of the input columns.
+    targets: names of the predicted columns.
+
+    `rnn.save` stores them, so the same columns are read from another table, whatever their order there. Raises
+    UsageError.
+
+    >>> rnn.data.Columns(inputs=("temperature", "hour"), targets=("demand",)).targets
+    ('demand',)
     """
 
     inputs: tuple[str, ...]
@@ -77,7 +91,7 @@ class Columns:
 
 def of_columns(path: Path, columns: Mapping[str, Array], choice: Choice) -> Sequences:
     if not choice.targets:
-        raise UsageError(f"{path}: say which columns are targets; it has {_listed(columns)}")
+        raise UsageError(f"{path}: name the target columns; the columns are {_listed(columns)}")
     _require_one_role(path, choice)
     index, lengths, series = index_of_rows(path, columns, choice)
     w = None if choice.weights is None else _stacked(path, columns, (choice.weights,))[:, 0]
@@ -97,7 +111,7 @@ def of_columns(path: Path, columns: Mapping[str, Array], choice: Choice) -> Sequ
 
 
 def _require_one_role(path: Path, choice: Choice) -> None:
-    """UsageError for a column that is two of: input, target, weight, case."""
+    """Raises UsageError for a column with two roles: input, target, weight, case."""
     roles: dict[str, str] = {}
     for role, names in (
         ("among the inputs", choice.inputs),
@@ -114,7 +128,7 @@ def _require_one_role(path: Path, choice: Choice) -> None:
 
 
 def _weights_of_cases(path: Path, w: Array, choice: Choice) -> Array:
-    """(cases,) where all rows of each case have one weight, otherwise (time, cases)."""
+    """Returns (cases,) if all rows of each case have the same weight, otherwise (time, cases)."""
     differ = (w != w[0]).any(axis=0)
     if not differ.any():
         return w[0]
@@ -134,7 +148,7 @@ def columns_read(columns: Iterable[str], choice: Choice) -> tuple[str, ...]:
 
 
 def inputs_of(path: Path, columns: Mapping[str, Array], choice: Choice) -> Array:
-    """(rows, columns), float32: what is read of a table."""
+    """Returns the input columns of a table, (rows, columns), float32."""
     names = choice.inputs or columns_read(columns, choice)
     x = _stacked(path, columns, names)
     with np.errstate(over="ignore"):
@@ -150,7 +164,7 @@ def inputs_of(path: Path, columns: Mapping[str, Array], choice: Choice) -> Array
 def _stacked(
     path: Path, columns: Mapping[str, Array], names: tuple[str, ...], missing: Array | None = None
 ) -> Array:
-    """(rows, columns). missing: (rows,), where 0 stands for what need not be there."""
+    """Returns (rows, columns). missing: (rows,), 0 where a value may be missing."""
     if not names:
         raise DataError(f"{path} has no column that is read; it has {_listed(columns)}")
     for name in names:
@@ -166,8 +180,8 @@ def _require_column(path: Path, columns: Mapping[str, Array], name: str) -> None
 def index_of_rows(
     path: Path, columns: Mapping[str, Array], choice: Choice
 ) -> tuple[Array, Array | None, Array | None]:
-    """The rows, (time, cases), the first again behind the end of a case; lengths, where cases have their own; and which
-    series each is a piece of, where they were cut.
+    """Returns the rows of each case (time, cases), padded with the first row of the case; the lengths, if they differ;
+    and the series of each segment, if cases were cut.
     """
     if choice.cases_first or choice.lengths is not None:
         raise UsageError(
@@ -190,7 +204,7 @@ def index_of_rows(
 def _rows_of_cases(
     path: Path, case: Array | None, count: int, choice: Choice
 ) -> tuple[list[Array], Array | None]:
-    """The rows of each case, or piece of one, in their order; and of which case each piece is."""
+    """Returns the rows of each case or segment, in order, and the case of each segment."""
     if case is None:
         groups = [np.arange(count)]
     else:
@@ -211,22 +225,20 @@ def _rows_of_cases(
 
 
 def _require_cases(path: Path, name: str | None, column: Array) -> None:
-    """DataError with the row that does not say of which case it is."""
+    """Raises DataError with the first row that has no case."""
     tests: dict[str, Callable[[Array], Array]] = {"f": np.isnan, "m": np.isnat, "M": np.isnat}
     without = np.vectorize(lambda value: str(value).strip().lower() in ("", "nan", "none"), otypes=[bool])
     absent = np.flatnonzero(tests.get(column.dtype.kind, without)(column))
     if len(absent):
         where = f"row {int(absent[0]) + 1} has no value in the column {shown(name)}"
-        raise DataError(
-            f"{path}: {where}, which says of which case a row is; fill it in, or leave the row out"
-        )
+        raise DataError(f"{path}: {where}, the case of each row; fill it in, or delete the row")
 
 
 def _numbers(path: Path, name: str, column: Array, missing: Array | None) -> Array:
-    """DataError with the row of what is no finite number, but where it is missing."""
+    """Converts a column to floats; DataError with the first row that is neither finite nor missing."""
     if column.dtype.kind in "mM":
         raise DataError(
-            f"{path}: the column {shown(name)} holds times; name the columns that are read, or make numbers of it, say "
+            f"{path}: the column {shown(name)} holds times; name the columns to read, or convert it to numbers, e.g. "
             "hours since the first row"
         )
     try:
@@ -241,7 +253,7 @@ def _numbers(path: Path, name: str, column: Array, missing: Array | None) -> Arr
     if len(odd):
         value = f"row {int(odd[0]) + 1} of the column {shown(name)} is {shown(str(column[odd[0]]))}"
         raise DataError(
-            f"{path}: {value}; all must be finite numbers; where a target is missing, give its row the weight 0"
+            f"{path}: {value}; all values must be finite numbers; set the weight of a row with a missing target to 0"
         )
     exact = found
     if np.abs(found).max() > 2**53 and missing is None:  # float64 rounds whole numbers
@@ -251,7 +263,7 @@ def _numbers(path: Path, name: str, column: Array, missing: Array | None) -> Arr
 
 
 def _require_resolution(path: Path, name: str, column: Array) -> None:
-    """DataError for values that lie closer together than float32's numbers do there."""
+    """Raises DataError if float32 cannot resolve the differences of the values."""
     with np.errstate(over="ignore", invalid="ignore"):
         step, deviation = float(np.spacing(np.float32(np.abs(column).max()))), float(column.std())
     if 0 < deviation < 4 * step < math.inf:
@@ -273,7 +285,7 @@ def _listed(names: Any) -> str:
 
 
 def _rows_of_csv(path: Path) -> Iterator[list[str]]:
-    """The names, and the rows. Where semicolons stand between numbers, 1,5 is one of them."""
+    """Yields the header and the rows; with semicolons as separators, 1,5 is a decimal number."""
     line = 0  # the last one of the last row
     try:
         text = read_bytes(path, DataError).decode("utf-8-sig")
@@ -299,7 +311,7 @@ def _rows_of_csv(path: Path) -> Iterator[list[str]]:
             if empty:
                 raise DataError(
                     f"{path}: line {empty} is empty, and rows follow; delete it, or, between sequences, add a column "
-                    "that says of which case each row is"
+                    "with the case of each row"
                 )
             yield row if separator != ";" else [DECIMAL.sub(r"\1.\2", value) for value in row]
     except UnicodeDecodeError as error:
@@ -312,14 +324,14 @@ def _rows_of_csv(path: Path) -> Iterator[list[str]]:
 
 
 def _separator(text: str) -> str:
-    """What stands between the names: a comma, or, where there is none, a semicolon or a tab."""
+    """Returns the separator of the header: a comma, else a semicolon or a tab."""
     head = text.lstrip("\r\n").partition("\n")[0]
     return next((mark for mark in ",;\t" if mark in head), ",")
 
 
 @contextlib.contextmanager
 def _long_fields() -> Iterator[None]:
-    """Within it, a field may be of any length; csv has one limit, for all of a program, of 131,072 characters."""
+    """Context that lifts the global limit of csv, 131,072 characters in a field."""
     before = csv.field_size_limit(2**31 - 1)
     try:
         yield
@@ -341,7 +353,7 @@ def _csv(path: Path) -> dict[str, Array]:
         if len(row) != len(head):
             raise DataError(f"{path}: row {number} has {len(row)} values for {len(head)} columns")
     columns = zip(*rows, strict=True)
-    # As objects: an array of texts has room for the longest in each row.
+    # dtype object: a string array would reserve the longest string for each row.
     return {name: np.array(column, dtype=object) for name, column in zip(head, columns, strict=True)}
 
 
@@ -357,7 +369,7 @@ def _head_of_parquet(path: Path) -> list[str]:
 
 def _parquet(path: Path) -> dict[str, Array]:
     def read(parquet: Any, file: io.BytesIO) -> dict[str, Array]:
-        # Rows that repeat take next to nothing in the file, and eight bytes for each value here.
+        # Repeated rows compress well in the file, but need eight bytes per value here.
         about = parquet.read_metadata(file)
         require_memory(8 * about.num_rows * about.num_columns, f"the table {path}", "name a smaller file")
         table = parquet.read_table(file)
@@ -370,17 +382,17 @@ def _parquet(path: Path) -> dict[str, Array]:
 
 
 def _plain(column: Any) -> Any:
-    """A column whose values are numbers of entries in a dictionary, as its values; Arrow's own null becomes a value."""
+    """Decodes a dictionary-encoded column; Arrow's null becomes a value."""
     kind = column.type
     return column.cast(kind.value_type) if hasattr(kind, "index_type") else column
 
 
-#: What reads the columns of which tables.
+#: File ending -> reader of the columns.
 TABLES: dict[str, Callable[[Path], dict[str, Array]]] = {".csv": _csv, ".parquet": _parquet}
-#: And what reads their names alone.
+#: File ending -> reader of the column names.
 HEADS: dict[str, Callable[[Path], list[str]]] = {".csv": _head_of_csv, ".parquet": _head_of_parquet}
 
 
 def is_table(path: str | Path) -> bool:
-    """Whether the file is a table, by its ending."""
+    """True if the file is a table, by its ending."""
     return Path(path).suffix.lower() in TABLES

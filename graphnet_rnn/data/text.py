@@ -1,4 +1,4 @@
-"""Vocabularies of characters, and texts as symbols, split in the order of time (Lynge 2016, 4.2)."""
+"""Vocabularies of characters; texts as symbols, split in the order of time (Lynge 2016, 4.2)."""
 
 from __future__ import annotations
 
@@ -20,25 +20,37 @@ from graphnet_rnn.settings import is_number, shown, whole_number
 
 __all__ = ["Corpus", "Vocabulary", "standard_library_text"]
 
-#: Characters whose symbols are looked up at once.
+#: Characters encoded at a time.
 PIECE = 1 << 20
-#: Code points.
+#: Number of code points.
 UNICODE = 0x110000
 
 
 class _UnseenError(DataError):
-    """Characters that a vocabulary does not have."""
+    """Characters that a vocabulary lacks."""
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The characters that a model knows, each once, sorted; a symbol is a position in them."""
+    """The characters of a model, sorted, each once; a symbol is an index into them.
+
+    characters: a str. Raises DataError unless it is sorted and without repetitions.
+
+    >>> vocabulary = rnn.data.Vocabulary.of("hello")
+    >>> vocabulary.characters, vocabulary.encode("hole").tolist()
+    ('ehlo', [1, 3, 2, 0])
+    >>> vocabulary.decode([1, 0, 2, 2, 3])
+    'hello'
+    """
 
     characters: str
 
     @classmethod
     def of(cls, text: str) -> Vocabulary:
-        """All characters of a text."""
+        """Collects all characters of a text.
+
+        text: a str.
+        """
         _require_text("Vocabulary.of: text", text)
         return cls("".join(sorted(set(text))))
 
@@ -49,8 +61,8 @@ class Vocabulary:
         halves = [c for c in self.characters if "\ud800" <= c <= "\udfff"]
         if halves:
             raise DataError(
-                f"a vocabulary holds characters, but {halves[0]!r} is only half of one, which no file holds; "
-                "read the text in its encoding."
+                f"a vocabulary holds characters, but {halves[0]!r} is half of a surrogate pair; read the text in its "
+                "encoding."
             )
         if list(self.characters) != sorted(set(self.characters)) or not self.characters:
             raise DataError("a vocabulary holds each character once, sorted, and at least one.")
@@ -59,9 +71,10 @@ class Vocabulary:
         return len(self.characters)
 
     def encode(self, text: str, unknown: str | None = None) -> Array:
-        """Symbols (int64). DataError names characters that the model has not seen in training.
+        """Converts a text to symbols (int64).
 
-        unknown: a known character to read in their place.
+        text: a str.
+        unknown: a character of the vocabulary to use for characters that it lacks; default None, DataError names them.
         """
         _require_text("encode: text", text)
         require_memory(
@@ -71,7 +84,11 @@ class Vocabulary:
         return np.concatenate([np.empty(0, np.int64), *self.encoded(pieces, unknown)])
 
     def encoded(self, pieces: Iterable[str], unknown: str | None = None) -> Iterator[Array]:
-        """The same, piece by piece."""
+        """Converts a text piece by piece.
+
+        pieces: the parts of the text.
+        unknown: as in `encode`.
+        """
         if unknown is not None and (
             not isinstance(unknown, str) or len(unknown) != 1 or unknown not in self.characters
         ):
@@ -99,7 +116,10 @@ class Vocabulary:
             )
 
     def decode(self, symbols: Iterable[int]) -> str:
-        """The characters of a sequence of symbols. DataError for what is no symbol of this vocabulary."""
+        """Converts symbols to characters.
+
+        symbols: whole numbers. Raises DataError for a symbol that is out of range.
+        """
         row = symbol_row("decode: symbols", symbols, len(self))
         return "".join([self.characters[s] for s in row.tolist()])
 
@@ -115,9 +135,18 @@ def _code_points(text: str) -> Array:
 
 @dataclass(frozen=True)
 class Corpus:
-    """Training, validation and test symbols, and the vocabulary that all of them share.
+    """Training, validation and test symbols with their common vocabulary.
 
-    A symbol takes a byte, or two or four where there are more than 256 or 65,536 characters.
+    train, valid, test: rows of symbols, 1 byte each, or 2 or 4 if there are more than 256 or 65,536 characters.
+    vocabulary: the rnn.data.Vocabulary of all three.
+
+    Make one with `Corpus.split`, `Corpus.given` or `Corpus.read`.
+
+    >>> corpus = rnn.data.Corpus.split("abracadabra " * 100)
+    >>> corpus
+    Corpus(train 960, valid 120, test 120 characters, 6 different)
+    >>> corpus.vocabulary.decode(corpus.train[:11])
+    'abracadabra'
     """
 
     train: Array
@@ -148,8 +177,10 @@ class Corpus:
         vocabulary: Vocabulary | None = None,
         unknown: str | None = None,
     ) -> Corpus:
-        """The first part trains, the next validates, the last tests: by default 80, 10 and 10 %.
+        """Splits a text in order: first the training part, then the validation part, last the test part.
 
+        text: a str.
+        valid, test: fractions of the text, 0.1 each by default.
         vocabulary, unknown: see `read`.
         """
         shares = _shares(valid, test)
@@ -158,11 +189,13 @@ class Corpus:
         return cls._split(_Text.of("the text", text), *shares, vocabulary, unknown)
 
     def fold(self, number: int, folds: int, gap: int = 0) -> Corpus:
-        """Cross-validation in the order of time: what trains and validates here, divided anew.
+        """Splits the training and validation parts anew, for cross-validation.
 
-        Of `folds` blocks, of equal length to within a character, the one of this number (0 is the first) validates, the
-        others train, but for the `gap` characters on each side of it, which nobody reads: what stands next to a block
-        tells of it. Where it is cut out, the text is joined. The test part stays.
+        number: index of the block to validate on, 0 ... folds - 1.
+        folds: number of blocks, of equal length to within a character, in the order of the text.
+        gap: characters on each side of the validation block to leave out, since neighbors are correlated; default 0.
+
+        The training text is joined where the block is cut out. The test part does not change.
         """
         folds = whole_number("Corpus.fold: folds", folds, least=2)
         number = whole_number("Corpus.fold: number", number, least=0, most=folds - 1)
@@ -177,10 +210,11 @@ class Corpus:
 
     @classmethod
     def given(cls, train: str, valid: str, test: str = "", unknown: str | None = None) -> Corpus:
-        """Texts that are already split; the vocabulary is that of the training text.
+        """Encodes texts that are already split; the vocabulary is that of the training text.
 
-        Raises DataError if another holds characters that the training text does not, unless `unknown` is a
-        character to read in their place.
+        train, valid, test: the texts.
+        unknown: a character of the training text to use for characters that it lacks; default None, DataError names
+        them.
         """
         for name, text in (("valid", valid), ("test", test)):
             _require_text(f"Corpus.given: {name}", text)
@@ -202,13 +236,17 @@ class Corpus:
         *,
         vocabulary: Vocabulary | None = None,
     ) -> Corpus:
-        """Of files, which are read twice and are never in memory as a whole; what `read_text` refuses is refused.
+        """Reads text files, piece by piece: they are never in memory as a whole.
 
-        vocabulary: that of a network which is trained on (default: the characters of the training text). DataError
-        names characters that it lacks, unless `unknown` says what to read in their place.
-        valid, test: shares of the training text, as for `split` (test: 0.1 by default), or files, as for `given` (test:
-        none by default). Symbols of more than 64 MB lie in a file of their own in the system's folder for temporary
-        ones (TMPDIR), which ends with the corpus.
+        train: the file of the training text.
+        valid, test: fractions of the training text, as in `split` (default 0.1 each), or files, as in `given` (then no
+        test text by default).
+        unknown: a character of the vocabulary to use for characters that it lacks; default None, DataError names them.
+        encoding: of the files, default UTF-8.
+        vocabulary: that of a trained network; by default the characters of the training text.
+
+        Symbols of more than 64 MB are stored in a temporary file (folder: TMPDIR), which is deleted with the corpus.
+        Raises the errors of `read_text`.
         """
         text = _Text.read(named_file("Corpus.read: train", train), encoding)
         if is_number(valid):
@@ -246,14 +284,14 @@ class Corpus:
 
 
 class _Text:
-    """A text that can be read more than once, a piece at a time."""
+    """A text that can be read repeatedly, piece by piece."""
 
     def __init__(self, pieces: Callable[[], Iterator[str]]) -> None:
         self.pieces = pieces
 
     @classmethod
     def of(cls, what: str, text: str) -> _Text:
-        """DataError if it is none, empty, or a file's name."""
+        """Wraps a str; DataError if it is no str, empty, or the name of a file."""
         is_path = isinstance(text, Path) or (isinstance(text, str) and text.isprintable() and _is_file(text))
         if is_path:
             raise DataError(
@@ -268,7 +306,7 @@ class _Text:
     def read(cls, file: Path, encoding: str) -> _Text:
         if file.is_file():
             return cls(lambda: characters_of(file, encoding))
-        # A pipe is read once.
+        # A pipe can be read only once.
         pieces = held(
             file, encoding, "write it to a file, of which little is in memory at a time, and name that"
         )
@@ -284,9 +322,9 @@ class _Text:
         return stored(vocabulary.encoded(self.pieces(), unknown), dtype_of(len(vocabulary)))
 
     def read_by(self, vocabulary: Vocabulary | None, unknown: str | None) -> tuple[Vocabulary, Array]:
-        """Its symbols in this vocabulary; without one in its own.
+        """Returns the vocabulary (by default its own) and the symbols.
 
-        DataError for characters that are not in it, or if the text has become another since it was first read.
+        Raises DataError for characters that the vocabulary lacks, and if the text has changed since it was first read.
         """
         if vocabulary is not None:
             return vocabulary, self.symbols(vocabulary, unknown)
@@ -295,7 +333,7 @@ class _Text:
             return vocabulary, self.symbols(vocabulary)
         except _UnseenError:
             raise DataError(
-                "the text to train on was written to while it was read; read it again once it is whole."
+                "the training text changed while it was read; read it again when it is complete."
             ) from None
 
 
@@ -315,9 +353,14 @@ def _is_file(name: str) -> bool:
 
 
 def standard_library_text(characters: int = 1_000_000) -> str:
-    """The first `characters` of the library's top-level modules, in the order of their names.
+    """Returns source code of Python's standard library, a text that is available everywhere
 
-    Source code, like the Linux kernel of Lynge (2016, 2.2); it differs a little between Python versions.
+    characters: length of the text; the modules are read in the order of their names.
+
+    Source code, like the Linux kernel of Lynge (2016, 2.2). The text differs a little between Python versions.
+
+    >>> len(rnn.data.standard_library_text(1000))
+    1000
     """
     characters = whole_number("standard_library_text: characters", characters)
     folder = Path(sysconfig.get_paths()["stdlib"])

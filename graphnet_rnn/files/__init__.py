@@ -1,6 +1,6 @@
-"""Files: read and written whole, with a sentence on what is wrong.
+"""Files: complete reads, atomic writes, and errors that name the problem.
 
 whole        reading, atomic writing, locks, rows
-tensor_file  safetensors, whose header is held against the file
-json_values  settings as JSON holds them, and back as they were
+tensor_file  safetensors, with a checked header
+json_values  settings to JSON and back
 """

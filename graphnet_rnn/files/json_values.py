@@ -1,11 +1,11 @@
-"""Settings as JSON holds them, and back as they were: what JSON would give back as something else bears its kind.
+"""Settings to JSON and back without loss: types that JSON does not have are tagged.
 
 (1, 2.5)           [1, 2.5]
 [1, 2.5]           {"list": [1, 2.5]}
 {"a": 1}           {"dict": [["a", 1]]}
 math.inf           {"float": "inf"}
 np.float32(0.5)    {"numpy": "float32", "value": 0.5}
-a cell             what its `description` says
+a cell             its `description`
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ NOT_FINITE = ("inf", "-inf", "nan")
 
 
 def to_json(value: Any) -> Any:
-    """The value as JSON holds it; TypeError for one of which `from_json` would not make the same again.
+    """Converts a value to JSON; TypeError if `from_json` could not restore it.
 
-    Of subclasses (enumerations, named tuples) JSON would forget the class, so they are refused.
+    Subclasses (enumerations, named tuples) are rejected, since JSON would lose the class.
     """
     if isinstance(value, float) and type(value) is float and not math.isfinite(value):
         return {"float": repr(value)}
@@ -47,7 +47,7 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(value: Any, described: Callable[[Mapping[str, Any]], Any]) -> Any:
-    """What `to_json` was given; `described` makes what described itself. ValueError for what nobody wrote."""
+    """Restores the argument of `to_json`; `described` recreates described objects. ValueError for invalid JSON."""
 
     def made(each: Any) -> Any:
         return from_json(each, described)

@@ -1,7 +1,7 @@
-"""Safetensors files: what a header says is held against the file's size before memory is taken for it.
+"""Safetensors files; the header is checked against the file's size before memory is allocated.
 
-A file is 8 bytes with the length of the header, the header in JSON (name -> dtype, shape and place of each tensor;
-texts by name under __metadata__), and the tensors' bytes.
+A file: 8 bytes with the length of the header, the header in JSON (name -> dtype, shape and offsets of each tensor;
+named texts under __metadata__), the tensors' bytes.
 Source: github.com/huggingface/safetensors, "Format".
 """
 
@@ -35,7 +35,7 @@ class TensorFile:
 
 
 def tensor_bytes(tensors: Mapping[str, Array], texts: Mapping[str, str]) -> bytes:
-    """The content of a file; UsageError for texts that are longer than any that is read."""
+    """Returns the content of a file; UsageError for texts above the maximum header size."""
     from safetensors.numpy import save
 
     content = bytes(save(dict(tensors), dict(texts)))
@@ -47,9 +47,9 @@ def tensor_bytes(tensors: Mapping[str, Array], texts: Mapping[str, str]) -> byte
 
 
 def read_tensor_file(path: str | Path, other: str, damaged: str = "is damaged or cut short.") -> TensorFile:
-    """What is in the file. other, damaged: what is said of one that is none, and of one that is not whole.
+    """Reads a file. other, damaged: messages for files of another format, and for damaged ones.
 
-    Raises ModelFileError, in one sentence. Of what is no such file, or not whole, no more is read than its header.
+    Raises ModelFileError. Of other and damaged files, at most the header is read.
     """
     file = Path(path)
     try:
@@ -70,11 +70,11 @@ def read_tensor_file(path: str | Path, other: str, damaged: str = "is damaged or
 
 
 class _Damaged(Exception):
-    """Not whole; its text, if any, says more."""
+    """A damaged file; the optional text has details."""
 
 
 def _header(stream: BinaryIO, size: int) -> bytes | None:
-    """The header's bytes; None if there is none."""
+    """Returns the header's bytes; None if there is none."""
     length = int.from_bytes(stream.read(8), "little")
     if size < 9 or stream.read(1) != b"{" or LONGEST_HEADER < length <= size - 8:
         return None
@@ -84,7 +84,7 @@ def _header(stream: BinaryIO, size: int) -> bytes | None:
 
 
 def _texts(head: bytes, size: int) -> dict[str, str]:
-    """The texts of a header whose tensors end where the file does."""
+    """Returns the texts of a header, after checking that the tensors end with the file."""
     try:
         entries = read_json(head)
         texts = entries.pop(KEPT_APART, {})

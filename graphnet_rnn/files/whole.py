@@ -1,4 +1,4 @@
-"""Files: read with a clear word on what is wrong, written wholly or not at all, by one process at a time."""
+"""Files: reads with clear errors, atomic writes, and locks between processes."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from graphnet_rnn.errors import SaveError, UsageError
 
 __all__ = ["append_line", "cut", "locked", "read_bytes", "reading", "sync", "write_atomically"]
 
-#: Seconds between two tries to enter what another is in.
+#: Seconds between attempts to lock.
 PAUSE = 0.05
 
 
 def read_bytes(path: str | Path, error: type[GraphnetError]) -> bytes:
-    """The file's content; an error of the given kind, in one sentence, where it cannot be read."""
+    """Returns the file's content; raises the given type of error if unreadable."""
     with reading(path, error):
         return read_whole(path)
 
 
 @contextlib.contextmanager
 def reading(path: str | Path, error: type[GraphnetError]) -> Iterator[None]:
-    """Within it, what keeps the file from being read is an error of the given kind, in one sentence."""
+    """Context that converts errors of reading to the given type."""
     try:
         yield
     except FileNotFoundError:
@@ -40,36 +40,35 @@ def reading(path: str | Path, error: type[GraphnetError]) -> Iterator[None]:
 
 
 def write_atomically(path: str | Path, content: bytes, mode: int | None = None) -> None:
-    """Writes the file wholly, durably, or not at all (see graphnet.system.files); SaveError leaves the old one."""
+    """Writes a file completely and durably, or not at all (see graphnet.system.files). SaveError keeps the old file."""
     with _writing(path):
         files.write_whole(path, content, mode=mode)
 
 
 def append_line(path: Path, row: Mapping[str, Any]) -> None:
-    """One more line of JSON (see graphnet.system.json_lines); SaveError if that cannot be, e.g. on a full disk."""
+    """Appends one line of JSON (see graphnet.system.json_lines). Raises SaveError, e.g. on a full disk."""
     with _writing(path):
         json_lines.append_row(path, row)
 
 
 def cut(path: Path, size: int) -> None:
-    """Forgets what lies behind so many bytes; SaveError if that cannot be."""
+    """Truncates a file to `size` bytes. Raises SaveError."""
     with _writing(path):
         os.truncate(path, size)
 
 
 def sync(path: Path) -> None:
-    """What was appended survives a power cut from here on; SaveError if that cannot be."""
+    """Flushes the file to disk, so that it survives a power cut. Raises SaveError."""
     with _writing(path):
         files.sync(path)
 
 
 @contextlib.contextmanager
 def locked(path: str | Path, busy: str, patience: float = 0.0) -> Iterator[Callable[[], None]]:
-    """No other process is in the same file or folder until the block ends (see graphnet.system.files).
+    """Context with an exclusive lock of a file or folder, between processes (see graphnet.system.files).
 
-    Gives a function that makes sure of it again, since others may remove the lock, or the folder with it. Both raise
-    UsageError, which says `busy`, if another is in, to enter after so many seconds of patience; SaveError if no lock
-    can be made there.
+    Yields a function that renews the lock, since other programs may remove it. Both raise UsageError with the message
+    `busy` if another process holds the lock after `patience` seconds; SaveError if no lock is possible there.
     """
     end = time.monotonic() + patience
 
@@ -102,7 +101,7 @@ def locked(path: str | Path, busy: str, patience: float = 0.0) -> Iterator[Calla
 
 @contextlib.contextmanager
 def _writing(path: str | Path) -> Iterator[None]:
-    """SaveError for what the system has against writing there."""
+    """Context that converts OSError to SaveError."""
     try:
         yield
     except OSError as error:

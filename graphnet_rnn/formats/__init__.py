@@ -1,10 +1,10 @@
-"""What models are saved as, and exchanged with other programs.
+"""File formats of models, and exchange with other programs.
 
 model_file      one file for a model of any kind
-digest          whether a model's equations have changed since
+digest          detects changed equations of a model
 torch_weights   state dicts of torch.nn.RNN, LSTM and GRU with an output layer, both ways
 state_dict      the parts of a torch model, found among its tensors
-onnx_export     a network as an ONNX file, for the runtimes that read those
+onnx_export     a network as an ONNX file
 c_export        a network as standalone C
 """
 

@@ -1,4 +1,4 @@
-"""A network as standalone C: one step, or so many, with the states as arguments and results."""
+"""A network as standalone C: one or more time steps, with the states as arguments and results."""
 
 from __future__ import annotations
 
@@ -16,12 +16,16 @@ __all__ = ["export_c"]
 def export_c(
     network: Network, path: str | os.PathLike[str], time: int = 1, batch: int = 1, initial: str = "given"
 ) -> str:
-    """Writes the network as C11 into a folder, or to a file if the path ends in .c; see Function.save. Its signature.
+    """Writes the network as C11; returns the signature of the C function. See Function.save.
 
-    The C function reads x (time, batch, inputs), or symbols (time, batch), and the states before the first step,
-    (batch, width) each; it writes the logits, and the states after the last step, which may be the same arrays. Weights
-    are constants, dropout is left out. initial: "given", or "zero" or "learned" states, which then are no arguments.
-    Raises UsageError for sizes that are none, BackendError for a cell with an op that only Python runs.
+    network: the network to export, without dropout.
+    path: a folder, or a file that ends in .c.
+    time, batch: time steps and sequences of a call, default 1.
+    initial: "given", the default; or "zero" or "learned" initial states, which are then no arguments.
+
+    The C function reads x (time, batch, inputs), or symbols (time, batch), and the initial states, (batch, width) each.
+    It writes the logits and the final states; initial and final states may be the same arrays. Weights are constants.
+    Raises UsageError for invalid sizes, BackendError for a cell with an op that only Python runs.
     """
     require_network("export_c", network)
     time, batch = whole_number("export_c: time", time), whole_number("export_c: batch", batch)

@@ -1,4 +1,4 @@
-"""What a model's equations make of fixed numbers: tells whether they have changed since a file was written."""
+"""Digest of a model's equations: detects changes since a file was written."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from graphnet_rnn.network.network import Network
 
 __all__ = ["equation_digest", "same_digest"]
 
-#: Three steps: the first state, one that the cell has made, and one that it has made of such.
+#: Number of time steps.
 STEPS = 3
-#: So many outputs are kept, spread over all; with so many digits.
+#: Number of stored outputs, and of their digits.
 KEPT = 8
 DIGITS = 5
-#: The numbers repeat after so many: a prime, so that no two rows of a weight are the same.
+#: Period of the numbers: a prime, so that no two rows of a weight are equal.
 CYCLE = 997
-#: Two float32 computations of the same differ by 1e-6; an equation that was changed, by far more than this.
+#: Tolerance: rounding in float32 changes outputs by 1e-6, a changed equation by far more.
 TOLERANCE = 1e-3
 
 #: A training run writes the same one into every file.
@@ -31,11 +31,10 @@ _known: WeakKeyDictionary[Model, list[float]] = WeakKeyDictionary()
 
 
 def equation_digest(model: Model) -> list[float]:
-    """Some numbers of what the model computes where all weights, inputs and first states are given numbers.
+    """Returns some outputs of the model for fixed values of all weights, inputs and initial states.
 
-    Of a network's they are of o_1 ... o_3 and of the last states, without dropout; of another model's, of the outputs
-    of its graph. They do not depend on the weights, but on all that is computed with them. Empty for a model that
-    makes no finite numbers of these.
+    For a network: o_1 ... o_3 and the last states, without dropout; for another model: the outputs of its graph.
+    Independent of the weights. Empty if no output is finite.
     """
     found = _known.get(model)
     if found is None:
@@ -70,7 +69,7 @@ def _of_graph(model: Model, numbers: Callable[[Node], Array]) -> list[Array]:
 
 
 def _integers(node: Node) -> Array:
-    """Any would do that can be looked up; but of no steps nothing would be computed."""
+    """Returns valid indices."""
     return np.full(node.shape, ENDS in node.scope, node.dtype)
 
 
@@ -83,7 +82,7 @@ def _kept(arrays: Sequence[Array]) -> list[float]:
 
 
 def same_digest(a: Sequence[float], b: Sequence[float]) -> bool:
-    """True if the two may be of the same equations; so if one of them says nothing."""
+    """True if the digests agree, or if one is empty."""
     if not a or not b:
         return True
     return len(a) == len(b) and bool(
@@ -92,7 +91,7 @@ def same_digest(a: Sequence[float], b: Sequence[float]) -> bool:
 
 
 def _numbers(node: Node) -> Array:
-    """Numbers of the node's shape that look like weights: in ±1, and smaller where many of them are added up."""
+    """Returns values of the node's shape, similar to weights: in ±1, and smaller for long sums."""
     terms = node.shape[-2] if node.ndim > 1 else 1
     cycle = (np.sin(1.0 + np.arange(CYCLE)) / np.sqrt(terms)).astype(node.dtype)
     return np.resize(cycle, node.shape)

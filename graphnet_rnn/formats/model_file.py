@@ -57,7 +57,7 @@ LARGEST_NUMBER = float(np.finfo(np.float64).max)
 
 @dataclass(frozen=True)
 class ModelFile:
-    """What a file holds: tensors by name, and the description."""
+    """Content of a file: tensors by name, and the description."""
 
     tensors: Mapping[str, Array]
     description: Mapping[str, Any] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class ModelFile:
         return tensor_bytes(tensors, {KEY: text})
 
     def weights(self) -> dict[str, Array]:
-        """The tensors but for those of a training state."""
+        """Returns the tensors without those of a training state."""
         return {name: array for name, array in self.tensors.items() if not name.startswith(STATE)}
 
     def digest(self) -> str:
@@ -85,7 +85,7 @@ class ModelFile:
 
 
 def read_model_file(path: str | Path) -> ModelFile:
-    """Reads and verifies a file; ModelFileError says in one sentence what is wrong with it."""
+    """Reads and verifies a file. Raises ModelFileError."""
     read = read_tensor_file(path, "is not a graphnet model.")
     try:
         description = read_json(read.texts.get(KEY, "null"))
@@ -120,9 +120,9 @@ def describe_model(model: Model) -> dict[str, Any]:
 
 
 def has_same_equations(model: Model, file: ModelFile) -> bool:
-    """False if the model computes something else than the one that the file was made of, at the same weights.
+    """False if the model computes other outputs than the file's model did, at the same weights.
 
-    ValueError if what the file says of that is no list of numbers.
+    Raises ValueError for an invalid digest in the file.
     """
     stored = file.description.get("equations", [])
     if not isinstance(stored, list) or not all(
@@ -133,24 +133,31 @@ def has_same_equations(model: Model, file: ModelFile) -> bool:
 
 
 def model_tensors(model: Model) -> dict[str, Array]:
-    """The weights by name, fixed ones too."""
+    """Returns the weights by name, including fixed ones."""
     return {name: node.value for name, node in (model.parameters | model.fixed).items()}
 
 
 def save(model: Model, path: str | Path, notes: Mapping[str, Any] | None = None) -> None:
-    """One file with settings, weights, and a network's vocabulary; notes: more JSON to keep with them.
+    """Saves settings, weights and a network's vocabulary in one file (safetensors).
 
-    model: a Network, RBM, TRBM, RTRBM, Stack, HMM, Controller, or of a class of your own, see rnn.Model.
-    Raises SaveError if it cannot be written; a file that was there is then untouched. UsageError for what is no model,
-    and for one that could not be loaded again: with a setting that JSON does not hold, with weights that are not
-    finite, or with other settings than it was made with.
+    model: a Network, RBM, TRBM, RTRBM, Stack, HMM, Controller, or your own rnn.Model.
+    path: the file to write; its folder must exist.
+    notes: more JSON to store in the file; default None.
+    Raises SaveError if the file cannot be written; an existing file then stays unchanged. UsageError for other objects,
+    and for a model that could not be loaded again: a setting that JSON cannot store, weights that are not finite, or
+    settings changed since its creation.
+
+    >>> net = rnn.Network([rnn.GRU(4)], inputs=3, outputs=3)
+    >>> rnn.save(net, "model.safetensors")
+    >>> (rnn.load("model.safetensors").theta == net.theta).all().item()
+    True
     """
     path = named_file("save: path", path)
     write_atomically(path, model_bytes(model, notes))
 
 
 def model_bytes(model: Model, notes: Mapping[str, Any] | None = None) -> bytes:
-    """What `save` writes; UsageError for what it refuses."""
+    """Returns the content of a file for `save`. Raises its UsageErrors."""
     if not isinstance(model, Model):
         raise UsageError(
             f"save takes a model and a path, not {model!r:.60}; a class of your own must be a subclass of rnn.Model"
@@ -163,7 +170,7 @@ def model_bytes(model: Model, notes: Mapping[str, Any] | None = None) -> bytes:
 
 
 def checked_notes(who: str, notes: Any) -> dict[str, Any]:
-    """A copy, empty for None; UsageError, naming `who` was given them, for what JSON does not hold."""
+    """Returns a copy, empty for None; UsageError, with the caller's name `who`, for values that JSON does not have."""
     if notes is None or isinstance(notes, Mapping):
         with contextlib.suppress(TypeError, ValueError, RecursionError):
             found = dict(notes or {})
@@ -173,10 +180,16 @@ def checked_notes(who: str, notes: Any) -> dict[str, Any]:
 
 
 def load(path: str | Path, classes: type[Cell | Model] | Iterable[type[Cell | Model]] = ()) -> Any:
-    """The model of a file that `save` or training wrote. classes: your own, of models and cells, that it uses.
+    """Loads a model from a file that `save` or training wrote. Never executes code from the file.
 
-    Raises ModelFileError for a file that is no model, damaged, newer, or of unknown classes. Warns (UserWarning) if the
-    equations are no longer those of the model that was saved: the weights were learned for others.
+    path: the file.
+    classes: your own classes of models and cells that the model uses; default none.
+    Raises ModelFileError for other, damaged, newer files, and unknown classes. Warns (UserWarning) if the equations of
+    the model's classes have changed since it was saved.
+
+    >>> rnn.save(rnn.Network([rnn.GRU(4)], inputs=3, outputs=3), "model.safetensors")
+    >>> rnn.load("model.safetensors").layers
+    [GRU(units=4)]
     """
     path, own = named_file("load: path", path), _own_classes(classes)
     return model_of(read_model_file(path), str(path), own)
@@ -192,12 +205,12 @@ def _own_classes(classes: Any) -> list[type[Cell | Model]]:
 
 
 def load_network(path: str | Path, classes: type[Cell] | Iterable[type[Cell]] = ()) -> Network:
-    """See load; ModelFileError for a model that is no network."""
+    """See load; ModelFileError for another model than a network."""
     return network_of(read_model_file(path), str(path), classes)
 
 
 def network_of(file: ModelFile, path: str, classes: type[Cell] | Iterable[type[Cell]] = ()) -> Network:
-    """See model_of; ModelFileError for a model that is no network."""
+    """See model_of; ModelFileError for another model than a network."""
     described = file.description.get("model")
     name = described.get("model") if isinstance(described, dict) else None
     if name != "Network":
@@ -211,9 +224,9 @@ def network_of(file: ModelFile, path: str, classes: type[Cell] | Iterable[type[C
 def model_of(
     file: ModelFile, path: str, classes: type[Cell | Model] | Iterable[type[Cell | Model]] = ()
 ) -> Model:
-    """The model that a verified file describes.
+    """Creates the model that a verified file describes.
 
-    Its weights are those of the file from the start: what the description claims beyond them is never allocated.
+    It uses the file's weights from the start: sizes in the description allocate no memory.
     """
     own = [classes] if isinstance(classes, type) else list(classes)
     cells = {**ALL, **{kind.__name__: kind for kind in own if issubclass(kind, Cell)}}
@@ -251,14 +264,14 @@ def model_of(
 
 @dataclass(frozen=True)
 class _Reader:
-    """Makes what a file describes. ModelFileError, or ValueError and GraphnetError in one sentence, if it cannot be."""
+    """Recreates the objects that a file describes. Raises ModelFileError, ValueError or GraphnetError."""
 
     path: str
     cells: Mapping[str, type[Cell]]
     models: Mapping[str, type[Model]]
 
     def model(self, described: Any, weights: Mapping[str, Array]) -> Model:
-        """The model of these weights; one of its settings has those whose names begin with the setting's."""
+        """Creates the model with these weights; a model among its settings uses the weights with its prefix."""
         name = described.get("model") if isinstance(described, dict) else None
         if not isinstance(name, str):
             raise ValueError("it names no model")
@@ -291,7 +304,7 @@ class _Reader:
         return made
 
     def setting(self, name: str, stored: Any, weights: Mapping[str, Array]) -> Any:
-        """A setting as it was: models, which have weights of their own, or what json_values makes of it."""
+        """Restores a setting: models with weights of their own, or a value of json_values."""
         match stored:
             case {"model": _}:
                 return self.part(name, stored, weights)
@@ -302,7 +315,7 @@ class _Reader:
         return self.value(stored, weights)
 
     def part(self, name: str, described: Any, weights: Mapping[str, Array]) -> Model:
-        """A model within another; what cannot be made of it is told by its name."""
+        """Creates a model within another; errors name it."""
         try:
             return self.model(described, _within(name, weights))
         except ModelFileError:
@@ -311,7 +324,7 @@ class _Reader:
             raise ValueError(f"{in_brief(name)}: {error}") from error
 
     def value(self, stored: Any, weights: Mapping[str, Array]) -> Any:
-        """What json_values makes of it; cells among it have some of the weights."""
+        """Restores a value of json_values; cells among it use some of the weights."""
 
         def cell(described: Mapping[str, Any]) -> Cell:
             return self.cell(described, weights)
@@ -348,7 +361,7 @@ class _Reader:
     def require_weights(
         self, cell: type[Cell], arguments: Mapping[str, Any], weights: Mapping[str, Array]
     ) -> None:
-        """ModelFileError for a cell that takes memory when it is made, and more than the file has weights for."""
+        """Raises ModelFileError for a cell that would allocate more memory than the file has weights for."""
         held, least = sum(array.size for array in weights.values()), cell.least_weights(**arguments)
         if least > held:
             raise ModelFileError(
@@ -363,7 +376,7 @@ def _within(part: str, weights: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def _differing(name: str, stored: Any, made: Any) -> Iterator[str]:
-    """The names of settings that became something else than what was stored; new ones may have come."""
+    """Yields the names of settings that differ from the stored values; new settings are ignored."""
     if isinstance(stored, dict) and isinstance(made, dict):
         for key, value in stored.items():
             yield from _differing(f"{name}.{in_brief(key)}", value, made.get(key))

@@ -1,4 +1,4 @@
-"""A network as a file of ONNX, which onnxruntime and other programs run."""
+"""A network as an ONNX file, for onnxruntime and other programs."""
 
 from __future__ import annotations
 
@@ -34,25 +34,30 @@ def export_onnx(
     dtype: str = "float32",
     lengths: bool = False,
 ) -> None:
-    """Writes o = logits of x, and the states after x, as an ONNX file (opset 17).
+    """Writes the logits of x, and the final states, as an ONNX file (opset 17).
 
-    Inputs: x, int64 (time, batch) or floats (time, batch, inputs), as the network reads; with initial="given"
-    also the states before x, initial_h0, initial_c0, initial_h1, ... (batch, units); with lengths=True where cases end,
-    int64 (batch,). Outputs: logits (time, batch, outputs), of a network with a pool (batch, outputs), of one without an
-    output layer `hidden` (time, batch, units) instead; and final_h0, final_c0, ... to carry on with.
-    time, batch: fixed sizes; None leaves them open. initial: "given", "zero", or "learned" (for a network
-    that has learned states), as in Network.unroll. dtype: of weights and values; most runtimes, onnxruntime
-    among them, run the recurrent operators in "float32" only. lengths: behind them logits are 0 (with "ctc" sure of the
-    blank), x is not read, and states stay, as with rnn.run.
+    network: the network to export, without dropout.
+    path: the file to write.
+    time, batch: fixed sizes; default None, dynamic.
+    initial: "given", the default, "zero", or "learned" (for a network with learned initial states), as in
+    Network.unroll.
+    dtype: of weights and values, default "float32"; most runtimes, including onnxruntime, run the recurrent operators
+    in float32 only.
+    lengths: True to add the input `lengths`. After the end of a case logits are 0 (with "ctc" certain of the blank), x
+    is ignored, and the states stay, as in rnn.run. Default False.
 
-    A layer of Elman, LSTM, LSTMPeephole, GRU or GRUResetAfter, or Bidirectional of two of these, is one operator; any
-    other, a user's own cell as well, is a Scan with the cell's equations as its body. Weights are initializers with
-    their own names, but for those that operators stack. Dropout is for training and left out. A symbol beyond the
-    network's is an error when the file is run. The vocabulary, if there is one, is the JSON string "vocabulary" in the
-    file's metadata, and what the network is, its description.
-    For several networks as one graph there is gn.export_onnx.
-    Raises UsageError, naming the node, for a cell that reads what ONNX has no words for, for one with a `sequence` of
-    its own, for settings that cannot be meant, and without the package onnx; SaveError if the file cannot be written.
+    Inputs of the file: x, int64 (time, batch) or floats (time, batch, inputs), as the network reads; with
+    initial="given" also the initial states, initial_h0, initial_c0, initial_h1, ... (batch, units); with lengths=True
+    the lengths, int64 (batch,). Outputs: logits (time, batch, outputs), with a pool (batch, outputs), without an output
+    layer `hidden` (time, batch, units) instead; and final_h0, final_c0, ... as the next initial states.
+
+    A layer of Elman, LSTM, LSTMPeephole, GRU or GRUResetAfter, or Bidirectional of two of these, is one operator. Any
+    other, including your own cell, is a Scan with the cell's equations as its body. Weights are initializers with their
+    own names, except those that operators stack. Running the file with a symbol out of range is an error. The file's
+    metadata has the vocabulary, if any, as the JSON string "vocabulary", and a description of the network.
+    For several networks as one graph use gn.export_onnx.
+    Raises UsageError, naming the node, for an op that ONNX does not have, for a cell with its own `sequence`, for
+    invalid settings, and without the package onnx; SaveError if the file cannot be written.
     """
     require_network("export_onnx", network)
     sizes: list[int | str] = [
@@ -81,7 +86,7 @@ class _File:
         self.writer = Writer(number)
 
     def add(self, initial: str) -> None:
-        """All of it: inputs, layers, outputs."""
+        """Adds inputs, layers and outputs."""
         network, writer = self.network, self.writer
         reserved = ["logits" if network.outputs else "hidden"]
         states = [
@@ -123,7 +128,7 @@ class _File:
         return x
 
     def declare_lengths(self, x: str) -> tuple[str, str]:
-        """lengths, (batch,), and which steps cases have, (time, batch, 1); "" where all have all."""
+        """Adds lengths, (batch,), and the mask of steps, (time, batch, 1); "" if all cases are full."""
         if not self.ragged:
             return "", ""
         writer = self.writer
@@ -136,7 +141,7 @@ class _File:
         return lengths, writer.node("Less", [column, ends])
 
     def read(self, x: str, inside: str) -> str:
-        """x as vectors (time, batch, inputs); of steps that cases have not, of the first symbol."""
+        """Returns x as vectors (time, batch, inputs); padding reads the first symbol."""
         if self.network.reads == "vectors":
             return self.scaled(x, "inputs", read=True)
         writer, width = self.writer, self.network.inputs
@@ -149,7 +154,7 @@ class _File:
         return writer.node("OneHot", [known, depth, values], axis=-1)
 
     def before(self, states: Sequence[tuple[str, int]], initial: str) -> list[str]:
-        """The states before x, (batch, width) each; "" for zeros."""
+        """Returns the initial states, (batch, width) each; "" for zeros."""
         writer = self.writer
         if initial == "zero":
             return [""] * len(states)
@@ -168,7 +173,7 @@ class _File:
     # -- what is given -------------------------------------------------------------------------
 
     def output(self, hidden: list[str], lengths: str, inside: str) -> tuple[str, list[int | str]]:
-        """The logits, or what the last layer gives, with its shape."""
+        """Returns the logits, or the output of the last layer, with its shape."""
         network, writer = self.network, self.writer
         zero = writer.constant(np.zeros((), network.dtype))
         if network.pool is not None and network.outputs:
@@ -206,7 +211,7 @@ class _File:
         return writer.node("Add", [m, writer.node("Mul", [s, values])])
 
     def pooled(self, cell: Cell, h: str, lengths: str, inside: str) -> str:
-        """(batch, width), of what a layer gives at all steps: see network.pooling."""
+        """Pools the outputs of a layer over time, (batch, width): see network.pooling."""
         writer, pool, dtype = self.writer, self.network.pool, self.network.dtype
         zero, axis = writer.constant(np.zeros((), dtype)), writer.constant(np.array([0]))
         if pool == "last":
@@ -223,7 +228,7 @@ class _File:
         return writer.node("Div", [total, writer.cast(column, writer.dtype(dtype))])
 
     def whole(self, cell: Cell, h: str, lengths: str) -> str:
-        """The output that has read all of a sequence."""
+        """Returns the output that has read the whole sequence."""
         writer = self.writer
         first = writer.node("Gather", [h, writer.constant(np.array(0))], axis=0)
         if lengths:

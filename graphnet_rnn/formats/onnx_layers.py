@@ -1,4 +1,4 @@
-"""How a layer runs over time in ONNX: by an operator that computes its cell, else a Scan whose body is one step."""
+"""Layers over time in ONNX: a recurrent operator if there is one, else a Scan with one step as its body."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ __all__ = ["Layers"]
 class Layers:
     """Adds layers to a file.
 
-    lengths: the value int64 (batch,) that says where cases end; "" where all have all steps. inside: that of bool
-    (time, batch, 1), whether a case has a step.
+    lengths: name of the value int64 (batch,) with the length of each case; "" if all are full. inside: that of the
+    mask, bool (time, batch, 1).
     """
 
     def __init__(
@@ -35,9 +35,10 @@ class Layers:
     def run(
         self, name: str, cell: Cell, x: str, before: Sequence[str], reverse: bool = False
     ) -> tuple[str, list[str]]:
-        """What the layer gives, (time, batch, width), and its states after x; before: (batch, width), "" for zeros.
+        """Adds a layer; returns its outputs (time, batch, width), and the final states. before: initial states, "" for
+        zeros.
 
-        Raises UsageError, naming the cell, for one that is no step repeated.
+        Raises UsageError, naming the cell, for a cell with a `sequence` of its own.
         """
         if type(cell) in OPERATORS:
             return fused(self.writer, name, [cell], x, before, self.lengths, reverse)
@@ -49,8 +50,8 @@ class Layers:
             return self._changed(name, cell, x, before, reverse)
         if own is not Cell.sequence:
             raise UsageError(
-                f"export_onnx: {shown(cell, MANY)} has a `sequence` of its own, so that a file cannot repeat one step; "
-                "write the graph of some steps instead: gn.export_onnx(nodes of network.unroll(...), path)"
+                f"export_onnx: {shown(cell, MANY)} has a `sequence` of its own, so a file cannot repeat one step; "
+                "export the graph of a few steps instead: gn.export_onnx(nodes of network.unroll(...), path)"
             )
         return self._steps(name, cell, x, before, reverse)
 
@@ -84,7 +85,7 @@ class Layers:
     def _steps(
         self, name: str, cell: Cell, x: str, before: Sequence[str], reverse: bool
     ) -> tuple[str, list[str]]:
-        """A Scan of the cell's own equations."""
+        """Adds a Scan of the cell's own equations."""
 
         def equations(cases: int) -> tuple[list[Node], list[Node]]:
             states = [gn.input((cases, n), self.dtype) for n in cell.widths]
@@ -113,7 +114,7 @@ class Layers:
         before: Sequence[str],
         reverse: bool,
     ) -> tuple[str, list[str]]:
-        """The output at all steps, and the states after: the equations give the states, and then the output."""
+        """Adds a Scan of equations (states, then output); returns all outputs, and the final states."""
         writer, step = self.writer, traced(equations)
         body = Writer(around=writer)
         given = [writer.unique(f"{name}.{each}") for each in names]

@@ -1,12 +1,12 @@
-"""The parts of a torch model among the tensors of its state dict: found by their names, held to their shapes.
+"""Finds the parts of a torch model among the tensors of its state dict, by names and shapes.
 
 Layer l of a torch.nn.RNN, LSTM or GRU has the tensors
 
     weight_ih_l{l} (gates · units, inputs), weight_hh_l{l} (gates · units, units), bias_ih_l{l}, bias_hh_l{l}
 
-with the gates one below the other: LSTM i, f, g, o; GRU r, z, n. A torch matrix is the transpose of ours. A
-bidirectional module has them once more, ending in _reverse; a layer's RNNCell, LSTMCell or GRUCell without _l{l}.
-An LSTM with proj_size has weight_hr_l{l} (proj_size, units) as well, and proj_size where others read units.
+with stacked gates: LSTM i, f, g, o; GRU r, z, n. A torch matrix is the transpose of ours. A bidirectional module has a
+second set, ending in _reverse; an RNNCell, LSTMCell or GRUCell has no _l{l}. An LSTM with proj_size also has
+weight_hr_l{l} (proj_size, units), and proj_size replaces units in the matrices that read h.
 Source: the equations and "Variables" in PyTorch's documentation of torch.nn.RNN, LSTM, GRU, and of their cells.
 """
 
@@ -81,7 +81,7 @@ DIRECTIONS = ("", "_reverse")
 
 @dataclass(frozen=True)
 class Recurrent:
-    """The tensors of one recurrent torch module, whose shapes fit: by name without the prefix."""
+    """The tensors of one recurrent torch module, with checked shapes, by name without the prefix."""
 
     kind: str
     prefix: str
@@ -99,7 +99,7 @@ class Recurrent:
 
     @property
     def width(self) -> int:
-        """What the output layer reads: h of all directions."""
+        """Number of inputs of the output layer: h of all directions."""
         return self.width_of("h") * self.directions
 
     def width_of(self, state: str) -> int:
@@ -107,11 +107,11 @@ class Recurrent:
 
     @property
     def names(self) -> frozenset[str]:
-        """The full names of all its tensors."""
+        """Full names of all its tensors."""
         return frozenset(f"{self.prefix}{name}" for name in self.tensors)
 
     def behind(self, embedding: Array) -> Recurrent:
-        """The same module reading the one-hot symbols of an embedding (symbols, width)."""
+        """Returns the module for one-hot symbols, with an embedding (symbols, width) multiplied into its weights."""
         joined = dict(self.tensors)
         for ending in DIRECTIONS[: self.directions]:
             first = self.tensors[f"weight_ih_l0{ending}"]
@@ -120,7 +120,7 @@ class Recurrent:
         return replace(self, inputs=len(embedding), tensors=joined)
 
     def cell(self) -> Cell:
-        """The cell of one layer, not bound."""
+        """Returns the cell of one layer, not bound."""
         projected = self.family.projected
         if self.projection is None or projected is None:
             cell = self.family.cell(self.units)
@@ -129,7 +129,7 @@ class Recurrent:
         return cell if self.directions == 1 else Bidirectional(cell)
 
     def weights(self, l: int) -> dict[str, Array]:
-        """Layer l in our names and layout."""
+        """Returns layer l in our names and layout."""
         if self.directions == 1:
             return self._of_direction(f"{l}")
         both = (("forward", f"{l}"), ("backward", f"{l}_reverse"))
@@ -169,7 +169,7 @@ def tensors_of(model: Any) -> dict[str, Array]:
 
 
 def as_layers(tensors: Tensors) -> dict[str, Array]:
-    """Tensors of RNNCell, LSTMCell and GRUCell by the names of layers; of a list of cells, of layers 0, 1, ..."""
+    """Renames the tensors of RNNCell, LSTMCell and GRUCell as those of layers; a list of cells is layers 0, 1, ..."""
     found = {name: match for name in tensors if (match := OF_CELL.fullmatch(name))}
     owners = sorted({match["owner"] for match in found.values()})
     bases = {owner.rstrip(".").rstrip("0123456789") for owner in owners}
@@ -196,7 +196,7 @@ def directions_of(cell: Cell) -> list[Cell]:
 
 
 def is_module(model: Any) -> bool:
-    """Whether this is a torch.nn.Module, by what it can do: torch need not be there to tell."""
+    """True for a torch.nn.Module, by duck typing: torch need not be installed."""
     return hasattr(model, "state_dict") and hasattr(model, "named_modules")
 
 
@@ -209,7 +209,7 @@ def _read(path: Path) -> dict[str, Array]:
 
 
 def _array(name: str, value: Any) -> Array:
-    """A tensor or array as an array; half precision is widened, so that biases add up exactly enough."""
+    """Converts a tensor to an array; half precision becomes float32, so that sums of biases are accurate."""
     try:
         # A tensor of torch may be on a device, or part of a graph.
         array = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
@@ -226,13 +226,13 @@ def _listed(tensors: Tensors, names: Iterable[str] | None = None) -> str:
 
 
 def _first(names: Iterable[str], words: Callable[[str], str]) -> str:
-    """The words for the first twelve; a file may hold a hundred thousand."""
+    """Joins the words for the first twelve names, since a file may have very many."""
     chosen = list(names)
     return ", ".join([*map(words, chosen[:12]), *[f"and {len(chosen) - 12:,} more"] * (len(chosen) > 12)])
 
 
 def find_recurrent(tensors: Tensors, kind: str | None, prefix: str | None) -> Recurrent:
-    """The one recurrent module; DataError tells what was found and what is to be done."""
+    """Finds the only recurrent module. Raises DataError with the tensors found and a remedy."""
     first = "weight_ih_l0"
     prefixes = [name.removesuffix(first) for name in tensors if name.endswith(first)]
     if prefix is None:
@@ -269,7 +269,7 @@ def find_recurrent(tensors: Tensors, kind: str | None, prefix: str | None) -> Re
 
 
 def _layers_of(parts: Tensors, prefix: str, tensors: Tensors) -> tuple[int, int, list[str]]:
-    """How many layers and directions there are, and the names of their tensors; DataError where one is missing."""
+    """Returns the numbers of layers and directions, and the names of their tensors; DataError if one is missing."""
     layers = len({name.removesuffix("_reverse").rpartition("_l")[2] for name in parts})
     directions = 1 + any(name.endswith("_reverse") for name in parts)
     biased = any(name.startswith("bias") for name in parts)
@@ -290,7 +290,7 @@ def _layers_of(parts: Tensors, prefix: str, tensors: Tensors) -> tuple[int, int,
 
 
 def _kind_of(parts: Tensors, kind: str | None, prefix: str) -> tuple[str, int]:
-    """RNN, LSTM or GRU, from how many gates the recurrent matrix has, or by the projection; and the units."""
+    """Returns RNN, LSTM or GRU, by the shape of the recurrent matrix or the projection; and the number of units."""
     matrix, projecting = parts["weight_hh_l0"], "weight_hr_l0" in parts
     for name in ("weight_ih_l0", "weight_hh_l0", *["weight_hr_l0"] * projecting):
         if parts[name].ndim != 2 or not parts[name].size:
@@ -320,7 +320,7 @@ def _check(name: str, array: Array, shape: tuple[int, ...], of: str) -> None:
 
 
 def required_matrix(tensors: Tensors, name: str, width: int, argument: str) -> Array:
-    """The matrix (·, width) of this name, which an argument has led to."""
+    """Returns the matrix (·, width) of this name; errors name the argument."""
     if name not in tensors:
         raise UsageError(f"{argument}: there is no {in_brief(name)}; found: {_listed(tensors)}")
     found = tensors[name]
@@ -331,7 +331,7 @@ def required_matrix(tensors: Tensors, name: str, width: int, argument: str) -> A
 def find_output(
     tensors: Tensors, part: Recurrent, prefix: str | None, used: frozenset[str]
 ) -> tuple[Array, Array, frozenset[str]]:
-    """Weight and bias of the output layer, and their names."""
+    """Returns weight and bias of the output layer, and their names."""
     if prefix is None:
         matrices = [n for n, a in tensors.items() if n not in used and n.endswith("weight") and a.ndim == 2]
         fitting = [name for name in matrices if tensors[name].shape[1] == part.width]
@@ -356,7 +356,7 @@ def find_output(
 
 
 def find_initial(tensors: Tensors, part: Recurrent) -> dict[str, Array]:
-    """The learned initial states, by name; none, or all that the cell has."""
+    """Returns the learned initial states by name: none, or all of the cell."""
     states = [state.name for state in part.family.cell.states]
     found = {state: tensors[f"{INITIAL}{state}"] for state in states if f"{INITIAL}{state}" in tensors}
     if found and len(found) < len(states):
@@ -369,7 +369,7 @@ def find_initial(tensors: Tensors, part: Recurrent) -> dict[str, Array]:
 
 
 def refuse_others(tensors: Tensors, used: frozenset[str], part: Recurrent, embedding: str | None) -> None:
-    """A tensor that has no place is a computation that would be left out."""
+    """Raises DataError for unused tensors, since a part of the computation would be lost."""
     others = [name for name in tensors if name not in used]
     if not others:
         return

@@ -1,6 +1,6 @@
 """Weights of torch.nn.RNN, LSTM and GRU, or of their cells, with an output layer, from and to PyTorch.
 
-Names and layouts only: PyTorch need not be installed.
+PyTorch need not be installed: only names and layouts of tensors are used.
 """
 
 from __future__ import annotations
@@ -53,25 +53,25 @@ def from_torch(
     loss: str = "softmax",
     dropout: float | None = None,
 ) -> Network:
-    """The network of a torch.nn.RNN (tanh), LSTM or GRU, and the torch.nn.Linear after it.
+    """Converts a torch.nn.RNN (tanh), LSTM or GRU, and the torch.nn.Linear after it, to a Network.
 
-    Of a module of both directions the layers are Bidirectional; of RNNCell, LSTMCell or GRUCell there is one, or a
-    ModuleList of them, a layer each.
+    model: a state dict of tensors or arrays, a safetensors file of one, or the torch module. The network is float64 if
+    a tensor is, else float32.
+    kind: "RNN", "LSTM" or "GRU"; default None, inferred from the shapes. Shapes do not show an RNN's nonlinearity: tanh
+    is assumed; relu is an error if the module is given.
+    prefix, output_prefix: prefixes of `weight_ih_l0` and of the output layer's `weight`, e.g. "lstm." and "fc.";
+    default None, found automatically. Tensors that belong to neither are an error.
+    embedding_prefix: prefix of a torch.nn.Embedding that the module reads; it is multiplied into the W_x·. Default
+    None.
+    reads: "vectors", as torch's modules do, or "symbols" for one-hot vectors; by default "symbols" with an embedding.
+    loss: as in Network, default "softmax".
+    dropout: as in Network; by default the module's, if that is given.
 
-    model: a state dict of tensors or arrays, a safetensors file of one, or the torch module itself. The
-    network is float64 if a tensor is, else float32.
-    kind: "RNN", "LSTM" or "GRU"; by default what the shapes say. They cannot tell whether an RNN's
-    nonlinearity is tanh, which is taken for granted, or relu, which is an error where the module is given.
-    prefix, output_prefix: what stands before `weight_ih_l0` and before the output layer's `weight`, e.g.
-    "lstm." and "fc.". By default they are found, and tensors that belong to neither are an error.
-    embedding_prefix: of a torch.nn.Embedding that the module reads; it is multiplied into the W_x·.
-    reads: "vectors", as torch's modules do, or "symbols" where those are one-hot; "symbols" is the default
-    with an embedding. loss, dropout: as in Network; dropout is by default the module's, if that is given.
-
-    torch's two biases add up to our one (but for n of the GRU). Tensors "initial.h" and "initial.c", as
-    `to_torch` writes them, become learned initial states. Data are (time, batch, inputs), as with
-    batch_first=False. Raises UsageError for arguments, DataError for tensors that do not make such a
-    network, ModelFileError for a file that cannot be read.
+    Layers of a bidirectional module become Bidirectional. RNNCell, LSTMCell or GRUCell become one layer, a ModuleList
+    of them one layer each. torch's two biases are added (except for n of the GRU). Tensors "initial.h" and "initial.c",
+    written by `to_torch`, become learned initial states. Data are (time, batch, inputs), as with batch_first=False.
+    Raises UsageError for invalid arguments, DataError for tensors that are no such network, ModelFileError for an
+    unreadable file.
     """
     if kind is not None:
         kind = one_of("kind", kind, tuple(FAMILIES))
@@ -122,7 +122,7 @@ def _uses_relu(model: Any, prefix: str) -> bool:
 
 
 def _initial_names(network: Network, state: str) -> list[str]:
-    """The parameters of a learned state, as torch's h_0 has them: layer by layer, forward before backward."""
+    """Returns the parameters of a learned state in torch's order: layer by layer, forward before backward."""
     endings = ("_forward", "_backward") if isinstance(network.layers[0], Bidirectional) else ("",)
     return [f"initial.{state}{ending}{l}" for l in range(len(network.layers)) for ending in endings]
 
@@ -133,18 +133,19 @@ def _initial_names(network: Network, state: str) -> list[str]:
 def to_torch(
     network: Network, prefix: str = "rnn.", output_prefix: str = "linear.", cells: bool = False
 ) -> dict[str, Array]:
-    """A network of Elman, LSTM or GRUResetAfter as a state dict of a torch.nn.RNN, LSTM or GRU and a Linear.
+    """Converts a network of Elman, LSTM or GRUResetAfter to a state dict of a torch.nn.RNN, LSTM or GRU and a Linear.
 
-    Where all layers are Bidirectional of two such cells, of a module with bidirectional=True. cells: as that of an
-    RNNCell, LSTMCell or GRUCell instead, or, of several layers, of a ModuleList of them.
+    network: the network; layers of Bidirectional become a module with bidirectional=True.
+    prefix, output_prefix: names of the two modules, with a dot; default "rnn." and "linear.".
+    cells: True for an RNNCell, LSTMCell or GRUCell instead, or, for several layers, a ModuleList of them; default
+    False.
 
-    prefix, output_prefix: the names of the two modules, with a dot. Arrays of their own, of the network's
-    dtype; in torch: `{k: torch.from_numpy(v) for k, v in ....items()}`. Our bias is bias_ih, and bias_hh is
-    zero (but for n of the GRU). Learned initial states become "initial.h" and "initial.c", (layers, 1, units)
-    as torch has h_0, which a module must declare to load. Dropout is a setting of torch's module. A scaling goes into
-    the weights that read x, the output's, and their biases.
-    Raises UsageError for a network that no torch module computes: other or mixed cells, unequal widths,
-    skip connections; for prefixes that are equal, or no names with a dot.
+    Returns new arrays of the network's dtype; in torch: `{k: torch.from_numpy(v) for k, v in ....items()}`. Our bias
+    becomes bias_ih, and bias_hh is zero (except for n of the GRU). Learned initial states become "initial.h" and
+    "initial.c", (layers, 1, units) like h_0, which a module must declare to load. Dropout is a setting of torch's
+    module. Scaling is folded into the weights and biases of the first and the output layer.
+    Raises UsageError for a network that no torch module computes (other or mixed cells, unequal widths, skip
+    connections), and for prefixes that are equal or lack a dot.
     """
     require_network("to_torch", network)
     _require_modules(prefix, output_prefix)
@@ -198,7 +199,7 @@ def _add(tensors: dict[str, Array], owner: str, ending: str, family: Family, cel
 
 
 def _read_scaled(tensors: dict[str, Array], owner: str, ending: str, network: Network) -> None:
-    """Lets the weights of the first layer read x where they read (x - m) / s: W / s, and b - W m / s."""
+    """Folds the input scaling into the first layer: W / s, and b - W m / s."""
     columns = network.scaling_of("inputs", np.float64)
     if columns is not None:
         m, s = columns
@@ -208,7 +209,7 @@ def _read_scaled(tensors: dict[str, Array], owner: str, ending: str, network: Ne
 
 
 def _require_modules(prefix: str, output_prefix: str) -> None:
-    """UsageError for prefixes of no two modules: torch would find none of the tensors."""
+    """Raises UsageError for prefixes that are not two module names; torch would not find the tensors."""
     for argument, given in (("prefix", prefix), ("output_prefix", output_prefix)):
         if not isinstance(given, str) or not re.fullmatch(r"(\w+\.)*", given):
             raise UsageError(
@@ -225,9 +226,10 @@ def save_torch(
     output_prefix: str = "linear.",
     cells: bool = False,
 ) -> None:
-    """`to_torch` as a safetensors file: in torch, `module.load_state_dict(safetensors.torch.load_file(path))`.
+    """Saves `to_torch` as a safetensors file; in torch: `module.load_state_dict(safetensors.torch.load_file(path))`.
 
-    Raises UsageError as `to_torch` does, SaveError if the file cannot be written.
+    network, prefix, output_prefix, cells: see to_torch. path: the file to write.
+    Raises UsageError like `to_torch`, SaveError if the file cannot be written.
     """
     # safetensors writes the memory of a strided array as it lies; those of to_torch are in row order.
     tensors = {k: np.ascontiguousarray(v) for k, v in to_torch(network, prefix, output_prefix, cells).items()}
@@ -235,9 +237,9 @@ def save_torch(
 
 
 def torch_kind(network: Network) -> str:
-    """The module of torch.nn that computes all layers: "RNN", "LSTM" or "GRU".
+    """Returns the torch.nn module that computes all layers: "RNN", "LSTM" or "GRU".
 
-    Raises UsageError, which says what torch does not have, and what to do.
+    Raises UsageError with the reason and a remedy.
     """
     if network.skip:
         raise UsageError(
@@ -264,7 +266,7 @@ def torch_kind(network: Network) -> str:
 
 
 def stacked(cell: Cell, names: Iterable[str]) -> Array:
-    """The transposed weights of these names, end to end along axis 0: a new array in row order.
+    """Returns the transposed weights of these names, concatenated along axis 0, as a new array in row order.
 
     Matrices (in, units) give (gates · units, in); vectors (units,) give (gates · units,).
     """

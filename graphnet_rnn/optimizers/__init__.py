@@ -1,28 +1,28 @@
-"""Optimizers: they see an objective over a flat vector, and know nothing of networks.
+"""Optimizers of an objective over a flat vector, independent of networks.
 
-base         what every optimizer is: settings, a state of arrays, and a step
+base         base class of optimizers: settings, a state of arrays, and a step
 objective    the cost as a function of the flat vector: loss, gradient, curvature
-batched      each of these over batches of its own
-by_size      for batches of several sizes, a graph of each
-structure    the hidden units, whose change structural damping penalises
-vectors      what is computed of long vectors
-compiled_equations  from equations on nodes to functions that change arrays; limits on the gradient
+batched      loss, gradient and curvature averaged over several batches
+by_size      batches of several sizes, one graph for each size
+structure    hidden units for structural damping
+vectors      operations on long vectors
+compiled_equations  compiles an optimizer's equations into in-place functions; gradient clipping
 first_order  SGD, momentum, Nesterov, RMSprop, Adam, AdamW
-groups       which parameters learn more slowly, decay less, or do not learn
-conjugate_gradient  linear systems by products with their matrix
-quadratic_model  what a second-order step minimises, and how well it predicts
-hessian_free  steps to the minimum of a damped quadratic model
+groups       parameter groups: factors on learning rate and weight decay, frozen parameters
+conjugate_gradient  linear systems by matrix-vector products
+quadratic_model  the quadratic model of a second-order step
+hessian_free  Hessian-free optimization
 line_search  a step length by the strong Wolfe conditions
-line_search_methods  what L-BFGS and nonlinear conjugate gradients share
+line_search_methods  base class of L-BFGS and nonlinear conjugate gradients
 lbfgs        L-BFGS
-riemannian   steps in a metric of the net's units, by the control of its source
-natural_gradient  steps in a running mean of such a metric, for minibatches
+riemannian   steps in a metric of the network's units, with the step control of its source
+natural_gradient  natural gradient for minibatches: steps in a running mean of a metric
 nonlinear_cg  nonlinear conjugate gradient
-expectation  expectation-maximisation
-step         one guarded step, under every loop
-schedules    how rate and momentum change from step to step, from epoch to epoch, and by what was validated
-minimize     an optimizer applied to any objective
-checks       what must hold of any optimizer
+expectation  expectation-maximization
+step         one guarded step, the basis of every training loop
+schedules    schedules of learning rate and momentum
+minimize     runs an optimizer on any objective
+checks       tests for your own optimizer
 all          every optimizer by its name: ALL
 """
 

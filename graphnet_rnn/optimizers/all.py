@@ -1,4 +1,4 @@
-"""Every optimizer by the name that the command line uses."""
+"""Every optimizer by its name on the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every optimizer is: settings, a state of arrays, and a step."""
+"""Base class of optimizers: settings, a state of arrays, and a step."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ __all__ = [
     "taken_up",
 ]
 
-#: All that a step changes besides the parameters: flat arrays by name. What is stored for resuming.
+#: Optimizer state: flat arrays by name that steps change, stored in checkpoints.
 State = dict[str, Array]
 #: Shape and dtype of each array of a state; (-1,): of any length.
 Kept = dict[str, tuple[Shape, Dtype]]
 
 
 class HasGradient(Protocol):
-    """The part of an Objective that first-order optimizers use."""
+    """Interface of an Objective to first-order optimizers."""
 
     def gradient(self, w: Array) -> tuple[float, Array]: ...
 
 
 class Curved(HasGradient, Protocol):
-    """The part of an Objective that second-order optimizers use; each method may look at a batch of its own."""
+    """Interface of an Objective to second-order optimizers; each method may use its own batch."""
 
     def curvature(self, w: Array, structural: float = 0.0) -> Callable[[Array], Array]: ...
 
@@ -49,62 +49,64 @@ class Curved(HasGradient, Protocol):
 
 @runtime_checkable
 class Preconditioned(Curved, Protocol):
-    """An Objective that also gives a diagonal preconditioner."""
+    """An Objective with a diagonal preconditioner."""
 
     def squared_gradients(self, w: Array) -> Array: ...
 
 
 @dataclass(frozen=True)
 class Report:
-    """What a step saw: the loss before it, and the gradient's norm before clipping."""
+    """Report of a step: the loss before it, and the gradient's norm before clipping."""
 
     loss: float
     gradient_norm: float
 
     @property
     def taken(self) -> bool:
-        """Whether the step changed θ."""
+        """True if the step changed θ."""
         return True
 
     @property
     def settled(self) -> bool:
-        """Whether the step found that on this batch there is no more to gain, so another one is not worth making."""
+        """True if no further step on this batch can lower the loss."""
         return False
 
     @property
     def last_gradient_norm(self) -> float:
-        """The norm of the gradient where the step ended, if it took that one; else the norm before it."""
+        """Gradient norm after the step, if it was computed; else before it."""
         return self.gradient_norm
 
     @property
     def gradients(self) -> int:
-        """How many gradients the step took."""
+        """Number of gradients computed by the step."""
         return 1
 
     @property
     def products(self) -> int:
-        """How many products with the curvature the step took."""
+        """Number of curvature products computed by the step."""
         return 0
 
     @property
     def losses(self) -> int:
-        """How many times the step asked for the loss alone."""
+        """Number of evaluations of the loss alone."""
         return 0
 
     def __str__(self) -> str:
         return f"loss {self.loss:.6g}  |g| {self.gradient_norm:.2g}"
 
     def row(self, times: bool = False) -> dict[str, Any]:
-        """What a history keeps of it, as JSON, null if not finite. times: seconds, too, which no other run repeats."""
+        """Returns the report as JSON for a history, null if not finite. times: True to add seconds, which differ
+        between runs.
+        """
         return {f.name: _plain(getattr(self, f.name)) for f in fields(self) if times or f.name != "seconds"}
 
 
 @dataclass(frozen=True)
 class Optimizer(ABC):
-    """Settings alone, held to the kinds that their annotations declare; all that changes is in `state`, so a stored
+    """Base class of optimizers: settings only, checked by their annotations. `state` has all that changes, so a stored
     state resumes exactly.
 
-    curved: whether its steps ask the objective for products with the curvature.
+    curved: True if its steps use curvature products.
     """
 
     curved: ClassVar[bool] = False
@@ -114,25 +116,27 @@ class Optimizer(ABC):
 
     @property
     def needs_single_cases(self) -> bool:
-        """Whether its steps ask for the squared gradients of single cases."""
+        """True if its steps use the squared gradients of single cases."""
         return False
 
     @abstractmethod
     def init(self, theta: Array, objective: Any = None) -> State:
-        """The state before the first step. objective: what is to be minimised, for a state whose size depends on it."""
+        """Returns the initial state for the parameters `theta`. objective: needed if the state's size depends on it."""
 
     @abstractmethod
     def step(self, objective: Curved, theta: Array, state: State, rate: float | None = None) -> Report:
-        """One step: changes `theta` and the arrays of `state` in place. rate: instead of the setting."""
+        """Runs one step on the objective; changes `theta` and the arrays of `state` in place. rate: overrides the
+        setting.
+        """
 
     def __init_subclass__(cls, **settings: Any) -> None:
-        """Lets every optimizer's step look at what it is given before it computes anything."""
+        """Adds a check of the arguments to the step of every optimizer."""
         super().__init_subclass__(**settings)
         if "step" in vars(cls):
             cls.step = _checking(cls.step)  # type: ignore[method-assign]
 
     def _require_own(self, objective: Any, theta: Any, state: Any, rate: Any) -> None:
-        """UsageError for what no step can change in place, a state that another optimizer keeps, and no rate."""
+        """Raises UsageError for an invalid theta, state or rate."""
         own = f"{type(self).__name__}.step"
         if rate is not None:
             amount(f"{own}: rate", rate)
@@ -152,7 +156,7 @@ class Optimizer(ABC):
             raise UsageError(f"{own}: {difference}; make it with optimizer.init(theta, objective)")
 
     def _kept(self, theta: Array, objective: Any) -> Kept:
-        """Of the state that goes with such parameters; once for all steps."""
+        """Returns shapes and dtypes of the state for these parameters, cached for all steps."""
         key = theta.size, theta.dtype
         found: tuple[Any, Kept] | None = vars(self).get("_keeps")
         if found is None or found[0] != key:
@@ -161,24 +165,24 @@ class Optimizer(ABC):
         return found[1]
 
     def _fresh(self, theta: Array, objective: Any = None) -> State:
-        """Arrays as `init` gives them, whatever they hold."""
+        """Returns arrays of the shapes of `init`, with any values."""
         return self.init(theta, objective)
 
     def evaluation_point(self, theta: Array, state: State) -> Array:
-        """Where a step takes its (first) gradient."""
+        """Returns the point at which a step computes its (first) gradient."""
         return theta
 
     def rate_at(self, state: State) -> float:
-        """The rate of the next step."""
+        """Returns the learning rate of the next step."""
         return 1.0
 
     def settings(self) -> dict[str, Any]:
-        """The arguments that make this optimizer again."""
+        """Returns the arguments that recreate this optimizer."""
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
 
 def _checking(step: Callable[..., Report]) -> Callable[..., Report]:
-    """The step, which first requires a vector and a state that it can change."""
+    """Wraps the step with a check of its vector and state."""
 
     @wraps(step)
     def checked(
@@ -191,7 +195,7 @@ def _checking(step: Callable[..., Report]) -> Callable[..., Report]:
 
 
 def require_optimizer(who: str, optimizer: Any) -> Optimizer:
-    """The optimizer; UsageError, naming `who` asks, for anything else."""
+    """Returns the optimizer; UsageError, with the caller's name `who`, for anything else."""
     if not isinstance(optimizer, Optimizer):
         raise UsageError(
             f"{who}: optimizer must be an optimizer, e.g. rnn.Adam(rate=0.01), not {shown(optimizer)}"
@@ -200,9 +204,10 @@ def require_optimizer(who: str, optimizer: Any) -> Optimizer:
 
 
 def taken_up(who: str, owner: str, fresh: State, given: State | None) -> State:
-    """The state before the first step, or what `given` says of it, a copy, where `fresh` lies.
+    """Returns a copy of the state `given`, in the memory of `fresh`; without `given`, `fresh`.
 
-    who, owner: what takes it up, and what kept it, in words. UsageError for a state that the owner cannot have.
+    who, owner: names of the caller and of the optimizer, for errors. Raises UsageError for a state of another
+    optimizer.
     """
     if given is None:
         return fresh
@@ -220,12 +225,12 @@ def taken_up(who: str, owner: str, fresh: State, given: State | None) -> State:
 
 
 def kept_of(state: State) -> Kept:
-    """Shape and dtype of each array."""
+    """Returns shape and dtype of each array."""
     return {name: (array.shape, array.dtype) for name, array in state.items()}
 
 
 def _against(state: Any, kept: Kept, owner: str, casting: Literal["no", "same_kind"] = "no") -> str:
-    """Why this cannot be the state of what keeps these arrays, in words; empty where it can."""
+    """Describes why this is no state with these arrays; "" if it is."""
     if not isinstance(state, Mapping):
         return f"state must be a dict of arrays, not {shown(state)}"
     for names, what in ((kept.keys() - state.keys(), "lacks"), (state.keys() - kept.keys(), "has")):

@@ -1,7 +1,7 @@
-"""BatchedObjective: the gradient, the curvature and the loss of an objective, each over batches of its own.
+"""BatchedObjective: gradient, curvature and loss of an objective, each averaged over its own batches.
 
-Batches are numbered, and what they give is added up in an order that depends on nothing but their number: so several
-processes may share them.
+Batches are numbered. Sums depend on the numbers only, so several processes may share the batches with identical
+results.
 """
 
 from __future__ import annotations
@@ -32,18 +32,25 @@ Batch = Sequence[Any]
 class BatchedObjective:
     """An objective whose gradient, curvature and loss are means over several batches, each over its own.
 
-    objective: says how large a batch is (an ObjectiveBySize: several sizes); the batches pass through it one after the
-    other, so no more memory is needed.
-    single: the same cost of the same parameters, for batches of one case, from which `squared_gradients` are computed
-    case by case. parallel: "mpi", or rnn.parallel.Ranks: processes that share the batches. Each is fed all of them,
-    computes its own, and gets the same sums, to the bit, however many there are. An Objective alone is the graph of one
-    batch, which nothing divides: make it of a part of the batch, and let `divided` make the parts.
+    objective: the Objective of one batch (or an ObjectiveBySize for several sizes); it processes one batch after the
+    other, so memory does not grow with their number.
+    single: the same cost with the same parameters, for batches of one case; `squared_gradients` uses it case by case.
+    Default None.
+    parallel: "mpi", or rnn.parallel.Ranks: processes that share the batches. Feed all batches to each process; it
+    computes its own, and all processes get identical sums, whatever their number. Default None, one process.
 
         objective.feed(gradient=ten_batches, curvature=ten_batches[:1])
 
-    Raises UsageError for what is no Objective, and for a single whose inputs show that it is none of one case.
+    A single Objective cannot be shared by processes: make it of a part of the batch, and cut the batch with `divided`.
+    Raises UsageError for other objectives, and if the inputs of `single` are not of one case.
 
     Source: Martens 2010, 4.4; Sutskever 2013, algorithm 5; Krause 2015, 3.3.5.2.
+
+    >>> w, x = gn.parameter(np.zeros(2), name="w"), gn.input((5, 2), "float64", name="x")
+    >>> objective = rnn.BatchedObjective(rnn.Objective(gn.mean(gn.squared_error(x, w)), [w], [x]))
+    >>> objective.feed(objective.divided(np.ones((20, 2))))  # four batches of five cases
+    >>> objective.gradient(objective.start())[0]
+    1.0
     """
 
     def __init__(
@@ -76,11 +83,13 @@ class BatchedObjective:
         loss: Sequence[Batch] | None = None,
         weights: Sequence[float] | None = None,
     ) -> None:
-        """The batches that all is computed on until the next feed.
+        """Sets the batches, until the next feed.
 
-        curvature: by default the gradient's first batch; loss, of which the reduction ratio and the line searches are
-        made: by default the curvature's. weights: how much each of the gradient's batches counts in a mean over batches
-        (1), say the sum of the weights of its cases; those of the curvature and the loss must then be among them.
+        gradient: batches of the gradient, each a sequence of arrays.
+        curvature: by default the gradient's first batch.
+        loss: batches for the reduction ratio and line searches; by default those of the curvature.
+        weights: weight of each gradient batch in the mean, e.g. the sum of its cases' weights; default all 1. The
+        batches of the curvature and the loss must then be among the gradient's.
         """
         placed: dict[int, Batch] = {}
         if weights is not None and len(weights) != len(gradient):
@@ -122,14 +131,16 @@ class BatchedObjective:
         }
 
     def divided(self, *arrays: Any) -> list[Batch]:
-        """The batches of the objective's size that a larger one consists of, along the axis on which they differ.
+        """Cuts a large batch into batches of the objective's size, along the axis on which they differ.
 
-        The mean over them is that over all cases, where the cost is a mean over those of a batch. How they are summed
-        depends on the objective's size alone, not on how many processes share them:
+        arrays: one for each input of the objective.
+
+        If the cost is a mean over the cases of a batch, the mean over these batches is the mean over all cases. The
+        order of summation depends on the objective's size only, not on the number of processes:
 
             objective.feed(objective.divided(x, t))
 
-        Raises UsageError for arrays that are not so many times as large as the inputs, on one axis.
+        Raises UsageError unless the arrays are a whole multiple of the inputs, on one axis.
         """
         inputs = self.objective.inputs
         if len(arrays) != len(inputs):
@@ -159,7 +170,7 @@ class BatchedObjective:
 
     @property
     def threads(self) -> int | None:
-        """At most how many threads it uses."""
+        """Maximum number of threads."""
         return self.objective.threads
 
     def start(self) -> Array:
@@ -167,11 +178,11 @@ class BatchedObjective:
         return self.objective.start()
 
     def place(self, vector: Array) -> Array:
-        """See Objective.place."""
+        """See Objective.place; vector: one number for each parameter."""
         return self.objective.place(vector)
 
     def set(self, w: Array) -> None:
-        """See Objective.set."""
+        """See Objective.set; w: one number for each parameter."""
         self.objective.set(w)
 
     def penalty(self, w: Array) -> float:
@@ -201,7 +212,10 @@ class BatchedObjective:
     def metric(
         self, w: Array, metric: Metric, part: str = "all", draw: int = 0
     ) -> tuple[float, Array, Array]:
-        """The means of C(w) and ∇C(w), and the sum of the metric, over the gradient's batches; see Objective.metric."""
+        """Returns the means of C(w) and ∇C(w), and the sum of the metric, over the gradient's batches.
+
+        metric, part, draw: see Objective.metric.
+        """
         batches, losses = self.gradient_batches, list[float]()
         count, weights = len(batches), self._weights_of("gradient")
         first = whole_number("BatchedObjective.metric: draw", draw, least=0) * count
@@ -221,7 +235,8 @@ class BatchedObjective:
         return self._mean_of_numbers("gradient", losses), _beside(w, slopes), total[self.size :]
 
     def _relative(self, w: Array) -> list[float]:
-        """By batch what makes of its scale that of all batches together, 0 of one that counts for nothing.
+        """Returns the factor that converts each batch's scale to that of all batches together; 0 for a batch of weight
+        0.
 
         C = Σ W_b C_b / Σ W_b, so ∂C/∂loss = W_b g / Σ W_b, and the sum of all cases is C Σ (∂C/∂loss) / Σ (∂C/∂loss)².
         """
@@ -236,11 +251,11 @@ class BatchedObjective:
             return np.nan_to_num(shares * scale * sums[:, 1] / sums[:, 0]).tolist()
 
     def metric_size(self, metric: Metric, part: str = "all") -> int:
-        """See Objective.metric_size."""
+        """See Objective.metric_size: metric, part."""
         return self.objective.metric_size(metric, part)
 
     def metric_solver(self, metric: Metric, part: str, numbers: Array, damping: float = 0.0) -> Solver:
-        """See Objective.metric_solver."""
+        """See Objective.metric_solver: metric, part, numbers, damping."""
         return self.objective.metric_solver(metric, part, numbers, damping)
 
     @property
@@ -259,7 +274,10 @@ class BatchedObjective:
         return self.objective.units
 
     def curvature(self, w: Array, structural: float = 0.0) -> Callable[[Array], Array]:
-        """v ↦ the mean of the curvature's products over its batches, see Objective.curvature"""
+        """v ↦ the mean of the curvature's products over its batches
+
+        w: the parameters. structural: weight of structural damping, default 0; see Objective.curvature.
+        """
         batches, weights = list(self.curvature_batches), self._weights_of("curvature")
         single = self.objective.curvature(w, structural)
 
@@ -269,7 +287,7 @@ class BatchedObjective:
         return product
 
     def loss(self, w: Array) -> float:
-        """The mean of C(w) over the loss' batches"""
+        """The mean of C(w) over the batches of the loss"""
         return self._mean_of_numbers("loss", [self.objective.loss(w) for _ in self._fed(self.loss_batches)])
 
     def squared_gradients(self, w: Array) -> Array:
@@ -298,7 +316,7 @@ class BatchedObjective:
         self.objective.redraw()
 
     def explain_non_finite(self) -> str:
-        """See Objective.explain_non_finite; of the first of the gradient's batches where there is something to say."""
+        """See Objective.explain_non_finite; for the first of the gradient's batches with a NaN or infinity."""
         self._weights_of("gradient")
         found = (self.objective.explain_non_finite() for _ in self._fed(self.gradient_batches))
         return next(filter(None, self.ranks.gather(next(filter(None, found), ""))), "")
@@ -306,13 +324,13 @@ class BatchedObjective:
     # -- batches of this rank, and sums over those of all ---------------------------------------
 
     def _fed(self, batches: Sequence[Batch]) -> Iterator[int]:
-        """The numbers of this rank's batches, each while the objective is fed that batch."""
+        """Feeds this rank's batches one after the other and yields their numbers."""
         for number in self.ranks.own(len(batches)):
             self.objective.feed_placed(tuple(batches[number]))
             yield number
 
     def _mean(self, kind: str, own: Iterable[Array], like: Array, weights: Array | None = None) -> Array:
-        """The mean of vectors, one of each batch, summed in float64. weights: those of the last feed by default."""
+        """Returns the mean of one vector per batch, summed in float64. weights: by default those of the last feed."""
         weights = self._weights_of(kind) if weights is None else weights
         numbers = self.ranks.own(len(weights))
         terms = (_times(weights[number], double(vector)) for number, vector in zip(numbers, own, strict=True))
@@ -335,12 +353,12 @@ def _times(weight: float, of: Any) -> Any:
 
 
 def _total(weights: Array) -> float:
-    """Their sum, 1 where no batch counts."""
+    """Returns the sum of the weights, 1 if it is 0."""
     return float(weights.sum()) or 1.0
 
 
 def _beside(like: Array, vector: Array) -> Array:
-    """The vector where the other lies: ranks meet on the host."""
+    """Copies the vector to the memory of the other; ranks exchange host vectors."""
     place = gn.backend_of(like)
     return vector if gn.backend_of(vector) == place else gn.place(vector, place)
 
@@ -367,7 +385,7 @@ def _listed(name: str, batches: Any, inputs: Sequence[Node]) -> list[Batch]:
 
 
 def _require_single(whole: Objective, single: Objective) -> None:
-    """UsageError unless `single` is of the same parameters, and of one case."""
+    """Raises UsageError unless `single` has the same parameters and batches of one case."""
     ours, its = ([list(node.shape) for node in o.parameters] for o in (whole, single))
     if ours != its:
         raise UsageError(
@@ -389,7 +407,7 @@ def _require_single(whole: Objective, single: Objective) -> None:
 
 
 def _cases(batch: Batch, whole: Objective, single: Objective) -> Iterator[Batch]:
-    """The cases of a batch: slices of each array along the axis on which the two objectives' inputs differ."""
+    """Yields the cases of a batch, along the axis on which the two objectives' inputs differ."""
     axes = [_case_axis(w.shape, s.shape) for w, s in zip(whole.inputs, single.inputs, strict=True)]
     count = {np.shape(array)[axis] for array, axis in zip(batch, axes, strict=True) if axis is not None}
     for i in range(max(count, default=1)):
@@ -400,7 +418,7 @@ def _cases(batch: Batch, whole: Objective, single: Objective) -> Iterator[Batch]
 
 
 def _cut_axis(array: Array, node: Node) -> int | None:
-    """The axis on which the array is several times as large as the input; None where it is as large."""
+    """Returns the axis on which the array is a multiple of the input's size; None if the sizes are equal."""
     differ = [i for i, (a, n) in enumerate(zip(array.shape, node.shape, strict=False)) if a != n]
     if (
         array.ndim != len(node.shape)
@@ -408,7 +426,7 @@ def _cut_axis(array: Array, node: Node) -> int | None:
         or any(not node.shape[i] or array.shape[i] % node.shape[i] or not array.shape[i] for i in differ)
     ):
         raise UsageError(
-            f"BatchedObjective.divided: an array of shape {list(array.shape)} is no whole number of batches of "
+            f"BatchedObjective.divided: an array of shape {list(array.shape)} is not a whole number of batches of "
             f"{node.describe()} on one axis"
         )
     return differ[0] if differ else None

@@ -1,4 +1,4 @@
-"""ObjectiveBySize: one objective for batches of several sizes, each of which has a graph of its own."""
+"""ObjectiveBySize: one objective for batches of several sizes, each with its own graph."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _Shapes = tuple[tuple[int, ...], ...]
 
 
 class ObjectiveBySize:
-    """An Objective for each size of batches, all of the same parameters: what is fed says which one is meant.
+    """Objectives of the same parameters for batches of several sizes; `feed` selects one by the shapes of the arrays.
 
-    It is that one until the next feed, in whatever is asked of it; a curvature goes on to be that of any size.
-    Raises UsageError for objectives of other parameters, or two of one size, and for arrays of a size that none has.
+    All methods use this one until the next feed, except a curvature, which follows later feeds.
+    Raises UsageError for different parameters, two objectives of one size, and arrays of a size without objective.
     """
 
     def __init__(self, objectives: Sequence[Objective]) -> None:
@@ -81,7 +81,7 @@ class ObjectiveBySize:
             objective.compile()
 
     def curvature(self, w: Array, structural: float = 0.0) -> Callable[[Array], Array]:
-        """See Objective.curvature; of whatever is fed when a product is asked for."""
+        """See Objective.curvature; products use the batch that is fed at their time."""
         at = w.copy()
         products: dict[Objective, Callable[[Array], Array]] = {}
 

@@ -1,4 +1,4 @@
-"""The testing kit for optimizers: what must hold of any, in one line.
+"""Tests for your own optimizer, in one line.
 
 rnn.testing.check_optimizer(MyOptimizer(rate=0.1))
 """
@@ -32,7 +32,7 @@ SIZE, STEPS = 7, 4
 
 
 class Bowl:
-    """½ (w - c)ᵀ H (w - c) + ¼ Σ w⁴, with all that optimizers ask for; `broken` takes the place of what it knows."""
+    """½ (w - c)ᵀ H (w - c) + ¼ Σ w⁴, with the interface of an Objective; `broken` makes one result not finite."""
 
     def __init__(self, broken: str = "") -> None:
         generator = np.random.default_rng(0)
@@ -80,10 +80,17 @@ class Bowl:
 
 
 def check_optimizer(optimizer: Optimizer, report: Callable[[str, str], None] | None = None) -> None:
-    """Holds an optimizer, with its settings, to what must be true of any; LawError where something is not.
+    """Tests an optimizer, with its settings, against the rules for all optimizers; LawError for a violation.
 
-    report(name of the check, what was found) is called after each check that passed; those that are of equations are
-    for optimizers that declare them (FirstOrder).
+    optimizer: an instance, e.g. MyOptimizer(rate=0.1).
+    report: called as report(name of the check, result) after each check that passed; default None.
+
+    Checks of equations apply to optimizers that declare them (FirstOrder).
+
+    >>> passed = []
+    >>> rnn.testing.check_optimizer(rnn.SGD(rate=0.1), lambda name, result: passed.append(name))
+    >>> passed[:3]
+    ['settings', 'state', 'formula']
     """
     if not isinstance(optimizer, Optimizer):
         raise UsageError(
@@ -98,7 +105,7 @@ def check_optimizer(optimizer: Optimizer, report: Callable[[str, str], None] | N
 def _stepped(
     optimizer: Optimizer, steps: int = STEPS, dtype: str = "float64"
 ) -> Iterator[tuple[Array, State]]:
-    """θ and the state, before each step and after the last; they are copies."""
+    """Yields copies of θ and the state, before each step and after the last."""
     objective, theta = Bowl(), Bowl().start(dtype)
     state = optimizer.init(theta, objective)
     yield theta.copy(), deepcopy(state)
@@ -116,7 +123,7 @@ def _require(optimizer: Optimizer, holds: bool, what: str) -> None:
         raise LawError(f"{type(optimizer).__name__}: {what}")
 
 
-# -- the checks: each raises LawError, or returns what it found in a few words; "" where it says nothing -----------
+# -- the checks: each raises LawError, or returns its result in words, or "" ----------------------------
 
 
 def settings_come_back(optimizer: Optimizer) -> str:
@@ -134,7 +141,7 @@ def settings_come_back(optimizer: Optimizer) -> str:
 
 
 def state_is_arrays(optimizer: Optimizer) -> str:
-    """The state is arrays by name, which steps change in place, as θ."""
+    """The state consists of named arrays, which steps change in place, like θ."""
     theta = Bowl().start()
     state = optimizer.init(theta, Bowl())
     held = dict(state)
@@ -166,7 +173,7 @@ def a_resumed_run_has_the_same_bits(optimizer: Optimizer) -> str:
 
 
 def what_is_not_finite_changes_nothing(optimizer: Optimizer) -> str:
-    """Where the loss or the gradient is not finite, θ and the state are what they were; a row of it is JSON."""
+    """A loss or gradient that is not finite changes neither θ nor the state; the report's row is JSON."""
     cases = ("gradient NaN", "gradient infinity", "loss nan", "loss inf")
     for broken in cases:
         for theta, state in _stepped(optimizer, 1):
@@ -179,7 +186,7 @@ def what_is_not_finite_changes_nothing(optimizer: Optimizer) -> str:
 
 
 def float32_agrees(optimizer: Optimizer) -> str:
-    """θ stays float32, and a step by equations is that of float64, to rounding; one that searches may take another."""
+    """θ stays float32, and a step by equations equals that in float64, to rounding; a line search may differ."""
     (_, theta), (_, wide) = (
         tuple(t for t, _ in _stepped(optimizer, 1, dtype)) for dtype in ("float32", "float64")
     )
@@ -198,7 +205,7 @@ def float32_agrees(optimizer: Optimizer) -> str:
 
 
 def steps_are_the_formula(optimizer: Optimizer) -> str:
-    """Each step is what its nodes are, one by one, by NumPy; the gradient is taken where `lookahead` says."""
+    """Each step equals its nodes, evaluated one by one with NumPy; the gradient is taken at `lookahead`."""
     if not isinstance(optimizer, FirstOrder):
         return ""
     worst = 0.0
@@ -219,7 +226,7 @@ def steps_are_the_formula(optimizer: Optimizer) -> str:
 
 
 def _by_numpy(optimizer: FirstOrder, theta: Array, state: State, asked: Bowl) -> list[Array]:
-    """Where the gradient is taken, and θ and the state after a step, each node by its own rule."""
+    """Returns the gradient's point, and θ and the state after a step, evaluated node by node."""
     now = optimizer.settings_now(state)
     inputs = [gn.input(a.shape, a.dtype) for a in (theta, theta, *state.values())]
     named = dict(zip(state, inputs[2:], strict=True))
@@ -233,7 +240,7 @@ def _by_numpy(optimizer: FirstOrder, theta: Array, state: State, asked: Bowl) ->
 
 
 def one_compilation_serves_all_steps(optimizer: Optimizer) -> str:
-    """Neither another rate nor another step makes a new function."""
+    """Other learning rates and steps compile no new function."""
     if not isinstance(optimizer, FirstOrder):
         return ""
     theta = Bowl().start()
@@ -250,7 +257,7 @@ def one_compilation_serves_all_steps(optimizer: Optimizer) -> str:
 
 
 def clipping_is_a_shorter_gradient(optimizer: Optimizer) -> str:
-    """With clip_norm, a step is the one that the clipped gradient makes."""
+    """With clip_norm, a step equals that of the clipped gradient."""
     if not isinstance(optimizer, FirstOrder):
         return ""
     free = replace(optimizer, clip_norm=None, clip_value=None)
@@ -278,7 +285,7 @@ def clipping_is_a_shorter_gradient(optimizer: Optimizer) -> str:
 
 
 def back_ends_agree(optimizer: Optimizer) -> str:
-    """Vectors in a device's memory (or in that of its simulator) become what they become here."""
+    """Steps in a device's memory (or its simulator) give the same vectors as here."""
     devices = [name for name in usable_backends() if load_backend(name).apart]
     if not isinstance(optimizer, FirstOrder) or not devices:
         return ""

@@ -1,4 +1,4 @@
-"""From the equations of an optimizer to functions that change arrays: compiled once for vectors of one kind."""
+"""Compiles the equations of an optimizer into in-place functions, once for each kind of vector."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ Applied = Callable[[Node, Node, dict[str, Node], dict[str, Node]], tuple[Node, d
 
 
 class VectorKind(NamedTuple):
-    """What a function is compiled for: the size and dtype of θ, (name, shape, dtype) of each array of the state, the
-    names of the scalars, where vectors lie, and at most how many threads."""
+    """Cache key of a compiled function: size and dtype of θ, (name, shape, dtype) of each state array, names of the
+    scalars, back end, maximum number of threads.
+    """
 
     size: int
     dtype: str
@@ -44,17 +45,17 @@ class VectorKind(NamedTuple):
         return cls(theta.size, theta.dtype.str, shapes, scalars, gn.backend_of(theta), threads)
 
     def nodes(self) -> tuple[Node, dict[str, Node], dict[str, Node]]:
-        """θ, the state and the scalars, as inputs."""
+        """Returns θ, the state and the scalars as input nodes."""
         theta = gn.input((self.size,), self.dtype, name="θ")
         state = {name: gn.input(shape, dtype, name=name) for name, shape, dtype in self.state}
         return theta, state, {name: gn.input((), self.dtype, name=name) for name in self.scalars}
 
 
 def update_function(kind: VectorKind, applied: Applied) -> gn.Function:
-    """(loss, θ, g, *state, *scalars) ↦ ‖g‖; θ and the state are changed in place, unless loss or ‖g‖ is not finite.
+    """(loss, θ, g, *state, *scalars) ↦ ‖g‖; changes θ and the state in place, unless loss or ‖g‖ is not finite.
 
-    One pass over g, for its norm, and one over all: a step on a NaN would destroy the parameters, and with them the
-    run, so nothing is written before the norm is known.
+    One pass over g for its norm, then one over all: nothing is written before the norm is known, since a step on a NaN
+    would destroy the parameters.
     """
     theta, state, scalars = kind.nodes()
     g = gn.input((kind.size,), kind.dtype, name="g")
@@ -63,7 +64,7 @@ def update_function(kind: VectorKind, applied: Applied) -> gn.Function:
     sound = gn.logical_and(_is_finite(loss), _is_finite(length))
 
     def then(node: Node) -> Node:
-        """A vector, once it is known whether there is a step: so all equations of vectors are of one pass."""
+        """Makes the vector depend on the check of the norm, so that all vector equations are in one pass."""
         return After()(node, sound) if node.shape == theta.shape else node
 
     old = {name: then(node) for name, node in state.items()}
@@ -79,7 +80,7 @@ def update_function(kind: VectorKind, applied: Applied) -> gn.Function:
 def lookahead_function(
     kind: VectorKind, point: Callable[[Node, dict[str, Node], dict[str, Node]], Node]
 ) -> gn.Function:
-    """(out, θ, *state, *scalars): out becomes the point"""
+    """(out, θ, *state, *scalars): writes the point to out"""
     theta, state, scalars = kind.nodes()
     out = gn.input((kind.size,), kind.dtype, name="out")
     inputs = [out, theta, *state.values(), *scalars.values()]

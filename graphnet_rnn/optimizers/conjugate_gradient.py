@@ -33,11 +33,10 @@ SPACING = 1.3
 
 @dataclass(frozen=True)
 class Direction:
-    """One step: x after it, the direction p and the α of the step that led there, φ(x), and pᵀA p / pᵀp, the curvature
-    along p.
+    """One CG step: x after it, its direction p and step length α, φ(x), and the curvature pᵀA p / pᵀp.
 
-    residual: |b - A x|, as a share of the larger of |b| and what it was at the start. slopes: rᵀM⁻¹r before and after
-    the step; φ falls along p by the first of them to begin with.
+    residual: |b - A x|, relative to the larger of |b| and its value at the start. slopes: rᵀM⁻¹r before and after the
+    step; the first is the initial slope of -φ along p.
     """
 
     x: Array
@@ -56,11 +55,11 @@ class Direction:
 
 @dataclass(frozen=True)
 class Solution:
-    """Where conjugate gradient ended, and how.
+    """Result of conjugate gradient.
 
-    values: φ after each step, φ(start) first. kept: (step, x) of some iterates, the last one included.
-    reason: "progress" (φ hardly fell any more), "limit" (of steps), "solved" (no residual is left), "curvature" (A was
-    not positive along some direction; x is what was found before it), "not finite", or what `watch` said.
+    values: φ after each step, φ(start) first. kept: (step, x) of some iterates, including the last.
+    reason: "progress" (φ stalled), "limit" (max_steps), "solved" (zero residual), "curvature" (A is not positive along
+    a direction; x is the iterate before), "not finite", or the return value of `watch`.
     """
 
     x: Array
@@ -72,7 +71,7 @@ class Solution:
 
     @property
     def steps(self) -> int:
-        """How many products with A the iterations took (the one for a warm start not counted)."""
+        """Number of products with A in the iterations, without that of a warm start."""
         return len(self.values) - 1
 
 
@@ -84,13 +83,16 @@ def conjugate_directions(
     augment: Array | None = None,
     damping: float = 0.0,
 ) -> Iterator[Direction]:
-    """Steps along directions that are conjugate in A, each to the minimum of φ along it, in float64.
+    """Yields steps along directions that are conjugate in A, each to the minimum of φ along it, in float64.
 
-    product: v ↦ G v, A = G + damping I. start: the first x, zero by default. preconditioner: M, see Preconditioner.
-    augment: a direction c to go along first; all others are then conjugate to it, too, at the cost of c and A c in
-    memory: after i more steps φ is least in x₀ + span{c, r, P A r, ..., (P A)ⁱ⁻¹ r}, P taking what is along c away.
-    The first item is the start itself, with no step. Ends where the residual is zero; after a direction along which A
-    is not positive, its item has the x of before and the `step` p itself, and no other follows.
+    product: v ↦ G v, A = G + damping I.
+    start: the first x, default zero.
+    preconditioner: M, see Preconditioner.
+    augment: a direction c to use first; all others are then conjugate to c, too, at the cost of storing c and A c:
+    after i more steps φ is minimal in x₀ + span{c, r, P A r, ..., (P A)ⁱ⁻¹ r}, P projecting out c.
+
+    The first item is the start, without a step. Ends at a zero residual, and at a direction along which A is not
+    positive: its item has the x before, and p itself as `step`.
     Source: Hestenes & Stiefel 1952; preconditioned, Martens 2010, algorithm 2; augmented, Erhel & Guyomarc'h 2000.
     """
     b, spare = double(b), Recycled()
@@ -132,7 +134,7 @@ def conjugate_directions(
         if not curvature > 0:
             yield Direction(x, p, 1.0, _phi(x, r, b), curvature, norm(r) / scale, (ry, ry))
             return
-        # Both are new vectors, since whoever was given the old ones may keep them.
+        # Both are new vectors, since the caller may keep the old ones.
         alpha, before, x = ry / bend, x, recycled(r)
         twice, square, rest, along = _advanced(x, before, p, r, a, b, diagonal, shadow, alpha)
         del before
@@ -224,13 +226,13 @@ def conjugate_gradient(
     damping: float = 0.0,
     watch: Callable[[int, float, Array], str] | None = None,
 ) -> Solution:
-    """x ≈ A⁻¹ b by at most `max_steps` products with A, stopped when φ hardly falls any more.
+    """Solves A x = b approximately with at most `max_steps` products with A; stops when φ stalls.
 
     Stops at step i where φ_i < 0 and (φ_i - φ_{i-k}) / φ_i ≤ k ε, k = max(window, i / 10), ε = tolerance (0: never);
-    where |b - A x| ≤ residual · the larger of |b| and what it was at the start; or along a direction of non-positive
-    curvature. watch(step, φ, x) sees each iterate that is kept, and ends it by saying why. The rest: see
+    where |b - A x| ≤ residual · the larger of |b| and its value at the start; or along a direction of non-positive
+    curvature. watch(step, φ, x) is called for each kept iterate, and stops by returning a reason. Other arguments: see
     conjugate_directions.
-    Raises UsageError for settings that cannot be meant.
+    Raises UsageError for invalid settings.
     Source: Martens 2010, 4.4 and algorithm 2; Krause 2015, eq. 4.2.
     """
     if max_steps < 1 or window < 1 or not (tolerance >= 0 and residual >= 0):

@@ -1,4 +1,4 @@
-"""Expectation-maximisation as an optimizer: of objectives that know where their bound is highest."""
+"""Expectation-maximization as an optimizer."""
 
 from __future__ import annotations
 
@@ -18,22 +18,30 @@ __all__ = ["ExpectationMaximization"]
 
 @dataclass(frozen=True)
 class ExpectationMaximization(Optimizer):
-    """θ ← argmax_θ' E[log p(x, z; θ') | x; θ]: for an HMM, every table becomes its expected counts, normalised
+    """θ ← argmax_θ' E[log p(x, z; θ') | x; θ]: for an HMM, each table becomes its normalized expected counts
 
-    smoothing: added to each count. Without it the likelihood never falls, and an entry that is 0 stays 0.
+    smoothing: added to each count, default 0. Without smoothing the likelihood never falls, and zero entries stay 0.
+
     The report's gradient norm is the length of the step. Source: Dempster, Laird & Rubin 1977; Baum et al. 1970.
+
+    >>> hmm = rnn.HMM(states=2, symbols=3)
+    >>> problem = rnn.SymbolSequences(hmm, np.array([0, 1, 2, 0, 1, 2, 0, 1]))
+    >>> training = rnn.Training(rnn.ExpectationMaximization(smoothing=0.1), epochs=3)
+    >>> rnn.Trainer(problem, training).run().epochs
+    3
     """
 
     smoothing: Amount = 0.0
 
     def init(self, theta: Array, objective: Any = None) -> State:
+        """Returns an empty state. theta: the parameters."""
         return {}
 
     def step(self, objective: Any, theta: Array, state: State, rate: float | None = None) -> Report:
         if not hasattr(objective, "maximized"):
             raise UsageError(
-                f"ExpectationMaximization asks an objective where its bound is highest, which {objective!r:.50} does "
-                "not know; it is for an HMM, see rnn.SymbolSequences"
+                f"ExpectationMaximization is for an HMM, see rnn.SymbolSequences; {objective!r:.50} has no step of "
+                "expectation-maximization"
             )
         loss, found = objective.maximized(theta, self.smoothing)
         length = norm(found - theta)

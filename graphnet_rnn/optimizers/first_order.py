@@ -1,4 +1,4 @@
-"""First-order optimizers, as equations on nodes. θ: parameters; g: the gradient (clipped, if asked); ε: the rate."""
+"""First-order optimizers, as equations on nodes. θ: parameters; g: (clipped) gradient; ε: learning rate."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ Nodes = dict[str, Node]
 
 @dataclass(frozen=True)
 class FirstOrder(Optimizer):
-    """What they share: one gradient a step, clipped first by value, then by norm, and equations for what follows
+    """Base class of first-order optimizers: one gradient for each step, clipped by value, then by norm
 
-    A class declares the arrays that its state begins with, and its update on nodes; the engine makes one pass over
-    memory of it, in place, and `apply` puts it into a graph of your own, to differentiate through.
+    A subclass declares the arrays of its state in `accumulators`, and its update on nodes in `update`. Each step is
+    compiled into one pass over memory, in place. `apply` adds a step to your own graph, to differentiate through it.
 
         @dataclass(frozen=True)
         class Heavy(rnn.FirstOrder):
@@ -50,19 +50,28 @@ class FirstOrder(Optimizer):
                 v = self.decay * state["v"] - rate * g
                 return theta + v, {"v": v}
 
-    rate: a number, or a Schedule. Where there is a schedule, the state holds the number of steps that were made,
-    "step", so that it resumes exactly; without one it holds no count. A setting that follows a schedule is a node in
-    `update`; others are the numbers that they are. Settings must be hashable: functions are kept by them.
-    weight_decay: λ, decoupled: θ ← what the equations give - ε λ θ, in no gradient and in no accumulator (l2 of an
-    Objective is). groups: factors on ε and λ for parameters whose names fit a pattern; the last pattern that fits wins,
-    setting by setting (what stays as it is is no parameter of the objective, see `frozen` of problems):
+    rate: learning rate ε, a number or a Schedule. With a schedule, the state also counts the steps ("step"), so it
+    resumes exactly. Settings that follow a schedule are nodes in `update`, others are numbers. Settings must be
+    hashable.
+    clip_norm: maximum norm of the gradient; default None, not clipped.
+    clip_value: maximum absolute value of each gradient element; default None, not clipped.
+    weight_decay: λ, decoupled: θ ← update - ε λ θ, default 0. It does not enter the gradient or the accumulators (`l2`
+    of an Objective does).
+    groups: factors on ε and λ for parameters by patterns of their names; the last matching pattern wins, for each
+    setting. (To freeze parameters, use `frozen` of a problem.)
 
         rnn.Adam(1e-3, groups={"layer0.*": {"rate": 0.1}, "*.b_*": {"weight_decay": 0}})
 
-    They are vectors of the state; `rate` is a vector, too, in `update` then. Such optimizers are begun by
-    init(theta, objective), of an objective whose parameters have names.
+    With groups, `rate` in `update` is a vector. Initialize the state by init(theta, objective), with an objective whose
+    parameters have names.
+    If the loss or the gradient is not finite, θ and the state do not change.
     Source of decoupled decay: Loshchilov & Hutter 2019, algorithm 2, whose λ is ε λ here.
-    Where the loss or the gradient is not finite, θ and the state stay as they are.
+
+    >>> optimizer = rnn.SGD(rate=0.5, clip_norm=1.0)
+    >>> w, g = gn.parameter(np.array([1.0, 2.0])), np.array([3.0, 4.0])
+    >>> after, state = optimizer.apply(w, gn.constant(g), {})
+    >>> gn.compile(after)()[0].round(3).tolist()
+    [0.7, 1.6]
     """
 
     rate: Rate = 1e-3
@@ -79,22 +88,25 @@ class FirstOrder(Optimizer):
             raise UsageError(f"{own}: groups have factors on the weight decay, which is 0; give weight_decay")
 
     def settings(self) -> dict[str, Any]:
-        """The arguments that make this optimizer again, as JSON knows them: a schedule by its description."""
+        """Returns the arguments that recreate this optimizer, as JSON; schedules as descriptions."""
         own = {name: described(value) for name, value in super().settings().items()}
         return own | {"groups": as_mapping(self.groups)}
 
     # -- what a class declares -----------------------------------------------------------------
 
     def accumulators(self, theta: Array) -> State:
-        """The arrays of the state before the first step, but for the count of steps."""
+        """Returns the arrays of the initial state, without the step count. theta: the parameters."""
         return {}
 
     @abstractmethod
     def update(self, theta: Node, g: Node, state: Nodes, rate: Node) -> tuple[Node, Nodes]:
-        """θ after a step, and what has changed of the state, by name (but for the count of steps)."""
+        """Returns θ after a step, and the changed arrays of the state by name, as nodes.
+
+        theta, g, state, rate: parameters, clipped gradient, state and learning rate, as nodes.
+        """
 
     def lookahead(self, theta: Node, state: Nodes) -> Node:
-        """Where a step takes its gradient."""
+        """Returns the point at which a step computes its gradient, θ by default."""
         return theta
 
     # -- on nodes ------------------------------------------------------------------------------
@@ -103,10 +115,13 @@ class FirstOrder(Optimizer):
         self, theta: Node, g: Node, state: Mapping[str, Node], rate: float | Node | None = None,
         **settings: float | Node,
     ) -> tuple[Node, Nodes]:  # fmt: skip
-        """θ and the state after a step, as nodes: g clipped, the equations, and the count of steps.
+        """Returns θ and the state after a step as nodes: clipping, update, step count.
 
-        rate: instead of the setting. settings: numbers or nodes instead of others; those that follow schedules must be
-        given. So gn.gradient of a loss some steps on gives its slope in a rate, or in a momentum.
+        theta, g, state: parameters, gradient and state, as nodes.
+        rate: learning rate; by default the setting.
+        settings: numbers or nodes that replace other settings; required for settings that follow schedules.
+
+        Use gn.gradient of a later loss for its derivative by a learning rate or momentum.
         Raises UsageError for an update that does not fit θ and the state.
         """
         given = {"rate": self.rate if rate is None else rate, **settings}
@@ -143,7 +158,7 @@ class FirstOrder(Optimizer):
         return after, {**state, **changed}
 
     def looked_ahead(self, theta: Node, state: Mapping[str, Node], **settings: float | Node) -> Node:
-        """Where a step takes its gradient, as a node. settings: as in `apply`."""
+        """Returns the point at which a step computes its gradient, as a node. settings: as in `apply`."""
         return self._with(**settings).lookahead(theta, dict(state))
 
     def _require_fit(self, before: Mapping[str, Node], after: Mapping[str, Node]) -> None:
@@ -162,7 +177,7 @@ class FirstOrder(Optimizer):
                 )
 
     def __graph__(self) -> gn.Graph:
-        """A step as a graph, for pictures: θ, g, the state and ε, and what becomes of them."""
+        """Returns a step as a graph, for pictures: θ, g, state and ε, and their new values."""
         kind = VectorKind.of(np.zeros(1), self._fresh(np.zeros(1)), self._scalars, None)
         theta, state, scalars = kind.nodes()
         g = gn.input(theta.shape, theta.dtype, name="g")
@@ -180,7 +195,7 @@ class FirstOrder(Optimizer):
         return found | factors(type(self).__name__, self.groups, theta, objective) if self.groups else found
 
     def _begun(self, theta: Array) -> State:
-        """The state before the first step, but for which parameters are in which group."""
+        """Returns the initial state without the arrays of groups."""
         counted = {"step": np.zeros(1, np.int64)} if self._scheduled else {}
         return self.accumulators(theta) | counted | {name: theta.copy() for name in kinds_of(self.groups)}
 
@@ -188,7 +203,7 @@ class FirstOrder(Optimizer):
         return self._begun(theta) if self.groups else self.init(theta, objective)
 
     def rate_at(self, state: State) -> float:
-        """ε of the next step."""
+        """Returns ε of the next step."""
         return self._now("rate", state)
 
     def evaluation_point(self, theta: Array, state: State) -> Array:
@@ -216,7 +231,7 @@ class FirstOrder(Optimizer):
         if g.dtype != theta.dtype or (isinstance(g, np.ndarray) and np.may_share_memory(g, theta)):
             g = g.astype(theta.dtype)
         now = self.settings_now(state) | ({} if rate is None else {"rate": rate})
-        with np.errstate(over="ignore"):  # an infinite rate breaks the weights, which is told then
+        with np.errstate(over="ignore"):  # infinite weights raise an error later
             values = [theta.dtype.type(now[name]) for name in self._scalars]
         function = compiled(("update", *self._key, kind), make)
         length = float(function(np.float64(loss), theta, g, *state.values(), *values)[0])
@@ -231,27 +246,27 @@ class FirstOrder(Optimizer):
     # -- settings ------------------------------------------------------------------------------
 
     def settings_now(self, state: State) -> dict[str, float]:
-        """The rate of the next step, and what else follows a schedule: what `apply` takes."""
+        """Returns the learning rate and other scheduled settings of the next step, as `apply` takes them."""
         return {name: self._now(name, state) for name in self._scalars}
 
     @cached_property
     def _scheduled(self) -> tuple[str, ...]:
-        """The names of the settings that follow schedules."""
+        """Names of the settings that follow schedules."""
         return tuple(f.name for f in fields(self) if isinstance(getattr(self, f.name), Schedule))
 
     @cached_property
     def _scalars(self) -> tuple[str, ...]:
-        """The names of what may be another number at each step."""
+        """Names of the settings that may differ at each step."""
         return tuple(dict.fromkeys(("rate", *self._scheduled)))
 
     @cached_property
     def _key(self) -> tuple[Any, ...]:
-        """All of the settings that equations may hold."""
+        """All settings that equations may contain."""
         varying = set(self._scalars)
         return type(self), *((f.name, getattr(self, f.name)) for f in fields(self) if f.name not in varying)
 
     def _with(self, **settings: Any) -> Self:
-        """A copy with other settings, which may be nodes."""
+        """Returns a copy with other settings, which may be nodes."""
         own = object.__new__(type(self))
         vars(own).update({f.name: getattr(self, f.name) for f in fields(self)})
         for name in settings:
@@ -261,21 +276,29 @@ class FirstOrder(Optimizer):
         return own
 
     def _now(self, name: str, state: State) -> float:
-        """The setting at the next step."""
+        """Returns the setting at the next step."""
         setting = getattr(self, name)
         if not isinstance(setting, Schedule):
             return float(setting)
         if "step" not in state:
             raise UsageError(
-                f"{type(self).__name__}: the state has no count of steps, which {setting!r:.60} needs; it is of an "
-                "optimizer without a schedule. Make it with `init` of this one."
+                f"{type(self).__name__}: the state has no step count, which the schedule {setting!r:.60} needs; make "
+                "it with `init` of this optimizer."
             )
         return setting.at(int(state["step"][0]))
 
 
 @dataclass(frozen=True)
 class SGD(FirstOrder):
-    """θ ← θ - ε g"""
+    """θ ← θ - ε g
+
+    rate: ε, a number or a Schedule, default 0.1.
+    clip_norm, clip_value, weight_decay, groups: see FirstOrder.
+
+    >>> optimizer = rnn.SGD(rate=0.1 * rnn.Warmup(4))
+    >>> optimizer.rate_at(optimizer.init(np.zeros(3)))
+    0.025
+    """
 
     rate: Rate = 0.1
 
@@ -287,7 +310,13 @@ class SGD(FirstOrder):
 class Momentum(FirstOrder):
     """v ← μ v - ε g(θ);  θ ← θ + v. Source: Polyak 1964; Sutskever 2013, 7.2.
 
-    momentum: μ, a number or a Schedule.
+    rate: ε, a number or a Schedule, default 0.1.
+    momentum: μ in [0, 1), a number or a Schedule, default 0.9.
+    clip_norm, clip_value, weight_decay, groups: see FirstOrder.
+
+    >>> optimizer = rnn.Momentum(rate=0.01, momentum=0.95)
+    >>> optimizer.init(np.zeros(3))
+    {'v': array([0., 0., 0.])}
     """
 
     rate: Rate = 0.1
@@ -297,7 +326,7 @@ class Momentum(FirstOrder):
         return {"v": np.zeros_like(theta)}
 
     def momentum_at(self, state: State) -> float:
-        """μ of the next step."""
+        """Returns μ of the next step."""
         return self._now("momentum", state)
 
     def update(self, theta: Node, g: Node, state: Nodes, rate: Node) -> tuple[Node, Nodes]:
@@ -307,7 +336,16 @@ class Momentum(FirstOrder):
 
 @dataclass(frozen=True)
 class Nesterov(Momentum):
-    """v ← μ v - ε g(θ + μ v);  θ ← θ + v. Source: Nesterov 1983; Sutskever 2013, eqs 7.11-7.13."""
+    """v ← μ v - ε g(θ + μ v);  θ ← θ + v. Source: Nesterov 1983; Sutskever 2013, eqs 7.11-7.13.
+
+    rate: ε, a number or a Schedule, default 0.1.
+    momentum: μ in [0, 1), a number or a Schedule, default 0.9.
+    clip_norm, clip_value, weight_decay, groups: see FirstOrder.
+
+    >>> optimizer = rnn.Nesterov(rate=0.01, momentum=rnn.NesterovMomentum(most=0.99))
+    >>> optimizer.momentum_at(optimizer.init(np.zeros(3)))
+    0.4
+    """
 
     def lookahead(self, theta: Node, state: Nodes) -> Node:
         return theta + self.momentum * state["v"]
@@ -317,7 +355,15 @@ class Nesterov(Momentum):
 class RMSprop(FirstOrder):
     """r ← ρ r + (1 - ρ) g²;  θ ← θ - ε g / √(r + δ). Source: Tieleman & Hinton 2012; Lynge 2016, 3.6.1.
 
-    (Lynge's eq. 3.54 averages g where his source, and this, average g².)
+    rate: ε, a number or a Schedule, default 0.002.
+    decay: ρ in [0, 1), default 0.95.
+    delta: δ >= 0, default 1e-8.
+    clip_norm, clip_value, weight_decay, groups: see FirstOrder.
+
+    (Lynge's eq. 3.54 averages g; his source, and this class, average g².)
+
+    >>> rnn.RMSprop(rate=0.001).init(np.zeros(3))
+    {'r': array([0., 0., 0.])}
     """
 
     rate: Rate = 2e-3
@@ -336,7 +382,16 @@ class RMSprop(FirstOrder):
 class Adam(FirstOrder):
     """m ← β₁ m + (1-β₁) g;  v ← β₂ v + (1-β₂) g²;  θ ← θ - ε m̂ / (√v̂ + δ), m̂ = m/(1-β₁ᵗ), v̂ = v/(1-β₂ᵗ)
 
+    rate: ε, a number or a Schedule, default 0.003.
+    beta1, beta2: β₁ and β₂ in [0, 1), default 0.9 and 0.999.
+    delta: δ >= 0, default 1e-8.
+    clip_norm, clip_value, weight_decay, groups: see FirstOrder.
     Source: Kingma & Ba 2015, algorithm 1.
+
+    >>> w = gn.parameter(np.zeros(2), name="w")
+    >>> objective = rnn.Objective(gn.sum(gn.squared_error(w, np.array([1.0, -1.0]))), [w])
+    >>> rnn.minimize(objective, rnn.Adam(rate=0.1), steps=1).theta.round(3).tolist()
+    [0.1, -0.1]
     """
 
     rate: Rate = 3e-3
@@ -359,8 +414,14 @@ class Adam(FirstOrder):
 class AdamW(Adam):
     """Adam, and θ ← θ - ε λ θ, λ = weight_decay: θ ← θ - ε (m̂ / (√v̂ + δ) + λ θ)
 
-    As of any optimizer with weight_decay; this one has some if nothing else is said, as in PyTorch.
+    weight_decay: λ, default 0.01 as in PyTorch.
+    rate, beta1, beta2, delta: see Adam. clip_norm, clip_value, groups: see FirstOrder.
+
+    Every first-order optimizer has weight_decay; this class only has another default.
     Source: Loshchilov & Hutter 2019, algorithm 2, whose λ is ε λ here.
+
+    >>> rnn.AdamW() == rnn.AdamW(weight_decay=0.01), rnn.Adam().weight_decay
+    (True, 0.0)
     """
 
     weight_decay: float = field(default=0.01, kw_only=True)

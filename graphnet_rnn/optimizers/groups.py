@@ -1,4 +1,4 @@
-"""Parameters by patterns of their names: which learn more slowly, decay less, or do not learn at all."""
+"""Parameter groups by patterns of names: factors on learning rate and weight decay, frozen parameters."""
 
 from __future__ import annotations
 
@@ -25,17 +25,14 @@ __all__ = [
     "trained",
 ]
 
-#: What the arrays of a state are called that hold a factor for each number of θ.
+#: Names of the state arrays with a factor for each number of θ.
 RATES, DECAYS = "group_rate", "group_weight_decay"
-#: Patterns, and of each what it sets: as an optimizer keeps them, since settings must be hashable.
+#: Hashable groups: (pattern, settings) pairs.
 Groups = tuple[tuple[str, tuple[tuple[str, Any], ...]], ...]
 
 
 def as_groups(owner: str, given: Any) -> Groups:
-    """The groups of {"layer0.*": {"rate": 0.1}, "*.b_*": {"weight_decay": 0}}.
-
-    UsageError for what cannot be meant.
-    """
+    """Converts {"layer0.*": {"rate": 0.1}, "*.b_*": {"weight_decay": 0}} to hashable groups. Raises UsageError."""
     if given is None:
         return ()
     if isinstance(given, tuple):  # kept by another of its kind, or empty
@@ -50,7 +47,7 @@ def as_groups(owner: str, given: Any) -> Groups:
 
 
 def as_mapping(groups: Groups) -> dict[str, dict[str, Any]]:
-    """As they are given, and as JSON holds them."""
+    """Returns the groups as a mapping, for JSON."""
     try:
         return {pattern: dict(settings) for pattern, settings in groups}
     except (TypeError, ValueError):
@@ -60,22 +57,22 @@ def as_mapping(groups: Groups) -> dict[str, dict[str, Any]]:
 
 
 def kinds_of(groups: Groups) -> tuple[str, ...]:
-    """Which arrays a state has for them."""
+    """Returns the names of the state arrays for the groups."""
     named = {name for _, settings in groups for name, _ in settings}
     return tuple(array for array, name in ((RATES, "rate"), (DECAYS, "weight_decay")) if name in named)
 
 
 def factors(owner: str, groups: Groups, theta: Array, objective: Any) -> dict[str, Array]:
-    """A factor for each number of θ, where θ lies; the last pattern that fits wins, setting by setting.
+    """Returns a factor for each number of θ, in θ's memory; the last matching pattern wins, for each setting.
 
-    UsageError for an objective whose parameters have no names, and for a pattern that fits none.
+    Raises UsageError for an objective whose parameters have no names, and for a pattern without a match.
     """
     parameters = _parameters_of(owner, objective)
     names = [node.name or "" for node in parameters]
     for pattern, _ in groups:
         if not any(fnmatchcase(name, pattern) for name in names):
             raise UsageError(
-                f"{owner}: groups name {pattern!r}, but no parameter is called so; there are {', '.join(names)}"
+                f"{owner}: groups name {pattern!r}, which no parameter matches; there are {', '.join(names)}"
             )
     if sum(node.size for node in parameters) != theta.size:
         raise UsageError(
@@ -90,7 +87,7 @@ def factors(owner: str, groups: Groups, theta: Array, objective: Any) -> dict[st
 
 
 def patterns(owner: str, given: Any) -> tuple[str, ...]:
-    """Patterns of names, as a tuple: of a list, or of a text with commas between. UsageError for what is none."""
+    """Converts a list, or a text with commas, to a tuple of patterns. Raises UsageError."""
     listed = [each.strip() for each in given.split(",")] if isinstance(given, str) else given
     if isinstance(listed, Mapping) or not isinstance(listed, Iterable):
         raise UsageError(f'{owner} must be patterns of names, e.g. ("layer0.*", "*.b_*"), not {shown(given)}')
@@ -101,22 +98,22 @@ def patterns(owner: str, given: Any) -> tuple[str, ...]:
 
 
 def trained(owner: str, parameters: Mapping[str, Node], frozen: Sequence[str]) -> list[Node]:
-    """Those whose names fit none of the patterns; UsageError for a pattern that fits none, and where none is left."""
+    """Returns the parameters that match no pattern; UsageError for a pattern without a match, and if all are frozen."""
     for pattern in frozen:
         if not any(fnmatchcase(name, pattern) for name in parameters):
             raise UsageError(
-                f"{owner}: frozen names {pattern!r}, but no parameter is called so; there are {', '.join(parameters)}"
+                f"{owner}: frozen names {pattern!r}, which no parameter matches; there are {', '.join(parameters)}"
             )
     found = [
         node for name, node in parameters.items() if not any(fnmatchcase(name, pattern) for pattern in frozen)
     ]
     if not found:
-        raise UsageError(f"{owner}: frozen leaves no parameter, so that nothing would be learned")
+        raise UsageError(f"{owner}: frozen leaves no parameter to train")
     return found
 
 
 def _factor(name: str, groups: Groups, array: str) -> float:
-    """Of one parameter."""
+    """Returns the factor of one parameter."""
     own: dict[str, Any] = {}
     for pattern, settings in groups:
         if fnmatchcase(name, pattern):
@@ -130,8 +127,8 @@ def _parameters_of(owner: str, objective: Any) -> list[Any]:
     found = getattr(objective, "parameters", None)
     if found is None:
         raise UsageError(
-            f"{owner}: groups are by the names of an objective's parameters; write init(theta, objective), of an "
-            "objective that has some, e.g. an rnn.Objective"
+            f"{owner}: groups need the names of the parameters; call init(theta, objective) with an objective that "
+            "has parameters, e.g. an rnn.Objective"
         )
     return list(found.values() if isinstance(found, Mapping) else found)
 

@@ -29,24 +29,25 @@ from graphnet_rnn.settings import Amount, Count, CountOrZero, Fraction, Positive
 
 __all__ = ["AugmentedHessianFree", "CurvedOptimizer", "GreedyHessianFree", "HessianFree", "HessianFreeReport"]
 
-#: λ and μ do not fall below this share of what they are at the start, nor rise above its inverse: they could hardly
-#: come back.
+#: Lower bound of λ and μ, relative to their initial values; its inverse is the upper bound.
 LEAST = 1e-12
-#: What a damping is multiplied by, or divided by (Sutskever 2013, 4.2.1).
+#: Factor by which a damping grows or shrinks (Sutskever 2013, 4.2.1).
 FACTOR = 1.5
 
 
 @dataclass(frozen=True)
 class HessianFreeReport(Report):
-    """What a step did, besides the loss and the gradient's norm before it (on the gradient's batch).
+    """Report of a Hessian-free step, besides the loss and gradient norm before it (on the gradient's batch).
 
-    before, after: the loss. ratio: ρ = (loss at CG's choice - before) / what the model predicts there; NaN if it
-    predicts no reduction, 1 if less of one than rounding lets the loss show. damping, structural: λ, and the weight of
-    structural damping. cg_steps, cg_reason: how many steps conjugate gradient made,
-    and why no more. cg_values: φ after each. chosen: the CG step that was taken. scale: α, what the line search made of
-    it; 0: the step was rejected, and θ is as it was. step_norm: |δ|. products: with the curvature, those for warm
-    starts included. losses: asked for alone, by all searches. (Of the greedy
-    forms, ρ compares the loss at their δ with what the model predicts at CG's own.)
+    before, after: the loss. ratio: ρ = (loss at CG's choice - before) / predicted change; NaN if no reduction is
+    predicted, 1 if the predicted reduction is below rounding. (Greedy forms compare the loss at their δ with the
+    prediction at CG's own.)
+    damping, structural: λ, and the weight of structural damping.
+    cg_steps, cg_reason: number of conjugate gradient steps, and the reason for their end. cg_values: φ after each.
+    chosen: the CG step taken.
+    scale: α of the line search; 0 if the step was rejected and θ is unchanged.
+    step_norm: |δ|.
+    products: number of curvature products, including warm starts. losses: number of loss evaluations.
     """
 
     before: float = math.nan
@@ -81,8 +82,9 @@ class HessianFreeReport(Report):
 
 @dataclass(frozen=True)
 class _Found:
-    """δ, the loss after it and the change that the model predicts, what the next step starts from, φ by CG step, the CG
-    step taken, why CG ended."""
+    """Step δ with its loss, predicted change and warm start of the next step; φ of each CG step, the chosen step, CG's
+    reason to end.
+    """
 
     delta: Array
     after: float
@@ -95,7 +97,7 @@ class _Found:
 
 @dataclass(frozen=True)
 class CurvedOptimizer(Optimizer):
-    """What all forms share: the quadratic model and its damping, the line search, what is done with a bad step."""
+    """Base class of Hessian-free optimizers: quadratic model, damping, line search, rejected steps."""
 
     rate: Positive = 1.0
     damping: Amount = 0.1
@@ -118,10 +120,10 @@ class CurvedOptimizer(Optimizer):
         super().__post_init__()
         own = type(self).__name__
         if self.adapts == "structural" and not self.structural:
-            raise UsageError(f"{own}: adapts='structural' needs structural > 0, the weight to begin with")
+            raise UsageError(f"{own}: adapts='structural' needs structural > 0, the initial weight")
         if self.adapts == "damping" and not self.damping:
             raise UsageError(
-                f"{own}: adapts='damping' needs damping > 0, since 0 stays 0; adapts='structural' or 'nothing' do not"
+                f"{own}: adapts='damping' needs damping > 0; for a damping of 0 give adapts='structural' or 'nothing'"
             )
         if isinstance(self.preconditioner, (str, Mapping, Metric)):
             made: Any = as_metric(own, self.preconditioner, "preconditioner must be in [0, 1], or")
@@ -192,20 +194,20 @@ class CurvedOptimizer(Optimizer):
         )  # fmt: skip
 
     def _damping(self, state: State) -> tuple[float, float]:
-        """λ, and the weight of structural damping, at present."""
+        """Returns λ and the weight of structural damping."""
         damping = float(state["damping"][0])
         if "structural" in state:
             return damping, float(state["structural"][0])
         return damping, self.structural * (damping if self.adapts == "damping" else 1.0)
 
     def _gradient(self, objective: Any, theta: Array, state: State) -> tuple[float, Array, Array | None]:
-        """The loss, its gradient, and the numbers of the metric, if one is the preconditioner."""
+        """Returns the loss, its gradient, and the numbers of the preconditioner's metric, if there is one."""
         if not isinstance(self.preconditioner, Metric):
             return *objective.gradient(theta), None
         if not hasattr(objective, "metric"):
             raise UsageError(
-                f"{type(self).__name__}: preconditioner needs an objective with a metric, as rnn.Objective, which "
-                f"{objective!r:.50} has not"
+                f"{type(self).__name__}: preconditioner needs an objective with a metric, as rnn.Objective, not "
+                f"{objective!r:.50}"
             )
         found: tuple[float, Array, Array] = objective.metric(
             theta, self.preconditioner, "all", int(state["steps"][0])
@@ -231,10 +233,12 @@ class CurvedOptimizer(Optimizer):
 
     @abstractmethod
     def _solved(self, problem: QuadraticModel) -> _Found:
-        """The step that the quadratic model asks for, and how well the model predicted."""
+        """Returns the minimum of the quadratic model, and its prediction."""
 
     def _searched(self, problem: QuadraticModel, found: _Found, first: float) -> tuple[float, float]:
-        """The first α = first · 0.8ⁱ with f(θ + α δ) ≤ f(θ) + 0.01 α gᵀδ, and the loss there; 0 if there is none."""
+        """Returns the first α = first · 0.8ⁱ with f(θ + α δ) ≤ f(θ) + 0.01 α gᵀδ, and the loss there; 0 if there is
+        none.
+        """
         if not found.delta.any():
             return 0.0, problem.before
         slope = min(-inner(problem.b, found.delta), 0.0)
@@ -248,7 +252,7 @@ class CurvedOptimizer(Optimizer):
         return 0.0, problem.before
 
     def _adapt(self, state: State, ratio: float) -> None:
-        """The rule of Levenberg and Marquardt (Sutskever 2013, 4.2.1)."""
+        """Updates the damping by the rule of Levenberg and Marquardt (Sutskever 2013, 4.2.1)."""
         if self.adapts != "nothing":
             start = getattr(self, self.adapts)
             adapted = state[self.adapts][0] * _factor(ratio)
@@ -256,7 +260,7 @@ class CurvedOptimizer(Optimizer):
 
 
 def _factor(ratio: float) -> float:
-    """What ρ does to a damping: × 3/2 where the model predicts badly, × 2/3 where well."""
+    """Returns the factor on the damping: 3/2 for a bad prediction, 2/3 for a good one."""
     return FACTOR if not ratio >= BAD else 1 / FACTOR if ratio > GOOD else 1.0
 
 
@@ -264,20 +268,32 @@ def _factor(ratio: float) -> float:
 class HessianFree(CurvedOptimizer):
     """δ ≈ argmin gᵀδ + ½ δᵀ(G + λ I + λ μ G_s) δ by conjugate gradient;  θ ← θ + α δ
 
-    damping: λ at the start; × 2/3 where the model predicts well (ρ > 3/4), × 3/2 where badly (ρ < 1/4).
-    structural: μ, the weight of structural damping G_s; rnn.Objective then needs structure=u.structure.
-    adapts: what the rule changes: "damping" (and with λ the weight λ μ of G_s, as Sutskever); "structural" (the weight
-    of G_s is μ itself, and λ stays, as Krause; CG then also ends where the loss has left the model so often that μ
-    would have become 3 times as large); "nothing" (λ and the weight μ stay).
-    cg_steps: the most of a step; tolerance, window: CG's stop, see conjugate_gradient. retained: CG also ends at an
-    iterate that retains less than this share of the largest reduction of the loss so far (0: never looks). backtrack:
-    take the iterate with the least loss, not the last. warm_start: CG starts from so much of the last δ.
-    preconditioner: the exponent of M = (mean of g² + λ)^0.75 over the gradients g of single cases (0: none); or a
-    metric M + λ, see rnn.riemannian, by its name, too ("kfac").
-    rate: the first α; line_search: how often at most it is multiplied by 0.8.
-    Steps that do not reduce the loss, or make it infinite, are not taken: the damping then grows, and CG starts cold.
-    It falls where steps are so short that the loss does not show them, so it cannot run away.
+    rate: first α of the line search, default 1.
+    damping: λ at the start, default 0.1; × 2/3 if the model predicts well (ρ > 3/4), × 3/2 if badly (ρ < 1/4).
+    structural: μ, weight of structural damping G_s, default 0. rnn.Objective then needs hidden units, see its
+    `structure`.
+    adapts: the damping that the rule changes. "damping", the default: λ, and so the weight λ μ of G_s (Sutskever).
+    "structural": the weight of G_s is μ itself, and λ is constant (Krause); CG then also ends when the loss has left
+    the model so often that μ would have tripled. "nothing": λ and the weight μ are constant.
+    cg_steps: maximum number of CG iterations of a step, default 250.
+    tolerance, window: stopping rule of CG, see conjugate_gradient; default 5e-4 and 10.
+    warm_start: CG starts from this fraction of the last δ, default 0.95.
+    preconditioner: default 0, none; p > 0 for M = (mean of g² + λ)^p over the gradients g of single cases, e.g. 0.75;
+    or a metric M + λ, see rnn.riemannian, also by name ("kfac").
+    line_search: maximum number of times that α is multiplied by 0.8, default 60.
+    retained: CG also ends at an iterate whose reduction of the loss is less than this fraction of the largest so far;
+    default 0.9, 0 to disable.
+    backtrack: True (default) takes the iterate with the smallest loss, False the last one.
+
+    A step that does not reduce the loss, or makes it infinite, is rejected: the damping grows, and CG starts from zero.
+    The damping falls when steps are too short to change the loss, so it cannot diverge.
     Source: Martens 2010; Sutskever 2013, algorithm 5, eq. 4.3, 4.4; Krause 2015, 3.3 and 4.1.
+
+    >>> w = gn.parameter(np.zeros(2), name="w")
+    >>> objective = rnn.Objective(gn.sum(gn.squared_error(w, np.array([1.0, -1.0]))), [w])
+    >>> result = rnn.minimize(objective, rnn.HessianFree(damping=1e-3), steps=2)
+    >>> result.theta.round(2).tolist()
+    [1.0, -1.0]
     """
 
     retained: Fraction = 0.9
@@ -307,7 +323,7 @@ class HessianFree(CurvedOptimizer):
 
 @dataclass(frozen=True)
 class _Seen:
-    """An iterate of CG, the loss there, and φ, the change that the model predicts."""
+    """An iterate of CG, its loss, and the change φ that the model predicts."""
 
     step: int
     delta: Array
@@ -316,10 +332,10 @@ class _Seen:
 
 
 class _Watch:
-    """Looks at the loss where CG keeps an iterate.
+    """Evaluates the loss at the iterates that CG keeps.
 
-    Ends CG where the loss' reduction is under `retained` of the largest so far; or where a damping that followed the
-    rule at each of these iterates would have grown by `limit`.
+    Ends CG where the reduction is below `retained` of the largest so far, or where a damping updated at each of these
+    iterates would have grown by `limit`.
     Source: Sutskever 2013, 4.4; Krause 2015, 4.1 (eq. 4.1, whose two factors are printed the wrong way round).
     """
 
@@ -344,13 +360,24 @@ class _Watch:
 
 @dataclass(frozen=True)
 class GreedyHessianFree(CurvedOptimizer):
-    """δ = Σ_i ε_i α_i p_i: CG's steps α_i p_i in the quadratic model, each shortened to what lowers the loss itself
+    """δ = Σ_i ε_i α_i p_i: CG's steps α_i p_i in the quadratic model, each shortened by a line search on the loss
+    itself
 
-    Line-search damping: each direction is conjugate to those before it, so how far to go along it can be judged alone.
-    ε_i is 1, times `shrink` as long as that lowers the loss, `halvings` times at most; a direction that never beats the
-    loss before it is left out, and CG ends after more than `failures` of these. The last δ, from which CG starts, is
-    judged in the same way. damping: a fixed λ, 0 by default, since the line searches damp. The rest: see HessianFree.
+    Line-search damping: each direction is conjugate to the earlier ones, so its step length can be chosen separately. A
+    direction that never lowers the loss is skipped. The warm start, the last δ, is treated in the same way.
+
+    shrink, halvings: ε_i is 1, multiplied by `shrink` (default 0.5) as long as that lowers the loss, at most `halvings`
+    times (default 10).
+    failures: CG ends after more than this number of skipped directions, default 5.
+    damping: λ, constant; default 0, since the line searches damp.
+    adapts: default "nothing". cg_steps: default 100.
+    rate, structural, tolerance, window, warm_start, preconditioner, line_search: see HessianFree.
     Source: Krause 2015, 3.3.3.2, eqs 3.31-3.32, algorithm 5 and 4.1; after augmented Hessian-free, Sutskever 2013, 6.2.
+
+    >>> w = gn.parameter(np.zeros(2), name="w")
+    >>> objective = rnn.Objective(gn.sum(gn.squared_error(w, np.array([1.0, -1.0]))), [w])
+    >>> rnn.minimize(objective, rnn.GreedyHessianFree(), steps=1).theta.round(2).tolist()
+    [1.0, -1.0]
     """
 
     damping: float = 0.0
@@ -394,14 +421,14 @@ class GreedyHessianFree(CurvedOptimizer):
         )
 
     def _share(self, problem: QuadraticModel, delta: Array, step: Array, loss: float) -> tuple[float, float]:
-        """ε, and the loss at δ + ε step; 0, and the loss as it was, where no ε that is tried lowers it."""
+        """Returns ε and the loss at δ + ε step; 0 and the old loss if no tried ε lowers it."""
         share, best = self._followed(problem, delta, step, self.shrink, problem.loss(delta + step), loss)
         return (share, best) if best < loss else (0.0, loss)
 
     def _followed(
         self, problem: QuadraticModel, delta: Array, step: Array, factor: float, best: float, loss: float
     ) -> tuple[float, float]:
-        """The last of 1, factor, factor², ... that lowers the loss, from `best` at 1, and the loss there."""
+        """Returns the last of 1, factor, factor², ... that lowers the loss, from `best` at 1, and the loss there."""
         share = 1.0
         for _ in range(self.halvings):
             found = problem.loss(delta + factor * share * step)
@@ -413,14 +440,22 @@ class GreedyHessianFree(CurvedOptimizer):
 
 @dataclass(frozen=True)
 class AugmentedHessianFree(GreedyHessianFree):
-    """δ = ε₀ α₀ c + Σ_i ε_i α_i p_i: the loss, minimised greedily over a conjugate basis that begins with c, the last δ
+    """δ = ε₀ α₀ c + Σ_i ε_i α_i p_i: the loss, minimized greedily over a conjugate basis that begins with c, the last δ
 
-    As GreedyHessianFree, but c is no start that all else is measured from: it is the first of the directions, and all
-    others are conjugate to it, too, so each coefficient can be judged alone. No basis is kept. ε_i may also grow, by
-    1 / `shrink` at a time, and change its sign where no length helps. Of all dampings only structural damping adds to
-    this; λ is fixed and 0 by default.
+    As GreedyHessianFree, but c is the first direction, not the start: all other directions are conjugate to c, so each
+    coefficient can be chosen separately. No basis is stored. ε_i may also grow, by 1 / `shrink` at a time, and change
+    its sign if no length helps. Structural damping is the only useful damping; λ is constant, default 0.
+
+    warm_start: fraction of the last δ in c, default 1.
+    rate, structural, adapts, cg_steps, tolerance, window, preconditioner, line_search, shrink, halvings, failures,
+    damping: see GreedyHessianFree.
     Source: Sutskever 2013, 6.2 (which leaves the line search and the augmented recurrence open: these are ours, the
     recurrence after Erhel & Guyomarc'h 2000).
+
+    >>> w = gn.parameter(np.zeros(2), name="w")
+    >>> objective = rnn.Objective(gn.sum(gn.squared_error(w, np.array([1.0, -1.0]))), [w])
+    >>> rnn.minimize(objective, rnn.AugmentedHessianFree(), steps=1).theta.round(2).tolist()
+    [1.0, -1.0]
     """
 
     warm_start: float = 1.0
@@ -436,7 +471,7 @@ class AugmentedHessianFree(GreedyHessianFree):
         if share == 1.0 and whole < loss:
             share, best = self._followed(problem, delta, step, 1 / self.shrink, whole, loss)
         elif not best < loss:
-            # The gradient is another batch's than the loss, so the way down may be the other one.
+            # Gradient and loss may use different batches, so -δ may be the descent direction.
             share, best = self._followed(problem, delta, -step, self.shrink, problem.loss(delta - step), loss)
             share = -share
         return (share, best) if best < loss else (0.0, loss)

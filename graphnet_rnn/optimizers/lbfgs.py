@@ -1,4 +1,4 @@
-"""L-BFGS: a quasi-Newton method whose matrix is never made."""
+"""L-BFGS: a quasi-Newton method without a stored matrix."""
 
 from __future__ import annotations
 
@@ -26,14 +26,23 @@ class LBFGS(LineSearchOptimizer):
 
         H' = (I - s yᵀ/sᵀy) H (I - y sᵀ/sᵀy) + s sᵀ/sᵀy      pair by pair, from I sᵀy/yᵀy of the last one
 
+    memory: number of stored pairs (s, y), default 10.
+    iterations, tolerance, decrease: see LineSearchOptimizer: iterations of a step (20), gradient norm and relative
+    decrease at which to end (0).
+
     s = θ' - θ and y = g' - g, both on one batch. A pair is kept if sᵀy > ε |gᵀs|, ε the rounding of float64, so H is
-    positive definite. α is 1 at first, and 1/‖g‖ without pairs; the line search asks for the strong Wolfe conditions
+    positive definite. α is 1 at first, and 1/‖g‖ without pairs. The line search requires the strong Wolfe conditions
     with c₁ = 10⁻³, c₂ = 0.9, to a tenth of α, in 20 trials.
-    These are the iterates of SciPy's L-BFGS-B without bounds, to rounding. It differs where a line search fails: there
-    SciPy's may accept a step that lowers nothing, and ends, or forgets all and tries α = 1 along -g. (Its `ftol` is a
-    share of max(|C|, |C'|, 1), its `gtol` limits the largest component of g.)
-    Source: Nocedal 1980; Liu & Nocedal 1989; Byrd, Lu, Nocedal & Zhu 1995; Moré & Thuente 1994; over batches, each
-    with its own y: Schraudolph, Yu & Günter 2007.
+    These are the iterates of SciPy's L-BFGS-B without bounds, to rounding. It differs if a line search fails: SciPy may
+    then accept a step that lowers nothing and end, or clear the history and try α = 1 along -g. (SciPy's `ftol` is
+    relative to max(|C|, |C'|, 1); its `gtol` limits the largest component of g.)
+    Source: Nocedal 1980; Liu & Nocedal 1989; Byrd, Lu, Nocedal & Zhu 1995; Moré & Thuente 1994; over batches, each with
+    its own y: Schraudolph, Yu & Günter 2007.
+
+    >>> w = gn.parameter(np.zeros(2), name="w")
+    >>> objective = rnn.Objective(gn.sum(gn.squared_error(w, np.array([1.0, -1.0]))), [w])
+    >>> rnn.minimize(objective, rnn.LBFGS(iterations=5), steps=1).theta.round(3).tolist()
+    [1.0, -1.0]
     """
 
     memory: Count = 10
@@ -41,7 +50,9 @@ class LBFGS(LineSearchOptimizer):
     rule: ClassVar[Wolfe] = Wolfe(c1=1e-3, c2=0.9, width=0.1)
 
     def init(self, theta: Array, objective: Any = None) -> State:
-        """s and y: the pairs, end to end, in the order of a ring; products: their sᵀy; pairs: how many there were."""
+        """Returns the initial state: s and y, the pairs end to end in a ring buffer; products, their sᵀy; pairs, their
+        number.
+        """
         return {
             "s": np.concatenate([np.zeros_like(theta, np.float64)] * self.memory),
             "y": np.concatenate([np.zeros_like(theta, np.float64)] * self.memory),
@@ -50,7 +61,7 @@ class LBFGS(LineSearchOptimizer):
         }
 
     def direction(self, here: Point, state: State) -> Array:
-        """-H g, by two loops over the pairs."""
+        """Returns -H g, by two loops over the pairs."""
         pairs = int(state["pairs"][0])
         places = [k % self.memory for k in range(max(0, pairs - self.memory), pairs)]
         products, shares = state["products"], {}
@@ -86,7 +97,7 @@ class LBFGS(LineSearchOptimizer):
         return known
 
     def _at(self, place: int, vectors: Array) -> Any:
-        """One of the vectors that lie end to end."""
+        """Returns one of the vectors that are stored end to end."""
         size = vectors.size // self.memory
         return vectors[place * size : (place + 1) * size]
 

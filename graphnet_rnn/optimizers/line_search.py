@@ -1,7 +1,6 @@
-"""A line search by the strong Wolfe conditions, which asks for values and is told them.
+"""A line search by the strong Wolfe conditions, with reverse communication: the caller evaluates.
 
-It sees numbers alone, f and its slope along a line, so it serves vectors wherever they lie, and whoever evaluates keeps
-account of what that costs.
+Works on numbers only, f and its slope along a line, so vectors may lie in any memory.
 """
 
 from __future__ import annotations
@@ -11,21 +10,19 @@ from dataclasses import dataclass
 
 __all__ = ["LineSearch", "Wolfe"]
 
-#: A step beyond the best one is so many times as far from it as the last one was, at least and at most (the paper's
-#: δ_max, and what MINPACK-2 made of its lower bound).
+#: Minimum and maximum extrapolation factor (the paper's δ_max, and the lower bound of MINPACK-2).
 LEAST_GROWTH, MOST_GROWTH = 1.1, 4.0
-#: Two trials together must bring the interval to this share of its length; else it is halved.
+#: Two trials must shrink the interval to this fraction of its length; else it is bisected.
 SHRINKS = 0.66
-#: So far from the best step to one that is no finite number is the next one.
+#: After a trial that is not finite, the next step is this fraction of the way to it.
 BACK = 0.1
 
 
 @dataclass(frozen=True)
 class Wolfe:
-    """f(α) ≤ f(0) + c₁ α f'(0) and |f'(α)| ≤ c₂ |f'(0)|: what a line search is to find.
+    """f(α) ≤ f(0) + c₁ α f'(0) and |f'(α)| ≤ c₂ |f'(0)|: the conditions of a line search.
 
-    width: it also ends where an interval that holds such a step is no longer than this share of its upper end.
-    trials: it tries no more steps than that.
+    width: also ends at an interval no longer than this fraction of its upper end. trials: maximum number of steps.
     """
 
     c1: float
@@ -36,31 +33,31 @@ class Wolfe:
 
 @dataclass(frozen=True)
 class _Trial:
-    """A step, and f and its slope there."""
+    """A step with its value and slope."""
 
     step: float
     value: float
     slope: float
 
     def tilted(self, slope: float) -> _Trial:
-        """The same of f(α) - slope · α."""
+        """Returns the trial of f(α) - slope · α."""
         return _Trial(self.step, self.value - self.step * slope, self.slope - slope)
 
 
 class LineSearch:
     """α > 0 by the strong Wolfe conditions, in an interval that shrinks around a minimum of f.
 
-        search = LineSearch(value, slope, first, rule)  # of f(0), f'(0) < 0 and the first α
+        search = LineSearch(value, slope, first, rule)  # f(0), f'(0) < 0 and the first α
         while not search.ended:
             search.tell(f(search.step), slope(search.step))
 
-    step: what to try next. best: the best step so far, 0 at first. ended: "" while it goes on, "wolfe" where the best
-    step meets the conditions, else "slopes" (see hidden), "width" or "trials" (see Wolfe).
-    hidden: what rounding may add to a value. Where the slope promises a fall of less, ½ α |f'(0)|, values say nothing,
-    and slopes decide: f'(α) ≤ (2 c₁ - 1) f'(0) is the first condition of a parabola, and f(α) ≤ f(0) + hidden will do.
-    A value or a slope that is no finite number is only too far.
-    Source: Moré & Thuente 1994, sections 2 to 4, with the constants of their MINPACK-2, so that it tries the steps that
-    SciPy's does; for `hidden` Hager & Zhang 2005, section 1.
+    step: the next trial. best: the best step so far, 0 at first. ended: "" while running, "wolfe" if the best step
+    meets the conditions, else "slopes" (see hidden), "width" or "trials" (see Wolfe).
+    hidden: bound on the rounding error of a value. If the expected decrease ½ α |f'(0)| is smaller, slopes decide:
+    f'(α) ≤ (2 c₁ - 1) f'(0) is the first condition for a parabola, and f(α) ≤ f(0) + hidden suffices.
+    A value or slope that is not finite counts as too far.
+    Source: Moré & Thuente 1994, sections 2 to 4, with the constants of their MINPACK-2, so that it tries the same steps
+    as SciPy; for `hidden` Hager & Zhang 2005, section 1.
     """
 
     def __init__(self, value: float, slope: float, first: float, rule: Wolfe, hidden: float = 0.0) -> None:
@@ -80,7 +77,7 @@ class LineSearch:
         return self._best.step if lower else 0.0
 
     def tell(self, value: float, slope: float) -> None:
-        """f and its slope at `step`: makes the next one, or ends."""
+        """Updates the search with f and its slope at `step`: sets the next step, or ends."""
         self._trials += 1
         if not (math.isfinite(value) and math.isfinite(slope)):
             self._bracketed, self._other = True, _Trial(self.step, math.inf, math.inf)
@@ -101,7 +98,7 @@ class LineSearch:
         self._narrow(now, tilt)
 
     def _met(self, now: _Trial, target: float) -> str:
-        """By what a trial meets the conditions, if it does."""
+        """Returns "wolfe" or "slopes" if a trial meets the conditions, else ""."""
         slope = self._start.slope
         if now.value <= target and abs(now.slope) <= -self._rule.c2 * slope:
             return "wolfe"
@@ -109,12 +106,12 @@ class LineSearch:
         return "slopes" if falls and self._says_nothing(now) else ""
 
     def _says_nothing(self, now: _Trial) -> bool:
-        """Whether rounding may hide what the value of a trial would tell."""
+        """True if rounding may hide the change of the trial's value."""
         value, slope = self._start.value, self._start.slope
         return -0.5 * now.step * slope <= self._hidden and now.value <= value + self._hidden
 
     def _narrow_by_slopes(self, now: _Trial) -> None:
-        """The next interval, from where f falls to where it rises, and the step between where it would do neither."""
+        """Narrows the interval by the signs of slopes; the next step is their zero by interpolation."""
         if now.slope < 0:
             self._best = now
         else:
@@ -128,7 +125,7 @@ class LineSearch:
             self._go_to(best.step + share * (other.step - best.step))
 
     def _narrow(self, now: _Trial, tilt: float) -> None:
-        """The next interval, and the next step (section 4 of the paper)."""
+        """Narrows the interval and chooses the next step (section 4 of the paper)."""
         best, other, last = (trial.tilted(tilt) for trial in (self._best, self._other, now))
         higher, turned = last.value > best.value, last.slope * math.copysign(1, best.slope) < 0
         if higher:
@@ -149,7 +146,7 @@ class LineSearch:
         self._go_to(step)
 
     def _flatter(self, best: _Trial, other: _Trial, last: _Trial) -> float:
-        """Where f is lower at the last trial, and still falls, but less: beyond it."""
+        """Returns a step beyond the last trial, where f is lower and falls less steeply."""
         secant = last.step + last.slope / (last.slope - best.slope) * (best.step - last.step)
         share = _cubic(last, best)
         if share < 0:
@@ -164,7 +161,7 @@ class LineSearch:
         return min(limit, step) if last.step > best.step else max(limit, step)
 
     def _go_to(self, step: float) -> None:
-        """The next step is this one, if it serves the interval; ends where the interval or the trials do."""
+        """Sets the next step, safeguarded by the interval; ends at the limits of width and trials."""
         best, other = self._best.step, self._other.step
         if self._bracketed:
             length = abs(other - best)
@@ -184,7 +181,7 @@ class LineSearch:
 
 
 def _cubic(a: _Trial, b: _Trial) -> float:
-    """Where the cubic through both, with their slopes, has its minimum: a share of the way from a to b; NaN if none."""
+    """Returns the minimum of the cubic interpolant, as a fraction of the way from a to b; NaN if none."""
     z = 3 * (b.value - a.value) / (a.step - b.step) + a.slope + b.slope
     scale = max(abs(z), abs(a.slope), abs(b.slope))
     if not 0 < scale < math.inf:
@@ -198,7 +195,7 @@ def _cubic(a: _Trial, b: _Trial) -> float:
 
 
 def _between(best: _Trial, last: _Trial) -> float:
-    """f is higher at the last trial: the cubic's minimum, or half way from there to the parabola's."""
+    """Case of a higher value: the cubic's minimum, or the middle between it and the parabola's."""
     way = last.step - best.step
     cubic = best.step + _cubic(best, last) * way
     bend = (best.value - last.value) / way + best.slope
@@ -209,7 +206,7 @@ def _between(best: _Trial, last: _Trial) -> float:
 
 
 def _past(best: _Trial, last: _Trial) -> float:
-    """f is lower at the last trial, and rises there: the cubic's minimum or the secant's, whichever is farther."""
+    """Case of a lower value and a positive slope: the farther of the cubic's minimum and the secant's."""
     way = best.step - last.step
     cubic = last.step + _cubic(last, best) * way
     secant = last.step + last.slope / (last.slope - best.slope) * way

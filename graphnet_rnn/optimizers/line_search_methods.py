@@ -1,4 +1,4 @@
-"""What L-BFGS and nonlinear conjugate gradient share: line searches along directions that a history chooses."""
+"""Base class of L-BFGS and nonlinear conjugate gradient: line searches along directions from a history."""
 
 from __future__ import annotations
 
@@ -18,22 +18,21 @@ from graphnet_rnn.settings import Amount, Count
 
 __all__ = ["LineSearchOptimizer", "LineSearchReport", "Point"]
 
-#: So many roundings may be in a loss that went through hundreds of layers or time steps. (800 were measured in that of
-#: reaches of 40 steps, in float32.)
+#: Bound on the rounding error of a loss over hundreds of layers or time steps, in roundings (measured: 800, float32).
 ROUNDINGS = 1000
-#: A step ends after so many iterations in which neither the loss nor the gradient fell below what it was.
+#: Maximum number of consecutive iterations that lower neither the loss nor the gradient norm.
 PATIENCE = 20
 
 
 @dataclass(frozen=True)
 class LineSearchReport(Report):
-    """What a step did, besides the loss and the gradient's norm before it.
+    """Report of a step, besides the loss and gradient norm before it.
 
-    before, after: the loss. last_gradient_norm: the gradient's norm after it. iterations; evaluations: of the loss with
-    its gradient. broken: at how many of these points they were no finite numbers. reason: why there were no more
-    iterations: "iterations" (as many as were asked for), "tolerance", "decrease" (see LineSearchOptimizer), or
-    "no lower point", if no line search found one, not even along the gradient, or 20 in a row found only what rounding
-    takes for one.
+    before, after: the loss. last_gradient_norm: gradient norm after the step.
+    iterations; evaluations: of the loss with its gradient. broken: number of evaluations that were not finite.
+    reason: of the end: "iterations" (`iterations` is reached), "tolerance", "decrease" (see LineSearchOptimizer), or
+    "no lower point": no line search lowered the loss, not even along the gradient, or 20 in a row lowered it only
+    within rounding.
     """
 
     before: float = math.nan
@@ -67,7 +66,7 @@ class LineSearchReport(Report):
 
 @dataclass(frozen=True)
 class Point:
-    """A point, the loss and the gradient there: numbers of θ's dtype, in float64."""
+    """A point, its loss and gradient: values representable in θ's dtype, stored as float64."""
 
     w: Array
     loss: float
@@ -75,7 +74,7 @@ class Point:
 
 
 class _Evaluations:
-    """The objective at points that θ's dtype can hold, and how often it was asked."""
+    """Evaluates the objective at points representable in θ's dtype, and counts."""
 
     def __init__(self, objective: HasGradient, theta: Array) -> None:
         self._objective, self._dtype = objective, theta.dtype
@@ -89,7 +88,7 @@ class _Evaluations:
         return Point(double(rounded), float(loss), double(g))
 
     def along(self, start: Point, direction: Array, first: float, rule: Wolfe) -> Point | None:
-        """The best point of a line search; None if it found none, or the line leads up."""
+        """Returns the best point of a line search; None if there is none, or the line leads up."""
         slope = inner(start.gradient, direction)
         if not -math.inf < slope < 0:
             return None
@@ -109,20 +108,23 @@ class _Evaluations:
 
 @dataclass(frozen=True)
 class LineSearchOptimizer(Optimizer):
-    """What they share: a step is so many iterations, and the next step goes on with what they have learned.
+    """Base class of line-search methods: a step runs several iterations, and their history carries over to the next
+    step.
 
-    iterations: of a step, at most. tolerance: it ends where ‖g‖ is no larger; decrease: where an iteration lowers the
-    loss C to C' by no more than decrease · max(|C|, |C'|), unless 0. rnn.minimize on one batch then ends, too.
-    The history is in the state, so it does not matter into how many steps, or runs, iterations are divided. Each
-    step first takes the gradient where it begins, since the batch may be another one (one evaluation in some twenty):
-    both ends of a line search are always judged by one batch. What was learned of other batches is kept as advice: it
-    chooses directions, all of which lead down on this one.
-    All vectors are in float64 whatever θ's dtype; points are such as that can hold, so that changes of θ and of the
-    gradient belong together. A line search finds its own rate, so there is none to set, and one that is handed to
-    `step` (a factor that a Trainer lets fall) changes nothing; nor would a clipped gradient be that of the loss.
-    A point where the loss or its gradient is no finite number is too far. Where a line search finds nothing lower, the
-    history is forgotten, and the next one goes along the gradient. The loss of a batch does not grow, but by what
-    rounding may add to it: falls of less than 1,000 roundings of θ's dtype are judged by slopes.
+    iterations: maximum number of iterations of a step, default 20.
+    tolerance: ends at a gradient norm of at most this, default 0.
+    decrease: ends if an iteration lowers the loss C to C' by at most decrease · max(|C|, |C'|); default 0, disabled.
+    rnn.minimize on one batch then ends, too.
+
+    The history is stored in the state, so results do not depend on the number of iterations per step, or on resuming.
+    Each step first computes the gradient at its start, since the batch may have changed: both ends of a line search use
+    the same batch. History from other batches only suggests directions, and all of them descend on this batch.
+    Vectors are float64 whatever θ's dtype; points are representable in θ's dtype, so changes of θ and of the gradient
+    belong together. The line search chooses the step length: the learning rate of `step` and schedules of a Trainer
+    have no effect, and gradients are not clipped.
+    A point with a loss or gradient that is not finite counts as too far. If a line search fails, the history is
+    cleared, and the next one goes along the gradient. The loss of a batch never grows, up to rounding: decreases of
+    less than 1,000 roundings of θ's dtype are judged by slopes.
     """
 
     iterations: Count = 20
@@ -134,7 +136,7 @@ class LineSearchOptimizer(Optimizer):
     def step(
         self, objective: HasGradient, theta: Array, state: State, rate: float | None = None
     ) -> LineSearchReport:
-        """One step: changes `theta` and `state` in place. rate: see the class."""
+        """Runs one step: changes `theta` and `state` in place. rate: ignored, see the class."""
         started = time.perf_counter()
         evaluations = _Evaluations(objective, theta)
         start = here = evaluations.at(theta)
@@ -150,7 +152,7 @@ class LineSearchOptimizer(Optimizer):
                 break
             theta[...] = there.w
             steepness = norm(there.gradient)
-            # Where rounding hides falls of the loss, the gradient tells whether it still goes down.
+            # Below the rounding of the loss, the gradient norm shows progress.
             done, idle = done + 1, 0 if there.loss < lowest or steepness < flattest else idle + 1
             reason = self._ended(here, there, done, idle)
             here, lowest, flattest = there, min(lowest, there.loss), min(flattest, steepness)
@@ -160,7 +162,7 @@ class LineSearchOptimizer(Optimizer):
         )  # fmt: skip
 
     def _iterated(self, evaluations: _Evaluations, here: Point, state: State) -> Point | None:
-        """The next point, learned from; None where even the gradient leads nowhere."""
+        """Runs one iteration and updates the history; None if even the gradient leads to no lower point."""
         for _ in range(2):
             direction = self.direction(here, state)
             there = evaluations.along(here, direction, self.first(here, direction, state), self.rule)
@@ -172,7 +174,7 @@ class LineSearchOptimizer(Optimizer):
         return None
 
     def _ended(self, before: Point, after: Point, done: int, idle: int) -> str:
-        """Why there are no more iterations, if so. idle: how many there were since the lowest loss and gradient."""
+        """Returns the reason to end, or "". idle: iterations since the lowest loss and gradient."""
         if norm(after.gradient) <= self.tolerance:
             return "tolerance"
         fall, size = before.loss - after.loss, max(abs(before.loss), abs(after.loss))
@@ -184,20 +186,20 @@ class LineSearchOptimizer(Optimizer):
 
     @abstractmethod
     def init(self, theta: Array, objective: Any = None) -> State:
-        """The arrays of what is learned, before the first step."""
+        """Returns the arrays of an empty history. theta: the parameters."""
 
     @abstractmethod
     def direction(self, here: Point, state: State) -> Array:
-        """Where the next line search goes; down, unless rounding has spoiled the history."""
+        """Returns the next search direction from the point `here`; it descends, up to rounding in the history."""
 
     @abstractmethod
     def first(self, here: Point, direction: Array, state: State) -> float:
-        """The first step that it tries, as a multiple of the direction."""
+        """Returns the first trial step from the point `here`, as a multiple of the direction."""
 
     @abstractmethod
     def learn(self, here: Point, there: Point, direction: Array, state: State) -> None:
-        """Takes an iteration into the history."""
+        """Adds an iteration to the history. here, there: the points before and after. direction: of the line search."""
 
     @abstractmethod
     def forget(self, state: State) -> bool:
-        """Makes the history empty, so that the next direction is -g; False if it was."""
+        """Clears the history, so that the next direction is -g; False if it was empty."""

@@ -1,4 +1,4 @@
-"""minimize: an optimizer applied to any objective, without data sets or epochs."""
+"""minimize: runs an optimizer on any objective, without data sets or epochs."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from graphnet_rnn.settings import amount, is_true, shown, whole_number
 
 __all__ = ["Minimizable", "Result", "minimize"]
 
-#: So many steps in a row that change nothing end a run.
+#: Number of consecutive steps without a change that end a run.
 STALLED = 30
 
 
 @runtime_checkable
 class Minimizable(Protocol):
-    """What can be minimised: an Objective, a BatchedObjective, a LongSequence, or whatever has as much."""
+    """Interface of an objective to minimize: Objective, BatchedObjective, LongSequence, or your own."""
 
     @property
     def size(self) -> int: ...
@@ -45,12 +45,13 @@ class Minimizable(Protocol):
 
 @dataclass(frozen=True)
 class Result(ShowsItself):
-    """The last point, its loss, what each step reported, why there were no more, and what the next would start from.
+    """Result of `minimize`: final parameters and loss, reports of all steps, reason for the end, optimizer state.
 
-    reason: "steps" (as many as were asked for), "tolerance" (the gradient is that small), "callback" (it said so), or
-    "stalled" (30 steps in a row changed nothing; or, without feed and callback, one found no more to gain).
-    state: the optimizer's, with which `minimize(..., start=result.theta, state=result.state)` goes on to the same
-    numbers. Notebooks show what each step reported as curves.
+    theta, loss: the last parameters, and their loss.
+    reports: one for each step; notebooks plot them as curves.
+    reason: "steps" (`steps` is reached), "tolerance" (the gradient is small enough), "callback" (it returned True), or
+    "stalled" (30 steps in a row changed nothing; without feed and callback, one step that can gain no more).
+    state: the optimizer's; `minimize(..., start=result.theta, state=result.state)` resumes with it exactly.
     """
 
     theta: Array
@@ -66,7 +67,7 @@ class Result(ShowsItself):
         )
 
     def __history__(self) -> list[dict[str, Any]]:
-        """The reports as rows, for pictures."""
+        """Returns the reports as rows, for plots."""
         return [
             {"event": "step", "step": step, **report.row(times=True)}
             for step, report in enumerate(self.reports, start=1)
@@ -74,7 +75,7 @@ class Result(ShowsItself):
 
 
 def _started(objective: Minimizable, start: Any) -> Array:
-    """The first point as the objective computes with it; UsageError for what is no vector of numbers."""
+    """Returns the initial parameters in the objective's memory; UsageError for an invalid vector."""
     require_unmasked("minimize: start", start)
     try:
         return objective.place(np.array(start, objective.start().dtype))
@@ -94,14 +95,26 @@ def minimize(
     feed: Callable[[int], object] | None = None,
     state: State | None = None,
 ) -> Result:
-    """Steps until the gradient's norm is at most `tolerance`, or there is no more to gain, at most `steps` times.
+    """Runs optimizer steps until the gradient's norm is at most `tolerance`, no step can gain more, or `steps` are
+    done.
 
-    start: the first point (the parameters' present values). callback(step, report) may return True to
-    stop. feed(step) is called before each step, to feed the objective another batch. The objective's parameters hold
-    the last point when either is called, and afterwards. state: of the optimizer, as the Result of an earlier run of
-    the same optimizer has it, to go on from there; by default that before the first step. It is copied; steps are
+    objective: an rnn.Objective, BatchedObjective or LongSequence. Its parameters have the current values in callbacks,
+    and the final values afterwards.
+    optimizer: default rnn.Adam().
+    steps: maximum number of steps, default 1000.
+    start: initial parameters, a vector; by default the objective's present values.
+    tolerance: gradient norm at which to stop, default 0.
+    callback: called as callback(step, report) after each step; return True to stop.
+    feed: called as feed(step) before each step, to feed the next batch.
+    state: the optimizer's state from an earlier Result, to resume from (it is copied); default a new state. Steps are
     counted from 0 again.
-    Raises TrainingError when the loss or its gradient is no longer finite, naming the first node that broke.
+    Raises TrainingError when the loss or its gradient is not finite; it names the first node with a NaN or infinity.
+
+    >>> w = gn.parameter(np.zeros(2), name="w")
+    >>> objective = rnn.Objective(gn.sum(gn.squared_error(w, np.array([1.0, 2.0]))), [w])
+    >>> result = rnn.minimize(objective, rnn.LBFGS(), steps=20)
+    >>> result.theta.round(3).tolist(), result.reason
+    ([1.0, 2.0], 'tolerance')
     """
     steps = whole_number("minimize: steps", steps)
     tolerance = amount("minimize: tolerance", tolerance)

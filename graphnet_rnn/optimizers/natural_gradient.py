@@ -32,8 +32,9 @@ GRAFTED = "graft_"
 
 @dataclass(frozen=True)
 class NaturalGradientReport(Report):
-    """length: √(∇Cᵀ (M̄ + λ)⁻¹ ∇C), of the step before it is clipped and grafted, in the metric.
+    """Report of a natural-gradient step.
 
+    length: √(∇Cᵀ (M̄ + λ)⁻¹ ∇C), length of the step in the metric before clipping and grafting.
     condition: of the metric's blocks, see rnn.riemannian.Solver.
     """
 
@@ -45,7 +46,7 @@ class NaturalGradientReport(Report):
 
 
 class _Known:
-    """A loss and a gradient, or what takes its place, as a first-order optimizer asks an objective for them."""
+    """A loss and a gradient as the objective of a first-order optimizer."""
 
     def __init__(self, objective: Any, loss: float, g: Array) -> None:
         self.threads, self.found = getattr(objective, "threads", None), (loss, g)
@@ -58,17 +59,29 @@ class _Known:
 class NaturalGradient(Optimizer):
     """v ← μ v - ε (M̄ + λ)⁻¹ ∇C;  θ ← θ + v;  M̄ ← ρ M̄ + (1 - ρ) M, M the metric of the batch's summed cost
 
-    metric: M, see rnn.riemannian, or the name of one ("qdruop", "kfac", ...). rate: ε, momentum: μ, each a number or
-    a Schedule. damping: λ, of the mean cost, besides the metric's own. averaged: ρ, at step t at most 1 - 1/t, so
-    that the first steps need no other start. every: M is measured, and factored, at each so many steps.
-    clip_norm: the longest √(∇Cᵀ (M̄ + λ)⁻¹ ∇C), the length of a step in the metric; None for no limit. graft: "adam",
-    "rmsprop" or "sgd", whose step at this rate says how long that of each parameter is: then the metric gives
-    directions alone.
-    A step whose metric has another size than M̄, such as that of the first piece of a text, which learned states enter,
-    is in the metric of its own batch.
-    Raises TrainingError for a metric that is singular, or not finite, with the units.
+    metric: M, see rnn.riemannian, also by name ("qdruop", "kfac", ...); default "qdruop".
+    rate: ε, a number or a Schedule, default 0.03.
+    momentum: μ, a number or a Schedule, default 0.9.
+    damping: λ for the mean cost, added to the metric's own damping; default 0.01.
+    averaged: ρ, default 0.95; at step t at most 1 - 1/t, so the first steps need no initial value.
+    every: number of steps between updates of M̄ and its factorization, default 1.
+    clip_norm: maximum length √(∇Cᵀ (M̄ + λ)⁻¹ ∇C) of a step in the metric, default 1; None for no limit.
+    graft: "adam", "rmsprop" or "sgd": scales the step of each parameter to the length of that optimizer's step at this
+    rate; default "", none.
+
+    If the metric of a batch has another size than M̄ (for example the first segment of a text, with learned initial
+    states), the step uses the metric of this batch.
+    Raises TrainingError for a metric that is singular or not finite; it names the units.
     Source: Amari 1998; the running mean, Martens & Grosse 2015, 5; limits on the length in the metric, Ba, Grosse &
     Martens 2017, 3; grafting, Agarwal et al. 2020.
+
+    >>> net = rnn.Network([rnn.Elman(4)], inputs=3, outputs=3)
+    >>> u = net.unroll(time=5, batch=2, initial="zero")
+    >>> objective = rnn.Objective(gn.mean(u.losses), net.parameters, [u.inputs, u.targets])
+    >>> objective.feed(np.zeros((5, 2), int), np.ones((5, 2), int))
+    >>> result = rnn.minimize(objective, rnn.NaturalGradient("qdruop", rate=0.1), steps=2)
+    >>> len(result.reports)
+    2
     """
 
     metric: Metric = field(default_factory=lambda: OuterProduct("quasi-diagonal"))
@@ -91,7 +104,7 @@ class NaturalGradient(Optimizer):
 
     @property
     def _moving(self) -> Momentum:
-        """What makes of a direction a step."""
+        """Optimizer that applies the preconditioned direction."""
         return Momentum(1.0 if self.graft else self.rate, momentum=self.momentum)
 
     @property
@@ -104,14 +117,14 @@ class NaturalGradient(Optimizer):
         return self._moving.rate_at(state)
 
     def init(self, theta: Array, objective: Any = None) -> State:
-        """v (and step, if a setting follows a schedule); metric: M̄; steps: how many there were; measured: of how many
-        batches M̄ is a mean; graft_...: the other optimizer's state.
+        """Returns the initial state for `theta`: v (and step, if a setting follows a schedule); metric: M̄; steps:
+        their number; measured: number of batches in M̄; graft_...: state of the other optimizer.
 
-        Raises UsageError without an objective that has the metric, whose size must be known.
+        Raises UsageError without an objective that has the metric, since its size depends on it.
         """
         if not hasattr(objective, "metric_size"):
             raise UsageError(
-                "NaturalGradient.init: write init(theta, objective), of an objective with a metric"
+                "NaturalGradient.init: call init(theta, objective) with an objective that has a metric"
             )
         grafted = self._grafted.init(theta) if self.graft else {}
         return {
@@ -168,7 +181,7 @@ class NaturalGradient(Optimizer):
         return NaturalGradientReport(loss, length, reach, solver.condition)
 
     def _solver(self, objective: Any, state: State, numbers: Array | None, measured: int) -> Solver:
-        """(M + λ)⁻¹ of these numbers; of M̄ without any, as it was factored last unless that was another run's."""
+        """Returns (M + λ)⁻¹ of these numbers; without numbers, the cached solver of M̄."""
         before: tuple[Array, int, Solver] | None = vars(self).get("_factored")
         if numbers is None and before is not None and before[0] is state["metric"] and before[1] == measured:
             return before[2]
@@ -181,7 +194,7 @@ class NaturalGradient(Optimizer):
     def _grafted_lengths(
         self, known: _Known, theta: Array, state: State, slices: Sequence[slice], rate: float | None
     ) -> list[float]:
-        """How long the other optimizer's step of each parameter is; its state goes on."""
+        """Returns the step length of the other optimizer for each parameter, and updates its state."""
         there = theta.copy()
         self._grafted.step(known, there, _of_graft(state), rate)
         moved = np.asarray(there, np.float64) - np.asarray(theta, np.float64)
@@ -193,5 +206,5 @@ def _is_momentums(name: str) -> bool:
 
 
 def _of_graft(state: State) -> State:
-    """The other optimizer's state."""
+    """Returns the state of the other optimizer."""
     return {name.removeprefix(GRAFTED): array for name, array in state.items() if name.startswith(GRAFTED)}

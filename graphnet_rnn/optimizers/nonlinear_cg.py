@@ -1,4 +1,4 @@
-"""Nonlinear conjugate gradient: each direction is the gradient's, bent by the last one."""
+"""Nonlinear conjugate gradient: each direction combines the gradient with the last direction."""
 
 from __future__ import annotations
 
@@ -23,19 +23,30 @@ DESCENT = 0.01
 class NonlinearConjugateGradient(LineSearchOptimizer):
     """θ ← θ + α p,  p ← -g' + β p,  β = max(0, g'ᵀ(g' - g) / gᵀg), and α by a line search
 
-    That is β of Polak & Ribière, 0 where it is negative. p is -g' where that would descend by less than a hundredth of
-    what the gradient does, -g'ᵀp < 0.01 g'ᵀg'. The line search asks for the strong Wolfe conditions with
-    c₁ = 10⁻⁴, c₂ = 0.4; α is at first what would bring the fall of the last iteration again,
-    min(1, 2.02 (C - C_last) / gᵀp), and min(1, 1.01 / ‖g‖) without one.
-    These are the iterates of SciPy's CG, to rounding. It differs where p would not descend enough, or a line search
-    fails: SciPy's then searches the same line again, by another method.
+    iterations, tolerance, decrease: see LineSearchOptimizer: iterations of a step (20), gradient norm and relative
+    decrease at which to end (0).
+
+    β is that of Polak & Ribière, or 0 if negative. p is reset to -g' if it descends by less than a hundredth of the
+    gradient's descent, -g'ᵀp < 0.01 g'ᵀg'. The line search requires the strong Wolfe conditions with c₁ = 10⁻⁴, c₂ =
+    0.4. The first α would repeat the decrease of the last iteration, min(1, 2.02 (C - C_last) / gᵀp); in the first
+    iteration, min(1, 1.01 / ‖g‖).
+    These are the iterates of SciPy's CG, to rounding. It differs if p does not descend enough, or a line search fails:
+    SciPy then searches the same line again, by another method.
     Source: Polak & Ribière 1969; Nocedal & Wright 2006, 5.2; Gilbert & Nocedal 1992; Moré & Thuente 1994.
+
+    >>> w = gn.parameter(np.zeros(2), name="w")
+    >>> objective = rnn.Objective(gn.sum(gn.squared_error(w, np.array([1.0, -1.0]))), [w])
+    >>> optimizer = rnn.NonlinearConjugateGradient(iterations=5)
+    >>> rnn.minimize(objective, optimizer, steps=1).theta.round(3).tolist()
+    [1.0, -1.0]
     """
 
     rule: ClassVar[Wolfe] = Wolfe(c1=1e-4, c2=0.4, width=1e-14)
 
     def init(self, theta: Array, objective: Any = None) -> State:
-        """bend: β p for the next direction; fall: what the last iteration took off the loss, 0 before it."""
+        """Returns the initial state: bend, β p for the next direction; fall, decrease of the loss in the last
+        iteration.
+        """
         return {"bend": np.zeros_like(theta, np.float64), "fall": np.zeros(1)}
 
     def direction(self, here: Point, state: State) -> Array:

@@ -1,4 +1,4 @@
-"""Objective: a cost as a function of one flat vector, which is all that an optimizer sees."""
+"""Objective: a cost as a function of one flat vector, the interface to optimizers."""
 
 from __future__ import annotations
 
@@ -29,25 +29,39 @@ __all__ = ["Objective", "flat_parts"]
 
 
 class Objective:
-    """C(w), its gradient and its Gauss-Newton products, w the parameters laid end to end.
+    """C(w), its gradient and its Gauss-Newton products, w the concatenated parameters.
 
-    cost: a scalar node. parameters: Parameter nodes, or a mapping of these, as net.parameters. inputs: Input nodes,
-    given values by `feed`.
-    also: nodes to compute along with the gradient (the carried states of a network, for instance); their
-    values are in `also_values` afterwards. clip_values: see gn.gradient.
-    memory: what the gradient and the curvature may keep, see gn.compile. at: where the net is linearised for the
-    curvature, by default where its losses say that it ends, see gn.gauss_newton_product and gn.with_surrogate.
-    structure: pairs (a, h = e(a)) of hidden units, whose change structural damping penalises; by default each tanh and
-    σ that cells have put into the cost. structure_scale: a factor on the mean over cases of this, 1 / steps where the
-    cost is a mean over steps and not their sum; or a node (cases,): by how much each case counts in a sum over them.
-    l2: adds ½ l2 |w|² to C(w); l2_in_curvature: whether its Hessian l2 I is part of the curvature, too. (For some of
-    the weights only, add `gn.sum(gn.squared_error(W, 0))` to the cost.)
-    Functions are compiled when they are first used. backend="cuda": the vector, the batch and all that is made of them
-    stay on the GPU; vectors of the host are taken, too, and then the results come back there.
-    It is for one thread at a time: the parameters themselves take the values of w, and it keeps the batch.
-    Raises UsageError for parameters or inputs that are none, or that the cost does not read, or not alone, and, in its
-    methods, for vectors of another size than all parameters together, and arrays of other shapes than the inputs;
-    DifferentiationError for a cost that is no scalar.
+    cost: a scalar node.
+    parameters: Parameter nodes, or a mapping of these, such as net.parameters.
+    inputs: Input nodes; `feed` sets their values.
+    also: nodes to compute along with the gradient, such as the final states of a network; read their values from
+    `also_values` afterwards.
+    clip_values: limit on each derivative at every node, see gn.gradient; default None.
+    backend, threads: see gn.compile. With backend="cuda" vectors and batches stay on the GPU; if you pass host vectors,
+    results are host vectors.
+    random: source of dropout masks and noise, as given to `unroll`; `redraw` draws anew. Default None, nothing random.
+    memory: memory limit of the gradient and curvature, see gn.compile.
+    at: nodes at which the network is linearized for the curvature, by default the inputs of its losses; see
+    gn.gauss_newton_product and gn.with_surrogate.
+    structure: pairs (a, h = e(a)) of hidden units for structural damping; by default each tanh and σ of cells in the
+    cost.
+    structure_scale: factor on structural damping, a mean over cases: 1 / steps if the cost is a mean over steps, not a
+    sum; or a node (cases,) with the weight of each case in a sum. Default 1.
+    l2: adds ½ l2 |w|² to C(w), default 0. (For some weights only, add `gn.sum(gn.squared_error(W, 0))` to the cost.)
+    l2_in_curvature: True (default) adds its Hessian l2 I to the curvature.
+
+    Functions are compiled at first use. An Objective is not thread-safe: its methods set the parameters to w, and it
+    stores the batch.
+    Raises UsageError for invalid parameters or inputs, and for a cost that does not depend on them, or on other inputs;
+    its methods raise UsageError for vectors and arrays of other shapes; DifferentiationError for a cost that is no
+    scalar.
+
+    >>> w, x = gn.parameter(np.array([2.0, 3.0]), name="w"), gn.input((2,), "float64", name="x")
+    >>> objective = rnn.Objective(gn.sum((w * x) ** 2), [w], [x])
+    >>> objective.feed(np.array([1.0, 2.0]))
+    >>> loss, gradient = objective.gradient(objective.start())
+    >>> loss, gradient.tolist()
+    (40.0, [4.0, 24.0])
     """
 
     def __init__(
@@ -104,7 +118,7 @@ class Objective:
         return f"Objective(cost {self.cost.describe()}, {self.size:,} parameters, inputs {fed or 'none'})"
 
     def _require_connected(self) -> None:
-        """UsageError unless the cost reads some of the parameters, and no input but those that are fed."""
+        """Raises UsageError unless the cost depends on some parameters, and on no input but those listed."""
         reached = set(ancestors([self.cost, *self.also]))
         cost = f"the cost {self.cost.describe()} (made at {self.cost.origin})"
         if reached.isdisjoint(self.parameters):
@@ -131,15 +145,15 @@ class Objective:
 
     @cached_property
     def slices(self) -> list[slice]:
-        """Where each parameter lies in the vector."""
+        """Position of each parameter in the vector."""
         return flat_parts(self.parameters)
 
     def start(self) -> Array:
-        """The present parameters as a new flat vector, where the back end computes."""
+        """Returns the present parameters as a new vector, in the back end's memory."""
         return self.place(np.concatenate([node.value.ravel() for node in self.parameters]))
 
     def _vector(self, method: str, w: Any) -> Array:
-        """The vector; UsageError where it has not a real number for each parameter."""
+        """Checks the vector; UsageError unless it has a real number for each parameter."""
         try:
             vector: Array = w if hasattr(w, "shape") and not isinstance(w, Node) else np.asarray(w)
         except (TypeError, ValueError) as error:
@@ -153,11 +167,11 @@ class Objective:
         return vector
 
     def place(self, vector: Array) -> Array:
-        """A copy of the vector where the back end computes."""
+        """Copies a vector to the back end's memory."""
         return gn.place(vector, self._backend)
 
     def set(self, w: Array) -> None:
-        """Gives the parameters the values of the vector."""
+        """Sets the parameters to the values of the vector."""
         vector = np.asarray(self._vector("set", w))
         for end, node in zip(self._ends, self.parameters, strict=True):
             node.value[...] = vector[end - node.size : end].reshape(node.shape)
@@ -165,11 +179,11 @@ class Objective:
     # -- the batch ---------------------------------------------------------------------------
 
     def feed(self, *arrays: Any) -> None:
-        """Sets the arrays for `inputs`: loss, gradient and curvature see these until the next feed.
+        """Sets the arrays of `inputs`, for loss, gradient and curvature until the next feed.
 
-        They are copied (which takes a small part of a gradient's time), so that what the caller writes into them later
-        changes nothing. As by a compiled function, an array is converted only where no value can change.
-        Raises UsageError for another number of arrays, other shapes, and dtypes that do not fit.
+        arrays: one for each input. They are copied, so later changes by the caller have no effect. As in a compiled
+        function, an array is converted only if no value can change.
+        Raises UsageError for a wrong number of arrays, other shapes, or incompatible dtypes.
         """
         if len(arrays) != len(self.inputs):
             raise UsageError(
@@ -178,7 +192,7 @@ class Objective:
         self.feed_placed(self.placed(arrays))
 
     def placed(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
-        """Copies of the arrays, one for each of `inputs`, where the back end computes: what `feed_placed` takes."""
+        """Copies the arrays, one for each of `inputs`, to the back end's memory, for `feed_placed`."""
         return tuple(self._placed(array, node) for array, node in zip(arrays, self.inputs, strict=True))
 
     def _placed(self, array: Any, node: Node) -> Any:
@@ -192,17 +206,17 @@ class Objective:
             raise UsageError(f"Objective.feed: {error}") from None
 
     def feed_placed(self, arrays: tuple[Any, ...]) -> None:
-        """Sets what `placed` has given, without copying it: for batches that are fed in turns."""
+        """Feeds the arrays of `placed` without copying them, for batches that are fed repeatedly."""
         self.fed = arrays
 
     def redraw(self) -> None:
-        """New dropout masks and noise; until then all calls see one function."""
+        """Draws new dropout masks and noise; they stay fixed until then."""
         if self.random is not None:
             self.random.redraw()
             self.forget()
 
     def forget(self) -> None:
-        """The next product of a curvature computes the forward pass anew: something that it saw has changed."""
+        """Drops the cached forward pass of the curvature, because the arrays have changed."""
         self._linearised = ()
 
     # -- what optimizers call ----------------------------------------------------------------
@@ -219,7 +233,7 @@ class Objective:
         return 0.5 * self.l2 * float(np.sum(np.square(w, dtype=np.float64))) if self.l2 else 0.0
 
     def gradient_loss(self, w: Array) -> float:
-        """C(w), on what `gradient` sees: in a BatchedObjective, `loss` may be on other batches."""
+        """C(w) on the data of `gradient`; in a BatchedObjective, `loss` may use other batches."""
         return self.loss(w)
 
     def gradient(self, w: Array) -> tuple[float, Array]:
@@ -232,12 +246,15 @@ class Objective:
     def metric(
         self, w: Array, metric: Metric, part: str = "all", draw: int = 0, relative: float = 1.0
     ) -> tuple[float, Array, Array]:
-        """C(w), ∇C(w) and the numbers that the metric is there, on the present batch, by one function.
+        """Computes C(w), ∇C(w) and the numbers of the metric, on the present batch, in one function.
 
-        The numbers add up over batches, and `metric_solver` takes them. part: of which parameters, see OverCost; the
-        gradient of the cost by all others is 0. draw: which random numbers a metric takes that draws some. l2 is part
-        of C and ∇C, and none of the metric. relative: a factor on the scale that makes a sum over cases of C, where
-        this is one of several batches of unlike weights.
+        The numbers add up over batches; pass them to `metric_solver`.
+        metric: see rnn.riemannian.
+        part: the parameters to use, see OverCost; the gradient by all others is 0.
+        draw: seed of the metric's random numbers, if it uses any.
+        relative: factor on the scale that turns C into a sum over cases, for batches of unequal weights.
+
+        l2 is part of C and ∇C, but not of the metric.
         """
         w = self._vector("metric", w)
         over = self._measure("metric", metric, part)
@@ -257,13 +274,15 @@ class Objective:
         return float(value) + self.penalty(w), g, numbers
 
     def metric_size(self, metric: Metric, part: str = "all") -> int:
-        """How many numbers the metric is."""
+        """Returns the number of numbers of the metric. metric, part: as in `metric`."""
         return self._measure("metric_size", metric, part).size
 
     def metric_solver(self, metric: Metric, part: str, numbers: Array, damping: float = 0.0) -> Solver:
-        """g ↦ (M + damping)⁻¹ g in float64, g a gradient of the cost: the step of least cost is its negative.
+        """Returns g ↦ (M + damping)⁻¹ g in float64, g a gradient of the cost; a descent step is its negative.
 
-        Raises TrainingError for a metric that is singular, with the units.
+        metric, part: as in `metric`. numbers: the metric's numbers from there, or their sum over batches. damping:
+        default 0.
+        Raises TrainingError for a singular metric; it names the units.
         """
         solver = self._measure("metric_solver", metric, part).flat_solver(
             "Objective.metric_solver", numbers, damping
@@ -282,24 +301,24 @@ class Objective:
         return gn.input((), self.cost.dtype, name="relative")
 
     def loss_sums(self, w: Array) -> tuple[float, float]:
-        """Σ g and Σ g², g the slopes of C(w) by the losses of single cases: 1 and 1/N of a mean over N of them."""
+        """Σ g and Σ g², g the derivatives of C(w) by the losses of single cases: 1 and 1/N for a mean over N cases."""
         first, second = self._call("loss sums", lambda: Outputs(self.cost).sums, self._vector("loss_sums", w))
         return float(first), float(second)
 
     @cached_property
     def units(self) -> int:
-        """How many hidden units the cost has: columns of pre-activations, those of the output and states aside."""
+        """Number of hidden units of the cost: columns of pre-activations, except those of the output and states."""
         return hidden_unit_count(self.cost, self.parameters)
 
     def compile(self) -> None:
-        """Makes the function of `gradient` now, not at its first call; raises what gn.compile raises."""
+        """Compiles the gradient now instead of at its first call; raises the errors of gn.compile."""
         self._function("gradient", self._gradient_nodes)
 
     def curvature(self, w: Array, structural: float = 0.0) -> Callable[[Array], Array]:
         """v ↦ (G(w) + structural · G_s(w)) v, G the Gauss-Newton matrix of the cost, and G_s that of the hidden units.
 
-        G_s: of the loss that matches each hidden unit's nonlinearity, summed over time, the mean over cases, times
-        structure_scale. Further products on the same batch do not compute the forward pass again.
+        G_s: of the loss that matches each hidden unit's nonlinearity, summed over time, averaged over cases, times
+        structure_scale. Further products on the same batch reuse the forward pass.
         """
         if structural and not self.structure:
             raise UsageError(
@@ -310,7 +329,7 @@ class Objective:
         at = self._vector("curvature", w).copy()
         scale = 1.0 if isinstance(self.structure_scale, Node) else self.structure_scale
         weight = np.array(structural * scale, self.cost.dtype)
-        # Hidden units that nobody has asked for are no part of the function.
+        # Without structural damping, hidden units are no part of the function.
         damps = bool(structural or self._listed)
         damped, inputs = ([weight], [self._weight]) if damps else ([], [])
         name = "damped curvature" if damps else "curvature"
@@ -352,7 +371,7 @@ class Objective:
 
     @cached_property
     def structure(self) -> list[tuple[Node, Node]]:
-        """(a, h = e(a)) for each hidden unit whose change structural damping penalises."""
+        """Pairs (a, h = e(a)) of the hidden units for structural damping."""
         return hidden_units(self.cost) if self._listed is None else self._listed
 
     def _gradient_nodes(self) -> list[Node]:
@@ -369,7 +388,7 @@ class Objective:
         return self._flat(gn.gauss_newton_product(self.cost, directions, self.at, damping))
 
     def _share(self, a: Node) -> Node | float:
-        """How much each case of a pre-activation (cases, ...) counts in structural damping."""
+        """Returns the weight of each case of a pre-activation (cases, ...) in structural damping."""
         if not isinstance(self.structure_scale, Node):
             return 1 / a.shape[0]
         (cases,) = self.structure_scale.shape
@@ -394,38 +413,38 @@ class Objective:
 
     @cached_property
     def _theta(self) -> Node:
-        """The parameters as one input, where memory is apart."""
+        """The parameters as one input, for a separate device memory."""
         return gn.input((self.size,), self._dtype, name="theta", weights=True)
 
     @cached_property
     def _ends(self) -> list[int]:
-        """Where each parameter ends in the vector."""
+        """Ends of the parameters in the vector."""
         return list(accumulate(node.size for node in self.parameters))
 
     def _cut(self, vector: Node) -> list[Node]:
-        """The parameters' parts of a node."""
+        """Splits a node into the parameters' parts."""
         return [
             gn.cast(gn.reshape(vector[end - node.size : end], node.shape), node.dtype)
             for end, node in zip(self._ends, self.parameters, strict=True)
         ]
 
     def _split(self, vector: Array) -> list[Array]:
-        """The parameters' parts of an array."""
+        """Splits an array into the parameters' parts."""
         pieces = np.split(vector, self._ends[:-1])
         return [p.reshape(n.shape).astype(n.dtype) for p, n in zip(pieces, self.parameters, strict=True)]
 
     def _directed(self, v: Array) -> list[Array]:
-        """A direction as functions take it."""
+        """Converts a direction to arguments of the functions."""
         return [v.astype(self._dtype, copy=False)] if self._apart else self._split(np.asarray(v))
 
     def _flat(self, nodes: Sequence[Node]) -> list[Node]:
-        """One node for each parameter, as functions give them."""
+        """Converts one node for each parameter to outputs of a function."""
         if not self._apart:
             return list(nodes)
         return [gn.concatenate([gn.cast(gn.reshape(node, (node.size,)), self._dtype) for node in nodes])]
 
     def _whole(self, arrays: Sequence[Array]) -> tuple[Array, tuple[Array, ...]]:
-        """The vector of what `_flat` gave, and what comes after it."""
+        """Returns the vector of `_flat`'s arrays, and the remaining arrays."""
         if self._apart:
             return arrays[0], tuple(arrays[1:])
         count = len(self.parameters)
@@ -439,7 +458,7 @@ class Objective:
         more_inputs: Sequence[Node] = (),
         more: Sequence[Any] = (),
     ) -> tuple[Array, ...]:
-        """What the function of this name gives at w."""
+        """Evaluates the function of this name at w."""
         if len(self.fed) != len(self.inputs):
             raise UsageError(
                 f"Objective: {len(self.inputs)} inputs have no arrays yet; call feed(...) with one for each of "
@@ -454,7 +473,7 @@ class Objective:
     def _function(
         self, name: str, outputs: Callable[[], list[Node]], more_inputs: Sequence[Node] = ()
     ) -> gn.Function:
-        """The function of this name, made of these outputs when it is first asked for."""
+        """Returns the function of this name, compiled at first use."""
         if name not in self._functions:
             nodes, inputs = outputs(), [*self.inputs, *more_inputs]
             if self._apart:
@@ -464,9 +483,8 @@ class Objective:
         return self._functions[name]
 
     def explain_non_finite(self) -> str:
-        """The first node that makes a NaN or an infinity on the present batch, in words; empty if none.
-
-        Looks in the cost first, then in its gradient.
+        """Describes the first node with a NaN or infinity on the present batch, in the cost, then in its gradient; ""
+        if none.
         """
         try:
             for outputs in ([self.cost], gn.gradient(self.cost, self.parameters, self.clip_values)):
@@ -477,7 +495,7 @@ class Objective:
 
 
 def flat_parts(parameters: Sequence[Node]) -> list[slice]:
-    """Where each parameter lies in a vector of all of them."""
+    """Returns the position of each parameter in the concatenated vector."""
     ends = accumulate(node.size for node in parameters)
     return [slice(end - node.size, end) for end, node in zip(ends, parameters, strict=True)]
 
@@ -498,7 +516,7 @@ def _require_shape(array: Any, node: Node) -> None:
 
 
 def _nodes(argument: str, given: Any) -> list[Node]:
-    """The nodes of a list; UsageError for what is none."""
+    """Returns a list of nodes; UsageError for anything else."""
     if isinstance(given, Node):
         raise UsageError(f"Objective: {argument} must be a list of nodes; write [{given.name or '...'}]")
     try:
@@ -518,7 +536,7 @@ def _nodes(argument: str, given: Any) -> list[Node]:
 
 
 def _parameters(given: Any) -> list[Node]:
-    """The parameters, in order; UsageError for what is none, and for one that is listed twice."""
+    """Returns the parameters in order; UsageError for other nodes and duplicates."""
     listed = _nodes("parameters", given.values() if isinstance(given, Mapping) else given)
     if not listed:
         raise UsageError("Objective: `parameters` is empty: there is nothing to change")
@@ -532,7 +550,7 @@ def _parameters(given: Any) -> list[Node]:
 
 
 def _pairs(structure: Any) -> list[tuple[Node, Node]]:
-    """The pairs of structural damping; UsageError for what is none."""
+    """Returns the pairs of structural damping; UsageError for anything else."""
     try:
         listed = [(a, h) for a, h in structure]
     except (TypeError, ValueError):

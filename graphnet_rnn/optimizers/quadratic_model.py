@@ -1,4 +1,4 @@
-"""The quadratic model that a second-order step minimises, and how well it predicts."""
+"""The quadratic model that a second-order step minimizes, and its prediction."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ FAR = 30
 
 @dataclass(frozen=True)
 class QuadraticModel:
-    """What a step is about: the objective at θ, and its quadratic model ½ δᵀA δ - bᵀδ, A δ = `product` + λ δ.
+    """The objective at θ and its quadratic model ½ δᵀA δ - bᵀδ, A δ = `product` + λ δ.
 
-    before: f(θ). last: what the step before found, or a share of it. tried: each loss that was asked for.
+    before: f(θ). last: the last step's result, or a fraction of it. tried: all losses evaluated.
     """
 
     objective: Curved
@@ -42,8 +42,7 @@ class QuadraticModel:
     def product(self) -> Product:
         """v ↦ G v.
 
-        Where b is so long, or so short, that the products of its like leave the range of θ's dtype, they are made of v
-        divided by a power of two.
+        If products at the scale of b would leave the range of θ's dtype, v is scaled by a power of two.
         """
         exponent = math.frexp(norm(self.b))[1]
         if abs(exponent) < FAR:
@@ -52,7 +51,7 @@ class QuadraticModel:
         return lambda v: double(self.curvature(v / scale)) * scale
 
     def loss(self, delta: Array) -> float:
-        """f(θ + δ), infinite where it is not finite."""
+        """Returns f(θ + δ), infinity if it is not finite."""
         with np.errstate(over="ignore"):
             value = self.objective.loss(self.theta + delta.astype(self.theta.dtype))
         self.tried.append(value if math.isfinite(value) else math.inf)
@@ -60,15 +59,15 @@ class QuadraticModel:
 
     @property
     def rounding(self) -> float:
-        """What the precision of θ leaves open, relatively."""
+        """Relative precision of the loss in θ's dtype."""
         return float(np.finfo(self.theta.dtype).eps)
 
     def shows(self, predicted: float) -> bool:
-        """Whether the loss, in the precision of θ, can show a reduction as large as the predicted one."""
+        """True if the predicted reduction exceeds the rounding of the loss in θ's dtype."""
         return -predicted > self.rounding * abs(self.before)
 
     def ratio(self, loss: float, predicted: float) -> float:
-        """ρ; NaN where the model predicts no reduction, and 1 where one that rounding hides: so short is the step."""
+        """Returns ρ; NaN if no reduction is predicted, 1 if the predicted reduction is below rounding."""
         if not predicted < 0:
             return math.nan
         return (loss - self.before) / predicted if self.shows(predicted) else 1.0

@@ -1,4 +1,4 @@
-"""Riemannian: gradient steps in a metric of the net's units."""
+"""Riemannian: gradient steps in a metric of the network's units."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from graphnet_rnn.settings import Amount, Count
 
 __all__ = ["Riemannian", "RiemannianReport"]
 
-#: A rate is multiplied by these after a step that lowers the cost, and after one that does not.
+#: Factors on a rate after a step that lowers the cost, and after one that does not.
 GROWTH, CUT = 1.1, 0.5
 #: The parts of θ, each of which has a rate of its own, in the order of their steps.
 PARTS = ("outputs", "hidden")
@@ -27,10 +27,11 @@ PARTS = ("outputs", "hidden")
 
 @dataclass(frozen=True)
 class RiemannianReport(Report):
-    """A step of one part of θ. after: the loss then; rate: of the step that was taken, 0 if none was; tries: how many.
+    """Report of a step of one part of θ.
 
-    part: "outputs" or "hidden". condition: of the metric's blocks, see rnn.riemannian.Solver. undone: whether the step
-    before was taken back first, as slopes were not finite where it led, or the metric was singular to rounding.
+    after: loss after the step. rate: of the accepted step, 0 if none. tries: number of trial steps.
+    part: "outputs" or "hidden". condition: of the metric's blocks, see rnn.riemannian.Solver.
+    undone: True if the step before was undone first, because its gradient was not finite or the metric was singular.
     """
 
     after: float
@@ -60,9 +61,9 @@ class RiemannianReport(Report):
 
 @dataclass(frozen=True)
 class _Measured:
-    """The loss, its slopes by a part of θ, and what divides them by the metric of this part.
+    """Loss, gradient by one part of θ, and the metric's solver for this part.
 
-    solver: None where loss or slopes are not finite; or why there is none.
+    solver: None if the loss or gradient is not finite; or the error of a singular metric.
     """
 
     loss: float
@@ -76,15 +77,25 @@ class _Measured:
 
 @dataclass(frozen=True)
 class Riemannian(Optimizer):
-    """θ ← θ - η M(θ)⁻¹ ∇ Σ C, the weights of the output and all others in turns, each with an η of its own
+    """θ ← θ - η M(θ)⁻¹ ∇ Σ C, alternating between the output weights and all others, each with its own η
 
-    metric: M, see rnn.riemannian, or the name of one ("ruop", "rbpm", "qdruop", "kfac", ...). rate: both η at the
-    start, 1/N by default, N the number of hidden units. After a step that lowers the loss η grows by a tenth; one that
-    does not is cancelled, η is halved, and it is tried again, at most `tries` times. So a step is of one part, the
-    output's first, as else the metric of the others may be singular; and all steps should see the same data, or so many
-    that a lower loss on a batch is a lower one.
-    Σ C: the cost as a sum over cases, not their mean, of which M is the metric.
+    metric: M, see rnn.riemannian, also by name ("ruop", "rbpm", "qdruop", "kfac", ...); default OuterProduct ("ruop").
+    rate: both η at the start; default 1/N, N the number of hidden units.
+    tries: maximum number of trial steps, default 50.
+
+    A step that lowers the loss increases η by a tenth; any other step is undone, η is halved, and the step is tried
+    again. Each step changes one part, the output weights first, since the metric of the others may be singular before.
+    All steps should use the same data, or batches large enough that a lower loss on a batch means a lower loss.
+    Σ C: the cost as a sum over cases, not their mean; M is its metric.
     Source: Ollivier 2013, section 2.
+
+    >>> net = rnn.Network([rnn.Elman(4)], inputs=3, outputs=3)
+    >>> u = net.unroll(time=5, batch=2, initial="zero")
+    >>> objective = rnn.Objective(gn.mean(u.losses), net.parameters, [u.inputs, u.targets])
+    >>> objective.feed(np.zeros((5, 2), int), np.ones((5, 2), int))
+    >>> result = rnn.minimize(objective, rnn.Riemannian("qdruop"), steps=2)
+    >>> [report.part for report in result.reports]
+    ['outputs', 'hidden']
     """
 
     metric: Metric = field(default_factory=OuterProduct)
@@ -96,8 +107,9 @@ class Riemannian(Optimizer):
         object.__setattr__(self, "metric", as_metric("Riemannian", self.metric))
 
     def init(self, theta: Array, objective: Any = None) -> State:
-        """rates: of both parts, 0 before the first step of one; turn: how many steps there were, so whose is next;
-        before, moved: θ before the last step, and whether that one changed it."""
+        """Returns the initial state for `theta`: rates, of both parts, 0 before their first step; turn, number of
+        steps; before and moved, θ before the last step, and 1 if it changed θ.
+        """
         start = 0.0 if self.rate is None else self.rate
         return {
             "rates": np.full(len(PARTS), start),
@@ -112,7 +124,9 @@ class Riemannian(Optimizer):
     def step(self, objective: Any, theta: Array, state: State, rate: float | None = None) -> Report:
         started = time.perf_counter()
         if not hasattr(objective, "metric"):
-            raise UsageError(f"Riemannian asks an objective for its metric, which {objective!r:.50} has not")
+            raise UsageError(
+                f"Riemannian needs an objective with a metric, as rnn.Objective, not {objective!r:.50}"
+            )
         at, undone = self._measured(objective, theta, int(state["turn"][0])), False
         if state["moved"][0] and not at.is_usable:
             earlier = self._measured(objective, state["before"], int(state["turn"][0]) - 1)
@@ -152,7 +166,7 @@ class Riemannian(Optimizer):
         )
 
     def _measured(self, objective: Any, theta: Array, turn: int) -> _Measured:
-        """What the part whose turn it is needs at θ."""
+        """Evaluates the part whose turn it is at θ."""
         part = PARTS[turn % len(PARTS)]
         loss, gradient, numbers = objective.metric(theta, self.metric, part, turn)
         if not (math.isfinite(loss) and np.isfinite(np.asarray(gradient)).all()):

@@ -59,18 +59,24 @@ __all__ = [
     "factor_schedule",
 ]  # fmt: skip
 
-#: What a schedule may read.
+#: Counters that a schedule may read.
 STEP, EPOCH, COSTS = "step", "epoch", "costs"
-#: How what an optimizer does not know is called.
+#: Counters that only a Trainer has, in words.
 UNKNOWN = {EPOCH: "epochs", COSTS: "validated costs"}
 
 
 @dataclass(frozen=True)
 class Schedule(ShowsItself, ABC):
-    """step (0, 1, ...) -> value. A frozen dataclass, which is all that says what it will do.
+    """Base class of schedules: step (0, 1, ...) -> value, a frozen dataclass without state.
 
-    One of your own gives `at` and `range`. reads: what it depends on, of "step", "epoch" and "costs". length: after so
-    many steps it has its last value; None where there is no such step.
+    A subclass defines `at` and `range`. reads: the counters that it depends on, of "step", "epoch" and "costs"; default
+    "step". length: number of steps until its last value; default None, unlimited.
+
+    Multiply schedules with `*`, concatenate them with `then`, count epochs instead of steps with `by_epoch`.
+
+    >>> schedule = rnn.Warmup(2).then(rnn.Cosine(4)) * 0.5
+    >>> [round(schedule.at(step), 3) for step in range(7)]
+    [0.25, 0.5, 0.5, 0.427, 0.25, 0.073, 0.0]
     """
 
     #: NumPy's numbers leave `number * schedule` to the schedule.
@@ -81,12 +87,12 @@ class Schedule(ShowsItself, ABC):
 
     @abstractmethod
     def at(self, step: int) -> float:
-        """The value at a step."""
+        """Returns the value at a step (0, 1, ...)."""
 
     @property
     @abstractmethod
     def range(self) -> tuple[float, float]:
-        """No value is below the first, none above the second."""
+        """Lower and upper bound of all values."""
 
     @property
     def reads(self) -> frozenset[str]:
@@ -97,11 +103,13 @@ class Schedule(ShowsItself, ABC):
         return None
 
     def now(self, step: int, epoch: int = 0, costs: Sequence[float] = ()) -> float:
-        """The value after so many steps and epochs, and these validated costs, one for each epoch."""
+        """Returns the value after this many steps (`step`) and epochs (`epoch`), and the validation costs (`costs`),
+        one for each epoch.
+        """
         return self.at(step)
 
     def description(self) -> dict[str, Any]:
-        """It in words, numbers and lists alone, for JSON; an optimizer takes this, too, where it takes a schedule."""
+        """Returns the schedule as JSON values; optimizers also accept this form."""
         return {
             "schedule": type(self).__name__,
             **{f.name: _plain(getattr(self, f.name)) for f in fields(self)},
@@ -110,21 +118,23 @@ class Schedule(ShowsItself, ABC):
     # -- composed ------------------------------------------------------------------------------
 
     def then(self, following: Schedule | float, at: int | None = None) -> Schedule:
-        """This until step `at`, its own length if it has one, and then the other, a number or a schedule, from its 0 on
+        """Follows this schedule until step `at`, then the next one from its step 0
 
-        Warmup(500).then(Cosine(20_000)). Raises UsageError for a schedule that has no end where none is said.
+        following: the next schedule, or a number.
+        at: the step at which the next schedule begins; by default the length of this one.
+        Raises UsageError if this schedule has no length and `at` is missing.
         """
         if at is None:
             at = self.length
             if at is None:
                 raise UsageError(
-                    f"then: {shown(self)} has no last step; say when the next one begins: "
+                    f"then: {shown(self)} has no last step; give the step at which the next one begins: "
                     "schedule.then(following, at=1000)"
                 )
         return Then(self, _as_schedule("then: following", following), at)
 
     def by_epoch(self) -> Schedule:
-        """The same of epochs instead of steps; for a Trainer, which counts them."""
+        """Returns the schedule of epochs instead of steps, for a Trainer, which counts epochs."""
         return ByEpoch(self)
 
     def __mul__(self, other: Schedule | float) -> Schedule:
@@ -141,7 +151,13 @@ class Schedule(ShowsItself, ABC):
 
 @dataclass(frozen=True)
 class Constant(Schedule):
-    """x_t = value"""
+    """x_t = value
+
+    value: default 1.
+
+    >>> rnn.Constant(0.5).at(100)
+    0.5
+    """
 
     value: Number = 1.0
 
@@ -159,7 +175,14 @@ class Constant(Schedule):
 
 @dataclass(frozen=True)
 class Ramp(Schedule):
-    """x_t = first + (last - first) min(t, n) / n, n = steps: a straight line from one value to another"""
+    """x_t = first + (last - first) min(t, n) / n, n = steps: linear from one value to another
+
+    first, last: the values at step 0 and from step n on.
+    steps: n.
+
+    >>> [rnn.Ramp(0.5, 0.9, steps=4).at(t) for t in (0, 2, 4, 10)]
+    [0.5, 0.7, 0.9, 0.9]
+    """
 
     first: Number
     last: Number
@@ -179,9 +202,14 @@ class Ramp(Schedule):
 
 @dataclass(frozen=True)
 class Warmup(Schedule):
-    """x_t = start + (1 - start) min(t + 1, n) / n, n = steps: up to 1, which the n-th step has
+    """x_t = start + (1 - start) min(t + 1, n) / n, n = steps: linear warmup to 1
 
-    No step is lost: with start 0, the first has 1 / n. Source: Goyal et al. 2017, 2.2.
+    steps: n; the n-th step has the value 1.
+    start: default 0; the first step then has 1 / n, so no step is without effect.
+    Source: Goyal et al. 2017, 2.2.
+
+    >>> [rnn.Warmup(4).at(t) for t in range(5)]
+    [0.25, 0.5, 0.75, 1.0, 1.0]
     """
 
     steps: Count
@@ -201,9 +229,14 @@ class Warmup(Schedule):
 
 @dataclass(frozen=True)
 class Cosine(Schedule):
-    """x_t = final + (1 - final) (1 + cos(π min(t, n) / n)) / 2, n = steps: from 1 down to `final`
+    """x_t = final + (1 - final) (1 + cos(π min(t, n) / n)) / 2, n = steps: cosine decay from 1 to `final`
 
+    steps: n.
+    final: the value from step n on, default 0.
     Source: Loshchilov & Hutter 2017 (SGDR), eq. 5, without restarts.
+
+    >>> [round(rnn.Cosine(4).at(t), 3) for t in range(5)]
+    [1.0, 0.854, 0.5, 0.146, 0.0]
     """
 
     steps: Count
@@ -225,10 +258,18 @@ class Cosine(Schedule):
 
 @dataclass(frozen=True)
 class OneCycle(Schedule):
-    """x_t: in straight lines from `start` up to 1, back to `start`, and down to `final`, in n = steps
+    """x_t: linear from `start` up to 1, back to `start`, and down to `final`, in n = steps
 
-    Up and down take round(rise · n) steps each, and what is left leads to `final`, far below `start`. Momentum may go
-    the other way: Ramp(0.95, 0.85, 450).then(Ramp(0.85, 0.95, 450)). Source: Smith & Topin 2018, 2 (1cycle).
+    steps: n, number of steps of the cycle.
+    start: first value, default 0.1.
+    final: last value, default 0.001.
+    rise: fraction of the steps for the way up, in (0, 0.5], default 0.45; the way back takes as many.
+
+    Momentum may go the other way: Ramp(0.95, 0.85, 450).then(Ramp(0.85, 0.95, 450)). Source: Smith & Topin 2018, 2
+    (1cycle).
+
+    >>> [round(rnn.OneCycle(10, rise=0.4).at(t), 3) for t in (0, 2, 4, 6, 8, 10)]
+    [0.1, 0.55, 1.0, 0.55, 0.1, 0.001]
     """
 
     steps: Count
@@ -268,10 +309,17 @@ class OneCycle(Schedule):
 
 @dataclass(frozen=True)
 class ExponentialDecay(Schedule):
-    """x_t = decay^(max(0, t - after + 1) / n), n = steps: 1 at first, and × decay in each n steps then
+    """x_t = decay^(max(0, t - after + 1) / n), n = steps: 1 at first, then × decay in n steps
 
-    after: so many steps have 1. ExponentialDecay(0.95, after=10).by_epoch(), which a Trainer takes if nothing else is
-    said, is Lynge's (2016, 3.6.1, after Karpathy, Johnson & Li 2015).
+    decay: factor in (0, 1], default 0.95.
+    after: number of steps with the value 1, default 1.
+    steps: n, default 1.
+
+    ExponentialDecay(0.95, after=10).by_epoch() is the default of a Trainer (Lynge 2016, 3.6.1, after Karpathy, Johnson
+    & Li 2015).
+
+    >>> [round(rnn.ExponentialDecay(0.5, after=2).at(t), 3) for t in range(5)]
+    [1.0, 1.0, 0.5, 0.25, 0.125]
     """
 
     decay: Annotated[float, partial(fraction, or_all=True, above_zero=True)] = 0.95
@@ -290,8 +338,13 @@ class ExponentialDecay(Schedule):
 class InverseRootDecay(Schedule):
     """x_t = √(n / (n + t)), n = steps
 
-    Warmup(n).then(InverseRootDecay(n)) goes up to 1 in n steps, and then as 1/√t of all steps t. Source: Vaswani et al.
-    2017, eq. 3, over its largest value.
+    steps: n.
+
+    Warmup(n).then(InverseRootDecay(n)) rises to 1 in n steps and then falls as 1/√t. Source: Vaswani et al. 2017, eq.
+    3, divided by its maximum.
+
+    >>> rnn.InverseRootDecay(100).at(300)
+    0.5
     """
 
     steps: Count
@@ -306,11 +359,14 @@ class InverseRootDecay(Schedule):
 
 @dataclass(frozen=True)
 class Stepwise(Schedule):
-    """The value at step t is that of the last of the given steps that is not after t
+    """Piecewise constant: each value holds from its step until the next one
 
-    values: a mapping, or pairs, step -> value; the first step is 0. Stepwise({0: 3e-5, 1500: 3e-4}) is 3e-5 at 1500
-    steps, and then 3e-4. Kept as pairs in order.
-    Raises UsageError for steps that are no whole numbers, or twice there, and for values that are not finite.
+    values: a mapping step -> value, or pairs (step, value); the first step is 0. Stored as sorted pairs.
+    Raises UsageError for invalid or repeated steps, and for values that are not finite.
+
+    >>> schedule = rnn.Stepwise({0: 0.1, 1500: 0.01})
+    >>> schedule.at(1499), schedule.at(1500)
+    (0.1, 0.01)
     """
 
     values: Any
@@ -327,10 +383,14 @@ class Stepwise(Schedule):
 
     @classmethod
     def spaced(cls, values: Sequence[float], last: int, ratio: float = 2.0) -> Stepwise:
-        """values[0] at first; the last from step `last` on, each other from 1/ratio of the step of the next one on
+        """Spaces values geometrically over the steps: values[0] from step 0, the last value from step `last` on
 
-        The source places the momenta 0.8, 0.9, 0.95, 0.97, 0.99, 0.995, 0.997, 0.999 "(roughly) at exponentially
-        spaced iterations", the last at 200,000 of 600,000; the ratio 2 is ours. Source: Sutskever 2013, 7.3.
+        values: the values, in order.
+        last: the step at which the last value begins.
+        ratio: each value begins at 1/ratio of the step of the next one, default 2.
+
+        The source places the momenta 0.8, 0.9, 0.95, 0.97, 0.99, 0.995, 0.997, 0.999 "(roughly) at exponentially spaced
+        iterations", the last at 200,000 of 600,000; the ratio 2 is ours. Source: Sutskever 2013, 7.3.
         """
         listed, last = list(_listed(values)), whole_number("Stepwise.spaced: last", last)
         if not (is_number(ratio) and 1 < ratio < math.inf):
@@ -345,12 +405,14 @@ class Stepwise(Schedule):
         return cls(zip(steps, listed, strict=True))
 
     def capped(self, most: float) -> Stepwise:
-        """min(value, most)"""
+        """Returns min(value, most) of all values."""
         most = amount("Stepwise.capped: most", most)
         return Stepwise((step, min(value, most)) for step, value in self.values)
 
     def then(self, following: Schedule | float, at: int | None = None) -> Schedule:
-        """As of any schedule; with a number, one more step of it.
+        """Follows this schedule until step `at`; a number becomes one more step of it.
+
+        following, at: as in Schedule.then.
 
         Sutskever 2013, 7.3, in the last tenth of 600,000 steps: rate.then(rate / 10, at=540_000), and momentum 0.99.
         """
@@ -373,8 +435,14 @@ class Stepwise(Schedule):
 class NesterovMomentum(Schedule):
     """μ_t = min(1 - 3 / (t + 5), most)
 
-    What Nesterov's own method comes to; for costs that are not convex it is to be limited.
-    Source: Nesterov 1983; Sutskever 2013, 7.2, after eq. 7.6, where (a_t - 1) / a_{t+1} is near it.
+    most: upper bound, default 0.999.
+
+    Approximates the momentum of Nesterov's method; for costs that are not convex, bound it by `most`.
+    Source: Nesterov 1983; Sutskever 2013, 7.2, after eq. 7.6, which is close to (a_t - 1) / a_{t+1}.
+
+    >>> momentum = rnn.NesterovMomentum(most=0.9)
+    >>> momentum.at(0), momentum.at(100)
+    (0.4, 0.9)
     """
 
     most: Fraction = 0.999
@@ -389,11 +457,19 @@ class NesterovMomentum(Schedule):
 
 @dataclass(frozen=True)
 class OnPlateau(Schedule):
-    """x = max(factor^k, least), k how often `patience` epochs in a row have not improved the validated cost
+    """x = max(factor^k, least), k the number of times that `patience` epochs in a row did not improve the validation
+    cost
 
-    An epoch improves where C < C_best - tolerance |C_best|. It reads the costs that a Trainer validates (those of
-    training, where nothing is kept to validate). Checkpoints have them, so it has nothing of its own to be resumed.
-    With others: Warmup(500) * OnPlateau(0.5).
+    factor: multiplied with the value at each plateau, default 0.5.
+    patience: number of epochs without improvement, default 5.
+    tolerance: minimum relative improvement: an epoch improves if C < C_best - tolerance |C_best|; default 1e-4.
+    least: lower bound of the value, default 0.
+
+    Reads the validation costs of a Trainer (the training costs without validation data). They are stored in
+    checkpoints, so resuming needs no further state. Combine it with others: Warmup(500) * OnPlateau(0.5).
+
+    >>> rnn.OnPlateau(0.5, patience=2).now(step=0, epoch=3, costs=[1.0, 1.2, 1.1])
+    0.5
     """
 
     factor: Annotated[float, partial(fraction, above_zero=True)] = 0.5
@@ -427,7 +503,7 @@ class OnPlateau(Schedule):
 
 @dataclass(frozen=True)
 class _OfSchedules(Schedule):
-    """A schedule of schedules, some of which may read more than the step."""
+    """A schedule made of schedules."""
 
     @abstractmethod
     def now(self, step: int, epoch: int = 0, costs: Sequence[float] = ()) -> float: ...
@@ -440,7 +516,7 @@ class _OfSchedules(Schedule):
 
 @dataclass(frozen=True, repr=False)
 class Then(_OfSchedules):
-    """x_t = first_t for t < at, following_{t - at} from there on: what `first.then(following)` gives."""
+    """x_t = first_t for t < at, following_{t - at} afterwards; the result of `first.then(following)`."""
 
     first: Schedule
     following: Schedule
@@ -478,7 +554,7 @@ class Then(_OfSchedules):
 
 @dataclass(frozen=True, repr=False)
 class Times(_OfSchedules):
-    """x_t = a_t b_t, or a b_t of a number a: what `a * b` gives."""
+    """x_t = a_t b_t, or a b_t for a number a; the result of `a * b`."""
 
     factor: Schedule | float
     of: Schedule
@@ -517,7 +593,7 @@ class Times(_OfSchedules):
 
 @dataclass(frozen=True, repr=False)
 class ByEpoch(_OfSchedules):
-    """x = of_e, e epochs: what `schedule.by_epoch()` gives."""
+    """x = of_e, e epochs; the result of `schedule.by_epoch()`."""
 
     of: Schedule
 
@@ -540,7 +616,7 @@ class ByEpoch(_OfSchedules):
         return self.of.range
 
 
-#: What an expression on the command line may name.
+#: Names in expressions on the command line.
 KINDS: dict[str, type[Schedule]] = {
     kind.__name__: kind
     for kind in (
@@ -548,7 +624,7 @@ KINDS: dict[str, type[Schedule]] = {
         Constant,
     )
 }  # fmt: skip
-#: What a description may name.
+#: Schedules in descriptions.
 DESCRIBED = KINDS | {kind.__name__: kind for kind in (Then, Times, ByEpoch)}
 
 
@@ -556,10 +632,7 @@ DESCRIBED = KINDS | {kind.__name__: kind for kind in (Then, Times, ByEpoch)}
 
 
 def rate_or_schedule(argument: str, value: Any) -> float | Schedule:
-    """A learning rate: a number > 0, a Schedule of rates, or the description of one; UsageError for others.
-
-    A schedule may come down to 0, where nothing is learned any more.
-    """
+    """Checks a learning rate: a number > 0, a Schedule of rates >= 0, or the description of one. Raises UsageError."""
     rate = _number_or_schedule(argument, value)
     least, most = _extremes(rate)
     scheduled = isinstance(rate, Schedule)
@@ -573,7 +646,7 @@ def rate_or_schedule(argument: str, value: Any) -> float | Schedule:
 
 
 def share_or_schedule(argument: str, value: Any) -> float | Schedule:
-    """The same of numbers in [0, 1), such as a momentum."""
+    """Checks a number in [0, 1), such as a momentum, or a Schedule of these. Raises UsageError."""
     share = _number_or_schedule(argument, value)
     for each in _extremes(share):
         if not 0 <= each < 1:
@@ -587,7 +660,7 @@ FractionOrSchedule = Annotated[float | Schedule, share_or_schedule]
 
 
 def factor_schedule(argument: str, value: Any) -> Schedule:
-    """A Schedule of factors on a rate; UsageError for others."""
+    """Checks a Schedule of factors on the learning rate. Raises UsageError."""
     if not isinstance(value, Schedule):
         raise UsageError(f"{argument} must be a Schedule, e.g. rnn.Warmup(500), or None, not {shown(value)}")
     least, most = value.range
@@ -599,18 +672,18 @@ def factor_schedule(argument: str, value: Any) -> Schedule:
 
 
 def described(setting: Any) -> Any:
-    """A setting as JSON knows it: a schedule by its description."""
+    """Returns a setting as JSON; a schedule by its description."""
     return setting.description() if isinstance(setting, Schedule) else setting
 
 
 def _number_or_schedule(argument: str, value: Any) -> float | Schedule:
-    """The value, if it is a number or a Schedule by step; the schedule, if it is the description of one."""
+    """Returns the number, the schedule, or the schedule of a description; UsageError if it reads more than steps."""
     found = _of_description(value)
     if isinstance(found, Schedule):
         for each in sorted(found.reads - {STEP}):
             raise UsageError(
-                f"{argument} cannot follow {shown(found)}, since an optimizer does not know {UNKNOWN[each]}; a Trainer "
-                "does, and takes factors on the rate: rnn.Training(schedule=...)"
+                f"{argument} cannot follow {shown(found)}, since an optimizer does not count {UNKNOWN[each]}; give a "
+                "Trainer a schedule of factors on the rate: rnn.Training(schedule=...)"
             )
         return found
     if is_number(value):
@@ -619,7 +692,7 @@ def _number_or_schedule(argument: str, value: Any) -> float | Schedule:
 
 
 def _of_description(value: Any) -> Any:
-    """The schedule, if that is what is described; the value itself if it is anything else."""
+    """Returns the schedule of a description; any other value unchanged."""
     if isinstance(value, Mapping) and isinstance(value.get("schedule"), str):
         kind = DESCRIBED.get(value["schedule"])
         settings = {str(name): _of_description(s) for name, s in value.items() if name != "schedule"}
@@ -637,16 +710,16 @@ def _as_schedule(argument: str, value: Any) -> Schedule:
 
 def _unknown(schedule: Schedule) -> UsageError:
     reads = " and ".join(UNKNOWN[each] for each in sorted(schedule.reads - {STEP}))
-    return UsageError(f"{shown(schedule)}: its value depends on {reads}; ask now(step, epoch, costs)")
+    return UsageError(f"{shown(schedule)}: its value depends on {reads}; call now(step, epoch, costs)")
 
 
 def _between(a: float, b: float, share: float) -> float:
-    """a where the share is 0, b where it is 1, both exactly."""
+    """Interpolates linearly; exact at both ends."""
     return a + (b - a) * share if share < 1 else b
 
 
 def _extremes(setting: float | Schedule) -> tuple[float, float]:
-    """The least and the largest value that it takes; of a number, the number."""
+    """Returns the minimum and maximum of a setting."""
     return setting.range if isinstance(setting, Schedule) else (setting, setting)
 
 

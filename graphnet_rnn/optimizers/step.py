@@ -1,4 +1,4 @@
-"""One guarded step of an optimizer: under every loop that learns."""
+"""One guarded step of an optimizer, the basis of every training loop."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ __all__ = ["Stepped", "guarded_step", "require_finite"]
 
 
 class Stepped(Protocol):
-    """What a loop asks of an objective, besides what its optimizer does."""
+    """Interface of an objective to a training loop, besides the methods for its optimizer."""
 
     def gradient(self, w: Array) -> tuple[float, Array]: ...
 
     def set(self, w: Array) -> None:
-        """Gives the model's parameters these values."""
+        """Sets the model's parameters."""
 
     def explain_non_finite(self) -> str | None:
-        """The first node that makes a NaN or an infinity, in words; empty if none, None where that cannot be known."""
+        """Describes the first node with a NaN or infinity; "" if none, None if unknown."""
 
 
 def guarded_step(
@@ -34,11 +34,11 @@ def guarded_step(
     rate: float | None = None,
     remedy: str = "",
 ) -> Report:
-    """A step that changes θ and state in place, or an error that leaves the model's parameters at θ.
+    """Runs a step that changes θ and state in place, or raises an error and resets the model's parameters to θ.
 
-    at: which step it is, in words; rate: instead of the optimizer's; remedy: what to try where it fails.
-    Raises TrainingError, which names the node that broke, for a loss or a gradient that is not finite: θ and state are
-    then as before the step. Where the parameters stand after a step that succeeds is the optimizer's affair.
+    at: description of the step. rate: overrides the optimizer's. remedy: advice for the error.
+    Raises TrainingError, naming the node, for a loss or gradient that is not finite; θ and state are then unchanged.
+    After a successful step, the model's parameters may hold any point the optimizer visited.
     """
     try:
         report = optimizer.step(objective, theta, state, rate)  # type: ignore[arg-type]
@@ -54,7 +54,7 @@ def guarded_step(
 
 
 def require_finite(theta: Array, step: int, untouched: str) -> None:
-    """TrainingError if a step gave infinite weights from a finite gradient; they must reach no file."""
+    """Raises TrainingError if a step produced infinite weights from a finite gradient; they must not be saved."""
     if not np.isfinite(theta).all():
         raise TrainingError(
             f"the weights are no longer finite after step {step}, so training cannot go on; try a smaller --rate or "

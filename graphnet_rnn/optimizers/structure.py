@@ -1,4 +1,4 @@
-"""The hidden units of a cost, whose change structural damping penalises."""
+"""The hidden units of a cost, for structural damping."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ ENDED = "case has ended"
 
 
 def hidden_units(outputs: Node | Iterable[Node]) -> list[tuple[Node, Node]]:
-    """(a, h = e(a)) for each tanh and σ that the equations of cells have put into the outputs.
+    """Returns (a, h = e(a)) for each tanh and σ of cells in the outputs.
 
-    Each unit is there once, however often the equations write it; h is 0 where a case has ended. UsageError for a unit
-    of which that cannot be told, as its first axis is not that of the cases.
+    Each unit is listed once, even if the equations repeat it; h is 0 after the end of a case. Raises UsageError for a
+    unit whose first axis is not that of the cases, so that ended cases cannot be excluded.
     Source: Sutskever 2013, 4.2.3.
     """
     graph = gn.Graph(outputs)
@@ -42,7 +42,7 @@ def _is_choice(node: Node) -> bool:
 
 
 def _cut(h: Node, inside: Node) -> Node:
-    """h (cases, ...), 0 where not inside (cases, 1)."""
+    """Returns h (cases, ...), 0 outside the mask (cases, 1)."""
     cases = inside.shape[0]
     if h.shape[:1] != (cases,):
         raise UsageError(
@@ -53,7 +53,7 @@ def _cut(h: Node, inside: Node) -> Node:
 
 
 def _cases_inside(graph: gn.Graph) -> Iterator[tuple[Node, Node]]:
-    """(node, which cases have its step) for all nodes of steps that some cases have not."""
+    """Yields (node, mask of cases) for all nodes of time steps that some cases do not have."""
     seen: set[Node] = set()
     for choice in graph.order:
         if _is_choice(choice):
@@ -69,5 +69,5 @@ def _cases_inside(graph: gn.Graph) -> Iterator[tuple[Node, Node]]:
 
 
 def _place(node: Node) -> tuple[object, ...]:
-    """The layer and step of a node: what a step makes is connected within them."""
+    """Returns the layer and step of a node; nodes of one step are connected within them."""
     return tuple(node.scope.get(label) for label in ("layer", "time"))

@@ -1,8 +1,7 @@
-"""Long vectors: passes over them declared on nodes, and what works on NumPy's arrays as on those of a GPU.
+"""Operations on long vectors: compiled passes over memory, for NumPy arrays and GPU vectors.
 
-From some ten thousand numbers on, OpenBLAS divides a dot product among threads of its own, which then keep spinning for
-the next one. Between two runs of a compiled function that has all cores, they cost more than the function. So nothing
-here is BLAS: what is to be done with long vectors is compiled, too, into one pass over memory.
+None of them uses BLAS: from about ten thousand numbers on, OpenBLAS splits a dot product among its own threads, which
+then spin. Between runs of a compiled function on all cores, they would cost more than the function.
 """
 
 from __future__ import annotations
@@ -21,18 +20,18 @@ from graphnet.graph.node import Array, Node
 
 __all__ = ["Declared", "Recycled", "compiled", "dot", "double", "fused", "inner", "norm"]
 
-#: Functions that are kept, in all: each has some kilobytes of machine code, and no vectors.
+#: Maximum number of cached functions, each a few kilobytes of machine code.
 KEPT = 128
-#: Shorter vectors are summed up sooner than a compiled function is called.
+#: For shorter vectors NumPy is faster than calling a compiled function.
 LONG = 1 << 14
-#: Squares below this may have lost what they are made of.
+#: Squares below this may have underflowed.
 LEAST = 1e-290
 
 _kept: OrderedDict[Hashable, gn.Function] = OrderedDict()
 
 
 def compiled(key: Hashable, make: Callable[[], gn.Function]) -> gn.Function:
-    """The function of this key, made when it is first asked for; those that were not used for long are dropped."""
+    """Returns the function of this key, compiled at first use; least recently used functions are evicted."""
     found = _kept.pop(key, None)
     _kept[key] = found = make() if found is None else found
     while len(_kept) > KEPT:
@@ -40,19 +39,19 @@ def compiled(key: Hashable, make: Callable[[], gn.Function]) -> gn.Function:
     return found
 
 
-#: What a pass declares: of some of its arguments the new values, and sums that it returns as numbers.
+#: Declaration of a pass: new values of some arguments, and sums to return as numbers.
 Declared = tuple[Mapping[Node, Node], Sequence[Node]]
 
 
 def fused(declared: Callable[..., Declared]) -> Callable[..., tuple[float, ...]]:
-    """A pass over vectors, compiled once for arguments of one kind: it changes arrays in place, and returns numbers
+    """Decorator: one compiled pass over vectors that changes arrays in place, and returns numbers
 
         @fused
         def moved(x, p, alpha):
             new = x + alpha * p
             return {x: new}, [dot(new, new)]
 
-    The arguments are vectors, numbers, and None for what there is not; the function gets nodes for all but None.
+    Arguments are vectors, numbers, or None; the function gets nodes instead, and None as it is.
     """
 
     @wraps(declared)
@@ -68,7 +67,7 @@ def fused(declared: Callable[..., Declared]) -> Callable[..., tuple[float, ...]]
 
 
 def _kind(argument: Any) -> tuple[Any, ...] | None:
-    """Of a vector where it lies, its shape and its dtype; None for a number."""
+    """Returns device, shape and dtype of a vector; None for a number."""
     if argument is None:
         return ("none",)
     if not hasattr(argument, "shape") or argument.shape == ():
@@ -97,16 +96,16 @@ def dot(a: Node, b: Node) -> Node:
 
 
 class Recycled:
-    """Vectors of one kind, which are taken again as soon as nobody holds them, nor anything that looks into them
+    """Pool of vectors of one kind, reused as soon as no reference or view of them is left
 
-    The system clears each page of memory that it hands out anew: for a long vector that costs more than a pass over it.
+    The operating system clears newly allocated pages, which costs more than a pass over a long vector.
     """
 
     def __init__(self) -> None:
         self._vectors: list[Array] = []
 
     def __call__(self, like: Array) -> Array:
-        """A vector of whatever was there."""
+        """Returns a vector with undefined content."""
         for vector in self._vectors:
             if sys.getrefcount(vector) == UNUSED:
                 return vector
@@ -114,24 +113,24 @@ class Recycled:
         return self._vectors[-1]
 
 
-#: References to a vector that nobody holds: of the list, of the loop, and of the function that counts them.
+#: Reference count of an unused vector: the list, the loop, and the function that counts.
 UNUSED = 3
 
 
 def double(a: Array) -> Array:
-    """The vector in float64: itself if it is so already."""
+    """Returns the vector as float64, without a copy if possible."""
     return a.astype(np.float64, copy=False)
 
 
 def inner(a: Array, b: Array) -> float:
-    """aᵀb, summed in float64 if it is long, else in the dtype of both"""
+    """aᵀb, summed in float64 if long, else in the dtype of both"""
     if a.size >= LONG:
         return _inner(a, b)[0]
     return float(np.einsum("i,i->", a, b))
 
 
 def norm(a: Array) -> float:
-    """‖a‖₂, summed in float64; scaled first where its square is beyond that."""
+    """‖a‖₂, summed in float64; scaled first if its square would overflow or underflow."""
     with np.errstate(over="ignore", under="ignore"):
         square = _square(a)[0] if a.size >= LONG else float(np.sum(np.square(a, dtype=np.float64)))
         if LEAST < square < math.inf or not a.size:

@@ -1,7 +1,7 @@
-"""Several processes that work on one step: who makes which part of a sum, and that all get the same bits.
+"""Data-parallel processes: distribution of a step's work, and sums that are bit-identical on all.
 
-ranks      one process alone, which is what all code sees; sums in an order that does not depend on who made which part
-launcher   what `mpiexec` has told this process
+ranks      one process alone, the interface of all code; sums in a fixed order, whichever process computes which part
+launcher   the environment variables of `mpiexec`
 mpi        the processes of `mpiexec`
 """
 

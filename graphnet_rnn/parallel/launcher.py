@@ -1,4 +1,4 @@
-"""What `mpiexec` has told this process, read without mpi4py."""
+"""Rank and size from the environment variables of `mpiexec`, without mpi4py."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ VARIABLES = (("PMI_RANK", "PMI_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD
 
 
 def rank_and_size() -> tuple[int, int]:
-    """The number of this process, and how many there are, as mpiexec has told it; (0, 1) without one."""
+    """Returns the number of this process and their total; (0, 1) without mpiexec."""
     for rank, size in VARIABLES:
         with contextlib.suppress(KeyError, ValueError):
             return int(os.environ[rank]), int(os.environ[size])
@@ -21,6 +21,6 @@ def rank_and_size() -> tuple[int, int]:
 
 
 def alone(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a process that is none of those of mpiexec, though one of these starts it."""
+    """Returns the environment without mpiexec's variables, for a process outside the job."""
     ours = {name for pair in VARIABLES for name in pair}
     return {name: value for name, value in environment.items() if name not in ours}

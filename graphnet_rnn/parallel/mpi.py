@@ -1,4 +1,4 @@
-"""The processes that `mpiexec` has started, by mpi4py."""
+"""The processes of `mpiexec`, by mpi4py."""
 
 from __future__ import annotations
 
@@ -28,35 +28,35 @@ from graphnet_rnn.settings import amount
 __all__ = ["MPIRanks", "as_ranks", "is_spoken_for", "launched"]
 
 T = TypeVar("T")
-#: Seconds until a rank that does not answer is given up.
+#: Timeout for a rank that does not answer, in seconds.
 PATIENCE = 300.0
 #: Seconds until it is clear that an error is not one of all ranks.
 ENDING = 5.0
-#: Bytes that all ranks together may send to each of them; above that a sum is made in slices, each by one rank.
+#: Larger messages (bytes, of all ranks together) are summed in slices, one by each rank.
 TOGETHER = 1 << 16
-#: Seconds in which a rank that waits keeps its core.
+#: Seconds of busy waiting.
 SPIN = 2e-4
 #: The back end whose vectors lie in a memory of their own, and what MPI calls that memory.
 GPU = "cuda"
 #: What small messages say: I am here; I am about to say why the job ends; then I shall be silent.
 HERE, SPEAKS, SILENT = 1, 2, 3
-#: A shell that says the sentence unless it is told a word before its input ends.
+#: Shell command that prints the sentence unless its input has a line.
 WITNESS = 'read -r word || printf "%s\\n" "$1" >&2'
 
 
 def launched(patience: float = PATIENCE) -> Ranks:
-    """The ranks of the `mpiexec` that has started this process; one alone without it. UsageError without mpi4py."""
+    """Returns the ranks of the `mpiexec` that started this process; one rank without it. UsageError without mpi4py."""
     if rank_and_size()[1] == 1:
         return ALONE
     if importlib.util.find_spec("mpi4py") is None:
         raise UsageError(
-            "mpiexec has started several processes, and mpi4py is not installed: pip install 'graphnet[mpi]'"
+            "mpiexec has started several processes, but mpi4py is not installed: pip install 'graphnet[mpi]'"
         )
     return _world(patience)
 
 
 def as_ranks(who: str, parallel: Ranks | str | None) -> Ranks:
-    """None: one process alone; "mpi": those of `mpiexec`; or what is given."""
+    """Returns one process for None, the processes of `mpiexec` for "mpi", or the given ranks."""
     if parallel is None:
         return ALONE
     if parallel == "mpi":
@@ -67,7 +67,7 @@ def as_ranks(who: str, parallel: Ranks | str | None) -> Ranks:
 
 
 def is_spoken_for() -> bool:
-    """Whether the first process of `mpiexec` says what this one would: all have come to the same end."""
+    """True if the first process prints this process's message: all have ended in the same way."""
     if not rank_and_size()[0] or not _world.cache_info().currsize:
         return False
     ranks = launched()
@@ -82,13 +82,13 @@ def _world(patience: float) -> MPIRanks:
 
 
 class MPIRanks(Ranks):
-    """The ranks of a communicator of mpi4py.
+    """The ranks of an mpi4py communicator.
 
-    Every method is called by all of them. A sum of long vectors is made in slices: each rank adds up one, and all get
-    them all, so each sends and receives about two vectors, however many they are.
-    patience: seconds after which a rank that does not answer ends the job, with a sentence that names it.
-    Vectors on a GPU go to MPI where they lie, if it says that it takes them (see `takes_gpu`), else through the host;
-    the order of additions, and so the bits, are the same.
+    All ranks call every method. Sums of long vectors are sliced: each rank adds one slice and all gather the slices, so
+    each sends and receives about two vectors, for any number of ranks.
+    patience: seconds after which a rank that does not answer aborts the job, with a message that names it.
+    GPU vectors are passed to MPI directly if it supports device memory (see `takes_gpu`), else through the host; the
+    order of additions, and so the bits, are the same.
     """
 
     def __init__(self, communicator: Any, patience: float = PATIENCE) -> None:
@@ -138,7 +138,7 @@ class MPIRanks(Ranks):
         return self._gathered(self._joined(receive, of_rank, count, mine), lengths, moving=True)
 
     def _gathered(self, own: Array, counts: list[int], moving: bool = False) -> Array:
-        """What all ranks have, so many numbers each, one after the other."""
+        """Gathers `counts` numbers of all ranks, concatenated."""
         whole = _empty_beside(own, sum(counts))
         self._wait(
             self._comm.Iallgatherv(
@@ -156,11 +156,11 @@ class MPIRanks(Ranks):
         return joined(found, 0, count)
 
     def _as_sent(self, vector: Array) -> Array:
-        """The vector where MPI takes it."""
+        """Copies the vector to memory that MPI accepts."""
         return vector if self.gpu and backend_of(vector) == GPU else np.asarray(vector)
 
     def _as_buffer(self, vector: Array) -> Any:
-        """The memory of a vector; what a GPU has under way there is done by then, as MPI would not wait for it."""
+        """Returns the memory of a vector, after synchronizing the GPU, since MPI would not wait."""
         if backend_of(vector) != GPU:
             return vector
         from graphnet.backends.cuda.device import this_device
@@ -230,9 +230,7 @@ class MPIRanks(Ranks):
 
     @contextlib.contextmanager
     def witnessed(self, sentence: str) -> Iterator[None]:
-        """See Ranks. Launchers end all processes when one is killed, without time for a word: so a shell has it, which
-        is none of theirs.
-        """
+        """See Ranks. A separate shell prints the sentence, since launchers kill all processes at once."""
         shell = shutil.which("sh")
         if self.is_first and shell is not None:
             self._witness = subprocess.Popen(
@@ -245,13 +243,13 @@ class MPIRanks(Ranks):
             self._dismiss()
 
     def _dismiss(self) -> None:
-        """The witness ends without a word."""
+        """Ends the witness without a message."""
         witness, self._witness = self._witness, None
         if witness is not None:
             witness.communicate(b"well\n")
 
     def _all_ended(self) -> bool:
-        """Whether all ranks have come to the end, well or not, within a moment."""
+        """True if all ranks have ended, with or without an error, within a moment."""
         request, end = self._watch.Ibarrier(), time.monotonic() + ENDING
         while not request.Test():
             if time.monotonic() > end:
@@ -260,9 +258,9 @@ class MPIRanks(Ranks):
         return True
 
     def _wait(self, request: Any, moving: bool = False, patience: float | None = None) -> None:
-        """Until it is done; a rank that is not there in time ends the job.
+        """Waits for a request; a rank that is late aborts the job.
 
-        moving: all are there, and long vectors move, a piece at each look: so it looks without a pause.
+        moving: True if all ranks are present and long vectors move, one piece per poll, so it polls without a pause.
         """
         begun, patience = time.monotonic(), self.patience if patience is None else patience
         while not request.Test():
@@ -277,7 +275,7 @@ class MPIRanks(Ranks):
                 time.sleep(5e-5)
 
     def _name_missing(self) -> None:
-        """Ends the job. Who waits in vain says so to all others; who says nothing is missing."""
+        """Aborts the job. Waiting ranks notify all others; silent ranks are missing."""
         others = [rank for rank in range(self.size) if rank != self.rank]
         word = np.zeros(1, np.int8)
         heard = {
@@ -298,7 +296,7 @@ class MPIRanks(Ranks):
         self._abort(f"{who} of {self.size} did not answer for {self.patience:g} s; the run can be resumed")
 
     def _let_speak(self) -> None:
-        """Sends the witness away if another rank is about to end the job, and to say why."""
+        """Dismisses the witness if another rank is about to abort the job with a message."""
         for rank in range(1, self.size):
             if self._watch.Iprobe(rank, SPEAKS):
                 self._dismiss()
@@ -319,13 +317,13 @@ class MPIRanks(Ranks):
 
 
 def takes_gpu(communicator: Any) -> bool:
-    """Whether this MPI says that it takes arrays of a GPU's memory. Source: MPI 4.1, 11.4.3, mpi_memory_alloc_kinds."""
+    """True if this MPI accepts arrays in GPU memory. Source: MPI 4.1, 11.4.3, mpi_memory_alloc_kinds."""
     kinds = communicator.Get_info().Get("mpi_memory_alloc_kinds") or ""
     return GPU in {kind.strip().partition(":")[0] for kind in kinds.split(",")}
 
 
 def _end_to_end(vectors: list[Array]) -> Array:
-    """The vectors one after the other, where they lie."""
+    """Concatenates the vectors in their memory."""
     if not vectors or backend_of(vectors[0]) != GPU:
         return np.concatenate([np.zeros(0), *vectors])
     whole, at = _empty_beside(vectors[0], sum(map(len, vectors))), 0
@@ -336,7 +334,7 @@ def _end_to_end(vectors: list[Array]) -> Array:
 
 
 def _empty_beside(like: Array, count: int) -> Array:
-    """So many numbers where the other lies."""
+    """Returns an uninitialized vector in the memory of the other."""
     if backend_of(like) != GPU:
         return np.empty(count)
     from graphnet.backends.cuda.arrays import empty
@@ -345,7 +343,7 @@ def _empty_beside(like: Array, count: int) -> Array:
 
 
 def _as_bytes(found: Any, error: Exception | None) -> bytes:
-    """What can be sent of it; an error that cannot is told by its words."""
+    """Pickles a result or error; errors that cannot be pickled are sent as text."""
     try:
         content = pickle.dumps((found, error))
         pickle.loads(content)

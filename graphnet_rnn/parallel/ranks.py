@@ -1,4 +1,4 @@
-"""Ranks: the processes that share the work of a run, each with a number from 0 on; here, one alone."""
+"""Ranks: the processes that share a run, numbered from 0; here, one process alone."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ T = TypeVar("T")
 
 
 class Ranks:
-    """One process alone: rank 0 of 1. With more of them each method is called by all, in the same order.
+    """One process alone: rank 0 of 1. With more processes, all call each method, in the same order.
 
-    rank, size: which this one is, of how many. threads: the cores that each has, where several share a machine.
+    rank, size: number of this process, and their total. threads: cores per process, if several share a machine.
     """
 
     rank: int = 0
@@ -27,53 +27,53 @@ class Ranks:
 
     @property
     def is_first(self) -> bool:
-        """Whether it is the one that writes files, and speaks."""
+        """True for the process that writes files and prints."""
         return self.rank == 0
 
     def own(self, count: int, rank: int | None = None) -> range:
-        """Which of so many parts this rank makes: consecutive ones, of all ranks as many, or one more."""
+        """Returns the consecutive parts of this rank, of `count` parts; ranks have equal numbers, or one more."""
         rank = self.rank if rank is None else rank
         return range(rank * count // self.size, (rank + 1) * count // self.size)
 
     def sum(self, count: int, parts: Iterable[Array], length: int) -> Array:
-        """Σ of so many vectors of this length, the same bits for any number of ranks, on all of them
+        """Σ of `count` vectors of this length, on all ranks, with the same bits for any number of ranks
 
-        parts: those of `own(count)`, in their order, float64.
+        parts: those of `own(count)`, in order, float64.
         """
         return summed(iter(parts), 0, count)
 
     def sum_numbers(self, count: int, parts: Iterable[float]) -> float:
-        """Σ of so many numbers, likewise"""
+        """Σ of `count` numbers, likewise"""
         return float(self.sum(count, (np.array([part], np.float64) for part in parts), 1)[0])
 
     def any(self, flags: int) -> int:
-        """The bits that some rank has set."""
+        """Returns the bitwise or of the flags of all ranks."""
         return flags
 
     def of_first(self, make: Callable[[], T]) -> T:
-        """What rank 0 makes, on all; what it raises, too."""
+        """Calls `make` on rank 0 only; returns its result, or raises its error, on all."""
         return make()
 
     def gather(self, value: T) -> list[T]:
-        """What each has, by rank, on all."""
+        """Returns the values of all ranks, in order, on all."""
         return [value]
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
-        """Within it an error of one ends all: nobody waits for a rank that is gone."""
+        """Context in which an error of one rank ends all, so that none waits."""
         yield
 
     @contextlib.contextmanager
     def witnessed(self, sentence: str) -> Iterator[None]:
-        """Within it, if a rank is killed, and with it all others, the sentence is said."""
+        """Context that prints the sentence if a rank is killed."""
         yield
 
 
-#: For all that is not shared.
+#: One process.
 ALONE = Ranks()
 
 
-#: The parts that it is the sum of: from the first to before the last.
+#: Range of summed parts, [first, end).
 Branch = tuple[int, int]
 
 
@@ -82,7 +82,7 @@ def _middle(low: int, high: int) -> int:
 
 
 def branches(first: int, end: int, count: int) -> list[Branch]:
-    """The largest branches of the tree over so many parts that lie within [first, end), in their order."""
+    """Returns the largest branches of the summation tree over `count` parts within [first, end), in order."""
 
     def within(low: int, high: int) -> Iterator[Branch]:
         if first <= low and high <= end:
@@ -96,7 +96,7 @@ def branches(first: int, end: int, count: int) -> list[Branch]:
 
 
 def summed(parts: Iterator[Array], low: int, high: int) -> Array:
-    """A branch, of parts that come in their order. At no time are there more of them than it has levels."""
+    """Sums a branch of parts that arrive in order; memory grows with the depth of the tree only."""
     if high - low == 1:
         return next(parts)
     middle = _middle(low, high)
@@ -105,7 +105,7 @@ def summed(parts: Iterator[Array], low: int, high: int) -> Array:
 
 
 def joined(known: Mapping[Branch, Array], low: int, high: int) -> Array:
-    """A branch, of branches that are known."""
+    """Sums a branch from known branches."""
     if (low, high) in known:
         return known[low, high]
     middle = _middle(low, high)

@@ -1,4 +1,4 @@
-"""Training: a Trainer for whatever learns, the problems that it works on, and their files."""
+"""Training: the Trainer, the problems that it trains, and the files of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays as a problem: cases that are shuffled anew in every epoch, the last batch too, some kept to validate."""
+"""Arrays: a problem of cases in arrays, shuffled in every epoch, with a validation split."""
 
 from __future__ import annotations
 
@@ -41,25 +41,39 @@ __all__ = ["Arrays"]
 
 @dataclass(eq=False, repr=False)
 class Arrays(BatchesOfCases):
-    """C = Σ w L / Σ w over all targets of a batch that are there, L the loss of one and w its weight
+    """C = Σ w L / Σ w over the targets of a batch, L the loss of a target and w its weight
 
-    A target is that of a step of a case, or of a case as a whole, for networks with one output for a sequence and the
-    loss "ctc". Its loss is the sum over its values; where these have weights of their own, its weight is their mean.
-    network: any. inputs: (time, cases, inputs), or symbols (time, cases); targets: as the network's loss takes them,
-    cases along the same axis: (time, cases), (time, cases, outputs), or, of cases as a whole, (cases,),
-    (cases, outputs), or (cases, labels) for "ctc". Or an rnn.data.Sequences, and no targets.
-    batch: cases of a batch (all, if there are fewer). An epoch has every case once, in an order of its own; where the
-    last batch is not full, cases of no weight fill it up. gradient_batches: so many batches make a step; then what does
-    not fill a step is left out of the epoch. curvature_batches: the first of them, for the curvature.
-    lengths: how many steps each case has, (cases,); None: all. What follows them is never read. buckets: cases of like
-    lengths are put together in batches, which are filled up to at most so many lengths, such that the fewest steps are
-    computed; each is compiled by itself.
-    valid: cases to validate on: (inputs, targets), (inputs, targets, weights), Sequences, or the share of the cases
-    that is kept for it, the last ones; None for none. weights: how much the loss counts, at least 0 (1): of cases,
-    (cases,), of steps, (time, cases), or of values, of the shape of the targets. Where it is 0 the target is missing,
-    and may be NaN. unscored: steps at the start without a target.
-    clip_values, l2, threads, memory, backend: see Objective. frozen: patterns of parameters that stay as they are.
-    Rows are in the network's loss, in nats but for "squared". Raises UsageError, DataError.
+    Trains a network on arrays. A target belongs to a time step of a case, or to a whole case (networks with one output
+    for a sequence, and the loss "ctc"). Its loss is the sum over its values; if these have weights of their own, its
+    weight is their mean.
+
+    network: the network to train.
+    inputs: (time, cases, inputs), or symbols (time, cases); or an rnn.data.Sequences, then without targets, lengths and
+    weights.
+    targets: as the network's loss takes them: of time steps, (time, cases) or (time, cases, outputs); of whole cases,
+    (cases,) or (cases, outputs), or (cases, labels) for "ctc".
+    batch: cases of a batch, default 32 (all, if there are fewer). Every epoch uses each case once, in a new random
+    order; the last batch is padded with cases of weight 0.
+    valid: validation data: (inputs, targets), (inputs, targets, weights), Sequences, or the fraction of the cases to
+    hold out, the last ones; default 0.1; None for none.
+    lengths: number of time steps of each case, (cases,); default None, all. Values after the end of a case are ignored.
+    weights: weights in the loss, at least 0: of cases, (cases,), of time steps, (time, cases), or of values, the shape
+    of the targets; default None, all 1. A target of weight 0 is missing, and may be NaN.
+    gradient_batches: batches of a step, default 1; cases that do not fill the last step are left out of the epoch.
+    curvature_batches: number of these batches for the curvature, default 1.
+    unscored: time steps at the start without a target, default 0.
+    buckets: maximum number of padded lengths, default 4: batches hold cases of similar length and are padded to one of
+    these. Each length is compiled separately.
+    clip_values, l2, threads, memory, backend: see Objective.
+    frozen: patterns of parameters that are not trained, e.g. "layer0.*".
+
+    History rows have the network's loss, in nats (not for "squared"). Raises UsageError, DataError.
+
+    >>> x = np.random.default_rng(0).normal(size=(10, 40, 1))  # (time, cases, inputs)
+    >>> net = rnn.Network([rnn.GRU(4)], inputs=1, outputs=1, loss="squared")
+    >>> problem = rnn.Arrays(net, x, np.cumsum(x, axis=0), batch=12)
+    >>> len(problem)  # steps of an epoch: 36 cases to train, 4 to validate
+    3
     """
 
     model: Network = field(init=False)
@@ -74,9 +88,9 @@ class Arrays(BatchesOfCases):
     lengths: InitVar[Any] = None
     weights: InitVar[Any] = None
     gradient_batches: Count = setting(1, "batches of a step")
-    curvature_batches: Count = setting(1, "the first of them, for the curvature")
+    curvature_batches: Count = setting(1, "number of these batches for the curvature")
     unscored: CountOrZero = setting(0, "time steps at the start without a target")
-    buckets: Count = setting(4, "lengths to which cases of several lengths are filled up, at most")
+    buckets: Count = setting(4, "maximum number of padded lengths for cases of different lengths")
 
     def __post_init__(
         self,
@@ -124,7 +138,7 @@ class Arrays(BatchesOfCases):
     # -- cases ---------------------------------------------------------------------------------
 
     def _divided(self, whole: Sequences, valid: Any) -> tuple[Sequences, Sequences | None]:
-        """Those to train on, and those to validate on."""
+        """Splits into training and validation cases."""
         if valid is None:
             return whole, None
         if isinstance(valid, (tuple, Sequences)):
@@ -138,7 +152,7 @@ class Arrays(BatchesOfCases):
         return whole.chosen(first), whole.chosen(last) if len(last) else None
 
     def _require_weight(self) -> None:
-        """DataError where no target counts."""
+        """Raises DataError if all weights are 0."""
         for what, part in (("train", self._train), ("validate", self._valid)):
             if part is not None and not shares(part, self.unscored).any():
                 raise DataError(
@@ -146,7 +160,7 @@ class Arrays(BatchesOfCases):
                 )
 
     def _like(self, whole: Sequences, kept: Sequences) -> Sequences:
-        """Cases to validate on, if they fit those to train on; with lengths of their own they need not be as long."""
+        """Checks that the validation cases fit the training cases; with lengths their number of steps may differ."""
         if kept.time != whole.time and kept.lengths is None and whole.lengths is None:
             raise DataError(
                 f"Arrays: cases to train on have {whole.time} steps, those to validate on {kept.time}; give lengths"
@@ -186,19 +200,19 @@ class Arrays(BatchesOfCases):
         return self._as_read(self._fed(self._train, which), scale)
 
     def _fed(self, cases: Sequences, which: Array) -> Sequences:
-        """A batch, filled up with cases of no weight and cut to its length."""
+        """Returns a batch, padded with cases of weight 0 and cut to its length."""
         batch = filled(cases, which, self.batch)
         return of_time(batch, self._times[int(bucket_of(steps_of(batch), self._times).max())])
 
     def _as_read(self, batch: Sequences, scale: float = 1.0) -> tuple[Any, ...]:
-        """As the graph takes them, weights by so much."""
+        """Returns the arrays of a batch for the graph, with scaled weights."""
         w = (shares(batch, self.unscored) * np.float64(scale)).astype(self.model.dtype)
         return (batch.inputs, batch.targets, w, *([batch.lengths] if self._ragged else []))
 
     # -- graphs --------------------------------------------------------------------------------
 
     def _unrolled(self, time: int, **how: Any) -> tuple[Unrolled, Node, Node]:
-        """The net over a batch, the shares of its targets, and C."""
+        """Returns the unrolled network, the weights of its targets, and C."""
         network = self.model
         u = network.unroll(
             time,
@@ -216,7 +230,7 @@ class Arrays(BatchesOfCases):
         return u, w, cost
 
     def _of_targets(self, values: Node) -> Node:
-        """Of each that there is a weight for: those of scored steps, or their mean."""
+        """Selects the scored steps; averages values that share one weight."""
         by_step = judged_by_step(self.model)
         scored = values[self.unscored :] if by_step else values
         return gn.mean(scored, axis=0) if by_step and self._kind == "cases" else scored
@@ -233,8 +247,9 @@ class Arrays(BatchesOfCases):
         )
 
     def _share_of_case(self, u: Unrolled, w: Node) -> Node:
-        """(batch,): what a step of a case counts in structural damping, which is summed over steps: as much as its
-        target, on average; of targets of whole cases, that divided by its steps."""
+        """Returns the weight (batch,) of a time step of each case in structural damping, a sum over steps: the mean
+        weight of its targets; for targets of whole cases, divided by the number of steps.
+        """
         if self._kind == "values":
             w = gn.mean(w, axis=-1)
         by_step = judged_by_step(self.model)
@@ -246,7 +261,7 @@ class Arrays(BatchesOfCases):
         return (gn.sum(w, axis=0) if by_step and self._kind != "cases" else w) / scored
 
     def _judge(self, time: int) -> gn.Function:
-        """The cost, and what metrics are of each target, of a batch."""
+        """Compiles the cost and the metrics of each target, for a batch."""
         if time not in self._judges:
             u, w, cost = self._unrolled(time, training=False)
             found = [self._of_targets(each) for each in measures(u, self._kind == "values").values()]
@@ -255,7 +270,7 @@ class Arrays(BatchesOfCases):
             )
         return self._judges[time]
 
-    # -- what a Trainer asks -------------------------------------------------------------------
+    # -- interface to a Trainer ----------------------------------------------------------------
 
     def validate(self) -> float | None:
         if self._valid is None:
@@ -271,9 +286,9 @@ class Arrays(BatchesOfCases):
         return float(mean)
 
     def metrics(self) -> Mapping[str, Callable[[], float]]:
-        """Of what is validated on, by weight "accuracy" of classes and bits, "absolute_error" of numbers.
+        """Metrics of the validation data, weighted: "accuracy" of classes and bits, "absolute_error" of numbers.
 
-        With the loss "ctc" the "label_error_rate" of the most probable alignments.
+        With the loss "ctc": "label_error_rate" of the most probable alignments.
         """
         if self._valid is None:
             return {}
@@ -298,5 +313,5 @@ class Arrays(BatchesOfCases):
 
 
 def _inputs(u: Unrolled, w: Node) -> list[Node]:
-    """What a batch is fed as."""
+    """Returns the input nodes of a batch."""
     return [u.inputs, u.targets, w, *([] if u.lengths is None else [u.lengths])]

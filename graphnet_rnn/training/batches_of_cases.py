@@ -1,4 +1,4 @@
-"""Batches of cases that are drawn anew in every epoch, and what is measured of cases besides their loss."""
+"""Batches of cases, shuffled in every epoch, and metrics besides the loss."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ __all__ = [
 
 
 class BatchesOfCases(ObjectiveProblem):
-    """A subclass, a dataclass, declares batch, gradient_batches and curvature_batches, and says what a batch is.
+    """Base class, a dataclass with the fields batch, gradient_batches and curvature_batches; subclasses define a batch.
 
-    `_begin` is called before there are objectives, `_make` with them. The cost of a step is the mean over all its
-    targets, by weight, in however many batches.
+    Call `_begin` before the objectives exist, and `_make` with them. The cost of a step is the weighted mean over all
+    its targets, in any number of batches.
     """
 
     item: ClassVar[str] = "case"
@@ -44,22 +44,22 @@ class BatchesOfCases(ObjectiveProblem):
     @property
     @abstractmethod
     def _count(self) -> int:
-        """How many cases there are to train on."""
+        """Number of training cases."""
 
     @abstractmethod
     def _weight_of(self, which: Array) -> float:
-        """How much all targets of these cases count."""
+        """Returns the total weight of the targets of these cases."""
 
     @abstractmethod
     def _arrays_of(self, which: Array, scale: float) -> tuple[Any, ...]:
-        """What the objective is fed of these cases, their weights times a number."""
+        """Returns the objective's arrays of these cases, with scaled weights."""
 
     def _packed(self, order: Array) -> list[Array]:
-        """The numbers of the cases of each batch."""
+        """Cuts the order of the cases into batches."""
         return [order[i : i + self.batch] for i in range(0, len(order), self.batch)]
 
     def _mixed(self, batches: list[Array], generator: np.random.Generator) -> list[Array]:
-        """The batches of an epoch in their order; of several for a step, those that are full."""
+        """Returns the batches of an epoch in order; for steps of several batches, only full ones."""
         if self.gradient_batches > 1:
             return [each for each in batches if len(each) == self.batch]
         return batches
@@ -88,10 +88,10 @@ class BatchesOfCases(ObjectiveProblem):
         self._single = objectives[0] if len(objectives) == 1 else ObjectiveBySize(objectives)
         self.objective = self._single if self.gradient_batches == 1 else BatchedObjective(self._single)
 
-    # -- what a Trainer asks -------------------------------------------------------------------
+    # -- interface to a Trainer ----------------------------------------------------------------
 
     def _batches_of(self, epoch: int) -> list[Array]:
-        """The numbers of the cases of each batch of an epoch."""
+        """Returns the cases of each batch of an epoch."""
         if self._order is None or self._order[0] != epoch:
             generator = np.random.default_rng([self._seed, epoch])
             batches = self._packed(generator.permutation(self._count))
@@ -99,7 +99,7 @@ class BatchesOfCases(ObjectiveProblem):
         return self._order[1]
 
     def _taken(self, epoch: int, step: int) -> list[Array]:
-        """The numbers of the cases of the step's batches."""
+        """Returns the cases of each batch of a step."""
         first = step * self.gradient_batches
         return self._batches_of(epoch)[first : first + self.gradient_batches]
 
@@ -131,11 +131,11 @@ class BatchesOfCases(ObjectiveProblem):
         return objective
 
     def weight(self, epoch: int, step: int) -> float:
-        """The weight of its targets, so that an epoch's mean is that over all of them."""
+        """Returns the weight of its targets, so that an epoch's mean is that over all targets."""
         return sum(map(self._weight_of, self._taken(epoch, step)))
 
     def _measured(self, names: Iterable[str]) -> dict[str, Callable[[], float]]:
-        """The metrics of these names: what `validate` keeps beside the cost, in this order."""
+        """Metrics of these names, in the order in which `validate` stores them after the cost."""
         return {name: partial(self._metric, i) for i, name in enumerate(names)}
 
     def _metric(self, number: int) -> float:
@@ -151,7 +151,7 @@ class BatchesOfCases(ObjectiveProblem):
 
 
 def divided(own: str, share: Any, count: int) -> tuple[Array, Array]:
-    """The numbers of the cases to train on, and of the share that is kept to validate on, the last ones."""
+    """Returns the training cases, and the fraction of validation cases, the last ones."""
     share = amount(f"{own}: valid", share)
     kept = round(share * count)
     if kept and kept >= count:
@@ -160,7 +160,7 @@ def divided(own: str, share: Any, count: int) -> tuple[Array, Array]:
 
 
 def seed_of(model: Model) -> int:
-    """That of the model, 0 for one that has none."""
+    """Returns the model's seed, 0 if it has none."""
     return int(getattr(model, "seed", 0))
 
 
@@ -171,7 +171,7 @@ MEASURES: dict[str, str] = {"softmax": "accuracy", "sigmoid": "accuracy", "squar
 
 
 def measures(u: Unrolled, of_values: bool = False) -> dict[str, Node]:
-    """Of each target how right it was, or how far away, a mean over its values; or its parts, one of each value."""
+    """Returns accuracy or absolute error of each target, averaged over its values; with of_values, of each value."""
     o, t = u.logits, u.targets
     match u.network.loss:
         case "softmax":
@@ -186,12 +186,12 @@ def measures(u: Unrolled, of_values: bool = False) -> dict[str, Node]:
 
 
 def losses_of_cases(u: Unrolled) -> Node:
-    """(batch,): the sum over the scored steps of each case."""
+    """Returns the sum over the scored steps of each case, (batch,)."""
     return u.losses if u.losses.ndim == 1 else gn.sum(u.losses[u.unscored :], axis=0)
 
 
 def measures_of_cases(u: Unrolled) -> dict[str, Node]:
-    """(batch,): the mean over the scored steps that a case has; "exact": 1 where all of them are right."""
+    """Returns the mean over the scored steps of each case, (batch,); "exact": 1 if all are right."""
     found: dict[str, Node] = {}
     for name, value in measures(u).items():
         if value.ndim == 1:

@@ -1,4 +1,4 @@
-"""Sequences as a network and its loss take them, with a weight for each target and a length for each case."""
+"""Sequences in the form of a network and its loss, with a weight for each target and a length for each case."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ __all__ = [
 
 
 def weighed(given: Sequences, kind: str) -> Sequences:
-    """What `fitting` gave, all with lengths and weights: of cases, steps or values, as `kind` says.
+    """Adds lengths and weights to the Sequences of `fitting`; kind: weights of "cases", "steps" or "values".
 
-    They are 0 where a case has ended; of cases, all steps count alike.
+    They are 0 after the end of a case; the steps of a case have equal weight.
     """
     w = np.ones(len(given), np.float32) if given.weights is None else given.weights
     if kind != "cases" and given.by_step:
@@ -41,7 +41,7 @@ def weighed(given: Sequences, kind: str) -> Sequences:
 
 
 def filled(cases: Sequences, which: Array, size: int) -> Sequences:
-    """These cases, and others of no weight, so that there are so many."""
+    """Returns these cases, padded with cases of weight 0 to `size` cases."""
     missing = size - len(which)
     found = cases.chosen(np.concatenate([which, np.resize(which, missing)]))
     if missing:
@@ -50,7 +50,7 @@ def filled(cases: Sequences, which: Array, size: int) -> Sequences:
 
 
 def of_time(cases: Sequences, time: int) -> Sequences:
-    """The same in arrays of so many steps, which are enough for all."""
+    """Cuts or pads the arrays to `time` steps, enough for all cases."""
 
     def fitted(array: Array, of_steps: bool = True) -> Array:
         if not of_steps or len(array) == time:
@@ -67,12 +67,12 @@ def of_time(cases: Sequences, time: int) -> Sequences:
 
 
 def shares(cases: Sequences, unscored: int) -> Array:
-    """The weights of what has targets."""
+    """Returns the weights of the scored targets."""
     return _weights(cases)[unscored:] if weights_axis(cases) else _weights(cases)
 
 
 def weight_of(cases: Sequences, unscored: int, which: Array | None = None) -> float:
-    """The weight of these, or all. A target of several values counts as much as the mean of their weights."""
+    """Returns the total weight of these cases, or of all. A target of several values has the mean of their weights."""
     w = shares(cases, unscored)
     if which is not None:
         w = w.take(which, axis=weights_axis(cases))
@@ -86,12 +86,12 @@ def _weights(cases: Sequences) -> Array:
 
 
 def judged_by_step(network: Network) -> bool:
-    """Whether there is a target for each step, not for a case as a whole."""
+    """True if each time step has a target, False if each case has."""
     return network.pool is None and network.loss not in SEQUENCE_LOSSES
 
 
 def kind_of_weights(network: Network, parts: Sequence[Sequences]) -> str:
-    """Of what the weights are: "cases", "steps" or "values"."""
+    """Returns the kind of the weights: "cases", "steps" or "values"."""
     by_step = judged_by_step(network)
     given = [part.weights.ndim for part in parts if part.weights is not None]
     if network.loss in VALUE_LOSSES and 2 + by_step in given:
@@ -101,9 +101,9 @@ def kind_of_weights(network: Network, parts: Sequence[Sequences]) -> str:
 
 
 def fitting(network: Network, given: Sequences) -> Sequences:
-    """Sequences as the network and its loss take them; DataError for what does not fit.
+    """Converts Sequences to the form of the network and its loss. Raises DataError.
 
-    What is behind the end of a case, and targets of no weight, are 0 then; lengths that are all of them are left out.
+    Sets padding and targets of weight 0 to 0; drops lengths if all cases are full.
     """
     by_step = judged_by_step(network)
     given = named_sequences("Arrays", given.inputs, given.targets, given.lengths, given.weights, by_step)
@@ -134,7 +134,7 @@ def fitting(network: Network, given: Sequences) -> Sequences:
 
 
 def _require_spellable(labels: Array, lengths: Array) -> None:
-    """DataError for a case with more labels than steps: a label takes one, and one more between equal ones."""
+    """Raises DataError for a case with too many labels: each takes a step, and equal neighbors one more."""
     there = labels >= 0
     needed = there.sum(axis=1) + ((labels[:, 1:] == labels[:, :-1]) & there[:, 1:]).sum(axis=1)
     odd = np.flatnonzero(needed > lengths)
@@ -147,7 +147,7 @@ def _require_spellable(labels: Array, lengths: Array) -> None:
 
 
 def checked_targets(network: Network, targets: Any, shape: Sequence[int]) -> Array:
-    """The targets of so many (steps, cases) as the network's loss takes them; DataError for what does not fit."""
+    """Converts targets of the given (steps, cases) to the form of the network's loss. Raises DataError."""
     time, count = shape
     labels = network.loss in SEQUENCE_LOSSES
     symbols = labels or network.loss == "softmax"

@@ -1,4 +1,4 @@
-"""Energy models as problems: contrastive divergence over batches of cases."""
+"""Energy models: contrastive divergence over batches of cases."""
 
 from __future__ import annotations
 
@@ -25,16 +25,28 @@ __all__ = ["EnergyCases"]
 
 @dataclass(eq=False, repr=False)
 class EnergyCases(CompiledProblem):
-    """A step along contrastive divergence for each batch of cases; rows have the reconstruction error.
+    """Contrastive divergence on batches of cases; history rows have the reconstruction error.
 
-    model: RBM, TRBM or RTRBM. data: (cases, visible), or (time, sequences, visible) for a temporal model; or a function
-    (generator, count) that draws so many, anew for each epoch, of `drawn` cases, so that none is seen twice. batch:
-    cases, or sequences, of a step; all are taken once in an epoch, in an order of its own, but for what fills no batch.
-    gibbs_steps: k, or a function of the number of steps that were made. chains: of each case; their gradients' mean is
-    taken, see ContrastiveDivergence. below: trained models from the data upwards; the model then learns from their
-    `activities`, drawn anew for each batch. valid: the share of the cases that is kept to judge reconstructions by, the
-    last ones, which stay where others are drawn. Its optimizers are those of first order and Hessian-free. Raises
-    UsageError, DataError.
+    model: an RBM, TRBM or RTRBM.
+    data: (cases, visible), or (time, sequences, visible) for a temporal model; or a function (generator, count) that
+    draws new cases for each epoch.
+    batch: cases, or sequences, of a step, default 100. Every epoch uses each once, in a new random order; cases that do
+    not fill a batch are left out.
+    gibbs_steps: k, default 1; or a function of the number of steps so far.
+    chains: Gibbs chains of each case, default 1; their gradients are averaged, see ContrastiveDivergence.
+    below: trained models from the data upwards, for layer-wise training; the model learns from their `activities`,
+    drawn anew for each batch. Default none.
+    valid: fraction of the cases to hold out for the reconstruction error, the last ones, default 0.1; not redrawn.
+    drawn: cases of an epoch if `data` is a function, default 100.
+    seed: seed of the order of the cases and of all random draws, default 0.
+    threads, backend: see gn.compile.
+
+    Optimizers: first-order and Hessian-free. Raises UsageError, DataError.
+
+    >>> bits = np.repeat(np.random.default_rng(0).integers(0, 2, (50, 2)), 4, axis=1)
+    >>> problem = rnn.EnergyCases(rnn.energy.RBM(8, 6), bits, batch=15)
+    >>> len(problem)  # steps of an epoch: 45 cases to train, 5 to validate
+    3
     """
 
     measure: ClassVar[str] = "error"
@@ -52,11 +64,11 @@ class EnergyCases(CompiledProblem):
     batch: Count = setting(100, "cases of a step")
     _: KW_ONLY
     gibbs_steps: int | Callable[[int], int] = 1
-    chains: int = setting(1, "of each case; their gradients' mean is taken")
+    chains: int = setting(1, "Gibbs chains of each case, whose gradients are averaged")
     below: Sequence[EnergyModel] = ()
     valid: InitVar[float] = 0.1
-    drawn: Count = setting(100, "cases of an epoch, where data are a function that draws them")
-    seed: int = setting(0, "of the order of cases, and of all that is drawn")
+    drawn: Count = setting(100, "cases of an epoch, if data are a function that draws them")
+    seed: int = setting(0, "seed of the order of cases and of all random draws")
 
     def __post_init__(self, data: Any, valid: float) -> None:
         require_kinds(self)
@@ -89,7 +101,7 @@ class EnergyCases(CompiledProblem):
             )
 
     def _draw_cases(self, count: int, *which: int) -> Array:
-        """So many new ones; DataError if the function does not give them."""
+        """Draws `count` new cases; DataError if the function returns another number."""
         assert self._draw is not None
         found = self._draw(as_generator("EnergyCases", self.seed, *which), count)
         cases = self._reader.check_data("data", found)

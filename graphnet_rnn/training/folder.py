@@ -1,4 +1,4 @@
-"""The folder of a run: its last two checkpoints, its best model, its history."""
+"""The folder of a run: its last two checkpoints, best model and history."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ KEPT = 2
 
 
 class RunFolder:
-    """model.safetensors (the best so far), checkpoint-*.safetensors, history.jsonl, timing.jsonl: where, and to read.
+    """Paths and readers of model.safetensors (the best so far), checkpoint-*.safetensors, history.jsonl and
+    timing.jsonl.
 
-    A checkpoint is a model file that also holds the training state, the weights of the best epoch among it, so that a
-    model that was lost meanwhile, or changed, is written again. The history holds nothing that differs
-    between a run and the same run interrupted and resumed; times are in timing.jsonl, of epochs and of the steps that
-    say theirs, all that were made: a resumed run makes some again.
-    Whatever changes these files is a method of RunWriter, which `locked` alone gives.
+    A checkpoint is a model file with the training state and the weights of the best epoch, so a lost or changed model
+    file is written again. The history of a resumed run equals that of an uninterrupted run; times are in timing.jsonl,
+    of epochs and of timed steps, including repeated ones.
+    Only the methods of RunWriter, from `locked`, change these files.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -42,28 +42,28 @@ class RunFolder:
 
     @property
     def kept(self) -> str:
-        """What a step that fails leaves as it was, in words."""
+        """The state that a failed step leaves unchanged, for messages."""
         return f"The checkpoints in {self.path}"
 
     @property
     def goes_on(self) -> str:
-        """How a run that was ended from outside goes on, in words."""
+        """Instructions to resume a killed run, for messages."""
         return f"it goes on from its last checkpoint: train --resume {self.path}, or trainer.resume()"
 
     @property
     def recorded(self) -> str | list[dict[str, Any]]:
-        """The path of the rows, or the rows."""
+        """Path of the rows, or the rows."""
         return str(self.history)
 
     def checkpoints(self) -> list[Path]:
-        """Oldest first."""
+        """Returns the checkpoints, oldest first."""
         return sorted(self.path.glob("checkpoint-*.safetensors"))
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[RunWriter]:
-        """Makes the folder and keeps other processes from running in it; however this one ends, it is freed.
+        """Creates the folder and locks it against other processes within the context.
 
-        Raises UsageError if another runs in it now, SaveError if it cannot be made or locked.
+        Raises UsageError if another process uses it, SaveError if it cannot be created or locked.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -76,7 +76,7 @@ class RunFolder:
             yield RunWriter(self, hold)
 
     def require_new(self) -> None:
-        """UsageError if the folder holds a run already."""
+        """Raises UsageError if the folder already has a run."""
         if self.checkpoints() or self.history.exists() or self.model.exists():
             raise UsageError(
                 f"{self.path} holds a run already; continue it (train --resume {self.path}, or trainer.resume()), "
@@ -89,7 +89,7 @@ class RunFolder:
             )
 
     def read_checkpoint(self) -> TrainingState:
-        """The newest checkpoint that is whole: the one before if the newest is damaged; ModelFileError if none is."""
+        """Reads the newest undamaged checkpoint. Raises ModelFileError if there is none."""
         while True:
             problems, there = [], self.checkpoints()
             for path in reversed(there):
@@ -103,7 +103,7 @@ class RunFolder:
         raise ModelFileError(f"{self.path} cannot be resumed. {reason}")
 
     def require_own_file(self, path: Path) -> None:
-        """SaveError for a link in the folder: what is written there would be written elsewhere."""
+        """Raises SaveError for a link in the folder, which would redirect writing."""
         if path.is_symlink():
             raise SaveError(f"{path} is a link, and a run writes into its own folder alone; remove the link.")
 
@@ -111,11 +111,11 @@ class RunFolder:
         return self.history.stat().st_size if self.history.exists() else 0
 
     def history_digest(self, size: int) -> str:
-        """SHA-256 of so many bytes of the history, its first."""
+        """Returns the SHA-256 of the first `size` bytes of the history."""
         return hashlib.sha256(read_bytes(self.history, ModelFileError)[:size] if size else b"").hexdigest()
 
     def require_history(self, size: int, digest: str) -> None:
-        """ModelFileError unless the history begins with what a checkpoint knows of it."""
+        """Raises ModelFileError unless the history begins as it was at the checkpoint."""
         if self.history_size() < size or self.history_digest(size) != digest:
             raise ModelFileError(
                 f"{self.history} is not what it was when the checkpoint was written; it was changed or lost, so "
@@ -124,7 +124,7 @@ class RunFolder:
 
 
 class NoFolder(RunFolder):
-    """Of a run without files: its rows are kept, and nothing else."""
+    """Folder of a run without files: keeps the rows only."""
 
     def __init__(self) -> None:
         super().__init__("no folder")
@@ -161,10 +161,10 @@ class NoFolder(RunFolder):
 
 
 class RunWriter:
-    """All that changes the files of a run. There is one while the folder is locked, and no longer.
+    """Writer of the files of a run; exists only while the folder is locked.
 
-    hold: makes sure that it is locked (see graphnet_rnn.files.whole.locked). Whatever is written is refused, by a
-    SaveError or a UsageError, once another runs in the folder or has changed the history.
+    hold: renews the lock (see graphnet_rnn.files.whole.locked). Writing raises SaveError or UsageError if another
+    process uses the folder or has changed the history.
     """
 
     def __init__(self, folder: RunFolder, hold: Callable[[], None]) -> None:
@@ -173,7 +173,7 @@ class RunWriter:
         self._history_size = folder.history_size()
 
     def _require_own(self, file: Path) -> None:
-        """Before the file is written."""
+        """Checks lock and history before a file is written."""
         self._hold()
         self.folder.require_own_file(file)
         found = self.folder.history_size()
@@ -188,7 +188,7 @@ class RunWriter:
         self, model: Model, step: int, state: Mapping[str, Array], arrays: Mapping[str, Array],
         training: Mapping[str, Any],
     ) -> None:  # fmt: skip
-        """Writes a checkpoint, which knows how long the history is, and removes all but the last two."""
+        """Writes a checkpoint with the length of the history, and removes all but the last two."""
         folder = self.folder
         file = folder.path / f"checkpoint-{step:09d}.safetensors"
         self._require_own(file)
@@ -200,7 +200,7 @@ class RunWriter:
         self.tidy()
 
     def tidy(self) -> None:
-        """Removes what is of no use any more. What cannot be removed stays: what is needed is whole by now."""
+        """Removes obsolete files, if possible; all needed files are complete by now."""
         folder = self.folder
         with contextlib.suppress(OSError):
             # What a killed run was writing. Others (a picture, a copy) may write here meanwhile.
@@ -211,7 +211,7 @@ class RunWriter:
                     old.unlink()
 
     def write_model(self, model: Model, notes: Mapping[str, Any]) -> None:
-        """The best model, unless it is there already."""
+        """Writes the best model, unless the file already has it."""
         self._require_own(self.folder.model)
         content = model_bytes(model, notes)
         with contextlib.suppress(ModelFileError):
@@ -229,7 +229,7 @@ class RunWriter:
         append_line(self.folder.timing, row)
 
     def cut_history(self, size: int, digest: str) -> None:
-        """Forgets what was written after a checkpoint: the resumed run writes it again."""
+        """Truncates the history to a checkpoint; the resumed run writes the rest again."""
         self.folder.require_history(size, digest)
         if self.folder.history_size() > size:
             cut(self.folder.history, size)
@@ -237,7 +237,7 @@ class RunWriter:
 
 
 class Onlooker(RunWriter):
-    """What all processes but the first have, where several make a run: it writes nothing."""
+    """Writer that writes nothing, for all data-parallel processes but the first."""
 
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder

@@ -1,4 +1,4 @@
-"""Cases for a graph of one's own: networks put together, with arrays for whatever it reads."""
+"""GraphCases: a problem of arrays for your own graph, such as composed networks."""
 
 from __future__ import annotations
 
@@ -33,31 +33,38 @@ from graphnet_rnn.training.state import digest_of
 
 __all__ = ["GraphCases"]
 
-#: What a graph is given as: a network's losses, or losses (batch,), or with them values (batch,) to measure, by name.
+#: Result of `graph`: an Unrolled, losses (batch,), or losses and metrics (batch,) by name.
 Graph = Unrolled | Node | tuple[Node, Mapping[str, Node]]
 
 
 @dataclass(eq=False, repr=False)
 class GraphCases(BatchesOfCases):
-    """C = Σ_n w_n L_n / Σ_n w_n over the cases n of a batch, L the losses of a graph of your own
+    """C = Σ_n w_n L_n / Σ_n w_n over the cases n of a batch, L the losses of your own graph
 
-    model: what learns, as rnn.composed makes it of networks, or an rnn.Model. arrays: what its graph reads, all cases
-    of it, by the names of the graph's inputs: cases lie along the axis whose size is the batch. An input that is the
-    same in batches of any size is read by all cases, and so is its array.
-    graph(batch, **how): of so many cases an Unrolled, whose losses are summed over the steps of a case, or losses
-    (batch,), or (losses, {name: value of each case}), whose means over what is validated on are metrics; by default
-    model.unroll. It is handed how["training"] and how["random"], which `unroll` takes. Metrics of an Unrolled are
-    "accuracy" of classes and bits, "absolute_error" of numbers, the mean over the steps of a case, and "exact", the
-    share of the cases with the right class at each step.
-    batch: cases of a batch (all, if there are fewer); an epoch has every case once, in an order of its own; where the
-    last batch is not full, cases of no weight fill it up. gradient_batches, curvature_batches, weights (of cases): as
-    in Arrays. valid: cases to validate on, arrays of the same names, or the share of the cases that is kept for it, the
-    last ones; None for none.
+    model: the model to train, made by rnn.composed or an rnn.Model.
+    arrays: all cases of each input of the graph, by the input's name. The case axis is the axis whose size is the
+    batch; an input without a case axis is shared by all cases.
+    batch: cases of a batch, default 32 (all, if there are fewer). Every epoch uses each case once, in a new random
+    order; the last batch is padded with cases of weight 0.
+    graph: function graph(batch, **how) that returns an Unrolled (its losses are summed over the steps of a case), or
+    losses (batch,), or (losses, {name: values (batch,)}) with metrics to average over the validation cases. how:
+    "training" and "random", to pass on to `unroll`. Default model.unroll.
+    valid: validation cases, arrays of the same names, or the fraction of the cases to hold out, the last ones; default
+    0.1; None for none.
+    weights: weights of the cases, (cases,); default None, all 1.
+    gradient_batches, curvature_batches: as in Arrays.
     clip_values, l2, threads, memory, backend: see Objective.
 
-        problem = rnn.GraphCases(translator(encoder, decoder), {"word": x, "before": b, "answer": t})
+    Metrics of an Unrolled: "accuracy" of classes and bits, "absolute_error" of numbers, averaged over the steps of a
+    case, and "exact", the fraction of cases with the right class at every step.
+    History rows have the unit of the losses. Raises UsageError, DataError.
 
-    Rows are in the losses' unit. Raises UsageError, DataError.
+    >>> net = rnn.Network([rnn.GRU(4)], inputs=2, outputs=2)
+    >>> arrays = {"x": np.zeros((5, 40), int), "t": np.ones((5, 40), int)}  # (time, cases)
+    >>> graph = lambda batch, **how: net.unroll(5, batch, initial="zero", **how)
+    >>> problem = rnn.GraphCases(net, arrays, graph=graph, batch=12)
+    >>> len(problem), list(problem.metrics())
+    (3, ['accuracy', 'exact'])
     """
 
     objective: Objective | BatchedObjective = field(init=False)
@@ -70,7 +77,7 @@ class GraphCases(BatchesOfCases):
     valid: InitVar[float | Mapping[str, Any] | None] = 0.1
     weights: InitVar[Any] = None
     gradient_batches: Count = setting(1, "batches of a step")
-    curvature_batches: Count = setting(1, "the first of them, for the curvature")
+    curvature_batches: Count = setting(1, "number of these batches for the curvature")
 
     def __post_init__(self, arrays: Any, valid: Any, weights: Any) -> None:
         if not isinstance(self.model, Model):
@@ -138,7 +145,7 @@ class GraphCases(BatchesOfCases):
         return len(self._weights)
 
     def _fitting(self, argument: str, given: Any) -> tuple[dict[str, Array], int]:
-        """The arrays as the graph reads them, and how many cases they have."""
+        """Returns the arrays in the graph's dtypes, and the number of cases."""
         if not isinstance(given, Mapping) or set(given) != set(self._axes):
             names = ", ".join(map(str, given)) if isinstance(given, Mapping) else shown(given)
             read = ", ".join(self._axes)
@@ -179,7 +186,7 @@ class GraphCases(BatchesOfCases):
     def _filled(
         self, arrays: Mapping[str, Array], weights: Array, which: Array
     ) -> tuple[dict[str, Array], Array]:
-        """These cases, and others of no weight that fill the batch up, and their weights."""
+        """Returns these cases, padded with cases of weight 0, and their weights."""
         missing = self.batch - len(which)
         w = np.concatenate([weights[which], np.zeros(missing)])
         return self._chosen(arrays, np.concatenate([which, np.resize(which, missing)])), w
@@ -196,7 +203,7 @@ class GraphCases(BatchesOfCases):
     # -- graphs --------------------------------------------------------------------------------
 
     def _weighed(self, training: bool) -> tuple[Node, list[Node], list[Node]]:
-        """C, the inputs, the last of which are the weights, and the weighed metrics."""
+        """Returns C, the inputs (weights last), and the weighted metrics."""
         losses, inputs, measured = _read(
             self._graph(self.batch, training=training, random=self._random), self.batch
         )
@@ -206,7 +213,7 @@ class GraphCases(BatchesOfCases):
             sums = [gn.sum(w * gn.cast(value, losses.dtype)) for value in measured.values()]
             return gn.sum(w * losses), [*(inputs[name] for name in self._axes), w], sums
 
-    # -- what a Trainer asks -------------------------------------------------------------------
+    # -- interface to a Trainer ----------------------------------------------------------------
 
     def validate(self) -> float | None:
         if self._valid is None:
@@ -223,7 +230,7 @@ class GraphCases(BatchesOfCases):
         return float(cost)
 
     def metrics(self) -> Mapping[str, Callable[[], float]]:
-        """What the graph measures: its mean over what is validated on."""
+        """Metrics of the graph, averaged over the validation cases."""
         return self._measured(() if self._valid is None else self._measured_names)
 
     def description(self) -> dict[str, Any]:
@@ -232,7 +239,7 @@ class GraphCases(BatchesOfCases):
 
 
 def _read(given: Any, batch: int) -> tuple[Node, dict[str, Node], dict[str, Node]]:
-    """Losses, inputs by name, and what is measured, of what a graph gave, checked."""
+    """Checks the result of `graph`; returns losses, inputs by name, and metrics."""
     if isinstance(given, Unrolled):
         given.network.require_output("GraphCases: graph")
         given = losses_of_cases(given), measures_of_cases(given)
@@ -254,7 +261,7 @@ def _read(given: Any, batch: int) -> tuple[Node, dict[str, Node], dict[str, Node
 
 
 def _inputs(losses: Node, measured: Mapping[str, Node]) -> dict[str, Node]:
-    """What the losses read, by name, in the order in which it was made; UsageError where a name does not tell it."""
+    """Returns the inputs of the losses by name, in order of creation; UsageError for unnamed and ambiguous inputs."""
     read = [node for node in ancestors([losses]) if node.op.is_input]
     found: dict[str, Node] = {}
     for node in sorted(read, key=lambda node: node.serial):
@@ -279,7 +286,7 @@ def _told(node: Node) -> str:
 
 
 def _digest(cost: Node) -> str:
-    """Tells graphs of other ops, shapes, or ways apart."""
+    """Returns a digest of the graph's ops, shapes and connections."""
     order = ancestors([cost])
     number = {node: i for i, node in enumerate(order)}
     lines = (f"{n.op.name} {n.dtype} {n.shape} {[number[x] for x in n.inputs]}" for n in order)
@@ -287,7 +294,7 @@ def _digest(cost: Node) -> str:
 
 
 def _axis(name: str, one: Node, other: Node) -> int | None:
-    """Where the cases lie: on the axis in which two batches differ."""
+    """Returns the case axis, on which batches of two sizes differ."""
     differ = [i for i, (a, b) in enumerate(zip(one.shape, other.shape, strict=False)) if a != b]
     if one.ndim != other.ndim or len(differ) > 1 or (differ and one.shape[differ[0]] != 2):
         raise UsageError(

@@ -1,4 +1,4 @@
-"""Signals that let what is in hand finish: Ctrl-C, SIGTERM, and SIGHUP, which a closing terminal sends."""
+"""Signals (Ctrl-C, SIGTERM, and SIGHUP of a closing terminal) that stop a run after its current step."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Handler = Callable[[int, FrameType | None], None]
 
 
 class Interruption:
-    """Within it Ctrl-C, SIGTERM and SIGHUP only set `came`; a second Ctrl-C or SIGTERM ends at once.
+    """Context in which Ctrl-C, SIGTERM and SIGHUP only set `came`; a second Ctrl-C or SIGTERM ends at once.
 
-    SIGHUP does not: one terminal that closes may send two, its shell's and the system's. What was ignored before stays
-    so (`nohup`, or a job in the background of a script). In other threads it catches nothing.
+    A second SIGHUP does not: a closing terminal may send two. Ignored signals stay ignored (`nohup`, background jobs of
+    scripts). Has no effect outside the main thread.
     """
 
     def __init__(self) -> None:
@@ -52,9 +52,9 @@ class Interruption:
 
 @contextlib.contextmanager
 def ends_like_ctrl_c() -> Iterator[None]:
-    """Within it SIGTERM and SIGHUP raise KeyboardInterrupt: files are closed and written, locks and folders freed.
+    """Context in which SIGTERM and SIGHUP raise KeyboardInterrupt, so that files are closed and locks released.
 
-    Where a program has handlers of its own, or ignores them, that stays.
+    A program's own handlers, and ignored signals, do not change.
     """
 
     def handle(number: int, frame: FrameType | None) -> None:
@@ -69,7 +69,7 @@ def ends_like_ctrl_c() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _caught(numbers: Iterable[int], handle: Handler) -> Iterator[None]:
-    """Handles signals that are not ignored until the block ends; in the main thread, which alone gets them."""
+    """Handles signals that are not ignored until the block ends; in the main thread only."""
     before: dict[int, Any] = {}
     if threading.current_thread() is threading.main_thread():
         found = {number: signal.getsignal(number) for number in numbers}
@@ -84,7 +84,7 @@ def _caught(numbers: Iterable[int], handle: Handler) -> Iterator[None]:
 
 
 def _leave_dead_terminal() -> None:
-    """Sends output nowhere if its terminal has closed: an error in printing shall not prevent a checkpoint."""
+    """Redirects output of a closed terminal to nowhere: a print error must not prevent a checkpoint."""
     for descriptor in (1, 2):
         with contextlib.suppress(OSError):  # one that is closed
             if stat.S_ISCHR(os.fstat(descriptor).st_mode) and not os.isatty(descriptor):

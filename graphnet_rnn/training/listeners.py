@@ -1,4 +1,4 @@
-"""Whom a Trainer tells of a run, and what: listeners, metrics, the outcome."""
+"""Callbacks of a Trainer (listeners), metrics, and the outcome of a run."""
 
 from __future__ import annotations
 
@@ -22,10 +22,9 @@ __all__ = ["Listener", "Outcome", "listeners_of", "metrics_of"]
 
 
 class Listener:
-    """Is told what happens; the base class keeps silent.
+    """Base class of a Trainer's callbacks; its methods do nothing.
 
-    UsageError where a class of yours has a method that nothing calls: one that takes a trainer, and whose name is none
-    of these and begins with no underscore.
+    A subclass raises UsageError if it has another public method that takes a trainer, since nothing would call it.
     """
 
     def __init_subclass__(cls, **settings: Any) -> None:
@@ -35,26 +34,26 @@ class Listener:
                 continue
             if list(inspect.signature(method).parameters)[1:2] == ["trainer"]:
                 raise UsageError(
-                    f"{cls.__name__}.{name}: a listener is told by started(trainer), stepped(trainer, report), "
-                    "epoch_ended(trainer, row) and ended(trainer, outcome), so nothing would call this method; begin "
-                    "the name of one of your own with an underscore"
+                    f"{cls.__name__}.{name}: a Trainer calls only started(trainer), stepped(trainer, report), "
+                    "epoch_ended(trainer, row) and ended(trainer, outcome) of a Listener; begin the name of a helper "
+                    "method with an underscore"
                 )
 
     def started(self, trainer: Trainer) -> None:
-        """Before the first step of this run, or of its continuation."""
+        """Called before the first step of a run or resumed run."""
 
     def stepped(self, trainer: Trainer, report: Report) -> None:
-        """After each step; `trainer.cost` is what it cost, `trainer.progress.rate` the rate that it took."""
+        """Called after each step; `trainer.cost` is its cost, `trainer.progress.rate` its learning rate."""
 
     def epoch_ended(self, trainer: Trainer, row: Mapping[str, Any]) -> None:
-        """After validation; row is what the history got; its learning_rate is that of the last step."""
+        """Called after validation. row: the new row of the history; its learning_rate is that of the last step."""
 
     def ended(self, trainer: Trainer, outcome: Outcome) -> None:
-        """At the very end."""
+        """Called at the end of the run."""
 
 
 class _AfterEpochs(Listener):
-    """A function that is told of each epoch."""
+    """Listener that calls a function after each epoch."""
 
     def __init__(self, function: Callable[[Trainer, Mapping[str, Any]], Any]) -> None:
         self.function = function
@@ -66,14 +65,14 @@ class _AfterEpochs(Listener):
 
 @dataclass(frozen=True)
 class Outcome(ShowsItself):
-    """How a run ended, and its best epoch.
+    """Outcome of a run: reason for its end, and best epoch.
 
     reason: "epochs", "steps", "core seconds", "early stopping", "goal", "interrupted", "callback" (a function among the
-    listeners said True), or what a listener gave to `trainer.stop`.
-
-    best: the validated measure after it (of the training data, where nothing is kept to validate), in the problem's
-    unit: bits per character of texts. history: the path of its rows, or, of a run without a folder,
-    the rows; notebooks show their curve.
+    listeners returned True), or the argument of `trainer.stop`.
+    best: best validation measure (training measure without validation data), in the problem's unit, e.g. bits per
+    character.
+    best_epoch: its epoch. epochs, steps: numbers completed.
+    history: path of the rows, or the rows of a run without a folder; notebooks plot them.
     """
 
     reason: str
@@ -84,12 +83,12 @@ class Outcome(ShowsItself):
     history: str | list[dict[str, Any]] = field(default="", compare=False, repr=False)
 
     def __history__(self) -> str | list[dict[str, Any]]:
-        """The rows or their path, for pictures."""
+        """Returns the rows or their path, for plots."""
         return self.history
 
 
 def listeners_of(given: Any) -> list[Listener]:
-    """Listeners, functions among them; UsageError for anything else."""
+    """Converts functions to Listeners. Raises UsageError."""
     kinds = "Listeners, or functions of (trainer, row)"
     each_given = listed("Trainer: listeners", given, kinds)
     for each in each_given:
@@ -99,7 +98,7 @@ def listeners_of(given: Any) -> list[Listener]:
 
 
 def metrics_of(problem: Problem, given: Any) -> dict[str, Callable[[], Any]]:
-    """Each metric by its name; UsageError for one that the problem does not have, and for two of a name."""
+    """Returns each metric by name; UsageError for unknown and duplicate names."""
     known, found = problem.metrics(), dict[str, Callable[[], Any]]()
     for each in listed("Trainer: metrics", given, "names and functions of the model"):
         if callable(each):
@@ -114,9 +113,7 @@ def metrics_of(problem: Problem, given: Any) -> dict[str, Callable[[], Any]]:
                 f"not {shown(each)}"
             )
         if name in found:
-            raise UsageError(
-                f"Trainer: two metrics are called {name}; give one of the functions another name"
-            )
+            raise UsageError(f"Trainer: two metrics have the name {name}; rename one of the functions")
         found[name] = measure
     return found
 

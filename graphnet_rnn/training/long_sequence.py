@@ -1,4 +1,4 @@
-"""LongSequence: the cost of one long sequence, differentiated exactly, a piece at a time."""
+"""LongSequence: the exact gradient of one long sequence, computed segment by segment."""
 
 from __future__ import annotations
 
@@ -22,20 +22,29 @@ __all__ = ["LongSequence"]
 
 
 class LongSequence:
-    """C = the mean of the losses over all T steps of one sequence (of a few side by side), however large T is
+    """C = the mean of the losses over all T steps of one sequence (or a few in parallel), for any T
 
-    Memory is that of a piece of `time` steps, and of the states between pieces: forwards they are computed and kept,
-    backwards each piece gives what it makes of the slopes at its end to the piece before. So gradients are those of all
-    T steps, not truncated ones, and so are metrics, whose slopes and random signs are carried back, too.
-    network: without dropout, and with a loss of each step. time: steps of a piece; batch: how many sequences.
-    predict_first: see Network.unroll. The initial states are the network's, zero or learned.
+    Memory holds one segment of `time` steps, and the states between segments: the forward pass stores the states, the
+    backward pass carries the gradient from each segment to the one before. Gradients are those of all T steps, not
+    truncated, and so are metrics.
 
-        objective = rnn.LongSequence(network, time=500)
-        objective.feed(x, t)                     # (T, batch), and (T, batch), or one more with predict_first
-        rnn.minimize(objective, rnn.Riemannian("qdruop"), steps=100)
+    network: without dropout, with a loss of each time step.
+    time: time steps of a segment, default 500.
+    batch: number of parallel sequences, default 1.
+    predict_first: True to predict the first symbol before any input, see Network.unroll; default False.
+    backend, threads: see gn.compile.
 
-    Every optimizer that asks for the loss, the gradient or a metric can have it; Hessian-free asks for curvature, which
-    it has not. Raises UsageError for a network or arrays that do not fit.
+    The initial states are the network's, zero or learned. Optimizers that use the loss, the gradient or a metric can
+    minimize it; Hessian-free optimization needs the curvature, which is not available. Raises UsageError for a network
+    or arrays that do not fit.
+
+    >>> net = rnn.Network([rnn.Elman(4)], inputs=2, outputs=2)
+    >>> objective = rnn.LongSequence(net, time=50)
+    >>> x = np.arange(201)[:, np.newaxis] % 2  # (T, batch)
+    >>> objective.feed(x[:-1], x[1:])
+    >>> loss, gradient = objective.gradient(objective.start())
+    >>> gradient.shape == (objective.size,)
+    True
     """
 
     def __init__(
@@ -71,12 +80,12 @@ class LongSequence:
 
     @property
     def size(self) -> int:
-        """How many parameters there are."""
+        """Number of parameters."""
         return sum(node.size for node in self.parameters)
 
     @property
     def slices(self) -> list[slice]:
-        """Where each parameter lies in the vector."""
+        """Position of each parameter in the vector."""
         return flat_parts(self.parameters)
 
     @property
@@ -86,27 +95,27 @@ class LongSequence:
         return hidden_unit_count(first.cost, self.parameters)
 
     def start(self) -> Array:
-        """The present parameters as a new vector."""
+        """Returns the present parameters as a new vector."""
         return self.network.theta.copy()
 
     def place(self, vector: Array) -> Array:
-        """A copy of the vector."""
+        """Copies a vector."""
         return np.array(vector, self.network.dtype)
 
     def set(self, w: Array) -> None:
-        """Gives the parameters the values of the vector."""
+        """Sets the parameters to the values of the vector `w`."""
         self.network.theta = w
 
     def penalty(self, w: Array) -> float:
-        """0: there is no weight decay."""
+        """Returns 0 for any `w`: there is no l2."""
         return 0.0
 
     # -- the sequence --------------------------------------------------------------------------
 
     def feed(self, x: Any, t: Any) -> None:
-        """Sets what is read, (T, batch, ...), and what is to be said, (T, batch, ...), one more with predict_first.
+        """Sets the inputs x, (T, batch, ...), and the targets t, (T, batch, ...), one more with predict_first.
 
-        Both are read where they lie, as they may be larger than memory: leave them as they are until the next feed.
+        They are not copied, since they may be larger than memory: do not change them until the next feed.
         """
         x, t = np.asarray(x), np.asarray(t)
         more = int(self.predict_first)
@@ -126,7 +135,7 @@ class LongSequence:
             self._fed.append((piece, x[rows], t[judged]))
 
     def _piece(self, first: bool, length: int) -> _Piece:
-        """The first is another one where it begins with learned states, or says something before it reads."""
+        """Returns the compiled segment; the first differs if states are learned, or with predict_first."""
         differs = first and (self.predict_first or self.network.initial_state == "learned")
         key = differs, length
         if key not in self._kinds:
@@ -146,7 +155,7 @@ class LongSequence:
         return sum(float(losses.sum(dtype=np.float64)) for losses, _ in self._forwards(w)) / self._count
 
     def losses(self, w: Array) -> Array:
-        """The loss of each step and sequence, (T, batch), one more with predict_first."""
+        """Returns the losses at the parameters `w`, (T, batch), one more with predict_first."""
         return np.concatenate([losses for losses, _ in self._forwards(w)])
 
     def gradient(self, w: Array) -> tuple[float, Array]:
@@ -157,19 +166,19 @@ class LongSequence:
     def metric(
         self, w: Array, metric: Metric, part: str = "all", draw: int = 0
     ) -> tuple[float, Array, Array]:
-        """C(w), ∇C(w) and the numbers of the metric, see Objective.metric; those of all T steps.
+        """Returns C(w), ∇C(w) and the numbers of the metric over all T steps.
 
-        Raises UsageError for metrics that need more than a piece and what is carried to it.
+        metric, part, draw: see Objective.metric. Raises UsageError for metrics that cannot be carried between segments.
         """
         draw = whole_number("LongSequence.metric: draw", draw, least=0)
         return self._backwards(w, self._metric("metric", metric, part), part, draw)
 
     def metric_size(self, metric: Metric, part: str = "all") -> int:
-        """How many numbers the metric is."""
+        """Returns the number of numbers of the metric. metric, part: see Objective.metric."""
         return self._first.measure(self._metric("metric_size", metric, part), part).over.size
 
     def metric_solver(self, metric: Metric, part: str, numbers: Array, damping: float = 0.0) -> Solver:
-        """See Objective.metric_solver."""
+        """See Objective.metric_solver: metric, part, numbers, damping."""
         over = self._first.measure(self._metric("metric_solver", metric, part), part).over
         found: Solver = over.flat_solver("LongSequence.metric_solver", numbers, damping)
         return found
@@ -178,7 +187,7 @@ class LongSequence:
         """Nothing is drawn."""
 
     def explain_non_finite(self) -> None:
-        """In which piece a number broke is not looked for."""
+        """Returns None: the segment with a NaN or infinity is not searched for."""
 
     # -- pieces --------------------------------------------------------------------------------
 
@@ -192,7 +201,7 @@ class LongSequence:
         return metric
 
     def _forwards(self, w: Array) -> Iterator[tuple[Array, list[Array]]]:
-        """The losses of each piece, and the states before it."""
+        """Yields the losses of each segment, and the states before it."""
         states = self._first.first_states()
         self.set(w)
         for piece, x, t in self._fed:
@@ -224,7 +233,7 @@ class LongSequence:
 
 
 class _Piece:
-    """The graph of a piece: what it computes forwards, and backwards with what is carried to its end."""
+    """The compiled functions of a segment: forward, and backward with the gradient carried to its end."""
 
     def __init__(self, owner: LongSequence, differs: bool, length: int) -> None:
         network = owner.network
@@ -245,7 +254,7 @@ class _Piece:
         self._measures: dict[str, _Measure] = {}
 
     def first_states(self) -> list[Array]:
-        """What begins the sequence; learned states are in the graph."""
+        """Returns zero states for the start of the sequence; learned states are in the graph."""
         return [] if self.learned else self.owner.network.zero_states(self.owner.batch)
 
     def measure(self, metric: Metric | None, part: str) -> _Measure:
@@ -257,7 +266,7 @@ class _Piece:
 
 @dataclass
 class _Measure:
-    """A piece's gradient, and a metric of it, as one function."""
+    """The gradient and metric of a segment as one function."""
 
     over: Any
     function: Callable[..., Any]
@@ -287,7 +296,7 @@ class _Measure:
     def __call__(
         self, x: Array, t: Array, states: list[Array], slopes: list[Array], random: list[Array]
     ) -> tuple[Array, list[Array], list[Array], Array]:
-        """The gradient of the summed cost, what is carried to the piece before, and the numbers of the metric."""
+        """Returns the gradient of the summed cost, the gradient for the segment before, and the metric's numbers."""
         found = self.function(x, t, *states, *slopes, *random)
         count, n = len(self.weights), self.given
         by_weight = dict(zip(self.weights, found[:count], strict=True))
@@ -306,7 +315,7 @@ class _Measure:
 
 
 class _Nothing:
-    """No metric: nothing is measured."""
+    """Placeholder without a metric."""
 
     def __init__(self, weights: list[Node]) -> None:
         self.weights = weights

@@ -1,4 +1,4 @@
-"""Problem: what a Trainer works on, whatever learns from whatever."""
+"""Problem: the interface between a Trainer and a model with its data."""
 
 from __future__ import annotations
 
@@ -27,36 +27,49 @@ T = TypeVar("T")
 
 
 class Trainable(Stepped, Protocol):
-    """The objective of a step: fed, so that an optimizer can ask for what it needs."""
+    """The objective of a step, with its batch."""
 
     def start(self) -> Array:
-        """The present parameters as a new flat vector, where the back end computes."""
+        """Returns the present parameters as a new vector, in the back end's memory."""
 
     def place(self, vector: Array) -> Array:
-        """A copy of the vector where the back end computes."""
+        """Copies a vector to the back end's memory."""
 
     def penalty(self, w: Array) -> float:
-        """The part of the loss that is no cost, such as weight decay."""
+        """Returns the part of the loss that is not cost, such as l2."""
 
 
 class Problem(ABC):
-    """A model, its objective, and what feeds it: step by step, epoch after epoch.
+    """Interface between a Trainer and a model with its data: feeds the objective, step by step.
 
-    A class of your own says how many steps an epoch has, and feeds the objective of each:
+    A subclass defines the number of steps of an epoch, and feeds the objective of each step. Everything that depends on
+    (epoch, step) only needs no more to resume exactly. Return other state from `arrays` and `numbers`, and restore it
+    in `restore`.
 
-        class Fit(rnn.Problem):
-            def __init__(self, model, x, y): ...
-            def __len__(self): return 10
-            def feed(self, epoch, step):
-                self.objective.feed(self.x[step], self.y[step])
-                return self.objective
+    model: the model to train.
+    objective: the objective of the steps.
+    measure: name of the training cost in rows, default "loss" ("train_loss").
+    unit: divisor of the cost, in units of the objective's loss, e.g. ln 2 for bits; default 1.
+    judged: name of the validation measure in rows, if it differs from `measure` ("valid_wrong").
+    unit_name: unit in words, for messages.
+    item, items: what a step processes, and how many of it, for the speed ("char", 1600).
+    remedy: advice when a step is not finite.
+    undivided: reason why processes cannot share a step.
 
-    What depends on (epoch, step) alone needs no more to be resumed exactly; what else changes is told by `arrays` and
-    `numbers`, and taken up by `restore`.
-    model: what learns. objective: of any step. measure: what rows call the cost ("train_loss"); unit: nats, or whatever
-    the objective's loss is in, in one of it. judged: what rows call what `validate` gives, if that is another measure
-    ("valid_wrong"). unit_name: the unit in words, for people. item: what a step gets through so many of, `items`.
-    remedy: what to try when a step is not finite.
+    >>> class Fit(rnn.Problem):
+    ...     def __init__(self, model, x, t):
+    ...         u = model.unroll(time=5, batch=4, initial="zero")
+    ...         self.model, self.x, self.t = model, x, t
+    ...         self.objective = rnn.Objective(gn.mean(u.losses), model.parameters, [u.inputs, u.targets])
+    ...     def __len__(self):
+    ...         return len(self.x)
+    ...     def feed(self, epoch, step):
+    ...         self.objective.feed(self.x[step], self.t[step])
+    ...         return self.objective
+    >>> x = np.zeros((3, 5, 4), int)  # (steps, time, batch)
+    >>> net = rnn.Network([rnn.Elman(4)], inputs=2, outputs=2)
+    >>> rnn.Trainer(Fit(net, x, 1 - x), rnn.Training(epochs=2)).run().steps
+    6
     """
 
     model: Model
@@ -73,18 +86,20 @@ class Problem(ABC):
 
     @abstractmethod
     def __len__(self) -> int:
-        """How many steps an epoch has."""
+        """Number of steps of an epoch."""
 
     @abstractmethod
     def feed(self, epoch: int, step: int) -> Trainable:
-        """The objective of this step, fed."""
+        """Feeds the objective with the batch of this epoch and step (both from 0) and returns it."""
 
     def whole(self, theta: Array) -> Array:
-        """All parameters of the model, where those that the objective is of have these values."""
+        """Returns all parameters of the model, with the values `theta` for those of the objective."""
         return np.asarray(theta)
 
     def share(self, ranks: Ranks) -> None:
-        """From now on these processes make each step together. UsageError for a problem whose steps are not divided."""
+        """Shares each step among the processes of `ranks`. Raises UsageError for a problem whose steps cannot be
+        shared.
+        """
         objective, batches = self.objective, getattr(self, "gradient_batches", None)
         if batches is not None and ranks.size > batches:
             raise UsageError(
@@ -99,61 +114,69 @@ class Problem(ABC):
             )
 
     def require_fit(self, optimizer: Optimizer) -> None:
-        """UsageError for an optimizer that this problem could only mislead, or not serve."""
+        """Raises UsageError for an `optimizer` that is not suitable for this problem."""
 
     def compile(self) -> None:
-        """Makes what steps compute with, so that what is in its way is known before the first; see gn.compile."""
+        """Compiles the functions of the steps, so that errors occur before the first step; see gn.compile."""
 
     def stepped(self, point: Array, report: Report) -> None:
-        """Takes along what the next step needs. point: where the step took its (first) gradient."""
+        """Called after each step, to store state for the next one.
+
+        point: the parameters at which the step computed its (first) gradient. report: the optimizer's report.
+        """
 
     def weight(self, epoch: int, step: int) -> float:
-        """How much the loss of this step counts in the mean of the epoch."""
+        """Returns the weight of this step's loss in the mean of the epoch."""
         return 1.0
 
     def validate(self) -> float | None:
-        """How bad the model is with its present parameters on what is kept for that; None where nothing is."""
+        """Returns the validation cost of the model with its present parameters; None without validation data."""
         return None
 
     def metrics(self) -> Mapping[str, Callable[[], float]]:
-        """What a Trainer can measure by name after `validate`, of the model with its present parameters: none.
+        """Metrics by name that a Trainer can evaluate after `validate`, with the model's present parameters; none by
+        default.
 
-        Each is a function without arguments, of what is kept to validate: {"accuracy": self._accuracy}.
+        Each is a function without arguments, on the validation data: {"accuracy": self._accuracy}.
         """
         return {}
 
     @property
     def row_names(self) -> tuple[str, str]:
-        """What rows call the cost of the training data, and what `validate` gives."""
+        """Names of the training and validation cost in rows."""
         return f"train_{self.measure}", f"valid_{self.judged or self.measure}"
 
     def row(self, epoch: int) -> dict[str, Any]:
-        """What else the history keeps of an epoch, as JSON."""
+        """Returns more entries for the history's row of an epoch, as JSON."""
         return {}
 
     def description(self) -> dict[str, Any]:
-        """What must be the same for a run to be continued, besides the model: JSON, and arrays.
+        """Returns all that must not change on resume, besides the model: JSON and arrays.
 
-        Of a dataclass those that `graphnet_rnn.settings.setting` declared, but for free ones; its data are to be added.
+        For a dataclass, the fields declared by `graphnet_rnn.settings.setting` that are not free; add the data.
         """
         return fixed_settings(self)
 
     # -- what it takes to go on ----------------------------------------------------------------
 
     def arrays(self) -> dict[str, Array]:
-        """What a step leaves for the next one."""
+        """Returns arrays that one step passes to the next."""
         return {}
 
     def numbers(self) -> dict[str, Any]:
-        """Numbers of that kind, as JSON: where random numbers are, e.g."""
+        """Returns JSON that one step passes to the next, such as the state of a random generator."""
         return {}
 
     def restore(self, arrays: Callable[[str, Array], Array], numbers: Mapping[str, Any]) -> None:
-        """Goes on from there. arrays: the stored one of this name, of the shape and dtype of the other."""
+        """Restores the state of a checkpoint.
+
+        arrays: function (name, like) that returns the stored array, checked against the shape and dtype of `like`.
+        numbers: the stored JSON of `numbers`.
+        """
 
 
 class Validated(Generic[T]):
-    """What validating found beside the loss, for as long as the model has the weights with which it was found."""
+    """Cache of validation results, valid as long as the model's weights do not change."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -161,11 +184,11 @@ class Validated(Generic[T]):
         self._found: T | None = None
 
     def keep(self, found: T) -> None:
-        """Of the model with its present weights."""
+        """Stores the result for the present weights."""
         self._weights, self._found = [array.copy() for array in self._present()], found
 
     def now(self, validate: Callable[[], object]) -> T | None:
-        """What was kept, if the weights are the same still; else what `validate`, called here, keeps."""
+        """Returns the cached result; calls `validate`, which stores a new one, if the weights have changed."""
         same = self._weights is not None and all(map(np.array_equal, self._weights, self._present()))
         if not same:
             validate()
@@ -177,15 +200,17 @@ class Validated(Generic[T]):
 
 @dataclass(eq=False, repr=False)
 class CompiledProblem(Problem):
-    """A problem whose objective is compiled. threads, backend: see gn.compile."""
+    """A problem whose objective is compiled. threads: maximum number of threads, default all cores; backend: "numba" or
+    "cuda"; see gn.compile.
+    """
 
     _: KW_ONLY
     threads: Count | None = setting(
-        None, "at most so many cores (default: all; see gn.compile)", free=True, type=int
+        None, "maximum number of threads (default: all cores; see gn.compile)", free=True, type=int
     )
     backend: str = setting(
         "numba",
-        "what computes: numba on the processor, cuda on an NVIDIA GPU",
+        "back end: numba (CPU) or cuda (NVIDIA GPU)",
         free=True,
         choices=list(AVAILABLE),
     )
@@ -193,29 +218,31 @@ class CompiledProblem(Problem):
 
 @dataclass(eq=False, repr=False)
 class ObjectiveProblem(CompiledProblem):
-    """A problem whose objective is an rnn.Objective, or made of some, with these settings of it.
+    """A problem whose objective is an rnn.Objective, or made of several, with these settings of it.
 
-    frozen: patterns of the names of parameters that stay as they are, for every optimizer: ("layer0.*", "*.b_*"). They
-    are no part of its vector, of no norm, curvature or l2. UsageError for one that fits none, and where all are frozen.
+    clip_values, l2, memory: see Objective.
+    frozen: patterns of parameter names that are not trained, by any optimizer: ("layer0.*", "*.b_*"). They are no part
+    of the objective's vector, norms, curvature or l2. Raises UsageError for a pattern without a match, and if all
+    parameters are frozen.
     """
 
     _: KW_ONLY
     clip_values: Limit | None = setting(
         None, "limit on each derivative at every node; 0 for none", default=0.0
     )
-    l2: Amount = setting(0.0, "adds half of it times the squared weights to the loss")
+    l2: Amount = setting(0.0, "adds half of this times the sum of squared weights to the loss")
     memory: str | int | None = setting(
         None,
-        "what a step may keep: sqrt (grows as the root of --time), or so many bytes (default: all)",
+        "memory limit of a step: sqrt (grows as the square root of --time), or bytes (default: none)",
         free=True,
     )
 
     frozen: str | Sequence[str] = setting(
-        "", "patterns of parameters that stay as they are, with commas between: layer0.*,*.b_*"
+        "", "patterns of parameters that are not trained, separated by commas: layer0.*,*.b_*"
     )
 
     def objective_settings(self) -> dict[str, Any]:
-        """What rnn.Objective is to be told, the parameters that are trained among it."""
+        """Returns the keyword arguments of rnn.Objective, with the trained parameters."""
         found = {each.name: getattr(self, each.name) for each in declared_settings(ObjectiveProblem)}
         self.frozen = patterns(f"{type(self).__name__}: frozen", found.pop("frozen"))
         return {**found, "parameters": trained(type(self).__name__, self.model.parameters, self.frozen)}
@@ -233,7 +260,7 @@ class ObjectiveProblem(CompiledProblem):
         require_unclipped(type(self).__name__, self.clip_values, optimizer)
 
     def _require_part(self, curvature_batches: int) -> None:
-        """UsageError where the curvature would be of more batches than a step has."""
+        """Raises UsageError if the curvature has more batches than a step."""
         most = getattr(self, "gradient_batches", 1)
         if curvature_batches > most:
             raise UsageError(
@@ -242,7 +269,7 @@ class ObjectiveProblem(CompiledProblem):
             )
 
     def _refuse_single_cases(self, optimizer: Optimizer) -> None:
-        """UsageError for an optimizer that needs their gradients."""
+        """Raises UsageError for an optimizer that needs the gradients of single cases."""
         if optimizer.needs_single_cases:
             raise UsageError(
                 f"{type(self).__name__}: a preconditioner that is an exponent needs the gradients of single cases; use "
@@ -250,18 +277,20 @@ class ObjectiveProblem(CompiledProblem):
             )
 
     def _require_curved(self, optimizer: Optimizer) -> None:
-        """UsageError for an optimizer that asks for no curvature, where batches for it are given."""
+        """Raises UsageError if curvature batches are given to an optimizer without curvature."""
         if not optimizer.curved:
             raise UsageError(
-                f"{type(self).__name__}: curvature_batches means nothing to {type(optimizer).__name__}, which asks for "
-                "no curvature"
+                f"{type(self).__name__}: curvature_batches has no effect, since {type(optimizer).__name__} uses no "
+                "curvature; leave it out"
             )
 
 
 def require_unclipped(owner: str, clip_values: float | None, optimizer: Optimizer) -> None:
-    """UsageError for an optimizer that looks at the loss as well as at a gradient whose derivatives are clipped."""
+    """Raises UsageError for clip_values with an optimizer that also uses the loss, which clipped derivatives do not
+    match.
+    """
     if clip_values is not None and not isinstance(optimizer, FirstOrder):
         raise UsageError(
-            f"{owner}: clip_values would make the gradient another function's than the loss that "
-            f"{type(optimizer).__name__} looks at; it is for first-order optimizers"
+            f"{owner}: clip_values is for first-order optimizers; {type(optimizer).__name__} also uses the loss, which "
+            "the clipped gradient would not match"
         )

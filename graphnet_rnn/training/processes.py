@@ -1,4 +1,4 @@
-"""Whether the processes of a run do the same: its settings, what their numbers are made by, and their weights."""
+"""Consistency checks of data-parallel processes: settings, software versions, and weights."""
 
 from __future__ import annotations
 
@@ -19,15 +19,14 @@ from graphnet_rnn.training.state import LISTED, as_stored, differences, digest_o
 
 __all__ = ["made_by", "require_same_run", "require_same_weights"]
 
-#: Packages that compute, or compile what does.
+#: Packages that affect results.
 PACKAGES = ("numpy", "numba", "llvmlite")
 
 
 def made_by(problem: Problem) -> dict[str, Any]:
-    """Versions of what computes, and for which processor: where they are equal, numbers have the same bits; JSON.
+    """Returns software versions and processor, as JSON; equal values give bit-identical numbers.
 
-    A processor's features are a digest: their names are hundreds. BLAS chooses its kernels by them, too, unless it is
-    told which.
+    A digest stands for the processor's hundreds of features, by which BLAS selects its kernels.
     """
     from importlib import metadata
 
@@ -49,26 +48,26 @@ def made_by(problem: Problem) -> dict[str, Any]:
 
 
 def require_same_run(ranks: Ranks, problem: Problem, run: Mapping[str, Any], theta: Array) -> None:
-    """UsageError unless all processes are about to do the same, which `run` describes."""
+    """Raises UsageError unless all processes have the same description `run`."""
     own = as_stored({**made_by(problem), **run, "weights": digest_of(np.asarray(theta))})
     found_by_rank = ranks.gather(own)
     for rank, other in enumerate(found_by_rank):
         found = list(differences(found_by_rank[0], other))
         if found:
             raise UsageError(
-                f"process {rank} is not about to do what process 0 does: {'; '.join(found[:LISTED])} (first "
-                f"of process 0, then of process {rank}); start all by one command"
+                f"process {rank} differs from process 0: {'; '.join(found[:LISTED])} (first of process 0, then of "
+                f"process {rank}); start all processes by one command"
             )
 
 
 def require_same_weights(ranks: Ranks, theta: Array, step: int) -> None:
-    """TrainingError where the processes have come to different weights."""
+    """Raises TrainingError if the processes have different weights."""
     if ranks.size == 1:
         return
     found_by_rank = ranks.gather(digest_of(np.asarray(theta)))
     others = [str(rank) for rank, digest in enumerate(found_by_rank) if digest != found_by_rank[0]]
     if others:
         raise TrainingError(
-            f"processes {', '.join(others)} have come to other weights than process 0 by step {step}: processors of "
-            "one kind, and the same versions of all packages, give the same numbers"
+            f"processes {', '.join(others)} have other weights than process 0 after step {step}; use processors of "
+            "one kind, and the same versions of all packages"
         )

@@ -1,4 +1,4 @@
-"""Training: the settings of a run, from which its files, its comparison on resuming and its command line follow."""
+"""Training: the settings of a run; its files, the check on resuming and the command line use them."""
 
 from __future__ import annotations
 
@@ -19,10 +19,14 @@ __all__ = ["EarlyStopping", "Training"]
 
 @dataclass(frozen=True)
 class EarlyStopping:
-    """Go on while C_t ≤ C_{t-N} (1 - τ)^N, C_t the validation cost after epoch t. Source: Lynge 2016, 4.2.1.
+    """Continues while C_t ≤ C_{t-N} (1 - τ)^N, C_t the validation cost after epoch t. Source: Lynge 2016, 4.2.1.
 
-    memory: N epochs. tolerance: τ, the mean decrease that each of them must have brought.
-    patience: instead of that, stop when so many epochs in a row have brought no new best.
+    memory: N, in epochs, default 10.
+    tolerance: τ, minimum mean relative decrease per epoch, default 5e-5.
+    patience: replaces this rule: stop after this number of epochs without a new best; default None.
+
+    >>> rnn.EarlyStopping(patience=2).should_stop([3.0, 2.0, 2.1, 2.2])
+    True
     """
 
     memory: Count = 10
@@ -33,7 +37,7 @@ class EarlyStopping:
         require_kinds(self)
 
     def should_stop(self, costs: Sequence[float]) -> bool:
-        """costs: the validation cost after each epoch so far."""
+        """Returns True to stop. costs: the validation cost after each epoch so far."""
         if self.patience is not None:
             best, since = math.inf, 0
             for cost in costs:
@@ -46,39 +50,47 @@ class EarlyStopping:
 
 @dataclass(frozen=True)
 class Training:
-    """How a run goes: optimizer, rate by epoch, end.
+    """Settings of a Trainer: optimizer, learning rate schedule, and when to stop.
 
-    optimizer: any of rnn.optimizers (Adam, whose gradients are clipped at a norm of 1). epochs, steps: at most so
-    many, and core_seconds: at most so much of the processors' time for steps and validation, counted while this is set
-    (None: whatever the epochs take). What is used up first ends the run, within an epoch if need be, and what was
-    reached is validated.
-    schedule: a rnn.Schedule of factors on the rate, which may read steps, epochs (`by_epoch`) and validated costs
-    (OnPlateau); by default ExponentialDecay(0.95, after=10).by_epoch() for first-order optimizers whose rate is a
-    number, else Constant().
-    average: κ; what is validated and saved is then a ← κ_t a + (1 - κ_t) θ, κ_t = min(κ, 1 - 1/t) after step t, of any
-    optimizer's steps; 1 for the mean of all. stopping: None for none. goal: the run ends where the validated measure
-    is at most that. log_every: steps from one row of the history to the next; steps of second-order optimizers are few,
-    and all there.
-    checkpoint_seconds: at most so long between checkpoints.
-    Raises UsageError for settings that cannot be meant.
+    optimizer: any of rnn.optimizers; default Adam(clip_norm=1).
+    epochs, steps: maximum numbers, default 50 and None (unlimited).
+    core_seconds: maximum processor time for steps and validation, in seconds; default None (unlimited, not measured).
+    The first of the three limits ends the run, if necessary within an epoch, and the result is validated.
+    schedule: an rnn.Schedule of factors on the learning rate, by steps, epochs (`by_epoch`) or validation costs
+    (OnPlateau). Default ExponentialDecay(0.95, after=10).by_epoch() for first-order optimizers whose rate is a number,
+    else Constant().
+    average: κ; validates and saves the running mean a ← κ_t a + (1 - κ_t) θ, κ_t = min(κ, 1 - 1/t) after step t; 1 for
+    the mean of all steps. Default None.
+    stopping: early stopping, default EarlyStopping(); None for none.
+    goal: stop when the validation measure is at most this; default None.
+    log_every: steps between rows of the history, default 10; all steps of second-order optimizers are logged.
+    checkpoint_seconds: maximum time between checkpoints, in seconds, default 20.
+    Raises UsageError for invalid settings.
+
+    >>> training = rnn.Training(rnn.Adam(rate=0.002), epochs=20, stopping=rnn.EarlyStopping(patience=3))
+    >>> training.epochs, training.optimizer.rate
+    (20, 0.002)
     """
 
     optimizer: Optimizer = field(default_factory=lambda: Adam(clip_norm=1.0))
-    epochs: Count = setting(50, "at most so many", free=True)
-    steps: Count | None = setting(None, "at most so many", free=True, type=int)
+    epochs: Count = setting(50, "maximum number of epochs", free=True)
+    steps: Count | None = setting(None, "maximum number of steps (default: no limit)", free=True, type=int)
     core_seconds: Positive | None = setting(
-        None, "at most so much of the processors' time for steps and validation", free=True, type=float
+        None,
+        "maximum processor time for steps and validation, in seconds (default: no limit)",
+        free=True,
+        type=float,
     )
     schedule: Schedule | None = None
     average: Share | None = setting(
         None,
-        "validate and save a running mean of the weights, of which each step keeps so much (0.999)",
+        "validate and save a running mean of the weights with this decay, e.g. 0.999",
         type=float,
     )
     stopping: EarlyStopping | None = field(default_factory=EarlyStopping)
-    goal: float | None = setting(None, "end where what is validated is at most that", type=float)
-    log_every: Count = setting(10, "steps from one row of the history to the next")
-    checkpoint_seconds: Amount = setting(20.0, "at most so long between checkpoints", free=True)
+    goal: float | None = setting(None, "stop when the validation measure is at most this", type=float)
+    log_every: Count = setting(10, "steps between rows of the history")
+    checkpoint_seconds: Amount = setting(20.0, "maximum time between checkpoints, in seconds", free=True)
 
     def __post_init__(self) -> None:
         require_kinds(self)
@@ -97,7 +109,7 @@ class Training:
         object.__setattr__(self, "schedule", self.schedule or default_schedule(falls))
 
     def description(self) -> dict[str, Any]:
-        """The settings that must be the same for a run to be continued, as JSON."""
+        """Returns the settings that must not change on resume, as JSON."""
         fixed = {f.name: getattr(self, f.name) for f in fields(self) if not f.metadata.get("free")}
         plain = (type(None), bool, int, float, str)
         said = {name: v if isinstance(v, plain) else description_of(v) for name, v in fixed.items()}
@@ -106,5 +118,5 @@ class Training:
 
 
 def default_schedule(falls: bool) -> Schedule:
-    """What a Trainer takes where nothing is said; falls: whether nothing else lowers the rate."""
+    """Returns the Trainer's default schedule; falls: True if nothing else lowers the learning rate."""
     return ExponentialDecay(0.95, after=10).by_epoch() if falls else Constant()

@@ -1,4 +1,4 @@
-"""A training run as one file: a model file that also holds the optimizer's state, and what else it takes to go on."""
+"""A checkpoint file: a model file with the optimizer's state and everything else needed to resume."""
 
 from __future__ import annotations
 
@@ -40,22 +40,22 @@ __all__ = [
 ]
 
 OPTIMIZER = "optimizer."
-#: So many differences are named.
+#: Maximum number of differences in an error.
 LISTED = 5
-#: What tells of which class settings are.
+#: Keys that identify the class of settings.
 KINDS = ("problem", "name", "model", "cell")
-#: Settings of which only a digest is kept, and what is said where it differs.
+#: Settings stored as a digest, and the message if it differs.
 DIGESTS = {
-    "text": "the text is another one",
-    "data": "the data are others",
-    "graph": "the graph is another one",
-    "start": "the weights to start from are others",
+    "text": "the text has changed",
+    "data": "the data have changed",
+    "graph": "the graph has changed",
+    "start": "the initial weights have changed",
 }
 
 
 @dataclass(frozen=True)
 class TrainingState:
-    """What `write_training_state` wrote. arrays: by name, the optimizer's among them. training: what JSON holds."""
+    """Content of a checkpoint. arrays: by name, including the optimizer's. training: JSON."""
 
     path: Path
     file: ModelFile
@@ -64,11 +64,11 @@ class TrainingState:
 
     @property
     def start(self) -> str:
-        """Where the run's first weights were from; empty if its seed drew them."""
+        """Origin of the run's initial weights; "" if its seed drew them."""
         return str(self._mapping("run").get("start", ""))
 
     def require_same(self, settings: Mapping[str, Any]) -> None:
-        """UsageError if the run's settings, `training["run"]`, were others."""
+        """Raises UsageError if the run's settings, `training["run"]`, differ."""
         try:
             found = list(differences(self._mapping("run"), as_stored(settings)))
         except RecursionError:
@@ -76,15 +76,15 @@ class TrainingState:
         if found:
             more = [f"and {len(found) - LISTED} more"] if len(found) > LISTED else []
             raise UsageError(
-                f"{self.path} cannot be continued: {'; '.join([*found[:LISTED], *more])}. Say the same again, or "
-                "keep this run in another place."
+                f"{self.path} cannot be continued: {'; '.join([*found[:LISTED], *more])}. Use the same settings, or "
+                "another folder."
             )
 
     def restore(self, model: Model, state: Mapping[str, Array]) -> None:
-        """Writes the weights into the model, and the optimizer's arrays into `state`.
+        """Copies the weights to the model, and the optimizer's arrays to `state`.
 
-        Raises UsageError if the model's equations or characters are others, ModelFileError if an array does not fit;
-        nothing is then written.
+        Raises UsageError if the model's equations or characters differ, ModelFileError if an array does not fit;
+        nothing is changed then.
         """
         try:
             same = has_same_equations(model, self.file)
@@ -102,7 +102,7 @@ class TrainingState:
             array[...] = stored
 
     def array(self, name: str, like: Array | Node) -> Array:
-        """The array of this name; ModelFileError unless it is of the shape and dtype of `like`."""
+        """Returns the array of this name; ModelFileError unless it has the shape and dtype of `like`."""
         return self._fitting(self.arrays, name, like)
 
     def _fitting(self, arrays: Mapping[str, Array], name: str, like: Array | Node) -> Array:
@@ -114,14 +114,14 @@ class TrainingState:
         return found
 
     def value(self, name: str, like: Any) -> Any:
-        """What `training` says under this name; ModelFileError unless it is of the kind of `like`.
+        """Returns the entry of `training` with this name; ModelFileError unless it has the type of `like`.
 
-        Whole numbers are at least 0. null stands for an infinity, and only where `like` has one.
+        Whole numbers are at least 0. null means infinity, only if `like` contains one.
         """
         found = self.training.get(name)
         if not _is_like(found, like):
             raise ModelFileError(
-                f"{self.path} says {found!r:.60} for {name!r}: it is damaged, of another training, or another version."
+                f"{self.path} says {found!r:.60} for {name!r}: it is damaged, of another run, or of another version."
             )
         if not isinstance(found, dict):
             return found
@@ -131,7 +131,7 @@ class TrainingState:
         found = self.training.get(name)
         if not isinstance(found, dict):
             raise ModelFileError(
-                f"{self.path} says {found!r:.60} for {name!r}: it is not known what run it is of."
+                f"{self.path} says {found!r:.60} for {name!r}: the settings of its run are unknown."
             )
         return found
 
@@ -143,7 +143,9 @@ def write_training_state(
     arrays: Mapping[str, Array],
     training: Mapping[str, Any],
 ) -> None:
-    """state: the optimizer's; arrays: others, of any back end. training: JSON; its "run" has what must not change."""
+    """Writes a checkpoint. state: the optimizer's arrays; arrays: others, in any memory. training: JSON; its "run" must
+    not change on resume.
+    """
     named = {STATE + OPTIMIZER + name: np.asarray(array) for name, array in state.items()}
     named |= {STATE + name: np.asarray(array) for name, array in arrays.items()}
     description = {**describe_model(model), "training": {**training, "run": as_stored(training["run"])}}
@@ -151,27 +153,25 @@ def write_training_state(
 
 
 def read_training_state(path: Path) -> TrainingState:
-    """Raises ModelFileError if there is no such file, or if it is damaged or a model alone."""
+    """Reads a checkpoint. Raises ModelFileError if it is missing, damaged, or a model only."""
     file = read_model_file(path)
     training = file.description.get("training")
     if not isinstance(training, dict):
-        raise ModelFileError(
-            f"{path} is a model alone, without the state of a training run; name another file."
-        )
+        raise ModelFileError(f"{path} is a model without the state of a training run; name a checkpoint.")
     arrays = {k.removeprefix(STATE): v for k, v in file.tensors.items() if k.startswith(STATE)}
     return TrainingState(path, file, arrays, training)
 
 
 def as_stored(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings as they are read again: what JSON does not know by what it says of itself."""
+    """Converts settings to JSON values; other objects by `description_of`."""
     stored: dict[str, Any] = json.loads(json.dumps(dict(settings), default=description_of))
     return stored
 
 
 def description_of(setting: Any) -> str:
-    """What an object says of itself; by its class and attributes if it does not, since an address tells nothing.
+    """Returns an object's repr, or its class and attributes if it has no repr of its own.
 
-    A function is known by its name and what it computes with, an array by a digest.
+    A function is described by its name and code, an array by a digest.
     """
     if isinstance(setting, np.ndarray):
         return f"{setting.dtype} {list(setting.shape)} {digest_of(setting)[:12]}"
@@ -186,7 +186,7 @@ def description_of(setting: Any) -> str:
 
 
 def digest_of(*arrays: Array) -> str:
-    """What tells data from others: of dtypes, shapes and contents."""
+    """Returns a digest of dtypes, shapes and contents."""
     digest = hashlib.sha256()
     for array in arrays:
         digest.update(f"{array.dtype.str} {array.shape} ".encode())
@@ -212,7 +212,7 @@ def _is_like(found: Any, like: Any) -> bool:
 
 
 def differences(before: Any, now: Any, name: str = "") -> Iterator[str]:
-    """What has changed of a setting, each part by its own name: `network.layers[0].units was 8, now it is 9`."""
+    """Yields the changed settings by name: `network.layers[0].units was 8, now it is 9`."""
     if name in DIGESTS and before != now:
         yield DIGESTS[name]
     elif isinstance(before, Mapping) and isinstance(now, Mapping):

@@ -1,4 +1,4 @@
-"""Online learning as a problem: a sequence that is read once, with a step after every so many time steps."""
+"""Online learning: a sequence that is read once, with an optimizer step every few time steps."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["Stream"]
 
 
 class _Steps:
-    """The mean loss over the next time steps of a learner, and its gradient; to ask for it reads them."""
+    """The mean loss over the next time steps of a learner, and its gradient; evaluating it reads these steps."""
 
     def __init__(self, learner: Learner) -> None:
         self.learner, self.network = learner, learner.network
@@ -45,7 +45,7 @@ class _Steps:
         return 0.0
 
     def explain_non_finite(self) -> None:
-        """Nothing is known of where it came from: what is remembered mixes many steps."""
+        """Returns None: the origin is unknown, since the learner's memory mixes many steps."""
 
     def gradient(self, w: Array) -> tuple[float, Array]:
         self.network.theta = w
@@ -60,14 +60,23 @@ class _Steps:
 
 @dataclass(eq=False, repr=False)
 class Stream(Problem):
-    """A step after every `every` time steps of a sequence; an epoch reads it once, from its start.
+    """Online learning: an optimizer step after every `every` time steps; an epoch reads the sequence once.
 
-    learner: RTRL or TruncatedLSTM, which has the back end. inputs, targets: (time, batch, ...), see Learner.step. The
-    gradient is the mean over the time steps, and over the sequences of the learner's batch. What does not fill a step
-    at the end is left out. weights: χ_t, how much a time step counts in that mean, (time,); where it is 0, nothing is
-    asked, and each step must have one where it is not. valid: (inputs, targets) to judge by: their mean loss, read from
-    the first states on. Raises UsageError, DataError.
+    learner: rnn.online.RTRL or TruncatedLSTM, with its own back end and batch size.
+    inputs, targets: (time, batch, ...), see Learner.step.
+    every: time steps of an optimizer step, default 1. The gradient is the mean over these time steps and the sequences
+    of the batch; a rest at the end is left out.
+    weights: χ_t, weight of each time step in this mean, (time,); default None, all 1. Each optimizer step needs a
+    positive weight.
+    valid: (inputs, targets) for validation: the mean loss, from the initial states; default None.
+    Raises UsageError, DataError.
     Source: Ollivier 2013, equations 4 and 5 (χ_t).
+
+    >>> net = rnn.Network([rnn.Elman(4)], inputs=2, outputs=2)
+    >>> x = np.arange(101)[:, np.newaxis] % 2  # (time, batch)
+    >>> problem = rnn.Stream(rnn.online.RTRL(net), x[:-1], x[1:], every=10)
+    >>> rnn.Trainer(problem, rnn.Training(rnn.Adam(rate=0.01), epochs=1)).run().steps
+    10
     """
 
     item: ClassVar[str] = "step"
@@ -162,7 +171,7 @@ class Stream(Problem):
 
 
 def _sequences(what: str, inputs: Any, targets: Any) -> tuple[Array, Array]:
-    """Arrays of as many time steps."""
+    """Returns two arrays of equal length."""
     try:
         x, t = np.asarray(inputs), np.asarray(targets)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Sequences of symbols as a problem: expectation-maximisation of a hidden Markov model over all of them at once."""
+"""SymbolSequences: expectation-maximization of a hidden Markov model on sequences of symbols."""
 
 from __future__ import annotations
 
@@ -21,11 +21,20 @@ __all__ = ["SymbolSequences"]
 
 
 class SymbolSequences(Problem):
-    """An epoch is one step of expectation-maximisation on all sequences; rows are in bits for each symbol.
+    """Expectation-maximization of an HMM; an epoch is one step on all sequences. History rows are in bits per symbol.
 
-    model: an HMM. symbols: int64 (time, sequences), or (time,) for one. valid: sequences to judge by, of that form.
-    shares: parts of the sequences, counted each by itself, so that as many processes may share a step.
-    Its optimizer is rnn.ExpectationMaximization. Raises UsageError, DataError.
+    model: an rnn.HMM.
+    symbols: int64 (time, sequences), or (time,) for one.
+    valid: validation sequences of the same form; default None.
+    shares: number of parts of the sequences that processes may share; default 1.
+
+    The optimizer must be rnn.ExpectationMaximization. Raises UsageError, DataError.
+
+    >>> symbols = np.array([0, 1, 2, 0, 1, 2, 0, 1])
+    >>> problem = rnn.SymbolSequences(rnn.HMM(states=3, symbols=3), symbols)
+    >>> outcome = rnn.Trainer(problem, rnn.Training(rnn.ExpectationMaximization(), epochs=3)).run()
+    >>> outcome.steps
+    3
     """
 
     measure: ClassVar[str] = "bits"
@@ -56,6 +65,7 @@ class SymbolSequences(Problem):
             )
 
     def share(self, ranks: Ranks) -> None:
+        """Shares each step among the processes of `ranks`. Raises UsageError if there are too few parts."""
         if ranks.size > self.shares:
             raise UsageError(
                 f"SymbolSequences: {ranks.size} processes cannot share sequences that are no more than {self.shares} "

@@ -1,4 +1,4 @@
-"""Texts as problems: pieces whose states are carried from each to the next, or independent sequences."""
+"""Language modelling: segments with carried states, or independent sequences of a text."""
 
 from __future__ import annotations
 
@@ -27,17 +27,20 @@ from graphnet_rnn.training.problem import ObjectiveProblem, Validated
 
 __all__ = ["CarriedText", "DrawnText", "TextProblem"]
 
-#: Symbols that are brought from the disk at once.
+#: Symbols read from disk at a time.
 PIECE = 1 << 20
 
 
 @dataclass(eq=False, repr=False)
 class TextProblem(ObjectiveProblem):
-    """To predict the next character of a text; rows are in bits per character, and have a sample.
+    """Predicts the next character of a text; history rows are in bits per character, and have a sample.
 
-    network: reads and predicts symbols; it gets the corpus' vocabulary. corpus: its parts to train on and to validate.
-    time, batch: characters of a piece, pieces side by side. sample: characters that are drawn after each epoch.
-    clip_values, l2, threads, memory, backend: see Objective.
+    network: reads and predicts symbols; gets the vocabulary of the corpus.
+    corpus: an rnn.data.Corpus; its training and validation parts are used.
+    time: time steps (characters) of a segment, default 50.
+    batch: segments in parallel, default 32.
+    sample: length of the sample after each epoch, in characters, default 200; 0 for none.
+    clip_values, l2, threads, memory, backend, frozen: see ObjectiveProblem and Objective.
     Raises UsageError, DataError.
     """
 
@@ -50,8 +53,8 @@ class TextProblem(ObjectiveProblem):
 
     network: Network
     corpus: Corpus
-    time: Count = setting(50, "time steps in a piece")
-    batch: Count = setting(32, "pieces read side by side")
+    time: Count = setting(50, "time steps in a segment")
+    batch: Count = setting(32, "segments in parallel")
     _: KW_ONLY
     sample: CountOrZero = setting(200, "characters of a sample after each epoch", metavar="LENGTH")
 
@@ -78,11 +81,11 @@ class TextProblem(ObjectiveProblem):
         if size != network.inputs or size != network.outputs:
             raise UsageError(
                 f"the text has {size} different characters, but the network has {network.inputs} inputs and "
-                f"{network.outputs} outputs; make both {size}."
+                f"{network.outputs} outputs; both must be {size}."
             )
         if network.vocabulary not in (None, corpus.vocabulary):
             raise UsageError(
-                "the network knows other characters than this text; make a Corpus with the network's vocabulary."
+                "the network has another vocabulary than this text; make a Corpus with the network's vocabulary."
             )
         if not network.predicts_symbols:
             raise UsageError(f"{name}: the network must read symbols and predict them")
@@ -99,7 +102,7 @@ class TextProblem(ObjectiveProblem):
         return {} if self._evaluator is None else {"accuracy": self._accuracy}
 
     def _accuracy(self) -> float:
-        """The share of the characters that are the most probable ones."""
+        """Returns the fraction of characters that are predicted as the most probable."""
         found = self._validated.now(self.validate)
         return math.nan if found is None else found.accuracy
 
@@ -126,18 +129,27 @@ class TextProblem(ObjectiveProblem):
 
 @dataclass(eq=False, repr=False)
 class CarriedText(TextProblem):
-    """Truncated backpropagation through time: the text in lanes, states carried from each piece to the next.
+    """Truncated backpropagation through time on one long text: states are carried from one segment to the next.
 
-    They are reset at the start of an epoch. stride: truncated BPTT(k₁ = stride, k₂ = time): a piece begins so many
-    steps after the one before, and its last `stride` steps are scored, through all of its steps; by default `time`.
-    shares: equal parts of the lanes, each differentiated by itself, so that as many processes may share a step. For the
-    rest see TextProblem, and data.Batches. Source: Sutskever 2013, 2.8.6.
+    network, corpus, time, batch, sample: see TextProblem. The text is cut into `batch` lanes that are read in parallel.
+    stride: truncated BPTT(k₁ = stride, k₂ = time): each segment begins this number of steps after the one before. Its
+    last `stride` steps are scored and backpropagated through all of its steps. Default `time`.
+    shares: number of equal parts of the batch, differentiated separately, that processes may share; default 1.
+    clip_values, l2, threads, memory, backend, frozen: see ObjectiveProblem and Objective.
+
+    The states are reset at the start of an epoch. See also rnn.data.Batches. Source: Sutskever 2013, 2.8.6.
+
+    >>> corpus = rnn.data.Corpus.split("abracadabra " * 100)
+    >>> symbols = len(corpus.vocabulary)
+    >>> problem = rnn.CarriedText(rnn.Network([rnn.LSTM(8)], symbols, symbols), corpus, time=20, batch=4)
+    >>> len(problem)  # steps of an epoch
+    11
     """
 
     objective: Objective | BatchedObjective = field(init=False)
 
     stride: int | None = setting(
-        None, "from a piece to the next: truncated BPTT(stride, time) (default: --time)", type=int
+        None, "time steps between segments: truncated BPTT(stride, time) (default: --time)", type=int
     )
     shares: Count = setting(1, "parts of the batch that processes may share (mpiexec)")
 
@@ -167,7 +179,9 @@ class CarriedText(TextProblem):
         self.carried: list[Array] = network.first_states(self.batch)
 
     def _objective_of(self, initial: str, unscored: int) -> Objective | BatchedObjective:
-        """The cost of a piece, and the states before the next; states before it are inputs if "given"."""
+        """Returns the objective of a segment, with its final states; its initial states are inputs if `initial` is
+        "given".
+        """
         network = self.model
         lanes = self.batch // self.shares
         u = network.unroll(self.time, lanes, initial=initial, unscored=unscored, random=self._random)
@@ -226,7 +240,7 @@ class CarriedText(TextProblem):
             self._carry(self._last.also_values)
 
     def _carry(self, parts: Mapping[int, Sequence[Array]]) -> None:
-        """Takes over the states of these parts of the lanes."""
+        """Stores the final states of these parts of the lanes."""
         assert parts, "a step has left no states"
         self.carried = [np.array(state) for state in self.carried]
         for number, states in parts.items():
@@ -250,27 +264,40 @@ class CarriedText(TextProblem):
 
 @dataclass(eq=False, repr=False)
 class DrawnText(TextProblem):
-    """The text cut into sequences of `time` characters, each read from the first state on, in a new order every epoch.
+    """A text cut into independent sequences of `time` characters, shuffled in every epoch.
 
-    A step's gradient is the mean over `gradient_batches` batches of `batch` sequences, its curvature, and the loss that
-    steps are judged by, over the first `curvature_batches` of these. unscored: characters at the start of a sequence
-    that are only read. What does not fill a step at the end of an epoch is left out. For the rest see TextProblem.
-    Source: Krause 2015, 4.2; Sutskever 2013, 5.4.2.
+    network, corpus, time, batch, sample: see TextProblem. Each sequence starts from the initial states.
+    gradient_batches: batches of `batch` sequences for the gradient of a step, default 16.
+    curvature_batches: number of these for the curvature, and for the loss that accepts or rejects steps; default a
+    quarter of them.
+    unscored: characters at the start of a sequence that are read but not scored, default 0.
+    clip_values, l2, threads, memory, backend, frozen: see ObjectiveProblem and Objective.
+
+    Sequences that do not fill the last step of an epoch are left out. Source: Krause 2015, 4.2; Sutskever 2013, 5.4.2.
+
+    >>> corpus = rnn.data.Corpus.split("abracadabra " * 100)
+    >>> symbols = len(corpus.vocabulary)
+    >>> net = rnn.Network([rnn.LSTM(8)], symbols, symbols)
+    >>> problem = rnn.DrawnText(net, corpus, time=20, batch=4, gradient_batches=4)
+    >>> len(problem)  # steps of an epoch
+    2
     """
 
     objective: BatchedObjective = field(init=False)
 
     gradient_batches: Count = setting(
         16,
-        "a step takes so many batches of independent sequences instead of pieces whose states are carried "
+        "batches of independent sequences of a step, instead of segments with carried states "
         "(default: 16 for second-order optimizers)",
         default=None,
         type=int,
     )
     curvature_batches: Count | None = setting(
-        None, "of these, so many for the curvature (default: a quarter of them)", type=int
+        None, "number of these batches for the curvature (default: a quarter)", type=int
     )
-    unscored: CountOrZero = setting(0, "characters that are only read at the start of such a sequence")
+    unscored: CountOrZero = setting(
+        0, "characters at the start of such a sequence that are read but not scored"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -305,7 +332,7 @@ class DrawnText(TextProblem):
         )
 
     def _single(self) -> Objective:
-        """For preconditioners: the same for one sequence, without dropout and weight decay."""
+        """Returns the objective of one sequence, without dropout and l2, for preconditioners."""
         network = self.model
         u = network.unroll(
             self.time, 1, initial=network.initial_state, unscored=self.unscored, training=False

@@ -1,4 +1,4 @@
-"""Trainer: epochs of steps on a problem, with files that a run goes on from, bit for bit."""
+"""Trainer: runs training epochs, writes checkpoints, and resumes from them bit for bit."""
 
 from __future__ import annotations
 
@@ -35,23 +35,23 @@ from graphnet_rnn.training.state import TrainingState, as_stored
 
 __all__ = ["Trainer"]
 
-#: What a checkpoint calls the weights of the best epoch, unless they are the present ones.
+#: Name of the best epoch's weights in a checkpoint, unless they are the present ones.
 BEST = "best"
-#: And their running mean.
+#: Name of the running mean.
 AVERAGE = "average"
-#: What a run may use up; more of it may be asked for later.
+#: Limits that may be raised on resume.
 EPOCHS, STEPS, CORE_SECONDS = BUDGETS = ("epochs", "steps", "core seconds")
-#: Why a run may have ended for good.
+#: Reasons that end a run for good.
 ENDS = (*BUDGETS, "early stopping", "goal")
-#: What processes tell each other after a step: end after it, write a checkpoint, a listener has failed, time is up.
+#: Flags exchanged after a step: stop, write a checkpoint, a listener has failed, time is up.
 ENDS_NOW, DUE, FAILED, SPENT = 1, 2, 4, 8
 
 
 @dataclass
 class Progress:
-    """Where a run stands: all numbers that a checkpoint keeps besides arrays and the problem's own.
+    """Progress of a run: the numbers that a checkpoint stores, besides arrays and the problem's own.
 
-    rate: that the last step took.
+    rate: learning rate of the last step.
     """
 
     epoch: int = 0
@@ -69,22 +69,27 @@ class Progress:
 class Trainer:
     """Trains the model of a problem.
 
-    problem: what learns from what, see rnn.Problem. settings: see rnn.Training. folder: where files go: model,
-    history, and the checkpoints that a stopped run goes on from. None for no files: rows are in the outcome, and
-    `take_best` gives the model the weights of the best epoch. listeners: Listeners, which are told what happens, or
-    functions of (trainer, row), called after each epoch; one that returns True ends the run. metrics: what else is
-    measured after each epoch, for the rows and their curve: names that the problem has, see Problem.metrics, or
-    functions of the model that give a number. notes: kept in every checkpoint (the command line keeps its arguments
-    there). parallel: "mpi", or rnn.parallel.Ranks: processes that make each step together. Each has all of the data,
-    and its share of a step's batches; all come to the same numbers, and the first writes and speaks for all: the
-    listeners of the others hear nothing. start: where the first weights are from, in a word or as a digest, if the
-    model's seed has not drawn them: kept with the run's description.
-    cost: of the last step, in the problem's unit.
+    problem: model, data and objective, see rnn.Problem.
+    settings: see rnn.Training; default Training().
+    folder: directory for the best model, history and checkpoints; a stopped run resumes from it. Default None, no
+    files: the rows are in the outcome, and `take_best` restores the weights of the best epoch.
+    listeners: callbacks: Listeners, or functions of (trainer, row), called after each epoch; return True to stop.
+    metrics: more measures after each epoch: names from Problem.metrics, or functions of the model that return a number.
+    notes: JSON stored in every checkpoint (the command line stores its arguments).
+    parallel: "mpi", or rnn.parallel.Ranks: data-parallel processes. Each process has all data and computes its share of
+    a step's batches; all get identical results, and only the first writes files and calls the listeners. Default None.
+    start: origin of the initial weights, a word or a digest, if the model's seed did not draw them; stored with the
+    run's description.
 
-        problem = rnn.CarriedText(network, corpus, time=50, batch=32)
-        outcome = rnn.Trainer(problem, rnn.Training(rnn.Adam(0.002), epochs=10), "run").run()
-
+    The attribute `cost` is the cost of the last step, in the problem's unit.
     Raises UsageError; TrainingError when the loss is not finite; SaveError when the disk is full.
+
+    >>> x = np.random.default_rng(0).normal(size=(10, 40, 1))  # (time, cases, inputs)
+    >>> net = rnn.Network([rnn.GRU(4)], inputs=1, outputs=1, loss="squared")
+    >>> problem = rnn.Arrays(net, x, np.cumsum(x, axis=0), batch=12)
+    >>> outcome = rnn.Trainer(problem, rnn.Training(rnn.Adam(rate=0.01), epochs=2), folder="run").run()
+    >>> outcome.reason, outcome.steps
+    ('epochs', 6)
     """
 
     def __init__(
@@ -128,9 +133,9 @@ class Trainer:
     # -- running -------------------------------------------------------------------------------
 
     def run(self) -> Outcome:
-        """Trains from where it stands to the end; Ctrl-C, SIGTERM and SIGHUP end it after the step in hand.
+        """Trains from the present state to the end; Ctrl-C, SIGTERM and SIGHUP stop after the current step.
 
-        A checkpoint is written then, and before whatever a listener raises is raised.
+        Writes a checkpoint then, and also when a listener raises an exception.
         """
         killed = f"of {self.ranks.size} processes one was killed, which ended the run; {self.folder.goes_on}"
         with self.ranks.together(), self.ranks.witnessed(killed), contextlib.ExitStack() as stack:
@@ -144,15 +149,13 @@ class Trainer:
 
     @property
     def weights(self) -> Array:
-        """What is validated and saved: all weights, with θ, or its running mean, where `average` is set."""
+        """The weights to validate and save: all weights, with θ, or with its running mean if `average` is set."""
         return self.problem.whole(np.asarray(self.theta if self._average is None else self._average))
 
     def take_best(self) -> None:
-        """Gives the model the weights of the best epoch, as its file has them. UsageError before the first epoch."""
+        """Sets the model to the weights of the best epoch. Raises UsageError before the first epoch."""
         if self._best is None:
-            raise UsageError(
-                "Trainer.take_best: no epoch has ended yet, so none is the best; call run() first"
-            )
+            raise UsageError("Trainer.take_best: no epoch has ended yet; call run() first")
         self.problem.model.theta = self._best
 
     def _run(self, files: RunWriter) -> Outcome:
@@ -182,7 +185,7 @@ class Trainer:
         return outcome
 
     def _begin(self, files: RunWriter) -> Progress:
-        """The first rows and the first checkpoint; of a resumed run, where its newest checkpoint left it."""
+        """Writes the first rows and checkpoint, or restores the newest checkpoint."""
         if self._resumed:
             # What `resume` read was before the lock: another process may have trained on since.
             stored = self.ranks.of_first(self.folder.read_checkpoint)
@@ -203,7 +206,7 @@ class Trainer:
         return self.progress
 
     def stop(self, reason: str) -> None:
-        """For listeners: ends the run after the epoch in hand."""
+        """Ends the run after the current epoch; for listeners. reason: becomes the reason of the outcome."""
         self._stop_reason = reason
 
     def _run_epoch(self, files: RunWriter) -> None:
@@ -240,14 +243,14 @@ class Trainer:
             each.epoch_ended(self, row)
 
     def _count_time(self) -> None:
-        """Keeps how much of the processors' time went by, if that matters: other runs have the same bytes each time."""
+        """Measures the processor time, only if it is limited, so that other runs write identical bytes."""
         if self.settings.core_seconds is not None:
             now = clock.process_time()
             self.progress.core_seconds += now - self._counted
             self._counted = now
 
     def _spent(self) -> str:
-        """The budget besides epochs that is used up."""
+        """Returns the limit, other than epochs, that is reached; "" if none."""
         settings, progress = self.settings, self.progress
         if settings.steps is not None and progress.step >= settings.steps:
             return STEPS
@@ -255,7 +258,7 @@ class Trainer:
         return CORE_SECONDS if out_of_time else ""
 
     def _rate(self) -> float:
-        """Of the next step: the optimizer's own, times the schedule's factor."""
+        """Returns the learning rate of the next step: the optimizer's, times the schedule's factor."""
         schedule, progress = self.settings.schedule, self.progress
         assert schedule is not None
         factor = schedule.now(progress.step, progress.epoch, progress.costs)
@@ -295,10 +298,10 @@ class Trainer:
         return report
 
     def _end_epoch(self, files: RunWriter, spent: str) -> dict[str, Any]:
-        """Validates, and keeps the model if it is the best so far; the row that the history got.
+        """Validates, saves the model if it is the best so far, and returns the row of the history.
 
-        spent: the budget that is used up. What is written of an epoch that it cuts short is of this end alone: the last
-        checkpoint was before, and a run that goes on from there, with more, is as if it had never been stopped.
+        spent: the limit that is reached. Rows of an epoch that it cuts short belong to this end only: the last
+        checkpoint was before, and a run that resumes with a higher limit continues as if it had not stopped.
         """
         problem, progress = self.problem, self.progress
         done, whole = progress.epoch_step / len(problem), progress.epoch_step == len(problem)
@@ -347,7 +350,7 @@ class Trainer:
         return row
 
     def _measured(self) -> dict[str, Any]:
-        """The metrics of the model as it is."""
+        """Returns the metrics of the present model."""
         found = {}
         for name, measure in self.metrics.items():
             value = measure()
@@ -357,7 +360,7 @@ class Trainer:
         return {"metrics": found} if found else {}
 
     def _write_best(self, files: RunWriter) -> None:
-        """The model with the weights of the best epoch, which it has then."""
+        """Sets the model to the weights of the best epoch and saves it."""
         problem, progress = self.problem, self.progress
         problem.model.theta = self._best
         notes = {"epoch": progress.best_epoch, problem.judged or problem.measure: progress.best}
@@ -373,7 +376,7 @@ class Trainer:
     # -- resuming ------------------------------------------------------------------------------
 
     def description(self) -> dict[str, Any]:
-        """What must be the same for a run to be continued."""
+        """Returns all settings that must not change on resume."""
         problem = self.problem
         own = {"problem": type(problem).__name__, **problem.description()}
         start = {"start": self.start} if self.start else {}
@@ -400,9 +403,9 @@ class Trainer:
         self._last_checkpoint = clock.monotonic()
 
     def resume(self) -> None:
-        """Makes `run` go on where the last checkpoint in the folder left it; changes nothing there.
+        """Restores the newest checkpoint in the folder, so that `run` continues from it; changes no file.
 
-        Raises ModelFileError if there is none, UsageError if its settings, its data or the equations are others.
+        Raises ModelFileError if there is no checkpoint, UsageError if the settings, data or equations have changed.
         """
         stored = self.ranks.of_first(self.folder.read_checkpoint)
         self._take_up(stored)
@@ -411,9 +414,9 @@ class Trainer:
         self._resumed = True
 
     def _take_up(self, stored: TrainingState) -> None:
-        """Stands where a checkpoint left the run."""
+        """Restores the state of a checkpoint."""
         problem = self.problem
-        # The weights are the checkpoint's, so it alone knows what they were at first.
+        # Only the checkpoint has the origin of its weights.
         self.start = stored.start
         stored.require_same(self.description())
         numbers = stored.value("numbers", problem.numbers())
@@ -444,7 +447,7 @@ def _raise(error: Exception | None) -> None:
 
 
 def _require_problem(problem: Any) -> None:
-    """UsageError for what says not what learns from what, and for a problem of one's own that lacks something."""
+    """Raises UsageError unless this is a complete Problem."""
     if not isinstance(problem, Problem):
         raise UsageError(
             "Trainer: problem must be a Problem, e.g. rnn.Arrays(net, x, y), rnn.Arrays(net, rnn.data.Sequences(x, y, "
@@ -452,9 +455,9 @@ def _require_problem(problem: Any) -> None:
         )
     name = type(problem).__name__
     if not isinstance(getattr(problem, "model", None), Model):
-        raise UsageError(f"Trainer: {name} must have what learns, an rnn.Model, as self.model")
+        raise UsageError(f"Trainer: {name} must have an rnn.Model as self.model")
     if not hasattr(problem, "objective"):
-        raise UsageError(f"Trainer: {name} must have its objective, e.g. an rnn.Objective, as self.objective")
+        raise UsageError(f"Trainer: {name} must have an objective, e.g. an rnn.Objective, as self.objective")
     if len(problem) < 1:
         raise UsageError(f"Trainer: an epoch of {name} has no step; len(problem) must be at least 1")
 
@@ -464,9 +467,9 @@ def _json_number(value: float) -> float | None:
 
 
 def average_in(average: Array, theta: Array, keep: float, step: int) -> None:
-    """a ← κ_t a + (1 - κ_t) θ, κ_t = min(κ, 1 - 1/t), in place; step: t, how many there were
+    """a ← κ_t a + (1 - κ_t) θ, κ_t = min(κ, 1 - 1/t), in place; step: t, the number of steps
 
-    So it is the mean of all, until they are more than 1 / (1 - κ), and what it began with counts for nothing.
+    The mean of all θ until t > 1 / (1 - κ); the initial value of a has no effect.
     Source: Polyak & Juditsky 1992 (κ = 1).
     """
     _averaged(average, theta, min(keep, 1 - 1 / step))

@@ -207,7 +207,7 @@ def test_a_text_that_grows_while_it_is_read(tmp_path: Path, monkeypatch: pytest.
         file.write_text("abc" * 100, encoding="utf-8")
         with (
             case(more),
-            pytest.raises(DataError, match=r"was written to while it was read.*read it again once"),
+            pytest.raises(DataError, match=r"changed while it was read.*read it again when"),
         ):
             Corpus.read(file, *more)
 
@@ -258,7 +258,7 @@ LANES = np.zeros(12, np.int64)
 ALPHABET = Corpus.split("abcdefghij" * 10)
 #: what -> (the call, the error, what it names)
 REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
-    "half a character": (lambda: Vocabulary.of("ab\ud800"), DataError, "is only half of one"),
+    "half a character": (lambda: Vocabulary.of("ab\ud800"), DataError, "is half of a surrogate pair"),
     "unseen": (lambda: ABC.encode("a😀b\nz"), DataError, UNSEEN),
     "unseen, the remedy": (lambda: ABC.encode("z"), DataError, "--unknown '?'"),
     "many unseen": (lambda: ABC.encode("defghijkl"), DataError, "'d' 'e' 'f' 'g' 'h' 'i' 'j' 'k'"),

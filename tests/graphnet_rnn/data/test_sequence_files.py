@@ -85,7 +85,11 @@ def test_rows_have_weights_of_their_own_and_one_of_weight_0_need_no_target(tmp_p
     np.testing.assert_array_equal(found.targets, [[0, 1], [0, 0]])
     for text, whole, said in (
         (rows, True, "the rows of case 1 have several weights, and one target for all of them"),
-        ("a,1,0,1\na,2,,1", False, "row 2 of the column 'label' is ''.*give its row the weight 0"),
+        (
+            "a,1,0,1\na,2,,1",
+            False,
+            "row 2 of the column 'label' is ''.*set the weight of a row with a missing",
+        ),
         ("a,1,0,1\na,-1e39,1,1", False, r"row 2 of the column 'u' is -1e\+39, which float32 cannot hold"),
     ):
         path.write_text(f"who,u,label,w\n{text}\n", encoding="utf-8")

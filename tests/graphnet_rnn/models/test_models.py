@@ -344,7 +344,7 @@ class Holding(Line):
 
 def test_what_could_not_be_loaded_is_not_saved(tmp_path: Path) -> None:
     cases = [
-        (Forgetful(2), "Forgetful does not keep its argument 'colour', so nothing could make it again"),
+        (Forgetful(2), "Forgetful does not store its argument 'colour', so it could not be loaded again"),
         (Holding(2, what=np.zeros(2)), "its setting what = array([0., 0.]) cannot be kept in a file: no JSON gives"),
         (rnn.LSTM(2), "save takes a model and a path, not LSTM(units=2)"),
         ({"w": np.zeros(2)}, "a class of your own must be a subclass of rnn.Model"),

@@ -180,9 +180,9 @@ def test_errors_say_what_is_not_finite() -> None:
     flat = rnn.Objective(gn.sum(gn.sqrt(w - 1.0)), [w])
     steep = rnn.Objective(gn.sum(1e200 * w), [w])
     cases = [
-        (objective, [np.array([1.0, np.nan])], r"what was fed is not finite. Input: x\[2\] holds NaN"),
+        (objective, [np.array([1.0, np.nan])], r"an input is not finite. Input: x\[2\] holds NaN"),
         (objective, [np.full(2, 1e200)], r"inf at step 0; try a smaller rate or clipping\. SquaredError: "),
-        (steep, [], r"inf at step 0; try a smaller .* No node makes it: a sum over all"),
+        (steep, [], r"inf at step 0; try a smaller .* All nodes are finite, but a sum over all"),
         (flat, [], r"(?s)the loss is 0 and the gradient's norm (inf|nan) at step 0.*makes"),
     ]
     for broken, given, words in cases:

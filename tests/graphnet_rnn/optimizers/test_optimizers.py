@@ -19,7 +19,7 @@ from graphnet.errors import DifferentiationError, ValueAccessError
 from graphnet.graph.node import Array
 from graphnet_rnn import optimizers
 from graphnet_rnn.errors import UsageError
-from graphnet_rnn.optimizers import SGD, Adam, AdamW, Momentum, Nesterov, RMSprop, equations, vectors
+from graphnet_rnn.optimizers import SGD, Adam, AdamW, Momentum, Nesterov, RMSprop, compiled_equations, vectors
 from graphnet_rnn.optimizers.compiled_equations import clip_by_norm, clip_by_value
 from graphnet_rnn.training import EarlyStopping
 from tests.graphnet_rnn.optimizers.toys import CENTRE, H, Quadratic, rosenbrock
@@ -127,7 +127,7 @@ def test_clipping_of_nodes() -> None:
     assert np.array_equal(clipped(clip_by_value, np.array([-3.0, 0.5, 4.0]), 1.0), [-1, 0.5, 1])
     large = np.full(4, 1e30, np.float32)  # whose square is too large for float32
     assert vectors.norm(large) == pytest.approx(2e30)
-    assert clipped(equations.norm, large) == pytest.approx(2e30)
+    assert clipped(compiled_equations.norm, large) == pytest.approx(2e30)
 
 
 def test_optimizer_clips_by_value_then_norm() -> None:
@@ -388,7 +388,7 @@ REFUSED = [
     (lambda: Adam(groups={"a": {"rate": 0}}), UsageError, "the factor on the rate .* not 0"),
     (lambda: Adam(groups={"a": {"weight_decay": 0}}), UsageError, "the weight decay, which is 0"),
     (lambda: Adam(groups={"a": {"rate": 2}}).init(np.zeros(3)), UsageError, r"init\(theta, objective\)"),
-    (lambda: rnn.minimize(two_parameters(), NOBODYS), UsageError, "'layer1.*', but .* are layer.w, output.b"),
+    (lambda: rnn.minimize(two_parameters(), NOBODYS), UsageError, "'layer1.*', which .* are layer.w, output.b"),
     (lambda: EarlyStopping(memory=0), UsageError, "EarlyStopping: memory .* not 0"),
     (lambda: EarlyStopping(tolerance=1), UsageError, "EarlyStopping: tolerance .* not 1"),
     (lambda: rnn.minimize(rosenbrock(), steps=1.5), UsageError, "steps .* not 1.5"),

@@ -133,7 +133,7 @@ def refused(size: int, make: Callable[[Ranks], Trainer]) -> str:
 def test_what_differs_is_refused_before_the_first_step(tmp_path: Path, monkeypatch: Any) -> None:
     """Settings, and versions or another processor: numbers would be rounded otherwise, and part after some steps."""
     rate = refused(2, lambda ranks: drawn(rnn.SGD(0.2 - ranks.rank / 10), 1, tmp_path / "run", ranks))
-    differs = "process 1 is not about to do what process 0 does: "
+    differs = "process 1 differs from process 0: "
     assert f"{differs}optimizer.rate was 0.2, now it is 0.1" in rate
     found = made_by(drawn(rnn.SGD(), 1, Path("none"), ALONE).problem)
     version = ".".join(map(str, sys.version_info[:3]))
@@ -166,7 +166,7 @@ def test_errors_and_weights_that_part_end_all(tmp_path: Path) -> None:
 
     for does, who, error, said in (
         (fails, 0, OSError, "the pipe is closed"),
-        (parts, 1, TrainingError, "processes 1 have come to other weights than process 0 by step"),
+        (parts, 1, TrainingError, "processes 1 have other weights than process 0 after step"),
     ):
 
         def work(ranks: Ranks) -> None:
@@ -293,7 +293,7 @@ def test_a_plain_batch_is_divided() -> None:
     for wrong, said in (
         ((x,), "2 arrays are needed, not 1"),
         ((x[:, :4], t[:, :6]), "they make 2 and 3 batches"),
-        *(((x[cut], t[cut]), "no whole number of batches") for cut in (np.s_[:, :3], np.s_[:2], 0)),
+        *(((x[cut], t[cut]), "not a whole number of batches") for cut in (np.s_[:, :3], np.s_[:2], 0)),
     ):
         with pytest.raises(UsageError, match=said):
             batched.divided(*wrong)

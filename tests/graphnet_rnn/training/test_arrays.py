@@ -236,8 +236,12 @@ def test_what_does_not_fit_is_told() -> None:
             rnn.Arrays(**right | changed)
     batches = {"gradient_batches": 2, "curvature_batches": 2}
     for how, optimizer, said in (
-        ({"clip_values": 1.0}, rnn.LBFGS(), "clip_values would make the gradient another function's"),
-        (batches, rnn.Adam(), "curvature_batches means nothing to Adam"),
+        (
+            {"clip_values": 1.0},
+            rnn.LBFGS(),
+            "clip_values is for first-order optimizers; LBFGS also uses the loss",
+        ),
+        (batches, rnn.Adam(), "curvature_batches has no effect, since Adam uses no curvature"),
     ):
         with named(said), pytest.raises(UsageError, match=said):
             Trainer(rnn.Arrays(**right | how), Training(optimizer))

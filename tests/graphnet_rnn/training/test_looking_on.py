@@ -81,7 +81,7 @@ def test_metrics_are_in_the_rows_and_in_the_curve(tmp_path: Path) -> None:
     for metrics, says in (
         ("accuracy", "metrics must be a list of names and functions of the model, not 'accuracy'"),
         (["accuracy"], r"names that Fit has \(none\), not 'accuracy'"),
-        ([max, max], "two metrics are called max"),
+        ([max, max], "two metrics have the name max"),
         ([lambda model: "good"], "the metric <lambda> must give a number, not 'good'"),
     ):
         with case(says), pytest.raises(UsageError, match=says):
@@ -182,7 +182,7 @@ def test_texts_and_commas_and_what_cannot_be_frozen() -> None:
     assert p.frozen == FROZEN
     assert np.array_equal(network.parameters["layer0.W_xz"].value, before)
     for frozen, said in (
-        ("layer7.*", r"frozen names 'layer7\.\*', but no parameter is called so; there are layer0\.W_xh"),
+        ("layer7.*", r"frozen names 'layer7\.\*', which no parameter matches; there are layer0\.W_xh"),
         ("*", "frozen leaves no parameter"),
         (3, "frozen must be patterns of names"),
         ([3], "frozen must be patterns of names"),

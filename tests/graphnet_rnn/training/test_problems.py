@@ -119,8 +119,8 @@ def test_what_is_kept_is_the_best_model_and_charts_show_the_run(whole: Any, tmp_
 #: Settings that problems of cases share -> (another value, what is said)
 OF_CASES: dict[str, tuple[dict[str, Any], str]] = {
     "batch": ({"batch": 7}, "batch was 8, now it is 7"),
-    "valid": ({"valid": 0.2}, "the data are others"),
-    "weights": ({"weights": None}, "the data are others"),
+    "valid": ({"valid": 0.2}, "the data have changed"),
+    "weights": ({"weights": None}, "the data have changed"),
     "gradient_batches": ({"gradient_batches": 2}, "gradient_batches was 1, now it is 2"),
     "clip_values": ({"clip_values": 1.0}, "clip_values was None, now it is 1.0"),
     "l2": ({"l2": 0.1}, "l2 was 0.0, now it is 0.1"),
@@ -132,19 +132,19 @@ OTHER: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
     "arrays": {
         **OF_CASES,
         "network": ({"network": {"seed": 1}}, "model.seed was 0, now it is 1"),
-        "inputs": ({"inputs": draws(3).normal(size=(7, 37, 3))}, "the data are others"),
-        "targets": ({"targets": np.zeros((7, 37, 2))}, "the data are others"),
+        "inputs": ({"inputs": draws(3).normal(size=(7, 37, 3))}, "the data have changed"),
+        "targets": ({"targets": np.zeros((7, 37, 2))}, "the data have changed"),
         "unscored": ({"unscored": 1}, "unscored was 0, now it is 1"),
     },
     "arrays, ragged": {
-        "lengths": ({"lengths": np.arange(37) % 7 + 1}, "the data are others"),
+        "lengths": ({"lengths": np.arange(37) % 7 + 1}, "the data have changed"),
         "buckets": ({"buckets": 1}, "buckets was 3, now it is 1"),
     },
     "composed": {
         **OF_CASES,
         "model": ({"model": {"seed": 1}}, "model.one.seed was 0, now it is 1"),
-        "arrays": ({"arrays": {**problems.pair_arrays(), "t": np.zeros((4, 37), int)}}, "the data are other"),
-        "graph": ({"graph": problems.with_noise}, "the graph is another one"),
+        "arrays": ({"arrays": {**problems.pair_arrays(), "t": np.zeros((4, 37), int)}}, "the data have changed"),
+        "graph": ({"graph": problems.with_noise}, "the graph has changed"),
     },
     "composed, several batches": CURVATURE,
     "arrays, several batches": CURVATURE,
@@ -158,26 +158,26 @@ OTHER: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
     },
     "energy": {
         "model": ({"model": rbm(seed=1)}, "model.seed was 0, now it is 1"),
-        "data": ({"data": bits(45, 6, seed=3)}, "the data are others"),
+        "data": ({"data": bits(45, 6, seed=3)}, "the data have changed"),
         "batch": ({"batch": 9}, "batch was 10, now it is 9"),
         "gibbs_steps": ({"gibbs_steps": 2}, "gibbs_steps was 1, now it is 2"),
         "below": ({"below": [rbm()], "model": rbm(4)}, "model.visible was 6, now it is 4"),
-        "valid": ({"valid": 0.2}, "the data are others"),
+        "valid": ({"valid": 0.2}, "the data have changed"),
         "chains": ({"chains": 2}, "chains was 1, now it is 2"),
         "seed": ({"seed": 1}, "seed was 0, now it is 1"),
     },
     "energy, drawn": {
         "drawn": ({"drawn": 60}, "drawn was 45, now it is 60"),
-        "data": ({"data": lambda generator, count: np.zeros((count, 6))}, "the data are others"),
+        "data": ({"data": lambda generator, count: np.zeros((count, 6))}, "the data have changed"),
     },
     "energy over time": {
-        "below": ({"below": [rnn.energy.TRBM(6, 4, seed=1)]}, "the data are others"),
+        "below": ({"below": [rnn.energy.TRBM(6, 4, seed=1)]}, "the data have changed"),
         "gibbs_steps": ({"gibbs_steps": lambda n: 1 + n // 5}, "gibbs_steps was temporal.<locals>.<lambda> "),
     },
     "movements": {
         "task": ({"noise": 0.3}, "task.noise was 0.1, now it is 0.3"),
         "task, arm": ({"arm": rnn.control.Arm(mass1=0.4)}, "arm.mass1 was 0.35, now it is 0.4"),
-        "task, radius": ({"radius": 0.05}, "the data are others"),
+        "task, radius": ({"radius": 0.05}, "the data have changed"),
         "steps": ({"steps": 5}, "steps was 4, now it is 5"),
         "l2": ({"l2": 0.1}, "l2 was 0.0, now it is 0.1"),
         "frozen": ({"frozen": "*.b_*"}, "frozen"),
@@ -186,17 +186,17 @@ OTHER: dict[str, dict[str, tuple[dict[str, Any], str]]] = {
     },
     "symbols": {
         "shares": ({"shares": 2}, "shares was 1, now it is 2"),
-        "model": ({"symbols": draws(5).integers(0, 4, (20, 5))}, "the data are others"),
-        "symbols": ({"symbols": draws().integers(0, 4, (5, 20))}, "the data are others"),
-        "valid": ({"valid": None}, "the data are others"),
+        "model": ({"symbols": draws(5).integers(0, 4, (20, 5))}, "the data have changed"),
+        "symbols": ({"symbols": draws().integers(0, 4, (5, 20))}, "the data have changed"),
+        "valid": ({"valid": None}, "the data have changed"),
     },
     "stream": {
         "learner": ({"batch": 3}, "batch was 2, now it is 3"),
-        "inputs": ({"inputs": np.zeros((19, 2), int)}, "the data are others"),
-        "targets": ({"targets": np.zeros((19, 2), int)}, "the data are others"),
+        "inputs": ({"inputs": np.zeros((19, 2), int)}, "the data have changed"),
+        "targets": ({"targets": np.zeros((19, 2), int)}, "the data have changed"),
         "every": ({"every": 4}, "every was 3, now it is 4"),
-        "weights": ({"weights": np.arange(1, 20)}, "the data are others"),
-        "valid": ({"valid": (np.zeros((3, 1), int), np.zeros((3, 1), int))}, "the data are others"),
+        "weights": ({"weights": np.arange(1, 20)}, "the data have changed"),
+        "valid": ({"valid": (np.zeros((3, 1), int), np.zeros((3, 1), int))}, "the data have changed"),
     },
     "one's own": {"rows": ({"seed": 2}, "x was float32 [40, 3] ")},
 }  # fmt: skip
@@ -232,7 +232,9 @@ def test_every_problem_describes_its_settings() -> None:
 
 def test_another_problem_is_refused_by_name(tmp_path: Path) -> None:
     begin("arrays", tmp_path / "run", epochs=1, listeners=[interrupt_at(1)]).run()
-    with pytest.raises(UsageError, match=r"problem was Arrays, now it is CarriedText\. Say the same"):
+    with pytest.raises(
+        UsageError, match=r"problem was Arrays, now it is CarriedText\. Use the same settings"
+    ):
         begin("carried", tmp_path / "run").resume()
 
 
@@ -256,10 +258,10 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "unfit, arrays": (lambda: begin("arrays", None, optimizer=EXPONENT), "Arrays: a preconditioner that"),
     "unfit, symbols": (lambda: begin("symbols", None, optimizer=rnn.Adam()), "optimizer must be"),
     "unfit, stream": (lambda: begin("stream", None, optimizer=rnn.LBFGS()), "optimizer must be one of"),
-    "unfit, one's own": (lambda: begin("one's own", None, optimizer=EM).run(), "ExpectationMaximization asks an"),
+    "unfit, one's own": (lambda: begin("one's own", None, optimizer=EM).run(), "ExpectationMaximization is for an HMM"),
     "a network": (lambda: Trainer(rnn.Network([rnn.Elman(2)], 2, 2)), "problem must be a Problem, e.g. rnn.Arrays"),
     "an optimizer": (lambda: Trainer(OWN, rnn.Adam()), "settings must be a Training, not Adam("),
-    "no model": (lambda: Trainer(Bare()), "Bare must have what learns, an rnn.Model, as self.model"),
+    "no model": (lambda: Trainer(Bare()), "Bare must have an rnn.Model as self.model"),
     "no objective": (lambda: Trainer(Bare(model=Line(3))), "as self.objective"),
     "no step": (lambda: Trainer(Bare(model=Line(3), objective=OWN.objective)), "an epoch of Bare has no"),
     "one listener": (lambda: Trainer(OWN, listeners=Listener()), "listeners must be a list of Listeners, or"),

@@ -74,7 +74,7 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "share": ({}, {"share": {1: 0}}, "model.share was [], now it is [[1, 0]]"),
     "output_bias": ({}, {"output_bias": False}, "model.output_bias was True, now it is False"),
     "truncated": ({"truncated": True}, {}, "model.truncated was True, now it is False"),
-    "corpus, text": ({}, {"corpus": rnn.data.Corpus.split(TEXT[::-1])}, "the text is another one"),
+    "corpus, text": ({}, {"corpus": rnn.data.Corpus.split(TEXT[::-1])}, "the text has changed"),
     "corpus, parts": ({}, {"corpus": rnn.data.Corpus.split(TEXT, valid=0.2)}, "parts[0] was 384, now it"),
     "corpus, characters": ({}, {"corpus": rnn.data.Corpus.split(TEXT.upper())}, "symbols stand for other"),
     "optimizer": ({}, {"optimizer": optimizers.SGD(0.05)}, "optimizer.name was Momentum, now it is SGD"),

@@ -114,13 +114,13 @@ REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
     "carried, clipped": (
         lambda: trainer(None, optimizer=CURVED, **CARRIED, clip_values=1.0), UsageError, "CarriedText: clip_",
     ),
-    "Adam": (lambda: trainer(None, optimizer=rnn.Adam(), curvature_batches=2), UsageError, "curvature_batches means"),
+    "Adam": (lambda: trainer(None, optimizer=rnn.Adam(), curvature_batches=2), UsageError, "curvature_batches has"),
     "an exponent": (lambda: trainer(None, **CARRIED, optimizer=EXPONENT), UsageError, "needs the"),
     "a text": (lambda: CarriedText(network(), "a text"), UsageError, "corpus must be a Corpus, not a str"),
     "no network": (lambda: DrawnText("a net", corpus(7)), UsageError, "DrawnText: a Network is needed, not 'a"),
     "characters": (lambda: CarriedText(network(), corpus(8)), UsageError, "8 different characters"),
-    "other characters": (lambda: CarriedText(KNOWS, XYZ), UsageError, "knows other characters than"),
-    "drawn, other characters": (lambda: DrawnText(KNOWS, XYZ), UsageError, "knows other characters"),
+    "other characters": (lambda: CarriedText(KNOWS, XYZ), UsageError, "has another vocabulary than"),
+    "drawn, other characters": (lambda: DrawnText(KNOWS, XYZ), UsageError, "has another vocabulary"),
     "vectors": (lambda: DrawnText(network(reads="vectors"), corpus(7)), UsageError, "must read symbols and pre"),
     "backwards": (
         lambda: CarriedText(rnn.Network([rnn.Bidirectional(3)], 7, 7), corpus(7)), UsageError, "reads a sequ",
