@@ -121,9 +121,9 @@ class Sequences:
     @classmethod
     def of(
         cls,
-        inputs: Sequence[Any],
-        targets: Sequence[Any],
-        weights: Sequence[Any] | None = None,
+        inputs: Sequence[Any] | Array,
+        targets: Sequence[Any] | Array,
+        weights: Sequence[Any] | Array | None = None,
         by_step: bool | None = None,
     ) -> Sequences:
         """Pads lists of cases: inputs (steps, width), or symbols (steps,), of each case, with zeros; labels with -1.

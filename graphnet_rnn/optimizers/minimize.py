@@ -56,7 +56,7 @@ class Result(ShowsItself):
 
     theta: Array
     loss: float
-    reports: list[Report]
+    reports: list[Any]
     reason: str = "steps"
     state: State = field(default_factory=dict)
 

@@ -84,7 +84,7 @@ class NaturalGradient(Optimizer):
     2
     """
 
-    metric: Metric = field(default_factory=lambda: OuterProduct("quasi-diagonal"))
+    metric: Metric | str = field(default_factory=lambda: OuterProduct("quasi-diagonal"))
     rate: Rate = 0.03
     momentum: FractionOrSchedule = 0.9
     damping: Amount = 0.01
@@ -98,9 +98,14 @@ class NaturalGradient(Optimizer):
         object.__setattr__(self, "metric", as_metric("NaturalGradient", self.metric))
         one_of("NaturalGradient: graft", self.graft, ("", *GRAFTS))
 
+    @property
+    def _metric(self) -> Metric:
+        assert isinstance(self.metric, Metric)  # since __post_init__
+        return self.metric
+
     def settings(self) -> dict[str, Any]:
         own = {name: described(value) for name, value in super().settings().items()}
-        return own | {"metric": self.metric.description()}
+        return own | {"metric": self._metric.description()}
 
     @property
     def _moving(self) -> Momentum:
@@ -129,7 +134,7 @@ class NaturalGradient(Optimizer):
         grafted = self._grafted.init(theta) if self.graft else {}
         return {
             **self._moving.init(theta),
-            "metric": np.zeros(objective.metric_size(self.metric)),
+            "metric": np.zeros(objective.metric_size(self._metric)),
             "steps": np.zeros(1, np.int64),
             "measured": np.zeros(1, np.int64),
             **{GRAFTED + name: array for name, array in grafted.items()},
@@ -145,12 +150,12 @@ class NaturalGradient(Optimizer):
                 f"NaturalGradient.step: state says that its metric is the mean of {measured} batches after {done} "
                 "steps, which cannot be; make it with optimizer.init(theta, objective)"
             )
-        fits = objective.metric_size(self.metric) == state["metric"].size
+        fits = objective.metric_size(self._metric) == state["metric"].size
         if fits and measured and done % self.every:
             loss, g = objective.gradient(theta)
             numbers = None
         else:
-            loss, g, numbers = objective.metric(theta, self.metric, "all", done)
+            loss, g, numbers = objective.metric(theta, self._metric, "all", done)
         length = norm(g)
         if not (math.isfinite(loss) and math.isfinite(length)):
             return NaturalGradientReport(loss, length, math.nan)
@@ -186,7 +191,7 @@ class NaturalGradient(Optimizer):
         if numbers is None and before is not None and before[0] is state["metric"] and before[1] == measured:
             return before[2]
         of = state["metric"] if numbers is None else numbers
-        found: Solver = objective.metric_solver(self.metric, "all", of, self.damping)
+        found: Solver = objective.metric_solver(self._metric, "all", of, self.damping)
         if self.every > 1 and of.size == state["metric"].size:
             object.__setattr__(self, "_factored", (state["metric"], measured, found))
         return found

@@ -98,13 +98,18 @@ class Riemannian(Optimizer):
     ['outputs', 'hidden']
     """
 
-    metric: Metric = field(default_factory=OuterProduct)
+    metric: Metric | str = field(default_factory=OuterProduct)
     rate: Amount | None = None
     tries: Count = 50
 
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "metric", as_metric("Riemannian", self.metric))
+
+    @property
+    def _metric(self) -> Metric:
+        assert isinstance(self.metric, Metric)  # since __post_init__
+        return self.metric
 
     def init(self, theta: Array, objective: Any = None) -> State:
         """Returns the initial state for `theta`: rates, of both parts, 0 before their first step; turn, number of
@@ -119,7 +124,7 @@ class Riemannian(Optimizer):
         }
 
     def settings(self) -> dict[str, Any]:
-        return {**super().settings(), "metric": self.metric.description()}
+        return {**super().settings(), "metric": self._metric.description()}
 
     def step(self, objective: Any, theta: Array, state: State, rate: float | None = None) -> Report:
         started = time.perf_counter()
@@ -168,10 +173,10 @@ class Riemannian(Optimizer):
     def _measured(self, objective: Any, theta: Array, turn: int) -> _Measured:
         """Evaluates the part whose turn it is at θ."""
         part = PARTS[turn % len(PARTS)]
-        loss, gradient, numbers = objective.metric(theta, self.metric, part, turn)
+        loss, gradient, numbers = objective.metric(theta, self._metric, part, turn)
         if not (math.isfinite(loss) and np.isfinite(np.asarray(gradient)).all()):
             return _Measured(loss, gradient, None)
         try:
-            return _Measured(loss, gradient, objective.metric_solver(self.metric, part, numbers))
+            return _Measured(loss, gradient, objective.metric_solver(self._metric, part, numbers))
         except TrainingError as error:
             return _Measured(loss, gradient, error)

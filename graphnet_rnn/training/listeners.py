@@ -80,7 +80,7 @@ class Outcome(ShowsItself):
     best_epoch: int
     epochs: int
     steps: int
-    history: str | list[dict[str, Any]] = field(default="", compare=False, repr=False)
+    history: Any = field(default="", compare=False, repr=False)
 
     def __history__(self) -> str | list[dict[str, Any]]:
         """Returns the rows or their path, for plots."""

@@ -51,7 +51,7 @@ METHODS: dict[str, Callable[[], rnn.optimizers.Optimizer]] = {
     "QDRBPM": lambda: rnn.Riemannian(Backpropagated("quasi-diagonal", estimate="probe")),
     "RUOP": lambda: rnn.Riemannian(OuterProduct()),
     "RBPM": lambda: rnn.Riemannian(Backpropagated(estimate="probe")),
-    "KFAC": lambda: rnn.NaturalGradient("kfac", rate=0.1),  # type: ignore[arg-type]
+    "KFAC": lambda: rnn.NaturalGradient("kfac", rate=0.1),
     "Adam": lambda: rnn.Adam(0.01),
 }
 #: The source's table 1, in bits: alphabet, music, anbn.
