@@ -87,7 +87,7 @@ class Cell(ShowsItself):
     # -- methods for equations ---------------------------------------------------------------
 
     def step(self, *args: Any, **kwargs: Any) -> Node | tuple[Node, ...]:
-        """step(x, *states): returns the new states, from the input (batch, inputs) and the old states (batch, units)."""
+        """step(x, *states): returns the new states, from x (batch, inputs) and the old states (batch, units)."""
         raise declaration.no_step(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:

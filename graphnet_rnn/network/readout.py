@@ -1,4 +1,4 @@
-"""fit_output: the output weights of a network in closed form, as for an echo-state network."""
+"""fit_output: output weights of a network in closed form, as for an echo-state network."""
 
 from __future__ import annotations
 
@@ -26,13 +26,20 @@ def fit_output(
 ) -> float:
     """W, b = argmin mean ‖h W + b - t‖² + λ ‖W‖²: ridge regression of the targets on what the output reads
 
-    inputs (time, batch, inputs), or symbols (time, batch); targets (time, batch, outputs). ridge: λ, by which the
-    weights, but not b, are kept small. washout: steps at the start that are left out, until the states have forgotten
-    where they began. backend, threads: with which the network runs, see gn.compile. The layers stay as they are; W_ho
-    (W_h0o, ... where connections skip) and b_o are set. Returns the mean over cases and scored steps of Σ (o - t)²; of
-    a network with a scaling, what is fitted and returned is of standardized targets.
-    Raises UsageError for a network whose loss is not "squared", DataError for arrays that do not fit.
+    network: its loss is "squared"; W_ho (W_h0o, ... with skip) and b_o are set, the layers stay unchanged. inputs:
+    (time, batch, inputs), or symbols (time, batch). targets: (time, batch, outputs). ridge: λ, the penalty of the
+    weights but not of b, 1e-6 by default. washout: number of time steps at the start to ignore, until the states have
+    forgotten their initial values; 0 by default. backend, threads: see gn.compile.
+    Returns the mean over cases and scored steps of Σ (o - t)²; with a scaling, fits and returns this for standardized
+    targets.
+    Raises UsageError for a network with another loss, DataError for arrays of other shapes.
     Source: Jaeger & Haas 2004; Sutskever 2013, 2.8.4.
+
+    >>> net = rnn.Network([rnn.EchoState(20)], inputs=1, outputs=1, loss="squared")
+    >>> wave = np.sin(np.arange(60.0)).reshape(-1, 1, 1)
+    >>> error = rnn.fit_output(net, inputs=wave[:-1], targets=wave[1:], washout=10)
+    >>> error < 1e-3
+    True
     """
     require_network("fit_output", network).require_each_step("fit_output")
     if network.loss != "squared":
@@ -50,7 +57,7 @@ def fit_output(
     weights = network.output_weights
     bias = wanted.mean(axis=0) if network.output_bias else np.zeros(network.outputs)
     centre = rows.mean(axis=0) if network.output_bias else np.zeros(rows.shape[1])
-    # Centred, so that b is free of the penalty.
+    # Centered, so that b has no penalty.
     a, b = rows - centre, wanted - bias
     moments = a.T @ a / len(a) + ridge * np.eye(a.shape[1])
     spectrum = np.linalg.eigvalsh(moments)
