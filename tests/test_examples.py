@@ -36,7 +36,7 @@ MODULES: dict[str, ModuleType] = {
     "viz": viz,
 }
 #: Those in which each name has an example.
-FINISHED: tuple[str, ...] = ()
+FINISHED: tuple[str, ...] = ("rnn.initializers",)
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
@@ -83,7 +83,7 @@ def unexplained(value: Any) -> Iterator[str]:
         except (TypeError, ValueError):
             continue
         for each in parameters:
-            if each not in ("self", "args", "kwargs", "_") and not re.search(rf"\b{each}\b", text):
+            if each not in ("self", "cls", "args", "kwargs", "_") and not re.search(rf"\b{each}\b", text):
                 yield f"{name}({each})"
 
 

@@ -74,7 +74,7 @@ class NGrams:
         self._levels = levels[::-1]
 
     def probability(self, windows: Array) -> Array:
-        """p of the last symbol of each window given the others; windows (n, order), padded by -1 before a text begins."""
+        """p of the last symbol of each window given the others; windows (n, order), padded by -1 in front."""
         p = np.full(len(windows), 1.0 / len(self.vocabulary))
         keys, known = np.zeros(len(windows), np.int64), np.ones(len(windows), bool)
         for length, level in enumerate(self._levels, 1):

@@ -153,8 +153,7 @@ def automaton(pattern: Pattern, symbols: int, text: str) -> Automaton:
 
 
 def read_pattern(text: str, vocabulary: Vocabulary) -> Pattern:
-    r"""Parses characters, . [a-z] [^a-z] ( ) (?: ) | * + ? {m} {m,} {m,n} and \d \w \s \n \t, with the syntax of Python's
-    re.
+    r"""Parses characters, . [a-z] [^a-z] ( ) (?: ) | * + ? {m} {m,} {m,n} and \d \w \s \n \t, as in Python's re.
 
     Characters that the vocabulary lacks match nothing. Raises UsageError for other syntax.
     """
