@@ -52,8 +52,7 @@ def forward(
 
 
 def of_complete_data(*nodes: Node) -> Node:
-    """log p(symbols) of each sequence, with the curvature of the function that EM maximizes: the expected log p(symbols,
-    path)
+    """log p(symbols) of each sequence, with the curvature of EM's objective, the expected log p(symbols, path)
 
     nodes: the logits of π (none if the first state is given), A and B; log p itself; the emissions B_i(x_t).
     The row i of a table, with n_i moves from state i, has the curvature of -n_i log Σ exp(logits); the rest of

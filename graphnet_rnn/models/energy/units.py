@@ -35,7 +35,7 @@ class VisibleUnits(ABC):
     countable: ClassVar[bool] = False
 
     def own_energy(self, v: Node) -> Node | None:
-        """Part of the energy that depends on v alone, besides -v·b_v; (..., visible) to (...). None if there is none."""
+        """Part of the energy that depends on v alone, without -v·b_v; (..., visible) to (...). None if there is none."""
         return None
 
     @abstractmethod
