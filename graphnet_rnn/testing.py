@@ -197,7 +197,7 @@ def cases_are_independent(subject: Subject) -> str:
         if len(steps[0]) == len(steps[1]):  # same equations: find the first wrong one
             wrong = mixed(*steps)
         raise LawError(
-            f"{subject.name}: a case of a batch is computed from the others, at {wrong[0].origin} "
+            f"{subject.name}: results for a case of a batch depend on other cases, at {wrong[0].origin} "
             f"({wrong[0].describe()}). The first axis is the batch: sum, take and join along the others."
         )
     return f"each of {batch} cases is computed as if it were alone"
@@ -357,8 +357,8 @@ def trains_in_float32(subject: Subject) -> str:
     worst = float(np.abs(found - expected).max() / max(1.0, float(np.abs(expected).max())))
     if not worst <= TOLERANCES["float32"]["exact"]:
         raise LawError(
-            f"{subject.name}: float32 differs from float64 by {worst:.2g} in the cost or its gradient, or the cell is "
-            "another one when it is made again from its settings (are there random numbers in __init__?)"
+            f"{subject.name}: float32 differs from float64 by {worst:.2g} in the cost or its gradient, or the "
+            "cell changes when it is recreated from its settings (are there random numbers in __init__?)"
         )
     return f"cost and {found.size - 1} derivatives agree with float64 to {worst:.1e}"
 
@@ -371,9 +371,9 @@ def comes_back_from_a_file(subject: Subject) -> str:
     again = network_of(file, "a model file", classes_of(network.layers))
     before, after = (repr([cell.settings() for cell in net.layers]) for net in (network, again))
     if before != after:
-        raise LawError(f"{subject.name}: a model file gives back {after} for the settings {before}")
+        raise LawError(f"{subject.name}: a model file restores {after} for the settings {before}")
     if again.theta.tobytes() != network.theta.tobytes():
-        raise LawError(f"{subject.name}: a model file gives back other weights")
+        raise LawError(f"{subject.name}: a model file restores other weights")
     return f"{len(network.layers[0].settings())} settings and {network.theta.size} weights are the same again"
 
 

@@ -318,7 +318,7 @@ class Cell(ShowsItself):
         """
         if self.output is not None:
             raise UsageError(
-                f"{type(self).__name__}: its output {self.output.name} depends on what it reads, so there is none "
+                f"{type(self).__name__}: its output {self.output.name} depends on the input, so there is none "
                 "before the first input; predict_first=True needs layers whose output is a function of their states"
             )
         return states[0]
@@ -417,8 +417,8 @@ class Cell(ShowsItself):
             except TypeError as problem:
                 raise CellError(
                     f"{type(self).__name__}: the setting {name} is {value!r:.60}, and {problem} as it was, so no model "
-                    "file can. A setting is a number, a str, None, a cell, or a tuple, list or dict of these; let a "
-                    "name stand for anything else, e.g. 'tanh'."
+                    "file can. A setting is a number, a str, None, a cell, or a tuple, list or dict of these; "
+                    "use a name for anything else, e.g. 'tanh'."
                 ) from None
         return description
 

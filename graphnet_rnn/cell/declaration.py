@@ -179,13 +179,13 @@ def _check_attributes(cell: Cell) -> None:
         raise CellError(f"{owner} at {_declared_at(cell, 'initially')}: initially {wrong}.")
     if "cell" in inspect.signature(type(cell)).parameters:
         raise CellError(
-            f"{owner} has a setting called cell (at {init_line(cell)}), which is what model files call the class; give "
-            "the setting another name, e.g. inner."
+            f"{owner} has a setting called cell (at {init_line(cell)}), the name of the class in model files; "
+            "give the setting another name, e.g. inner."
         )
     if cell._weights is None and cell.reads != 0:
         raise CellError(
-            f"{owner} sets reads = {cell.reads!r} at {_declared_at(cell, 'reads')}, but reads is the width of x, which "
-            "a network tells; give the setting another name."
+            f"{owner} sets reads = {cell.reads!r} at {_declared_at(cell, 'reads')}, but reads is the width of "
+            "x, which the network sets; give the setting another name."
         )
 
 

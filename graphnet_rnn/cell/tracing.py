@@ -193,16 +193,16 @@ def _require_own_leaves(cell: Cell, x: Node, states: Sequence[Node], returned: S
             continue
         if leaf.op.is_parameter:
             raise CellError(
-                f"{_step(cell)} reads the parameter {leaf.describe()} (made at {leaf.origin}), which is none of the "
-                "cell's weights, so no training would change it; write self.weight(name, shape, initial) in step, or "
-                "self.part(name, cell, reads) for another cell, and keep no nodes in attributes."
+                f"{_step(cell)} reads the parameter {leaf.describe()} (made at {leaf.origin}), which is not a "
+                "weight of the cell, so training would not change it; write self.weight(name, shape, initial) "
+                "in step, or self.part(name, cell, reads) for another cell, and keep no nodes in attributes."
             )
         if leaf.op.is_input:
             reader, read = _first_reading(nodes, leaf, max(node.serial for node in given))
             raise CellError(
-                f"{_step(cell)} reads {read.describe()} (made at {read.origin}) at {reader.origin}, which is no part "
-                "of this step: it is a gn.input, or was kept from another step. What goes from step to step is a "
-                "state, declared and returned; what comes from outside is a part of x."
+                f"{_step(cell)} reads {read.describe()} (made at {read.origin}) at {reader.origin}, which is "
+                "not part of this step: it is a gn.input, or a node of another step. Declare and return a "
+                "state for values that pass from step to step; make values from outside a part of x."
             )
 
 
@@ -248,7 +248,7 @@ def _require_same(cell: Cell, first: Sequence[Node], again: Sequence[Node]) -> N
     )
     raise CellError(
         f"{type(cell).__name__}: {what} when step runs again, but a step is the same function at every time step. "
-        "For random masks write self.dropout(name, a, share); what changes with time is a state."
+        "For random masks write self.dropout(name, a, share); use a state for values that change with time."
     )
 
 

@@ -173,8 +173,8 @@ class Weights:
             ) from error
         if value.shape != shape:
             raise CellError(
-                f"{what} gave shape {list(value.shape)}, not {list(shape)} as it is used at {here()}; it must give the "
-                "shape that it is asked for."
+                f"{what} gave shape {list(value.shape)}, not {list(shape)} as it is used at {here()}; an "
+                "initializer must return the given shape."
             )
         if not np.isfinite(value).all():
             raise CellError(f"{what} gave numbers that are not finite, for the weight used at {here()}.")
@@ -271,8 +271,8 @@ class ParameterNodes(dict[str, Node]):
     def _refuse(self, *names: Any, **more: Any) -> NoReturn:
         named = f" ({', '.join(map(shown, names[:1]))})" if names else ""
         raise UsageError(
-            f"a model's parameters cannot be replaced or taken away{named}: its equations are made of them. "
-            "Change what one holds, parameters[name].value = array, or all of them, model.theta = vector."
+            f"a model's parameters cannot be replaced or removed{named}: its equations use them. Set one value, "
+            "parameters[name].value = array, or all values, model.theta = vector."
         )
 
     __setitem__ = __delitem__ = __ior__ = pop = popitem = clear = update = setdefault = _refuse
@@ -312,8 +312,9 @@ class FlatParameters:
             if not finite.all():
                 place = tuple(int(i) for i in np.argwhere(~finite)[0])
                 raise UsageError(
-                    f"{who}: the parameter {name} is {node.value[place]} at {list(place)}, so nothing can be computed "
-                    "with it; set `theta` to what it was before, and train with a smaller rate or clipping."
+                    f"{who}: the parameter {name} is {node.value[place]} at {list(place)}, so results would be "
+                    "invalid; set `theta` to its earlier value, and train with a smaller learning rate or "
+                    "gradient clipping."
                 )
 
     @property

@@ -57,8 +57,7 @@ class Attention(Cell):
         self.inner = as_cell("Attention", "inner", inner)
         if not self.inner.causal or not self.inner.states:
             raise UsageError(
-                "Attention: inner must go forward in time and have a state, which asks what to look at; "
-                f"{shown(self.inner, MANY)} has not"
+                f"Attention: inner must be a causal cell with a state, not {shown(self.inner, MANY)}"
             )
         super().__init__(1, initial=initial)
         self.memory = whole_number("Attention: memory", memory)

@@ -55,9 +55,7 @@ class Hyper(Cell):
         self.controller = as_cell("Hyper", "controller", Elman(16) if controller is None else controller)
         for argument, cell in (("main", self.main), ("controller", self.controller)):
             if not cell.causal:
-                raise UsageError(
-                    f"Hyper: {argument} must go forward in time, so it cannot be {shown(cell, MANY)}"
-                )
+                raise UsageError(f"Hyper: {argument} must be causal, so it cannot be {shown(cell, MANY)}")
         if any(state.width == "reads" for state in self.controller.states):
             raise UsageError(
                 f"Hyper: controller must not keep its inputs as states, so it cannot be {shown(self.controller, MANY)}"
@@ -96,7 +94,7 @@ class Hyper(Cell):
         y, after = self.part("main", self.main, x.shape[1], scaled).advance(x, states[:count])
         if not scaled_weights:
             raise CellError(
-                f"Hyper: no product of {self.main!r} is made by `affine` or `product`, so there is nothing to scale"
+                f"Hyper: {self.main!r} uses neither `affine` nor `product`, so there are no weights to scale"
             )
         return (*(() if self.output is None else (y,)), *after, *control)
 

@@ -203,7 +203,7 @@ def without_recurrent_errors(cell: Cell) -> Cell:
     if type(cell) not in MEMORY:
         forms = ", ".join(form.__name__ for form in MEMORY)
         raise UsageError(
-            f"truncated: {shown(cell, MANY)} has no memory cells that are known; the rule is for {forms}, and "
+            f"truncated: {shown(cell, MANY)} has no known memory cells; the rule is for {forms}, and "
             "layers without states. The exact gradient of any network, online: rnn.online.RTRL."
         )
     result = copy.copy(cell)

@@ -335,8 +335,8 @@ class HMM(Model):
             found = self._pi.value * g_state.sum(axis=0), self._A.value * g_A, self._B.value * g_B
         if not all(np.isfinite(table).all() for table in found):
             raise TrainingError(
-                "HMM: a state was so improbable before symbols that only it explains that the derivative overflowed. "
-                "Transitions near 0 cut states off; fit with smoothing > 0, or set A to a table without tiny entries."
+                "HMM: the derivative overflowed, as only a state of almost zero probability explains some "
+                "symbols. Fit with smoothing > 0, or set A to a table without tiny entries."
             )
         return Counts(*found, log_probabilities.sum(axis=0))
 
@@ -429,8 +429,8 @@ class HMM(Model):
         if impossible.size:
             t, lane = impossible[0]
             raise DataError(
-                f"{method}: under these tables the symbol at time {t} of sequence {lane} has probability 0 after what "
-                "came before; set tables without zeros there. (A fit with smoothing > 0 leaves no zeros behind.)"
+                f"{method}: under these tables the symbol at time {t} of sequence {lane} has probability 0 "
+                "given the symbols before; set tables without zeros there. (A fit with smoothing > 0 has no zeros.)"
             )
 
     def __repr__(self) -> str:

@@ -32,7 +32,7 @@ class Composed(Model):
         first = next((part for _, part in self._models_among_arguments()), None)
         if first is None:
             raise UsageError(
-                f"{own.__name__}: among its arguments must be a model, e.g. an rnn.Network, not {shown(given.args)}"
+                f"{own.__name__}: one of its arguments must be a model, e.g. an rnn.Network, not {shown(given.args)}"
             )
         self.declare_parameters({}, 0, next(iter(first.parameters.values())).dtype)
 
@@ -96,20 +96,20 @@ def composed(function: Callable[..., Any]) -> type[Composed]:
     names = [parameter.name for parameter in parameters]
     if "batch" not in names[1:]:
         raise UsageError(
-            f"composed: {function.__name__}({', '.join(names)}) must have parts, and behind them `batch`, e.g. "
+            f"composed: {function.__name__}({', '.join(names)}) must take parts, then `batch`, e.g. "
             "(encoder, decoder, batch, **how)"
         )
     if not takes_what_is_asked(function):
         raise UsageError(
-            f"composed: {function.__name__} must take training= and random=, as a Trainer gives them: end its "
-            "arguments by **how, and hand these on to each unroll"
+            f"composed: {function.__name__} must take training= and random=, which a Trainer passes: end its "
+            "arguments with **how, and pass these on to each unroll"
         )
     own = parameters[: names.index("batch")]
     for parameter in own:
         if parameter.name in HELD or hasattr(Composed, parameter.name):  # Model checks the others
             raise UsageError(
-                f"composed: {function.__name__} has an argument {parameter.name!r}, which every model has already; "
-                "call it otherwise"
+                f"composed: {function.__name__} has an argument {parameter.name!r}, which is an attribute of "
+                "every model; rename it"
             )
     members = {
         "build": staticmethod(function),

@@ -40,7 +40,10 @@ def checked_share(share: Mapping[int, int] | Iterable[Sequence[int]], count: int
     try:
         pairs = [(layer, owner) for layer, owner in (share.items() if isinstance(share, Mapping) else share)]
     except (TypeError, ValueError):
-        raise UsageError(f"share must name layers by layers, e.g. {{1: 0}}, not {shown(share)}") from None
+        raise UsageError(
+            f"share must be pairs of layers, e.g. {{1: 0}} for layer 1 with the weights of "
+            f"layer 0, not {shown(share)}"
+        ) from None
     for layer, owner in pairs:
         layer = whole_number("share: a layer", layer, least=0)
         owner = whole_number("share: a layer", owner, least=0)
@@ -88,7 +91,8 @@ def _bound_to(cell: Cell, layer: int, owner: Cell, below: int) -> Cell:
     assert isinstance(weights, Weights)
     if cell.initial:
         raise UsageError(
-            f"share: layer {layer} has initializers, but uses the weights of {weights.owner}; give them there"
+            f"share: layer {layer} has initializers, but uses the weights of {weights.owner}; pass initializers "
+            "to that layer"
         )
     try:
         return cell.bind_to(weights, below)

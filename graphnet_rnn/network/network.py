@@ -169,7 +169,7 @@ class Network(Model):
         if self._whole and name in (*_SETTINGS, "scaling", "parameters", "fixed"):
             raise UsageError(
                 f"Network: {name} cannot be set to {shown(value)} once the network is made, since weights and "
-                "equations follow from it; make another: rnn.Network(...) with the settings that are wanted"
+                "equations depend on it; create another with the new settings: rnn.Network(...)"
             )
         super().__setattr__(name, value)
 
@@ -329,15 +329,15 @@ class Network(Model):
         for cell in self.layers:
             if not cell.causal:
                 raise UsageError(
-                    f"{who}: {shown(cell, MANY)} reads a sequence from its end as well, so a network with it cannot "
-                    "predict what comes next; train it on targets of your own, see rnn.Arrays."
+                    f"{who}: {shown(cell, MANY)} reads later inputs, so the network cannot predict the next "
+                    "one; train it on given targets, see rnn.Arrays."
                 )
 
     def require_output(self, who: str) -> None:
         """Raises UsageError, prefixed with `who`, if there is no output layer."""
         if not self.outputs:
             raise UsageError(
-                f"{who}: a network with an output is needed; this one was made with outputs=0, for its states alone"
+                f"{who}: a network with an output is needed; this one was created with outputs=0"
             )
 
     def require_each_step(self, who: str) -> None:

@@ -44,7 +44,7 @@ def fit_output(
     require_network("fit_output", network).require_each_step("fit_output")
     if network.loss != "squared":
         raise UsageError(
-            f"fit_output minimises squared errors, but the network's loss is {network.loss!r}; give it "
+            f"fit_output minimizes squared errors, but the network's loss is {network.loss!r}; create it with "
             "loss='squared'"
         )
     ridge = amount("fit_output: ridge", ridge)
@@ -63,8 +63,8 @@ def fit_output(
     spectrum = np.linalg.eigvalsh(moments)
     if spectrum[0] <= len(moments) * np.finfo(np.float64).eps * spectrum[-1]:
         raise DataError(
-            f"fit_output: the {rows.shape[1]} values that the output reads depend on each other over {len(rows)} "
-            f"cases, so with ridge = {ridge:g} no solution is unique; give a larger one, e.g. 1e-6."
+            f"fit_output: the {rows.shape[1]} inputs of the output layer are linearly dependent over {len(rows)} "
+            f"cases, so with ridge = {ridge:g} the solution is not unique; use a larger ridge, e.g. 1e-6."
         )
     solution = np.linalg.solve(moments, a.T @ b / len(a))
     start = 0

@@ -179,8 +179,8 @@ class Runner:
             else f"pool={network.pool!r} is taken over all steps of a sequence"
         )
         raise UsageError(
-            f"run: {why}, so a sequence cannot be continued from states: give it whole, and no states; first states "
-            "of your own are for network.unroll(initial=...)."
+            f"run: {why}, so a sequence cannot be continued from states: pass the whole sequence, without "
+            "states; to set first states use network.unroll(initial=...)."
         )
 
     def _checked_states(self, states: Sequence[Array], batch: int) -> list[Array]:

@@ -151,8 +151,8 @@ class Unrolled(ShowsItself):
         network.require_each_step("unroll: feedback")
         if not network.causal or network.loss in SEQUENCE_LOSSES or network.inputs != network.outputs:
             raise UsageError(
-                "unroll: feedback is for a network that reads what it predicts: no later inputs, a loss of each step, "
-                f"and as many inputs as outputs; this one is {shown(network, MANY)}"
+                "unroll: feedback needs a causal network with a loss of each time step and as many inputs as "
+                f"outputs; this one is {shown(network, MANY)}"
             )
         if feedback == "drawn" and network.loss == "squared":
             raise UsageError(
@@ -266,8 +266,8 @@ class Unrolled(ShowsItself):
             nodes = listed("unroll: initial", given, "nodes")
             if len(nodes) != len(widths):
                 raise UsageError(
-                    f"unroll: initial has {len(nodes)} nodes for the {len(widths)} states {', '.join(known)}; those "
-                    "that are meant can be named: initial={'h': node}"
+                    f"unroll: initial has {len(nodes)} nodes for the {len(widths)} states {', '.join(known)}; "
+                    "to set only some, name them: initial={'h': node}"
                 )
             return [
                 _required_node(f"initial: {name}", node, (self.batch, width), network.dtype)
@@ -418,11 +418,13 @@ class Unrolled(ShowsItself):
             found = [labelled.get(t + 1, []) for t in range(self.time)]
             if any(len(each) != 1 for each in found):
                 raise UsageError(
-                    f"course: {shown(name)} is not there once at each step, but in {labelled!r:.80}"
+                    f"course: {shown(name)} must occur once at each time step, but occurs in {labelled!r:.80}"
                 )
             return gn.stack([each[0] for each in found])
         if not self.after:
-            raise UsageError("course: states after each step are known where no layer reads later inputs")
+            raise UsageError(
+                "course: states after each step are not available with a layer that reads later inputs"
+            )
         at = self._number_of("course: asked for is", name)
         return gn.stack([states[at] for states in self.after])
 

@@ -115,8 +115,8 @@ class DynamicEvaluation:
             if self.optimizer is not None:
                 if not np.isfinite(losses).all():
                     raise TrainingError(
-                        f"{shown(self.optimizer, MANY)} broke the weights: at character {start} of the text the loss "
-                        "is no longer finite. Try a smaller rate, or clip_norm."
+                        f"{shown(self.optimizer, MANY)} diverged: at character {start} of the text the loss "
+                        "is no longer finite. Try a smaller learning rate, or clip_norm."
                     )
                 if start + self.time < steps:
                     drawn_back = theta.dtype.type(self.decay) * (trained - theta)
@@ -147,7 +147,7 @@ def first_order(who: str, optimizer: Any) -> FirstOrder:
     """Returns the optimizer; UsageError, prefixed with `who`, if a step needs more than one gradient."""
     if not isinstance(optimizer, FirstOrder):
         raise UsageError(
-            f"{who}: optimizer must be one of first order, e.g. rnn.Adam(rate=0.001), not {optimizer!r:.60}; others "
-            "look at a batch more than once."
+            f"{who}: optimizer must be one of first order, e.g. rnn.Adam(rate=0.001), not {optimizer!r:.60}; "
+            "others evaluate a batch more than once."
         )
     return optimizer

@@ -48,7 +48,7 @@ class Solver:
 
 
 class Block(ABC):
-    """A group under a metric: nodes whose values are summed over batches, and the step of a gradient from these sums."""
+    """A group under a metric: nodes whose values are summed over batches, and steps of gradients from these sums."""
 
     def __init__(self, rows: Rows) -> None:
         self.rows, self.group = rows, rows.group
@@ -76,8 +76,8 @@ class Block(ABC):
 
     def _singular(self) -> TrainingError:
         return TrainingError(
-            f"the metric of {self.group} is singular, as sources of a unit say the same, or nothing, or it is not "
-            "finite; give a larger damping, or take a network of dtype='float64'"
+            f"the metric of {self.group} is singular (sources of a unit are zero or linearly dependent) or not "
+            "finite; use a larger damping, or a network of dtype='float64'"
         )
 
 

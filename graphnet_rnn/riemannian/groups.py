@@ -165,7 +165,7 @@ def unit_groups(cost: Node, parameters: Iterable[Node] | Mapping[str, Node]) -> 
     for node in parameters:
         if not isinstance(node, Node) or not node.op.is_parameter:
             raise UsageError(
-                f"unit_groups: parameters must be nodes of such, as net.parameters, not {shown(node)}"
+                f"unit_groups: parameters must be parameter nodes, e.g. net.parameters, not {shown(node)}"
             )
     order = ancestors([cost])
     readers: dict[Node, list[Node]] = defaultdict(list)
@@ -362,8 +362,8 @@ def _made(sums: Mapping[Node, Sequence[Term]], split: bool) -> UnitGroup:
         gates = {_gate_of(term) for term in met} if split else set()
         if len(gates) > 1:
             raise UsageError(
-                f"the weights of {V.describe()} (made at {V.origin}) are chosen by different symbols, so they have no "
-                "blocks of single ones; train them by another optimizer"
+                f"the weights of {V.describe()} (made at {V.origin}) are chosen by different symbols, so they "
+                "have no block for each symbol; use another optimizer"
             )
         symbol = next((gate.inputs[0] for gate in gates if gate is not None), None)
         terms = [_by_row(term) if split else term for term in met]

@@ -359,8 +359,8 @@ class OverCost:
         """`solver` for vectors of all parameters; UsageError, prefixed with `who`, for numbers of another size."""
         if np.shape(numbers) != (self.size,):
             raise UsageError(
-                f"{who}: numbers must be the {self.size:,} that `metric` gives of this metric and part, not of shape "
-                f"{list(np.shape(numbers))}"
+                f"{who}: numbers must be the {self.size:,} that `metric` returns for this metric and part, not "
+                f"of shape {list(np.shape(numbers))}"
             )
         solver = self.solver(numbers, amount(f"{who}: damping", damping))
         ends = list(accumulate(p.size for p in self.parameters))

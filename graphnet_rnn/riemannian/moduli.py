@@ -61,7 +61,7 @@ class Outputs:
         self.losses = [node for node in outer if node.op.judged_input is not None]
         if not surrogates and not self.losses:
             raise UsageError(
-                f"{cost.describe()} (made at {cost.origin}) has no loss, so it is not known where the net ends: use "
+                f"{cost.describe()} (made at {cost.origin}) has no loss, so the outputs of the net are unknown: use "
                 "gn.softmax_cross_entropy, gn.sigmoid_cross_entropy, gn.squared_error or gn.with_surrogate"
             )
         self._read_at(order)
@@ -79,7 +79,7 @@ class Outputs:
         """Weight of each loss in the sum. UsageError for losses without a Hessian."""
         for node in self._surrogates:
             raise UsageError(
-                f"the loss {node.describe()} (made at {node.origin}) does not say its Hessian, a surrogate does: use a "
+                f"the loss {node.describe()} (made at {node.origin}) has no Hessian, but a surrogate has: use a "
                 "metric of slopes alone, such as rnn.riemannian.OuterProduct(outputs='same')"
             )
         return self._weights
@@ -114,8 +114,8 @@ class Outputs:
         for V in self._at:
             if V not in known:
                 raise UsageError(
-                    f"a loss judges {V.describe()} (made at {V.origin}), which is no pre-activation of output weights, "
-                    "so what reaches it is no weight from unit to unit; use estimate='probe', or 'exact' for few units"
+                    f"a loss reads {V.describe()} (made at {V.origin}), which is not a pre-activation of output "
+                    "weights; use estimate='probe', or 'exact' for few units"
                 )
 
     def curvature(self, pre_activations: Sequence[PreActivation]) -> list[Node]:
@@ -203,7 +203,7 @@ def _hessian(loss: Node) -> SaysHessian:
         case SaysHessian() as op:
             return op
     raise UsageError(
-        f"the loss {loss.describe()} (made at {loss.origin}) does not say its Hessian: give its op curvature_diagonal, "
+        f"the loss {loss.describe()} (made at {loss.origin}) has no Hessian: give its op curvature_diagonal, "
         "curvature_root, curvature_form and curvature_rows (graphnet/ops/loss.py), or use a metric of slopes alone, "
         "such as rnn.riemannian.OuterProduct(outputs='same')"
     )
@@ -323,7 +323,7 @@ def _require_cases_in_order(place: Node, pre_activations: Sequence[Node]) -> Non
             orderly = False
     if cases and not orderly:
         raise UsageError(
-            f"a loss judges {place.describe()} (made at {place.origin}), whose rows are not the cases of the "
+            f"a loss reads {place.describe()} (made at {place.origin}), whose rows are not the cases of the "
             "pre-activations before it, one after the other; use estimate='probe'"
         )
 
@@ -500,8 +500,8 @@ def _slopes_to(
     wanted = [U for U in stop if U in set(order)]
     if len(wanted) > FAR:
         raise UsageError(
-            f"{node.describe()} (made at {node.origin}) depends on {len(wanted)} pre-activations with none between, as "
-            "states hand changes on over many steps; use estimate='probe'"
+            f"{node.describe()} (made at {node.origin}) depends on {len(wanted)} pre-activations directly, as "
+            "states carry changes over many steps; use estimate='probe'"
         )
     reached = dependents(order, wanted)
     for each in order:

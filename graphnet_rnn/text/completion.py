@@ -119,9 +119,11 @@ def complete(
     text_of("complete: start", start)
     text_of("complete: ending", ending)
     if method == "beam" and count > width:
-        raise UsageError(f"complete: a beam of width {width} finds no {count} texts; give a larger width")
+        raise UsageError(f"complete: a beam of width {width} cannot find {count} texts; use a larger width")
     if method == "exact" and count > attempts:
-        raise UsageError(f"complete: {count} texts take at least as many attempts; {attempts} are allowed")
+        raise UsageError(
+            f"complete: {count} texts need at least as many attempts, but attempts is {attempts}"
+        )
     lanes = Lanes(
         network, min(64, width if method == "beam" else count if method == "weighted" else 64), "complete"
     )
@@ -155,6 +157,6 @@ def _completions(found: Continuations, characters: str, stop: str | None) -> tup
 def _too_few(found: Continuations, count: int) -> UsageError:
     return UsageError(
         f"complete: of {found.attempts:,} attempts {len(found.texts)} were accepted, not {count}: the model meets the "
-        f"condition with a probability of at most {math.exp(found.log_p_condition):.2g}. Allow more attempts, ask for "
-        'less, or take method="weighted" or "beam", which always find something'
+        f"condition with a probability of at most {math.exp(found.log_p_condition):.2g}. Increase attempts, "
+        'reduce count, or use method="weighted" or "beam", which always find something'
     )

@@ -59,7 +59,7 @@ class Condition:
             steps += 1
         if steps * len(table) > MOST_TABLE:
             raise UsageError(
-                f"complete: a pattern of {len(table):,} states and a length of {length:,} are too much together"
+                f"complete: a pattern of {len(table):,} states and a length of {length:,} are too large together"
             )
         reach: list[Array] = [np.asarray(ends)]
         for _ in range(steps):

@@ -118,8 +118,8 @@ class ContrastiveDivergence(ModelObjective):
         (v_k, drawn_at), v = self._held, self._data
         if v_k.ndim == v.ndim > 2:
             raise UsageError(
-                f"ContrastiveDivergence.{method}: one chain in the RBM of a frame does not tell how its log Z bends, "
-                "and by it alone the loss has no least value; give chains=10, or take a first-order optimizer"
+                f"ContrastiveDivergence.{method}: with one chain in the RBM of a frame the curvature of log Z "
+                "is unknown and the loss has no minimum; use chains=10, or a first-order optimizer"
             )
         if self._fed is None:
             self.model.theta = drawn_at

@@ -41,9 +41,9 @@ def log_partition(owner: str, W: Node, b_v: Node, b_h: Node, units: VisibleUnits
     machines, width = math.prod(leading), hidden if over_visible else visible
     if machines * 2**count * width > LARGEST_SUM:
         raise UsageError(
-            f"{owner}: the exact log Z of {visible} visible and {hidden} hidden units adds up {machines} x 2^{count} x "
-            f"{width} numbers (RBMs, states, units); at most {LARGEST_SUM:,} are meant. Give fewer cases, or judge "
-            "a larger model by its reconstructions or predictions."
+            f"{owner}: the exact log Z of {visible} visible and {hidden} hidden units sums {machines} x 2^{count} x "
+            f"{width} numbers (RBMs, states, units); at most {LARGEST_SUM:,} are allowed. Use fewer cases, or "
+            "evaluate a larger model by its reconstructions or predictions."
         )
     states = gn.constant(all_states(count).astype(W.dtype))
     rows_v = gn.reshape(b_v, (math.prod(b_v.shape[:-1]), visible))

@@ -45,8 +45,8 @@ class Stack(Model):
         for below, layer in itertools.pairwise(self.layers):
             if layer.visible != below.hidden or layer.visibles != "binary" or layer.dtype != below.dtype:
                 raise UsageError(
-                    f"Stack: on top of {below.hidden} hidden units ({below.dtype.name}) stands a layer of "
-                    f"{layer.visible} {layer.visibles} visible units ({layer.dtype.name}); they must be the same units"
+                    f"Stack: on top of {below.hidden} hidden units ({below.dtype.name}) is a layer of "
+                    f"{layer.visible} {layer.visibles} visible units ({layer.dtype.name}); they must match"
                 )
         # Each layer has its own vector and is trained alone.
         self.declare_parameters({}, 0, self.layers[0].dtype)

@@ -35,7 +35,7 @@ class VisibleUnits(ABC):
     countable: ClassVar[bool] = False
 
     def own_energy(self, v: Node) -> Node | None:
-        """Part of the energy that depends on v alone, without -v·b_v; (..., visible) to (...). None if there is none."""
+        """Energy of v alone, without -v·b_v; (..., visible) to (...). None if there is none."""
         return None
 
     @abstractmethod
@@ -125,5 +125,5 @@ def visible_units(owner: str, visibles: str, sigma: float) -> VisibleUnits:
     if one_of(f"{owner}: visibles", visibles, ("binary", "gaussian")) == "gaussian":
         return GaussianUnits(float(sigma))
     if sigma != 1:
-        raise UsageError(f"{owner}: sigma={sigma!r} says nothing of binary units; use visibles='gaussian'")
+        raise UsageError(f"{owner}: sigma={sigma!r} does not apply to binary units; use visibles='gaussian'")
     return BinaryUnits()

@@ -74,7 +74,7 @@ def label_error_rate(decoded: Sequence[Any], targets: Sequence[Any], weights: An
         errors += weight * _edit_distance([int(k) for k in found if k != PADDING], right)
         labels += weight * len(right)
     if not labels:
-        raise DataError("label_error_rate: no target that counts has a label, so there is no rate")
+        raise DataError("label_error_rate: no target with a weight has a label, so the rate is undefined")
     return errors / labels
 
 

@@ -531,7 +531,7 @@ def test_what_cannot_be_meant_is_said_in_words() -> None:
         (UsageError, "RBM: visible must be a whole number >= 1, not 0", lambda: RBM(0, 3)),
         (UsageError, "RBM: visibles must be 'binary' or 'gaussian'", lambda: RBM(4, 3, "real")),
         (UsageError, "RBM: sigma must be a finite number > 0", lambda: RBM(4, 3, "gaussian", sigma=0)),
-        (UsageError, "says nothing of binary units", lambda: RBM(4, 3, sigma=0.5)),
+        (UsageError, "does not apply to binary units", lambda: RBM(4, 3, sigma=0.5)),
         (UsageError, "connections must be one or more of", lambda: TRBM(4, 3, connections=["HV"])),
         (UsageError, "Without any, use RBM", lambda: RTRBM(4, 3, connections=())),
         (UsageError, "adds up 1 x 2^25 x 30 numbers", lambda: RBM(30, 25).exact_log_partition()),
