@@ -174,7 +174,7 @@ class Runner:
         if not backward and network.pool in (None, "last"):
             return
         why = (
-            f"{shown(backward[0], MANY)} reads a sequence from its end as well"
+            f"{shown(backward[0], MANY)} reads later inputs"
             if backward
             else f"pool={network.pool!r} is taken over all steps of a sequence"
         )
