@@ -306,7 +306,9 @@ def test_cases_that_depend_on_each_other_are_found(tmp_path, monkeypatch) -> Non
         folder = tmp_path / str(number)
         module = loaded(folder, step("", body), monkeypatch)
         with case(body):
-            with pytest.raises(LawError, match="results for a case of a batch depend on other cases, at") as caught:
+            with pytest.raises(
+                LawError, match="results for a case of a batch depend on other cases, at"
+            ) as caught:
                 rnn.testing.check_cell(module.MyCell)
             require_lines(folder, str(caught.value))
 

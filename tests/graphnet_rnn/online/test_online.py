@@ -435,7 +435,11 @@ def test_impossible_settings_of_dynamic_evaluation() -> None:
         (lambda: DynamicEvaluation(net, None, 0), UsageError, "time .* not 0"),
         (lambda: DynamicEvaluation(net, None, decay=1), UsageError, "decay .* not 1"),
         (lambda: DynamicEvaluation(rnn.Network([rnn.LSTM(2)], 3, 3, "squared"), None), UsageError, "symbols"),
-        (lambda: DynamicEvaluation(rnn.Network([rnn.Bidirectional(2)], 3, 3), None), UsageError, "reads later inputs"),
+        (
+            lambda: DynamicEvaluation(rnn.Network([rnn.Bidirectional(2)], 3, 3), None),
+            UsageError,
+            "reads later inputs",
+        ),
         (lambda: DynamicEvaluation(net, None)(drawn(3), 3), DataError, "with 3 of context"),
     ]
     for call, error, words in cases:
