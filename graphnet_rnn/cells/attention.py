@@ -97,7 +97,7 @@ class Attention(Cell):
         return gn.reshape(each, (batch, places))
 
 
-#: l of a place where there is nothing: its share of the attention is 0 beside any other.
+#: l of an unused place: its attention weight is 0 if any other place is used.
 NOTHING = -1e9
 
 

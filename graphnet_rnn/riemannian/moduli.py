@@ -144,9 +144,9 @@ class Outputs:
 
     def _read_at(self, order: Sequence[Node]) -> None:
         """Finds the input of each loss: the steps of a stack, or some of them, or one node."""
-        #: By node which losses judge it, and at which time step of each, None where there are none.
+        #: For each node the losses that read it, with the time step in each, or None.
         self._at: dict[Node, list[tuple[int, int | None]]] = {}
-        #: Steps that are stacked with those, and sliced off again.
+        #: Steps that are stacked with these nodes but that no loss reads.
         self._left_out: set[Node] = set()
         between = set(self.losses) | set(self._surrogates)
         for number, place in enumerate(self.places):
@@ -156,7 +156,7 @@ class Outputs:
             for node, step in pieces:
                 self._at.setdefault(node, []).append((number, step))
         at = {*self._at, *self._left_out}
-        #: Of all these what something else reads, too. (Who has a surrogate computes with its places.)
+        #: Those of these nodes that something else reads, too. (A surrogate reads its places.)
         self._read_elsewhere = (
             {x for node in order if node not in between for x in node.inputs if x in at}
             if not self._surrogates
@@ -164,7 +164,7 @@ class Outputs:
         )
 
 
-#: A node that a loss judges, and at which step; what is left out; and the nodes between.
+#: Nodes that a loss reads, each with its time step; those that it leaves out; and the nodes between.
 Pieces = tuple[list[tuple[Node, int | None]], set[Node], set[Node]]
 
 

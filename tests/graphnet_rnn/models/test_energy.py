@@ -534,7 +534,7 @@ def test_what_cannot_be_meant_is_said_in_words() -> None:
         (UsageError, "does not apply to binary units", lambda: RBM(4, 3, sigma=0.5)),
         (UsageError, "connections must be one or more of", lambda: TRBM(4, 3, connections=["HV"])),
         (UsageError, "Without any, use RBM", lambda: RTRBM(4, 3, connections=())),
-        (UsageError, "adds up 1 x 2^25 x 30 numbers", lambda: RBM(30, 25).exact_log_partition()),
+        (UsageError, "sums 1 x 2^25 x 30 numbers", lambda: RBM(30, 25).exact_log_partition()),
         (UsageError, "Gaussian visible units cannot become", lambda: RBM(4, 3, "gaussian").flipped()),
         (DataError, "the data go from -1 to 1", lambda: rbm().infer(bits(2, 4) * 2 - 1)),
         (DataError, "only 0 and 1 have a probability", lambda: rbm().log_likelihood(np.full((2, 4), 0.5))),

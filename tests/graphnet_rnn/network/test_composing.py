@@ -164,7 +164,7 @@ def test_what_cannot_be_meant_is_told() -> None:
         (lambda: BOTH.unroll(TIME, BATCH, feedback="drawn"), "feedback needs a causal network"),
         (lambda: net([rnn.GRU(2)], 2, 2, loss="squared").unroll(2, 2, feedback="drawn"), "no distribution"),
         (lambda: net([rnn.GRU(2)], 3, 2).unroll(2, 2, feedback="drawn"), "as many inputs as outputs"),
-        (lambda: BARE.unroll(TIME, BATCH).cost, "unroll: cost: a network with an output is needed; this one was created"),
+        (lambda: BARE.unroll(TIME, BATCH).cost, "unroll: cost: a network with an output is needed; this one was"),
         (lambda: rnn.Attention(rnn.Bidirectional(3)), "Attention: inner must be a causal cell with a state"),
         (lambda: rnn.attention_memory(H), "attention_memory: seen must be a node (places, batch, width), not h[3, 3]"),
     ]  # fmt: skip
