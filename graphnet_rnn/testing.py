@@ -1,4 +1,4 @@
-"""The testing kit for cells and optimizers: all laws in one line.
+"""Tests for your own cells and optimizers.
 
 rnn.testing.check_cell(MyCell)
 rnn.testing.check_optimizer(MyOptimizer(rate=0.1))
@@ -55,11 +55,17 @@ class Subject:
 
 
 def check_cell(cell: Cell | type[Cell], report: Callable[[str, str], None] | None = None) -> None:
-    """Holds a cell to all laws; LawError or CellError where one does not hold.
+    """Tests gradients, batching, unrolling, curvature, threads, float32 and model files of a cell.
 
-    cell: a class, or an instance whose settings matter (it is rebuilt with few units, to be quick). What its equations
-    stop by `gn.stop_gradient` is held in finite differences, since derivatives are not meant to pass there.
-    report(name of the check, what was found) is called after each check that passed.
+    cell: a class, or an instance with the settings to test (rebuilt with three units to be fast). Values that the
+    equations stop by `gn.stop_gradient` are held constant in finite differences.
+    report: called with (name of the test, result) after each test that passed; None by default.
+    Raises LawError or CellError.
+
+    >>> passed = []
+    >>> rnn.testing.check_cell(rnn.Elman, report=lambda name, found: passed.append(name))
+    >>> passed[:4]
+    ['gradient', 'one step', 'cases', 'unrolling']
     """
     small = _small(cell)
     network = Network([small], inputs=SYMBOLS, outputs=SYMBOLS, dtype="float64")
@@ -73,10 +79,13 @@ def check_cell(cell: Cell | type[Cell], report: Callable[[str, str], None] | Non
 
 
 def check_network(network: Network, report: Callable[[str, str], None] | None = None) -> None:
-    """Holds a network, at its present weights, to its finite differences; LawError where one is off.
+    """Compares derivatives of a network, at its current weights, with finite differences; LawError if they differ.
 
-    The gradient, the R-operator and the Gauss-Newton product are checked in float64 along a random direction
-    of all parameters at once, over 5 time steps of 2 sequences. For networks with the softmax loss.
+    network: one with the softmax loss. report: called with (name of the test, result) after each test that passed; None
+    by default. The gradient, the R-operator and the Gauss-Newton product are tested in float64 along a random direction
+    of all parameters, over 5 time steps of 2 sequences.
+
+    >>> rnn.testing.check_network(rnn.Network([rnn.Elman(3)], inputs=4, outputs=4))
     """
     if not network.predicts_symbols:
         raise UsageError("check_network needs a network that reads symbols and predicts them")
@@ -118,7 +127,7 @@ def check_network(network: Network, report: Callable[[str, str], None] | None = 
 
 
 def _divided(vector: Array, nodes: Sequence[Node]) -> dict[Node, Array]:
-    """The part of each node, of a vector that holds all of them end to end."""
+    """Splits a vector into arrays of the nodes' shapes."""
     pieces = np.split(vector, np.cumsum([node.size for node in nodes])[:-1])
     return {node: piece.reshape(node.shape) for node, piece in zip(nodes, pieces, strict=True)}
 
@@ -134,7 +143,7 @@ def _log_softmax(o: Array) -> Array:
 
 
 def _like(network: Network) -> dict[str, Any]:
-    """A network's settings but for its sizes, in float64."""
+    """Settings of a network without its sizes, in float64."""
     settings = {k: v for k, v in network.settings().items() if k not in ("layers", "inputs", "outputs")}
     return {**settings, "dtype": "float64"}
 
@@ -154,7 +163,7 @@ def _small(cell: Cell | type[Cell]) -> Cell:
     raise UsageError(f"check_cell takes a cell class or a cell, not {cell!r:.60}")
 
 
-# -- the checks: each raises LawError, or returns what it found in a few words ---------------------
+# -- tests: each raises LawError, or returns its result in words -----------------------------------
 
 
 def step_obeys_the_laws(subject: Subject) -> str:
@@ -162,19 +171,19 @@ def step_obeys_the_laws(subject: Subject) -> str:
     graph = subject.network.layers[0].__graph__()
     leaves = [*graph.inputs, *subject.network.layers[0].weights.values()]
     values = [0.5 * subject.generator.standard_normal(leaf.shape) for leaf in leaves]
-    # The states themselves, not their labels: what fails is then told with the line of its equation.
+    # The states, not their labels, so that errors show the line of the equation.
     check_graph([label.inputs[0] for label in graph.outputs], leaves, values, laws=range(1, 8))
     return f"{len(graph)} nodes, {len(leaves)} leaves: laws 1-7 hold"
 
 
 def cases_are_independent(subject: Subject) -> str:
-    """What a step computes for one case of a batch is what it computes for that case alone."""
+    """A step's results for a case of a batch equal those for the case alone."""
     cell, batch = subject.network.layers[0], 3
     together, alone = _step(cell, batch), _step(cell, 1)
     arrays = [0.5 * subject.generator.standard_normal(node.shape) for node in together.inputs]
 
     def mixed(some: Sequence[Node], same: Sequence[Node]) -> list[Node]:
-        """Those of the nodes whose values for a case depend on the others; same: the nodes of a case alone."""
+        """Nodes whose values for a case depend on the others; same: the nodes of a case alone."""
         found = gn.compile(some, together.inputs, passes=())(*arrays)
         single = gn.compile(same, alone.inputs, passes=())
         cases = zip(*(single(*(a[i : i + 1] for a in arrays)) for i in range(batch)), strict=True)
@@ -185,10 +194,10 @@ def cases_are_independent(subject: Subject) -> str:
     wrong = mixed(together.outputs, alone.outputs)
     if wrong:
         steps = [[node for node in graph.order if node.inputs] for graph in (together, alone)]
-        if len(steps[0]) == len(steps[1]):  # the equations are the same ones: the first wrong one can be told
+        if len(steps[0]) == len(steps[1]):  # same equations: find the first wrong one
             wrong = mixed(*steps)
         raise LawError(
-            f"{subject.name}: a case of a batch is computed from the others, at {wrong[0].origin} "
+            f"{subject.name}: results for a case of a batch depend on other cases, at {wrong[0].origin} "
             f"({wrong[0].describe()}). The first axis is the batch: sum, take and join along the others."
         )
     return f"each of {batch} cases is computed as if it were alone"
@@ -248,7 +257,7 @@ def _loop_cost(network: Network, arrays: list[Array]) -> float:
 
 
 def _looped(cell: Cell, xs: list[Array], states: list[Array]) -> list[Array]:
-    """The outputs of a layer for a sequence, one step after the other, node by node in NumPy."""
+    """Outputs of a layer for a sequence, step by step and node by node in NumPy."""
     batch, width = xs[0].shape
     if not cell.causal:
         nodes = [gn.input((batch, width), "float64") for _ in xs]
@@ -319,7 +328,7 @@ def gauss_newton_is_dense(subject: Subject) -> str:
 
 
 def cores_run_in_any_order(subject: Subject) -> str:
-    """Cost, gradient and Gv have the bits of one core, whichever order any number of cores runs in (law 8)."""
+    """Cost, gradient and Gv are bit-identical to one core for any number and order of cores (law 8)."""
     u, inputs, arrays = subject.unroll(2, 12)
     parameters = subject.parameters
     tangents = {node: subject.generator.standard_normal(node.shape) for node in parameters}
@@ -329,7 +338,7 @@ def cores_run_in_any_order(subject: Subject) -> str:
 
 
 def trains_in_float32(subject: Subject) -> str:
-    """In float32 and with other sizes the cell is made again from its settings, and gives the same numbers."""
+    """A cell recreated from its settings, in float32 and with other sizes, gives the same numbers."""
     cell, again = subject.cell.resized(5), subject.cell.resized(5)
     single = Network([cell, cell], SYMBOLS, SYMBOLS, skip=True, dtype="float32")
     double = Network([again, again], SYMBOLS, SYMBOLS, skip=True, dtype="float64")
@@ -348,23 +357,23 @@ def trains_in_float32(subject: Subject) -> str:
     worst = float(np.abs(found - expected).max() / max(1.0, float(np.abs(expected).max())))
     if not worst <= TOLERANCES["float32"]["exact"]:
         raise LawError(
-            f"{subject.name}: float32 differs from float64 by {worst:.2g} in the cost or its gradient, or the cell is "
-            "another one when it is made again from its settings (are there random numbers in __init__?)"
+            f"{subject.name}: float32 differs from float64 by {worst:.2g} in the cost or its gradient, or the "
+            "cell changes when it is recreated from its settings (are there random numbers in __init__?)"
         )
     return f"cost and {found.size - 1} derivatives agree with float64 to {worst:.1e}"
 
 
 def comes_back_from_a_file(subject: Subject) -> str:
-    """What a model file gives back has the same settings, kind by kind, and the same weights."""
+    """A model file restores settings, with their types, and weights."""
     network = subject.network
     described = json.loads(json.dumps(describe_model(network)))
     file = ModelFile(model_tensors(network), described)
     again = network_of(file, "a model file", classes_of(network.layers))
     before, after = (repr([cell.settings() for cell in net.layers]) for net in (network, again))
     if before != after:
-        raise LawError(f"{subject.name}: a model file gives back {after} for the settings {before}")
+        raise LawError(f"{subject.name}: a model file restores {after} for the settings {before}")
     if again.theta.tobytes() != network.theta.tobytes():
-        raise LawError(f"{subject.name}: a model file gives back other weights")
+        raise LawError(f"{subject.name}: a model file restores other weights")
     return f"{len(network.layers[0].settings())} settings and {network.theta.size} weights are the same again"
 
 
@@ -387,7 +396,7 @@ STEP = 1e-5
 
 
 def _moving(node: Node, inputs: Sequence[Node], arrays: Sequence[Array]) -> Callable[[], Array]:
-    """The node at the parameters' present values, while all that gn.stop_gradient stops stays what it is now."""
+    """Function of the current parameters that returns the node's value, with stopped gradients held constant."""
     (moving,), stopped, held = held_where_stopped([node])
     values = gn.compile(stopped, inputs)(*arrays) if stopped else ()
     function = gn.compile([moving], [*inputs, *held])
@@ -422,7 +431,7 @@ def _require(subject: Subject, what: str, found: Any, expected: Any, kind: str) 
 
 
 def _place(subject: Subject, found: Array, expected: Array) -> str:
-    """Names the weight where the largest difference lies, where the arrays run over the parameters."""
+    """Names the weight with the largest difference, if the arrays run over the parameters."""
     if found.shape[:1] != subject.network.theta.shape:
         return f"\n    found     {found.ravel()[:4]}\n    expected  {expected.ravel()[:4]}"
     worst = int(np.abs(found - expected).reshape(len(found), -1).max(axis=1).argmax())

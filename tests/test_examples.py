@@ -36,7 +36,7 @@ MODULES: dict[str, ModuleType] = {
     "viz": viz,
 }
 #: Those in which each name has an example.
-FINISHED: tuple[str, ...] = ("gn", "gn.testing", "rnn.data")
+FINISHED: tuple[str, ...] = ("gn", "gn.testing", "rnn.data", "rnn.initializers", "rnn.testing")
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 

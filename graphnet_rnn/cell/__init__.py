@@ -1,9 +1,9 @@
-"""What every cell is made of: the equations of one time step, and what is derived from them.
+"""Base of every cell: equations of one time step, weights, initializers.
 
 cell          Cell
-declaration   what a cell declares besides its equations: states, arguments
-tracing       running the equations, what is wrong with them, how large a graph would become
+declaration   checks of what a cell declares: states, arguments of step
+tracing       runs the equations and checks them; estimates the size of a graph
 weights       parameters, made when the equations first use them, end to end in one vector
-initializers  what they hold at first
-masks         what is dropped while a network trains
+initializers  initial values of parameters
+masks         dropout masks
 """

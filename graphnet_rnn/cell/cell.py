@@ -1,4 +1,4 @@
-"""Cell: the equations of one time step. Everything else about a recurrent network is derived from it.
+"""Cell: the equations of one time step, from which a recurrent network derives everything else.
 
     class Elman(Cell):
         \"\"\"h' = tanh(x W_xh + h W_hh + b_h)\"\"\"
@@ -7,13 +7,13 @@
         def step(self, x, h):
             return gn.tanh(self.affine("h", x=x, h=h))
 
-A cell declares its weights by using them: `self.affine("h", x=x, h=h)` is x @ W_xh + h @ W_hh + b_h, and
-makes the three parameters when it is first met. A Network runs `step` to find them all.
+A cell declares its weights by using them: `self.affine("h", x=x, h=h)` is x @ W_xh + h @ W_hh + b_h, and makes the
+three parameters when `step` first runs. A Network runs `step` to find all weights.
 
-A cell with more settings is a dataclass of them, as those of graphnet_rnn/cells/, or has an __init__ of its own.
+A cell with more settings is a dataclass, as those of graphnet_rnn/cells/, or defines __init__.
 
-`step` returns the new states in the order of `states`; what the layer above reads is the first of them, or, where the
-class names an `output` that is no state, one more value before them.
+`step` returns the new states in the order of `states`. The layer above reads the first of them. If the class declares
+an `output` that is not a state, `step` returns the output before the states, and the layer above reads it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from graphnet_rnn.settings import Count, fraction, require_kinds, whole_number, 
 
 __all__ = ["Cell", "State", "at_each_step", "classes_of", "kept_inside"]
 
-# Lines of this file are machinery: an error should name the equation that called `affine`.
+# Hidden from errors, so that they name the equation that called `affine`.
 hide_module(__file__)
 
 
@@ -49,20 +49,28 @@ hide_module(__file__)
 class Cell(ShowsItself):
     """The equations of one time step: `step(x, *states) -> new states`; the first state is the output.
 
-    units: width of the states. initial: initializers by weight name, e.g. {"W_h*": orthogonal()}, which
-    override the cell's own; patterns as in file names, the last that fits wins.
+    units: width of the states, 128 by default. initial: initializers by weight name, e.g. {"W_h*": orthogonal()}, which
+    override the cell's own; patterns as in file names, the last that matches applies.
+
+    >>> class Leaky(rnn.Cell):
+    ...     states = (rnn.State("h"),)
+    ...     def step(self, x, h):
+    ...         return 0.9 * h + gn.tanh(self.affine("h", x=x, h=h))
+    >>> net = rnn.Network([Leaky(4)], inputs=3, outputs=2)
+    >>> {name: node.shape for name, node in net.layers[0].weights.items()}
+    {'W_xh': (3, 4), 'W_hh': (4, 4), 'b_h': (4,)}
     """
 
     units: Count = 128
     initial: Mapping[str, Initializer] | None = field(default=None, kw_only=True)
 
-    #: What is handed from each time step to the next; none: a feedforward layer.
+    #: Values passed from each time step to the next; empty for a feedforward layer.
     states: Sequence[State] = field(default=(), init=False)
-    #: What the layer above reads, if it is not the first state: `step` returns it before the states.
+    #: Output, if it is not the first state; `step` returns it before the states.
     output: State | None = field(default=None, init=False)
-    #: The settings that are widths: `resized` changes them.
+    #: Names of the settings that are widths, which `resized` changes.
     sizes: ClassVar[tuple[str, ...]] = ("units",)
-    #: How the source of the cell initializes weights, by name; `initial` overrides it.
+    #: Default initializers by weight name, as in the cell's source; `initial` overrides them.
     initially: ClassVar[Mapping[str, Initializer]] = {}
 
     def __post_init__(self) -> None:
@@ -73,17 +81,17 @@ class Cell(ShowsItself):
         self._weights: Weights | WeightsWithin | None = None
         self._masks: Masks | None = None
         self._connect: Callable[[str, str, Node, Node], Node] | None = None
-        #: While a step runs with recurrent dropout: its states, by name, and what they become in products.
+        #: During a step with recurrent dropout: states, with their names and their dropped values.
         self._carried: dict[Node, tuple[str, Node | None]] = {}
 
-    # -- what a cell's equations are written with ---------------------------------------------
+    # -- methods for equations ---------------------------------------------------------------
 
     def step(self, *args: Any, **kwargs: Any) -> Node | tuple[Node, ...]:
-        """step(x, *states): the new states, from the input (batch, inputs) and the old states (batch, units)."""
+        """step(x, *states): returns the new states, from x (batch, inputs) and the old states (batch, units)."""
         raise declaration.no_step(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Cells are not called: a network runs them, and a cell runs its parts by `advance`."""
+        """Raises CellError: a network runs its cells, and a cell runs its parts by `advance`."""
         raise declaration.called(self)
 
     def affine(
@@ -96,7 +104,9 @@ class Cell(ShowsItself):
     ) -> Node:
         """Σ_s s @ W_s·to + b_to over the named sources: affine("i", x=x, h=h) = x W_xi + h W_hi + b_i.
 
-        bias: the initial value of b_to, or None for no bias. units: the width of the result.
+        to: name of the result. sources: nodes (batch, width) by name; unnamed ones are an error. bias: initial value of
+        b_to, a number or an initializer, 0 by default; None for no bias. units: width of the result, `units` of the
+        cell by default.
         """
         width = self.units if units is None else whole_number(f"affine({to!r}): units", units)
         declaration.require_nodes(self, "affine", to, sources, unnamed)
@@ -110,7 +120,11 @@ class Cell(ShowsItself):
     def product(
         self, name: str, to: str, source: Node, units: int | None = None, initial: Initializer | None = None
     ) -> Node:
-        """s @ W_s·to: one of the products of `affine`, for equations that treat it differently."""
+        """s @ W_s·to: one of the products of `affine`, for equations that treat it differently.
+
+        name: of the source. to: name of the result. source: node s (batch, width). units: width of the result, `units`
+        of the cell by default. initial: initializer of W_s·to.
+        """
         declaration.require_name(self, "product", name)
         declaration.require_nodes(self, "product", to, {name: source})
         width = self.units if units is None else whole_number(f"product({name!r}, {to!r}): units", units)
@@ -119,7 +133,10 @@ class Cell(ShowsItself):
         return source @ weight if self._connect is None else self._connect(name, to, source, weight)
 
     def diagonal(self, to: str, *unnamed: Node, **sources: Node) -> Node:
-        """Σ_s s ⊙ w_s·to over the named sources: a diagonal (peephole) connection."""
+        """Σ_s s ⊙ w_s·to over the named sources: a diagonal (peephole) connection.
+
+        to: name of the result. sources: nodes (batch, width) by name; unnamed ones are an error.
+        """
         declaration.require_nodes(self, "diagonal", to, sources, unnamed)
         small = initializers.uniform(0.1)
         return gn.add(
@@ -129,7 +146,8 @@ class Cell(ShowsItself):
     def normalized(self, to: str, a: Node, gain: float = 1.0, shift: float | None = 0.0) -> Node:
         """LN(a) = g_to ⊙ (a - μ) / √(σ² + 1e-5) + s_to, μ and σ over the units of a case.
 
-        gain, shift: where g_to and s_to start; None for no s_to.
+        to: name of the result. a: node (batch, width). gain: initial value of g_to, 1 by default. shift: initial value
+        of s_to, 0 by default; None for no s_to.
         Source: Ba, Kiros & Hinton 2016, eq. 4.
         """
         declaration.require_nodes(self, "normalized", to, {"a": a})
@@ -144,15 +162,20 @@ class Cell(ShowsItself):
             return result + self.weight(f"s_{to}", (a.shape[-1],), initializers.constant(shift))
 
     def dropout(self, name: str, a: Node, share: float) -> Node:
-        """a with `share` of its values zeroed and the others enlarged, while a network trains; else a."""
+        """Returns a with dropout in training, else a.
+
+        name: name of the mask. a: node. share: dropout rate in [0, 1); the other values are scaled by 1 / (1 - share).
+        """
         declaration.require_nodes(self, "dropout", name, {"a": a})
         share = fraction(f"dropout({name!r}): the share that is zeroed", share)
         return a if self._masks is None else self._masks.drop(a, share, (self.bound_weights.owner, name))
 
     def recurrent(self, name: str, a: Node) -> Node:
-        """a with the network's recurrent dropout: for states that enter products which are not those of `affine`.
+        """Returns a with the network's recurrent dropout, for states in products other than those of `affine` and
+        `product`.
 
-        `affine` and `product` see to it themselves: a state has one mask at each time step for all its products.
+        `affine` and `product` apply recurrent dropout by themselves. All products of a state share one mask at each
+        time step. name: name of the state. a: the state.
         """
         declaration.require_nodes(self, "recurrent", name, {"a": a})
         if self._masks is None or not self._masks.recurrent:
@@ -161,7 +184,7 @@ class Cell(ShowsItself):
         return self._masks.drop(a, self._masks.recurrent, (self.bound_weights.owner, name, "recurrent"))
 
     def _dropped(self, source: Node) -> Node:
-        """What enters a product: a state, with recurrent dropout, or what it is."""
+        """Returns a state with recurrent dropout; any other source unchanged."""
         found = self._carried.get(source)
         if found is None:
             return source
@@ -174,10 +197,11 @@ class Cell(ShowsItself):
     def weight(
         self, name: str, shape: Sequence[int], initial: Initializer | None = None, trained: bool = True
     ) -> Node:
-        """The parameter of this name, for equations that `affine` does not cover.
+        """Returns the parameter of this name, for equations that `affine` does not cover.
 
-        initial: Glorot's for matrices and zeros for vectors by default. trained: False for one that keeps its
-        initial value (it is stored with the model, but no part of `theta`).
+        name: e.g. "W_hh". shape: sizes, e.g. (x.shape[1], self.units). initial: initializer; by default Glorot's for
+        matrices and zeros for vectors. trained: False keeps the initial value: the weight is saved with the model but
+        is not in `theta`.
         """
         declaration.require_name(self, "weight", name)
         trained = yes_or_no(f"weight({name!r}): trained", trained)
@@ -191,9 +215,10 @@ class Cell(ShowsItself):
         reads: int,
         connect: Callable[[str, str, Node, Node], Node] | None = None,
     ) -> Cell:
-        """`cell` as a part of this one, for inputs of this width: its W_xh is this cell's `name`.W_xh.
+        """Returns `cell` as a part of this one: its W_xh is this cell's `name`.W_xh.
 
-        connect(source's name, to, source, W): what its products are instead of source @ W.
+        name: prefix of the part's weights. cell: any cell. reads: width of the part's input.
+        connect: function (name of the source, to, source, W) that replaces the products source @ W; None by default.
         """
         declaration.require_name(self, "part", name)
         if not isinstance(cell, Cell):
@@ -210,12 +235,12 @@ class Cell(ShowsItself):
         return inner
 
     def _connected_within(self, part: str) -> Callable[[str, str, Node, Node], Node]:
-        """What a cell around this one makes of its products, for those of a part; sources bear the part's name."""
+        """Applies the outer cell's `connect` to the products of a part, with the part's name before the source's."""
         outer = self._connect
         assert outer is not None
         return lambda name, to, source, weight: outer(f"{part}_{name}", to, source, weight)
 
-    # -- what is derived from the equations ---------------------------------------------------
+    # -- derived from the equations ----------------------------------------------------------
 
     def bind(
         self,
@@ -225,15 +250,17 @@ class Cell(ShowsItself):
         dtype: Any = "float32",
         values: Mapping[str, Array] | None = None,
     ) -> Cell:
-        """A copy with weights of its own, for inputs of this width; CellError if `step` is not sound.
+        """Returns a copy with its own weights, for inputs of this width; CellError if `step` is invalid.
 
-        values: of the weights, by their full names ("layer0.W_xh"), instead of what initializers draw.
+        inputs: width of x. name: prefix of the weights' full names, "layer0" by default. seed: of the initial values, 0
+        by default. dtype: "float32" (default) or "float64". values: weights by full name ("layer0.W_xh") instead of
+        initial ones.
         """
         weights = Weights(name, seed, as_dtype(dtype), self.initial or {}, values)
         return self.bind_to(weights, inputs)
 
     def bind_to(self, weights: Weights, inputs: int) -> Cell:
-        """A copy with these weights; those that are not there yet are made."""
+        """Returns a copy that uses `weights`, for inputs of width `inputs`; missing weights are created."""
         declaration.check(self)
         if type(self).step is Cell.step:
             raise declaration.no_step(self)
@@ -247,17 +274,17 @@ class Cell(ShowsItself):
         return bound
 
     def reading(self, inputs: int) -> Cell:
-        """A copy for inputs of this width, with all widths that follow from it."""
+        """Returns a copy for inputs of this width, with all widths that depend on it."""
         reading = copy.copy(self)
         reading.reads = inputs
         reading.resolve()
         return reading
 
     def resolve(self) -> None:
-        """Called when `reads` is known: cells made of cells set here what depends on it."""
+        """Sets attributes that depend on `reads`, the width of x; called when `reads` is known."""
 
     def running(self, masks: Masks) -> Cell:
-        """A bound cell whose equations use these masks."""
+        """Returns a copy of a bound cell whose equations use these masks."""
         running = copy.copy(self)
         running._masks = masks
         return running
@@ -265,13 +292,13 @@ class Cell(ShowsItself):
     def advance(
         self, x: Node, states: Sequence[Node], inside: Node | None = None
     ) -> tuple[Node, tuple[Node, ...]]:
-        """The output and the new states: `step`, with what it reads and returns checked against the declaration.
+        """Returns the output and the new states: runs `step` and checks its arguments and results.
 
-        inside: (batch, 1), which cases have this step; of others the states stand still, and an output that is no state
-        is 0.
+        x: input, (batch, inputs). states: one node (batch, width) each. inside: (batch, 1), True for the cases that
+        have this time step; the other cases keep their states, and an output that is not a state is 0.
         """
         if self._masks is not None and self._masks.recurrent:
-            # Inputs of earlier steps are no recurrence.
+            # A state of earlier inputs is not recurrent.
             own = zip(states, self.states, strict=False)
             self._carried = {node: (state.name, None) for node, state in own if state.width != "reads"}
         listed = tracing.run(self, x, states)
@@ -284,25 +311,25 @@ class Cell(ShowsItself):
         return listed[0], listed if self.output is None and self.states else listed[1:]
 
     def read_off(self, states: Sequence[Node]) -> Node:
-        """The output where these are the states, before anything is read: the first of them.
+        """Returns the output for these states before any input: the first of them.
 
-        A cell whose output is none of its states overrides it, if the output is a function of these alone; UsageError
-        if it is not.
+        A cell whose output is not a state overrides this method, if the output is a function of the states alone.
+        Raises UsageError if it is not.
         """
         if self.output is not None:
             raise UsageError(
-                f"{type(self).__name__}: its output {self.output.name} depends on what it reads, so there is none "
+                f"{type(self).__name__}: its output {self.output.name} depends on the input, so there is none "
                 "before the first input; predict_first=True needs layers whose output is a function of their states"
             )
         return states[0]
 
     @property
     def causal(self) -> bool:
-        """Whether the output at a time step depends on no later input."""
+        """True if the output at a time step depends on no later input."""
         return True
 
     def whole(self, first: Node, last: Node) -> Node:
-        """The output that has read all of a sequence, of those at its first and at its last step: the last."""
+        """Returns the output that depends on the whole sequence, `first` or `last`, the outputs at its ends: `last`."""
         return last
 
     def sequence(
@@ -312,9 +339,11 @@ class Cell(ShowsItself):
         backward: bool = False,
         inside: Sequence[Node] | None = None,
     ) -> tuple[list[Node], tuple[Node, ...]]:
-        """The outputs for a whole sequence, and the last states; backward: from the last input to the first.
+        """Returns the outputs at all time steps, and the last states.
 
-        inside: for each step which cases have it, see `advance`. Backward, a case begins at its own last step.
+        xs: inputs, one node (batch, inputs) for each time step. states: before the first step. backward: True reads
+        from the last input to the first; a case then begins at its own last step. inside: for each step the cases that
+        have it, see `advance`.
         """
         times = range(len(xs))
         outputs = []
@@ -326,41 +355,41 @@ class Cell(ShowsItself):
 
     @property
     def bound_weights(self) -> Weights | WeightsWithin:
-        """The weights of a bound cell; CellError if it is not bound."""
+        """Weights of a bound cell; CellError if the cell is not bound."""
         if self._weights is None:
             raise declaration.unbound(self)
         return self._weights
 
     @property
     def weights(self) -> Mapping[str, Node]:
-        """The parameters of a bound cell, by name, in the order in which the equations use them."""
+        """Parameters of a bound cell by name, in the order in which the equations use them."""
         return {} if self._weights is None else self._weights.nodes
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """The width of each state."""
+        """Width of each state."""
         return tuple(self.width_of(state) for state in self.states)
 
     @property
     def output_width(self) -> int:
-        """The width of what the layer above reads."""
+        """Width of the output."""
         return self.width_of(self.returns[0])
 
     @property
     def returns(self) -> tuple[State, ...]:
-        """What `step` returns, in order."""
+        """States that `step` returns, in order, after the output if that is not a state."""
         return (*(() if self.output is None else (self.output,)), *self.states)
 
     def width_of(self, state: State) -> int:
-        """The width of a state or output, as a number."""
+        """Returns the width of a state or output as a number."""
         return state.width if isinstance(state.width, int) else int(getattr(self, state.width))
 
     # -- description --------------------------------------------------------------------------
 
     def settings(self) -> dict[str, Any]:
-        """The arguments that make this cell again (without initializers: a stored model has its weights).
+        """Returns the arguments that recreate this cell, without initializers, since model files hold the weights.
 
-        Read off the attributes that bear the names of `__init__`'s arguments; CellError if one is missing.
+        Reads the attributes named like the arguments of `__init__`; CellError if one is missing.
         """
         names = [
             name
@@ -377,9 +406,9 @@ class Cell(ShowsItself):
         return {name: getattr(self, name) for name in names}
 
     def description(self) -> dict[str, Any]:
-        """The cell's class and settings as JSON holds them: cells among the settings are described as well.
+        """Returns the class and settings as JSON, with cells among the settings.
 
-        Raises CellError for a setting that would not come back from a file as it is.
+        Raises CellError for a setting that a file cannot restore.
         """
         description = {"cell": type(self).__name__}
         for name, value in self.settings().items():
@@ -388,21 +417,21 @@ class Cell(ShowsItself):
             except TypeError as problem:
                 raise CellError(
                     f"{type(self).__name__}: the setting {name} is {value!r:.60}, and {problem} as it was, so no model "
-                    "file can. A setting is a number, a str, None, a cell, or a tuple, list or dict of these; let a "
-                    "name stand for anything else, e.g. 'tanh'."
+                    "file can. A setting is a number, a str, None, a cell, or a tuple, list or dict of these; "
+                    "use a name for anything else, e.g. 'tanh'."
                 ) from None
         return description
 
     @classmethod
     def least_weights(cls, **settings: Any) -> int:
-        """How many numbers the weights of a cell of these settings hold at least.
+        """Returns a lower bound of the number of weights of a cell with these `settings`.
 
-        For cells that take memory as soon as they are made: a file with fewer weights is refused before.
+        For cells that allocate memory on creation: `load` refuses a file with fewer weights before it creates the cell.
         """
         return 0
 
     def resized(self, units: int) -> Cell:
-        """The cell made again with all its widths changed to `units`; cells among its settings are resized."""
+        """Returns the cell with all its widths set to `units`, and cells among its settings likewise."""
         settings = self.settings()
         for name, value in settings.items():
             if isinstance(value, Cell):
@@ -412,7 +441,7 @@ class Cell(ShowsItself):
         return type(self)(**settings)
 
     def __graph__(self) -> gn.Graph:
-        """One step as a graph, for pictures: x_t and the states before and after it."""
+        """One step as a graph for drawing: x_t and the states before and after."""
         declaration.check(self)
         bound = self if self._weights is not None else self.bind(inputs=self.drawn_inputs)
         dtype = bound.bound_weights.dtype
@@ -428,12 +457,12 @@ class Cell(ShowsItself):
         return gn.Graph([gn.label(node, f"{state.name}_t") for state, node in named], [x, *before])
 
     def name_before(self, state: State) -> str:
-        """What a picture calls the state that a step starts from."""
+        """Returns the name of a state before the step, for drawings."""
         return f"{state.name}_t−1"
 
     @property
     def drawn_inputs(self) -> int:
-        """The width of x in a picture of a cell that is in no network."""
+        """Width of x in a drawing of a cell without a network."""
         return self.output_width
 
     def __repr__(self) -> str:
@@ -442,7 +471,7 @@ class Cell(ShowsItself):
 
 
 def classes_of(settings: Iterable[Any]) -> Iterator[type[Cell]]:
-    """The classes of all cells among these, and among the settings of these, however deep."""
+    """Yields the classes of all cells among these settings and their settings, recursively."""
     for value in settings:
         if isinstance(value, Cell):
             yield type(value)
@@ -454,7 +483,7 @@ def classes_of(settings: Iterable[Any]) -> Iterator[type[Cell]]:
 
 
 def kept_inside(inside: Node, new: Node, outside: Node | float) -> Node:
-    """`new` for the cases that have this step."""
+    """Returns `new` for the cases that have this step, `outside` for the others."""
     if new is outside:
         return new
     with gn.scope(composite=ENDED):
@@ -462,7 +491,7 @@ def kept_inside(inside: Node, new: Node, outside: Node | float) -> Node:
 
 
 def at_each_step(make: Callable[..., Node], *sequences: Sequence[Node]) -> list[Node]:
-    """make(x_t, y_t, ...) for each t, labelled with its time step."""
+    """Returns make(x_t, y_t, ...) for each t, labeled with its time step."""
     made = []
     for t, given in enumerate(zip(*sequences, strict=True)):
         with gn.scope(time=t + 1):

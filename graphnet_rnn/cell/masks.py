@@ -1,4 +1,4 @@
-"""Masks: which values an unrolled network drops while it trains."""
+"""Masks: dropout in an unrolled network."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Masks:
     """Inverted dropout: y = x ⊙ m / (1 - p), m = 1 with probability 1 - p, else 0; y = x if not training.
 
     variational: one mask for all time steps of a place, instead of a new one at each (Gal & Ghahramani 2016).
-    recurrent: share of the states' values that are dropped on their way into products; `reached`: whether any was.
+    recurrent: dropout rate of states in products; `reached`: True once a product has used it.
     """
 
     random: gn.RandomSource
@@ -30,7 +30,7 @@ class Masks:
     _kept: dict[Hashable, Node] = field(default_factory=dict, repr=False)
 
     def drop(self, x: Node, share: float, place: Hashable) -> Node:
-        """x with `share` of its values zeroed; place: what tells this mask from the others of a step."""
+        """Returns x with dropout of rate `share`; place: key of the mask within a step."""
         if not self.training or not share:
             return x
         key = (place, share, x.shape)

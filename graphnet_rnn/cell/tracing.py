@@ -1,7 +1,7 @@
-"""Running the equations of a cell: whatever is wrong with them is told with the line of the equation.
+"""Runs the equations of a cell and checks them. Errors name the line of the equation.
 
-A step is a function of x, the states and the cell's weights, and the same function at every time step. So a cell runs
-twice when it is bound: the first run declares the weights, the second must compute the same again.
+A step is a function of x, the states and the cell's weights, and the same function at every time step. So binding runs
+a cell twice: the first run declares the weights, the second must compute the same values.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ if TYPE_CHECKING:
 
 __all__ = ["declare", "require_equations", "require_nodes", "run"]
 
-# Lines of this file are machinery: an error should name the equation that called them.
+# Hidden from errors, so that they name the equation.
 hide_module(__file__)
 
 
 def declare(cell: Cell, weights: Weights) -> None:
-    """Runs a step that tells how large the weights are, one that makes them, and another; CellError where they differ.
+    """Runs `step` to plan the weights, to make them, and once more; CellError if the runs differ.
 
-    NotEnoughMemoryError where the weights would take more than there is.
+    Raises NotEnoughMemoryError if the weights exceed the memory.
     """
     if not weights.nodes:
         with weights.planned():
-            run(copy.copy(cell), *_given(cell, weights))  # what a step keeps in the cell is not to be seen
+            run(copy.copy(cell), *_given(cell, weights))  # a copy, as a step may set attributes
     first = run(cell, *_given(cell, weights))
     weights.complete = True
     _require_same(cell, first, run(cell, *_given(cell, weights)))
 
 
 def _given(cell: Cell, weights: Weights) -> tuple[Node, list[Node]]:
-    """x and states for one step of one case; for a reader they are made where `step` names them."""
+    """x and states for one step of one case, with `step` as their origin."""
     with attributed_to() as made:
         made.model = Provenance(step_line(cell), context.scope, 0)
         x = gn.input((1, cell.reads), weights.dtype, name="x")
@@ -54,7 +54,7 @@ def _given(cell: Cell, weights: Weights) -> tuple[Node, list[Node]]:
 
 
 def run(cell: Cell, x: Node, states: Sequence[Node]) -> tuple[Node, ...]:
-    """What `step` returns, in the order of `cell.returns`. An error in it is told with the line of the equation."""
+    """Returns the results of `step` in the order of `cell.returns`. Errors in `step` name the line of the equation."""
     _require_fit(cell, x, states)
     try:
         result = cell.step(x, *states)
@@ -69,13 +69,13 @@ def run(cell: Cell, x: Node, states: Sequence[Node]) -> tuple[Node, ...]:
         where = f"in {type(cell).__name__}.step at {_line_in_step(cell, error)}"
         raise CellError(f"{type(error).__name__} {where}: {error}{_remedy(cell, error)}") from error
     returned = _require_declared(cell, x, states, result)
-    if isinstance(cell.bound_weights, Weights):  # what a part reads, the whole may have computed
+    if isinstance(cell.bound_weights, Weights):  # a part may read nodes of the whole cell
         _require_own_leaves(cell, x, states, returned)
     return returned
 
 
 def _line_in_step(cell: Cell, error: BaseException) -> Origin:
-    """The innermost line of the file of `step` that the error has passed."""
+    """Innermost line in the file of `step` in the error's traceback."""
     origin, traceback = step_line(cell), error.__traceback__
     while traceback is not None:
         if traceback.tb_frame.f_code.co_filename == origin.file:
@@ -85,7 +85,7 @@ def _line_in_step(cell: Cell, error: BaseException) -> Origin:
 
 
 def _remedy(cell: Cell, error: Exception) -> str:
-    """What to write instead, where Python's own words do not say it."""
+    """Advice that Python's own message lacks."""
     text = str(error)
     if "'Node'" in text and "operand" in text:
         return (
@@ -100,7 +100,7 @@ def _remedy(cell: Cell, error: Exception) -> str:
     return ""
 
 
-# -- what a step is given, returns and reads -------------------------------------------------------
+# -- inputs and results of a step ------------------------------------------------------------------
 
 
 def _require_fit(cell: Cell, x: Any, states: Any) -> None:
@@ -128,7 +128,7 @@ def _in_words(value: Any) -> str:
 
 
 def _require_declared(cell: Cell, x: Node, states: Sequence[Node], result: Any) -> tuple[Node, ...]:
-    """What `step` returned, if it is what the cell declares."""
+    """Returns the results of `step` as a tuple; CellError unless they match the declaration."""
     declared = cell.returns
     listed = (result,) if isinstance(result, Node) else result
     if not isinstance(listed, (tuple, list)) or len(listed) != len(declared):
@@ -175,7 +175,7 @@ def _shape_remedy(cell: Cell, x: Node, state: State, new: Node) -> str:
 
 
 def _dtype_remedy(x: Node, states: Sequence[Node], new: Node) -> str:
-    """Where the value first had its dtype, and what to do there."""
+    """Names the first node with the wrong dtype, and the fix."""
     made = (node for node in ancestors([new], stop=[x, *states]) if node.dtype == new.dtype)
     first = next(made, new)
     return (
@@ -185,7 +185,7 @@ def _dtype_remedy(x: Node, states: Sequence[Node], new: Node) -> str:
 
 
 def _require_own_leaves(cell: Cell, x: Node, states: Sequence[Node], returned: Sequence[Node]) -> None:
-    """A step reads x, the states, the weights and constants, and nothing else."""
+    """Raises CellError if a step reads anything besides x, the states, the weights and constants."""
     given, weights = {x, *states}, set(cell.weights.values())
     nodes = ancestors(returned, stop=given)
     for leaf in nodes:
@@ -193,16 +193,16 @@ def _require_own_leaves(cell: Cell, x: Node, states: Sequence[Node], returned: S
             continue
         if leaf.op.is_parameter:
             raise CellError(
-                f"{_step(cell)} reads the parameter {leaf.describe()} (made at {leaf.origin}), which is none of the "
-                "cell's weights, so no training would change it; write self.weight(name, shape, initial) in step, or "
-                "self.part(name, cell, reads) for another cell, and keep no nodes in attributes."
+                f"{_step(cell)} reads the parameter {leaf.describe()} (made at {leaf.origin}), which is not a "
+                "weight of the cell, so training would not change it; write self.weight(name, shape, initial) "
+                "in step, or self.part(name, cell, reads) for another cell, and keep no nodes in attributes."
             )
         if leaf.op.is_input:
             reader, read = _first_reading(nodes, leaf, max(node.serial for node in given))
             raise CellError(
-                f"{_step(cell)} reads {read.describe()} (made at {read.origin}) at {reader.origin}, which is no part "
-                "of this step: it is a gn.input, or was kept from another step. What goes from step to step is a "
-                "state, declared and returned; what comes from outside is a part of x."
+                f"{_step(cell)} reads {read.describe()} (made at {read.origin}) at {reader.origin}, which is "
+                "not part of this step: it is a gn.input, or a node of another step. Declare and return a "
+                "state for values that pass from step to step; make values from outside a part of x."
             )
 
 
@@ -211,7 +211,7 @@ def _step(cell: Cell) -> str:
 
 
 def _first_reading(nodes: Sequence[Node], leaf: Node, start: int) -> tuple[Node, Node]:
-    """The first node of this step that reads the leaf, or what was computed from it before, and what it reads."""
+    """First node of this step that depends on the foreign leaf, and its input that does."""
     foreign = {leaf}
     for node in nodes:
         if not foreign.isdisjoint(node.inputs):
@@ -222,7 +222,7 @@ def _first_reading(nodes: Sequence[Node], leaf: Node, start: int) -> tuple[Node,
 
 
 def _require_same(cell: Cell, first: Sequence[Node], again: Sequence[Node]) -> None:
-    """Two runs of a step compute the same: equal ops on equal values."""
+    """Raises CellError unless two runs of a step compute the same: equal ops on equal values."""
     pending, seen = list(zip(first, again, strict=True)), set()
     differing: list[tuple[Node, Node]] = []
     while pending:
@@ -248,20 +248,20 @@ def _require_same(cell: Cell, first: Sequence[Node], again: Sequence[Node]) -> N
     )
     raise CellError(
         f"{type(cell).__name__}: {what} when step runs again, but a step is the same function at every time step. "
-        "For random masks write self.dropout(name, a, share); what changes with time is a state."
+        "For random masks write self.dropout(name, a, share); use a state for values that change with time."
     )
 
 
-#: Of each node of an unrolled network, from its making until it is compiled with its gradient (LSTM over 2,000 steps).
+#: Memory and time for each node of an unrolled network, to make and compile it with its gradient (LSTM, 2,000 steps).
 NODE_BYTES, NODE_SECONDS = 5_000, 150e-6
-#: What the least equation of a cell makes.
+#: Nodes of the smallest equation of a cell.
 EQUATION_NODES = 4
-#: With more nodes than this a wait of half a minute is announced.
+#: Number of nodes above which a warning announces a wait of half a minute.
 MANY = 200_000
 
 
 def require_nodes(count: int, what: str, remedy: str) -> None:
-    """NotEnoughMemoryError for more nodes than there is memory for; says how long many of them take (UserWarning)."""
+    """Raises NotEnoughMemoryError for more nodes than fit into memory; warns about long compile times."""
     if count <= MANY:
         return
     nodes = f"{what} makes about {count:,} nodes, which"
@@ -274,6 +274,6 @@ def require_nodes(count: int, what: str, remedy: str) -> None:
 
 
 def require_equations(argument: str, count: int, each: int = 1) -> None:
-    """The same for a cell, before it is traced: an argument asks for `count` times `each` equations."""
+    """Like `require_nodes`, for an argument of a cell that makes `count` times `each` equations."""
     nodes, name = EQUATION_NODES * each * count, argument.rsplit(maxsplit=1)[-1]
     require_nodes(nodes, f"{argument} = {count:,}", f"a smaller {name} takes less")

@@ -1,4 +1,4 @@
-"""Weights: the parameters of a layer, made when its equations first use them, and laid end to end in one vector."""
+"""Weights: parameters of a layer, made when its equations first use them, and laid end to end in one vector."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from graphnet_rnn.errors import CellError, UsageError
 
 __all__ = ["FlatParameters", "ParameterNodes", "Weights", "WeightsWithin", "chosen", "unfit"]
 
-# Lines of this file are machinery: an error should name the equation that used the weight.
+# Hidden from errors, so that they name the equation that used the weight.
 hide_module(__file__)
 
 
 def chosen(initial: Mapping[str, Initializer], name: str, own: Initializer | None) -> Initializer | None:
-    """The initializer whose pattern fits the name, the last of several; else the cell's own."""
+    """Returns the initializer of the last pattern that matches the name; `own` if none does."""
     for pattern, initializer in initial.items():
         if fnmatchcase(name, pattern):
             own = initializer
@@ -39,7 +39,7 @@ def chosen(initial: Mapping[str, Initializer], name: str, own: Initializer | Non
 
 
 def unfit(initial: Iterable[str], names: Iterable[str]) -> str:
-    """The first pattern that fits none of the names, in words; "" if each fits one."""
+    """Describes the first pattern that matches none of the names; "" if each matches one."""
     listed = list(names)
     for pattern in initial:
         if not any(fnmatchcase(name, pattern) for name in listed):
@@ -49,27 +49,27 @@ def unfit(initial: Iterable[str], names: Iterable[str]) -> str:
 
 @dataclass
 class Weights:
-    """The parameters of one layer, by name; filled by the first trace of the cell's equations."""
+    """Parameters of one layer by name, filled by the first trace of the cell's equations."""
 
     owner: str
     seed: int
     dtype: Dtype
     initial: Mapping[str, Initializer]
-    #: What they hold, by their full names, instead of what initializers draw: nothing is allocated that is not there.
+    #: Values by full name, used instead of initializers.
     values: Mapping[str, Array] | None = None
     nodes: dict[str, Node] = field(default_factory=dict)
-    #: The names of those that training leaves as they are.
+    #: Names of the weights that are not trained.
     fixed: set[str] = field(default_factory=set)
     complete: bool = False
-    #: The initializers of the cells that are parts of this one, by what their weights begin with.
+    #: Initializers of the cell's parts, by the prefix of their weights.
     parts: dict[str, Mapping[str, Initializer]] = field(default_factory=dict)
     _planned: bool = False
 
     @contextmanager
     def planned(self) -> Iterator[None]:
-        """Within it weights have shapes, and no memory; then they are forgotten.
+        """Context in which weights have shapes but no memory; at the end they are discarded.
 
-        Raises NotEnoughMemoryError if there is none to draw them all.
+        Raises NotEnoughMemoryError if the memory does not suffice to draw them all.
         """
         self._planned = True
         yield
@@ -88,7 +88,7 @@ class Weights:
     def get(
         self, name: str, shape: Sequence[int], initializer: Initializer | None, trained: bool = True
     ) -> Node:
-        """The parameter of this name; made if it is new. CellError if its shape is another than before."""
+        """Returns the parameter of this name, made on first use; CellError if its shape has changed."""
         node = self.nodes.get(name)
         if node is None or node.shape != shape:
             shape = self._shape(name, shape)
@@ -128,12 +128,12 @@ class Weights:
         return tuple(int(n) for n in sizes)
 
     def _make(self, name: str, shape: tuple[int, ...], initializer: Initializer | None) -> Node:
-        if self.values is not None:  # the first that is not there ends it, also where a step only plans
+        if self.values is not None:  # a missing value raises here, also when planning
             given = self._given(name, shape, self.values)
             return gn.parameter(given if self._planned else given.copy(), name=self.full_name(name))
         if self._planned:
             nbytes = math.prod(shape) * self.dtype.itemsize
-            if nbytes > sys.maxsize:  # NumPy has no array of so many, not even of one number that is repeated
+            if nbytes > sys.maxsize:  # too large for any NumPy array
                 what = f"{self._who}: its weights ({name} alone has the shape {list(shape)})"
                 require_memory(nbytes, what, "fewer units take less")
             return gn.parameter(np.broadcast_to(np.zeros((), self.dtype), shape), name=self.full_name(name))
@@ -153,7 +153,7 @@ class Weights:
         return value
 
     def _initial_value(self, name: str, shape: tuple[int, ...], initializer: Initializer) -> Array:
-        """What the initializer gives, if that is finite numbers of this shape."""
+        """Returns the initializer's array; CellError unless it has this shape and finite numbers."""
         what = f"{self._who}: the initializer of {name}"
         remedy = (
             "An initializer is a function (generator, shape) -> array, e.g. rnn.initializers.normal(0.1), with its "
@@ -173,8 +173,8 @@ class Weights:
             ) from error
         if value.shape != shape:
             raise CellError(
-                f"{what} gave shape {list(value.shape)}, not {list(shape)} as it is used at {here()}; it must give the "
-                "shape that it is asked for."
+                f"{what} gave shape {list(value.shape)}, not {list(shape)} as it is used at {here()}; an "
+                "initializer must return the given shape."
             )
         if not np.isfinite(value).all():
             raise CellError(f"{what} gave numbers that are not finite, for the weight used at {here()}.")
@@ -185,11 +185,11 @@ class Weights:
         return self.owner or "the model"
 
     def full_name(self, name: str) -> str:
-        """The weight's name in the whole model: `layer0.W_xh`."""
+        """Returns the weight's name in the whole model: `layer0.W_xh`."""
         return f"{self.owner}.{name}" if self.owner else name
 
     def require_patterns(self, who: str, error: type[GraphnetError] = UsageError) -> None:
-        """Each pattern of `initial`, and of the parts', fits some weight; else an error that lists the weights."""
+        """Raises an error that lists the weights if a pattern of `initial`, or of a part's, matches none."""
         for part, initial in {"": self.initial, **self.parts}.items():
             start = f"{part}." if part else ""
             names = [name.removeprefix(start) for name in self.nodes if name.startswith(start)]
@@ -197,21 +197,21 @@ class Weights:
                 raise error(f"{who}.{part}: initial {wrong}." if part else f"{who}: initial {wrong}.")
 
     def within(self, part: str, initial: Mapping[str, Initializer]) -> WeightsWithin:
-        """The weights of a cell that is part of this one; `initial`: the part's own initializers."""
+        """Returns the weights of a part of this cell; initial: the part's own initializers."""
         self.note_part(part, initial)
         return WeightsWithin(self, part, initial)
 
     def note_part(self, part: str, initial: Mapping[str, Initializer]) -> None:
-        """Remembers the patterns of a part, for `require_patterns`."""
+        """Stores the patterns of a part for `require_patterns`."""
         if initial:
             self.parts[part] = initial
 
     def trained(self) -> dict[str, Node]:
-        """Those that training changes, in the order in which the equations use them."""
+        """Returns the trained weights by name, in the order in which the equations use them."""
         return {name: node for name, node in self.nodes.items() if name not in self.fixed}
 
     def move(self, name: str, array: Array) -> None:
-        """Lets a parameter live in `array` (a view of a network's flat vector); it keeps its origin."""
+        """Moves a parameter's value into `array`, a view of a network's flat vector; its origin stays."""
         node = self.nodes[name]
         array[...] = node.value
         with attributed_to() as made:
@@ -221,7 +221,7 @@ class Weights:
 
 @dataclass(frozen=True)
 class WeightsWithin:
-    """The weights of a cell inside of another: `part.W_xh` of the whole is its W_xh."""
+    """Weights of a cell inside another: `part.W_xh` of the whole is its W_xh."""
 
     whole: Weights | WeightsWithin
     part: str
@@ -241,7 +241,7 @@ class WeightsWithin:
 
     @property
     def nodes(self) -> dict[str, Node]:
-        """Those of the part, by the part's names."""
+        """Parameters of the part, by the part's names."""
         start = f"{self.part}."
         return {
             name.removeprefix(start): node
@@ -266,13 +266,13 @@ class WeightsWithin:
 
 
 class ParameterNodes(dict[str, Node]):
-    """Parameter nodes by name, which stay those of their model: a value is set, a node is not."""
+    """Read-only dictionary of parameter nodes by name; their values can be set."""
 
     def _refuse(self, *names: Any, **more: Any) -> NoReturn:
         named = f" ({', '.join(map(shown, names[:1]))})" if names else ""
         raise UsageError(
-            f"a model's parameters cannot be replaced or taken away{named}: its equations are made of them. "
-            "Change what one holds, parameters[name].value = array, or all of them, model.theta = vector."
+            f"a model's parameters cannot be replaced or removed{named}: its equations use them. Set one value, "
+            "parameters[name].value = array, or all values, model.theta = vector."
         )
 
     __setitem__ = __delitem__ = __ior__ = pop = popitem = clear = update = setdefault = _refuse
@@ -283,12 +283,12 @@ class FlatParameters:
 
     #: Parameter nodes by name; their values are views of `theta`.
     parameters: dict[str, Node]
-    #: The weights that no training changes, by name: they are stored, but no part of `theta`.
+    #: Weights that are not trained, by name: saved with the model, but not in `theta`.
     fixed: dict[str, Node]
     _theta: Array
 
     def lay_out(self, groups: Iterable[Weights], dtype: Dtype) -> None:
-        """Moves all trained weights of the groups into one vector; no more can then be declared."""
+        """Moves all trained weights of the groups into one vector; after that none can be declared."""
         groups = list(groups)
         total = sum(node.size for weights in groups for node in weights.trained().values())
         require_memory(total * dtype.itemsize, f"a vector of {total:,} parameters", "fewer units take less")
@@ -306,14 +306,15 @@ class FlatParameters:
         self.parameters, self.fixed = ParameterNodes(parameters), ParameterNodes(fixed)
 
     def require_finite(self, who: str) -> None:
-        """UsageError, naming `who` asks, for a weight that is NaN or infinite, as all would be that it makes."""
+        """Raises UsageError, prefixed with `who`, if a weight is NaN or infinite."""
         for name, node in {**self.parameters, **self.fixed}.items():
             finite = np.isfinite(node.value)
             if not finite.all():
                 place = tuple(int(i) for i in np.argwhere(~finite)[0])
                 raise UsageError(
-                    f"{who}: the parameter {name} is {node.value[place]} at {list(place)}, so nothing can be computed "
-                    "with it; set `theta` to what it was before, and train with a smaller rate or clipping."
+                    f"{who}: the parameter {name} is {node.value[place]} at {list(place)}, so results would be "
+                    "invalid; set `theta` to its earlier value, and train with a smaller learning rate or "
+                    "gradient clipping."
                 )
 
     @property
@@ -327,7 +328,7 @@ class FlatParameters:
 
     @staticmethod
     def checked_theta(vector: Any, size: int) -> Array:
-        """The vector; UsageError for what is none of so many numbers."""
+        """Returns `vector` as an array; UsageError unless it has `size` numbers."""
         require_unmasked("theta", vector)
         try:
             new = np.asarray(vector)

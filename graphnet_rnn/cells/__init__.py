@@ -1,18 +1,18 @@
-"""The architectures, in families; ALL names every one, with default arguments that build.
+"""Cells in families. ALL maps names to classes; each class can be built with default arguments.
 
-elman           the vanilla recurrent net; NARX and time-delay connections
+elman           vanilla recurrent net; NARX and time-delay connections
 feedforward     layers without memory; deep autoencoders
 lstm            long short-term memory in six forms
 gru             gated recurrent unit, with both places of the reset gate
 multiplicative  recurrent weights that depend on the input: tensor, factors, stacked, with memory cells
 highway         recurrent highway networks, plain and hyper
-hyper           a small net that scales the weights of any cell; HyperLSTM
+hyper           hypernetworks, which scale the weights of any cell; HyperLSTM
 sparse          RNN, GNN, GLNN and LSTM over a sparse random graph
 reservoir       leaky integrators, echo-state network
-boltzmann       the deterministic part of the RTRBM, the filter of a hidden Markov model
-combine         both directions of time, shortcuts, layer normalization
-attention       looking up in what another network has remembered
-all             every cell by its name: ALL
+boltzmann       deterministic part of the RTRBM, filter of a hidden Markov model
+combine         bidirectional layers, residual connections, layer normalization
+attention       attention over the states of another network
+all             ALL: cells by name
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every cell by its name; each has default arguments that build."""
+"""ALL: cells by name. Each can be built with default arguments."""
 
 from __future__ import annotations
 

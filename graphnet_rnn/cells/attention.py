@@ -1,4 +1,4 @@
-"""A cell that looks up, at each step, in what another network has remembered."""
+"""Attention over the states of another network."""
 
 from __future__ import annotations
 
@@ -25,15 +25,22 @@ SCORES = ("additive", "dot")
 class Attention(Cell):
     """a_s = softmax_s(e(h_{t-1}, m_s) + l_s), c = Σ_s a_s m_s;  h_t = inner([x_t, c], h_{t-1});  y_t = [h_t, c]
 
-    "additive": e = tanh(h W_hq + m_s W_mq + b_q) w_qe; "dot": e = (h W_hq) · m_s / √width.
-    inner: any causal cell with a state, the first of which is h; or a number: of units of an LSTM. memory: the width of
-    a place; places: how many there are, s = 1 ... places.
-    What it remembers are states that stay as they are: memory, all places one after another, and l, the logarithm of
-    how much each may be looked at (0, or very low where there is none). rnn.attention_memory makes these first states
-    of what another network has seen; a network that starts without them, from zero, looks at places that hold zeros.
-    u.course("attention") is a at all steps, which viz.attention_map draws.
+    inner: causal cell whose first state is h, or the number of units of an LSTM; 128 by default. memory: width of m_s,
+    128 by default. places: number of places s, 10 by default.
+    score: "additive" (default), e = tanh(h W_hq + m_s W_mq + b_q) w_qe; or "dot", e = (h W_hq) · m_s / √width.
+    initial: initializers by weight name, see Cell.
+
+    The memory is held in two states that no step changes: `memory`, all places one after another, and `l`, the log
+    weight of each place (0, or very low for a place that is not used). rnn.attention_memory computes both from the
+    outputs of another network. With zero initial states all places hold zeros.
+    u.course("attention") is a at all time steps; viz.attention_map draws it.
     Source: Bahdanau, Cho & Bengio 2015, A.1.2 and A.2.2 ("additive"); Luong, Pham & Manning 2015, eq. 8, "general", and
     Vaswani et al. 2017, eq. 1, for the scale ("dot").
+
+    >>> cell = rnn.Attention(rnn.GRU(4), memory=3, places=5)
+    >>> net = rnn.Network([cell], inputs=2, outputs=2)
+    >>> net.unroll(time=7, batch=1).course("attention").shape
+    (7, 1, 5)
     """
 
     sizes = ("memory", "places")
@@ -50,8 +57,7 @@ class Attention(Cell):
         self.inner = as_cell("Attention", "inner", inner)
         if not self.inner.causal or not self.inner.states:
             raise UsageError(
-                "Attention: inner must go forward in time and have a state, which asks what to look at; "
-                f"{shown(self.inner, MANY)} has not"
+                f"Attention: inner must be a causal cell with a state, not {shown(self.inner, MANY)}"
             )
         super().__init__(1, initial=initial)
         self.memory = whole_number("Attention: memory", memory)
@@ -91,19 +97,23 @@ class Attention(Cell):
         return gn.reshape(each, (batch, places))
 
 
-#: l of a place where there is nothing: its share of the attention is 0 beside any other.
+#: l of an unused place: its attention weight is 0 if any other place is used.
 NOTHING = -1e9
 
 
 def attention_memory(seen: Node, lengths: Node | None = None) -> dict[str, Node]:
-    """First states of an Attention that looks at `seen` (places, batch, width): {"memory": ..., "l": ...}
+    """First states of an Attention cell that attends to `seen`: {"memory": ..., "l": ...}
 
-    lengths: int64 (batch,), at least 1: how many places each case has; None: all.
-
-        e = encoder.unroll(20, 32, initial="zero", lengths=True)
-        d = decoder.unroll(12, 32, initial=rnn.attention_memory(e.hidden[-1], e.lengths))
-
+    seen: node (places, batch, width), usually the outputs of an encoder. lengths: int64 node (batch,), number of places
+    of each case, at least 1; all places by default.
     Raises UsageError for nodes of other shapes.
+
+    >>> encoder = rnn.Network([rnn.GRU(3)], inputs=2, outputs=0)
+    >>> decoder = rnn.Network([rnn.Attention(4, memory=3, places=5)], inputs=2, outputs=2)
+    >>> e = encoder.unroll(time=5, batch=1, initial="zero")
+    >>> d = decoder.unroll(time=7, batch=1, initial=rnn.attention_memory(e.hidden[-1]))
+    >>> d.logits.shape
+    (7, 1, 2)
     """
     if not isinstance(seen, Node) or seen.ndim != 3:
         what = seen.describe() if isinstance(seen, Node) else shown(seen)

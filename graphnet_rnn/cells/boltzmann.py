@@ -1,4 +1,4 @@
-"""The deterministic part of a recurrent temporal Boltzmann machine."""
+"""Deterministic parts of recurrent generative models, as cells."""
 
 from __future__ import annotations
 
@@ -17,8 +17,14 @@ __all__ = ["RTRBM", "HMMFilter"]
 class RTRBM(Cell):
     """r' = σ(x W_xr + r W_rr + b_r): the expected hidden units of an RBM whose biases the past sets
 
-    The model of sequences itself, with its contrastive divergence through time, is `rnn.energy.RTRBM`.
+    units: width of r, 128 by default. initial: initializers by weight name, see Cell.
+
+    `rnn.energy.RTRBM` is the generative model, trained by contrastive divergence through time.
     Source: Sutskever 2013, 3.7-3.8.
+
+    >>> net = rnn.Network([rnn.RTRBM(4)], inputs=3, outputs=3, loss="sigmoid")
+    >>> net.state_names()
+    [('r_0', 4)]
     """
 
     states = (State("r"),)
@@ -30,10 +36,16 @@ class RTRBM(Cell):
 class HMMFilter(Cell):
     """l' = log(softmax(l + x (log B)ᵀ) A);  y = softmax(l'):  P(state at t + 1 | x_1 ... x_t)
 
-    A = softmax(W_A), transitions, a row for each state; B = softmax(W_B), what each state emits, a row for each state;
-    x is a symbol. The state is kept as logarithms, so that zeros are a uniform belief. The model of sequences itself,
-    with EM, is `rnn.HMM`.
+    units: number of hidden states, 128 by default. initial: initializers by weight name, see Cell.
+
+    A = softmax(W_A) has the transition probabilities and B = softmax(W_B) the emission probabilities, one row for each
+    state; x is a symbol. The belief l is stored as logarithms, so zero initial states mean a uniform belief. `rnn.HMM`
+    is the model trained by expectation-maximization.
     Source: Ollivier 2013, 1.2.2: with a linear activation a gated network is a hidden Markov model.
+
+    >>> net = rnn.Network([rnn.HMMFilter(4)], inputs=3, outputs=3)
+    >>> [name for name in net.parameters if name.startswith("layer0")]
+    ['layer0.W_A', 'layer0.W_B']
     """
 
     states = (State("l"),)

@@ -1,4 +1,4 @@
-"""Cells made of cells: both directions of time, shortcuts around a layer, normalised outputs."""
+"""Cells made of cells: bidirectional layers, residual connections, layer normalization."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = [
 
 
 def parts_states(cell: Cell, suffix: str = "") -> list[State]:
-    """The states of a cell that is a part of another, under new names."""
+    """States of a part of a cell, with `suffix` added to their names."""
     return [
         replace(
             state,
@@ -35,7 +35,7 @@ def parts_states(cell: Cell, suffix: str = "") -> list[State]:
 
 
 def as_cell(owner: str, argument: str, cell: Cell | int) -> Cell:
-    """The cell, or an LSTM of so many units; UsageError for anything else."""
+    """Returns the cell, or an LSTM of this number of units; UsageError for anything else."""
     if isinstance(cell, Cell):
         return cell
     if isinstance(cell, bool) or not isinstance(cell, (int, np.integer)):
@@ -44,12 +44,12 @@ def as_cell(owner: str, argument: str, cell: Cell | int) -> Cell:
 
 
 def output_or_one(cell: Cell) -> int:
-    """The width of its output; 1 as long as that follows from inputs whose width nobody has told."""
+    """Width of the output; 1 if it depends on an input width that is not known yet."""
     return max(1, cell.output_width)
 
 
 class _Wrapper(Cell):
-    """A cell whose output is another one's, changed."""
+    """A cell that changes the output of another one."""
 
     def __init__(self, inner: Cell | int = 128) -> None:
         self.inner = as_cell(type(self).__name__, "inner", inner)
@@ -73,7 +73,7 @@ class _Wrapper(Cell):
         return self.inner.drawn_inputs
 
     def changed(self, x: Node, y: Node) -> Node:
-        """The output, from the inner cell's input and output."""
+        """Output, from the input x and the output y of the inner cell."""
         raise NotImplementedError
 
     def step(self, x: Node, *states: Node) -> tuple[Node, ...]:
@@ -97,8 +97,12 @@ class _Wrapper(Cell):
 class Residual(_Wrapper):
     """y_t = x_t + inner(x)_t: a shortcut around a cell, x_t W_xy + inner(x)_t where the widths differ
 
-    inner: any cell, or a number: of units of an LSTM.
+    inner: any cell, or the number of units of an LSTM; 128 by default.
     Source: He et al. 2016, eqs 1-2; for recurrent layers, Wu et al. 2016, eq. 6.
+
+    >>> net = rnn.Network([rnn.GRU(4), rnn.Residual(rnn.GRU(4))], inputs=3, outputs=3)
+    >>> net.state_names()
+    [('h_0^0', 4), ('h_0^1', 4)]
     """
 
     def changed(self, x: Node, y: Node) -> Node:
@@ -108,8 +112,12 @@ class Residual(_Wrapper):
 class Normalized(_Wrapper):
     """y_t = LN(inner(x)_t) = g (a - μ) / √(σ² + 1e-5) + s, a the inner cell's output, μ and σ over its units
 
-    inner: any cell, or a number: of units of an LSTM.
+    inner: any cell, or the number of units of an LSTM; 128 by default.
     Source: Ba, Kiros & Hinton 2016, eq. 4.
+
+    >>> net = rnn.Network([rnn.Normalized(rnn.GRU(4))], inputs=3, outputs=3)
+    >>> [name for name in net.parameters if "inner" not in name]
+    ['layer0.g_y', 'layer0.s_y', 'output.W_ho', 'output.b_o']
     """
 
     def changed(self, x: Node, y: Node) -> Node:
@@ -119,10 +127,16 @@ class Normalized(_Wrapper):
 class Bidirectional(Cell):
     """y_t = [forward(x_1 ... x_t), backward(x_T ... x_t)]: two cells, one of which reads from the end
 
-    The states are those of both cells; the backward cell's are its states before the last input and after the
-    first. forward, backward: any cells, or a number: of units of an LSTM; backward is as forward by default, with
-    weights of its own.
+    forward: any cell, or the number of units of an LSTM; 128 by default. backward: likewise; by default a copy of
+    `forward` with its own weights.
+
+    The states are those of both cells. The backward cell starts at the last input, so its final states are those after
+    the first input.
     Source: Schuster & Paliwal 1997.
+
+    >>> net = rnn.Network([rnn.Bidirectional(rnn.GRU(4))], inputs=3, outputs=2)
+    >>> net.state_names(), net.causal
+    ([('h_forward_0', 4), ('h_backward_0', 4)], False)
     """
 
     def __init__(self, forward: Cell | int = 64, backward: Cell | int | None = None) -> None:
@@ -146,7 +160,7 @@ class Bidirectional(Cell):
         return _joined(one.whole(first[:, :n], last[:, :n]), other.whole(last[:, n:], first[:, n:]))
 
     def step(self, x: Node, *states: Node) -> tuple[Node, ...]:
-        """One step of each cell from the same input: what a sequence of one element gives."""
+        """One step of both cells from the same input, as for a sequence of length 1."""
         count = len(self.forward.states)
         ahead, after = self.part("forward", self.forward, self.reads).advance(x, states[:count])
         back, before = self.part("backward", self.backward, self.reads).advance(x, states[count:])
@@ -178,8 +192,14 @@ def _joined(ahead: Node, back: Node) -> Node:
 class LayerNormLSTM(Cell):
     """i, f, o, g: LN(x W_x) + LN(h W_h) + b, all four at once;  c' = f c + i g;  h' = o tanh(LN(c'))
 
-    The columns of W_x, W_h and b are those of i, f, o, g, one after the other; the forget bias starts at 1.
+    units: width of h and c, 128 by default. initial: initializers by weight name, see Cell.
+
+    The columns of W_x, W_h and b are those of i, f, o and g, in this order. The forget bias starts at 1.
     Source: Ba, Kiros & Hinton 2016, eqs 20-22.
+
+    >>> net = rnn.Network([rnn.LayerNormLSTM(4)], inputs=3, outputs=3)
+    >>> net.parameters["layer0.W_x"].shape
+    (3, 16)
     """
 
     states = (State("h"), State("c"))

@@ -1,4 +1,4 @@
-"""The vanilla recurrent net."""
+"""Vanilla recurrent networks."""
 
 from __future__ import annotations
 
@@ -20,9 +20,15 @@ __all__ = ["NARX", "Elman"]
 class Elman(Cell):
     """h' = tanh(x W_xh + h W_hh + b_h)
 
-    W_hh starts as 0.7 times an orthogonal matrix, so states fade, which keeps large nets stable. To remember for long,
-    use initial={"W_hh": rnn.initializers.orthogonal()}.
+    units: width of h, 128 by default. initial: initializers by weight name, see Cell.
+
+    W_hh starts as 0.7 times an orthogonal matrix. States then fade, which keeps large nets stable. For long memory, use
+    initial={"W_hh": rnn.initializers.orthogonal()}.
     Source: Elman 1990; Lynge 2016, eq. 3.32.
+
+    >>> net = rnn.Network([rnn.Elman(4)], inputs=3, outputs=3)
+    >>> {name: node.shape for name, node in net.layers[0].weights.items()}
+    {'W_xh': (3, 4), 'W_hh': (4, 4), 'b_h': (4,)}
     """
 
     states = (State("h"),)
@@ -36,9 +42,16 @@ class Elman(Cell):
 class NARX(Cell):
     """h_t = tanh(Σ_{k=0..taps} x_{t-k} W_xkh + Σ_{k=1..order} h_{t-k} W_hkh + b_h)
 
-    order: how many earlier outputs are read. taps: how many earlier inputs, besides the present one; with order 0 it
-    is a time-delay network. The delayed values are states h1, h2, ... and x1, x2, ...; x_t is x0 in the weights.
+    units: width of h, 128 by default. order: number of earlier outputs that are read, 3 by default. taps: number of
+    earlier inputs, besides the current one, 2 by default; with order=0 the cell is a time-delay network. initial:
+    initializers by weight name, see Cell.
+
+    The delayed values are states h1, h2, ... and x1, x2, ...; x_t is x0 in the names of weights.
     Source: Lin et al. 1996; Waibel et al. 1989; Sutskever 2013, 2.8.2.
+
+    >>> net = rnn.Network([rnn.NARX(4, order=2, taps=1)], inputs=3, outputs=3)
+    >>> list(net.layers[0].weights)
+    ['W_x0h', 'W_x1h', 'W_h1h', 'W_h2h', 'b_h']
     """
 
     order: CountOrZero = 3

@@ -1,4 +1,4 @@
-"""Layers without memory, and the deep autoencoders that are made of them."""
+"""Layers without memory, and deep autoencoders made of them."""
 
 from __future__ import annotations
 
@@ -39,8 +39,15 @@ AUTOENCODERS: dict[str, tuple[int, ...]] = {
 class Dense(Cell):
     """y = φ(x W_xy + b_y)
 
-    A layer without memory: a deep feedforward net is a network of these, unrolled over one time step.
+    units: width of y, 128 by default. activation: φ, "tanh" by default; a name in rnn.cells.feedforward.ACTIVATIONS.
+    bias: False for no b_y. initial: initializers by weight name, see Cell.
+
+    A layer without memory. A deep feedforward net is a network of such layers, unrolled over one time step.
     Source: Sutskever 2013, 2.4.
+
+    >>> net = rnn.Network([rnn.Dense(8, activation="relu"), rnn.Dense(4)], inputs=3, outputs=2)
+    >>> net.theta.size
+    78
     """
 
     activation: Activation = "tanh"
@@ -57,8 +64,10 @@ def autoencoder_layers(
 ) -> list[Dense]:
     """The layers of x → code → x, but for the output: sizes (pixels, hidden ..., code), mirrored; the code is linear.
 
-    rnn.Network(autoencoder_layers(AUTOENCODERS["CURVES"]), inputs=784, outputs=784, loss="sigmoid") is the whole
-    net, whose output layer is the network's own.
+    sizes: widths of the input, the hidden layers and the code. activation: of the hidden layers, "sigmoid" by default.
+    initial: initializers by weight name.
+    The output layer is that of the network:
+    rnn.Network(autoencoder_layers(AUTOENCODERS["CURVES"]), inputs=784, outputs=784, loss="sigmoid").
     Source: Hinton & Salakhutdinov 2006; Sutskever 2013, 7.3.
     """
     hidden, code = sizes[1:-1], sizes[-1]

@@ -13,8 +13,14 @@ __all__ = ["GRU", "GRUResetAfter"]
 class GRU(Cell):
     """r, z = σ(x, h);  n = tanh(x W_xn + (r h) W_hn + b_n);  h' = (1 - z) h + z n
 
+    units: width of h, 128 by default. initial: initializers by weight name, see Cell.
+
     The reset gate acts on the state, before the product.
     Source: Cho et al. 2014; Lynge 2016, eqs 3.74-3.77 (with biases).
+
+    >>> net = rnn.Network([rnn.GRU(4)], inputs=3, outputs=3)
+    >>> list(net.layers[0].weights)
+    ['W_xr', 'W_hr', 'b_r', 'W_xz', 'W_hz', 'b_z', 'W_xn', 'W_hn', 'b_n']
     """
 
     states = (State("h"),)
@@ -29,8 +35,14 @@ class GRU(Cell):
 class GRUResetAfter(Cell):
     """r, z = σ(x, h);  n = tanh(x W_xn + b_xn + r (h W_hn + b_hn));  h' = (1 - z) n + z h
 
-    The reset gate acts after the product, as in PyTorch's GRU, whose z keeps the old state.
+    units: width of h, 128 by default. initial: initializers by weight name, see Cell.
+
+    The reset gate acts after the product, as in PyTorch's GRU, in which z keeps the old state.
     Source: Cho et al. 2014 as in cuDNN; torch.nn.GRU.
+
+    >>> net = rnn.Network([rnn.GRUResetAfter(4)], inputs=3, outputs=3)
+    >>> list(net.layers[0].weights)
+    ['W_xr', 'W_hr', 'b_r', 'W_xz', 'W_hz', 'b_z', 'W_xn', 'b_xn', 'W_hn', 'b_hn']
     """
 
     states = (State("h"),)

@@ -19,9 +19,15 @@ __all__ = ["RHN", "HyperRHN"]
 class RHN(Cell):
     """l = 0 ... L-1:  h, t = tanh, σ([l = 0] x U + s W_l);  s ← (1 - t) s + dropout(t) h
 
-    depth: L. t_dropout: share of t that is zeroed while training (0.35 in the source). W_st3 leads from s to t in the
-    fourth of the L steps.
+    units: width of s, 128 by default. depth: L, highway layers in each time step, 7 by default. t_dropout: share of t
+    that is zeroed in training, 0 by default (0.35 in the source). initial: initializers by weight name, see Cell.
+
+    W_st3 leads from s to t in the fourth of the L layers.
     Source: Suarez 2017, eq. 3, after Zilly et al. 2017.
+
+    >>> net = rnn.Network([rnn.RHN(4, depth=2)], inputs=3, outputs=3)
+    >>> list(net.layers[0].weights)
+    ['W_xh0', 'W_sh0', 'W_xt0', 'W_st0', 'W_sh1', 'W_st1']
     """
 
     depth: Count = 7
@@ -46,9 +52,17 @@ class RHN(Cell):
 class HyperRHN(Cell):
     """for l < L:  a ← RHN_l(x, a);  z = a M_l;  h, t = tanh, σ(([l = 0] x U + s W_l) z);  s ← (1 - t) s + t h
 
+    units: width of s, 128 by default. hyper_units: width of a, 16 by default. depth: L, highway layers in each time
+    step, 7 by default. t_dropout: share of both t that is zeroed in training, 0 by default. initial: initializers by
+    weight name, see Cell.
+
     A small highway network (state a) scales the columns of all weights of a large one (state s), at each depth:
     (x U) z is x with U's columns scaled by z. M_l is called W_az0, W_az1, ...; the small net's weights end in _a.
     Source: Suarez 2017, eqs 6-7 (1000 and 128 units, 7 deep, 0.35 of t dropped in both).
+
+    >>> net = rnn.Network([rnn.HyperRHN(4, hyper_units=2, depth=1)], inputs=3, outputs=3)
+    >>> net.state_names()
+    [('s_0', 4), ('a_0', 2)]
     """
 
     hyper_units: Count = 16

@@ -1,4 +1,4 @@
-"""Hypernetworks: a small recurrent net that scales the weights of another one, at each time step anew."""
+"""Hypernetworks: a small recurrent net that scales the weights of another one anew at each time step."""
 
 from __future__ import annotations
 
@@ -27,12 +27,18 @@ __all__ = ["Hyper", "HyperLSTM"]
 class Hyper(Cell):
     """a = controller([x, h]);  x W̃ with W̃ = W ∘ S(a) in every product of the main cell
 
-    rank None: S = 1 zᵀ, z = a W_ap + b_p, which is (x W) ∘ z: one factor for each column of W (eqs 4-5). The source has
-    no b_p; it starts at 1 here, so that at first the main cell is almost itself.
-    rank d: S = Σ_i u_i v_iᵀ (eq. 8), u = a W_au + b_u, v = a W_av + b_v; no matrix is ever made for an example.
-    main: any cell whose products are those of `affine` and `product`. controller: any cell. A number is that of units
-    of an LSTM.
+    main: any cell whose products are those of `affine` and `product`, or the number of units of an LSTM; 64 by default.
+    controller: any cell, or the number of units of an LSTM; Elman(16) by default. initial: initializers by weight name,
+    see Cell.
+
+    rank: None (default) for S = 1 zᵀ, z = a W_ap + b_p, that is (x W) ∘ z: one factor for each column of W (eqs 4-5).
+    The source has no b_p; here b_p starts at 1, so that at first the main cell is almost unchanged. A number d for
+    S = Σ_i u_i v_iᵀ (eq. 8) with d terms, u = a W_au + b_u, v = a W_av + b_v; no matrix is made for single examples.
     Source: Suarez 2017, eqs 4, 5 and 8; Ha, Dai & Le 2016.
+
+    >>> net = rnn.Network([rnn.Hyper(rnn.Elman(4), rnn.Elman(2))], inputs=3, outputs=3)
+    >>> net.state_names()
+    [('h_0', 4), ('h_a_0', 2)]
     """
 
     initially: ClassVar[Mapping[str, Initializer]] = {"W_a*": normal(0.01)}
@@ -49,9 +55,7 @@ class Hyper(Cell):
         self.controller = as_cell("Hyper", "controller", Elman(16) if controller is None else controller)
         for argument, cell in (("main", self.main), ("controller", self.controller)):
             if not cell.causal:
-                raise UsageError(
-                    f"Hyper: {argument} must go forward in time, so it cannot be {shown(cell, MANY)}"
-                )
+                raise UsageError(f"Hyper: {argument} must be causal, so it cannot be {shown(cell, MANY)}")
         if any(state.width == "reads" for state in self.controller.states):
             raise UsageError(
                 f"Hyper: controller must not keep its inputs as states, so it cannot be {shown(self.controller, MANY)}"
@@ -90,12 +94,12 @@ class Hyper(Cell):
         y, after = self.part("main", self.main, x.shape[1], scaled).advance(x, states[:count])
         if not scaled_weights:
             raise CellError(
-                f"Hyper: no product of {self.main!r} is made by `affine` or `product`, so there is nothing to scale"
+                f"Hyper: {self.main!r} uses neither `affine` nor `product`, so there are no weights to scale"
             )
         return (*(() if self.output is None else (y,)), *after, *control)
 
     def _factors(self, name: str, a: Node, rank: int, width: int, others: float = 0.0) -> Node:
-        """a W + b as (batch, rank, width): at first 1 in the first row, and small numbers in the others."""
+        """a W + b as (batch, rank, width): starts at 1 in the first row and at small numbers in the others."""
 
         def first_row_of_ones(generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
             rows = others * generator.standard_normal((rank, width))
@@ -110,10 +114,17 @@ class Hyper(Cell):
 class HyperLSTM(Cell):
     """a = LSTM([x, h]);  i, f, o, g: y_k = d_hk (h W_hk) + d_xk (x W_xk) + b_k(a);  then as in LSTM
 
-    d_hk = z_hk D_hk, z_hk = a W_azhk + b_zhk, and so for x and b: the scales go through a narrow embedding z.
-    hyper_units: of the controller. embedding: width of z. layer_norm: of each y_k, of c' on its way out, and in the
-    controller. The scales start at 0.1.
+    units: width of h and c, 128 by default. hyper_units: width of the controller's states h_a and c_a, 16 by default.
+    embedding: width of z, 4 by default. layer_norm: True normalizes each y_k, the c' that h' reads, and the controller.
+    initial: initializers by weight name, see Cell.
+
+    d_hk = z_hk D_hk, z_hk = a W_azhk + b_zhk, and likewise for x and b: the scales are linear in a narrow embedding z.
+    They start at 0.1.
     Source: Ha, Dai & Le 2016, eqs 10-13, with a of this step as in Suarez 2017.
+
+    >>> net = rnn.Network([rnn.HyperLSTM(4, hyper_units=2)], inputs=3, outputs=3)
+    >>> net.state_names()
+    [('h_0', 4), ('c_0', 4), ('h_a_0', 2), ('c_a_0', 2)]
     """
 
     hyper_units: Count = 16

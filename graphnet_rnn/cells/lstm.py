@@ -29,10 +29,16 @@ __all__ = [
 class LSTM(Cell):
     """i, f, o = σ(x W_x· + h W_h· + b·);  g = tanh(x W_xg + h W_hg + b_g);  c' = f c + i g;  h' = o tanh(c')
 
-    b_f starts between 0 and 2, another number for each unit, and b_i at -b_f: some units forget fast and others slowly,
-    and a memory that lasts longer takes less in (after Tallec & Ollivier 2018, 3; Jozefowicz et al. 2015 have b_f = 1,
-    initial={"b_f": rnn.initializers.constant(1), "b_i": rnn.initializers.zeros()}).
+    units: width of h and c, 128 by default. initial: initializers by weight name, see Cell.
+
+    b_f starts between 0 and 2, with a different value for each unit, and b_i at -b_f: time scales differ between units,
+    and a unit with a long memory takes less in (after Tallec & Ollivier 2018, 3). For b_f = 1 as in Jozefowicz et al.
+    2015 use initial={"b_f": rnn.initializers.constant(1), "b_i": rnn.initializers.zeros()}.
     Source: Hochreiter & Schmidhuber 1997; forget gate, Gers et al. 2000.
+
+    >>> net = rnn.Network([rnn.LSTM(4)], inputs=3, outputs=2)
+    >>> net.state_names(), net.theta.size
+    ([('h_0', 4), ('c_0', 4)], 138)
     """
 
     states = (State("h"), State("c"))
@@ -50,10 +56,17 @@ class LSTM(Cell):
 class LSTMProjected(LSTM):
     """m, c' = LSTM(x, h, c);  h' = m W_mh, of fewer numbers than m = o tanh(c') has
 
-    What gates and layers above read is a projection, so a large memory needs few weights: of the recurrent ones
-    4 · units · projection instead of 4 · units². projection: the numbers of h.
+    units: width of c and m, 128 by default. projection: width of h, 32 by default. initial: initializers by weight
+    name, see Cell.
+
+    Gates and the layers above read the projection, so a large memory has few recurrent weights: 4 · units · projection
+    instead of 4 · units².
     Source: Sak, Senior & Beaufays 2014, eqs 8-14, without peepholes and without projections that do not recur;
     torch.nn.LSTM(proj_size=).
+
+    >>> net = rnn.Network([rnn.LSTMProjected(4, projection=2)], inputs=3, outputs=2)
+    >>> net.state_names()
+    [('h_0', 2), ('c_0', 4)]
     """
 
     projection: Count = 32
@@ -69,7 +82,12 @@ class LSTMProjected(LSTM):
 class LSTMPeephole(Cell):
     """i, f = σ(x, h, c);  c' = f c + i tanh(x, h);  o = σ(x, h, c');  h' = o tanh(c'), peepholes diagonal
 
+    units: width of h and c, 128 by default. initial: initializers by weight name, see Cell.
     Source: Graves 2013, eqs 7-11. (Lynge 2016, eq. 3.72 writes the old c in o; Graves reads the new one.)
+
+    >>> net = rnn.Network([rnn.LSTMPeephole(4)], inputs=3, outputs=2)
+    >>> [name for name in net.layers[0].weights if name.startswith("w")]
+    ['w_ci', 'w_cf', 'w_co']
     """
 
     states = (State("h"), State("c"))
@@ -85,8 +103,14 @@ class LSTMPeephole(Cell):
 class LSTM1997(Cell):
     """g = x W_xg + h W_hg;  i, o = σ(x, h);  s' = s + i g;  h' = tanh(s' o): no forget gate, no biases
 
+    units: width of h and s, 128 by default. initial: initializers by weight name, see Cell.
+
     The memory has a self-connection of 1.
     Source: Hochreiter & Schmidhuber 1997, as in Krause 2015, eqs 2.11-2.15.
+
+    >>> net = rnn.Network([rnn.LSTM1997(4)], inputs=3, outputs=2)
+    >>> list(net.layers[0].weights)
+    ['W_xg', 'W_hg', 'W_xi', 'W_hi', 'W_xo', 'W_ho']
     """
 
     states = (State("h"), State("s"))
@@ -103,7 +127,12 @@ class LSTM1997(Cell):
 class LSTMKrause(Cell):
     """g = x W_xg + h W_hg (linear);  i, f, o = σ(x, h);  s' = i g + f s;  h' = tanh(s' o), no biases
 
+    units: width of h and s, 128 by default. initial: initializers by weight name, see Cell.
     Source: Krause 2015, 2.2, algorithm 2; weights ~ N(0, 0.1²), 4.3.
+
+    >>> net = rnn.Network([rnn.LSTMKrause(4)], inputs=3, outputs=2)
+    >>> net.layers[0].weights["W_xg"].shape
+    (3, 4)
     """
 
     states = (State("h"), State("s"))
@@ -121,9 +150,16 @@ class LSTMKrause(Cell):
 class LSTMSutskever(Cell):
     """h' = tanh(x, h, n);  i, f, o = σ(x, h', n);  g = tanh(x, h', n);  m' = f m + i g;  n' = m' o;  y = [h', n']
 
-    A plain hidden layer h beside the memory m, of which the rest of the net sees n (m̃ in the source); the one bias is
+    units: width of h, n and m, 128 by default; the output has twice this width. initial: initializers by weight name,
+    see Cell.
+
+    A plain hidden layer h and a memory m in parallel; the rest of the net reads n (m̃ in the source). The only bias is
     that of the forget gate, 5.
     Source: Sutskever 2013, eqs 2.37-2.44; sparse weights ~ N(0, 0.1²), 4.5.
+
+    >>> net = rnn.Network([rnn.LSTMSutskever(4)], inputs=3, outputs=2)
+    >>> net.layers[0].output_width, net.parameters["output.W_ho"].shape
+    (8, (8, 2))
     """
 
     states = (State("h"), State("n"), State("m"))
@@ -159,12 +195,15 @@ MEMORY: dict[type[Cell], str] = {
 
 
 def without_recurrent_errors(cell: Cell) -> Cell:
-    """A bound cell whose products h W take h for a constant; UsageError for one whose memory is not known."""
+    """Returns the bound cell with h constant to derivatives in its products h W.
+
+    Raises UsageError for a cell whose memory is not known.
+    """
     # A subclass may have other equations, in which the memory cells are not alone.
     if type(cell) not in MEMORY:
         forms = ", ".join(form.__name__ for form in MEMORY)
         raise UsageError(
-            f"truncated: {shown(cell, MANY)} has no memory cells that are known; the rule is for {forms}, and "
+            f"truncated: {shown(cell, MANY)} has no known memory cells; the rule is for {forms}, and "
             "layers without states. The exact gradient of any network, online: rnn.online.RTRL."
         )
     result = copy.copy(cell)

@@ -20,8 +20,14 @@ __all__ = ["MRNN", "MultiplicativeLSTM", "StackedMRNN", "TensorRNN"]
 class TensorRNN(Cell):
     """h' = tanh(x W_xh + h W^(x) + b_h),  W^(x) = Σ_k x_k W_hh[k]: one recurrent matrix for each symbol
 
-    Where x is a symbol its matrix is looked up.
+    units: width of h, 128 by default. initial: initializers by weight name, see Cell.
+
+    If x is a symbol, its matrix is looked up.
     Source: Sutskever 2013, eqs 5.1 and 5.3.
+
+    >>> net = rnn.Network([rnn.TensorRNN(4)], inputs=3, outputs=3)
+    >>> net.layers[0].weights["W_hh"].shape
+    (3, 4, 4)
     """
 
     states = (State("h"),)
@@ -37,8 +43,13 @@ class TensorRNN(Cell):
 class MRNN(Cell):
     """m = (x W_xm) (h W_hm);  h' = tanh(m W_mh + x W_xh + b_h)
 
-    factors: width of m, the number of units by default.
+    units: width of h, 128 by default. factors: width of m; `units` by default. initial: initializers by weight name,
+    see Cell.
     Source: Sutskever 2013, eqs 5.4-5.6; Krause 2015, eq. 2.20; weights ~ N(0, 0.05²), Krause 4.2.
+
+    >>> net = rnn.Network([rnn.MRNN(4, factors=5)], inputs=3, outputs=3)
+    >>> net.layers[0].weights["W_hm"].shape
+    (4, 5)
     """
 
     factors: Count | None = None
@@ -56,9 +67,14 @@ class MRNN(Cell):
 class StackedMRNN(Cell):
     """m^l = (x W_xm^l) (h^l W_hm^l);  h^l' = tanh(x W_xh^l + m^l W_mh^l + h^{l-1}' W_gh^l + b_h^l);  y = [h^l']
 
-    Every layer reads x, the layer below (called g in W_gh) and itself; the output reads all layers.
-    units: one width for each layer.
+    units: width of each layer, (64, 56, 48) by default. initial: initializers by weight name, see Cell.
+
+    Every layer reads x, the layer below (called g in W_gh) and itself. The output reads all layers.
     Source: Krause 2015, eqs 4.4-4.6; weights ~ N(0, 0.05²).
+
+    >>> net = rnn.Network([rnn.StackedMRNN((4, 2))], inputs=3, outputs=3)
+    >>> net.state_names(), net.layers[0].output_width
+    ([('h1_0', 4), ('h2_0', 2)], 6)
     """
 
     initially: ClassVar[Mapping[str, Initializer]] = {"W_*": normal(0.05)}
@@ -85,7 +101,12 @@ class StackedMRNN(Cell):
 class MultiplicativeLSTM(Cell):
     """m = (x W_xm) (h W_hm);  i, f, o = σ(x, m);  g = x W_xg + m W_mg;  s' = i g + f s;  h' = tanh(s' o)
 
+    units: width of m, h and s, 128 by default. initial: initializers by weight name, see Cell.
     Source: Krause 2015, eqs 4.7-4.10, algorithm 7; weights ~ N(0, 0.1²), no biases.
+
+    >>> net = rnn.Network([rnn.MultiplicativeLSTM(4)], inputs=3, outputs=3)
+    >>> list(net.layers[0].weights)
+    ['W_xm', 'W_hm', 'W_xi', 'W_mi', 'W_xf', 'W_mf', 'W_xo', 'W_mo', 'W_xg', 'W_mg']
     """
 
     states = (State("h"), State("s"))

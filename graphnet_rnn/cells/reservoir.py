@@ -1,4 +1,4 @@
-"""Leaky integrators, and the echo-state network, of which only the output is trained."""
+"""Leaky integrators and echo-state networks."""
 
 from __future__ import annotations
 
@@ -22,8 +22,13 @@ Density = Annotated[float, partial(fraction, or_all=True, above_zero=True)]
 class LeakyRNN(Cell):
     """h' = α h + (1 - α) tanh(x W_xh + h W_hh + b_h)
 
-    leak: α; 0 is the Elman net, and near 1 units integrate over about 1 / (1 - α) steps.
+    units: width of h, 128 by default. leak: α in [0, 1), 0.5 by default; 0 gives the Elman net, and near 1 units
+    integrate over about 1 / (1 - α) steps. initial: initializers by weight name, see Cell.
     Source: Sutskever 2013, eq. 2.45; Jaeger & Haas 2004.
+
+    >>> net = rnn.Network([rnn.LeakyRNN(4, leak=0.9)], inputs=3, outputs=3)
+    >>> net.layers
+    [LeakyRNN(units=4, leak=0.9)]
     """
 
     leak: Fraction = 0.5
@@ -38,10 +43,17 @@ class LeakyRNN(Cell):
 class EchoState(Cell):
     """h' = α h + (1 - α) tanh(x W_xh + h W_hh + b_h), with W_xh, W_hh and b_h as they were drawn
 
-    W_hh is sparse (density) and scaled to a spectral radius; W_xh and b_h are uniform in ± input_scale (smaller is more
-    linear: try 0.3). leak: α, so 0 does not leak (many papers call 1 - α the leaking rate). Training reaches the output
-    alone; `rnn.fit_output` finds it in closed form.
+    units: width of h, 256 by default. radius: spectral radius to which W_hh is scaled, 0.95 by default. density: share
+    of the entries of W_hh that are not 0, 0.1 by default. leak: α, 0 by default, which means no leak (many papers call
+    1 - α the leaking rate). input_scale: W_xh and b_h are uniform in ± this, 1 by default; smaller is more linear, try
+    0.3. initial: initializers by weight name, see Cell.
+
+    Training changes only the output layer; `rnn.fit_output` solves for the output weights in closed form.
     Source: Jaeger & Haas 2004; Sutskever 2013, 2.8.4, eq. 2.45.
+
+    >>> net = rnn.Network([rnn.EchoState(20)], inputs=1, outputs=1, loss="squared")
+    >>> list(net.parameters), list(net.fixed)
+    (['output.W_ho', 'output.b_o'], ['layer0.W_hh', 'layer0.W_xh', 'layer0.b_h'])
     """
 
     units: Count = 256

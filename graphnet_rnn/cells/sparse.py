@@ -1,8 +1,8 @@
-"""Recurrent nets over a sparse random graph: RNN, GNN and GLNN of Ollivier (2013), and the LSTM that he compares with.
+"""Recurrent nets over a sparse random graph: RNN, GNN, GLNN and LSTM of Ollivier (2013).
 
-i → j: edges, of which each unit sends `edges`, one to itself; a_i = s(V_i); τ_ij are the weights `tau`, in the order
-of the edges. The always-active unit 0 gives biases: τ_0j is `tau_0`, and w_0 is the b_o of the network. A step costs
-O(edges), and x is looked up, not multiplied, where it is a symbol.
+i → j are the edges: each unit sends `edges` of them, one to itself. a_i = s(V_i); τ_ij are the weights `tau`, in the
+order of the edges. The always-active unit 0 gives biases: τ_0j is `tau_0`, and w_0 is the b_o of the network. A step
+costs O(edges). If x is a symbol, its weights are looked up, not multiplied.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ EDGE_BYTES = 300
 
 
 def random_edges(units: int, edges: int, seed: int) -> Array:
-    """(2, units · edges): from and to, sorted by the latter; each unit sends `edges`, all distinct, one to itself.
+    """(2, units · edges): sources and targets, sorted by target; each unit sends `edges` distinct ones, one to itself.
 
-    The same for ever, whatever the version of NumPy: it is made of the raw bits of PCG64 alone.
+    Depends only on the raw bits of PCG64, so that no version of NumPy changes the graph.
     """
     require_memory(
         units * edges * EDGE_BYTES,
@@ -75,9 +75,10 @@ def _frequencies(name: str, given: Any) -> tuple[float, ...]:
 
 @dataclass(eq=False, repr=False)
 class _OverGraph(Cell):
-    """What all share: the graph, and sums over its edges.
+    """Random graph, and sums over its edges.
 
-    edges: how many each unit sends, at most as many as there are units. graph_seed: of the random graph.
+    edges: number of edges that each unit sends, limited to `units`; 10 by default. graph_seed: seed of the random
+    graph.
     """
 
     edges: Count = 10
@@ -100,11 +101,12 @@ class _OverGraph(Cell):
 
 @dataclass(eq=False, repr=False)
 class _Integrators(_OverGraph):
-    """RNN, GNN and GLNN: a = s(V), and weights that at first make each unit an integrator with a time scale of its own.
+    """RNN, GNN and GLNN: a = s(V), with initial weights that make each unit an integrator with its own time scale.
 
     activation: s, "tanh", "sigmoid" or "linear". frequencies: of the symbols in the data, by which the initial weights
-    are centred; equal by default. What the source derives for tanh is the same net with σ(V) = (1 + tanh(V/2)) / 2: V
-    is twice as large, so τ_ij is four times that of tanh, and τ_0j twice that less twice the sum of its τ_ij.
+    are centered; equal by default. The source derives initial weights for tanh. Those for the sigmoid give the same
+    net, as σ(V) = (1 + tanh(V/2)) / 2: τ_ij is four times that of tanh, and τ_0j twice that less twice the sum of its
+    τ_ij.
     """
 
     frequencies: Sequence[float] | None = None
@@ -125,7 +127,7 @@ class _Integrators(_OverGraph):
         return ACTIVATIONS[self.activation](V)
 
     def _gated(self, x: Node, a: Node, loops: Array, biases: Initializer) -> Node:
-        """τ_0jx + Σ_i τ_ijx a_i, a weight for each edge and symbol; loops, biases: what τ_jj and τ_0j are with tanh"""
+        """τ_0jx + Σ_i τ_ijx a_i, a weight for each edge and symbol; loops, biases: initial τ_jj and τ_0j for tanh"""
         symbols, own = x.shape[1], self._on_loops(loops)
         tau = self.weight("tau", (symbols, len(self.sources)), lambda g, shape: np.broadcast_to(own, shape))
         tau_0 = self.weight("tau_0", (symbols, self.units), self._shifted(biases, loops))
@@ -137,12 +139,12 @@ class _Integrators(_OverGraph):
         return 1 - 1 / np.arange(1, self.units + 1.0)
 
     def _on_loops(self, loops: Array) -> Array:
-        """What τ_jj is with tanh, for each unit, as the τ of all edges: 0 at those between different units."""
+        """τ of all edges from `loops`, the τ_jj for tanh: 0 between different units."""
         own = 4 * loops if self.activation == "sigmoid" else loops
         return np.where(self.sources == self.targets, own[self.sources], 0.0)
 
     def _shifted(self, biases: Initializer, loops: Array | float) -> Initializer:
-        """What τ_0j is with tanh, where τ_jj is `loops`, for this activation."""
+        """Converts an initializer of τ_0j for tanh, with τ_jj = loops, to this activation."""
         if self.activation != "sigmoid":
             return biases
         return lambda generator, shape: 2 * (biases(generator, shape) - loops)
@@ -164,9 +166,17 @@ class _Integrators(_OverGraph):
 class GraphRNN(_Integrators):
     """a'_j = s(ρ_jx + τ_0j + Σ_i τ_ij a_i)
 
-    activation: s, "tanh", "sigmoid" or "linear". Unit j starts as an integrator of a random reading of the symbols over
-    about j steps: τ_jj = 1 - 1/j with tanh (eq. 69), and with the others what makes it the same.
+    units: width of a, 128 by default. edges: number of edges that each unit sends, 10 by default. graph_seed: seed of
+    the random graph. activation: s, "tanh" (default), "sigmoid" or "linear". frequencies: of the symbols in the data,
+    by which the initial weights are centered; equal by default. initial: initializers by weight name, see Cell.
+
+    Unit j starts as an integrator of a random reading of the symbols over about j steps: τ_jj = 1 - 1/j with tanh
+    (eq. 69), and an equivalent value with the others.
     Source: Ollivier 2013, eqs 8-9.
+
+    >>> net = rnn.Network([rnn.GraphRNN(5, edges=2)], inputs=3, outputs=3)
+    >>> {name: node.shape for name, node in net.layers[0].weights.items()}
+    {'rho': (3, 5), 'tau': (10,), 'tau_0': (5,)}
     """
 
     states = (State("a"),)
@@ -182,8 +192,15 @@ class GraphRNN(_Integrators):
 class GNN(_Integrators):
     """V_j = τ_0jx + Σ_i τ_ijx a_i;  a'_j = s(V_j): gated, as all weights depend on the symbol x
 
-    activation: s, "tanh", "sigmoid" or "linear": then a hidden Markov model is one of these.
-    Source: Ollivier 2013, eqs 10-11. Unit j starts as in GraphRNN.
+    units, edges, graph_seed, frequencies, initial: as in GraphRNN. activation: s, "tanh" (default), "sigmoid" or
+    "linear"; with "linear" hidden Markov models are a special case.
+
+    Unit j starts as in GraphRNN.
+    Source: Ollivier 2013, eqs 10-11.
+
+    >>> net = rnn.Network([rnn.GNN(5, edges=2)], inputs=3, outputs=3)
+    >>> {name: node.shape for name, node in net.layers[0].weights.items()}
+    {'tau': (3, 10), 'tau_0': (3, 5)}
     """
 
     states = (State("a"),)
@@ -195,12 +212,18 @@ class GNN(_Integrators):
 class GLNN(_Integrators):
     """V'_j = V_j + τ_0jx + Σ_i τ_ijx a_i;  a_j = s(V_j): gated and leaky
 
-    activation: s, "tanh", "sigmoid" or "linear". With tanh, τ_jj = -1/2 and the biases (eqs 31-33) make unit j an
-    integrator of a random reading of the symbols over about j steps; with the others it is the same integrator (a
-    linear one has τ_jj = -1/(j + 1)). edges: how many each unit sends; frequencies: ν̃ of eq. 32. V⁰ = s⁻¹(β / α) with
-    initial_state="learned"; eq. 30 is rnn.Network(..., initial={"W_ho": zeros(), "b_o": array(np.log(ν))}), of
-    rnn.initializers.
+    units, edges, graph_seed, initial: as in GraphRNN. activation: s, "tanh" (default), "sigmoid" or "linear".
+    frequencies: ν̃ of eq. 32, of the symbols in the data; equal by default.
+
+    With tanh, τ_jj = -1/2 and the biases (eqs 31-33) make unit j an integrator of a random reading of the symbols over
+    about j steps. With the others unit j is the same integrator; a linear one has τ_jj = -1/(j + 1).
+    With initial_state="learned" the network starts at V⁰ = s⁻¹(β / α). For eq. 30 use
+    rnn.Network(..., initial={"W_ho": zeros(), "b_o": array(np.log(ν))}), with functions of rnn.initializers.
     Source: Ollivier 2013, eqs 13, 30-33; other activations as in its appendix A.
+
+    >>> net = rnn.Network([rnn.GLNN(5, edges=2)], inputs=3, outputs=3, initial_state="learned")
+    >>> net.state_names()
+    [('V_0', 5)]
     """
 
     states = (State("V"),)
@@ -221,7 +244,7 @@ class GLNN(_Integrators):
         return reading if self.activation == "linear" else beta + reading
 
     def _first_states(self, generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
-        """V⁰_j = s⁻¹(β_j / α), what lies at 0 for a linear unit"""
+        """V⁰_j = s⁻¹(β_j / α); a linear unit starts at 0"""
         at = np.arctanh(_time_scales(shape[0])[1] / ALPHA)
         return at * {"tanh": 1.0, "sigmoid": 2.0, "linear": 0.0}[self.activation]
 
@@ -229,9 +252,15 @@ class GLNN(_Integrators):
 class GraphLSTM(_OverGraph):
     """i, f = σ(x, h, c);  c' = f c + i tanh(x, h);  o = σ(x, h, c');  h' = o tanh(c'), where h enters by its edges
 
-    What each gate reads of x and h is x W_x· + b_· + Σ_i τ·_ij h_i over the edges i → j; peepholes are diagonal. All
-    weights ~ U(-0.1, 0.1).
+    units: width of h and c, 128 by default. edges: number of edges that each unit sends, 10 by default. graph_seed:
+    seed of the random graph. initial: initializers by weight name, see Cell; by default all weights ~ U(-0.1, 0.1).
+
+    Each gate reads x W_x· + b_· + Σ_i τ·_ij h_i over the edges i → j. Peepholes are diagonal.
     Source: Ollivier 2013, 4 (with each unit of an RNN replaced by an LSTM cell); Graves 2013, eqs 7-11.
+
+    >>> net = rnn.Network([rnn.GraphLSTM(5, edges=2)], inputs=3, outputs=3)
+    >>> net.layers[0].weights["tau_i"].shape
+    (10,)
     """
 
     states = (State("h"), State("c"))

@@ -1,10 +1,10 @@
-"""Networks within the programs of others.
+"""Networks in PyTorch and JAX.
 
 torch_module   a network as a torch.nn.Module
-torch_modules  the class of such modules; the one file that imports torch
-jax_function   a network as a function on arrays of JAX
-jax_functions  the making of such functions; the one file that imports jax
-calls          what both call: a network's outputs and states, compiled for a time and batch
+torch_modules  class of these modules; the only file that imports torch
+jax_function   a network as a function on JAX arrays
+jax_functions  makes these functions; the only file that imports jax
+calls          used by both: a network's outputs and states, compiled for a time and batch
 """
 
 from __future__ import annotations

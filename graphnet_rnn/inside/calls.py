@@ -1,4 +1,4 @@
-"""What a network computes when the programs of others call it, as nodes."""
+"""Compiled calls of a network from other frameworks."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from graphnet_rnn.network.network import Network
 
 __all__ = ["CompiledCalls", "called", "require_no_draws"]
 
-#: For how many pairs of time and batch what is compiled is kept.
+#: Number of compiled pairs of time and batch to keep.
 KEPT = 8
 
 
 def require_no_draws(who: str, network: Network, whose: str, remedy: str) -> None:
-    """UsageError for a network with dropout, whose draws the other program would not know of."""
+    """Raises UsageError for a network with dropout, as the other framework does not control its random numbers."""
     leaves = (node.op for node in gn.Graph(network.unroll(2, 1).final).order if node.is_leaf)
     if network.dropout or any(op.is_fed and not op.is_input for op in leaves):
         raise UsageError(
@@ -27,14 +27,14 @@ def require_no_draws(who: str, network: Network, whose: str, remedy: str) -> Non
 
 
 def called(network: Network, time: int, batch: int) -> tuple[list[Node], list[Node]]:
-    """(outputs, states after) of (x, states before, parameters)."""
+    """Nodes (outputs, states after) and inputs (x, states before, parameters)."""
     u = network.unroll(time, batch, training=False, labels=0 if network.loss == "ctc" else None)
     outputs = u.logits if network.outputs else u.hidden[-1]
     return [outputs, *u.final], [u.inputs, *u.initial, *network.parameters.values()]
 
 
 class CompiledCalls:
-    """What `make` gives for (outputs, inputs) of a time and batch, kept for the last eight of these."""
+    """Cache of `make(outputs, inputs)` for the last eight pairs of time and batch."""
 
     def __init__(
         self, network: Network, make: Callable[[list[Node], list[Node]], Callable[..., Any]]

@@ -1,4 +1,4 @@
-"""jax_function: a network as a function on arrays of JAX."""
+"""jax_function: a network as a function on JAX arrays."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def jax_function(
 ) -> tuple[Callable[..., Any], dict[str, Any]]:
     """outputs, states = function(parameters, x, *states): the function, and the parameters by name
 
-    x: (time, batch, inputs); symbols without the last axis, int64, which JAX has with jax_enable_x64. states: one array
-    (batch, width) for each state, in the order of `network.state_names()`; the network's first states if none is given.
-    outputs: what enters the loss's own nonlinearity (with a scaling, in the units of the targets), or, of a network
-    without output layer, what its last layer gives. With a layer that reads a sequence from its end, or pool "mean" or
-    "max", pieces that hand their states on are not the whole.
-    parameters: copies of the network's; gradients by them are those of the compiled program, see gn.inside.jax_function
-    for what JAX may do with it. What is compiled for a time and batch is kept, for the last eight of these.
-    Raises UsageError without JAX, and for a network with dropout, whose draws are not JAX's.
+    network: any rnn.Network without dropout. backend, threads: see gn.compile.
+    x: (time, batch, inputs); symbols without the last axis, int64, for which JAX needs jax_enable_x64. states: one
+    array (batch, width) for each state, in the order of `network.state_names()`; the network's first states by default.
+    outputs: before the loss's nonlinearity (with a scaling, in the units of the targets); without an output layer,
+    those of the last layer. With a bidirectional layer, or pool "mean" or "max", running a sequence in segments changes
+    the result. parameters: copies of the network's. Gradients are those of the compiled program; gn.inside.jax_function
+    lists what JAX can do with it. The last eight compiled pairs of time and batch are kept.
+    Raises UsageError without JAX, and for a network with dropout, whose random numbers JAX does not control.
     """
     network = require_network("jax_function", network)
     if importlib.util.find_spec("jax") is None:

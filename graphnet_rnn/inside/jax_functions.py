@@ -1,4 +1,4 @@
-"""Networks as functions on arrays of JAX."""
+"""Networks as functions on JAX arrays."""
 
 from __future__ import annotations
 

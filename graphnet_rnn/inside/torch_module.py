@@ -17,14 +17,16 @@ def torch_module(
 ) -> Any:
     """outputs, states = module(x, states=None), as torch.nn.LSTM is called; a torch.nn.Module
 
-    x: (time, batch, inputs), with batch_first (batch, time, inputs); symbols without the last axis. states: one tensor
-    (batch, width) for each state, in the order of `network.state_names()`; the network's first states if None. outputs:
-    what enters the loss's own nonlinearity (with a scaling, in the units of the targets), or, of a network without
-    output layer, what its last layer gives. With a layer that reads a sequence from its end, or pool "mean" or "max",
-    pieces that hand their states on are not the whole; as in PyTorch this is not refused.
-    Its Parameters are copies of the network's, named as there with "/" for "."; `module.network()` is the network with
-    the present ones. What is compiled for a time and batch is kept, for the last eight of these.
-    Raises UsageError without PyTorch, and for a network with dropout, whose draws are not PyTorch's.
+    network: any rnn.Network without dropout. batch_first: True for x and outputs (batch, time, ...). backend, threads:
+    see gn.compile.
+    x: (time, batch, inputs), or with batch_first (batch, time, inputs); symbols without the last axis. states: one
+    tensor (batch, width) for each state, in the order of `network.state_names()`; None: the network's first states.
+    outputs: before the loss's nonlinearity (with a scaling, in the units of the targets); without an output layer,
+    those of the last layer. With a bidirectional layer, or pool "mean" or "max", running a sequence in segments changes
+    the result; as in PyTorch, this is not an error.
+    The module's Parameters are copies of the network's, with "/" for "." in their names; `module.network()` returns the
+    network with the current values. The last eight compiled pairs of time and batch are kept.
+    Raises UsageError without PyTorch, and for a network with dropout, whose random numbers PyTorch does not control.
     """
     network = require_network("torch_module", network)
     batch_first = yes_or_no("torch_module: batch_first", batch_first)

@@ -42,7 +42,7 @@ class NetworkModule(torch.nn.Module):  # type: ignore[misc]  # PyTorch may be mi
         return outputs.transpose(0, 1) if self.batch_first and not pooled else outputs, final
 
     def network(self) -> Network:
-        """The network that it was made of, with the present weights."""
+        """Returns the network with the module's current weights."""
         for name, weight in self._weights().items():
             self._network.parameters[name].value[...] = weight.detach().numpy()
         return self._network
@@ -64,7 +64,7 @@ class NetworkModule(torch.nn.Module):  # type: ignore[misc]  # PyTorch may be mi
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        """For pickle and copy: the network by its description; its parameters are those of the module."""
+        """For pickle and copy: the network's description; the parameters are those of the module."""
         state, network = {**self.__dict__}, self.network()
         del state["_compiled"]
         fixed = {name: node.value for name, node in network.fixed.items()}
@@ -81,5 +81,5 @@ class NetworkModule(torch.nn.Module):  # type: ignore[misc]  # PyTorch may be mi
 
 
 def _plain(name: str) -> str:
-    """PyTorch allows no dot in a name."""
+    """Replaces the dots that PyTorch does not allow in names."""
     return name.replace(".", "/")

@@ -1,7 +1,7 @@
-"""Models that are no networks, and networks within larger models.
+"""Models other than networks, and networks within larger models.
 
 energy  restricted Boltzmann machines, and their temporal forms
 hmm     hidden Markov models
-hmm_likelihood  the objective that trains one
-nade    frames of bits that depend on each other
+hmm_likelihood  likelihood of hidden Markov models, and its objective
+nade    frames of dependent bits
 """

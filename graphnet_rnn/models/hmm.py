@@ -1,19 +1,19 @@
-"""Hidden Markov models as linear gated networks (Ollivier 2013, 1.2.2), trained by expectation-maximisation.
+"""Hidden Markov models as linear gated networks (Ollivier 2013, 1.2.2), trained by expectation-maximization.
 
-A state i prints the symbol x with probability B_i(x), then moves to j with probability A_ij; the first state is drawn
-from π. With τ_ijx = B_i(x) A_ij, the transition of a gated network (eq. 10) with the identity for s is the
-forward recursion
+A state i emits the symbol x with probability B_i(x), then moves to j with probability A_ij; the first state is drawn
+from π. With τ_ijx = B_i(x) A_ij, the transition of a gated network (eq. 10) with the identity for s is the forward
+recursion
 
     a_{t+1,j} = Σ_i a_{t,i} τ_{ij x_t} / c_t        c_t = Σ_i a_{t,i} B_i(x_t) = p(x_t | x_0 ... x_{t-1})
 
-Dividing by c_t keeps Σ_i a_{t,i} = 1 however long the sequence is; the log-likelihood is Σ_t log c_t.
+Dividing by c_t keeps Σ_i a_{t,i} = 1 for any length of the sequence; the log-likelihood is Σ_t log c_t.
 
-Taken as a function of free tables (whose rows need not sum to 1) the likelihood is a sum over hidden paths of
-products of their entries, so A_ij ∂log p/∂A_ij is the expected number of moves from i to j given the symbols, and
-likewise for π and B: the E-step is one backward pass. It is that of log c_T, with c_0 ... c_{T-1} held fixed where
-they divide: whatever divides, c_T is p over their product, so the derivative is that of log p, and no term of it is
-negative. Through the c_t, each step would subtract what the next one adds; where states decay for a thousand symbols
-nothing but rounding is left of that, and counts come out negative.
+As a function of free tables (whose rows need not sum to 1) the likelihood is a sum over hidden paths of products of
+their entries. So A_ij ∂log p/∂A_ij is the expected number of moves from i to j given the symbols, and likewise for π
+and B: the E-step is one backward pass. This pass computes the derivative of log c_T, with c_0 ... c_{T-1} constant as
+divisors. For any divisors, c_T is p over their product, so the derivative is that of log p, and all its terms are
+positive. In a derivative through the c_t each step would subtract terms that the next step adds. If states decay for a
+thousand symbols, only rounding errors would remain, and counts would be negative.
 """
 
 from __future__ import annotations
@@ -53,16 +53,24 @@ __all__ = ["HMM", "Counts", "UnrolledHMM", "forward"]
 class HMM(Model):
     """p(x_0 ... x_{T-1}) = Σ_paths π_{i_0} B_{i_0}(x_0) Π_t A_{i_t i_{t+1}} B_{i_{t+1}}(x_{t+1})
 
-    states, symbols: how many of each. frequencies: how often each symbol occurs (any scale; by default all the same).
-    At first π and the rows of A are drawn from a Dirichlet(½, ..., ½), and B_i(x) ∝ frequency of x · U(0, 1).
-    edges: of a random graph over the states (graph_seed), of which each sends so many, one of them to itself: moves
-    along others are never possible, and the Dirichlet is over these. None: all moves are.
-    piece: how many steps one graph spans at most. Longer sequences are read piece by piece, and the derivative is
-    carried back from piece to piece: nothing is truncated. A state whose probability falls below 1e-308 is lost.
-    All is float64: counts of a long text need its digits. `symbols` arguments are integers (time, batch), or (time,)
-    for one sequence. backend, threads: see gn.compile.
-    Raises UsageError for settings and tables that cannot be meant, DataError for symbols that do not fit.
+    states: number of hidden states. symbols: number of symbols; as an argument of methods, integers (time, batch), or
+    (time,) for one sequence. seed: of the initial tables, 0 by default. frequencies: of the symbols (any scale), equal
+    by default; at first B_i(x) ∝ frequency of x · U(0, 1), and π and the rows of A are drawn from a Dirichlet(½, ...,
+    ½). piece: maximum number of time steps of one graph, 128 by default. Longer sequences are read in pieces, and the
+    derivative is carried back from piece to piece without truncation. A state with probability below 1e-308 is lost.
+    backend, threads: see gn.compile. edges: number of moves that each state allows, one of them to itself, given by a
+    random graph over the states; all other moves have probability 0. None (default): all moves. graph_seed: of this
+    graph. values: tables by name instead of drawn ones.
+    All numbers are float64, as counts of a long text need this precision.
+    Raises UsageError for invalid settings and tables, DataError for invalid symbols.
     Source: Ollivier 2013, 1.2.2 and note 16; Baum et al. 1970; Rabiner 1989 (names of the tables).
+
+    >>> hmm = rnn.HMM(states=2, symbols=3)
+    >>> bits = hmm.fit([0, 1, 2, 0, 1, 2, 0, 1], iterations=3)
+    >>> len(bits), bits[-1] < bits[0]
+    (4, True)
+    >>> hmm.viterbi([0, 1, 2, 0]).shape
+    (4,)
     """
 
     def __init__(
@@ -95,7 +103,7 @@ class HMM(Model):
         self._functions: dict[tuple[str, int, int], gn.Function] = {}
 
     def _drawn(self, frequencies: Any) -> dict[str, Any]:
-        """The tables at first."""
+        """Initial tables."""
         require_memory(
             8 * self.states * (self.states + self.symbols), "HMM: its tables", "fewer states take less"
         )
@@ -114,7 +122,7 @@ class HMM(Model):
 
     @cached_property
     def _possible(self) -> Array:
-        """Where A may be more than 0."""
+        """Mask of the moves with an edge."""
         if self.edges is None:
             return np.ones((self.states, self.states), bool)
         sources, targets = random_edges(self.states, min(self.edges, self.states), self.graph_seed)
@@ -123,7 +131,7 @@ class HMM(Model):
         return possible
 
     def settings(self) -> dict[str, Any]:
-        """The arguments that make it again; frequencies only say what B is at first."""
+        """Returns the arguments that recreate the model, without frequencies, which only set the initial B."""
         return {
             name: getattr(self, name)
             for name in ("states", "symbols", "seed", "piece", "edges", "graph_seed")
@@ -143,7 +151,7 @@ class HMM(Model):
 
     @property
     def pi(self) -> Array:
-        """π_i, the probability to start in state i, (states,). Setting it checks that it sums to 1."""
+        """π_i, the probability to start in state i, (states,). The setter checks that it sums to 1."""
         return self._pi.value.copy()
 
     @pi.setter
@@ -152,7 +160,7 @@ class HMM(Model):
 
     @property
     def A(self) -> Array:
-        """A_ij, the probability to move from state i to j, (states, states). Setting it checks that rows sum to 1."""
+        """A_ij, the probability to move from state i to j, (states, states). The setter checks that rows sum to 1."""
         return self._A.value.copy()
 
     @A.setter
@@ -168,7 +176,7 @@ class HMM(Model):
 
     @property
     def B(self) -> Array:
-        """B_i(x), the probability that state i prints x, (states, symbols). Setting it checks that rows sum to 1."""
+        """B_i(x), the probability that state i emits x, (states, symbols). The setter checks that rows sum to 1."""
         return self._B.value.copy()
 
     @B.setter
@@ -183,12 +191,12 @@ class HMM(Model):
     # -- graphs ------------------------------------------------------------------------------
 
     def unroll(self, time: int, batch: int, tables: str = "free", initial: str = "pi") -> UnrolledHMM:
-        """The model over `time` steps of `batch` sequences, as nodes. See UnrolledHMM.
+        """Returns the model over `time` steps of `batch` sequences, as nodes. See UnrolledHMM.
 
-        tables: "free" (the parameters are the tables, which derivatives treat as free numbers: what an E-step
-        needs), or "softmax" (the parameters are new logits that give the present tables: what an optimizer can
-        train; `adopt` then brings them home). initial: "pi", or "given" (an Input, to carry
-        the state from piece to piece).
+        time: number of time steps. batch: number of sequences.
+        tables: "free" (default): the parameters are the tables, free numbers for derivatives, as an E-step needs;
+        "softmax": the parameters are new logits of the current tables, for optimizers; `adopt` copies the trained
+        tables to the model. initial: "pi" (default), or "given" for an Input, to carry the state from piece to piece.
         """
         time, batch = whole_number("unroll: time", time), whole_number("unroll: batch", batch)
         one_of("unroll: tables", tables, ("free", "softmax"))
@@ -215,14 +223,14 @@ class HMM(Model):
         return UnrolledHMM(parameters, symbols, a, final, log_probabilities, log_likelihood, cost)
 
     def __graph__(self) -> gn.Graph:
-        """One step of the forward recursion, for pictures."""
+        """One step of the forward recursion, for drawing."""
         symbols, a = gn.input((1, 1), "int64", name="x_t"), gn.input((1, self.states), "float64", name="a_t")
         emissions = gn.take(gn.transpose(self._B), symbols)
         log_probabilities, after = forward(emissions, a, lambda a: a @ self._A)
         return gn.Graph([gn.label(log_probabilities, "log p"), gn.label(after, "a_t+1")], [symbols, a])
 
     def adopt(self, u: UnrolledHMM) -> None:
-        """The tables become the softmax of the logits of u = hmm.unroll(..., tables="softmax")."""
+        """Sets the tables to the softmax of the logits of u = hmm.unroll(..., tables="softmax")."""
         for name, node in self.parameters.items():
             logits = u.parameters[name]
             if logits is node or logits.shape != node.shape:
@@ -256,7 +264,7 @@ class HMM(Model):
     def predict(self, symbols: Any) -> Array:
         """p(x_T | x_0 ... x_{T-1}): the distribution over the next symbol, (batch, symbols) (or (symbols,) for one).
 
-        No symbols, shape (0,) or (0, batch), give the distribution of the first.
+        No symbols, shape (0,) or (0, batch), give the distribution of the first symbol.
         """
         lanes, shape = self._lanes("predict", symbols, least=0)
         starts, log_probabilities = self._read(lanes)
@@ -266,11 +274,11 @@ class HMM(Model):
     def viterbi(self, symbols: Any) -> Array:
         """argmax over hidden paths of p(path, symbols): int64 states, of the shape of `symbols`.
 
-        Of paths that are equally likely one is given. DataError if no path can print the symbols.
+        Returns one of several equally likely paths. Raises DataError if no path can emit the symbols.
         Source: Viterbi 1967; Rabiner 1989, eqs 32-35.
         """
         lanes, shape = self._lanes("viterbi", symbols)
-        with np.errstate(divide="ignore"):  # log 0 = -inf: a way that is closed
+        with np.errstate(divide="ignore"):  # log 0 = -inf for impossible moves
             pi, A, B = [np.log(table.value) for table in (self._pi, self._A, self._B)]
         best = pi + B.T[lanes[0]]  # (batch, states): the log-probability of the best path that ends there
         came_from = np.zeros((*lanes.shape, self.states), np.int64)
@@ -289,7 +297,10 @@ class HMM(Model):
         return path.reshape(shape)
 
     def sample(self, length: int, seed: int = 0, batch: int | None = None) -> Array:
-        """Symbols drawn from the model: int64 (length,), or (length, batch)."""
+        """Returns symbols drawn from the model: int64 (length,), or (length, batch).
+
+        length: number of symbols. seed: of the random numbers. batch: number of sequences.
+        """
         length = whole_number("sample: length", length)
         lanes = 1 if batch is None else whole_number("sample: batch", batch)
         generator = np.random.default_rng(whole_number("sample: seed", seed, least=0))
@@ -303,14 +314,14 @@ class HMM(Model):
     # -- learning ----------------------------------------------------------------------------
 
     def counts(self, symbols: Any) -> Counts:
-        """The E-step: expected counts under the present tables, w ∂log p/∂w for each entry w. See Counts.
+        """The E-step: expected counts under the current tables, w ∂log p/∂w for each entry w. See Counts.
 
-        Raises DataError for a sequence that the model cannot print, TrainingError if the derivative overflows.
+        Raises DataError for a sequence that the model cannot emit, TrainingError if the derivative overflows.
         """
         lanes, _ = self._lanes("counts", symbols)
         starts, log_probabilities = self._read(lanes)
         self._require_possible("counts", log_probabilities)
-        # What follows the last piece does not depend on its final state.
+        # Nothing depends on the final state of the last piece.
         g_state = np.zeros_like(starts[-1])
         g_A, g_B = np.zeros(self._A.shape), np.zeros(self._B.shape)
         parts, last = pieces(len(lanes), self.piece), np.zeros(lanes.shape)
@@ -320,26 +331,27 @@ class HMM(Model):
             g_state, more_A, more_B = run(lanes[part], state, last[part], g_state)
             g_A += more_A
             g_B += more_B
-        with np.errstate(invalid="ignore"):  # 0 · inf: found below
+        with np.errstate(invalid="ignore"):  # 0 · inf, checked below
             found = self._pi.value * g_state.sum(axis=0), self._A.value * g_A, self._B.value * g_B
         if not all(np.isfinite(table).all() for table in found):
             raise TrainingError(
-                "HMM: a state was so improbable before symbols that only it explains that the derivative overflowed. "
-                "Transitions near 0 cut states off; fit with smoothing > 0, or set A to a table without tiny entries."
+                "HMM: the derivative overflowed, as only a state of almost zero probability explains some "
+                "symbols. Fit with smoothing > 0, or set A to a table without tiny entries."
             )
         return Counts(*found, log_probabilities.sum(axis=0))
 
     def fit(
         self, symbols: Any, iterations: int = 100, smoothing: float = 0.0, tolerance: float = 0.0
     ) -> list[float]:
-        """`minimize` by expectation-maximisation (Baum & Welch): every table becomes its expected counts, normalised.
+        """Expectation-maximization (Baum & Welch): each step replaces every table by its normalized expected counts.
 
-        smoothing: added to each count, but to those of moves that have no edge. Without it the likelihood never falls,
-        and an entry that is 0 stays 0 (which is how to keep a transition out). tolerance: the step is the last whose
-        predecessor gained fewer bits per symbol (0: never).
-        Gives the bits per symbol before the first step and after each: the last are those of the tables as they
-        are left. A row without any count stays as it was. Steps can be tiny for long near a saddle, and the end
-        depends on the start: a small tolerance and several seeds help. Raises what `counts` raises.
+        symbols: training sequences. iterations: maximum number of steps, 100 by default. smoothing: number added to
+        each count except those of moves without an edge, 0 by default; without smoothing the likelihood never falls,
+        and an entry that is 0 stays 0 (so a move can be excluded). tolerance: stops after a step that follows one that
+        gained fewer bits per symbol than this; 0 (default) never stops early.
+        Returns the bits per symbol before the first step and after each step; the last are those of the final tables. A
+        row without counts does not change. Near a saddle point steps can be tiny for a long time, and the result
+        depends on the initial tables: use a small tolerance and several seeds. Raises the errors of `counts`.
         rnn.Trainer makes the same steps on rnn.SymbolSequences, with validation, files and resuming.
         Source: Baum et al. 1970; Rabiner 1989, eqs 40a-c.
         """
@@ -357,9 +369,9 @@ class HMM(Model):
         return [*bits, self.bits(lanes)]
 
     def maximized(self, counts: Counts, smoothing: float = 0.0) -> Array:
-        """The M-step: the expected counts, `smoothing` more each, normalised; all tables as one vector like `theta`.
+        """The M-step: expected counts plus `smoothing`, normalized; all tables as one vector like `theta`.
 
-        A row without any count is as it was.
+        A row without counts does not change.
         """
         tables = []
         for node, count in ((self._pi, counts.pi), (self._A, counts.A), (self._B, counts.B)):
@@ -400,7 +412,7 @@ class HMM(Model):
     # -- checks ------------------------------------------------------------------------------
 
     def _lanes(self, method: str, symbols: Any, least: int = 1) -> tuple[Array, tuple[int, ...]]:
-        """The symbols as int64 (time, batch), and their own shape."""
+        """Symbols as int64 (time, batch), and their original shape."""
         what = f"{method}: symbols"
         given = array_of(what, symbols, " (time, batch) or (time,)", "; sequences must be equally long")
         if given.size == 0 and given.dtype.kind == "f":  # np.asarray([])
@@ -417,8 +429,8 @@ class HMM(Model):
         if impossible.size:
             t, lane = impossible[0]
             raise DataError(
-                f"{method}: under these tables the symbol at time {t} of sequence {lane} has probability 0 after what "
-                "came before; set tables without zeros there. (A fit with smoothing > 0 leaves no zeros behind.)"
+                f"{method}: under these tables the symbol at time {t} of sequence {lane} has probability 0 "
+                "given the symbols before; set tables without zeros there. (A fit with smoothing > 0 has no zeros.)"
             )
 
     def __repr__(self) -> str:
@@ -432,7 +444,7 @@ def _bits(log_probabilities: Array) -> float:
 def _draw(distributions: Array, generator: np.random.Generator) -> Array:
     """One index from each row of probabilities."""
     cumulative = np.cumsum(distributions, axis=1)
-    # Scaled by the last value, which rounding may leave below 1: u stays below it.
+    # Scaled by the last value, which may be below 1 by rounding, so that u stays below it.
     u = generator.random((len(distributions), 1)) * cumulative[:, -1:]
     return (u >= cumulative).sum(axis=1)
 
@@ -445,7 +457,7 @@ def _as_floats(argument: str, value: Any) -> Array:
 
 
 def _distributions(name: str, table: Any, shape: Sequence[int]) -> Array:
-    """The table, its rows divided by their sums, which must be 1 but for rounding."""
+    """Table with rows divided by their sums, which must be 1 up to rounding."""
     given = _as_floats(name, table)
     if given.shape != tuple(shape):
         raise UsageError(f"{name} must have the shape {list(shape)}, not {list(given.shape)}")

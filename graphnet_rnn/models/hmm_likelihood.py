@@ -1,4 +1,4 @@
-"""The likelihood of a hidden Markov model: as nodes, with its curvature, and as an objective for EM."""
+"""Likelihood of a hidden Markov model: as nodes, with its curvature, and as an objective for EM."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-#: The logit of an entry that is 0: its softmax is 0, and no step of an optimizer brings it back.
+#: Logit of an entry that is 0: its softmax is 0, and stays 0 in training.
 FORBIDDEN = -1e3
 
 
@@ -33,18 +33,18 @@ def forward(
 ) -> tuple[Node, Node]:
     """log c_t and a_T: the recursion above, on nodes.
 
-    emissions: B_i(x_t), (time, batch, states). initial: a_0, (batch, states). move: a ↦ a A. scaled: the c_t that
-    divide are constants to derivatives, so that what goes back from the last log c_t, or from a_T, is the backward
-    variable β_t / (c_t ... c_T) (Rabiner 1989, eqs 92-94), made of positive terms alone.
-    Gives log p(x_t | x_<t) in nats, (time, batch), -inf from the first impossible symbol on; and a_T, (batch, states),
-    which is the distribution of the next state.
+    emissions: B_i(x_t), (time, batch, states). initial: a_0, (batch, states). move: a ↦ a A. scaled: True makes the
+    divisors c_t constant to derivatives, so that the gradient of the last log c_t, or of a_T, is the backward variable
+    β_t / (c_t ... c_T) (Rabiner 1989, eqs 92-94), with positive terms only.
+    Returns log p(x_t | x_<t) in nats, (time, batch), -inf from the first impossible symbol on; and a_T, (batch,
+    states), the distribution of the next state.
     """
     a, probabilities = initial, []
     for t in range(emissions.shape[0]):
         with gn.scope(layer="forward", time=t + 1):
             joint = a * emissions[t]
             c = gn.sum(joint, axis=1, keepdims=True)
-            # After an impossible symbol all states have probability 0, and so has all that follows: not 0/0.
+            # After an impossible symbol all probabilities are 0; avoids 0/0.
             scale = gn.where(c > 0, c, 1)
             a = move(joint / (gn.stop_gradient(scale) if scaled else scale))
             probabilities.append(c)
@@ -52,24 +52,24 @@ def forward(
 
 
 def of_complete_data(*nodes: Node) -> Node:
-    """log p(symbols) of each sequence, with the curvature of what EM maximises: log p(symbols, path), the path expected
+    """log p(symbols) of each sequence, with the curvature of EM's objective, the expected log p(symbols, path)
 
-    nodes: the logits of π (none where the first state is given), A and B; log p itself; the emissions B_i(x_t).
-    Of the row i of a table, which the path leaves n_i times, -n_i log Σ exp(logits) bends; the rest of
-    Σ count · log softmax(logits) is linear. The counts are those of an E-step, here for each sequence:
-    P(state i at t | symbols) is what the derivative by the logarithm of B_i(x_t) is.
+    nodes: the logits of π (none if the first state is given), A and B; log p itself; the emissions B_i(x_t).
+    The row i of a table, with n_i moves from state i, has the curvature of -n_i log Σ exp(logits); the rest of
+    Σ count · log softmax(logits) is linear. The counts are those of an E-step for each sequence: P(state i at t |
+    symbols) is the derivative by the logarithm of B_i(x_t).
     """
     *pi, A, B, log_likelihood, emissions = nodes
     ones = gn.fill(1, log_likelihood.shape, log_likelihood.dtype)
     (slopes,) = gn.backward({log_likelihood: ones}, [emissions])
     occupied = gn.stop_gradient(emissions * slopes)
-    left = gn.sum(occupied[:-1], axis=0)  # after the last symbol no move is seen
+    left = gn.sum(occupied[:-1], axis=0)  # no move follows the last symbol
     bends = gn.sum(occupied, axis=0) @ gn.logsumexp(B) + left @ gn.logsumexp(A)
     return -gn.add(bends, *(gn.broadcast_to(gn.logsumexp(node), bends.shape) for node in pi))
 
 
 def mean_of_complete_data(*nodes: Node) -> Node:
-    """The same for the mean cost of a symbol."""
+    """Mean cost of a symbol with this curvature, see of_complete_data."""
     time, batch, _ = nodes[-1].shape
     return gn.sum(of_complete_data(*nodes)) * (-1 / (time * batch))
 
@@ -81,7 +81,7 @@ class UnrolledHMM:
     parameters         "pi", "A", "B": the tables, or the free logits whose softmax they are
     symbols            Input, int64 (time, batch)
     initial            a_0, (batch, states); an Input if "given"
-    final              a_T, (batch, states): the distribution of the state that prints the next symbol
+    final              a_T, (batch, states): the distribution of the state that emits the next symbol
     log_probabilities  log p(x_t | x_<t) in nats, (time, batch)
     log_likelihood     of each sequence in nats, (batch,)
     cost               mean nats for each symbol
@@ -103,10 +103,10 @@ def logits_of(name: str, table: Array) -> Node:
 
 @dataclass(frozen=True)
 class Counts:
-    """What an E-step finds: expected numbers, given the symbols, summed over all sequences.
+    """Result of an E-step: expected numbers, given the symbols, summed over all sequences.
 
-    pi: of starts in state i, (states,). A: of moves from i to j, (states, states). B: of times that state i printed x,
-    (states, symbols). log_likelihood: of each sequence in nats, (batch,).
+    pi: starts in state i, (states,). A: moves from i to j, (states, states). B: emissions of x in state i, (states,
+    symbols). log_likelihood: of each sequence in nats, (batch,).
     """
 
     pi: Array
@@ -116,9 +116,9 @@ class Counts:
 
 
 class Likelihood(ModelObjective):
-    """-log p of the sequences, in nats per symbol, and where the bound that the present tables give is highest.
+    """-log p of the sequences, in nats per symbol, and the maximum of the lower bound at the current tables.
 
-    shares: parts of the sequences, counted each by itself, so that as many processes may share a step.
+    shares: parts of the sequences, counted separately, so that this number of processes can share a step.
     """
 
     def __init__(self, model: HMM, symbols: Array, shares: int = 1) -> None:
@@ -138,7 +138,7 @@ class Likelihood(ModelObjective):
         )
 
     def maximized(self, w: Array, smoothing: float) -> tuple[float, Array]:
-        """The loss at w, and the tables after one step of expectation-maximisation from there."""
+        """Returns the loss at w, and the tables after one step of expectation-maximization from w."""
         self.set(w)
         total = self.ranks.sum(len(self.parts), self._counted(), 1 + w.size)
         tables = self.model.pi, self.model.A, self.model.B
@@ -149,7 +149,7 @@ class Likelihood(ModelObjective):
         return loss, self.model.maximized(Counts(pi, A, B, likelihood), smoothing)
 
     def _counted(self) -> Iterator[Array]:
-        """Of each part of this process the log likelihood, and the expected counts, end to end."""
+        """Log likelihood and expected counts, end to end, of each part of this process."""
         for number in self.ranks.own(len(self.parts)):
             found = self.model.counts(self.parts[number])
             likelihood = found.log_likelihood.sum(keepdims=True)

@@ -36,7 +36,7 @@ def conditional_logits(v: Node, b: Node, c: Node, W: Node, V: Node) -> Node:
 def _logits(
     b: Any, c: Any, W: Any, V: Any, bit: Callable[[int, Any], Any], squash: Callable[[Any], Any], of: Any
 ) -> Any:
-    """The equations, of nodes or of arrays: `of` is gn or np; bit(i, o_i) gives v_i, (rows,)."""
+    """The equations for nodes or arrays: `of` is gn or np; bit(i, o_i) returns v_i, (rows,)."""
     a, logits = c, []
     for i in range(W.shape[0]):
         o = b[:, i] + of.sum(squash(a) * V[i], axis=1)
@@ -48,13 +48,20 @@ def _logits(
 class RecurrentNADE(Model):
     """P(v_1 ... v_T) = Π_t Π_i P(v_ti | v_t1 ... v_t,i-1, h_t),  h_t of a network that has read v_1 ... v_{t-1}
 
-    b_t = b + h_t W_hb;  c_t = c + h_t W_hc;  o_t of `conditional_logits`: dependent bits as an output of nodes, whose
-    likelihood is exact, unlike that of an RBM on the same h_t (RNN-RBM).
-    network: with outputs=0; its inputs are the bits of a frame, and before the first it reads zeros. hidden: units of
-    the NADE; 0: bits are independent given the past, a logistic output. initial: other initializers, by patterns of
-    names (W_hb W_hc b c W V).
+    network: causal, with outputs=0; its inputs are the bits of a frame, and zeros before the first frame. hidden: units
+    of the NADE, 100 by default; 0 for bits that are independent given the past (a logistic output). seed: of the
+    initial parameters, 0 by default. initial: initializers by patterns of names (W_hb W_hc b c W V). values: parameters
+    by name instead of initial ones.
+    b_t = b + h_t W_hb and c_t = c + h_t W_hc are the biases of `conditional_logits`, whose result is o_t. Unlike that
+    of an RBM on the same h_t (RNN-RBM), the likelihood of the dependent bits is exact.
     Raises UsageError, DataError.
     Source: Boulanger-Lewandowski, Bengio & Vincent 2012, RNN-NADE; Larochelle & Murray 2011, NADE.
+
+    >>> net = rnn.Network([rnn.GRU(4)], inputs=5, outputs=0, reads="vectors")
+    >>> model = rnn.RecurrentNADE(net, hidden=3)
+    >>> frames = model.sample(time=2)
+    >>> frames.shape, model.log_probabilities(frames).shape
+    ((2, 1, 5), (2, 1))
     """
 
     def __init__(
@@ -95,10 +102,10 @@ class RecurrentNADE(Model):
     # -- nodes ---------------------------------------------------------------------------------
 
     def unroll(self, v: Node, lengths: bool | str | Node = False, **how: Any) -> tuple[Node, Node | None]:
-        """-log P(v_t | v_1 ... v_{t-1}) in nats, (time, batch), 0 behind the lengths, for frames (time, batch, bits)
+        """-log P(v_t | v_1 ... v_{t-1}) in nats, (time, batch), 0 in the padding, for frames (time, batch, bits)
 
-        lengths, how: as in Network.unroll, which makes the network over the frames before. The second thing is the node
-        of the lengths, if there are any. Raises UsageError.
+        v: node (time, batch, bits). lengths, how: as in Network.unroll, which unrolls the network over the frames
+        before. Also returns the node of the lengths, or None. Raises UsageError.
         """
         if not isinstance(v, Node) or v.ndim != 3 or v.shape[2] != self.bits:
             what = f"{v.describe()} (made at {v.origin})" if isinstance(v, Node) else shown(v)
@@ -127,7 +134,7 @@ class RecurrentNADE(Model):
         return conditional_logits(rows, b, h @ p["W_hc"] + p["c"], p["W"], p["V"]) if self.hidden else b
 
     def cases(self, time: int) -> Callable[..., Node]:
-        """What rnn.GraphCases learns from: -log P of each sequence of at most so many frames, in nats
+        """Function for rnn.GraphCases: -log P of each sequence of up to `time` frames, in nats
 
         Its arrays are "v" (time, cases, bits) and "lengths" (cases,).
         """
@@ -141,7 +148,7 @@ class RecurrentNADE(Model):
         return graph
 
     def __graph__(self) -> gn.Graph:
-        """-log P of two frames of a sequence, for pictures; of many bits that is a long chain."""
+        """-log P of two frames of a sequence, for drawing; with many bits a long chain."""
         v = gn.input((2, 1, self.bits), self.network.dtype, name="v")
         losses, _ = self.unroll(v, training=False)
         return gn.Graph([gn.label(losses, "−log P")], [v])
@@ -149,7 +156,10 @@ class RecurrentNADE(Model):
     # -- arrays --------------------------------------------------------------------------------
 
     def log_probabilities(self, v: Any, lengths: Any = None) -> Array:
-        """log P(v_t | v_1 ... v_{t-1}) in nats, (time, batch), 0 behind the lengths, of bits v (time, batch, bits)."""
+        """log P(v_t | v_1 ... v_{t-1}) in nats, (time, batch), 0 in the padding.
+
+        v: bits (time, batch, bits). lengths: (batch,); None: all time steps.
+        """
         x, ends = self._checked("log_probabilities", v, lengths)
         b, c = self._biases(x, ends)
         rows = x.reshape(-1, self.bits)
@@ -158,9 +168,11 @@ class RecurrentNADE(Model):
         return found if ends is None else np.where(np.arange(len(x))[:, None] < ends, found, 0)
 
     def predict(self, v: Any, lengths: Any = None, drawn: bool = False, seed: int = 0) -> Array:
-        """A frame for each t after v_1 ... v_{t-1}, bits (time, batch, bits): drawn, or bit by bit the likelier value.
+        """Predicts a frame for each t from v_1 ... v_{t-1}: bits (time, batch, bits).
 
-        Frame t itself is not looked at.
+        v: bits (time, batch, bits); frame t is not used for its own prediction. lengths: (batch,); None: all time
+        steps. drawn: True draws each bit, False (default) takes the likelier value bit by bit. seed: of the random
+        numbers.
         """
         x, ends = self._checked("predict", v, lengths)
         generator = np.random.default_rng(whole_number("RecurrentNADE.predict: seed", seed, least=0))
@@ -168,7 +180,11 @@ class RecurrentNADE(Model):
         return self._frames(*self._biases(x, ends), generator if drawn else None).reshape(x.shape)
 
     def sample(self, time: int, batch: int = 1, warm_up: Any = None, seed: int = 0) -> Array:
-        """`time` new frames of each sequence, drawn, (time, batch, bits), after those of `warm_up` (not repeated)."""
+        """Draws `time` new frames of each sequence, (time, batch, bits).
+
+        batch: number of sequences, 1 by default. warm_up: frames to read first, (steps, batch, bits); not part of the
+        result. seed: of the random numbers.
+        """
         time = whole_number("RecurrentNADE.sample: time", time)
         batch = whole_number("RecurrentNADE.sample: batch", batch)
         generator = np.random.default_rng(whole_number("RecurrentNADE.sample: seed", seed, least=0))
@@ -210,7 +226,7 @@ class RecurrentNADE(Model):
         return h @ p["W_hb"] + p["b"], h @ p["W_hc"] + p["c"] if self.hidden else None
 
     def _chosen(self, b: Array, c: Array | None, bit: Callable[[int, Array], Array]) -> Array:
-        """The logits o of rows, whose bits are bit(i, o_i)."""
+        """Logits o of rows, whose bits are bit(i, o_i)."""
         if c is None:
             for i in range(self.bits):
                 bit(i, b[:, i])
@@ -236,6 +252,6 @@ class RecurrentNADE(Model):
 
 
 def _before(v: Any, of: Any) -> Any:
-    """The frames before each: zeros, v_1 ... v_{T-1}; of nodes or of arrays."""
+    """Frames before each: zeros, v_1 ... v_{T-1}; of nodes or arrays."""
     zeros = gn.fill(0, (1, *v.shape[1:]), v.dtype) if of is gn else np.zeros_like(v[:1])
     return of.concatenate([zeros, v[:-1]], axis=0) if v.shape[0] > 1 else zeros

@@ -1,13 +1,13 @@
-"""Networks: cells in layers, an output and a loss, over time.
+"""Networks: layers of cells, an output layer and a loss, unrolled over time.
 
-network  Network: its parameters are one flat vector
-layers   its cells, with weights of their own or of another layer
-unroll   a piece of time as one graph
-lengths  where the sequences of a batch end
-composed networks put together by a function: a model of them
-losses   what an output is judged by
-ctc      losses of label sequences that are not aligned, and their decoding
-running  a network on arrays of any length
+network  Network, whose parameters are one flat vector
+layers   layers of a network, with their own weights or those of another layer
+unroll   a network over several time steps as one graph
+lengths  variable-length sequences
+composed networks composed by a function
+losses   losses of each time step or of a whole sequence
+ctc      connectionist temporal classification: loss and decoding
+running  runs a network on arrays of any length
 readout  output weights in closed form
-norms    of weights, and of gradients on their way back through time
+norms    norms of weights, and of gradients by distance in time
 """

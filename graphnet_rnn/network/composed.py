@@ -1,4 +1,4 @@
-"""Networks put together by a function: a model of them."""
+"""Models composed of networks by a function."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from graphnet_rnn.settings import shown
 
 __all__ = ["Composed", "composed", "takes_what_is_asked"]
 
-#: What a Trainer says of a graph that it asks for.
+#: Arguments that a Trainer passes to the function.
 ASKED = ("training", "random")
 
 
 class Composed(Model):
-    """What `composed` makes classes of: a model whose parts are its arguments, and whose graph a function makes."""
+    """Base of the classes that `composed` makes: the arguments are its parts, and a function builds its graph."""
 
     build: ClassVar[Callable[..., Any]]
 
@@ -32,16 +32,16 @@ class Composed(Model):
         first = next((part for _, part in self._models_among_arguments()), None)
         if first is None:
             raise UsageError(
-                f"{own.__name__}: among its arguments must be a model, e.g. an rnn.Network, not {shown(given.args)}"
+                f"{own.__name__}: one of its arguments must be a model, e.g. an rnn.Network, not {shown(given.args)}"
             )
         self.declare_parameters({}, 0, next(iter(first.parameters.values())).dtype)
 
     def unroll(self, batch: int, *args: Any, **kwargs: Any) -> Any:
-        """What the function makes of the parts, for so many cases, and of what it is asked for besides."""
+        """Calls the function with the parts, the number of cases, and further arguments."""
         return type(self).build(*(getattr(self, name) for name in self.settings()), batch, *args, **kwargs)
 
     def __graph__(self) -> gn.Graph:
-        """Of one case, for pictures, and for files, which tell by it whether the equations have changed since."""
+        """Graph of one case for drawing; model files use it to detect changed equations."""
         found = self.unroll(1, training=False)
         if isinstance(found, Unrolled):
             return found.__graph__()
@@ -54,7 +54,7 @@ class Composed(Model):
 
 
 def takes_what_is_asked(function: Callable[..., Any]) -> bool:
-    """Whether it can be called as a Trainer does."""
+    """True if a Trainer can call the function."""
     parameters = inspect.signature(function).parameters
     open_ended = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
     return open_ended or set(ASKED) <= set(parameters)
@@ -62,6 +62,8 @@ def takes_what_is_asked(function: Callable[..., Any]) -> bool:
 
 def composed(function: Callable[..., Any]) -> type[Composed]:
     """A class of models from a function of parts: networks put together, and what follows from that
+
+    function: takes the parts of the model, then `batch`, then options, among them training= and random= (or **how).
 
         @rnn.composed
         def translator(encoder, decoder, batch, feedback=None, **how):
@@ -72,13 +74,21 @@ def composed(function: Callable[..., Any]) -> type[Composed]:
 
         model = translator(encoder, decoder)
 
-    Arguments before `batch` are what the model is made of: networks, other models, lists of these, and whatever JSON
-    holds; a file keeps them, and `rnn.load(path, [translator])` makes the model again. `model.unroll(batch, ...)` calls
-    the function, here model.unroll(3, feedback="likeliest"). A Trainer adds training= and random=, which are handed on
-    to each `unroll` of a network. What the function returns is for its caller; for rnn.GraphCases it is an Unrolled, or
-    losses (batch,), or (losses, {name: value of each case}). A network that is unrolled twice shares its weights.
-    For parameters of one's own there is rnn.Model.
-    Raises UsageError for a function whose arguments are others, and, when a model is made, if none of them is a model.
+    The parts are the arguments before `batch`: networks, other models, lists of these, and values that JSON holds.
+    Model files keep them; `rnn.load(path, [translator])` restores the model. `model.unroll(batch, ...)` calls the
+    function, here model.unroll(3, feedback="likeliest"). A Trainer passes training= and random=; pass both on to each
+    `unroll` of a network. For rnn.GraphCases the function returns an Unrolled, or losses (batch,), or (losses, {name:
+    value of each case}). A network that is unrolled twice shares its weights. For a model with further parameters
+    subclass rnn.Model.
+    Raises UsageError for a function with other arguments, and, when a model is created, if no argument is a model.
+
+    >>> @rnn.composed
+    ... def pair(encoder, decoder, batch, **how):
+    ...     e = encoder.unroll(5, batch, inputs="word", initial="zero", **how)
+    ...     return decoder.unroll(4, batch, inputs="before", targets="answer", initial=e.final, **how)
+    >>> model = pair(rnn.Network([rnn.GRU(4)], 3, 0), rnn.Network([rnn.GRU(4)], 3, 3))
+    >>> model.unroll(2).logits.shape
+    (4, 2, 3)
     """
     if not inspect.isfunction(function):
         raise UsageError(f"composed: a function is needed, not {shown(function)}")
@@ -86,20 +96,20 @@ def composed(function: Callable[..., Any]) -> type[Composed]:
     names = [parameter.name for parameter in parameters]
     if "batch" not in names[1:]:
         raise UsageError(
-            f"composed: {function.__name__}({', '.join(names)}) must have parts, and behind them `batch`, e.g. "
+            f"composed: {function.__name__}({', '.join(names)}) must take parts, then `batch`, e.g. "
             "(encoder, decoder, batch, **how)"
         )
     if not takes_what_is_asked(function):
         raise UsageError(
-            f"composed: {function.__name__} must take training= and random=, as a Trainer gives them: end its "
-            "arguments by **how, and hand these on to each unroll"
+            f"composed: {function.__name__} must take training= and random=, which a Trainer passes: end its "
+            "arguments with **how, and pass these on to each unroll"
         )
     own = parameters[: names.index("batch")]
     for parameter in own:
-        if parameter.name in HELD or hasattr(Composed, parameter.name):  # Model refuses the others
+        if parameter.name in HELD or hasattr(Composed, parameter.name):  # Model checks the others
             raise UsageError(
-                f"composed: {function.__name__} has an argument {parameter.name!r}, which every model has already; "
-                "call it otherwise"
+                f"composed: {function.__name__} has an argument {parameter.name!r}, which is an attribute of "
+                "every model; rename it"
             )
     members = {
         "build": staticmethod(function),

@@ -1,4 +1,4 @@
-"""The layers of a network: cells with weights of their own, or those of another layer."""
+"""Layers of a network: cells with their own weights, or those of another layer."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from graphnet_rnn.settings import MANY, shown, whole_number
 
 __all__ = ["bound_layers", "checked_layers", "checked_share"]
 
-#: What binding the least layer costs, beside its weights, in nodes.
+#: Nodes that the smallest layer makes when it is bound.
 LAYER_NODES = 10
 
 hide_module(__file__)
 
 
 def checked_layers(layers: Any) -> list[Cell]:
-    """The cells; UsageError for what is none, and if there are none."""
+    """Returns the cells as a list; UsageError unless there is at least one, and each is a cell."""
     cells = list(layers) if isinstance(layers, Iterable) else [layers]
     for cell in cells:
         if not isinstance(cell, Cell):
@@ -35,12 +35,15 @@ def checked_layers(layers: Any) -> list[Cell]:
 
 
 def checked_share(share: Mapping[int, int] | Iterable[Sequence[int]], count: int) -> dict[int, int]:
-    """Which layer uses the weights of which; UsageError for what cannot be meant."""
+    """Returns {layer: layer whose weights it uses}; UsageError for invalid pairs."""
     checked: dict[int, int] = {}
     try:
         pairs = [(layer, owner) for layer, owner in (share.items() if isinstance(share, Mapping) else share)]
     except (TypeError, ValueError):
-        raise UsageError(f"share must name layers by layers, e.g. {{1: 0}}, not {shown(share)}") from None
+        raise UsageError(
+            f"share must be pairs of layers, e.g. {{1: 0}} for layer 1 with the weights of "
+            f"layer 0, not {shown(share)}"
+        ) from None
     for layer, owner in pairs:
         layer = whole_number("share: a layer", layer, least=0)
         owner = whole_number("share: a layer", owner, least=0)
@@ -62,7 +65,7 @@ def bound_layers(
     dtype: Dtype,
     values: Mapping[str, Array] | None,
 ) -> list[Cell]:
-    """The cells with their weights; beside: the width of what each but the first reads besides the layer below."""
+    """Returns the cells with weights; beside: width that layers after the first read besides the layer below."""
     bound: list[Cell] = []
     for l, cell in enumerate(cells):
         below = bound[-1].output_width + beside if l else inputs
@@ -70,13 +73,13 @@ def bound_layers(
             bound.append(_bound_to(cell, l, bound[share[l]], below))
         else:
             bound.append(cell.bind(below, f"layer{l}", seed, dtype, values))
-        if l == 1:  # those above are mostly like this one
+        if l == 1:  # an estimate of the layers above
             _require_room(bound[1], len(cells))
     return bound
 
 
 def _require_room(cell: Cell, count: int) -> None:
-    """NotEnoughMemoryError where so many layers cannot be made, before they are."""
+    """Raises NotEnoughMemoryError, before they are made, if `count` such layers do not fit into memory."""
     weights = cell.weights.values()
     what, remedy = f"{count:,} layers like {shown(cell, MANY)}", "fewer layers take less"
     require_memory(count * sum(node.nbytes for node in weights), f"{what}, their weights alone,", remedy)
@@ -88,7 +91,8 @@ def _bound_to(cell: Cell, layer: int, owner: Cell, below: int) -> Cell:
     assert isinstance(weights, Weights)
     if cell.initial:
         raise UsageError(
-            f"share: layer {layer} has initializers, but uses the weights of {weights.owner}; give them there"
+            f"share: layer {layer} has initializers, but uses the weights of {weights.owner}; pass initializers "
+            "to that layer"
         )
     try:
         return cell.bind_to(weights, below)

@@ -1,4 +1,4 @@
-"""What a network's output is judged by, in nats (or squared units): each step, or a sequence as a whole."""
+"""Losses in nats (or squared units) of each time step or of a whole sequence."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from graphnet_rnn.network.lengths import Lengths
 
 __all__ = ["LOSSES", "POOLS", "SEQUENCE_LOSSES", "VALUE_LOSSES"]
 
-#: name -> function of (outputs, targets), both (..., outputs), that gives the loss of each value, which are added up.
+#: name -> function of (outputs, targets), both (..., outputs), that returns the losses of single values, to be summed.
 VALUE_LOSSES: dict[str, Callable[[Node, Node], Node]] = {
     "sigmoid": sigmoid_cross_entropy,
     "squared": squared_error,
@@ -27,14 +27,14 @@ def _added(name: str) -> Callable[[Node, Node], Node]:
     return lambda o, targets: gn.sum(VALUE_LOSSES[name](o, targets), axis=-1)
 
 
-#: name -> function of (outputs (time, batch, outputs), targets) that gives (time, batch); without time, (batch,).
+#: name -> function of (outputs (time, batch, outputs), targets) that returns (time, batch); without time, (batch,).
 LOSSES: dict[str, Callable[[Node, Node], Node]] = {
     "softmax": softmax_cross_entropy,
     **{name: _added(name) for name in VALUE_LOSSES},
 }
 
-#: name -> function of (outputs (time, batch, outputs), labels (batch, most), -1 behind the last, lengths (batch,) or
-#: None) that gives (batch,).
+#: name -> function of (outputs (time, batch, outputs), labels (batch, maximum) padded by -1, lengths (batch,) or None)
+#: that returns (batch,).
 SEQUENCE_LOSSES: dict[str, Callable[[Node, Node, Node | None], Node]] = {
     "ctc": lambda o, labels, lengths: ctc_loss(o, labels, lengths=lengths)
 }
@@ -63,7 +63,7 @@ def _max(cell: Cell, steps: Sequence[Node], ends: Lengths | None) -> Node:
     return gn.where(gn.reshape(ends.node > 0, (-1, 1)), found, 0)
 
 
-#: name -> function of a layer, its outputs (batch, units) at each step, and where cases end; gives (batch, units).
+#: name -> function of a layer, its outputs (batch, units) at each step, and the lengths, that returns (batch, units).
 POOLS: dict[str, Callable[[Cell, Sequence[Node], Lengths | None], Node]] = {
     "last": _last,
     "mean": _mean,

@@ -27,7 +27,7 @@ from graphnet_rnn.settings import MANY, fraction, one_of, shown, whole_number, y
 
 __all__ = ["Network", "require_network"]
 
-#: What it is made of, but for its scaling; see Network.settings.
+#: Names of the settings, without scaling; see Network.settings.
 _SETTINGS = (
     "layers", "inputs", "outputs", "loss", "skip", "dropout", "initial_state", "seed", "dtype", "reads",
     "recurrent_dropout", "variational", "share", "output_bias", "truncated", "pool",
@@ -39,41 +39,50 @@ hide_module(__file__)
 class Network(Model):
     """h^l_t = cell_l(h^{l-1}_t, h^l_{t-1});  o_t = h^L_t W_ho + b_o, or one o = pool_t(h^L_t) W_ho + b_o
 
-    layers: cells, first to last (each use in the list gets weights of its own, unless `share` says otherwise).
-    inputs: how many symbols (reads="symbols"), or the width of the input vectors (reads="vectors").
-    outputs: width of o; 0: no output layer and no loss, but states that others read.
-    loss: L of one step of one case, in nats but for "squared":
+    layers: cells, first to last. Each entry of the list gets its own weights, unless `share` links it to another layer.
+    inputs: number of symbols (reads="symbols"), or width of the input vectors (reads="vectors").
+    outputs: width of o; 0 for no output layer and no loss, e.g. for an encoder.
+    loss: L of one time step of one case, in nats except for "squared":
 
     softmax     -log softmax(o)_t; targets are symbols t
-    sigmoid     Σ_k log(1 + exp(o_k)) - t_k o_k, the sum over the outputs, not their mean; targets are in [0, 1]
-    squared     Σ_k (o_k - t_k)², the sum over the outputs, not their mean, and without ½; targets are vectors
+    sigmoid     Σ_k log(1 + exp(o_k)) - t_k o_k, summed over the outputs, not averaged; targets are in [0, 1]
+    squared     Σ_k (o_k - t_k)², summed over the outputs, not averaged, and without ½; targets are vectors
     ctc         -log P(labels) of a whole sequence, not divided by its steps or labels; targets are its labels; the last
                 output is the blank, see rnn.ctc.ctc_loss
 
-    The cost of a graph is the mean of L over cases and scored steps: over those that there are, where cases have
-    lengths; over cases alone with "ctc" and with pool. Of weighted data it is Σ w L / Σ w, see rnn.Arrays.
+    The cost of a graph is the mean of L over cases and scored time steps, without padding; with "ctc" and with `pool`
+    it is the mean over cases. For weighted data it is Σ w L / Σ w, see rnn.Arrays.
 
-    skip: every layer also reads x_t, and the output sums a projection of every layer (Lynge 2016, 3.4.2);
-    "inputs" for the first half of this alone, "outputs" for the second.
-    dropout: share of values zeroed between layers while training (not into the first, nor out of the last, so of one
-    layer nothing).
-    recurrent_dropout: share of the states' values zeroed on their way into a cell's products while training.
-    variational: keep each mask for all time steps (Gal & Ghahramani 2016) instead of drawing one for each.
-    share: {1: 0} lets layer 1 use the weights of layer 0; they must fit. output_bias: False for no b_o.
-    initial_state: "zero", or "learned" (one parameter for each state).
-    truncated: no error goes back through products of states; for LSTMs alone, see rnn.online.truncated.
-    pool: "last", "mean" or "max": one output for a whole sequence, from what the output reads at its last step (of a
-    layer that reads from the end, too, from what has read all of it), or from its mean or largest values over the
-    steps; targets are then (batch,) or (batch, outputs). None: an output at each step.
-    scaling: an rnn.data.Scaling, by which it reads inputs and predicts in the units of the data; None: numbers as they
-    are. With it the loss "squared" is Σ_k (o'_k - t'_k)² of standardized predictions and targets.
-    values: of all weights, by name, instead of what initializers draw: arrays of the dtype and of the right shapes.
-    reads: by default "symbols" with the softmax loss, else "vectors".
-    Raises UsageError for settings that cannot be meant, CellError for an unsound cell.
+    skip: True lets every layer also read x_t and the output sum a projection of every layer (Lynge 2016, 3.4.2);
+    "inputs" for only the first of both, "outputs" for only the second. False by default.
+    dropout: dropout rate between layers in training, 0 by default. It is not applied before the first layer or after
+    the last, so it has no effect on a single layer.
+    recurrent_dropout: dropout rate of states in a cell's products in training, 0 by default.
+    variational: True uses each mask at all time steps (Gal & Ghahramani 2016) instead of drawing a new one for each.
+    share: {1: 0} lets layer 1 use the weights of layer 0, which must fit; none by default.
+    output_bias: False for no b_o.
+    initial_state: "zero" (default), or "learned": one parameter for each state.
+    seed: of initial weights and dropout, 0 by default. dtype: "float32" (default) or "float64".
+    initial: initializers of all layers and the output, by weight name, see Cell.
+    truncated: True stops gradients at products of states; for LSTMs only, see rnn.online.truncated.
+    pool: "last", "mean" or "max" for one output for a whole sequence, from the last hidden layer at its last time step,
+    or from its mean or maximum over time; targets are then (batch,) or (batch, outputs). With "last", a bidirectional
+    layer gives the outputs that depend on the whole sequence. None (default): an output at each time step.
+    scaling: rnn.data.Scaling, with which the network standardizes inputs and predicts in the units of the data. The
+    loss "squared" is then Σ_k (o'_k - t'_k)² of standardized predictions and targets. None by default.
+    values: all weights by name, used instead of initializers; arrays of the network's dtype and the right shapes.
+    reads: "symbols" (default with the softmax loss) or "vectors" (default with other losses).
+    Raises UsageError for invalid settings, CellError for an invalid cell.
     Source: Lynge 2016, 3.4; Krause 2015, 2.3.
+
+    >>> net = rnn.Network([rnn.GRU(8), rnn.GRU(4)], inputs=3, outputs=2, loss="squared")
+    >>> net
+    Network([GRU(units=8), GRU(units=4)], inputs=3, outputs=2, loss='squared'): 454 parameters
+    >>> net.unroll(time=10, batch=5).logits.shape
+    (10, 5, 2)
     """
 
-    #: Whether all of it is made: from then on its settings stay as they are.
+    #: True once the network is complete; its settings cannot change after that.
     _whole = False
 
     def __init__(
@@ -160,15 +169,15 @@ class Network(Model):
         if self._whole and name in (*_SETTINGS, "scaling", "parameters", "fixed"):
             raise UsageError(
                 f"Network: {name} cannot be set to {shown(value)} once the network is made, since weights and "
-                "equations follow from it; make another: rnn.Network(...) with the settings that are wanted"
+                "equations depend on it; create another with the new settings: rnn.Network(...)"
             )
         super().__setattr__(name, value)
 
     @property
     def vocabulary(self) -> Vocabulary | None:
-        """The characters behind the symbols, for a network that reads text; kept in its file.
+        """Characters of the symbols, for a network that reads text; saved in its file.
 
-        UsageError for another number of characters than there are symbols.
+        Raises UsageError unless there are as many characters as symbols.
         """
         return self._vocabulary
 
@@ -187,9 +196,9 @@ class Network(Model):
 
     @property
     def columns(self) -> Columns | None:
-        """The columns of the table that it was trained on, for a network that reads vectors; kept in its file.
+        """Columns of the table that the network was trained on, for a network that reads vectors; saved in its file.
 
-        UsageError for another number of columns than it has inputs.
+        Raises UsageError unless there are as many columns as inputs.
         """
         return self._columns
 
@@ -207,7 +216,7 @@ class Network(Model):
     # -- declaring ---------------------------------------------------------------------------
 
     def _require_scaling(self) -> None:
-        """UsageError for a scaling of other numbers than it reads and predicts."""
+        """Raises UsageError for a scaling whose widths differ from those of the network."""
         if self.scaling is None:
             return
         for name, given, width, meant, remedy in (
@@ -234,23 +243,23 @@ class Network(Model):
 
     @property
     def skips_inputs(self) -> bool:
-        """Whether every layer reads x_t."""
+        """True if every layer reads x_t."""
         return self.skip in (True, "inputs")
 
     @property
     def skips_outputs(self) -> bool:
-        """Whether the output reads every layer."""
+        """True if the output layer reads every layer."""
         return self.skip in (True, "outputs")
 
     @property
     def causal(self) -> bool:
-        """Whether o_t depends on no later input; not so where a layer is bidirectional."""
+        """True if o_t depends on no later input; False with a bidirectional layer."""
         return all(cell.causal for cell in self.layers)
 
     def truncate(self) -> None:
-        """Lets no error go back through products of states any more; see rnn.online.truncated.
+        """Stops gradients at products of states; see rnn.online.truncated.
 
-        Raises UsageError if a layer with states is no LSTM.
+        Raises UsageError if a layer with states is not an LSTM.
         """
         layers = [without_recurrent_errors(cell) if cell.states else cell for cell in self.layers]
         vars(self).update(layers=layers, truncated=True)
@@ -274,17 +283,17 @@ class Network(Model):
     # -- equations ---------------------------------------------------------------------------
 
     def standardized(self, of: str, values: Node) -> Node:
-        """(values - m) / s; of: "inputs" or "outputs". The values as they are where there is no scaling."""
+        """(values - m) / s, of: "inputs" or "outputs"; values unchanged without a scaling."""
         columns = self.scaling_of(of)
         return values if columns is None else (values - columns[0]) / columns[1]
 
     def in_units(self, outputs: Node) -> Node:
-        """m + s o', in the units of the targets."""
+        """m + s o', in the units of the targets; outputs: o'."""
         columns = self.scaling_of("outputs")
         return outputs if columns is None else columns[0] + columns[1] * outputs
 
     def scaling_of(self, of: str, dtype: Any = None) -> tuple[Array, Array] | None:
-        """m and s of "inputs" or "outputs", in the network's dtype unless another is asked for."""
+        """m and s of "inputs" or "outputs", in the network's dtype or in `dtype`."""
         columns = None if self.scaling is None else getattr(self.scaling, of)
         if columns is None:
             return None
@@ -292,19 +301,19 @@ class Network(Model):
         return means, deviations
 
     def project(self, hidden: Sequence[Node]) -> Node:
-        """o_t from the outputs of all layers at one time step; o'_t with a scaling."""
+        """o_t from `hidden`, the outputs of all layers at one time step; o'_t with a scaling."""
         readers = hidden if self.skips_outputs else hidden[-1:]
         products = [h @ weight for h, weight in zip(readers, self.output_weights, strict=True)]
         return gn.add(*products, *([self._own.nodes["b_o"]] if self.output_bias else []))
 
     @property
     def output_weights(self) -> list[Node]:
-        """W_ho, or W_h0o, W_h1o, ... where the output reads every layer."""
+        """W_ho, or W_h0o, W_h1o, ... if the output reads every layer."""
         return [self._own.nodes[name] for name in self._projections]
 
     @property
     def unit(self) -> str:
-        """What its loss is in."""
+        """Unit of the loss."""
         if self.loss != "squared":
             return "nats"
         scaled = self.scaling is not None and self.scaling.outputs is not None
@@ -312,27 +321,27 @@ class Network(Model):
 
     @property
     def predicts_symbols(self) -> bool:
-        """Whether it reads symbols and predicts them, as a model of text does."""
+        """True if the network reads and predicts symbols, like a language model."""
         return self.loss == "softmax" and self.reads == "symbols" and self.pool is None and self.outputs > 0
 
     def require_causal(self, who: str) -> None:
-        """UsageError, naming `who` asks, if a layer reads later inputs: what comes next would be known to it."""
+        """Raises UsageError, prefixed with `who`, if a layer reads later inputs."""
         for cell in self.layers:
             if not cell.causal:
                 raise UsageError(
-                    f"{who}: {shown(cell, MANY)} reads a sequence from its end as well, so a network with it cannot "
-                    "predict what comes next; train it on targets of your own, see rnn.Arrays."
+                    f"{who}: {shown(cell, MANY)} reads later inputs, so the network cannot predict the next "
+                    "one; train it on given targets, see rnn.Arrays."
                 )
 
     def require_output(self, who: str) -> None:
-        """UsageError, naming `who` asks, if there is no output layer."""
+        """Raises UsageError, prefixed with `who`, if there is no output layer."""
         if not self.outputs:
             raise UsageError(
-                f"{who}: a network with an output is needed; this one was made with outputs=0, for its states alone"
+                f"{who}: a network with an output is needed; this one was created with outputs=0"
             )
 
     def require_each_step(self, who: str) -> None:
-        """UsageError, naming `who` asks, if there is one output for a whole sequence instead of one at each step."""
+        """Raises UsageError, prefixed with `who`, if the network has one output for a whole sequence."""
         if self.pool is not None:
             raise UsageError(
                 f"{who}: a network with an output at each step is needed; this one has one for a whole sequence, "
@@ -340,7 +349,7 @@ class Network(Model):
             )
 
     def require_losses_of_steps(self, who: str) -> None:
-        """UsageError, naming `who` asks, if no step has an output, or a loss, of its own."""
+        """Raises UsageError, prefixed with `who`, if time steps have no output or no loss of their own."""
         self.require_each_step(who)
         if self.loss in SEQUENCE_LOSSES:
             raise UsageError(
@@ -348,11 +357,11 @@ class Network(Model):
             )
 
     def learned_states(self, batch: int) -> list[Node]:
-        """The learned initial states, one row for each case."""
+        """Learned initial states, one row for each of `batch` cases."""
         return [gn.broadcast_to(node, (batch, node.shape[0])) for node in self._learned.nodes.values()]
 
     def state_names(self) -> list[tuple[str, int]]:
-        """Name and width of every state, layer by layer."""
+        """Returns name and width of every state, layer by layer."""
         return [
             (f"{state.name}_0^{l}" if len(self.layers) > 1 else f"{state.name}_0", width)
             for l, cell in enumerate(self.layers)
@@ -360,11 +369,11 @@ class Network(Model):
         ]
 
     def zero_states(self, batch: int) -> list[Array]:
-        """Zero arrays for `u.initial`."""
+        """Returns zeros for `u.initial`, for `batch` cases."""
         return [np.zeros((batch, width), self.dtype) for _, width in self.state_names()]
 
     def first_states(self, batch: int) -> list[Array]:
-        """What `u.initial` holds where a sequence starts: zeros, or the learned states."""
+        """Returns arrays for `u.initial` at the start of `batch` sequences: zeros, or the learned states."""
         if self.initial_state == "zero":
             return self.zero_states(batch)
         return [np.tile(node.value, (batch, 1)) for node in self._learned.nodes.values()]
@@ -385,20 +394,22 @@ class Network(Model):
         name: str = "",
         targets: str | Node | None = None,
     ) -> Unrolled:
-        """The network over `time` steps of `batch` sequences, as a graph. See Unrolled.
+        """Returns the network over `time` steps of `batch` sequences, as a graph. See Unrolled.
 
-        training: apply dropout. initial: "given" (u.initial are Inputs, to carry states from one piece of
-        text to the next), "zero", "learned", or nodes (batch, width): all in the order of `u.initial`, or some by the
-        names of states, {"h": node}, {"h1": node} of the second layer; the others are learned or zero.
-        unscored: steps at the start that the cost leaves out.
-        random: the source of dropout masks; a new one of the network's seed by default. labels: with the loss
-        "ctc", the most that a target has. predict_first: the output is read off the states before the first step,
-        too, so that x_0 itself is predicted (π_0 of Ollivier 2013, eqs 6-7): logits, targets and losses then have one
-        step more than the inputs, in front. lengths: cases have lengths of their own, u.lengths, at most `time`; what
-        follows them in inputs and targets reaches nothing. inputs, targets, lengths: nodes instead of Inputs, or names
-        of these, which are called x, t and lengths. feedback: each step but the first reads what the one before has
-        predicted, the "likeliest", or "drawn" from its distribution; u.inputs is then what the first reads, of one
-        step. name: of the network in a graph of several, for pictures and profiles.
+        time: number of time steps. batch: number of cases. training: True (default) applies dropout.
+        initial: "given" (default), where u.initial are Inputs, to carry states from segment to segment; "zero";
+        "learned"; or nodes (batch, width): all in the order of `u.initial`, or some by the names of states, {"h":
+        node}, {"h1": node} for layer 1; the others are then learned or zero.
+        unscored: number of time steps at the start that the cost excludes, 0 by default.
+        random: source of dropout masks; by default a new one with the network's seed.
+        labels: with the loss "ctc", maximum number of labels of a target.
+        predict_first: True also computes an output from the states before the first step, so that x_0 itself is
+        predicted (π_0 of Ollivier 2013, eqs 6-7); logits, targets and losses then have one more step than the inputs,
+        in front. lengths: True for sequences of different lengths, u.lengths, up to `time`; padding in inputs and
+        targets is ignored. inputs, targets, lengths: nodes to use instead of Inputs, or names of the Inputs; "x", "t"
+        and "lengths" by default. feedback: "likeliest" lets each step after the first read the likeliest prediction of
+        the step before; "drawn" a sample of its distribution. u.inputs is then one step long. None (default): no
+        feedback. name: name of the network in a graph of several, for drawings and profiles.
         """
         how = (training, initial, unscored, random, labels, predict_first, lengths, inputs, feedback, name)
         return Unrolled(self, time, batch, *how, targets)
@@ -406,7 +417,7 @@ class Network(Model):
     # -- description -------------------------------------------------------------------------
 
     def settings(self) -> dict[str, Any]:
-        """Everything that makes this architecture again, as JSON would hold it."""
+        """Returns the arguments that recreate this architecture, as JSON would hold them."""
         found = {name: getattr(self, name) for name in _SETTINGS}
         found |= {"layers": [cell.description() for cell in self.layers], "dtype": self.dtype.name}
         found["share"] = [list(pair) for pair in self.share.items()]
@@ -416,16 +427,16 @@ class Network(Model):
         return {"model": "Network", **self.settings()}
 
     def _description(self) -> str | None:
-        """The settings as a file has them; None where no file can hold them."""
+        """Settings as a file has them; None if a file cannot hold them."""
         try:
             return json.dumps(self.settings(), sort_keys=True)
         except (CellError, TypeError, ValueError):
             return None
 
     def require_unchanged(self, who: str) -> None:
-        """UsageError, naming `who` asks, if settings are others than those that the network was made with.
+        """Raises UsageError, prefixed with `who`, if settings have changed since the network was created.
 
-        A list or a cell within them can be changed by itself.
+        A list or a cell among the settings can be modified in place.
         """
         if self._made_with is not None and self._description() not in (None, self._made_with):
             raise UsageError(
@@ -434,12 +445,12 @@ class Network(Model):
             )
 
     def __graph__(self) -> gn.Graph:
-        """Three time steps, for pictures."""
+        """Three time steps, for drawing."""
         labels = 2 if self.loss in SEQUENCE_LOSSES else None
         return self.unroll(time=3, batch=1, training=False, labels=labels).__graph__()
 
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Networks are not called; `rnn.run` runs one on arrays."""
+        """Raises UsageError: `rnn.run` runs a network on arrays."""
         raise UsageError(
             "a Network is not called: outputs, states = rnn.run(network, inputs); for nodes, network.unroll(...)"
         )
@@ -453,7 +464,7 @@ class Network(Model):
 
 
 def require_network(who: str, network: Any) -> Network:
-    """The network; UsageError, naming `who` asks, for anything else."""
+    """Returns the network; UsageError, prefixed with `who`, for anything else."""
     if not isinstance(network, Network):
         hint = ", its class" if network is Network else ""
         raise UsageError(

@@ -1,4 +1,4 @@
-"""Norms: of a network's weights, and of the gradient on its way back through time."""
+"""Norms of a network's weights, and of gradients by distance in time."""
 
 from __future__ import annotations
 
@@ -22,13 +22,18 @@ __all__ = ["gradient_by_distance", "weight_norms"]
 def weight_norms(network: FlatParameters) -> dict[str, float]:
     """‖W‖ = √Σ w², the 2-norm of all entries, of each trained parameter, by its name: "layer0.W_xh".
 
+    network: a Network or another model.
     Source: Suarez 2017, figs 2 and 3.
+
+    >>> net = rnn.Network([rnn.Elman(4)], inputs=3, outputs=3)
+    >>> {name: round(norm, 2) for name, norm in rnn.weight_norms(net).items()}
+    {'layer0.W_xh': 1.46, 'layer0.W_hh': 1.4, 'layer0.b_h': 0.0, 'output.W_ho': 2.08, 'output.b_o': 0.0}
     """
     if not isinstance(network, FlatParameters):
         raise UsageError(
             f"weight_norms: a Network or another model of this framework is needed, not {shown(network)}"
         )
-    # No BLAS: its sums depend on the number of threads, and histories are compared byte for byte.
+    # No BLAS, as its sums depend on the number of threads, and histories are compared byte for byte.
     return {name: _norm(node.value) for name, node in network.parameters.items()}
 
 
@@ -43,14 +48,19 @@ def gradient_by_distance(
 ) -> dict[str, Array]:
     """‖∂L_T/∂s_{T-k}‖ for k = 0 ... T - 1, L_T the loss of the last step, by states: "layer0.h", "layer1.c".
 
-    The mean over the cases of 2-norms, each of a case's own loss: how far back an error reaches. It counts all ways
-    from s_{T-k} to the loss, through the layers above as well.
-    inputs: (time, batch) symbols, or vectors (time, batch, inputs). targets: as the network's cost takes them, of which
-    only the last step's count. `rnn.data.Batches(symbols, time, batch)[0]` gives both. The first states are those of a
-    start; no dropout.
-    Raises UsageError for a network that reads later inputs or whose loss judges whole sequences; DataError for arrays
-    that do not fit.
+    Returns for each state an array (T,): the mean over cases of the 2-norm of the gradient of the case's own loss. It
+    shows how far back an error reaches, on all paths, also through the layers above.
+    network: a causal network with a loss of each time step. inputs: (time, batch) symbols, or vectors (time, batch,
+    inputs). targets: as for the network's cost; only those of the last step count. `rnn.data.Batches(symbols, time,
+    batch)[0]` gives both. backend: see gn.compile. The states start as at the start of a sequence; no dropout.
+    Raises UsageError for a network that reads later inputs or has a loss of whole sequences; DataError for arrays of
+    other shapes.
     Source: Suarez 2017, 5.4 and figs 4 to 6.
+
+    >>> net = rnn.Network([rnn.Elman(4)], inputs=3, outputs=3)
+    >>> found = rnn.gradient_by_distance(net, inputs=[[0], [1], [2]], targets=[[1], [2], [0]])
+    >>> found["layer0.h"].round(2)
+    array([0.86, 0.54, 0.34])
     """
     require_network("gradient_by_distance", network).require_causal("gradient_by_distance")
     network.require_losses_of_steps("gradient_by_distance")
@@ -62,7 +72,7 @@ def gradient_by_distance(
     x = checked_inputs("gradient_by_distance", network, inputs)
     time, batch = x.shape[:2]
     u = network.unroll(time, batch, training=False)
-    # A sum, so that the gradient's row of each case is that of the case's own loss.
+    # A sum, so that each row of the gradient is that of the case's own loss.
     cost = gn.sum(u.losses[time - 1])
     # A delay line holds the same node as several states.
     states = list({id(node): node for column in u.after for node in column}.values())

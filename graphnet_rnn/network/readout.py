@@ -1,4 +1,4 @@
-"""fit_output: the output weights of a network in closed form, as for an echo-state network."""
+"""fit_output: output weights of a network in closed form, as for an echo-state network."""
 
 from __future__ import annotations
 
@@ -26,18 +26,25 @@ def fit_output(
 ) -> float:
     """W, b = argmin mean ‖h W + b - t‖² + λ ‖W‖²: ridge regression of the targets on what the output reads
 
-    inputs (time, batch, inputs), or symbols (time, batch); targets (time, batch, outputs). ridge: λ, by which the
-    weights, but not b, are kept small. washout: steps at the start that are left out, until the states have forgotten
-    where they began. backend, threads: with which the network runs, see gn.compile. The layers stay as they are; W_ho
-    (W_h0o, ... where connections skip) and b_o are set. Returns the mean over cases and scored steps of Σ (o - t)²; of
-    a network with a scaling, what is fitted and returned is of standardized targets.
-    Raises UsageError for a network whose loss is not "squared", DataError for arrays that do not fit.
+    network: its loss is "squared"; W_ho (W_h0o, ... with skip) and b_o are set, the layers stay unchanged. inputs:
+    (time, batch, inputs), or symbols (time, batch). targets: (time, batch, outputs). ridge: λ, the penalty of the
+    weights but not of b, 1e-6 by default. washout: number of time steps at the start to ignore, until the states have
+    forgotten their initial values; 0 by default. backend, threads: see gn.compile.
+    Returns the mean over cases and scored steps of Σ (o - t)²; with a scaling, fits and returns this for standardized
+    targets.
+    Raises UsageError for a network with another loss, DataError for arrays of other shapes.
     Source: Jaeger & Haas 2004; Sutskever 2013, 2.8.4.
+
+    >>> net = rnn.Network([rnn.EchoState(20)], inputs=1, outputs=1, loss="squared")
+    >>> wave = np.sin(np.arange(60.0)).reshape(-1, 1, 1)
+    >>> error = rnn.fit_output(net, inputs=wave[:-1], targets=wave[1:], washout=10)
+    >>> error < 1e-3
+    True
     """
     require_network("fit_output", network).require_each_step("fit_output")
     if network.loss != "squared":
         raise UsageError(
-            f"fit_output minimises squared errors, but the network's loss is {network.loss!r}; give it "
+            f"fit_output minimizes squared errors, but the network's loss is {network.loss!r}; create it with "
             "loss='squared'"
         )
     ridge = amount("fit_output: ridge", ridge)
@@ -50,14 +57,14 @@ def fit_output(
     weights = network.output_weights
     bias = wanted.mean(axis=0) if network.output_bias else np.zeros(network.outputs)
     centre = rows.mean(axis=0) if network.output_bias else np.zeros(rows.shape[1])
-    # Centred, so that b is free of the penalty.
+    # Centered, so that b has no penalty.
     a, b = rows - centre, wanted - bias
     moments = a.T @ a / len(a) + ridge * np.eye(a.shape[1])
     spectrum = np.linalg.eigvalsh(moments)
     if spectrum[0] <= len(moments) * np.finfo(np.float64).eps * spectrum[-1]:
         raise DataError(
-            f"fit_output: the {rows.shape[1]} values that the output reads depend on each other over {len(rows)} "
-            f"cases, so with ridge = {ridge:g} no solution is unique; give a larger one, e.g. 1e-6."
+            f"fit_output: the {rows.shape[1]} inputs of the output layer are linearly dependent over {len(rows)} "
+            f"cases, so with ridge = {ridge:g} the solution is not unique; use a larger ridge, e.g. 1e-6."
         )
     solution = np.linalg.solve(moments, a.T @ b / len(a))
     start = 0

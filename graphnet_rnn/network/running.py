@@ -1,4 +1,4 @@
-"""Runner: a network on arrays of any length, in pieces of time that are compiled once; what arrays may hold."""
+"""Runner: runs a network on arrays of any length, in segments that are compiled once; checks of arrays."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ __all__ = [
     "inputs_and_lengths", "pieces", "run",
 ]  # fmt: skip
 
-#: Steps that are unrolled at once; a longer sequence is read in pieces of this length, and what is left of it in powers
-#: of two: so eight programs serve all lengths.
+#: Time steps that are unrolled at once. A longer sequence is read in segments of this length, the rest of it in powers
+#: of two, so eight compiled programs serve all lengths.
 PIECE = 128
 
 
@@ -37,21 +37,27 @@ def run(
 ) -> tuple[Array, list[Array]]:
     """o_1 ... o_T, (time, batch, outputs), and the states after the last step, from x_1 ... x_T
 
-    Of a network with one output for a sequence, (batch, outputs).
+    With `pool` the output is (batch, outputs). Outputs are before the loss's nonlinearity: logits with "softmax",
+    "sigmoid" and "ctc".
 
-    inputs: (time, batch, inputs), or symbols (time, batch). states: those before the first step, one array
-    (batch, width) each, as an earlier call gave them; zeros, or the learned ones, by default. None for a network that
-    takes whole sequences alone: with a layer that reads from their end, or pool "mean" or "max". Outputs are before the
-    loss's own nonlinearity: logits with "softmax", "sigmoid" and "ctc". For several calls keep a Runner, which
-    compiles once. lengths: how many steps each case has, (batch,); behind them outputs are 0 (with "ctc" sure of the
-    blank), inputs are not read, and states stay. backend, threads: see gn.compile.
-    Raises DataError for arrays that do not fit; UsageError for states that such a network cannot go on from.
+    network: any rnn.Network. inputs: (time, batch, inputs), or symbols (time, batch). states: states before the first
+    step, one array (batch, width) each, as returned by an earlier call; by default zeros or the learned states. Not for
+    a network with a bidirectional layer, or with pool "mean" or "max".
+    lengths: (batch,), number of time steps of each case. In the padding inputs are ignored, outputs are 0 (with "ctc"
+    certain of the blank), and states do not change. None: all steps. backend, threads: see gn.compile.
+    For several calls use a Runner, which compiles once.
+    Raises DataError for arrays of other shapes; UsageError for states that the network cannot continue from.
+
+    >>> net = rnn.Network([rnn.GRU(4)], inputs=3, outputs=2, loss="squared")
+    >>> outputs, states = rnn.run(net, np.zeros((7, 1, 3)))
+    >>> outputs.shape, [state.shape for state in states]
+    ((7, 1, 2), [(1, 4)])
     """
     return Runner(network, backend=backend, threads=threads)(inputs, states, lengths)
 
 
 def pieces(time: int, most: int = PIECE) -> list[tuple[int, int]]:
-    """(begin, length) of pieces of time: as long as may be, then powers of two, so that few lengths are compiled."""
+    """Yields (begin, length) of segments: the longest possible, then powers of two, to compile few lengths."""
     found, begin = [], 0
     while begin < time:
         left = time - begin
@@ -62,12 +68,19 @@ def pieces(time: int, most: int = PIECE) -> list[tuple[int, int]]:
 
 
 class Runner:
-    """`run` with a memory of what it has compiled; without dropout, at the network's present weights.
+    """`run` with a cache of compiled functions, without dropout, at the network's current weights.
 
-    read_by_output: give what the output layer reads instead of what it makes of it. backend, threads: see gn.compile.
-    frozen: for steps one by one. What follows from the weights alone is computed once: they are checked, cut into the
-    panels that a product reads, normalised, whatever the cells say. When they have changed it must be told:
-    `refresh()`. Such a Runner is for one thread.
+    network: any rnn.Network. read_by_output: True returns the input of the output layer instead of its output. backend,
+    threads: see gn.compile. frozen: True is faster for single steps: values that depend only on the weights are
+    computed once. After the weights have changed, call `refresh()`. Use a frozen Runner in one thread only.
+    Called with inputs, states and lengths, see `run`.
+
+    >>> net = rnn.Network([rnn.GRU(4)], inputs=3, outputs=2, loss="squared")
+    >>> runner = rnn.Runner(net)
+    >>> outputs, states = runner(np.zeros((7, 1, 3)))
+    >>> outputs, states = runner(np.zeros((7, 1, 3)), states)
+    >>> outputs.shape
+    (7, 1, 2)
     """
 
     def __init__(
@@ -83,13 +96,13 @@ class Runner:
         self.frozen = yes_or_no("Runner: frozen", frozen)
         self._how: dict[str, Any] = {"backend": backend, "threads": threads}
         self._functions: dict[tuple[int, int, bool], gn.Function] = {}
-        #: `again` of those that have run since the weights were what they are.
+        #: `again` of the functions that have run since the last refresh.
         self._begun: dict[tuple[int, int, bool], Callable[..., tuple[Array, ...]]] = {}
         self._in_pieces = network.causal and network.pool is None
         self._names = network.state_names()
 
     def refresh(self) -> None:
-        """Takes the weights as they are now, all of them. Only a frozen Runner needs to be told."""
+        """Reads the current weights. Only a frozen Runner needs this."""
         self._begun.clear()
 
     def __call__(
@@ -155,19 +168,19 @@ class Runner:
         return u.hidden if self.network.skips_outputs else u.hidden[-1:]
 
     def _require_continuable(self) -> None:
-        """UsageError where pieces of a sequence, each with the states of the one before, are not the whole."""
+        """Raises UsageError if running a sequence in segments would change its result."""
         network = self.network
         backward = [cell for cell in network.layers if not cell.causal]
         if not backward and network.pool in (None, "last"):
             return
         why = (
-            f"{shown(backward[0], MANY)} reads a sequence from its end as well"
+            f"{shown(backward[0], MANY)} reads later inputs"
             if backward
             else f"pool={network.pool!r} is taken over all steps of a sequence"
         )
         raise UsageError(
-            f"run: {why}, so a sequence cannot be continued from states: give it whole, and no states; first states "
-            "of your own are for network.unroll(initial=...)."
+            f"run: {why}, so a sequence cannot be continued from states: pass the whole sequence, without "
+            "states; to set first states use network.unroll(initial=...)."
         )
 
     def _checked_states(self, states: Sequence[Array], batch: int) -> list[Array]:
@@ -178,7 +191,7 @@ class Runner:
 
 
 def arrays_of_states(who: str, names: Sequence[tuple[str, int]], states: Any, batch: int) -> list[Array]:
-    """One array (batch, width) for each of the states; DataError, for `who` asks, if they do not fit."""
+    """Returns one array (batch, width) for each state; DataError, prefixed with `who`, if they do not fit."""
     arrays = [np.asarray(state) for state in listed(f"{who}: states", states, "arrays")]
     if [array.shape for array in arrays] != [(batch, width) for _, width in names]:
         named = ", ".join(f"{name} {[batch, width]}" for name, width in names)
@@ -191,7 +204,7 @@ def arrays_of_states(who: str, names: Sequence[tuple[str, int]], states: Any, ba
 
 
 def inputs_and_lengths(who: str, network: Network, inputs: Any, lengths: Any) -> tuple[Array, Array | None]:
-    """The inputs as the network reads them, 0 behind the lengths, and these; DataError if they do not fit."""
+    """Returns the inputs as the network reads them, padded by zeros, and the lengths; DataError if they do not fit."""
     if lengths is None:
         return checked_inputs(who, network, inputs), None
     given = np.asarray(inputs)
@@ -202,7 +215,7 @@ def inputs_and_lengths(who: str, network: Network, inputs: Any, lengths: Any) ->
 
 
 def checked_inputs(who: str, network: Network, inputs: Any) -> Array:
-    """The inputs as the network reads them; DataError, for `who` asks, if they do not fit."""
+    """Returns the inputs as the network reads them; DataError, prefixed with `who`, if they do not fit."""
     symbols = network.reads == "symbols"
     wanted = "(time, batch)" if symbols else f"(time, batch, {network.inputs})"
     remedy = "; of cases of several lengths rnn.data.padded makes one, and tells the lengths"
@@ -220,7 +233,7 @@ def checked_inputs(who: str, network: Network, inputs: Any) -> Array:
 
 
 def array_of(what: str, given: Any, shape: str = "", remedy: str = "") -> Array:
-    """What NumPy makes of it; DataError for what it makes no array of, as of lists of several lengths."""
+    """Returns `given` as an array; DataError if NumPy cannot make one, e.g. from lists of different lengths."""
     require_unmasked(what, given)
     try:
         return np.asarray(given)
@@ -229,7 +242,7 @@ def array_of(what: str, given: Any, shape: str = "", remedy: str = "") -> Array:
 
 
 def checked_symbols(what: str, array: Array, count: int, hint: str = "") -> Array:
-    """The array as int64; DataError for what is no symbol in 0 ... count - 1."""
+    """Returns the array as int64; DataError unless all are symbols in 0 ... count - 1."""
     if array.dtype.kind not in "iu" or (array.size and (array.min() < 0 or array.max() >= count)):
         among = f" from {array.min()} to {array.max()}" if array.dtype.kind in "biuf" and array.size else ""
         raise DataError(
@@ -239,11 +252,11 @@ def checked_symbols(what: str, array: Array, count: int, hint: str = "") -> Arra
 
 
 def checked_floats(what: str, array: Array, dtype: Any, remedy: str = "") -> Array:
-    """The array in this dtype; DataError with the place of the first that is no finite number in it."""
+    """Returns the array in this dtype; DataError with the place of the first number that is not finite."""
     if array.dtype.kind not in "biuf":
         raise DataError(f"{what} must be numbers, not {array.dtype}")
     finite = np.isfinite(array)
-    if np.count_nonzero(finite) < finite.size:  # in a microsecond less than `all`, at each step of a stream
+    if np.count_nonzero(finite) < finite.size:  # a microsecond faster than `all`, for streams
         place = tuple(int(i) for i in np.argwhere(~finite)[0])
         raise DataError(f"{what} at {list(place)} is {array[place]}; all must be finite{remedy}")
     if array.dtype == dtype:

@@ -1,4 +1,4 @@
-"""Unrolled: a network over a piece of time, as one graph."""
+"""Unrolled: a network over several time steps, as one graph."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from graphnet_rnn.network.losses import LOSSES, POOLS, SEQUENCE_LOSSES, VALUE_LO
 from graphnet_rnn.optimizers.structure import hidden_units
 from graphnet_rnn.settings import MANY, listed, one_of, shown, text, whole_number, yes_or_no
 
-#: What there is of a network with an output alone.
+#: Attributes that need an output layer.
 OF_OUTPUTS = ("targets", "logits", "values", "losses", "cost")
-#: What a network reads of its own predictions.
+#: Values of `feedback`.
 FEEDBACKS = ("likeliest", "drawn")
 
 if TYPE_CHECKING:
@@ -37,30 +37,38 @@ hide_module(__file__)
 
 
 class Unrolled(ShowsItself):
-    """The nodes of a network over `time` steps of `batch` sequences.
+    """The nodes of a network over `time` steps of `batch` sequences, as `Network.unroll` returns them.
 
     inputs    int64 (time, batch) if the network reads symbols, else floats (time, batch, inputs)
-    targets   int64 (time, batch) with the softmax loss, int64 (batch, labels) with -1 behind the last label with ctc,
-              else floats (time, batch, outputs); of a network with one output for a sequence without the axis of time,
-              as logits and losses
+    targets   int64 (time, batch) with the softmax loss, int64 (batch, labels) padded by -1 with ctc, else floats (time,
+              batch, outputs); with pool without the time axis, like logits and losses
     initial   one node (batch, width) for each state of each layer, layer by layer; Inputs if "given"
     final     the same states after the last step
-    after     the same states after each step, a list for each; empty where a layer reads later inputs
-    logits    o_t for all steps, (time, batch, outputs), in the units of the targets; with predict_first o_0 before
-              them, as in targets and losses
-    outputs   what the output layer gives at each step, a list; with a scaling of outputs, o'_t before it
-    hidden    for each layer, its outputs h_t, (time, batch, units)
-    losses    L of each step and case, (time, batch); of each case, (batch,), with ctc or pool; nats but for squared.
-              "squared" and "sigmoid" are summed over the outputs: L = Σ_k (o_k - t_k)², not its mean, and no ½ (with a
+    after     the same states after each step, one list for each step; empty with a bidirectional layer
+    logits    o_t at all steps, (time, batch, outputs), in the units of the targets; with predict_first they begin with
+              o_0, like targets and losses
+    outputs   list of the output layer's results at each step; with a scaling of outputs, o'_t in standardized units
+    hidden    for each layer its outputs h_t, (time, batch, units)
+    losses    L of each step and case, (time, batch); with ctc or pool of each case, (batch,); nats except for squared.
+              "squared" and "sigmoid" are summed over the outputs: L = Σ_k (o_k - t_k)², not averaged, without ½ (with a
               scaling, of standardized numbers)
-    values    with the losses "squared" and "sigmoid" what each output adds to them, (time, batch, outputs); else losses
+    values    with the losses "squared" and "sigmoid" the summands of each output, (time, batch, outputs); else losses
     cost      the mean of the losses over all cases and scored steps, one number; not over the outputs
-    lengths   int64 (batch,), how many steps each case has, with lengths=True; else None. ends: what follows from them;
-              judged_ends: the same of the steps of the losses, None where they are of cases
-    random    the source of the dropout masks; `random.redraw()` draws new ones
+    lengths   int64 (batch,), number of time steps of each case, with lengths=True; else None
+    ends      masks that follow from lengths; judged_ends: those of the losses, None if these are losses of cases
+    random    source of the dropout masks; `random.redraw()` draws new ones
 
-    Where a case has ended, states stand still, outputs h_t and losses are 0, logits mean nothing, and the cost is the
-    mean over the steps that there are; what inputs and targets hold there is not read.
+    In the padding states do not change, outputs h_t and losses are 0, logits have no meaning, and inputs and targets
+    are ignored. The cost is the mean over the other time steps.
+    network, time, batch, training, initial, unscored, random, labels, predict_first, lengths, inputs, feedback, name,
+    targets: see Network.unroll.
+
+    >>> net = rnn.Network([rnn.GRU(4)], inputs=3, outputs=2)
+    >>> u = net.unroll(time=7, batch=5)
+    >>> u.inputs.shape, u.targets.shape, u.logits.shape, u.cost.shape
+    ((7, 5), (7, 5), (7, 5, 2), ())
+    >>> [state.shape for state in u.final]
+    [(5, 4)]
     """
 
     def __init__(
@@ -132,7 +140,7 @@ class Unrolled(ShowsItself):
             self.network.require_output(f"unroll: {name}")
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
 
-    # -- what may be nodes ---------------------------------------------------------------------
+    # -- nodes given by the caller -------------------------------------------------------------
 
     def _checked_feedback(self, feedback: str | None) -> str | None:
         if feedback is None:
@@ -143,8 +151,8 @@ class Unrolled(ShowsItself):
         network.require_each_step("unroll: feedback")
         if not network.causal or network.loss in SEQUENCE_LOSSES or network.inputs != network.outputs:
             raise UsageError(
-                "unroll: feedback is for a network that reads what it predicts: no later inputs, a loss of each step, "
-                f"and as many inputs as outputs; this one is {shown(network, MANY)}"
+                "unroll: feedback needs a causal network with a loss of each time step and as many inputs as "
+                f"outputs; this one is {shown(network, MANY)}"
             )
         if feedback == "drawn" and network.loss == "squared":
             raise UsageError(
@@ -168,11 +176,11 @@ class Unrolled(ShowsItself):
             return _node_or_input("lengths", lengths, "lengths", (self.batch,), INT64)
 
     def _layer(self, name: str) -> str:
-        """What scopes call a layer of this network."""
+        """Name of a layer in scopes."""
         return f"{self.name}.{name}" if self.name else name
 
     def _judge(self, outputs: list[Node], unscored: int, predict_first: bool) -> None:
-        """Logits, losses and cost, from what the output layer has made at each step, or of the whole sequence."""
+        """Computes logits, losses and cost from the output layer's results."""
         network, targets, ends = self.network, self.targets, self.ends
         if ends is not None and predict_first:
             ends = Lengths(self.time + 1, ends.node + 1)
@@ -245,12 +253,12 @@ class Unrolled(ShowsItself):
         )
 
     def _starts(self) -> list[range]:
-        """By layer the numbers of its states."""
+        """For each layer the indices of its states."""
         ends = list(itertools.accumulate((len(cell.states) for cell in self.network.layers), initial=0))
         return [range(a, b) for a, b in itertools.pairwise(ends)]
 
     def _given_states(self, given: Mapping[str, Node] | Sequence[Node]) -> list[Node]:
-        """First states that are nodes: all in order, or some by name, the others as the network has them."""
+        """First states given as nodes: all in order, or some by name, the others learned or zero."""
         network = self.network
         widths = [width for _, width in network.state_names()]
         known = [state.name for cell in network.layers for state in cell.states]
@@ -258,8 +266,8 @@ class Unrolled(ShowsItself):
             nodes = listed("unroll: initial", given, "nodes")
             if len(nodes) != len(widths):
                 raise UsageError(
-                    f"unroll: initial has {len(nodes)} nodes for the {len(widths)} states {', '.join(known)}; those "
-                    "that are meant can be named: initial={'h': node}"
+                    f"unroll: initial has {len(nodes)} nodes for the {len(widths)} states {', '.join(known)}; "
+                    "to set only some, name them: initial={'h': node}"
                 )
             return [
                 _required_node(f"initial: {name}", node, (self.batch, width), network.dtype)
@@ -275,7 +283,7 @@ class Unrolled(ShowsItself):
         return found
 
     def _run(self) -> list[Node]:
-        """Steps all layers through time; returns o_t for each step, or the o of the whole sequence."""
+        """Runs all layers over time; returns o_t of each step, or the o of the whole sequence."""
         pairs = zip(self.network.layers, self._layer_masks, strict=True)
         layers = [cell.running(masks) for cell, masks in pairs]
         states = [tuple(self.initial[i] for i in at) for at in self._starts()]
@@ -283,7 +291,7 @@ class Unrolled(ShowsItself):
         self.after: list[list[Node]] = []
         outputs: list[Node] = []
         self.outputs = outputs
-        # Time step by time step where that can be: a segment of time is then a segment of the program.
+        # By time steps if possible, so that segments of time are segments of the program.
         run = self._step_by_step if self.network.causal else self._layer_by_layer
         for t, column in enumerate(run(layers, states)):
             if self.network.pool is None and self.network.outputs:
@@ -301,13 +309,13 @@ class Unrolled(ShowsItself):
         return outputs
 
     def _over_time(self, layer: int, steps: list[Node]) -> Node:
-        """(time, batch, units): what others read of a layer, which is known when it has read the last step."""
+        """(time, batch, units): outputs of a layer, complete after its last step."""
         with gn.scope(layer=self._layer(f"layer{layer}.outputs"), time=self.begins + self.time):
             h = gn.stack(steps)
             return h if self.ends is None else self.ends.cut(h)
 
     def _pooled(self, hidden: list[list[Node]]) -> Node:
-        """o, of the outputs of all layers at all steps"""
+        """o, from the outputs of all layers at all steps"""
         pool = POOLS[self.network.pool or ""]
         readers = self.network.layers if self.network.skips_outputs else self.network.layers[-1:]
         steps = hidden[-len(readers) :]
@@ -315,7 +323,7 @@ class Unrolled(ShowsItself):
         return self.network.project(pooled)
 
     def _read_off(self) -> Node:
-        """o_0, of the states before the first step"""
+        """o_0, from the states before the first step"""
         column = []
         for l, (cell, at) in enumerate(zip(self.network.layers, self._starts(), strict=True)):
             with gn.scope(layer=self._layer(f"layer{l}"), cell=type(cell).__name__, time=self.begins):
@@ -324,12 +332,12 @@ class Unrolled(ShowsItself):
             return self.network.project(column)
 
     def _step_by_step(self, layers: Sequence[Cell], states: list[tuple[Node, ...]]) -> Iterator[list[Node]]:
-        """The outputs of all layers, step by step; `states` are brought forward."""
+        """Outputs of all layers, step by step; updates `states`."""
         first = 0
         for t in range(self.time):
             below = x = self._input_at(t)
             inside = self._inside_at(t)
-            if t == 1:  # all steps make as many nodes as the first
+            if t == 1:  # all steps make as many nodes
                 self._require_room(x.serial - first)
             first = x.serial
             column = []
@@ -343,7 +351,7 @@ class Unrolled(ShowsItself):
             yield column
 
     def _layer_by_layer(self, layers: Sequence[Cell], states: list[tuple[Node, ...]]) -> Iterator[list[Node]]:
-        """The same for networks with a layer that needs the whole sequence below it."""
+        """Outputs of all layers, layer by layer, for networks with a bidirectional layer; updates `states`."""
         self._require_room(len(layers))
         below = xs = [self._input_at(t) for t in range(self.time)]
         steps = [self._inside_at(t) for t in range(self.time)]
@@ -359,18 +367,18 @@ class Unrolled(ShowsItself):
         yield from map(list, zip(*hidden, strict=True))
 
     def _inside_at(self, t: int) -> Node | None:
-        """Which cases have this step; None: all."""
+        """Mask of the cases that have this step; None for all."""
         if self.ends is None:
             return None
         with gn.scope(layer=self._layer("input"), time=self.begins + t + 1):
             return self.ends.inside_at(t)
 
     def _require_room(self, nodes: int) -> None:
-        """NotEnoughMemoryError where steps of so many nodes each cannot be made, before they are."""
+        """Raises NotEnoughMemoryError, before they are made, if steps of this many nodes do not fit into memory."""
         require_nodes(nodes * self.time, f"unrolling over {self.time:,} steps", "fewer time steps take less")
 
     def _read(self, layer: int, below: Node, x: Node) -> Node:
-        """What a layer reads: the output of the one below, with dropout, beside x where connections skip."""
+        """Input of a layer: the output below, with dropout, and x if connections skip."""
         if not layer:
             return below
         below = self._masks.drop(below, self.network.dropout, layer)
@@ -383,7 +391,7 @@ class Unrolled(ShowsItself):
             return gn.one_hot(x, network.inputs, network.dtype) if network.reads == "symbols" else x
 
     def _predicted(self, o: Node) -> Node:
-        """What the next step reads of a prediction: the likeliest, or one that is drawn."""
+        """Next input, made from a prediction: the likeliest or a drawn one."""
         network, drawn = self.network, self.feedback == "drawn"
         if network.loss == "softmax":
             if drawn:  # argmax of log p and Gumbel noise; Maddison, Tarlow & Minka 2014, 2
@@ -397,12 +405,12 @@ class Unrolled(ShowsItself):
         return gn.cast(gn.sigmoid(o) > half, o.dtype)
 
     def course(self, name: str) -> Node:
-        """(time, batch, width): at each step what the equations of a cell have labelled so, or else a state after it.
+        """(time, batch, width): at each time step the node that a cell has labeled `name`, or the state of this name.
 
-        States are named as in `initial`. UsageError if there is none of this name, or several in a step.
+        name: label, or name of a state as in `initial`. Raises UsageError if there is none, or several in a step.
         """
         labelled: dict[int, list[Node]] = {}
-        own = self._layer("")  # with the dot behind it: another network's name may begin like this one's
+        own = self._layer("")  # with the dot, as another network's name may begin alike
         for node in ancestors([*self.hidden, *self.final]):
             if node.op.is_label and node.name == name and str(node.scope.get("layer", "")).startswith(own):
                 labelled.setdefault(node.scope["time"] - self.begins, []).append(node)
@@ -410,16 +418,18 @@ class Unrolled(ShowsItself):
             found = [labelled.get(t + 1, []) for t in range(self.time)]
             if any(len(each) != 1 for each in found):
                 raise UsageError(
-                    f"course: {shown(name)} is not there once at each step, but in {labelled!r:.80}"
+                    f"course: {shown(name)} must occur once at each time step, but occurs in {labelled!r:.80}"
                 )
             return gn.stack([each[0] for each in found])
         if not self.after:
-            raise UsageError("course: states after each step are known where no layer reads later inputs")
+            raise UsageError(
+                "course: states after each step are not available with a layer that reads later inputs"
+            )
         at = self._number_of("course: asked for is", name)
         return gn.stack([states[at] for states in self.after])
 
     def _number_of(self, what: str, name: str) -> int:
-        """Where a state is among `initial`: by its name, or by that and the number of its layer."""
+        """Index of a state in `initial`, by its name, or by name and number of its layer."""
         known = [(state.name, l) for l, cell in enumerate(self.network.layers) for state in cell.states]
         exact = [i for i, (each, l) in enumerate(known) if name == f"{each}{l}"]
         found = exact or [i for i, (each, _) in enumerate(known) if name == each]
@@ -432,25 +442,25 @@ class Unrolled(ShowsItself):
 
     @property
     def structure(self) -> list[tuple[Node, Node]]:
-        """(a, h = e(a)) for each tanh and σ of the layers: what structural damping keeps from changing too fast.
+        """(a, h = e(a)) for each tanh and σ of the layers, for structural damping.
 
-        Each unit is there once, however often the equations write it. An Objective finds them by itself.
+        Each unit occurs once, however often the equations use it. An Objective finds these pairs by itself.
         """
         return hidden_units(self.cost if self.network.outputs else self.final)
 
     def __graph__(self) -> gn.Graph:
-        """The cost as a graph, for pictures; the outputs of the last layer, of a network that has no output layer."""
+        """The cost as a graph for drawing; the outputs of the last layer if there is no output layer."""
         return gn.Graph([self.cost] if self.network.outputs else [*self.hidden[-1:], *self.final])
 
     def __repr__(self) -> str:
         return f"<{self.network!r} over {self.time} steps of {self.batch} sequences>"
 
 
-# -- what is given: nodes that others have made, or inputs under a name -------------------------------------------
+# -- arguments: nodes, or inputs by name --------------------------------------------------------------------------
 
 
 def _node_or_input(argument: str, given: Any, name: str, shape: tuple[int, ...], dtype: Any) -> Node:
-    """The node that is given, or an input: of the name that is given, or of this one for None."""
+    """Returns the given node, or an input with the given name, or `name` for None."""
     if given is None:
         return gn.input(shape, dtype, name=name)
     if isinstance(given, str):
@@ -461,7 +471,7 @@ def _node_or_input(argument: str, given: Any, name: str, shape: tuple[int, ...],
 
 
 def _required_node(argument: str, node: Any, shape: tuple[int, ...], dtype: Any, other: str = "") -> Node:
-    """The node; UsageError for what is none, or of another shape or dtype."""
+    """Returns the node; UsageError unless it has this shape and dtype."""
     if not isinstance(node, Node):
         raise UsageError(f"unroll: {argument} must be a node {list(shape)}{other}, not {shown(node)}")
     if node.shape != shape or node.dtype != dtype:
@@ -473,14 +483,14 @@ def _required_node(argument: str, node: Any, shape: tuple[int, ...], dtype: Any,
 
 
 def _nodes_of(initial: Any) -> list[Any]:
-    """What first states are given as, if as nodes."""
+    """First states that are given as nodes."""
     if isinstance(initial, Mapping):
         return list(initial.values())
     return list(initial) if isinstance(initial, (list, tuple)) else []
 
 
 def _last_time(given: Iterable[Any]) -> int:
-    """The last time step of another network that these nodes come from; 0 if from none."""
+    """Last time step of another network that computes these nodes; 0 if none does."""
     nodes = [node for node in given if isinstance(node, Node) and node.inputs]
     times = (node.scope.get("time") for node in ancestors(nodes))
     return max((time for time in times if isinstance(time, int)), default=0)

@@ -1,9 +1,9 @@
-"""Online learning: the weights change while a sequence is read, without going back through time.
+"""Online learning: the weights change while a sequence is read, without backpropagation through time.
 
-learner         what online learners share: one step at a time, states and what is remembered of the past
+learner         base of online learners: one time step at a time, states and derivatives of the past
 rtrl            RTRL: the exact gradient of any causal network, forward in time
 truncated       the truncated gradient of LSTM as a graph; TruncatedLSTM, the same forward in time
-dynamic         DynamicEvaluation: weights that adapt to the text on which they are tested
+dynamic         DynamicEvaluation: weights that adapt to the test text
 
 Source: Williams & Zipser 1989; Hochreiter & Schmidhuber 1997; Sutskever 2013, 2.8.1; Krause 2015, 2.2.
 """

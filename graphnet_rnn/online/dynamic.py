@@ -1,4 +1,4 @@
-"""DynamicEvaluation: a model that goes on learning from the text on which it is tested."""
+"""DynamicEvaluation: a model that continues to learn from the test text."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ REMEDY = "the adapted weights broke; try a smaller rate, or clip_norm"
 class DynamicEvaluation:
     """Scores each piece of a text, then learns from it: θ ← θ - ε g + λ (θ₀ - θ), g = ∇ of the piece's mean loss
 
-    The text is read once, in order, in one lane; each piece is scored before the weights have learned from it, so that
-    what is measured is prediction still. Gradients go back to the start of the piece; states are carried. Afterwards
-    the network has its own weights again.
-    optimizer: any of first order, whose step stands for -ε g; None for no adaptation, which gives what Evaluator gives
-    with one lane. With Nesterov a piece is read at the point to which momentum carries the weights. time: characters of
-    a piece. decay: λ, in [0, 1), how strongly the weights are drawn back to the trained ones, θ₀.
-    backend, threads: see gn.compile. No dropout. Raises UsageError for a network that does not predict the next symbol.
+    The text is read once, in order, in one lane. Each piece is scored before the weights learn from it, so the score
+    measures prediction. Gradients go back to the start of the piece; states are carried on. At the end the network gets
+    its original weights back.
+    network: causal network that predicts the next symbol. optimizer: first-order optimizer whose step replaces -ε g;
+    None for no adaptation, which gives the result of Evaluator with one lane. With Nesterov a piece is read at the
+    point to which momentum moves the weights. time: characters of a piece. decay: λ, in [0, 1), strength of the pull to
+    the trained weights θ₀. backend, threads: see gn.compile. No dropout.
+    Raises UsageError for a network that does not predict the next symbol.
     Source: Mikolov et al. 2010; Krause et al. 2018, without their scaling by root mean squares.
     """
 
@@ -67,10 +68,12 @@ class DynamicEvaluation:
     def __call__(
         self, symbols: Array | str, context: int = 0, progress: Callable[[int, int], None] | None = None
     ) -> Evaluation:
-        """Reads the whole text; all but its first `context` characters (at least one) are scored.
+        """Reads the whole text and scores all characters except the first `context` (at least one).
 
-        symbols: a row of them, or a str. progress(characters read, of how many). The weights adapt to the context, too.
-        Raises DataError if nothing is left to score; TrainingError when the adapted weights give no finite loss.
+        symbols: a row of symbols, or a str. context: number of characters at the start that are not scored; the weights
+        adapt to them, too. progress: called with (characters read, total).
+        Raises DataError if nothing is left to score; TrainingError if the adapted weights give a loss that is not
+        finite.
         """
         symbols = as_symbols(self.network, symbols)
         lead = max(1, whole_number("context", context, least=0))
@@ -101,7 +104,7 @@ class DynamicEvaluation:
         for start in range(0, steps, self.time):
             position = np.arange(start, start + self.time)
             counts = (position >= lead - 1) & (position < steps)
-            # The last piece is filled up with its last character; nothing is learned from it any more.
+            # The last piece is padded with its last character; the weights do not learn from it.
             inputs, targets = symbols[np.minimum(position, steps)], symbols[np.minimum(position + 1, steps)]
             if self.optimizer is not None:
                 self.network.theta = self.optimizer.evaluation_point(theta, state)
@@ -112,8 +115,8 @@ class DynamicEvaluation:
             if self.optimizer is not None:
                 if not np.isfinite(losses).all():
                     raise TrainingError(
-                        f"{shown(self.optimizer, MANY)} broke the weights: at character {start} of the text the loss "
-                        "is no longer finite. Try a smaller rate, or clip_norm."
+                        f"{shown(self.optimizer, MANY)} diverged: at character {start} of the text the loss "
+                        "is no longer finite. Try a smaller learning rate, or clip_norm."
                     )
                 if start + self.time < steps:
                     drawn_back = theta.dtype.type(self.decay) * (trained - theta)
@@ -130,21 +133,21 @@ class DynamicEvaluation:
 
 
 class KnownGradient(ModelObjective):
-    """A loss and its gradient, known already, as an optimizer asks for them."""
+    """Objective with a loss and a gradient that are computed already."""
 
     def __init__(self, network: Network, loss: float, gradient: Array) -> None:
         self.model, self.found = network, (loss, gradient)
 
     def gradient(self, w: Array) -> tuple[float, Array]:
-        """What was given; w is where it was taken."""
+        """Returns the stored loss and gradient; w is the point where they were computed."""
         return self.found
 
 
 def first_order(who: str, optimizer: Any) -> FirstOrder:
-    """The optimizer, if it makes do with one gradient a step; else UsageError, for `who` asks."""
+    """Returns the optimizer; UsageError, prefixed with `who`, if a step needs more than one gradient."""
     if not isinstance(optimizer, FirstOrder):
         raise UsageError(
-            f"{who}: optimizer must be one of first order, e.g. rnn.Adam(rate=0.001), not {optimizer!r:.60}; others "
-            "look at a batch more than once."
+            f"{who}: optimizer must be one of first order, e.g. rnn.Adam(rate=0.001), not {optimizer!r:.60}; "
+            "others evaluate a batch more than once."
         )
     return optimizer

@@ -1,4 +1,4 @@
-"""Learner: a network read one step at a time, with the gradient of each step's loss as soon as that is known."""
+"""Learner: reads a network one time step at a time and returns the gradient of each step's loss."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ __all__ = ["Learner"]
 
 
 class Learner(ABC):
-    """Reads x_t, is told the target, and gives loss_t and ∂loss_t/∂θ; nothing is kept but the present.
+    """Reads x_t and the target, and returns loss_t and ∂loss_t/∂θ; memory does not grow with time.
 
-    batch: sequences that are read side by side; each is a run of the compiled step of its own. backend, threads: see
-    gn.compile.
-    states: those after the last step, one array (batch, width) for each state of each layer.
-    outputs: o_t of the last step, before the loss's own nonlinearity, (batch, outputs); None before the first.
-    The network's weights may change between any two steps. What is remembered then mixes derivatives at old weights
-    with new ones, as all online learning does.
-    Dropout: new masks for each step and sequence; with `variational`, from one reset to the next, for all sequences.
+    network: any causal network with a loss of each time step. batch: number of sequences, each in its own run of the
+    compiled step. backend, threads: see gn.compile.
+    states: after the last step, one array (batch, width) for each state of each layer.
+    outputs: o_t of the last step, before the loss's nonlinearity, (batch, outputs); None before the first.
+    The network's weights may change between any two steps. Stored derivatives then mix old and new weights, as in all
+    online learning.
+    Dropout: new masks for each step and sequence; with `variational`, masks last from one reset to the next, for all
+    sequences.
     Raises UsageError for a network with a layer that reads later inputs, or a loss of whole sequences.
     """
 
@@ -46,7 +47,7 @@ class Learner(ABC):
         u = self._read_by().unroll(1, 1, random=self._random)
         self._start = self._remembered_at_start(u)
         shape = self._start.shape
-        # An array without elements is no value of a graph: then nothing is remembered.
+        # A graph cannot hold an array without elements; then nothing is stored.
         self._memory = [gn.input(shape, network.dtype, name="past")] if self._start.size else []
         gradient, memory = self._derivatives(u, gn.sum(u.losses), self._memory)
         self._function = gn.compile(
@@ -56,28 +57,28 @@ class Learner(ABC):
         )
         self.reset()
 
-    # -- what is peculiar to a learner ---------------------------------------------------------
+    # -- defined by subclasses -----------------------------------------------------------------
 
     def _read_by(self) -> Network:
-        """The network whose steps are run."""
+        """Network whose steps are run."""
         return self.network
 
     @abstractmethod
     def _remembered_at_start(self, u: Unrolled) -> Array:
-        """What is remembered of the past of one sequence where it starts; an empty array if there is nothing."""
+        """Derivatives of the past at the start of a sequence; an empty array if there are none."""
 
     @abstractmethod
     def _derivatives(self, u: Unrolled, loss: Node, memory: Sequence[Node]) -> tuple[Node, list[Node]]:
-        """∂loss/∂θ as one vector, and what is to be remembered after the step, for one step of one sequence."""
+        """∂loss/∂θ as one vector, and the derivatives to store after the step, for one step of one sequence."""
 
     # -- running -------------------------------------------------------------------------------
 
     def reset(self, states: Sequence[Array] | None = None) -> None:
-        """Forgets what was read: all sequences start anew.
+        """Starts all sequences anew.
 
-        states: those to start from, one array (batch, width) each, which are then constants; by default zeros, or the
-        learned states, through which the gradient reaches the parameters that they are.
-        Raises DataError for states that do not fit.
+        states: initial states, one array (batch, width) each, constant for the gradient; by default zeros, or the
+        learned states, whose parameters the gradient includes.
+        Raises DataError for states of other shapes.
         """
         start = [self._start if states is None else np.zeros_like(self._start)] if self._memory else []
         self.states = self.network.first_states(self.batch) if states is None else self._checked(states)
@@ -86,7 +87,7 @@ class Learner(ABC):
         self._random.redraw()
 
     def remembered(self) -> dict[str, Array]:
-        """Copies of what the next step depends on, by name: the states, and the derivatives of each sequence's past."""
+        """Returns copies of the arrays that the next step depends on, by name: states, and derivatives of the past."""
         states = {f"state.{i:03d}": state.copy() for i, state in enumerate(self.states)}
         past = {
             f"past.{case:03d}": array.copy()
@@ -96,14 +97,14 @@ class Learner(ABC):
         return states | past
 
     def recall(self, arrays: Mapping[str, Array]) -> None:
-        """Goes on from what `remembered` gave."""
+        """Restores the arrays that `remembered` returned."""
         self.states = [arrays[f"state.{i:03d}"].copy() for i in range(len(self.states))]
         if self._memory:
             self._remembered = [[arrays[f"past.{case:03d}"].copy()] for case in range(self.batch)]
 
     @property
     def random_state(self) -> Any:
-        """Where the random numbers of dropout are, as JSON."""
+        """State of dropout's random numbers, as JSON."""
         return self._random.state
 
     @random_state.setter
@@ -111,11 +112,11 @@ class Learner(ABC):
         self._random.state = state
 
     def step(self, inputs: Any, targets: Any = None) -> tuple[float, Array]:
-        """loss_t and ∂loss_t/∂θ, both summed over the sequences; θ as network.theta has it.
+        """loss_t and ∂loss_t/∂θ, both summed over the sequences; θ in the order of network.theta.
 
-        inputs: (batch,) symbols, or (batch, inputs). targets: (batch,) symbols with the softmax loss, else
-        (batch, outputs); None where nothing is asked: the loss is then 0, and so is its gradient.
-        Raises DataError for arrays that do not fit.
+        inputs: (batch,) symbols, or (batch, inputs). targets: (batch,) symbols with the softmax loss, else (batch,
+        outputs); None for no targets: loss and gradient are then 0.
+        Raises DataError for arrays of other shapes.
         """
         network, asked = self.network, targets is not None
         x = self._observed("inputs", inputs, network.inputs, network.reads == "symbols")
@@ -146,13 +147,13 @@ class Learner(ABC):
 
     @property
     def _no_targets(self) -> Array:
-        """What is fed where nothing is asked."""
+        """Targets for a step without targets."""
         if self._tells_symbols:
             return np.zeros(self.batch, np.int64)
         return np.zeros((self.batch, self.network.outputs), self.network.dtype)
 
     def _observed(self, what: str, given: Any, width: int, symbols: bool) -> Array:
-        """What is seen at one step, as the network reads it."""
+        """Checks and converts the array of one step."""
         name = f"{type(self).__name__}: {what}"
         array, shape = array_of(name, given), (self.batch,) if symbols else (self.batch, width)
         if array.shape != shape:
@@ -170,7 +171,7 @@ class Learner(ABC):
         return [checked_floats(f"{name}: the states", array, self.network.dtype) for array in arrays]
 
     def _learned(self) -> list[Node]:
-        """The parameter that each state starts from, if the network learns its first states."""
+        """Parameters from which the states start, if the network learns its initial states."""
         if self.network.initial_state != "learned":
             return []
         parameters = set(self.network.parameters.values())

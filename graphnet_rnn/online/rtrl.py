@@ -19,19 +19,19 @@ class RTRL(Learner):
     """M_t = (∂s_t/∂s_{t-1}) M_{t-1} + ∂s_t/∂θ;  ∂loss_t/∂θ = (∂loss_t/∂s_{t-1}) M_{t-1} + its direct part
 
     s: the states of all layers, one after the other, S numbers; M_t = ds_t/dθ, the influence of all weights on them
-    since the sequence started. The sum of the gradients over a sequence is that of backpropagation through time.
+    since the sequence started. The sum of the gradients over a sequence equals that of backpropagation through time.
 
         learner = rnn.online.RTRL(network)
         loss, gradient = learner.step(inputs, targets)
 
-    A step costs S backward passes through one step of one sequence for the two Jacobians, and O(S² R) for the product,
-    R the number of weights that the states depend on; M takes S R numbers. Both for each sequence of the batch. For n
-    fully connected units that is O(n⁴) time and O(n³) memory, whatever the length of the sequence.
+    With R weights on which the states depend, a step takes S backward passes through one time step for the two
+    Jacobians, and O(S² R) for the product; M has S R numbers. Each sequence of the batch takes this time and memory.
+    For n fully connected units that is O(n⁴) time and O(n³) memory, for any length of the sequence.
     Source: Williams & Zipser 1989; Sutskever 2013, 2.8.1.
     """
 
     def _remembering(self, u: Unrolled) -> list[Node]:
-        """The parameters that the states depend on, in the order of θ."""
+        """Parameters that the states depend on, in the order of θ."""
         reached = {*ancestors(u.final), *self._learned()} if u.final else set()
         return [node for node in self.network.parameters.values() if node in reached]
 
@@ -73,6 +73,6 @@ def _flat(node: Node) -> Node:
 
 
 def _slices(parameters: Sequence[Node]) -> dict[Node, slice]:
-    """Where each parameter lies in a vector that holds all of them."""
+    """Slice of each parameter in the vector of all of them."""
     ends = np.cumsum([0, *(node.size for node in parameters)]).tolist()
     return {node: slice(a, b) for node, a, b in zip(parameters, ends[:-1], ends[1:], strict=True)}

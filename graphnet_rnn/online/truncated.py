@@ -1,4 +1,4 @@
-"""The truncated gradient of LSTM: errors go back along the memory cells alone."""
+"""Truncated gradient of LSTM: errors go back in time only along the memory cells."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _FORMS = ", ".join(form.__name__ for form in MEMORY)
 
 
 def truncated(network: Network) -> Network:
-    """The same network, with the same weights, whose products h W take h for a constant: W learns, errors stop.
+    """Returns a network with the same weights that stops gradients at h in products h W; W still learns.
 
-    In an LSTM errors then go back in time only from c_t to c_{t-1}, so they neither explode nor vanish where the
-    memory keeps what it has. What is unrolled from the result has these derivatives and the values of before:
+    In an LSTM errors then go back in time only from c_t to c_{t-1}, so they neither explode nor vanish while the memory
+    keeps its value. Graphs of the result have these derivatives and the same values as before:
 
         u = rnn.online.truncated(network).unroll(time=50, batch=32)
         rnn.Objective(u.cost, network.parameters, [u.inputs, u.targets, *u.initial], also=u.final)
 
-    Cut are all sources of products but x: h_{t-1}, and n_{t-1} and the new h_t that LSTMSutskever's gates read. Kept
-    is what goes within a step from a layer to the next one, and through peepholes, as these lead from a memory cell to
-    itself alone (Gers et al. 2002 cut them, too).
-    Raises UsageError if a layer with states is no LSTM.
+    network: its layers with states are LSTMs. Gradients stop at all sources of products except x: h_{t-1}, and in
+    LSTMSutskever also n_{t-1} and the new h_t that its gates read. Gradients pass within a step from layer to layer,
+    and through peepholes, as these lead from a memory cell to itself (Gers et al. 2002 cut them, too).
+    Raises UsageError if a layer with states is not an LSTM.
     Source: Hochreiter & Schmidhuber 1997, appendix; Krause 2015, 2.2.
     """
     result = copy.copy(require_network("truncated", network))
@@ -44,16 +44,16 @@ class TruncatedLSTM(Learner):
     """e_w ← (∂c_t/∂c_{t-1}) e_w + ∂c_t/∂w, one number for each weight;  ∂loss_t/∂w = (∂loss_t/∂c_{t-1}) e_w + direct
 
     e_w = dc_j/dw is the trace of a weight w into unit j, along the memory alone: with `truncated`, c_t of unit j
-    depends on c_{t-1} of unit j only (by the factor 1 in LSTM1997, by the forget gate f in the others, with what goes
-    through the peepholes in LSTMPeephole). The sum of the gradients over a sequence is that of `truncated(network)`,
-    backpropagated to its start. Weights that do not lead into memory cells learn from the present step alone.
+    depends on c_{t-1} of unit j only (by the factor 1 in LSTM1997, by the forget gate f in the others, and through the
+    peepholes in LSTMPeephole). The sum of the gradients over a sequence is that of `truncated(network)`, backpropagated
+    to its start. Weights that do not lead into memory cells learn from the current step only.
 
         learner = rnn.online.TruncatedLSTM(network)
         loss, gradient = learner.step(inputs, targets)
 
-    A step takes time and memory O(number of weights), for each sequence of the batch: three passes through one step.
-    network: the first layer is an LSTM; further layers have no states, e.g. Dense. With several layers of LSTM, the
-    memory above would need traces of all weights below for each of its units: use RTRL(truncated(network)).
+    A step takes time and memory O(number of weights) for each sequence of the batch: three passes through one time
+    step. network: the first layer is an LSTM; further layers have no states, e.g. Dense. With several layers of LSTM,
+    the upper memory would need traces of all lower weights for each of its units: use RTRL(truncated(network)).
     Source: Hochreiter & Schmidhuber 1997, appendix; Krause 2015, eq. 2.17; forget gates, Gers et al. 2000.
     """
 
@@ -75,7 +75,7 @@ class TruncatedLSTM(Learner):
     def _into_memory(self, u: Unrolled) -> tuple[Node, dict[Node, Node]]:
         """∂c_t/∂c_{t-1}, (1, units), and ∂c_t/∂w for each weight w that has a trace.
 
-        Each weight leads into one unit and each unit into itself, so no sum hides behind these sums over units.
+        Each weight leads into one unit and each unit into itself, so these sums over units have one term each.
         """
         before, after = u.initial[self._memory_at], u.final[self._memory_at]
         parameters = list(self.network.parameters.values())
@@ -86,7 +86,7 @@ class TruncatedLSTM(Learner):
         return kept, {w: part for w, part in found.items() if w in start or not part.op.is_zeros}
 
     def _remembered_at_start(self, u: Unrolled) -> Array:
-        """Zeros; ones for the learned state of the memory, which is what c starts as."""
+        """Zeros, but ones for the learned initial state of the memory."""
         _, direct = self._into_memory(u)
         start = self._learned()[self._memory_at : self._memory_at + 1]
         return np.concatenate([np.full(w.size, w in start, self.network.dtype) for w in direct])
@@ -100,7 +100,7 @@ class TruncatedLSTM(Learner):
             at += w.size
         parameters = list(self.network.parameters.values())
         by_memory, *parts = gn.gradient(loss, [u.initial[self._memory_at], *parameters])
-        # The last axis of a weight is that of the units into which it leads.
+        # The last axis of a weight is that of its target units.
         gradients = [
             part + traces[w] * by_memory[0] if w in traces else part
             for w, part in zip(parameters, parts, strict=True)

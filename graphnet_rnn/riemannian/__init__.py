@@ -1,9 +1,9 @@
-"""Metrics of the units of any net: what a step in all parameters costs by what it does to each unit.
+"""Metrics of the units of any net, for natural-gradient training.
 
-groups   which weights meet at which pre-activations, found in the graph of a cost
-moduli   how much a change of each pre-activation counts
-blocks   what a modulus makes of the weights of a group, and steps M⁻¹ g
-metrics  each metric: a modulus, and how much of the blocks is kept
+groups   weights that enter the same pre-activations, found in the graph of a cost
+moduli   modulus of each pre-activation: the cost's sensitivity to it
+blocks   blocks of the metric for the weights of a group, and steps M⁻¹ g
+metrics  each metric: a modulus, and the entries of the blocks to keep
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Blocks: what a modulus makes of the weights of a group, as nodes, and steps M⁻¹ g from what these nodes are.
+"""Blocks: the metric of the weights of a group, as nodes, and steps M⁻¹ g from their values.
 
-M = Σ m̃ ⊗ S Sᵀ over cases and steps: a block for each unit (and symbol, where one chooses), of which a metric keeps all,
-the diagonal and the row of the bias, or the diagonal.
+M = Σ m̃ ⊗ S Sᵀ over cases and steps: a block for each unit (and symbol, for gated weights), of which a metric keeps
+all, the diagonal and the row of the bias, or the diagonal.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ __all__ = [
 class Solver:
     """g ↦ M⁻¹ g, in float64.
 
-    condition: of the worst block, the largest over the smallest number on the diagonal of what is divided by, squared
-    where that is a factor: a bound from below of its condition number.
+    condition: lower bound of the condition number of the worst block: largest over smallest number on the diagonal of
+    the divisor, squared if the divisor is a factor.
     """
 
     solve: Callable[[Any], Any]
@@ -48,25 +48,25 @@ class Solver:
 
 
 class Block(ABC):
-    """A group under a metric: nodes, whose values add up over batches, and from their sums the step of a gradient."""
+    """A group under a metric: nodes whose values are summed over batches, and steps of gradients from these sums."""
 
     def __init__(self, rows: Rows) -> None:
         self.rows, self.group = rows, rows.group
 
     @abstractmethod
     def nodes(self) -> list[Node]:
-        """What adds up."""
+        """Nodes whose values are summed over batches."""
 
     @abstractmethod
     def solver(self, values: Sequence[Array], damping: Any, more: float = 0.0) -> Solver:
         """g ↦ (M + damping + more)⁻¹ g; values: of `nodes`, in float64.
 
-        damping: a number, or one for each unit. more: damping of the summed cost, whatever `damping` is of.
-        Raises TrainingError where that is singular.
+        damping: a number, or one for each unit. more: damping of the summed cost, for any scale of `damping`.
+        Raises TrainingError if the matrix is singular.
         """
 
     def require_finite(self, values: Sequence[Array]) -> None:
-        """TrainingError for numbers of `nodes` that are none."""
+        """Raises TrainingError if values of `nodes` are not finite."""
         if not all(np.isfinite(each).all() for each in values):
             raise self._singular()
 
@@ -76,8 +76,8 @@ class Block(ABC):
 
     def _singular(self) -> TrainingError:
         return TrainingError(
-            f"the metric of {self.group} is singular, as sources of a unit say the same, or nothing, or it is not "
-            "finite; give a larger damping, or take a network of dtype='float64'"
+            f"the metric of {self.group} is singular (sources of a unit are zero or linearly dependent) or not "
+            "finite; use a larger damping, or a network of dtype='float64'"
         )
 
 
@@ -96,7 +96,7 @@ class Diagonal(Block):
 class QuasiDiagonal(Block):
     """M_ii = (S ∘ S)ᵀ m̃, M_0i = Sᵀ m̃, M_00 = Σ m̃: two products for a weight; the diagonal without a bias.
 
-    Source: Ollivier 2013, eqs 34-35; of the writing weights 20-21.
+    Source: Ollivier 2013, eqs 34-35; for output weights 20-21.
     """
 
     def nodes(self) -> list[Node]:
@@ -139,7 +139,7 @@ class QuasiDiagonal(Block):
 
 
 def _to_entries(incoming: Incoming, each: Array) -> Array:
-    """From numbers of units (symbols, units) to numbers of the entries that reach them."""
+    """Numbers of the entries, from numbers (symbols, units) of the units that they lead to."""
     match incoming.kind:
         case "product":
             return each[..., None, :]
@@ -151,7 +151,7 @@ def _to_entries(incoming: Incoming, each: Array) -> Array:
 
 
 def _of_entries(incoming: Incoming, values: Array, shape: tuple[int, ...]) -> Array:
-    """Summed over the entries that reach each unit."""
+    """Sums over the entries that lead to each unit."""
     match incoming.kind:
         case "product":
             found: Array = values.sum(axis=-2)
@@ -165,9 +165,9 @@ def _of_entries(incoming: Incoming, values: Array, shape: tuple[int, ...]) -> Ar
 
 
 class Full(Block):
-    """The whole block of each unit, (symbols, units, d, d), d the entries that reach it
+    """The whole block of each unit, (symbols, units, d, d), d the entries that lead to it
 
-    It is solved once Cholesky's factors have shown that it is positive definite.
+    A Cholesky factorization checks that it is positive definite.
     Source: Ollivier 2013, eqs 26-27.
     """
 
@@ -176,7 +176,7 @@ class Full(Block):
         count, features, columns = len(rows), self._features(), self._columns()
         d = columns.shape[1]
         if rows.symbol is None and all(each.kind in ("product", "bias") for each in group.incoming):
-            # All units see the same: one product for all blocks.
+            # All units have the same sources: one product for all blocks.
             weighed = gn.reshape(gn.transpose(rows.m), (group.units, 1, count)) * gn.transpose(features)
             return [gn.reshape(gn.reshape(weighed, (-1, count)) @ features, (group.units, d, d))]
         seen = gn.take(features, gn.constant(columns.ravel()), axis=1)
@@ -191,7 +191,7 @@ class Full(Block):
         return gn.concatenate(self.rows.sources, axis=1)
 
     def _columns(self) -> Array:
-        """(units, d): which of the features each entry multiplies."""
+        """(units, d): feature that each entry multiplies."""
         start, found = 0, []
         for incoming, source in zip(self.group.incoming, self.rows.sources, strict=True):
             found.append(start + incoming.features(self.group.units))
@@ -199,7 +199,7 @@ class Full(Block):
         return np.concatenate(found, axis=1)
 
     def _there(self) -> Array:
-        """(units, d): where there is an entry at all."""
+        """(units, d): mask of existing entries."""
         return np.concatenate([each.places(self.group.units) >= 0 for each in self.group.incoming], axis=1)
 
     def solver(self, values: Sequence[Array], damping: Any, more: float = 0.0) -> Solver:
@@ -250,7 +250,7 @@ def _substituted(L: Array, b: Array) -> Array:
 
 
 class RootMeanSquareBlock(Block):
-    """√(Σ S² m̃ / rows): the root of the mean square of what each step adds to the gradient. Source: Ollivier 2013, 4"""
+    """√(Σ S² m̃ / rows): the root mean square of a time step's contribution to the gradient. Source: Ollivier 2013, 4"""
 
     def nodes(self) -> list[Node]:
         return [*Diagonal(self.rows).nodes(), gn.sum(self.rows.live)]
@@ -262,9 +262,9 @@ class RootMeanSquareBlock(Block):
 
 
 class FrequencyBlock(Block):
-    """The share of the steps at which a symbol chooses a weight, and 1 of one that no symbol chooses.
+    """Share of the steps at which a symbol chooses a weight, and 1 for a weight that no symbol chooses.
 
-    Source: Ollivier 2013, 4: what makes rare symbols learn as fast as frequent ones.
+    Rare symbols then learn as fast as frequent ones. Source: Ollivier 2013, 4.
     """
 
     def nodes(self) -> list[Node]:
@@ -291,19 +291,19 @@ class FrequencyBlock(Block):
 
 
 def spread(*diagonals: Array) -> float:
-    """The largest of these numbers over the smallest that is not 0."""
+    """Largest of these numbers over the smallest that is not 0."""
     seen = np.concatenate([np.ravel(each) for each in diagonals])
     seen = seen[seen > 0]
     return float(seen.max() / seen.min()) if seen.size else 1.0
 
 
 def _divided(g: Array, by: Array) -> Array:
-    """g / by, and 0 where nothing has been seen."""
+    """g / by, and 0 where `by` is 0."""
     return np.divide(g, by, out=np.zeros(g.shape), where=np.broadcast_to(by > 0, g.shape))
 
 
 class DiagonalOfSlopes(Block):
-    """M_ii = Σ S_i² B_j² + ε rows, of groups that have no factors: weights unit by unit, of edges, or of a symbol."""
+    """M_ii = Σ S_i² B_j² + ε rows, for groups without factors: diagonal, edge or gated weights."""
 
     def __init__(self, rows: Rows) -> None:
         super().__init__(rows.squared())

@@ -1,11 +1,10 @@
-"""Groups: which weights enter which pre-activations, found in the graph of a cost.
+"""Groups: weights that enter the same pre-activations, found in the graph of a cost.
 
-A pre-activation V (cases, units) is a sum of terms that are linear in weights, each of whose entries reaches one unit:
-products s W, biases, diagonal connections s ∘ w and sums over edges, a weight of which may be chosen by a symbol. They
-may be subtracted, and multiplied or divided by a number; what is multiplied by anything else, such as a gate, is a
-pre-activation by itself. The weights whose terms meet make a group; its units are the columns of its pre-activations,
-one of which there is at each time step. So every cell has its groups, whoever declares it, and however it writes its
-products.
+A pre-activation V (cases, units) is a sum of terms that are linear in weights; each entry of a weight leads to one
+unit. Terms are products s W, biases, diagonal connections s ∘ w and sums over edges; a symbol may choose the weight.
+Terms may be subtracted, and multiplied or divided by a number. A term that is multiplied by anything else, such as a
+gate, is its own pre-activation. The weights whose terms meet form a group. Its units are the columns of its
+pre-activations, one of which there is at each time step. So every cell has its groups, however it writes its products.
 Source: Ollivier 2013, 3.3: the incoming parameters of a unit.
 """
 
@@ -32,10 +31,10 @@ __all__ = ["Incoming", "PreActivation", "Term", "UnitGroup", "unit_groups"]
 
 @dataclass(frozen=True)
 class Incoming:
-    """A weight of a group, and how its entries reach the units.
+    """A weight of a group, and how its entries lead to the units.
 
     kind: "product", s W of a source (cases, n); "bias"; "diagonal", s ∘ w of a source (cases, units); "edges",
-    Σ_e s_{i(e)} τ_e at the unit j(e), of a source (cases, n). gated: its first axis is the symbol that chooses.
+    Σ_e s_{i(e)} τ_e at the unit j(e), of a source (cases, n). gated: True if its first axis is the symbol that chooses.
     """
 
     weight: Node
@@ -52,7 +51,7 @@ class Incoming:
         return self.i, self.j
 
     def places(self, units: int) -> Array:
-        """(units, entries): by their places the entries of the weight (of one symbol) that reach each unit, or -1."""
+        """(units, entries): indices of the weight's entries (of one symbol) that lead to each unit, padded by -1."""
         match self.kind:
             case "product":
                 return np.arange(self.weight.shape[-2] * units).reshape(-1, units).T
@@ -62,7 +61,7 @@ class Incoming:
                 return np.arange(units)[:, None]
 
     def features(self, units: int) -> Array:
-        """(units, entries): which column of the source each of these entries multiplies; 0 where there is none."""
+        """(units, entries): column of the source that each of these entries multiplies; 0 for padding."""
         match self.kind:
             case "product":
                 return np.tile(np.arange(self.weight.shape[-2]), (units, 1))
@@ -76,7 +75,7 @@ class Incoming:
 
 
 def _by_unit(targets: Array, units: int) -> Array:
-    """For each unit the edges that lead to it, filled up with -1."""
+    """For each unit the edges that lead to it, padded by -1."""
     incoming = [np.flatnonzero(targets == unit) for unit in range(units)]
     found = np.full((units, max(len(each) for each in incoming)), -1)
     for unit, each in enumerate(incoming):
@@ -88,8 +87,8 @@ def _by_unit(targets: Array, units: int) -> Array:
 class Term:
     """A summand of a pre-activation: scale · node, node = f(source, factor).
 
-    source: what the entries of the weight multiply, None for the constant 1. factor: the weight as it enters, a row for
-    each case where it is repeated or chosen. gate: the one-hot code whose symbol chooses the entries.
+    source: the other factor of the weight's entries, None for the constant 1. factor: the weight as it enters, with a
+    row for each case if it is repeated or chosen. gate: the one-hot code whose symbol chooses the entries.
     """
 
     node: Node
@@ -110,7 +109,7 @@ class PreActivation:
 
     @property
     def sources(self) -> dict[Node, Node | float]:
-        """By weight what it multiplies here, a number where that is one: the sum, where it enters twice."""
+        """Source of each weight, a node or a number; the sum, if the weight enters twice."""
         found: dict[Node, Node | float] = {}
         for term in self.terms:
             own: Node | float = term.scale
@@ -123,7 +122,9 @@ class PreActivation:
 
 @dataclass(frozen=True)
 class UnitGroup:
-    """The weights that meet, and where. gated: a symbol chooses among all of them, so blocks are those of a symbol."""
+    """Weights that meet, and their pre-activations. gated: a symbol chooses among all of them, so each symbol has its
+    blocks.
+    """
 
     incoming: list[Incoming]
     pre_activations: list[PreActivation] = field(repr=False)
@@ -134,7 +135,7 @@ class UnitGroup:
 
     @property
     def symbols(self) -> int:
-        """How many symbols choose among its weights; 1 where none does."""
+        """Number of symbols that choose among its weights; 1 for none."""
         return self.incoming[0].weight.shape[0] if self.gated else 1
 
     @property
@@ -143,7 +144,7 @@ class UnitGroup:
 
     @property
     def bias(self) -> Incoming | None:
-        """The weight of the always-active unit, if there is one."""
+        """Weight of the always-active unit, if there is one."""
         return next((each for each in self.incoming if each.kind == "bias"), None)
 
     def __str__(self) -> str:
@@ -152,9 +153,10 @@ class UnitGroup:
 
 
 def unit_groups(cost: Node, parameters: Iterable[Node] | Mapping[str, Node]) -> list[UnitGroup]:
-    """The groups of these parameters in a cost, in the order of their first pre-activations.
+    """Returns the groups of these parameters in a cost, in the order of their first pre-activations.
 
-    Raises UsageError for a parameter that enters otherwise, with the op and its line, and for what is none.
+    Raises UsageError for a parameter that enters in another way, with the op and its line, and for anything but
+    parameters.
     """
     given = parameters.values() if isinstance(parameters, Mapping) else parameters
     parameters = listed("unit_groups: parameters", given, "nodes")
@@ -163,7 +165,7 @@ def unit_groups(cost: Node, parameters: Iterable[Node] | Mapping[str, Node]) -> 
     for node in parameters:
         if not isinstance(node, Node) or not node.op.is_parameter:
             raise UsageError(
-                f"unit_groups: parameters must be nodes of such, as net.parameters, not {shown(node)}"
+                f"unit_groups: parameters must be parameter nodes, e.g. net.parameters, not {shown(node)}"
             )
     order = ancestors([cost])
     readers: dict[Node, list[Node]] = defaultdict(list)
@@ -179,7 +181,7 @@ def unit_groups(cost: Node, parameters: Iterable[Node] | Mapping[str, Node]) -> 
 
 
 def _climbed(node: Node, readers: Mapping[Node, Sequence[Node]]) -> tuple[Node, float]:
-    """The sum in which a term ends, and what it is multiplied by there: up as long as one op alone reads it."""
+    """Sum in which a term ends, and its factor there: follows nodes with a single reader upwards."""
     scale = 1.0
     while len(readers[node]) == 1:
         (reader,) = readers[node]
@@ -207,7 +209,7 @@ def _climbed(node: Node, readers: Mapping[Node, Sequence[Node]]) -> tuple[Node, 
 
 
 def _number(node: Node) -> float | None:
-    """The number that a constant is everywhere; None for others."""
+    """Number that a constant is everywhere; None for other nodes."""
     while node.op.is_view:
         node = node.inputs[0]
     if node.op.everywhere is not None:
@@ -216,7 +218,7 @@ def _number(node: Node) -> float | None:
 
 
 def _number_beside(node: Node, product: Node) -> float | None:
-    """What a product multiplies this node by, if that is a number."""
+    """Other factor of the product, if that is a number."""
     x, y = product.inputs
     return None if x is y else _number(x if y is node else y)
 
@@ -229,7 +231,7 @@ def _terms_of(parameter: Node, readers: Mapping[Node, Sequence[Node]]) -> list[T
 
 
 def _read_by(parameter: Node, reader: Node, readers: Mapping[Node, Sequence[Node]]) -> list[Term]:
-    """The terms that a parameter makes where this node reads it."""
+    """Terms that a parameter makes in this reader."""
     match reader.op:
         case MatMul() if reader.inputs[1] is parameter and reader.inputs[0] is not parameter:
             source = reader.inputs[0]
@@ -246,9 +248,9 @@ def _read_by(parameter: Node, reader: Node, readers: Mapping[Node, Sequence[Node
 
 
 def _broadcast(parameter: Node, row: Node, readers: Mapping[Node, Sequence[Node]]) -> Term:
-    """Of a vector that is repeated for each case: weights of edges, of a diagonal connection, or biases.
+    """Terms of a vector that is repeated for each case: weights of edges, of a diagonal connection, or biases.
 
-    What several nodes read is a value of its own, such as a learned initial state.
+    A repeated vector with several readers is a value, such as a learned initial state.
     """
     if len(readers[row]) == 1 and isinstance(readers[row][0].op, Multiply):
         (reader,) = readers[row]
@@ -267,7 +269,7 @@ def _over_edges(
     readers: Mapping[Node, Sequence[Node]],
     gate: Node | None,
 ) -> Term | None:
-    """Σ_e s_{i(e)} τ_e at j(e), if that is what this product of the edges' weights is for."""
+    """Term Σ_e s_{i(e)} τ_e at j(e), if this product with the edges' weights is summed over edges."""
     if not isinstance(product.op, Multiply) or len(readers[product]) != 1:
         return None
     taken = product.inputs[1] if product.inputs[0] is weights else product.inputs[0]
@@ -283,7 +285,7 @@ def _over_edges(
 
 
 def _matrix_of_symbol(parameter: Node, flat: Node, readers: Mapping[Node, Sequence[Node]]) -> Term:
-    """h W^(x), W^(x) = Σ_k x_k W[k], as TensorRNN writes it: a matrix for each symbol."""
+    """h W^(x), W^(x) = Σ_k x_k W[k], as in TensorRNN: a matrix for each symbol."""
     node = flat
     path = []
     while len(readers[node]) == 1 and not (node.op.is_product and node.ndim == 3):
@@ -317,7 +319,7 @@ def _unfit(parameter: Node, reader: Node) -> UsageError:
 
 
 def _grouped(terms: Mapping[Node, Sequence[Term]]) -> list[UnitGroup]:
-    """Weights that meet anywhere are of one group, but for those that a symbol chooses, which are one by themselves."""
+    """Weights that meet anywhere form one group, except that gated weights form their own."""
     group_of: dict[Node, int] = {}
     members: dict[int, dict[Node, None]] = {}
     for number, met in enumerate(terms.values()):
@@ -343,7 +345,7 @@ def _grouped(terms: Mapping[Node, Sequence[Term]]) -> list[UnitGroup]:
 
 
 def _group(sums: Mapping[Node, Sequence[Term]]) -> list[UnitGroup]:
-    """One group, or two where only some of the weights are chosen by a symbol: these are split by it."""
+    """One group, or two if a symbol chooses only some of the weights."""
     gated = {V: [term for term in met if _gate_of(term) is not None] for V, met in sums.items()}
     whole = all(len(gated[V]) == len(met) for V, met in sums.items())
     if not whole and not any(term.gate is not None for met in sums.values() for term in met):
@@ -360,8 +362,8 @@ def _made(sums: Mapping[Node, Sequence[Term]], split: bool) -> UnitGroup:
         gates = {_gate_of(term) for term in met} if split else set()
         if len(gates) > 1:
             raise UsageError(
-                f"the weights of {V.describe()} (made at {V.origin}) are chosen by different symbols, so they have no "
-                "blocks of single ones; train them by another optimizer"
+                f"the weights of {V.describe()} (made at {V.origin}) are chosen by different symbols, so they "
+                "have no block for each symbol; use another optimizer"
             )
         symbol = next((gate.inputs[0] for gate in gates if gate is not None), None)
         terms = [_by_row(term) if split else term for term in met]
@@ -377,7 +379,7 @@ def _made(sums: Mapping[Node, Sequence[Term]], split: bool) -> UnitGroup:
 
 
 def _by_row(term: Term) -> Term:
-    """Of a product with a one-hot code the row that it chooses, a bias of its symbol."""
+    """For a product with a one-hot code, the row that it chooses, as a bias of the symbol."""
     if term.gate is not None:
         return term
     own = Incoming(term.incoming.weight, "bias", True)
@@ -385,7 +387,7 @@ def _by_row(term: Term) -> Term:
 
 
 def _gate_of(term: Term) -> Node | None:
-    """The one-hot code that chooses the entries of the weight: of a product that reads one, a row."""
+    """One-hot code that chooses the entries of the weight; for a product with a one-hot code, that code."""
     source = term.source
     if term.gate is not None:
         return term.gate

@@ -1,4 +1,4 @@
-"""Kronecker factors: the blocks of a group as a product of what its sources and its slopes do. Blocks by name."""
+"""Kronecker factors: blocks as a product of the moments of sources and slopes. Blocks by name."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ __all__ = ["REDUCTIONS", "KroneckerFactors", "KroneckerOverTime", "KroneckerSymm
 class KroneckerFactors(Block):
     """M = A ⊗ G, A = Σ S Sᵀ / rows, G = Σ B Bᵀ: the rows' m is B, not its square
 
-    damping: ε of the mean over rows, divided among both: (A + π √ε I) ⊗ (G + √ε/π I), π² = (tr A / dim A) / (tr G / dim
-    G).
+    damping: ε of the mean over rows, split between both factors: (A + π √ε I) ⊗ (G + √ε/π I), π² = (tr A / dim A) / (tr
+    G / dim G).
     Source: Martens & Grosse 2015, 4 and 6.3; with all steps independent, Martens, Ba & Johnson 2018, 3.5.1.
     """
 
@@ -39,7 +39,7 @@ class KroneckerFactors(Block):
 
     @staticmethod
     def has_factors(group: UnitGroup) -> bool:
-        """Whether all units of a group see the same sources, at all steps."""
+        """True if all units of a group have the same sources at all steps."""
         return all(each.kind in ("product", "bias") and not each.gated for each in group.incoming)
 
     def nodes(self) -> list[Node]:
@@ -73,17 +73,18 @@ class KroneckerFactors(Block):
         return Solver(solve, spread(np.diagonal(A)) * spread(np.diagonal(G)))
 
     def _inverse(self, A: Array, G: Array, lagged: Sequence[Array]) -> Callable[[Array], Array]:
-        """g ↦ M⁻¹ g, g a matrix. LinAlgError for factors that are singular."""
+        """g ↦ M⁻¹ g, g a matrix. LinAlgError for singular factors."""
         np.linalg.cholesky(A), np.linalg.cholesky(G)
         left, right = np.linalg.inv(A), np.linalg.inv(G)
         return lambda g: left @ g @ right.T
 
 
 class KroneckerOverTime(KroneckerFactors):
-    """M = Σ_d Ψ^|d| (A ⊗ G), d all differences of time: of steps that are a linear process of the first order
+    """M = Σ_d Ψ^|d| (A ⊗ G), d all differences of time: steps as a linear process of first order
 
-    Ψ = Ψ_A ⊗ Ψ_G, Ψ_A = A₁ A⁻¹, of the covariances A₁ and G₁ of each step with the next. With factors made white, Ψ̂, it
-    is (I - Ψ̂)⁻¹ (I - Ψ̂ Ψ̂ᵀ) (I - Ψ̂ᵀ)⁻¹ for long times, whose inverse takes eigenvectors of Ψ̂_A Ψ̂_Aᵀ and Ψ̂_G Ψ̂_Gᵀ alone.
+    Ψ = Ψ_A ⊗ Ψ_G, Ψ_A = A₁ A⁻¹, from the covariances A₁ and G₁ of each step with the next. With whitened factors, Ψ̂,
+    it is (I - Ψ̂)⁻¹ (I - Ψ̂ Ψ̂ᵀ) (I - Ψ̂ᵀ)⁻¹ for long times. Its inverse needs only eigenvectors of Ψ̂_A Ψ̂_Aᵀ and Ψ̂_G
+    Ψ̂_Gᵀ.
     Source: Martens, Ba & Johnson 2018, 3.5.4, their second option.
     """
 
@@ -107,7 +108,7 @@ class KroneckerOverTime(KroneckerFactors):
 
 
 class KroneckerSymmetric(KroneckerFactors):
-    """The same with Ψ̂ taken as symmetric: (I + Ψ̂) (I - Ψ̂)⁻¹, for which one basis serves.
+    """KroneckerOverTime with Ψ̂ taken as symmetric: (I + Ψ̂) (I - Ψ̂)⁻¹, for which one eigenbasis suffices.
 
     Source: Martens, Ba & Johnson 2018, 3.5.3, their first option, for long times.
     """
@@ -124,7 +125,7 @@ class KroneckerSymmetric(KroneckerFactors):
 
 
 def _inverse_root(M: Array) -> Array:
-    """M^(-1/2). LinAlgError for one that is singular."""
+    """M^(-1/2). LinAlgError for a singular matrix."""
     values, vectors = np.linalg.eigh(M)
     if not values[0] > np.finfo(np.float64).eps * values[-1]:
         raise np.linalg.LinAlgError("singular")
@@ -133,12 +134,12 @@ def _inverse_root(M: Array) -> Array:
 
 
 def _bounded(psi: Array) -> Array:
-    """The matrix, shrunk to a spectral norm below 1: so the process does not grow."""
+    """The matrix, scaled to a spectral norm below 1, so that the process does not grow."""
     norm = float(np.linalg.norm(psi, 2))
     return psi * min(1.0, LARGEST / norm) if norm > 0 else psi
 
 
-#: Below all traces that count; and the largest norm of what carries a step to the next.
+#: Smallest trace; largest norm of a transition matrix.
 TINY, LARGEST = 1e-30, 0.99
 
 
@@ -146,7 +147,7 @@ TINY, LARGEST = 1e-30, 0.99
 
 
 def block_of(reduction: str, rows: Rows) -> Block:
-    """The block of a group; of one without Kronecker factors its diagonal, where these are asked for."""
+    """Block of a group; the diagonal for a group without Kronecker factors, if these are required."""
     kind = REDUCTIONS[reduction]
     if issubclass(kind, KroneckerFactors) and not kind.has_factors(rows.group):
         return DiagonalOfSlopes(rows)

@@ -1,4 +1,4 @@
-"""Metrics: which modulus a change of a unit has, and how much of each unit's block is kept."""
+"""Metrics: the modulus of each unit, and the entries of each unit's block to keep."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ TIMES = {
 class Metric(ABC):
     """M(θ): a block for each unit, M = Σ m̃ ⊗ S Sᵀ + ε I over cases and steps, of the cost's sum over cases.
 
-    reduction: of the blocks of all but the output: "full", "quasi-diagonal" (the diagonal and the row of the bias, at
-    the cost of two products for a weight), or "diagonal". outputs: the reduction for the output's weights, whose
-    modulus is the diagonal of the losses' Hessian; "same": nothing else than for all others. damping: ε.
-    output_damping: that of the output, the frequency of each symbol among the targets by default where there are
-    symbols, else 1.
+    reduction: of all blocks except those of the output: "full", "quasi-diagonal" (the diagonal and the row of the bias,
+    at the cost of two products for a weight), or "diagonal". outputs: reduction for the output's weights, whose modulus
+    is the diagonal of the losses' Hessian; "same": treated like all others. damping: ε.
+    output_damping: damping of the output; by default the frequency of each symbol among the targets, or 1 without
+    symbols.
     Source: Ollivier 2013, section 2.
     """
 
@@ -61,7 +61,7 @@ class Metric(ABC):
 
     @property
     def by_pieces(self) -> bool:
-        """Whether pieces of a sequence can each be measured with what is carried back to them."""
+        """True if pieces of a sequence can be measured separately with a vector carried back from piece to piece."""
         return True
 
     def __post_init__(self) -> None:
@@ -78,14 +78,14 @@ class Metric(ABC):
         judged: Sequence[UnitGroup],
         random: gn.RandomSource,
     ) -> Moduli:
-        """What blocks are made of for the groups that no loss judges: m̃."""
+        """m̃ of the groups that no loss reads directly (hidden groups)."""
 
     def description(self) -> dict[str, Any]:
-        """It in words and numbers alone, for JSON; see as_metric."""
+        """Class and settings as JSON; see as_metric."""
         return {"metric": type(self).__name__, **{f.name: getattr(self, f.name) for f in fields(self)}}
 
     def output_moduli(self, outputs: Outputs, judged: Sequence[UnitGroup], random: gn.RandomSource) -> Moduli:
-        """The same for those that one judges."""
+        """m̃ of the groups that a loss reads directly (output groups)."""
         return [outputs.curvature(group.pre_activations) for group in judged]
 
 
@@ -93,8 +93,8 @@ class Metric(ABC):
 class OuterProduct(Metric):
     """m̃ = B², B = ∂C/∂V: the recurrent unitwise outer product metric (RUOP). For the rest see Metric.
 
-    sampled: B are slopes of the losses of targets that the model itself would draw, not of the given ones: so M is the
-    Fisher metric of each unit at each step by itself.
+    sampled: True uses losses of targets drawn from the model instead of the given ones, so that M is the Fisher metric
+    of each unit at each step.
     Source: Ollivier 2013, eqs 23, 26, 55.
     """
 
@@ -123,7 +123,7 @@ class OuterProduct(Metric):
 
 @dataclass(frozen=True)
 class RootMeanSquare(OuterProduct):
-    """M = √(mean over steps of (S B)²) for each parameter by itself: a baseline, of no invariance.
+    """M = √(mean over steps of (S B)²) for each parameter separately: a baseline without invariance.
 
     Source: Ollivier 2013, section 4; after Duchi, Hazan & Singer 2011.
     """
@@ -153,11 +153,10 @@ class Frequency(OuterProduct):
 class Kronecker(OuterProduct):
     """M = E[S Sᵀ] ⊗ E[B Bᵀ] for each group: KFAC, which takes sources and slopes as independent
 
-    over_time: "independent": so are the steps; "linear": they are a linear process of the first order, and "symmetric":
-    one whose matrix is symmetric when both factors are white, both for long times. Groups that have no factors, of
-    edges, of diagonal connections, or chosen by a symbol, have a diagonal. damping: of the mean over cases and
-    steps, ε, divided among both factors. sampled: slopes are those of drawn targets, as the Fisher metric's are. For
-    the rest see Metric.
+    over_time: "independent" steps; "linear": steps are a linear process of first order; "symmetric": one whose matrix
+    is symmetric when both factors are white. The last two are for long times. Groups without factors (edges, diagonal
+    connections, gated weights) have a diagonal. damping: of the mean over cases and steps, ε, split between both
+    factors. sampled: True uses drawn targets, as the Fisher metric does. For the rest see Metric.
     Source: Martens & Grosse 2015; Martens, Ba & Johnson 2018, 3.5.
     """
 
@@ -193,10 +192,9 @@ class Kronecker(OuterProduct):
 class Backpropagated(Metric):
     """m̃_i = Σ_j (∂V_j/∂V_i)² m̃_j + (∂o/∂V_i)ᵀ H_L (∂o/∂V_i): the recurrent backpropagated metric (RBPM).
 
-    estimate: "structured", as eq. 24 is written, for nets whose units depend on each other by weights and unit by unit
-    (Elman, GraphRNN, GNN, GLNN and whatever is written so); "probe", an unbiased estimate by another backward pass with
-    random signs, for any net, also where memory cells hand changes on; "exact", a backward pass for each unit of each
-    step, for tests.
+    estimate: "structured", eq. 24 as written, for nets whose units depend on each other by weights and unit by unit
+    (Elman, GraphRNN, GNN, GLNN and cells of this form); "probe", an unbiased estimate by another backward pass with
+    random signs, for any net, also with memory cells; "exact", a backward pass for each unit of each step, for tests.
     For the rest see Metric. Source: Ollivier 2013, eqs 24, 26, 61-63.
     """
 
@@ -226,7 +224,7 @@ class Backpropagated(Metric):
                 return moduli.exact(outputs, hidden)
 
 
-#: Metrics by the names that the source and the command line use.
+#: Metrics by their names in the source and on the command line.
 METRICS: dict[str, Callable[[], Metric]] = {
     "ruop": OuterProduct,
     "rbpm": Backpropagated,
@@ -244,9 +242,9 @@ KINDS: dict[str, type[Metric]] = {
 
 
 def as_metric(who: str, given: Any, argument: str = "metric must be") -> Metric:
-    """A metric, the one of this name in METRICS, or the one of this description; UsageError for anything else.
+    """Returns a metric, from a metric, a name in METRICS, or a description; UsageError for anything else.
 
-    argument: the beginning of what is said then.
+    argument: beginning of the error message.
     """
     if isinstance(given, Metric):
         return given
@@ -264,17 +262,17 @@ def as_metric(who: str, given: Any, argument: str = "metric must be") -> Metric:
 
 
 def asked_for(who: str, metric: Any, part: Any) -> Metric:
-    """The metric that an objective is asked for; UsageError for what is none, and for a part that there is not."""
+    """Returns the metric for an objective; UsageError for an invalid metric or part."""
     one_of(f"{who}: part", part, ("all", "outputs", "hidden"))
     return as_metric(who, metric)
 
 
 class OverCost:
-    """A metric over a cost: nodes, and from what these are the steps that it makes of gradients.
+    """A metric over a cost: nodes, and steps of gradients from the nodes' values.
 
-    part: "outputs", the weights of what the losses judge, "hidden", all others, or "all". groups: these, in order.
-    relative: a factor on the scale of the sum, see Outputs.
-    Raises UsageError for what has no groups or no Hessian.
+    part: "outputs", weights of the output groups, "hidden", all others, or "all". groups: these, in order. relative: a
+    factor on the scale of the sum, see Outputs.
+    Raises UsageError for a cost without groups or without a Hessian.
     """
 
     def __init__(
@@ -287,7 +285,7 @@ class OverCost:
         relative: Node | None = None,
     ) -> None:
         self.metric, self.parameters = metric, list(parameters)
-        #: Of what a metric draws: each part's own, so that it does not matter which is made first.
+        #: Random numbers of this part, so that the order of creation does not matter.
         self.random = gn.RandomSource(0)
         outputs, hidden, judged = _divided(cost, self.parameters, carry, relative)
         wanted = hidden if part != "outputs" else []
@@ -308,27 +306,27 @@ class OverCost:
 
     @property
     def groups(self) -> list[UnitGroup]:
-        """In the order of the blocks."""
+        """Groups in the order of the blocks."""
         return [block.group for block in self.blocks]
 
     @property
     def weights(self) -> list[Node]:
-        """The parameters of the groups."""
+        """Parameters of the groups."""
         return [incoming.weight for group in self.groups for incoming in group.incoming]
 
     def nodes(self) -> list[Node]:
-        """What is to be computed, and adds up over batches: the scale of the sum, damping of the output, the blocks."""
+        """Nodes to compute and to sum over batches: the scale of the sum, damping of the output, the blocks."""
         return [gn.reshape(node, (node.size,)) for node in self._all]
 
     @property
     def size(self) -> int:
-        """How many numbers the metric is."""
+        """Number of numbers in the metric."""
         return sum(node.size for node in self._all)
 
     def solver(self, numbers: Array, more: float = 0.0) -> Solver:
-        """g ↦ (M + more)⁻¹ g, both by weight, of the cost as it is, numbers: what `nodes` are, end to end.
+        """g ↦ (M + more)⁻¹ g, both by weight, for the cost as given; numbers: values of `nodes`, end to end.
 
-        Raises TrainingError for a metric that is singular.
+        Raises TrainingError for a singular metric.
         """
         ends = list(accumulate(node.size for node in self._all))
         pieces = np.split(np.asarray(numbers, np.float64), ends[:-1])
@@ -358,11 +356,11 @@ class OverCost:
         return Solver(solve, max((each.condition for each in solvers), default=1.0))
 
     def flat_solver(self, who: str, numbers: Array, damping: float = 0.0) -> Solver:
-        """The same of vectors of all parameters; UsageError, for `who` asks, for numbers that are not its own."""
+        """`solver` for vectors of all parameters; UsageError, prefixed with `who`, for numbers of another size."""
         if np.shape(numbers) != (self.size,):
             raise UsageError(
-                f"{who}: numbers must be the {self.size:,} that `metric` gives of this metric and part, not of shape "
-                f"{list(np.shape(numbers))}"
+                f"{who}: numbers must be the {self.size:,} that `metric` returns for this metric and part, not "
+                f"of shape {list(np.shape(numbers))}"
             )
         solver = self.solver(numbers, amount(f"{who}: damping", damping))
         ends = list(accumulate(p.size for p in self.parameters))
@@ -376,9 +374,9 @@ class OverCost:
         return Solver(solve, solver.condition)
 
     def placed(self, numbers: Array, other: OverCost, count: int) -> Array:
-        """The numbers as the same metric of another cost has them, which has all groups of this one, and more, maybe.
+        """Converts the numbers to those of the same metric of another cost, which has all groups of this one.
 
-        count: how many losses these are a sum of.
+        count: number of losses that the numbers are a sum of.
         """
         found = np.zeros(other.size)
         begins = dict(zip(map(_key, other.blocks), other._starts, strict=True))
@@ -391,12 +389,12 @@ class OverCost:
         return found
 
     def rescale(self, numbers: Array, count: int) -> None:
-        """Makes of the numbers of summed costs those of their mean over so many losses, in place."""
+        """Converts numbers of summed costs to those of their mean over `count` losses, in place."""
         numbers[0] = count
 
     @property
     def _starts(self) -> list[int]:
-        """Where each block's numbers begin, behind the scale and the damping of the output."""
+        """First index of each block's numbers, after the scale and the damping of the output."""
         own = [sum(node.size for node in nodes) for nodes in self._nodes]
         return list(accumulate(own[:-1], initial=self.size - sum(own)))
 
@@ -411,12 +409,12 @@ class OverCost:
 
 
 def _key(block: Block) -> tuple[Node, ...]:
-    """What tells a group from all others: its weights."""
+    """Identifies a group by its weights."""
     return tuple(each.weight for each in block.group.incoming)
 
 
 def _one_thread() -> AbstractContextManager[object]:
-    """NumPy's BLAS on one thread: more of them go on spinning for a while, beside those of the next gradient."""
+    """Context with NumPy's BLAS on one thread: idle BLAS threads would spin during the next gradient."""
     return _limit()()
 
 
@@ -428,7 +426,7 @@ def _limit() -> Callable[[], AbstractContextManager[object]]:
 def _divided(
     cost: Node, parameters: Sequence[Node], carry: Carry | None = None, relative: Node | None = None
 ) -> tuple[Outputs, list[UnitGroup], list[UnitGroup]]:
-    """Where the net ends, the groups that no loss judges, and those that one does."""
+    """Outputs of the cost, its hidden groups, and its output groups."""
     outputs = Outputs(cost, carry, relative)
     found = unit_groups(cost, parameters)
     judged = [group for group in found if outputs.is_output(group)]
@@ -436,13 +434,13 @@ def _divided(
 
 
 def hidden_unit_count(cost: Node, parameters: Sequence[Node]) -> int:
-    """How many units the groups have that no loss judges, learned initial states aside."""
+    """Number of units of the hidden groups, without learned initial states."""
     _, hidden, _ = _divided(cost, parameters)
     return sum(group.units for group in hidden if [each.kind for each in group.incoming] != ["bias"])
 
 
 def _frequency(outputs: Outputs) -> Node:
-    """ε_y: of each symbol among the targets, by their weights, and a rounding; 1 where there are no symbols.
+    """ε_y: frequency of each symbol among the targets, weighted, plus a rounding error; 1 without symbols.
 
     Source: Ollivier 2013, below eq. 19.
     """

@@ -1,6 +1,6 @@
-"""Moduli: how much a change of each pre-activation counts, (cases, units) for each place where weights meet.
+"""Moduli: sensitivity of the cost to each pre-activation, (cases, units) for each place where weights meet.
 
-A cost may be a mean over cases; moduli are those of the sum, the log-likelihood of all data, so that they grow with the
+A cost may be a mean over cases. Moduli are those of the sum, the log-likelihood of all data, so they grow with the
 data, and damping is that of sums.
 """
 
@@ -23,18 +23,19 @@ from graphnet_rnn.riemannian.groups import PreActivation, Term, UnitGroup
 
 __all__ = ["Carry", "Moduli", "Outputs", "drawn_slopes", "exact", "probed", "slopes", "structured"]
 
-#: So many pre-activations may be the nearest ones of another, however many there are.
+#: Maximum number of nearest pre-activations of a node, for any length of the sequence.
 FAR = 48
-#: One for each pre-activation of each group.
+#: One modulus for each pre-activation of each group.
 Moduli = list[list[Node]]
 
 
 @dataclass
 class Carry:
-    """What comes after a piece of a sequence, of which the cost is the sum.
+    """Derivatives after a piece of a sequence, of which the cost is the sum.
 
-    slopes, random: by final state the slope of all later losses, and what a random vector at these becomes there, in
-    the summed cost. initial: the states before, to which the like is carried on: random_back, once it is known.
+    slopes, random: for each final state the slope of all later losses, and a random vector at these losses,
+    backpropagated, in the summed cost. initial: the states before the piece, to which both are carried; random_back:
+    the result.
     """
 
     slopes: dict[Node, Node]
@@ -44,10 +45,10 @@ class Carry:
 
 
 class Outputs:
-    """Where a cost's losses judge the net: the places, and the weights of the losses in the summed cost.
+    """Nodes that a cost's losses read, and the weights of the losses in the summed cost.
 
-    carry: what comes after, where the cost is that of a piece. relative: a factor on the scale, where the cost is one
-    of several batches.
+    carry: derivatives of later pieces, if the cost is that of a piece. relative: a factor on the scale, if the cost is
+    one of several batches.
     """
 
     def __init__(self, cost: Node, carry: Carry | None = None, relative: Node | None = None) -> None:
@@ -56,11 +57,11 @@ class Outputs:
         surrogates = surrogates_among(order)
         outer = ancestors([cost], stop=surrogates)
         self.cost, self._surrogates = cost, surrogates
-        #: Those that say their Hessian.
+        #: Losses with a Hessian.
         self.losses = [node for node in outer if node.op.judged_input is not None]
         if not surrogates and not self.losses:
             raise UsageError(
-                f"{cost.describe()} (made at {cost.origin}) has no loss, so it is not known where the net ends: use "
+                f"{cost.describe()} (made at {cost.origin}) has no loss, so the outputs of the net are unknown: use "
                 "gn.softmax_cross_entropy, gn.sigmoid_cross_entropy, gn.squared_error or gn.with_surrogate"
             )
         self._read_at(order)
@@ -75,24 +76,24 @@ class Outputs:
 
     @property
     def weights(self) -> list[Node]:
-        """What each loss counts in the sum. UsageError for losses that do not say their Hessian."""
+        """Weight of each loss in the sum. UsageError for losses without a Hessian."""
         for node in self._surrogates:
             raise UsageError(
-                f"the loss {node.describe()} (made at {node.origin}) does not say its Hessian, a surrogate does: use a "
+                f"the loss {node.describe()} (made at {node.origin}) has no Hessian, but a surrogate has: use a "
                 "metric of slopes alone, such as rnn.riemannian.OuterProduct(outputs='same')"
             )
         return self._weights
 
     @property
     def places(self) -> list[Node]:
-        """The nodes that the losses judge."""
+        """Nodes that the losses read."""
         found = [_judged(loss) for loss in self.losses]
         for node, surrogate in self._surrogates.items():
             found += surrogate.places(node)
         return found
 
     def roots(self, random: gn.RandomSource) -> dict[Node, Node]:
-        """By place a random vector whose covariance is the Hessian of the losses there."""
+        """For each place a random vector whose covariance is the Hessian of the losses."""
         found: dict[Node, Node] = {}
         for loss, g in zip(self.losses, self.weights, strict=True):
             place = _judged(loss)
@@ -101,24 +102,24 @@ class Outputs:
         return found
 
     def is_output(self, group: UnitGroup) -> bool:
-        """Whether losses judge its pre-activations, some of a stack or all, and nothing else reads them."""
+        """True if losses read its pre-activations, some of a stack or all, and nothing else does."""
         return any(each.V in self._at for each in group.pre_activations) and all(
             (each.V in self._at or each.V in self._left_out) and each.V not in self._read_elsewhere
             for each in group.pre_activations
         )
 
     def require_pre_activations(self, judged: Sequence[UnitGroup]) -> None:
-        """UsageError unless the losses judge the pre-activations of these groups and nothing else."""
+        """Raises UsageError unless the losses read the pre-activations of these groups and nothing else."""
         known = {each.V for group in judged for each in group.pre_activations}
         for V in self._at:
             if V not in known:
                 raise UsageError(
-                    f"a loss judges {V.describe()} (made at {V.origin}), which is no pre-activation of output weights, "
-                    "so what reaches it is no weight from unit to unit; use estimate='probe', or 'exact' for few units"
+                    f"a loss reads {V.describe()} (made at {V.origin}), which is not a pre-activation of output "
+                    "weights; use estimate='probe', or 'exact' for few units"
                 )
 
     def curvature(self, pre_activations: Sequence[PreActivation]) -> list[Node]:
-        """The Hessian's diagonal at the pre-activations of an output group."""
+        """Diagonal of the Hessian at the pre-activations of an output group."""
         diagonals = [
             _hessian(loss).curvature_diagonal(g, *loss.inputs)
             for loss, g in zip(self.losses, self.weights, strict=True)
@@ -131,7 +132,7 @@ class Outputs:
         return found
 
     def rows(self, V: Node, v: Node, u: Node) -> Node | None:
-        """v_iᵀ H_L u_i for each case and row of two matrices, (rows, outputs); None if no loss judges V."""
+        """v_iᵀ H_L u_i for each case and row of two matrices, (rows, outputs); None if no loss reads V."""
         forms = []
         for number, step in self._at.get(V, ()):
             loss, g = self.losses[number], self.weights[number]
@@ -142,10 +143,10 @@ class Outputs:
         return gn.add(*forms) if forms else None
 
     def _read_at(self, order: Sequence[Node]) -> None:
-        """Finds what each loss judges: the steps of a stack, or some of them, or one node."""
-        #: By node which losses judge it, and at which time step of each, None where there are none.
+        """Finds the input of each loss: the steps of a stack, or some of them, or one node."""
+        #: For each node the losses that read it, with the time step in each, or None.
         self._at: dict[Node, list[tuple[int, int | None]]] = {}
-        #: Steps that are stacked with those, and sliced off again.
+        #: Steps that are stacked with these nodes but that no loss reads.
         self._left_out: set[Node] = set()
         between = set(self.losses) | set(self._surrogates)
         for number, place in enumerate(self.places):
@@ -155,7 +156,7 @@ class Outputs:
             for node, step in pieces:
                 self._at.setdefault(node, []).append((number, step))
         at = {*self._at, *self._left_out}
-        #: Of all these what something else reads, too. (Who has a surrogate computes with its places.)
+        #: Those of these nodes that something else reads, too. (A surrogate reads its places.)
         self._read_elsewhere = (
             {x for node in order if node not in between for x in node.inputs if x in at}
             if not self._surrogates
@@ -163,12 +164,12 @@ class Outputs:
         )
 
 
-#: A node that a loss judges, and at which step; what is left out; and the nodes between.
+#: Nodes that a loss reads, each with its time step; those that it leaves out; and the nodes between.
 Pieces = tuple[list[tuple[Node, int | None]], set[Node], set[Node]]
 
 
 def _pieces(place: Node) -> Pieces:
-    """What a loss judges, taken apart: a stack's inputs, or those that a slice leaves of it; else the node itself."""
+    """Parts of a loss's input: a stack's inputs, or those that a slice keeps; else the node itself."""
     if place.op.is_label:
         pieces, left_out, between = _pieces(place.inputs[0])
         return pieces, left_out, between | {place}
@@ -189,7 +190,7 @@ def _pieces(place: Node) -> Pieces:
 
 
 def _cuts_first_axis(slice_of: Node) -> bool:
-    """Whether it is a slice that leaves all of every axis but the first."""
+    """True for a slice of the first axis only."""
     match slice_of:
         case Node(op=Slice(key=(_, *keys)), inputs=(whole,)):
             return all(key == (0, n, 1) for key, n in zip(keys, whole.shape[1:], strict=True))
@@ -197,12 +198,12 @@ def _cuts_first_axis(slice_of: Node) -> bool:
 
 
 def _hessian(loss: Node) -> SaysHessian:
-    """The op, as what says the loss's Hessian; UsageError for one of the user's own that does not."""
+    """Returns the op as a loss with a Hessian; UsageError for a user's loss without one."""
     match loss.op:
         case SaysHessian() as op:
             return op
     raise UsageError(
-        f"the loss {loss.describe()} (made at {loss.origin}) does not say its Hessian: give its op curvature_diagonal, "
+        f"the loss {loss.describe()} (made at {loss.origin}) has no Hessian: give its op curvature_diagonal, "
         "curvature_root, curvature_form and curvature_rows (graphnet/ops/loss.py), or use a metric of slopes alone, "
         "such as rnn.riemannian.OuterProduct(outputs='same')"
     )
@@ -214,12 +215,12 @@ def _judged(loss: Node) -> Node:
 
 
 def _signs(random: gn.RandomSource, like: Node) -> Node:
-    """±1, each as probable."""
+    """±1 with equal probability."""
     return 2 * random.bernoulli(0.5, like.shape, like.dtype) - 1
 
 
 def _signs_of_each(random: gn.RandomSource, places: Sequence[Node]) -> dict[Node, Node]:
-    """By place ±1 for each entry. Those of one shape are drawn at once: a draw for each step costs more than a step."""
+    """For each place ±1 for each entry. Places of one shape share a draw, as single draws cost more than a step."""
     alike: dict[tuple[Shape, Dtype], list[Node]] = {}
     for V in places:
         alike.setdefault((V.shape, V.dtype), []).append(V)
@@ -240,7 +241,7 @@ def slopes(outputs: Outputs, groups: Sequence[UnitGroup]) -> Moduli:
 
 
 def drawn_slopes(outputs: Outputs, groups: Sequence[UnitGroup], random: gn.RandomSource) -> Moduli:
-    """B for losses whose slopes at the outputs are random, of the covariance H_L, as those of drawn targets are"""
+    """B for losses with random slopes at the outputs, of the covariance H_L, as those of drawn targets"""
     places = [each.V for group in groups for each in group.pre_activations]
     found = iter(_carried(outputs, groups, gn.backward, places, random))
     return [[next(found) for _ in group.pre_activations] for group in groups]
@@ -253,9 +254,9 @@ def _carried(
     places: Sequence[Node],
     random: gn.RandomSource,
 ) -> list[Node]:
-    """What a random vector at the outputs becomes at these places, and that of later pieces with it.
+    """Backpropagates a random vector at the outputs, and that of later pieces, to these places.
 
-    It is carried on to the states before, but for groups that the losses judge, which no later loss sees.
+    The result is also carried to the states before, except for output groups, which no later loss depends on.
     """
     seeds, carry = outputs.roots(random), outputs.carry
     if carry is None or all(map(outputs.is_output, groups)):
@@ -268,10 +269,10 @@ def _carried(
 
 
 def probed(outputs: Outputs, groups: Sequence[UnitGroup], random: gn.RandomSource) -> Moduli:
-    """An unbiased estimate of the backpropagated modulus of any net, at the price of a backward pass.
+    """An unbiased estimate of the backpropagated modulus of any net, at the cost of a backward pass.
 
-    One backward pass from a random vector with the covariance of H_L, in which what passes a pre-activation takes a
-    random sign for each unit: so terms of different units vanish in the mean of its square, and
+    One backward pass from a random vector with the covariance of H_L, with a random sign for each unit at each
+    pre-activation: so terms of different units vanish in the mean of its square, and
     E b_i² = Σ_j (∂V_j/∂V_i)² E b_j² + (∂o/∂V_i)ᵀ H_L (∂o/∂V_i), which is eq. 63.
     """
     places = [each.V for group in groups for each in group.pre_activations]
@@ -291,8 +292,8 @@ def probed(outputs: Outputs, groups: Sequence[UnitGroup], random: gn.RandomSourc
 def exact(outputs: Outputs, groups: Sequence[UnitGroup]) -> Moduli:
     """m̃_i = Σ_j (∂V_j/∂V_i)² m̃_j + (∂o/∂V_i)ᵀ H_L (∂o/∂V_i), as it is defined, for nets of few units
 
-    ∂V_j/∂V_i: what does not pass through a third pre-activation. Takes a backward pass for each unit of each
-    pre-activation, and a forward one for what the losses judge. Source: Ollivier 2013, eq. 63.
+    ∂V_j/∂V_i excludes paths through a third pre-activation. Takes a backward pass for each unit of each pre-activation,
+    and a forward one for the losses' inputs. Source: Ollivier 2013, eq. 63.
     """
     places = {each.V: None for group in groups for each in group.pre_activations}
     for place in dict.fromkeys(map(_judged, outputs.losses)):
@@ -311,7 +312,7 @@ def exact(outputs: Outputs, groups: Sequence[UnitGroup]) -> Moduli:
 
 
 def _require_cases_in_order(place: Node, pre_activations: Sequence[Node]) -> None:
-    """UsageError where the cases of what a loss judges may not be those of the pre-activations, row by row."""
+    """Raises UsageError if the rows of a loss's input may not be the cases of the pre-activations in order."""
     order = ancestors([place], stop=pre_activations)
     reached = dependents(order, pre_activations)
     cases = {V.shape[0] for V in pre_activations if V in reached}
@@ -322,18 +323,18 @@ def _require_cases_in_order(place: Node, pre_activations: Sequence[Node]) -> Non
             orderly = False
     if cases and not orderly:
         raise UsageError(
-            f"a loss judges {place.describe()} (made at {place.origin}), whose rows are not the cases of the "
+            f"a loss reads {place.describe()} (made at {place.origin}), whose rows are not the cases of the "
             "pre-activations before it, one after the other; use estimate='probe'"
         )
 
 
 def _cuts_steps(node: Node) -> bool:
-    """Whether it leaves some entries of the first axis, of more than two, and all of the others."""
+    """True for a slice of only the first axis that leaves out some of more than two entries."""
     return _cuts_first_axis(node) and node.inputs[0].ndim >= 3
 
 
 def _form_of_output(outputs: Outputs, V: Node, places: Mapping[Node, None]) -> Node:
-    """(∂o/∂V_i)ᵀ H_L (∂o/∂V_i) for each unit, of what passes through no other pre-activation"""
+    """(∂o/∂V_i)ᵀ H_L (∂o/∂V_i) for each unit, without paths through other pre-activations"""
     others = [U for U in places if U is not V]
     columns = []
     for i in range(V.shape[1]):
@@ -349,7 +350,7 @@ def _form_of_output(outputs: Outputs, V: Node, places: Mapping[Node, None]) -> N
 
 
 def _by_case(form: Node, axis: int) -> Node:
-    """Summed over all axes but that of the cases."""
+    """Sums over all axes except that of the cases."""
     others = tuple(k for k in range(form.ndim) if k != axis)
     return gn.sum(form, axis=others) if others else form
 
@@ -362,12 +363,12 @@ def _unit(V: Node, j: int) -> Node:
 
 
 def structured(outputs: Outputs, groups: Sequence[UnitGroup], judged: Sequence[UnitGroup]) -> Moduli:
-    """The same where what weights multiply, and what is added to that, depends on pre-activations unit by unit.
+    """The modulus of `exact` for nets whose sources and added terms depend on pre-activations unit by unit.
 
-    Then ∂V_j/∂V_i = w_ij s'_i + 1[i = j] d_i, and eq. 24 is computed as it is written, at the price of a backward pass
-    through a step for each step. judged: the groups whose pre-activations the losses judge.
-    Raises UsageError for a net that is no such one, or in which states hand changes on over many steps without a
-    pre-activation between, as memory cells do: these are derivatives for all pairs of steps.
+    Then ∂V_j/∂V_i = w_ij s'_i + 1[i = j] d_i, and eq. 24 is computed as written, at the cost of a backward pass through
+    a step for each step. judged: the output groups.
+    Raises UsageError for other nets, and for nets whose states carry changes over many steps without a pre-activation
+    between, like memory cells: these need derivatives for all pairs of steps.
     """
     assert outputs.carry is None, "see Metric.by_pieces"
     outputs.require_pre_activations(judged)
@@ -388,7 +389,7 @@ def structured(outputs: Outputs, groups: Sequence[UnitGroup], judged: Sequence[U
 
 
 def _judge(outputs: Outputs, each: PreActivation, m: dict[Node, list[Node]]) -> None:
-    """What the losses give: Σ_yy' w_iy H_yy' w_iy' for w_iy = ∂o_y/∂V_i, of o = s W + b and sums of such."""
+    """Adds the losses' share Σ_yy' w_iy H_yy' w_iy' for w_iy = ∂o_y/∂V_i, of o = s W + b and sums of this form."""
     nodes = {term.node for term in each.terms}
     own = {} if each.V in nodes else _slopes_to(each.V, m, frozenset(nodes))  # ∂o_i/∂V_i, past the weights
     by_unit = _ways(each.terms, m)
@@ -410,7 +411,7 @@ def _judge(outputs: Outputs, each: PreActivation, m: dict[Node, list[Node]]) -> 
 
 
 def _pass_back(V: Node, m_V: Node, terms: Sequence[Term], m: dict[Node, list[Node]]) -> None:
-    """Gives all pre-activations on which V depends their share of its m̃: Σ_j (Σ s'_i w_ij + 1[i = j] d_i)² m̃_j."""
+    """Adds to m̃ of all pre-activations on which V depends: Σ_j (Σ s'_i w_ij + 1[i = j] d_i)² m̃_j."""
     nodes = {term.node for term in terms}
     own = {} if V in nodes else dict(_slopes_to(V, m, frozenset(nodes)))  # d_i
     for U, ways in _ways(terms, m).items():
@@ -435,7 +436,7 @@ def _pass_back(V: Node, m_V: Node, terms: Sequence[Term], m: dict[Node, list[Nod
 
 
 def _ways(terms: Sequence[Term], m: Mapping[Node, object]) -> dict[Node, list[tuple[Term, Node]]]:
-    """By pre-activation the terms through which it acts, each with s'_i, the slope of what the weight multiplies."""
+    """For each pre-activation the terms that depend on it, each with s'_i, the slope of the weight's source."""
     found: dict[Node, list[tuple[Term, Node]]] = {}
     for term in terms:
         if term.source is not None:
@@ -489,7 +490,7 @@ def _slopes_to(
 ) -> dict[Node, Node]:
     """∂node_i/∂V_i for each pre-activation V on which a node depends, unit by unit; UsageError if otherwise.
 
-    leaves: what does not count.
+    leaves: nodes to ignore.
     """
     ones = gn.fill(1, node.shape, node.dtype)
     if node in m and not leaves:
@@ -499,8 +500,8 @@ def _slopes_to(
     wanted = [U for U in stop if U in set(order)]
     if len(wanted) > FAR:
         raise UsageError(
-            f"{node.describe()} (made at {node.origin}) depends on {len(wanted)} pre-activations with none between, as "
-            "states hand changes on over many steps; use estimate='probe'"
+            f"{node.describe()} (made at {node.origin}) depends on {len(wanted)} pre-activations directly, as "
+            "states carry changes over many steps; use estimate='probe'"
         )
     reached = dependents(order, wanted)
     for each in order:

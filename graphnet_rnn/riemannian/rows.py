@@ -1,4 +1,4 @@
-"""Rows: all that enters the units of a group, at all steps of all cases, below each other."""
+"""Rows: the inputs of a group's units at all steps of all cases, one below the other."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Rows"]
 
 
 class Rows:
-    """The cases of all steps of a group below each other: sources by weight, the symbols, and a modulus."""
+    """All cases and steps of a group as rows: sources by weight, the symbols, and a modulus."""
 
     def __init__(self, group: UnitGroup, moduli: Sequence[Node]) -> None:
         self.group = group
@@ -25,7 +25,7 @@ class Rows:
         self._codes = [self._code(incoming, found) for incoming in group.incoming]
 
     def _source(self, incoming: Incoming, found: Sequence[dict[Node, Node | float]]) -> Node:
-        """(rows, n): what a weight multiplies, 1 for a bias, and 0 where it does not enter."""
+        """(rows, n): source of a weight, 1 for a bias, and 0 where the weight does not enter."""
         all_of_it = [sources.get(incoming.weight, 0.0) for sources in found]
         width = next((source.shape[1] for source in all_of_it if isinstance(source, Node)), 1)
         parts = [
@@ -36,32 +36,32 @@ class Rows:
 
     @property
     def live(self) -> Node:
-        """(rows, 1): 1 where a change of some unit counts, 0 for cases and steps that are masked, or not reached."""
+        """(rows, 1): 1 if the modulus of some unit is not 0; 0 for masked cases and steps."""
         return gn.cast(gn.greater(gn.max(gn.absolute(self.m), axis=1, keepdims=True), 0), self.m.dtype)
 
     def _code(self, incoming: Incoming, found: Sequence[dict[Node, Node | float]]) -> Node | None:
-        """(rows,): the symbols, where a weight multiplies a one-hot code at every pre-activation."""
+        """(rows,): the symbols, if the weight multiplies a one-hot code at every pre-activation."""
         sources = [each.get(incoming.weight) for each in found]
         codes = [s.inputs[0] for s in sources if isinstance(s, Node) and s.op.is_one_hot]
         whole = self.symbol is None and len(codes) == len(sources)
         return gn.concatenate(codes, axis=0) if whole else None
 
     def reads_symbols(self, number: int) -> bool:
-        """Whether what this weight of the group multiplies is a one-hot code everywhere."""
+        """True if this weight of the group multiplies a one-hot code everywhere."""
         return self._codes[number] is not None
 
     def always_one(self, incoming: Incoming) -> bool:
-        """Whether it is a bias at every pre-activation, neither scaled nor repeated."""
+        """True if it is a bias at every pre-activation, neither scaled nor repeated."""
         return all(at.sources.get(incoming.weight) == 1.0 for at in self.group.pre_activations)
 
     def squared(self) -> Rows:
-        """The same with the squares of the modulus."""
+        """A copy with the modulus squared."""
         found = copy(self)
         found.m = self.m * self.m
         return found
 
     def summed(self, values: Node) -> Node:
-        """(rows, n) summed over the rows, of each symbol where one chooses: (n,) or (symbols, n)."""
+        """(rows, n) summed over the rows, for each symbol if one chooses: (n,) or (symbols, n)."""
         if self.symbol is None:
             return gn.sum(values, axis=0)
         return gn.scatter_add(values, self.symbol, self.group.symbols, axis=0)
@@ -69,7 +69,7 @@ class Rows:
     def weighed(self, number: int, squared: bool = False, times: Node | None = None) -> Node:
         """Σ s_k m̃_j over the rows, for each entry (k, j) of this weight of the group, of its shape.
 
-        squared: of s_k²; times: of s_k times this.
+        squared: True for s_k² instead of s_k; times: a factor of s_k.
         """
         incoming, source, code = self.group.incoming[number], self.sources[number], self._codes[number]
         if code is not None and times is None:  # s_k is 0 or 1

@@ -1,9 +1,9 @@
-"""What a network does with text.
+"""Text and networks: evaluation, sampling, completion.
 
-evaluation  how well it predicts one
-reading     what it expected at each character, and what a whole text cost
-sampling    text of its own
+evaluation  bits per character and accuracy
+reading     predictions at each character, and the cost over a whole text
+sampling    samples of text
 lanes       p(next character) after many texts at once
-ngrams      a model that counts, to compare with
-completion  text of its own under a condition: patterns, conditions, search
+ngrams      n-gram model as a baseline
+completion  text under a condition: patterns, conditions, search
 """

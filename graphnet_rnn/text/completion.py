@@ -1,4 +1,4 @@
-"""A text gone on with under a condition: a given ending, a regular expression, a length."""
+"""Completion of a text under a condition: an ending, a regular expression, a length."""
 
 from __future__ import annotations
 
@@ -23,9 +23,16 @@ METHODS = ("exact", "weighted", "beam")
 
 @dataclass(frozen=True)
 class Completion:
-    """One text.
+    """One text that `complete` found.
 
-    nats: -ln p(text | start), without the condition. weight: its share of all that were found; 1 / count of exact ones.
+    text: the characters after the start. nats: -ln p(text | start), without the condition. weight: its share among all
+    that were found; 1 / count for exact samples.
+
+    >>> net = rnn.Network([rnn.GRU(4)], inputs=3, outputs=3)
+    >>> net.vocabulary = rnn.data.Vocabulary("abc")
+    >>> (found,) = rnn.complete(net, "ab", ending="cc", length=4).found
+    >>> len(found.text), found.text.endswith("cc"), found.weight
+    (4, True, 1.0)
     """
 
     text: str
@@ -35,11 +42,18 @@ class Completion:
 
 @dataclass(frozen=True)
 class Completions(ShowsItself):
-    """What `complete` found, the likeliest first by beam, else in the order in which they were drawn.
+    """Texts that `complete` found: the likeliest first with "beam", else in the order in which they were drawn.
 
-    log_p_condition: about ln p(condition | start). "exact": p is at most that; "weighted": an estimate of p, right on
-    average; "beam": it is at least that. attempts: texts that were begun; by beam, prefixes that were read.
-    proved: of a beam, whether no other text can be likelier than the first: all that were left behind cost more.
+    start: the given start. method: the method of search. found: a Completion for each text.
+    log_p_condition: ln p(condition | start): with "exact" an upper bound, with "weighted" an unbiased estimate of p,
+    with "beam" a lower bound. attempts: number of texts begun; with "beam" of prefixes read.
+    proved: with "beam", True if no other text can be likelier than the first, as all dropped prefixes are less likely.
+
+    >>> net = rnn.Network([rnn.GRU(4)], inputs=3, outputs=3)
+    >>> net.vocabulary = rnn.data.Vocabulary("abc")
+    >>> found = rnn.complete(net, "ab", pattern="a*c", length=4, method="beam")
+    >>> [each.text for each in found.found]
+    ['aaac']
     """
 
     start: str
@@ -51,7 +65,7 @@ class Completions(ShowsItself):
 
     @property
     def effective(self) -> float:
-        """1 / Σ weight²: as how many independent samples the weighted ones count (Kong 1992)."""
+        """1 / Σ weight²: effective sample size of the weighted samples (Kong 1992)."""
         return 1 / math.fsum(each.weight**2 for each in self.found)
 
 
@@ -72,18 +86,30 @@ def complete(
 ) -> Completions:
     r"""Texts from p(text | start, condition) = p(text | start) / Σ p(text' | start), text' over all that fulfil it
 
-    The condition: the text is `length` characters long; or, with a character `stop` ("\n"), it ends before the first of
-    these, has at most `length` characters, and p counts the stop, too. It ends in `ending`, and what stands before that
-    matches the regular expression `pattern` as a whole (see docs/evaluating_text_models.md; None: any text).
+    network: causal network with a vocabulary. start: text before the completion. unknown: character to read in place of
+    characters of `start` that the vocabulary lacks; None (default): an error.
+    length: number of characters, 80 by default. stop: a character, e.g. "\n"; the text then has up to `length`
+    characters before the first `stop`, and p includes the stop. ending: text at the end. pattern: regular expression
+    that must match the whole text before `ending`, see docs/evaluating_text_models.md; None: any text.
+    method: "exact" (default), "weighted" or "beam", see below. count: number of texts, 1 by default. temperature:
+    p^(1 / temperature) for each character, 1 by default. seed: of the random numbers. width: of the beam, 64 by
+    default. attempts: maximum number of attempts of "exact".
 
-    method "exact": independent samples of exactly this distribution. Characters from which the condition can no longer
-    be met are never drawn; but how likely the model is to meet it is known only by trying, so some attempts are
-    rejected, the fewer the more has been tried: bounds on it are kept for each prefix. "weighted": `count` samples
-    without a rejection, with the importance weights that make up for that; means over them are right as count grows,
-    single ones are not. "beam": the `count` likeliest that a beam of `width` prefixes finds; `proved` says whether the
-    first is the likeliest of all. temperature: p^(1 / temperature) for each character. attempts: at most so many.
-    Raises UsageError where no text can fulfil it, or none was accepted; DataError for characters unknown to the model.
+    exact     Independent samples of this distribution. Characters that make the condition impossible are never drawn.
+              Some attempts are rejected; bounds for each prefix make rejections rarer with every attempt.
+    weighted  `count` samples without rejection, with importance weights. Weighted means are consistent as count grows;
+              single samples are not distributed as above.
+    beam      The `count` likeliest texts found by a beam of `width` prefixes; `proved` is True if no text is
+              likelier than the first.
+
+    Raises UsageError if no text can fulfil the condition, or none was accepted; DataError for unknown characters.
     Source: Sutskever 2013, 5.5.2, completes from the left alone; the bounds are those of Mansinghka et al. 2009.
+
+    >>> net = rnn.Network([rnn.GRU(4)], inputs=3, outputs=3)
+    >>> net.vocabulary = rnn.data.Vocabulary("abc")
+    >>> found = rnn.complete(net, "ab", ending="cc", length=4, count=2).found
+    >>> [each.text.endswith("cc") for each in found]
+    [True, True]
     """
     one_of("complete: method", method, METHODS)
     count, length = whole_number("complete: count", count), whole_number("complete: length", length)
@@ -95,9 +121,11 @@ def complete(
     if pattern is not None:
         text_of("complete: pattern", pattern)
     if method == "beam" and count > width:
-        raise UsageError(f"complete: a beam of width {width} finds no {count} texts; give a larger width")
+        raise UsageError(f"complete: a beam of width {width} cannot find {count} texts; use a larger width")
     if method == "exact" and count > attempts:
-        raise UsageError(f"complete: {count} texts take at least as many attempts; {attempts} are allowed")
+        raise UsageError(
+            f"complete: {count} texts need at least as many attempts, but attempts is {attempts}"
+        )
     lanes = Lanes(
         network, min(64, width if method == "beam" else count if method == "weighted" else 64), "complete"
     )
@@ -131,6 +159,6 @@ def _completions(found: Continuations, characters: str, stop: str | None) -> tup
 def _too_few(found: Continuations, count: int) -> UsageError:
     return UsageError(
         f"complete: of {found.attempts:,} attempts {len(found.texts)} were accepted, not {count}: the model meets the "
-        f"condition with a probability of at most {math.exp(found.log_p_condition):.2g}. Allow more attempts, ask for "
-        'less, or take method="weighted" or "beam", which always find something'
+        f"condition with a probability of at most {math.exp(found.log_p_condition):.2g}. Increase attempts, "
+        'reduce count, or use method="weighted" or "beam", which always find something'
     )

@@ -1,4 +1,4 @@
-"""Which characters may come next, so that what is asked of a text can still be met in the characters that are left."""
+"""Conditions on a text, and the characters that can still lead to meeting one in the remaining length."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from graphnet_rnn.text.patterns import (
 
 __all__ = ["Condition"]
 
-#: Truth values of the table of what is within reach, a byte each.
+#: Maximum size of `reach`, in bytes.
 MOST_TABLE = 500_000_000
 
 
@@ -29,8 +29,8 @@ MOST_TABLE = 500_000_000
 class Condition:
     """An automaton, and from which of its states the end can be reached.
 
-    table: (states, symbols), the state after a symbol; 0 is the first. reach: (steps + 1, states), whether a text can
-    end well with exactly so many symbols left, or, with a stop, with at most so many. stops: the last state is that
+    table: (states, symbols), the state after a symbol; 0 is the first. reach: (steps + 1, states), True if a text can
+    end well with exactly this number of symbols left, or, with a stop, with this maximum. stops: the last state is that
     after the stop, where a text ends at once.
     """
 
@@ -42,14 +42,14 @@ class Condition:
     def of(
         cls, vocabulary: Vocabulary, pattern: str | None, ending: str, length: int, stop: str | None
     ) -> Condition:
-        """See `complete`; UsageError where no text fulfils it."""
+        """See `complete`; UsageError if no text fulfils it."""
         symbols = len(vocabulary)
         any_text = Repeat(Symbols(frozenset(range(symbols))), 0, None)
         first: Pattern = any_text if pattern is None else read_pattern(pattern, vocabulary)
         whole = one_after_another([first, literal(vocabulary.encode(ending))])
         found = automaton(whole, symbols, pattern or ending)
         table, ends, steps = found.table, found.accepts, length
-        if stop is not None:  # two more states: of no return, and the end
+        if stop is not None:  # two more states: failed, and ended
             count = len(table)
             table = np.concatenate([table, np.full((2, symbols), count)])
             table[:, vocabulary.characters.index(stop)] = count
@@ -59,7 +59,7 @@ class Condition:
             steps += 1
         if steps * len(table) > MOST_TABLE:
             raise UsageError(
-                f"complete: a pattern of {len(table):,} states and a length of {length:,} are too much together"
+                f"complete: a pattern of {len(table):,} states and a length of {length:,} are too large together"
             )
         reach: list[Array] = [np.asarray(ends)]
         for _ in range(steps):
@@ -73,15 +73,15 @@ class Condition:
 
     @property
     def steps(self) -> int:
-        """The most symbols that are drawn, the stop included."""
+        """Maximum number of symbols to draw, with the stop."""
         return len(self.reach) - 1
 
     def allowed(self, states: Array, left: int) -> Array:
-        """(n, symbols): whether a symbol may come next, where `left` may still be drawn."""
+        """(n, symbols): True for symbols that may come next, with `left` symbols left to draw."""
         return np.asarray(self.reach[left - 1][self.table[states]])
 
     def ended(self, states: Array, left: int) -> Array:
-        """(n,): whether a text is at its end."""
+        """(n,): True for texts that have ended."""
         if self.stops:
             return np.asarray(states == len(self.table) - 1)
         return np.full(len(states), left == 0)

@@ -1,4 +1,4 @@
-"""How well a network predicts a text: bits per character and accuracy, with context that is not scored."""
+"""Evaluation of a network on a text: bits per character and accuracy, with context that is not scored."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Evaluation", "Evaluator", "as_symbols", "vocabulary_of"]
 
 
 def vocabulary_of(who: str, network: Any) -> Vocabulary:
-    """That of a network of text; UsageError, naming `who` asks, for anything else."""
+    """Returns the network's vocabulary; UsageError, prefixed with `who`, if there is none."""
     vocabulary = require_network(who, network).vocabulary
     if vocabulary is None or network.reads != "symbols":
         raise UsageError(f"{who}: this network has no vocabulary: it was not trained on text")
@@ -29,9 +29,9 @@ def vocabulary_of(who: str, network: Any) -> Vocabulary:
 
 
 def as_symbols(network: Network, text: Any) -> Array:
-    """The symbols of a text: as they are given, or, of a str, by the network's vocabulary.
+    """Returns the symbols of a text: a str is encoded by the network's vocabulary.
 
-    Raises DataError for what is no row of whole numbers, or has one that is no symbol of the network.
+    Raises DataError for anything but a str or a row of symbols of the network.
     """
     if isinstance(text, str):
         if network.vocabulary is None:
@@ -55,15 +55,23 @@ class Evaluation:
 
     @property
     def accuracy(self) -> float:
-        """The share of characters that got the highest probability."""
+        """Share of characters with the highest predicted probability."""
         return self.correct / self.scored
 
 
 class Evaluator:
-    """Reads a text in `lanes` side by side, `time` steps at once, without dropout.
+    """Bits per character and accuracy on a text, read in `lanes` parallel parts, `time` steps at once, without dropout.
 
-    Every character but the first `context` is scored exactly once, after at least `context` characters of
-    the text: each lane first reads the end of the one before it. (Without that a lane would start cold.)
+    network: causal network that reads and predicts symbols. lanes: number of parts read in parallel, 32 by default.
+    time: time steps of the compiled function, 50 by default. threads: maximum number of threads, see gn.compile.
+    Every character except the first `context` is scored once, after at least `context` characters of the text: each
+    lane first reads the end of the lane before, so that no lane starts cold.
+
+    >>> net = rnn.Network([rnn.GRU(4)], inputs=3, outputs=3)
+    >>> net.vocabulary = rnn.data.Vocabulary("abc")
+    >>> found = rnn.Evaluator(net, lanes=2, time=5)("abcab" * 10, context=4)
+    >>> found.scored, found.bits > 0
+    (46, True)
     """
 
     def __init__(self, network: Network, lanes: int = 32, time: int = 50, threads: int | None = None) -> None:
@@ -81,9 +89,11 @@ class Evaluator:
     def __call__(
         self, symbols: Array | str, context: int = 0, progress: Callable[[int, int], None] | None = None
     ) -> Evaluation:
-        """symbols: a row of them, or a str. progress(characters read, of how many).
+        """Returns the sums over the scored characters.
 
-        Raises DataError if nothing is left to score, or for what is neither.
+        symbols: a row of symbols, or a str. context: number of characters to read before the first that is scored, 0 by
+        default. progress: called with (characters read, total).
+        Raises DataError if nothing is left to score, or for invalid symbols.
         """
         symbols = as_symbols(self.network, symbols)
         nats, correct, scored = 0.0, 0, 0
@@ -96,9 +106,10 @@ class Evaluator:
     def characters(
         self, symbols: Array | str, context: int = 0, progress: Callable[[int, int], None] | None = None
     ) -> tuple[Array, Array]:
-        """-ln p of each scored character, in nats, and the symbol that was thought likeliest there, in their order.
+        """-ln p of each scored character, in nats, and the likeliest symbol in its place, in the order of the text.
 
-        Both (scored,): the first is of the character at max(1, context). Otherwise as when called.
+        Both (scored,), from the character at max(1, context). symbols, context, progress: as in a call of the
+        Evaluator.
         """
         symbols = as_symbols(self.network, symbols)
         lead = max(1, whole_number("context", context, least=0))
@@ -112,7 +123,7 @@ class Evaluator:
     def _pieces(
         self, symbols: Array, context: int, progress: Callable[[int, int], None] | None
     ) -> Iterator[tuple[Array, Array, Array, Array, Array]]:
-        """Piece by piece, each (time, lanes): losses, guesses, targets, which of them count, and the position read."""
+        """Yields for each piece, each (time, lanes): losses, guesses, targets, mask of scored ones, position."""
         self.network.require_finite("Evaluator")
         lead = max(1, whole_number("context", context, least=0))
         scored = len(symbols) - lead

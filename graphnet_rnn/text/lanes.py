@@ -1,4 +1,4 @@
-"""p(next character) after many texts at once: what a search, or many runs, ask of a network."""
+"""p(next character) after many texts at once, for searches and evaluations."""
 
 from __future__ import annotations
 
@@ -21,43 +21,51 @@ P = TypeVar("P")
 
 
 class TextModel(Protocol[P]):
-    """What gives probabilities to texts, symbol by symbol: a network in lanes, or n-grams.
+    """Language model of symbols: a network in lanes, or n-grams.
 
-    A place (of type P) is where it stands in some texts, a row for each.
+    A place (of type P) holds the model's state after several texts, one row for each.
     """
 
     @property
     def vocabulary(self) -> Vocabulary: ...
     def start(self, symbols: Array) -> P:
-        """The place of one row, after these symbols."""
+        """Place of one row, after these symbols."""
         ...
 
     def rows(self, place: P, rows: Array) -> P:
-        """The place of these rows; one may come several times."""
+        """Place of these rows; a row may be repeated."""
         ...
 
     def read(self, place: P, texts: Sequence[Array]) -> tuple[Array, P]:
-        """ln p of a text behind each row, (rows,), and the place after them."""
+        """ln p of a text after each row, (rows,), and the place after the texts."""
         ...
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a network stands in n texts: ln p of what comes next, (n, symbols), and its states, (n, width) each."""
+    """State of a network after n texts: ln p of the next symbol, (n, symbols), and its states, (n, width) each."""
 
     log_p: Array
     states: tuple[Array, ...]
 
     def rows(self, rows: Any) -> Place:
-        """Of these texts, in this order."""
+        """Place of these rows, in this order."""
         return Place(self.log_p[rows], tuple(state[rows] for state in self.states))
 
 
 class Lanes:
-    """A network of text on any number of texts at once, one character of each a step, without dropout.
+    """A network that reads any number of texts in parallel, one character of each at a time, without dropout.
 
-    lanes: so many are computed side by side by the compiled step; of more texts, one piece after another.
-    Raises UsageError for a network without a vocabulary, that reads both ways, or with one output for a sequence.
+    network: causal network with a vocabulary. lanes: number of texts in one run of the compiled step, 64 by default;
+    more texts take several runs. who: prefix of error messages. threads: maximum number of threads, see gn.compile.
+    Raises UsageError for a network without a vocabulary, with a bidirectional layer, or with one output for a sequence.
+
+    >>> net = rnn.Network([rnn.GRU(4)], inputs=3, outputs=3)
+    >>> net.vocabulary = rnn.data.Vocabulary("abc")
+    >>> lanes = rnn.Lanes(net)
+    >>> place = lanes.start(net.vocabulary.encode("ab")).rows([0, 0])
+    >>> lanes.step(place, net.vocabulary.encode("bc")).log_p.shape
+    (2, 3)
     """
 
     def __init__(
@@ -69,7 +77,11 @@ class Lanes:
         self._runner = Runner(network, threads=threads, frozen=True)
 
     def start(self, symbols: Array) -> Place:
-        """After a text, from a cold start; of an empty one, after a newline (or the first symbol), as a Sampler."""
+        """Place after a text, from a cold start; an empty text is read as a newline (or the first symbol), as by a
+        Sampler.
+
+        symbols: a row of symbols.
+        """
         self.network.require_finite("Lanes")
         self._one.refresh()
         self._runner.refresh()
@@ -79,11 +91,14 @@ class Lanes:
         return Place(log_softmax(logits[None]), tuple(states))
 
     def rows(self, place: Place, rows: Array) -> Place:
-        """See Place.rows."""
+        """Returns `place` with these rows, see Place.rows."""
         return place.rows(rows)
 
     def step(self, place: Place, symbols: Array) -> Place:
-        """The place after one more symbol of each text, (n,)."""
+        """Place after one more symbol of each text.
+
+        place: of n texts. symbols: (n,).
+        """
         pieces = [
             self._piece([state[start : start + self.lanes] for state in place.states], piece)
             for start in range(0, len(symbols), self.lanes)
@@ -106,14 +121,14 @@ class Lanes:
         return [logits[0, :count], *(state[:count] for state in after)]
 
     def read(self, place: Place, texts: Sequence[Array]) -> tuple[Array, Place]:
-        """ln p of a text behind each place, (n,), and the place after them; texts may differ in length."""
+        """ln p of a text after each row of `place`, (n,), and the place after the texts, whose lengths may differ."""
         lengths = np.array([len(text) for text in texts], np.int64)
         order = np.argsort(-lengths, kind="stable")
         now = place.rows(order)
         log_p, states = now.log_p.copy(), [state.copy() for state in now.states]
         total = np.zeros(len(texts))
         for t in range(int(lengths.max(initial=0))):
-            active = int((lengths > t).sum())  # those with the longest texts come first
+            active = int((lengths > t).sum())  # the longest texts come first
             symbols = np.array([texts[row][t] for row in order[:active]], np.int64)
             total[:active] += log_p[np.arange(active), symbols]
             after = self.step(Place(log_p[:active], tuple(s[:active] for s in states)), symbols)

@@ -1,4 +1,4 @@
-"""n-grams of characters, smoothed: what a model that counts makes of a text, to compare a network with."""
+"""n-grams of characters, smoothed: a baseline for networks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["NGrams"]
 
 
 class _Level(NamedTuple):
-    """Counts of the grams of one length. A gram, and a context, is one whole number: its symbols are the digits."""
+    """Counts of the grams of one length. A gram or context is an integer whose digits are its symbols."""
 
     grams: Array
     counts: Array
@@ -30,14 +30,19 @@ class _Level(NamedTuple):
 class NGrams:
     """p_n(c | h) = max(N(hc) - D_n, 0) / N(h) + D_n / N(h) · |{c': N(hc') > 0}| · p_{n-1}(c | h'); p_0 = 1 / symbols
 
-    Interpolated Kneser-Ney over characters: N counts grams of the full order in the text, and below that the different
-    characters that stand before a gram; h' is h without its first character; D_n = n_1 / (n_1 + 2 n_2), of grams that
-    are counted once and twice. Where h was never seen, p_{n-1}(c | h').
+    Interpolated Kneser-Ney over characters: N counts grams of the full order in the text, and for shorter grams the
+    distinct characters before a gram; h' is h without its first character; D_n = n_1 / (n_1 + 2 n_2), of grams that are
+    counted once and twice. If h does not occur in the text, p is p_{n-1}(c | h').
 
-    text: to count in. order: characters of a gram, with the one that is predicted. vocabulary: that of the text, unless
-    it is given (that of the network with which this is compared). unknown: see Vocabulary.encode.
-    Raises UsageError where grams of so many characters have no number of 64 bits, DataError for too short a text.
+    text: the training text. order: length of a gram, with the predicted character, 6 by default. vocabulary: that of
+    the text by default; give a network's to compare the two. unknown: see Vocabulary.encode.
+    Raises UsageError if grams of this order do not fit into 64 bits, DataError for too short a text.
     Source: Kneser and Ney 1995; Chen and Goodman 1998, eq. 25 to 27.
+
+    >>> model = rnn.NGrams("abracadabra " * 5, order=3)
+    >>> log_p, _ = model.read(model.start(model.vocabulary.encode("abr")), [model.vocabulary.encode("a")])
+    >>> np.exp(log_p).round(2)
+    array([0.98])
     """
 
     def __init__(
@@ -69,7 +74,7 @@ class NGrams:
         self._levels = levels[::-1]
 
     def probability(self, windows: Array) -> Array:
-        """p of the last symbol of each window after those before it; windows (n, order), -1 before a text begins."""
+        """p of the last symbol of each window given the others; windows (n, order), padded by -1 in front."""
         p = np.full(len(windows), 1.0 / len(self.vocabulary))
         keys, known = np.zeros(len(windows), np.int64), np.ones(len(windows), bool)
         for length, level in enumerate(self._levels, 1):
@@ -86,15 +91,24 @@ class NGrams:
         return p
 
     def start(self, symbols: Array) -> Array:
-        """The place after a text: its last order - 1 symbols, (1, order - 1), -1 where there are fewer."""
+        """Place after a text: its last order - 1 symbols, (1, order - 1), padded by -1 in front.
+
+        symbols: a row of symbols.
+        """
         return self._after(np.full((1, self.order - 1), -1), [symbols])
 
     def rows(self, place: Array, rows: Array) -> Array:
-        """The place of these rows."""
+        """Place of these rows.
+
+        place: (n, order - 1). rows: indices.
+        """
         return place[rows]
 
     def read(self, place: Array, texts: Sequence[Array]) -> tuple[Array, Array]:
-        """ln p of a text behind each row of the place, (rows,), and the place after them."""
+        """ln p of a text after each row of the place, (rows,), and the place after the texts.
+
+        place: (rows, order - 1). texts: a row of symbols for each.
+        """
         lengths = np.array([len(text) for text in texts], np.int64)
         windows = [
             np.lib.stride_tricks.sliding_window_view(np.concatenate([before, text]), self.order)
@@ -125,6 +139,6 @@ def _level(grams: Array, counts: Array, base: int) -> _Level:
 
 
 def _found(keys: Array, wanted: Array) -> Array:
-    """Where each is among the sorted keys; -1 where it is not."""
+    """Index of each among the sorted keys; -1 if it is not there."""
     at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
     return np.where(keys[at] == wanted, at, -1)

@@ -1,4 +1,4 @@
-"""Regular expressions over a vocabulary, as automata: which characters may follow, so that a text can still match."""
+"""Regular expressions over a vocabulary, as automata."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from graphnet_rnn.errors import UsageError
 
 __all__ = ["Automaton", "Pattern", "automaton", "literal", "one_after_another", "read_pattern"]
 
-#: An automaton has no more states, which is what (a|b)*a(a|b){15} would take to remember.
+#: Maximum number of states of an automaton, as (a|b)*a(a|b){15} would need.
 MOST_STATES = 5000
-#: A count {m,n} is no larger.
+#: Maximum of a count {m,n}.
 MOST_TIMES = 1000
 CLASSES = {"d": str.isdecimal, "w": lambda c: c.isalnum() or c == "_", "s": str.isspace}
 ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "v": "\v"}
@@ -29,19 +29,19 @@ class Symbols(NamedTuple):
 
 
 class Cat(NamedTuple):
-    """One after another; of none it is the empty text."""
+    """A sequence of patterns; () matches the empty text."""
 
     parts: tuple[Pattern, ...]
 
 
 class Either(NamedTuple):
-    """One of several; of none it matches nothing."""
+    """Alternatives; () matches nothing."""
 
     options: frozenset[Pattern]
 
 
 class Repeat(NamedTuple):
-    """A part at least and at most so many times; most None: without end."""
+    """Repetition of a pattern; most None: without limit."""
 
     part: Pattern
     least: int
@@ -53,7 +53,7 @@ NOTHING, EMPTY = Either(frozenset()), Cat(())
 
 
 def one_after_another(parts: Iterable[Pattern]) -> Pattern:
-    """Cat, without what is empty, and flat."""
+    """Cat of the parts, flattened, without empty ones."""
     flat: list[Pattern] = []
     for part in parts:
         if part == NOTHING:
@@ -70,7 +70,7 @@ def _either(options: Iterable[Pattern]) -> Pattern:
 
 
 def literal(symbols: Iterable[int]) -> Pattern:
-    """These symbols, one after another."""
+    """Pattern of these symbols in sequence."""
     return one_after_another(Symbols(frozenset([int(s)])) for s in symbols)
 
 
@@ -87,7 +87,7 @@ def _may_be_empty(pattern: Pattern) -> bool:
 
 
 def _derivative(pattern: Pattern, symbol: int) -> Pattern:
-    """What may follow the symbol, where a match begins with it (Brzozowski 1964)."""
+    """Pattern of the texts that may follow the symbol at the start of a match (Brzozowski 1964)."""
     match pattern:
         case Symbols(among):
             return EMPTY if symbol in among else NOTHING
@@ -120,22 +120,22 @@ def _sets(pattern: Pattern) -> set[frozenset[int]]:
 
 @dataclass(frozen=True, eq=False)
 class Automaton:
-    """table: (states, symbols), the state after a symbol; 0 is the first. accepts: (states,), where a text matches."""
+    """table: (states, symbols), the state after a symbol; 0 is the first. accepts: (states,), True for a match."""
 
     table: Array
     accepts: Array
 
 
 def automaton(pattern: Pattern, symbols: int, text: str) -> Automaton:
-    """The states of a pattern are its derivatives; UsageError, with its text, where there are too many."""
-    # Symbols that no set of the pattern tells apart lead to the same state.
+    """Returns the automaton whose states are the pattern's derivatives; UsageError if there are too many."""
+    # Symbols that are in the same sets of the pattern lead to the same state.
     kinds: dict[tuple[bool, ...], list[int]] = {}
     sets = list(_sets(pattern))
     for symbol in range(symbols):
         kinds.setdefault(tuple(symbol in each for each in sets), []).append(symbol)
     number: dict[Pattern, int] = {pattern: 0}
     waiting, rows = [pattern], []
-    for state in waiting:  # which grows
+    for state in waiting:  # grows in the loop
         row = np.empty(symbols, np.int64)
         for alike in kinds.values():
             after = _derivative(state, alike[0])
@@ -153,9 +153,9 @@ def automaton(pattern: Pattern, symbols: int, text: str) -> Automaton:
 
 
 def read_pattern(text: str, vocabulary: Vocabulary) -> Pattern:
-    r"""Characters, . [a-z] [^a-z] ( ) (?: ) | * + ? {m} {m,} {m,n} and \d \w \s \n \t, as in Python's re, of the whole.
+    r"""Parses characters, . [a-z] [^a-z] ( ) (?: ) | * + ? {m} {m,} {m,n} and \d \w \s \n \t, as in Python's re.
 
-    Characters that the vocabulary lacks match nothing. Raises UsageError for anything else.
+    Characters that the vocabulary lacks match nothing. Raises UsageError for other syntax.
     """
     reader = _PatternReader(text, vocabulary.characters)
     try:

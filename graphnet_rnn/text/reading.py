@@ -1,4 +1,4 @@
-"""What a network expects as it reads: the probability of each character, and its cost over a whole text."""
+"""Predictions of a network as it reads: probability of each character, and the cost over a whole text."""
 
 from __future__ import annotations
 
@@ -23,11 +23,17 @@ __all__ = ["Reading", "TextCost", "cost_over_text", "new_words", "read"]
 
 @dataclass(frozen=True)
 class Reading(ShowsItself):
-    """How a network read a text, character by character.
+    """A network's predictions for a text, character by character.
 
-    nats: -ln p(character | all before it), for each character; None where nothing had been read yet.
-    guesses: the likeliest character in each place; the right one where there was no prediction.
-    context: how many characters it had read before the first; 0 is a cold start.
+    text: the characters. nats: -ln p(character | all before it) for each; None without a prediction.
+    guesses: the likeliest character in each place; the right one without a prediction.
+    context: number of characters read before the first; 0 for a cold start.
+
+    >>> net = rnn.Network([rnn.GRU(4)], inputs=3, outputs=3)
+    >>> net.vocabulary = rnn.data.Vocabulary("abc")
+    >>> found = rnn.read(net, "abcab", context="ab")
+    >>> len(found.nats), len(found.guesses), found.context
+    (5, 5, 2)
     """
 
     text: str
@@ -42,13 +48,13 @@ class Reading(ShowsItself):
 
     @property
     def bits(self) -> float:
-        """Mean bits per character that was predicted; NaN if none was."""
+        """Mean bits per predicted character; NaN if none was predicted."""
         known = [nats for nats in self.nats if nats is not None]
         return math.fsum(known) / len(known) / math.log(2) if known else math.nan
 
     @property
     def accuracy(self) -> float:
-        """The share of predicted characters that were guessed; NaN if none was predicted."""
+        """Share of predicted characters whose guess is right; NaN if none was predicted."""
         known = [c == g for c, g, n in zip(self.text, self.guesses, self.nats, strict=True) if n is not None]
         return sum(known) / len(known) if known else math.nan
 
@@ -56,12 +62,17 @@ class Reading(ShowsItself):
 def read(network: Network, text: str, context: str = "", unknown: str | None = None) -> Reading:
     """p(c_t | context, c_1 ... c_{t-1}) for each character of a text, and the likeliest one.
 
-    context: what the network reads first (a warm start). Without it the states are those of a start (a cold one), and
-    the first character is read, not predicted. unknown: a character to read in place of those that the network does
-    not know. No dropout.
-    Raises UsageError for a network that was not trained on text, DataError for an empty text, or for characters that it
-    does not know.
+    network: causal network with a vocabulary. text: characters to predict. context: text to read first; without it the
+    states are those at the start of a sequence, and the first character is not predicted. unknown: character to read in
+    place of those that the vocabulary lacks; None (default): an error. No dropout.
+    Raises UsageError for a network without a vocabulary, DataError for an empty text or unknown characters.
     Source: Lynge 2016, 3.4.5 and 5.4.
+
+    >>> net = rnn.Network([rnn.GRU(4)], inputs=3, outputs=3)
+    >>> net.vocabulary = rnn.data.Vocabulary("abc")
+    >>> found = rnn.read(net, "abcab")
+    >>> found.nats[0], len(found.nats), found.bits > 0
+    (None, 5, True)
     """
     vocabulary = vocabulary_of("read", network)
     symbols = vocabulary.encode(text_of("read: context", context) + text_of("read: text", text), unknown)
@@ -76,11 +87,17 @@ def read(network: Network, text: str, context: str = "", unknown: str | None = N
 
 @dataclass(frozen=True)
 class TextCost(ShowsItself):
-    """What each piece of a text cost a network.
+    """Cost of each piece of a text, as `cost_over_text` returns it.
 
-    characters: in a piece. bits: mean bits per character of each; NaN where none of its characters was scored.
-    new_words: how many words each piece has that the text had not had before.
-    parts: names of the parts of the text and where they begin, in characters. length: of the text.
+    characters: length of a piece. bits: mean bits per character of each piece; NaN if none of its characters was
+    scored. new_words: number of words in each piece that are new in the text.
+    parts: names of the parts of the text and their first characters. length: of the text, in characters.
+
+    >>> net = rnn.Network([rnn.GRU(4)], inputs=3, outputs=3)
+    >>> net.vocabulary = rnn.data.Vocabulary("abc")
+    >>> found = rnn.cost_over_text(net, "abcab" * 100, characters=100)
+    >>> found.length, len(found.bits), found.new_words
+    (500, 5, (1, 0, 0, 0, 0))
     """
 
     characters: int
@@ -101,11 +118,19 @@ def cost_over_text(
 ) -> TextCost:
     """Bits per character of each piece of `characters`, over the whole data set: training, validation and test.
 
-    States are carried on from part to part, as Lynge does. data: a Corpus, whose parts are read one after another, or
-    a text. lanes: the text is read in so many lanes side by side, each after `context` characters of the one before
-    it; 1 carries the states through all of it (and takes longer).
+    network: causal network with a vocabulary. data: a Corpus, whose parts are read one after another with the states
+    carried on (as in the source), or a text. characters: length of a piece, 1000 by default. context: number of
+    characters that each lane reads of the one before it, 50 by default. lanes: number of parts read in parallel, 32 by
+    default; 1 carries the states through the whole text (and is slower). unknown: character to read in place of those
+    that the vocabulary lacks. progress: called with (characters read, total).
     Raises UsageError, DataError.
     Source: Lynge 2016, figs 5.1 to 5.3.
+
+    >>> net = rnn.Network([rnn.GRU(4)], inputs=3, outputs=3)
+    >>> net.vocabulary = rnn.data.Vocabulary("abc")
+    >>> found = rnn.cost_over_text(net, "abcab" * 100, characters=250, lanes=4)
+    >>> len(found.bits)
+    2
     """
     vocabulary = vocabulary_of("cost_over_text", network)
     characters = whole_number("cost_over_text: characters", characters)
@@ -131,9 +156,9 @@ def cost_over_text(
 
 
 def new_words(text: str) -> Array:
-    """Where words begin that the text has not had before: positions of their first characters, in order.
+    """Positions of the first characters of words that are new in the text, in order.
 
-    A word is a run of letters, digits and _, so that the names of a program are words, too.
+    A word is a run of letters, digits and _, so that identifiers are words.
     Source: Lynge 2016, fig. 5.3.
     """
     seen: set[str] = set()

@@ -1,4 +1,4 @@
-"""Text from a network: one character at a time, each fed back as the next input (Lynge 2016, 3.5)."""
+"""Samples of text: one character at a time, each fed back as the next input (Lynge 2016, 3.5)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ __all__ = ["Sampler", "Stepper", "check_temperature", "choose"]
 
 
 def choose(logits: Array, temperature: float, generator: np.random.Generator) -> int:
-    """A symbol drawn with p_k ∝ exp(o_k / τ); the likeliest where τ = 0. Source: Lynge 2016, eqs 3.46-3.49."""
+    """A symbol drawn with p_k ∝ exp(o_k / τ); the likeliest if τ = 0. Source: Lynge 2016, eqs 3.46-3.49."""
     check_temperature(temperature)
     if temperature == 0:
         return int(np.argmax(logits))
     below = np.asarray(logits, np.float64) - np.max(logits)
-    with np.errstate(over="ignore"):  # a tiny τ: all but the likeliest get e^-∞ = 0
+    with np.errstate(over="ignore"):  # for tiny τ all but the likeliest get e^-∞ = 0
         p = np.exp(below / temperature)
     cumulative = np.cumsum(p / p.sum())
     drawn = int(np.searchsorted(cumulative, generator.random(), side="right"))
@@ -30,16 +30,16 @@ def choose(logits: Array, temperature: float, generator: np.random.Generator) ->
 
 
 def check_temperature(temperature: float) -> None:
-    """UsageError for what is no temperature."""
+    """Raises UsageError for an invalid temperature."""
     if not is_number(temperature) or not temperature >= 0:
         raise UsageError(f"temperature must be >= 0 (0: always the likeliest), not {shown(temperature)}")
 
 
 class Stepper:
-    """A network of text, one character at a time: states and logits after each are values, and nothing is kept here.
+    """A network of text, one character at a time, without a state of its own: callers keep states and logits.
 
-    When weights have changed it must be told: `refresh()`.
-    Raises UsageError for a network without a vocabulary, that reads both ways, or with one output for a sequence.
+    Call `refresh()` after the weights have changed.
+    Raises UsageError for a network without a vocabulary, with a bidirectional layer, or with one output for a sequence.
     """
 
     def __init__(self, network: Network, who: str = "Stepper", threads: int | None = None) -> None:
@@ -50,24 +50,32 @@ class Stepper:
         self._runner = Runner(network, threads=threads, frozen=True)
 
     def refresh(self) -> None:
-        """Takes the weights as they are now."""
+        """Reads the current weights."""
         self._runner.refresh()
 
     def __call__(self, symbol: int, states: Sequence[Array]) -> tuple[Array, list[Array]]:
-        """The logits of what comes next, (symbols,), and the states after this symbol."""
+        """Returns the logits of the next symbol, (symbols,), and the states after this symbol."""
         logits, after = self._runner(np.full((1, 1), symbol, np.int64), states)
         return logits[0, 0], after
 
     @property
     def opening(self) -> int:
-        """The symbol that is read before anything else: the end of a line, or the first of the vocabulary."""
+        """Symbol to read at a cold start: the newline, or the first of the vocabulary."""
         return max(self.vocabulary.characters.find("\n"), 0)
 
 
 class Sampler:
-    """Steps a network character by character; its state stays between calls.
+    """Samples text character by character; the network's state stays between calls.
 
+    network: causal network with a vocabulary.
     Raises UsageError for a network without a vocabulary.
+
+    >>> net = rnn.Network([rnn.GRU(4)], inputs=3, outputs=3)
+    >>> net.vocabulary = rnn.data.Vocabulary("abc")
+    >>> sampler = rnn.Sampler(net)
+    >>> sampler.read("abc")
+    >>> len("".join(sampler.sample(10, temperature=0.5)))
+    10
     """
 
     def __init__(self, network: Network) -> None:
@@ -76,12 +84,17 @@ class Sampler:
         self.reset()
 
     def reset(self) -> None:
-        """A cold start: forgets all that was read."""
+        """Forgets the text read so far (cold start)."""
         self.states = self.network.first_states(1)
         self.logits: Array | None = None
 
     def read(self, text: str, unknown: str | None = None) -> None:
-        """Warms up on a text. DataError for characters that the model has not seen in training."""
+        """Reads a text to set the state.
+
+        text: characters. unknown: character to read in place of those that the vocabulary lacks; None (default): an
+        error.
+        Raises DataError for characters that the vocabulary lacks.
+        """
         symbols = self.vocabulary.encode(text, unknown)
         self._look_at_weights()
         for symbol in symbols:
@@ -95,9 +108,11 @@ class Sampler:
         self.logits, self.states = self._step_by(symbol, self.states)
 
     def sample(self, length: int, temperature: float = 1.0, seed: int = 0) -> Iterator[str]:
-        """`length` characters, one by one. From a cold start it first reads a newline (or its first symbol).
+        """Yields `length` characters. After a cold start the network first reads a newline (or its first symbol).
 
-        The weights must stay as they are until the last. Raises UsageError at once for settings that cannot be meant.
+        length: number of characters. temperature: τ of p_k ∝ exp(o_k / τ), 1 by default; 0 takes the likeliest. seed:
+        of the random numbers. The weights must not change until the last character.
+        Raises UsageError at once for invalid settings.
         """
         check_temperature(temperature)
         self._look_at_weights()

@@ -1,4 +1,4 @@
-"""Three ways to texts that fulfil a condition: rejection with bounds that learn, importance weights, a beam."""
+"""Three searches for texts that fulfil a condition: rejection with adaptive bounds, importance weights, beam search."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from graphnet_rnn.text.lanes import Lanes, Place, log_softmax
 
 __all__ = ["Continuations", "beam", "exact", "weighted"]
 
-#: Attempts that are made side by side, with the same bounds.
+#: Number of attempts in parallel, with the same bounds.
 SIDE_BY_SIDE = 64
 
 
 class Continuations(NamedTuple):
-    """Rows of symbols, ln p and ln weight of each, and what Completions says of them all."""
+    """Rows of symbols, ln p and ln weight of each, and the other fields of Completions."""
 
     texts: list[list[int]]
     log_p: Array
@@ -31,7 +31,7 @@ class Continuations(NamedTuple):
 
 @dataclass
 class _Node:
-    """A prefix. bound: no less than the probability that the text behind it fulfils the condition."""
+    """A prefix. bound: upper bound of the probability that the text after it fulfils the condition."""
 
     bound: float = 1.0
     children: dict[int, _Node] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class _Node:
 
 @dataclass
 class _Attempt:
-    """A text that is drawn, the nodes on its way, and at each the probabilities of what may come next."""
+    """A partial text, the nodes on its path, and the probabilities of the next symbol at each."""
 
     nodes: list[_Node]
     ahead: list[Array] = field(default_factory=list)
@@ -56,12 +56,12 @@ def exact(
     generator: np.random.Generator,
     most: int,
 ) -> Continuations:
-    """Independent samples of p(text | condition), by rejection in which each rejected attempt sharpens the bounds.
+    """Independent samples of p(text | condition), by rejection; each rejected attempt tightens the bounds.
 
     At a prefix x with bound B(x) >= p(condition | x), a symbol c is drawn with probability p(c | x) B(xc) / B(x), and
-    the attempt is rejected with what is missing to 1. Along a text these factors multiply to p(text) / B(empty): the
-    same for all but for p, whatever the bounds are. Bounds are renewed when all that were begun together have ended, so
-    that one that ends early is not preferred.
+    the attempt is rejected with the remaining probability. Along a text these factors multiply to p(text) / B(empty),
+    so accepted texts have the right distribution for any bounds. Bounds are updated only when all attempts begun
+    together have ended, so that early ends are not preferred.
     Source: Mansinghka, Roy, Jonas and Tenenbaum 2009 (adaptive sequential rejection).
     """
     root = _Node()
@@ -92,7 +92,7 @@ def _drawn(
     generator: np.random.Generator,
     attempts: list[_Attempt],
 ) -> list[_Attempt]:
-    """Goes on with all of them to their ends; those that were accepted, in their order."""
+    """Continues all attempts to their ends; returns the accepted ones in order."""
     accepted = np.zeros(len(attempts), bool)
     active = np.arange(len(attempts))
     states = np.zeros(len(attempts), np.int64)
@@ -118,7 +118,7 @@ def _drawn(
 
 
 def _draw(attempt: _Attempt, ahead: Array, generator: np.random.Generator) -> int | None:
-    """The next symbol of an attempt, which it notes; None where it is rejected."""
+    """Draws and appends the next symbol of an attempt; None if it is rejected."""
     node = attempt.nodes[-1]
     attempt.ahead.append(ahead)
     cumulative = np.cumsum(_bounded(node, ahead))
@@ -139,7 +139,7 @@ def _bounded(node: _Node, ahead: Array) -> Array:
 
 
 def _renew(attempt: _Attempt) -> None:
-    """B(x) <- min(B(x), Σ_c p(c | x) B(xc)) along its way, from the last prefix to the first."""
+    """B(x) <- min(B(x), Σ_c p(c | x) B(xc)) along the path, from the last prefix to the first."""
     for node, ahead in zip(attempt.nodes[len(attempt.ahead) - 1 :: -1], attempt.ahead[::-1], strict=True):
         node.bound = min(node.bound, float(_bounded(node, ahead).sum()))
 
@@ -152,7 +152,7 @@ def weighted(
     temperature: float,
     generator: np.random.Generator,
 ) -> Continuations:
-    """Texts drawn by p(c | x) among the symbols from which the end can be reached; weight Π_t (what these sum to)."""
+    """Texts drawn by p(c | x) among the symbols from which the end can be reached; weight Π_t (sum of these p)."""
     texts: list[list[int]] = [[] for _ in range(count)]
     log_p, log_weights = np.zeros(count), np.zeros(count)
     active, states = np.arange(count), np.zeros(count, np.int64)
@@ -182,7 +182,7 @@ def weighted(
 def beam(
     lanes: Lanes, place: Place, condition: Condition, count: int, temperature: float, width: int
 ) -> Continuations:
-    """The likeliest texts, of the `width` likeliest prefixes of each length that can be ended well."""
+    """The likeliest texts, from the `width` likeliest prefixes of each length that can be completed."""
     done: list[tuple[float, list[int]]] = []
     texts: list[list[int]] = [[]]
     scores, states, now = np.zeros(1), np.zeros(1, np.int64), place
@@ -191,7 +191,7 @@ def beam(
         log_p = np.where(condition.allowed(states, left), _log_p(now, temperature), -np.inf) + scores[:, None]
         rows, symbols = np.nonzero(np.isfinite(log_p))
         scores, states = log_p[rows, symbols], condition.table[states[rows], symbols]
-        # Texts at their end take no places in the beam.
+        # Complete texts do not count for the width of the beam.
         ended = condition.ended(states, left - 1)
         done += [(float(scores[k]), [*texts[rows[k]], int(symbols[k])]) for k in np.flatnonzero(ended)]
         done = sorted(done, key=lambda each: -each[0])[:count]
@@ -200,7 +200,7 @@ def beam(
         if len(going) > width:
             left_behind = max(left_behind, float(scores[going[width]]))
             going = going[:width]
-        if len(done) == count:  # no prefix that is less likely grows into a better text
+        if len(done) == count:  # a less likely prefix cannot become a better text
             going = going[scores[going] > done[-1][0]]
         if not len(going):
             break

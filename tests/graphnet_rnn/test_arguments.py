@@ -85,7 +85,7 @@ def assigned(name: str, value: Any) -> Callable[[], None]:
 SETTLED = [
     (assigned("vocabulary", Vocabulary("ab")), UsageError, ("vocabulary of 2", "3 symbols")),
     (assigned("vocabulary", "abc"), UsageError, ("vocabulary", "'abc'", "Vocabulary.of")),
-    (assigned("dropout", 5.0), UsageError, ("dropout", "5.0", "make another")),
+    (assigned("dropout", 5.0), UsageError, ("dropout", "5.0", "create another")),
     (assigned("dtype", "int8"), UsageError, ("dtype", "'int8'")),
     (assigned("parameters", {}), UsageError, ("parameters", "{}")),
     (lambda: network().parameters.pop("output.b_o"), UsageError, ("'output.b_o'", ".value = array")),

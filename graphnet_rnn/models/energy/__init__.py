@@ -1,12 +1,12 @@
 """Energy-based models on nodes: restricted Boltzmann machines and their temporal forms.
 
-units        what a visible unit is: binary or Gaussian
+units        visible units: binary or Gaussian
 equations    free energy and log Z, as nodes
-model        parameters in one flat vector, and what all models can do
+model        base of the models
 rbm          RBM
 temporal     TRBM, RTRBM
 divergence   contrastive divergence as an objective of the optimizers
-annealing    Markov chains in NumPy, and log Z of what is too large to count, estimated
+annealing    Markov chains in NumPy, and estimates of log Z
 stack        models on top of each other, trained one at a time
 
 Rows are cases, so a matrix of the source (v to h: W v) is transposed here (v @ W). Nats throughout.

@@ -1,4 +1,4 @@
-"""log Z of models that are too large to count: annealed importance sampling, in NumPy."""
+"""Estimates of log Z by annealed importance sampling, in NumPy."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def annealed_growth(
     W: Array, b_v: Array, b_h: Array, units: VisibleUnits, temperatures: int, chains: int,
     generator: np.random.Generator,
 ) -> Array:  # fmt: skip
-    """log Z - log Z_0, float64 (rows,), estimated: how much log Z of each RBM is above that without hidden units' input
+    """log Z - log Z_0, float64 (rows,), estimated for each RBM; Z_0 is that without the hidden units' input
 
-    p_β(v) ∝ exp(v·b_v - own energy) Π_j (1 + exp(β (v W + b_h)_j)), β = 0 ... 1 in so many steps; at β = 0 the visible
-    units are independent, and log Z_0 = Σ log Σ_v exp(v b_v - own energy) + hidden log 2 is known. Each chain weighs
-    Π_k p_k(v) / p_{k-1}(v) along its way, one step of Gibbs at each β; the mean weight of all chains of a row estimates
-    Z / Z_0, without bias, so its logarithm is too low rather than too high.
+    p_β(v) ∝ exp(v·b_v - own energy) Π_j (1 + exp(β (v W + b_h)_j)), for `temperatures` steps of β from 0 to 1. At β = 0
+    the visible units are independent, and log Z_0 = Σ log Σ_v exp(v b_v - own energy) + hidden log 2 is known. Each
+    chain has the weight Π_k p_k(v) / p_{k-1}(v) along its path, with one Gibbs step at each β. The mean weight of all
+    chains of a row is an unbiased estimate of Z / Z_0, so its logarithm tends to be too low.
     b_v: (rows, visible), b_h: (rows, hidden).
     Source: Neal 2001; Salakhutdinov & Murray 2008, 4.1.
     """
@@ -51,7 +51,7 @@ def _softplus(x: Array) -> Array:
 
 @dataclass(frozen=True)
 class Chain:
-    """Where chains ended, (..., visible): the values v, their means given the last h, the means of the first step."""
+    """Ends of chains, (..., visible): the values v, their means given the last h, the means of the first step."""
 
     v: Array
     mean: Array
@@ -67,15 +67,15 @@ def gibbs(
     steps: int,
     generator: np.random.Generator,
 ) -> Chain:
-    """`steps` times: h ~ P(h|v), v ~ P(v|h); each row a chain, with biases of its own where b_v and b_h are rows.
+    """`steps` times: h ~ P(h|v), v ~ P(v|h); each row is a chain, with its own biases if b_v and b_h are rows.
 
     Source: Sutskever 2013, 2.7 (the transition T), eqs 2.26-2.27, 2.33.
     """
-    # As one matrix: NumPy makes products of stacked ones, here of few rows each, one at a time, and reads W each time.
+    # As one matrix: NumPy would compute stacked products of few rows one at a time and read W each time.
     shape = v.shape
     v, b_v, b_h = (x if x.ndim == 1 else _rows(x, shape) for x in (v, b_v, b_h))
     first = mean = v
-    # A model that has run away gives NaN, which the optimizers and `train` report; not a warning here.
+    # A diverged model gives NaN, which the optimizers and `train` report; no warning here.
     with np.errstate(invalid="ignore", over="ignore"):
         for step in range(steps):
             h = draw_bits(sigmoid(v @ W + b_h), generator)
@@ -87,5 +87,5 @@ def gibbs(
 
 
 def _rows(x: Array, shape: tuple[int, ...]) -> Array:
-    """One row for each chain, of which there are as many as shape has rows."""
+    """One row for each chain."""
     return np.broadcast_to(x, (*shape[:-1], x.shape[-1])).reshape(-1, x.shape[-1])

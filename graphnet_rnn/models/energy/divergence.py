@@ -22,20 +22,20 @@ __all__ = ["ContrastiveDivergence"]
 class ContrastiveDivergence(ModelObjective):
     """g = ∂/∂θ mean [F(v) - F(v_k)], v_k constant: the end of a Gibbs chain of k steps that starts at the data v.
 
-    -g estimates the gradient of the mean log probability of a case (for sequences: of a frame of each); the error
-    falls as k grows. The mean is over cases, for sequences over time steps as well (Sutskever 2013, 3.11.3).
-    The loss that `gradient` reports is the mean squared error of the first step's reconstruction, per visible unit: it
-    says whether learning goes on, but is not what g is the gradient of (log Z, which would be needed, is intractable).
-    rnn.EnergyCases feeds it, for a Trainer; by hand: theta = objective.start(), feed and optimizer.step as often as
-    wanted, and model.theta = theta at the end (an optimizer may look elsewhere than at theta). Each call of `gradient`
-    runs new chains. They depend on (seed, draw) alone: two integers resume a run.
+    -g estimates the gradient of the mean log probability of a case (for sequences: of a frame of each); the error falls
+    as k grows. The mean is over cases, for sequences over time steps as well (Sutskever 2013, 3.11.3).
+    The loss that `gradient` returns is the mean squared error of the first step's reconstruction, per visible unit. It
+    shows progress, but g is not its gradient, as log Z is intractable.
+    With a Trainer use rnn.EnergyCases. Without: theta = objective.start(), then feed and optimizer.step repeatedly, and
+    model.theta = theta at the end (an optimizer may evaluate other points than theta). Each call of `gradient` runs new
+    chains, which depend only on (seed, draw): these two integers resume a run.
 
-    Hessian-free optimizers find `loss` and `curvature`, in which the chains of the last gradient are held: within a
-    step the loss is EnergyModel.divergence with a reference, an estimate of -log P(v) but for a constant, log Z at the
-    point where the chains were drawn. So a step's ρ and its line search mean something; losses of two steps cannot be
-    compared. A step is judged by the chains alone: of one chain for each RBM that loss has no least value, so a TRBM or
-    RTRBM needs several `chains` for each frame, some ten; the cases of an RBM share theirs.
-    gibbs_steps: k; chains: of each case; both may be changed at any time. backend, threads: see gn.compile; one
+    Hessian-free optimizers use `loss` and `curvature` with the chains of the last gradient. Within a step the loss is
+    EnergyModel.divergence with a reference: an estimate of -log P(v) up to a constant, log Z at the point where the
+    chains were drawn. So ρ and the line search of a step are meaningful, but losses of two steps cannot be compared.
+    With one chain for each RBM this loss has no minimum, so a TRBM or RTRBM needs about ten `chains` for each frame;
+    the cases of an RBM share theirs.
+    gibbs_steps: k; chains: number for each case; both may be changed at any time. backend, threads: see gn.compile; one
     function is compiled for each shape of data.
     Source: Hinton 2002; Sutskever 2013, 2.7, 3.2.2, 3.9; Geyer & Thompson 1992 (the loss).
     """
@@ -55,20 +55,20 @@ class ContrastiveDivergence(ModelObjective):
         self.gibbs_steps = whole_number("ContrastiveDivergence: gibbs_steps", gibbs_steps)
         self.chains = whole_number("ContrastiveDivergence: chains", chains)
         self.seed = whole_number("ContrastiveDivergence: seed", seed, least=0)
-        #: How many gradients were computed.
+        #: Number of gradients computed.
         self.draw = 0
         self._how: dict[str, Any] = {"backend": backend, "threads": threads}
         self._functions: dict[tuple[str, tuple[int, ...]], gn.Function] = {}
         self._objectives: dict[tuple[int, ...], Objective] = {}
         self._data: Array | None = None
-        #: The ends of the last gradient's chains, and the parameters with which they were drawn.
+        #: Ends of the last gradient's chains, and the parameters with which they were drawn.
         self._held: tuple[Array, Array] | None = None
-        #: The objective that was fed with them.
+        #: Objective with these chains.
         self._fed: Objective | None = None
 
     @property
     def parameters(self) -> list[Node]:
-        """Those of the model, in the order of the vector."""
+        """Parameters of the model, in the order of the vector."""
         return list(self.model.parameters.values())
 
     def feed(self, data: Any) -> None:
@@ -76,7 +76,7 @@ class ContrastiveDivergence(ModelObjective):
         self._data, self._held, self._fed = np.array(self.model.check_data("data", data)), None, None
 
     def gradient(self, w: Array) -> tuple[float, Array]:
-        """The reconstruction error at w, and g, by new chains. The model's parameters are w afterwards."""
+        """Returns the reconstruction error at w, and g, from new chains. Sets the model's parameters to w."""
         if self._data is None:
             raise UsageError("ContrastiveDivergence.gradient: there are no data; call feed(data) first")
         steps = whole_number("ContrastiveDivergence: gibbs_steps", self.gibbs_steps)
@@ -94,22 +94,23 @@ class ContrastiveDivergence(ModelObjective):
         return loss, np.concatenate([g.ravel() for g in arrays])
 
     def loss(self, w: Array) -> float:
-        """mean [F(v) + log (1/M) Σ_m exp(F_k(v_m) - F(v_m))] at w, the v_m held since the last gradient
+        """mean [F(v) + log (1/M) Σ_m exp(F_k(v_m) - F(v_m))] at w, v_m the chains of the last gradient
 
-        -log P(v), less log Z where that gradient was taken, estimated; its mean over cases, in nats.
+        An estimate of -log P(v), less log Z at that gradient; mean over cases, in nats.
         """
         return self._objective("loss").loss(w)
 
     def curvature(self, w: Array, structural: float = 0.0) -> Callable[[Array], Array]:
-        """v ↦ (G(w) + structural · G_s(w)) v: G = Jᵀ C J, C the covariance of v, h, v hᵀ over the chains that are held
+        """v ↦ (G(w) + structural · G_s(w)) v: G = Jᵀ C J, C the covariance of v, h, v hᵀ over the chains of the last
+        gradient
 
-        J: of the biases and W. G_s: of the hidden units of an RTRBM, see Objective.curvature; the sum over time where
-        the loss is a mean over it, so divided by the number of steps.
+        J: of the biases and W. G_s: of the hidden units of an RTRBM, see Objective.curvature; divided by the number of
+        steps, as the loss is a mean over time and G_s a sum.
         """
         return self._objective("curvature").curvature(w, structural)
 
     def _objective(self, method: str) -> Objective:
-        """The loss of the chains that are held."""
+        """Objective with the chains of the last gradient."""
         if self._held is None or self._data is None:
             raise UsageError(
                 f"ContrastiveDivergence.{method}: there are no chains; call gradient(w) first, which draws them"
@@ -117,8 +118,8 @@ class ContrastiveDivergence(ModelObjective):
         (v_k, drawn_at), v = self._held, self._data
         if v_k.ndim == v.ndim > 2:
             raise UsageError(
-                f"ContrastiveDivergence.{method}: one chain in the RBM of a frame does not tell how its log Z bends, "
-                "and by it alone the loss has no least value; give chains=10, or take a first-order optimizer"
+                f"ContrastiveDivergence.{method}: with one chain in the RBM of a frame the curvature of log Z "
+                "is unknown and the loss has no minimum; use chains=10, or a first-order optimizer"
             )
         if self._fed is None:
             self.model.theta = drawn_at
@@ -139,7 +140,7 @@ class ContrastiveDivergence(ModelObjective):
         )
 
     def _inputs(self, ends: tuple[int, ...]) -> list[gn.Node]:
-        """The data, and the ends of chains of this shape."""
+        """Inputs for the data, and for ends of chains of this shape."""
         shape = ends[-len(self.model.axes) :]
         return [
             gn.input(shape, self.model.dtype, name="v"),

@@ -1,4 +1,4 @@
-"""Free energy and log Z as nodes: every gradient of this package is the engine's derivative of these two."""
+"""Free energy and log Z as nodes; all gradients of this package are derivatives of these two."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from graphnet_rnn.models.energy.units import VisibleUnits
 
 __all__ = ["LARGEST_SUM", "all_states", "free_energy", "growth", "log_partition"]
 
-#: Numbers that an exact log Z may add up: an array of so many lies in memory a few times.
+#: Maximum number of terms of an exact log Z, of which memory holds a few arrays.
 LARGEST_SUM = 2**24
 
 
@@ -32,7 +32,7 @@ def log_partition(owner: str, W: Node, b_v: Node, b_h: Node, units: VisibleUnits
     """log Z = log Σ_v exp(-F(v)), exact: the side with fewer units is enumerated, the other summed in closed form.
 
     b_v, b_h: (visible), (hidden), or with leading axes (time, batch): one RBM for each. Result: those axes; nats.
-    Raises UsageError if that is more than 2^24 numbers. Source: Sutskever 2013, eqs 2.25, 2.33.
+    Raises UsageError for more than 2^24 numbers. Source: Sutskever 2013, eqs 2.25, 2.33.
     """
     visible, hidden = W.shape
     over_visible = units.countable and visible < hidden
@@ -41,9 +41,9 @@ def log_partition(owner: str, W: Node, b_v: Node, b_h: Node, units: VisibleUnits
     machines, width = math.prod(leading), hidden if over_visible else visible
     if machines * 2**count * width > LARGEST_SUM:
         raise UsageError(
-            f"{owner}: the exact log Z of {visible} visible and {hidden} hidden units adds up {machines} x 2^{count} x "
-            f"{width} numbers (RBMs, states, units); at most {LARGEST_SUM:,} are meant. Give fewer cases, or judge "
-            "a larger model by its reconstructions or predictions."
+            f"{owner}: the exact log Z of {visible} visible and {hidden} hidden units sums {machines} x 2^{count} x "
+            f"{width} numbers (RBMs, states, units); at most {LARGEST_SUM:,} are allowed. Use fewer cases, or "
+            "evaluate a larger model by its reconstructions or predictions."
         )
     states = gn.constant(all_states(count).astype(W.dtype))
     rows_v = gn.reshape(b_v, (math.prod(b_v.shape[:-1]), visible))
@@ -59,15 +59,15 @@ def log_partition(owner: str, W: Node, b_v: Node, b_h: Node, units: VisibleUnits
 
 
 def growth(energies: Node, reference: Node) -> Node:
-    """log (1/M) Σ_m exp(F_k(v_m) - F(v_m)): how much log Z has grown since chains ended at the M places v_m, estimated
+    """log (1/M) Σ_m exp(F_k(v_m) - F(v_m)): estimated growth of log Z since chains ended at the M places v_m
 
     energies: F(v_m) now; reference: F_k(v_m), when the chains ran; axis 0 is that of the chains. By importance
-    sampling: Z / Z_k is the mean of exp(F_k - F) over the distribution of then. Convex in W and the biases.
+    sampling: Z / Z_k is the mean of exp(F_k - F) over the earlier distribution. Convex in W and the biases.
     Source: Geyer & Thompson 1992.
     """
     return gn.logsumexp(reference - energies, axis=0) - math.log(energies.shape[0])
 
 
 def all_states(units: int) -> Array:
-    """Every binary vector, (2^units, units), int64."""
+    """All binary vectors, (2^units, units), int64."""
     return np.arange(2**units)[:, None] >> np.arange(units) & 1

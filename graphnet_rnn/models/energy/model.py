@@ -1,4 +1,4 @@
-"""EnergyModel: parameters in one flat vector, and what an RBM and its temporal forms have in common."""
+"""EnergyModel: base of the RBM and its temporal forms."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ __all__ = ["EnergyModel", "raised"]
 class EnergyModel(Model):
     """Visible and hidden units joined by W (visible, hidden), with biases b_v and b_h.
 
-    What a layer of a Stack and ContrastiveDivergence need is declared here.
+    The interface that Stack and ContrastiveDivergence use.
     """
 
-    #: The axes of data, last the visible units; `case_axis` is the one along which batches are taken.
+    #: Axes of data, with visible units last; `case_axis` is the axis of batches.
     axes: ClassVar[tuple[str, ...]] = ("cases", "visible")
     case_axis: ClassVar[int] = 0
 
@@ -56,24 +56,24 @@ class EnergyModel(Model):
 
     @abstractmethod
     def declare(self) -> dict[str, tuple[tuple[int, ...], Initializer]]:
-        """Shape and initializer of every parameter by name, in the order of `theta`."""
+        """Returns shape and initializer of every parameter by name, in the order of `theta`."""
 
     @property
     def values(self) -> dict[str, Array]:
-        """The parameters' arrays by name; they share memory with `theta`."""
+        """Arrays of the parameters by name; they share memory with `theta`."""
         return {name: node.value for name, node in self.parameters.items()}
 
     def sound_values(self) -> dict[str, Array]:
-        """`values`; UsageError if one is not finite: draws would then look like data."""
+        """`values`; UsageError if a number is not finite, as draws would still look valid."""
         self.require_finite(type(self).__name__)
         return self.values
 
     # -- data --------------------------------------------------------------------------------
 
     def check_data(self, what: str, data: Any, exact: bool = False) -> Array:
-        """The data as an array of the model's dtype; DataError, naming `what`, if they do not fit.
+        """Returns the data as an array of the model's dtype; DataError, naming `what`, if they are invalid.
 
-        exact: binary visible units are 0 or 1, nothing between.
+        exact: True requires that binary visible units are 0 or 1, nothing between.
         """
         owner = f"{type(self).__name__}: {what}"
         exact = yes_or_no(f"{owner}: exact", exact)
@@ -82,7 +82,7 @@ class EnergyModel(Model):
         return v
 
     def check_hidden(self, what: str, data: Any) -> Array:
-        """Hidden states, or their probabilities, as an array of the model's dtype; DataError if they do not fit."""
+        """Returns hidden states, or their probabilities, as an array of the model's dtype; DataError if invalid."""
         h = self._check_array(what, data, self.hidden)
         if h.size and (h.min() < 0 or h.max() > 1):
             raise DataError(
@@ -97,14 +97,14 @@ class EnergyModel(Model):
             raise DataError(f"{owner} must have shape {shape}, none of them 0, not {list(array.shape)}")
         return checked_floats(owner, array, self.dtype)
 
-    # -- what every model can do -------------------------------------------------------------
+    # -- methods of all models ---------------------------------------------------------------
 
     @abstractmethod
     def machine(self, v: Node) -> tuple[Node, Node, Node]:
-        """W, b_v and b_h of the RBM that each row of v is judged by, as nodes; vectors where all have the same."""
+        """W, b_v and b_h, as nodes, of the RBM for each row of v; vectors if all rows have the same."""
 
     def energies(self, v: Node, x: Node) -> Node:
-        """F(x): free energies in the RBMs by which v is judged; x like v, or (chains, *shape of v)."""
+        """F(x): free energies in the RBMs for the rows of v; x like v, or (chains, *shape of v)."""
         return equations.free_energy(x, *self.machine(v), self.units)
 
     def divergence(self, v: Node, v_k: Node, reference: Node | None = None) -> Node:
@@ -115,11 +115,11 @@ class EnergyModel(Model):
 
             mean [F(v) + log (1/M) Σ_m exp(F_k(v_m) - F(v_m))]
 
-        over the M chains of each row (of all rows, where they are judged by one RBM): an estimate of the mean of
-        -log P(v), less log Z of then, with the same gradient at those parameters. Several chains need it. For a TRBM or
-        RTRBM the mean is over time and batch, and F of step t has the biases that the past sets.
+        over the M chains of each row (of all rows, if they share one RBM): an estimate of the mean of -log P(v), less
+        the log Z at those parameters, with the same gradient there. Several chains need it. For a TRBM or RTRBM the
+        mean is over time and batch, and F of step t has the biases that depend on the past.
         Its curvature in Gauss-Newton products is that of the second term, which is convex in W and the biases: the
-        covariance, over the chains, of v, h and v hᵀ. With one chain for each RBM it is that of h given v alone.
+        covariance, over the chains, of v, h and v hᵀ. With one chain for each RBM it is that of h given v.
         Raises UsageError for several chains without a reference.
         Source: Hinton 2002; Sutskever 2013, 2.7, 3.2.2 (TRBM) and 3.9-3.10 (RTRBM); Geyer & Thompson 1992.
         """
@@ -134,12 +134,12 @@ class EnergyModel(Model):
         common, several = b_v.ndim == b_h.ndim == 1, v_k.ndim > v.ndim
 
         def model(W: Node, b_v: Node, b_h: Node, v_k: Node, reference: Node | None = None) -> Node:
-            """How much log Z of the RBM of each row has grown, but for a constant."""
+            """Growth of log Z of each row's RBM, up to a constant."""
             energies = equations.free_energy(gn.stop_gradient(v_k), W, b_v, b_h, self.units)
             if reference is None:
                 return -energies
             reference = gn.stop_gradient(reference)
-            if common:  # one Z, of which all chains tell
+            if common:  # all chains estimate one Z
                 grown = equations.growth(gn.reshape(energies, (-1,)), gn.reshape(reference, (-1,)))
                 return gn.broadcast_to(grown, data.shape)
             return equations.growth(energies, reference) if several else reference - energies
@@ -150,16 +150,17 @@ class EnergyModel(Model):
 
     @abstractmethod
     def biases(self, v: Array) -> tuple[Array, Array]:
-        """b_v and b_h of the RBM that each row of v is judged by."""
+        """b_v and b_h of the RBM for each row of v."""
 
     def estimated_log_probabilities(
         self, v: Any, temperatures: int = 1000, chains: int = 10, seed: int = 0
     ) -> Array:
-        """log P(v) in nats of each row of v, in a temporal model given its past, estimated; an axis less than v
+        """log P(v) in nats of each row of v, in a temporal model given its past, estimated; without the last axis of v
 
-        -F(v) - log Z, Z by annealed importance sampling: so many chains for the RBM of each row (for the one RBM of all
-        rows), each through so many temperatures. log Z is rather too low, so log P too high: raise both numbers until
-        the result stays. For models that are too large for `log_likelihood`, which is exact.
+        -F(v) - log Z, with Z estimated by annealed importance sampling. temperatures: number of steps of each chain,
+        1000 by default. chains: number for the RBM of each row (for the one RBM of all rows), 10 by default. seed: of
+        the random numbers. log Z tends to be too low, so log P too high: raise both numbers until the result is stable.
+        For models that are too large for the exact `log_likelihood`.
         Source: Salakhutdinov & Murray 2008; Boulanger-Lewandowski, Bengio & Vincent 2012 (RTRBM on music).
         """
         owner = f"{type(self).__name__}.estimated_log_probabilities"
@@ -181,18 +182,18 @@ class EnergyModel(Model):
 
     @abstractmethod
     def infer(self, v: Any) -> Array:
-        """The hidden units' probabilities given the data."""
+        """Probabilities of the hidden units given the data."""
 
     @abstractmethod
     def read_out(self, h: Any, v: Any) -> Array:
-        """E[v|h], with directed connections, if there are any, reading the given v."""
+        """E[v|h]; directed connections, if there are any, read the given v."""
 
     @abstractmethod
     def activities(self, v: Array, generator: np.random.Generator) -> Array:
-        """Hidden states for the data, from which a model on top of this one learns."""
+        """Hidden states for the data, as training data of a model on top of this one."""
 
     def reconstruct(self, v: Any) -> Array:
-        """E[v|h] at h = the probabilities inferred from v: denoises what the model has learned."""
+        """E[v|h] at h = the probabilities inferred from v, for denoising."""
         return self.read_out(self.infer(v), v)
 
     def __repr__(self) -> str:
@@ -201,12 +202,12 @@ class EnergyModel(Model):
 
 
 def as_generator(owner: str, seed: int, *more: int) -> np.random.Generator:
-    """A generator of this seed; UsageError for one that cannot be meant."""
+    """Returns a generator with this seed; UsageError for an invalid one."""
     return np.random.default_rng([whole_number(f"{owner}: seed", seed, least=0), *more])
 
 
 def raised(data: Array, layers: Sequence[EnergyModel], generator: np.random.Generator) -> Array:
-    """The activities of the last of the layers, each reading those of the one before."""
+    """Activities of the last of the layers, each of which reads those of the one before."""
     for layer in layers:
         data = layer.activities(data, generator)
     return data

@@ -23,11 +23,12 @@ __all__ = ["RBM"]
 class RBM(EnergyModel):
     """P(v, h) = exp(v W hᵀ + v·b_v + h·b_h) / Z, h binary; with Gaussian visible units times exp(-|v|²/2σ²).
 
-    visible, hidden: numbers of units. visibles: "binary" (data in [0, 1]; what lies between counts as a
-    probability) or "gaussian" (real data, deviation sigma). initial: initializers by parameter name (W, b_v, b_h);
-    W ~ N(0, 0.01²) and biases 0 by default.
-    `free_energy`, `exact_log_partition` and `log_probability` give nodes; the other methods take and give arrays, rows
-    being cases. Raises UsageError for settings and DataError for data that cannot be meant.
+    visible, hidden: numbers of units. visibles: "binary" (default; data in [0, 1], values between are probabilities) or
+    "gaussian" (real data with standard deviation sigma). initial: initializers by parameter name (W, b_v, b_h); W ~
+    N(0, 0.01²) and biases 0 by default.
+    `free_energy`, `exact_log_partition` and `log_probability` return nodes; the other methods use arrays, with cases as
+    rows.
+    Raises UsageError for invalid settings and DataError for invalid data.
     Source: Smolensky 1986; Hinton 2002; Sutskever 2013, 2.7, eqs 2.24-2.33.
     """
 
@@ -45,7 +46,7 @@ class RBM(EnergyModel):
         return self.energies(v, v)
 
     def exact_log_partition(self) -> Node:
-        """log Z by enumeration, a scalar, nats. UsageError if a model is too large for it. Source: eq. 2.25."""
+        """log Z by enumeration, a scalar, nats. UsageError if the model is too large. Source: eq. 2.25."""
         p = self.parameters
         return equations.log_partition("RBM", p["W"], p["b_v"], p["b_h"], self.units)
 
@@ -66,14 +67,14 @@ class RBM(EnergyModel):
         return p["W"], p["b_v"], p["b_h"]
 
     def __graph__(self) -> gn.Graph:
-        """The free energy of a case, for pictures."""
+        """The free energy of a case, for drawing."""
         v = gn.input((1, self.visible), self.dtype, name="v")
         return gn.Graph([gn.label(self.free_energy(v), "F")], [v])
 
     # -- arrays ------------------------------------------------------------------------------
 
     def log_likelihood(self, v: Any) -> float:
-        """The mean over cases of log P(v), exact, in nats (eq. 2.32). UsageError if the model is too large for it."""
+        """Mean over cases of log P(v), exact, in nats (eq. 2.32). UsageError if the model is too large."""
         data = self.check_data("v", v, exact=True)
         node = gn.input(data.shape, self.dtype, name="v")
         (value,) = gn.compile([gn.mean(self.log_probability(node))], [node], backend="numpy")(data)
@@ -98,7 +99,7 @@ class RBM(EnergyModel):
         return draw_bits(self.infer(v), generator)
 
     def gibbs(self, v: Any, steps: int = 1, seed: int = 0) -> Array:
-        """v after `steps` times h ~ P(h|v), v ~ P(v|h), started at the given rows."""
+        """v after `steps` times h ~ P(h|v), v ~ P(v|h), starting at the given rows."""
         data, p = self.check_data("v", v), self.sound_values()
         count = whole_number("RBM.gibbs: steps", steps)
         return gibbs(data, p["W"], p["b_v"], p["b_h"], self.units, count, as_generator("RBM.gibbs", seed)).v
@@ -106,9 +107,10 @@ class RBM(EnergyModel):
     def sample(
         self, cases: int, gibbs_steps: int = 1000, start: Any = None, means: bool = False, seed: int = 0
     ) -> Array:
-        """(cases, visible): the ends of as many chains of `gibbs_steps` steps, each by itself.
+        """(cases, visible): ends of independent chains of `gibbs_steps` steps, one for each case.
 
-        start: where they begin, (cases, visible); random by default. means: E[v|h] of the last step, not a draw.
+        start: initial v, (cases, visible); random by default. means: True returns E[v|h] of the last step instead of a
+        draw.
         """
         shape = (whole_number("RBM.sample: cases", cases), self.visible)
         steps = whole_number("RBM.sample: gibbs_steps", gibbs_steps)
@@ -124,7 +126,7 @@ class RBM(EnergyModel):
         return chain.mean if means else chain.v
 
     def flipped(self) -> RBM:
-        """The RBM with visible and hidden units exchanged: a start for a second layer that loses nothing.
+        """Returns the RBM with visible and hidden units exchanged, as a start for a second layer that loses nothing.
 
         Its visible units have the distribution of this model's hidden units. UsageError for Gaussian units.
         Source: Hinton, Osindero & Teh 2006; Sutskever 2013, 2.7.1.

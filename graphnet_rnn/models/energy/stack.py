@@ -23,9 +23,9 @@ Layer = TypeVar("Layer", bound=EnergyModel)
 class Stack(Model):
     """M(v, h, u) = P(v|h) Q(h, u): the last model generates, those below it only pass down.
 
-    layers: from the data upwards; all RBMs, or all TRBMs and RTRBMs. The visible units of a layer are the hidden
-    units of the one below it, so they are binary. UsageError if the layers do not fit.
-    Each layer is trained by itself, those below it fixed (eqs 2.34-2.36, 3.12), from the data upwards:
+    layers: from the data upwards; all RBMs, or all TRBMs and RTRBMs. The visible units of a layer are the hidden units
+    of the layer below, so they are binary. UsageError if the layers do not fit.
+    Each layer is trained with those below it fixed (eqs 2.34-2.36, 3.12), from the data upwards:
 
         for level, layer in enumerate(stack.layers):
             rnn.Trainer(rnn.EnergyCases(layer, data, below=stack.layers[:level]), settings).run()
@@ -45,10 +45,10 @@ class Stack(Model):
         for below, layer in itertools.pairwise(self.layers):
             if layer.visible != below.hidden or layer.visibles != "binary" or layer.dtype != below.dtype:
                 raise UsageError(
-                    f"Stack: on top of {below.hidden} hidden units ({below.dtype.name}) stands a layer of "
-                    f"{layer.visible} {layer.visibles} visible units ({layer.dtype.name}); they must be the same units"
+                    f"Stack: on top of {below.hidden} hidden units ({below.dtype.name}) is a layer of "
+                    f"{layer.visible} {layer.visibles} visible units ({layer.dtype.name}); they must match"
                 )
-        # Each layer has a vector of its own, and is trained alone.
+        # Each layer has its own vector and is trained alone.
         self.declare_parameters({}, 0, self.layers[0].dtype)
 
     def __graph__(self) -> gn.Graph:
@@ -57,7 +57,7 @@ class Stack(Model):
         return gn.Graph([o for g in graphs for o in g.outputs], [i for g in graphs for i in g.inputs])
 
     def activities(self, data: Any, level: int, seed: int = 0) -> Array:
-        """What layer `level` learns from: the data (0), or drawn hidden states of the layer below."""
+        """Training data of layer `level`: the data (0), or drawn hidden states of the layer below."""
         below = self.layers[: self._level("activities", level)]
         return raised(self.layers[0].check_data("data", data), below, as_generator("Stack.activities", seed))
 
@@ -67,7 +67,7 @@ class Stack(Model):
         return level
 
     def infer(self, v: Any) -> list[Array]:
-        """The hidden units' probabilities of every layer, from the data upwards."""
+        """Probabilities of the hidden units of every layer, from the data upwards."""
         result: list[Array] = []
         for layer in self.layers:
             v = layer.infer(v)
@@ -75,7 +75,7 @@ class Stack(Model):
         return result
 
     def reconstruct(self, v: Any) -> Array:
-        """Infers up to the top, then reads out down to the data: denoises what the layers have learned (3.3, 3.4)."""
+        """Infers up to the top, then reads out down to the data, for denoising (3.3, 3.4)."""
         inferred = self.infer(v)
         h = inferred[-1]
         for layer, seen in zip(reversed(self.layers), reversed([v, *inferred[:-1]]), strict=True):
@@ -85,7 +85,7 @@ class Stack(Model):
     def sample(self, cases: int, gibbs_steps: int = 1000, means: bool = False, seed: int = 0) -> Array:
         """(cases, visible) from a stack of RBMs: a Markov chain in the top one, then one pass down.
 
-        means: E[v|h] in the lowest layer, not a draw.
+        means: True returns E[v|h] in the lowest layer instead of a draw.
         """
         *lower, top = self._all_of(RBM, "sample", "sample_sequences")
         means = yes_or_no("Stack.sample: means", means)
@@ -122,7 +122,7 @@ class Stack(Model):
         return v
 
     def _seen(self, v: Any) -> list[Any]:
-        """What each layer reads: the data, then the probabilities that the layer below infers."""
+        """Input of each layer: the data, then the probabilities that the layer below infers."""
         return [None] * len(self.layers) if v is None else [v, *self.infer(v)[:-1]]
 
     def _all_of(self, kind: type[Layer], method: str, other: str) -> list[Layer]:

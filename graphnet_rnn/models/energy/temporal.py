@@ -26,20 +26,20 @@ CONNECTIONS = ("HH", "VV", "VH")
 
 
 class TemporalRBM(EnergyModel):
-    """What TRBM and RTRBM share: parameters, biases from the past, inference, prediction, sampling.
+    """Base of TRBM and RTRBM: parameters, biases from the past, inference, prediction, sampling.
 
     B_v,t = b_v + Σ_n v_{t-n} A_n,   B_h,t = b_h + Σ_n h_{t-n} W'_n + Σ_n v_{t-n} W_n,   n = 1 ... delays
 
     Parameters: W, b_v, b_h; W'_n if "HH", A_n if "VV", W_n if "VH" is among the connections; h_0, h_-1, ... and
-    v_0, v_-1, ...: learned values of what lies before the first step. Data: (time, batch, visible).
+    v_0, v_-1, ...: learned values before the first step. Data: (time, batch, visible).
     Source: Sutskever 2013, eqs 3.1-3.2.
     """
 
     axes: ClassVar[tuple[str, ...]] = ("time", "batch", "visible")
     case_axis: ClassVar[int] = 1
-    #: Whether h_t, as the future sees it, is the real vector σ(v_t W + B_h,t) itself: then learning goes through it.
+    #: True if later steps read the real vector σ(v_t W + B_h,t) as h_t, so that gradients pass through it.
     recurrent: ClassVar[bool] = False
-    #: The connections, if nothing else is said.
+    #: Default connections.
     usual: ClassVar[tuple[str, ...]] = CONNECTIONS
 
     def __init__(
@@ -92,7 +92,7 @@ class TemporalRBM(EnergyModel):
     # -- equations, of nodes or of arrays ------------------------------------------------------
 
     def _biases(self, p: Mapping[str, Any], past: _Past) -> tuple[Any, Any]:
-        """B_v,t and B_h,t. p: the parameters, as nodes or as arrays like the past. Source: eq. 3.2."""
+        """B_v,t and B_h,t. p: the parameters, as nodes or arrays like the past. Source: eq. 3.2."""
         b_v, b_h = p["b_v"], p["b_h"]
         for n in range(1, self.delays + 1):
             if "VV" in self.connections:
@@ -104,7 +104,7 @@ class TemporalRBM(EnergyModel):
         return b_v, b_h
 
     def _before(self, p: Mapping[str, Any], batch: int) -> _Past:
-        """The learned past of the first step, one row for each sequence."""
+        """Learned past of the first step, one row for each sequence."""
         spread = gn.broadcast_to if isinstance(p["W"], Node) else np.broadcast_to
         v, h = ([p.get(f"{x}_{1 - n}") for n in range(1, self.delays + 1)] for x in "vh")
         return _Past(
@@ -117,8 +117,8 @@ class TemporalRBM(EnergyModel):
     def unroll(self, v: Node) -> tuple[Node, Node, Node]:
         """B_v, B_h and the inferred hidden states p, all (time, batch, ·), for data v (time, batch, visible).
 
-        p_t = σ(v_t W + B_h,t) (eqs 3.5, 3.20). Derivatives go through the p of the past if the model is recurrent,
-        else the past is data (eqs 3.7-3.10). B_v and B_h are the vectors b_v and b_h where no connection reaches them.
+        p_t = σ(v_t W + B_h,t) (eqs 3.5, 3.20). In a recurrent model derivatives pass through the p of the past, else
+        the past is data (eqs 3.7-3.10). B_v and B_h are the vectors b_v and b_h if no connection reaches them.
         """
         p = self.parameters
         past = self._before(p, v.shape[1])
@@ -140,8 +140,8 @@ class TemporalRBM(EnergyModel):
     def log_probabilities(self, v: Node) -> Node:
         """log P(v_t | past) with the hidden past as inferred; (time, batch, visible) to (time, batch), nats.
 
-        log Z_t is enumerated: UsageError if a model is too large for it. For an RTRBM this is exact: summed over
-        time it is log P of the sequence (eq. 3.22). For a TRBM it is what learning climbs (3.2.2), and exact only
+        log Z_t is enumerated: UsageError if the model is too large. For an RTRBM the result is exact: summed over time
+        it is log P of the sequence (eq. 3.22). For a TRBM it is the objective of learning (3.2.2), and exact only
         without "HH". Its curvature in Gauss-Newton products is that of -log Z_t, with respect to W and the biases of
         step t: the covariance of v, h and v hᵀ in the RBM of that step. Source: Sutskever 2013, eqs 3.15, 3.18.
         """
@@ -158,7 +158,7 @@ class TemporalRBM(EnergyModel):
         return self.parameters["W"], b_v, b_h
 
     def __graph__(self) -> gn.Graph:
-        """The free energy of a frame after the h_0 of the past, and its hidden units, for pictures."""
+        """The free energy of a frame after the h_0 of the past, and its hidden units, for drawing."""
         v = gn.input((1, 1, self.visible), self.dtype, name="v_t")
         b_v, b_h, h = self.unroll(v)
         free_energy = equations.free_energy(v, self.parameters["W"], b_v, b_h, self.units)
@@ -167,12 +167,12 @@ class TemporalRBM(EnergyModel):
     # -- arrays ------------------------------------------------------------------------------
 
     def _filter(self, v: Array, past: _Past) -> tuple[Array, Array, Array]:
-        """B_v, B_h and p of every step, (time, batch, ·); moves the past behind the last step."""
+        """B_v, B_h and p of every step, (time, batch, ·); moves the past to after the last step."""
         p = self.values
         time, batch = v.shape[:2]
         b_v, b_h = np.empty_like(v), np.empty((time, batch, self.hidden), self.dtype)
         h = np.empty_like(b_h)
-        # A model that has run away gives infinities, which the optimizers and `train` report; not a warning here.
+        # A diverged model gives infinities, which the optimizers and `train` report; no warning here.
         with np.errstate(over="ignore", invalid="ignore"):
             read = (v.reshape(time * batch, -1) @ p["W"]).reshape(h.shape)  # of all steps: W is read once
             for t in range(time):
@@ -185,7 +185,7 @@ class TemporalRBM(EnergyModel):
         return self._filter(v, self._before(self.values, v.shape[1]))[:2]
 
     def infer(self, v: Any) -> Array:
-        """p_t = σ(v_t W + B_h,t), the hidden past replaced by its p; (time, batch, hidden). It reads no future frame.
+        """p_t = σ(v_t W + B_h,t), the hidden past replaced by its p; (time, batch, hidden). Reads no future frame.
 
         Approximate filtering in a TRBM (eq. 3.5), exact inference in an RTRBM (algorithm 4).
         """
@@ -204,16 +204,16 @@ class TemporalRBM(EnergyModel):
         return self.units.mean(states @ p["W"].T + b_v)
 
     def activities(self, v: Array, generator: np.random.Generator) -> Array:
-        """What a model above learns from: h_t ~ the filtering distribution (TRBM), or r_t itself (RTRBM)."""
+        """Training data of a model above: h_t ~ the filtering distribution (TRBM), or r_t itself (RTRBM)."""
         p = self.infer(v)
         return p if self.recurrent else draw_bits(p, generator)
 
     def predict(self, v: Any, gibbs_steps: int = 25, chains: int = 10, seed: int = 0) -> Array:
         """E[v_t | v_1 ... v_{t-1}] for every t, estimated; (time, batch, visible), laid out as v itself.
 
-        Chains of `gibbs_steps` steps in the RBM of step t start at frame t-1 (the first at random); the means of
-        their last steps are averaged over `chains`. Frame t itself is not looked at. (One chain tells one of several
-        possible futures: sharper, and where it is the wrong one worse than the mean of all.)
+        Chains of `gibbs_steps` steps in the RBM of step t start at frame t-1 (the first at random); the means of their
+        last steps are averaged over `chains`. Frame t is not used. (One chain shows one of several possible futures:
+        sharper than the mean of all, and worse than it if the future is another.)
         """
         owner = f"{type(self).__name__}.predict"
         data, p = self.check_data("v", v), self.sound_values()
@@ -241,10 +241,10 @@ class TemporalRBM(EnergyModel):
         """`time` new frames of each sequence, (time, batch, visible), after those of `warm_up` (not repeated).
 
         warm_up: (steps, batch, visible), read as by `infer`. gibbs_steps: of the chain for each frame; it starts at the
-        frame before (the very first at random). means: give E[v_t|h] of the last step, as videos show it; what the
-        future reads are draws all the same. mean_field: hand on σ(v_t W + B_h,t) itself instead of a draw from it;
-        None: as the model is defined (TRBM: algorithm 2, draws; RTRBM: algorithm 3, itself). True shows a TRBM with
-        less noise (3.11). Source: Sutskever 2013, 3.6-3.7.
+        frame before (the first at random). means: True returns E[v_t|h] of the last step, as videos show it; later
+        steps still read draws. mean_field: True passes on σ(v_t W + B_h,t) itself, False a draw from it; None: as the
+        model is defined (TRBM: algorithm 2, draws; RTRBM: algorithm 3, itself). True shows a TRBM with less noise
+        (3.11). Source: Sutskever 2013, 3.6-3.7.
         """
         owner = f"{type(self).__name__}.sample"
         time, batch = whole_number(f"{owner}: time", time), whole_number(f"{owner}: batch", batch)
@@ -259,7 +259,7 @@ class TemporalRBM(EnergyModel):
         generator = as_generator(owner, seed)
         past, v = self._start(owner, warm_up, batch, generator)
         if draws and warm_up is not None:
-            # What lies before the first frame is a parameter, no probabilities.
+            # The values before the first frame are parameters, not probabilities.
             read = min(self.delays, len(warm_up))
             past.h[:read] = [draw_bits(h, generator) for h in past.h[:read]]
         p, result = self.values, np.empty((time, batch, self.visible), self.dtype)
@@ -274,7 +274,7 @@ class TemporalRBM(EnergyModel):
     def _start(
         self, owner: str, warm_up: Any, batch: int, generator: np.random.Generator
     ) -> tuple[_Past, Array]:
-        """The past after the warm-up, and where the next frame's chain starts."""
+        """The past after the warm-up, and the start of the next frame's chain."""
         past = self._before(self.sound_values(), batch)
         if warm_up is None:
             return past, self.units.draw_start((batch, self.visible), self.dtype, generator)
@@ -287,10 +287,11 @@ class TemporalRBM(EnergyModel):
     def emit(
         self, h: Any, warm_up: Any = None, means: bool = False, generator: np.random.Generator | None = None
     ) -> Array:
-        """Frames for hidden states that a model above made: v_t ~ P(v_t | h_t, v_{t-1} ...), (time, batch, visible).
+        """Frames for hidden states of a model above: v_t ~ P(v_t | h_t, v_{t-1} ...), (time, batch, visible).
 
-        warm_up: the frames before. Exact without directed connections from hidden units; with them it ignores
-        what h_{t+1} says about v_t, as inference does (3.4.1). means: E[v_t|h_t]; generator: needed for draws.
+        warm_up: the frames before. Exact without directed connections from hidden units; with them it ignores the
+        information of h_{t+1} about v_t, as inference does (3.4.1). means: True for E[v_t|h_t]; generator: needed for
+        draws.
         """
         owner = f"{type(self).__name__}.emit"
         means = yes_or_no(f"{owner}: means", means)
@@ -321,11 +322,11 @@ class _Past:
 class TRBM(TemporalRBM):
     """P(v, h) = Π_t P(v_t, h_t | past), each an RBM with biases B_v,t and B_h,t; h_t binary and drawn.
 
-    Inference is approximate filtering; each step is learned as an RBM by itself, the inferred past taken as data,
-    so that no derivative goes back in time. delays: m, how many steps back connections reach. connections: of
-    "HH", "VV", "VH", by default all; the source's TRBM-HH lacks "HH", the simplified TRBM (eq. 3.14) has "HH" alone.
-    See TemporalRBM for parameters and data, RBM for visibles and sigma; W ~ N(0, 0.01²), all else ~ N(0, 0.005²).
-    (The source starts from a W that an RBM has learned on single frames: set `values["W"][...]`.)
+    Inference is approximate filtering. Each step is learned as a separate RBM with the inferred past as data, so no
+    derivative goes back in time. delays: m, number of steps that connections reach back, 1 by default. connections: of
+    "HH", "VV", "VH", all by default; the source's TRBM-HH lacks "HH", the simplified TRBM (eq. 3.14) has only "HH". See
+    TemporalRBM for parameters and data, RBM for visibles and sigma; W ~ N(0, 0.01²), all else ~ N(0, 0.005²). (The
+    source starts from a W that an RBM has learned on single frames: set `values["W"][...]`.)
     Source: Sutskever & Hinton 2007; Sutskever 2013, 3.2, eqs 3.1-3.11.
     """
 
@@ -334,11 +335,11 @@ class RTRBM(TemporalRBM):
     """P(v) = Π_t P(v_t | r_{t-1}),  r_t = σ(v_t W + b_h + r_{t-1} W'_1),  P(v_t, h'_t | r_{t-1}) an RBM
 
     with biases b_v and b_h + r_{t-1} W'_1; r_0 is the parameter h_0 (the paper of 2008 has a bias b_init in place of
-    b_h + r_0 W'_1). r_t is real and not drawn, so that inference is exact and learning follows the gradient of log P
+    b_h + r_0 W'_1). r_t is real and not drawn, so inference is exact, and learning follows the gradient of log P
     through time, up to the error of contrastive divergence.
-    delays, connections: as in TRBM, but by default "HH" alone, as in the source. W starts at N(0, 0.01²): on small data
-    that is a plateau, and initial={"W*": rnn.initializers.normal(0.3)} leaves it sooner.
-    (rnn.RTRBM is r_t alone, as a layer of a network.)
+    delays, connections: as in TRBM, but only "HH" by default, as in the source. W starts at N(0, 0.01²): on small data
+    that is a plateau, which initial={"W*": rnn.initializers.normal(0.3)} leaves sooner.
+    (rnn.RTRBM is r_t as a layer of a network.)
     Source: Sutskever, Hinton & Taylor 2008; Sutskever 2013, 3.7-3.10, eqs 3.16-3.25.
     """
 
@@ -346,9 +347,9 @@ class RTRBM(TemporalRBM):
     usual: ClassVar[tuple[str, ...]] = ("HH",)
 
     def log_likelihood(self, v: Any) -> float:
-        """The mean over sequences of log P(v_1 ... v_T), exact, in nats (eq. 3.22).
+        """Mean over sequences of log P(v_1 ... v_T), exact, in nats (eq. 3.22).
 
-        UsageError if the model is too large to enumerate.
+        Raises UsageError if the model is too large to enumerate.
         """
         data = self.check_data("v", v, exact=True)
         node = gn.input(data.shape, self.dtype, name="v")

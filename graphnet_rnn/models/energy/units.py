@@ -1,4 +1,4 @@
-"""What a visible unit is: the part of the energy, of Z and of P(v|h) that depends on it."""
+"""Visible units: their parts of the energy, of Z and of P(v|h)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["BinaryUnits", "GaussianUnits", "VisibleUnits", "draw_bits", "sigmoid
 
 
 def sigmoid(x: Array) -> Array:
-    """y = 1 / (1 + exp(-x)) on arrays, by the rule of the node."""
+    """y = 1 / (1 + exp(-x)) of arrays, computed as by the node."""
     return Sigmoid().forward(x)
 
 
@@ -29,13 +29,13 @@ def draw_bits(p: Array, generator: np.random.Generator) -> Array:
 
 
 class VisibleUnits(ABC):
-    """Units that meet the rest of the model through their total input a = b_v + h Wᵀ."""
+    """Visible units, which the rest of the model reaches through their total input a = b_v + h Wᵀ."""
 
-    #: Whether Σ over all v exists, so that log Z may be summed over either side.
+    #: True if all v can be enumerated, so that log Z can be summed over either side.
     countable: ClassVar[bool] = False
 
     def own_energy(self, v: Node) -> Node | None:
-        """The part of the energy that holds v alone, besides -v·b_v; (..., visible) to (...). None if there is none."""
+        """Energy of v alone, without -v·b_v; (..., visible) to (...). None if there is none."""
         return None
 
     @abstractmethod
@@ -52,13 +52,13 @@ class VisibleUnits(ABC):
 
     @abstractmethod
     def draw_start(self, shape: tuple[int, ...], dtype: Dtype, generator: np.random.Generator) -> Array:
-        """Where a chain starts that knows nothing: W = 0, b_v = 0."""
+        """Start of a chain without information: W = 0, b_v = 0."""
 
     def check(self, owner: str, v: Array) -> None:
-        """DataError if finite values v cannot be values, or means, of such units."""
+        """Raises DataError if finite values v cannot be values, or means, of such units."""
 
     def check_exact(self, owner: str, v: Array) -> None:
-        """DataError if v has no probability."""
+        """Raises DataError if v has no probability."""
 
 
 @dataclass(frozen=True)
@@ -120,10 +120,10 @@ class GaussianUnits(VisibleUnits):
 
 
 def visible_units(owner: str, visibles: str, sigma: float) -> VisibleUnits:
-    """The units of this name; UsageError for another, or for a deviation that cannot be meant."""
+    """Returns the units of this name; UsageError for another name or an invalid sigma."""
     sigma = amount(f"{owner}: sigma", sigma, above_zero=True)
     if one_of(f"{owner}: visibles", visibles, ("binary", "gaussian")) == "gaussian":
         return GaussianUnits(float(sigma))
     if sigma != 1:
-        raise UsageError(f"{owner}: sigma={sigma!r} says nothing of binary units; use visibles='gaussian'")
+        raise UsageError(f"{owner}: sigma={sigma!r} does not apply to binary units; use visibles='gaussian'")
     return BinaryUnits()

@@ -1,9 +1,9 @@
-"""Connectionist temporal classification: label sequences for inputs whose alignment with them is not told.
+"""Connectionist temporal classification: loss and decoding for unaligned label sequences.
 
 from graphnet_rnn.network import ctc
 
-u = net.unroll(time=100, batch=32)  # a network with outputs=labels + 1
-targets = gn.input((32, 10), "int64", name="labels")  # each row: labels, then -1
+u = net.unroll(time=100, batch=32)  # outputs=labels + 1
+targets = gn.input((32, 10), "int64", name="labels")  # each row: labels, padded by -1
 cost = gn.mean(ctc.ctc_loss(u.logits, targets))
 found = ctc.greedy(logits), ctc.beam_search(logits, width=16)  # of arrays
 """

@@ -1,7 +1,7 @@
-"""From the symbols' probabilities at each step to label sequences, and how far these are from the right ones.
+"""Decoding of label sequences, and their distance from the targets.
 
 argmax_l P(l | p) is not tractable (Sutskever 2013, (2.52)): `greedy` reads the best single alignment, `beam_search`
-adds up alignments of the most probable beginnings.
+sums over the alignments of the most probable prefixes.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ __all__ = ["beam_search", "greedy", "label_error_rate"]
 
 
 def greedy(logits: Any, repeats: str = "merge", blank: int = -1) -> list[list[int]]:
-    """l spelled by π_t = argmax_k p_t(k): what the most probable alignment of each case spells.
+    """l spelled by π_t = argmax_k p_t(k): labels of the most probable alignment of each case.
 
-    logits: an array (time, batch, labels + 1), before or after log-softmax. repeats, blank: as in `ctc_loss`.
-    Raises UsageError for settings and DataError for arrays that do not fit, also if they hold a NaN.
+    logits: an array (time, batch, labels + 1), before or after log-softmax. repeats, blank: see `ctc_loss`.
+    Raises UsageError for invalid settings and DataError for invalid arrays, also with a NaN.
     Source: Graves et al. 2006, 3.2 (best path decoding).
     """
     log_p, blank = _prepared("greedy", logits, repeats, blank)
@@ -36,10 +36,11 @@ def beam_search(
 ) -> list[list[tuple[list[int], float]]]:
     """For each case the most probable label sequences l found, best first, each with log P(l | p) in nats.
 
-    logits: an array (time, batch, labels + 1), before or after log-softmax. width: how many beginnings of sequences
-    are kept at each step, and how many sequences are returned at most. repeats, blank: as in `ctc_loss`.
-    The log probability adds up all alignments whose beginnings were kept, so it is a lower bound, exact if none was
-    dropped. Raises UsageError for settings and DataError for arrays that do not fit, also if they hold a NaN.
+    logits: an array (time, batch, labels + 1), before or after log-softmax. width: number of prefixes kept at each
+    step, and maximum number of sequences returned, 16 by default. repeats, blank: see `ctc_loss`.
+    The log probability sums over all alignments whose prefixes were kept, so it is a lower bound, exact if none was
+    dropped.
+    Raises UsageError for invalid settings and DataError for invalid arrays, also with a NaN.
     Source: Graves 2012 (prefix search); Graves and Jaitly 2014, algorithm 1 (with a beam), without a language model.
     """
     log_p, blank = _prepared("beam_search", logits, repeats, blank)
@@ -48,11 +49,11 @@ def beam_search(
 
 
 def label_error_rate(decoded: Sequence[Any], targets: Sequence[Any], weights: Any = None) -> float:
-    """Σ w ED(decoded, target) / Σ w |target| over all cases, ED the edit distance: 0 is perfect, 1 as bad as nothing.
+    """Σ w ED(decoded, target) / Σ w |target| over all cases, ED the edit distance: 0 is perfect, 1 as bad as no labels.
 
-    decoded, targets: one label sequence for each case; -1 (padding) is left out. weights: (cases,); None: all 1.
-    Raises DataError if they are not equally many, or if no target that counts has a label.
-    Source: Graves et al. 2006, 2.1, but normalised by the labels of all cases together.
+    decoded, targets: one label sequence for each case; -1 (padding) is ignored. weights: (cases,); None: all 1.
+    Raises DataError if their numbers differ, or if no target with a weight has a label.
+    Source: Graves et al. 2006, 2.1, but normalized by the labels of all cases together.
     """
     decoded, targets = _label_rows("decoded", decoded), _label_rows("targets", targets)
     if len(decoded) != len(targets):
@@ -73,12 +74,12 @@ def label_error_rate(decoded: Sequence[Any], targets: Sequence[Any], weights: An
         errors += weight * _edit_distance([int(k) for k in found if k != PADDING], right)
         labels += weight * len(right)
     if not labels:
-        raise DataError("label_error_rate: no target that counts has a label, so there is no rate")
+        raise DataError("label_error_rate: no target with a weight has a label, so the rate is undefined")
     return errors / labels
 
 
 def _label_rows(what: str, rows: Any) -> list[Array]:
-    """One array of labels for each case; DataError for anything else."""
+    """Returns one array of labels for each case; DataError for anything else."""
     if isinstance(rows, (str, bytes)) or not has_items(rows):
         raise DataError(
             f"label_error_rate: {what} must hold a sequence of labels for each case, not {shown(rows)}"
@@ -130,10 +131,10 @@ def _spelled(path: Array, repeats: str, blank: int) -> list[int]:
 
 
 def _search(log_p: Array, width: int, repeats: str, blank: int) -> list[tuple[list[int], float]]:
-    """One case, log_p (time, symbols).
+    """Prefix beam search of one case, log_p (time, symbols).
 
-    A beginning has two log probabilities: of alignments that end with the blank, and with its last label. Only "merge"
-    needs to tell them apart: there a label that comes again directly is the same label still.
+    A prefix has two log probabilities: of alignments that end with the blank, and of those that end with its last
+    label. Only "merge" needs the difference: a label directly repeated there is still the same label.
     """
     merge = repeats == "merge"
     beginnings: list[tuple[int, ...]] = [()]
@@ -151,7 +152,7 @@ def _search(log_p: Array, width: int, repeats: str, blank: int) -> list[tuple[li
                 longer[i, last] = by_blank[i] + p[last]
         for i, beginning in enumerate(beginnings):
             parent = at.get(beginning[:-1]) if beginning else None
-            if parent is not None:  # it is reached in both ways
+            if parent is not None:  # reached from the parent, too
                 last = beginning[-1]
                 stays[i] = np.logaddexp(stays[i], longer[parent, last])
                 longer[parent, last] = -np.inf
@@ -167,7 +168,7 @@ def _search(log_p: Array, width: int, repeats: str, blank: int) -> list[tuple[li
 
 
 def _beginning(beginnings: Sequence[tuple[int, ...]], candidate: int, symbols: int) -> tuple[int, ...]:
-    """The candidates are the beginnings as they are, then each with each symbol added."""
+    """Labels of a candidate: the prefixes come first, then each prefix with each symbol added."""
     count = len(beginnings)
     if candidate < count:
         return beginnings[candidate]
@@ -176,7 +177,7 @@ def _beginning(beginnings: Sequence[tuple[int, ...]], candidate: int, symbols: i
 
 
 def _edit_distance(a: Sequence[int], b: Sequence[int]) -> int:
-    """How many insertions, deletions and substitutions make b of a."""
+    """Number of insertions, deletions and substitutions that turn a into b."""
     row = list(range(len(b) + 1))
     for i, x in enumerate(a, start=1):
         diagonal, row[0] = row[0], i

@@ -1,8 +1,8 @@
-"""-log P(labels | softmax(logits)), where the time at which each label is emitted is not told.
+"""-log P(labels | softmax(logits)) for labels without an alignment to time steps.
 
-A net reads T steps and answers with M ≤ T labels. At each step it emits one of K labels or the blank B; what the
-T symbols spell is what is left of them. The probability of a label sequence is the sum over all alignments that
-spell it, which dynamic programming finds in T steps over a vector of positions, here in logarithms.
+A net reads T steps and emits M ≤ T labels. At each step it emits one of K labels or the blank B; the labels are what
+the T symbols spell without blanks. The probability of a label sequence is the sum over all alignments that spell it.
+Dynamic programming computes this sum in T steps over a vector of positions, here in logarithms.
 """
 
 from __future__ import annotations
@@ -27,39 +27,39 @@ __all__ = ["PADDING", "REPEATS", "blank_for_sure", "blank_index", "ctc_loss"]
 
 hide_module(__file__)
 
-#: What a run of one label spells: one label, or as many as there are steps.
+#: A run of one label spells one label ("merge"), or one for each step ("keep").
 REPEATS = ("merge", "keep")
-#: What follows the last label of a target sequence that is shorter than the longest.
+#: Padding of target sequences.
 PADDING = -1
 
-#: The logarithm of a probability of zero. Unlike -inf it has a difference from itself, so no derivative becomes NaN;
-#: in float32, 10⁸ of them can be added up, and what any real alignment adds is far less.
+#: Logarithm of probability zero. Unlike with -inf, its difference from itself is 0, so no derivative becomes NaN. In
+#: float32, 10⁸ of them can be summed; the log probabilities of real alignments are far smaller.
 _IMPOSSIBLE = -1e30
 
 
 def ctc_loss(logits: Any, targets: Any, repeats: str = "merge", blank: int = -1, lengths: Any = None) -> Node:
     """-log P(l | p), P(l | p) = Σ_π Π_t p_t(π_t) over all alignments π that spell l; p_t = softmax(logits_t).
 
-    logits: floats (time, batch, labels + 1). targets: integers (batch, length), the labels of each case, then as many
-    -1 as its sequence is shorter than the longest (an empty sequence is all -1; length may be 0).
+    logits: floats (time, batch, labels + 1). targets: integers (batch, length), the labels of each case, padded by -1
+    (an empty sequence is all -1; length may be 0).
     Returns nats, (batch,); the cost is its mean or sum.
-    repeats: "keep": every emission that is not blank is a label (Sutskever 2013, (2.46)). "merge": a run of one label
-    counts once, so a label that follows itself needs a blank between (Graves et al. 2006, 3.1).
-    blank: the blank's index among the symbols, negative from the end (Sutskever: the last; PyTorch: 0).
+    repeats: "keep": every emission other than the blank is a label (Sutskever 2013, (2.46)). "merge" (default): a run
+    of one label counts once, so a label that follows itself needs a blank between (Graves et al. 2006, 3.1).
+    blank: the blank's index among the symbols, negative from the end, -1 by default (Sutskever: the last; PyTorch: 0).
+    lengths: integers (batch,), number of time steps of each case, all by default; logits in the padding are ignored.
 
     A target that no alignment spells (longer than time, or with too many repeats for "merge", or with a symbol whose
-    logit is always -inf) has the loss inf and derivatives of zero, never NaN. The mean over a batch is then inf, too;
-    to leave such cases out, take gn.where(loss < np.inf, loss, 0).
-    lengths: integers (batch,), how many steps each case has, by default all; what logits hold after them is left out.
+    logit is always -inf) has the loss inf and derivatives of zero, never NaN. The mean over a batch is then inf, too.
+    To exclude such cases, use gn.where(loss < np.inf, loss, 0).
 
-    The loss is Σ_t log Σ_k exp(logits_tk), which is convex in the logits, minus log Σ_π exp(Σ_t logits_tπ(t)), which is
-    convex as well; so it is not. Gauss-Newton products end the net at the logits and take the first term's Hessian,
-    diag(p_t) - p_t p_tᵀ for each step: that of the cross-entropy with each alignment's share as targets, which EM would
-    minimise, and the Fisher information of the alignment. The loss's own is less, by the covariance of the alignments
-    given the labels; it may be indefinite, and gn.gauss_newton_product(cost, tangents, at=[logits]) takes it.
+    The loss is Σ_t log Σ_k exp(logits_tk) minus log Σ_π exp(Σ_t logits_tπ(t)), both convex in the logits, so it is not
+    convex. Gauss-Newton products end the net at the logits and use the first term's Hessian, diag(p_t) - p_t p_tᵀ for
+    each step: the Hessian of the cross-entropy with the expected alignment as targets, which EM would minimize, and the
+    Fisher information of the alignment. The Hessian of the loss itself is smaller by the covariance of the alignments
+    given the labels and may be indefinite; gn.gauss_newton_product(cost, tangents, at=[logits]) uses it.
 
-    Raises ShapeError, DtypeError and UsageError for arguments that do not fit. When it runs: GraphnetError for a label
-    that is the blank or no symbol at all, and for a label after padding.
+    Raises ShapeError, DtypeError and UsageError for invalid arguments. At run time: GraphnetError for a label that is
+    the blank or not a symbol, and for a label after padding.
     Source: Graves et al. 2006, 3.1 and 4.1; Sutskever 2013, 2.8.5, (2.46)-(2.51).
     """
     logits, targets = as_node(logits), as_node(targets)
@@ -76,9 +76,9 @@ def ctc_loss(logits: Any, targets: Any, repeats: str = "merge", blank: int = -1,
         positions = _all_emissions if repeats == "keep" else _runs
         last, final = positions(log_p, labels, length, blank, ends)
         log_probability = gn.logsumexp(gn.where(final, last, _IMPOSSIBLE), axis=1)
-        # Asked in this way, a NaN of the logits stays one.
+        # In this form a NaN of the logits stays NaN.
         possible = gn.logical_not(log_probability < _IMPOSSIBLE / 2)
-        # 0 or -inf, made by a node whose name an error shows (compile's check, and training that fails).
+        # 0 or -inf; errors (of compile's check, and of failed training) show the name of this node.
         allowed = Log()(gn.cast(possible, logits.dtype), name="log of: an alignment spells the target")
         loss = -(gn.where(possible, log_probability, 0) + allowed)
         inside = [] if ends is None else [ends.inside]
@@ -86,13 +86,13 @@ def ctc_loss(logits: Any, targets: Any, repeats: str = "merge", blank: int = -1,
 
 
 def _alignment_information(logits: Node, possible: Node, inside: Node | None = None) -> Node:
-    """Σ_t log Σ_k exp(logits_tk), where an alignment spells the target: the convex part of the loss"""
+    """Σ_t log Σ_k exp(logits_tk), if an alignment spells the target: the convex part of the loss"""
     each = gn.logsumexp(logits)
     return gn.where(possible, gn.sum(each if inside is None else gn.where(inside, each, 0), axis=0), 0)
 
 
 def blank_index(function: str, blank: Any, symbols: int) -> int:
-    """The blank's index in 0 ... symbols - 1; UsageError if there is no such symbol."""
+    """Returns the blank's index in 0 ... symbols - 1; UsageError if it is out of range."""
     if isinstance(blank, bool) or not isinstance(blank, (int, np.integer)) or not -symbols <= blank < symbols:
         raise UsageError(
             f"{function}: blank must be the index of one of the {symbols} symbols, in {-symbols} ... {symbols - 1}, "
@@ -102,7 +102,7 @@ def blank_index(function: str, blank: Any, symbols: int) -> int:
 
 
 def blank_for_sure(symbols: int, dtype: Any, blank: int = -1) -> Array:
-    """Logits of a step at which nothing is emitted."""
+    """Logits of a step that emits the blank with certainty."""
     row = np.full(symbols, -1e4, dtype)
     row[blank] = 0
     return row
@@ -145,7 +145,7 @@ def _require(fits: bool, error: type[GraphnetError], what: str, given: list[Node
 def _all_emissions(
     log_p: Node, labels: Node, length: Node, blank: int, ends: Lengths | None
 ) -> tuple[Node, Node]:
-    """Sutskever 2013, (2.48)-(2.51): position m after m labels; log S_{m,T}, and where m = M."""
+    """Sutskever 2013, (2.48)-(2.51): position m after m labels; returns log S_{m,T} and the mask m = M."""
     time, batch, _ = log_p.shape
     count = labels.shape[1] + 1
     emitted, blanks = _look_up(log_p, labels, blank), log_p[:, :, blank, None]
@@ -159,7 +159,7 @@ def _all_emissions(
 
 
 def _runs(log_p: Node, labels: Node, length: Node, blank: int, ends: Lengths | None) -> tuple[Node, Node]:
-    """Graves et al. 2006, 4.1: positions blank, l_1, blank, ..., l_M, blank; log α_T, and where it may end."""
+    """Graves et al. 2006, 4.1: positions blank, l_1, blank, ..., l_M, blank; returns log α_T and the mask of ends."""
     time, batch, _ = log_p.shape
     blanks = gn.fill(blank, (batch, labels.shape[1]), INT64)
     pairs = gn.reshape(gn.stack([blanks, labels], axis=2), (batch, -1))
@@ -181,19 +181,19 @@ def _runs(log_p: Node, labels: Node, length: Node, blank: int, ends: Lengths | N
 
 
 def _start(batch: int, count: int, like: Node) -> Node:
-    """Before the first step: at position 0 for sure."""
+    """Before the first step: position 0 with certainty."""
     row = np.full((1, count), _IMPOSSIBLE, like.dtype)
     row[0, 0] = 0
     return gn.broadcast_to(gn.constant(row), (batch, count))
 
 
 def _stepped(ends: Lengths | None, t: int, after: Node, before: Node) -> Node:
-    """After a step, for the cases that have it."""
+    """`after` for the cases that have step t, `before` for the others."""
     return after if ends is None else gn.where(ends.inside_at(t), after, before)
 
 
 def _log_add(terms: Sequence[Node]) -> Node:
-    """log Σ exp(x). The maximum is a constant to derivatives: it cancels in all of them."""
+    """log Σ exp(x). The maximum is constant to derivatives, as it cancels in all of them."""
     top = terms[0]
     for x in terms[1:]:
         top = gn.maximum(top, x)
@@ -205,9 +205,9 @@ def _log_add(terms: Sequence[Node]) -> Node:
 
 
 def _checked_labels(targets: Node, symbols: int, blank: int) -> Node:
-    """The targets, with symbol 0 for padding; an index that no lookup takes for what is no target.
+    """The targets, with symbol 0 for padding and an invalid index for an invalid target, so that the lookup raises.
 
-    A label after padding, the blank, and what is no symbol would else be another sequence than was meant.
+    Labels after padding, blanks and indices that are not symbols are invalid.
     """
     is_padding = gn.equal(targets, PADDING)
     wrong = gn.where(targets < PADDING, True, targets >= symbols)
@@ -222,7 +222,7 @@ def _checked_labels(targets: Node, symbols: int, blank: int) -> Node:
 def _look_up(log_p: Node, symbols: Node, blank: int) -> Node:
     """log p_t(symbol), (batch, count, time), for symbols (batch, count).
 
-    As rows of all times, one row for each case and symbol: such a lookup is native, and so is its transpose.
+    Looks up rows of all time steps, one row for each case and symbol: this lookup and its transpose are native.
     """
     time, batch, width = log_p.shape
     rows = gn.reshape(gn.transpose(log_p, (1, 2, 0)), (batch * width, time))

@@ -187,8 +187,8 @@ WEIGHTS = [
 NOT_A_FUNCTION_OF_X_AND_STATES = [
     step("a node of another step",
          "then = getattr(self, 'last', h)\nself.last = gn.tanh(h)  # here\nreturn self.last + then  # here",
-         "was kept from another step"),
-    of("h + self.context", "reads context[3]", "what comes from outside is a part of x",
+         "a node of another step"),
+    of("h + self.context", "reads context[3]", "make values from outside a part of x",
        more=INIT + "self.context = gn.input((3,), name='context')  # here"),
     of("h * np.random.default_rng().random(3).astype(x.dtype)", "self.dropout(name, a, share)"),
     step("a counter",
@@ -306,7 +306,9 @@ def test_cases_that_depend_on_each_other_are_found(tmp_path, monkeypatch) -> Non
         folder = tmp_path / str(number)
         module = loaded(folder, step("", body), monkeypatch)
         with case(body):
-            with pytest.raises(LawError, match="a case of a batch is computed from the others, at") as caught:
+            with pytest.raises(
+                LawError, match="results for a case of a batch depend on other cases, at"
+            ) as caught:
                 rnn.testing.check_cell(module.MyCell)
             require_lines(folder, str(caught.value))
 
@@ -315,7 +317,7 @@ def test_check_cell_tells_what_a_stored_model_would_not_have(tmp_path, monkeypat
     """Random numbers of __init__, and settings without a default."""
     body = "return gn.tanh(self.affine('h', x=x) * self.mask.astype(x.dtype))"
     row = step("", body, more=INIT + "self.mask = np.random.default_rng().random(units)")
-    with pytest.raises(LawError, match="when it is made again from its settings"):
+    with pytest.raises(LawError, match="when it is recreated from its settings"):
         rnn.testing.check_cell(loaded(tmp_path / "random", row, monkeypatch).MyCell)
     more = "def __init__(self, units, *, speed):\n    super().__init__(units)\n    self.speed = speed"
     row = step("", "return gn.tanh(self.affine('h', x=x, h=h)) * self.speed", more=more)

@@ -169,7 +169,7 @@ def test_faulty_cell_is_caught() -> None:
         (CutsGradient, LawError, r"(?s)finite difference fails.* in layer0\.W_hh\[.*test_cells\.py:\d"),
         (StopsWrongly, LawError, "gradient = finite difference fails"),
         (ReadsTheClock, LawError, "unrolled cost = plain loop fails"),
-        (RemembersNodes, CellError, "is no part of this step"),
+        (RemembersNodes, CellError, "is not part of this step"),
         (Float64Constant, CellError, r"returned float64\[1, 5\] for the state h, which is float32"),
         (FixedWidth, CellError, r"returned float32\[1, 3\] for the state h, which is float32\[1, 5\]"),
     ]:

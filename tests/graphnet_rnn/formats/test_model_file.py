@@ -284,5 +284,5 @@ def test_a_truncated_network_is_loaded_as_truncated(tmp_path: Path) -> None:
     assert loaded.truncated
     assert same(loaded, cut)
     assert rnn.Network(cut.layers, 5, 5, dtype="float64", skip=True).settings() == plain.settings()
-    with pytest.raises(gn.GraphnetError, match=r"GRU.* has no memory cells that are known"):
+    with pytest.raises(gn.GraphnetError, match=r"GRU.* has no known memory cells"):
         rnn.Network([rnn.GRU(2)], 3, 3, truncated=True)

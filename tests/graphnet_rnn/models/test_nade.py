@@ -216,7 +216,7 @@ def test_what_does_not_fit_is_told() -> None:
     two_ways = rnn.Network([rnn.Bidirectional(rnn.GRU(2))], 4, 0, reads="vectors")
     for call, error, names in (
         (lambda: rnn.RecurrentNADE(rnn.Network([rnn.GRU(2)], 4, 4)), UsageError, "network must read vectors"),
-        (lambda: rnn.RecurrentNADE(two_ways), UsageError, "from its end as well"),
+        (lambda: rnn.RecurrentNADE(two_ways), UsageError, "reads later inputs"),
         (lambda: made(hidden=-1), UsageError, "RecurrentNADE: hidden"),
         (lambda: model.predict(np.full((2, 1, 4), 0.5)), DataError, "RecurrentNADE.predict: v must be bits"),
         (lambda: model.log_probabilities(np.zeros((2, 4))), DataError, "must be"),

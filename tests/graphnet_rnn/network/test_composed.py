@@ -215,9 +215,9 @@ def cases(graph: Callable[..., Any], arrays: dict[str, Array] | None = None) -> 
 
 def test_what_cannot_be_meant_is_told() -> None:
     asked = [
-        (lambda: rnn.composed(without_parts), UsageError, "without_parts(batch, how) must have parts, and behind them"),
-        (lambda: rnn.composed(without_how), UsageError, "without_how must take training= and random=, as a Trainer"),
-        (lambda: rnn.composed(of_values), UsageError, "of_values has an argument 'values', which every model has"),
+        (lambda: rnn.composed(without_parts), UsageError, "without_parts(batch, how) must take parts, then"),
+        (lambda: rnn.composed(without_how), UsageError, "without_how must take training= and random=, which a Trainer"),
+        (lambda: rnn.composed(of_values), UsageError, "of_values has an argument 'values', which is an attribute"),
         (lambda: joined(*[net(2, 0)] * 2, net(4, 1)), UsageError, "joined: one and other are the same Network; give"),
         (lambda: cases(TWO_NAMES), UsageError, "two inputs are called 'x' (made at"),
         (lambda: cases(UNREAD), UsageError, "GraphCases: m depends on m[2] (made at"),

@@ -161,11 +161,11 @@ def test_what_cannot_be_meant_is_told() -> None:
         (lambda: GRU.unroll(TIME, BATCH, initial={"h": X}), "initial: h (of GRU(units=3)) must be float64[3, 3]"),
         (lambda: GRU.unroll(TIME, BATCH, lengths=H), "unroll: lengths must be int64[3], but h[3, 3]"),
         (lambda: GRU.unroll(TIME, BATCH, feedback="both"), "feedback must be 'likeliest' or 'drawn', not 'both'"),
-        (lambda: BOTH.unroll(TIME, BATCH, feedback="drawn"), "feedback is for a network that reads what it predicts"),
+        (lambda: BOTH.unroll(TIME, BATCH, feedback="drawn"), "feedback needs a causal network"),
         (lambda: net([rnn.GRU(2)], 2, 2, loss="squared").unroll(2, 2, feedback="drawn"), "no distribution"),
         (lambda: net([rnn.GRU(2)], 3, 2).unroll(2, 2, feedback="drawn"), "as many inputs as outputs"),
-        (lambda: BARE.unroll(TIME, BATCH).cost, "unroll: cost: a network with an output is needed; this one was made"),
-        (lambda: rnn.Attention(rnn.Bidirectional(3)), "Attention: inner must go forward in time and have a state"),
+        (lambda: BARE.unroll(TIME, BATCH).cost, "unroll: cost: a network with an output is needed; this one was"),
+        (lambda: rnn.Attention(rnn.Bidirectional(3)), "Attention: inner must be a causal cell with a state"),
         (lambda: rnn.attention_memory(H), "attention_memory: seen must be a node (places, batch, width), not h[3, 3]"),
     ]  # fmt: skip
     for ask, said in cases:

@@ -408,7 +408,7 @@ def test_label_error_rate() -> None:
         ctc.label_error_rate(found, wanted, [1, 2])
     with pytest.raises(DataError, match="1 decoded sequences and 2 targets"):
         ctc.label_error_rate([[1]], [[1], [2]])
-    with pytest.raises(DataError, match="no target that counts has a label"):
+    with pytest.raises(DataError, match="no target with a weight has a label"):
         ctc.label_error_rate([[1]], [[-1]])
 
 

@@ -48,8 +48,8 @@ def test_every_cell_steps_as_it_runs() -> None:
 def test_what_needs_the_whole_takes_no_states() -> None:
     """Rows one by one would give other numbers; the whole in one call gives those of the graph."""
     cases = [
-        ([rnn.Bidirectional(rnn.GRU(3))], None, r"Bidirectional.* reads a sequence from its end"),
-        ([rnn.Residual(rnn.Bidirectional(rnn.GRU(2)))], "last", "from its end"),
+        ([rnn.Bidirectional(rnn.GRU(3))], None, r"Bidirectional.* reads later inputs"),
+        ([rnn.Residual(rnn.Bidirectional(rnn.GRU(2)))], "last", "reads later inputs"),
         ([rnn.GRU(3)], "mean", "pool='mean' is taken over all steps"),
         ([rnn.GRU(3)], "max", "pool='max' is taken over all steps"),
         ([rnn.cells.Dense(3)], "mean", "pool='mean' is taken over all steps"),
@@ -61,7 +61,7 @@ def test_what_needs_the_whole_takes_no_states() -> None:
             u = net.unroll(6, 2, initial="zero", training=False)
             wanted = gn.compile([u.logits], [u.inputs])(x)[0]
             np.testing.assert_allclose(runner(x)[0], wanted, rtol=1e-5, atol=1e-6)
-            with pytest.raises(rnn.errors.UsageError, match=said + ".*give it whole"):
+            with pytest.raises(rnn.errors.UsageError, match=said + ".*pass the whole sequence"):
                 steps(runner, x)
             np.testing.assert_allclose(runner(x)[0], wanted, rtol=1e-5, atol=1e-6)
 

@@ -118,7 +118,7 @@ def test_what_has_no_such_norms_is_said() -> None:
         (
             lambda: norms(network(rnn.Bidirectional(rnn.GRU(2))), x, t),
             UsageError,
-            "reads a sequence from its end",
+            "reads later inputs",
         ),
         (lambda: norms(network(rnn.Dense(2)), x, t), UsageError, "has no states"),
         (

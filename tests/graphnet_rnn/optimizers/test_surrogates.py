@@ -197,7 +197,7 @@ def test_contrastive_divergence_has_the_covariance_over_its_chains() -> None:
             _, g = objective.gradient(w)
             if chains == 1 and len(model.axes) == 3:
                 for method in (objective.loss, objective.curvature):
-                    with pytest.raises(UsageError, match="chains=10, or take a first-order optimizer"):
+                    with pytest.raises(UsageError, match="chains=10, or a first-order optimizer"):
                         method(w)
                 continue
             ends = objective._held[0].reshape(chains, -1, 3)

@@ -204,7 +204,7 @@ BAD: list[tuple[Callable[[Any, Any, Any], Any], str]] = [
     (lambda o, w, n: o.metric_solver(M, "all", o.metric(w, M)[2])(w[:3]), r"the vector has shape \[3\]"),
     (lambda o, w, n: o.metric_solver(M, "all", o.metric(w, M)[2], -1), "damping .* not -1"),
     (lambda o, w, n: unit_groups(None, n.parameters), "cost must be a node, not None"),
-    (lambda o, w, n: unit_groups(n.parameters["output.b_o"], [w]), "parameters must be nodes"),
+    (lambda o, w, n: unit_groups(n.parameters["output.b_o"], [w]), "parameters must be parameter nodes"),
     (lambda o, w, n: unit_groups(n.parameters["output.b_o"], None), "parameters must be a list"),
     (lambda o, w, n: Kronecker("full"), "reduction must be 'kronecker'"),
 ]

@@ -152,7 +152,7 @@ def test_whatever_a_loss_judges_is_right_or_refused() -> None:
         for estimate, make in estimates.items():
             with case(judged, estimate):
                 if estimate in refused.get(judged, ()):
-                    with pytest.raises(UsageError, match=r"a loss judges .*use estimate='probe'"):
+                    with pytest.raises(UsageError, match=r"a loss reads .*use estimate='probe'"):
                         make()
                     continue
                 function = gn.compile([make()[0][0]], [], backend="numpy")
@@ -231,7 +231,7 @@ def test_what_has_no_moduli_says_so() -> None:
     with pytest.raises(UsageError, match=r"mixes units between two pre-activations.*estimate='probe'"):
         moduli.structured(*parts_of(unrolled([rnn.LayerNormLSTM(3)], 3, 2)))
     u = rnn.Network([rnn.Elman(3)], 3, 3, "ctc").unroll(5, 2, labels=2)
-    with pytest.raises(UsageError, match=r"a surrogate does.*outputs='same'"):
+    with pytest.raises(UsageError, match=r"a surrogate has.*outputs='same'"):
         moduli.Outputs(u.cost).roots(gn.RandomSource(0))
     with pytest.raises(UsageError, match="has no loss"):
         moduli.Outputs(gn.mean(u.logits))

@@ -309,9 +309,9 @@ ROWS: dict[str, list[tuple[str, ...]]] = {
         ("has not seen in training: '{value}'", "--ending φ", "--start φ"),
         ("{option} is of --method beam, not of exact", "--width 5"),
         ("--seed is of --method exact or weighted, not of {value}", "--method beam --seed 1"),
-        ("a beam of width 64 finds no 99 texts", "--method beam --count 99"),
+        ("a beam of width 64 cannot find 99 texts", "--method beam --count 99"),
         ("stop must be one character that the model knows", "--stop-line"),
-        ("4 texts take at least as many attempts", "--attempts 3 --count 4"),
+        ("4 texts need at least as many attempts", "--attempts 3 --count 4"),
     ],
     "timelag": [
         ("{option} must be a whole number >= 1", "--steps 0", "--runs 0", "--smooth 0"),
