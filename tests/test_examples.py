@@ -83,7 +83,7 @@ def unexplained(value: Any) -> Iterator[str]:
         except (TypeError, ValueError):
             continue
         for each in parameters:
-            if each not in ("self", "args", "kwargs", "_") and not re.search(rf"\b{each}\b", text):
+            if each not in ("self", "cls", "args", "kwargs", "_") and not re.search(rf"\b{each}\b", text):
                 yield f"{name}({each})"
 
 

@@ -44,13 +44,20 @@ SETTINGS, ENDED, REACHED = "settings.json", "ended.json", "reached.json"
 
 @dataclass
 class Entry:
-    """One run: a configuration, a seed, and which block of the text validates, None for the usual parts.
+    """Run of one configuration with one seed and one fold.
 
-    settings: nothing before they are proposed. epochs: how many it has made. values: the validated measure after each
-    (of the training data where nothing is kept to validate). state: "waiting", "begun", or one of ENDS. sentence: why
-    it failed. sample: what it wrote after its last epoch. most: epochs of the recipe; those that the run makes by hand
-    afterwards are no part of the sweep. recipe: what settings that were proposed must fit. reached: its best value when
-    it had used up steps, or core-seconds, of a rung.
+    number: number of the configuration, from 0. seed: seed of the run. settings: option -> value; empty before they are
+    proposed. folder: folder of the run in the sweep. state: "waiting", "begun", "done", "cut" or "failed". sentence:
+    reason of a failure. values: validation measure after each epoch (training measure without validation data).
+    seconds: training time. unit: unit of `values`. sample: text that the network wrote after the last epoch. most:
+    maximum number of epochs; later epochs of a run that was continued by hand do not count. fold: block that validates;
+    None for the usual split. recipe: recipe that proposed settings must fit. reached: best value at each rung of steps
+    or core-seconds. spent, in methods: part of the budget, in epochs, steps or core-seconds, as the recipe has it.
+
+    >>> from pathlib import Path
+    >>> entry = rnn.sweep.Entry(0, seed=1, settings={"units": 8}, folder=Path("sweep/0000-1"), values=[2.5, 2.0, 2.25])
+    >>> entry.name, entry.epochs, entry.best, entry.value_at(1)
+    ('0000-1', 3, 2.0, 2.5)
     """
 
     number: int
@@ -80,7 +87,7 @@ class Entry:
 
     @property
     def run(self) -> Path:
-        """The folder of the run itself."""
+        """Folder in which `graphnet-rnn train` writes."""
         return self.folder / RUN
 
     @property
@@ -89,7 +96,7 @@ class Entry:
 
     @property
     def best(self) -> float:
-        """The least value; NaN before the first."""
+        """Minimum of the values; NaN before the first epoch."""
         return min(self.values, default=math.nan)
 
     @property
@@ -97,11 +104,11 @@ class Entry:
         return self.recipe is None or self.recipe.budget[0] == "epochs"
 
     def has_used(self, spent: float) -> bool:
-        """Whether it has been trained so far: to so many epochs, or whatever the recipe's budget is of."""
+        """True if the run has been trained for `spent`."""
         return len(self.values) >= spent if self._in_epochs else f"{spent:g}" in self.reached
 
     def value_at(self, spent: float) -> float:
-        """The least up to there, or of all if it ended before; infinite if it failed, or is not so far."""
+        """Returns the minimum of the values up to `spent`; infinity if the run failed or has not come so far."""
         if not self._in_epochs and self.has_used(spent):
             return self.reached[f"{spent:g}"]
         if self.state != "done" and not self.has_used(spent):
@@ -109,13 +116,13 @@ class Entry:
         return min(self.values[: int(spent)] if self._in_epochs else self.values, default=math.inf)
 
     def reach(self, spent: float) -> None:
-        """Writes what it had learned there: the end of an epoch that was cut short is forgotten when it goes on."""
+        """Records the best value at a rung; an epoch that ends between two rungs is trained again on resume."""
         if not self._in_epochs:
             self.reached[f"{spent:g}"] = min(self.values, default=math.inf)
             _write_json(self.folder / REACHED, {n: v for n, v in self.reached.items() if math.isfinite(v)})
 
     def look(self) -> None:
-        """Reads what is new; several threads may."""
+        """Reads new results of the run; thread-safe."""
         with self._lock:
             try:
                 if not self._damage:
@@ -126,7 +133,7 @@ class Entry:
                 self.state, self.sentence = "failed", self._damage
 
     def propose(self, settings: Settings) -> None:
-        """Writes what it is to try."""
+        """Writes the settings that the run will use."""
         self.folder.mkdir(parents=True, exist_ok=True)
         fold = {} if self.fold is None else {"fold": self.fold}
         _write_json(self.folder / SETTINGS, {**settings, "seed": self.seed, **fold})
@@ -160,13 +167,13 @@ class Entry:
             self.state = "begun" if self.run.exists() else "waiting"
 
     def end(self, state: str, sentence: str = "") -> None:
-        """Writes how it ended for good."""
+        """Writes the final state, "done", "cut" or "failed", and the reason (`sentence`)."""
         assert state in ENDS
         _write_json(self.folder / ENDED, {"state": state, "sentence": sentence})
         self.state, self.sentence = state, sentence
 
     def try_again(self) -> None:
-        """Forgets that it failed."""
+        """Resets a failed run."""
         if self.state == "failed":
             (self.folder / ENDED).unlink(missing_ok=True)
             self._damage = ""
@@ -174,7 +181,15 @@ class Entry:
 
 
 class Configuration(NamedTuple):
-    """Settings; mean and standard error of the best values over seeds and folds, of how many; runs, the best first."""
+    """Result of one configuration over seeds and folds.
+
+    settings: option -> value. mean: mean of the runs' best values. error: standard error of the mean; NaN for one run.
+    known: number of runs with a value. runs: all runs, best first.
+
+    >>> found = rnn.sweep.Configuration({"units": 64}, mean=1.9, error=0.02, known=3, runs=[])
+    >>> found.settings["units"], found.mean
+    (64, 1.9)
+    """
 
     settings: Settings
     mean: float
@@ -184,9 +199,17 @@ class Configuration(NamedTuple):
 
 
 class Book:
-    """All runs of a recipe, in a folder. It is made, or taken up: UsageError for a folder of another recipe.
+    """Record of all runs of a sweep, in its folder.
 
-    recipe: the same, with the files that the folder keeps. None for the recipe of the folder.
+    recipe: recipe of the sweep; None reads that of the folder. The attribute `recipe` names the copies of its files in
+    the folder. folder: folder of the sweep; created if it does not exist. number, in methods: number of a
+    configuration, from 0.
+    Raises UsageError if the folder holds a sweep of another recipe.
+
+    >>> recipe = rnn.sweep.Recipe("task:addition(30)", {"units": rnn.sweep.Values((8, 16)), "epochs": 1}, seeds=2)
+    >>> book = rnn.sweep.Book(recipe, "sweep")
+    >>> [(entry.name, entry.settings["units"], entry.state) for entry in book.look()]
+    [('0000-0', 8, 'waiting'), ('0000-1', 8, 'waiting'), ('0001-0', 16, 'waiting'), ('0001-1', 16, 'waiting')]
     """
 
     def __init__(self, recipe: Recipe | None, folder: str | Path) -> None:
@@ -214,12 +237,12 @@ class Book:
         return Container(self.folder / DATA)
 
     def _mapping(self, recipe: Recipe) -> dict[str, Any]:
-        """As its file says it, whose files are beside it."""
+        """Returns the mapping of a recipe's file, whose data files lie in the folder."""
         found = recipe.with_files(lambda file: f"{DATA}/{Path(file).name}").mapping()
         return dict(json.loads(_json(found)))
 
     def _require_same(self, was: dict[str, Any], recipe: Recipe) -> None:
-        """UsageError for the recipe of another sweep."""
+        """Raises UsageError for the recipe of another sweep."""
         now = self._mapping(recipe.with_files(self._container.place))
         changed = [name for name in _differing(was, now) if name not in FREE]
         if changed == ["settings"] and isinstance(was.get("settings"), dict):
@@ -251,14 +274,14 @@ class Book:
                     )
 
     def of(self, number: int) -> list[Entry]:
-        """The runs of a configuration."""
+        """Returns the runs of configuration `number`."""
         runs = self.recipe.seeds * self.recipe.folds
         return self.entries[number * runs : (number + 1) * runs]
 
     # -- what comes next -----------------------------------------------------------------------
 
     def propose(self, number: int) -> None:
-        """Says what a configuration is to try, and all before it, if nobody has: one process at a time."""
+        """Proposes settings for configurations up to `number` that have none; locked against other processes."""
         if all(entry.settings for entry in self.of(number)):
             return
         busy = f"another sweep in {self.folder} proposes settings now, and does not end"
@@ -280,14 +303,14 @@ class Book:
                 entry.propose(settings)
 
     def is_hopeless(self, number: int) -> bool:
-        """Whether the recipe's pruner would cut a configuration down, as things stand."""
+        """True if the pruner of the recipe would stop configuration `number` now."""
         if self.recipe.pruner is None or self._tuner is None:
             return False
         self.look()
         return self._tuner.is_hopeless(number, self._fates())
 
     def _fates(self) -> list[Fate]:
-        """How the configurations that are known fare."""
+        """Returns the results so far of configurations with settings."""
         found, runs = [], self.recipe.seeds * self.recipe.folds
         for number in range(len(self.entries) // runs):
             entries = self.of(number)
@@ -303,7 +326,7 @@ class Book:
     # -- what there is -------------------------------------------------------------------------
 
     def look(self) -> list[Entry]:
-        """The entries, as they are now."""
+        """Reads new results from the folder; returns all entries."""
         for entry in self.entries:
             if entry.state not in ENDS or not entry.values:
                 entry.look()
@@ -311,16 +334,16 @@ class Book:
 
     @property
     def names(self) -> list[str]:
-        """The settings that differ from run to run."""
+        """Names of the settings that differ between runs."""
         return [name for name in self.recipe.ranges if any(name in each.settings for each in self.entries)]
 
     @property
     def unit(self) -> str:
-        """Of what is compared; "value" before the first run has said it."""
+        """Unit of the compared values; "value" before the first run has begun."""
         return next((entry.unit for entry in self.look() if entry.unit), "value")
 
     def best(self) -> list[Configuration]:
-        """The configurations that have a value as they are now, the best first."""
+        """Returns configurations that have a value, best first."""
         found = []
         for number in sorted({entry.number for entry in self.look()}):
             runs = sorted(self.of(number), key=_order)

@@ -32,16 +32,21 @@ IDLE = 10
 
 
 class Sweep:
-    """Trains all runs of a recipe in a folder, so many at a time; what was done before is not done again.
+    """Trains all runs of a recipe in a folder, several at a time; finished runs are not repeated.
 
-    recipe: None for that of the folder. workers: how many runs at a time; by default as many as there are cores for.
-    parallel: what starts them: None for this process, or a back end of joblib by its name, "loky", "dask" or "ray",
-    with its settings in a mapping: {"backend": "dask", "scheduler_host": "tcp://10.0.0.1:8786"}; then runs are also on
-    the machines of that cluster, which must share the folder. Killed in any way, it goes on from the checkpoints of its
-    runs, and gives the same results to the bit. Several sweeps, also on other machines, may work in one folder: each
-    run is claimed by one of them. A run that fails is recorded with its sentence.
+    recipe: recipe of the sweep; None reads that of the folder. folder: folder of the sweep. workers: number of runs at
+    a time; by default cores / threads of a run. parallel: None runs on this machine; or a back end of joblib, "loky",
+    "dask" or "ray", or a mapping with its settings: {"backend": "dask", "scheduler_host": "tcp://10.0.0.1:8786"}. All
+    machines of a cluster must share the folder.
+    After an interruption or a crash, runs resume from their checkpoints with the same results bit for bit. Several
+    sweeps, also on other machines, may work in one folder: each run is trained by one of them. A failed run is recorded
+    with its error message.
 
-        sweep = Sweep(Recipe.read("recipe.toml"), "sweeps/gru")
+    >>> recipe = rnn.sweep.Recipe("task:addition(30)", {"units": rnn.sweep.Values((8, 16)), "epochs": 1})
+    >>> sweep = rnn.sweep.Sweep(recipe, "sweep")
+    >>> len(sweep.book.entries), sweep.book.best()
+    (2, [])
+
         sweep.run(print)
         for settings, mean, error, known, runs in sweep.book.best(): ...
     """
@@ -75,10 +80,10 @@ class Sweep:
         until: Callable[[], bool] = lambda: False,
         retry: bool = False,
     ) -> None:
-        """Until every run has ended, or was cut; Ctrl-C ends it, once the runs have written their checkpoints.
+        """Trains until every run has ended; Ctrl-C stops after the runs have written their checkpoints.
 
-        listener: called with an entry whenever it has changed. until: ends it as well, where it says so. retry: those
-        that failed are tried again, from their last checkpoints.
+        listener: callback with an entry whenever it has changed. until: callback that stops the sweep by returning
+        True. retry: True tries failed runs again from their last checkpoints; False by default.
         """
         yes_or_no("Sweep.run: retry", retry)
         self._stopped.clear()
@@ -117,7 +122,7 @@ class Sweep:
                     return
 
     def stop(self) -> None:
-        """Ends `run`, which is in another thread, once its runs have written their checkpoints."""
+        """Stops `run` from another thread, after its runs have written their checkpoints."""
         self._stopped.set()
 
     def _tell(self, listener: Callable[[Entry], object] | None) -> None:

@@ -51,7 +51,14 @@ ENOUGH = 1_000_000
 
 @dataclass(frozen=True)
 class Optuna:
-    """A sampler, or a pruner, of Optuna by its name, with settings: Optuna("TPESampler", {"n_startup_trials": 5})."""
+    """Sampler or pruner of Optuna.
+
+    name: name of its class, such as "TPESampler" or "MedianPruner". settings: its arguments; empty by default.
+
+    >>> sampler = rnn.sweep.Optuna("TPESampler", {"n_startup_trials": 5})
+    >>> sampler.settings["n_startup_trials"]
+    5
+    """
 
     name: str
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -70,19 +77,25 @@ class Optuna:
 
 @dataclass(frozen=True)
 class Recipe:
-    """What is learned from, settings of `graphnet-rnn train`, and ranges of some.
+    """Data, settings of `graphnet-rnn train`, and ranges of hyperparameters to search.
 
-    data: as `train` takes it: the file of a text, of arrays, of a table or of music, or a problem,
-    "task:addition(30)". settings: option -> value or Range; epochs, steps or core_seconds of them say for how long all
-    are trained. method: "grid", all values of all ranges; "random", so many `trials`, each drawn by its number and the
-    recipe's seed alone, so more can be asked for later; "optuna", so many trials, each proposed by a `sampler` of
-    Optuna (TPESampler) from how the others fare. seeds: how often each configuration is trained, from seed 0 on. folds:
-    and each of these so many times, with another block of the text, or of a series in pieces (share of independent
-    cases) to validate on; gap: characters, or steps, on each side of it that nobody reads, see data.Corpus.fold and
-    data.Sequences.fold; 1: the usual parts. threads: cores of a run.
-    halving: cut down early what learns worst; or pruner: as one of Optuna's decides after each epoch, of any method.
-    name: in reports.
-    Raises UsageError.
+    data: as for `train`: file of a text, of arrays, of a table or of music, or a problem such as "task:addition(30)".
+    settings: option -> value or range; "epochs", "steps" or "core_seconds" is the budget of a run.
+    method: "grid" (default) tries all values of all ranges. "random" draws `trials` configurations; trial n depends
+    only on n and `seed`, so you can raise `trials` later. "optuna" proposes `trials` configurations with `sampler`,
+    from the results of the others.
+    trials: number of configurations for "random" and "optuna"; 20 by default. seeds: runs of each configuration, with
+    seeds 0, 1, ...; 1 by default. folds: number of blocks for cross-validation of a text, of long series or of
+    independent cases; 1 by default: the usual split. gap: characters or time steps that are left out on each side of
+    the validation block, see data.Corpus.fold and data.Sequences.fold; 0 by default. seed: seed of "random" and of
+    Optuna; 0 by default. threads: cores of each run; 1 by default.
+    halving: successive halving; None by default. sampler: sampler of Optuna; TPESampler by default. pruner: pruner of
+    Optuna that may stop a run after each epoch, with any method; None by default. name: title in reports.
+    Raises UsageError for settings that do not fit.
+
+    >>> recipe = rnn.sweep.Recipe("task:addition(30)", {"units": rnn.sweep.Values((8, 16)), "epochs": 5}, seeds=2)
+    >>> recipe.count, list(recipe.configurations())[0]["units"], recipe.budget
+    (2, 8, ('epochs', 5))
     """
 
     data: str
@@ -185,7 +198,7 @@ class Recipe:
 
     @cached_property
     def budget(self) -> tuple[str, float]:
-        """What a run may use up, "epochs", "steps" or "core_seconds", and how much. UsageError."""
+        """Kind of budget, "epochs", "steps" or "core_seconds", and its amount. Raises UsageError."""
         name = next((name for name in BUDGETS if name in self.settings), "epochs")
         value = self.settings.get(name)
         if value is None or isinstance(value, Range):
@@ -209,26 +222,26 @@ class Recipe:
 
     @property
     def epochs(self) -> int:
-        """To which a run is trained at most."""
+        """Maximum number of epochs of a run."""
         name, amount = self.budget
         return int(amount) if name == "epochs" else ENOUGH
 
     @property
     def rungs(self) -> list[float]:
-        """What a run has used up when it is decided who goes on; the last one alone where nothing is cut down."""
+        """Budgets at which runs are compared; only the whole budget without halving."""
         amount = self.budget[1]
         return [amount] if self.halving is None else self.halving.rungs(amount)
 
     @property
     def brackets(self) -> list[Bracket]:
-        """Who is judged among themselves."""
+        """Groups of configurations that are compared among themselves."""
         if self.halving is None:
             return [Bracket(range(self.count), 0)]
         return list(self.halving.divided(self.count, self.budget[1]))
 
     @property
     def effort(self) -> int | None:
-        """Epochs of all runs together, if none ends early; None where something else ends them."""
+        """Epochs of all runs together if none stops early; None for other budgets."""
         if self.epochs == ENOUGH:
             return None
         total, rungs = 0.0, self.rungs
@@ -241,18 +254,18 @@ class Recipe:
         return int(total)
 
     def until(self, spent: float) -> Settings:
-        """The settings that end a run when it has used up so much."""
+        """Returns the settings that stop a run at the budget `spent`."""
         name, _ = self.budget
         others = {each: self.settings[each] for each in BUDGETS if each in self.settings and each != name}
         return {"epochs": ENOUGH, **others, name: spent}
 
     @cached_property
     def count(self) -> int:
-        """How many configurations there are."""
+        """Number of configurations."""
         return self.trials if self.method != "grid" else sum(1 for _ in self.configurations())
 
     def require_known(self, options: Collection[str]) -> None:
-        """UsageError for a setting that is none of these options of `train`."""
+        """Raises UsageError for a setting that is not among these options of `train`."""
         options = set(options) - set(OWN)
         for name in self.settings:
             if name not in options:
@@ -269,7 +282,7 @@ class Recipe:
     def command(
         self, settings: Settings, seed: int, folder: str | Path, fold: int | None = None
     ) -> list[str]:
-        """The arguments of `graphnet-rnn` that train one of them."""
+        """Returns the arguments of `graphnet-rnn` that train one configuration in `folder`."""
         found = ["train", self.data, f"--out={folder}", f"--seed={seed}", f"--threads={self.threads}"]
         if fold is not None:
             found += [f"--fold={fold + 1}/{self.folds}", *([f"--gap={self.gap}"] if self.gap else [])]
@@ -279,7 +292,7 @@ class Recipe:
         return [*found, "--quiet"]
 
     def resuming(self, folder: str | Path, spent: float) -> list[str]:
-        """The arguments that go on with one until it has used up so much, wherever its files are now."""
+        """Returns the arguments of `graphnet-rnn` that resume the run in `folder` up to the budget `spent`."""
         files = {name: self.settings[name] for name in FILES if name in self.settings and name not in BEGUN}
         options = [
             f"--{name.replace('_', '-')}={value}" for name, value in (self.until(spent) | files).items()
@@ -290,7 +303,11 @@ class Recipe:
 
     @classmethod
     def read(cls, path: str | Path) -> Recipe:
-        """A recipe in TOML: data, and settings under [settings], the rest above. DataError, UsageError."""
+        """Reads a recipe from a TOML file.
+
+        path: TOML file with `data` and the other arguments above, and the settings under [settings].
+        Raises DataError for a file that is not TOML, UsageError for settings that do not fit.
+        """
         try:
             given = tomllib.loads(read_bytes(path, DataError).decode())
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -301,7 +318,10 @@ class Recipe:
 
     @classmethod
     def of(cls, mapping: Mapping[str, Any], folder: Path) -> Recipe:
-        """What a file says that stands in this folder, where the files lie that it names."""
+        """Returns the recipe of a mapping, as a TOML file has it.
+
+        mapping: contents of the file. folder: folder to which paths of data files are relative.
+        """
         given = dict(mapping)
         settings = given.pop("settings", {})
         if not isinstance(settings, dict):
@@ -341,7 +361,7 @@ class Recipe:
         return found
 
     def mapping(self) -> dict[str, Any]:
-        """As a file says it: JSON."""
+        """Returns the recipe as a mapping for JSON."""
         found = {each.name: getattr(self, each.name) for each in fields(self)}
         found["settings"] = {
             name: value.description() if isinstance(value, Range) else value
@@ -357,7 +377,7 @@ class Recipe:
         return {name: value for name, value in found.items() if value is not None}
 
     def with_files(self, kept: Callable[[str], str]) -> Recipe:
-        """The same, where each file that it names is what `kept` gives for it."""
+        """Returns a copy in which the name of each file is replaced by `kept(name)`."""
         settings = {
             name: kept(value) if name in FILES and isinstance(value, str) else value
             for name, value in self.settings.items()
@@ -367,7 +387,7 @@ class Recipe:
     # -- configurations ------------------------------------------------------------------------
 
     def configurations(self) -> Iterator[Settings]:
-        """The settings of each, in their order. Those of "optuna" follow from runs, see sweep.Book."""
+        """Yields the settings of each configuration, in order; those of "optuna" depend on runs, see sweep.Book."""
         if self.method == "random":
             for number in range(self.trials):
                 random = np.random.default_rng([self.seed, number])
@@ -389,7 +409,7 @@ class Recipe:
                 )
 
     def allows(self, settings: Mapping[str, Any]) -> bool:
-        """Whether a configuration may be this."""
+        """True if these settings are a configuration of the recipe."""
         if not all(name in self.settings and _may_be(self.settings[name], v) for name, v in settings.items()):
             return False
         try:
@@ -398,7 +418,7 @@ class Recipe:
             return False
 
     def fitting(self, value_of: Callable[[str], Any]) -> Settings:
-        """The settings; of ranges, what `value_of` gives, but for those that are no settings beside the others."""
+        """Returns the settings, with `value_of(name)` for ranges; settings that do not apply are left out."""
         found: Settings = {}
         for name in self._in_order:
             value = self.settings[name]

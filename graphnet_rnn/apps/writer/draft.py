@@ -55,15 +55,26 @@ class _Suggestion:
 
 
 class Draft:
-    """A text that grows at its end; what the model reads of it is read once, whatever is undone.
+    """Text that grows at its end, with suggestions of a language model.
 
-    Characters that the model does not know are part of the text, and skipped by it. suggestion: what it would write up
-    to the next white space, grown a character at a time by `grow`; typing what it says goes along it.
-    temperature: 0 for the likeliest character. seed: of suggestions. learn: an optimizer of first order that changes
-    the weights after every `piece` characters (rnn.DynamicEvaluation's rule, gradients back to the start of the piece),
-    which `undo` takes back with the text, as long as the weights before it take no more than 256 MB in all.
-    Raises UsageError for a network that was not trained on text, or reads both ways.
+    The model reads each character once, also after `undo`. It skips characters that are not in its vocabulary.
+    `suggestion` continues the text up to the next white space; `grow` adds one character to it. Typing the suggested
+    characters keeps the rest of the suggestion.
+    network: network that was trained on text. temperature: temperature of suggestions, 0.7 by default; 0 takes the most
+    probable character. seed: seed of suggestions; 0 by default. learn: first-order optimizer for a step after every
+    `piece` characters (the rule of rnn.DynamicEvaluation; the gradient goes back to the start of the piece); None by
+    default. `undo` also undoes these steps; earlier weights are kept up to 256 MB. piece: characters of a step; 20 by
+    default. threads: maximum number of threads; all cores by default.
+    characters, in methods: characters to type.
+    Raises UsageError for a network that was not trained on text, or that is bidirectional.
     Source: Lynge 2016, 4 ("NovelWriter").
+
+    >>> network = rnn.Network([rnn.GRU(4)], inputs=4, outputs=4)
+    >>> network.vocabulary = rnn.data.Vocabulary(" abc")
+    >>> draft = rnn.writer.Draft(network)
+    >>> draft.type("a cab")
+    >>> draft.undo(), draft.text, len(draft.nats)
+    ('b', 'a ca', 4)
     """
 
     def __init__(
@@ -107,7 +118,7 @@ class Draft:
     # -- writing -------------------------------------------------------------------------------
 
     def type(self, characters: str) -> None:
-        """What the person writes."""
+        """Types characters."""
         for place, character in enumerate(characters):
             if not self.reads:  # another thread may have said so meanwhile
                 self._leave_unread(characters[place:])
@@ -121,7 +132,7 @@ class Draft:
         self.unknown += sum(character not in self._symbol for character in characters)
 
     def accept(self) -> str:
-        """Writes the suggestion, as far as it has grown; what was written."""
+        """Appends the suggestion, as far as it has grown; returns it."""
         accepted = self._suggestion.text
         if accepted:
             start = len(self.text)
@@ -130,7 +141,7 @@ class Draft:
         return accepted
 
     def undo(self) -> str:
-        """Takes back the last accepted suggestion, if nothing was written after it, or else a character; which."""
+        """Removes the last accepted suggestion if it ends the text, else one character; returns the removed text."""
         if not self.text:
             return ""
         end = len(self.text)
@@ -140,7 +151,7 @@ class Draft:
         return taken
 
     def replace(self, text: str) -> None:
-        """Another text, of which the model reads the last 2,000 characters; what was learned is forgotten."""
+        """Replaces the whole text; the model reads the last 2,000 characters, and learned steps are undone."""
         self._cut(0)
         before = max(0, len(text) - CONTEXT)
         self.text, self.nats, self._sums = text[:before], [None] * before, [(0.0, 0)] * (before + 1)
@@ -240,7 +251,7 @@ class Draft:
 
     @property
     def bits(self) -> float:
-        """Mean bits per character of what the model has read and knows; NaN before the first."""
+        """Mean bits per character that the model has read and knows; NaN before the first."""
         total, count = self._sums[-1]
         return total / count / math.log(2) if count else math.nan
 
@@ -248,17 +259,17 @@ class Draft:
 
     @property
     def suggestion(self) -> str:
-        """What has grown so far."""
+        """Suggested text so far."""
         return self._suggestion.text
 
     @property
     def complete(self) -> bool:
-        """Whether the suggestion has grown to white space, or to its greatest length."""
+        """True if the suggestion has reached white space or its maximum length."""
         return self._suggestion.complete
 
     @property
     def temperature(self) -> float:
-        """Of suggestions."""
+        """Temperature of suggestions."""
         return self._temperature
 
     @temperature.setter
@@ -269,13 +280,13 @@ class Draft:
             self.forget_suggestion()
 
     def forget_suggestion(self) -> None:
-        """So that another one is drawn."""
+        """Discards the suggestion, so that another one is drawn."""
         self._suggestion, self._ahead = _Suggestion(), []
 
     def grow(self) -> bool:
-        """Draws one more character of the suggestion; whether it grew.
+        """Draws one more character of the suggestion; returns True if it grew.
 
-        It ends before the first white space that follows anything else.
+        A suggestion ends before the first white space after another character.
         """
         own = self._suggestion
         own.complete |= not self.reads
@@ -292,7 +303,7 @@ class Draft:
         return True
 
     def suggest(self) -> str:
-        """The whole suggestion."""
+        """Returns the complete suggestion."""
         while self.grow():
             pass
         return self.suggestion
@@ -301,7 +312,7 @@ class Draft:
 
     @property
     def can_learn(self) -> bool:
-        """Whether a whole piece has been written since the last one that was learned."""
+        """True if a whole piece has been written since the last step."""
         return self.reads and self.optimizer is not None and len(self._piece()) == self.piece
 
     def _piece(self) -> list[int]:
@@ -315,10 +326,10 @@ class Draft:
         return places
 
     def learn(self) -> bool:
-        """A step on the next piece, if there is one; whether there was.
+        """Makes an optimizer step on the next piece; returns False if there is none.
 
-        A step that would break the weights is left out: TrainingError, after which the draft goes on with them as they
-        were, past the piece.
+        Raises TrainingError for a step that breaks the weights; the draft then continues after the piece, with the
+        earlier weights.
         """
         places = self._piece()
         if self.optimizer is None or len(places) < self.piece:
