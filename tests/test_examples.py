@@ -36,7 +36,7 @@ MODULES: dict[str, ModuleType] = {
     "viz": viz,
 }
 #: Those in which each name has an example.
-FINISHED: tuple[str, ...] = ()
+FINISHED: tuple[str, ...] = ("sweep", "writer", "viz")
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 

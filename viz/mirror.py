@@ -34,11 +34,16 @@ def mirror(
     limit: int | None = 3000,
     theme: Theme = "light",
 ) -> Drawing:
-    """The forward pass to a scalar cost, and beside it, at the same places, the backward pass with ∂cost/∂node.
+    """The forward pass to a scalar cost beside the backward pass with ∂cost/∂node, at the same positions.
 
-    Edges of the backward pass run the other way. values: the numbers of both, as `viz.values` shows them, and the
-    colour of the norm of each derivative. feeds: as for `viz.values`. style, closed, steps, limit, theme: as for
-    `viz.draw`. Raises DrawingError if the cost is no scalar, and what `viz.values` raises for feeds.
+    Edges of the backward pass point the other way. cost: scalar node. values: True (default) shows the values of
+    both, as `viz.values` does, and colors by the norm of each derivative. feeds: as for `viz.values`. style, closed,
+    steps, limit, theme: as for `viz.draw`.
+    Raises DrawingError if the cost is not a scalar, and the errors of `viz.values` for feeds.
+
+    >>> x = gn.input((3, 2), name="x")
+    >>> viz.mirror(gn.mean(gn.tanh(x)))
+    <Drawing of 6 nodes, compact style>
     """
     check_style(style)
     check_limit(limit)

@@ -84,9 +84,15 @@ def heat_map(array: Array) -> tuple[tuple[float, ...], ...]:
 def values(thing: Drawable, feeds: Feeds | None = None) -> ValueNotes:
     """Notes with the value of each node, computed node by node.
 
-    feeds: an array for each Input; without, standard normal numbers and random indices, the same in each run.
-    Raises DrawingError for inputs that feeds lacks and for keys that are no inputs; ShapeError and DtypeError for
-    arrays that do not fit.
+    thing: object that `viz.draw` draws. feeds: array for each input; by default standard normal numbers and random
+    indices from a fixed seed.
+    Raises DrawingError for missing inputs and for keys that are not inputs; ShapeError and DtypeError for arrays that
+    do not fit.
+
+    >>> x = gn.input((3, 2), name="x")
+    >>> y = gn.tanh(x)
+    >>> viz.draw(y, notes=viz.values(y, {x: np.ones((3, 2), "float32")}))
+    <Drawing of 2 nodes, full style>
     """
     graph = graph_of(thing)
     return ValueNotes(evaluated(graph, graph.order, feeds))
@@ -167,7 +173,13 @@ class Gradients(_Heated):
 def gradients(cost: Node, feeds: Feeds | None = None) -> Gradients:
     """Notes with the norm of ∂cost/∂node for each node that the cost depends on.
 
-    feeds: as for `values`, with its errors. Raises DrawingError if the cost is no scalar.
+    cost: scalar node. feeds: input -> array; see `values`, which lists its errors.
+    Raises DrawingError if the cost is not a scalar.
+
+    >>> x = gn.input((3, 2), name="x")
+    >>> cost = gn.mean(gn.tanh(x))
+    >>> viz.draw(cost, notes=viz.gradients(cost))
+    <Drawing of 5 nodes, full style>
     """
     require_cost("gradients", cost)
     graph = Graph(cost)
@@ -206,7 +218,15 @@ class TimeNotes(_Heated):
 
 
 def times(function: Function, *arrays: Any, repeats: int = 5) -> TimeNotes:
-    """Notes with the time of each node of `function.graph`, as `function.profile(*arrays)` measures it."""
+    """Notes with the time of each node of `function.graph`, measured by `function.profile(*arrays)`.
+
+    function: compiled function. arrays: its inputs. repeats: number of runs; the fastest counts; 5 by default.
+
+    >>> x = gn.input((3, 2), name="x")
+    >>> function = gn.compile(gn.tanh(x), [x])
+    >>> viz.draw(function, notes=viz.times(function, np.ones((3, 2), "float32")))
+    <Drawing of 2 nodes, full style>
+    """
     if not isinstance(function, Function):
         raise DrawingError(f"function: times needs what gn.compile returns, not {_described(function)}.")
     profile = function.profile(*arrays, repeats=count_of("repeats", repeats))
@@ -228,10 +248,16 @@ class Marks(Notes):
 
 
 def changes(before: Graph, after: Graph) -> tuple[Marks, Marks]:
-    """Notes for two graphs: on what of the first is not in the second, and on what is new in the second.
+    """Notes for two graphs: on nodes of the first that are missing in the second, and on new nodes of the second.
 
-    What merely reads something else than before is no change; see `viz.matching`. Raises DrawingError for what is no
-    Graph.
+    before, after: graphs, e.g. of a compiler pass. A node that only has other inputs counts as unchanged; see
+    `viz.matching`.
+    Raises DrawingError for other objects.
+
+    >>> x = gn.input((2,), name="x")
+    >>> gone, new = viz.changes(gn.Graph([gn.tanh(x)]), gn.Graph([gn.exp(x)]))
+    >>> len(gone.nodes), len(new.nodes)
+    (1, 1)
     """
     for argument, graph in (("before", before), ("after", after)):
         if not isinstance(graph, Graph):

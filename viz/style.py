@@ -22,7 +22,7 @@ __all__ = ["COLOUR_BLIND", "DARK", "LIGHT", "THEMES", "EdgeRole", "Role", "Style
 
 
 class Role(Enum):
-    """What a drawn node is to the reader."""
+    """Kind of a drawn node."""
 
     INPUT = "input"
     PARAMETER = "parameter"
@@ -36,7 +36,7 @@ class Role(Enum):
 
 
 class EdgeRole(Enum):
-    """What an edge is to the reader."""
+    """Kind of a drawn edge."""
 
     FROM_INPUT = "from input"
     TO_OUTPUT = "to output"
@@ -46,7 +46,23 @@ class EdgeRole(Enum):
 
 @dataclass(frozen=True)
 class Style:
-    """Colours and fonts. All colours are `#rrggbb`."""
+    """Colors (`#rrggbb`), fonts and sizes of a picture; viz.LIGHT, viz.DARK and viz.COLOUR_BLIND are ready-made.
+
+    background: of the picture. leaf, constant, label, operator, cost: inside nodes of these kinds; leaf also of inputs
+    and parameters. leaf_text, text, cost_text: letters in leaves, other nodes and the cost. line: outlines. muted: less
+    important text. input_edge, output_edge, generated_edge, inner_edge: edges from inputs, to outputs, from predictions
+    to next inputs, and all others.
+    cluster, cluster_line: boxes around layers and time steps, and their outlines. sequence: colors from small to large
+    numbers (norms, times). diverging: colors from -1 to 1 (values). new, gone: nodes that a compiler pass adds or
+    removes. font, math_font: fonts of words and of symbols. font_size, small_size, edge_size, title_size: points, of
+    symbols, small print, edges and titles.
+    role, is_cost, in methods: kind of the node or edge, and True for the cost.
+    x: number in [-1, 1].
+
+    >>> style = viz.Style(background="#eeeeee", font_size=12)
+    >>> style.background, style.heat(0.0), viz.DARK.background
+    ('#eeeeee', '#fffaf3', '#15181d')
+    """
 
     background: str = "#ffffff"
     leaf: str = "#111111"
@@ -82,7 +98,7 @@ class Style:
     title_size: int = 11
 
     def fill(self, role: Role, is_cost: bool = False) -> str:
-        """The colour inside a node."""
+        """Returns the color inside a node."""
         if is_cost:
             return self.cost
         if role is Role.OPERATOR:
@@ -92,27 +108,27 @@ class Style:
         return self.constant if role is Role.CONSTANT else self.leaf
 
     def rim(self, role: Role, is_cost: bool = False) -> str:
-        """The colour of a node's outline."""
+        """Returns the color of the outline of a node."""
         if role is Role.INPUT:
             return self.input_edge
         return self.line if role is Role.OPERATOR and not is_cost else self.fill(role, is_cost)
 
     def ink(self, role: Role, is_cost: bool = False) -> str:
-        """The colour of the text inside a node."""
+        """Returns the color of the text in a node."""
         if is_cost:
             return self.cost_text
         return self.text if role in (Role.OPERATOR, Role.LABEL) else self.leaf_text
 
     def heat(self, place: float) -> str:
-        """The colour of a place in [0, 1] from little to much."""
+        """Returns the color of `place` in [0, 1] on the scale `sequence`."""
         return between(self.sequence, place)
 
     def signed(self, x: float) -> str:
-        """The colour of a number in [-1, 1]; of NaN, that of muted text."""
+        """Returns the color of x on the scale `diverging`; `muted` for NaN."""
         return self.muted if math.isnan(x) else between(self.diverging, (x + 1) / 2)
 
     def edge(self, role: EdgeRole) -> str:
-        """The colour of an edge."""
+        """Returns the color of an edge."""
         if role is EdgeRole.FROM_INPUT:
             return self.input_edge
         if role is EdgeRole.GENERATED:

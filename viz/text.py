@@ -69,13 +69,16 @@ def coloured(
     width: int = 80,
     theme: str = "light",
 ) -> str:
-    """The text for a terminal: red where the model gave it low probability, green where high.
+    """Text colored for a terminal: red for characters of low probability, green for high.
 
-    probabilities: one for each character; None for a character that nothing predicted, which gets no colour.
-    guesses: the character that the model thought most probable at each place; wrong ones are printed
-    beneath. A line break is shown as ⏎, a wrongly guessed space as ␣. theme: "light", "dark", or "colour-blind"
-    (orange and blue).
+    text: text to color. probabilities: probability of each character; None for characters without a prediction, which
+    get no color. guesses: most probable character at each position; wrong guesses are printed below. None (default) for
+    none. width: characters in a line; 80 by default. theme: "light" (default), "dark", or "colour-blind" (orange and
+    blue). A line break is shown as ⏎, a wrongly guessed space as ␣.
     Raises DrawingError if the lengths differ.
+
+    >>> viz.coloured("ab", [0.9, 0.1]).count("[30;48")
+    2
     """
     scale = scale_of(theme)
     lines = []
@@ -93,7 +96,15 @@ def coloured_html(
     width: int = 80,
     theme: str = "light",
 ) -> str:
-    """The same as one `<pre>` element; each character's tooltip tells its probability."""
+    """Text colored by probability, as one `<pre>` element; tooltips show the probability of each character.
+
+    text, probabilities, guesses, width, theme: as for `coloured`.
+    Raises DrawingError if the lengths differ.
+
+    >>> page = viz.coloured_html("ab", [0.9, 0.1])
+    >>> page.count("<span"), 'title="p = 0.1"' in page
+    (2, True)
+    """
     scale = scale_of(theme)
     lines = []
     for row in _rows(text, probabilities, guesses, width):

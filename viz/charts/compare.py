@@ -38,13 +38,17 @@ def compare_runs(
 ) -> Chart:
     """Validation (solid) and training (dotted) cost of several runs, with the best epoch of each.
 
-    histories: name -> rows, the path of a history or of a run's folder, or what a run returned; see `training_curve`.
-    A run without validation shows its training only; where no run has any, training is solid. Training is left out
-    where it has another measure than validation: the loss of a task, of which the share of wrong answers is validated.
-    by: "epoch", "step" for runs whose epochs differ in length, or "seconds" for rows that have them. log: "x", "y" or
-    "xy", what is logarithmic.
-    Raises DrawingError if there is no run, one with nothing to draw, or runs of different measures.
+    histories: name -> rows, path of a history or of the folder of a run, or the result of a run; see `training_curve`.
+    by: horizontal axis, "epoch" (default), "step" for runs whose epochs differ in length, or "seconds" for rows that
+    have them. title: title of the chart. log: logarithmic axes, "x", "y" or "xy"; none by default.
+    Without any validation, training is solid. Training is left out if it has another measure than validation, as the
+    loss of a task beside the share of wrong answers.
+    Raises DrawingError without runs, for a run with nothing to draw, or for runs with different measures.
     Source: Lynge 2016, fig. 5.4.
+
+    >>> rows = [{"event": "epoch", "epoch": n, "train_loss": 1 / n, "valid_loss": 2 / n} for n in range(1, 4)]
+    >>> viz.compare_runs({"GRU": rows, "LSTM": rows}).axes[0].get_ylabel()
+    'loss'
     """
     from viz.charts.figure import Chart
 
@@ -155,15 +159,21 @@ def best_setting(
     score: str | None = None,
     title: str | None = None,
 ) -> Chart:
-    """The value of the setting `best` with the lowest score, against another setting; one line for each value of `by`.
+    """Value of the hyperparameter `best` with the lowest score, against another hyperparameter; a line for each value
+    of `by`.
 
     runs: rows, or the path of a JSON-lines file of rows, one for each run: {"units": 128, "dropout": 0.2, "rate": 0.01,
-    "layers": 2, "valid_bits": 1.83}. Where several runs agree in all that is drawn, the lowest score counts.
+    "layers": 2, "valid_bits": 1.83}. Of runs with equal settings, the lowest score counts.
+    best: name of the hyperparameter on the vertical axis, a number. against: that on the horizontal axis, a number. by:
+    that of the lines; panels: that of the panels; None by default. score: name of the score, lower is better; the
+    validation measure of the rows ("valid_bits", "valid_loss") by default. title: title of the chart.
     Optimal dropout by size, as in the source: best_setting(runs, "dropout", "units", by="rate", panels="layers").
-    best, against: names of numbers. by, panels: names of anything. score: less is better
-    (by default what the rows call what was validated: "valid_bits", "valid_loss").
     Raises DrawingError if no run has all of these.
     Source: Lynge 2016, fig. 5.5.
+
+    >>> runs = [{"units": n, "dropout": p, "valid_loss": abs(p - n / 100)} for n in (10, 20) for p in (0.1, 0.2)]
+    >>> viz.best_setting(runs, "dropout", "units").axes[0].lines[0].get_ydata().tolist()
+    [0.1, 0.2]
     """
     from viz.charts.figure import Chart
 

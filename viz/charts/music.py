@@ -24,12 +24,16 @@ MISSED = "#d0d0d0"
 
 @by_matplotlib()
 def piano_roll(truth: Any, predicted: Any = None, title: str | None = None) -> Chart:
-    """Keys against frames, black where a key sounds; below, what was predicted of each frame from those before it
+    """Piano roll: keys against time, black where a key sounds; below, the prediction of each frame from those before it
 
-    truth: (time, 88), or (time, keys) from the lowest of a piano on, 0 and 1. predicted: of the same shape, 0 and 1, or
-    probabilities, of which those above one half sound: blue where the truth sounds, too, vermilion where it does not;
-    grey is what should have sounded. Octaves that are silent in both are left out.
-    Raises DrawingError for what is no roll.
+    truth: array (time, 88), or (time, keys) from the lowest key of a piano, with values 0 and 1. predicted: array of
+    the same shape, 0 and 1 or probabilities; keys above 0.5 sound. None by default. Blue marks correct keys, vermilion
+    false ones, gray missing ones. Octaves that are silent in both are left out. title: title of the chart.
+    Raises DrawingError for arrays that do not fit.
+
+    >>> chart = viz.piano_roll(np.eye(88)[40:48], predicted=np.eye(88)[40:48])
+    >>> len(chart.axes)
+    2
     """
     from matplotlib.patches import Patch
 

@@ -39,12 +39,18 @@ class Costs(Protocol):
 
 @by_matplotlib()
 def cost_over_text(costs: Costs | Mapping[str, Costs], title: str | None = None) -> Chart:
-    """Bits per character of each piece of a text with their running mean, the text's parts, and the rate of new words.
+    """Bits per character along a text, with the running mean, the parts of the text, and the rate of new words.
 
-    costs: what `rnn.cost_over_text` gives, or several of the same text by name: then running means alone. New words are
-    those that the text has not had before, for each 1,000 characters. Each part's mean is written into it.
+    costs: result of `rnn.cost_over_text`, or several of the same text by name (running means only). New words, for each
+    1,000 characters, are words that the text has not had before. Each part shows its mean. title: title of the chart.
     Raises DrawingError if there is nothing to draw.
     Source: Lynge 2016, figs 5.1 to 5.3.
+
+    >>> network = rnn.Network([rnn.GRU(4)], inputs=4, outputs=4)
+    >>> network.vocabulary = rnn.data.Vocabulary(" abc")
+    >>> costs = rnn.cost_over_text(network, "a cab " * 20, characters=30, context=5)
+    >>> viz.cost_over_text(costs).axes[0].get_ylabel()
+    'bits per character'
     """
     from viz.charts.figure import Chart
 

@@ -35,9 +35,14 @@ def schedule_curve(
 ) -> Chart:
     """x_t against t: steps, or epochs for a schedule that does not read the step
 
-    until: the last of them (its length and a tenth more, that of `costs`, or 1000). epoch: steps of an epoch, for a
-    schedule that reads steps and epochs. costs: what was validated after each epoch, for one that reads it.
-    Raises DrawingError where one of these is missing.
+    schedule: schedule to draw, such as rnn.Cosine(1000). until: last step or epoch; by default the length of the
+    schedule and a tenth more, the length of `costs`, or 1000. epoch: number of steps in an epoch, for a schedule that
+    reads both. costs: validation cost after each epoch, for a schedule that reads it.
+    Raises DrawingError if one of these is missing.
+
+    >>> chart = viz.schedule_curve(rnn.Warmup(500).then(rnn.Cosine(2000)))
+    >>> chart.axes[0].get_xlabel()
+    'step'
     """
     from viz.charts.figure import Chart
 

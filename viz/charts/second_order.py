@@ -44,25 +44,29 @@ _WILD = (-1.0, 2.0)
 
 @by_matplotlib()
 def flight_recorder(history: History, title: str | None = None) -> Chart:
-    """A Hessian-free run, or one in a metric, step by step: loss, test error, and what each step measured and did
+    """A second-order run step by step: loss, test error, and the measurements of each step
 
-    Hessian-free: ρ, λ, |g|, |δ|, α, and conjugate gradient. In a metric: rates, tries, lengths, and its condition.
+    Hessian-free: ρ, λ, |g|, |δ|, α, and conjugate gradient. Riemannian: rates, trials, lengths, and condition numbers.
 
     history: rows, or the path of a JSON-lines file of rows: `{"event": "step", "step": 3, **vars(report)}` with a
-    HessianFreeReport, RiemannianReport or NaturalGradientReport, and of tests, `{"event": "epoch",
+    HessianFreeReport, RiemannianReport or NaturalGradientReport. Rows of tests are `{"event": "epoch",
     "valid_wrong": 0.03}` (a share of 1; after the steps above it), as a Trainer writes them, or `{"event": "test",
-    "step": 5, "wrong": 0.03}`. Others are skipped, and so are values that are missing, None or not finite; a panel
-    without any is left out. Where the step numbers go back, the run was begun again from there, and what it had
-    recorded from that step on is left out.
-    Panels: the loss before and after each step on the batch of the curvature, rejected steps marked; the test error;
-    ρ = what the loss did / what the quadratic model predicted, off the scale at the edge, and marked there, too, where
-    it predicted no reduction (the damping then grows); λ, and λ μ or μ, if there are any; norms of gradient and step;
-    α of the line search; seconds, if the rows have them (a training run keeps them apart, in timing.jsonl);
-    CG's steps, and the one whose iterate was taken; φ after each of them, as a part of φ at the end, of 40 HF steps at
-    most. In a metric: the rate of each part of the parameters, cancelled steps marked; how many rates were tried; the
-    length of steps in the metric; the condition of the metric's blocks.
-    Raises DrawingError if the file cannot be read or nothing in it can be drawn.
+    "step": 5, "wrong": 0.03}`. Other rows are skipped, and so are values that are missing, None or not finite; empty
+    panels are left out. Where step numbers go back, the run was resumed; later steps of the earlier run are left out.
+    title: title of the chart.
+    Panels: the loss before and after each step on the curvature batch, with rejected steps marked; the test error;
+    ρ = actual reduction / predicted reduction of the quadratic model, at the edge if off the scale, and marked there,
+    too, if the model predicted no reduction (the damping then grows); λ, and λ μ or μ, if there are any; norms of
+    gradient and step; α of the line search; seconds, if the rows have them (a training run keeps them in timing.jsonl);
+    the number of CG steps, and the step of the chosen iterate; φ after each CG step, relative to φ at the end, for up
+    to 40 HF steps. Riemannian: the rate of each parameter group, with canceled steps marked; the number of trial rates;
+    the length of steps in the metric; the condition numbers of the metric's blocks.
+    Raises DrawingError if the file cannot be read or contains nothing to draw.
     Source: Martens 2010, 4; Sutskever 2013, 4.2 and algorithm 5.
+
+    >>> rows = [{"event": "step", "step": n, "before": 2 / n, "after": 1 / n, "damping": 1 / n} for n in (1, 2, 3)]
+    >>> [axes.get_title(loc="left") for axes in viz.flight_recorder(rows).axes]
+    ['Loss', 'Damping']
     """
     from viz.charts.figure import Chart
 

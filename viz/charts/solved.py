@@ -69,16 +69,21 @@ _ENDS = {
 
 @by_matplotlib()
 def minibatches_and_failures(table: History, title: str | None = None) -> Chart:
-    """For each problem, the minibatches that it took to solve it against T, and how many runs did, failed, or are open.
+    """Minibatches until each problem is solved, against T, and the number of runs that solved it, failed, or are open.
 
     table: rows, or the path of a JSON-lines file of rows, one for each run: `{"task": "addition", "length": 30,
-    "structural": True, "solved": True, "open": False, "minibatches": 574.0}`; rows without a "task" are skipped, and of
-    rows with one "seed", problem and damping the last one counts: a run that was taken up again. What is not solved
-    has failed, after all minibatches that it may see, unless "open" is True: then it was stopped before, undecided.
-    Above: mean, least and most of the runs that solved it, and where the others ended (an open triangle: stopped there,
-    a cross: failed); below: the number of runs, of which the hatched are open and the dark ones failed.
-    Raises DrawingError if the file cannot be read, a row is not complete, or there is none.
+    "structural": True, "solved": True, "open": False, "minibatches": 574.0}`. Rows without "task" are skipped. Of rows
+    with the same "seed", problem and damping the last one counts (a resumed run). An unsolved run has failed, after all
+    of its minibatches, unless "open" is True: it was stopped before. title: title of the chart.
+    Above: mean, minimum and maximum of the solved runs, and the end of the others (open triangle: stopped; cross:
+    failed). Below: the number of runs, hatched for open and dark for failed ones.
+    Raises DrawingError if the file cannot be read, a row is incomplete, or there is none.
     Source: Sutskever 2013, figure 4.1.
+
+    >>> row = {"task": "addition", "structural": True, "solved": True, "open": False}
+    >>> chart = viz.minibatches_and_failures([{**row, "length": n, "minibatches": 9.0 * n} for n in (30, 50)])
+    >>> len(chart.axes)
+    2
     """
     from viz.charts.figure import Chart
 

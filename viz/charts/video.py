@@ -26,11 +26,16 @@ FRAME, MOST = 0.85, 12.0
 
 @by_matplotlib()
 def filmstrip(videos: Any, count: int = 12, every: int = 1, first: int = 0) -> Chart:
-    """`count` frames of each video, `every` so many, from frame `first` on: a row for each, numbers of frames below
+    """Frames of videos in a row each: frames first, first + every, ...
 
-    videos: (time, pixels) of square frames, row by row, or (time, height, width), 0 black and 1 white; or several by
-    name: {"what was": v[:, 0], "predicted": p[:, 0]}. What lies beyond 0 ... 1 is drawn as the nearer end.
+    videos: array (time, pixels) of square frames, row by row, or (time, height, width), 0 black and 1 white; or several
+    by name: {"truth": v[:, 0], "predicted": p[:, 0]}. Values outside [0, 1] are clipped.
+    count: number of frames; 12 by default. every: distance of frames; 1 by default. first: first frame; 0 by default.
     Raises DrawingError for arrays that do not fit.
+
+    >>> chart = viz.filmstrip(np.zeros((20, 25)), count=4, every=5)
+    >>> len(chart.axes)
+    4
     """
     from viz.charts.figure import Chart
 

@@ -23,11 +23,15 @@ _PAIR = re.compile(r"^  \{ rank=same; \w+; \w+ \}\n", re.MULTILINE)
 
 
 def to_dot(thing: Drawable, style: str = "full", rankdir: str | None = None, theme: Theme = "light") -> str:
-    """DOT text of all nodes of what `viz.draw` takes.
+    """DOT text of all nodes of an object that `viz.draw` draws.
 
-    style: "full" draws every node; "compact" folds weights into edges and biases into operators.
-    rankdir: "LR" (left to right) or "BT" (bottom to top); None takes "BT" for a graph unrolled in time,
-    whose time steps then stand side by side, and "LR" for all others.
+    thing: node, nodes, graph, function, cell or network. style: "full" (default) draws every node; "compact" folds
+    weights into edges and biases into operators.
+    rankdir: "LR" (left to right), "BT" (bottom to top), or None (default): "BT" for a graph unrolled in time, with time
+    steps side by side, and "LR" for others. theme: "light" (default), "dark", "colour-blind", or a Style.
+
+    >>> viz.to_dot(gn.tanh(gn.input((2,), name="x"))).splitlines()[0]
+    'digraph graphnet {'
     """
     colours = style_of(theme)
     return dot_of(picture_of(graph_of(thing), style, colours), rankdir, colours)

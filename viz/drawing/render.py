@@ -53,7 +53,18 @@ def check_limit(limit: int | None) -> None:
 
 
 class Drawing:
-    """A picture that shows itself in notebooks; `.svg` and `.dot` are text, `.save(path)` writes a file."""
+    """Picture of a graph; a notebook shows it.
+
+    `.svg` and `.dot` are its text; `.save("graph.svg")` writes a file. `viz.draw` makes one of a graph.
+    picture: shapes and edges. style: "full" (default), "compact" or "closed", for the repr. rankdir: "LR" (left to
+    right), "BT" (bottom to top), or None (default) to choose. limit: maximum number of shapes to lay out, 3000 by
+    default; None for no limit. theme: colors and fonts, viz.LIGHT by default.
+
+    >>> x = gn.input((3, 2), name="x")
+    >>> drawing = viz.draw(gn.mean(gn.tanh(x)))
+    >>> drawing.size, drawing.is_too_large, drawing.dot.startswith("digraph")
+    (5, False, True)
+    """
 
     def __init__(
         self,
@@ -76,14 +87,14 @@ class Drawing:
 
     @cached_property
     def dot(self) -> str:
-        """The picture in Graphviz's language; there is no limit on its size."""
+        """DOT text of the picture, of any size."""
         if isinstance(self.picture, ClosedPicture):
             return grid_dot(self.picture, self._theme)
         return dot_of(self.picture, self._rankdir, self._theme)
 
     @cached_property
     def svg(self) -> str:
-        """The picture as an `<svg>` element; DrawingError if it is too large or there is no Graphviz."""
+        """SVG element of the picture. Raises DrawingError if it is too large or Graphviz is missing."""
         text = with_scripts(self._rendered("svg").decode())
         # Graphviz numbers the ids of every picture from 1: two in one page would share them.
         prefix = hashlib.sha256(self.dot.encode()).hexdigest()[:8]
@@ -91,21 +102,21 @@ class Drawing:
 
     @property
     def html(self) -> str:
-        """One page that needs nothing else: the picture, or its DOT text where there is no Graphviz."""
+        """HTML page in one file with the picture, or with its DOT text without Graphviz."""
         if _renderer() is None:
             return _page(f"<p>{escape(_no_renderer())}</p>\n<pre>{escape(self.dot)}</pre>")
         return _page(self.svg)
 
     @property
     def renderer(self) -> str:
-        """One line: which Graphviz has drawn this, or, before that, which will, if it can."""
+        """Name and version of the Graphviz that draws the picture."""
         found = self._drawn_by or _renderer()
         return found.describe() if found else _no_renderer()
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Writes the picture; the suffix .svg, .png, .pdf, .dot or .html says how.
+        """Writes the picture as .svg, .png, .pdf, .dot or .html; returns the path.
 
-        An existing file is replaced only when the new one is complete. Raises DrawingError.
+        An existing file is replaced when the new one is complete. Raises DrawingError.
         """
         target = named_file("path", path)
         suffix = target.suffix.lower().removeprefix(".")
@@ -117,12 +128,12 @@ class Drawing:
 
     @property
     def is_too_large(self) -> bool:
-        """Whether there is more to lay out than its limit allows."""
+        """True if there are more shapes than `limit`."""
         return self.limit is not None and self.size > self.limit
 
     @property
     def size(self) -> int:
-        """How many shapes are laid out."""
+        """Number of shapes."""
         beside = self.picture.beside if isinstance(self.picture, ClosedPicture) else None
         return len(self.picture.shapes) + (len(beside.shapes) if beside else 0)
 
