@@ -1,4 +1,4 @@
-"""Generation: a network that reads what it has predicted (Lynge 2016, fig. 3.6)."""
+"""Picture of a network that reads its own predictions (Lynge 2016, fig. 3.6)."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _outputs(network: Network, steps: int) -> list[Node]:
 
 
 def _fed_back(picture: ClosedPicture) -> ClosedPicture:
-    """With χ above each output, and an edge from it to the next step's input."""
+    """Adds χ above each output, and an edge from χ to the next input."""
     top = len(picture.states)
     boxes: list[Box] = []
     data: dict[int, Box] = {}

@@ -1,4 +1,4 @@
-"""Notes: what a picture says of each node beyond its op. Values, gradients, times, what a pass has changed.
+"""Notes on nodes: values, gradients, times, changes by a compiler pass.
 
 viz.draw(cost, notes=viz.values(cost, {x: array}))
 """
@@ -38,7 +38,7 @@ ROWS, COLUMNS = 8, 12
 
 
 class ValueNotes(Notes):
-    """Shape, least, mean and greatest element, and a heat map of each node's value."""
+    """Notes with shape, minimum, mean and maximum of each node's value, and a heat map."""
 
     def __init__(self, arrays: Mapping[Node, Array]) -> None:
         self.arrays, self.nodes = arrays, arrays.keys()
@@ -53,7 +53,7 @@ class ValueNotes(Notes):
 
 
 def note_on(array: Array, with_shape: bool) -> Note:
-    """Least, mean and greatest element of an array, and its heat map."""
+    """Note with minimum, mean and maximum of an array, and a heat map."""
     if array.size == 1:
         return Note((number(array.item()),))
     lines = [shape_text(array.shape)] if with_shape else []
@@ -71,9 +71,10 @@ def note_on(array: Array, with_shape: bool) -> Note:
 
 
 def heat_map(array: Array) -> tuple[tuple[float, ...], ...]:
-    """The array as at most 8 × 12 numbers in [-1, 1], its largest size being 1; larger ones by means of blocks.
+    """Array as at most 8 × 12 numbers in [-1, 1], divided by the largest absolute value; means of blocks for larger
+    arrays.
 
-    Leading axes are laid one below the other; NaN stays NaN.
+    Leading axes are stacked vertically; NaN stays NaN.
     """
     small = block_means(array, ROWS, COLUMNS)
     size = np.abs(small[np.isfinite(small)]).max(initial=0.0)
@@ -99,7 +100,7 @@ def values(thing: Drawable, feeds: Feeds | None = None) -> ValueNotes:
 
 
 def evaluated(graph: Graph, nodes: Sequence[Node], feeds: Feeds | None = None) -> dict[Node, Array]:
-    """The values of nodes that are computed from the inputs of a graph, by the ops' own rules."""
+    """Values of nodes, computed from the inputs of a graph by the rules of the ops."""
     wanted = set(nodes)
     found = {node: value for node, value in computed(nodes, fed(graph, feeds)) if node in wanted}
     return {node: found[node] for node in nodes}
@@ -109,7 +110,7 @@ def evaluated(graph: Graph, nodes: Sequence[Node], feeds: Feeds | None = None) -
 
 
 class _Heated(Notes):
-    """A number for each node, as a colour."""
+    """Notes with a number for each node, as a color."""
 
     title = ""
     logarithmic = False
@@ -119,11 +120,10 @@ class _Heated(Notes):
 
     @abstractmethod
     def together(self, nodes: Sequence[Node]) -> float | None:
-        """The number of nodes that are drawn as one."""
+        """Heat of nodes that are drawn as one."""
 
     @abstractmethod
-    def text(self, x: float) -> str:
-        """A number in words."""
+    def text(self, x: float) -> str: ...
 
     def note(self, nodes: Sequence[Node]) -> Note | None:
         x = self.together(nodes)
@@ -140,7 +140,7 @@ class _Heated(Notes):
 
 
 class Gradients(_Heated):
-    """‖∂cost/∂node‖, on a logarithmic scale; of nodes drawn as one, with respect to all that others read of them."""
+    """Notes with ‖∂cost/∂node‖, on a logarithmic scale; of nodes drawn as one, with respect to all their outputs."""
 
     title = "‖∂cost/∂node‖"
     logarithmic = True
@@ -153,7 +153,7 @@ class Gradients(_Heated):
         self.graph = graph
 
     def handed_on(self, nodes: Sequence[Node]) -> list[Node]:
-        """Those of nodes drawn as one that others read."""
+        """Outputs of nodes drawn as one."""
         members = set(nodes)
         return [
             node
@@ -187,13 +187,13 @@ def gradients(cost: Node, feeds: Feeds | None = None) -> Gradients:
 
 
 def require_cost(function: str, cost: object) -> None:
-    """DrawingError for what is no scalar node of floating point."""
+    """Raises DrawingError unless `cost` is a floating-point scalar node."""
     if not isinstance(cost, Node) or cost.shape or not is_float(cost.dtype):
         raise DrawingError(f"cost: {function} needs a scalar node of floating point, not {_described(cost)}.")
 
 
 def cotangents(graph: Graph, cost: Node, feeds: Feeds | None = None) -> dict[Node, Array]:
-    """∂cost/∂node for each node of floating point; zeros where none reaches the cost by way of floating point."""
+    """∂cost/∂node for each floating-point node; zeros for nodes that the cost does not depend on."""
     nodes = [node for node in graph.order if is_float(node.dtype) and node is not cost]
     found = gn.backward({cost: gn.fill(1, (), cost.dtype)}, nodes)
     arrays = evaluated(graph, found, feeds)
@@ -201,7 +201,7 @@ def cotangents(graph: Graph, cost: Node, feeds: Feeds | None = None) -> dict[Nod
 
 
 class TimeNotes(_Heated):
-    """The seconds that a node takes; of nodes drawn as one, their sum."""
+    """Notes with the seconds of each node; of nodes drawn as one, their sum."""
 
     title = "time"
 
@@ -237,7 +237,7 @@ def times(function: Function, *arrays: Any, repeats: int = 5) -> TimeNotes:
 
 
 class Marks(Notes):
-    """Some nodes stand out."""
+    """Notes that highlight some nodes."""
 
     def __init__(self, nodes: Iterable[Node], mark: str) -> None:
         self.nodes = frozenset(nodes)

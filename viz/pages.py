@@ -1,4 +1,4 @@
-"""Pages of text: what a network expected as it read, and what it wrote as it learned (Lynge 2016, 5.4)."""
+"""Pages of text: character probabilities, and samples during training (Lynge 2016, 5.4)."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ def samples(
 
 
 def _of_epochs(rows: Sequence[Mapping[str, Any]], count: int) -> dict[str, tuple[str, str]]:
-    """Name -> (how good it was, in words; text)"""
+    """Name -> (score in words, text)"""
     found = {
         math.ceil(row["epoch"]): row
         for row in rows
@@ -225,7 +225,7 @@ def _of_epochs(rows: Sequence[Mapping[str, Any]], count: int) -> dict[str, tuple
 
 
 def _chosen(epochs: Sequence[int], count: int, best: int | None) -> list[int]:
-    """So many of them: the first, the last, the best, and others at equal ratios between them."""
+    """At most `count` epochs: the first, the last, the best, and others at equal ratios between them."""
     if len(epochs) <= count:
         return list(epochs)
     kept = {epochs[-1]} if count == 1 else {epochs[0], epochs[-1]}
@@ -242,7 +242,7 @@ def _chosen(epochs: Sequence[int], count: int, best: int | None) -> list[int]:
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    """Its lines, without characters that could harm a terminal, cut where they are full."""
+    """Lines of at most `width` characters, without control characters of terminals."""
     lines = []
     for line in text.split("\n"):
         safe = "".join(map(visible, line))

@@ -1,4 +1,4 @@
-"""What notebooks show of an object: a graph's picture, a run's curve, or a coloured text."""
+"""Objects in notebooks: pictures of graphs, charts of runs, colored text."""
 
 from __future__ import annotations
 

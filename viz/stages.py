@@ -1,4 +1,4 @@
-"""Stages: what each pass of a compilation did, as pictures; and all of it in a folder, for a report."""
+"""Pictures of compiler passes, and a folder with all of them for a bug report."""
 
 from __future__ import annotations
 

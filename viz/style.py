@@ -1,12 +1,12 @@
-"""Style: the legend of all pictures, in one place (Lynge 2016, chapter 3).
+"""Style: colors and fonts of all pictures (Lynge 2016, chapter 3).
 
-black square        leaf: input data (blue rim), parameters, constants (dark grey), numbers
-light grey square   label: an imaginary node, a name for the reader
+black square        leaf: input data (blue rim), parameters, constants (dark gray), numbers
+light gray square   label: an imaginary node, a name for the reader
 circle, ellipse     operator, with its symbol
 red                 the cost: a scalar at the root
 blue edge           from raw input to the first operators
 red edge            to an output
-green edge          from a prediction to the next input, where a network generates
+green edge          from a prediction to the next input of a network that generates
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ Theme = Style | str
 
 
 def style_of(theme: Theme) -> Style:
-    """The Style of a theme; DrawingError if there is none of this name."""
+    """Style of a theme; raises DrawingError for an unknown name."""
     if isinstance(theme, Style):
         return theme
     if not isinstance(theme, str) or theme not in THEMES:

@@ -1,4 +1,4 @@
-"""Text coloured by the probability of each character, the wrong guess under it (Lynge 2016, 5.4)."""
+"""Text colored by the probability of each character, with wrong guesses below (Lynge 2016, 5.4)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _Colour = tuple[int, int, int]
 
 
 class Scale(NamedTuple):
-    """The colours of probability 0, ½ and 1, and of letters on them; paper, text and guesses of a page."""
+    """Colors of probability 0, ½ and 1, and of letters on them; background, text and guesses of a page."""
 
     colours: tuple[_Colour, _Colour, _Colour]
     words: tuple[str, str, str]
@@ -51,7 +51,7 @@ LEVELS = 24
 
 
 class _Cell(NamedTuple):
-    """A character, its probability, and the guess under it (a space where the guess was right)."""
+    """A character, its probability, and the guess below (a space for a right guess)."""
 
     character: str
     probability: float | None
@@ -116,14 +116,14 @@ def coloured_html(
 
 
 def scale_of(theme: str) -> Scale:
-    """The colours of a theme; DrawingError if there is none of this name."""
+    """Colors of a theme; raises DrawingError for an unknown name."""
     if not isinstance(theme, str) or theme not in SCALES:
         raise DrawingError(f"theme must be one of {', '.join(map(repr, SCALES))}, not {theme!r:.40}.")
     return SCALES[theme]
 
 
 def paint(words: str, probability: float | None, scale: Scale) -> str:
-    """The words on the colour of a probability, for a terminal; without an end to the colour."""
+    """Words on the color of a probability, for a terminal, without a reset."""
     if probability is None:
         return f"{_RESET}{words}"
     r, g, b = colour_of(probability, scale)
@@ -131,12 +131,12 @@ def paint(words: str, probability: float | None, scale: Scale) -> str:
 
 
 def swatch(words: str, probability: float, scale: Scale) -> str:
-    """The words on the colour of a probability, as HTML."""
+    """Words on the color of a probability, as HTML."""
     return f'<span style="background:{_hex(probability, scale)};color:{scale.ink}">{escape(words)}</span>'
 
 
 def palette(scale: Scale) -> list[str]:
-    """The colours of the probabilities 0, 1/LEVELS ... 1, as #rrggbb."""
+    """Colors of the probabilities 0, 1/LEVELS ... 1, as #rrggbb."""
     return [_hex(level / LEVELS, scale) for level in range(LEVELS + 1)]
 
 
@@ -155,7 +155,7 @@ def _span(cell: _Cell, scale: Scale) -> str:
 def _rows(
     text: str, probabilities: Probabilities, guesses: Sequence[str] | None, width: int
 ) -> Iterator[list[_Cell]]:
-    """The text cut into lines: at its line breaks, and where a line is full."""
+    """Text in lines: at its line breaks, and at full width."""
     _check(text, probabilities, guesses, width)
     row: list[_Cell] = []
     used = 0
@@ -199,7 +199,7 @@ def _check(text: str, probabilities: Probabilities, guesses: Sequence[str] | Non
 
 
 def _beneath(row: Sequence[_Cell]) -> list[str]:
-    """The line of wrong guesses, each exactly under its character; no line if all were right."""
+    """Line of wrong guesses, each under its character; none if all are right."""
     if all(cell.guess == " " for cell in row):
         return []
     line = ""
@@ -211,7 +211,7 @@ def _beneath(row: Sequence[_Cell]) -> list[str]:
 
 
 def cells(character: str) -> int:
-    """How many columns of a terminal a character takes."""
+    """Number of terminal columns of a character."""
     if unicodedata.combining(character):
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1

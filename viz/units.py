@@ -1,4 +1,4 @@
-"""Units: notes that say which weights meet in which units.
+"""Notes that show which weights lead into which units.
 
 groups = rnn.riemannian.unit_groups(u.cost, net.parameters)
 viz.draw(u.cost, notes=viz.units(groups))

@@ -1,4 +1,4 @@
-"""An arm: the ways of its hand and its torques, and what learning to move it cost."""
+"""Charts of arm movements and torques, and of the cost of learning them."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def arm_movements(
 
 
 def _places(arm: Arm, state: Sequence[float]) -> chart.Numbers:
-    """Shoulder, elbow and hand, (3, 2)."""
+    """Positions of shoulder, elbow and hand, (3, 2)."""
     theta, both = float(state[0]), float(state[0] + state[1])
     elbow = arm.length1 * np.array([np.cos(theta), np.sin(theta)])
     hand = elbow + arm.length2 * np.array([np.cos(both), np.sin(both)])

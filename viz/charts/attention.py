@@ -1,4 +1,4 @@
-"""Where a net looks while it writes: the shares of attention as a map."""
+"""Maps of attention weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs beside each other: their curves, and which setting was best."""
+"""Comparison of runs: their curves, and the best value of a hyperparameter."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ _Line = tuple[chart.Numbers, chart.Numbers]
 
 
 def _measures(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Measures:
-    """What all runs measure, of those that measure anything; DrawingError where that differs."""
+    """Measures of all runs; raises DrawingError if they differ."""
     found = {name: each for name, rows in runs.items() if (each := measures_of(rows)).measure}
     if len({each.measure for each in found.values()}) > 1:
         listed = ", ".join(f"{name!r} {each.measure}" for name, each in found.items())
@@ -106,7 +106,7 @@ def _measures(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Measures:
 
 
 def _lines(name: str, rows: Sequence[Mapping[str, Any]], by: str, measure: str) -> dict[str, _Line]:
-    """Validation and training of a run in this measure: by epochs, or, where none has ended, by steps."""
+    """Validation and training of a run in this measure: by epochs, or by steps if no epoch has ended."""
     step = 0.0
     points: dict[str, list[tuple[float, float]]] = {VALIDATED: [], TRAINED: []}
     early: list[tuple[float, float]] = []
@@ -130,7 +130,7 @@ def _lines(name: str, rows: Sequence[Mapping[str, Any]], by: str, measure: str) 
 
 
 def _draw_run(axes: Axes, name: str, lines: Mapping[str, _Line], number: int, alone: bool) -> Ending:
-    """alone: no run has validation, so training takes its place."""
+    """alone: no run has validation, so training is solid."""
     colour = colour_of(number)
     # Beyond the colours there are, markers tell lines apart.
     marker = _MARKERS[number // 8 % len(_MARKERS)] if number >= 8 else "."
@@ -227,7 +227,7 @@ def best_setting(
 def _found(
     rows: Sequence[Mapping[str, Any]], numbers: tuple[str, str, str], groups: tuple[str | None, str | None]
 ) -> dict[tuple[Any, Any, float], tuple[float, float]]:
-    """(panel, group, x) -> (the lowest score, the setting that had it)"""
+    """(panel, group, x) -> (lowest score, its setting)"""
     best, against, score = numbers
     found: dict[tuple[Any, Any, float], tuple[float, float]] = {}
     for row in rows:

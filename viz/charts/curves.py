@@ -1,4 +1,4 @@
-"""Training curves, from the rows that a training run leaves behind."""
+"""Learning curves from the history of a run."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def training_curve(history: History) -> Chart:
 
 
 def _metrics(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[tuple[float, float]]]:
-    """Of each metric that a Trainer was given, (epoch, value)."""
+    """(epoch, value) for each metric of a Trainer."""
     found: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
         measured = row.get("metrics")
@@ -99,7 +99,7 @@ def _draw_training(axes: Axes, points: Sequence[tuple[float, float]]) -> None:
 
 
 def _smoothed(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """A centred running mean over about 2 % of the steps, over fewer near the ends."""
+    """Centered running mean over about 2 % of the steps, over fewer near the ends."""
     half = max(1, len(values) // 100)
     sums = np.concatenate([[0.0], np.cumsum(values)])
     index = np.arange(len(values))

@@ -1,4 +1,4 @@
-"""Weights as images: what each hidden unit sees, and what it hears from the others."""
+"""Weights of hidden units as images."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _between(given: Any, units: int) -> Any:
 
 
 def _tiled(fields: Any) -> Any:
-    """One image of all, in rows, NaN between them."""
+    """One image of all, in rows, with NaN between them."""
     count, height, width = fields.shape
     columns = math.ceil(math.sqrt(count))
     rows = -(-count // columns)

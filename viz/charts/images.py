@@ -1,4 +1,4 @@
-"""Images beside what networks make of them."""
+"""Images and their reconstructions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frames of numbers over time: what is, and what was predicted or made up."""
+"""Charts of motion sequences and their predictions."""
 
 from __future__ import annotations
 

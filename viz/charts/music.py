@@ -1,4 +1,4 @@
-"""Piano rolls: which keys sound in which frame, and what was predicted."""
+"""Piano rolls and their predictions."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _checked(what: str, given: Any) -> chart.Numbers:
 
 
 def _draw(axes: Axes, kinds: list[tuple[Any, str]]) -> None:
-    """Each key for as long as it sounds, as one bar."""
+    """Draws each sounding key as one bar."""
     for sounds, colour in kinds:
         silence = np.zeros((1, sounds.shape[1]), bool)
         changes = np.diff(np.concatenate([silence, sounds, silence]).astype(np.int8), axis=0)
@@ -95,7 +95,7 @@ def _draw(axes: Axes, kinds: list[tuple[Any, str]]) -> None:
 
 
 def _scale(axes: Axes, sounds: Any) -> None:
-    """Octaves with keys that sound, named by their C."""
+    """Labels the C of each octave that sounds."""
     keys = np.flatnonzero(sounds.any(axis=0)) + LOWEST
     low, high = (int(keys[0]), int(keys[-1])) if len(keys) else (60, 60)
     first, last = (low // OCTAVE) * OCTAVE, (high // OCTAVE + 1) * OCTAVE

@@ -1,4 +1,4 @@
-"""Norms: of weights by layer, and of the gradient by its distance in time (Suarez 2017, figs 2 to 6)."""
+"""Norms of weights by layer, and of the gradient by distance in time (Suarez 2017, figs 2 to 6)."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def weight_norms(norms: History | _Norms | Mapping[str, _Norms], title: str | No
 
 
 def _layers(names: Sequence[str]) -> dict[str, list[str]]:
-    """Layer -> its weights; the output and what has no layer come last."""
+    """Layer -> its weights; the output and weights without a layer come last."""
     found: dict[str, list[str]] = {}
     for name in names:
         found.setdefault(name.split(".")[0] if "." in name else "", []).append(name)

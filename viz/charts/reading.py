@@ -1,4 +1,4 @@
-"""The cost of a text, piece by piece, and how many words it has that were never there before."""
+"""Cost along a text, and its rate of new words."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WINDOW = 0.01
 
 
 class Costs(Protocol):
-    """What `rnn.cost_over_text` gives."""
+    """Protocol of the result of `rnn.cost_over_text`."""
 
     @property
     def characters(self) -> int: ...
@@ -117,7 +117,7 @@ def _marker(values: chart.Numbers) -> str:
 
 
 def _running(values: chart.Numbers) -> chart.Numbers:
-    """A centred mean over about 1 % of the pieces, over fewer near the ends."""
+    """Centered mean over about 1 % of the pieces, over fewer near the ends."""
     half = max(1, round(len(values) * _WINDOW / 2)) if len(values) > 20 else 0
     sums = np.concatenate([[0.0], np.cumsum(values)])
     index = np.arange(len(values))
@@ -126,7 +126,7 @@ def _running(values: chart.Numbers) -> chart.Numbers:
 
 
 def _middles(cost: Costs, count: int) -> chart.Numbers:
-    """The middle of each piece, in characters; the last may be shorter."""
+    """Middle of each piece, in characters; the last piece may be shorter."""
     starts = np.arange(count) * float(cost.characters)
     return (starts + np.minimum(starts + cost.characters, cost.length)) / 2
 
@@ -141,7 +141,7 @@ def _rate(cost: Costs) -> tuple[npt.NDArray[Any], chart.Numbers]:
 
 
 def _draw_parts(above: Axes, below: Axes, cost: Costs, scale: float) -> None:
-    """A line where each part begins, its name, and its mean."""
+    """Draws a line at the start of each part, with its name and mean."""
     bits = np.array(cost.bits, np.float64)
     borders = [*(start for _, start in cost.parts), cost.length]
     for number, (name, start) in enumerate(cost.parts):

@@ -1,4 +1,4 @@
-"""Schedules as curves: what a rate is multiplied by, or is, at each step."""
+"""Curves of learning-rate schedules."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ POINTS = 2000
 
 
 def is_schedule(thing: Any) -> bool:
-    """Whether it is an rnn.Schedule, which `viz` knows by what it can be asked."""
+    """True for an rnn.Schedule, recognized by its methods."""
     asked = callable(getattr(thing, "now", None)) and callable(getattr(thing, "by_epoch", None))
     return asked and not isinstance(thing, type)
 
@@ -88,6 +88,6 @@ def _last(schedule: Any, by_step: bool, of_costs: int) -> int:
 
 
 def _short(words: str) -> str:
-    """On two lines at most, which fit the figure."""
+    """Wraps words to at most two lines that fit the figure."""
     lines = textwrap.wrap(words, 78, max_lines=2, placeholder=" ...")
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""How long models remember an open bracket (Krause 2015, fig. 5.1)."""
+"""Time lag of models after an open bracket (Krause 2015, fig. 5.1)."""
 
 from __future__ import annotations
 

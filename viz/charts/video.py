@@ -1,4 +1,4 @@
-"""Videos of grey pixels: frames side by side."""
+"""Frames of grayscale videos, side by side."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def filmstrip(videos: Any, count: int = 12, every: int = 1, first: int = 0) -> C
 
 
 def videos_of(owner: str, given: Any) -> Videos:
-    """What was given, by name, all of one shape; DrawingError, naming the owner, for what is no video."""
+    """Videos by name, all of one shape; raises DrawingError, which names the owner, for other arrays."""
     several = given if isinstance(given, Mapping) else {"": given}
     found = {
         str(name): images_of(owner, f"videos[{name!r}]" if name else "videos", v)
@@ -75,7 +75,7 @@ def videos_of(owner: str, given: Any) -> Videos:
 
 
 def images_of(owner: str, what: str, given: Any) -> npt.NDArray[np.float64]:
-    """(count, height, width) of images that are given so, or as (count, pixels), square; DrawingError for others."""
+    """Images (count, height, width), also from (count, pixels) of squares; raises DrawingError for other arrays."""
     try:
         images = np.asarray(given, np.float64)
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""draw: a picture of whatever has a graph."""
+"""viz.draw: picture of a graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Note: what a picture says of a node beyond its op, and what its colours mean; `viz.notes` makes them."""
+"""Notes on nodes and their color scale; `viz.notes` makes them."""
 
 from __future__ import annotations
 

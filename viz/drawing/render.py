@@ -1,6 +1,6 @@
-"""Drawing: a picture as SVG, PNG, PDF, DOT or HTML, by whatever Graphviz there is.
+"""Drawing: a picture as SVG, PNG, PDF, DOT or HTML, rendered by Graphviz.
 
-The chain: the `dot` program on PATH; then the Graphviz that pygraphviz (2.0 or later) brings along; then
+The first of these that is installed is used: the `dot` program on PATH; the Graphviz in pygraphviz (2.0 or later);
 DOT text and a page that shows it.
 """
 
@@ -47,7 +47,7 @@ _REMEDY = "Install it with `pip install 'pygraphviz>=2.0'`, or save as .dot or .
 
 
 def check_limit(limit: int | None) -> None:
-    """DrawingError for what is no number of nodes."""
+    """Raises DrawingError unless `limit` is a number of nodes or None."""
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
         raise DrawingError(f"limit must be a whole number of nodes, or None for no limit, not {limit!r:.60}.")
 
@@ -165,7 +165,7 @@ class Drawing:
         return f"<Drawing of {self.size} nodes, {self.style} style>"
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        """The picture in notebooks; a line that says why not, where it cannot be drawn. Never raises."""
+        """Picture for notebooks, or a line with the reason if it cannot be drawn. Never raises."""
         try:
             return bundle_of(self.svg, repr(self))
         except Exception as error:  # a picture must never break the notebook that shows it
@@ -177,7 +177,7 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Renderer:
-    """A way to run Graphviz: is it there, which command, what to call it."""
+    """Command that runs Graphviz, and its name."""
 
     name: str
     is_there: Callable[[], bool]
@@ -217,7 +217,7 @@ RENDERERS: tuple[Renderer, ...] = (
 
 
 def _renderer() -> Renderer | None:
-    """The first renderer of the chain that is there."""
+    """First installed renderer."""
     return next((renderer for renderer in RENDERERS if renderer.is_there()), None)
 
 
@@ -226,9 +226,9 @@ def _no_renderer() -> str:
 
 
 def render(dot: str, form: str, seconds: float) -> tuple[bytes, Renderer]:
-    """DOT text laid out as svg, png or pdf, by the first renderer that manages it, and which that was.
+    """Renders DOT text as svg, png or pdf; returns the bytes and the renderer.
 
-    Raises LayoutTimeoutError where one takes longer than `seconds`: another would, too.
+    Raises LayoutTimeoutError if the layout takes longer than `seconds`; other renderers are not tried then.
     """
     failures = []
     for renderer in RENDERERS:
@@ -266,7 +266,7 @@ def _run(command: Sequence[str], dot: str, seconds: float) -> bytes:
 
 
 def _complaint(done: subprocess.CompletedProcess[bytes]) -> str:
-    """The last line that Graphviz wrote about what went wrong."""
+    """Last line of Graphviz's error output."""
     lines = done.stderr.decode(errors="replace").strip().splitlines()
     # An older fontconfig than the system's warns about settings that it does not know.
     lines = [line for line in lines if not line.startswith("Fontconfig")]
@@ -277,7 +277,7 @@ def _complaint(done: subprocess.CompletedProcess[bytes]) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """The environment of a layout: with fonts, also on a machine that has none, and in no country."""
+    """Environment of Graphviz: fonts of matplotlib if the machine has none, and a neutral locale."""
     # In Turkish the small letter of I is ı, by which Graphviz no longer knows its own tags, and leaves all text out.
     environment = {**os.environ, "LC_ALL": "C"}
     folder = _matplotlib_fonts()
@@ -287,7 +287,7 @@ def _environment() -> dict[str, str]:
 
 
 def _matplotlib_fonts() -> Path | None:
-    """The folder of DejaVu and STIX, found without importing matplotlib."""
+    """Folder of DejaVu and STIX, found without importing matplotlib."""
     spec = importlib.util.find_spec("matplotlib")
     if spec is None or not spec.submodule_search_locations:
         return None

@@ -1,4 +1,4 @@
-"""explore: one page in which a person explores a graph: shown in a notebook, or in a file."""
+"""viz.explore: HTML page to explore a graph."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class ExplorerPage:
         return target
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        """A frame of its own in the notebook's page: its styles and keys meet no others."""
+        """The page in a frame, so that its styles and keys do not interfere with the notebook."""
         frame = (
             f'<iframe title="{escape(self.title)}" srcdoc="{escape(self.html)}" '
             f'style="width:100%;height:{_HEIGHT}px;border:1px solid #8888"></iframe>'
@@ -133,7 +133,7 @@ def explore(
 
 
 def _page_file(path: str | os.PathLike[str]) -> Path:
-    """Where the page goes; DrawingError unless it is a file of a page."""
+    """Checked path of the page; raises DrawingError."""
     target = named_file("path", path)
     if target.suffix.lower() != ".html":
         raise DrawingError(f"path {str(path)!r}: the explorer is a page; the suffix must be .html.")
@@ -204,7 +204,7 @@ def _directions(
 
 
 def _title(thing: Drawable, graph: Graph) -> str:
-    """What is explored, without anything that differs from run to run."""
+    """Title of the page, the same in each run."""
     if isinstance(thing, type):
         return thing.__name__
     if isinstance(thing, Node):
@@ -225,7 +225,7 @@ def _about(
     directions: Mapping[Node, Any],
     is_large: bool,
 ) -> list[str]:
-    """What the reader must know about the numbers."""
+    """Explanations of the numbers on the page."""
     lines = []
     if feeds is None and graph.inputs:
         lines.append(
