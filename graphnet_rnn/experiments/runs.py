@@ -66,14 +66,22 @@ def options_of(
     add = parser.add_argument
     add(
         "--results", "--runs", type=Path, default=kept if kept.exists() else Path("runs") / kept.name,
-        help="a file of JSON lines, a row for each run, added to (default: what benchmarks/RESULTS.md shows)",
+        help="JSON-lines file to which each run adds a row (default: that of benchmarks/RESULTS.md)",
     )  # fmt: skip
     add(
-        "--workers", type=int, default=workers, help="runs at once, one core each; 0: only show what there is"
+        "--workers",
+        type=int,
+        default=workers,
+        help="number of runs at a time, one core each; 0: only print results",
     )
     add("--table", action="store_const", const=0, dest="workers", help="the same as --workers 0")
     if folder:
-        add("--folder", type=Path, default=Path("runs") / name, help="of the runs, which go on from there")
+        add(
+            "--folder",
+            type=Path,
+            default=Path("runs") / name,
+            help="folder of the runs; existing runs are resumed",
+        )
     return parser
 
 

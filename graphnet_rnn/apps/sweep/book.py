@@ -1,12 +1,12 @@
-"""Book: what there is of each run, read from the sweep's folder alone, so whoever looks sees the same.
+"""Book: state of each run, read only from the sweep's folder.
 
-recipe.json        what is swept
-data/              the files that the recipe names by their content, so whoever shares the folder has all it takes:
-                   0a1b2c3d4e5f6071-book.txt, the first 16 digits of the SHA-256 of what is in it, and its name
+recipe.json        recipe of the sweep
+data/              copies of the recipe's files, named by content, for other machines that share the folder:
+                   0a1b2c3d4e5f6071-book.txt, the first 16 digits of the SHA-256 of its content, and its name
 0003-1/            configuration 3 with seed 1 (0003-1-4: and fold 4): its settings (settings.json), and a run of
                    `graphnet-rnn train` (run/)
-0003-1/ended.json  how it ended for good: done, cut, or failed with a sentence
-0003-1/reached.json  its best value at each rung, where these are of steps or core-seconds
+0003-1/ended.json  final state: done, cut, or failed with a sentence
+0003-1/reached.json  best value at each rung of steps or core-seconds
 """
 
 from __future__ import annotations
@@ -365,14 +365,14 @@ def _differing(was: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 
 def _number(path: Path, value: Any) -> float:
-    """DataError for what is none."""
+    """A number; raises DataError for anything else."""
     if not is_number(value) or not math.isfinite(value):
         raise DataError(f"{path} is damaged: it says {shown(value)} for a number")
     return float(value)
 
 
 def _value_of(path: Path, row: Mapping[str, Any]) -> float:
-    """What an epoch is judged by: its validation, or its training where there is none."""
+    """Score of an epoch: validation, or training without validation data."""
     for kind in ("valid_", "train_"):
         for name, value in row.items():
             if name.startswith(kind) and value is not None:
@@ -381,7 +381,7 @@ def _value_of(path: Path, row: Mapping[str, Any]) -> float:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """A small file of JSON; {} where it is not there. DataError for what is none."""
+    """Small JSON file; {} if it is missing. Raises DataError for other files."""
     if not path.exists():
         return {}
     try:
@@ -394,7 +394,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """A small file, whole or not at all."""
+    """Writes a small JSON file atomically."""
     write_atomically(path, _json(value))
 
 
@@ -403,15 +403,15 @@ def _json(value: Mapping[str, Any]) -> bytes:
 
 
 class Container:
-    """Files by their content, in a folder."""
+    """Folder of files named by content."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def put(self, file: str) -> str:
-        """Where a copy of the file is kept: made, with its permissions, unless one of this content is there.
+        """Copies a file with its permissions, unless it is there; returns the path of the copy.
 
-        Of a file that lies here already, whether it is what it was: DataError if it is not, or cannot be read.
+        Checks a file that is in the folder already: raises DataError if it has changed or cannot be read.
         """
         kept, content = self._place(file)
         if not kept.exists():
@@ -419,7 +419,7 @@ class Container:
         return str(kept)
 
     def place(self, file: str) -> str:
-        """Where `put` keeps it; nothing is written."""
+        """Path of the copy that `put` makes; writes nothing."""
         return str(self._place(file)[0])
 
     def _place(self, file: str) -> tuple[Path, bytes]:

@@ -1,4 +1,4 @@
-"""The process of a run: a command on its own cores, which ends when the sweep that started it is killed.
+"""Process of a run: a command on its own cores, which ends when its sweep is killed.
 
 python -m graphnet_rnn.apps.sweep.child [CORE ...] -- train TEXT ...
 """

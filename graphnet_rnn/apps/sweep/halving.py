@@ -1,4 +1,4 @@
-"""Halving: who is trained for how long, when those that learn worst are cut down early."""
+"""Successive halving and Hyperband."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Bracket", "Halving"]
 
 
 class Bracket(NamedTuple):
-    """Configurations that are judged among themselves: their numbers, and the place of the first rung."""
+    """Configurations that are compared among themselves: their numbers, and the index of the first rung."""
 
     numbers: range
     begin: int

@@ -1,4 +1,4 @@
-"""Sweep: the runs of a recipe, each a process of its own, on all cores, or on those of a cluster."""
+"""Sweep: runs of a recipe, each in its own process, on all cores or on a cluster."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class Sweep:
         self._stopped.set()
 
     def _tell(self, listener: Callable[[Entry], object] | None) -> None:
-        """Of what has changed."""
+        """Calls the listener for changed entries."""
         for entry in self.book.look():
             now = entry.state, entry.epochs
             if self._shown.get(entry.name) != now:
@@ -135,7 +135,7 @@ class Sweep:
                     listener(entry)
 
     def _train(self, entries: Sequence[Entry], spent: float, last: bool) -> None:
-        """All of them until they have used up so much; those that another sweep has claimed are waited for."""
+        """Trains all entries up to `spent`; waits for those that another sweep trains."""
         waiting = list(entries)
         while waiting and not self._stopped.is_set():
             if self._config is None:
@@ -159,7 +159,7 @@ class Sweep:
                 raise
 
     def _train_elsewhere(self, entries: Sequence[Entry], spent: float, last: bool) -> None:
-        """By joblib. Workers see a file that tells them to stop."""
+        """Trains with joblib. A file stops the workers."""
         assert self._config is not None
         joblib = _package()
         stop = self.book.folder / f"stop-{secrets.token_hex(8)}"
@@ -196,7 +196,7 @@ class Sweep:
             stop.unlink(missing_ok=True)
 
     def _kept(self, entries: Sequence[Entry], spent: float) -> list[Entry]:
-        """The best configurations, by their means over seeds and folds; the others are cut. Of equal ones the first."""
+        """Best configurations by the mean over seeds and folds (ties: the first); the others are cut."""
         assert self.recipe.halving is not None
         numbers = sorted({entry.number for entry in entries})
         values = {n: sum(e.value_at(spent) for e in entries if e.number == n) for n in numbers}
@@ -212,7 +212,7 @@ class Sweep:
 def _bake_elsewhere(
     folder: str, name: str, spent: float, last: bool, stop: str, owner: tuple[str, int]
 ) -> None:
-    """Of a process that a back end of joblib has started, here or on another machine. owner: whose sweep it is."""
+    """Trains in a process that joblib has started, here or on another machine. owner: the sweep."""
     host, process = owner
     here = host == machine()
 
@@ -249,7 +249,7 @@ def _package() -> Any:
 
 
 def _configuration(given: str | Mapping[str, Any]) -> dict[str, Any]:
-    """What joblib is to be told. UsageError for what it does not know."""
+    """Arguments of joblib's back end. Raises UsageError for unknown ones."""
     found: dict[str, Any] = {"backend": given} if isinstance(given, str) else dict(given)
     if not isinstance(found.get("backend"), str):
         raise UsageError(

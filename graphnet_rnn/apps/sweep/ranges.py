@@ -1,4 +1,4 @@
-"""Ranges: what a setting may be."""
+"""Ranges of settings."""
 
 from __future__ import annotations
 
@@ -136,9 +136,9 @@ class Between(Range):
 
 
 def range_of(name: str, given: Mapping[str, Any]) -> Range:
-    """What a table of a recipe says: {values = [...]}, {uniform = [a, b]}, {log = [a, b]}, {whole = [a, b]}.
+    """Range from a table of a recipe: {values = [...]}, {uniform = [a, b]}, {log = [a, b]}, {whole = [a, b]}.
 
-    With when = {...}, if it is no setting of all. UsageError, which names the setting, for anything else.
+    With when = {...} for a setting that does not always apply. Raises UsageError, which names the setting.
     """
     kinds = [kind for kind in ("values", "uniform", "log", "whole") if isinstance(given.get(kind), list)]
     logarithms = given.get("log") is True and kinds == ["whole"]

@@ -1,4 +1,4 @@
-"""Recipe: what is tried, and how."""
+"""Recipe: data, settings and search method of a sweep."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ class Recipe:
 
     @cached_property
     def _in_order(self) -> list[str]:
-        """The settings, each after those that it depends on. UsageError where one depends on itself."""
+        """Settings, each after those that it depends on. Raises UsageError for a cycle."""
         found: list[str] = []
 
         def add(name: str, path: tuple[str, ...]) -> None:

@@ -1,4 +1,4 @@
-"""Desk: a draft that a thread of its own works on, so that keys are taken at once, whatever the model is doing."""
+"""Desk: a draft with a worker thread, so that keys never wait for the model."""
 
 from __future__ import annotations
 
@@ -232,7 +232,7 @@ class Desk:
                     self.listener(self.view)
 
     def _idle(self) -> bool:
-        """Whether no key comes for a moment: learning takes longer than a person waits for a letter."""
+        """True if no key comes for a moment; learning takes longer than a key press should wait."""
         with self._changed:
             return not self._changed.wait_for(lambda: self._closed or self._orders, IDLE)
 

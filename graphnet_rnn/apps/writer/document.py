@@ -1,4 +1,4 @@
-"""Document: the file of a draft. It is never lost, and never written over what another program put there."""
+"""Document: file of a draft, saved atomically, never over the changes of another program."""
 
 from __future__ import annotations
 

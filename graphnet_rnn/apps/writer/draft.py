@@ -1,4 +1,4 @@
-"""Draft: a text that a person and a model write together, and what the model makes of it at each character."""
+"""Draft: text of a writer with suggestions and character probabilities of a model."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ CONTEXT = 2000
 
 
 class _Mark(NamedTuple):
-    """Where a model is after some characters: its states, and the logits of the next."""
+    """State of the model after some characters: states, and logits of the next character."""
 
     states: list[Array]
     logits: Array
 
 
 class _Lesson(NamedTuple):
-    """What a step of learning changed: from which character to which it looked, weights and state before it."""
+    """Record of an optimizer step: range of characters, weights and optimizer state before it."""
 
     start: int
     end: int
@@ -206,7 +206,7 @@ class Draft:
             self._judge()
 
     def _judge(self) -> None:
-        """What the model makes of the characters that it reads only now."""
+        """Scores characters that the model reads only now."""
         total, count = self._sums[self._from]
         del self._sums[self._from + 1 :]
         for place in range(self._from, len(self.text)):
@@ -218,7 +218,7 @@ class Draft:
             self._sums.append((total, count))
 
     def _mark(self, position: int) -> _Mark:
-        """Where the model is after so many characters; read again from the last place that was kept."""
+        """Mark after `position` characters; reads again from the last kept mark."""
         found = self._marks.get(position)
         if found is None:
             before = position
@@ -236,12 +236,12 @@ class Draft:
         return found
 
     def _read(self, symbol: int, states: Sequence[Array]) -> _Mark:
-        """Where the model is after one more character."""
+        """Mark after one more character."""
         logits, after = self._step(symbol, states)
         return _Mark(after, logits)
 
     def _thin(self) -> None:
-        """Of the older half only every so many are kept."""
+        """Keeps only every KEPT-th mark of the older half."""
         positions = sorted(self._marks)
         for position in positions[: len(positions) // 2]:
             if position % KEPT:
@@ -316,7 +316,7 @@ class Draft:
         return self.reads and self.optimizer is not None and len(self._piece()) == self.piece
 
     def _piece(self) -> list[int]:
-        """Where the characters of the next piece are: those that the model knows."""
+        """Positions of the known characters in the next piece."""
         places: list[int] = []
         for place in range(self._learned, len(self.text)):
             if self.nats[place] is not None:
@@ -361,7 +361,7 @@ class Draft:
         return True
 
     def _slopes(self, places: Sequence[int]) -> tuple[float, Array]:
-        """The mean loss of the characters in these places, and its gradient, back to the first of them."""
+        """Mean loss of the characters at `places`, and its gradient, back to the first of them."""
         targets = [self._symbol[self.text[place]] for place in places]
         last = places[0] - 1
         while last >= self._from and self.text[last] not in self._symbol:

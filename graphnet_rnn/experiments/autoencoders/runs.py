@@ -320,28 +320,36 @@ def draw(
 def main() -> None:
     parser = options_of("autoencoders", __doc__)
     add: Any = parser.add_argument
-    add("--data", type=Path, help="images: idx (also .gz), .mat or .npz; default: CURVES, drawn here")
-    add("--array", help="the name of the array in a .mat or .npz; several by a *: 'train*'")
-    add("--net", choices=list(AUTOENCODERS), help="by default the one that reads as many pixels")
+    add("--data", type=Path, help="images: idx (also .gz), .mat or .npz; default: CURVES, generated here")
+    add("--array", help="name of the array in a .mat or .npz; several with a *: 'train*'")
+    add("--net", choices=list(AUTOENCODERS), help="network (default: the one with as many inputs as pixels)")
     add("--methods", nargs="+", choices=list(METHODS), default=list(METHODS))
     add("--seeds", nargs="+", type=int, default=[0, 1])
-    add("--images", type=int, help="at most so many, the first (default: as many as the source has)")
+    add("--images", type=int, help="maximum number of images (default: that of the source)")
     add(
         "--updates",
         type=int,
         default=4000,
-        help="of first-order methods, at least 1000; the source: 600,000",
+        help="updates of first-order methods, at least 1000; the source: 600,000",
     )
-    add("--seconds", type=float, default=27.0, help="of a core, for Hessian-free")
-    add("--after", nargs="*", type=float, default=[10, 25], help="core seconds that have a column")
-    add("--after-updates", nargs="*", type=float, default=[500, 2000], help="updates that have a column")
-    add("--picture", type=Path, help="draw images, and what the first seed's networks make of them")
-    add("--curves", type=Path, help="draw the error, means over seeds")
+    add("--seconds", type=float, default=27.0, help="core-seconds of Hessian-free optimization")
+    add("--after", nargs="*", type=float, default=[10, 25], help="core-seconds with a column in the table")
+    add(
+        "--after-updates",
+        nargs="*",
+        type=float,
+        default=[500, 2000],
+        help="updates with a column in the table",
+    )
+    add(
+        "--picture", type=Path, help="write a picture of images and their reconstructions with the first seed"
+    )
+    add("--curves", type=Path, help="write a chart of the error, averaged over seeds")
     add(
         "--by",
         choices=("seconds", "step"),
         default="seconds",
-        help="core seconds, or updates, along the axis",
+        help="horizontal axis: core-seconds or updates",
     )
     given = parser.parse_args()
     if given.updates < 1000:

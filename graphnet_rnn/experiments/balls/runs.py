@@ -132,17 +132,17 @@ def draw(jobs: Sequence[BallsJob], picture: Path) -> None:
 def main() -> None:
     parser = options_of("balls", __doc__)
     add: Any = parser.add_argument
-    add("--size", type=int, default=15, help="pixels of a side")
+    add("--size", type=int, default=15, help="side of a frame, in pixels")
     add("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     add("--seeds", nargs="+", type=int, default=[0])
-    add("--updates", type=int, default=10_000, help="of TRBM and RTRBM")
-    add("--seconds", type=float, default=300.0, help="of a core, for each network")
+    add("--updates", type=int, default=10_000, help="updates of TRBM and RTRBM")
+    add("--seconds", type=float, default=300.0, help="core-seconds for each network")
     add(
         "--picture",
         type=Path,
-        help="draw what the first seed's models predict and make up, and their weights",
+        help="write pictures of predictions, samples and weights with the first seed",
     )
-    add("--floors", action="store_true", help="only what predictors that learn nothing come to")
+    add("--floors", action="store_true", help="print only the errors of predictors without training")
     given = parser.parse_args()
     if given.floors:
         print(floors(np.random.default_rng(0)))

@@ -50,23 +50,31 @@ TASKS: dict[str, Callable[[Controller, argparse.Namespace], ControlTask]] = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("task", choices=list(TASKS), help="reaching, holding a posture, or reaching through delay and noise")
-    add_optimizer(parser, "hf", "'lbfgs(memory=100)'; hf has structural=0.1 if nothing else is said")
-    add("--units", type=int, default=100, help="of each of the two Elman layers")
-    add("--dtype", choices=("float32", "float64"), default="float64", help="of the weights")
-    add("--movements", type=int, help="side by side (default: center-out 64, ddn 400; postural has 72)")
-    add("--plant-noise", type=float, default=0.0, help="ddn: standard deviation of noise on each state")
-    add("--epoch-steps", type=int, default=1, help="steps from one validation to the next")
-    add("--seed", type=int, default=0, help="of weights and noise")
+    add(
+        "task",
+        choices=list(TASKS),
+        help="task: reaching, holding a posture, or reaching with delay and noise",
+    )
+    add_optimizer(parser, "hf", "'lbfgs(memory=100)'; default for hf: structural=0.1")
+    add("--units", type=int, default=100, help="units in each of the two Elman layers")
+    add("--dtype", choices=("float32", "float64"), default="float64", help="type of the weights")
+    add(
+        "--movements",
+        type=int,
+        help="number of movements in a batch (default: center-out 64, ddn 400; postural has 72)",
+    )
+    add("--plant-noise", type=float, default=0.0, help="ddn: standard deviation of the noise on each state")
+    add("--epoch-steps", type=int, default=1, help="steps between validations")
+    add("--seed", type=int, default=0, help="random seed of weights and noise")
     add_settings(parser, Training, Movements, without=WITHOUT)
     add(
         "--out",
         metavar="FOLDER",
         default="runs/control",
-        help="the run's folder; it goes on where it is there",
+        help="folder of the run; an existing run is resumed",
     )
-    add("--record", metavar="FILE", help="append the outcome, as a line of JSON")
-    add("--quiet", action="store_true", help="no progress")
+    add("--record", metavar="FILE", help="append the result to this file, as a line of JSON")
+    add("--quiet", action="store_true", help="print no progress")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -35,8 +35,10 @@ class Movements(ObjectiveProblem):
     objective: Objective | BatchedObjective = field(init=False)
 
     task: ControlTask
-    steps: Count = setting(10, "of an epoch")
-    gradient_batches: Count = setting(1, "a step takes so many batches of movements, each drawn anew")
+    steps: Count = setting(10, "steps of an epoch")
+    gradient_batches: Count = setting(
+        1, "batches of movements for the gradient of a step, each with new noise"
+    )
 
     def __post_init__(self) -> None:
         task = self.task

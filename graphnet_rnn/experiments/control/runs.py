@@ -123,11 +123,9 @@ def main() -> None:
     add("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
     add("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     add("--seed", type=int, default=0)
-    add(
-        "--seconds", type=float, default=100.0, help="of a core, for each run, those that it has had included"
-    )
-    add("--picture", type=Path, help="draw the loss by calls of the first of --tasks")
-    add("--movements", type=Path, help="draw what the best models of its runs do")
+    add("--seconds", type=float, default=100.0, help="total core-seconds of each run")
+    add("--picture", type=Path, help="write a chart of the loss against calls for the first of --tasks")
+    add("--movements", type=Path, help="write a picture of movements by the best models")
     given = parser.parse_args()
     jobs = [
         ControlJob(task, method, given.seed, given.seconds, given.folder)

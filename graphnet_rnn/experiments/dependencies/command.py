@@ -44,21 +44,26 @@ EXAMPLE = """example:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--task", choices=list(TASKS), default="addition", help="the problem")
-    add("--length", type=int, default=30, help="T: how many steps the sequences have, or the memory lasts")
-    add_optimizer(parser, "hf", "'hf(damping=1, cg_steps=100)'. What is not said of hf is the source's")
-    add("--no-structural", action="store_true", help="hf: without structural damping")
+    add("--task", choices=list(TASKS), default="addition", help="problem")
+    add(
+        "--length",
+        type=int,
+        default=30,
+        help="T: sequence length, or delay of the memory problems, in time steps",
+    )
+    add_optimizer(parser, "hf", "'hf(damping=1, cg_steps=100)'. Other settings of hf are those of the source")
+    add("--no-structural", action="store_true", help="hf: no structural damping")
     add("--schedule", metavar="EXPRESSION", help=schedule_help())
-    add("--units", type=int, default=100, help="of the Elman network")
-    add("--steps", type=int, default=100, help="at most so many")
-    add("--test-every", type=int, default=5, help="steps from one test to the next, which are an epoch")
+    add("--units", type=int, default=100, help="units of the Elman network")
+    add("--steps", type=int, default=100, help="maximum number of steps")
+    add("--test-every", type=int, default=5, help="steps of an epoch, after which the network is tested")
     add_settings(parser, FreshSequences, without=("steps",))
-    add("--picture", metavar="FILE", help="draw the run at its end, however it ends; .svg, .png or .pdf")
+    add("--picture", metavar="FILE", help="write a chart of the run at its end; .svg, .png or .pdf")
     add(
         "--out",
         metavar="FOLDER",
-        help="keep the run there, as `train` does: model, history, checkpoints; the same command, with more --steps "
-        "perhaps, goes on where it was",
+        help="folder of the run: model, history, checkpoints; repeat the command, also with more --steps, to "
+        "resume it",
     )
 
 

@@ -44,14 +44,14 @@ class FreshSequences(CompiledProblem):
     task: Task
     network: Network = None  # type: ignore[assignment]  # that of the source, once it is made
     batch: int = setting(
-        None, "fresh sequences a step, for the curvature and the gradient", default=1000, type=int
+        None, "new sequences in each step, for the curvature and the gradient", default=1000, type=int
     )
     gradient_batches: int = setting(
-        None, "so many batches for the gradient (the source: 10)", default=1, type=int
+        None, "number of batches for the gradient (the source: 10)", default=1, type=int
     )
-    test: int = setting(None, "test sequences", default=10_000, type=int)
-    seed: int = setting(0, "of weights and sequences")
-    steps: int = setting(5, "of an epoch, after which is tested")
+    test: int = setting(None, "number of test sequences", default=10_000, type=int)
+    seed: int = setting(0, "random seed of weights and sequences")
+    steps: int = setting(5, "steps of an epoch, after which the network is tested")
 
     def __post_init__(self) -> None:
         own, task = type(self).__name__, self.task

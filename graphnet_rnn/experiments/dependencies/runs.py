@@ -114,8 +114,8 @@ def main() -> None:
     add("--lengths", nargs="+", type=int, default=[30, 50])
     add("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4])
     add("--structural", nargs="+", choices=["yes", "no"], default=["yes"])
-    add("--seconds", type=float, default=float("inf"), help="the most of a run, of its core")
-    add("--picture", type=Path, help="where to draw the rows, as in fig. 4.1")
+    add("--seconds", type=float, default=float("inf"), help="maximum core-seconds of a run")
+    add("--picture", type=Path, help="write a chart of the rows, as in fig. 4.1")
     given = parser.parse_args()
     jobs = [
         DependencyJob(name, length, structural == "yes", seed, given.seconds)

@@ -217,9 +217,9 @@ def main() -> None:
     add("--data", type=Path, help="MOCAP.mat, or arrays (.npz)")
     add("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     add("--seeds", nargs="+", type=int, default=[0])
-    add("--updates", type=int, default=10_000, help="of TRBM and RTRBM")
-    add("--seconds", type=float, default=100.0, help="of a core, for each network")
-    add("--picture", type=Path, help="draw a window, and what the first seed's models make of it")
+    add("--updates", type=int, default=10_000, help="updates of TRBM and RTRBM")
+    add("--seconds", type=float, default=100.0, help="core-seconds for each network")
+    add("--picture", type=Path, help="write a chart of a test window and its predictions with the first seed")
     given = parser.parse_args()
     jobs = [
         MotionJob(given.data, method, seed, given.updates, given.seconds, given.folder)

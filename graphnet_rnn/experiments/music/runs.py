@@ -90,17 +90,23 @@ def jobs_of(given: argparse.Namespace) -> list[MusicJob]:
 def main() -> None:
     parser = options_of("music", __doc__)
     add: Any = parser.add_argument
-    add("--data", type=Path, default=Path("data/midi"), help="where the .mat files lie")
+    add("--data", type=Path, default=Path("data/midi"), help="folder of the .mat files")
     add("--sets", nargs="+", choices=(*COLLECTIONS, DRAWN), default=["jsb"])
     add("--cells", nargs="+", choices=(*CELLS, RTRBM), default=["Elman", "GRU"])
     add("--outputs", nargs="+", choices=OUTPUTS, default=list(OUTPUTS))
     add("--methods", nargs="+", choices=[m for m in METHODS if m != DIVERGENCE], default=["adam"])
     add("--seeds", nargs="+", type=int, default=[0, 1])
+    add("--seconds", type=float, default=100.0, help="total core-seconds of each run")
     add(
-        "--seconds", type=float, default=100.0, help="of a core, for each run, those that it has had included"
+        "--picture",
+        type=Path,
+        help="write a piano roll of the first test sequence and the predictions of the first run",
     )
-    add("--picture", type=Path, help="draw what the first run predicts of the first test sequence")
-    add("--sample", type=Path, help="write what the first run makes of its first eight frames, as MIDI")
+    add(
+        "--sample",
+        type=Path,
+        help="write a MIDI file that the first run continues from the first eight frames",
+    )
     given = parser.parse_args()
     jobs = jobs_of(given)
     finished(

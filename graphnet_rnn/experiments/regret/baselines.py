@@ -155,12 +155,14 @@ def main() -> None:
         "--settings",
         type=int,
         nargs="+",
-        help="orders, depths, numbers of states (default: those that were tried)",
+        help="orders, depths, or numbers of states (default: those of the published table)",
     )
-    add("--seeds", type=int, default=3, help="so many, from 0 on")
+    add("--seeds", type=int, default=3, help="number of seeds, from 0")
     add("--size", type=int, help="lines, bars or blocks of each text (default: as in the source)")
-    add("--iterations", type=int, default=200, help="of expectation-maximisation, at most")
-    add("--seconds", type=float, default=60.0, help="of a core for it, at most")
+    add(
+        "--iterations", type=int, default=200, help="maximum number of iterations of expectation-maximization"
+    )
+    add("--seconds", type=float, default=60.0, help="maximum core-seconds of expectation-maximization")
     given = parser.parse_args()
     jobs = [
         PredictorJob(task, given.size or SIZES[task], method, setting, seed, given.iterations, given.seconds)

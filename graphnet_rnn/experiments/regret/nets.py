@@ -158,10 +158,10 @@ def main() -> None:
     add("--nets", nargs="+", choices=list(NETS), default=list(NETS))
     add("--methods", nargs="+", choices=list(METHODS), default=list(METHODS))
     add("--units", type=int, nargs="+", default=[16, 32, 64])
-    add("--edges", type=int, nargs="+", default=[3], help="of each unit, in the nets of the source")
-    add("--seeds", type=int, default=1, help="so many, from 0 on")
+    add("--edges", type=int, nargs="+", default=[3], help="edges of each unit, in the networks of the source")
+    add("--seeds", type=int, default=1, help="number of seeds, from 0")
     add("--size", type=int, help="lines, bars or blocks of each text (default: as in the source)")
-    add("--seconds", type=float, default=60.0, help="of a core for each run")
+    add("--seconds", type=float, default=60.0, help="core-seconds for each run")
     given = parser.parse_args()
     if not given.workers:
         print(table(read_rows(given.results, DataError)))
