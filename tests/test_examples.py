@@ -34,9 +34,11 @@ MODULES: dict[str, ModuleType] = {
     "sweep": graphnet_rnn.apps.sweep,
     "writer": graphnet_rnn.apps.writer,
     "viz": viz,
+    "rnn.tasks": rnn.tasks,
+    "rnn.control": rnn.control,
 }
 #: Those in which each name has an example.
-FINISHED: tuple[str, ...] = ("sweep", "writer", "viz")
+FINISHED: tuple[str, ...] = ("sweep", "writer", "viz", "rnn.tasks", "rnn.control")
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 

@@ -1,4 +1,4 @@
-"""Let a model put shuffled words into order: bags of words from a text, beside n-grams and chance."""
+"""Reorder bags of shuffled words with a model, and compare it with n-grams and chance."""
 
 from __future__ import annotations
 

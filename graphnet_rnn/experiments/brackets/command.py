@@ -1,4 +1,4 @@
-"""Measure how long models remember that a bracket is open; or write a text with brackets to train them on."""
+"""Measure the memory of models for an open bracket, or write a training text with brackets."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _keep(lags: dict[str, TimeLag], options: argparse.Namespace) -> None:
 
 
 def _names(models: list[str]) -> list[str]:
-    """What tells models apart: their folders, or their names."""
+    """Distinct names of models: their folders, or their file names."""
     if len(set(models)) < len(models):
         raise UsageError("a model is named twice; leave out one")
     short = [

@@ -1,7 +1,7 @@
-"""Train a recurrent controller of an arm, and compare it with what iLQR says is the least.
+"""Train a recurrent controller of an arm, and compare it with the optimum of iLQR.
 
-Writes the best model, checkpoints, history.jsonl, calls.png (the loss by calls) and movements.png into a folder; the
-same command goes on from there.
+Writes the best model, checkpoints, history.jsonl, calls.png (the loss by calls) and movements.png into a folder; repeat
+the command to resume.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _optimizer(options: argparse.Namespace) -> Optimizer:
 
 
 def _end(options: argparse.Namespace, trainer: Trainer, outcome: Outcome, least: Plan) -> None:
-    """The pictures, the record, and the last line, of the best epoch."""
+    """Writes the pictures and the record, and prints the last line."""
     from viz import arm_movements, loss_by_calls
 
     trainer.take_best()
@@ -150,7 +150,7 @@ def _end(options: argparse.Namespace, trainer: Trainer, outcome: Outcome, least:
 
 
 class _Lines(Listener):
-    """A line for each epoch, in digits that small losses need."""
+    """Prints a line for each epoch, with enough digits for small losses."""
 
     def __init__(self, least: float) -> None:
         self.least = least

@@ -1,7 +1,7 @@
 """Train a network of tanh units on a problem with long-term dependencies, until it is solved.
 
-As in Sutskever 2013, 4.4, but for a gradient over no more sequences than the curvature, see --gradient-batches, and for
-when conjugate gradient stops. It is solved when fewer than 1 % of the test sequences are wrong.
+As in Sutskever 2013, 4.4, with two differences: the gradient uses the sequences of the curvature only, see
+--gradient-batches, and conjugate gradient stops otherwise. Solved: less than 1 % of the test sequences are wrong.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def run(options: argparse.Namespace) -> int:
     lines = _Lines(problem)
 
     def failed(trainer: Trainer, row: Mapping[str, Any]) -> bool:
-        """Whether it has gone through as many sequences as the source gives a run."""
+        """True after as many sequences as the source allows for a run."""
         return problem.sequences > source.minibatches * source.minibatch
 
     trainer = Trainer(problem, _training(options, source), options.out, listeners=[lines, failed])
@@ -113,7 +113,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 class _Lines(Listener):
-    """Prints each step, with the test that follows it."""
+    """Prints each step, with the following test."""
 
     def __init__(self, problem: FreshSequences) -> None:
         self.problem, self.wrong = problem, math.nan
@@ -156,7 +156,7 @@ def _optimizer(options: argparse.Namespace, source: Settings) -> Optimizer:
 
 
 def _draw(path: str | None, trainer: Trainer) -> None:
-    """The flight recorder of the run, where one is asked for."""
+    """Writes the flight recorder of the run, if requested."""
     if path is None:
         return
     from viz import flight_recorder
