@@ -20,7 +20,7 @@ from viz.files import write_file
 
 __all__ = ["Animation", "animation"]
 
-#: About so many pixels of a screen are the height of a video in a GIF; what is around it, and above it, with its name.
+#: Approximate height of a video in a GIF, in pixels; margin; height of its name.
 HEIGHT, MARGIN, NAME = 160, 8, 16
 PAPER, INK = 255, 40
 

@@ -10,7 +10,7 @@ __all__ = ["bundle_of"]
 
 _WIDTH = re.compile(r'<svg[^>]*? width="([\d.]+)(pt|px)?"')
 _PIXELS_PER_POINT = 4 / 3
-#: A wide picture shrinks to the page, but not to less than this share of its size: then it is scrolled.
+#: Minimum scale of a wide picture; below, the page scrolls.
 _LEAST = 0.5
 
 

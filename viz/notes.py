@@ -30,7 +30,7 @@ __all__ = [
     "require_cost", "times", "values",
 ]  # fmt: skip
 
-#: The most rows and columns of a heat map.
+#: Maximum numbers of rows and columns of a heat map.
 ROWS, COLUMNS = 8, 12
 
 

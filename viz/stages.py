@@ -24,7 +24,7 @@ class PassPicture(NamedTuple):
     name: str
     before: Drawing
     after: Drawing
-    #: Nodes of the graphs before and after; how many of them go, and how many are new.
+    #: Numbers of nodes before and after, of removed nodes, and of new nodes.
     nodes: tuple[int, int]
     gone: int
     new: int

@@ -81,16 +81,16 @@ class Style:
     inner_edge: str = "#555555"
     cluster: str = "#f5f6f8"
     cluster_line: str = "#c9cdd3"
-    #: From little to much: norms, times. Its lightness alone tells the order.
+    #: From small to large: norms, times. Lightness alone shows the order.
     sequence: tuple[str, ...] = ("#fffaf3", "#fdae6b", "#a63603")
-    #: From below zero to above it: values.
+    #: From negative to positive: values.
     diverging: tuple[str, ...] = ("#2166ac", "#f7f7f7", "#b2182b")
-    #: What a pass has put in, and what it is about to take away.
+    #: Nodes that a compiler pass adds, and nodes that it removes.
     new: str = "#bfe6c4"
     gone: str = "#f6c3c0"
-    #: Where none of these is installed, DejaVu Sans is measured: it is wider, so text never overflows.
+    #: Without these fonts, text is measured in DejaVu Sans, which is wider, so text never overflows.
     font: str = "Helvetica,Arial,sans-serif"
-    #: For letters that stand for quantities, as papers print them.
+    #: For symbols of quantities, as in papers.
     math_font: str = "STIXGeneral,Times New Roman,Times,serif"
     font_size: int = 14
     small_size: int = 9
@@ -138,7 +138,7 @@ class Style:
 
 LIGHT = Style()
 
-#: Light on dark: the squares of leaves are light, so that they stand out as black ones do on white.
+#: Light on dark, with light squares of leaves.
 DARK = Style(
     background="#15181d",
     leaf="#f0f0f0",
@@ -163,7 +163,7 @@ DARK = Style(
     gone="#6d2b2a",
 )
 
-#: Okabe and Ito's blue, vermilion and green, which every kind of colour vision tells apart.
+#: Okabe and Ito's blue, vermilion and green, for all kinds of color vision.
 COLOUR_BLIND = Style(
     cost="#d55e00",
     cost_text="#111111",
@@ -178,7 +178,7 @@ COLOUR_BLIND = Style(
 
 THEMES = {"light": LIGHT, "dark": DARK, "colour-blind": COLOUR_BLIND}
 
-#: A theme by its name, or colours of one's own.
+#: Name of a theme, or a Style.
 Theme = Style | str
 
 

@@ -11,7 +11,7 @@ from viz.text import Scale, cells
 
 __all__ = ["as_svg"]
 
-#: Of a character's place, in pixels.
+#: Size of a character cell, in pixels.
 WIDTH, HEIGHT, MARGIN, SIZE = 7.8, 17.0, 10.0, 13.0
 _CODE = re.compile(r"\x1b\[([\d;]*)m")
 

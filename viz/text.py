@@ -30,7 +30,7 @@ class Scale(NamedTuple):
     guess: str
 
 
-#: Light enough for black letters, or dark enough for white ones. Orange and blue differ for all kinds of colour vision.
+#: Light enough for black letters, or dark enough for white ones. Orange and blue differ for all kinds of color vision.
 SCALES = {
     "light": Scale(
         ((244, 120, 108), (250, 218, 120), (122, 204, 130)), ("red", "amber", "green"),
@@ -46,7 +46,7 @@ SCALES = {
     ),
 }  # fmt: skip
 _RESET = "\x1b[0m"
-#: Of probability, where colours are told apart by number.
+#: Levels of probability for numbered colors.
 LEVELS = 24
 
 
@@ -58,7 +58,7 @@ class _Cell(NamedTuple):
     guess: str
 
 
-#: None: nothing was predicted there, so it has no colour.
+#: None: no prediction, so no color.
 Probabilities = Sequence[float | None] | Sequence[float]
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["arm_movements", "loss_by_calls"]
 
-#: Movements whose way is drawn; of more, evenly spaced ones.
+#: Maximum number of drawn paths; of more movements, evenly spaced ones.
 _WAYS = 16
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["attention_map"]
 
-#: Inches of a cell of the map, of what is beside it, and the most of a side.
+#: Inches of a cell of the map, of the margin, and maximum of a side.
 CELL, BESIDE, MOST = 0.32, 1.2, 12.0
 
 

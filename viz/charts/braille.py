@@ -12,7 +12,7 @@ from viz.errors import DrawingError
 
 __all__ = ["text_curve"]
 
-#: The bits of a braille character's dots, by row and column; the character without any is U+2800.
+#: Bits of the dots of a Braille character, by row and column; the empty character is U+2800.
 _DOTS = np.array([[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]])
 _POINT = "●"
 _BLUE, _RED, _PLAIN = "\x1b[34m", "\x1b[31m", "\x1b[0m"

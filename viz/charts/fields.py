@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 __all__ = ["receptive_fields"]
 
-#: Inches of the map of each side, and the share of weights whose size is the scale's end: few are beyond.
+#: Inches of each map, and the quantile of weights at the end of the scale.
 SIDE, SHARE = 4.8, 0.995
-#: Lines between fields, in pixels of theirs.
+#: Width of lines between fields, in their pixels.
 LINE = 1
 
 

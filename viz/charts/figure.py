@@ -18,7 +18,7 @@ from viz.notebook import bundle_of
 
 __all__ = ["Chart"]
 
-#: What matplotlib writes of the time of day into files.
+#: Metadata fields with the time of day in files of matplotlib.
 _TIMES = {"svg": "Date", "svgz": "Date", "pdf": "CreationDate", "ps": "CreationDate", "eps": "CreationDate"}
 
 

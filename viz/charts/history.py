@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 TRAINED, VALIDATED = "train_", "valid_"
-#: What axes call measures that do not say it themselves.
+#: Axis labels of measures.
 WORDS = {"error": "mean squared error", "wrong": "share of wrong answers"}
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["image_rows"]
 
-#: Inches of an image, between rows, and of a letter of the names before them.
+#: Inches of an image, between rows, and of a letter of their names.
 SIDE, BETWEEN, LETTER = 0.72, 0.09, 0.08
 
 

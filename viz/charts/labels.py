@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["COLOURS", "Ending", "colour_of", "label_ends", "spread"]
 
-#: In the order in which lines take them; the first ones differ most.
+#: Colors in the order of lines; the first ones differ most.
 COLOURS = (
     chart.BLUE, chart.VERMILION, chart.GREEN, chart.PURPLE, chart.ORANGE, chart.SKY, chart.BLACK, chart.BROWN,
 )  # fmt: skip

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["joint_curves"]
 
-#: Columns that are drawn where none are chosen.
+#: Default number of columns.
 MOST = 6
 
 

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 __all__ = ["piano_roll"]
 
-#: The key of column 0, by its number in MIDI, in which each C is a multiple of an octave.
+#: MIDI number of the key of column 0; each C is a multiple of an octave.
 LOWEST, OCTAVE = 21, 12
-#: What a key that should have sounded is drawn in.
+#: Color of missing keys.
 MISSED = "#d0d0d0"
 
 

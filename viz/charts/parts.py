@@ -21,13 +21,13 @@ Numbers = npt.NDArray[np.float64]
 
 BLACK, GREY, BLUE, GREEN = "#000000", "#555555", "#0072B2", "#009E73"
 ORANGE, PURPLE, VERMILION, SKY = "#E69F00", "#CC79A7", "#D55E00", "#56B4E9"
-#: Not one of theirs, but darker than all of them that are warm.
+#: Not one of theirs, but darker than all their warm colors.
 BROWN = "#6B4423"
 DOTS, DASHES = (0, (1, 2)), (0, (4, 1.5))
 
-#: Values of a setting that are named along an axis.
+#: Maximum number of tick labels of a setting.
 TICKS = 8
-#: About so many markers on a line; of more points, some have none.
+#: Approximate number of markers on a line.
 _MARKERS = 40
 
 

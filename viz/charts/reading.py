@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Costs", "cost_over_text"]
 
-#: About so many pieces make up the running mean.
+#: Approximate number of pieces of the running mean.
 _WINDOW = 0.01
 
 

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = ["is_schedule", "schedule_curve"]
 
-#: Steps, or epochs, that are drawn of a schedule without an end.
+#: Steps or epochs to draw of a schedule without an end.
 MANY = 1000
-#: Values along a line; of more steps, some have none.
+#: Maximum number of points of a line.
 POINTS = 2000
 
 

@@ -32,11 +32,11 @@ _ENDS = {
     "failures": ("failures", chart.ORANGE, "v"),
     "": ("other", chart.GREY, "P"),
 }
-#: Beyond this, or its inverse, numbers are taken for infinite, or zero: axes cannot show them.
+#: Numbers beyond this, or its inverse, count as infinite, or zero: axes cannot show them.
 _LARGEST = 1e100
-#: More curves than this hide each other.
+#: Maximum number of curves.
 _CURVES = 40
-#: Colour, marker and line of each part of the parameters.
+#: Color, marker and line of each parameter group.
 _PARTS = ((chart.BLUE, "o", chart.DASHES), (chart.VERMILION, "s", chart.DOTS))
 #: Values of ρ beyond these are drawn at the edge.
 _WILD = (-1.0, 2.0)
@@ -468,7 +468,7 @@ def _knowing(*keys: str) -> Callable[[_Run], bool]:
     return lambda run: run.knows(*keys)
 
 
-#: What the model and the loss said, and what was done about it.
+#: Groups of panels.
 _PANELS = (
     (
         _Panel(2.8, _knowing("before", "after", "loss"), _draw_loss),

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 __all__ = ["compare_settings"]
 
 _MARKERS = "osD^vPX"
-#: Settings of a legend, and panels, that can be told apart.
+#: Maximum numbers of lines in a legend, and of panels.
 _LINES, _PANELS = 16, 5
-#: What a row says besides settings.
+#: Columns of a row besides settings.
 _MEAN, _ERROR = "mean", "error"
 
 #: (panel, line) -> x -> (mean, error)

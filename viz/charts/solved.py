@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["minibatches_and_failures"]
 
-#: Problems side by side; further ones go below.
+#: Maximum number of problems in a row.
 _COLUMNS = 4
 
 
@@ -59,7 +59,7 @@ class _End(NamedTuple):
     hatch: str
 
 
-#: In the order in which bars are stacked. What failed is as dark as what is drawn, what is open is white.
+#: In the order of stacked bars. Failed is dark, open is white.
 _ENDS = {
     "solved": _End("solved", "", "pale", ""),
     "open": _End("open: stopped early", "^", "white", "/////"),

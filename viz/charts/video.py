@@ -20,7 +20,7 @@ __all__ = ["Videos", "filmstrip", "images_of", "videos_of"]
 #: By name (time, height, width), float64.
 Videos = dict[str, npt.NDArray[np.float64]]
 
-#: Inches of a frame's side, and the most of a strip's.
+#: Inches of a frame's side, and maximum width of a strip.
 FRAME, MOST = 0.85, 12.0
 
 

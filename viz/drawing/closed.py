@@ -38,7 +38,7 @@ class BoxKind(Enum):
 
     CELL = "cell"
     DATA = "data"
-    #: Data that another step makes: a label on its output.
+    #: Data from another step: a label on its output.
     IMAGINARY = "imaginary"
     STATE = "state"
     OUTPUT = "output"
@@ -76,7 +76,7 @@ class Link:
     role: EdgeRole = EdgeRole.INNER
     label: str = ""
     slot: int | None = None
-    #: Its arrow stands at the tail: a derivative comes back along it.
+    #: True for an arrow at the tail, for derivatives.
     back: bool = False
 
 
@@ -90,7 +90,7 @@ class ClosedPicture:
     states: tuple[int, ...]
     scale: NoteScale | None = None
     title: str = ""
-    #: A picture of the same rows and columns, drawn to the right of it.
+    #: Picture with the same rows and columns, drawn to the right.
     beside: ClosedPicture | None = None
 
 

@@ -16,7 +16,7 @@ from viz.errors import DrawingError
 
 __all__ = ["Groups", "StepGroup", "condense", "data_behind", "leaf_behind", "times_of"]
 
-#: The row of what stands between networks.
+#: Row of nodes between networks.
 BETWEEN = "between"
 
 

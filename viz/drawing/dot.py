@@ -17,7 +17,7 @@ from viz.style import LIGHT, Role, Style, Theme, style_of
 __all__ = ["dot_of", "to_dot", "with_less_effort", "without_common_ranks"]
 
 DIRECTIONS = ("LR", "BT")
-#: Ranks hold across clusters: the same operators of all time steps are at the same height.
+#: Ranks are shared across clusters: equal operators of all time steps are at the same height.
 _ACROSS_CLUSTERS = ", newrank=true"
 _PAIR = re.compile(r"^  \{ rank=same; \w+; \w+ \}\n", re.MULTILINE)
 

@@ -23,8 +23,8 @@ from viz.drawing.names import Names, number
 
 __all__ = ["DrawnNode", "Operand", "fold", "symbol_of", "unfolded"]
 
-#: Longer chains of products or sums are drawn node by node: nobody reads longer labels, and copying
-#: ever longer ones would take quadratic time.
+#: Longer chains of products or sums are drawn node by node: longer labels are unreadable, and copying
+#: them would take quadratic time.
 _MOST_LABELS = 2
 _MOST_TERMS = 12
 
@@ -97,9 +97,9 @@ class _Folding:
         self.outputs = set(graph.outputs)
         self.composites = composites_of(graph)
         self.drawn: dict[Node, DrawnNode] = {}
-        #: The operands that stand for a node in its consumers: itself, or what it was folded into.
+        #: Operands that represent a node in its consumers.
         self.seen_as: dict[Node, tuple[Operand, ...]] = {}
-        #: The text that can stand for a node: the name of a weight, a number.
+        #: Text that can represent a node: the name of a weight, a number.
         self.text: dict[Node, str] = {}
 
     def visit(self, node: Node) -> None:

@@ -11,7 +11,7 @@ from viz.style import Style
 __all__ = ["TILE", "html_label", "note_rows", "quoted", "scale_table", "table"]
 
 _TABLE = '<table border="0" cellborder="0" cellspacing="0" cellpadding="0">'
-#: The side of a square of a heat map, in points.
+#: Side of a cell of a heat map, in points.
 TILE = 6
 _STEPS = 32
 

@@ -29,7 +29,7 @@ __all__ = [
     "role_of",
 ]
 
-#: Ops that give data another form.
+#: Ops that change the form of data.
 STYLES = {"full": unfolded, "compact": fold}
 
 
@@ -70,9 +70,9 @@ class Shape:
     cluster: Cluster | None
     is_cost: bool = False
     note: Note | None = None
-    #: The nodes of the graph that it stands for.
+    #: Nodes of the graph that it represents.
     nodes: tuple[Node, ...] = ()
-    #: It takes up its place, and is not seen.
+    #: True for an invisible placeholder.
     hidden: bool = False
 
 
@@ -84,10 +84,10 @@ class Edge:
     head: str
     role: EdgeRole
     label: str = ""
-    #: Its arrow stands at the tail: a derivative comes back along it.
+    #: True for an arrow at the tail, for derivatives.
     back: bool = False
     hidden: bool = False
-    #: Which operand it is, where the order matters: 1, 2, ...
+    #: Number of the operand if the order matters: 1, 2, ...
     operand: int | None = None
 
 
@@ -98,7 +98,7 @@ class Picture:
     shapes: tuple[Shape, ...]
     edges: tuple[Edge, ...]
     scale: NoteScale | None = None
-    #: Keys of shapes that stand beside each other.
+    #: Keys of shapes side by side.
     pairs: tuple[tuple[str, str], ...] = ()
 
     @property

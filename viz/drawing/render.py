@@ -37,7 +37,7 @@ __all__ = ["RENDERERS", "Drawing", "Renderer", "check_limit"]
 
 FORMATS = ("svg", "png", "pdf", "dot", "html")
 _ID = re.compile(r'(<\w+ id=")')
-#: How long a layout may take, and one with less effort, where the first took longer.
+#: Maximum seconds of a layout, and of a second one with less effort.
 _SECONDS, _MORE_SECONDS = 30, 90
 _SMALLER = (
     "Draw it closed (steps of your own as `with gn.scope(layer='step', time=i):`), or fewer time steps (steps=3), or "

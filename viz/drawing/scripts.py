@@ -10,7 +10,7 @@ import re
 
 __all__ = ["with_scripts"]
 
-#: As Pango draws them in PNG and PDF, in parts of the size of the letters beside them.
+#: Shares of the font size, as Pango draws them in PNG and PDF.
 SIZE, DOWN, UP = 0.72, 0.2, 0.36
 
 _SHIFTED = re.compile(r'<text [^>]*? baseline-shift="(sub|super)"[^>]*>')

@@ -33,7 +33,7 @@ from viz.style import Style, Theme, style_of
 
 __all__ = ["ExplorerPage", "explore"]
 
-#: Graphs of more nodes are shown without what each pass makes of them and without the steps of each rule, unless asked.
+#: Maximum number of nodes of graphs with compiler passes and steps of rules by default.
 _LARGE = 2500
 #: Of the frame in a notebook, in pixels: what a screen shows beside the cell.
 _HEIGHT = 640

@@ -12,7 +12,7 @@ from viz.style import DARK, LIGHT, Style
 
 __all__ = ["SCRIPTS", "page"]
 
-#: In this order they are one script; each may use what those above it define.
+#: Files in the order of the script; later ones use earlier ones.
 SCRIPTS = (
     "model.js", "markup.js", "heat.js", "view.js", "wires.js", "layered.js", "layout.js",
     "draw.js", "steps.js", "panel.js", "keys.js", "main.js",

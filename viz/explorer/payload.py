@@ -28,13 +28,13 @@ from viz.feeds import computed
 
 __all__ = ["ROLES", "payload"]
 
-#: Roles by number, as the page's scripts know them.
+#: Roles by number, as in the scripts of the page.
 ROLES = ("operator", "input", "parameter", "constant", "label", "fill")
 
-#: Letters that all heat maps may take together; with more values, each gets fewer cells.
+#: Maximum letters of all heat maps; with more values, each has fewer cells.
 _LETTERS = 600_000
 _SIDES = (5, 12)
-#: How the markup of names calls the font of quantities; the page knows it by this name.
+#: Name of the font of quantities in markup, known to the page.
 _MATH = "math"
 
 T = TypeVar("T", bound=Hashable)

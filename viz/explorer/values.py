@@ -13,7 +13,7 @@ from viz.blocks import block_means
 
 __all__ = ["summary"]
 
-#: Arrays of no more elements are shown number by number.
+#: Maximum size of arrays that are shown number by number.
 _FEW = 12
 _DIGITS = 6
 _LEVELS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"

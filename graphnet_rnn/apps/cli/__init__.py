@@ -29,11 +29,11 @@ from graphnet_rnn.training.interruption import ends_like_ctrl_c
 
 __all__ = ["main"]
 
-#: The modules of this package that run one, in the order of --help. Experiments and other packages add theirs.
+#: Commands of this package, in the order of --help. Experiments and other packages add theirs.
 OWN_COMMANDS = (
     "demo", "train", "sample", "complete", "write", "evaluate", "predict", "draw", "check", "cells", "export", "sweep",
 )  # fmt: skip
-#: What options hold that may be empty, or a space.
+#: Metavars of options that may be empty, or a space.
 TEXTS = ("TEXT", "CHAR", "NAME.")
 
 

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ["brief", "command_line", "fitting", "give_up_output", "in_words", "print_sample", "save_chart"]
 
-#: A line of an answer is no longer: what was given may be.
+#: Maximum length of a line in a message.
 LONGEST_LINE = 800
-#: Options that say how much there is of something, which is less with a smaller number.
+#: Options whose smaller values need less memory.
 SIZES = ("units", "layers", "batch", "time", "length", "lanes", "test", "gradient_batches", "dynamic_time")
 
 

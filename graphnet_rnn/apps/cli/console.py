@@ -19,14 +19,14 @@ from graphnet_rnn.training.trainer import Trainer
 
 __all__ = ["Console", "InPlace", "LiveCurve", "allows", "moves"]
 
-#: Rows of the curve; with its caption, the bar and a line of the log it needs some more.
+#: Rows of the curve, and of the terminal with its caption, the bar and a line of the log.
 HEIGHT = 7
 LEAST_LINES, LEAST_COLUMNS = HEIGHT + 6, 40
-#: Between pictures: more often nobody looks.
+#: Seconds between pictures.
 SECONDS = 1.0
-#: Fewer steps make no curve.
+#: Minimum number of steps for a curve.
 LEAST_STEPS = 10
-#: More points than this are halved: a terminal has no more columns of dots.
+#: Maximum number of points; more are halved.
 POINTS = 4096
 
 

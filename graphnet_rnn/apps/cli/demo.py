@@ -34,7 +34,7 @@ EXAMPLE = """example:
   graphnet-rnn demo --seconds 30"""
 
 MARKER = "made-by-graphnet-rnn-demo"
-#: What a demo makes, and a run that goes on in its folder.
+#: Files of a demo, and of a run resumed in its folder.
 MADE = (
     "cell.svg", "unrolled.svg", "curve.png", "flight.png", "model.safetensors", "history.jsonl", "timing.jsonl",
     "checkpoint-*.safetensors", "*.part",

@@ -39,9 +39,9 @@ EXAMPLE = """example:
   graphnet-rnn draw runs/book --chart samples
   graphnet-rnn draw "Warmup(500).then(Cosine(20000))" --out schedule.svg"""
 
-#: Of a run: bits per character by epoch, steps of second order, norms of weights, what it wrote after each epoch.
+#: Charts of a run: learning curve, second-order steps, norms of weights, samples.
 KINDS = ("curve", "flight", "weights", "samples")
-#: What `--show` shows, and in which words.
+#: Choices of `--show` and their help.
 SHOWN = {
     "graph": "the graph; of a network, with each layer at each time step as one box",
     "inside": "all nodes inside the boxes",
@@ -52,9 +52,9 @@ SHOWN = {
     "explorer": "a page (.html) to browse, search and step through it",
     "dump": "a folder with the graph after each pass, the instructions, and pictures",
 }
-#: A picture of more is announced: 5,000 take half a minute.
+#: Time steps above which a message announces the picture: 5,000 take half a minute.
 MANY_STEPS = 500
-#: Symbols that the network around a cell reads and predicts.
+#: Symbols of the network around a cell.
 _SYMBOLS = 27
 
 

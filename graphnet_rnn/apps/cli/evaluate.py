@@ -31,7 +31,7 @@ EXAMPLE = """example:
   graphnet-rnn evaluate runs/book/model.safetensors book.txt --colour --at 90000 --save reading.html
   graphnet-rnn evaluate runs/book/model.safetensors book.txt --costs costs.png --split"""
 
-#: Of viz, which is not imported before it draws.
+#: Themes of viz, which is imported only to draw.
 THEMES = ("light", "dark", "colour-blind")
 
 

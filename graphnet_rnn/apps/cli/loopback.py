@@ -20,11 +20,11 @@ from graphnet_rnn.errors import UsageError
 
 __all__ = ["Loopback"]
 
-#: Bytes of a request at most.
+#: Maximum size of a request, in bytes.
 LARGEST = 16 << 20
-#: Seconds between signs of life, by which it is seen that a page was closed.
+#: Seconds between heartbeats, which detect closed pages.
 ALIVE = 10.0
-#: Seconds in which a request must come.
+#: Timeout of a request, in seconds.
 SILENCE = 30.0
 
 

@@ -50,13 +50,13 @@ __all__ = [
     "material_of",
 ]
 
-#: So many classes there may be, however few targets.
+#: Number of classes that is always accepted.
 FEW_CLASSES = 1000
-#: The share of a file's cases that is kept to validate on.
+#: Share of the cases of a file for validation.
 VALID = 0.1
-#: Options that say what of a file is what.
+#: Options that name the arrays or columns of a file.
 CHOICES = ("inputs", "target", "weights", "lengths", "case", "cases_first", "pieces")
-#: Options that mean something to some kinds alone, besides the settings of their problems.
+#: Options for some kinds of data only, besides the settings of their problems.
 OF_TEXTS = ("test", "unknown", "encoding", "gap")
 OF_SEQUENCES = (*CHOICES, "loss", "pool", "gap", "no_scaling")
 

@@ -21,9 +21,9 @@ from graphnet_rnn.training.folder import RunFolder
 
 __all__ = ["load_finite", "network_to_begin_with", "new_layers", "new_network"]
 
-#: Options that make a network. The model of --start says what they would.
+#: Options of a new network, which --start replaces.
 MADE = ("units", "layers", "skip", "initial_state", "loss", "pool", "no_scaling")
-#: Those that change what training does with it, and none of its weights.
+#: Options that affect training, but no weight.
 TRAINED = ("dropout", "recurrent_dropout", "variational", "seed")
 
 

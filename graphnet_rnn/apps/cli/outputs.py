@@ -26,10 +26,10 @@ __all__ = [
     "write_rows",
 ]
 
-#: The endings of charts, of pictures of graphs, of pages of text, and of records.
+#: Suffixes of charts, of pictures of graphs, of pages of text, and of records.
 CHARTS, PICTURES = (".svg", ".png", ".pdf"), (".svg", ".png", ".pdf", ".dot", ".html")
 PAGES, RECORDS = (".html", ".svg", ".txt", ".ansi"), (".jsonl",)
-#: Of kinds that people write: what one of ours holds. A text of theirs has no colours.
+#: Marks of our files in formats that people also write by hand.
 OURS = {
     ".txt": (b"\x1b[",),
     ".ansi": (b"\x1b[",),
@@ -37,9 +37,9 @@ OURS = {
     ".tex": (b"\\begin{tabular}",),
     ".csv": (b"\xc2\xb1 error", b"case,step,", b"case,pr"),
 }
-#: What a model of ours holds, which cost hours: no other file replaces it.
+#: Mark of our model files, which are never overwritten by other outputs.
 MODEL = b'"graphnet":"{'
-#: So much of a file says of what kind it is.
+#: Bytes of a file to read for its mark.
 HEAD = 1 << 16
 
 

@@ -23,11 +23,11 @@ from graphnet_rnn.errors import UsageError
 
 __all__ = ["SweepPage", "WritingPage", "data_of", "page_of"]
 
-#: Cells that are drawn at most.
+#: Maximum number of drawn cells.
 PICTURES = 8
-#: Runs, the best, whose flight recorders are shown.
+#: Number of best runs with flight recorders.
 FLIGHTS = 3
-#: Seconds between two views of a page.
+#: Seconds between updates of a page.
 PAUSE = 1.0
 
 

@@ -42,7 +42,7 @@ __all__ = [
 EXAMPLE = "RHN(units=64, depth=3)"
 EXAMPLE_OF_OPTIMIZER = "hf(structural=0.1, cg_steps=100)"
 EXAMPLE_OF_SCHEDULE = "Warmup(500).then(Cosine(20000))"
-#: The methods by which schedules are made of others.
+#: Methods that combine schedules.
 COMPOSING = ("then", "by_epoch", "capped", "spaced")
 
 _SHORT = reprlib.Repr()

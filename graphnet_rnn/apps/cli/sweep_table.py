@@ -17,9 +17,9 @@ from graphnet_rnn.apps.sweep.oven import Sweep
 
 __all__ = ["SweepTable", "table"]
 
-#: Columns of a setting's value at most.
+#: Maximum width of a setting's value.
 WIDEST = 16
-#: Columns between two cells.
+#: Columns between two table cells.
 BETWEEN = 2
 
 

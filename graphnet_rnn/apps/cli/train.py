@@ -63,12 +63,12 @@ EXAMPLE = """example:
   graphnet-rnn train --resume runs/book"""
 
 CELL = "LSTM"
-#: Drawing a sample keeps training waiting.
+#: Maximum length of a sample, which delays training.
 LONGEST_SAMPLE = 100_000
-#: What is no part of a run, so that no checkpoint keeps it, and a resumed run may be given it anew.
+#: Options that are not in a checkpoint, and that a resumed run may change.
 APART = ("quiet", "no_live", "debug", "resume", "command", "out", "checkpoint_seconds", "written")
-#: What may be said anew beside --resume: where files are that have moved (that they are the same is checked), how long
-#: the run is to go on, and how the same is computed.
+#: Options that may change on resume: paths of moved files (their content is checked), the length of the run, and the
+#: back end.
 FILES = ("data", "valid", "test", "cell")
 FREE_ON_RESUME = free_settings(Training, CarriedText, DrawnText, Arrays)
 FREE_ON_RESUME |= {*FILES, "quiet", "no_live", "resume", "debug"}

@@ -49,14 +49,14 @@ def _style_of(suggestion: str) -> Style:
     )
 
 
-#: And for a terminal without colours, or a writer who wants none.
+#: Styles without colors.
 STYLE, PLAIN = _style_of("#888888"), _style_of("italic underline")
 KEYS = "Tab accept  → another  ↑↓ temperature  Esc pause  ^S save  ^O open  ^C leave"
-#: Seconds until a lone Esc is one, and no beginning of another key.
+#: Seconds after which Esc is a key, and not the start of an escape sequence.
 ESCAPE = 0.05
-#: Pages of letters before the end of a text that are folded: an accent that is added takes no room on a page.
+#: Number of pages before the end of a text to wrap, as combining accents take no room.
 FOLDED = 4
-#: What a second press of a key is sure of.
+#: Actions that need a second key press.
 TWICE = {"c-s": "save", "c-o": "open", "c-c": "leave", "c-q": "leave"}
 
 

@@ -22,15 +22,15 @@ from graphnet_rnn.parallel.launcher import alone
 
 __all__ = ["LOOK", "Baker", "is_wanted", "machine", "settings_of_train"]
 
-#: Seconds between looks at runs that are computing.
+#: Seconds between checks of training runs.
 LOOK = 0.5
-#: Seconds that a run may take to write its checkpoint when it is told to end.
+#: Seconds for a stopped run to write its checkpoint.
 PATIENCE = 60.0
-#: How often a run may be ended by others, without an epoch between, until it has failed.
+#: Maximum number of kills of a run without an epoch in between; then it has failed.
 DEATHS = 3
-#: The exit code of a run that was told to end.
+#: Exit code of a stopped run.
 INTERRUPTED = 130
-#: How a sentence of the program that trains begins.
+#: Prefix of error messages of `graphnet-rnn train`.
 PROGRAM = "graphnet-rnn train: "
 
 

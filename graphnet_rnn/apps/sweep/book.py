@@ -32,11 +32,11 @@ from graphnet_rnn.settings import is_number, shown
 
 __all__ = ["ENDS", "Book", "Configuration", "Entry"]
 
-#: How a run may end for good. "cut": others learned better.
+#: Final states of a run. "cut": stopped early.
 ENDS = ("done", "failed", "cut")
-#: Seconds until what another process is doing is given up.
+#: Timeout for other processes, in seconds.
 PATIENCE = 60.0
-#: Of a digest, those that a name begins with.
+#: Digits of the digest in a file name.
 DIGITS = 16
 RECIPE, DATA, RUN, PROPOSING = "recipe.json", "data", "run", "proposing"
 SETTINGS, ENDED, REACHED = "settings.json", "ended.json", "reached.json"

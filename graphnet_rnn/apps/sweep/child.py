@@ -15,7 +15,7 @@ from graphnet.system.streams import prepare_streams
 
 __all__: list[str] = []
 
-#: Linux: a process asks to be sent a signal when the one that started it has died.
+#: Option of Linux's prctl: signal this process when its parent dies.
 PDEATHSIG = 1
 
 

@@ -25,9 +25,9 @@ from graphnet_rnn.settings import shown, whole_number, yes_or_no
 
 __all__ = ["Sweep"]
 
-#: How often the workers of a back end of joblib may die until it is given up.
+#: Maximum number of crashes of joblib's workers.
 FAILURES = 5
-#: Seconds that a worker of loky waits for more.
+#: Seconds until an idle worker of loky exits.
 IDLE = 10
 
 
@@ -66,9 +66,9 @@ class Sweep:
         self.book = Book(recipe, folder)
         self.recipe = self.book.recipe
         most = max(1, len(own_cores()) // self.recipe.threads) if parallel is None else -1
-        #: -1: as many as a back end of joblib has.
+        #: -1: all workers of joblib's back end.
         self.workers = most if workers is None else workers
-        #: What the runs that go on are trained to now.
+        #: Budget up to which runs are trained now.
         self.rung = self.recipe.rungs[0]
         self._stopped = threading.Event()
         self._failures = 0

@@ -15,7 +15,7 @@ from graphnet_rnn.settings import is_number, listed, shown, yes_or_no
 
 __all__ = ["Between", "Range", "Values", "range_of"]
 
-#: What a setting of a command may be.
+#: Types of settings.
 PLAIN = (str, int, float, bool)
 
 

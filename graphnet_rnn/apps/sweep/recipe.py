@@ -26,26 +26,26 @@ __all__ = ["Halving", "Optuna", "Recipe", "Settings"]
 #: A setting of `graphnet-rnn train` by its option's name, with _ for -.
 Settings = dict[str, Any]
 METHODS = ("grid", "random", "optuna")
-#: What a recipe says elsewhere, or what the sweep sees to.
+#: Options that a recipe has elsewhere, or that the sweep sets.
 OWN = (
     "seed", "fold", "gap", "threads", "out", "resume", "quiet", "no_live", "debug", "data", "checkpoint_seconds",
 )  # fmt: skip
-#: What may end a run; of several the first is that of the rungs.
+#: Budgets of a run; with several, the first one is that of the rungs.
 BUDGETS = ("epochs", "steps", "core_seconds")
-#: What settings are called elsewhere.
+#: Names of settings in other libraries.
 ELSEWHERE = {
     "lr": "rate", "learning_rate": "rate", "batch_size": "batch", "hidden_size": "units", "hidden": "units",
     "num_layers": "layers", "seq_len": "time", "wd": "optimizer", "weight_decay": "optimizer",
 }  # fmt: skip
-#: What names a file: the recipe's data, and these settings.
+#: Settings that are files, besides the recipe's data.
 FILES = ("valid", "test", "start")
-#: Of these, what a run that goes on needs no more.
+#: Files that a resumed run does not need.
 BEGUN = ("start",)
-#: What may be another when a sweep goes on.
+#: Fields that may change on resume.
 FREE = ("name", "trials", "seeds", "threads", "sampler", "pruner")
-#: Configurations of a grid, and runs of a sweep, at most.
+#: Maximum number of configurations of a grid, and of runs of a sweep.
 MOST = 100_000
-#: Epochs of runs whose steps, or time, are what ends them.
+#: Epochs of runs that are limited by steps or time.
 ENOUGH = 1_000_000
 
 

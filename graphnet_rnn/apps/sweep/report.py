@@ -13,7 +13,7 @@ from graphnet_rnn.settings import one_of
 __all__ = ["KINDS", "report"]
 
 KINDS = (".md", ".tex", ".csv")
-#: What LaTeX does not take as it is.
+#: Special characters of LaTeX.
 SPECIAL = {
     "\\": r"\textbackslash{}",
     **{c: f"\\{c}" for c in "&%$#_{}"},

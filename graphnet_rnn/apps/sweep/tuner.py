@@ -46,7 +46,7 @@ class Tuner:
         self._reported: dict[int, int] = {}
         self._hopeless: set[int] = set()
         self._ended: set[int] = set()
-        #: Whether there are trials of other processes, or of former ones, that the sampler has not drawn.
+        #: True if other or earlier processes have drawn trials.
         self._others = False
         self._study = optuna.create_study(
             study_name="sweep",

@@ -16,17 +16,17 @@ from graphnet_rnn.apps.writer.draft import Draft
 
 __all__ = ["COOLER", "HOTTEST", "Desk", "View"]
 
-#: A step of the temperature, and the highest.
+#: Step of the temperature, and maximum temperature.
 COOLER, HOTTEST = 0.1, 2.0
-#: Characters at the end of a text that a view shows, with what the model made of each.
+#: Characters at the end of a text that a view shows.
 SHOWN = 20_000
-#: Seconds without a key before there is time to learn.
+#: Seconds without a key before learning.
 IDLE = 0.05
-#: Characters that are read before the next order is looked at.
+#: Characters to read before the next order.
 AT_ONCE = 16
-#: Seconds that orders are waited for, at the end.
+#: Seconds to wait for orders at the end.
 WAIT = 2.0
-#: What stands for a character that no file can hold.
+#: Replacement of characters that UTF-8 cannot encode.
 NONE = "\ufffd"
 
 
@@ -78,7 +78,7 @@ class Desk:
 
     def __init__(self, draft: Draft, listener: Callable[[View], object] | None = None) -> None:
         self.draft = draft
-        #: Called with each new view, in the desk's own thread.
+        #: Callback with each new view, in the worker thread.
         self.listener: Callable[[View], object] = listener or (lambda view: None)
         self._orders: deque[Callable[[], object]] = deque()
         self._changed = threading.Condition()
@@ -104,7 +104,7 @@ class Desk:
     def type(self, characters: str) -> None:
         r"""Types `characters`; a long text is read in pieces.
 
-        Line ends become "\\n"; control characters other than tabs are removed.
+        Line ends become "\n"; control characters other than tabs are removed.
         """
         characters = characters.replace("\r\n", "\n").replace("\r", "\n")
         characters = "".join([NONE if "\ud800" <= c <= "\udfff" else c for c in characters if _is_text(c)])

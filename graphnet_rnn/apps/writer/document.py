@@ -13,7 +13,7 @@ __all__ = ["Document"]
 
 #: What is added to the name of a file whose text could not be saved otherwise; and where there is none.
 UNSAVED, NAMELESS = ".unsaved", "writing.txt"
-#: Bytes of a text at most: each key looks at all of it.
+#: Maximum size of a text, in bytes.
 LARGEST = 50 << 20
 
 

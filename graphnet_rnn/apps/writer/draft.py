@@ -22,13 +22,13 @@ from graphnet_rnn.text.sampling import Stepper, check_temperature, choose
 
 __all__ = ["LONGEST", "Draft"]
 
-#: Characters of a suggestion at most: a model that knows no white space would never end.
+#: Maximum length of a suggestion, for models without white space.
 LONGEST = 40
-#: Bytes that states, and weights before what was learned, may take.
+#: Maximum bytes of states, and of earlier weights.
 STATES, WEIGHTS = 256 << 20, 256 << 20
-#: Of states that are too many, the older ones are kept at every so many characters; the rest is read again if needed.
+#: Interval of kept older states; others are computed again.
 KEPT = 32
-#: Characters before the end of a text that is loaded which the model reads.
+#: Number of last characters of a loaded text that the model reads.
 CONTEXT = 2000
 
 
@@ -95,16 +95,16 @@ class Draft:
         self.optimizer = None if learn is None else first_order("Draft", learn)
         self.piece = whole_number("Draft: piece", piece)
         self.text, self.unknown, self.lessons = "", 0, 0
-        #: Whether the model reads what is written. What is written without it takes no time, and stays unread.
+        #: True if the model reads typed characters. Otherwise typing takes no time.
         self.reads = True
-        #: -ln p of each character; None of those that the model does not know, or has not read.
+        #: -ln p of each character; None for unknown or unread characters.
         self.nats: list[float | None] = []
         self._sums: list[tuple[float, int]] = [(0.0, 0)]
-        #: Where each accepted suggestion that is still whole begins and ends.
+        #: Start and end of each accepted suggestion that is still complete.
         self.accepted: list[tuple[int, int]] = []
         self._suggestion, self._ahead = _Suggestion(), list[_Mark]()
         self._cold = network.first_states(1)
-        #: From which character on the model has read the text.
+        #: First character that the model has read.
         self._from = 0
         self._marks: dict[int, _Mark] = {}
         each = sum(a.nbytes for a in self._cold) + 4 * len(self.vocabulary)

@@ -26,9 +26,9 @@ from graphnet_rnn.formats.model_file import read_model_file
 
 __all__ = ["documentation", "own_model"]
 
-#: Bytes of the file at most.
+#: Maximum size of the file, in bytes.
 LARGEST = 2 << 20
-#: What a docstring must have to be worth reading.
+#: Minimum length of a docstring.
 LEAST = 80
 
 

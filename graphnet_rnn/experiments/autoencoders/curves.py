@@ -33,12 +33,12 @@ from graphnet_rnn.settings import one_of, require_generator, whole_number
 
 __all__ = ["Reconstruction", "autoencoder", "autoencoder_optimizer", "curve_images", "draw_curves"]
 
-#: The pen: the standard deviation of its ink, in pixels of an image of 28.
+#: Standard deviation of the pen, in pixels of an image of 28.
 PEN = 0.75
 #: Gauss and Legendre's nodes for the integral along a stroke. They are densest at the ends, where a parabola through
 #: three points is fastest. Pixels are then right to 0.003 (where a stroke turns back on itself), most to 0.00001.
 NODES = 80
-#: So many images are reconstructed at once, so that what lies between is small.
+#: Images to reconstruct at once, to limit memory.
 PIECE = 2000
 #: The source's rates for the autoencoders (Sutskever 2013, 7.3).
 RATES = {"CURVES": 0.005, "MNIST": 0.005, "FACES": 0.0005}

@@ -63,9 +63,9 @@ from graphnet_rnn.training.arrays import Arrays
 
 #: Images on which the curve is measured; points of it that a row keeps; images of a picture.
 MEASURED, POINTS, SHOWN = 2000, 100, 12
-#: The weights that a run ended with, in its folder.
+#: File of the final weights in the folder of a run.
 LAST = "last.safetensors"
-#: Images that the sources learn from (table 7.1).
+#: Numbers of training images in the sources (table 7.1).
 COUNTS = {"CURVES": 20_000, "MNIST": 60_000, "FACES": 103_500}
 #: Table 7.2: error by method.
 SOURCE = {

@@ -18,7 +18,7 @@ from graphnet_rnn.text.lanes import Lanes, TextModel
 
 __all__ = ["Bag", "Debagged", "debag", "draw_bags"]
 
-#: Rows that are read at once: more would take memory, and be read before the best of them can rule out others.
+#: Rows to read at once: more take memory, and are read before the best ones exclude others.
 ROWS = 512
 
 

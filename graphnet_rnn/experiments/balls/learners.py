@@ -46,16 +46,16 @@ TIME, SHORT = 100, 30
 UNITS, UPPER, ELMAN, GATED = 400, 200, 300, 130
 #: CD-10 for the first updates, then CD-25.
 FIRST, GIBBS = 1000, (10, 25)
-#: The static start of W: CD-5, so many updates.
+#: Static start of W: CD-5, number of updates.
 STATIC_GIBBS, STATIC = 5, 30
-#: Rate times updates, which is what the source's 0.01 and 100,000 come to; the largest rate; that of Adam.
+#: Rate times updates, as the source's 0.01 times 100,000; the maximum rate; the rate of Adam.
 LEARNED, FASTEST, ADAM = 1000.0, 0.1, 0.003
-#: Chains that predict; videos to test on; of an epoch, and the share of them that is kept to validate.
+#: Chains of predictions; test videos; videos of an epoch; share of validation videos.
 CHAINS, TESTED, DRAWN, VALID = 10, 20, 200, 0.025
-#: Videos that networks learn from, their batches, and the share that validates.
+#: Training videos of networks, their batches, and the share of validation videos.
 POOL, BATCH, KEPT = 4000, 50, 0.05
 BEFORE, LINE, STACK, LOWER = "frame before", "two frames before", "rtrbm-2-adam", "rtrbm-adam"
-#: By momentum, as in the source, or by Adam; with connections from the frame before, too; on top of another.
+#: With momentum, as in the source, or Adam; also with connections from the previous frame; stacked.
 ENERGY: dict[str, tuple[Any, tuple[str, ...]]] = {
     "rtrbm": (RTRBM, ("HH",)),
     "trbm": (TRBM, ("HH",)),

@@ -46,7 +46,7 @@ from graphnet_rnn.experiments.balls.learners import (
 from graphnet_rnn.experiments.balls.videos import bouncing_balls
 from graphnet_rnn.experiments.runs import finished, markdown, options_of
 
-#: Frames of a test video after which a model goes on by itself.
+#: Frames of a test video before samples.
 WARM = 10
 
 

@@ -13,11 +13,11 @@ from graphnet_rnn.settings import amount, require_generator, whole_number
 
 __all__ = ["bouncing_balls", "draw_balls", "move_balls"]
 
-#: The box's side, by which all else is measured; a ball's radius; the root of the sum of all squared speeds.
+#: Side of the box, the unit of length; radius of a ball; root of the sum of all squared speeds.
 BOX, RADIUS, SPEED = 10.0, 1.2, 0.5
-#: Placings that are tried before the balls are taken for too many.
+#: Maximum number of attempts to place the balls.
 PLACINGS = 10_000
-#: By how much rounding lets balls overlap.
+#: Tolerance of overlaps, for rounding.
 ROUNDING = 1e-9
 
 

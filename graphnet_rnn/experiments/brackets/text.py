@@ -20,7 +20,7 @@ WORDS = [
     "stone", "light", "water", "under", "over", "north", "south", "winter", "summer", "letter", "number",
     "garden", "window", "market", "bridge", "silver", "yellow", "green", "morning", "evening",
 ]  # fmt: skip
-#: Of the words, so many begin with a capital.
+#: Share of words with a capital.
 CAPITALS = 0.15
 
 

@@ -35,7 +35,7 @@ EXAMPLE = """example:
   graphnet-rnn control postural --optimizer "lbfgs(memory=100)" --core-seconds 300 --out runs/hold
   graphnet-rnn control ddn --optimizer "augmented_hf(cg_steps=100)" --plant-noise 0.001 --out runs/ddn"""
 
-#: What `Training` has, and this command does not offer: no schedule, no early end.
+#: Settings of Training that this command lacks: no schedule, no early stopping.
 WITHOUT = ("average", "log_every", "goal")
 
 

@@ -24,12 +24,12 @@ from graphnet_rnn.settings import amount, whole_number
 
 __all__ = ["ILQR", "Plan"]
 
-#: α of the line search, and the least share of the promised fall that a step must bring (Tassa et al. 2012, 2.B and F).
+#: α of the line search, and the minimum share of the predicted reduction (Tassa et al. 2012, 2.B and F).
 STEPS = tuple(10 ** (-3 * i / 10) for i in range(11))
 LEAST_SHARE = 1e-4
-#: μ, the regularisation: its growth, its least value above 0, and the one at which a movement is given up.
+#: μ, the regularization: growth, minimum above 0, and maximum, at which a movement is given up.
 GROWTH, LEAST, MOST = 2.0, 1e-6, 1e10
-#: A model that is regularised by more than this says nothing of how much there is to gain.
+#: Maximum μ at which the predicted reduction indicates convergence.
 SLIGHT = 1e-5
 
 

@@ -26,7 +26,7 @@ from graphnet_rnn.optimizers.hessian_free import AugmentedHessianFree, HessianFr
 from graphnet_rnn.optimizers.lbfgs import LBFGS
 from graphnet_rnn.optimizers.nonlinear_cg import NonlinearConjugateGradient
 
-#: What a product with the curvature costs, in gradients.
+#: Cost of a curvature product, in gradients.
 PRODUCT = 1.5
 
 METHODS: dict[str, Callable[[], Any]] = {
@@ -39,7 +39,7 @@ METHODS: dict[str, Callable[[], Any]] = {
     "augmented_hf": AugmentedHessianFree,
 }
 
-#: The work done so far, and the loss.
+#: Work so far, and the loss.
 Track = list[tuple[float, float]]
 
 

@@ -61,7 +61,7 @@ class Movements(ObjectiveProblem):
         self._single = task.objective(**self.objective_settings())
         self.objective = self._single if self.gradient_batches == 1 else BatchedObjective(self._single)
         self.calls = 0
-        #: A second one, so that what is judged draws no noise that training would have drawn.
+        #: Separate task, so that validation does not change the noise of training.
         self._judge = task.objective(**self.objective_settings())
 
     def __len__(self) -> int:

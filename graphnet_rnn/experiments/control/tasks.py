@@ -33,7 +33,7 @@ from graphnet_rnn.settings import amount, whole_number
 
 __all__ = ["CenterOut", "ControlTask", "DelayDisturbanceNoise", "Postural"]
 
-#: Where the hand is in the middle of the workspace, in m from the shoulder: the default arm's elbow is bent by 90°.
+#: Hand in the middle of the workspace, in m from the shoulder: the default arm's elbow is bent by 90°.
 CENTER = (0.02, 0.265)
 
 

@@ -90,7 +90,7 @@ class FreshSequences(CompiledProblem):
             single=summed_over_time(task, self.model, 1, threads=threads, backend=backend),
         )
         self._generator = np.random.default_rng([self.seed, 0])
-        #: How many went through the network, with each gradient and each step of CG.
+        #: Number of sequences that the network has read, with each gradient and each CG step.
         self.sequences = 0
 
     def _require_room(self, argument: str, count: int) -> None:

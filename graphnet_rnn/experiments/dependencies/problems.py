@@ -233,7 +233,7 @@ class TemporalOrder(Task):
     inputs = 6
     outputs = 4
     loss = "softmax"
-    #: Where the symbols are, in tenths of T: from the first number to the second.
+    #: Ranges of the symbols' places, in tenths of T.
     tenths: ClassVar[tuple[tuple[int, int], ...]] = ((1, 2), (5, 6))
 
     def _draw(self, generator: np.random.Generator, count: int) -> tuple[Array, Array]:
@@ -359,7 +359,7 @@ class Memory20(Memory):
     inputs, outputs = 7, 6
 
 
-#: Every problem by the name that the command line uses: TASKS["addition"](30).
+#: All problems by name, as on the command line: TASKS["addition"](30).
 TASKS: dict[str, type[Task]] = {
     task.name: task
     for task in (

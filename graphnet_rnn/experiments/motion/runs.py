@@ -48,14 +48,14 @@ from graphnet_rnn.optimizers.first_order import Adam
 from graphnet_rnn.optimizers.hessian_free import HessianFree
 
 WINDOW, EVERY, KEPT, UNITS = 50, 5, 300, 200
-#: CD-10 for the first updates, then CD-25; and what predicts.
+#: CD-10 for the first updates, then CD-25; and the steps of prediction.
 SHORT, GIBBS, CHAINS = 1000, (10, 25), 10
 NETS: dict[str, tuple[Any, Optimizer]] = {
     "rnn-hf": (Elman, HessianFree(structural=0.1)),
     "rnn-adam": (Elman, Adam(rate=0.001, clip_norm=5.0)),
     "lstm-adam": (LSTM, Adam(rate=0.001, clip_norm=5.0)),
 }
-#: As the source compares them, and with directed connections from the frame before, too.
+#: As in the source, and with directed connections from the previous frame, too.
 ENERGY: dict[str, tuple[Any, tuple[str, ...]]] = {
     "rtrbm": (RTRBM, ("HH",)),
     "trbm": (TRBM, ("HH",)),

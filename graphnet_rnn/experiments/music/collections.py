@@ -23,13 +23,13 @@ __all__ = [
 
 #: Keys of a piano; the lowest C that a chord stands on; semitones of an octave; of a major chord; to the next chord.
 PIANO, LOWEST_C, OCTAVE, MAJOR, MOVES = 88, 27, 12, (0, 4, 7), (0, 5, 7)
-#: What a frame costs the one who knows how it is drawn, in nats: the move and the position.
+#: Nats of a frame under the true law: the move and the position.
 CHORD_NATS = math.log(len(MOVES) * 2)
-#: What the first costs: the chord and the position.
+#: Nats of the first frame: the chord and the position.
 FIRST_CHORD_NATS = math.log(OCTAVE * 2)
-#: Frames of a piece to train on.
+#: Frames of a training piece.
 PIECE = 64
-#: Frames of a window, and from the beginning of one to that of the next: for models whose cases are all as long.
+#: Frames of a window, and between starts of windows, for models with cases of equal length.
 WINDOW, EVERY = 25, 8
 
 
@@ -56,7 +56,7 @@ COLLECTIONS = {
         "Nottingham.mat", "d154f7ca2e90799dc1dc011d8fc048f2fc6ef3f7c69d974b9cf27a471634fbea", 4
     ),
 }
-#: Drawn, not read: chords whose least nats are known, so that all of this can be tried without data.
+#: Generated chords with known minimum nats, to try everything without data.
 DRAWN = "chords"
 
 

@@ -30,14 +30,14 @@ __all__ = [
 ]  # fmt: skip
 
 BATCH, UNITS, HIDDEN = 24, 150, 100
-#: Draws whose accuracies' mean is taken.
+#: Number of samples for the mean accuracy.
 DRAWS = 5
-#: Of the RTRBM: steps of Gibbs to learn by, and to predict; temperatures and chains of its likelihood.
+#: RTRBM: Gibbs steps of training and prediction; temperatures and chains of its likelihood.
 GIBBS, PREDICTED, ANNEALED = 10, (25, 10), (1000, 5)
 CELLS = {"Elman": Elman, "GRU": GRU, "LSTM": LSTM, "mLSTM": MultiplicativeLSTM}
 #: Hidden units of the NADE; 0: keys that are independent given the past.
 OUTPUTS = {"logistic": 0, "nade": HIDDEN}
-#: What stands for the net of an RTRBM, whose output and method are its own.
+#: Net of an RTRBM, which has its own output and method.
 RTRBM, RBM, DIVERGENCE = "RTRBM", "rbm", "cd"
 
 

@@ -31,7 +31,7 @@ from graphnet_rnn.experiments.runs import Job, Row, finished, grouped, markdown,
 
 __all__ = ["METHODS", "PredictorJob", "run", "table"]
 
-#: States, as many as the source's largest networks had units, but for the alphabet, where those had up to 512.
+#: Maximum states: units of the source's largest networks, except for the alphabet, where those had up to 512.
 LARGEST = {"alphabet": 256, "music": 256, "anbn": 64}
 
 

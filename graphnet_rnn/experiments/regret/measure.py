@@ -19,7 +19,7 @@ from graphnet_rnn.settings import shown, whole_number
 
 __all__ = ["regret", "smoothed"]
 
-#: Bits may be so far below 0 by rounding, in float32.
+#: Tolerance of negative bits, for rounding in float32.
 ROUNDING = 1e-5
 
 

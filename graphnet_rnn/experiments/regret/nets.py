@@ -31,12 +31,12 @@ from graphnet_rnn.riemannian.metrics import Backpropagated, Frequency, OuterProd
 
 __all__ = ["METHODS", "NETS", "TABLE", "NetJob", "run", "table"]
 
-#: How often a run is looked at.
+#: Number of evaluations of a run.
 LOOKS = 50
-#: Steps of a piece.
+#: Time steps of a piece.
 PIECE = 250
 
-#: Of so many units and edges, a seed of the graph, and the frequencies of the symbols.
+#: Function of units, edges, a seed of the graph, and symbol frequencies.
 NETS: dict[str, Callable[..., rnn.Cell]] = {
     "RNN": GraphRNN,
     "GNN": GNN,

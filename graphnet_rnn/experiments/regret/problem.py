@@ -16,9 +16,9 @@ from graphnet_rnn.experiments.runs import Row, grouped
 
 __all__ = ["SIZES", "SOURCE", "SYMBOLS", "DrawnTexts", "best_runs"]
 
-#: Lines, bars and blocks of each of the two texts.
+#: Lines, bars and blocks of each text.
 SIZES = {"alphabet": 1000, "music": 2700, "anbn": 10}
-#: How many symbols each text is made of.
+#: Number of symbols of each text.
 SYMBOLS = {"alphabet": 67, "music": 14, "anbn": 3}
 #: Ollivier 2013, table 1: cumulative regret in bits.
 SOURCE: dict[str, dict[str, float]] = {

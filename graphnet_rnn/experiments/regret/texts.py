@@ -122,11 +122,11 @@ def _capitals(generator: np.random.Generator, writer: _Writer) -> None:
 
 # -- synthetic music -------------------------------------------------------------------------
 
-#: The pitches of each harmony, and the harmonies of eight bars.
+#: Pitches of each harmony, and harmonies of eight bars.
 CHORDS = {"I": "ceg", "IV": "cfa", "V": "gbd"}
 PROGRESSION = ("I", "IV", "I", "V", "I", "IV", "V", "I")
 RHYTHMS = (("4", "4", "4"), ("2", "4"), ("4.", "8", "4"), ("2.",), ("4", "4", "8", "8"))
-#: A bar of each rhythm, * for a pitch.
+#: Bar of each rhythm, * for a pitch.
 BARS = tuple(" ".join("*" + value for value in rhythm) + " |\n" for rhythm in RHYTHMS)
 
 
@@ -239,7 +239,7 @@ def anbn(generator: np.random.Generator, blocks: int = 10, least: int = 1024, en
     return writer.drawn()
 
 
-#: Every text by its name: TEXTS["music"](np.random.default_rng(0)).
+#: All texts by name: TEXTS["music"](np.random.default_rng(0)).
 TEXTS: dict[str, Callable[..., Drawn]] = {
     "alphabet": alphabet,
     "music": music,
