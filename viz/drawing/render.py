@@ -145,8 +145,8 @@ class Drawing:
     def _rendered(self, form: str) -> bytes:
         if self.is_too_large:
             raise DrawingError(
-                f"there are {self.size} nodes to draw, more than limit={self.limit}: laying them "
-                f"out would take minutes, and nobody could read it. {_SMALLER}; or pass limit=None."
+                f"there are {self.size} nodes to draw, more than limit={self.limit}: a layout would "
+                f"take minutes, and would be unreadable. {_SMALLER}; or pass limit=None."
             )
         try:
             rendered = render(self.dot, form, _SECONDS)

@@ -34,5 +34,5 @@ def run(options: argparse.Namespace) -> int:
             if options.debug:
                 raise
             raise GraphnetError(str(error)) from None
-        print(f"{cell.__name__} obeys all laws")
+        print(f"{cell.__name__} passes all checks")
     return 0

@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     for name, method in (("width", "beam"), ("attempts", "exact"), ("seed", "exact or weighted")):
         if name in options.written and options.method not in method:
-            raise UsageError(f"--{name} is of --method {method}, not of {options.method}; leave it out")
+            raise UsageError(f"--{name} applies to --method {method}, not to {options.method}; leave it out")
     found = complete(
         load_finite(options.model, options.cell), options.start, options.ending, options.pattern, options.length,
         "\n" if options.stop_line else None, options.method, options.count, options.temperature, options.seed,

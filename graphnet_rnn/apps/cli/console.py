@@ -172,9 +172,7 @@ class Console(Listener):
                 f"{len(data.test):,} to test; {len(data.vocabulary)} different"
             )
             if len(data.valid) <= problem.time + 1:
-                print(
-                    "no validation: too few characters for it, so the best epoch is the one of the least training loss"
-                )
+                print("no validation: too few characters; the best epoch is that of minimum training loss")
         if progress.step:
             print(f"continuing at epoch {progress.epoch + 1}, step {progress.step:,}")
             self._recall(trainer)

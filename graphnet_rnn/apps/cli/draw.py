@@ -105,16 +105,16 @@ def run(options: argparse.Namespace) -> int:
     runs = [path for path in options.what if path.endswith(".jsonl") or os.path.isdir(path)]
     if len(runs) == len(options.what):
         strange = options.written & {"show", "style", "cell", "theme", "time"}
-        refuse(strange, "is of cells and models, and means nothing for runs")
+        refuse(strange, "applies to cells and models, not to runs")
         return _draw_runs(runs, options.chart, options.out if "out" in options.written else None)
     if len(options.what) > 1:
         other = next(what for what in options.what if what not in runs)
         raise UsageError(
-            f"only runs are drawn together, and {other!r} is neither the folder of a run nor a history (.jsonl)"
+            f"only runs can be compared in one chart; {other!r} is neither the folder of a run nor a history (.jsonl)"
         )
     (what,) = options.what
     if options.cell is not None and not what.endswith(".safetensors"):
-        raise UsageError(f"--cell says of which cell a model file is made, and {what} is none; leave it out")
+        raise UsageError(f"--cell is only for model files, and {what} is not one; leave it out")
     import viz
 
     subject: Cell | Network
@@ -130,7 +130,7 @@ def run(options: argparse.Namespace) -> int:
         subject = make_cell(what)
     if options.chart is not None:
         raise UsageError(
-            f"--chart {options.chart} is of a run: give its folder or its history (.jsonl), not {what}"
+            f"--chart {options.chart} needs a run: give its folder or its history (.jsonl), not {what}"
         )
     print(_draw_graph(subject, options.show, options.out, options.style, options.theme, options.time))
     return 0
@@ -150,7 +150,7 @@ def _draw_runs(paths: Sequence[str], kind: str | None, out: str | None) -> int:
 
     for path in paths:
         if os.path.isdir(path) and not os.path.exists(os.path.join(path, "history.jsonl")):
-            raise UsageError(f"{path} is a folder, and there is no run in it: it has no history.jsonl")
+            raise UsageError(f"{path} is a folder without a run: there is no history.jsonl in it")
     if len(paths) > 1 and kind not in (None, "curve"):
         raise UsageError(f"--chart {kind} shows one run, not {len(paths)}; name one, or leave --chart out")
     if kind == "samples":
@@ -242,7 +242,7 @@ def _dumped(network: Network, out: str, style: str, theme: str, time: int) -> st
     import viz
 
     if os.path.splitext(out)[1]:
-        raise UsageError(f"--show dump: --out {out} is to be a folder, so its name can have no ending")
+        raise UsageError(f"--show dump: --out {out} must be a folder, so its name cannot have a suffix")
     require_folder_of("--out", out, "explain.txt")
     unrolled = _unrolled(network, time)
     function = gn.compile([unrolled.cost, *gn.gradient(unrolled.cost, list(network.parameters.values()))])

@@ -98,7 +98,7 @@ def run(options: argparse.Namespace) -> int:
     network = load_finite(options.model, options.cell)
     if network.vocabulary is None:
         return _judge(network, options)
-    refuse(options.written & {*CHOICES}, "means nothing to a text")
+    refuse(options.written & {*CHOICES}, "does not apply to a text")
     text = read_text(options.data, options.encoding)
     symbols = network.vocabulary.encode(text, options.unknown)
     excerpt = _excerpt(text, options)
@@ -130,7 +130,7 @@ def _judge(network: Network, options: argparse.Namespace) -> int:
             f"{options.model} has no vocabulary: it was not trained on text, but on sequences, which are in files of "
             f"{', '.join(ENDINGS)}"
         )
-    refuse(options.written - {*CHOICES, "model", "data", "cell", "debug"}, "is about texts")
+    refuse(options.written - {*CHOICES, "model", "data", "cell", "debug"}, "applies only to texts")
     sequences = read_sequences(options.data, choice_for(network, options))
     loss, right = judged(network, sequences)
     accuracy = "" if right is None else f", accuracy {right:.2%}"
@@ -150,10 +150,10 @@ def _require_sense(options: argparse.Namespace) -> None:
     if not (options.colour or options.save):
         refuse(
             options.written & {"at", "length", "theme"},
-            "says how --colour or --save works, and neither is given",
+            "needs --colour or --save",
         )
     if not options.costs:
-        refuse(options.written & {"split"}, "says how --costs works, which is not given")
+        refuse(options.written & {"split"}, "needs --costs")
     if options.dynamic is not None and (options.colour or options.save or options.costs):
         raise UsageError("--colour, --save and --costs show the model as it was trained; leave --dynamic out")
 
@@ -209,7 +209,7 @@ def _evaluator(network: Network, lanes: int, options: argparse.Namespace) -> Eva
     names = ("time", "decay")
     given = {name: value for name in names if (value := getattr(options, f"dynamic_{name}")) is not None}
     if options.dynamic is None:
-        refuse((f"dynamic_{name}" for name in given), "says how --dynamic works, which is not given")
+        refuse((f"dynamic_{name}" for name in given), "needs --dynamic")
         return Evaluator(network, lanes)
     if options.lanes not in (None, 1):
         raise UsageError(

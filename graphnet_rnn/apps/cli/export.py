@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
         "c": ("time", "batch", "initial"),
     }
     given = {k: v for names in choices.values() for k in names if (v := getattr(options, k)) is not None}
-    refuse(given.keys() - {*choices[options.to]}, f"means nothing with --to {options.to}")
+    refuse(given.keys() - {*choices[options.to]}, f"does not apply to --to {options.to}")
     out = Path(options.out)
     require_apart({"--out": options.out}, {"model": options.model})
     if options.to == "c":

@@ -160,7 +160,7 @@ class Material(ABC):
         of_problems = {each.name for kind in PROBLEMS for each in declared_settings(kind)}
         known = {each.name for kind in kinds for each in declared_settings(kind)}
         strange = of_problems - known | {*OF_TEXTS, *OF_SEQUENCES} - {*others}
-        refuse(self.options.written & strange, f"means nothing to {what}")
+        refuse(self.options.written & strange, f"does not apply to {what}")
 
 
 PROBLEMS = (CarriedText, DrawnText, Arrays)
@@ -200,7 +200,7 @@ class TextMaterial(Material):
         gradient, curvature = _gradient_batches(options), _curvature_batches(options)
         if gradient is None:
             if options.unscored:
-                raise UsageError("--unscored is for independent sequences; give --gradient-batches, too")
+                raise UsageError("--unscored is for independent sequences; also give --gradient-batches")
             return CarriedText(network, self.corpus, **self.settings(CarriedText))
         if options.stride is not None:
             raise UsageError("--stride is for pieces that carry their states, not with --gradient-batches")
@@ -220,27 +220,27 @@ def _fold(options: argparse.Namespace) -> tuple[int, int] | None:
     whole_number("--gap", options.gap, least=0)
     if options.fold is None:
         if options.gap:
-            raise UsageError("--gap is about a block that --fold names")
+            raise UsageError("--gap needs --fold")
         return None
     found = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", options.fold)
     if found is None or not 1 <= int(found[1]) <= int(found[2]) or int(found[2]) < 2:
         raise UsageError(f"--fold must be K/N, such as 1/5, K of 1 ... N, not {in_brief(options.fold)}")
     if options.valid is not None:
-        raise UsageError("--fold says what to validate on, and so does --valid; give one of them")
+        raise UsageError("--fold and --valid both set the validation data; give only one of them")
     return int(found[1]) - 1, int(found[2])
 
 
 def _texts(options: argparse.Namespace, vocabulary: Vocabulary | None) -> Corpus:
     if options.data is None:
         if options.valid or options.test:
-            raise UsageError("--valid and --test go with a training text")
+            raise UsageError("--valid and --test need a training text")
         unknown = None if vocabulary is None else options.unknown
         return Corpus.split(standard_library_text(), vocabulary=vocabulary, unknown=unknown)
     if options.valid is None:
         if options.test is not None:
             raise UsageError("--test FILE needs --valid FILE as well")
         if options.unknown is not None and vocabulary is None:
-            raise UsageError("--unknown says how --valid and --test are read; give --valid FILE, too")
+            raise UsageError("--unknown needs --valid FILE")
         return Corpus.read(
             options.data, unknown=options.unknown, encoding=options.encoding, vocabulary=vocabulary
         )

@@ -39,9 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     whole_number("--length", options.length)
     if options.argmax and "temperature" in options.written:
-        raise UsageError("--argmax is temperature 0, and --temperature says another; leave out one")
+        raise UsageError("--argmax is temperature 0, which contradicts --temperature; leave out one")
     if options.unknown is not None and not options.warm_up:
-        raise UsageError("--unknown says how --warm-up is read; give that, too")
+        raise UsageError("--unknown needs --warm-up")
     sampler = Sampler(load_finite(options.model, options.cell))
     sampler.read(options.warm_up, options.unknown)
     characters = sampler.sample(options.length, 0.0 if options.argmax else options.temperature, options.seed)

@@ -249,7 +249,9 @@ def make_cell(text: str, units: int | None = None) -> Cell:
                 f"{_usage(cell)}"
             )
         if takes in named or (arguments and takes == first):
-            raise UsageError(f"--units {units} and {quoted(text)} both say how many units; leave out --units")
+            raise UsageError(
+                f"--units {units} and {quoted(text)} both set the number of units; leave out --units"
+            )
         named[takes] = units
     return made(cell, arguments, named)
 
@@ -399,7 +401,7 @@ def make_optimizer(
         if name not in own:
             raise UsageError(f"{option} is not for --optimizer {text}, which has no such setting")
         if name in named:
-            raise UsageError(f"{option} {value:g} and {quoted(text)} both say {name}; leave out one")
+            raise UsageError(f"{option} {value:g} and {quoted(text)} both set {name}; leave out one")
         named[name] = amount(option, value, above_zero=True) if name == "rate" else no_limit(option, value)
     settings = {**{k: v for k, v in (default or {}).items() if k in own}, **named}
     return made(
@@ -421,7 +423,7 @@ def make_schedule(text: str) -> Schedule:
 def require_rate(optimizer: Optimizer, text: str) -> None:
     """Raises UsageError for an optimizer without a learning rate."""
     if not hasattr(optimizer, "rate"):
-        raise UsageError(f"--schedule is a factor on a rate, and --optimizer {text} has none")
+        raise UsageError(f"--schedule multiplies the learning rate, and --optimizer {text} has none")
 
 
 def is_schedule(text: str) -> bool:

@@ -83,9 +83,7 @@ def run(options: argparse.Namespace) -> int:
     require_ending("--html", options.html, (".html",), "the name of a page")
     require_ending("--figure", options.figure)
     if options.figure is None:
-        refuse(
-            options.written & {"against", "by", "panels"}, "says how --figure is drawn, which is not given"
-        )
+        refuse(options.written & {"against", "by", "panels"}, "needs --figure")
     require_apart(
         {"--report": options.report, "--html": options.html, "--figure": options.figure},
         {"recipe": options.recipe, "data": options.data},
@@ -96,7 +94,7 @@ def run(options: argparse.Namespace) -> int:
             "--serve shows a sweep that trains, and --only-report trains none; --html writes the page"
         )
     if options.only_report and not Path(folder).exists():
-        raise UsageError(f"there is no sweep in {folder} to tell of")
+        raise UsageError(f"there is no sweep in {folder} to report")
     sweep = Sweep(recipe, folder, options.workers, _parallel(options.parallel))
     interrupted = False
     if not options.only_report:
@@ -116,14 +114,14 @@ def run(options: argparse.Namespace) -> int:
     if not options.quiet or options.only_report:
         sys.stdout.write(report(sweep.book))
     if interrupted and not options.quiet:
-        print(f"interrupted; the same command goes on where {folder} stands", file=sys.stderr)
+        print(f"interrupted; repeat the command to resume {folder}", file=sys.stderr)
     best = sweep.book.best()
     if interrupted:
         return 130
     if not best:
         raise UsageError(f"no run of {folder} has a result; the reasons are in its table")
     if not options.quiet:
-        print(f"the best run is in {best[0].runs[0].run}")
+        print(f"best run: {best[0].runs[0].run}")
     return 0
 
 

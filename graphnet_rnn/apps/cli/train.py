@@ -341,8 +341,8 @@ def _refuse_changes(options: argparse.Namespace) -> None:
     if changed:
         names = ", ".join("--" + k.replace("_", "-") for k in sorted(changed))
         raise UsageError(
-            f"--resume continues the run as it was; leave out {names} (what may change: --epochs, --backend, --memory, "
-            "--threads, and where files are)."
+            f"--resume continues the run unchanged; leave out {names} (you may change "
+            "--epochs, --backend, --memory, --threads, and paths of files)."
         )
 
 

@@ -61,9 +61,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     if "theme" in options.written and not options.colour:
-        raise UsageError("--theme is of --colour; give that, too")
+        raise UsageError("--theme needs --colour")
     if options.html and (options.colour or "theme" in options.written):
-        raise UsageError("--colour and --theme are of a terminal; a page has a button for it")
+        raise UsageError("--colour and --theme are for the terminal; the page of --html has a button")
     if not options.html:
         _require_terminal()
     if options.file is None and options.model is not None and not options.model.endswith(".safetensors"):
@@ -88,7 +88,7 @@ def _require_terminal() -> None:
     for stream, name in ((sys.stdin, "input"), (sys.stdout, "output")):
         if stream is None or not stream.isatty():
             raise UsageError(
-                f"standard {name} is no terminal, where one could write; --html writes in a browser, and "
+                f"standard {name} is not a terminal; --html writes in a browser, and "
                 "`graphnet-rnn sample MODEL --warm-up TEXT` goes on with a text by itself"
             )
 

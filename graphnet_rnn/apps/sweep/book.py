@@ -224,7 +224,7 @@ class Book:
         elif recipe is None:
             raise UsageError(f"there is no sweep in {self.folder}")
         elif self.folder.exists() and any(self.folder.iterdir()):
-            raise UsageError(f"{self.folder} is there already, and holds no sweep; name another folder")
+            raise UsageError(f"{self.folder} exists and is not a sweep; name another folder")
         self._tuner = Tuner(recipe) if Tuner.is_needed(recipe) else None
         self.recipe = recipe.with_files(self._container.put)
         if not held.exists():
@@ -251,7 +251,7 @@ class Book:
             ] or changed
         if changed:
             raise UsageError(
-                f"{self.folder} is a sweep of another recipe: {' and '.join(changed)} of it differ; name another "
+                f"{self.folder} belongs to another recipe: {' and '.join(changed)} of it differ; name another "
                 "folder"
             )
 
@@ -430,7 +430,7 @@ class Container:
         digest = hashlib.sha256(content).hexdigest()[:DIGITS]
         if path.parent.resolve() == self.folder.resolve():
             if not path.name.startswith(f"{digest}-"):
-                raise DataError(f"{path} is not what it was when the sweep began; put it back, or sweep anew")
+                raise DataError(f"{path} has changed since the sweep began; restore it, or start a new sweep")
             return path, content
         there = sorted(self.folder.glob(f"{digest}-*"))
         if there:

@@ -122,16 +122,14 @@ class Recipe:
             object.__setattr__(self, name, whole_number(f"recipe: {name}", getattr(self, name), least=least))
         if self.folds > 1 and "valid" in self.settings:
             raise UsageError(
-                "recipe: folds say what to validate on, and so does the setting valid; give one of them"
+                "recipe: folds and the setting valid both set the validation data; give only one of them"
             )
         if self.gap and self.folds == 1:
-            raise UsageError("recipe: gap is beside the blocks of folds, of which there are none")
+            raise UsageError("recipe: gap needs folds")
         if self.sampler is not None and self.method != "optuna":
-            raise UsageError("recipe: a sampler is of method = 'optuna'")
+            raise UsageError("recipe: a sampler needs method = 'optuna'")
         if self.halving is not None and self.pruner is not None:
-            raise UsageError(
-                "recipe: halving says what is cut down, and so does the pruner; give one of them"
-            )
+            raise UsageError("recipe: halving and pruner both stop runs early; give only one of them")
         self._require_settings()
         if self.method == "grid":
             loose = [name for name, each in self.ranges.items() if not isinstance(each, Values)]
@@ -148,7 +146,7 @@ class Recipe:
     def _require_settings(self) -> None:
         for name, value in self.settings.items():
             if name in OWN:
-                raise UsageError(f"recipe: {name} is no setting: the sweep sees to it")
+                raise UsageError(f"recipe: {name} is not a setting: the sweep sets it")
             if name == "no_scaling" and isinstance(value, Range):
                 raise UsageError(
                     "recipe: no_scaling must be true or false: errors of numbers that are standardized and of others "
@@ -180,9 +178,7 @@ class Recipe:
         def add(name: str, path: tuple[str, ...]) -> None:
             if name in path:
                 circle = [*path[path.index(name) :], name]
-                raise UsageError(
-                    f"recipe: {', which depends on '.join(circle)}: nobody could say which is a setting"
-                )
+                raise UsageError(f"recipe: {', which depends on '.join(circle)}: a cycle")
             for other in _conditions_of(self.settings[name]):
                 add(other, (*path, name))
             if name not in found:
@@ -342,7 +338,7 @@ class Recipe:
             )
         if "trials" in given and given.get("method", METHODS[0]) == "grid":
             raise UsageError(
-                "recipe: trials are of method = 'random' or 'optuna'; a grid has as many as it has"
+                "recipe: trials needs method = 'random' or 'optuna'; a grid tries all configurations"
             )
         if "data" not in given:
             raise UsageError("recipe: data = 'FILE' is missing")

@@ -46,8 +46,7 @@ class Document:
         content = read_bytes(self.path, DataError)
         if len(content) > LARGEST:
             raise DataError(
-                f"{self.path} has {len(content) >> 20} MB, more than the {LARGEST >> 20} that one may write at; "
-                "divide it"
+                f"{self.path} has {len(content) >> 20} MB, more than the maximum of {LARGEST >> 20}; divide it"
             )
         try:
             text = content.decode()
@@ -66,7 +65,7 @@ class Document:
         """
         over = yes_or_no("Document.save: over", over)
         if self.path is None:
-            raise UsageError("the text has no file yet")
+            raise UsageError("the document has no file name yet")
         if not self.path.parent.is_dir():
             raise SaveError(f"there is no folder {self.path.parent} for {self.path.name}")
         if not over and self.changed_elsewhere:

@@ -343,14 +343,14 @@ class Draft:
             guarded_step(self.optimizer, given, self._theta, self._state, f"character {end}")
             self._set(self._theta)
             if not np.isfinite(self._theta).all():
-                raise TrainingError(f"what was learned up to character {end} broke the weights")
+                raise TrainingError(f"the step up to character {end} broke the weights")
             after = self._read(self._symbol[self.text[places[-1]]], self._mark(places[-1]).states)
             if not np.isfinite(after.logits).all():
-                raise TrainingError(f"what was learned up to character {end} broke the weights")
+                raise TrainingError(f"the step up to character {end} broke the weights")
         except TrainingError as error:
             self._state = before.state
             self._set(before.theta)
-            raise TrainingError(f"{error}; nothing was learned from this piece: try a smaller rate") from None
+            raise TrainingError(f"{error}; this step was undone; use a smaller learning rate") from None
         for place in [place for place in self._marks if place >= end]:  # read again, by what is known now
             del self._marks[place]
         self._lessons.append(before)

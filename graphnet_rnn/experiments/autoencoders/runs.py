@@ -216,7 +216,7 @@ def train(job: AutoencoderJob) -> Row:
     except TrainingError as failure:  # a rate too high is a result
         ended = str(failure)
     if ended == "interrupted":
-        raise DataError(f"{job.place} was interrupted; the same command goes on from there")
+        raise DataError(f"{job.place} was interrupted; repeat the command to resume it")
     return {
         **job.named, "error": error, "steps": problem.updates,
         "seconds": round(problem.seconds, 1), "asked": job.seconds, "ended": ended, "optimizer": repr(optimizer),

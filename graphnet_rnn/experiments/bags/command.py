@@ -43,9 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     if options.split and options.ngrams:
-        raise UsageError("--split counts n-grams in the text itself, and --ngrams in another; leave out one")
+        raise UsageError("--split counts n-grams in the text, --ngrams in another file; leave out one")
     if "order" in options.written and not (options.split or options.ngrams):
-        raise UsageError("--order is of n-grams; give --split or --ngrams FILE, too")
+        raise UsageError("--order needs --split or --ngrams FILE")
     inputs = {"model": options.model, "text": options.text, "text of n-grams": options.ngrams}
     require_apart({"--out": options.out}, {**inputs, "cell": parts_of(options.cell or "").where})
     require_ending("--out", options.out, RECORDS, "the name of a record")

@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
     if options.write_text is not None:
         return _write(options)
     if "characters" in options.written:
-        raise UsageError("--characters is of the text of --write-text; give that, too")
+        raise UsageError("--characters needs --write-text")
     if not options.models:
         raise UsageError("name a model, or a text to write: --write-text brackets.txt")
     for model in options.models:
@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
     require_ending("--figure", options.figure)
     require_ending("--out", options.out, RECORDS, "the name of a record")
     if "ideal" in options.written and options.figure is None:
-        raise UsageError("--ideal is a line of --figure; give that, too")
+        raise UsageError("--ideal needs --figure")
     if len(options.brackets) != 2:
         raise UsageError(f"--brackets must be two characters, such as [], not {options.brackets!r:.40}")
     networks = [load_finite(model, options.cell) for model in options.models]

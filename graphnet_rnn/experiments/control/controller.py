@@ -79,7 +79,7 @@ class Controller(Model):
         for cell in cells:
             if not cell.causal:
                 raise UsageError(
-                    f"Controller: {shown(cell, MANY)} reads the future, which has not happened yet"
+                    f"Controller: {shown(cell, MANY)} reads future inputs, which a controller does not have"
                 )
         self.output = one_of("Controller: output", output, ("linear", "tanh"))
         self.seed, self.dtype = seed_of("Controller", seed), float_dtype("Controller", dtype)

@@ -92,7 +92,7 @@ def run(options: argparse.Namespace) -> int:
     print(f"{trainer.settings.optimizer}")
     if trainer.folder.checkpoints():
         trainer.resume()
-        print(f"{options.out}: goes on after step {trainer.progress.step}")
+        print(f"{options.out}: resuming after step {trainer.progress.step}")
     lines.wrong = problem.wrong()
     when = f"after step {trainer.progress.step}" if trainer.progress.step else "before training"
     print(f"{when} {lines.wrong:.2%} of {problem.test:,} test sequences are wrong", flush=True)
@@ -108,7 +108,7 @@ def run(options: argparse.Namespace) -> int:
     if reason != "interrupted":
         print(_verdict(trainer, source, lines.wrong))
     elif options.out is not None:
-        print(f"the same command goes on from {options.out}")
+        print(f"repeat the command to resume {options.out}")
     return 130 if reason == "interrupted" else 0
 
 
@@ -148,7 +148,7 @@ def _optimizer(options: argparse.Namespace, source: Settings) -> Optimizer:
     if options.no_structural and not issubclass(kind, HessianFree):
         raise UsageError(f"--no-structural is only for --optimizer hf, not {options.optimizer}")
     if options.no_structural and re.search(r"\bstructural\b", options.optimizer):
-        raise UsageError(f"--no-structural and {options.optimizer!r} both say structural; leave out one")
+        raise UsageError(f"--no-structural and {options.optimizer!r} both set structural; leave out one")
     default: dict[str, Any] = {"clip_norm": 1.0}
     if issubclass(kind, HessianFree):
         default = source.optimizer().settings()
