@@ -167,7 +167,7 @@ PROBLEMS = (CarriedText, DrawnText, Arrays)
 
 
 def material_of(options: argparse.Namespace, network: Network | None = None) -> Material:
-    """Material for the name of the data. network: trained network, which knows how to read them."""
+    """Material for the name of the data. network: trained network, whose columns and scaling the data use."""
     data = options.data
     if (kind := material_kind(data)) is not None:
         material: Material = installed("materials", kind)(options)
