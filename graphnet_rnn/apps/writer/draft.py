@@ -251,7 +251,7 @@ class Draft:
 
     @property
     def bits(self) -> float:
-        """Mean bits per character, over characters that the model has read and that are in its vocabulary; NaN before the first."""
+        """Mean bits per character, over read characters of the vocabulary; NaN before the first."""
         total, count = self._sums[-1]
         return total / count / math.log(2) if count else math.nan
 
