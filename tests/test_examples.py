@@ -34,9 +34,9 @@ MODULES: dict[str, ModuleType] = {
     "sweep": graphnet_rnn.apps.sweep,
     "writer": graphnet_rnn.apps.writer,
     "viz": viz,
+    "rnn.tasks": rnn.tasks,
+    "rnn.control": rnn.control,
 }
-#: Those in which each name has an example.
-FINISHED: tuple[str, ...] = ("gn", "gn.testing", "rnn.data", "rnn.initializers", "rnn.testing")
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
@@ -87,7 +87,7 @@ def unexplained(value: Any) -> Iterator[str]:
                 yield f"{name}({each})"
 
 
-@pytest.mark.parametrize("module", FINISHED)
+@pytest.mark.parametrize("module", MODULES)
 def test_public_names_have_examples_and_explain_their_parameters(module: str) -> None:
     found = public(MODULES[module])
     assert not [name for name, value in found.items() if ">>>" not in (inspect.getdoc(value) or "")]

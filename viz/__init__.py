@@ -1,17 +1,17 @@
-"""viz: pictures of graphs, charts of runs and coloured text.
+"""viz: pictures of graphs, charts of runs and colored text.
 
 import viz
 
-viz.draw(cost)                                       # shows itself in a notebook
+viz.draw(cost)                                       # a notebook shows it
 viz.draw(cost, style="compact").save("cost.svg")     # .svg .png .pdf .dot .html
-viz.draw(cost, notes=viz.gradients(cost))            # or viz.values, viz.times, viz.units: what is told of each node
-viz.mirror(cost)                                     # forward and backward, side by side
-viz.explore(cost)                                    # one page to open, search and step through; or "cost.html"
+viz.draw(cost, notes=viz.gradients(cost))            # or viz.values, viz.times, viz.units: notes on each node
+viz.mirror(cost)                                     # forward and backward pass, side by side
+viz.explore(cost)                                    # HTML page to browse and search a graph
 viz.training_curve("run/history.jsonl").savefig("curve.png")
-viz.flight_recorder("run.jsonl").savefig("run.png")  # of Hessian-free steps
+viz.flight_recorder("run.jsonl").savefig("run.png")  # second-order training, step by step
 viz.animation({"video": v[:, 0]}).save("video.html")  # or .gif; viz.filmstrip shows frames side by side
 viz.schedule_curve(rnn.Warmup(500).then(rnn.Cosine(20_000)))
-print(viz.reading(rnn.read(network, text)))          # coloured by the probability of each character
+print(viz.reading(rnn.read(network, text)))          # colored by the probability of each character
 """
 
 from __future__ import annotations

@@ -20,16 +20,22 @@ from viz.files import write_file
 
 __all__ = ["Animation", "animation"]
 
-#: About so many pixels of a screen are the height of a video in a GIF; what is around it, and above it, with its name.
+#: Approximate height of a video in a GIF, in pixels; margin; height of its name.
 HEIGHT, MARGIN, NAME = 160, 8, 16
 PAPER, INK = 255, 40
 
 
 @dataclass(frozen=True, repr=False)
 class Animation:
-    """Videos that move together: `.save("balls.html")` or `.save("balls.gif")`; shows itself in a notebook.
+    """Videos that play side by side.
 
-    videos: by name (time, height, width), 0 black and 1 white.
+    `.save("balls.html")` or `.save("balls.gif")` writes it; a notebook shows it.
+    videos: name -> array (time, height, width), 0 black and 1 white. frames_per_second: speed. title: title of the
+    page. path, in `save`: file that ends in .html or .gif.
+
+    >>> page = viz.Animation({"ball": np.eye(3)[:, None] * np.ones((3, 2, 1))}, frames_per_second=6, title="Ball")
+    >>> page
+    <Animation of 1 videos, 3 frames of 2 x 3 pixels>
     """
 
     videos: Videos
@@ -42,7 +48,7 @@ class Animation:
 
     @property
     def html(self) -> str:
-        """A page in one file that needs nothing else: it plays, pauses (space), and steps (arrows, or the slider)."""
+        """HTML page in one file, with play, pause (space), single steps (arrows) and a slider."""
         time, height, width = next(iter(self.videos.values())).shape
         pixels = {name: base64.b64encode(_grey(v).tobytes()).decode() for name, v in self.videos.items()}
         data = {
@@ -54,7 +60,7 @@ class Animation:
 
     @property
     def gif(self) -> bytes:
-        """The same without anything to press. Its clock ticks in hundredths of a second."""
+        """GIF of the videos; frame times are rounded to hundredths of a second."""
         from PIL import Image, ImageDraw
 
         time, height, width = next(iter(self.videos.values())).shape
@@ -79,7 +85,7 @@ class Animation:
         return stream.getvalue()
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes .html or .gif. DrawingError for another ending, or where it cannot be written."""
+        """Writes a .html or .gif file. Raises DrawingError for another suffix, or if the file cannot be written."""
         file = named_file("path", path)
         ending = file.suffix.lower()
         if ending not in (".html", ".htm", ".gif"):
@@ -93,11 +99,15 @@ class Animation:
 
 
 def animation(videos: Any, frames_per_second: int = 12, title: str = "Videos") -> Animation:
-    """Videos side by side, as a page or a GIF.
+    """Videos side by side, as an HTML page or a GIF.
 
-    videos: (time, pixels) of square frames, row by row, or (time, height, width), 0 black and 1 white; or several of
-    one shape by name: {"what was": v[:, 0], "made up": s[:, 0]}. What lies beyond 0 ... 1 is drawn as the nearer end.
+    videos: array (time, pixels) of square frames, row by row, or (time, height, width), 0 black and 1 white; or several
+    of one shape by name: {"truth": v[:, 0], "predicted": s[:, 0]}. Values outside [0, 1] are clipped.
+    frames_per_second: speed; 12 by default. title: title of the page.
     Raises DrawingError for arrays that do not fit.
+
+    >>> viz.animation({"truth": np.zeros((4, 25)), "predicted": np.ones((4, 25))})
+    <Animation of 2 videos, 4 frames of 5 x 5 pixels>
     """
     if not isinstance(title, str):
         raise DrawingError(f"animation: title must be a str, not {title!r:.60}.")

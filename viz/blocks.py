@@ -1,4 +1,4 @@
-"""Blocks: an array as a small table, for heat maps."""
+"""Means of blocks of an array, for heat maps."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Grid = npt.NDArray[np.float64]
 
 
 def block_means(array: Array, rows: int, columns: int) -> Grid:
-    """The array as a table of at most so many means of blocks, as equal in size as they can be; (0, 0) if it is empty.
+    """Means of blocks of nearly equal size, at most rows × columns of them; (0, 0) for an empty array.
 
-    Leading axes are laid one below the other. A block that holds NaN, or infinities of both signs, is NaN.
+    Leading axes are stacked vertically. A block with NaN, or with infinities of both signs, is NaN.
     """
     if not array.size:
         return np.zeros((0, 0))

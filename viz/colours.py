@@ -1,4 +1,4 @@
-"""Colours: between stops of a scale, and the ink that can be read on a colour. All are `#rrggbb`."""
+"""Color scales, and the text color for a background. All colors are `#rrggbb`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["between", "ink_on"]
 
 
 def between(stops: Sequence[str], place: float) -> str:
-    """The colour at a place in [0, 1] on a scale of evenly spaced stops; beyond them, the nearer end."""
+    """Color at a place in [0, 1] on a scale of evenly spaced stops; other places are clipped."""
     along = min(max(place, 0.0), 1.0) * (len(stops) - 1)
     left = min(int(along), len(stops) - 2)
     part = along - left
@@ -20,7 +20,7 @@ def between(stops: Sequence[str], place: float) -> str:
 
 
 def ink_on(colour: str, dark: str = "#000000", light: str = "#ffffff") -> str:
-    """The one of two inks that stands out more on a colour. Source: WCAG 2.1, contrast ratio."""
+    """The one of two text colors with more contrast to a color. Source: WCAG 2.1, contrast ratio."""
     ground = _luminance(colour)
 
     def contrast(ink: str) -> float:

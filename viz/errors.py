@@ -1,4 +1,4 @@
-"""What can go wrong while drawing."""
+"""Errors of viz, and checks of arguments."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ __all__ = [
 
 
 class DrawingError(GraphnetError):
-    """A picture that cannot be made or saved; the message names the argument and the remedy."""
+    """Raised for a picture that cannot be made or saved; the message names the argument and the remedy."""
 
 
 class LayoutTimeoutError(DrawingError):
-    """Graphviz takes longer to lay out a picture than it may."""
+    """Raised if Graphviz takes too long for a layout."""
 
 
 @contextlib.contextmanager
 def by_matplotlib() -> Iterator[None]:
-    """Within it, or a function decorated with it, what matplotlib raises is a DrawingError, in one sentence.
+    """Context manager and decorator: turns errors of matplotlib into a DrawingError.
 
-    It reads variables and files of the user's, in which anything may stand.
+    Matplotlib reads environment variables and files of the user.
     """
     try:
         yield
@@ -51,7 +51,7 @@ def by_matplotlib() -> Iterator[None]:
 
 
 def _passed(traceback: TracebackType | None, package: str) -> bool:
-    """Whether an error came through this package."""
+    """True if an error came through this package."""
     while traceback is not None:
         if str(traceback.tb_frame.f_globals.get("__name__")).partition(".")[0] == package:
             return True
@@ -60,7 +60,7 @@ def _passed(traceback: TracebackType | None, package: str) -> bool:
 
 
 def named_file(argument: str, given: Any) -> Path:
-    """The file or folder that a path names; DrawingError for what is no path."""
+    """Path of a file or folder; raises DrawingError for other objects."""
     try:
         return path(argument, given)
     except UsageError as error:
@@ -68,7 +68,7 @@ def named_file(argument: str, given: Any) -> Path:
 
 
 def whether(argument: str, given: Any) -> bool:
-    """True or False; DrawingError for anything else."""
+    """True or False; raises DrawingError for anything else."""
     try:
         return yes_or_no(argument, given)
     except UsageError as error:
@@ -76,7 +76,7 @@ def whether(argument: str, given: Any) -> bool:
 
 
 def chosen(argument: str, given: Any, otherwise: bool) -> bool:
-    """True or False, and `otherwise` for None; DrawingError for anything else."""
+    """True or False, and `otherwise` for None; raises DrawingError for anything else."""
     try:
         answer = yes_no_or_none(argument, given)
     except UsageError as error:
@@ -85,7 +85,7 @@ def chosen(argument: str, given: Any, otherwise: bool) -> bool:
 
 
 def count_of(argument: str, given: Any, least: int = 1) -> int:
-    """A whole number that is at least `least`; DrawingError for anything else."""
+    """A whole number >= `least`; raises DrawingError for anything else."""
     try:
         return whole_number(argument, given, least)
     except UsageError as error:

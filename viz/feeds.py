@@ -1,4 +1,4 @@
-"""Feeds: an array for each input of a graph, and the value that each node has with them."""
+"""Arrays for the inputs of a graph, and the values of its nodes."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ Feeds = Mapping[Node, Any]
 
 
 def fed(graph: Graph, feeds: Feeds | None) -> dict[Node, Array]:
-    """An array for each input: those of `feeds`, or without any the same random numbers in each run, standard normal;
-    any integers that are in range where they are indices.
+    """Array for each input: those of `feeds`, or random ones from a fixed seed: standard normal, or integers in the
+    range of
+    an index.
 
-    Raises DrawingError for an input without an array and for a key that is no input; ShapeError, DtypeError for an
+    Raises DrawingError for an input without an array and for a key that is not an input; ShapeError, DtypeError for an
     array that does not fit.
     """
     inputs = graph.inputs
@@ -45,9 +46,9 @@ def fed(graph: Graph, feeds: Feeds | None) -> dict[Node, Array]:
 
 
 def computed(outputs: Iterable[Node], given: Mapping[Node, Array]) -> Iterator[tuple[Node, Array]]:
-    """Each node that the outputs need with its value, by the ops' own rules; a value is dropped once it is used.
+    """Yields each node that the outputs depend on with its value, computed by the rules of the ops; drops used values.
 
-    Raises BackendError, which names the node, where a rule fails.
+    Raises BackendError, which names the node, if a rule fails.
     """
     order = Graph(outputs).order
     last: dict[Node, int] = {}

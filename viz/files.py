@@ -1,4 +1,4 @@
-"""Files of pictures: written whole or not at all."""
+"""Atomic writes of picture files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["write_file"]
 
 
 def write_file(target: Path, contents: bytes) -> None:
-    """Whole or not at all; DrawingError if the folder is missing or may not be written to."""
+    """Writes a file completely or not at all; raises DrawingError if the folder is missing or not writable."""
     try:
         if not target.parent.is_dir():
             raise FileNotFoundError(0, f"there is no folder {target.parent}")

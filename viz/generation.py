@@ -1,4 +1,4 @@
-"""Generation: a network that reads what it has predicted (Lynge 2016, fig. 3.6)."""
+"""Picture of a network that reads its own predictions (Lynge 2016, fig. 3.6)."""
 
 from __future__ import annotations
 
@@ -22,11 +22,16 @@ __all__ = ["generation"]
 
 
 def generation(network: Network, steps: int = 4, *, theme: Theme = "light") -> Drawing:
-    """A network that generates so many symbols: each prediction, made a symbol by χ, is the next input.
+    """A network that generates symbols: each prediction, turned into a symbol by χ, is the next input.
 
-    χ takes the most probable symbol, or draws one. The first input is data; the others are labels on what χ gives.
-    Raises DrawingError for what is no network, or reads later inputs, or where the sizes of inputs and outputs differ.
+    χ takes the most probable symbol, or draws one. The first input is data; the others are labels on the output of χ.
+    network: network with as many outputs as inputs. steps: number of time steps to draw, at least 3; 4 by default.
+    theme: "light" (default), "dark", "colour-blind", or a Style.
+    Raises DrawingError for other objects, and for a network that reads later inputs or has other outputs than inputs.
     Source: Lynge 2016, 3.5 and fig. 3.6.
+
+    >>> viz.generation(rnn.Network([rnn.GRU(4)], inputs=5, outputs=5))
+    <Drawing of 17 nodes, closed style>
     """
     if not callable(getattr(network, "unroll", None)) or isinstance(network, type):
         raise DrawingError(f"network: generation needs an rnn.Network, not a {type(network).__name__}.")
@@ -60,7 +65,7 @@ def _outputs(network: Network, steps: int) -> list[Node]:
 
 
 def _fed_back(picture: ClosedPicture) -> ClosedPicture:
-    """With χ above each output, and an edge from it to the next step's input."""
+    """Adds χ above each output, and an edge from χ to the next input."""
     top = len(picture.states)
     boxes: list[Box] = []
     data: dict[int, Box] = {}

@@ -1,4 +1,4 @@
-"""Matching: which nodes of a graph a pass has kept."""
+"""Matching of the nodes of a graph before and after a compiler pass."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["kept_nodes"]
 
 
 def kept_nodes(before: Graph, after: Graph) -> dict[Node, Node]:
-    """For each node of the second graph that the first has as well, that one there.
+    """Node of the second graph -> the same node in the first.
 
-    A node is in both if it is the same, or if one of the same op, shape, name and place in the user's program is; so
-    what merely reads something else than before is kept. Of several such, the first are.
+    Nodes match if they are identical, or have the same op, shape, name and source line; inputs may differ. Of several
+    such nodes, the first match.
     """
     same = set(before.order) & set(after.order)
     old: dict[tuple[Any, ...], deque[Node]] = {}

@@ -1,4 +1,4 @@
-"""Mirror: the forward pass and the backward pass side by side, each derivative where its node is."""
+"""Forward and backward pass side by side, each derivative at the place of its node."""
 
 from __future__ import annotations
 
@@ -34,11 +34,16 @@ def mirror(
     limit: int | None = 3000,
     theme: Theme = "light",
 ) -> Drawing:
-    """The forward pass to a scalar cost, and beside it, at the same places, the backward pass with ∂cost/∂node.
+    """The forward pass to a scalar cost beside the backward pass with ∂cost/∂node, at the same positions.
 
-    Edges of the backward pass run the other way. values: the numbers of both, as `viz.values` shows them, and the
-    colour of the norm of each derivative. feeds: as for `viz.values`. style, closed, steps, limit, theme: as for
-    `viz.draw`. Raises DrawingError if the cost is no scalar, and what `viz.values` raises for feeds.
+    Edges of the backward pass point the other way. cost: scalar node. values: True (default) shows the values of
+    both, as `viz.values` does, and colors by the norm of each derivative. feeds: as for `viz.values`. style, closed,
+    steps, limit, theme: as for `viz.draw`.
+    Raises DrawingError if the cost is not a scalar, and the errors of `viz.values` for feeds.
+
+    >>> x = gn.input((3, 2), name="x")
+    >>> viz.mirror(gn.mean(gn.tanh(x)))
+    <Drawing of 6 nodes, compact style>
     """
     check_style(style)
     check_limit(limit)
@@ -62,7 +67,7 @@ def mirror(
 
 
 class Cotangents(Gradients):
-    """∂cost/∂node: its elements as in `ValueNotes` (of nodes drawn as one, the last's), its norm as a colour."""
+    """Notes with ∂cost/∂node: elements as in `ValueNotes` (of nodes drawn as one, the last), norm as a color."""
 
     def __init__(self, graph: Graph, arrays: Mapping[Node, Array]) -> None:
         super().__init__(graph, arrays)
@@ -77,7 +82,7 @@ class Cotangents(Gradients):
 
 
 class _Reached(Notes):
-    """Says nothing, of those nodes that have a derivative."""
+    """Empty notes on nodes with a derivative."""
 
     def __init__(self, graph: Graph) -> None:
         self.nodes = {node for node in graph.order if is_float(node.dtype)}
@@ -130,7 +135,7 @@ def _returned(edge: Edge) -> Edge:
 
 
 def _transposed(label: str) -> str:
-    """What a derivative is multiplied by where a value was multiplied by a weight; a bias does nothing to it."""
+    """Label of an edge in the backward pass: Wᵀ for a weight W, none for a bias."""
     weight = label.partition("+")[0].strip()
     if weight.endswith(_TRANSPOSE):
         return weight.removesuffix(_TRANSPOSE)

@@ -1,4 +1,4 @@
-"""Notebook: what a notebook is given of a picture, so that no part of it is cut off."""
+"""Pictures for notebooks, scaled to the page."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ __all__ = ["bundle_of"]
 
 _WIDTH = re.compile(r'<svg[^>]*? width="([\d.]+)(pt|px)?"')
 _PIXELS_PER_POINT = 4 / 3
-#: A wide picture shrinks to the page, but not to less than this share of its size: then it is scrolled.
+#: Minimum scale of a wide picture; below, the page scrolls.
 _LEAST = 0.5
 
 
 def bundle_of(svg: str, text: str) -> dict[str, str]:
-    """Kind -> content of a picture: a line of text, SVG, and HTML that fits it to the width of the page.
+    """MIME type -> content of a picture: a line of text, SVG, and HTML that scales to the width of the page.
 
-    Notebooks show SVG at its own size, and cut off what is wider than the page. They prefer HTML; and an `<img>` is
-    shown as well where scripts and SVG are not trusted, as in a notebook that somebody else has run.
+    Notebooks show SVG at its own size, and clip wide pictures. They prefer HTML, and show an `<img>` also in untrusted
+    notebooks, which block scripts and SVG.
     """
     found = _WIDTH.search(svg)
     least = float(found[1]) * (_PIXELS_PER_POINT if found[2] == "pt" else 1.0) * _LEAST if found else 0.0

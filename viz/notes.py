@@ -1,4 +1,4 @@
-"""Notes: what a picture says of each node beyond its op. Values, gradients, times, what a pass has changed.
+"""Notes on nodes: values, gradients, times, changes by a compiler pass.
 
 viz.draw(cost, notes=viz.values(cost, {x: array}))
 """
@@ -30,7 +30,7 @@ __all__ = [
     "require_cost", "times", "values",
 ]  # fmt: skip
 
-#: The most rows and columns of a heat map.
+#: Maximum numbers of rows and columns of a heat map.
 ROWS, COLUMNS = 8, 12
 
 
@@ -38,7 +38,7 @@ ROWS, COLUMNS = 8, 12
 
 
 class ValueNotes(Notes):
-    """Shape, least, mean and greatest element, and a heat map of each node's value."""
+    """Notes with shape, minimum, mean and maximum of each node's value, and a heat map."""
 
     def __init__(self, arrays: Mapping[Node, Array]) -> None:
         self.arrays, self.nodes = arrays, arrays.keys()
@@ -53,7 +53,7 @@ class ValueNotes(Notes):
 
 
 def note_on(array: Array, with_shape: bool) -> Note:
-    """Least, mean and greatest element of an array, and its heat map."""
+    """Note with minimum, mean and maximum of an array, and a heat map."""
     if array.size == 1:
         return Note((number(array.item()),))
     lines = [shape_text(array.shape)] if with_shape else []
@@ -71,9 +71,10 @@ def note_on(array: Array, with_shape: bool) -> Note:
 
 
 def heat_map(array: Array) -> tuple[tuple[float, ...], ...]:
-    """The array as at most 8 × 12 numbers in [-1, 1], its largest size being 1; larger ones by means of blocks.
+    """Array as at most 8 × 12 numbers in [-1, 1], divided by the largest absolute value; means of blocks for larger
+    arrays.
 
-    Leading axes are laid one below the other; NaN stays NaN.
+    Leading axes are stacked vertically; NaN stays NaN.
     """
     small = block_means(array, ROWS, COLUMNS)
     size = np.abs(small[np.isfinite(small)]).max(initial=0.0)
@@ -84,16 +85,22 @@ def heat_map(array: Array) -> tuple[tuple[float, ...], ...]:
 def values(thing: Drawable, feeds: Feeds | None = None) -> ValueNotes:
     """Notes with the value of each node, computed node by node.
 
-    feeds: an array for each Input; without, standard normal numbers and random indices, the same in each run.
-    Raises DrawingError for inputs that feeds lacks and for keys that are no inputs; ShapeError and DtypeError for
-    arrays that do not fit.
+    thing: object that `viz.draw` draws. feeds: array for each input; by default standard normal numbers and random
+    indices from a fixed seed.
+    Raises DrawingError for missing inputs and for keys that are not inputs; ShapeError and DtypeError for arrays that
+    do not fit.
+
+    >>> x = gn.input((3, 2), name="x")
+    >>> y = gn.tanh(x)
+    >>> viz.draw(y, notes=viz.values(y, {x: np.ones((3, 2), "float32")}))
+    <Drawing of 2 nodes, full style>
     """
     graph = graph_of(thing)
     return ValueNotes(evaluated(graph, graph.order, feeds))
 
 
 def evaluated(graph: Graph, nodes: Sequence[Node], feeds: Feeds | None = None) -> dict[Node, Array]:
-    """The values of nodes that are computed from the inputs of a graph, by the ops' own rules."""
+    """Values of nodes, computed from the inputs of a graph by the rules of the ops."""
     wanted = set(nodes)
     found = {node: value for node, value in computed(nodes, fed(graph, feeds)) if node in wanted}
     return {node: found[node] for node in nodes}
@@ -103,7 +110,7 @@ def evaluated(graph: Graph, nodes: Sequence[Node], feeds: Feeds | None = None) -
 
 
 class _Heated(Notes):
-    """A number for each node, as a colour."""
+    """Notes with a number for each node, as a color."""
 
     title = ""
     logarithmic = False
@@ -113,11 +120,10 @@ class _Heated(Notes):
 
     @abstractmethod
     def together(self, nodes: Sequence[Node]) -> float | None:
-        """The number of nodes that are drawn as one."""
+        """Heat of nodes that are drawn as one."""
 
     @abstractmethod
-    def text(self, x: float) -> str:
-        """A number in words."""
+    def text(self, x: float) -> str: ...
 
     def note(self, nodes: Sequence[Node]) -> Note | None:
         x = self.together(nodes)
@@ -134,7 +140,7 @@ class _Heated(Notes):
 
 
 class Gradients(_Heated):
-    """‖∂cost/∂node‖, on a logarithmic scale; of nodes drawn as one, with respect to all that others read of them."""
+    """Notes with ‖∂cost/∂node‖, on a logarithmic scale; of nodes drawn as one, with respect to all their outputs."""
 
     title = "‖∂cost/∂node‖"
     logarithmic = True
@@ -147,7 +153,7 @@ class Gradients(_Heated):
         self.graph = graph
 
     def handed_on(self, nodes: Sequence[Node]) -> list[Node]:
-        """Those of nodes drawn as one that others read."""
+        """Outputs of nodes drawn as one."""
         members = set(nodes)
         return [
             node
@@ -167,7 +173,13 @@ class Gradients(_Heated):
 def gradients(cost: Node, feeds: Feeds | None = None) -> Gradients:
     """Notes with the norm of ∂cost/∂node for each node that the cost depends on.
 
-    feeds: as for `values`, with its errors. Raises DrawingError if the cost is no scalar.
+    cost: scalar node. feeds: input -> array; see `values`, which lists its errors.
+    Raises DrawingError if the cost is not a scalar.
+
+    >>> x = gn.input((3, 2), name="x")
+    >>> cost = gn.mean(gn.tanh(x))
+    >>> viz.draw(cost, notes=viz.gradients(cost))
+    <Drawing of 5 nodes, full style>
     """
     require_cost("gradients", cost)
     graph = Graph(cost)
@@ -175,13 +187,13 @@ def gradients(cost: Node, feeds: Feeds | None = None) -> Gradients:
 
 
 def require_cost(function: str, cost: object) -> None:
-    """DrawingError for what is no scalar node of floating point."""
+    """Raises DrawingError unless `cost` is a floating-point scalar node."""
     if not isinstance(cost, Node) or cost.shape or not is_float(cost.dtype):
         raise DrawingError(f"cost: {function} needs a scalar node of floating point, not {_described(cost)}.")
 
 
 def cotangents(graph: Graph, cost: Node, feeds: Feeds | None = None) -> dict[Node, Array]:
-    """∂cost/∂node for each node of floating point; zeros where none reaches the cost by way of floating point."""
+    """∂cost/∂node for each floating-point node; zeros for nodes that the cost does not depend on."""
     nodes = [node for node in graph.order if is_float(node.dtype) and node is not cost]
     found = gn.backward({cost: gn.fill(1, (), cost.dtype)}, nodes)
     arrays = evaluated(graph, found, feeds)
@@ -189,7 +201,7 @@ def cotangents(graph: Graph, cost: Node, feeds: Feeds | None = None) -> dict[Nod
 
 
 class TimeNotes(_Heated):
-    """The seconds that a node takes; of nodes drawn as one, their sum."""
+    """Notes with the seconds of each node; of nodes drawn as one, their sum."""
 
     title = "time"
 
@@ -206,7 +218,15 @@ class TimeNotes(_Heated):
 
 
 def times(function: Function, *arrays: Any, repeats: int = 5) -> TimeNotes:
-    """Notes with the time of each node of `function.graph`, as `function.profile(*arrays)` measures it."""
+    """Notes with the time of each node of `function.graph`, measured by `function.profile(*arrays)`.
+
+    function: compiled function. arrays: its inputs. repeats: number of runs; the fastest counts; 5 by default.
+
+    >>> x = gn.input((3, 2), name="x")
+    >>> function = gn.compile(gn.tanh(x), [x])
+    >>> viz.draw(function, notes=viz.times(function, np.ones((3, 2), "float32")))
+    <Drawing of 2 nodes, full style>
+    """
     if not isinstance(function, Function):
         raise DrawingError(f"function: times needs what gn.compile returns, not {_described(function)}.")
     profile = function.profile(*arrays, repeats=count_of("repeats", repeats))
@@ -217,7 +237,7 @@ def times(function: Function, *arrays: Any, repeats: int = 5) -> TimeNotes:
 
 
 class Marks(Notes):
-    """Some nodes stand out."""
+    """Notes that highlight some nodes."""
 
     def __init__(self, nodes: Iterable[Node], mark: str) -> None:
         self.nodes = frozenset(nodes)
@@ -228,10 +248,16 @@ class Marks(Notes):
 
 
 def changes(before: Graph, after: Graph) -> tuple[Marks, Marks]:
-    """Notes for two graphs: on what of the first is not in the second, and on what is new in the second.
+    """Notes for two graphs: on nodes of the first that are missing in the second, and on new nodes of the second.
 
-    What merely reads something else than before is no change; see `viz.matching`. Raises DrawingError for what is no
-    Graph.
+    before, after: graphs, e.g. of a compiler pass. A node that only has other inputs counts as unchanged; see
+    `viz.matching`.
+    Raises DrawingError for other objects.
+
+    >>> x = gn.input((2,), name="x")
+    >>> gone, new = viz.changes(gn.Graph([gn.tanh(x)]), gn.Graph([gn.exp(x)]))
+    >>> len(gone.nodes), len(new.nodes)
+    (1, 1)
     """
     for argument, graph in (("before", before), ("after", after)):
         if not isinstance(graph, Graph):

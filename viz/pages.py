@@ -1,4 +1,4 @@
-"""Pages of text: what a network expected as it read, and what it wrote as it learned (Lynge 2016, 5.4)."""
+"""Pages of text: character probabilities, and samples during training (Lynge 2016, 5.4)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Read", "TextPage", "reading", "samples"]
 
 
 class Read(Protocol):
-    """What `rnn.read` gives."""
+    """Protocol of the result of `rnn.read`."""
 
     @property
     def text(self) -> str: ...
@@ -40,9 +40,15 @@ class Read(Protocol):
 
 @dataclass(frozen=True)
 class TextPage:
-    """Text with colours: `print(page)` for a terminal, `.html` for a browser, `.save("page.html")`; shows itself.
+    """Colored text for terminal and browser; a notebook shows it.
 
-    terminal: with escape codes. body: HTML without a page around it. title: of the page. theme: its colours.
+    `print(page)` prints it in a terminal, `.html` is a page, `.svg` a picture, `.save("page.html")` writes a file.
+    title: title of the page. terminal: text with escape codes. body: HTML of the text. theme: "light", "dark" or
+    "colour-blind".
+    path, in `save`: file that ends in .html, .svg, .txt or .ansi.
+
+    >>> viz.TextPage("Sample", terminal="a cab", body="<pre>a cab</pre>", theme="light")
+    <TextPage 'Sample'>
     """
 
     title: str
@@ -63,7 +69,7 @@ class TextPage:
 
     @property
     def html(self) -> str:
-        """A page in one file that needs nothing else."""
+        """HTML page in one file."""
         return (
             f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{escape(self.title)}</title>\n'
             '<meta name="viewport" content="width=device-width">\n</head>\n'
@@ -73,7 +79,7 @@ class TextPage:
 
     @property
     def svg(self) -> str:
-        """A picture of it."""
+        """SVG picture of the text."""
         return as_svg(self.terminal, scale_of(self.theme))
 
     @property
@@ -82,7 +88,7 @@ class TextPage:
         return f"font-family:sans-serif;color:{scale.text};background:{scale.paper}"
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes .html or .svg, or .txt or .ansi with a terminal's escape codes. DrawingError if that cannot be."""
+        """Writes .html or .svg, or .txt or .ansi with escape codes of terminals. Raises DrawingError."""
         file = named_file("path", path)
         ending = file.suffix.lower()
         if ending not in (".html", ".htm", ".svg", ".txt", ".ansi"):
@@ -102,12 +108,17 @@ def reading(
     theme: str = "light",
     title: str = "How probable each character was",
 ) -> TextPage:
-    """A text coloured by the probability of each character, the wrong guesses beneath, with a legend and the cost.
+    """Text colored by the probability of each character, with wrong guesses below, a legend and the mean cost.
 
-    readings: what `rnn.read` gives, or several by name: {"cold start": ..., "warm start": ...}.
-    width: characters in a line. theme: "light", "dark", or "colour-blind".
-    Raises DrawingError for what is no reading.
+    readings: result of `rnn.read`, or several by name: {"cold start": ..., "warm start": ...}. width: characters in a
+    line; 80 by default. theme: "light" (default), "dark" or "colour-blind". title: title of the page.
+    Raises DrawingError for other objects.
     Source: Lynge 2016, 5.4.
+
+    >>> network = rnn.Network([rnn.GRU(4)], inputs=4, outputs=4)
+    >>> network.vocabulary = rnn.data.Vocabulary(" abc")
+    >>> viz.reading(rnn.read(network, "a cab"))
+    <TextPage 'How probable each character was'>
     """
     scale = scale_of(theme)
     several = dict(readings) if isinstance(readings, Mapping) else {_start(readings): readings}
@@ -150,13 +161,18 @@ def samples(
     theme: str = "light",
     title: str = "What it wrote as it learned",
 ) -> TextPage:
-    """What a network wrote before training and after each epoch, with its bits per character.
+    """Text that a network wrote before training and after each epoch, with its bits per character.
 
-    texts: a history whose rows hold "sample"s: rows, a path, a run's folder, what a run returned. Or texts by name:
-    {"argmax": ..., "τ = 0.5": ..., "τ = 1": ...}. count: of more epochs, so many are shown: the first, the best and the
-    last, and others between them, closer together at the start, where most is learned.
-    Raises DrawingError if there are none.
+    texts: history with rows that have a "sample": rows, a path, the folder of a run, or the result of a run. Or texts
+    by name: {"argmax": ..., "τ = 0.5": ..., "τ = 1": ...}. count: maximum number of epochs to show, 8 by default: the
+    first, the best, the last, and others between them, closer together at the start. width: characters in a line; 80 by
+    default. theme: "light" (default), "dark" or "colour-blind". title: title of the page.
+    Raises DrawingError if there are no samples.
     Source: Lynge 2016, 5.4.1 and 5.4.2.
+
+    >>> page = viz.samples({"argmax": "the cat sat", "τ = 1": "a zebra hums"})
+    >>> "zebra" in page.html
+    True
     """
     width, count = count_of("width", width, least=2), count_of("count", count)
     if isinstance(texts, Mapping):
@@ -182,7 +198,7 @@ def samples(
 
 
 def _of_epochs(rows: Sequence[Mapping[str, Any]], count: int) -> dict[str, tuple[str, str]]:
-    """Name -> (how good it was, in words; text)"""
+    """Name -> (score in words, text)"""
     found = {
         math.ceil(row["epoch"]): row
         for row in rows
@@ -209,7 +225,7 @@ def _of_epochs(rows: Sequence[Mapping[str, Any]], count: int) -> dict[str, tuple
 
 
 def _chosen(epochs: Sequence[int], count: int, best: int | None) -> list[int]:
-    """So many of them: the first, the last, the best, and others at equal ratios between them."""
+    """At most `count` epochs: the first, the last, the best, and others at equal ratios between them."""
     if len(epochs) <= count:
         return list(epochs)
     kept = {epochs[-1]} if count == 1 else {epochs[0], epochs[-1]}
@@ -226,7 +242,7 @@ def _chosen(epochs: Sequence[int], count: int, best: int | None) -> list[int]:
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    """Its lines, without characters that could harm a terminal, cut where they are full."""
+    """Lines of at most `width` characters, without control characters of terminals."""
     lines = []
     for line in text.split("\n"):
         safe = "".join(map(visible, line))

@@ -1,4 +1,4 @@
-"""What notebooks show of an object: a graph's picture, a run's curve, or a coloured text."""
+"""Objects in notebooks: pictures of graphs, charts of runs, colored text."""
 
 from __future__ import annotations
 
@@ -20,11 +20,15 @@ __all__ = ["history_chart", "mimebundle"]
 
 
 def mimebundle(thing: Any) -> dict[str, str]:
-    """Kind -> content, e.g. "image/svg+xml", of whatever `viz` has a picture for.
+    """MIME type -> content, e.g. "image/svg+xml", of an object that `viz` can show.
 
-    Of a picture: SVG, and HTML that fits it to the width of the page.
-    A run's history (an object with a method `__history__`) as its curve; what `rnn.read` and `rnn.cost_over_text` give;
-    a schedule as its curve; and all that `viz.draw` draws. Raises DrawingError for anything else.
+    thing: object that `viz.draw` draws; the history of a run (an object with a method `__history__`); results of
+    `rnn.read` and `rnn.cost_over_text`; a schedule. Pictures are SVG, and HTML that scales them to the width of the
+    page.
+    Raises DrawingError for other objects.
+
+    >>> sorted(viz.mimebundle(gn.tanh(gn.input((2,), name="x"))))
+    ['image/svg+xml', 'text/html', 'text/plain']
     """
     if callable(getattr(thing, "__history__", None)):
         return bundle_of(history_chart(thing).svg, repr(thing))
@@ -39,10 +43,15 @@ def mimebundle(thing: Any) -> dict[str, str]:
 
 
 def history_chart(history: History, title: str | None = None) -> Chart:
-    """The chart that fits a history: a flight recorder where steps report more than a loss, else the training curve.
+    """Chart of a training history: a flight recorder if steps report more than a loss, otherwise the training curve.
 
-    A run without a measure of its own, such as one of `rnn.minimize`, gets a flight recorder as well.
+    history: rows, a path, the folder of a run, or the result of a run. title: title of a flight recorder. A run without
+    its own measure, such as one of `rnn.minimize`, gets a flight recorder as well.
     Raises DrawingError if there is nothing to draw.
+
+    >>> rows = [{"event": "epoch", "epoch": n, "train_loss": 1 / n, "valid_loss": 2 / n} for n in range(1, 4)]
+    >>> viz.history_chart(rows).axes[0].get_ylabel()
+    'loss'
     """
     rows = rows_of(history)
     recorded = has_flight(rows)

@@ -1,4 +1,4 @@
-"""Stages: what each pass of a compilation did, as pictures; and all of it in a folder, for a report."""
+"""Pictures of compiler passes, and a folder with all of them for a bug report."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["PassPicture", "dump", "passes"]
 
 
 class PassPicture(NamedTuple):
-    """What one pass did: the graph before it, with what goes coloured, and after it, with what is new coloured."""
+    """A compiler pass: the graph before it, with removed nodes colored, and after it, with new nodes colored."""
 
     name: str
     before: Drawing
     after: Drawing
-    #: Nodes of the graphs before and after; how many of them go, and how many are new.
+    #: Numbers of nodes before and after, of removed nodes, and of new nodes.
     nodes: tuple[int, int]
     gone: int
     new: int
@@ -39,9 +39,14 @@ class PassPicture(NamedTuple):
 def passes(
     function: Function, style: str = "full", *, steps: int | None = None, theme: Theme = "light"
 ) -> list[PassPicture]:
-    """Pass by pass, the graph before and after it, with what changed coloured.
+    """Pictures of the graph before and after each compiler pass, with changes colored.
 
-    style, steps, theme: as for `draw`. Raises DrawingError for what is no compiled function.
+    function: compiled function. style, steps, theme: as for `draw`.
+    Raises DrawingError for other objects.
+
+    >>> x = gn.input((2,), name="x")
+    >>> [each.name for each in viz.passes(gn.compile(gn.tanh(x), [x]))][:3]
+    ['prune', 'merge', 'simplify']
     """
     stages = _compiled("passes", function).stages()
     return [_pictured(stage, style, steps, theme) for stage in stages]
@@ -60,12 +65,18 @@ def _pictured(stage: Stage, style: str, steps: int | None, theme: Theme) -> Pass
 def dump(
     function: Function, folder: str | os.PathLike[str], style: str = "full", theme: Theme = "light"
 ) -> Path:
-    """Writes what a report of a problem needs: the graph after each pass, the instructions, the pictures.
+    """Writes files for a bug report: the graph after each pass, the instructions, and pictures.
 
-    The folder gets `explain.txt`, `instructions.txt`, and for the graph as written and after each pass a listing of its
-    nodes (`03-simplify.txt`) and its picture (`.svg`, or `.dot` where it is too large or there is no Graphviz). Files
-    of these names are replaced. Returns the folder. Raises DrawingError for what is no compiled function, and where
-    nothing can be written.
+    function: compiled function. folder: folder to write in. Files are `explain.txt`, `instructions.txt`, and for the
+    original graph and after each pass a list of its nodes (`03-simplify.txt`) and a picture (`.svg`; `.dot` if it is
+    too large or Graphviz is missing). Files with these names are replaced. style: as for `draw`; "full" by default.
+    theme: "light" (default), "dark", "colour-blind", or a Style.
+    Returns the folder. Raises DrawingError for other objects, and if files cannot be written.
+
+    >>> x = gn.input((2,), name="x")
+    >>> folder = viz.dump(gn.compile(gn.tanh(x), [x], passes=()), "report")
+    >>> (folder / "explain.txt").exists()
+    True
     """
     _compiled("dump", function)
     target = named_file("folder", folder)

@@ -1,12 +1,12 @@
-"""Style: the legend of all pictures, in one place (Lynge 2016, chapter 3).
+"""Style: colors and fonts of all pictures (Lynge 2016, chapter 3).
 
-black square        leaf: input data (blue rim), parameters, constants (dark grey), numbers
-light grey square   label: an imaginary node, a name for the reader
+black square        leaf: input data (blue rim), parameters, constants (dark gray), numbers
+light gray square   label: an imaginary node, a name for the reader
 circle, ellipse     operator, with its symbol
 red                 the cost: a scalar at the root
 blue edge           from raw input to the first operators
 red edge            to an output
-green edge          from a prediction to the next input, where a network generates
+green edge          from a prediction to the next input of a network that generates
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["COLOUR_BLIND", "DARK", "LIGHT", "THEMES", "EdgeRole", "Role", "Style
 
 
 class Role(Enum):
-    """What a drawn node is to the reader."""
+    """Kind of a drawn node."""
 
     INPUT = "input"
     PARAMETER = "parameter"
@@ -36,7 +36,7 @@ class Role(Enum):
 
 
 class EdgeRole(Enum):
-    """What an edge is to the reader."""
+    """Kind of a drawn edge."""
 
     FROM_INPUT = "from input"
     TO_OUTPUT = "to output"
@@ -46,7 +46,23 @@ class EdgeRole(Enum):
 
 @dataclass(frozen=True)
 class Style:
-    """Colours and fonts. All colours are `#rrggbb`."""
+    """Colors (`#rrggbb`), fonts and sizes of a picture; viz.LIGHT, viz.DARK and viz.COLOUR_BLIND are ready-made.
+
+    background: of the picture. leaf, constant, label, operator, cost: inside nodes of these kinds; leaf also of inputs
+    and parameters. leaf_text, text, cost_text: letters in leaves, other nodes and the cost. line: outlines. muted: less
+    important text. input_edge, output_edge, generated_edge, inner_edge: edges from inputs, to outputs, from predictions
+    to next inputs, and all others.
+    cluster, cluster_line: boxes around layers and time steps, and their outlines. sequence: colors from small to large
+    numbers (norms, times). diverging: colors from -1 to 1 (values). new, gone: nodes that a compiler pass adds or
+    removes. font, math_font: fonts of words and of symbols. font_size, small_size, edge_size, title_size: points, of
+    symbols, small print, edges and titles.
+    role, is_cost, in methods: kind of the node or edge, and True for the cost.
+    x: number in [-1, 1].
+
+    >>> style = viz.Style(background="#eeeeee", font_size=12)
+    >>> style.background, style.heat(0.0), viz.DARK.background
+    ('#eeeeee', '#fffaf3', '#15181d')
+    """
 
     background: str = "#ffffff"
     leaf: str = "#111111"
@@ -65,16 +81,16 @@ class Style:
     inner_edge: str = "#555555"
     cluster: str = "#f5f6f8"
     cluster_line: str = "#c9cdd3"
-    #: From little to much: norms, times. Its lightness alone tells the order.
+    #: From small to large: norms, times. Lightness alone shows the order.
     sequence: tuple[str, ...] = ("#fffaf3", "#fdae6b", "#a63603")
-    #: From below zero to above it: values.
+    #: From negative to positive: values.
     diverging: tuple[str, ...] = ("#2166ac", "#f7f7f7", "#b2182b")
-    #: What a pass has put in, and what it is about to take away.
+    #: Nodes that a compiler pass adds, and nodes that it removes.
     new: str = "#bfe6c4"
     gone: str = "#f6c3c0"
-    #: Where none of these is installed, DejaVu Sans is measured: it is wider, so text never overflows.
+    #: Without these fonts, text is measured in DejaVu Sans, which is wider, so text never overflows.
     font: str = "Helvetica,Arial,sans-serif"
-    #: For letters that stand for quantities, as papers print them.
+    #: For symbols of quantities, as in papers.
     math_font: str = "STIXGeneral,Times New Roman,Times,serif"
     font_size: int = 14
     small_size: int = 9
@@ -82,7 +98,7 @@ class Style:
     title_size: int = 11
 
     def fill(self, role: Role, is_cost: bool = False) -> str:
-        """The colour inside a node."""
+        """Returns the color inside a node."""
         if is_cost:
             return self.cost
         if role is Role.OPERATOR:
@@ -92,27 +108,27 @@ class Style:
         return self.constant if role is Role.CONSTANT else self.leaf
 
     def rim(self, role: Role, is_cost: bool = False) -> str:
-        """The colour of a node's outline."""
+        """Returns the color of the outline of a node."""
         if role is Role.INPUT:
             return self.input_edge
         return self.line if role is Role.OPERATOR and not is_cost else self.fill(role, is_cost)
 
     def ink(self, role: Role, is_cost: bool = False) -> str:
-        """The colour of the text inside a node."""
+        """Returns the color of the text in a node."""
         if is_cost:
             return self.cost_text
         return self.text if role in (Role.OPERATOR, Role.LABEL) else self.leaf_text
 
     def heat(self, place: float) -> str:
-        """The colour of a place in [0, 1] from little to much."""
+        """Returns the color of `place` in [0, 1] on the scale `sequence`."""
         return between(self.sequence, place)
 
     def signed(self, x: float) -> str:
-        """The colour of a number in [-1, 1]; of NaN, that of muted text."""
+        """Returns the color of x on the scale `diverging`; `muted` for NaN."""
         return self.muted if math.isnan(x) else between(self.diverging, (x + 1) / 2)
 
     def edge(self, role: EdgeRole) -> str:
-        """The colour of an edge."""
+        """Returns the color of an edge."""
         if role is EdgeRole.FROM_INPUT:
             return self.input_edge
         if role is EdgeRole.GENERATED:
@@ -122,7 +138,7 @@ class Style:
 
 LIGHT = Style()
 
-#: Light on dark: the squares of leaves are light, so that they stand out as black ones do on white.
+#: Light on dark, with light squares of leaves.
 DARK = Style(
     background="#15181d",
     leaf="#f0f0f0",
@@ -147,7 +163,7 @@ DARK = Style(
     gone="#6d2b2a",
 )
 
-#: Okabe and Ito's blue, vermilion and green, which every kind of colour vision tells apart.
+#: Okabe and Ito's blue, vermilion and green, for all kinds of color vision.
 COLOUR_BLIND = Style(
     cost="#d55e00",
     cost_text="#111111",
@@ -162,12 +178,12 @@ COLOUR_BLIND = Style(
 
 THEMES = {"light": LIGHT, "dark": DARK, "colour-blind": COLOUR_BLIND}
 
-#: A theme by its name, or colours of one's own.
+#: Name of a theme, or a Style.
 Theme = Style | str
 
 
 def style_of(theme: Theme) -> Style:
-    """The Style of a theme; DrawingError if there is none of this name."""
+    """Style of a theme; raises DrawingError for an unknown name."""
     if isinstance(theme, Style):
         return theme
     if not isinstance(theme, str) or theme not in THEMES:

@@ -1,4 +1,4 @@
-"""Terminal: text with a terminal's colours as a picture."""
+"""SVG of colored terminal text."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from viz.text import Scale, cells
 
 __all__ = ["as_svg"]
 
-#: Of a character's place, in pixels.
+#: Size of a character cell, in pixels.
 WIDTH, HEIGHT, MARGIN, SIZE = 7.8, 17.0, 10.0, 13.0
 _CODE = re.compile(r"\x1b\[([\d;]*)m")
 
 
 class _Run(NamedTuple):
-    """Characters of one colour in a line: where they begin, and how many places they take."""
+    """Characters of one color in a line: position and width."""
 
     column: int
     text: str
@@ -30,9 +30,9 @@ class _Run(NamedTuple):
 
 
 def as_svg(terminal: str, scale: Scale) -> str:
-    """An `<svg>` of what a terminal would show of the text.
+    """`<svg>` of colored terminal text.
 
-    Of a terminal's codes it knows those that `viz.text` writes: the ground of a colour, bold, and the end of both.
+    Supports the escape codes of `viz.text`: background color, bold, and reset.
     """
     lines = [list(_runs(line)) for line in terminal.split("\n")]
     columns = max((run.column + run.places for line in lines for run in line), default=0)
@@ -74,7 +74,7 @@ def _places(run: _Run, x: float) -> Iterator[float]:
 
 
 def _runs(line: str) -> Iterator[_Run]:
-    """The line, cut where its colours change."""
+    """Splits a line where its colors change."""
     column, ground, bold, start = 0, "", False, 0
     for code in [*_CODE.finditer(line), None]:
         text = line[start : code.start() if code else len(line)]
@@ -87,7 +87,7 @@ def _runs(line: str) -> Iterator[_Run]:
 
 
 def _after(code: str, ground: str, bold: bool) -> tuple[str, bool]:
-    """The colour of the ground and whether letters are bold, after a code."""
+    """Background color and bold after an escape code."""
     if code in ("", "0"):
         return "", False
     if code == "1":

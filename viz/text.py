@@ -1,4 +1,4 @@
-"""Text coloured by the probability of each character, the wrong guess under it (Lynge 2016, 5.4)."""
+"""Text colored by the probability of each character, with wrong guesses below (Lynge 2016, 5.4)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _Colour = tuple[int, int, int]
 
 
 class Scale(NamedTuple):
-    """The colours of probability 0, ½ and 1, and of letters on them; paper, text and guesses of a page."""
+    """Colors of probability 0, ½ and 1, and of letters on them; background, text and guesses of a page."""
 
     colours: tuple[_Colour, _Colour, _Colour]
     words: tuple[str, str, str]
@@ -30,7 +30,7 @@ class Scale(NamedTuple):
     guess: str
 
 
-#: Light enough for black letters, or dark enough for white ones. Orange and blue differ for all kinds of colour vision.
+#: Light enough for black letters, or dark enough for white ones. Orange and blue differ for all kinds of color vision.
 SCALES = {
     "light": Scale(
         ((244, 120, 108), (250, 218, 120), (122, 204, 130)), ("red", "amber", "green"),
@@ -46,19 +46,19 @@ SCALES = {
     ),
 }  # fmt: skip
 _RESET = "\x1b[0m"
-#: Of probability, where colours are told apart by number.
+#: Levels of probability for numbered colors.
 LEVELS = 24
 
 
 class _Cell(NamedTuple):
-    """A character, its probability, and the guess under it (a space where the guess was right)."""
+    """A character, its probability, and the guess below (a space for a right guess)."""
 
     character: str
     probability: float | None
     guess: str
 
 
-#: None: nothing was predicted there, so it has no colour.
+#: None: no prediction, so no color.
 Probabilities = Sequence[float | None] | Sequence[float]
 
 
@@ -69,13 +69,16 @@ def coloured(
     width: int = 80,
     theme: str = "light",
 ) -> str:
-    """The text for a terminal: red where the model gave it low probability, green where high.
+    """Text colored for a terminal: red for characters of low probability, green for high.
 
-    probabilities: one for each character; None for a character that nothing predicted, which gets no colour.
-    guesses: the character that the model thought most probable at each place; wrong ones are printed
-    beneath. A line break is shown as ⏎, a wrongly guessed space as ␣. theme: "light", "dark", or "colour-blind"
-    (orange and blue).
+    text: text to color. probabilities: probability of each character; None for characters without a prediction, which
+    get no color. guesses: most probable character at each position; wrong guesses are printed below. None (default) for
+    none. width: characters in a line; 80 by default. theme: "light" (default), "dark", or "colour-blind" (orange and
+    blue). A line break is shown as ⏎, a wrongly guessed space as ␣.
     Raises DrawingError if the lengths differ.
+
+    >>> viz.coloured("ab", [0.9, 0.1]).count("[30;48")
+    2
     """
     scale = scale_of(theme)
     lines = []
@@ -93,7 +96,15 @@ def coloured_html(
     width: int = 80,
     theme: str = "light",
 ) -> str:
-    """The same as one `<pre>` element; each character's tooltip tells its probability."""
+    """Text colored by probability, as one `<pre>` element; tooltips show the probability of each character.
+
+    text, probabilities, guesses, width, theme: as for `coloured`.
+    Raises DrawingError if the lengths differ.
+
+    >>> page = viz.coloured_html("ab", [0.9, 0.1])
+    >>> page.count("<span"), 'title="p = 0.1"' in page
+    (2, True)
+    """
     scale = scale_of(theme)
     lines = []
     for row in _rows(text, probabilities, guesses, width):
@@ -105,14 +116,14 @@ def coloured_html(
 
 
 def scale_of(theme: str) -> Scale:
-    """The colours of a theme; DrawingError if there is none of this name."""
+    """Colors of a theme; raises DrawingError for an unknown name."""
     if not isinstance(theme, str) or theme not in SCALES:
         raise DrawingError(f"theme must be one of {', '.join(map(repr, SCALES))}, not {theme!r:.40}.")
     return SCALES[theme]
 
 
 def paint(words: str, probability: float | None, scale: Scale) -> str:
-    """The words on the colour of a probability, for a terminal; without an end to the colour."""
+    """Words on the color of a probability, for a terminal, without a reset."""
     if probability is None:
         return f"{_RESET}{words}"
     r, g, b = colour_of(probability, scale)
@@ -120,12 +131,12 @@ def paint(words: str, probability: float | None, scale: Scale) -> str:
 
 
 def swatch(words: str, probability: float, scale: Scale) -> str:
-    """The words on the colour of a probability, as HTML."""
+    """Words on the color of a probability, as HTML."""
     return f'<span style="background:{_hex(probability, scale)};color:{scale.ink}">{escape(words)}</span>'
 
 
 def palette(scale: Scale) -> list[str]:
-    """The colours of the probabilities 0, 1/LEVELS ... 1, as #rrggbb."""
+    """Colors of the probabilities 0, 1/LEVELS ... 1, as #rrggbb."""
     return [_hex(level / LEVELS, scale) for level in range(LEVELS + 1)]
 
 
@@ -144,7 +155,7 @@ def _span(cell: _Cell, scale: Scale) -> str:
 def _rows(
     text: str, probabilities: Probabilities, guesses: Sequence[str] | None, width: int
 ) -> Iterator[list[_Cell]]:
-    """The text cut into lines: at its line breaks, and where a line is full."""
+    """Text in lines: at its line breaks, and at full width."""
     _check(text, probabilities, guesses, width)
     row: list[_Cell] = []
     used = 0
@@ -188,7 +199,7 @@ def _check(text: str, probabilities: Probabilities, guesses: Sequence[str] | Non
 
 
 def _beneath(row: Sequence[_Cell]) -> list[str]:
-    """The line of wrong guesses, each exactly under its character; no line if all were right."""
+    """Line of wrong guesses, each under its character; none if all are right."""
     if all(cell.guess == " " for cell in row):
         return []
     line = ""
@@ -200,7 +211,7 @@ def _beneath(row: Sequence[_Cell]) -> list[str]:
 
 
 def cells(character: str) -> int:
-    """How many columns of a terminal a character takes."""
+    """Number of terminal columns of a character."""
     if unicodedata.combining(character):
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1

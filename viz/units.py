@@ -1,4 +1,4 @@
-"""Units: notes that say which weights meet in which units.
+"""Notes that show which weights lead into which units.
 
 groups = rnn.riemannian.unit_groups(u.cost, net.parameters)
 viz.draw(u.cost, notes=viz.units(groups))
@@ -17,7 +17,7 @@ __all__ = ["Grouped", "Units", "units"]
 
 
 class Grouped(Protocol):
-    """What is asked of a group, as rnn.riemannian.UnitGroup: its weights, where they meet, and how many units."""
+    """Protocol of a group of units, such as rnn.riemannian.UnitGroup."""
 
     @property
     def incoming(self) -> Sequence[Any]: ...
@@ -33,7 +33,7 @@ class Grouped(Protocol):
 
 
 class Units(Notes):
-    """Of a weight, the units that it leads into; of a pre-activation, those that it is of. A colour for each group."""
+    """Notes with units: those that a weight leads into, and those of a pre-activation; a color for each group."""
 
     def __init__(self, groups: Sequence[Grouped]) -> None:
         self.count = len(groups)
@@ -56,9 +56,15 @@ class Units(Notes):
 
 
 def units(groups: Iterable[Grouped]) -> Units:
-    """Notes with the units of a net, for viz.draw: what rnn.riemannian.unit_groups(cost, parameters) gives.
+    """Notes with the units of a network, for viz.draw.
 
-    Raises DrawingError for what are no groups.
+    groups: result of rnn.riemannian.unit_groups(cost, parameters).
+    Raises DrawingError for other objects.
+
+    >>> x, w = gn.input((3, 2), name="x"), gn.parameter(np.ones((2, 4), "float32"), name="w")
+    >>> cost = gn.mean(gn.tanh(x @ w))
+    >>> viz.draw(cost, notes=viz.units(rnn.riemannian.unit_groups(cost, [w])))
+    <Drawing of 7 nodes, full style>
     """
     listed = list(groups) if isinstance(groups, Iterable) else [groups]
     for each in listed:

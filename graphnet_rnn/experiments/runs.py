@@ -1,6 +1,6 @@
-"""Long experiments as programs: each run is a row of a file of JSON lines, so that they can be stopped and taken up.
+"""Long benchmarks as programs: each run is a row of a file of JSON lines, so that they can be stopped and resumed.
 
-A program says what is its own: options, a Job for each run, the function that makes one, and a table of the rows.
+A program has its own options, a Job for each run, the function that runs it, and a table of the rows.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class Job:
-    """One run: a frozen dataclass. KEY: the fields, and columns of its row, that tell it from all others."""
+    """One run: a frozen dataclass. KEY: fields, and columns of its row, that identify it."""
 
     KEY: ClassVar[tuple[str, ...]]
     folder: Path
@@ -38,12 +38,12 @@ class Job:
 
     @property
     def named(self) -> Row:
-        """What its row begins with."""
+        """First columns of its row."""
         return dict(zip(self.KEY, self.key, strict=True))
 
     @property
     def place(self) -> Path:
-        """Its own folder."""
+        """Folder of the run."""
         return self.folder / "-".join(map(str, self.key))
 
 
@@ -55,7 +55,7 @@ OneJob = TypeVar("OneJob", bound=Job)
 def options_of(
     name: str, says: str | None, rows: str | None = None, folder: bool = True, workers: int = 1
 ) -> argparse.ArgumentParser:
-    """What all programs can be told; each adds its own. rows: its file of benchmarks/results, by default `name`."""
+    """Parser with the options of all programs. rows: its file of benchmarks/results, by default `name`."""
     prepare_streams()
     kept = Path(__file__).parents[2] / "benchmarks" / "results" / f"{rows or name}.jsonl"
     parser = argparse.ArgumentParser(
@@ -66,14 +66,22 @@ def options_of(
     add = parser.add_argument
     add(
         "--results", "--runs", type=Path, default=kept if kept.exists() else Path("runs") / kept.name,
-        help="a file of JSON lines, a row for each run, added to (default: what benchmarks/RESULTS.md shows)",
+        help="JSON-lines file to which each run adds a row (default: that of benchmarks/RESULTS.md)",
     )  # fmt: skip
     add(
-        "--workers", type=int, default=workers, help="runs at once, one core each; 0: only show what there is"
+        "--workers",
+        type=int,
+        default=workers,
+        help="number of runs at a time, one core each; 0: only print results",
     )
     add("--table", action="store_const", const=0, dest="workers", help="the same as --workers 0")
     if folder:
-        add("--folder", type=Path, default=Path("runs") / name, help="of the runs, which go on from there")
+        add(
+            "--folder",
+            type=Path,
+            default=Path("runs") / name,
+            help="folder of the runs; existing runs are resumed",
+        )
     return parser
 
 
@@ -81,9 +89,9 @@ def finished(
     given: argparse.Namespace, jobs: Sequence[OneJob], run: Callable[[OneJob], Row], table: Callable[[list[Row]], str],
     counts: Callable[[Row], bool] = lambda row: True,
 ) -> list[Row]:  # fmt: skip
-    """Makes the runs that are missing, and shows the table; returns the rows of all jobs.
+    """Makes missing runs, and prints the table; returns the rows of all jobs.
 
-    counts: whether a row that is there is what was asked for, where runs are made.
+    counts: predicate of a row that is complete for these options.
     """
     rows = complete(
         given.results, jobs, lambda job: job.key, jobs[0].KEY if jobs else (), run, given.workers,
@@ -97,10 +105,10 @@ def complete(
     path: Path, jobs: Iterable[J], key: Callable[[J], Sequence[Any]], names: Sequence[str],
     run: Callable[[J], Row], workers: int, counts: Callable[[Row], bool] = lambda row: True,
 ) -> list[Row]:  # fmt: skip
-    """Makes the runs whose key, the values of `names` in a row, is not there yet; returns the rows of all jobs.
+    """Makes the runs whose key (values of `names`) is not yet in the file; returns the rows of all jobs.
 
-    run: a function that other processes find: of no __main__.py. counts: whether a row that is there is what was asked
-    for; the last one of a key is taken. SystemExit, in one sentence, for rows of another benchmark.
+    run: function that other processes can import, not from a __main__.py. counts: predicate of a complete row; the last
+    row of a key counts. Raises SystemExit, with one sentence, for rows of another benchmark.
     """
 
     def rows() -> dict[tuple[Any, ...], Row]:
@@ -128,7 +136,7 @@ def complete(
 
 
 def trainer_of(problem: Any, optimizer: rnn.optimizers.Optimizer, job: Job, **ends: Any) -> rnn.Trainer:
-    """A run that goes on from where its folder is, to be ended by steps or seconds alone if nothing else is said."""
+    """Trainer that resumes from the folder of the job; by default limited only by steps or seconds."""
     how = {"epochs": 10**9, "schedule": rnn.Constant(), "stopping": None, "log_every": 10**6, **ends}
     trainer = rnn.Trainer(problem, rnn.Training(optimizer, **how), job.place)
     if trainer.folder.checkpoints():
@@ -137,12 +145,12 @@ def trainer_of(problem: Any, optimizer: rnn.optimizers.Optimizer, job: Job, **en
 
 
 def epochs_of(job: Job) -> list[Row]:
-    """The rows of its history."""
+    """Rows of its history."""
     return [row for row in read_rows(job.place / "history.jsonl", DataError) if row.get("event") == "epoch"]
 
 
 def some_of(points: Iterable[T], most: int = 60) -> list[T]:
-    """So many at most, more of the first than of the last."""
+    """At most `most` points, denser at the start."""
     points = list(points)
     kept = np.unique(np.geomspace(1, max(len(points), 1), most).astype(int)) - 1
     return [points[i] for i in kept[: len(points)]]
@@ -160,7 +168,7 @@ def grouped(rows: Iterable[Row], names: Iterable[str]) -> dict[tuple[Any, ...], 
 
 
 def markdown(heads: str, lines: Iterable[str]) -> str:
-    """A table; heads, lines: cells with | between them."""
+    """Markdown table; heads, lines: cells separated by |."""
     return "\n".join(
         [f"| {heads} |", "|" + "---|" * len(heads.split(" | ")), *(f"| {line} |" for line in lines)]
     )

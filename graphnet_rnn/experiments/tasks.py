@@ -1,4 +1,4 @@
-"""rnn.tasks, the problems of all experiments: what is learned, by whom in the sources, and what is measured.
+"""rnn.tasks: problems, settings of the sources, and measures of all experiments.
 
 problem = rnn.tasks.FreshSequences(rnn.tasks.TASKS["addition"](30))
 settings = rnn.Training(rnn.tasks.settings(problem.task).optimizer(), goal=0.01, stopping=None)

@@ -142,8 +142,8 @@ HISTORIES = [
     (lambda: viz.cost_over_text(NO_COSTS), "give what rnn.cost_over_text"),
     (lambda: viz.time_lag([1, 2]), "give what rnn.tasks.time_lag"),
     (lambda: viz.schedule_curve(0.5), r"schedule must be a Schedule, e.g. rnn.Warmup\(500\), not 0.5"),
-    (lambda: viz.schedule_curve(rnn.OnPlateau()), "follows validated costs; give some"),
-    (lambda: viz.schedule_curve(rnn.Warmup(5) * rnn.Cosine(9).by_epoch()), "say how many steps make one"),
+    (lambda: viz.schedule_curve(rnn.OnPlateau()), "depends on validation costs; give some"),
+    (lambda: viz.schedule_curve(rnn.Warmup(5) * rnn.Cosine(9).by_epoch()), "give the number of steps in an epoch"),
     (lambda: viz.schedule_curve(rnn.Warmup(5), 0), "until must be a whole number >= 1, not 0"),
     (lambda: viz.schedule_curve(rnn.OnPlateau(), costs=["low"]), "costs must be a list of numbers"),
 ]  # fmt: skip

@@ -1,1 +1,1 @@
-"""Charts: numbers that a run leaves behind, as matplotlib figures."""
+"""Charts of training runs, as matplotlib figures."""

@@ -1,4 +1,4 @@
-"""An arm: the ways of its hand and its torques, and what learning to move it cost."""
+"""Charts of arm movements and torques, and of the cost of learning them."""
 
 from __future__ import annotations
 
@@ -20,19 +20,23 @@ if TYPE_CHECKING:
 
 __all__ = ["arm_movements", "loss_by_calls"]
 
-#: Movements whose way is drawn; of more, evenly spaced ones.
+#: Maximum number of drawn paths; of more movements, evenly spaced ones.
 _WAYS = 16
 
 
 @by_matplotlib()
 def loss_by_calls(runs: Mapping[str, History], least: float | None = None, title: str | None = None) -> Chart:
-    """The loss against the calls for a loss, a gradient or a product that it took, both logarithmic.
+    """Loss against the number of evaluations (loss, gradient or curvature product), on logarithmic axes.
 
-    runs: by name, rows or the path of a file of rows: `{"event": "epoch", "calls": 120, "valid_loss": 0.01}`, as the
-    history of rnn.control.Movements has them. Others are skipped. Each line is the best so far. least: a dashed line,
-    what iLQR comes to.
+    runs: name -> rows, or path of a file of rows: `{"event": "epoch", "calls": 120, "valid_loss": 0.01}`, as in the
+    history of rnn.control.Movements. Other rows are skipped. Lines show the best loss so far. least: a dashed line,
+    e.g. the loss of iLQR; None by default. title: title of the chart.
     Raises DrawingError if a file cannot be read, or a run has nothing to draw.
     Source: Sutskever 2013, figure 6.2.
+
+    >>> rows = [{"event": "epoch", "calls": 10 * n, "valid_loss": 1 / n} for n in range(1, 5)]
+    >>> viz.loss_by_calls({"Hessian-free": rows}, least=0.2).axes[0].get_xscale()
+    'log'
     """
     from viz.charts.figure import Chart
 
@@ -82,13 +86,19 @@ def _calls(name: str, history: History) -> tuple[chart.Numbers, chart.Numbers]:
 def arm_movements(
     shown: Mapping[str, Trajectories], arm: Arm, pushed: Any = None, torques_of: int = 0
 ) -> Chart:
-    """For each name: the limb where the first movement starts, the ways of the hand, and below, one movement's torques.
+    """Arm movements: the limb at its start, the paths of the hand, and below, the torques of one movement.
 
-    shown: trajectories, as `task.trajectories()` and `rnn.control.planned` give them. pushed: (time, batch), whether a
-    disturbance acts; the ways are then vermilion where it does. torques_of: the movement whose torques are drawn
-    (shoulder blue, elbow black), and whose way is thick. A cross is a goal. At most 16 ways are drawn.
-    Raises DrawingError for what does not fit.
+    shown: name -> trajectories, from `task.trajectories()` or `rnn.control.planned`. arm: rnn.control.Arm that moved.
+    pushed: bool array (time, batch), True while a disturbance acts; None for none. Paths are vermilion there.
+    torques_of: index of the movement whose torques are drawn (shoulder blue, elbow black), with a thick path; 0 by
+    default. Crosses mark goals. At most 16 paths are drawn.
+    Raises DrawingError for arrays that do not fit.
     Source: Sutskever 2013, figures 6.1 and 6.3 to 6.5.
+
+    >>> task = rnn.control.CenterOut(rnn.control.Controller([rnn.Elman(3)]), directions=3, time=5)
+    >>> chart = viz.arm_movements({"untrained": task.trajectories()}, rnn.control.Arm())
+    >>> len(chart.axes)
+    2
     """
     from viz.charts.figure import Chart
 
@@ -124,7 +134,7 @@ def arm_movements(
 
 
 def _places(arm: Arm, state: Sequence[float]) -> chart.Numbers:
-    """Shoulder, elbow and hand, (3, 2)."""
+    """Positions of shoulder, elbow and hand, (3, 2)."""
     theta, both = float(state[0]), float(state[0] + state[1])
     elbow = arm.length1 * np.array([np.cos(theta), np.sin(theta)])
     hand = elbow + arm.length2 * np.array([np.cos(both), np.sin(both)])

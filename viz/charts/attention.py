@@ -1,4 +1,4 @@
-"""Where a net looks while it writes: the shares of attention as a map."""
+"""Maps of attention weights."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["attention_map"]
 
-#: Inches of a cell of the map, of what is beside it, and the most of a side.
+#: Inches of a cell of the map, of the margin, and maximum of a side.
 CELL, BESIDE, MOST = 0.32, 1.2, 12.0
 
 
@@ -23,11 +23,16 @@ CELL, BESIDE, MOST = 0.32, 1.2, 12.0
 def attention_map(
     shares: Any, read: Sequence[Any] | None = None, written: Sequence[Any] | None = None
 ) -> Chart:
-    """a_ts, how much step t looks at place s: a row for each step, a column for each place, dark where it looks
+    """a_ts, the attention of step t to position s: a row for each step, a column for each position, dark where it is
+    large
 
-    shares: (steps, places) in 0 ... 1, as gn.compile(u.course("attention"), ...) gives them, of one case. read: what is
-    at each place; written: what came out at each step; numbers, if they are not given.
-    Raises DrawingError for arrays of other shapes, or of what are no shares.
+    shares: array (steps, positions) with values in [0, 1], of one case, from gn.compile(u.course("attention"), ...).
+    read: labels of the positions; numbers by default. written: labels of the steps; numbers by default.
+    Raises DrawingError for arrays that do not fit.
+
+    >>> chart = viz.attention_map([[0.9, 0.1], [0.2, 0.8]], read=["le", "chat"], written=["the", "cat"])
+    >>> [label.get_text() for label in chart.axes[0].get_xticklabels()]
+    ['le', 'chat']
     """
     from viz.charts.figure import Chart
 

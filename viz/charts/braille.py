@@ -1,4 +1,4 @@
-"""Curves made of characters, for terminals: 2 × 4 dots in each."""
+"""Curves of Braille characters for terminals, 2 × 4 dots each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from viz.errors import DrawingError
 
 __all__ = ["text_curve"]
 
-#: The bits of a braille character's dots, by row and column; the character without any is U+2800.
+#: Bits of the dots of a Braille character, by row and column; the empty character is U+2800.
 _DOTS = np.array([[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]])
 _POINT = "●"
 _BLUE, _RED, _PLAIN = "\x1b[34m", "\x1b[31m", "\x1b[0m"
@@ -23,11 +23,11 @@ _Points = Sequence[tuple[float, float]]
 def text_curve(
     line: _Points, points: _Points = (), width: int = 80, height: int = 8, colour: bool = False
 ) -> list[str]:
-    """A line through some (x, y) and single points, in `height` rows of at most `width` characters.
+    """A line through (x, y) and single points, in `height` rows of at most `width` characters.
 
-    The y axis has its least and greatest value beside it. Where many points of the line share a column of dots, it
-    goes through their mean. The first 2 % of the line, where a loss falls fastest, may lie above the picture. colour:
-    with escape codes, the line blue and the points red. Values that are not finite are left out.
+    The y axis shows the minimum and maximum. Several points of the line in one column of dots are averaged. The first 2
+    % of the line, where a loss falls fastest, may lie above the picture. colour: True for escape codes, with a blue
+    line and red points. Values that are not finite are left out.
     Raises DrawingError if nothing is left, or for less than 2 rows or 16 characters.
     """
     if width < 16 or height < 2:
@@ -44,7 +44,7 @@ def text_curve(
     columns = width - margin - 1
 
     def dot(p: npt.NDArray[Any]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-        """Column and row (from above) of dots."""
+        """Column and row (from the top) of dots."""
         x = (p[:, 0] - left) / (right - left or 1) * (2 * columns - 1)
         y = (high - p[:, 1]) / (high - low or 1) * (4 * height - 1)
         return np.rint(x).astype(np.intp), np.rint(np.clip(y, 0, 4 * height - 1)).astype(np.intp)
@@ -63,7 +63,7 @@ def text_curve(
 
 
 def _by_column(curve: npt.NDArray[Any], left: float, right: float, columns: int) -> npt.NDArray[Any]:
-    """The mean of the points in each column of dots."""
+    """Mean of the points in each column of dots."""
     if not len(curve):
         return curve
     column = np.rint((curve[:, 0] - left) / (right - left or 1) * (columns - 1)).astype(np.intp)
@@ -73,7 +73,7 @@ def _by_column(curve: npt.NDArray[Any], left: float, right: float, columns: int)
 
 
 def _strokes(x: npt.NDArray[np.intp], y: npt.NDArray[np.intp]) -> list[tuple[int, int, int]]:
-    """(column, first row, last row): the dots of a line without gaps through these dots, in order of their columns."""
+    """(column, first row, last row) of a line without gaps through these dots, in order of columns."""
     strokes = [(int(x[0]), int(y[0]), int(y[0]))] if len(x) else []
     for k in range(1, len(x)):
         steps = max(1, int(x[k] - x[k - 1]))

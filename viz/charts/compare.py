@@ -1,4 +1,4 @@
-"""Runs beside each other: their curves, and which setting was best."""
+"""Comparison of runs: their curves, and the best value of a hyperparameter."""
 
 from __future__ import annotations
 
@@ -38,13 +38,17 @@ def compare_runs(
 ) -> Chart:
     """Validation (solid) and training (dotted) cost of several runs, with the best epoch of each.
 
-    histories: name -> rows, the path of a history or of a run's folder, or what a run returned; see `training_curve`.
-    A run without validation shows its training only; where no run has any, training is solid. Training is left out
-    where it has another measure than validation: the loss of a task, of which the share of wrong answers is validated.
-    by: "epoch", "step" for runs whose epochs differ in length, or "seconds" for rows that have them. log: "x", "y" or
-    "xy", what is logarithmic.
-    Raises DrawingError if there is no run, one with nothing to draw, or runs of different measures.
+    histories: name -> rows, path of a history or of the folder of a run, or the result of a run; see `training_curve`.
+    by: horizontal axis, "epoch" (default), "step" for runs whose epochs differ in length, or "seconds" for rows that
+    have them. title: title of the chart. log: logarithmic axes, "x", "y" or "xy"; none by default.
+    Without any validation, training is solid. Training is left out if it has another measure than validation, as the
+    loss of a task beside the share of wrong answers.
+    Raises DrawingError without runs, for a run with nothing to draw, or for runs with different measures.
     Source: Lynge 2016, fig. 5.4.
+
+    >>> rows = [{"event": "epoch", "epoch": n, "train_loss": 1 / n, "valid_loss": 2 / n} for n in range(1, 4)]
+    >>> viz.compare_runs({"GRU": rows, "LSTM": rows}).axes[0].get_ylabel()
+    'loss'
     """
     from viz.charts.figure import Chart
 
@@ -93,7 +97,7 @@ _Line = tuple[chart.Numbers, chart.Numbers]
 
 
 def _measures(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Measures:
-    """What all runs measure, of those that measure anything; DrawingError where that differs."""
+    """Measures of all runs; raises DrawingError if they differ."""
     found = {name: each for name, rows in runs.items() if (each := measures_of(rows)).measure}
     if len({each.measure for each in found.values()}) > 1:
         listed = ", ".join(f"{name!r} {each.measure}" for name, each in found.items())
@@ -102,7 +106,7 @@ def _measures(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Measures:
 
 
 def _lines(name: str, rows: Sequence[Mapping[str, Any]], by: str, measure: str) -> dict[str, _Line]:
-    """Validation and training of a run in this measure: by epochs, or, where none has ended, by steps."""
+    """Validation and training of a run in this measure: by epochs, or by steps if no epoch has ended."""
     step = 0.0
     points: dict[str, list[tuple[float, float]]] = {VALIDATED: [], TRAINED: []}
     early: list[tuple[float, float]] = []
@@ -126,7 +130,7 @@ def _lines(name: str, rows: Sequence[Mapping[str, Any]], by: str, measure: str) 
 
 
 def _draw_run(axes: Axes, name: str, lines: Mapping[str, _Line], number: int, alone: bool) -> Ending:
-    """alone: no run has validation, so training takes its place."""
+    """alone: no run has validation, so training is solid."""
     colour = colour_of(number)
     # Beyond the colours there are, markers tell lines apart.
     marker = _MARKERS[number // 8 % len(_MARKERS)] if number >= 8 else "."
@@ -155,15 +159,21 @@ def best_setting(
     score: str | None = None,
     title: str | None = None,
 ) -> Chart:
-    """The value of the setting `best` with the lowest score, against another setting; one line for each value of `by`.
+    """Value of the hyperparameter `best` with the lowest score, against another hyperparameter; a line for each value
+    of `by`.
 
     runs: rows, or the path of a JSON-lines file of rows, one for each run: {"units": 128, "dropout": 0.2, "rate": 0.01,
-    "layers": 2, "valid_bits": 1.83}. Where several runs agree in all that is drawn, the lowest score counts.
+    "layers": 2, "valid_bits": 1.83}. Of runs with equal settings, the lowest score counts.
+    best: name of the hyperparameter on the vertical axis, a number. against: that on the horizontal axis, a number. by:
+    that of the lines; panels: that of the panels; None by default. score: name of the score, lower is better; the
+    validation measure of the rows ("valid_bits", "valid_loss") by default. title: title of the chart.
     Optimal dropout by size, as in the source: best_setting(runs, "dropout", "units", by="rate", panels="layers").
-    best, against: names of numbers. by, panels: names of anything. score: less is better
-    (by default what the rows call what was validated: "valid_bits", "valid_loss").
     Raises DrawingError if no run has all of these.
     Source: Lynge 2016, fig. 5.5.
+
+    >>> runs = [{"units": n, "dropout": p, "valid_loss": abs(p - n / 100)} for n in (10, 20) for p in (0.1, 0.2)]
+    >>> viz.best_setting(runs, "dropout", "units").axes[0].lines[0].get_ydata().tolist()
+    [0.1, 0.2]
     """
     from viz.charts.figure import Chart
 
@@ -217,7 +227,7 @@ def best_setting(
 def _found(
     rows: Sequence[Mapping[str, Any]], numbers: tuple[str, str, str], groups: tuple[str | None, str | None]
 ) -> dict[tuple[Any, Any, float], tuple[float, float]]:
-    """(panel, group, x) -> (the lowest score, the setting that had it)"""
+    """(panel, group, x) -> (lowest score, its setting)"""
     best, against, score = numbers
     found: dict[tuple[Any, Any, float], tuple[float, float]] = {}
     for row in rows:

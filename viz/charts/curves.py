@@ -1,4 +1,4 @@
-"""Training curves, from the rows that a training run leaves behind."""
+"""Learning curves from the history of a run."""
 
 from __future__ import annotations
 
@@ -24,14 +24,19 @@ _VALIDATION = VERMILION
 
 @by_matplotlib()
 def training_curve(history: History) -> Chart:
-    """Cost against epoch: training (lightly smoothed), validation, and its best; bits per character of texts.
+    """Learning curve: training cost (lightly smoothed), validation cost, and its minimum; in bits per character for
+    texts.
 
-    history: rows, or the path of a JSON-lines file of rows: `{"event": "step", "epoch": 0.1, "train_bits":
-    4.2, ...}` and `{"event": "epoch", "epoch": 1, "train_bits": 3.1, "valid_bits": 3.2}`. Others are skipped. Any
-    measure will do: "train_loss" and "valid_loss"; where validation has another than training, "valid_wrong", each has
-    axes of its own,
-    and so has each of the metrics that a Trainer was given.
-    Raises DrawingError if the file cannot be read or nothing in it can be drawn.
+    history: rows, or the path of a JSON-lines file of rows: `{"event": "step", "epoch": 0.1, "train_bits": 4.2, ...}`
+    and `{"event": "epoch", "epoch": 1, "train_bits": 3.1, "valid_bits": 3.2}`. Other rows are skipped. Other measures
+    work as well: "train_loss" and "valid_loss". A validation measure that differs from training, such as "valid_wrong",
+    gets its own axes, and so does each metric of a Trainer.
+    Raises DrawingError if the file cannot be read or contains nothing to draw.
+
+    >>> rows = [{"event": "epoch", "epoch": n, "train_loss": 1 / n, "valid_loss": 2 / n} for n in range(1, 4)]
+    >>> chart = viz.training_curve(rows)
+    >>> chart.axes[0].get_xlabel(), chart.axes[0].get_ylabel()
+    ('epoch', 'loss')
     """
     from viz.charts.figure import Chart
 
@@ -63,7 +68,7 @@ def training_curve(history: History) -> Chart:
 
 
 def _metrics(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[tuple[float, float]]]:
-    """Of each metric that a Trainer was given, (epoch, value)."""
+    """(epoch, value) for each metric of a Trainer."""
     found: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
         measured = row.get("metrics")
@@ -94,7 +99,7 @@ def _draw_training(axes: Axes, points: Sequence[tuple[float, float]]) -> None:
 
 
 def _smoothed(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """A centred running mean over about 2 % of the steps, over fewer near the ends."""
+    """Centered running mean over about 2 % of the steps, over fewer near the ends."""
     half = max(1, len(values) // 100)
     sums = np.concatenate([[0.0], np.cumsum(values)])
     index = np.arange(len(values))

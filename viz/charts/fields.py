@@ -1,4 +1,4 @@
-"""Weights as images: what each hidden unit sees, and what it hears from the others."""
+"""Weights of hidden units as images."""
 
 from __future__ import annotations
 
@@ -15,21 +15,27 @@ if TYPE_CHECKING:
 
 __all__ = ["receptive_fields"]
 
-#: Inches of the map of each side, and the share of weights whose size is the scale's end: few are beyond.
+#: Inches of each map, and the quantile of weights at the end of the scale.
 SIDE, SHARE = 4.8, 0.995
-#: Lines between fields, in pixels of theirs.
+#: Width of lines between fields, in their pixels.
 LINE = 1
 
 
 @by_matplotlib()
 def receptive_fields(W: Any, recurrent: Any = None, units: int = 36, title: str | None = None) -> Chart:
-    """Column j of W as an image, for the first `units` units, and beside them their weights among each other
+    """Column j of W as an image, for the first `units` units, beside their recurrent weights
 
-    W: (pixels, units), of square images, row by row, or (height, width, units). recurrent: (units, units), from the
-    unit of a row to that of a column, as h @ recurrent; drawn the other way, so that row i, from the top, is what
-    reaches the unit of the ith field, counted left to right, then down. White is 0, blue below, red above; each side
-    has a scale of its own, which few weights leave. Raises DrawingError for arrays that do not fit.
+    W: (pixels, units), of square images, row by row, or (height, width, units). recurrent: (units, units) as in
+    h @ recurrent, from the unit of a row to that of a column; None for none. It is drawn transposed: row i, from the
+    top, shows the weights into the unit of the ith image, counted left to right, then down. units: maximum number of
+    units; 36 by default. title: title of the chart.
+    White is 0, blue negative, red positive; each side has its own scale, and outliers are clipped.
+    Raises DrawingError for arrays that do not fit.
     Source: Sutskever 2013, figure 3.4.
+
+    >>> chart = viz.receptive_fields(np.eye(9), recurrent=np.eye(9), units=4)
+    >>> len(chart.axes)
+    4
     """
     from viz.charts.figure import Chart
 
@@ -62,7 +68,7 @@ def _between(given: Any, units: int) -> Any:
 
 
 def _tiled(fields: Any) -> Any:
-    """One image of all, in rows, NaN between them."""
+    """One image of all, in rows, with NaN between them."""
     count, height, width = fields.shape
     columns = math.ceil(math.sqrt(count))
     rows = -(-count // columns)

@@ -1,4 +1,4 @@
-"""Chart: a matplotlib figure whose files can be kept and compared, and which notebooks show."""
+"""Chart: a matplotlib figure with reproducible files."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from viz.notebook import bundle_of
 
 __all__ = ["Chart"]
 
-#: What matplotlib writes of the time of day into files.
+#: Metadata fields with the time of day in files of matplotlib.
 _TIMES = {"svg": "Date", "svgz": "Date", "pdf": "CreationDate", "ps": "CreationDate", "eps": "CreationDate"}
 
 
 class Chart(Figure):
-    """A matplotlib Figure, with layout "constrained": saved twice, it is the same bytes.
+    """Matplotlib Figure with layout "constrained"; saving it twice gives the same bytes.
 
-    `.svg` is its text. It shows itself in notebooks, whatever back end matplotlib uses there.
+    `.svg` is its text. A notebook shows it with any back end of matplotlib.
     """
 
     def __init__(self, width: float, height: float) -> None:
@@ -33,9 +33,10 @@ class Chart(Figure):
         self._starts: dict[Axes, Bbox] = {}
 
     def savefig(self, fname: Any, **how: Any) -> None:
-        """As any figure's; no time of day, and no random names, are written.
+        """Saves the figure as matplotlib does, without the time of day and random names.
 
-        A file is replaced only when the new one is complete; DrawingError if it cannot be, or cannot be drawn.
+        An existing file is replaced when the new one is complete. Raises DrawingError if the figure cannot be drawn or
+        written.
         """
         named = isinstance(fname, (str, os.PathLike))
         ending = how.get("format") or (Path(fname).suffix[1:] if named else "") or rcParams["savefig.format"]
@@ -54,13 +55,13 @@ class Chart(Figure):
             write_file(whole, stream.getvalue())
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Writes the picture, as the other pictures' `save` does; the suffix says how."""
+        """Writes the figure in the format of the suffix; returns the path."""
         self.savefig(path)
         return Path(path)
 
     @property
     def svg(self) -> str:
-        """The picture as SVG text."""
+        """SVG text of the figure."""
         stream = io.BytesIO()
         self.savefig(stream, format="svg")
         return stream.getvalue().decode("utf-8")

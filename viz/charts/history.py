@@ -1,4 +1,4 @@
-"""What a run leaves behind: rows of numbers, in memory or in a file of JSON lines."""
+"""History of a run: rows in memory or in a file of JSON lines."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ __all__ = [
 ]
 
 TRAINED, VALIDATED = "train_", "valid_"
-#: What axes call measures that do not say it themselves.
+#: Axis labels of measures.
 WORDS = {"error": "mean squared error", "wrong": "share of wrong answers"}
 
 
 class Recorded(Protocol):
-    """What a run answers with: it knows where its rows are, or has them."""
+    """Protocol of the result of a run, which has rows or their path."""
 
     def __history__(self) -> Iterable[Mapping[str, Any]] | str: ...
 
@@ -41,9 +41,9 @@ History = Iterable[Mapping[str, Any]] | str | os.PathLike[str] | Recorded
 
 
 def rows_of(history: History, argument: str = "history") -> list[Mapping[str, Any]]:
-    """The rows, read from a file if need be.
+    """Rows of a history, read from a file if necessary.
 
-    Raises DrawingError, which names the argument, for what is neither rows nor a path, or cannot be read.
+    Raises DrawingError, which names the argument, for other objects and for a file that cannot be read.
     """
     if not isinstance(history, type) and callable(getattr(history, "__history__", None)):
         history = history.__history__()  # type: ignore[union-attr]
@@ -60,7 +60,7 @@ def rows_of(history: History, argument: str = "history") -> list[Mapping[str, An
 
 
 def read_history(path: str | os.PathLike[str]) -> list[Row]:
-    """The rows of a JSON-lines file, or of a run's folder; a last line that is still being written is left out."""
+    """Rows of a JSON-lines file, or of the folder of a run, without an incomplete last line."""
     if not os.fspath(path):  # which would be the folder that we are in
         raise DrawingError("history is an empty path: name a JSON-lines file of rows, or a run's folder.")
     file = Path(path)
@@ -69,26 +69,26 @@ def read_history(path: str | os.PathLike[str]) -> list[Row]:
 
 
 def is_number(value: Any) -> TypeGuard[float]:
-    """Whether it is a finite real number; True and False are none."""
+    """True for a finite real number that is not a bool."""
     # Compared, since math.isfinite raises for whole numbers that no float holds.
     return isinstance(value, Real) and not isinstance(value, bool) and bool(abs(value) <= sys.float_info.max)  # type: ignore[operator]
 
 
 def order_of(value: Any) -> tuple[bool, float, str]:
-    """By which settings are sorted: numbers first."""
+    """Sort key of settings: numbers first."""
     return (False, float(value), "") if is_number(value) else (True, 0.0, str(value))
 
 
 def is_positive(value: Any) -> TypeGuard[float]:
-    """Whether it is a finite number > 0."""
+    """True for a finite number > 0."""
     return is_number(value) and value > 0
 
 
 @dataclass(frozen=True)
 class Measures:
-    """What rows call the cost of the training data and what is validated ("" for none), and the unit that they name.
+    """Names of the training and the validation measure in rows ("" for none), and their unit.
 
-    "train_bits" and "valid_bits" of texts, "train_loss" and "valid_wrong" of a task.
+    "train_bits" and "valid_bits" for texts, "train_loss" and "valid_wrong" for a task.
     """
 
     trained: str = ""
@@ -97,11 +97,11 @@ class Measures:
 
     @property
     def measure(self) -> str:
-        """What runs are compared by: "bits" for "valid_bits"; "" for none."""
+        """Measure for comparing runs: "bits" for "valid_bits"; "" for none."""
         return self.validated.removeprefix(VALIDATED) or self.trained.removeprefix(TRAINED)
 
     def words(self, name: str) -> str:
-        """One of the two for an axis: "bits per character"."""
+        """Axis label of a measure: "bits per character"."""
         measure = name.removeprefix(TRAINED).removeprefix(VALIDATED)
         if measure == "bits":
             return (self.unit or "bits/char").replace("/", " per ").replace("char", "character")
@@ -109,7 +109,7 @@ class Measures:
 
 
 def measures_of(rows: Sequence[Mapping[str, Any]]) -> Measures:
-    """What these rows of steps and epochs measure: the first name of a number of each kind."""
+    """Measures of these rows of steps and epochs: the first name of a number of each kind."""
     found: dict[str, str] = {}
     unit = ""
     for row in rows:

@@ -1,4 +1,4 @@
-"""Images beside what networks make of them."""
+"""Images and their reconstructions."""
 
 from __future__ import annotations
 
@@ -16,19 +16,23 @@ if TYPE_CHECKING:
 
 __all__ = ["image_rows"]
 
-#: Inches of an image, between rows, and of a letter of the names before them.
+#: Inches of an image, between rows, and of a letter of their names.
 SIDE, BETWEEN, LETTER = 0.72, 0.09, 0.08
 
 
 @by_matplotlib()
 def image_rows(rows: Mapping[str, Any], width: int | None = None, title: str | None = None) -> Chart:
-    """A row of images for each name, the images of a column below each other: what went in over what came out
+    """A row of images for each name, e.g. inputs above their reconstructions.
 
-    rows: by name, (count, pixels), row by row, or (count, rows, columns). width: pixels of a row of an image; by
-    default they are squares. All are drawn on the grey scale of the first row, whose least value is black and whose
-    greatest is white.
+    rows: name -> array (count, pixels), row by row, or (count, rows, columns). width: width of an image in pixels;
+    squares by default. title: title of the chart.
+    All images share the gray scale of the first row: its minimum is black and its maximum white.
     Raises DrawingError for arrays that do not fit.
     Source: Hinton & Salakhutdinov 2006, figure 2.
+
+    >>> chart = viz.image_rows({"input": np.eye(4), "reconstruction": np.eye(4)})
+    >>> len(chart.axes)
+    2
     """
     from viz.charts.figure import Chart
 

@@ -1,4 +1,4 @@
-"""Words beside the ends of lines, instead of a legend, and colours for many lines."""
+"""Labels at the ends of lines, in place of a legend, and colors for many lines."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 __all__ = ["COLOURS", "Ending", "colour_of", "label_ends", "spread"]
 
-#: In the order in which lines take them; the first ones differ most.
+#: Colors in the order of lines; the first ones differ most.
 COLOURS = (
     chart.BLUE, chart.VERMILION, chart.GREEN, chart.PURPLE, chart.ORANGE, chart.SKY, chart.BLACK, chart.BROWN,
 )  # fmt: skip
 
 
 class Ending(NamedTuple):
-    """Where a line ends, in data, and what is to be said of it. x: of its end, if it ends before the others."""
+    """End of a line in data coordinates, and its label. x: of its end, if the line ends before the others."""
 
     y: float
     words: str
@@ -30,14 +30,14 @@ class Ending(NamedTuple):
 
 
 def colour_of(number: int) -> str:
-    """That of a line; from the ninth on they come again."""
+    """Color of line `number`; repeats from the ninth on."""
     return COLOURS[number % len(COLOURS)]
 
 
 def label_ends(axes: Axes, endings: Sequence[Ending], height: float, size: float = 10) -> None:
-    """Writes each line's words to the right of the axes, level with its end, or as near as leaves room for all.
+    """Writes labels to the right of the axes, near the ends of their lines, without overlap.
 
-    height: of the axes, in inches, about. The limits of y must be settled before.
+    height: approximate height of the axes, in inches. Set the limits of y before.
     """
     scale = axes.yaxis.get_transform()
     low, high = (float(v) for v in scale.transform(np.array(axes.get_ylim())))
@@ -55,9 +55,9 @@ def label_ends(axes: Axes, endings: Sequence[Ending], height: float, size: float
 
 
 def spread(places: chart.Numbers, gap: float) -> chart.Numbers:
-    """The places in [0, 1] nearest to the given ones (least squares) that keep their order and lie `gap` apart.
+    """Positions in [0, 1] nearest to the given ones (least squares), in the same order and at least `gap` apart.
 
-    Where there is no room for that they lie evenly.
+    Evenly spaced if there is no room for that.
     """
     count = len(places)
     gap = min(gap, 1 / max(1, count - 1))

@@ -1,4 +1,4 @@
-"""Frames of numbers over time: what is, and what was predicted or made up."""
+"""Charts of motion sequences and their predictions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["joint_curves"]
 
-#: Columns that are drawn where none are chosen.
+#: Default number of columns.
 MOST = 6
 
 
@@ -27,11 +27,17 @@ def joint_curves(
     columns: Sequence[int] | None = None,
     names: Sequence[str] | None = None,
 ) -> Chart:
-    """Each column against the frame, a panel for each: the truth thick and grey, others thin and coloured
+    """Columns of a sequence against time, in panels: the truth thick and gray, others thin and colored
 
-    truth: (time, width). others: by name, of the same shape. columns: which are drawn; by default the six that move
-    most from frame to frame. names: of all columns; "column 0" and so on, if they are not given.
+    truth: (time, width). others: name -> array of the same shape; None by default. columns: columns to draw; by default
+    the six with the largest mean change between frames. names: names of all columns; "column 0", "column 1", ... by
+    default.
     Raises DrawingError for arrays that do not fit.
+
+    >>> truth = np.sin(np.linspace(0, 6, 20))[:, None] * [1.0, 2.0]
+    >>> chart = viz.joint_curves(truth, {"model": truth + 0.1}, names=["hip", "knee"])
+    >>> len(chart.axes)
+    2
     """
     from viz.charts.figure import Chart
 

@@ -1,4 +1,4 @@
-"""Piano rolls: which keys sound in which frame, and what was predicted."""
+"""Piano rolls and their predictions."""
 
 from __future__ import annotations
 
@@ -16,20 +16,24 @@ if TYPE_CHECKING:
 
 __all__ = ["piano_roll"]
 
-#: The key of column 0, by its number in MIDI, in which each C is a multiple of an octave.
+#: MIDI number of the key of column 0; each C is a multiple of an octave.
 LOWEST, OCTAVE = 21, 12
-#: What a key that should have sounded is drawn in.
+#: Color of missing keys.
 MISSED = "#d0d0d0"
 
 
 @by_matplotlib()
 def piano_roll(truth: Any, predicted: Any = None, title: str | None = None) -> Chart:
-    """Keys against frames, black where a key sounds; below, what was predicted of each frame from those before it
+    """Piano roll: keys against time, black where a key sounds; below, the prediction of each frame from those before it
 
-    truth: (time, 88), or (time, keys) from the lowest of a piano on, 0 and 1. predicted: of the same shape, 0 and 1, or
-    probabilities, of which those above one half sound: blue where the truth sounds, too, vermilion where it does not;
-    grey is what should have sounded. Octaves that are silent in both are left out.
-    Raises DrawingError for what is no roll.
+    truth: array (time, 88), or (time, keys) from the lowest key of a piano, with values 0 and 1. predicted: array of
+    the same shape, 0 and 1 or probabilities; keys above 0.5 sound. None by default. Blue marks correct keys, vermilion
+    false ones, gray missing ones. Octaves that are silent in both are left out. title: title of the chart.
+    Raises DrawingError for arrays that do not fit.
+
+    >>> chart = viz.piano_roll(np.eye(88)[40:48], predicted=np.eye(88)[40:48])
+    >>> len(chart.axes)
+    2
     """
     from matplotlib.patches import Patch
 
@@ -78,7 +82,7 @@ def _checked(what: str, given: Any) -> chart.Numbers:
 
 
 def _draw(axes: Axes, kinds: list[tuple[Any, str]]) -> None:
-    """Each key for as long as it sounds, as one bar."""
+    """Draws each sounding key as one bar."""
     for sounds, colour in kinds:
         silence = np.zeros((1, sounds.shape[1]), bool)
         changes = np.diff(np.concatenate([silence, sounds, silence]).astype(np.int8), axis=0)
@@ -91,7 +95,7 @@ def _draw(axes: Axes, kinds: list[tuple[Any, str]]) -> None:
 
 
 def _scale(axes: Axes, sounds: Any) -> None:
-    """Octaves with keys that sound, named by their C."""
+    """Labels the C of each octave that sounds."""
     keys = np.flatnonzero(sounds.any(axis=0)) + LOWEST
     low, high = (int(keys[0]), int(keys[-1])) if len(keys) else (60, 60)
     first, last = (low // OCTAVE) * OCTAVE, (high // OCTAVE + 1) * OCTAVE

@@ -1,4 +1,4 @@
-"""Norms: of weights by layer, and of the gradient by its distance in time (Suarez 2017, figs 2 to 6)."""
+"""Norms of weights by layer, and of the gradient by distance in time (Suarez 2017, figs 2 to 6)."""
 
 from __future__ import annotations
 
@@ -24,11 +24,15 @@ _Norms = Mapping[str, float]
 def weight_norms(norms: History | _Norms | Mapping[str, _Norms], title: str | None = None) -> Chart:
     """‖W‖ of each weight, a panel for each layer: over the epochs of a run, or as bars.
 
-    norms: a history (rows with "weight_norms", a path, a run's folder, what a run returned): one line for each weight.
-    Or what `rnn.weight_norms(network)` gives, or several of these by name (at initialisation, at the end): bars.
-    A weight's layer is what its name has before the first dot: "layer0.W_xh".
+    norms: history (rows with "weight_norms", a path, the folder of a run, the result of a run): a line for each weight.
+    Or the result of `rnn.weight_norms(network)`, or several of these by name (at initialization, at the end): bars.
+    The layer of a weight is the part of its name before the first dot: "layer0.W_xh". title: title of the chart.
     Raises DrawingError if there is nothing to draw.
     Source: Suarez 2017, figs 2 and 3.
+
+    >>> chart = viz.weight_norms(rnn.weight_norms(rnn.Network([rnn.GRU(4)], inputs=3, outputs=2)))
+    >>> [axes.get_title(loc="left") for axes in chart.axes]
+    ['layer0', 'output']
     """
     if isinstance(norms, Mapping):
         return _bars(_snapshots(norms), title)
@@ -47,7 +51,7 @@ def weight_norms(norms: History | _Norms | Mapping[str, _Norms], title: str | No
 
 
 def _layers(names: Sequence[str]) -> dict[str, list[str]]:
-    """Layer -> its weights; the output and what has no layer come last."""
+    """Layer -> its weights; the output and weights without a layer come last."""
     found: dict[str, list[str]] = {}
     for name in names:
         found.setdefault(name.split(".")[0] if "." in name else "", []).append(name)
@@ -150,13 +154,18 @@ def gradient_by_distance(
     norms: Mapping[str, Sequence[float]] | Mapping[str, Mapping[str, Sequence[float]]],
     title: str | None = None,
 ) -> Chart:
-    """‖∂L_T/∂s_{T-k}‖ against the distance k, logarithmic: a panel for each moment, a line for each state.
+    """‖∂L_T/∂s_{T-k}‖ against the distance k, logarithmic: a panel for each time of training, a line for each state.
 
-    norms: what `rnn.gradient_by_distance(network, inputs, targets)` gives, or several by name, which share an axis:
-    {"at initialisation": ..., "after one epoch": ..., "at the end": ...}. The lines may be of several networks:
-    {"at the end": {"LSTM": a["layer0.h"], "Elman": b["layer0.h"]}}. A line breaks where a norm is 0 or not finite.
+    norms: result of `rnn.gradient_by_distance(network, inputs, targets)`, or several by name, with a common axis:
+    {"at initialisation": ..., "after one epoch": ..., "at the end": ...}. Lines may come from several networks:
+    {"at the end": {"LSTM": a["layer0.h"], "Elman": b["layer0.h"]}}. Lines have gaps at norms that are 0 or not finite.
+    title: title of the chart.
     Raises DrawingError if there is nothing to draw.
     Source: Suarez 2017, figs 4 to 6.
+
+    >>> chart = viz.gradient_by_distance({"layer0.h": [1.0, 0.5, 0.25]})
+    >>> chart.axes[0].get_yscale()
+    'log'
     """
     from viz.charts.figure import Chart
 

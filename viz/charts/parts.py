@@ -1,4 +1,4 @@
-"""Parts of charts: Okabe and Ito's colours, which every kind of colour vision tells apart, a light grid, captions."""
+"""Parts of charts: the colors of Okabe and Ito for all kinds of color vision, a light grid, captions."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ Numbers = npt.NDArray[np.float64]
 
 BLACK, GREY, BLUE, GREEN = "#000000", "#555555", "#0072B2", "#009E73"
 ORANGE, PURPLE, VERMILION, SKY = "#E69F00", "#CC79A7", "#D55E00", "#56B4E9"
-#: Not one of theirs, but darker than all of them that are warm.
+#: Not one of theirs, but darker than all their warm colors.
 BROWN = "#6B4423"
 DOTS, DASHES = (0, (1, 2)), (0, (4, 1.5))
 
-#: Values of a setting that are named along an axis.
+#: Maximum number of tick labels of a setting.
 TICKS = 8
-#: About so many markers on a line; of more points, some have none.
+#: Approximate number of markers on a line.
 _MARKERS = 40
 
 
 def frame(axes: Axes, label_size: float = 11) -> None:
-    """A light grid behind the data, and no lines above and to the right of it."""
+    """Adds a light grid, and removes the lines above and to the right."""
     axes.tick_params(labelsize=label_size)
     axes.grid(color="#dddddd", linewidth=0.6)
     axes.set_axisbelow(True)
@@ -40,7 +40,7 @@ def frame(axes: Axes, label_size: float = 11) -> None:
 
 
 def line(axes: Axes, x: Numbers, y: Numbers, label: str, color: str, marker: str, style: Any = "-") -> None:
-    """A line, with some markers to tell it from others. No label: it is not in the legend."""
+    """Draws a line with some markers. An empty label keeps the line out of the legend."""
     few, every = len(x) <= _MARKERS, -(-len(x) // _MARKERS)
     # Those of two lines, solid and broken, are not at the same places.
     axes.plot(
@@ -53,7 +53,7 @@ def mark(
     axes: Axes, x: Numbers, y: Numbers, marker: str, *, color: str = BLACK, label: str = "", size: float = 1.0,
     hollow: bool = False,
 ) -> None:  # fmt: skip
-    """Markers without a line, not cut off at the edge; the fewer there are, the larger."""
+    """Draws markers without a line, not clipped; larger if there are few."""
     points = 5.0 if len(x) <= _MARKERS else 3.5 if len(x) <= 100 else 2.5
     (drawn,) = axes.plot(
         x, y, linestyle="none", marker=marker, color=color, label=label or None, clip_on=False, zorder=3,
@@ -65,7 +65,7 @@ def mark(
 
 
 def caption(axes: Axes, words: str) -> None:
-    """The words above the axes, and beside them the legend: neither covers data."""
+    """Writes a caption above the axes, with the legend beside the caption."""
     axes.set_title(words, loc="left", fontsize=11)
     count = len(axes.get_legend_handles_labels()[1])
     if count:
@@ -78,7 +78,7 @@ def caption(axes: Axes, words: str) -> None:
 
 
 def logarithmic(axes: Axes, values: Numbers, plain: bool = False) -> None:
-    """A logarithmic y axis for these values, if any is positive. plain: 0.01 rather than 10⁻² whatever their range."""
+    """Sets a logarithmic y axis if any value is positive. plain: 0.01 instead of 10⁻² for all ranges."""
     from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
 
     positive = values[np.isfinite(values) & (values > 0)]
@@ -96,14 +96,14 @@ def logarithmic(axes: Axes, values: Numbers, plain: bool = False) -> None:
 
 
 def whole_numbers(axis: Axis, most: int) -> None:
-    """Ticks at whole numbers, about `most` of them."""
+    """Sets about `most` ticks, at whole numbers."""
     from matplotlib.ticker import MaxNLocator
 
     axis.set_major_locator(MaxNLocator(most, steps=[1, 2, 5, 10], integer=True))
 
 
 def along_numbers(axes: Axes, places: Sequence[float], name: str) -> None:
-    """The x axis of a setting, with ticks at its values, if not too many; logarithmic where they span much."""
+    """Sets the x axis of a setting, with ticks at its values if they are few; logarithmic for wide ranges."""
     axes.set_xlabel(name, fontsize=12)
     if len(places) > 1 and places[0] > 0 and places[-1] / places[0] >= 4:
         axes.set_xscale("log")

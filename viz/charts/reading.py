@@ -1,4 +1,4 @@
-"""The cost of a text, piece by piece, and how many words it has that were never there before."""
+"""Cost along a text, and its rate of new words."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Costs", "cost_over_text"]
 
-#: About so many pieces make up the running mean.
+#: Approximate number of pieces of the running mean.
 _WINDOW = 0.01
 
 
 class Costs(Protocol):
-    """What `rnn.cost_over_text` gives."""
+    """Protocol of the result of `rnn.cost_over_text`."""
 
     @property
     def characters(self) -> int: ...
@@ -39,12 +39,18 @@ class Costs(Protocol):
 
 @by_matplotlib()
 def cost_over_text(costs: Costs | Mapping[str, Costs], title: str | None = None) -> Chart:
-    """Bits per character of each piece of a text with their running mean, the text's parts, and the rate of new words.
+    """Bits per character along a text, with the running mean, the parts of the text, and the rate of new words.
 
-    costs: what `rnn.cost_over_text` gives, or several of the same text by name: then running means alone. New words are
-    those that the text has not had before, for each 1,000 characters. Each part's mean is written into it.
+    costs: result of `rnn.cost_over_text`, or several of the same text by name (running means only). New words, for each
+    1,000 characters, are words that the text has not had before. Each part shows its mean. title: title of the chart.
     Raises DrawingError if there is nothing to draw.
     Source: Lynge 2016, figs 5.1 to 5.3.
+
+    >>> network = rnn.Network([rnn.GRU(4)], inputs=4, outputs=4)
+    >>> network.vocabulary = rnn.data.Vocabulary(" abc")
+    >>> costs = rnn.cost_over_text(network, "a cab " * 20, characters=30, context=5)
+    >>> viz.cost_over_text(costs).axes[0].get_ylabel()
+    'bits per character'
     """
     from viz.charts.figure import Chart
 
@@ -111,7 +117,7 @@ def _marker(values: chart.Numbers) -> str:
 
 
 def _running(values: chart.Numbers) -> chart.Numbers:
-    """A centred mean over about 1 % of the pieces, over fewer near the ends."""
+    """Centered mean over about 1 % of the pieces, over fewer near the ends."""
     half = max(1, round(len(values) * _WINDOW / 2)) if len(values) > 20 else 0
     sums = np.concatenate([[0.0], np.cumsum(values)])
     index = np.arange(len(values))
@@ -120,7 +126,7 @@ def _running(values: chart.Numbers) -> chart.Numbers:
 
 
 def _middles(cost: Costs, count: int) -> chart.Numbers:
-    """The middle of each piece, in characters; the last may be shorter."""
+    """Middle of each piece, in characters; the last piece may be shorter."""
     starts = np.arange(count) * float(cost.characters)
     return (starts + np.minimum(starts + cost.characters, cost.length)) / 2
 
@@ -135,7 +141,7 @@ def _rate(cost: Costs) -> tuple[npt.NDArray[Any], chart.Numbers]:
 
 
 def _draw_parts(above: Axes, below: Axes, cost: Costs, scale: float) -> None:
-    """A line where each part begins, its name, and its mean."""
+    """Draws a line at the start of each part, with its name and mean."""
     bits = np.array(cost.bits, np.float64)
     borders = [*(start for _, start in cost.parts), cost.length]
     for number, (name, start) in enumerate(cost.parts):

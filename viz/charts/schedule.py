@@ -1,4 +1,4 @@
-"""Schedules as curves: what a rate is multiplied by, or is, at each step."""
+"""Curves of learning-rate schedules."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 __all__ = ["is_schedule", "schedule_curve"]
 
-#: Steps, or epochs, that are drawn of a schedule without an end.
+#: Steps or epochs to draw of a schedule without an end.
 MANY = 1000
-#: Values along a line; of more steps, some have none.
+#: Maximum number of points of a line.
 POINTS = 2000
 
 
 def is_schedule(thing: Any) -> bool:
-    """Whether it is an rnn.Schedule, which `viz` knows by what it can be asked."""
+    """True for an rnn.Schedule, recognized by its methods."""
     asked = callable(getattr(thing, "now", None)) and callable(getattr(thing, "by_epoch", None))
     return asked and not isinstance(thing, type)
 
@@ -35,9 +35,14 @@ def schedule_curve(
 ) -> Chart:
     """x_t against t: steps, or epochs for a schedule that does not read the step
 
-    until: the last of them (its length and a tenth more, that of `costs`, or 1000). epoch: steps of an epoch, for a
-    schedule that reads steps and epochs. costs: what was validated after each epoch, for one that reads it.
-    Raises DrawingError where one of these is missing.
+    schedule: schedule to draw, such as rnn.Cosine(1000). until: last step or epoch; by default the length of the
+    schedule and a tenth more, the length of `costs`, or 1000. epoch: number of steps in an epoch, for a schedule that
+    reads both. costs: validation cost after each epoch, for a schedule that reads it.
+    Raises DrawingError if one of these is missing.
+
+    >>> chart = viz.schedule_curve(rnn.Warmup(500).then(rnn.Cosine(2000)))
+    >>> chart.axes[0].get_xlabel()
+    'step'
     """
     from viz.charts.figure import Chart
 
@@ -49,9 +54,11 @@ def schedule_curve(
     reads = schedule.reads
     by_step = "step" in reads or not reads
     if "costs" in reads and not costs:
-        raise DrawingError(f"{schedule!r:.80} follows validated costs; give some: costs=[2.1, 1.9, ...].")
+        raise DrawingError(f"{schedule!r:.80} depends on validation costs; give some: costs=[2.1, 1.9, ...].")
     if by_step and len(reads) > 1 and epoch is None:
-        raise DrawingError(f"{schedule!r:.80} reads steps and epochs; say how many steps make one: epoch=...")
+        raise DrawingError(
+            f"{schedule!r:.80} reads steps and epochs; give the number of steps in an epoch: epoch=..."
+        )
     each = 1 if not by_step or epoch is None else count_of("epoch", epoch)
     last = _last(schedule, by_step, len(costs) * each) if until is None else count_of("until", until)
     at = np.unique(np.linspace(0, last, min(last + 1, POINTS)).round().astype(int))
@@ -83,6 +90,6 @@ def _last(schedule: Any, by_step: bool, of_costs: int) -> int:
 
 
 def _short(words: str) -> str:
-    """On two lines at most, which fit the figure."""
+    """Wraps words to at most two lines that fit the figure."""
     lines = textwrap.wrap(words, 78, max_lines=2, placeholder=" ...")
     return "\n".join(lines)

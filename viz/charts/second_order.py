@@ -1,4 +1,4 @@
-"""Second-order training: the flight recorder of a Hessian-free run, or of one with steps in a metric."""
+"""Flight recorder of second-order training: Hessian-free or Riemannian."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _ENDS = {
     "failures": ("failures", chart.ORANGE, "v"),
     "": ("other", chart.GREY, "P"),
 }
-#: Beyond this, or its inverse, numbers are taken for infinite, or zero: axes cannot show them.
+#: Numbers beyond this, or its inverse, count as infinite, or zero: axes cannot show them.
 _LARGEST = 1e100
-#: More curves than this hide each other.
+#: Maximum number of curves.
 _CURVES = 40
-#: Colour, marker and line of each part of the parameters.
+#: Color, marker and line of each parameter group.
 _PARTS = ((chart.BLUE, "o", chart.DASHES), (chart.VERMILION, "s", chart.DOTS))
 #: Values of ρ beyond these are drawn at the edge.
 _WILD = (-1.0, 2.0)
@@ -44,25 +44,29 @@ _WILD = (-1.0, 2.0)
 
 @by_matplotlib()
 def flight_recorder(history: History, title: str | None = None) -> Chart:
-    """A Hessian-free run, or one in a metric, step by step: loss, test error, and what each step measured and did
+    """A second-order run step by step: loss, test error, and the measurements of each step
 
-    Hessian-free: ρ, λ, |g|, |δ|, α, and conjugate gradient. In a metric: rates, tries, lengths, and its condition.
+    Hessian-free: ρ, λ, |g|, |δ|, α, and conjugate gradient. Riemannian: rates, trials, lengths, and condition numbers.
 
     history: rows, or the path of a JSON-lines file of rows: `{"event": "step", "step": 3, **vars(report)}` with a
-    HessianFreeReport, RiemannianReport or NaturalGradientReport, and of tests, `{"event": "epoch",
+    HessianFreeReport, RiemannianReport or NaturalGradientReport. Rows of tests are `{"event": "epoch",
     "valid_wrong": 0.03}` (a share of 1; after the steps above it), as a Trainer writes them, or `{"event": "test",
-    "step": 5, "wrong": 0.03}`. Others are skipped, and so are values that are missing, None or not finite; a panel
-    without any is left out. Where the step numbers go back, the run was begun again from there, and what it had
-    recorded from that step on is left out.
-    Panels: the loss before and after each step on the batch of the curvature, rejected steps marked; the test error;
-    ρ = what the loss did / what the quadratic model predicted, off the scale at the edge, and marked there, too, where
-    it predicted no reduction (the damping then grows); λ, and λ μ or μ, if there are any; norms of gradient and step;
-    α of the line search; seconds, if the rows have them (a training run keeps them apart, in timing.jsonl);
-    CG's steps, and the one whose iterate was taken; φ after each of them, as a part of φ at the end, of 40 HF steps at
-    most. In a metric: the rate of each part of the parameters, cancelled steps marked; how many rates were tried; the
-    length of steps in the metric; the condition of the metric's blocks.
-    Raises DrawingError if the file cannot be read or nothing in it can be drawn.
+    "step": 5, "wrong": 0.03}`. Other rows are skipped, and so are values that are missing, None or not finite; empty
+    panels are left out. Where step numbers go back, the run was resumed; later steps of the earlier run are left out.
+    title: title of the chart.
+    Panels: the loss before and after each step on the curvature batch, with rejected steps marked; the test error;
+    ρ = actual reduction / predicted reduction of the quadratic model, at the edge if off the scale, and marked there,
+    too, if the model predicted no reduction (the damping then grows); λ, and λ μ or μ, if there are any; norms of
+    gradient and step; α of the line search; seconds, if the rows have them (a training run keeps them in timing.jsonl);
+    the number of CG steps, and the step of the chosen iterate; φ after each CG step, relative to φ at the end, for up
+    to 40 HF steps. Riemannian: the rate of each parameter group, with canceled steps marked; the number of trial rates;
+    the length of steps in the metric; the condition numbers of the metric's blocks.
+    Raises DrawingError if the file cannot be read or contains nothing to draw.
     Source: Martens 2010, 4; Sutskever 2013, 4.2 and algorithm 5.
+
+    >>> rows = [{"event": "step", "step": n, "before": 2 / n, "after": 1 / n, "damping": 1 / n} for n in (1, 2, 3)]
+    >>> [axes.get_title(loc="left") for axes in viz.flight_recorder(rows).axes]
+    ['Loss', 'Damping']
     """
     from viz.charts.figure import Chart
 
@@ -98,7 +102,7 @@ def flight_recorder(history: History, title: str | None = None) -> Chart:
 
 
 def has_flight(rows: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether steps of these rows report what a flight recorder shows, more than a loss."""
+    """True if steps of these rows report more than a loss."""
     return any("ratio" in row or "condition" in row for row in rows)
 
 
@@ -107,7 +111,7 @@ def has_flight(rows: Iterable[Mapping[str, Any]]) -> bool:
 
 @dataclass(frozen=True)
 class _Run:
-    """The rows of the steps, each with its number, and the tests: step, share that is wrong."""
+    """Rows of the steps, each with its number, and tests: step, share of errors."""
 
     steps: list[tuple[float, Mapping[str, Any]]]
     tests: list[tuple[float, float]]
@@ -117,7 +121,7 @@ class _Run:
         return np.array([step for step, _ in self.steps], np.float64)
 
     def column(self, key: str) -> chart.Numbers:
-        """What the steps say of something, NaN where they do not."""
+        """Values of `key` in the steps; NaN for missing ones."""
         return np.array([_number(row.get(key)) for _, row in self.steps], np.float64)
 
     @property
@@ -126,7 +130,7 @@ class _Run:
 
     @property
     def step_name(self) -> str:
-        """What one is called: of a Hessian-free run the damping is known."""
+        """Name of a step; a Hessian-free run is recognized by its damping."""
         return "step" if not self.knows("ratio", "damping", "cg_steps") else "HF step"
 
     def knows(self, *keys: str) -> bool:
@@ -158,13 +162,13 @@ def _step(row: Mapping[str, Any], default: float) -> float:
 
 
 def _forget(records: list[Any], step: float) -> None:
-    """What was recorded at this step and later."""
+    """Removes records of this step and later ones."""
     while records and records[-1][0] >= step:
         records.pop()
 
 
 def _number(value: Any) -> float:
-    """NaN for what is no number, or too large for any axis; 0 for what is too small."""
+    """A float; NaN for other objects and for numbers too large for an axis, 0 for numbers too small."""
     if not is_number(value) or abs(value) > _LARGEST:
         return np.nan
     return float(value) if abs(value) > 1 / _LARGEST else 0.0
@@ -174,7 +178,7 @@ def _number(value: Any) -> float:
 
 
 def _step_axis(axes: Axes, run: _Run) -> None:
-    """From the first step or test to the last, with a little room."""
+    """Sets the x axis from the first step or test to the last, with a margin."""
     seen = np.concatenate([run.at, [step for step, _ in run.tests]])
     room = max(0.6, 0.015 * (seen.max() - seen.min()))
     axes.set_xlim(seen.min() - room, seen.max() + room)
@@ -205,7 +209,7 @@ def _draw_loss(axes: Axes, run: _Run) -> None:
 
 
 def _mark_zeros(axes: Axes, x: chart.Numbers, edge: float, label: str) -> None:
-    """Zeros, which have no place on a logarithmic axis, at its edge."""
+    """Marks zeros at the edge of a logarithmic axis."""
     axes.set_ylim(bottom=edge)
     chart.mark(axes, x, np.full(len(x), edge), "v", color=chart.VERMILION, label=label)
 
@@ -228,7 +232,7 @@ def _draw_test(axes: Axes, run: _Run) -> None:
 
 
 def _ratios(run: _Run) -> tuple[chart.Numbers, chart.Numbers]:
-    """Steps and their ρ; it is infinite where the loss became so."""
+    """Steps and their ρ, infinite for an infinite loss."""
     given = [(step, row.get("ratio")) for step, row in run.steps]
     kept = [(step, float(ratio)) for step, ratio in given if is_number(ratio) or ratio in (np.inf, -np.inf)]
     x, ratio = np.array(kept, np.float64).reshape(-1, 2).T
@@ -236,7 +240,7 @@ def _ratios(run: _Run) -> tuple[chart.Numbers, chart.Numbers]:
 
 
 def _without_ratio(run: _Run) -> chart.Numbers:
-    """The steps, finite ones, whose quadratic model predicted no reduction."""
+    """Finite steps whose quadratic model predicted no reduction."""
     known = set(_ratios(run)[0])
     reported = np.array(["ratio" in row for _, row in run.steps], np.bool_)
     made = reported & np.isfinite(run.column("cg_steps")) & np.isfinite(run.column("after"))
@@ -296,7 +300,7 @@ def _draw_damping(axes: Axes, run: _Run) -> None:
 
 
 def _structural(damping: chart.Numbers, structural: chart.Numbers) -> str:
-    """The weight of structural damping in words: λ μ if it goes with a λ that changes, else μ itself."""
+    """Label of the weight of structural damping: λ μ if λ changes, else μ."""
     known = (damping > 0) & np.isfinite(structural)
     weights = structural[known] / damping[known]
     changes = known.any() and np.ptp(damping[known]) > 0
@@ -327,7 +331,7 @@ def _draw_scale(axes: Axes, run: _Run) -> None:
 
 
 def _draw_rates(axes: Axes, run: _Run) -> None:
-    """Of each part of the parameters, which have rates and steps of their own; a rate of 0 is a cancelled step."""
+    """Draws the rate of each parameter group; a rate of 0 is a canceled step."""
     rates = run.column("rate")
     parts = [str(row.get("part") or "") for _, row in run.steps]
     for place, part in enumerate(sorted(set(parts))):
@@ -392,7 +396,7 @@ def _draw_cg(axes: Axes, run: _Run) -> None:
 
 
 class _Curve(NamedTuple):
-    """φ / φ_end of an HF step, from CG's start on, and the iterate that was taken (-1: unknown)."""
+    """φ / φ_end of an HF step, from the start of CG, and the chosen iterate (-1: unknown)."""
 
     step: float
     values: chart.Numbers
@@ -400,7 +404,7 @@ class _Curve(NamedTuple):
 
 
 def _curves(run: _Run) -> list[_Curve]:
-    """Of the steps whose quadratic model promised something."""
+    """Curves of steps whose quadratic model predicts a reduction."""
     curves = []
     for step, row in run.steps:
         given = row.get("cg_values")
@@ -452,7 +456,7 @@ def _draw_curves(axes: Axes, run: _Run) -> None:
 
 
 class _Panel(NamedTuple):
-    """height: relative. shown: whether the run has anything for it. by_step: whether x is the HF step."""
+    """height: relative. shown: True if the run has data for it. by_step: True if x is the HF step."""
 
     height: float
     shown: Callable[[_Run], bool]
@@ -464,7 +468,7 @@ def _knowing(*keys: str) -> Callable[[_Run], bool]:
     return lambda run: run.knows(*keys)
 
 
-#: What the model and the loss said, and what was done about it.
+#: Groups of panels.
 _PANELS = (
     (
         _Panel(2.8, _knowing("before", "after", "loss"), _draw_loss),

@@ -1,4 +1,4 @@
-"""What runs of many settings came to: mean and standard error against one setting, a line for each value of another."""
+"""Results of many settings: mean and standard error against one setting, a line for each value of another."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 __all__ = ["compare_settings"]
 
 _MARKERS = "osD^vPX"
-#: Settings of a legend, and panels, that can be told apart.
+#: Maximum numbers of lines in a legend, and of panels.
 _LINES, _PANELS = 16, 5
-#: What a row says besides settings.
+#: Columns of a row besides settings.
 _MEAN, _ERROR = "mean", "error"
 
 #: (panel, line) -> x -> (mean, error)
@@ -40,10 +40,15 @@ def compare_settings(
     """mean ± standard error over seeds and folds, against a setting; a line for each value of `by`, panels for another.
 
     results: rows such as {"cell": "GRU", "units": 64, "layers": 2, "mean": 1.93, "error": 0.01}; error is NaN or None
-    where there is one run. against: by default the number of most values, else the setting of most; by, panels: the
-    next ones. Of settings that are none of these, the best mean of each point is drawn. unit: of the means.
+    for a single run. against: setting on the horizontal axis; by default the number with most values, else the setting
+    with most. by, panels: settings of the lines and panels; the next ones by default. For other settings, the best mean
+    of each point is drawn. unit: unit of the means. title: title of the chart.
     Raises DrawingError if no row has a mean and these settings.
     Source: Lynge 2016, table 5.1, figures 5.2 and 5.4.
+
+    >>> rows = [{"cell": c, "units": n, "mean": 8 / n, "error": 0.1} for c in ("GRU", "LSTM") for n in (4, 8)]
+    >>> viz.compare_settings(rows).axes[0].get_xlabel()
+    'units'
     """
     from viz.charts.figure import Chart
 
@@ -78,7 +83,7 @@ def compare_settings(
 def _chosen(
     rows: Sequence[Mapping[str, Any]], against: str | None, by: str | None, panels: str | None
 ) -> tuple[str, str | None, str | None]:
-    """What is drawn against what, of the settings that differ."""
+    """Settings of the horizontal axis, the lines and the panels."""
     known = {name for row in rows for name in row} - {_MEAN, _ERROR}
     for argument, name in (("against", against), ("by", by), ("panels", panels)):
         if name is not None and name not in known:
@@ -118,7 +123,7 @@ def _points(rows: Sequence[Mapping[str, Any]], against: str, by: str | None, pan
 
 
 def _places(found: _Found) -> list[Any]:
-    """What stands along the axis: numbers in their order, else the best first."""
+    """Values on the horizontal axis: sorted numbers, else the best first."""
     places = {x for line in found.values() for x in line}
     if all(is_number(x) for x in places):
         return sorted(places)

@@ -1,4 +1,4 @@
-"""What it took to solve hard problems: many runs of each, with structural damping and without."""
+"""Minibatches until hard problems are solved, with structural damping and without."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 __all__ = ["minibatches_and_failures"]
 
-#: Problems side by side; further ones go below.
+#: Maximum number of problems in a row.
 _COLUMNS = 4
 
 
 class _Outcome(NamedTuple):
-    """A run: its T, with structural damping or without, how it ended, and the minibatches it saw, if that is known."""
+    """A run: its T, with or without structural damping, its end, and its number of minibatches, if known."""
 
     length: float
     structural: bool
@@ -34,7 +34,7 @@ class _Outcome(NamedTuple):
 
 
 class _Look(NamedTuple):
-    """pale: of the solved; side: of T."""
+    """pale: color of solved runs; side: shift from T."""
 
     label: str
     color: str
@@ -51,7 +51,7 @@ _DAMPED = {
 
 
 class _End(NamedTuple):
-    """marker: where such a run ended, above; fill and hatch: its share of a bar, below."""
+    """marker: end of such a run, above; fill and hatch: its share of a bar, below."""
 
     label: str
     marker: str
@@ -59,7 +59,7 @@ class _End(NamedTuple):
     hatch: str
 
 
-#: In the order in which bars are stacked. What failed is as dark as what is drawn, what is open is white.
+#: In the order of stacked bars. Failed is dark, open is white.
 _ENDS = {
     "solved": _End("solved", "", "pale", ""),
     "open": _End("open: stopped early", "^", "white", "/////"),
@@ -69,16 +69,21 @@ _ENDS = {
 
 @by_matplotlib()
 def minibatches_and_failures(table: History, title: str | None = None) -> Chart:
-    """For each problem, the minibatches that it took to solve it against T, and how many runs did, failed, or are open.
+    """Minibatches until each problem is solved, against T, and the number of runs that solved it, failed, or are open.
 
     table: rows, or the path of a JSON-lines file of rows, one for each run: `{"task": "addition", "length": 30,
-    "structural": True, "solved": True, "open": False, "minibatches": 574.0}`; rows without a "task" are skipped, and of
-    rows with one "seed", problem and damping the last one counts: a run that was taken up again. What is not solved
-    has failed, after all minibatches that it may see, unless "open" is True: then it was stopped before, undecided.
-    Above: mean, least and most of the runs that solved it, and where the others ended (an open triangle: stopped there,
-    a cross: failed); below: the number of runs, of which the hatched are open and the dark ones failed.
-    Raises DrawingError if the file cannot be read, a row is not complete, or there is none.
+    "structural": True, "solved": True, "open": False, "minibatches": 574.0}`. Rows without "task" are skipped. Of rows
+    with the same "seed", problem and damping the last one counts (a resumed run). An unsolved run has failed, after all
+    of its minibatches, unless "open" is True: it was stopped before. title: title of the chart.
+    Above: mean, minimum and maximum of the solved runs, and the end of the others (open triangle: stopped; cross:
+    failed). Below: the number of runs, hatched for open and dark for failed ones.
+    Raises DrawingError if the file cannot be read, a row is incomplete, or there is none.
     Source: Sutskever 2013, figure 4.1.
+
+    >>> row = {"task": "addition", "structural": True, "solved": True, "open": False}
+    >>> chart = viz.minibatches_and_failures([{**row, "length": n, "minibatches": 9.0 * n} for n in (30, 50)])
+    >>> len(chart.axes)
+    2
     """
     from viz.charts.figure import Chart
 
@@ -101,7 +106,7 @@ def minibatches_and_failures(table: History, title: str | None = None) -> Chart:
 
 
 def _panels(figure: Figure, bands: int, columns: int, count: int) -> list[tuple[Axes, Axes]]:
-    """(minibatches, runs) of each problem, of one scale all of them."""
+    """(minibatches, runs) of each problem, on shared scales."""
     grid = figure.subplots(2 * bands, columns, squeeze=False, height_ratios=(3, 1.3) * bands)
     pairs = [
         (grid[2 * band, column], grid[2 * band + 1, column])
@@ -121,7 +126,6 @@ def _panels(figure: Figure, bands: int, columns: int, count: int) -> list[tuple[
 
 
 def _outcomes(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[_Outcome]]:
-    """By problem."""
     found: dict[tuple[Any, ...], tuple[str, _Outcome]] = {}
     for count, row in enumerate(rows, start=1):
         if "task" in row:
@@ -159,7 +163,7 @@ def _outcome(row: Mapping[str, Any], count: int) -> _Outcome:
 
 
 def _draw_problem(above: Axes, below: Axes, outcomes: Sequence[_Outcome]) -> None:
-    """Both kinds of damping side by side, since both have the same T."""
+    """Draws both kinds of damping side by side, since both have the same T."""
     lengths = sorted({outcome.length for outcome in outcomes})
     reach = np.log(lengths[-1] / lengths[0])
     room = 0.13 * reach or 0.5
@@ -181,7 +185,7 @@ def _draw_problem(above: Axes, below: Axes, outcomes: Sequence[_Outcome]) -> Non
 def _draw_minibatches(
     axes: Axes, some: Sequence[_Outcome], look: _Look, aside: float, further: float
 ) -> None:
-    """The mean and range over what was solved, a gap where nothing was; and beside it, where the others ended."""
+    """Draws mean and range of solved runs, with gaps, and the ends of the others beside them."""
     lengths = sorted({outcome.length for outcome in some})
     solved = [
         [o.minibatches for o in some if o.length == t and o.end == "solved" and o.minibatches]
@@ -204,7 +208,7 @@ def _draw_minibatches(
 
 
 def _draw_runs(axes: Axes, some: Sequence[_Outcome], look: _Look, aside: float, half: float) -> None:
-    """A bar for each T: the runs, by how they ended."""
+    """Draws a bar for each T: runs by outcome."""
     lengths = np.array(sorted({outcome.length for outcome in some}))
     count = Counter((outcome.length, outcome.end) for outcome in some)
     left, width = aside * lengths * np.exp(-half), aside * lengths * (np.exp(half) - np.exp(-half))
@@ -230,7 +234,7 @@ def _lengths(axes: Axes, lengths: Sequence[float], room: float) -> None:
 
 
 def _finish(panels: Sequence[tuple[Axes, Axes]], columns: int, most: int) -> None:
-    """What the problems share. most: runs of one bar."""
+    """Sets scales that the problems share. most: runs of one bar."""
     for number, (above, below) in enumerate(panels):
         for axes, words in ((above, "minibatches"), (below, "runs")):
             axes.tick_params(labelleft=number % columns == 0)
@@ -246,7 +250,7 @@ def _finish(panels: Sequence[tuple[Axes, Axes]], columns: int, most: int) -> Non
 
 
 def _legend(figure: Figure, outcomes: Sequence[_Outcome]) -> None:
-    """What is there: kinds of damping, and in grey how runs ended."""
+    """Adds a legend of damping and, in gray, of outcomes."""
     from matplotlib.legend_handler import HandlerTuple
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch

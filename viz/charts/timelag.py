@@ -1,4 +1,4 @@
-"""How long models remember an open bracket (Krause 2015, fig. 5.1)."""
+"""Time lag of models after an open bracket (Krause 2015, fig. 5.1)."""
 
 from __future__ import annotations
 
@@ -21,10 +21,16 @@ __all__ = ["time_lag"]
 def time_lag(lags: Any, ideal: float | None = None, title: str | None = None) -> Chart:
     """log₁₀ p(']') / p('[') with a bracket open minus without, against the steps since; bands are ± a standard error.
 
-    lags: what `rnn.tasks.time_lag(network)` gives, or several by name: a line for each. ideal: a line at what is
-    right, where that is known (`BracketText.difference`).
+    lags: result of `rnn.tasks.time_lag(network)`, or several by name: a line for each. ideal: dashed line at the
+    correct value, if known (`BracketText.difference`); None by default. title: title of the chart.
     Raises DrawingError if there is nothing to draw.
     Source: Krause 2015, fig. 5.1.
+
+    >>> ratios = np.zeros((2, 3, 8))
+    >>> ratios[0] = 1.0
+    >>> lag = rnn.tasks.TimeLag(("[a", "aa"), ratios, smooth=1)
+    >>> len(viz.time_lag(lag).axes)
+    1
     """
     from viz.charts.figure import Chart
 

@@ -1,4 +1,4 @@
-"""Videos of grey pixels: frames side by side."""
+"""Frames of grayscale videos, side by side."""
 
 from __future__ import annotations
 
@@ -20,17 +20,22 @@ __all__ = ["Videos", "filmstrip", "images_of", "videos_of"]
 #: By name (time, height, width), float64.
 Videos = dict[str, npt.NDArray[np.float64]]
 
-#: Inches of a frame's side, and the most of a strip's.
+#: Inches of a frame's side, and maximum width of a strip.
 FRAME, MOST = 0.85, 12.0
 
 
 @by_matplotlib()
 def filmstrip(videos: Any, count: int = 12, every: int = 1, first: int = 0) -> Chart:
-    """`count` frames of each video, `every` so many, from frame `first` on: a row for each, numbers of frames below
+    """Frames of videos in a row each: frames first, first + every, ...
 
-    videos: (time, pixels) of square frames, row by row, or (time, height, width), 0 black and 1 white; or several by
-    name: {"what was": v[:, 0], "predicted": p[:, 0]}. What lies beyond 0 ... 1 is drawn as the nearer end.
+    videos: array (time, pixels) of square frames, row by row, or (time, height, width), 0 black and 1 white; or several
+    by name: {"truth": v[:, 0], "predicted": p[:, 0]}. Values outside [0, 1] are clipped.
+    count: number of frames; 12 by default. every: distance of frames; 1 by default. first: first frame; 0 by default.
     Raises DrawingError for arrays that do not fit.
+
+    >>> chart = viz.filmstrip(np.zeros((20, 25)), count=4, every=5)
+    >>> len(chart.axes)
+    4
     """
     from viz.charts.figure import Chart
 
@@ -57,7 +62,7 @@ def filmstrip(videos: Any, count: int = 12, every: int = 1, first: int = 0) -> C
 
 
 def videos_of(owner: str, given: Any) -> Videos:
-    """What was given, by name, all of one shape; DrawingError, naming the owner, for what is no video."""
+    """Videos by name, all of one shape; raises DrawingError, which names the owner, for other arrays."""
     several = given if isinstance(given, Mapping) else {"": given}
     found = {
         str(name): images_of(owner, f"videos[{name!r}]" if name else "videos", v)
@@ -70,7 +75,7 @@ def videos_of(owner: str, given: Any) -> Videos:
 
 
 def images_of(owner: str, what: str, given: Any) -> npt.NDArray[np.float64]:
-    """(count, height, width) of images that are given so, or as (count, pixels), square; DrawingError for others."""
+    """Images (count, height, width), also from (count, pixels) of squares; raises DrawingError for other arrays."""
     try:
         images = np.asarray(given, np.float64)
     except (TypeError, ValueError):

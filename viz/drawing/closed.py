@@ -34,11 +34,11 @@ __all__ = ["Box", "BoxKind", "ClosedPicture", "Link", "closed_picture", "is_unro
 
 
 class BoxKind(Enum):
-    """What a box is to the reader."""
+    """Kind of a box."""
 
     CELL = "cell"
     DATA = "data"
-    #: Data that another step makes: a label on its output.
+    #: Data from another step: a label on its output.
     IMAGINARY = "imaginary"
     STATE = "state"
     OUTPUT = "output"
@@ -49,10 +49,11 @@ class BoxKind(Enum):
 
 @dataclass(frozen=True)
 class Box:
-    """A place in the grid: row 0 is at the bottom. Initial states stand in column -1; those of a row that runs from the
-    last time step to the first, after the last column.
+    """Cell of the grid: row 0 is at the bottom. Initial states stand in column -1, or after the last column for a row
+    that
+    runs backward in time.
 
-    Its lines are markup. `slot` of `slots` is its place among those that share its place in the grid.
+    Its lines are markup. `slot` of `slots` is its place among boxes in the same cell.
     """
 
     key: str
@@ -68,20 +69,20 @@ class Box:
 
 @dataclass(frozen=True)
 class Link:
-    """An arrow between two boxes; `slot` tells which of the states it carries, if it carries one."""
+    """Arrow between two boxes; `slot` is the number of the state that it carries, if any."""
 
     tail: str
     head: str
     role: EdgeRole = EdgeRole.INNER
     label: str = ""
     slot: int | None = None
-    #: Its arrow stands at the tail: a derivative comes back along it.
+    #: True for an arrow at the tail, for derivatives.
     back: bool = False
 
 
 @dataclass(frozen=True)
 class ClosedPicture:
-    """Boxes and links, and for each row the most states that it hands on."""
+    """Boxes and links, and for each row the maximum number of states."""
 
     shapes: tuple[Box, ...]
     edges: tuple[Link, ...]
@@ -89,12 +90,12 @@ class ClosedPicture:
     states: tuple[int, ...]
     scale: NoteScale | None = None
     title: str = ""
-    #: A picture of the same rows and columns, drawn to the right of it.
+    #: Picture with the same rows and columns, drawn to the right.
     beside: ClosedPicture | None = None
 
 
 def is_unrolled(graph: Graph) -> bool:
-    """Whether a closed picture is the better one: several time steps, and nothing flows back in time."""
+    """True for a graph with several time steps in which no value flows back in time."""
     if len(times_of(graph)) < 2:
         return False
     try:
@@ -104,12 +105,12 @@ def is_unrolled(graph: Graph) -> bool:
 
 
 def closed_picture(graph: Graph, names: Names, notes: Notes | None = None) -> ClosedPicture:
-    """The closed picture of a graph that was unrolled in time."""
+    """Closed picture of a graph that was unrolled in time."""
     return _Closing(graph, names, notes).picture()
 
 
 class _Closing:
-    """The state of `closed_picture`: what stands where, and what has been linked."""
+    """State of `closed_picture`: boxes and links so far."""
 
     def __init__(self, graph: Graph, names: Names, notes: Notes | None) -> None:
         self.graph = graph
@@ -143,7 +144,6 @@ class _Closing:
         return ClosedPicture(boxes, tuple(self.links.values()), len(groups.times), (1, *most), scale)
 
     def note(self, thing: object) -> Note | None:
-        """The note on a group or a node."""
         if self.notes is None:
             return None
         if isinstance(thing, StepGroup):
@@ -152,7 +152,7 @@ class _Closing:
         return self.notes.note([thing]) if isinstance(thing, Node) else None
 
     def output_of(self, group: StepGroup) -> Node:
-        """What another row reads of a step, or else its last node: at all steps the same, for notes to compare."""
+        """Node of a step that other rows read, or else its last node; the same at all steps."""
         for node in group.nodes:
             others = [self.groups.of.get(reader) for reader in self.graph.consumers[node]]
             if any(other is None or other.row != group.row for other in others):
@@ -162,7 +162,7 @@ class _Closing:
     # -- boxes -------------------------------------------------------------------------------
 
     def place_data(self) -> None:
-        """What enters from below: x_t, made from the data for each step, or data that a step reads itself."""
+        """Places inputs at the bottom: x_t, made from the data for each step, or data that a step reads."""
         groups = self.groups
         found: dict[object, tuple[int, str]] = {}
         for group in groups.at.values():
@@ -181,7 +181,7 @@ class _Closing:
             slots[column] += 1
 
     def data_of(self, group: StepGroup) -> Iterator[Node]:
-        """The data that a step reads itself, but for its initial states."""
+        """Data that a step reads, without its initial states."""
         initial = self.states[group.row].initial
         for node in group.nodes:
             for source in node.inputs:
@@ -189,7 +189,7 @@ class _Closing:
                     yield from data_behind(source, self.groups)
 
     def data_name(self, group: StepGroup, first: StepGroup | None = None) -> str:
-        """x_t, by the name of the data that the step, or the first step of its row, reads."""
+        """Name x_t of the data that the step, or the first step of its row, reads."""
         nodes = (first or group).nodes
         leaves = [leaf for n in nodes for x in n.inputs for leaf in data_behind(x, self.groups)]
         bases = dict.fromkeys(leaf.name or leaf.op.symbol or "x" for leaf in leaves)
@@ -218,7 +218,7 @@ class _Closing:
             )
 
     def before_all(self, row: Hashable) -> Any:
-        """The time of initial states: 0, or that after the last step."""
+        """Time of initial states: 0, or after the last step."""
         last = self.groups.times[-1]
         return 0 if row not in self.groups.reversed else last + 1 if isinstance(last, int) else "T+1"
 
@@ -247,7 +247,7 @@ class _Closing:
         return *lines, *_dropout(group)
 
     def operation(self, group: StepGroup) -> tuple[str, ...]:
-        """What a step of a row that is no cell is called: o_t, or what is done to what a layer reads."""
+        """Name of a step of a row that is not a cell: o_t, or its operations."""
         last = group.nodes[-1]
         drops = any(_is_masked(node) for node in (last, *last.inputs))  # the mask is scaled before it is used
         if drops:
@@ -323,7 +323,7 @@ class _Closing:
         return any(reader is not None and reader.row in self.groups.cells for reader in readers)
 
     def link_group(self, group: StepGroup) -> None:
-        """Everything that one step of one row reads."""
+        """Links all inputs of one step of one row."""
         carried = self.link_states(group)
         for leaf in self.data_of(group):
             self.link(leaf, group)
@@ -341,7 +341,7 @@ class _Closing:
             self.link(self.groups.of[source], group, slot=slot)
 
     def link_states(self, group: StepGroup) -> set[Node]:
-        """Draws the states that a step reads; returns those that it reads from its own row's last step."""
+        """Draws the states that a step reads; returns those from the previous step of its row."""
         states: States = self.states[group.row]
         carried: set[Node] = set()
         for index, (source, name) in enumerate(states.read_by(group)):
@@ -373,7 +373,6 @@ class _Closing:
 
 
 def _tooltip(thing: object) -> str:
-    """A tooltip."""
     if isinstance(thing, StepGroup):
         return f"{len(thing.nodes)} operators"
     assert isinstance(thing, Node)
@@ -396,7 +395,7 @@ def _is_mask(node: Node) -> bool:
 
 
 def _unscored(after: Sequence[Node]) -> set[tuple[Node, Node]]:
-    """(stack, piece) of what is judged with the other steps, but whose loss nothing reads: a slice leaves it out."""
+    """(stack, piece) of steps whose loss is computed but left out of the cost by a slice."""
     readers: dict[Node, list[Node]] = {}
     for node in after:
         for source in node.inputs:

@@ -1,4 +1,4 @@
-"""Composites: nodes that were made together and read as one, such as a layer norm.
+"""Composites: groups of nodes drawn as one operator, such as a layer norm.
 
 with gn.scope(composite="layer norm"):
     ...
@@ -19,7 +19,7 @@ LABEL = "composite"
 
 @dataclass(frozen=True)
 class Composite:
-    """A name, the nodes, inputs first, and the one of them that others read."""
+    """Name, nodes (inputs first), and the node that others read."""
 
     name: str
     nodes: tuple[Node, ...]
@@ -27,7 +27,7 @@ class Composite:
 
 
 def composites_of(graph: Graph) -> dict[Node, Composite]:
-    """The composite of each node that belongs to one: connected nodes of one label, of which others read one only."""
+    """Composite of each node that belongs to one: connected nodes of one label with a single output."""
     leader: dict[Node, Node] = {}
 
     def find(node: Node) -> Node:

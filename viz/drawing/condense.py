@@ -1,7 +1,7 @@
-"""Condensing: the nodes of a graph put together by the time step and the layer that they were made in.
+"""Groups of the nodes of a graph by time step and layer.
 
-Rows are layers, or the parts of a layer, as the two directions of a bidirectional one; columns are time steps. What is
-made before all time steps (initial states) and after them (the cost) belongs to none.
+Rows are layers, or parts of a layer, such as the two directions of a bidirectional one; columns are time steps. Nodes
+before all time steps (initial states) and after them (the cost) belong to no group.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from viz.errors import DrawingError
 
 __all__ = ["Groups", "StepGroup", "condense", "data_behind", "leaf_behind", "times_of"]
 
-#: The row of what stands between networks.
+#: Row of nodes between networks.
 BETWEEN = "between"
 
 
 @dataclass(eq=False)
 class StepGroup:
-    """The nodes of one row at one time step, inputs first."""
+    """Nodes of one row at one time step, inputs first."""
 
     column: int
     row: Hashable
@@ -30,15 +30,15 @@ class StepGroup:
 
     @property
     def label(self) -> dict[str, Any]:
-        """The scope of its nodes."""
+        """Scope of its nodes."""
         return {key: value for node in self.nodes for key, value in node.scope.items()}
 
 
 @dataclass(frozen=True)
 class Groups:
-    """All groups, the nodes after them, and the rows from bottom to top, by what they are.
+    """All groups, the nodes after them, and the rows from bottom to top.
 
-    reversed: the rows that run from the last time step to the first.
+    reversed: rows that run from the last time step to the first.
     """
 
     times: list[Any]
@@ -51,19 +51,19 @@ class Groups:
     reversed: set[Hashable]
 
     def steps(self, row: Hashable) -> list[StepGroup]:
-        """The time steps of a row, in the order in which it runs."""
+        """Time steps of a row, in the order in which the row runs."""
         found = (group for group in self.at.values() if group.row == row)
         return sorted(found, key=lambda group: group.column, reverse=row in self.reversed)
 
 
 def times_of(graph: Graph) -> list[Any]:
-    """The time steps in a graph, in order: by number, or, where they are no numbers, as they appear."""
+    """Time steps of a graph: sorted if they are numbers, else in order of appearance."""
     found = {n.scope["time"]: None for n in graph.order if n.inputs and n.scope.get("time") is not None}
     return sorted(found) if all(isinstance(time, (int, float)) for time in found) else list(found)
 
 
 def condense(graph: Graph) -> Groups:
-    """The groups of a graph; DrawingError if it has no time steps, or if values flow back in time."""
+    """Groups of a graph; raises DrawingError if it has no time steps, or if values flow back in time."""
     times = times_of(graph)
     if not times:
         raise DrawingError("closed: there are no time steps in this graph; draw it with closed=False.")
@@ -93,9 +93,9 @@ def condense(graph: Graph) -> Groups:
 
 
 def _between(graph: Graph, column: dict[Any, int]) -> dict[Node, int]:
-    """What is made, outside of all time steps, of some steps and read by later ones, as where networks are joined.
+    """Nodes outside of all time steps between some steps and later ones, as where networks are joined.
 
-    Of each such node the column of the last step that it is made of.
+    Each has the column of the last step that it depends on.
     """
     latest: dict[Node, int] = {}
     found: dict[Node, int] = {}
@@ -116,7 +116,7 @@ def _between(graph: Graph, column: dict[Any, int]) -> dict[Node, int]:
 
 
 class _Flow:
-    """Which way each row runs: each one way, and none reads another's later step, as derivatives do."""
+    """Direction of each row; no row reads a later step of another, as derivatives do."""
 
     def __init__(self) -> None:
         self.onward: set[Hashable] = set()
@@ -151,7 +151,7 @@ def _backwards(node: Node) -> DrawingError:
 def _rows(
     at: dict[tuple[int, Hashable], StepGroup], of: dict[Node, StepGroup]
 ) -> tuple[list[Hashable], list[Hashable], set[Hashable]]:
-    """Rows that read no group; the others from bottom to top; those that hand on states."""
+    """Rows that read no group; the others from bottom to top; rows with states."""
     level: dict[Hashable, int] = {row: 0 for _, row in at}
     upwards: set[tuple[Hashable, Hashable]] = set()
     cells = {group.row for group in at.values() if group.label.get("cell") is not None}
@@ -174,14 +174,14 @@ def _rows(
 
 
 def leaf_behind(node: Node) -> Node:
-    """The leaf that a node is made from by broadcasts and the like."""
+    """Leaf from which a node is made by broadcasts and the like."""
     while node.inputs:
         node = node.inputs[0]
     return node
 
 
 def data_behind(node: Node, groups: Groups) -> list[Node]:
-    """The data that a node outside of all groups is, or is computed from: no weights, numbers, masks."""
+    """Data that a node outside of all groups is computed from, without weights, numbers and masks."""
     found: dict[Node, None] = {}
     seen: set[Node] = set()
     pending = [node]

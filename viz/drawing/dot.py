@@ -1,4 +1,4 @@
-"""DOT: a graph as text in Graphviz's language. A pure function: the same graph gives the same bytes."""
+"""DOT text of a graph, for Graphviz. A pure function: the same graph gives the same bytes."""
 
 from __future__ import annotations
 
@@ -17,17 +17,21 @@ from viz.style import LIGHT, Role, Style, Theme, style_of
 __all__ = ["dot_of", "to_dot", "with_less_effort", "without_common_ranks"]
 
 DIRECTIONS = ("LR", "BT")
-#: Ranks hold across clusters: the same operators of all time steps are at the same height.
+#: Ranks are shared across clusters: equal operators of all time steps are at the same height.
 _ACROSS_CLUSTERS = ", newrank=true"
 _PAIR = re.compile(r"^  \{ rank=same; \w+; \w+ \}\n", re.MULTILINE)
 
 
 def to_dot(thing: Drawable, style: str = "full", rankdir: str | None = None, theme: Theme = "light") -> str:
-    """DOT text of all nodes of what `viz.draw` takes.
+    """DOT text of all nodes of an object that `viz.draw` draws.
 
-    style: "full" draws every node; "compact" folds weights into edges and biases into operators.
-    rankdir: "LR" (left to right) or "BT" (bottom to top); None takes "BT" for a graph unrolled in time,
-    whose time steps then stand side by side, and "LR" for all others.
+    thing: node, nodes, graph, function, cell or network. style: "full" (default) draws every node; "compact" folds
+    weights into edges and biases into operators.
+    rankdir: "LR" (left to right), "BT" (bottom to top), or None (default): "BT" for a graph unrolled in time, with time
+    steps side by side, and "LR" for others. theme: "light" (default), "dark", "colour-blind", or a Style.
+
+    >>> viz.to_dot(gn.tanh(gn.input((2,), name="x"))).splitlines()[0]
+    'digraph graphnet {'
     """
     colours = style_of(theme)
     return dot_of(picture_of(graph_of(thing), style, colours), rankdir, colours)
@@ -54,12 +58,12 @@ def dot_of(picture: Picture, rankdir: str | None = None, theme: Style = LIGHT) -
 
 
 def without_common_ranks(dot: str) -> str:
-    """DOT text in which each cluster has ranks of its own: pairs of shapes, which no cluster could hold, fall apart."""
+    """DOT text in which each cluster has its own ranks; pairs of shapes across clusters are separated."""
     return _PAIR.sub("", dot.replace(_ACROSS_CLUSTERS, ""))
 
 
 def with_less_effort(dot: str) -> str:
-    """DOT text whose layout is found sooner and is less even: dense graphs of some hundred shapes take minutes else."""
+    """DOT text with a faster, less even layout, for dense graphs of some hundred shapes."""
     head, rest = dot.split("{", 1)
     return f"{head}{{\n  graph [nslimit=0.5, nslimit1=0.5, mclimit=0.2]{rest}"
 
@@ -80,7 +84,7 @@ def _defaults(direction: str, theme: Style) -> list[str]:
 
 
 def _shapes(picture: Picture, theme: Style, direction: str) -> Iterator[str]:
-    """All shapes, those of a cluster together, clusters in order of appearance."""
+    """All shapes by cluster, clusters in order of appearance."""
     members: dict[Cluster | None, list[Shape]] = {None: []}
     for shape in picture.shapes:
         members.setdefault(shape.cluster, []).append(shape)
@@ -100,7 +104,7 @@ def _shapes(picture: Picture, theme: Style, direction: str) -> Iterator[str]:
 
 
 def _title(index: int, cluster: Cluster, last: Shape, theme: Style, direction: str) -> Iterator[str]:
-    """The title of a cluster: above it, or, where edges leave at the top, a node that they keep clear of."""
+    """Title of a cluster: above it, or, if edges leave at the top, a node that edges avoid."""
     lines = [escape(printable(line, 40)) for line in cluster.lines]
     label = html_label("".join(f'{line}<br align="left"/>' for line in lines))
     text = f'fontcolor="{theme.muted}", fontsize={theme.title_size}'
@@ -132,7 +136,7 @@ def _shape(shape: Shape, picture: Picture, theme: Style) -> str:
 
 
 def _text(shape: Shape, theme: Style) -> str:
-    """The lines of a shape, those of a square as rows: a subscript would reach into the next line."""
+    """Lines of a shape; those of a square as rows, as subscripts would overlap the next line."""
     first, *rest = shape.lines
     noted = note_rows(shape.note, theme) if shape.note else []
     if not rest and not noted and (not shape.role.is_square or "<i>" not in first):
@@ -179,7 +183,7 @@ def _edges(picture: Picture, theme: Style, side_by_side: bool) -> Iterator[str]:
 
 
 def _pairs(picture: Picture) -> Iterator[str]:
-    """The shapes of a pair share a rank."""
+    """Shares a rank between the shapes of a pair."""
     for first, second in picture.pairs:
         yield f"  {{ rank=same; {first}; {second} }}"
 
@@ -194,8 +198,8 @@ def _passes_time(edge: Edge, clusters: dict[str, Cluster | None]) -> bool:
 def _time_from_left_to_right(picture: Picture) -> Iterator[str]:
     """Invisible nodes, in order, below and above the time steps, tied to them.
 
-    Graphviz cannot be told the order of clusters; it puts them where their edges cross least. That no edge
-    of this scaffold has to cross another is what makes time run from left to right.
+    Graphviz orders clusters by the number of crossing edges. The edges of this scaffold cross only if time steps are
+    out of order.
     """
     rows: dict[tuple[object, ...], dict[object, str]] = {}
     for shape in picture.shapes:

@@ -1,4 +1,4 @@
-"""draw: a picture of whatever has a graph."""
+"""viz.draw: picture of a graph."""
 
 from __future__ import annotations
 
@@ -26,23 +26,29 @@ def draw(
     theme: Theme = "light",
     notes: Notes | None = None,
 ) -> Drawing:
-    """A picture of a node's history, several nodes', a Graph, or a Function (its optimized graph).
+    """Draws a node with all nodes that it depends on, several nodes, a Graph, or the optimized graph of a Function.
 
-    Also of whatever has a method `__graph__()` that returns a `graphnet.Graph`: cells, networks; of a class
-    that has one, it is the picture of an instance made without arguments.
+    thing: one of these, or an object or class with a method `__graph__()` that returns a `graphnet.Graph`: cells,
+    networks. A class is drawn as its instance without arguments.
+    style: "full" (default) draws every node; "compact" folds weights into edges and biases into operators.
+    closed: True draws each layer at each time step as one box, time from left to right, layers from bottom to top; in a
+    graph without time steps, each cell (each `gn.scope`) as one operator. False draws the nodes inside. None (default)
+    closes graphs with several time steps.
+    rankdir: for open pictures, "LR" (left to right), "BT" (bottom to top), or None (default): "BT" for graphs unrolled
+    in time, "LR" for others.
+    steps: maximum number of time steps to draw: the first, the last, and those between as one. None (default): 8, or 4
+    in open pictures.
+    limit: maximum number of nodes to lay out; 3000 by default, None for no limit. `.dot` has none.
+    theme: "light" (default), "dark", "colour-blind", or a Style.
+    notes: notes on nodes, from `values`, `gradients`, `times`, `changes` or `units`; None by default.
+    Raises DrawingError for other objects, and for notes of another graph.
 
-    style: "full" draws every node; "compact" folds weights into edges and biases into operators.
-    closed: True draws each layer at each time step as one box, time from left to right, layers from bottom
-    to top; in a graph without time steps, each cell (each `gn.scope`) as one operator. False draws what is
-    inside. None closes graphs unrolled over several time steps, and no others.
-    rankdir: for open pictures, "LR", "BT" (bottom to top), or None: "BT" for graphs unrolled in time, "LR"
-    for others.
-    steps: at most so many time steps are drawn: the first, the last, and those between as one. None: 8, 4 in open
-    pictures.
-    limit: the most nodes that are laid out; None for no limit. `.dot` has none.
-    theme: "light", "dark", "colour-blind", or a Style.
-    notes: what it says of each node beyond its op, from `values`, `gradients`, `times` or `changes`.
-    Raises DrawingError, which names what can be drawn, and for notes of another graph.
+    >>> x = gn.input((3, 2), name="x")
+    >>> drawing = viz.draw(gn.mean(gn.tanh(x)))
+    >>> drawing
+    <Drawing of 5 nodes, full style>
+    >>> drawing.save("graph.dot").name
+    'graph.dot'
     """
     check_style(style)
     check_limit(limit)

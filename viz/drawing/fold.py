@@ -1,6 +1,6 @@
-"""What is drawn, and what is folded into it: the whole graph, or the graph as a paper draws it.
+"""Selection of the drawn nodes: the whole graph, or the compact graph of a paper.
 
-In a compact picture a product with a weight is an edge labelled with that weight (Lynge 2016, fig. 3.5),
+In a compact picture a product with a weight is an edge labeled with that weight (Lynge 2016, fig. 3.5),
 a bias or a number stands inside its operator, casts, reshapes and broadcasts disappear, and a composite is one
 operator.
 """
@@ -23,15 +23,15 @@ from viz.drawing.names import Names, number
 
 __all__ = ["DrawnNode", "Operand", "fold", "symbol_of", "unfolded"]
 
-#: Longer chains of products or sums are drawn node by node: nobody reads longer labels, and copying
-#: ever longer ones would take quadratic time.
+#: Longer chains of products or sums are drawn node by node: longer labels are unreadable, and copying
+#: them would take quadratic time.
 _MOST_LABELS = 2
 _MOST_TERMS = 12
 
 
 @dataclass(frozen=True)
 class Operand:
-    """An edge into a drawn node: where it comes from, and what happens on the way."""
+    """Edge into a drawn node: its source, and the operations on the way."""
 
     source: Node
     labels: tuple[str, ...] = ()
@@ -39,7 +39,7 @@ class Operand:
 
 @dataclass(frozen=True)
 class DrawnNode:
-    """A node of the picture: a node of the graph, its symbol in markup, and the edges into it."""
+    """Node of the picture: node of the graph, symbol in markup, and edges into it."""
 
     node: Node
     symbol: str
@@ -47,12 +47,12 @@ class DrawnNode:
 
 
 def unfolded(graph: Graph, names: Names) -> list[DrawnNode]:
-    """Every node of the graph as it is."""
+    """Every node of the graph."""
     return [DrawnNode(node, symbol_of(node), tuple(map(Operand, node.inputs))) for node in graph.order]
 
 
 def fold(graph: Graph, names: Names) -> list[DrawnNode]:
-    """The nodes that remain when weights, biases, numbers and changes of layout are folded away."""
+    """Nodes that remain when weights, biases, numbers and changes of layout are folded away."""
     folding = _Folding(graph, names)
     for node in graph.order:
         folding.visit(node)
@@ -60,7 +60,7 @@ def fold(graph: Graph, names: Names) -> list[DrawnNode]:
 
 
 def symbol_of(node: Node) -> str:
-    """The op's symbol in the HTML-like markup of Graphviz."""
+    """Symbol of an op in the HTML-like markup of Graphviz."""
     if isinstance(node.op, Slice):
         return escape(_key_text(node.op, node.inputs[0].shape))
     text = node.op.symbol or node.op.name
@@ -73,7 +73,7 @@ def symbol_of(node: Node) -> str:
 
 
 def _key_text(op: Slice, shape: tuple[int, ...]) -> str:
-    """`[3, :, 0:5]`, without the whole axes at the end."""
+    """`[3, :, 0:5]`, without trailing whole axes."""
     parts = []
     for key, size in zip(op.key, shape, strict=True):
         if isinstance(key, int):
@@ -89,7 +89,7 @@ def _key_text(op: Slice, shape: tuple[int, ...]) -> str:
 
 
 class _Folding:
-    """The state of `fold`: how each node is drawn, how consumers see it, and how it reads as text."""
+    """State of `fold`: drawn nodes, their edges and their text."""
 
     def __init__(self, graph: Graph, names: Names) -> None:
         self.graph = graph
@@ -97,13 +97,13 @@ class _Folding:
         self.outputs = set(graph.outputs)
         self.composites = composites_of(graph)
         self.drawn: dict[Node, DrawnNode] = {}
-        #: The operands that stand for a node in its consumers: itself, or what it was folded into.
+        #: Operands that represent a node in its consumers.
         self.seen_as: dict[Node, tuple[Operand, ...]] = {}
-        #: The text that can stand for a node: the name of a weight, a number.
+        #: Text that can represent a node: the name of a weight, a number.
         self.text: dict[Node, str] = {}
 
     def visit(self, node: Node) -> None:
-        """Decides how one node, whose inputs have been visited, is drawn and seen."""
+        """Folds one node after its inputs."""
         drawn = DrawnNode(node, symbol_of(node), self.operands(node.inputs))
         seen_as: tuple[Operand, ...] = ()
         composite = self.composites.get(node)
@@ -124,7 +124,7 @@ class _Folding:
         self.seen_as[node] = seen_as or (Operand(node),)
 
     def needed(self) -> list[DrawnNode]:
-        """What the outputs reach, inputs first."""
+        """Nodes that the outputs depend on, inputs first."""
         reached: set[Node] = set()
         pending = list(self.graph.outputs)
         while pending:
@@ -135,7 +135,7 @@ class _Folding:
         return [self.drawn[node] for node in self.graph.order if node in reached]
 
     def whole(self, composite: Composite) -> DrawnNode:
-        """A composite as one operator, which reads what its nodes read from outside, but for weights and constants."""
+        """Composite as one operator, with the inputs of its nodes from outside, without weights and constants."""
         inside = set(composite.nodes)
         sources = dict.fromkeys(x for node in composite.nodes for x in node.inputs if x not in inside)
         own = {x for x in sources if x in self.text or (x.op.is_constant and self.is_free(x))}
@@ -150,12 +150,12 @@ class _Folding:
         return tuple(operand for x in inputs for operand in self.seen_as[x])
 
     def is_layout(self, node: Node) -> bool:
-        """True for nodes that only change how an array is laid out."""
+        """True for nodes that only change the layout of an array."""
         moves = isinstance(node.op, (BroadcastTo, Cast, Reshape))
         return moves and node.name is None and node not in self.outputs
 
     def is_free(self, node: Node) -> bool:
-        """True for nodes that nothing but one consumer would miss."""
+        """True for nodes with at most one consumer that are not outputs."""
         if node.name is not None or node in self.outputs:
             return False
         consumers = self.graph.consumers[node]
@@ -203,7 +203,7 @@ class _Folding:
         return None
 
     def fold_product(self, node: Node, drawn: DrawnNode) -> tuple[DrawnNode, tuple[Operand, ...]]:
-        """x @ W: an edge labelled W."""
+        """x @ W: an edge labeled W."""
         left, right = node.inputs
         weight, x = (right, left) if right in self.text else (left, right)
         operands = self.operands((x,))
@@ -215,7 +215,7 @@ class _Folding:
         return replace(drawn, symbol=symbol, operands=operands), ()
 
     def fold_sum(self, node: Node, drawn: DrawnNode) -> tuple[DrawnNode, tuple[Operand, ...]]:
-        """x + y + b: one sum of all its terms, with the bias inside; x + b: an edge labelled + b."""
+        """x + y + b: one sum of all its terms, with the bias inside; x + b: an edge labeled + b."""
         operands = self.operands(tuple(x for x in node.inputs if x not in self.text))
         biases = "".join(f" + {self.text[x]}" for x in node.inputs if x in self.text).strip()
         drawn = replace(drawn, symbol=biases or drawn.symbol, operands=operands)

@@ -1,4 +1,4 @@
-"""Geometry: the curves of a closed picture, and how wide text is."""
+"""Curves of a closed picture, and widths of text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Point = tuple[float, float]
 
 
 class Frame(NamedTuple):
-    """Where a box stands: its centre and half its size."""
+    """Center of a box and half its size."""
 
     x: float
     y: float
@@ -22,19 +22,19 @@ class Frame(NamedTuple):
 
 
 def straight(start: Point, end: Point) -> list[Point]:
-    """A straight line, as a curve."""
+    """Straight line, as a curve."""
     third = ((end[0] - start[0]) / 3, (end[1] - start[1]) / 3)
     return [start, plus(start, third), (end[0] - third[0], end[1] - third[1]), end]
 
 
 def rising(start: Point, end: Point) -> list[Point]:
-    """A curve that leaves and arrives upright, so that its arrow stands on the box."""
+    """Curve that leaves and arrives vertically."""
     half = (end[1] - start[1]) / 2
     return [start, (start[0], start[1] + half), (end[0], end[1] - half), end]
 
 
 def past_the_row(a: Frame, b: Frame, side: int) -> list[Point]:
-    """A curve over (1) or under (-1) the boxes between two of one row."""
+    """Curve over (1) or under (-1) the boxes between two of one row."""
     onward = 1 if a.x < b.x else -1
     start, end = (a.x + onward * 0.6 * a.w, a.y + side * a.h), (b.x - onward * 0.6 * b.w, b.y + side * b.h)
     height = b.y + side * (b.h + 30)
@@ -42,7 +42,7 @@ def past_the_row(a: Frame, b: Frame, side: int) -> list[Point]:
 
 
 def across(a: Frame, b: Frame, reach: float) -> list[Point]:
-    """A curve from the side of a box into the corner of one in another column and row."""
+    """Curve from the side of a box into the corner of one in another column and row."""
     up = 1 if b.y > a.y else -1
     start, end = (a.x + reach * a.w, a.y + up * a.h * 0.5), (b.x - 0.75 * b.w, b.y - up * b.h)
     return [start, (start[0] + 30, start[1]), (end[0], end[1] - up * 34), end]
@@ -62,7 +62,7 @@ _NARROW, _WIDE = frozenset("iljtfrI.,:;'|()[] "), frozenset("mwMWQO@%")
 
 
 def width_of(markup: str, size: float) -> float:
-    """The width of text in the widest font that may draw it, in points; markup has none."""
+    """Width of text in the widest font that may draw it, in points, without its markup."""
     text = unescape(sub("<.*?>", "", markup))
     return size * sum(map(_letter, text))
 

@@ -1,7 +1,6 @@
-"""Grid: a closed picture in Graphviz's language, with every place and every curve computed here.
+"""DOT text of a closed picture with computed positions and curves.
 
-Graphviz is told (layout=nop2) to draw and not to lay out: its own layout orders time steps as edges cross
-least, which puts t=3 before t=2 in some graphs. Here columns are ordered because they are counted.
+Graphviz only draws (layout=nop2): its own layout minimizes crossings and may put t=3 before t=2.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _CELLS = (BoxKind.CELL, BoxKind.STEPS)
 
 
 def grid_dot(picture: ClosedPicture, theme: Style) -> str:
-    """DOT text of a closed picture, and of what stands beside it."""
+    """DOT text of a closed picture, and of the one beside it."""
     text = f'fontname="{theme.font}"'
     lines = [
         "digraph graphnet {",
@@ -54,7 +53,7 @@ def grid_dot(picture: ClosedPicture, theme: Style) -> str:
 
 
 class _Grid:
-    """Places and curves."""
+    """Positions and curves."""
 
     def __init__(self, picture: ClosedPicture, theme: Style) -> None:
         self.picture = picture
@@ -64,10 +63,10 @@ class _Grid:
         self.lanes = {side: self.assign_lanes(side) for side in ("left", "right")}
 
     def place(self, half: float, pitch: float, rows: list[float], left: float | None) -> None:
-        """Sets where all boxes stand.
+        """Sets the positions of all boxes.
 
-        half: of the width of a cell. pitch: between columns. rows: half the height of each row. These are the same in
-        pictures side by side, so that their columns and rows are. left: where the picture begins; None: anywhere.
+        half: half the width of a cell. pitch: distance of columns. rows: half the height of each row. Pictures side by
+        side share these. left: left edge of the picture; None: anywhere.
         """
         self.half, self.pitch = half, pitch
         self.heights = self.row_centres(rows)
@@ -83,7 +82,7 @@ class _Grid:
     # -- sizes -------------------------------------------------------------------------------
 
     def size(self, box: Box) -> tuple[float, float]:
-        """Half the width and height that a box needs."""
+        """Half the width and height of a box."""
         width = max(width_of(line, self.theme.font_size) for line in box.lines)
         height = 18.0 * len(box.lines)
         if box.note is not None:
@@ -101,14 +100,14 @@ class _Grid:
         return max(16.0, width / 2 + 6), max(13.0, height / 2 + 4)
 
     def widest(self) -> float:
-        """Half the width that every cell needs."""
+        """Half the width of the widest cell."""
         cells = [self.size(box) for box in self.picture.shapes if box.kind is BoxKind.CELL]
         # A label stands between the edge into a lane, at 0.8 of half the box, and the one in its middle.
         labels = [width_of(link.label, self.theme.edge_size) for link in self.lanes["left"]]
         return max([*(w for w, _ in cells), *((w + 12) / 0.8 for w in labels if w)], default=_RADIUS)
 
     def column_pitch(self, half: float) -> float:
-        """From the middle of a column to that of the next, where cells are that wide."""
+        """Distance of columns for cells of this half width."""
         labels = [
             width_of(link.label, self.theme.edge_size) for link in self.picture.edges if self.is_state(link)
         ]
@@ -134,11 +133,11 @@ class _Grid:
         return half
 
     def is_stacked(self, box: Box) -> bool:
-        """True for boxes of which several stand one above the other: initial states, and data beside the cost."""
+        """True for boxes that are stacked vertically: initial states, and data beside the cost."""
         return box.kind is BoxKind.STATE or (box.kind is BoxKind.DATA and box.row == len(self.picture.states))
 
     def stack_pitch(self, box: Box) -> float:
-        """From the middle of a stacked box to that of the next; what notes tell needs more room."""
+        """Distance of stacked boxes; notes need more room."""
         same = (x for x in self.picture.shapes if x.kind is box.kind and x.row == box.row)
         return max(_STATE, 2 * max(self.size(x)[1] for x in same) + 4)
 
@@ -173,7 +172,7 @@ class _Grid:
         return Frame(x, y, w, h)
 
     def beside(self, box: Box) -> float:
-        """How far from the middle of its column data stand that share the column, of any widths."""
+        """Distance of data from the middle of a column that they share."""
         if box.slots == 1:
             return 0.0
         same = [
@@ -220,7 +219,7 @@ class _Grid:
         return box.kind is BoxKind.OUTPUT and (frame.w == frame.h or not box.note)
 
     def captions(self) -> Iterator[str]:
-        """The title above everything, and what the colours mean below it."""
+        """Title at the top, and the color scale at the bottom."""
         middle = self.shift + (self.picture.columns - 1) * self.pitch / 2
         key = self.picture.shapes[0].key
         if self.picture.title:
@@ -260,7 +259,7 @@ class _Grid:
         return f"{tail} -> {head} [{', '.join(attributes)}]"
 
     def route(self, link: Link) -> tuple[list[Point], Point | None]:
-        """A curve from one box to the other, and where its label stands."""
+        """Curve between two boxes, and the position of its label."""
         tail, head = self.box[link.tail], self.box[link.head]
         a, b = self.frames[link.tail], self.frames[link.head]
         if link.role is EdgeRole.GENERATED:
@@ -286,11 +285,11 @@ class _Grid:
         return straight(start, end), (start[0] + width / 2 + 7, (start[1] + end[1]) / 2)
 
     def is_judge(self, box: Box) -> bool:
-        """True for the box above all time steps, whether it is a cost or the losses of cases."""
+        """True for the box above all time steps: a cost, or losses of cases."""
         return box.key == "cost"
 
     def is_state(self, link: Link) -> bool:
-        """True for edges that run from a box to its neighbour in the row, and from initial states."""
+        """True for edges from a box to its neighbor in the row, and from initial states."""
         tail, head = self.box[link.tail], self.box[link.head]
         beside = tail.row == head.row and abs(tail.column - head.column) == 1
         return link.slot is not None and beside and head.kind in _CELLS
@@ -312,7 +311,7 @@ class _Grid:
         return max([1 + (x.slot or 0) for x in same if x.slot is not None], default=1)
 
     def assign_lanes(self, side: str) -> dict[Link, int]:
-        """Edges that pass a row: those from data on the right of the column, others on its left."""
+        """Lanes of edges that pass a row: from data on the right of the column, others on its left."""
         found: dict[tuple[int, int], list[Link]] = {}
         for link in self.picture.edges:
             tail, head = self.box[link.tail], self.box[link.head]
@@ -326,7 +325,7 @@ class _Grid:
         }
 
     def along_lane(self, link: Link, a: Frame, b: Frame, sign: int, lane: int) -> tuple[list[Point], Point]:
-        """Up beside the column, then into the box from below, or into the circle from the side."""
+        """Curve up beside the column, then into the box from below, or into the circle from the side."""
         x, start, label = self.leave(link, a, sign, lane)
         if self.box[link.head].kind in _CELLS:
             end = (b.x + sign * b.w * 0.55, b.y - b.h)
@@ -341,7 +340,7 @@ class _Grid:
         return [*start, *straight(start[-1], turn)[1:], *bend], label
 
     def leave(self, link: Link, a: Frame, sign: int, lane: int) -> tuple[float, list[Point], Point]:
-        """The lane's place, the curve from a box into it, and the place of a label beside that curve."""
+        """Position of the lane, the curve from a box into the lane, and the position of its label."""
         x = self.shift + self.box[link.tail].column * self.pitch + sign * (self.half + _LANE * (lane + 1))
         if self.box[link.tail].kind in _INPUTS:
             start = (a.x + sign * a.w, a.y)
@@ -355,7 +354,7 @@ class _Grid:
         return x, bend, ((start[0] + a.x) / 2, start[1] + _GAP * 0.36)
 
     def fed_back(self, a: Frame, b: Frame) -> list[Point]:
-        """From the side of a circle down, right of its column, into the side of a box of the next column."""
+        """Curve from the side of a circle down, right of its column, into the side of a box of the next column."""
         lanes = self.lanes["right"].values()
         x = a.x + self.half + _LANE * (1 + max(lanes, default=-1)) + _LANE * 0.7
         start, end = (a.x + a.w, a.y), (b.x - b.w, b.y)
@@ -391,7 +390,7 @@ def _lines(box: Box, theme: Style) -> str:
 
 
 def _styled(box: Box, theme: Style) -> Iterator[str]:
-    """The first line in full size, the others smaller."""
+    """First line in full size, the others smaller."""
     first, *rest = box.lines
     yield f"<b>{first}</b>" if box.kind is BoxKind.CELL else first
     for line in rest:

@@ -1,4 +1,4 @@
-"""Markup: Graphviz's HTML-like labels, and what notes look like in them."""
+"""HTML-like labels of Graphviz, and notes in them."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from viz.style import Style
 __all__ = ["TILE", "html_label", "note_rows", "quoted", "scale_table", "table"]
 
 _TABLE = '<table border="0" cellborder="0" cellspacing="0" cellpadding="0">'
-#: The side of a square of a heat map, in points.
+#: Side of a cell of a heat map, in points.
 TILE = 6
 _STEPS = 32
 
 
 def html_label(markup: str) -> str:
-    """Markup as a label: a backslash in it must not start one of Graphviz's sequences, such as \\N."""
+    r"""Markup as a label, with escaped backslashes, as Graphviz replaces sequences such as \N."""
     return "<" + markup.replace("\\", "\\\\") + ">"
 
 
 def quoted(text: str) -> str:
-    """Text as a quoted DOT string: no quote, backslash or entity in it means anything."""
+    """Text as a quoted DOT string, with quotes, backslashes and entities escaped."""
     escaped = text.replace("&", "&amp;").replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'
 
 
 def table(rows: Iterable[str]) -> str:
-    """Cells, one below the other."""
+    """Table of one column."""
     return f"{_TABLE}{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
 
 
 def note_rows(note: Note, theme: Style) -> list[str]:
-    """The rows of a table that a note adds below a symbol: its small print, then its heat map."""
+    """Rows of a note below a symbol: small print, then the heat map."""
     rows = [
         f'<td><font point-size="{theme.small_size}">{escape(line)}</font></td>' for line in note.lines if line
     ]
@@ -57,7 +57,7 @@ def _tile(numbers: Sequence[Sequence[float]], theme: Style) -> str:
 
 
 def scale_table(scale: NoteScale, theme: Style) -> str:
-    """The colours of a scale with what stands at its ends, and its title."""
+    """Color scale with labels at its ends and a title."""
     small = f'<font point-size="{theme.title_size}">'
     title = f"<td>{small}{escape(scale.title)}</font></td>"
     if scale.words is None:

@@ -1,6 +1,6 @@
-"""Merging: several shapes of a picture drawn as one, so that a large graph can be read.
+"""Merging of shapes, for readable pictures of large graphs.
 
-Composites: all operators of one cell as one. Time: all steps between the first and the last few as one.
+Composites: all operators of a cell become one. Time: all steps between the first and the last few become one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ELLIPSIS = "⋯"
 
 
 def check_steps(steps: int | None, default: int) -> int:
-    """At most how many time steps are drawn; DrawingError for fewer than three."""
+    """Maximum number of drawn time steps; raises DrawingError for less than three."""
     if steps is None:
         return default
     if isinstance(steps, bool) or not isinstance(steps, int) or steps < 3:
@@ -34,7 +34,7 @@ def check_steps(steps: int | None, default: int) -> int:
 
 
 def merged(picture: Picture, groups: Mapping[str, Shape]) -> Picture:
-    """The picture in which the shape of each key is another; edges inside one shape vanish, equal ones are one."""
+    """Picture with the shape of each key replaced; edges inside one shape vanish, equal ones are merged."""
     shapes = dict.fromkeys(groups.get(shape.key, shape) for shape in picture.shapes)
     edges: dict[Edge, None] = {}
     for edge in picture.edges:
@@ -49,7 +49,7 @@ def merged(picture: Picture, groups: Mapping[str, Shape]) -> Picture:
 
 
 def close_clusters(picture: Picture, notes: Notes | None) -> Picture:
-    """Each cell drawn as one operator. DrawingError if there are none."""
+    """Draws each cell as one operator. Raises DrawingError if there are none."""
     members: dict[Cluster, list[Shape]] = {}
     for shape in picture.shapes:
         if shape.cluster is not None:
@@ -82,7 +82,7 @@ def _composite(cluster: Cluster, shapes: Sequence[Shape], notes: Notes | None) -
 
 
 def fold_time(picture: Picture, steps: int) -> Picture:
-    """All time steps but the first and the last few drawn as one operator a layer, and one for what comes back."""
+    """Draws all time steps except the first and the last few as one operator a layer, and one for the backward pass."""
     times = in_order(picture.times)
     first, last = _ends(len(times), steps)
     hidden = {time: i for i, time in enumerate(times) if first <= i < len(times) - last}
@@ -115,7 +115,7 @@ def fold_time(picture: Picture, steps: int) -> Picture:
 
 
 def _take_along(picture: Picture, groups: dict[str, Shape]) -> None:
-    """Folds what belongs to no time step but serves only folded ones, as an element taken out for each does."""
+    """Folds nodes without a time step that only folded steps use, such as a slice for each step."""
     consumers: dict[str, set[str]] = {}
     for edge in picture.edges:
         consumers.setdefault(edge.tail, set()).add(edge.head)
@@ -128,14 +128,14 @@ def _take_along(picture: Picture, groups: dict[str, Shape]) -> None:
 
 
 def _ends(count: int, steps: int) -> tuple[int, int]:
-    """How many of the first and of the last steps stay, where no more than so many, with the one between, are drawn."""
+    """Numbers of first and last steps to keep, so that `steps` are drawn with the merged one."""
     if count <= steps:
         return count, 0
     return steps // 2, (steps - 1) // 2
 
 
 def _after_later_steps(picture: Picture, place: Mapping[Any, int]) -> set[str]:
-    """The shapes that depend on a later time step than their own."""
+    """Shapes that depend on a later time step than their own."""
     inputs: dict[str, list[str]] = {}
     for edge in picture.edges:
         inputs.setdefault(edge.head, []).append(edge.tail)
@@ -151,7 +151,7 @@ def _after_later_steps(picture: Picture, place: Mapping[Any, int]) -> set[str]:
 
 
 def _without_lonely(picture: Picture, folded: set[str]) -> Picture:
-    """Without weights that only the folded steps read, and without edges from any weight into them."""
+    """Removes weights that only folded steps read, and edges from weights into them."""
     squares = {shape.key: shape.role for shape in picture.shapes if shape.role.is_square}
     edges = [
         edge
@@ -170,9 +170,9 @@ def _without_lonely(picture: Picture, folded: set[str]) -> Picture:
 
 
 def fold_columns(picture: ClosedPicture, steps: int) -> ClosedPicture:
-    """The columns between the first and the last few drawn as one, with an ellipsis for each row of cells.
+    """Draws the columns between the first and the last few as one, with an ellipsis for each row of cells.
 
-    A row that has boxes there alone, say the memory that a decoder looks at, keeps one of them.
+    A row with boxes only there, such as the memory of a decoder, keeps one of them.
     """
     first, last = _ends(picture.columns, steps)
     hidden = range(first, picture.columns - last)

@@ -1,4 +1,4 @@
-"""Names and numbers as a paper prints them: W_xh with a subscript, theta as θ, 0.1 as 0.1."""
+"""Names and numbers in the typography of a paper: W_xh with a subscript, theta as θ."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class Names:
     """Names as the HTML-like markup of Graphviz.
 
     `W_xh` and `h0` get a subscript, `y_hat` its hat, Greek names their letter, `encoder.W_xh` a small prefix.
-    Words such as `hidden_state` are left as they are. The layer in `layer1.W_xh` and `h_0^1` becomes a superscript (1)
-    where there are several; the `output` in `output.W_ho` goes without saying.
+    Words such as `hidden_state` are unchanged. The layer in `layer1.W_xh` and `h_0^1` becomes a superscript (1)
+    if there are several layers; the `output` in `output.W_ho` is left out.
     """
 
     math_font: str
@@ -64,12 +64,12 @@ class Names:
 
 
 def layer_words(label: str) -> str:
-    """`layer 0` for `layer0` and `layer_0`; other labels as they are."""
+    """`layer 0` for `layer0` and `layer_0`; other labels are unchanged."""
     return _LAYER.sub(r"layer \1", label)
 
 
 def several_layers(names: Iterable[str | None]) -> bool:
-    """Whether names tell of more than one layer, or of layers and an output."""
+    """True if names belong to more than one layer, or to layers and an output."""
     found = set()
     for name in names:
         prefix, _, layer = _parts(name or "")
@@ -79,9 +79,9 @@ def several_layers(names: Iterable[str | None]) -> bool:
 
 
 def _parts(text: str) -> tuple[str, str, str]:
-    """The prefix of a name, the name itself, and its layer: `layer1.W_xh` is ``, `W_xh`, `1`.
+    """Prefix, name and layer: `layer1.W_xh` is ``, `W_xh`, `1`.
 
-    A part of a cell stays in the prefix: `layer1.forward.W_xh` is `forward`, `W_xh`, `1`.
+    The prefix keeps a part of a cell: `layer1.forward.W_xh` is `forward`, `W_xh`, `1`.
     """
     prefix, _, last = text.rpartition(".")
     if prefix and last:
@@ -93,7 +93,7 @@ def _parts(text: str) -> tuple[str, str, str]:
 
 
 def _as_quantity(text: str, layer: str, math_font: str) -> str:
-    """A letter with its subscript and its layer, or nothing if the text is a word."""
+    """Letter with its subscript and layer; "" if the text is a word."""
     base, _, subscript = text.partition("_")
     match = _QUANTITY.fullmatch(base)
     if match is None:
@@ -114,7 +114,7 @@ def _as_quantity(text: str, layer: str, math_font: str) -> str:
 
 
 def number(value: float | int | bool, digits: int = 3) -> str:
-    """A number as short as so many digits tell it: 0.1, 2·10⁻⁵, ∞."""
+    """A number with at most `digits` digits: 0.1, 2·10⁻⁵, ∞."""
     if isinstance(value, bool):
         return str(value)
     if not math.isfinite(value):
@@ -125,5 +125,5 @@ def number(value: float | int | bool, digits: int = 3) -> str:
 
 
 def shape_text(shape: tuple[int, ...]) -> str:
-    """`32 × 10`, or nothing for a scalar."""
+    """`32 × 10`; "" for a scalar."""
     return " × ".join(map(str, shape))

@@ -1,4 +1,4 @@
-"""Note: what a picture says of a node beyond its op, and what its colours mean; `viz.notes` makes them."""
+"""Notes on nodes and their color scale; `viz.notes` makes them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Note", "NoteScale", "Notes"]
 
 @dataclass(frozen=True)
 class NoteScale:
-    """What the colours mean: a title, and, if they stand for numbers, the least and the greatest of them in words."""
+    """Meaning of the colors of notes: a title and, for numbers, the minimum and maximum, in words."""
 
     title: str
     low: float = 0.0
@@ -24,7 +24,7 @@ class NoteScale:
     logarithmic: bool = False
 
     def place(self, x: float) -> float:
-        """Where a number stands between the least (0) and the greatest (1); infinity at 1, NaN at 0."""
+        """Position of x between the minimum (0) and the maximum (1); infinity is at 1, NaN at 0."""
         if x == math.inf:
             return 1.0
         if not math.isfinite(x) or self.high <= 0:
@@ -39,10 +39,10 @@ class NoteScale:
 
 @dataclass(frozen=True)
 class Note:
-    """What stands under a node's symbol, and how it is filled.
+    """Text under the symbol of a node, and its color.
 
-    lines: small print. heat: a number that the picture's scale turns into a colour. tile: numbers in [-1, 1], drawn as
-    a small heat map. mark: "new" or "gone".
+    lines: small print. heat: number that the scale of the picture turns into a color. tile: numbers in [-1, 1], drawn
+    as a small heat map. mark: "new" or "gone".
     """
 
     lines: tuple[str, ...] = ()
@@ -51,21 +51,30 @@ class Note:
     mark: str = ""
 
     def fill(self, theme: Style, scale: NoteScale | None) -> str | None:
-        """The colour that it gives a node, if it gives one."""
+        """Color of the node, if the note has one."""
         if self.heat is not None and scale is not None:
             return theme.heat(scale.place(self.heat))
         return {"new": theme.new, "gone": theme.gone}.get(self.mark)
 
 
 class Notes(ABC):
-    """Notes on the nodes of a graph: `nodes` are those that there is one of."""
+    """Base class of notes on the nodes of a graph, for `viz.draw(thing, notes=...)`.
+
+    nodes: nodes that have a note; all nodes of `note`, which are drawn as one, inputs first. notes: all notes of a
+    picture.
+
+    >>> x = gn.input((3, 2), name="x")
+    >>> notes = viz.values(x + 1.0, {x: np.zeros((3, 2), "float32")})
+    >>> isinstance(notes, viz.Notes), x in notes.nodes
+    (True, True)
+    """
 
     nodes: Collection[Node] = ()
 
     @abstractmethod
     def note(self, nodes: Sequence[Node]) -> Note | None:
-        """The note on nodes that are drawn as one, inputs first; None if there is nothing to say."""
+        """Returns the note on `nodes`, or None."""
 
     def scale(self, notes: Iterable[Note | None]) -> NoteScale | None:
-        """What the colours of these notes mean, if there is anything to say."""
+        """Returns the scale of the colors of these notes, or None."""
         return None

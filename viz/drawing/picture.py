@@ -1,4 +1,4 @@
-"""Picture: what is drawn and what it says, before any drawing program's language."""
+"""Picture: shapes and edges, independent of a drawing program."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ __all__ = [
     "role_of",
 ]
 
-#: Ops that give data another form.
+#: Ops that change the form of data.
 STYLES = {"full": unfolded, "compact": fold}
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """The nodes of one cell of one layer at one time step; a title of its own, where it is of several."""
+    """Nodes of one cell of one layer at one time step; with its own title if it covers several."""
 
     time: Any = None
     layer: Any = None
@@ -45,12 +45,12 @@ class Cluster:
 
     @property
     def row(self) -> tuple[Any, ...]:
-        """What it shares with its like at other time steps."""
+        """Key that clusters of other time steps share."""
         return self.layer, self.cell, self.part
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The title in up to two lines: `LSTM layer0` and `t=1`, from those labels that there are."""
+        """Title in up to two lines: `LSTM layer0` and `t=1`."""
         if self.title:
             return (self.title,)
         layer = f"layer {self.layer}" if isinstance(self.layer, int) else self.layer
@@ -61,7 +61,7 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Shape:
-    """A square or circle: its lines are markup, the first in full size."""
+    """Square or circle: its lines are markup, the first in full size."""
 
     key: str
     role: Role
@@ -70,47 +70,47 @@ class Shape:
     cluster: Cluster | None
     is_cost: bool = False
     note: Note | None = None
-    #: The nodes of the graph that it stands for.
+    #: Nodes of the graph that it represents.
     nodes: tuple[Node, ...] = ()
-    #: It takes up its place, and is not seen.
+    #: True for an invisible placeholder.
     hidden: bool = False
 
 
 @dataclass(frozen=True)
 class Edge:
-    """An arrow between two shapes; its label is markup."""
+    """Arrow between two shapes; its label is markup."""
 
     tail: str
     head: str
     role: EdgeRole
     label: str = ""
-    #: Its arrow stands at the tail: a derivative comes back along it.
+    #: True for an arrow at the tail, for derivatives.
     back: bool = False
     hidden: bool = False
-    #: Which operand it is, where the order matters: 1, 2, ...
+    #: Number of the operand if the order matters: 1, 2, ...
     operand: int | None = None
 
 
 @dataclass(frozen=True)
 class Picture:
-    """Shapes and edges in topological order; what the colours of notes mean."""
+    """Shapes and edges in topological order, and the color scale of notes."""
 
     shapes: tuple[Shape, ...]
     edges: tuple[Edge, ...]
     scale: NoteScale | None = None
-    #: Keys of shapes that stand beside each other.
+    #: Keys of shapes side by side.
     pairs: tuple[tuple[str, str], ...] = ()
 
     @property
     def times(self) -> list[Any]:
-        """The time steps, in order of appearance."""
+        """Time steps, in order of appearance."""
         return list(
             dict.fromkeys(s.cluster.time for s in self.shapes if s.cluster and s.cluster.time is not None)
         )
 
 
 def picture_of(graph: Graph, style: str, theme: Style, notes: Notes | None = None) -> Picture:
-    """The picture of a graph.
+    """Picture of a graph.
 
     style: "full" draws every node; "compact" folds weights into edges and biases into operators.
     """
@@ -125,12 +125,12 @@ def check_style(style: str) -> None:
 
 
 def names_in(graph: Graph, theme: Style) -> Names:
-    """How the names in a graph are printed."""
+    """Names of a graph as printed."""
     return Names(theme.math_font, theme.small_size, several_layers(node.name for node in graph.order))
 
 
 class _Painter:
-    """Turns what is to be drawn into shapes and edges."""
+    """Turns drawn nodes into shapes and edges."""
 
     def __init__(self, graph: Graph, names: Names, notes: Notes | None) -> None:
         self.graph = graph
@@ -159,7 +159,7 @@ class _Painter:
         return Picture(tuple(shapes), tuple(edges), scale)
 
     def is_copied(self, node: Node) -> bool:
-        """True for numbers: one beside each use reads better than one with edges to all uses."""
+        """True for numbers, which are drawn at each use."""
         return node.op.everywhere is not None and node.name is None and node not in self.outputs
 
     def shape(self, item: DrawnNode) -> Shape:
@@ -179,7 +179,7 @@ class _Painter:
         return escape(number(fill.op.everywhere))
 
     def lines(self, item: DrawnNode, role: Role) -> tuple[str, ...]:
-        """What stands inside: the name and the shape of a square, the symbol and any name of a circle."""
+        """Text inside: name and shape of a square, symbol and any name of a circle."""
         node = item.node
         name = self.names.markup(node.name) if node.name else ""
         if not role.is_square:
@@ -208,12 +208,12 @@ class _Painter:
 
 
 def in_order(times: list[Any]) -> list[Any]:
-    """Time steps in order: by number, or, where they are no numbers, as they appeared."""
+    """Time steps: sorted if they are numbers, else in order of appearance."""
     return sorted(times) if all(isinstance(time, (int, float)) for time in times) else times
 
 
 def _raw(graph: Graph) -> set[Node]:
-    """The inputs, and what is only another form of them: a step of a sequence, a symbol as a vector."""
+    """Inputs and other forms of them: a step of a sequence, a symbol as a vector."""
     found: set[Node] = set()
     for node in graph.order:
         if node.op.is_input or ((node.op.moves or node.op.is_one_hot) and found.issuperset(node.inputs)):
@@ -222,7 +222,7 @@ def _raw(graph: Graph) -> set[Node]:
 
 
 def _order_matters(node: Node) -> bool:
-    """Whether a picture must tell one operand from the other: no name, shape or habit does."""
+    """True if operands need numbers, as no name, shape or convention distinguishes them."""
     if node.op.is_product:
         a, b = (x.shape for x in node.inputs[:2])
         return a == b and a[-1] == a[-2]
@@ -231,7 +231,7 @@ def _order_matters(node: Node) -> bool:
 
 
 def _leads_out(source: Node, head: Node) -> bool:
-    """Whether an edge leaves the layers of a network for its output, or that for the cost."""
+    """True for edges from the layers of a network to its output, or from that to the cost."""
     before, after = source.scope.get("layer"), head.scope.get("layer")
     if source.is_leaf or before == after:
         return False
@@ -239,7 +239,7 @@ def _leads_out(source: Node, head: Node) -> bool:
 
 
 def role_of(node: Node) -> Role:
-    """What a node is to the reader."""
+    """Role of a node."""
     if node.op.is_input:
         return Role.INPUT
     if node.op.is_parameter:
@@ -259,7 +259,7 @@ def _hashable(label: Any) -> Any:
 
 
 def _tooltip(node: Node) -> str:
-    """The name, shape and dtype, the formula, and the line that made the node."""
+    """Name, shape, dtype, formula, and source line of the node."""
     name = printable(node.name or node.op.name, 200)
     # The file's name without its folder: one graph gives the same text wherever it is drawn.
     place = f"{os.path.basename(node.origin.file)}:{node.origin.line}"

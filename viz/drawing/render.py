@@ -1,6 +1,6 @@
-"""Drawing: a picture as SVG, PNG, PDF, DOT or HTML, by whatever Graphviz there is.
+"""Drawing: a picture as SVG, PNG, PDF, DOT or HTML, rendered by Graphviz.
 
-The chain: the `dot` program on PATH; then the Graphviz that pygraphviz (2.0 or later) brings along; then
+The first of these that is installed is used: the `dot` program on PATH; the Graphviz in pygraphviz (2.0 or later);
 DOT text and a page that shows it.
 """
 
@@ -37,7 +37,7 @@ __all__ = ["RENDERERS", "Drawing", "Renderer", "check_limit"]
 
 FORMATS = ("svg", "png", "pdf", "dot", "html")
 _ID = re.compile(r'(<\w+ id=")')
-#: How long a layout may take, and one with less effort, where the first took longer.
+#: Maximum seconds of a layout, and of a second one with less effort.
 _SECONDS, _MORE_SECONDS = 30, 90
 _SMALLER = (
     "Draw it closed (steps of your own as `with gn.scope(layer='step', time=i):`), or fewer time steps (steps=3), or "
@@ -47,13 +47,24 @@ _REMEDY = "Install it with `pip install 'pygraphviz>=2.0'`, or save as .dot or .
 
 
 def check_limit(limit: int | None) -> None:
-    """DrawingError for what is no number of nodes."""
+    """Raises DrawingError unless `limit` is a number of nodes or None."""
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
         raise DrawingError(f"limit must be a whole number of nodes, or None for no limit, not {limit!r:.60}.")
 
 
 class Drawing:
-    """A picture that shows itself in notebooks; `.svg` and `.dot` are text, `.save(path)` writes a file."""
+    """Picture of a graph; a notebook shows it.
+
+    `.svg` and `.dot` are its text; `.save("graph.svg")` writes a file. `viz.draw` makes one of a graph.
+    picture: shapes and edges. style: "full" (default), "compact" or "closed", for the repr. rankdir: "LR" (left to
+    right), "BT" (bottom to top), or None (default) to choose. limit: maximum number of shapes to lay out, 3000 by
+    default; None for no limit. theme: colors and fonts, viz.LIGHT by default.
+
+    >>> x = gn.input((3, 2), name="x")
+    >>> drawing = viz.draw(gn.mean(gn.tanh(x)))
+    >>> drawing.size, drawing.is_too_large, drawing.dot.startswith("digraph")
+    (5, False, True)
+    """
 
     def __init__(
         self,
@@ -76,14 +87,14 @@ class Drawing:
 
     @cached_property
     def dot(self) -> str:
-        """The picture in Graphviz's language; there is no limit on its size."""
+        """DOT text of the picture, of any size."""
         if isinstance(self.picture, ClosedPicture):
             return grid_dot(self.picture, self._theme)
         return dot_of(self.picture, self._rankdir, self._theme)
 
     @cached_property
     def svg(self) -> str:
-        """The picture as an `<svg>` element; DrawingError if it is too large or there is no Graphviz."""
+        """SVG element of the picture. Raises DrawingError if it is too large or Graphviz is missing."""
         text = with_scripts(self._rendered("svg").decode())
         # Graphviz numbers the ids of every picture from 1: two in one page would share them.
         prefix = hashlib.sha256(self.dot.encode()).hexdigest()[:8]
@@ -91,21 +102,21 @@ class Drawing:
 
     @property
     def html(self) -> str:
-        """One page that needs nothing else: the picture, or its DOT text where there is no Graphviz."""
+        """HTML page in one file with the picture, or with its DOT text without Graphviz."""
         if _renderer() is None:
             return _page(f"<p>{escape(_no_renderer())}</p>\n<pre>{escape(self.dot)}</pre>")
         return _page(self.svg)
 
     @property
     def renderer(self) -> str:
-        """One line: which Graphviz has drawn this, or, before that, which will, if it can."""
+        """Name and version of the Graphviz that draws the picture."""
         found = self._drawn_by or _renderer()
         return found.describe() if found else _no_renderer()
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Writes the picture; the suffix .svg, .png, .pdf, .dot or .html says how.
+        """Writes the picture as .svg, .png, .pdf, .dot or .html; returns the path.
 
-        An existing file is replaced only when the new one is complete. Raises DrawingError.
+        An existing file is replaced when the new one is complete. Raises DrawingError.
         """
         target = named_file("path", path)
         suffix = target.suffix.lower().removeprefix(".")
@@ -117,12 +128,12 @@ class Drawing:
 
     @property
     def is_too_large(self) -> bool:
-        """Whether there is more to lay out than its limit allows."""
+        """True if there are more shapes than `limit`."""
         return self.limit is not None and self.size > self.limit
 
     @property
     def size(self) -> int:
-        """How many shapes are laid out."""
+        """Number of shapes."""
         beside = self.picture.beside if isinstance(self.picture, ClosedPicture) else None
         return len(self.picture.shapes) + (len(beside.shapes) if beside else 0)
 
@@ -134,8 +145,8 @@ class Drawing:
     def _rendered(self, form: str) -> bytes:
         if self.is_too_large:
             raise DrawingError(
-                f"there are {self.size} nodes to draw, more than limit={self.limit}: laying them "
-                f"out would take minutes, and nobody could read it. {_SMALLER}; or pass limit=None."
+                f"there are {self.size} nodes to draw, more than limit={self.limit}: a layout would "
+                f"take minutes, and would be unreadable. {_SMALLER}; or pass limit=None."
             )
         try:
             rendered = render(self.dot, form, _SECONDS)
@@ -154,7 +165,7 @@ class Drawing:
         return f"<Drawing of {self.size} nodes, {self.style} style>"
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        """The picture in notebooks; a line that says why not, where it cannot be drawn. Never raises."""
+        """Picture for notebooks, or a line with the reason if it cannot be drawn. Never raises."""
         try:
             return bundle_of(self.svg, repr(self))
         except Exception as error:  # a picture must never break the notebook that shows it
@@ -166,7 +177,7 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Renderer:
-    """A way to run Graphviz: is it there, which command, what to call it."""
+    """Command that runs Graphviz, and its name."""
 
     name: str
     is_there: Callable[[], bool]
@@ -206,7 +217,7 @@ RENDERERS: tuple[Renderer, ...] = (
 
 
 def _renderer() -> Renderer | None:
-    """The first renderer of the chain that is there."""
+    """First installed renderer."""
     return next((renderer for renderer in RENDERERS if renderer.is_there()), None)
 
 
@@ -215,9 +226,9 @@ def _no_renderer() -> str:
 
 
 def render(dot: str, form: str, seconds: float) -> tuple[bytes, Renderer]:
-    """DOT text laid out as svg, png or pdf, by the first renderer that manages it, and which that was.
+    """Renders DOT text as svg, png or pdf; returns the bytes and the renderer.
 
-    Raises LayoutTimeoutError where one takes longer than `seconds`: another would, too.
+    Raises LayoutTimeoutError if the layout takes longer than `seconds`; other renderers are not tried then.
     """
     failures = []
     for renderer in RENDERERS:
@@ -255,7 +266,7 @@ def _run(command: Sequence[str], dot: str, seconds: float) -> bytes:
 
 
 def _complaint(done: subprocess.CompletedProcess[bytes]) -> str:
-    """The last line that Graphviz wrote about what went wrong."""
+    """Last line of Graphviz's error output."""
     lines = done.stderr.decode(errors="replace").strip().splitlines()
     # An older fontconfig than the system's warns about settings that it does not know.
     lines = [line for line in lines if not line.startswith("Fontconfig")]
@@ -266,7 +277,7 @@ def _complaint(done: subprocess.CompletedProcess[bytes]) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """The environment of a layout: with fonts, also on a machine that has none, and in no country."""
+    """Environment of Graphviz: fonts of matplotlib if the machine has none, and a neutral locale."""
     # In Turkish the small letter of I is ı, by which Graphviz no longer knows its own tags, and leaves all text out.
     environment = {**os.environ, "LC_ALL": "C"}
     folder = _matplotlib_fonts()
@@ -276,7 +287,7 @@ def _environment() -> dict[str, str]:
 
 
 def _matplotlib_fonts() -> Path | None:
-    """The folder of DejaVu and STIX, found without importing matplotlib."""
+    """Folder of DejaVu and STIX, found without importing matplotlib."""
     spec = importlib.util.find_spec("matplotlib")
     if spec is None or not spec.submodule_search_locations:
         return None

@@ -1,7 +1,7 @@
-"""Subscripts and superscripts in SVG, where Graphviz asks the browser for them.
+"""Subscripts and superscripts in SVG.
 
-Graphviz writes `baseline-shift` and leaves the letters as large as those beside them; Firefox does not know the word
-at all. Here they become smaller, and stand where they belong, in every browser.
+Graphviz writes `baseline-shift` without a smaller font size; Firefox does not support it. Here they become smaller and
+are shifted in every browser.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 
 __all__ = ["with_scripts"]
 
-#: As Pango draws them in PNG and PDF, in parts of the size of the letters beside them.
+#: Shares of the font size, as Pango draws them in PNG and PDF.
 SIZE, DOWN, UP = 0.72, 0.2, 0.36
 
 _SHIFTED = re.compile(r'<text [^>]*? baseline-shift="(sub|super)"[^>]*>')
@@ -19,7 +19,7 @@ _FONT_SIZE = re.compile(r' font-size="([\d.]+)"')
 
 
 def with_scripts(svg: str) -> str:
-    """The SVG of Graphviz in which sub- and superscripts are small letters below or above the line."""
+    """SVG of Graphviz with small, shifted sub- and superscripts."""
     return _SHIFTED.sub(_placed, svg)
 
 

@@ -1,7 +1,7 @@
-"""States: what a layer hands from one time step to the next, where it starts, and what it is called.
+"""States of a layer: passed from time step to time step, their initial values and names.
 
-The steps of a layer are the same equations, so a slot (which node of the step, which of its inputs) that
-holds the initial state in the first step holds that state in every later one.
+The steps of a layer have the same equations. So a slot (node of the step, number of the input) that holds the initial
+state in the first step holds that state in every later one.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ Slot = tuple[int, int]
 
 @dataclass
 class States:
-    """The states of one row: the nodes that they start from, and the slots in which a step reads them."""
+    """States of one row: initial nodes, and the slots in which a step reads them."""
 
     initial: list[Node] = field(default_factory=list)
     slots: dict[Slot, int] = field(default_factory=dict)
     first: StepGroup | None = None
 
     def name(self, index: int) -> str:
-        """`h`, or nothing where the name does not tell."""
+        """`h`; "" if the name is unknown."""
         return _state_name(self.initial[index])
 
     def read_by(self, group: StepGroup) -> Iterator[tuple[Node, str]]:
-        """What a later step reads of earlier ones, state by state, each with its name."""
+        """Nodes of earlier steps that a later step reads, state by state, each with its name."""
         if self.first is None or not _same_equations(self.first, group):
             return
         found: dict[int, Node] = {}
@@ -46,7 +46,7 @@ class States:
 
 
 def states_of(row: Hashable, groups: Groups) -> States:
-    """The states of a row."""
+    """States of a row."""
     steps = groups.steps(row)
     states = States()
     if not steps:
@@ -81,7 +81,7 @@ def _same_equations(a: StepGroup, b: StepGroup) -> bool:
 
 
 def _looks_initial(node: Node) -> bool:
-    """Whether a node outside of all steps starts a state, where there is no second step to compare with."""
+    """True if a node outside of all steps looks like an initial state, when there is only one step."""
     if _state_name(node):
         return True
     leaf = leaf_behind(node)

@@ -1,4 +1,4 @@
-"""Things that can be drawn, and the graph of each."""
+"""Objects that can be drawn, and their graphs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Drawable = Any
 
 
 def graph_of(thing: Drawable) -> Graph:
-    """The graph of a thing; DrawingError, which names what can be drawn, for all else."""
+    """Graph of an object; raises DrawingError, which lists what can be drawn, for others."""
     if isinstance(thing, Graph):
         return thing
     if isinstance(thing, Function):
@@ -38,7 +38,7 @@ def graph_of(thing: Drawable) -> Graph:
 
 
 def _asked(thing: Any) -> Graph:
-    """The graph that an object gives of itself."""
+    """Result of the method `__graph__` of an object."""
     if isinstance(thing, type) and inspect.isfunction(getattr(thing, "__graph__", None)):
         try:
             thing = thing()

@@ -1,4 +1,4 @@
-"""Derivatives for the page: at each node its cotangent and its tangent, and the nodes that compute them."""
+"""Cotangent and tangent of each node, and the nodes that compute them."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ __all__ = ["Derivative", "cost_of", "cotangents", "default_tangents", "in_its_ow
 
 @dataclass(frozen=True)
 class Derivative:
-    """of: the derivative at each node that has one. made: what the rules of each node built, in order."""
+    """of: node -> its derivative. made: node -> nodes built by its rule, in order."""
 
     of: dict[Node, Node]
     made: dict[Node, list[Node]]
 
 
 def in_its_own_place(graph: Graph) -> tuple[Graph, dict[Node, Node]]:
-    """The same graph, in which every node counts as written by the user, and where each of its nodes went.
+    """Copy of the graph in which every node counts as written by the user; and a mapping from old nodes to new ones.
 
-    What is derived from a node can then be told by its `source_serial`, also where the graph is a derivative itself.
+    Derived nodes are then recognized by `source_serial`, also if the graph is itself a derivative.
     """
     copies: dict[Node, Node] = {}
     for node in graph.order:
@@ -39,13 +39,13 @@ def in_its_own_place(graph: Graph) -> tuple[Graph, dict[Node, Node]]:
 
 
 def cost_of(graph: Graph) -> Node | None:
-    """The first output that is a computed scalar of floating point."""
+    """First output that is a computed floating-point scalar."""
     found = (y for y in graph.outputs if not y.shape and y.inputs and is_float(y.dtype))
     return next(found, None)
 
 
 def cotangents(graph: Graph, cost: Node, wrt: Iterable[Node] | None = None) -> Derivative:
-    """∂cost/∂node for each node of floating point that the cost depends on; wrt: for these nodes only."""
+    """∂cost/∂node for each floating-point node that the cost depends on; wrt: only for these nodes."""
     behind = set(Graph(cost).order)
     wanted = _floats(graph) if wrt is None else list(wrt)
     listed = [node for node in wanted if node in behind]
@@ -54,13 +54,13 @@ def cotangents(graph: Graph, cost: Node, wrt: Iterable[Node] | None = None) -> D
 
 
 def tangents_of(graph: Graph, tangents: Mapping[Node, Any]) -> Derivative:
-    """R{node} for each node of floating point that depends on those with a tangent."""
+    """R{node} for each floating-point node that depends on those with a tangent."""
     listed = _floats(graph)
     return _attributed(graph, dict(zip(listed, gn.rop(listed, tangents), strict=True)))
 
 
 def default_tangents(graph: Graph) -> dict[Node, Any]:
-    """A direction that is the same in each run: on the parameters, or on the inputs if there are none."""
+    """Random direction from a fixed seed: on the parameters, or on the inputs if there are none."""
     leaves = [node for node in _floats(graph) if not node.inputs]
     chosen = [n for n in leaves if n.op.is_parameter] or [n for n in leaves if n.op.is_input]
     generator = np.random.default_rng(1)
@@ -68,7 +68,7 @@ def default_tangents(graph: Graph) -> dict[Node, Any]:
 
 
 def checked_nodes(argument: str, nodes: Iterable[Any], graph: Graph) -> None:
-    """DrawingError for one that is not a node of floating point in the graph."""
+    """Raises DrawingError for objects that are not floating-point nodes of the graph."""
     known = set(graph.order)
     for node in nodes:
         if not isinstance(node, Node) or node not in known or not is_float(node.dtype):

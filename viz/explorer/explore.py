@@ -1,4 +1,4 @@
-"""explore: one page in which a person explores a graph: shown in a notebook, or in a file."""
+"""viz.explore: HTML page to explore a graph."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from viz.style import Style, Theme, style_of
 
 __all__ = ["ExplorerPage", "explore"]
 
-#: Graphs of more nodes are shown without what each pass makes of them and without the steps of each rule, unless asked.
+#: Maximum number of nodes of graphs with compiler passes and steps of rules by default.
 _LARGE = 2500
 #: Of the frame in a notebook, in pixels: what a screen shows beside the cell.
 _HEIGHT = 640
@@ -41,22 +41,26 @@ _HEIGHT = 640
 
 @dataclass(frozen=True)
 class ExplorerPage:
-    """A page of the explorer: shows itself in a notebook; `.save("page.html")` writes it, `.html` is its text.
+    """HTML page of the explorer; a notebook shows it.
 
-    title: what is explored.
+    title: title of the page. html: its text; `.save("page.html")` writes it.
+    path, in `save`: file that ends in .html.
+
+    >>> viz.explore(gn.mean(gn.input((3, 2), name="x")))
+    ExplorerPage(title='Graph of 4 nodes')
     """
 
     title: str
     html: str = field(repr=False)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Writes the page, `.html`; an existing file is replaced when the new one is complete. Raises DrawingError."""
+        """Writes a .html file; an existing one is replaced when the new one is complete. Raises DrawingError."""
         target = _page_file(path)
         write_file(target, self.html.encode())
         return target
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        """A frame of its own in the notebook's page: its styles and keys meet no others."""
+        """The page in a frame, so that its styles and keys do not interfere with the notebook."""
         frame = (
             f'<iframe title="{escape(self.title)}" srcdoc="{escape(self.html)}" '
             f'style="width:100%;height:{_HEIGHT}px;border:1px solid #8888"></iframe>'
@@ -100,20 +104,27 @@ def explore(
     passes: Sequence[Pass | Callable[[Graph], Graph]] | None = None,
     theme: Theme = "light",
 ) -> ExplorerPage | Path:
-    """One HTML page to open, search and step through a graph: forward, backward, with the R-operator, pass by pass.
+    """HTML page to browse, search and step through a graph: forward, backward, with the R-operator, and pass by pass.
 
-    It needs no network and no other file. Values are those of the NumPy back end.
+    The page is one file and needs no network. Values come from the NumPy back end.
 
-    thing: what `viz.draw` takes; of a Function, the graph as written and what its passes made of it.
-    path: the file to write, `.html`, which is returned. An existing one is replaced when the new one is complete. None:
-    the page itself is returned, and shown by a notebook.
-    feeds: {input: array} for all inputs; None draws them from a fixed seed (standard normal; indices at random).
-    wrt: the nodes at which ∂cost/∂node is shown, the cost being the first scalar output; None for all.
-    tangents: {node: tangent of its shape}; None takes a fixed random direction on the parameters, or on the inputs
-    where there are none. R{node} = Σ (∂node/∂w) v_w.
-    passes: what the slider goes through; None for those of `gn.compile` (none for graphs of over 2500 nodes).
-    theme: "light", "dark", "colour-blind", a viz.Style, or "auto" for what the reader's system prefers.
+    thing: object that `viz.draw` draws; for a Function, the original graph and the result of its passes.
+    path: `.html` file to write; the path is returned. An existing file is replaced when the new one is complete. None
+    (default) returns the page, which a notebook shows.
+    feeds: input -> array, for all inputs; None (default) draws them from a fixed seed (standard normal; random
+    indices). wrt: nodes at which ∂cost/∂node is shown; the cost is the first scalar output. None (default) for all.
+    tangents: node -> tangent of its shape; None (default) takes a fixed random direction on the parameters, or on the
+    inputs without parameters. R{node} = Σ (∂node/∂w) v_w.
+    passes: passes of the slider; None (default) for those of `gn.compile` (none for graphs of over 2500 nodes).
+    theme: "light" (default), "dark", "colour-blind", a viz.Style, or "auto" for the setting of the reader's system.
     Raises DrawingError, which names the argument; ShapeError and DtypeError for arrays that do not fit.
+
+    >>> x = gn.input((3, 2), name="x")
+    >>> page = viz.explore(gn.mean(gn.tanh(x)))
+    >>> page
+    ExplorerPage(title='Graph of 5 nodes')
+    >>> page.save("graph.html").name
+    'graph.html'
     """
     target = None if path is None else _page_file(path)
     style = None if theme == "auto" else style_of(theme)
@@ -122,7 +133,7 @@ def explore(
 
 
 def _page_file(path: str | os.PathLike[str]) -> Path:
-    """Where the page goes; DrawingError unless it is a file of a page."""
+    """Checked path of the page; raises DrawingError."""
     target = named_file("path", path)
     if target.suffix.lower() != ".html":
         raise DrawingError(f"path {str(path)!r}: the explorer is a page; the suffix must be .html.")
@@ -193,7 +204,7 @@ def _directions(
 
 
 def _title(thing: Drawable, graph: Graph) -> str:
-    """What is explored, without anything that differs from run to run."""
+    """Title of the page, the same in each run."""
     if isinstance(thing, type):
         return thing.__name__
     if isinstance(thing, Node):
@@ -214,7 +225,7 @@ def _about(
     directions: Mapping[Node, Any],
     is_large: bool,
 ) -> list[str]:
-    """What the reader must know about the numbers."""
+    """Explanations of the numbers on the page."""
     lines = []
     if feeds is None and graph.inputs:
         lines.append(

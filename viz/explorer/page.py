@@ -1,4 +1,4 @@
-"""Page: the template, the styles, the scripts and the data, as one HTML file that needs nothing else."""
+"""HTML page in one file: template, styles, scripts and data."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from viz.style import DARK, LIGHT, Style
 
 __all__ = ["SCRIPTS", "page"]
 
-#: In this order they are one script; each may use what those above it define.
+#: Files in the order of the script; later ones use earlier ones.
 SCRIPTS = (
     "model.js", "markup.js", "heat.js", "view.js", "wires.js", "layered.js", "layout.js",
     "draw.js", "steps.js", "panel.js", "keys.js", "main.js",
@@ -22,7 +22,7 @@ _CHOICES = (("light", LIGHT), ("dark", DARK))
 
 
 def page(data: Mapping[str, Any], title: str, theme: Style | None) -> str:
-    """The page. theme: None follows what the reader's system prefers, light or dark."""
+    """HTML text. theme: None follows the setting of the reader's system, light or dark."""
     parts = {
         "title": escape(title),
         "colours": _colours(theme),
@@ -38,9 +38,9 @@ def _asset(name: str) -> str:
 
 
 def _colours(theme: Style | None) -> str:
-    """The legend as variables of CSS: viz.Style is the one place where colours are set.
+    """Colors of viz.Style as CSS variables.
 
-    The reader may ask for light or dark, whatever the page begins with.
+    The page has a switch between light and dark.
     """
     rules = [f":root {{ {_variables(theme or LIGHT)} }}"]
     if theme is None:
@@ -59,5 +59,5 @@ def _variables(theme: Style) -> str:
 
 
 def _safe(text: str) -> str:
-    """Nothing that would end the declaration or the element."""
+    """Text without characters that end a CSS declaration or an element."""
     return "".join(c for c in text if c not in "{};<>")

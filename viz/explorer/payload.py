@@ -1,7 +1,7 @@
-"""Payload: graphs, values and derivatives as plain data, which JSON can hold; the page's scripts read it.
+"""Graphs, values and derivatives as plain data for JSON; the scripts of the page read it.
 
 texts    all strings, once; a string elsewhere is its place in this list
-values   what `values.summary` tells, each once
+values   results of `values.summary`, each once
 boxes    [parent or -1, kind, title, subtitle]: the composites, time > layer and cell > other labels of the scope
 ops      [name, formula]
 nodes    [op, name, symbol, shape, dtype, origin, box, inputs, role, value, stem]; symbol and name are markup
@@ -28,13 +28,13 @@ from viz.feeds import computed
 
 __all__ = ["ROLES", "payload"]
 
-#: Roles by number, as the page's scripts know them.
+#: Roles by number, as in the scripts of the page.
 ROLES = ("operator", "input", "parameter", "constant", "label", "fill")
 
-#: Letters that all heat maps may take together; with more values, each gets fewer cells.
+#: Maximum letters of all heat maps; with more values, each has fewer cells.
 _LETTERS = 600_000
 _SIDES = (5, 12)
-#: How the markup of names calls the font of quantities; the page knows it by this name.
+#: Name of the font of quantities in markup, known to the page.
 _MATH = "math"
 
 T = TypeVar("T", bound=Hashable)
@@ -47,13 +47,13 @@ def payload(
     rop: Derivative | None,
     rules: bool,
 ) -> dict[str, Any]:
-    """The data of one page. rules: with every step of the derivatives, not only with their results."""
+    """Data of one page. rules: True includes every step of the derivatives."""
     return _Writer(stages).write(given, backward, rop, rules)
 
 
 @dataclass
 class _Table:
-    """Things, each once, with their places."""
+    """Unique objects and their indices."""
 
     rows: list[Any] = field(default_factory=list)
     places: dict[Hashable, int] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class _Table:
 
 
 class _Writer:
-    """The state of `payload`: the tables that everything is looked up in."""
+    """State of `payload`: its tables."""
 
     def __init__(self, stages: Sequence[AfterPass]) -> None:
         self.stages = stages
@@ -98,7 +98,7 @@ class _Writer:
     # -- nodes ---------------------------------------------------------------------------------
 
     def node(self, node: Node, stem: Node | None = None) -> int:
-        """The place of a node, whose inputs are written first where they are to be shown."""
+        """Index of a node; its visible inputs are written first."""
         found = self.ids.get(node)
         if found is not None:
             return found
@@ -129,7 +129,7 @@ class _Writer:
         return self.texts.place(text)
 
     def box(self, node: Node) -> int:
-        """The innermost composite that a node was made in."""
+        """Innermost composite of a node."""
         scope = {key: _plain(label) for key, label in node.scope.items() if label is not None}
         levels: list[tuple[str, Any, str]] = []
         if "time" in scope:
@@ -169,7 +169,7 @@ class _Writer:
         }
 
     def compact(self, graph: Graph) -> list[list[int]]:
-        """The graph with weights folded into edges and biases into operators."""
+        """Graph with weights folded into edges and biases into operators."""
         rows = []
         for drawn in fold(graph, self.names):
             symbol = drawn.symbol if drawn.node.op.everywhere is None else self.symbol(drawn.node)
@@ -195,7 +195,7 @@ class _Writer:
         return {"of": of, "made": made}
 
     def compute(self, given: Mapping[Node, Array], derivatives: Sequence[Derivative | None]) -> None:
-        """Every node's value, where it is shown."""
+        """Computes the values of all visible nodes."""
         outputs = [y for stage in self.stages for y in stage.graph.outputs]
         outputs += [d for found in derivatives if found is not None for d in found.of.values()]
         least, most = _SIDES
@@ -212,5 +212,5 @@ def _role(node: Node) -> int:
 
 
 def _plain(label: Any) -> Any:
-    """A label of a scope as a number or a text."""
+    """Label of a scope as a number or a string."""
     return label if isinstance(label, (int, float)) and not isinstance(label, bool) else str(label)

@@ -1,4 +1,4 @@
-"""Stages: the graph as written, and what each pass makes of it."""
+"""The original graph and the graph after each compiler pass."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WRITTEN = "as written"
 
 @dataclass(frozen=True)
 class AfterPass:
-    """A graph and the pass that made it. stems: for each node that the stage before has as well, that one there."""
+    """Graph and the pass that made it. stems: node -> the same node in the stage before."""
 
     name: str
     graph: Graph
@@ -29,9 +29,9 @@ class AfterPass:
 def stages_of(
     graph: Graph, passes: Sequence[Pass | Callable[[Graph], Graph]], function: Function | None = None
 ) -> list[AfterPass]:
-    """The graph and, one by one, what the passes make of it.
+    """The graph, and the graph after each pass.
 
-    Of a function that was compiled with other passes than these, the graph that it was compiled to.
+    For a function that was compiled with other passes, its compiled graph.
     """
     names = [p.name if isinstance(p, Pass) else getattr(p, "__name__", "pass") for p in passes]
     if function is not None and passes:

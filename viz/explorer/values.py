@@ -1,4 +1,4 @@
-"""Values for the page: an array in a few hundred characters."""
+"""Summaries of arrays in a few hundred characters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from viz.blocks import block_means
 
 __all__ = ["summary"]
 
-#: Arrays of no more elements are shown number by number.
+#: Maximum size of arrays that are shown number by number.
 _FEW = 12
 _DIGITS = 6
 _LEVELS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
@@ -24,9 +24,9 @@ _NOT_FINITE = "!"
 def summary(array: Array, side: int) -> list[Any]:
     """[min, mean, max, norm, columns, heat map, numbers]: an array in a few hundred characters.
 
-    The heat map has at most side × side cells, row by row, each a letter of 64 levels from -m to m, m the largest
-    size of a cell; a larger array is shown by the means of blocks, leading axes one below the other. Numbers are
-    there for arrays of few elements. What JSON cannot hold is text: "NaN", "inf", "-inf".
+    The heat map has at most side × side cells, row by row. Each is a letter of 64 levels from -m to m; m is the largest
+    absolute value of a cell. A larger array is shown by the means of blocks; leading axes are stacked vertically.
+    Numbers are there for arrays of few elements. Strings stand for values that JSON lacks: "NaN", "inf", "-inf".
     """
     if not array.size:
         return [0, 0, 0, 0, 0, "", []]
@@ -40,7 +40,7 @@ def summary(array: Array, side: int) -> list[Any]:
 
 
 def _number(x: float | int | bool) -> float | int | str:
-    """Six digits of a number."""
+    """A number with six digits."""
     if isinstance(x, (bool, int)):
         return int(x)
     if not math.isfinite(x):

@@ -1,8 +1,8 @@
-"""The command line, graphnet-rnn.
+"""Command line, graphnet-rnn.
 
-One file for each command, here or where an entry point says (graphnet_rnn.installed): it adds its arguments to a
-parser, and runs. Exit codes: 0 well, 1 a failure, 2 a usage error, 130 interrupted (Ctrl-C, SIGTERM, SIGHUP). A failure
-is one clear sentence on standard error; --debug shows the traceback.
+Each command is a module, here or registered by an entry point (graphnet_rnn.installed), that adds its arguments to a
+parser, and runs. Exit codes: 0 success, 1 failure, 2 usage error, 130 interrupted (Ctrl-C, SIGTERM, SIGHUP). Errors are
+printed as one sentence on standard error; --debug shows the traceback.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from graphnet_rnn.training.interruption import ends_like_ctrl_c
 
 __all__ = ["main"]
 
-#: The modules of this package that run one, in the order of --help. Experiments and other packages add theirs.
+#: Commands of this package, in the order of --help. Experiments and other packages add theirs.
 OWN_COMMANDS = (
     "demo", "train", "sample", "complete", "write", "evaluate", "predict", "draw", "check", "cells", "export", "sweep",
 )  # fmt: skip
-#: What options hold that may be empty, or a space.
+#: Metavars of options that may be empty, or a space.
 TEXTS = ("TEXT", "CHAR", "NAME.")
 
 
 def module_of(command: str) -> ModuleType:
-    """The module of a command; a process imports no other, as each imports much."""
+    """Module of a command; others are not imported, as imports are slow."""
     if command in OWN_COMMANDS:
         return import_module(f"{__name__}.{command}")
     module: ModuleType = installed("commands", command)
@@ -46,23 +46,23 @@ def module_of(command: str) -> ModuleType:
 
 
 def _first_line(module: str) -> str:
-    """What a module does, by its docstring, without importing it."""
+    """First line of a module's docstring, without an import."""
     found = find_spec(module)
     source = found.loader.get_source(module) if found and isinstance(found.loader, InspectLoader) else None
     return (ast.get_docstring(ast.parse(source or "")) or "").partition("\n")[0]
 
 
 def all_commands() -> dict[str, str]:
-    """What each command does, by its name."""
+    """Name of each command -> its description."""
     own = {name: f"{__name__}.{name}" for name in OWN_COMMANDS}
     others = {name: point.value for name, point in names_of("commands").items()}
     return {name: _first_line(module) for name, module in (own | others).items()}
 
 
 def make_parser(commands: Collection[str] | None = None) -> Parser:
-    """A parser that knows the commands, and the arguments of these (of all if None).
+    """Parser of all commands, with the arguments of `commands` (None: of all).
 
-    Where none are named, it says what each does; where only own ones are, it does not look for those of others.
+    Without `commands`, it also has their descriptions. Entry points are searched only for commands of other packages.
     """
     parser = Parser(
         prog="graphnet-rnn",
@@ -79,12 +79,12 @@ def make_parser(commands: Collection[str] | None = None) -> Parser:
             module = module_of(name)
             sub.description, sub.epilog = _first_line(module.__name__), module.EXAMPLE
             module.add_arguments(sub)
-        sub.add_argument("--debug", action="store_true", help="show the traceback of a failure")
+        sub.add_argument("--debug", action="store_true", help="show the traceback of an error")
     return parser
 
 
 def _read(given: Sequence[str]) -> argparse.Namespace:
-    """The options; `written` of them are the names of those that were written, if only with what is their default."""
+    """Options of a command line; `written` names those that are given explicitly, defaults included."""
     asked = given[:1] in (["-h"], ["--help"])  # of all commands, whatever follows
     parser = make_parser([] if asked else [word for word in given if not word.startswith("-")][:1])
     options, strange = parser.parse_known_args(given)
@@ -106,7 +106,7 @@ def _read(given: Sequence[str]) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None, imported: Callable[[], object] = lambda: None) -> int:
-    """Runs one command; returns the exit code. imported: called when all modules that it takes are."""
+    """Runs one command; returns the exit code. imported: callback after all imports."""
     prepare_streams()
     given = sys.argv[1:] if arguments is None else list(arguments)
     options = argparse.Namespace(command=None, debug=False)

@@ -1,4 +1,4 @@
-"""What is said to the person at the keyboard: one line each, and a failure in one sentence, whatever was raised."""
+"""Messages on the terminal, and one-sentence errors."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 __all__ = ["brief", "command_line", "fitting", "give_up_output", "in_words", "print_sample", "save_chart"]
 
-#: A line of an answer is no longer: what was given may be.
+#: Maximum length of a line in a message.
 LONGEST_LINE = 800
-#: Options that say how much there is of something, which is less with a smaller number.
+#: Options whose smaller values need less memory.
 SIZES = ("units", "layers", "batch", "time", "length", "lanes", "test", "gradient_batches", "dynamic_time")
 
 
 def brief(message: str) -> str:
-    """The message, with the middle of too long lines left out.
+    """Message with long lines shortened in the middle.
 
-    What a file or an argument brought in is shown, not obeyed: a terminal would take some characters for commands.
+    Control characters from files or arguments are escaped, as terminals would execute some.
     """
     half = LONGEST_LINE // 2
     return "\n".join(
@@ -37,23 +37,23 @@ def brief(message: str) -> str:
 
 
 def command_line() -> str:
-    """`graphnet-rnn`, or what run.py says that it was called by: hints can then be pasted as they are."""
+    """`graphnet-rnn`, or the command that run.py was called by, so that hints can be pasted."""
     return os.environ.get("GRAPHNET_COMMAND", "graphnet-rnn")
 
 
 def print_sample(text: str) -> None:
-    """Set off from what else is said."""
+    """Prints a sample, set off from other output."""
     print("\n".join(f"    | {line}" for line in shown_on(sys.stdout, text).splitlines()))
 
 
 def save_chart(figure: Figure, out: str) -> None:
-    """Writes it, and says so."""
+    """Writes a chart and prints its path."""
     figure.savefig(out, dpi=150)
     print(f"wrote {out} (drawn by matplotlib)")
 
 
 def fitting(words: Sequence[str], width: int, width_of: Callable[[str], int] = len) -> str:
-    """As many of the words, the first ones, as fit into a line of this width."""
+    """First words that fit into a line of this width."""
     kept = list(words)
     while len(kept) > 1 and width_of("  ".join(kept)) > width:
         kept.pop()
@@ -61,7 +61,7 @@ def fitting(words: Sequence[str], width: int, width_of: Callable[[str], int] = l
 
 
 def in_words(error: BaseException, options: argparse.Namespace) -> str:
-    """The sentence that tells a failure."""
+    """Sentence for an error."""
     if isinstance(error, GraphnetError):
         return str(error).removeprefix(f"{options.command}: ")  # which is said already
     from graphnet_rnn.apps.cli.specs import error_text, own_line
@@ -85,7 +85,7 @@ def in_words(error: BaseException, options: argparse.Namespace) -> str:
 
 
 def _takes_no_more() -> bool:
-    """Whether standard output is what an error came from that names no file."""
+    """True if standard output fails; for errors without a file name."""
     try:
         sys.stdout.flush()
     except (OSError, ValueError):  # what was written is still held, and cannot be given on
@@ -94,7 +94,7 @@ def _takes_no_more() -> bool:
 
 
 def give_up_output() -> None:
-    """Nothing more is written to a standard output that takes no more: Python would complain at its end."""
+    """Closes a failed standard output, so that Python does not report it at exit."""
     try:
         sys.stdout.flush()
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""List the architectures: settings, parameters of a layer that reads 65 symbols, formula, source."""
+"""List cells: settings, number of parameters with 65 input symbols, formula, source."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ UNITS, SYMBOLS = 128, 65
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "cells", nargs="*", metavar="cell", help=f"which (else all of graphnet's, at {UNITS} units)"
+        "cells",
+        nargs="*",
+        metavar="cell",
+        help=f"cells to list (default: all of graphnet, with {UNITS} units)",
     )
 
 
@@ -35,13 +38,13 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _usual(cell: type[Cell]) -> Cell:
-    """128 units, but where its widths are several."""
+    """Cell with 128 units, unless it has several widths."""
     units = inspect.signature(cell).parameters.get("units")
     return cell() if units is None or isinstance(units.default, tuple) else cell(units=UNITS)
 
 
 def entry(cell: Cell) -> str:
-    """What to know of a cell, in three lines."""
+    """Description of a cell in three lines."""
     formula, *rest = described(type(cell))
     source = re.search(r"\bSource: .+", " ".join(rest))
     return "\n".join(

@@ -1,4 +1,4 @@
-"""Hold a cell to all laws: derivatives, R-operator, Gauss-Newton, unrolling, passes, back ends."""
+"""Check a cell: derivatives, R-operator, Gauss-Newton, unrolling, compiler passes, back ends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "cells",
         nargs="+",
         metavar="cell",
-        help="LSTM (`graphnet-rnn cells` lists them), package.module:Cell or my_cells.py:MyCell",
+        help="LSTM (`graphnet-rnn cells` lists all), package.module:Cell or my_cells.py:MyCell",
     )
 
 
@@ -34,5 +34,5 @@ def run(options: argparse.Namespace) -> int:
             if options.debug:
                 raise
             raise GraphnetError(str(error)) from None
-        print(f"{cell.__name__} obeys all laws")
+        print(f"{cell.__name__} passes all checks")
     return 0

@@ -1,4 +1,4 @@
-"""Go on with a text under a condition: a given ending, a regular expression, a length."""
+"""Complete a text under a condition: a given ending, a regular expression, a length."""
 
 from __future__ import annotations
 
@@ -20,39 +20,43 @@ EXAMPLE = """example:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add_model(parser)
-    add("--start", default="", metavar="TEXT", help="text that the model reads first; it is printed too")
-    add("--ending", default="", metavar="TEXT", help="what the text ends in")
-    add("--pattern", metavar="REGEX", help="what stands before the ending, as a whole (default: any text)")
+    add("--start", default="", metavar="TEXT", help="text that the model reads first; also printed")
+    add("--ending", default="", metavar="TEXT", help="text at the end")
+    add(
+        "--pattern",
+        metavar="REGEX",
+        help="regular expression that the text before the ending matches completely (default: any text)",
+    )
     add(
         "--length",
         type=int,
         default=80,
-        help="characters of the text, or, with --stop-line, the most of them",
+        help="number of characters; the maximum with --stop-line",
     )
-    add("--stop-line", action="store_true", help="the text ends where its line does")
+    add("--stop-line", action="store_true", help="stop at the end of the line")
     add(
         "--method",
         choices=METHODS,
         default="exact",
-        help="exact: samples of p(text | condition); weighted: samples with the weights that make up for not being "
-        "so; beam: the likeliest texts that a beam finds",
+        help="exact: samples of p(text | condition); weighted: approximate samples with importance weights; beam: "
+        "the most probable texts of a beam search",
     )
-    add("--count", type=int, default=1, help="texts")
-    add("--temperature", type=float, default=1.0, help="p^(1 / temperature), above 0")
-    add("--seed", type=int, default=0, help="another seed, other texts")
-    add("--width", type=int, default=64, help="of the beam")
-    add("--attempts", type=int, default=10_000, help="of exact samples, at most")
+    add("--count", type=int, default=1, help="number of texts")
+    add("--temperature", type=float, default=1.0, help="temperature, > 0: samples from p^(1 / temperature)")
+    add("--seed", type=int, default=0, help="random seed")
+    add("--width", type=int, default=64, help="beam width")
+    add("--attempts", type=int, default=10_000, help="maximum number of attempts for exact samples")
     add(
         "--unknown",
         metavar="CHAR",
-        help="read characters of --start that the model does not know as this one",
+        help="character that replaces unknown characters of --start",
     )
 
 
 def run(options: argparse.Namespace) -> int:
     for name, method in (("width", "beam"), ("attempts", "exact"), ("seed", "exact or weighted")):
         if name in options.written and options.method not in method:
-            raise UsageError(f"--{name} is of --method {method}, not of {options.method}; leave it out")
+            raise UsageError(f"--{name} applies to --method {method}, not to {options.method}; leave it out")
     found = complete(
         load_finite(options.model, options.cell), options.start, options.ending, options.pattern, options.length,
         "\n" if options.stop_line else None, options.method, options.count, options.temperature, options.seed,

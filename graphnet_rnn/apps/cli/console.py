@@ -1,4 +1,4 @@
-"""What a person sees while a network trains: a bar, lines, and a curve that is drawn again in its place."""
+"""Progress on the terminal: a bar, lines, and a learning curve that is redrawn in place."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from graphnet_rnn.training.trainer import Trainer
 
 __all__ = ["Console", "InPlace", "LiveCurve", "allows", "moves"]
 
-#: Rows of the curve; with its caption, the bar and a line of the log it needs some more.
+#: Rows of the curve, and of the terminal with its caption, the bar and a line of the log.
 HEIGHT = 7
 LEAST_LINES, LEAST_COLUMNS = HEIGHT + 6, 40
-#: Between pictures: more often nobody looks.
+#: Seconds between pictures.
 SECONDS = 1.0
-#: Fewer steps make no curve.
+#: Minimum number of steps for a curve.
 LEAST_STEPS = 10
-#: More points than this are halved: a terminal has no more columns of dots.
+#: Maximum number of points; more are halved.
 POINTS = 4096
 
 
 def moves(stream: TextIO) -> bool:
-    """Whether the stream is a terminal that moves its cursor."""
+    """True if the stream is a terminal with a movable cursor."""
     if not stream.isatty() or os.environ.get("TERM", "dumb" if os.name == "posix" else "") == "dumb":
         return False
     return os.name != "nt" or bool(os.environ.get("WT_SESSION"))  # older consoles show escape codes as text
 
 
 def allows(stream: TextIO) -> bool:
-    """Whether the stream is a terminal that moves its cursor, has room, and can write the dots."""
+    """True if the stream is a terminal with a movable cursor, enough room, and Braille dots."""
     if not moves(stream):
         return False
     try:
@@ -50,37 +50,37 @@ def allows(stream: TextIO) -> bool:
 
 
 class InPlace:
-    """Lines at the end of a terminal that are drawn again where they were."""
+    """Lines at the end of a terminal that are redrawn in place."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._drawn: list[int] = []  # how many columns each line takes
 
     def show(self, lines: Sequence[str]) -> None:
-        """These, in the place of those that were there; the cursor is below them then."""
+        """Replaces the previous lines; the cursor is below them."""
         fewer = "\x1b[J" if len(lines) < len(self._drawn) else ""
         self._stream.write(self._up() + "".join(f"{line}\x1b[K\n" for line in lines) + fewer)
         self._stream.flush()
         self._drawn = [_columns(line) for line in lines]
 
     def erase(self) -> None:
-        """Takes them away."""
+        """Erases the lines."""
         if self._drawn:
             self._stream.write(self._up() + "\x1b[J")
             self._stream.flush()
         self._drawn = []
 
     def _up(self) -> str:
-        """To the first line of what was drawn; a terminal that has become narrower has folded long lines."""
+        """Escape code to the first drawn line; a narrower terminal has wrapped long lines."""
         columns = shutil.get_terminal_size().columns
         lines = sum(max(1, -(-width // columns)) for width in self._drawn)
         return f"\r\x1b[{lines}A" if lines else "\r"
 
 
 class LiveCurve:
-    """The cost of each step, and validation as points; erased without a trace before anything is printed.
+    """Curve of the cost of each step, with validation as points; erased before anything is printed.
 
-    unit: in words, for the caption.
+    unit: unit of the cost, for the caption.
     """
 
     def __init__(
@@ -92,18 +92,18 @@ class LiveCurve:
         self._due = clock() + SECONDS
 
     def step(self, epoch: float, cost: float) -> None:
-        """epoch: how many have passed, a fraction."""
+        """epoch: number of epochs so far, a fraction."""
         self._steps.append((epoch, cost))
         if len(self._steps) > POINTS:
             pairs = zip(self._steps[::2], self._steps[1::2], strict=False)
             self._steps = [((a + c) / 2, (b + d) / 2) for (a, b), (c, d) in pairs]
 
     def epoch(self, epoch: float, cost: float) -> None:
-        """The validation after an epoch."""
+        """Adds the validation cost of an epoch."""
         self._epochs.append((epoch, cost))
 
     def draw(self, bar: Any, smoothed: float) -> None:
-        """Draws above a tqdm bar, if it is time. smoothed: the cost of late, for the caption."""
+        """Draws above a tqdm bar, at most a few times a second. smoothed: recent cost, for the caption."""
         if self._clock() < self._due or len(self._steps) < LEAST_STEPS:
             return
         lines = self._lines(smoothed)
@@ -114,7 +114,7 @@ class LiveCurve:
         self._due = self._clock() + SECONDS
 
     def erase(self) -> None:
-        """Takes the picture away; the bar below it must be closed."""
+        """Erases the picture; close the bar below it before."""
         self._place.erase()
 
     def _lines(self, smoothed: float) -> list[str]:
@@ -130,7 +130,7 @@ class LiveCurve:
         ]
 
     def _caption(self, smoothed: float, width: int, blue: str, red: str, plain: str) -> str:
-        """What the lines are; the less important words are left out where they do not fit."""
+        """Legend of the lines; less important words are left out if they do not fit."""
         words = [f"{blue}⠒{plain} training {smoothed:.3f}"]
         if self._epochs:
             words.append(f"{red}●{plain} validation {self._epochs[-1][1]:.3f}")
@@ -142,14 +142,14 @@ class LiveCurve:
 
 
 def _columns(line: str) -> int:
-    """How many columns it takes: escape codes take none."""
+    """Width of a line without its escape codes."""
     return len(re.sub(r"\x1b\[\d*m", "", line))
 
 
 class Console(Listener):
-    """A progress bar for each epoch (cost, e.g. in bits per character, characters/s, time left), then a line.
+    """Listener that prints a progress bar for each epoch (cost, characters/s, time left), then a line.
 
-    live: with a curve above the bar, where the terminal allows.
+    live: True draws a curve above the bar, if the terminal allows.
     """
 
     def __init__(self, quiet: bool = False, live: bool = True) -> None:
@@ -172,16 +172,14 @@ class Console(Listener):
                 f"{len(data.test):,} to test; {len(data.vocabulary)} different"
             )
             if len(data.valid) <= problem.time + 1:
-                print(
-                    "no validation: too few characters for it, so the best epoch is the one of the least training loss"
-                )
+                print("no validation: too few characters; the best epoch is that of minimum training loss")
         if progress.step:
             print(f"continuing at epoch {progress.epoch + 1}, step {progress.step:,}")
             self._recall(trainer)
         print(f"folder: {trainer.folder.path}  (Ctrl-C stops with a checkpoint)")
 
     def _recall(self, trainer: Trainer) -> None:
-        """The curve of a resumed run begins where the run began."""
+        """Starts the curve of a resumed run with its history."""
         if self._curve is None:
             return
         from viz.charts.history import is_number, read_history
@@ -224,7 +222,7 @@ class Console(Listener):
             self._curve.draw(self._bar, self._mean)
 
     def close(self) -> None:
-        """Takes away what is drawn in place: the bar and the curve."""
+        """Erases the bar and the curve."""
         if self._bar is not None:
             self._bar.close()
             self._bar = None

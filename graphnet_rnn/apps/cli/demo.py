@@ -1,7 +1,7 @@
 """Draw, train and check a small network, in about a minute.
 
-Draws a cell and a short unrolled graph, trains on Python's own source code, plots the curve, and checks the
-derivatives of the very cell that it trained.
+Draws a cell and a short unrolled graph, trains on the source code of Python, plots the learning curve, and checks the
+derivatives of the same cell.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ EXAMPLE = """example:
   graphnet-rnn demo --seconds 30"""
 
 MARKER = "made-by-graphnet-rnn-demo"
-#: What a demo makes, and a run that goes on in its folder.
+#: Files of a demo, and of a run resumed in its folder.
 MADE = (
     "cell.svg", "unrolled.svg", "curve.png", "flight.png", "model.safetensors", "history.jsonl", "timing.jsonl",
     "checkpoint-*.safetensors", "*.part",
@@ -42,14 +42,12 @@ MADE = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--out", default="demo", metavar="FOLDER", help="where the files go; made anew each time"
-    )
-    parser.add_argument("--seconds", type=float, default=60.0, help="for training, at most")
+    parser.add_argument("--out", default="demo", metavar="FOLDER", help="output folder; replaced each time")
+    parser.add_argument("--seconds", type=float, default=60.0, help="maximum training time, in seconds")
 
 
 class Paced(Console):
-    """Stops when one more epoch would not fit into the time."""
+    """Console that stops when one more epoch would exceed the time."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__()
@@ -116,7 +114,7 @@ def _show(folder: Path, seconds: float) -> int:
 
 @contextlib.contextmanager
 def _fresh_folder(folder: Path) -> Iterator[Path]:
-    """The folder, for this demo alone; what an earlier demo made is removed, anything else is left alone."""
+    """Empty folder for this demo; files of an earlier demo are removed, other files are kept."""
     marker = folder / MARKER
     if (
         folder.exists()

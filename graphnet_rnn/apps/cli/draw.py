@@ -1,4 +1,4 @@
-"""Draw a cell, a trained model, what a run recorded, or several runs compared, as a picture."""
+"""Draw a cell, a trained model, the history of a run, or a comparison of runs."""
 
 from __future__ import annotations
 
@@ -39,22 +39,22 @@ EXAMPLE = """example:
   graphnet-rnn draw runs/book --chart samples
   graphnet-rnn draw "Warmup(500).then(Cosine(20000))" --out schedule.svg"""
 
-#: Of a run: bits per character by epoch, steps of second order, norms of weights, what it wrote after each epoch.
+#: Charts of a run: learning curve, second-order steps, norms of weights, samples.
 KINDS = ("curve", "flight", "weights", "samples")
-#: What `--show` shows, and in which words.
+#: Choices of `--show` and their help.
 SHOWN = {
-    "graph": "its graph; of a network, each layer at each step as one box",
-    "inside": "what is inside of the boxes",
-    "values": "with the value of each node, for random input",
+    "graph": "the graph; of a network, with each layer at each time step as one box",
+    "inside": "all nodes inside the boxes",
+    "values": "with the value of each node, for random inputs",
     "gradients": "with the norm of the derivative of the cost with respect to each node",
     "mirror": "the forward and the backward pass side by side",
     "generation": "a network that reads its own predictions",
-    "explorer": "a page (.html) to open, search and step through it",
+    "explorer": "a page (.html) to browse, search and step through it",
     "dump": "a folder with the graph after each pass, the instructions, and pictures",
 }
-#: A picture of more is announced: 5,000 take half a minute.
+#: Time steps above which a message announces the picture: 5,000 take half a minute.
 MANY_STEPS = 500
-#: Symbols that the network around a cell reads and predicts.
+#: Symbols of the network around a cell.
 _SYMBOLS = 27
 
 
@@ -63,55 +63,58 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "what",
         nargs="+",
-        help="a cell (LSTM, my_cells.py:MyCell), a model file, a run: its folder or its history (.jsonl), several "
-        "of which are compared; or a schedule, as train takes it",
+        help="cell (LSTM, my_cells.py:MyCell), model file, run (its folder or its history.jsonl; several are "
+        "compared), or schedule as for train",
     )
     add(
         "--chart",
         choices=KINDS,
-        help="of a run: its cost, steps of second order, norms of weights (of a model file, too), or what it "
-        "wrote after each epoch (default: what fits it)",
+        help="chart of a run: cost, second-order steps, norms of weights (also of a model file), or text samples "
+        "of each epoch (default: chosen from the run)",
     )
     add(
         "--out",
         default="graph.svg",
         metavar="FILE",
-        help="ends in .svg, .png, .pdf, .dot or .html (charts: one of the first three; samples: .html, .svg, .txt or "
-        ".ansi, or none, for the terminal; a dump: a folder)",
+        help="output file: .svg, .png, .pdf, .dot or .html (charts: .svg, .png or .pdf; samples: .html, .svg, "
+        ".txt or .ansi, or none to print them; dump: a folder)",
     )
     add(
         "--show",
         choices=tuple(SHOWN),
         default="graph",
-        help="of a cell or a model; " + "; ".join(f"{name}: {words}" for name, words in SHOWN.items()),
+        help="picture of a cell or model; " + "; ".join(f"{name}: {words}" for name, words in SHOWN.items()),
     )
     add(
-        "--style", choices=("full", "compact"), default="full", help="weights as nodes, or as labels on edges"
+        "--style",
+        choices=("full", "compact"),
+        default="full",
+        help="draw weights as nodes (full), or as labels on edges (compact)",
     )
     add_cell(parser)
     add(
         "--theme",
         choices=("light", "dark", "colour-blind"),
         default="light",
-        help="colours of a cell's or model's picture",
+        help="colors of the picture of a cell or model",
     )
-    add("--time", type=int, default=3, help="time steps, for a model, and for what --show needs a network")
+    add("--time", type=int, default=3, help="number of time steps of a model")
 
 
 def run(options: argparse.Namespace) -> int:
     runs = [path for path in options.what if path.endswith(".jsonl") or os.path.isdir(path)]
     if len(runs) == len(options.what):
         strange = options.written & {"show", "style", "cell", "theme", "time"}
-        refuse(strange, "is of cells and models, and means nothing for runs")
+        refuse(strange, "applies to cells and models, not to runs")
         return _draw_runs(runs, options.chart, options.out if "out" in options.written else None)
     if len(options.what) > 1:
         other = next(what for what in options.what if what not in runs)
         raise UsageError(
-            f"only runs are drawn together, and {other!r} is neither the folder of a run nor a history (.jsonl)"
+            f"only runs can be compared in one chart; {other!r} is neither the folder of a run nor a history (.jsonl)"
         )
     (what,) = options.what
     if options.cell is not None and not what.endswith(".safetensors"):
-        raise UsageError(f"--cell says of which cell a model file is made, and {what} is none; leave it out")
+        raise UsageError(f"--cell is only for model files, and {what} is not one; leave it out")
     import viz
 
     subject: Cell | Network
@@ -127,7 +130,7 @@ def run(options: argparse.Namespace) -> int:
         subject = make_cell(what)
     if options.chart is not None:
         raise UsageError(
-            f"--chart {options.chart} is of a run: give its folder or its history (.jsonl), not {what}"
+            f"--chart {options.chart} needs a run: give its folder or its history (.jsonl), not {what}"
         )
     print(_draw_graph(subject, options.show, options.out, options.style, options.theme, options.time))
     return 0
@@ -142,12 +145,12 @@ def _chart(figure: Figure, out: str) -> int:
 
 
 def _draw_runs(paths: Sequence[str], kind: str | None, out: str | None) -> int:
-    """One run as its chart of this kind (by default the one that fits it), or several compared."""
+    """Draws one run as a chart of this kind (default: chosen from the run), or a comparison."""
     import viz
 
     for path in paths:
         if os.path.isdir(path) and not os.path.exists(os.path.join(path, "history.jsonl")):
-            raise UsageError(f"{path} is a folder, and there is no run in it: it has no history.jsonl")
+            raise UsageError(f"{path} is a folder without a run: there is no history.jsonl in it")
     if len(paths) > 1 and kind not in (None, "curve"):
         raise UsageError(f"--chart {kind} shows one run, not {len(paths)}; name one, or leave --chart out")
     if kind == "samples":
@@ -173,7 +176,7 @@ def _draw_runs(paths: Sequence[str], kind: str | None, out: str | None) -> int:
 
 
 def _names(paths: Sequence[str]) -> list[str]:
-    """A short name for each run, as long as they are different; bytes that are no text as \\x.."""
+    r"""Short names of runs, if they differ; bytes that are not text as \x.."""
     files = [Path(os.path.abspath(path)) for path in paths]
     folders = [f.parent if f.name == "history.jsonl" else f for f in files]
     names = [f.stem if f.suffix == ".jsonl" else f.name for f in folders]
@@ -185,7 +188,7 @@ def _names(paths: Sequence[str]) -> list[str]:
 
 
 def _draw_graph(subject: Cell | Network, shown: str, out: str, style: str, theme: str, time: int) -> str:
-    """Writes it, and says what was written and how it was drawn."""
+    """Writes a picture; returns a message with its path and renderer."""
     import viz
 
     if shown == "explorer":
@@ -235,11 +238,11 @@ def _saved(drawing: Drawing, out: str) -> str:
 
 
 def _dumped(network: Network, out: str, style: str, theme: str, time: int) -> str:
-    """Of the function that a training step calls: the cost and its gradient."""
+    """Dumps the function of a training step: the cost and its gradient."""
     import viz
 
     if os.path.splitext(out)[1]:
-        raise UsageError(f"--show dump: --out {out} is to be a folder, so its name can have no ending")
+        raise UsageError(f"--show dump: --out {out} must be a folder, so its name cannot have a suffix")
     require_folder_of("--out", out, "explain.txt")
     unrolled = _unrolled(network, time)
     function = gn.compile([unrolled.cost, *gn.gradient(unrolled.cost, list(network.parameters.values()))])

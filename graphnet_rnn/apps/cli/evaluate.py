@@ -1,4 +1,4 @@
-"""Measure a trained model on a text: bits per character and accuracy; show how it reads it. Or on other sequences."""
+"""Evaluate a trained model on a text (bits per character, accuracy, colored excerpts) or on other sequences."""
 
 from __future__ import annotations
 
@@ -31,55 +31,65 @@ EXAMPLE = """example:
   graphnet-rnn evaluate runs/book/model.safetensors book.txt --colour --at 90000 --save reading.html
   graphnet-rnn evaluate runs/book/model.safetensors book.txt --costs costs.png --split"""
 
-#: Of viz, which is not imported before it draws.
+#: Themes of viz, which is imported only to draw.
 THEMES = ("light", "dark", "colour-blind")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("model", help="a file that training wrote")
+    add("model", help="model file (.safetensors) of a training run")
     add(
         "data",
-        help="a text file; arrays (.npz), a table (.csv, .parquet) or music (.mid) for models of these",
+        help="text file; or arrays (.npz), table (.csv, .parquet) or music (.mid), as the model was trained on",
     )
     add_cell(parser)
     add_choices(parser)
-    add("--context", type=int, default=50, help="characters before the first scored one; no lane has fewer")
-    add("--lanes", type=int, help="parts of the text read side by side (1: the whole in one) (default: 32)")
+    add(
+        "--context",
+        type=int,
+        default=50,
+        help="number of unscored characters that the model reads first, in each lane",
+    )
+    add("--lanes", type=int, help="number of parts of the text to read in parallel (default: 32)")
     add(
         "--dynamic",
         type=float,
         metavar="RATE",
-        help="go on learning from the text that was read, by steps of SGD",
+        help="dynamic evaluation: keep training on the text already read, with SGD of this learning rate",
     )
-    add("--dynamic-time", type=int, metavar="N", help="characters between such steps (default: 20)")
+    add("--dynamic-time", type=int, metavar="N", help="characters between steps of --dynamic (default: 20)")
     add(
         "--dynamic-decay",
         type=float,
         metavar="D",
-        help="share by which each draws back to the trained weights",
+        help="--dynamic: decay toward the trained weights in each step, 0 to 1",
     )
-    add("--unknown", metavar="CHAR", help="read characters that the model does not know as this one")
-    add("--encoding", default="utf-8", help="of the text file")
+    add("--unknown", metavar="CHAR", help="character that replaces unknown characters")
+    add("--encoding", default="utf-8", help="encoding of the text file")
     add(
         "--colour",
         action="store_true",
-        help="print an excerpt coloured by the probability of each character, from a cold start and from a warm one, "
-        "after --context characters",
+        help="print an excerpt colored by the probability of each character, from a cold start and from a warm "
+        "start after --context characters",
     )
     add(
         "--save",
         metavar="FILE",
-        help="write this as a page (.html), a picture (.svg), or text (.ansi, .txt)",
+        help="write the colored excerpt as a page (.html), picture (.svg), or text (.ansi, .txt)",
     )
-    add("--at", type=int, metavar="N", help="where the excerpt begins (default: after --context characters)")
-    add("--length", type=int, default=600, metavar="N", help="characters of the excerpt")
-    add("--theme", choices=THEMES, default="light", help="its colours; colour-blind: orange and blue")
-    add("--costs", metavar="FILE", help="draw the cost of each part of the text; .svg, .png or .pdf")
+    add(
+        "--at",
+        type=int,
+        metavar="N",
+        help="start of the excerpt, in characters (default: after --context characters)",
+    )
+    add("--length", type=int, default=600, metavar="N", help="length of the excerpt, in characters")
+    add("--theme", choices=THEMES, default="light", help="colors; colour-blind: orange and blue")
+    add("--costs", metavar="FILE", help="write a chart of the cost along the text; .svg, .png or .pdf")
     add(
         "--split",
         action="store_true",
-        help="in it, mark 80, 10 and 10 %% as training, validation and test text",
+        help="mark 80, 10 and 10 %% as training, validation and test text in the chart of --costs",
     )
 
 
@@ -88,7 +98,7 @@ def run(options: argparse.Namespace) -> int:
     network = load_finite(options.model, options.cell)
     if network.vocabulary is None:
         return _judge(network, options)
-    refuse(options.written & {*CHOICES}, "means nothing to a text")
+    refuse(options.written & {*CHOICES}, "does not apply to a text")
     text = read_text(options.data, options.encoding)
     symbols = network.vocabulary.encode(text, options.unknown)
     excerpt = _excerpt(text, options)
@@ -114,13 +124,13 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _judge(network: Network, options: argparse.Namespace) -> int:
-    """On sequences that are no text."""
+    """Evaluates on sequences other than text."""
     if Path(options.data).suffix.lower() not in ENDINGS:
         raise UsageError(
             f"{options.model} has no vocabulary: it was not trained on text, but on sequences, which are in files of "
             f"{', '.join(ENDINGS)}"
         )
-    refuse(options.written - {*CHOICES, "model", "data", "cell", "debug"}, "is about texts")
+    refuse(options.written - {*CHOICES, "model", "data", "cell", "debug"}, "applies only to texts")
     sequences = read_sequences(options.data, choice_for(network, options))
     loss, right = judged(network, sequences)
     accuracy = "" if right is None else f", accuracy {right:.2%}"
@@ -140,10 +150,10 @@ def _require_sense(options: argparse.Namespace) -> None:
     if not (options.colour or options.save):
         refuse(
             options.written & {"at", "length", "theme"},
-            "says how --colour or --save works, and neither is given",
+            "needs --colour or --save",
         )
     if not options.costs:
-        refuse(options.written & {"split"}, "says how --costs works, which is not given")
+        refuse(options.written & {"split"}, "needs --costs")
     if options.dynamic is not None and (options.colour or options.save or options.costs):
         raise UsageError("--colour, --save and --costs show the model as it was trained; leave --dynamic out")
 
@@ -159,7 +169,7 @@ def _excerpt(text: str, options: argparse.Namespace) -> slice:
 
 
 def _show(network: Network, text: str, excerpt: slice, options: argparse.Namespace) -> None:
-    """The excerpt from a cold start and, if there is anything before it, from a warm one."""
+    """Shows the excerpt from a cold start and, after earlier text, from a warm start."""
     import viz
 
     readings = {"cold start": read(network, text[excerpt], unknown=options.unknown)}
@@ -177,7 +187,7 @@ def _show(network: Network, text: str, excerpt: slice, options: argparse.Namespa
 
 
 def _lanes(options: argparse.Namespace, characters: int) -> int:
-    """As many as are asked for, but no lane that would score nothing."""
+    """Number of lanes, without lanes that would score nothing."""
     lanes = 32 if options.lanes is None else whole_number("--lanes", options.lanes)
     return min(lanes, max(1, characters - max(1, options.context)))
 
@@ -199,7 +209,7 @@ def _evaluator(network: Network, lanes: int, options: argparse.Namespace) -> Eva
     names = ("time", "decay")
     given = {name: value for name in names if (value := getattr(options, f"dynamic_{name}")) is not None}
     if options.dynamic is None:
-        refuse((f"dynamic_{name}" for name in given), "says how --dynamic works, which is not given")
+        refuse((f"dynamic_{name}" for name in given), "needs --dynamic")
         return Evaluator(network, lanes)
     if options.lanes not in (None, 1):
         raise UsageError(

@@ -1,4 +1,4 @@
-"""Write a trained model for another program: weights for PyTorch, an ONNX file, or standalone C."""
+"""Export a trained model: weights for PyTorch, an ONNX file, or standalone C."""
 
 from __future__ import annotations
 
@@ -23,28 +23,37 @@ EXAMPLE = """example:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("model", help="a file that training wrote")
-    add("--to", choices=("torch", "onnx", "c"), required=True, help="a state dict in safetensors, ONNX, or C")
-    add("--out", required=True, metavar="FILE", help="the file to write; of C a folder, or a file.c")
+    add("model", help="model file (.safetensors) of a training run")
+    add(
+        "--to",
+        choices=("torch", "onnx", "c"),
+        required=True,
+        help="format: PyTorch state dict in safetensors, ONNX, or C",
+    )
+    add("--out", required=True, metavar="FILE", help="output file; for C a folder, or a .c file")
     add_cell(parser)
     add(
         "--prefix",
         metavar="NAME.",
-        help="torch: name of the recurrent module, with a dot (rnn. if not given)",
+        help="torch: prefix of the recurrent module, with a dot (default: rnn.)",
     )
-    add("--output-prefix", metavar="NAME.", help="torch: name of the output layer (linear. if not given)")
-    add("--time", type=int, help="onnx, c: a fixed number of time steps (onnx: any if not given; c: 1)")
-    add("--batch", type=int, help="onnx, c: a fixed number of sequences (onnx: any if not given; c: 1)")
+    add(
+        "--output-prefix",
+        metavar="NAME.",
+        help="torch: prefix of the output layer, with a dot (default: linear.)",
+    )
+    add("--time", type=int, help="onnx, c: fixed number of time steps (default: onnx any, c 1)")
+    add("--batch", type=int, help="onnx, c: fixed batch size (default: onnx any, c 1)")
     add(
         "--initial",
         choices=("given", "zero", "learned"),
-        help="onnx, c: states before the first step: inputs of the file (given, the usual), zeros, or what was learned",
+        help="onnx, c: initial states: inputs of the exported model (given, the default), zeros, or the learned ones",
     )
     add(
         "--lengths",
         action="store_const",
         const=True,
-        help="onnx: sequences of several lengths, which are one more input of the file",
+        help="onnx: variable-length sequences; adds an input for the lengths",
     )
 
 
@@ -55,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
         "c": ("time", "batch", "initial"),
     }
     given = {k: v for names in choices.values() for k in names if (v := getattr(options, k)) is not None}
-    refuse(given.keys() - {*choices[options.to]}, f"means nothing with --to {options.to}")
+    refuse(given.keys() - {*choices[options.to]}, f"does not apply to --to {options.to}")
     out = Path(options.out)
     require_apart({"--out": options.out}, {"model": options.model})
     if options.to == "c":
@@ -75,7 +84,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _torch_modules(network: Network, prefix: str = "rnn.", output_prefix: str = "linear.") -> str:
-    """The torch modules that load the file, as one would write them."""
+    """Code of the torch modules that load the file."""
     kind, first = torch_kind(network), network.layers[0]
     (cell, *others), width = directions_of(first), first.widths[0]
     layers = f", num_layers={len(network.layers)}" if len(network.layers) > 1 else ""
@@ -93,12 +102,12 @@ def _torch_modules(network: Network, prefix: str = "rnn.", output_prefix: str = 
 
 
 def _named(prefix: str) -> str:
-    """rnn = for "rnn."; nothing for the keys of a module alone."""
+    """`rnn = ` for "rnn."; "" for keys without a prefix."""
     return f"{prefix[:-1]} = " if prefix else ""
 
 
 def _onnx_signature(network: Network, initial: str = "given", lengths: bool = False, **sizes: Any) -> str:
-    """What goes in and what comes out."""
+    """Inputs and outputs of the ONNX model."""
     states = [f"{state.name}{l}" for l, cell in enumerate(network.layers) for state in cell.states]
     inputs = [
         "x",

@@ -1,4 +1,4 @@
-"""A page from a server at this machine's own address. Who knows no token is told nothing."""
+"""Local web server for a page, protected by a token."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from graphnet_rnn.errors import UsageError
 
 __all__ = ["Loopback"]
 
-#: Bytes of a request at most.
+#: Maximum size of a request, in bytes.
 LARGEST = 16 << 20
-#: Seconds between signs of life, by which it is seen that a page was closed.
+#: Seconds between heartbeats, which detect closed pages.
 ALIVE = 10.0
-#: Seconds in which a request must come.
+#: Timeout of a request, in seconds.
 SILENCE = 30.0
 
 
 class Loopback(ABC):
-    """Serves http://127.0.0.1:PORT/TOKEN/, and tells nobody else.
+    """Server at http://127.0.0.1:PORT/TOKEN/ for this machine only.
 
-    Requests that name another host, or come from another page, are refused, so no other site in the same browser can
-    ask for anything. The page may run what bears its nonce, and load nothing from elsewhere.
+    Requests with another host or from another page are rejected, so other sites in the same browser have no access. The
+    page runs only scripts with its nonce, and loads nothing from elsewhere.
     """
 
     def __init__(self, port: int = 0) -> None:
@@ -48,26 +48,26 @@ class Loopback(ABC):
 
     @abstractmethod
     def page(self) -> str:
-        """The page, whose scripts and styles bear self.token as nonce."""
+        """HTML page, whose scripts and styles have self.token as nonce."""
 
     @abstractmethod
     def event(self, before: Any) -> tuple[dict[str, Any] | None, Any]:
-        """What is new since what was sent before (None: all of it), as JSON holds it, and what to compare with next."""
+        """Returns the changes since `before` (None: everything) as JSON data, and the state for the next call."""
 
     def obey(self, orders: Any) -> None:
-        """Does what a page asks. UsageError for what is no order."""
+        """Executes orders of a page. Raises UsageError for unknown orders."""
         raise UsageError("this page has no orders")
 
     @property
     def address(self) -> str:
-        """Where the page is."""
+        """URL of the page."""
         return f"http://127.0.0.1:{self.server.server_port}/{self.token}/"
 
     @contextlib.contextmanager
     def served(self, sentence: str) -> Iterator[threading.Thread]:
-        """Within it the page is served, by the thread that it gives.
+        """Context manager that serves the page in a thread.
 
-        sentence: what is said, with {} for the address. Where somebody sits at a terminal, a browser opens the page.
+        sentence: message to print, with {} for the address. On a terminal, a browser opens the page.
         """
         thread = threading.Thread(target=self.run, daemon=True)
         thread.start()
@@ -84,7 +84,7 @@ class Loopback(ABC):
         self.server.serve_forever(poll_interval=0.2)
 
     def close(self) -> None:
-        """Ends the server, and the pages' events."""
+        """Stops the server and event streams."""
         with self._new:
             self._closed = True
             self._new.notify_all()
@@ -92,20 +92,20 @@ class Loopback(ABC):
         self.server.server_close()
 
     def changed(self) -> None:
-        """There is something new to see."""
+        """Notifies pages of a change."""
         with self._new:
             self._count += 1
             self._new.notify_all()
 
     def wait(self, count: int) -> int:
-        """Until there was another change than the one of this number, or for a while; the number of the last, or -1."""
+        """Waits for a change after number `count`, or a timeout; returns the number of the last change, or -1."""
         with self._new:
             self._new.wait_for(lambda: self._closed or self._count != count, ALIVE)
             return -1 if self._closed else self._count
 
 
 class _Server(ThreadingHTTPServer):
-    """A page that was closed in the middle of an answer is no failure."""
+    """Server that ignores errors from pages closed during a response."""
 
     daemon_threads = True
 
@@ -114,8 +114,6 @@ class _Server(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """One request."""
-
     served: Loopback
     timeout = SILENCE
     protocol_version = "HTTP/1.1"
@@ -154,7 +152,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(b"", "text/plain")
 
     def _wanted(self) -> str | None:
-        """What comes after the token; None if the request was refused."""
+        """Path after the token; None for a rejected request."""
         own = f"127.0.0.1:{self.served.server.server_port}"
         host, origin = self.headers.get("Host", ""), self.headers.get("Origin")
         token, _, wanted = self.path.lstrip("/").partition("/")
@@ -211,4 +209,4 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(status.phrase.encode(), "text/plain", status)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Requests hold the token; nothing is logged."""
+        """Logs nothing, as requests contain the token."""

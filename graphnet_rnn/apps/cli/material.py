@@ -1,4 +1,4 @@
-"""What `train` learns from: a text, sequences of a file, or a problem that draws its own, by what its name is."""
+"""Training data of `train`: a text, sequences of a file, or a generated problem."""
 
 from __future__ import annotations
 
@@ -50,35 +50,39 @@ __all__ = [
     "material_of",
 ]
 
-#: So many classes there may be, however few targets.
+#: Number of classes that is always accepted.
 FEW_CLASSES = 1000
-#: The share of a file's cases that is kept to validate on.
+#: Share of the cases of a file for validation.
 VALID = 0.1
-#: Options that say what of a file is what.
+#: Options that name the arrays or columns of a file.
 CHOICES = ("inputs", "target", "weights", "lengths", "case", "cases_first", "pieces")
-#: Options that mean something to some kinds alone, besides the settings of their problems.
+#: Options for some kinds of data only, besides the settings of their problems.
 OF_TEXTS = ("test", "unknown", "encoding", "gap")
 OF_SEQUENCES = (*CHOICES, "loss", "pool", "gap", "no_scaling")
 
 
 def add_choices(parser: argparse.ArgumentParser) -> None:
-    """The options that say what of a file of sequences is what."""
+    """Adds options that name the inputs, targets, weights and lengths in a file of sequences."""
     add = parser.add_argument
-    add("--inputs", metavar="NAMES", help="of a table: the columns that are read, a,b (default: all others)")
-    add("--target", metavar="NAMES", help="the columns, a,b, or the array, that is predicted (default: y)")
-    add("--weights", metavar="NAME", help="the column, or the array, of weights: of cases, steps or values")
+    add("--inputs", metavar="NAMES", help="table: input columns, a,b (default: all other columns)")
+    add("--target", metavar="NAMES", help="target columns, a,b, or target array (default: y)")
+    add("--weights", metavar="NAME", help="column or array of loss weights, of cases, time steps or values")
     add(
         "--lengths",
         metavar="NAME",
-        help="the array of how many steps each case has (default: lengths, if there is one)",
+        help="array of sequence lengths (default: lengths, if it exists)",
     )
-    add("--case", metavar="NAME", help="of a table: the column that says which sequence a row is of")
-    add("--cases-first", action="store_true", help="arrays are (cases, time, ...), not (time, cases, ...)")
-    add("--pieces", type=int, metavar="N", help="cut sequences into pieces of N steps")
+    add("--case", metavar="NAME", help="table: column with the name or number of each row's sequence")
+    add(
+        "--cases-first",
+        action="store_true",
+        help="arrays have the shape (cases, time, ...), not (time, cases, ...)",
+    )
+    add("--pieces", type=int, metavar="N", help="cut sequences into segments of N time steps")
 
 
 def choice_of(options: argparse.Namespace, whole: bool) -> Choice:
-    """What those options say. whole: a case has one target."""
+    """Choice of these options. whole: True if a case has one target."""
 
     def names(option: str, given: str | None) -> tuple[str, ...]:
         found = tuple(name.strip() for name in (given or "").split(",")) if given is not None else ()
@@ -99,7 +103,7 @@ def choice_of(options: argparse.Namespace, whole: bool) -> Choice:
 
 
 def choice_for(network: Network, options: argparse.Namespace) -> Choice:
-    """What those options say for a network that was trained: it knows the columns that it read and predicts."""
+    """Choice of these options for a trained network, which has the names of its columns."""
     choice = choice_of(options, network.pool is not None)
     known = network.columns
     if known is None or not is_table(options.data):
@@ -113,7 +117,7 @@ def choice_for(network: Network, options: argparse.Namespace) -> Choice:
 
 
 def chosen(options: argparse.Namespace) -> str:
-    """Those options again, as they are written in a shell."""
+    """These options as shell words."""
     words = []
     for name in CHOICES:
         value, option = getattr(options, name), f"--{name.replace('_', '-')}"
@@ -125,9 +129,9 @@ def chosen(options: argparse.Namespace) -> str:
 
 
 class Material(ABC):
-    """What a run learns from, as the arguments of `train` say it.
+    """Training data of a run, from the arguments of `train`.
 
-    shape: arguments of a Network that fits. batch: at a time, unless the arguments say so.
+    shape: arguments of a Network that fits. batch: default batch size.
     """
 
     shape: dict[str, Any]
@@ -138,10 +142,10 @@ class Material(ABC):
 
     @abstractmethod
     def problem(self, network: Network, optimizer: Optimizer) -> Problem:
-        """The problem of the run."""
+        """Problem of the run."""
 
     def settings(self, kind: type, **others: Any) -> dict[str, Any]:
-        """What the arguments say of a problem's settings."""
+        """Settings of a problem from the arguments."""
         options = self.options
         how: dict[str, Any] = {
             "clip_values": no_limit("--clip-values", options.clip_values),
@@ -152,18 +156,18 @@ class Material(ABC):
         return given_settings(kind, options, **{k: v for k, v in how.items() if k in known} | others)
 
     def require_fitting(self, kinds: Collection[type], others: Collection[str], what: str) -> None:
-        """UsageError for options that mean nothing here. kinds: whose settings mean something."""
+        """Raises UsageError for options that do not apply. kinds: classes whose settings apply."""
         of_problems = {each.name for kind in PROBLEMS for each in declared_settings(kind)}
         known = {each.name for kind in kinds for each in declared_settings(kind)}
         strange = of_problems - known | {*OF_TEXTS, *OF_SEQUENCES} - {*others}
-        refuse(self.options.written & strange, f"means nothing to {what}")
+        refuse(self.options.written & strange, f"does not apply to {what}")
 
 
 PROBLEMS = (CarriedText, DrawnText, Arrays)
 
 
 def material_of(options: argparse.Namespace, network: Network | None = None) -> Material:
-    """By the name of the data. network: one that was trained, which says how they are read."""
+    """Material for the name of the data. network: trained network, whose columns and scaling the data use."""
     data = options.data
     if (kind := material_kind(data)) is not None:
         material: Material = installed("materials", kind)(options)
@@ -177,7 +181,7 @@ def material_of(options: argparse.Namespace, network: Network | None = None) -> 
 
 
 class TextMaterial(Material):
-    """A text; or Python's own library sources."""
+    """A text file, or the sources of Python's library."""
 
     def __init__(self, options: argparse.Namespace, network: Network | None = None) -> None:
         super().__init__(options)
@@ -191,12 +195,12 @@ class TextMaterial(Material):
         }
 
     def problem(self, network: Network, optimizer: Optimizer) -> Problem:
-        """Pieces that carry their states, or independent sequences where there are batches of them."""
+        """Segments with carried states, or independent sequences with --gradient-batches."""
         options = self.options
         gradient, curvature = _gradient_batches(options), _curvature_batches(options)
         if gradient is None:
             if options.unscored:
-                raise UsageError("--unscored is for independent sequences; give --gradient-batches, too")
+                raise UsageError("--unscored is for independent sequences; also give --gradient-batches")
             return CarriedText(network, self.corpus, **self.settings(CarriedText))
         if options.stride is not None:
             raise UsageError("--stride is for pieces that carry their states, not with --gradient-batches")
@@ -205,38 +209,38 @@ class TextMaterial(Material):
 
 
 def load_corpus(options: argparse.Namespace, vocabulary: Vocabulary | None = None) -> Corpus:
-    """The texts that the arguments name, divided as they say. vocabulary: of a network that was trained."""
+    """Texts of the arguments, split into training, validation and test text. vocabulary: of a trained network."""
     found = _fold(options)
     texts = _texts(options, vocabulary)
     return texts if found is None else texts.fold(*found, options.gap)
 
 
 def _fold(options: argparse.Namespace) -> tuple[int, int] | None:
-    """Which of how many, from 0 on."""
+    """(fold from 0, number of folds)"""
     whole_number("--gap", options.gap, least=0)
     if options.fold is None:
         if options.gap:
-            raise UsageError("--gap is about a block that --fold names")
+            raise UsageError("--gap needs --fold")
         return None
     found = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", options.fold)
     if found is None or not 1 <= int(found[1]) <= int(found[2]) or int(found[2]) < 2:
         raise UsageError(f"--fold must be K/N, such as 1/5, K of 1 ... N, not {in_brief(options.fold)}")
     if options.valid is not None:
-        raise UsageError("--fold says what to validate on, and so does --valid; give one of them")
+        raise UsageError("--fold and --valid both set the validation data; give only one of them")
     return int(found[1]) - 1, int(found[2])
 
 
 def _texts(options: argparse.Namespace, vocabulary: Vocabulary | None) -> Corpus:
     if options.data is None:
         if options.valid or options.test:
-            raise UsageError("--valid and --test go with a training text")
+            raise UsageError("--valid and --test need a training text")
         unknown = None if vocabulary is None else options.unknown
         return Corpus.split(standard_library_text(), vocabulary=vocabulary, unknown=unknown)
     if options.valid is None:
         if options.test is not None:
             raise UsageError("--test FILE needs --valid FILE as well")
         if options.unknown is not None and vocabulary is None:
-            raise UsageError("--unknown says how --valid and --test are read; give --valid FILE, too")
+            raise UsageError("--unknown needs --valid FILE")
         return Corpus.read(
             options.data, unknown=options.unknown, encoding=options.encoding, vocabulary=vocabulary
         )
@@ -263,7 +267,7 @@ def _memory(given: str | None) -> str | int | None:
 
 
 def _gradient_batches(options: argparse.Namespace) -> int | None:
-    """How many batches of independent sequences; None for pieces whose states are carried."""
+    """Number of batches of independent sequences; None for segments with carried states."""
     first_order = issubclass(optimizer_class(options.optimizer), FirstOrder)
     if options.gradient_batches is None and not first_order and options.stride is None:
         return 16
@@ -322,7 +326,7 @@ class FileMaterial(Material):
             self.shape["initial"] = {"b_o": bias}
 
     def _bias(self, train: Sequences) -> Initializer | None:
-        """Of the output layer: how often each class comes, or a one; None for targets that the problem refuses."""
+        """Output bias from the frequency of classes or ones; None for targets that the problem rejects."""
         t, w = train.targets, train.target_weights()
         if self.loss == "sigmoid":
             fitting = ((t >= 0) & (t <= 1) | (w == 0)).all()
@@ -333,7 +337,7 @@ class FileMaterial(Material):
         return None
 
     def _scaling(self, train: Sequences) -> Scaling | None:
-        """Where there is something to scale."""
+        """Standardization, if any number needs it."""
         found = Scaling.of(train)
         found = found if self.loss == "squared" else replace(found, outputs=None)
         return None if found == Scaling() else found
@@ -354,7 +358,7 @@ class FileMaterial(Material):
 
 
 def judged(network: Network, given: Sequences) -> tuple[float, float | None]:
-    """The mean loss of the targets by their weights, and the share that is right, of classes."""
+    """Weighted mean loss of the targets, and the accuracy for classes."""
     sequences = fitting(network, _fitting_loss(given, network.loss))
     kind = kind_of_weights(network, [sequences])
     cases = weighed(sequences, kind)
@@ -377,7 +381,7 @@ def judged(network: Network, given: Sequences) -> tuple[float, float | None]:
 
 
 def _likely_loss(data: Sequences) -> str:
-    """Classes are whole numbers; several at a time, all 0 or 1, are bits; others are numbers."""
+    """softmax for whole numbers, sigmoid for several that are all 0 or 1, squared for others."""
     t = data.targets
     several = t.ndim == 2 + bool(data.by_step)
     if t.dtype.kind in "iu" and not several:
@@ -386,7 +390,7 @@ def _likely_loss(data: Sequences) -> str:
 
 
 def _fitting_loss(data: Sequences, loss: str) -> Sequences:
-    """Numbers for numbers, with an axis of their own where there is one for each step or case."""
+    """Floating-point targets for a squared loss, with a last axis for single targets."""
     t = data.targets
     if loss in VALUE_LOSSES:
         if t.ndim == 1 + bool(data.by_step):

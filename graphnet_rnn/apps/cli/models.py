@@ -1,4 +1,4 @@
-"""The networks of commands: of model files, for commands that compute with them, and what a run begins with."""
+"""Networks of commands: from model files, or new ones for training."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from graphnet_rnn.training.folder import RunFolder
 
 __all__ = ["load_finite", "network_to_begin_with", "new_layers", "new_network"]
 
-#: Options that make a network. The model of --start says what they would.
+#: Options of a new network, which --start replaces.
 MADE = ("units", "layers", "skip", "initial_state", "loss", "pool", "no_scaling")
-#: Those that change what training does with it, and none of its weights.
+#: Options that affect training, but no weight.
 TRAINED = ("dropout", "recurrent_dropout", "variational", "seed")
 
 
 def load_finite(path: str, cell: str | None, others: Mapping[str, Any] | None = None) -> Network:
-    """The network of a file; ModelFileError if its weights are no numbers: whatever it computed would be none, too.
+    """Loads a network; raises ModelFileError for weights that are NaN or infinite.
 
-    others: settings of a network that are to be others than the file says, of those that change no weight.
+    others: settings that replace those of the file, if they change no weight.
     """
     cells = own_cells(cell)
     file = read_model_file(path)
@@ -48,9 +48,9 @@ def load_finite(path: str, cell: str | None, others: Mapping[str, Any] | None = 
 
 
 def network_to_begin_with(options: argparse.Namespace) -> Network | None:
-    """That of `--start`, or of the checkpoint of a run that is resumed; None for a new one.
+    """Network of `--start`, or of the checkpoint of a resumed run; None for a new network.
 
-    Raises UsageError for options that say what the model does, ModelFileError for a file that is no model.
+    Raises UsageError for options that the model fixes, ModelFileError for a file that is not a model.
     """
     if options.resume:
         with warnings.catch_warnings(action="ignore"):  # that equations have changed is an error later on
@@ -72,7 +72,7 @@ def network_to_begin_with(options: argparse.Namespace) -> Network | None:
 
 
 def new_layers(options: argparse.Namespace) -> list[Cell]:
-    """The cells of a new network."""
+    """Cells of a new network."""
     cell = make_cell(options.cell, options.units)
     layers = whole_number("--layers", options.layers)
     require_nodes(layers, f"--layers {layers}", "fewer layers take less")
@@ -80,6 +80,6 @@ def new_layers(options: argparse.Namespace) -> list[Cell]:
 
 
 def new_network(layers: list[Cell], shape: Mapping[str, Any], options: argparse.Namespace) -> Network:
-    """A network of these cells. shape: what the data say of it."""
+    """New network of these cells. shape: arguments that follow from the data."""
     names = ("skip", "dropout", "recurrent_dropout", "variational", "initial_state", "seed")
     return Network(layers, **shape, **{name: getattr(options, name) for name in names})

@@ -1,6 +1,6 @@
-"""Options: a parser that answers in one line, and options that follow from the fields of settings.
+"""Parser with one-line errors, and options from the fields of settings.
 
-Name, kind, default and help of a setting are said where it is declared, once (graphnet_rnn.settings.setting).
+Name, type, default and help of a setting are declared once (graphnet_rnn.settings.setting).
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescrip
 
 
 class Parser(argparse.ArgumentParser):
-    """One line for what cannot be read."""
+    """Parser with one-line errors."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**{"formatter_class": _HelpFormatter, **settings})
         self.register("type", float, _number)
 
     def error(self, message: str) -> NoReturn:
-        """One line, and where more is said: a usage of twenty lines would hide it."""
+        """Prints one line with a hint at --help, instead of a long usage."""
         if rank_and_size()[0]:  # of the processes of `mpiexec` the first says what all would
             self.exit(2)
         self.exit(2, f"{self.prog}: {brief(on_one_line(message))}; see {self.prog} --help\n")
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        """Raises OSError where standard output takes no more, of which Python's own says nothing."""
+        """Raises OSError if standard output fails, which argparse ignores."""
         if file is sys.stdout:
             print(message, end="", flush=True)
         else:
@@ -58,21 +58,21 @@ def _number(text: str) -> float:
 
 
 def add_model(parser: argparse.ArgumentParser, name: str = "model") -> None:
-    """The model of a file, and its cell."""
-    parser.add_argument(name, help="a file that training wrote")
+    """Adds the model file, and its cell."""
+    parser.add_argument(name, help="model file (.safetensors) of a training run")
     add_cell(parser)
 
 
 def add_cell(parser: argparse.ArgumentParser) -> None:
-    """Of which cell a model is made."""
-    own = "your own cell, if the model is made of it: my_cells.py:MyCell"
+    """Adds the cell of a model."""
+    own = "your own cell class, if the model uses one: my_cells.py:MyCell"
     parser.add_argument("--cell", metavar="FILE:CELL", help=own)
 
 
 def add_settings(parser: argparse.ArgumentParser, *kinds: type, without: Collection[str] = ()) -> None:
-    """An option for each setting of these dataclasses; what two of them share is said once.
+    """Adds an option for each setting of these dataclasses; shared settings once.
 
-    without: settings that are no options, or others.
+    without: settings without an option.
     """
     names = set(without)
     for kind in kinds:
@@ -89,18 +89,18 @@ def add_settings(parser: argparse.ArgumentParser, *kinds: type, without: Collect
 def given_settings(
     kind: type, options: argparse.Namespace, without: Collection[str] = (), **others: Any
 ) -> dict[str, Any]:
-    """What the options say of the settings of a dataclass. others: those that mean something else there."""
+    """Settings of a dataclass from the options. others: settings with other values."""
     names = (each.name for each in _declared(kind) if each.name not in without)
     return {name: getattr(options, name) for name in names} | others
 
 
 def free_settings(*kinds: type) -> frozenset[str]:
-    """The names of those that may be others when a run goes on."""
+    """Names of settings that may change on resume."""
     return frozenset(each.name for kind in kinds for each in _declared(kind) if each.metadata["free"])
 
 
 def refuse(strange: Iterable[str], why: str) -> None:
-    """UsageError for options that mean nothing, where there are any; why: what to say of them, after their names."""
+    """Raises UsageError for options that do not apply; why: reason, after their names."""
     names = ", ".join(map(_option, sorted(strange)))
     if names:
         raise UsageError(f"{names} {why}; leave it out")

@@ -1,7 +1,7 @@
-"""Where commands write: a file into a folder that is there (a typo makes none). Checked before any work is done.
+"""Checks of output files, before any work is done.
 
-No output is an input or another output; its ending fits what is written; and of kinds that people write, too, a file
-that is there already is replaced only by one of ours.
+Folders must exist (a typo creates none). An output is not an input or another output, and has the suffix of its format.
+Formats that people also write by hand are overwritten only if a command has written the file.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ __all__ = [
     "write_rows",
 ]
 
-#: The endings of charts, of pictures of graphs, of pages of text, and of records.
+#: Suffixes of charts, of pictures of graphs, of pages of text, and of records.
 CHARTS, PICTURES = (".svg", ".png", ".pdf"), (".svg", ".png", ".pdf", ".dot", ".html")
 PAGES, RECORDS = (".html", ".svg", ".txt", ".ansi"), (".jsonl",)
-#: Of kinds that people write: what one of ours holds. A text of theirs has no colours.
+#: Marks of our files in formats that people also write by hand.
 OURS = {
     ".txt": (b"\x1b[",),
     ".ansi": (b"\x1b[",),
@@ -37,14 +37,14 @@ OURS = {
     ".tex": (b"\\begin{tabular}",),
     ".csv": (b"\xc2\xb1 error", b"case,step,", b"case,pr"),
 }
-#: What a model of ours holds, which cost hours: no other file replaces it.
+#: Mark of our model files, which are never overwritten by other outputs.
 MODEL = b'"graphnet":"{'
-#: So much of a file says of what kind it is.
+#: Bytes of a file to read for its mark.
 HEAD = 1 << 16
 
 
 def require_apart(outputs: Mapping[str, str | None], inputs: Mapping[str, str | None]) -> None:
-    """UsageError for an output that is an input or another output; both by what the command calls them."""
+    """Raises UsageError for an output that is an input or another output; keys are their names in the command."""
     written: dict[str, str] = {}
     for option, path in outputs.items():
         if path is None:
@@ -61,7 +61,7 @@ def require_apart(outputs: Mapping[str, str | None], inputs: Mapping[str, str | 
 def require_ending(
     option: str, path: str | None, endings: Sequence[str] = CHARTS, what: str = "the name of a chart"
 ) -> None:
-    """UsageError, which names the option, for a file that cannot be written in its format, or not there."""
+    """Raises UsageError, which names the option, for another suffix or a file that cannot be written."""
     if path is None:
         return
     ending = Path(path).suffix.lower()
@@ -82,7 +82,7 @@ def require_ending(
 
 
 def require_file(option: str, path: str) -> None:
-    """UsageError, which names the option, for what is no file (a folder, a device), or in no folder that there is."""
+    """Raises UsageError, which names the option, for a folder, a device, or a missing folder."""
     place = Path(os.path.realpath(path))
     kind = "a folder" if path.endswith(("/", os.sep)) else kind_of(path)
     if kind:
@@ -92,7 +92,7 @@ def require_file(option: str, path: str) -> None:
 
 
 def require_folder_of(option: str, path: str, mark: str) -> None:
-    """UsageError for a folder that holds something, and not this file."""
+    """Raises UsageError for a folder that is not empty and lacks this file."""
     if os.path.isdir(path) and os.listdir(path) and not os.path.isfile(os.path.join(path, mark)):
         raise UsageError(
             f"{option} {path}: this folder is there already, and has no {mark} in it; name another, or an empty one"
@@ -100,13 +100,13 @@ def require_folder_of(option: str, path: str, mark: str) -> None:
 
 
 def write_rows(path: str, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Writes them as lines of JSON, and says so."""
+    """Writes rows as lines of JSON, and prints the path."""
     Path(path).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     print(f"wrote {path}")
 
 
 def _same_file(one: str, other: str) -> bool:
-    """Whether two names lead to one file, which need not be there."""
+    """True if two paths are the same file, which may be missing."""
     try:
         return os.path.samefile(one, other)  # by another link, too
     except OSError:

@@ -1,4 +1,4 @@
-"""Pages of a sweep, as one file or live from a server at this machine's own address, and of the writer."""
+"""Pages of a sweep, as one file or from a local server, and of the writer."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from graphnet_rnn.errors import UsageError
 
 __all__ = ["SweepPage", "WritingPage", "data_of", "page_of"]
 
-#: Cells that are drawn at most.
+#: Maximum number of drawn cells.
 PICTURES = 8
-#: Runs, the best, whose flight recorders are shown.
+#: Number of best runs with flight recorders.
 FLIGHTS = 3
-#: Seconds between two views of a page.
+#: Seconds between updates of a page.
 PAUSE = 1.0
 
 
 def page_of(book: Book) -> str:
-    """The page, all in one file."""
+    """HTML page in one file."""
     return _page(data_of(book), "")
 
 
 def data_of(book: Book, live: bool = False) -> dict[str, Any]:
-    """What the page shows, as JSON holds it: infinities are None."""
+    """Data of the page for JSON; infinities are None."""
     entries = book.look()
     known = sorted((entry for entry in entries if math.isfinite(entry.best)), key=lambda entry: entry.best)
     best = known[:FLIGHTS]
@@ -61,7 +61,7 @@ def _number(value: float) -> float | None:
 
 
 def _flight(entry: Entry) -> str:
-    """What each step did, of optimizers that tell, as `train` has drawn it."""
+    """Flight recorder that `train` has drawn, if the optimizer reports steps."""
     picture = entry.run / "flight.png"
     if not picture.exists():
         return ""
@@ -69,7 +69,7 @@ def _flight(entry: Entry) -> str:
 
 
 def _pictures(entries: list[Entry]) -> dict[str, str]:
-    """Each cell of the library that is tried, as SVG; none of a file's own, whose code is not run for a picture."""
+    """SVG of each cell of the library in the sweep; code of other cells is not executed."""
     names = dict.fromkeys(str(entry.settings.get("cell", "")) for entry in entries)
     known = [name for name in names if name in ALL][:PICTURES]
     return {name: picture for name in known if (picture := _picture(name))}
@@ -77,7 +77,7 @@ def _pictures(entries: list[Entry]) -> dict[str, str]:
 
 @cache
 def _picture(cell: str) -> str:
-    """ "" for a cell that is not made of a number of units alone, and where there is no Graphviz."""
+    """SVG of a cell; "" for a cell with more than a number of units, and without Graphviz."""
     import viz
 
     try:
@@ -96,7 +96,7 @@ def _filled(name: str, parts: Mapping[str, str]) -> str:
 
 
 class SweepPage(Loopback):
-    """The page of a sweep that is running."""
+    """Page of a running sweep."""
 
     def __init__(self, book: Book, port: int = 0) -> None:
         super().__init__(port)
@@ -106,7 +106,7 @@ class SweepPage(Loopback):
         return _page(data_of(self.book, live=True), self.token)
 
     def event(self, before: Any) -> tuple[dict[str, Any] | None, Any]:
-        """All that there is, no more than once a second."""
+        """All data, at most once a second."""
         if before is not None:
             time.sleep(PAUSE)
         data = data_of(self.book, live=True)
@@ -115,7 +115,7 @@ class SweepPage(Loopback):
 
 
 class WritingPage(Loopback):
-    """One draft: orders come as requests, views go as events."""
+    """Page of one draft: orders come as requests, views go as events."""
 
     def __init__(self, desk: Desk, document: Document, port: int = 0) -> None:
         from viz.text import LEVELS, SCALES, palette
@@ -132,7 +132,7 @@ class WritingPage(Loopback):
     # -- what the page asks --------------------------------------------------------------------
 
     def page(self) -> str:
-        """The page, all in one file."""
+        """HTML page in one file."""
         colours = json_for_script(self._colours)
         return _filled("writer.html", {"title": escape(self._name), "nonce": self.token, "colours": colours})
 
@@ -141,7 +141,7 @@ class WritingPage(Loopback):
         return "no name" if self.document.path is None else self.document.path.name
 
     def event(self, before: View | None) -> tuple[dict[str, Any] | None, View]:
-        """The view; its text only where it is another than before."""
+        """The view; its text only if changed."""
         view = self.desk.view
         if view is before:
             return None, view
@@ -161,7 +161,7 @@ class WritingPage(Loopback):
         return found, view
 
     def obey(self, orders: Any) -> None:
-        """Carries them out, in order. UsageError for what is no order."""
+        """Executes orders in sequence. Raises UsageError for unknown ones."""
         desk = self.desk
         if not isinstance(orders, list) or not all(isinstance(each, list) and each for each in orders):
             raise UsageError("orders are a list of lists, each with a name")
@@ -181,7 +181,7 @@ class WritingPage(Loopback):
                 self._sure = False
 
     def _save(self, text: str, name: str | None = None) -> None:
-        """In the desk's thread; what went wrong is its message."""
+        """Saves in the thread of the desk; errors become its message."""
         if name is not None:
             document = Document(name)
             assert document.path is not None

@@ -1,6 +1,6 @@
-"""Predict: what a trained model makes of sequences, as a file of arrays or a table.
+"""Predict sequences with a trained model; writes a file of arrays or a table.
 
-Classes come as probabilities and as the likeliest one, bits as probabilities, numbers as they are.
+Classes are written as probabilities and as the most probable class, bits as probabilities, numbers unchanged.
 """
 
 from __future__ import annotations
@@ -32,9 +32,14 @@ KINDS = (".npz", ".csv")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("model", help="a file that training wrote")
-    add("data", help="arrays (.npz), a table (.csv, .parquet) or music (.mid)")
-    add("--out", metavar="FILE", required=True, help="write it there: .npz, (time, cases, ...), or .csv")
+    add("model", help="model file (.safetensors) of a training run")
+    add("data", help="arrays (.npz), table (.csv, .parquet) or music (.mid)")
+    add(
+        "--out",
+        metavar="FILE",
+        required=True,
+        help="output file: .npz with shape (time, cases, ...), or .csv",
+    )
     add_cell(parser)
     add_choices(parser)
 
@@ -61,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _meant(network: Network, outputs: Array) -> dict[str, Array]:
-    """What a loss takes outputs for."""
+    """Predictions from outputs, by the loss."""
     if network.loss == "squared":
         return {"prediction": outputs}
     if network.loss == "sigmoid":
@@ -79,7 +84,7 @@ def _arrays(found: Mapping[str, Array]) -> bytes:
 def _table(
     found: Mapping[str, Array], targets: Sequence[str], time: int, lengths: Array | None, by_step: bool
 ) -> bytes:
-    """A row for each step of each case, or for each case. targets: what several outputs are called."""
+    """CSV with a row for each time step of each case, or for each case. targets: names of several outputs."""
     cases = next(iter(found.values())).shape[int(by_step)]
     case = np.arange(cases)
     names, columns = ["case"], [case]

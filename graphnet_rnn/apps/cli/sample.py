@@ -1,4 +1,4 @@
-"""Write text with a trained model."""
+"""Sample text from a trained model."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ EXAMPLE = """example:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add_model(parser)
-    add("--length", type=int, default=500, help="characters")
+    add("--length", type=int, default=500, help="number of characters")
     add(
         "--temperature",
         type=float,
         default=1.0,
-        help="below 1 more likely characters, above 1 more surprising ones",
+        help="sampling temperature: lower is more predictable",
     )
-    add("--argmax", action="store_true", help="always the likeliest character (temperature 0)")
-    add("--warm-up", default="", metavar="TEXT", help="text that the model reads first; it is printed too")
+    add("--argmax", action="store_true", help="always take the most probable character (temperature 0)")
+    add("--warm-up", default="", metavar="TEXT", help="text that the model reads first; also printed")
     add(
         "--unknown",
         metavar="CHAR",
-        help="read characters of the warm-up that the model does not know as this one",
+        help="character that replaces unknown characters of --warm-up",
     )
-    add("--seed", type=int, default=0, help="another seed, another text")
+    add("--seed", type=int, default=0, help="random seed")
 
 
 def run(options: argparse.Namespace) -> int:
     whole_number("--length", options.length)
     if options.argmax and "temperature" in options.written:
-        raise UsageError("--argmax is temperature 0, and --temperature says another; leave out one")
+        raise UsageError("--argmax is temperature 0, which contradicts --temperature; leave out one")
     if options.unknown is not None and not options.warm_up:
-        raise UsageError("--unknown says how --warm-up is read; give that, too")
+        raise UsageError("--unknown needs --warm-up")
     sampler = Sampler(load_finite(options.model, options.cell))
     sampler.read(options.warm_up, options.unknown)
     characters = sampler.sample(options.length, 0.0 if options.argmax else options.temperature, options.seed)

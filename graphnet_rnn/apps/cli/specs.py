@@ -1,8 +1,7 @@
-"""What arguments say as in Python: cells, optimizers, schedules and metrics, by name or as calls.
+"""Arguments in Python syntax: cells, optimizers, schedules and metrics, by name or as calls.
 
 RHN(depth=3), Residual(GRU(64)), my_cells.py:MyCell(units=3), package.module:Cell; adam(rate=0.001), riemannian(rbpm),
-hf(structural=0.1); Warmup(500).then(Cosine(20000)). Settings are literals, or such calls in their turn; nothing else
-is evaluated.
+hf(structural=0.1); Warmup(500).then(Cosine(20000)). Settings are literals or nested calls; no other code is executed.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ __all__ = [
 EXAMPLE = "RHN(units=64, depth=3)"
 EXAMPLE_OF_OPTIMIZER = "hf(structural=0.1, cg_steps=100)"
 EXAMPLE_OF_SCHEDULE = "Warmup(500).then(Cosine(20000))"
-#: The methods by which schedules are made of others.
+#: Methods that combine schedules.
 COMPOSING = ("then", "by_epoch", "capped", "spaced")
 
 _SHORT = reprlib.Repr()
@@ -56,7 +55,7 @@ Made = TypeVar("Made")
 
 
 class Spec(NamedTuple):
-    """`where:name(settings)`, taken apart; where and settings may be missing."""
+    """Parts of `where:name(settings)`; where and settings are optional."""
 
     where: str
     name: str
@@ -64,7 +63,7 @@ class Spec(NamedTuple):
 
 
 def parts_of(text: str) -> Spec:
-    """What is before the colon, the name, and the settings with their parentheses, if these fit; else UsageError."""
+    """Parts of a text: before the colon, name, settings with parentheses. Raises UsageError."""
     found = re.fullmatch(r"(?:(.+?):)?([^\W\d]\w*)\s*(\(.*\))?", text.strip(), re.DOTALL)
     if not found and re.search(r"\w\s*\(", text):
         raise UsageError(f"{quoted(text)} cannot be read; write it as in Python: {EXAMPLE!r}")
@@ -74,9 +73,9 @@ def parts_of(text: str) -> Spec:
 def read_settings(
     text: str, example: str, known: Mapping[str, Any] | None = None, what: str = "setting"
 ) -> tuple[list[Any], dict[str, Any]]:
-    """The arguments in the parentheses: literals, or what is known by name (classes, which are called, and words).
+    """Arguments in the parentheses: literals, or known names (classes, which are called, and words).
 
-    what: that such a name stands for. UsageError for anything else.
+    what: kind of the known names. Raises UsageError for anything else.
     """
     reader = _Expression(text, example, known or {}, what)
     call = reader.parsed(f"call{parts_of(text).settings or '()'}")
@@ -86,7 +85,7 @@ def read_settings(
 
 
 class _Expression(NamedTuple):
-    """Of an expression in `text`; the others see `read_settings`."""
+    """Parser of an expression in `text`; for the other fields see `read_settings`."""
 
     text: str
     example: str
@@ -146,7 +145,7 @@ class _Expression(NamedTuple):
 
 
 def among(name: str, known: Mapping[str, Made], what: str, more: str = "") -> Made:
-    """What is known by this name; UsageError, with what may be meant, if nothing is."""
+    """Value of a known name; raises UsageError with suggestions for others."""
     if name in known:
         return known[name]
     lowered = {each.lower(): each for each in known}
@@ -156,7 +155,7 @@ def among(name: str, known: Mapping[str, Made], what: str, more: str = "") -> Ma
 
 
 def made(kind: Callable[..., Made], arguments: list[Any], named: dict[str, Any]) -> Made:
-    """kind(*arguments, **named); UsageError in one sentence where that cannot be."""
+    """kind(*arguments, **named); raises UsageError, in one sentence, for an error."""
     if isinstance(kind, str):
         raise UsageError(f"{kind} has no settings; write {kind} alone")
     name, signature = kind.__name__, inspect.signature(kind)
@@ -174,7 +173,7 @@ def made(kind: Callable[..., Made], arguments: list[Any], named: dict[str, Any])
 
 
 def _usage(kind: Callable[..., Any]) -> str:
-    """RHN(units=128, depth=7), as a reader may write it."""
+    """RHN(units=128, depth=7): signature for messages."""
     parameters = [p for p in inspect.signature(kind).parameters.values() if p.name != "initial"]
     return f"{kind.__name__}({', '.join(str(p.replace(annotation=p.empty)) for p in parameters)})"
 
@@ -190,12 +189,12 @@ def line_of(error: BaseException, where: str) -> str:
 
 
 def error_text(error: BaseException) -> str:
-    """ValueError: what it says, in one line."""
+    """Type and message of an error, in one line."""
     return f"{type(error).__name__}: {' '.join(str(error).split())}".removesuffix(": ")
 
 
 def quoted(text: str) -> str:
-    """'text', with the middle of a long one left out."""
+    """'text', shortened in the middle if long."""
     return _SHORT.repr(text)
 
 
@@ -210,7 +209,7 @@ def _written(node: ast.expr) -> str:
 
 
 def find_cell(text: str) -> type[Cell]:
-    """The class, whatever its settings; UsageError says in one sentence why there is none."""
+    """Class of a cell, with or without settings; raises UsageError with the reason."""
     where, name, _ = parts_of(text)
     if not where and name.endswith(".py"):
         found = " or ".join(f"{name}:{cell}" for cell in _cells(_load(name)) if cell not in ALL)
@@ -232,9 +231,9 @@ def find_cell(text: str) -> type[Cell]:
 
 
 def make_cell(text: str, units: int | None = None) -> Cell:
-    """The cell with the settings in the parentheses, and with `units` of its own if any are given.
+    """Cell with the settings in the parentheses, or with `units`.
 
-    Raises UsageError for settings that the cell does not have, that are no literals, or for units said twice.
+    Raises UsageError for unknown settings, for those that are not literals, and for units given twice.
     """
     cell, where = find_cell(text), parts_of(text).where
     known = {**ALL, **(_cells(_load(where)) if where else {})}
@@ -250,13 +249,15 @@ def make_cell(text: str, units: int | None = None) -> Cell:
                 f"{_usage(cell)}"
             )
         if takes in named or (arguments and takes == first):
-            raise UsageError(f"--units {units} and {quoted(text)} both say how many units; leave out --units")
+            raise UsageError(
+                f"--units {units} and {quoted(text)} both set the number of units; leave out --units"
+            )
         named[takes] = units
     return made(cell, arguments, named)
 
 
 def own_cells(text: str | None) -> list[type[Cell]]:
-    """What `load` needs to know besides graphnet's own cells: the class, and those beside it that it may use."""
+    """Cells besides those of graphnet for `load`: the class, and others in its module."""
     if not text:
         return []
     where, cell = parts_of(text).where, find_cell(text)
@@ -265,19 +266,19 @@ def own_cells(text: str | None) -> list[type[Cell]]:
 
 
 def described(cell: type[Cell]) -> list[str]:
-    """The lines of its docstring, the first of which is the formula; at least one."""
+    """Lines of the docstring, the first of which is the formula; at least one."""
     words = cell.__doc__
     return (inspect.cleandoc(words).splitlines() if isinstance(words, str) else []) or ["(not described)"]
 
 
 def own_line(error: BaseException) -> str:
-    """(file:line) of the innermost frame in a module that a cell came from; empty if there is none."""
+    """(file:line) of the innermost frame in the module of a cell; empty if there is none."""
     files = [str(getattr(module, "__file__", "")) for module in _loaded.values()]
     return next((line for file in files if file and (line := line_of(error, file))), "")
 
 
 def slug(text: str) -> str:
-    """The cell and its settings as a part of a folder's name: RHN-depth-3."""
+    """Cell and settings as a part of a folder's name: RHN-depth-3."""
     _, name, settings = parts_of(text)
     return re.sub(r"\W+", "-", name + settings).strip("-")
 
@@ -294,7 +295,7 @@ _loaded: dict[str, ModuleType] = {}
 
 
 def _load(where: str) -> ModuleType:
-    """The module, which runs once in a command; what it imports is looked for beside it, too."""
+    """Module, executed once per command; its own folder is on the import path."""
     path, key = Path(where), where
     if where.endswith(".py"):
         if not path.is_file():
@@ -334,21 +335,21 @@ def _run_file(path: Path) -> ModuleType:
 
 
 def optimizer_class(text: str) -> type[Optimizer]:
-    """The class that is named, whatever its settings; UsageError if there is none."""
+    """Class of an optimizer, with or without settings; raises UsageError for an unknown name."""
     where, name, _ = parts_of(text)
     return among(text if where else name, optimizers.ALL, "optimizer")
 
 
 def default_rates() -> str:
-    """The optimizers that have a rate, each with its own, in words."""
+    """Optimizers with a learning rate and its default, in words."""
     firsts = {name: kind for name, kind in optimizers.ALL.items() if issubclass(kind, FirstOrder)}
     return ", ".join(f"{name} {kind.rate}" for name, kind in firsts.items())
 
 
 def add_optimizer(
-    parser: argparse.ArgumentParser, default: str, example: str, rate: str = "the optimizer's own"
+    parser: argparse.ArgumentParser, default: str, example: str, rate: str = "that of the optimizer"
 ) -> None:
-    """Its options; example: of settings, and what else is to be said. rate: its default in words."""
+    """Adds options of an optimizer; example: settings for the help text. rate: default in words."""
     add = parser.add_argument
     add(
         "--optimizer",
@@ -360,12 +361,12 @@ def add_optimizer(
     add(
         "--clip-norm",
         type=float,
-        help="longest gradient of first-order optimizers; 0 for no limit (default: 1)",
+        help="maximum gradient norm of first-order optimizers; 0 for no limit (default: 1)",
     )
 
 
 def no_limit(option: str, value: float) -> float | None:
-    """The limit that an option says; None for its 0, which is how to write that there is none."""
+    """Limit of an option; None for 0."""
     if not value >= 0:
         raise UsageError(f"{option} must be > 0, or 0 for no limit, not {value:g}")
     return value or None
@@ -377,13 +378,13 @@ def make_optimizer(
     rate: float | None = None,
     clip_norm: float | None = None,
 ) -> Optimizer:
-    """The optimizer with the settings in the parentheses; those that are not said are `default`, or its own.
+    """Optimizer with the settings in the parentheses; others come from `default`, or from the optimizer.
 
-    A rate or momentum may be a schedule, adam(rate=0.002 * Warmup(500)), or a dict by step:
-    momentum(rate={0: 1e-4, 1000: 1e-3}). A metric may be its name alone, or a call: riemannian(rbpm),
-    riemannian(OuterProduct('diagonal', damping=0.1)). rate, clip_norm: of options of their
-    own, for optimizers that have such settings; clip_norm 0 for no limit.
-    Raises UsageError for settings that it does not have, or that are said twice.
+    A learning rate or momentum may be a schedule, adam(rate=0.002 * Warmup(500)), or a dict by step:
+    momentum(rate={0: 1e-4, 1000: 1e-3}). A metric may be its name, or a call: riemannian(rbpm),
+    riemannian(OuterProduct('diagonal', damping=0.1)). rate, clip_norm: values of separate options, for optimizers with
+    such settings; clip_norm 0 for no limit.
+    Raises UsageError for unknown settings, and for those given twice.
     """
     kind = optimizer_class(text)
     own = inspect.signature(kind).parameters
@@ -400,7 +401,7 @@ def make_optimizer(
         if name not in own:
             raise UsageError(f"{option} is not for --optimizer {text}, which has no such setting")
         if name in named:
-            raise UsageError(f"{option} {value:g} and {quoted(text)} both say {name}; leave out one")
+            raise UsageError(f"{option} {value:g} and {quoted(text)} both set {name}; leave out one")
         named[name] = amount(option, value, above_zero=True) if name == "rate" else no_limit(option, value)
     settings = {**{k: v for k, v in (default or {}).items() if k in own}, **named}
     return made(
@@ -411,7 +412,7 @@ def make_optimizer(
 
 
 def make_schedule(text: str) -> Schedule:
-    """The schedule that an expression says; UsageError for anything else."""
+    """Schedule of an expression; raises UsageError for anything else."""
     reader = _Expression(text, EXAMPLE_OF_SCHEDULE, SCHEDULES, "schedule")
     found = reader.value(reader.parsed(text))
     if not isinstance(found, Schedule):
@@ -420,19 +421,19 @@ def make_schedule(text: str) -> Schedule:
 
 
 def require_rate(optimizer: Optimizer, text: str) -> None:
-    """UsageError for an optimizer without a rate."""
+    """Raises UsageError for an optimizer without a learning rate."""
     if not hasattr(optimizer, "rate"):
-        raise UsageError(f"--schedule is a factor on a rate, and --optimizer {text} has none")
+        raise UsageError(f"--schedule multiplies the learning rate, and --optimizer {text} has none")
 
 
 def is_schedule(text: str) -> bool:
-    """Whether it begins as an expression that makes a schedule."""
+    """True if the text begins like an expression of a schedule."""
     return re.match(rf"[(\s]*([\d.e-]+\s*\*[(\s]*)?({'|'.join(SCHEDULES)})\s*[(.]", text) is not None
 
 
 def schedule_help() -> str:
-    """What an option that takes a schedule says."""
+    """Help text of an option that takes a schedule."""
     return (
-        f"factor on the rate by step, '{EXAMPLE_OF_SCHEDULE}', or by epoch, 'Cosine(20).by_epoch()'; made of "
-        f"{', '.join(SCHEDULES)}, multiplied by * or one .then(another)"
+        f"schedule, a factor on the learning rate by step, '{EXAMPLE_OF_SCHEDULE}', or by epoch, "
+        f"'Cosine(20).by_epoch()'; from {', '.join(SCHEDULES)}, combined by * and .then()"
     )

@@ -1,4 +1,4 @@
-"""Train many settings of one recipe on all cores, and tell which learn best."""
+"""Search hyperparameters: train many configurations of a recipe on all cores, and report the best."""
 
 from __future__ import annotations
 
@@ -35,48 +35,47 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
         "recipe",
-        help="a file in TOML: data = 'book.txt' and, under [settings], options of `train`, such as epochs = 9 and "
-        "units = { values = [32, 64] }; see docs/hyperparameter_search.md; or a sweep's folder, to "
-        "resume it",
+        help="TOML file: data = 'book.txt' and, under [settings], options of `train`, such as epochs = 9 and "
+        "units = { values = [32, 64] }; see docs/hyperparameter_search.md. Or the folder of a sweep, to resume it",
     )
-    add("--data", metavar="FILE", help="other data than RECIPE names")
+    add("--data", metavar="FILE", help="data file in place of that of RECIPE")
     add(
         "--out",
         metavar="FOLDER",
-        help="one that is there goes on (default: in sweeps/, named as RECIPE)",
+        help="folder of the sweep; an existing sweep is resumed (default: in sweeps/, named after RECIPE)",
     )
-    add("--workers", type=int, help="runs at a time (default: as many as there are cores for)")
+    add("--workers", type=int, help="number of runs at a time (default: one for each core)")
     add(
         "--parallel",
         metavar="NAME",
-        help="start runs by this back end of joblib: loky, dask or ray, with settings in parentheses",
+        help="back end of joblib that starts runs: loky, dask or ray, with settings in parentheses",
     )
-    add("--report", metavar="FILE", help=f"write a table ({', '.join(KINDS)}) of what there is, at the end")
+    add("--report", metavar="FILE", help=f"at the end, write a table of results ({', '.join(KINDS)})")
     add(
         "--html",
         metavar="FILE",
-        help="write a page of what there is, at the end: curves, settings, results",
+        help="at the end, write a page with curves, settings and results",
     )
     add(
         "--figure",
         metavar="FILE",
-        help="draw mean ± standard error against a setting, at the end; .svg, .png, .pdf",
+        help="at the end, write a chart of mean ± standard error against a setting; .svg, .png, .pdf",
     )
     add(
         "--against",
         metavar="NAME",
-        help="of --figure: the setting of its axis (default: numbers of most values)",
+        help="--figure: setting on the horizontal axis (default: the numeric setting with most values)",
     )
-    add("--by", metavar="NAME", help="of --figure: the setting with a line for each value")
-    add("--panels", metavar="NAME", help="of --figure: the setting with a panel for each value")
+    add("--by", metavar="NAME", help="--figure: setting with a line for each value")
+    add("--panels", metavar="NAME", help="--figure: setting with a panel for each value")
     add(
         "--serve",
         action="store_true",
-        help="show that page in a browser while it trains, from this machine alone",
+        help="show the page of --html in a browser during training; this machine only",
     )
-    add("--retry", action="store_true", help="try what failed again, from its last checkpoint")
-    add("--only-report", action="store_true", help="train nothing: tell what there is")
-    add("--quiet", action="store_true", help="no progress")
+    add("--retry", action="store_true", help="try failed runs again from their last checkpoints")
+    add("--only-report", action="store_true", help="report existing results without training")
+    add("--quiet", action="store_true", help="print no progress")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -84,9 +83,7 @@ def run(options: argparse.Namespace) -> int:
     require_ending("--html", options.html, (".html",), "the name of a page")
     require_ending("--figure", options.figure)
     if options.figure is None:
-        refuse(
-            options.written & {"against", "by", "panels"}, "says how --figure is drawn, which is not given"
-        )
+        refuse(options.written & {"against", "by", "panels"}, "needs --figure")
     require_apart(
         {"--report": options.report, "--html": options.html, "--figure": options.figure},
         {"recipe": options.recipe, "data": options.data},
@@ -97,7 +94,7 @@ def run(options: argparse.Namespace) -> int:
             "--serve shows a sweep that trains, and --only-report trains none; --html writes the page"
         )
     if options.only_report and not Path(folder).exists():
-        raise UsageError(f"there is no sweep in {folder} to tell of")
+        raise UsageError(f"there is no sweep in {folder} to report")
     sweep = Sweep(recipe, folder, options.workers, _parallel(options.parallel))
     interrupted = False
     if not options.only_report:
@@ -117,14 +114,14 @@ def run(options: argparse.Namespace) -> int:
     if not options.quiet or options.only_report:
         sys.stdout.write(report(sweep.book))
     if interrupted and not options.quiet:
-        print(f"interrupted; the same command goes on where {folder} stands", file=sys.stderr)
+        print(f"interrupted; repeat the command to resume {folder}", file=sys.stderr)
     best = sweep.book.best()
     if interrupted:
         return 130
     if not best:
         raise UsageError(f"no run of {folder} has a result; the reasons are in its table")
     if not options.quiet:
-        print(f"the best run is in {best[0].runs[0].run}")
+        print(f"best run: {best[0].runs[0].run}")
     return 0
 
 
@@ -139,7 +136,7 @@ def _draw(book: Book, options: argparse.Namespace) -> None:
 
 
 def _what_and_where(options: argparse.Namespace) -> tuple[Recipe | None, str]:
-    """The recipe, None for that of the folder, and the folder."""
+    """(recipe, or None for that of the folder; folder)"""
     if Path(options.recipe).is_dir():
         if options.out is not None:
             raise UsageError(
@@ -158,7 +155,7 @@ def _what_and_where(options: argparse.Namespace) -> tuple[Recipe | None, str]:
 
 
 def _announce_code(sweep: Sweep) -> None:
-    """Says which files of Python code the runs import."""
+    """Prints files of Python code that the runs import."""
     cell = sweep.recipe.settings.get("cell")
     named = cell.values if isinstance(cell, Values) else (cell,)
     files = dict.fromkeys(
@@ -170,7 +167,7 @@ def _announce_code(sweep: Sweep) -> None:
 
 
 def _parallel(given: str | None) -> dict[str, Any] | None:
-    """What `Sweep` is to be told."""
+    """Argument `parallel` of Sweep."""
     if given is None:
         return None
     example = "dask(scheduler_host='tcp://10.0.0.1:8786')"
@@ -181,7 +178,7 @@ def _parallel(given: str | None) -> dict[str, Any] | None:
 
 
 def _trained(sweep: Sweep, options: argparse.Namespace, changed: Callable[[], None]) -> bool:
-    """Runs it; whether it was interrupted."""
+    """Runs the sweep; returns True if it was interrupted."""
     progress = None if options.quiet else SweepTable(sweep)
     with Interruption() as interruption:
 

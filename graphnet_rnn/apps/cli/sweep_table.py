@@ -1,4 +1,4 @@
-"""The runs of a sweep that go on now, as a table that is drawn again in its place where the terminal allows."""
+"""Table of the current runs of a sweep, redrawn in place if the terminal allows."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from graphnet_rnn.apps.sweep.oven import Sweep
 
 __all__ = ["SweepTable", "table"]
 
-#: Columns of a setting's value at most.
+#: Maximum width of a setting's value.
 WIDEST = 16
-#: Columns between two cells.
+#: Columns between two table cells.
 BETWEEN = 2
 
 
 class SweepTable:
-    """A line for each run that ends, on standard output; below it, on a terminal, those that go on, and what is left.
+    """A line for each finished run on standard output; below it, on a terminal, the current runs and the work left.
 
-    stream: of the table, standard error.
+    stream: stream of the table, standard error.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class SweepTable:
         self._draw()
 
     def seen(self, entry: Entry) -> None:
-        """Something has changed."""
+        """Records a change."""
         if entry.state in ENDS and entry.name not in self._ended:
             self._ended.add(entry.name)
             self.close()
@@ -52,12 +52,12 @@ class SweepTable:
         self._draw()
 
     def close(self) -> None:
-        """Takes the table away."""
+        """Erases the table."""
         if self._place is not None:
             self._place.erase()
 
     def _over(self, entries: Sequence[Entry]) -> int:
-        """How much is done: epochs, or runs where something else ends them."""
+        """Finished epochs, or finished runs for other budgets."""
         if self._sweep.recipe.effort:
             return sum(entry.epochs for entry in entries)
         return sum(entry.state in ENDS for entry in entries)
@@ -82,14 +82,14 @@ class SweepTable:
         self._place.show([*lines, self._stands(entries, width)])
 
     def _now(self, entries: Sequence[Entry]) -> list[Entry]:
-        """Those that go on, as far as one can see: the ones that have written something last."""
+        """Current runs: those that have written last."""
         going = [e for e in entries if e.state == "begun" and not e.has_used(self._sweep.rung)]
         if 0 < self._sweep.workers < len(going):
             going = sorted(going, key=_touched, reverse=True)[: self._sweep.workers]
         return sorted(going, key=lambda entry: entry.name)
 
     def _stands(self, entries: Sequence[Entry], width: int) -> str:
-        """The last line; the less important words are left out where they do not fit."""
+        """Last line; less important words are left out if they do not fit."""
         known = [entry for entry in entries if math.isfinite(entry.best)]
         words = [f"{len(self._ended):,} of {_runs(len(entries))} ended"]
         if known:
@@ -105,10 +105,10 @@ class SweepTable:
 
 
 def table(entries: Sequence[Entry], names: Sequence[str], most: int, width: int) -> list[str]:
-    """A head and a line for each run, no wider than that: what varies, epoch, last and best validation, time left.
+    """A header and a line for each run: settings, epoch, last and best validation, time left.
 
-    Settings are left out, the last ones first, where there is no room for them, and then the other columns from the
-    right. most: epochs of a whole run. [] where nothing goes on.
+    Lines fit into `width`: settings are left out first, the last ones first, then the other columns from the right.
+    most: epochs of a whole run. [] without current runs.
     """
     if not entries:
         return []

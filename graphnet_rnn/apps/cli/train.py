@@ -1,7 +1,7 @@
-"""Train a network on a text (by default on the source code of Python's own library), or on other sequences.
+"""Train a network on a text (by default the source code of Python's library), or on other sequences.
 
-Writes model.safetensors (the best epoch), checkpoints, history.jsonl and curve.png into the run's folder, and
-flight.png, what each step did, for Hessian-free optimization and steps in a metric.
+Writes model.safetensors (the best epoch), checkpoints, history.jsonl and curve.png into the folder of the run;
+second-order optimizers also write flight.png, with the measurements of each step.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ EXAMPLE = """example:
   graphnet-rnn train --resume runs/book"""
 
 CELL = "LSTM"
-#: Drawing a sample keeps training waiting.
+#: Maximum length of a sample, which delays training.
 LONGEST_SAMPLE = 100_000
-#: What is no part of a run, so that no checkpoint keeps it, and a resumed run may be given it anew.
+#: Options that are not in a checkpoint, and that a resumed run may change.
 APART = ("quiet", "no_live", "debug", "resume", "command", "out", "checkpoint_seconds", "written")
-#: What may be said anew beside --resume: where files are that have moved (that they are the same is checked), how long
-#: the run is to go on, and how the same is computed.
+#: Options that may change on resume: paths of moved files (their content is checked), the length of the run, and the
+#: back end.
 FILES = ("data", "valid", "test", "cell")
 FREE_ON_RESUME = free_settings(Training, CarriedText, DrawnText, Arrays)
 FREE_ON_RESUME |= {*FILES, "quiet", "no_live", "resume", "debug"}
@@ -80,110 +80,119 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_steps(parser)
     add_settings(parser, CarriedText, DrawnText, Arrays, Training, without=("batch",))
     add = parser.add_argument
-    add("--no-early-stopping", action="store_true", help="do not stop when validation no longer improves")
-    add("--seed", type=int, default=0, help="of weights, dropout and samples")
+    add(
+        "--no-early-stopping",
+        action="store_true",
+        help="do not stop when the validation cost no longer improves",
+    )
+    add("--seed", type=int, default=0, help="random seed of weights, dropout and samples")
     add(
         "--start",
         metavar="MODEL",
-        help="begin with the network and the weights of a model file, e.g. the best of a sweep",
+        help="start with the network and weights of a model file, e.g. the best of a sweep",
     )
-    add("--out", metavar="FOLDER", help="the run's folder (default: a new one in runs/)")
-    add("--resume", metavar="FOLDER", help="continue a run exactly where its last checkpoint left it")
-    add("--quiet", action="store_true", help="no progress, no samples")
-    add("--no-live", action="store_true", help="no curve above the progress bar (in a terminal)")
+    add("--out", metavar="FOLDER", help="folder of the run (default: a new one in runs/)")
+    add("--resume", metavar="FOLDER", help="resume a run from its last checkpoint")
+    add("--quiet", action="store_true", help="print no progress and no samples")
+    add("--no-live", action="store_true", help="show no learning curve above the progress bar")
 
 
 def _add_data(parser: argparse.ArgumentParser) -> None:
-    """What is learned from."""
     add = parser.add_argument
     add(
         "data",
         nargs="?",
-        help="a text file (without one, Python's own library sources, 1 MB); arrays (.npz), a table (.csv, .parquet) "
-        "or music (.mid); or a problem that draws its sequences, task:addition(30)",
+        help="text file (default: sources of Python's standard library, 1 MB); arrays (.npz), table (.csv, "
+        ".parquet) or music (.mid); or a generated problem, task:addition(30)",
     )
     add(
         "--valid",
         metavar="FILE",
-        help="to validate on (else 10 %%: of a text after its first 80 %%, else the last)",
+        help="validation data (default: 10 %% of the data: of a text after its first 80 %%, otherwise the last "
+        "cases)",
     )
-    add("--test", metavar="FILE", help="test text, kept apart (else the last 10 %% of the text)")
+    add("--test", metavar="FILE", help="test text (default: the last 10 %% of the text)")
     add(
         "--fold",
         metavar="K/N",
-        help="validate on the K-th of N blocks, in the order of time, of a text or of --pieces, train on the others; "
-        "of cases that know nothing of each other on the K-th of N equal shares, drawn at random",
+        help="cross-validation: validate on fold K of N, train on the others; folds are consecutive blocks of a "
+        "text or of --pieces, and random subsets of independent cases",
     )
     add(
         "--gap",
         type=int,
         default=0,
-        help="with --fold: characters, or steps, on each side of the block that nobody reads",
+        help="with --fold: characters or time steps to leave out on each side of the validation block",
     )
     add_choices(parser)
     add(
         "--loss",
         metavar="NAME",
         choices=(*LOSSES, *SEQUENCE_LOSSES),
-        help="of sequences: softmax, sigmoid, squared or ctc (default: by the targets)",
+        help="loss for arrays and tables: softmax, sigmoid, squared or ctc (default: chosen from the targets)",
     )
+    add("--no-scaling", action="store_true", help="arrays and tables: do not standardize inputs and targets")
     add(
-        "--no-scaling", action="store_true", help="of arrays and tables: read and predict numbers as they are"
+        "--unknown",
+        metavar="CHAR",
+        help="character that replaces characters of FILEs that are not in the training text",
     )
-    add("--unknown", metavar="CHAR", help="read characters of FILEs that the text does not hold as this one")
-    add("--encoding", default="utf-8", help="of the text files")
+    add("--encoding", default="utf-8", help="encoding of the text files")
 
 
 def _add_network(parser: argparse.ArgumentParser) -> None:
-    """What learns."""
     add = parser.add_argument
     add(
         "--cell",
-        help=f"a cell of graphnet, or your own: my_cells.py:MyCell; with settings: RHN(depth=3) (default: {CELL})",
+        help=f"cell of graphnet, or your own: my_cells.py:MyCell; with settings: RHN(depth=3) (default: {CELL})",
     )
-    add("--units", type=int, help="units in each layer (default: the cell's own, 128 in most)")
-    add("--layers", type=int, default=1, help="how many layers")
+    add("--units", type=int, help="units in each layer (default: that of the cell, usually 128)")
+    add("--layers", type=int, default=1, help="number of layers")
     add(
         "--pool",
         metavar="HOW",
         choices=POOLS,
-        help="of sequences: one output for each, from its steps: last, mean or max",
+        help="one output for each sequence, pooled over its time steps: last, mean or max",
     )
-    add("--skip", action="store_true", help="every layer reads the input and is read by the output")
-    add("--dropout", type=float, default=0.0, help="share zeroed between layers (so nothing of one layer)")
+    add(
+        "--skip",
+        action="store_true",
+        help="skip connections from the input to every layer, and from every layer to the output",
+    )
+    add("--dropout", type=float, default=0.0, help="dropout rate between layers (no effect with one layer)")
     add(
         "--recurrent-dropout",
         type=float,
         default=0.0,
-        help="share of states zeroed on their way into products",
+        help="dropout rate of recurrent states",
     )
-    add("--variational", action="store_true", help="keep each dropout mask for all time steps of a piece")
+    add("--variational", action="store_true", help="use the same dropout mask at all time steps of a segment")
     add(
         "--initial-state",
         choices=("zero", "learned"),
         default="zero",
-        help="states before the first character",
+        help="initial states",
     )
 
 
 def _add_steps(parser: argparse.ArgumentParser) -> None:
-    """How it learns; what the settings of problems and of Training do not say."""
+    """Adds options of training that are not settings of problems or of Training."""
     add = parser.add_argument
     add_optimizer(parser, "adam", "'hf(structural=0.1)'", default_rates())
     add(
         "--schedule",
         metavar="EXPRESSION",
-        help=f"{schedule_help()} (default: 'ExponentialDecay(0.95, after=10).by_epoch()' where the rate is a number)",
+        help=f"{schedule_help()} (default: 'ExponentialDecay(0.95, after=10).by_epoch()' for a constant rate)",
     )
     add(
         "--batch",
         type=int,
-        help="lanes of a text, or cases, side by side (default: 32; of problems the source's)",
+        help="batch size: parallel segments of a text, or cases (default: 32; for problems that of the source)",
     )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Alone, or as one of the processes of `mpiexec`, of which the first writes and speaks."""
+    """Trains alone, or as one process of `mpiexec`, of which the first writes and prints."""
     ranks = launched()
     with ranks.together():
         if not ranks.is_first:
@@ -240,7 +249,7 @@ def _run(options: argparse.Namespace, ranks: Ranks) -> int:
 
 
 def _tested(trainer: Trainer) -> str:
-    """The best model on the part of the text that training never saw."""
+    """Message with the test score of the best model."""
     problem = trainer.problem
     if not isinstance(problem, TextProblem):
         return ""
@@ -278,7 +287,7 @@ def _resumed_settings(options: argparse.Namespace) -> argparse.Namespace:
 
 
 def _kept_arguments(path: Path, stored: Mapping[str, Any]) -> argparse.Namespace:
-    """What a checkpoint keeps, as if it were written again; ModelFileError for what nobody could write."""
+    """Arguments in a checkpoint; raises ModelFileError if they are not valid."""
     parser, words = Parser(exit_on_error=False), []
     add_arguments(parser)
     for action in parser._actions:
@@ -298,7 +307,7 @@ def _kept_arguments(path: Path, stored: Mapping[str, Any]) -> argparse.Namespace
 
 
 def _require_same_cell(checkpoint: TrainingState, kept: argparse.Namespace) -> None:
-    """UsageError for a cell that is not that of the run."""
+    """Raises UsageError for another cell than that of the run."""
     run = checkpoint.training["run"]
     layers = [make_cell(kept.cell, kept.units).description()] * kept.layers
     if kept.start is None:  # else the checkpoint's own network goes on
@@ -306,9 +315,9 @@ def _require_same_cell(checkpoint: TrainingState, kept: argparse.Namespace) -> N
 
 
 def _require_files(kept: argparse.Namespace) -> str:
-    """UsageError for a file of a run that is to be resumed, and is not where it was: how to say where it is.
+    """Raises UsageError for a moved file of a resumed run, with the option that gives its new place.
 
-    Where the cell is, if it is one of the user's own.
+    Returns the place of the cell if it is the user's.
     """
     where, cell, settings = parts_of(kept.cell or "")
     files: dict[str, str | None] = {name: getattr(kept, name) for name in FILES}
@@ -327,20 +336,20 @@ def _require_files(kept: argparse.Namespace) -> str:
 
 
 def _refuse_changes(options: argparse.Namespace) -> None:
-    """A resumed run is the same run: an option that would make it another one is an error, not ignored."""
+    """Raises an error for options that must not change on resume."""
     changed = options.written - FREE_ON_RESUME
     if changed:
         names = ", ".join("--" + k.replace("_", "-") for k in sorted(changed))
         raise UsageError(
-            f"--resume continues the run as it was; leave out {names} (what may change: --epochs, --backend, --memory, "
-            "--threads, and where files are)."
+            f"--resume continues the run unchanged; leave out {names} (you may change "
+            "--epochs, --backend, --memory, --threads, and paths of files)."
         )
 
 
 def make_trainer(
     options: argparse.Namespace, folder: str | Path, console: Console, ranks: Ranks = ALONE
 ) -> Trainer:
-    """The trainer that the arguments describe."""
+    """Trainer from the arguments."""
     if options.sample > LONGEST_SAMPLE:
         raise UsageError(
             f"--sample must be at most {LONGEST_SAMPLE:,} characters, not {options.sample:,}: the history keeps one "
@@ -395,12 +404,12 @@ def _optimizer(options: argparse.Namespace) -> Optimizer:
 
 
 def _missing(folder: Path) -> list[Path]:
-    """Those that would be made with it, the innermost first."""
+    """Missing folders of a path, the innermost first."""
     return [path for path in (folder, *folder.parents) if not path.exists()]
 
 
 def _new_folder(options: argparse.Namespace) -> Path:
-    """Makes runs/book-LSTM, or the first of -2, -3, ... that is not taken: two commands at once get one each."""
+    """Creates runs/book-LSTM, or the first of -2, -3, ... that is not taken; safe with parallel commands."""
     if is_file(options.data):
         data = Path(options.data).stem
     else:
@@ -420,9 +429,9 @@ def _new_folder(options: argparse.Namespace) -> Path:
 
 
 def _draw_curve(folder: RunFolder) -> list[str]:
-    """Saves the training curve, and the flight recorder where steps report more than a loss; says so in words.
+    """Saves the learning curve, and the flight recorder if steps report more than a loss; returns messages.
 
-    One that cannot be drawn is warned of: the run has ended well, and the picture can be had later.
+    Prints a warning if a chart cannot be drawn; `draw` can draw it later.
     """
     from viz.charts.curves import training_curve
     from viz.charts.history import read_history

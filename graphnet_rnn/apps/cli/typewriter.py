@@ -1,4 +1,4 @@
-"""The writer in a terminal: a page of text, the suggestion in grey behind it, and a line that says how things stand."""
+"""Writer in a terminal: a page of text, the suggestion in gray, and a status line."""
 
 from __future__ import annotations
 
@@ -49,21 +49,21 @@ def _style_of(suggestion: str) -> Style:
     )
 
 
-#: And for a terminal without colours, or a writer who wants none.
+#: Styles without colors.
 STYLE, PLAIN = _style_of("#888888"), _style_of("italic underline")
 KEYS = "Tab accept  → another  ↑↓ temperature  Esc pause  ^S save  ^O open  ^C leave"
-#: Seconds until a lone Esc is one, and no beginning of another key.
+#: Seconds after which Esc is a key, and not the start of an escape sequence.
 ESCAPE = 0.05
-#: Pages of letters before the end of a text that are folded: an accent that is added takes no room on a page.
+#: Number of pages before the end of a text to wrap, as combining accents take no room.
 FOLDED = 4
-#: What a second press of a key is sure of.
+#: Actions that need a second key press.
 TWICE = {"c-s": "save", "c-o": "open", "c-c": "leave", "c-q": "leave"}
 
 
 def page(view: View, rows: int, columns: int, known: str, scale: str | None = None) -> StyleAndTextTuples:
-    """The end of the text that fits into so many rows, the cursor, and the suggestion behind it.
+    """End of the text that fits into `rows`, the cursor, and the suggestion.
 
-    known: the characters of the vocabulary. scale: see viz.text.SCALES.
+    known: characters of the vocabulary. scale: see viz.text.SCALES.
     """
     start = _first(view.text, rows, columns)
     pieces: StyleAndTextTuples = []
@@ -84,7 +84,7 @@ def page(view: View, rows: int, columns: int, known: str, scale: str | None = No
 
 
 def _first(text: str, rows: int, columns: int) -> int:
-    """Where the last rows of a text begin, the place of the cursor included, as the whole text is folded."""
+    """Start of the last rows of a text with its cursor, after wrapping."""
     line = text.rfind("\n", 0, max(len(text) - FOLDED * rows * columns, 0)) + 1
     begins, taken = [line], 0
     for place in range(line, len(text)):
@@ -103,7 +103,7 @@ def _first(text: str, rows: int, columns: int) -> int:
 
 @cache
 def _cells(character: str) -> int:
-    """How wide it is on the screen: letters of the East two cells, accents that are added none."""
+    """Columns of a character: two for East Asian wide characters, none for combining accents."""
     return 0 if character == "\n" else Char(character).width
 
 
@@ -118,14 +118,14 @@ def _style(character: str, nats: float | None, known: str, scale: str | None) ->
 
 @cache
 def _styles(scale: str) -> list[str]:
-    """A style for each level of probability."""
+    """Style for each level of probability."""
     from viz.text import SCALES, palette
 
     return [f"bg:{colour} fg:{SCALES[scale].ink}" for colour in palette(SCALES[scale])]
 
 
 def status(view: View, name: str, columns: int) -> str:
-    """The line below the page; words that do not fit are left out, the less important ones first."""
+    """Status line; less important words are left out if they do not fit."""
     bits = "" if math.isnan(view.bits) else f"{view.bits:.2f} bits/char"
     words = [
         f"{name}{' *' if view.changed else ''}",
@@ -144,9 +144,9 @@ def status(view: View, name: str, columns: int) -> str:
 
 
 class Typewriter:
-    """The program: a desk, its document, and a terminal.
+    """Program with a desk, its document, and a terminal.
 
-    scale: the colours of probability, see viz.text.SCALES; None for none. message: what to say at first.
+    scale: colors of probability, see viz.text.SCALES; None for none. message: first message.
     """
 
     def __init__(
@@ -173,9 +173,9 @@ class Typewriter:
         self.application.ttimeoutlen = ESCAPE
 
     def run(self) -> Path | None:
-        """Until the writer leaves, or is called away by a signal.
+        """Runs until the writer leaves, or a signal comes.
 
-        Then, and when anything fails, what was not saved is written beside its file: the path of that.
+        Then, and after any error, an unsaved text is written next to its file; returns that path.
         """
         with self.desk:
             self.desk.listener = self._seen
@@ -232,7 +232,7 @@ class Typewriter:
 
     @property
     def _view(self) -> View:
-        """The same for all parts of a frame."""
+        """View for all parts of a frame."""
         if self._frame[0] != self.application.render_counter:
             self._frame = self.application.render_counter, self.desk.view
         return self._frame[1]
@@ -292,7 +292,7 @@ class Typewriter:
             order()
 
     def _begin(self, key: str) -> None:
-        """Another key: what was said before is read, and what is to be pressed twice was pressed once."""
+        """Handles a key press: clears the message, and counts presses that need confirmation."""
         self.message = ""
         if TWICE.get(key) != self._sure:
             self._sure = ""
@@ -324,7 +324,7 @@ class Typewriter:
             self.desk.then(self._write)
 
     def _write(self, text: str) -> None:
-        """In the desk's thread, which has read every key that came before."""
+        """Writes the file, in the thread of the desk, after all earlier keys."""
         try:
             self.document.save(text, over=self._sure == "save")
         except GraphnetError as error:

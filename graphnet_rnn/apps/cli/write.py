@@ -1,7 +1,7 @@
-"""Write with a model, which suggests what comes next, in the terminal or in a browser.
+"""Write with suggestions of a model, in the terminal or in a browser.
 
-Tab accepts the suggestion, → draws another, ↑ and ↓ change the temperature, Backspace takes back the last accepted
-suggestion or a letter, Esc pauses suggestions, Ctrl-S saves, Ctrl-O opens, Ctrl-C leaves.
+Tab accepts the suggestion, → draws another, ↑ and ↓ change the temperature, Backspace removes the last accepted
+suggestion or a character, Esc pauses suggestions, Ctrl-S saves, Ctrl-O opens, Ctrl-C exits.
 """
 
 from __future__ import annotations
@@ -32,32 +32,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "model",
         nargs="?",
-        help="a file that training wrote, .safetensors (default, also before a FILE: a small one of this package)",
+        help="model file (.safetensors) of a training run (default, also if only a FILE is given: a small model "
+        "of this package)",
     )
-    add("file", nargs="?", help="a text to go on with, or to begin")
+    add("file", nargs="?", help="text file to continue or to create")
     add_cell(parser)
-    add("--temperature", type=float, default=0.7, help="of suggestions, at first; 0: always the likeliest")
-    add("--seed", type=int, default=0, help="another seed, other suggestions")
+    add(
+        "--temperature",
+        type=float,
+        default=0.7,
+        help="initial temperature of suggestions; 0 takes the most probable characters",
+    )
+    add("--seed", type=int, default=0, help="random seed of suggestions")
     add(
         "--learn",
         type=float,
         metavar="RATE",
-        help="go on learning from what is written, by steps of this rate: 0.1",
+        help="keep training on the written text, with this learning rate, e.g. 0.1",
     )
-    add("--colour", action="store_true", help="colour each character by its probability")
+    add("--colour", action="store_true", help="color each character by its probability")
     add(
         "--html",
         action="store_true",
-        help="in a browser, on a page that a server of this machine alone shows",
+        help="write in a browser, on a page from a local server",
     )
-    add("--theme", choices=THEMES, default="light", help="its colours; colour-blind: orange and blue")
+    add("--theme", choices=THEMES, default="light", help="colors; colour-blind: orange and blue")
 
 
 def run(options: argparse.Namespace) -> int:
     if "theme" in options.written and not options.colour:
-        raise UsageError("--theme is of --colour; give that, too")
+        raise UsageError("--theme needs --colour")
     if options.html and (options.colour or "theme" in options.written):
-        raise UsageError("--colour and --theme are of a terminal; a page has a button for it")
+        raise UsageError("--colour and --theme are for the terminal; the page of --html has a button")
     if not options.html:
         _require_terminal()
     if options.file is None and options.model is not None and not options.model.endswith(".safetensors"):
@@ -82,7 +88,7 @@ def _require_terminal() -> None:
     for stream, name in ((sys.stdin, "input"), (sys.stdout, "output")):
         if stream is None or not stream.isatty():
             raise UsageError(
-                f"standard {name} is no terminal, where one could write; --html writes in a browser, and "
+                f"standard {name} is not a terminal; --html writes in a browser, and "
                 "`graphnet-rnn sample MODEL --warm-up TEXT` goes on with a text by itself"
             )
 
@@ -114,7 +120,7 @@ def _at_a_terminal(desk: Desk, document: Document, options: argparse.Namespace) 
 
 
 def _exit_code(kept: Path | None) -> int:
-    """The exit code, once it was said where a text lies that was not saved."""
+    """Prints the path of a rescued text, if any; returns the exit code."""
     if kept is None:
         return 0
     with contextlib.suppress(OSError):  # a terminal that is gone

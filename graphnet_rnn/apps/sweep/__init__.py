@@ -1,13 +1,13 @@
-"""Many runs of one recipe: which settings learn best.
+"""Hyperparameter search: many runs of one recipe.
 
-ranges     what a setting may be, and values drawn from it
-halving    who is trained for how long, and who is cut down
-recipe     a command, its settings and their ranges, seeds, and how they are searched; a TOML file
-tuner      what Optuna proposes, and whom it would cut down
-book       what there is of each run in the sweep's folder, whoever made it, and the files that the recipe names
-baker      a run, in a process of its own: resumed where it was killed
-oven       the runs, on all cores, cut down where others learn better
-report     tables of what came out
+ranges     ranges of settings, and values drawn from them
+halving    successive halving and Hyperband
+recipe     data, settings and ranges, seeds, and the search method; a TOML file
+tuner      samplers and pruners of Optuna
+book       state of each run in the sweep's folder, and copies of the recipe's files
+baker      a run in its own process, resumed after a crash
+oven       all runs, on all cores, with early stopping of bad ones
+report     tables of results
 """
 
 from __future__ import annotations

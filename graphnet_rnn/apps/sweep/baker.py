@@ -1,4 +1,4 @@
-"""Baker: a run of a sweep in a process of its own, on its own cores, watched to its end."""
+"""Baker: trains a run of a sweep in its own process, on its own cores."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from graphnet_rnn.parallel.launcher import alone
 
 __all__ = ["LOOK", "Baker", "is_wanted", "machine", "settings_of_train"]
 
-#: Seconds between looks at runs that are computing.
+#: Seconds between checks of training runs.
 LOOK = 0.5
-#: Seconds that a run may take to write its checkpoint when it is told to end.
+#: Seconds for a stopped run to write its checkpoint.
 PATIENCE = 60.0
-#: How often a run may be ended by others, without an epoch between, until it has failed.
+#: Maximum number of kills of a run without an epoch in between; then it has failed.
 DEATHS = 3
-#: The exit code of a run that was told to end.
+#: Exit code of a stopped run.
 INTERRUPTED = 130
-#: How a sentence of the program that trains begins.
+#: Prefix of error messages of `graphnet-rnn train`.
 PROGRAM = "graphnet-rnn train: "
 
 
 class Baker:
-    """Who trains runs of a book, one or several at a time, in threads, each in a process of its own."""
+    """Trains runs of a book, one or several at a time, in threads, each in its own process."""
 
     def __init__(self, book: Book, stopped: Callable[[], bool]) -> None:
         self._book, self._stopped = book, stopped
 
     def bake(self, entry: Entry, spent: float, last: bool) -> None:
-        """Trains one until it has used up so much of the recipe's budget; nothing if another does."""
+        """Trains a run up to the budget `spent`; does nothing if another sweep trains it."""
         if self._stopped():
             return
         self._book.propose(entry.number)
@@ -58,7 +58,7 @@ class Baker:
                     self._process(entry, spent, last, cores)
 
     def _process(self, entry: Entry, spent: float, last: bool, cores: Sequence[str]) -> None:
-        """In a process, and in another one from the last checkpoint where somebody else ended it, so often."""
+        """Trains in a process; restarts from the last checkpoint, a few times, if something else kills it."""
         if not (entry.folder / SETTINGS).exists():
             entry.propose(entry.settings)
         deaths, before = 0, -1
@@ -91,7 +91,7 @@ class Baker:
                 time.sleep(LOOK)
 
     def _attempt(self, entry: Entry, spent: float, cores: Sequence[str]) -> tuple[int, str, bool]:
-        """Its exit code, what it said of errors, and whether the sweep was told to stop."""
+        """(exit code, error output, True if the sweep was stopped)"""
         recipe = self._book.recipe
         if any(entry.run.glob("checkpoint-*.safetensors")):
             command = recipe.resuming(entry.run, spent)
@@ -113,7 +113,7 @@ class Baker:
             return process.returncode, errors, stopped
 
     def _watch(self, process: subprocess.Popen[str], entry: Entry) -> bool:
-        """Until it ends, or is to end; whether the sweep was told to stop."""
+        """Waits for the end of a process, or stops it; returns True if the sweep was stopped."""
         seen, pause = entry.epochs, LOOK / 10  # what fails, fails at once
         while process.poll() is None:
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -129,7 +129,7 @@ class Baker:
         return False
 
     def _cut_if_hopeless(self, entry: Entry) -> None:
-        """Ends all runs of its configuration that have not ended, if the recipe's pruner says so."""
+        """Stops all runs of the configuration if the pruner decides so."""
         if self._book.is_hopeless(entry.number):
             for each in self._book.of(entry.number):
                 if each.state not in ENDS:
@@ -142,7 +142,7 @@ def is_wanted(entry: Entry, spent: float, last: bool) -> bool:
 
 
 def _wait_for(run: Path) -> None:
-    """Until the process of a sweep that was killed has written its checkpoint."""
+    """Waits until the process of a killed sweep has written its checkpoint."""
     if run.is_dir():
         with contextlib.suppress(UsageError), locked(run, "busy", PATIENCE):
             pass
@@ -150,7 +150,7 @@ def _wait_for(run: Path) -> None:
 
 @contextlib.contextmanager
 def _cores(book: Book) -> Iterator[list[str]]:
-    """Cores of this machine that no other run of the sweep is on; none where all are taken, or cannot be given."""
+    """Cores of this machine without another run of the sweep; none if all are taken, or cannot be set."""
     threads, claimed = book.recipe.threads, contextlib.ExitStack()
     cores = own_cores() if hasattr(os, "sched_getaffinity") else []
     places = book.folder / "cores"
@@ -167,7 +167,7 @@ def _cores(book: Book) -> Iterator[list[str]]:
 
 
 def machine() -> str:
-    """Its name, as a file may be called."""
+    """Name of this machine, safe for file names."""
     return "".join(c if c.isalnum() else "-" for c in platform.node()) or "here"
 
 
@@ -180,12 +180,12 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 def _is_from_outside(code: int) -> bool:
-    """Whether a signal ended it, also one that it heard, and wrote its checkpoint."""
+    """True if a signal ended the process, also one after which it wrote its checkpoint."""
     return code < 0 or code == INTERRUPTED
 
 
 def _sentence(errors: str, code: int) -> str:
-    """What it said at last, without the program's name; what ended it where it said nothing."""
+    """Last line of the error output, without the program's name; else the reason of the exit."""
     if code < 0:
         return f"ended by {signal.Signals(-code).name}"
     lines = [line for line in errors.splitlines() if line.strip()]
@@ -195,9 +195,7 @@ def _sentence(errors: str, code: int) -> str:
 
 @functools.cache
 def settings_of_train() -> frozenset[str]:
-    """The options of `graphnet-rnn train`, with _ for -, as the program itself says them: sweeps run it, and know no
-    more of it than its users do. TrainingError where it does not start.
-    """
+    """Options of `graphnet-rnn train`, with _ for -, from its --help. Raises TrainingError if it does not start."""
     asked = subprocess.run(
         [sys.executable, "-m", "graphnet_rnn", "train", "--help"],
         stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", env=alone(os.environ), check=False,

@@ -1,12 +1,12 @@
-"""Book: what there is of each run, read from the sweep's folder alone, so whoever looks sees the same.
+"""Book: state of each run, read only from the sweep's folder.
 
-recipe.json        what is swept
-data/              the files that the recipe names by their content, so whoever shares the folder has all it takes:
-                   0a1b2c3d4e5f6071-book.txt, the first 16 digits of the SHA-256 of what is in it, and its name
+recipe.json        recipe of the sweep
+data/              copies of the recipe's files, named by content, for other machines that share the folder:
+                   0a1b2c3d4e5f6071-book.txt, the first 16 digits of the SHA-256 of its content, and its name
 0003-1/            configuration 3 with seed 1 (0003-1-4: and fold 4): its settings (settings.json), and a run of
                    `graphnet-rnn train` (run/)
-0003-1/ended.json  how it ended for good: done, cut, or failed with a sentence
-0003-1/reached.json  its best value at each rung, where these are of steps or core-seconds
+0003-1/ended.json  final state: done, cut, or failed with a sentence
+0003-1/reached.json  best value at each rung of steps or core-seconds
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from graphnet_rnn.settings import is_number, shown
 
 __all__ = ["ENDS", "Book", "Configuration", "Entry"]
 
-#: How a run may end for good. "cut": others learned better.
+#: Final states of a run. "cut": stopped early.
 ENDS = ("done", "failed", "cut")
-#: Seconds until what another process is doing is given up.
+#: Timeout for other processes, in seconds.
 PATIENCE = 60.0
-#: Of a digest, those that a name begins with.
+#: Digits of the digest in a file name.
 DIGITS = 16
 RECIPE, DATA, RUN, PROPOSING = "recipe.json", "data", "run", "proposing"
 SETTINGS, ENDED, REACHED = "settings.json", "ended.json", "reached.json"
@@ -44,13 +44,20 @@ SETTINGS, ENDED, REACHED = "settings.json", "ended.json", "reached.json"
 
 @dataclass
 class Entry:
-    """One run: a configuration, a seed, and which block of the text validates, None for the usual parts.
+    """Run of one configuration with one seed and one fold.
 
-    settings: nothing before they are proposed. epochs: how many it has made. values: the validated measure after each
-    (of the training data where nothing is kept to validate). state: "waiting", "begun", or one of ENDS. sentence: why
-    it failed. sample: what it wrote after its last epoch. most: epochs of the recipe; those that the run makes by hand
-    afterwards are no part of the sweep. recipe: what settings that were proposed must fit. reached: its best value when
-    it had used up steps, or core-seconds, of a rung.
+    number: number of the configuration, from 0. seed: seed of the run. settings: option -> value; empty before they are
+    proposed. folder: folder of the run in the sweep. state: "waiting", "begun", "done", "cut" or "failed". sentence:
+    reason of a failure. values: validation measure after each epoch (training measure without validation data).
+    seconds: training time. unit: unit of `values`. sample: text that the network wrote after the last epoch. most:
+    maximum number of epochs; later epochs of a run that was continued by hand do not count. fold: block that validates;
+    None for the usual split. recipe: recipe that proposed settings must fit. reached: best value at each rung of steps
+    or core-seconds. spent, in methods: part of the budget, in epochs, steps or core-seconds, as the recipe has it.
+
+    >>> from pathlib import Path
+    >>> entry = rnn.sweep.Entry(0, seed=1, settings={"units": 8}, folder=Path("sweep/0000-1"), values=[2.5, 2.0, 2.25])
+    >>> entry.name, entry.epochs, entry.best, entry.value_at(1)
+    ('0000-1', 3, 2.0, 2.5)
     """
 
     number: int
@@ -80,7 +87,7 @@ class Entry:
 
     @property
     def run(self) -> Path:
-        """The folder of the run itself."""
+        """Folder in which `graphnet-rnn train` writes."""
         return self.folder / RUN
 
     @property
@@ -89,7 +96,7 @@ class Entry:
 
     @property
     def best(self) -> float:
-        """The least value; NaN before the first."""
+        """Minimum of the values; NaN before the first epoch."""
         return min(self.values, default=math.nan)
 
     @property
@@ -97,11 +104,11 @@ class Entry:
         return self.recipe is None or self.recipe.budget[0] == "epochs"
 
     def has_used(self, spent: float) -> bool:
-        """Whether it has been trained so far: to so many epochs, or whatever the recipe's budget is of."""
+        """True if the run has been trained for `spent`."""
         return len(self.values) >= spent if self._in_epochs else f"{spent:g}" in self.reached
 
     def value_at(self, spent: float) -> float:
-        """The least up to there, or of all if it ended before; infinite if it failed, or is not so far."""
+        """Returns the minimum of the values up to `spent`; infinity if the run failed or has not come so far."""
         if not self._in_epochs and self.has_used(spent):
             return self.reached[f"{spent:g}"]
         if self.state != "done" and not self.has_used(spent):
@@ -109,13 +116,13 @@ class Entry:
         return min(self.values[: int(spent)] if self._in_epochs else self.values, default=math.inf)
 
     def reach(self, spent: float) -> None:
-        """Writes what it had learned there: the end of an epoch that was cut short is forgotten when it goes on."""
+        """Records the best value at a rung; an epoch that ends between two rungs is trained again on resume."""
         if not self._in_epochs:
             self.reached[f"{spent:g}"] = min(self.values, default=math.inf)
             _write_json(self.folder / REACHED, {n: v for n, v in self.reached.items() if math.isfinite(v)})
 
     def look(self) -> None:
-        """Reads what is new; several threads may."""
+        """Reads new results of the run; thread-safe."""
         with self._lock:
             try:
                 if not self._damage:
@@ -126,7 +133,7 @@ class Entry:
                 self.state, self.sentence = "failed", self._damage
 
     def propose(self, settings: Settings) -> None:
-        """Writes what it is to try."""
+        """Writes the settings that the run will use."""
         self.folder.mkdir(parents=True, exist_ok=True)
         fold = {} if self.fold is None else {"fold": self.fold}
         _write_json(self.folder / SETTINGS, {**settings, "seed": self.seed, **fold})
@@ -160,13 +167,13 @@ class Entry:
             self.state = "begun" if self.run.exists() else "waiting"
 
     def end(self, state: str, sentence: str = "") -> None:
-        """Writes how it ended for good."""
+        """Writes the final state, "done", "cut" or "failed", and the reason (`sentence`)."""
         assert state in ENDS
         _write_json(self.folder / ENDED, {"state": state, "sentence": sentence})
         self.state, self.sentence = state, sentence
 
     def try_again(self) -> None:
-        """Forgets that it failed."""
+        """Resets a failed run."""
         if self.state == "failed":
             (self.folder / ENDED).unlink(missing_ok=True)
             self._damage = ""
@@ -174,7 +181,15 @@ class Entry:
 
 
 class Configuration(NamedTuple):
-    """Settings; mean and standard error of the best values over seeds and folds, of how many; runs, the best first."""
+    """Result of one configuration over seeds and folds.
+
+    settings: option -> value. mean: mean of the runs' best values. error: standard error of the mean; NaN for one run.
+    known: number of runs with a value. runs: all runs, best first.
+
+    >>> found = rnn.sweep.Configuration({"units": 64}, mean=1.9, error=0.02, known=3, runs=[])
+    >>> found.settings["units"], found.mean
+    (64, 1.9)
+    """
 
     settings: Settings
     mean: float
@@ -184,9 +199,17 @@ class Configuration(NamedTuple):
 
 
 class Book:
-    """All runs of a recipe, in a folder. It is made, or taken up: UsageError for a folder of another recipe.
+    """Record of all runs of a sweep, in its folder.
 
-    recipe: the same, with the files that the folder keeps. None for the recipe of the folder.
+    recipe: recipe of the sweep; None reads that of the folder. The attribute `recipe` names the copies of its files in
+    the folder. folder: folder of the sweep; created if it does not exist. number, in methods: number of a
+    configuration, from 0.
+    Raises UsageError if the folder holds a sweep of another recipe.
+
+    >>> recipe = rnn.sweep.Recipe("task:addition(30)", {"units": rnn.sweep.Values((8, 16)), "epochs": 1}, seeds=2)
+    >>> book = rnn.sweep.Book(recipe, "sweep")
+    >>> [(entry.name, entry.settings["units"], entry.state) for entry in book.look()]
+    [('0000-0', 8, 'waiting'), ('0000-1', 8, 'waiting'), ('0001-0', 16, 'waiting'), ('0001-1', 16, 'waiting')]
     """
 
     def __init__(self, recipe: Recipe | None, folder: str | Path) -> None:
@@ -201,7 +224,7 @@ class Book:
         elif recipe is None:
             raise UsageError(f"there is no sweep in {self.folder}")
         elif self.folder.exists() and any(self.folder.iterdir()):
-            raise UsageError(f"{self.folder} is there already, and holds no sweep; name another folder")
+            raise UsageError(f"{self.folder} exists and is not a sweep; name another folder")
         self._tuner = Tuner(recipe) if Tuner.is_needed(recipe) else None
         self.recipe = recipe.with_files(self._container.put)
         if not held.exists():
@@ -214,12 +237,12 @@ class Book:
         return Container(self.folder / DATA)
 
     def _mapping(self, recipe: Recipe) -> dict[str, Any]:
-        """As its file says it, whose files are beside it."""
+        """Returns the mapping of a recipe's file, whose data files lie in the folder."""
         found = recipe.with_files(lambda file: f"{DATA}/{Path(file).name}").mapping()
         return dict(json.loads(_json(found)))
 
     def _require_same(self, was: dict[str, Any], recipe: Recipe) -> None:
-        """UsageError for the recipe of another sweep."""
+        """Raises UsageError for the recipe of another sweep."""
         now = self._mapping(recipe.with_files(self._container.place))
         changed = [name for name in _differing(was, now) if name not in FREE]
         if changed == ["settings"] and isinstance(was.get("settings"), dict):
@@ -228,7 +251,7 @@ class Book:
             ] or changed
         if changed:
             raise UsageError(
-                f"{self.folder} is a sweep of another recipe: {' and '.join(changed)} of it differ; name another "
+                f"{self.folder} belongs to another recipe: {' and '.join(changed)} of it differ; name another "
                 "folder"
             )
 
@@ -251,14 +274,14 @@ class Book:
                     )
 
     def of(self, number: int) -> list[Entry]:
-        """The runs of a configuration."""
+        """Returns the runs of configuration `number`."""
         runs = self.recipe.seeds * self.recipe.folds
         return self.entries[number * runs : (number + 1) * runs]
 
     # -- what comes next -----------------------------------------------------------------------
 
     def propose(self, number: int) -> None:
-        """Says what a configuration is to try, and all before it, if nobody has: one process at a time."""
+        """Proposes settings for configurations up to `number` that have none; locked against other processes."""
         if all(entry.settings for entry in self.of(number)):
             return
         busy = f"another sweep in {self.folder} proposes settings now, and does not end"
@@ -280,14 +303,14 @@ class Book:
                 entry.propose(settings)
 
     def is_hopeless(self, number: int) -> bool:
-        """Whether the recipe's pruner would cut a configuration down, as things stand."""
+        """True if the pruner of the recipe would stop configuration `number` now."""
         if self.recipe.pruner is None or self._tuner is None:
             return False
         self.look()
         return self._tuner.is_hopeless(number, self._fates())
 
     def _fates(self) -> list[Fate]:
-        """How the configurations that are known fare."""
+        """Returns the results so far of configurations with settings."""
         found, runs = [], self.recipe.seeds * self.recipe.folds
         for number in range(len(self.entries) // runs):
             entries = self.of(number)
@@ -303,7 +326,7 @@ class Book:
     # -- what there is -------------------------------------------------------------------------
 
     def look(self) -> list[Entry]:
-        """The entries, as they are now."""
+        """Reads new results from the folder; returns all entries."""
         for entry in self.entries:
             if entry.state not in ENDS or not entry.values:
                 entry.look()
@@ -311,16 +334,16 @@ class Book:
 
     @property
     def names(self) -> list[str]:
-        """The settings that differ from run to run."""
+        """Names of the settings that differ between runs."""
         return [name for name in self.recipe.ranges if any(name in each.settings for each in self.entries)]
 
     @property
     def unit(self) -> str:
-        """Of what is compared; "value" before the first run has said it."""
+        """Unit of the compared values; "value" before the first run has begun."""
         return next((entry.unit for entry in self.look() if entry.unit), "value")
 
     def best(self) -> list[Configuration]:
-        """The configurations that have a value as they are now, the best first."""
+        """Returns configurations that have a value, best first."""
         found = []
         for number in sorted({entry.number for entry in self.look()}):
             runs = sorted(self.of(number), key=_order)
@@ -342,14 +365,14 @@ def _differing(was: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 
 def _number(path: Path, value: Any) -> float:
-    """DataError for what is none."""
+    """A number; raises DataError for anything else."""
     if not is_number(value) or not math.isfinite(value):
         raise DataError(f"{path} is damaged: it says {shown(value)} for a number")
     return float(value)
 
 
 def _value_of(path: Path, row: Mapping[str, Any]) -> float:
-    """What an epoch is judged by: its validation, or its training where there is none."""
+    """Score of an epoch: validation, or training without validation data."""
     for kind in ("valid_", "train_"):
         for name, value in row.items():
             if name.startswith(kind) and value is not None:
@@ -358,7 +381,7 @@ def _value_of(path: Path, row: Mapping[str, Any]) -> float:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """A small file of JSON; {} where it is not there. DataError for what is none."""
+    """Small JSON file; {} if it is missing. Raises DataError for other files."""
     if not path.exists():
         return {}
     try:
@@ -371,7 +394,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """A small file, whole or not at all."""
+    """Writes a small JSON file atomically."""
     write_atomically(path, _json(value))
 
 
@@ -380,15 +403,15 @@ def _json(value: Mapping[str, Any]) -> bytes:
 
 
 class Container:
-    """Files by their content, in a folder."""
+    """Folder of files named by content."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def put(self, file: str) -> str:
-        """Where a copy of the file is kept: made, with its permissions, unless one of this content is there.
+        """Copies a file with its permissions, unless it is there; returns the path of the copy.
 
-        Of a file that lies here already, whether it is what it was: DataError if it is not, or cannot be read.
+        Checks a file that is in the folder already: raises DataError if it has changed or cannot be read.
         """
         kept, content = self._place(file)
         if not kept.exists():
@@ -396,7 +419,7 @@ class Container:
         return str(kept)
 
     def place(self, file: str) -> str:
-        """Where `put` keeps it; nothing is written."""
+        """Path of the copy that `put` makes; writes nothing."""
         return str(self._place(file)[0])
 
     def _place(self, file: str) -> tuple[Path, bytes]:
@@ -407,7 +430,7 @@ class Container:
         digest = hashlib.sha256(content).hexdigest()[:DIGITS]
         if path.parent.resolve() == self.folder.resolve():
             if not path.name.startswith(f"{digest}-"):
-                raise DataError(f"{path} is not what it was when the sweep began; put it back, or sweep anew")
+                raise DataError(f"{path} has changed since the sweep began; restore it, or start a new sweep")
             return path, content
         there = sorted(self.folder.glob(f"{digest}-*"))
         if there:

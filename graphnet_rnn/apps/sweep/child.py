@@ -1,4 +1,4 @@
-"""The process of a run: a command on its own cores, which ends when the sweep that started it is killed.
+"""Process of a run: a command on its own cores, which ends when its sweep is killed.
 
 python -m graphnet_rnn.apps.sweep.child [CORE ...] -- train TEXT ...
 """
@@ -15,7 +15,7 @@ from graphnet.system.streams import prepare_streams
 
 __all__: list[str] = []
 
-#: Linux: a process asks to be sent a signal when the one that started it has died.
+#: Option of Linux's prctl: signal this process when its parent dies.
 PDEATHSIG = 1
 
 

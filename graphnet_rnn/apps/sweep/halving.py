@@ -1,4 +1,4 @@
-"""Halving: who is trained for how long, when those that learn worst are cut down early."""
+"""Successive halving and Hyperband."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Bracket", "Halving"]
 
 
 class Bracket(NamedTuple):
-    """Configurations that are judged among themselves: their numbers, and the place of the first rung."""
+    """Configurations that are compared among themselves: their numbers, and the index of the first rung."""
 
     numbers: range
     begin: int
@@ -21,15 +21,21 @@ class Bracket(NamedTuple):
 
 @dataclass(frozen=True)
 class Halving:
-    """Successive halving: those that learn worst are cut down early.
+    """Successive halving: stop the worst configurations early.
 
-    All configurations train for `first` (epochs, steps or core-seconds, as the recipe says), the best 1/`factor` of
-    them `factor` times as long, and so on to the whole budget R.
-    brackets: Hyperband, which does not trust the first rung alone. With S rungs above the first, bracket s = S ... 0
-    has n = ⌈(S+1)/(s+1) η^s⌉ configurations, which begin with R/η^s and are halved among themselves; configurations
-    are dealt to brackets by their numbers, and begin again with the first bracket when all are full.
+    All configurations train for `first`; the best 1/`factor` of them train `factor` times as long, and so on up to the
+    whole budget R.
+    first: budget of the first rung, in epochs, steps or core-seconds, as the recipe has it; 1 by default. factor: η, 3
+    by default. brackets: True for Hyperband, which also tries longer first rungs; False by default. With S rungs above
+    the first, bracket s = S ... 0 has n = ⌈(S+1)/(s+1) η^s⌉ configurations. They begin with R/η^s and are halved among
+    themselves. Brackets are filled in the order of configurations; then the first bracket begins again.
+    budget, in methods: R. count: number of configurations.
     Source: Karnin, Koren & Somekh 2013; Jamieson & Talwalkar 2016; Li, Jamieson, DeSalvo, Rostamizadeh & Talwalkar
     2018, algorithm 1.
+
+    >>> halving = rnn.sweep.Halving(first=1, factor=3)
+    >>> halving.rungs(20), halving.kept(27)
+    ([1, 3, 9, 20], 9)
     """
 
     first: float = 1
@@ -43,23 +49,23 @@ class Halving:
         yes_or_no("halving: brackets", self.brackets)
 
     def rungs(self, budget: float) -> list[float]:
-        """What is spent on a run until it is decided who goes on, the whole budget included."""
+        """Returns the budgets at which runs are compared; the last is the whole budget."""
         found: list[float] = []
         while self.first * self.factor ** len(found) < budget:
             found.append(self.first * self.factor ** len(found))
         return [*found, budget]
 
     def kept(self, count: int) -> int:
-        """How many of so many go on."""
+        """Returns how many of `count` configurations continue."""
         return max(1, count // self.factor)
 
     def sizes(self, budget: float) -> list[int]:
-        """How many configurations each bracket has, that with the shortest first rung first."""
+        """Returns the number of configurations in each bracket; the shortest first rung comes first."""
         top = len(self.rungs(budget)) - 1
         return [-(-(top + 1) * self.factor**s // (s + 1)) for s in range(top, -1, -1)]
 
     def divided(self, count: int, budget: float) -> Iterator[Bracket]:
-        """So many configurations, in brackets; the last one may not be full."""
+        """Yields brackets with `count` configurations in all; the last one may be smaller."""
         if not self.brackets:
             yield Bracket(range(count), 0)
             return
@@ -70,5 +76,5 @@ class Halving:
             start, place = end, (place + 1) % len(sizes)
 
     def mapping(self) -> dict[str, Any]:
-        """As a recipe's file says it."""
+        """Returns the settings as in a recipe's file."""
         return {"first": self.first, "factor": self.factor} | ({"brackets": True} if self.brackets else {})

@@ -1,4 +1,4 @@
-"""Sweep: the runs of a recipe, each a process of its own, on all cores, or on those of a cluster."""
+"""Sweep: runs of a recipe, each in its own process, on all cores or on a cluster."""
 
 from __future__ import annotations
 
@@ -25,23 +25,28 @@ from graphnet_rnn.settings import shown, whole_number, yes_or_no
 
 __all__ = ["Sweep"]
 
-#: How often the workers of a back end of joblib may die until it is given up.
+#: Maximum number of crashes of joblib's workers.
 FAILURES = 5
-#: Seconds that a worker of loky waits for more.
+#: Seconds until an idle worker of loky exits.
 IDLE = 10
 
 
 class Sweep:
-    """Trains all runs of a recipe in a folder, so many at a time; what was done before is not done again.
+    """Trains all runs of a recipe in a folder, several at a time; finished runs are not repeated.
 
-    recipe: None for that of the folder. workers: how many runs at a time; by default as many as there are cores for.
-    parallel: what starts them: None for this process, or a back end of joblib by its name, "loky", "dask" or "ray",
-    with its settings in a mapping: {"backend": "dask", "scheduler_host": "tcp://10.0.0.1:8786"}; then runs are also on
-    the machines of that cluster, which must share the folder. Killed in any way, it goes on from the checkpoints of its
-    runs, and gives the same results to the bit. Several sweeps, also on other machines, may work in one folder: each
-    run is claimed by one of them. A run that fails is recorded with its sentence.
+    recipe: recipe of the sweep; None reads that of the folder. folder: folder of the sweep. workers: number of runs at
+    a time; by default cores / threads of a run. parallel: None runs on this machine; or a back end of joblib, "loky",
+    "dask" or "ray", or a mapping with its settings: {"backend": "dask", "scheduler_host": "tcp://10.0.0.1:8786"}. All
+    machines of a cluster must share the folder.
+    After an interruption or a crash, runs resume from their checkpoints with the same results bit for bit. Several
+    sweeps, also on other machines, may work in one folder: each run is trained by one of them. A failed run is recorded
+    with its error message.
 
-        sweep = Sweep(Recipe.read("recipe.toml"), "sweeps/gru")
+    >>> recipe = rnn.sweep.Recipe("task:addition(30)", {"units": rnn.sweep.Values((8, 16)), "epochs": 1})
+    >>> sweep = rnn.sweep.Sweep(recipe, "sweep")
+    >>> len(sweep.book.entries), sweep.book.best()
+    (2, [])
+
         sweep.run(print)
         for settings, mean, error, known, runs in sweep.book.best(): ...
     """
@@ -61,9 +66,9 @@ class Sweep:
         self.book = Book(recipe, folder)
         self.recipe = self.book.recipe
         most = max(1, len(own_cores()) // self.recipe.threads) if parallel is None else -1
-        #: -1: as many as a back end of joblib has.
+        #: -1: all workers of joblib's back end.
         self.workers = most if workers is None else workers
-        #: What the runs that go on are trained to now.
+        #: Budget up to which runs are trained now.
         self.rung = self.recipe.rungs[0]
         self._stopped = threading.Event()
         self._failures = 0
@@ -75,10 +80,10 @@ class Sweep:
         until: Callable[[], bool] = lambda: False,
         retry: bool = False,
     ) -> None:
-        """Until every run has ended, or was cut; Ctrl-C ends it, once the runs have written their checkpoints.
+        """Trains until every run has ended; Ctrl-C stops after the runs have written their checkpoints.
 
-        listener: called with an entry whenever it has changed. until: ends it as well, where it says so. retry: those
-        that failed are tried again, from their last checkpoints.
+        listener: callback with an entry whenever it has changed. until: callback that stops the sweep by returning
+        True. retry: True tries failed runs again from their last checkpoints; False by default.
         """
         yes_or_no("Sweep.run: retry", retry)
         self._stopped.clear()
@@ -117,11 +122,11 @@ class Sweep:
                     return
 
     def stop(self) -> None:
-        """Ends `run`, which is in another thread, once its runs have written their checkpoints."""
+        """Stops `run` from another thread, after its runs have written their checkpoints."""
         self._stopped.set()
 
     def _tell(self, listener: Callable[[Entry], object] | None) -> None:
-        """Of what has changed."""
+        """Calls the listener for changed entries."""
         for entry in self.book.look():
             now = entry.state, entry.epochs
             if self._shown.get(entry.name) != now:
@@ -130,7 +135,7 @@ class Sweep:
                     listener(entry)
 
     def _train(self, entries: Sequence[Entry], spent: float, last: bool) -> None:
-        """All of them until they have used up so much; those that another sweep has claimed are waited for."""
+        """Trains all entries up to `spent`; waits for those that another sweep trains."""
         waiting = list(entries)
         while waiting and not self._stopped.is_set():
             if self._config is None:
@@ -154,7 +159,7 @@ class Sweep:
                 raise
 
     def _train_elsewhere(self, entries: Sequence[Entry], spent: float, last: bool) -> None:
-        """By joblib. Workers see a file that tells them to stop."""
+        """Trains with joblib. A file stops the workers."""
         assert self._config is not None
         joblib = _package()
         stop = self.book.folder / f"stop-{secrets.token_hex(8)}"
@@ -191,7 +196,7 @@ class Sweep:
             stop.unlink(missing_ok=True)
 
     def _kept(self, entries: Sequence[Entry], spent: float) -> list[Entry]:
-        """The best configurations, by their means over seeds and folds; the others are cut. Of equal ones the first."""
+        """Best configurations by the mean over seeds and folds (ties: the first); the others are cut."""
         assert self.recipe.halving is not None
         numbers = sorted({entry.number for entry in entries})
         values = {n: sum(e.value_at(spent) for e in entries if e.number == n) for n in numbers}
@@ -207,7 +212,7 @@ class Sweep:
 def _bake_elsewhere(
     folder: str, name: str, spent: float, last: bool, stop: str, owner: tuple[str, int]
 ) -> None:
-    """Of a process that a back end of joblib has started, here or on another machine. owner: whose sweep it is."""
+    """Trains in a process that joblib has started, here or on another machine. owner: the sweep."""
     host, process = owner
     here = host == machine()
 
@@ -244,7 +249,7 @@ def _package() -> Any:
 
 
 def _configuration(given: str | Mapping[str, Any]) -> dict[str, Any]:
-    """What joblib is to be told. UsageError for what it does not know."""
+    """Arguments of joblib's back end. Raises UsageError for unknown ones."""
     found: dict[str, Any] = {"backend": given} if isinstance(given, str) else dict(given)
     if not isinstance(found.get("backend"), str):
         raise UsageError(

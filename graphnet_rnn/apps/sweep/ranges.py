@@ -1,4 +1,4 @@
-"""Ranges: what a setting may be."""
+"""Ranges of settings."""
 
 from __future__ import annotations
 
@@ -15,36 +15,48 @@ from graphnet_rnn.settings import is_number, listed, shown, yes_or_no
 
 __all__ = ["Between", "Range", "Values", "range_of"]
 
-#: What a setting of a command may be.
+#: Types of settings.
 PLAIN = (str, int, float, bool)
 
 
 class Range(ABC):
-    """when: other settings, and the values of each with which this one is a setting at all; else it is left out."""
+    """Range of a setting.
+
+    when: values of other settings with which this setting applies; otherwise it is left out. None: always applies.
+    """
 
     when: Mapping[str, tuple[Any, ...]] | None
 
     @property
     def conditions(self) -> Mapping[str, tuple[Any, ...]]:
-        """What `when` says; nothing for what is always a setting."""
+        """`when`; empty for a setting that always applies."""
         return self.when or {}
 
     @abstractmethod
     def holds(self, value: Any) -> bool:
-        """Whether it may be this."""
+        """True if `value` lies in the range."""
 
     @abstractmethod
     def draw(self, random: np.random.Generator) -> Any:
-        """One value."""
+        """Draws a value with the generator `random`."""
 
     @abstractmethod
     def description(self) -> dict[str, Any]:
-        """As a recipe writes it."""
+        """Returns the range as written in a recipe."""
 
 
 @dataclass(frozen=True)
 class Values(Range):
-    """One of these: a grid goes through all of them."""
+    """List of values; a grid search tries all of them.
+
+    values: strings, numbers or bools. when: settings with which this setting applies, e.g. {"cell": ("GRU",)}; None:
+    always. `holds(value)`: True if `value` is listed. `draw(random)`: one value, drawn with a NumPy generator.
+    Raises UsageError for an empty list.
+
+    >>> cells = rnn.sweep.Values(("LSTM", "GRU"))
+    >>> cells.holds("GRU"), cells.holds("RHN")
+    (True, False)
+    """
 
     values: tuple[Any, ...]
     when: Mapping[str, tuple[Any, ...]] | None = None
@@ -70,7 +82,20 @@ class Values(Range):
 
 @dataclass(frozen=True)
 class Between(Range):
-    """A number from low to high. log: its logarithm is uniform; whole: it is a whole number, both ends included."""
+    """Uniform distribution of a number between low and high.
+
+    low, high: ends, both included. log: True for a log-uniform distribution (learning rates); False by default.
+    whole: True for whole numbers; False by default. when: settings with which this setting applies, e.g.
+    {"optimizer": ("adam",)}; None: always.
+    `holds(value)`: True if `value` lies in the range. `draw(random)`: one value, drawn with a NumPy generator.
+    Raises UsageError for ends that do not fit.
+
+    >>> rate = rnn.sweep.Between(1e-4, 1e-1, log=True)
+    >>> rate.holds(0.01), rate.holds(1.0)
+    (True, False)
+    >>> rate.description()
+    {'log': [0.0001, 0.1]}
+    """
 
     low: float
     high: float
@@ -111,9 +136,9 @@ class Between(Range):
 
 
 def range_of(name: str, given: Mapping[str, Any]) -> Range:
-    """What a table of a recipe says: {values = [...]}, {uniform = [a, b]}, {log = [a, b]}, {whole = [a, b]}.
+    """Range from a table of a recipe: {values = [...]}, {uniform = [a, b]}, {log = [a, b]}, {whole = [a, b]}.
 
-    With when = {...}, if it is no setting of all. UsageError, which names the setting, for anything else.
+    With when = {...} for a setting that does not always apply. Raises UsageError, which names the setting.
     """
     kinds = [kind for kind in ("values", "uniform", "log", "whole") if isinstance(given.get(kind), list)]
     logarithms = given.get("log") is True and kinds == ["whole"]

@@ -1,4 +1,4 @@
-"""Recipe: what is tried, and how."""
+"""Recipe: data, settings and search method of a sweep."""
 
 from __future__ import annotations
 
@@ -26,32 +26,39 @@ __all__ = ["Halving", "Optuna", "Recipe", "Settings"]
 #: A setting of `graphnet-rnn train` by its option's name, with _ for -.
 Settings = dict[str, Any]
 METHODS = ("grid", "random", "optuna")
-#: What a recipe says elsewhere, or what the sweep sees to.
+#: Options that a recipe has elsewhere, or that the sweep sets.
 OWN = (
     "seed", "fold", "gap", "threads", "out", "resume", "quiet", "no_live", "debug", "data", "checkpoint_seconds",
 )  # fmt: skip
-#: What may end a run; of several the first is that of the rungs.
+#: Budgets of a run; with several, the first one is that of the rungs.
 BUDGETS = ("epochs", "steps", "core_seconds")
-#: What settings are called elsewhere.
+#: Names of settings in other libraries.
 ELSEWHERE = {
     "lr": "rate", "learning_rate": "rate", "batch_size": "batch", "hidden_size": "units", "hidden": "units",
     "num_layers": "layers", "seq_len": "time", "wd": "optimizer", "weight_decay": "optimizer",
 }  # fmt: skip
-#: What names a file: the recipe's data, and these settings.
+#: Settings that are files, besides the recipe's data.
 FILES = ("valid", "test", "start")
-#: Of these, what a run that goes on needs no more.
+#: Files that a resumed run does not need.
 BEGUN = ("start",)
-#: What may be another when a sweep goes on.
+#: Fields that may change on resume.
 FREE = ("name", "trials", "seeds", "threads", "sampler", "pruner")
-#: Configurations of a grid, and runs of a sweep, at most.
+#: Maximum number of configurations of a grid, and of runs of a sweep.
 MOST = 100_000
-#: Epochs of runs whose steps, or time, are what ends them.
+#: Epochs of runs that are limited by steps or time.
 ENOUGH = 1_000_000
 
 
 @dataclass(frozen=True)
 class Optuna:
-    """A sampler, or a pruner, of Optuna by its name, with settings: Optuna("TPESampler", {"n_startup_trials": 5})."""
+    """Sampler or pruner of Optuna.
+
+    name: name of its class, such as "TPESampler" or "MedianPruner". settings: its arguments; empty by default.
+
+    >>> sampler = rnn.sweep.Optuna("TPESampler", {"n_startup_trials": 5})
+    >>> sampler.settings["n_startup_trials"]
+    5
+    """
 
     name: str
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -70,19 +77,25 @@ class Optuna:
 
 @dataclass(frozen=True)
 class Recipe:
-    """What is learned from, settings of `graphnet-rnn train`, and ranges of some.
+    """Data, settings of `graphnet-rnn train`, and ranges of hyperparameters to search.
 
-    data: as `train` takes it: the file of a text, of arrays, of a table or of music, or a problem,
-    "task:addition(30)". settings: option -> value or Range; epochs, steps or core_seconds of them say for how long all
-    are trained. method: "grid", all values of all ranges; "random", so many `trials`, each drawn by its number and the
-    recipe's seed alone, so more can be asked for later; "optuna", so many trials, each proposed by a `sampler` of
-    Optuna (TPESampler) from how the others fare. seeds: how often each configuration is trained, from seed 0 on. folds:
-    and each of these so many times, with another block of the text, or of a series in pieces (share of independent
-    cases) to validate on; gap: characters, or steps, on each side of it that nobody reads, see data.Corpus.fold and
-    data.Sequences.fold; 1: the usual parts. threads: cores of a run.
-    halving: cut down early what learns worst; or pruner: as one of Optuna's decides after each epoch, of any method.
-    name: in reports.
-    Raises UsageError.
+    data: as for `train`: file of a text, of arrays, of a table or of music, or a problem such as "task:addition(30)".
+    settings: option -> value or range; "epochs", "steps" or "core_seconds" is the budget of a run.
+    method: "grid" (default) tries all values of all ranges. "random" draws `trials` configurations; trial n depends
+    only on n and `seed`, so you can raise `trials` later. "optuna" proposes `trials` configurations with `sampler`,
+    from the results of the others.
+    trials: number of configurations for "random" and "optuna"; 20 by default. seeds: runs of each configuration, with
+    seeds 0, 1, ...; 1 by default. folds: number of blocks for cross-validation of a text, of long series or of
+    independent cases; 1 by default: the usual split. gap: characters or time steps that are left out on each side of
+    the validation block, see data.Corpus.fold and data.Sequences.fold; 0 by default. seed: seed of "random" and of
+    Optuna; 0 by default. threads: cores of each run; 1 by default.
+    halving: successive halving; None by default. sampler: sampler of Optuna; TPESampler by default. pruner: pruner of
+    Optuna that may stop a run after each epoch, with any method; None by default. name: title in reports.
+    Raises UsageError for settings that do not fit.
+
+    >>> recipe = rnn.sweep.Recipe("task:addition(30)", {"units": rnn.sweep.Values((8, 16)), "epochs": 5}, seeds=2)
+    >>> recipe.count, list(recipe.configurations())[0]["units"], recipe.budget
+    (2, 8, ('epochs', 5))
     """
 
     data: str
@@ -109,16 +122,14 @@ class Recipe:
             object.__setattr__(self, name, whole_number(f"recipe: {name}", getattr(self, name), least=least))
         if self.folds > 1 and "valid" in self.settings:
             raise UsageError(
-                "recipe: folds say what to validate on, and so does the setting valid; give one of them"
+                "recipe: folds and the setting valid both set the validation data; give only one of them"
             )
         if self.gap and self.folds == 1:
-            raise UsageError("recipe: gap is beside the blocks of folds, of which there are none")
+            raise UsageError("recipe: gap needs folds")
         if self.sampler is not None and self.method != "optuna":
-            raise UsageError("recipe: a sampler is of method = 'optuna'")
+            raise UsageError("recipe: a sampler needs method = 'optuna'")
         if self.halving is not None and self.pruner is not None:
-            raise UsageError(
-                "recipe: halving says what is cut down, and so does the pruner; give one of them"
-            )
+            raise UsageError("recipe: halving and pruner both stop runs early; give only one of them")
         self._require_settings()
         if self.method == "grid":
             loose = [name for name, each in self.ranges.items() if not isinstance(each, Values)]
@@ -135,7 +146,7 @@ class Recipe:
     def _require_settings(self) -> None:
         for name, value in self.settings.items():
             if name in OWN:
-                raise UsageError(f"recipe: {name} is no setting: the sweep sees to it")
+                raise UsageError(f"recipe: {name} is not a setting: the sweep sets it")
             if name == "no_scaling" and isinstance(value, Range):
                 raise UsageError(
                     "recipe: no_scaling must be true or false: errors of numbers that are standardized and of others "
@@ -161,15 +172,13 @@ class Recipe:
 
     @cached_property
     def _in_order(self) -> list[str]:
-        """The settings, each after those that it depends on. UsageError where one depends on itself."""
+        """Settings, each after those that it depends on. Raises UsageError for a cycle."""
         found: list[str] = []
 
         def add(name: str, path: tuple[str, ...]) -> None:
             if name in path:
                 circle = [*path[path.index(name) :], name]
-                raise UsageError(
-                    f"recipe: {', which depends on '.join(circle)}: nobody could say which is a setting"
-                )
+                raise UsageError(f"recipe: {', which depends on '.join(circle)}: a cycle")
             for other in _conditions_of(self.settings[name]):
                 add(other, (*path, name))
             if name not in found:
@@ -185,7 +194,7 @@ class Recipe:
 
     @cached_property
     def budget(self) -> tuple[str, float]:
-        """What a run may use up, "epochs", "steps" or "core_seconds", and how much. UsageError."""
+        """Kind of budget, "epochs", "steps" or "core_seconds", and its amount. Raises UsageError."""
         name = next((name for name in BUDGETS if name in self.settings), "epochs")
         value = self.settings.get(name)
         if value is None or isinstance(value, Range):
@@ -209,26 +218,26 @@ class Recipe:
 
     @property
     def epochs(self) -> int:
-        """To which a run is trained at most."""
+        """Maximum number of epochs of a run."""
         name, amount = self.budget
         return int(amount) if name == "epochs" else ENOUGH
 
     @property
     def rungs(self) -> list[float]:
-        """What a run has used up when it is decided who goes on; the last one alone where nothing is cut down."""
+        """Budgets at which runs are compared; only the whole budget without halving."""
         amount = self.budget[1]
         return [amount] if self.halving is None else self.halving.rungs(amount)
 
     @property
     def brackets(self) -> list[Bracket]:
-        """Who is judged among themselves."""
+        """Groups of configurations that are compared among themselves."""
         if self.halving is None:
             return [Bracket(range(self.count), 0)]
         return list(self.halving.divided(self.count, self.budget[1]))
 
     @property
     def effort(self) -> int | None:
-        """Epochs of all runs together, if none ends early; None where something else ends them."""
+        """Epochs of all runs together if none stops early; None for other budgets."""
         if self.epochs == ENOUGH:
             return None
         total, rungs = 0.0, self.rungs
@@ -241,18 +250,18 @@ class Recipe:
         return int(total)
 
     def until(self, spent: float) -> Settings:
-        """The settings that end a run when it has used up so much."""
+        """Returns the settings that stop a run at the budget `spent`."""
         name, _ = self.budget
         others = {each: self.settings[each] for each in BUDGETS if each in self.settings and each != name}
         return {"epochs": ENOUGH, **others, name: spent}
 
     @cached_property
     def count(self) -> int:
-        """How many configurations there are."""
+        """Number of configurations."""
         return self.trials if self.method != "grid" else sum(1 for _ in self.configurations())
 
     def require_known(self, options: Collection[str]) -> None:
-        """UsageError for a setting that is none of these options of `train`."""
+        """Raises UsageError for a setting that is not among these options of `train`."""
         options = set(options) - set(OWN)
         for name in self.settings:
             if name not in options:
@@ -269,7 +278,7 @@ class Recipe:
     def command(
         self, settings: Settings, seed: int, folder: str | Path, fold: int | None = None
     ) -> list[str]:
-        """The arguments of `graphnet-rnn` that train one of them."""
+        """Returns the arguments of `graphnet-rnn` that train one configuration in `folder`."""
         found = ["train", self.data, f"--out={folder}", f"--seed={seed}", f"--threads={self.threads}"]
         if fold is not None:
             found += [f"--fold={fold + 1}/{self.folds}", *([f"--gap={self.gap}"] if self.gap else [])]
@@ -279,7 +288,7 @@ class Recipe:
         return [*found, "--quiet"]
 
     def resuming(self, folder: str | Path, spent: float) -> list[str]:
-        """The arguments that go on with one until it has used up so much, wherever its files are now."""
+        """Returns the arguments of `graphnet-rnn` that resume the run in `folder` up to the budget `spent`."""
         files = {name: self.settings[name] for name in FILES if name in self.settings and name not in BEGUN}
         options = [
             f"--{name.replace('_', '-')}={value}" for name, value in (self.until(spent) | files).items()
@@ -290,7 +299,11 @@ class Recipe:
 
     @classmethod
     def read(cls, path: str | Path) -> Recipe:
-        """A recipe in TOML: data, and settings under [settings], the rest above. DataError, UsageError."""
+        """Reads a recipe from a TOML file.
+
+        path: TOML file with `data` and the other arguments above, and the settings under [settings].
+        Raises DataError for a file that is not TOML, UsageError for settings that do not fit.
+        """
         try:
             given = tomllib.loads(read_bytes(path, DataError).decode())
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -301,7 +314,10 @@ class Recipe:
 
     @classmethod
     def of(cls, mapping: Mapping[str, Any], folder: Path) -> Recipe:
-        """What a file says that stands in this folder, where the files lie that it names."""
+        """Returns the recipe of a mapping, as a TOML file has it.
+
+        mapping: contents of the file. folder: folder to which paths of data files are relative.
+        """
         given = dict(mapping)
         settings = given.pop("settings", {})
         if not isinstance(settings, dict):
@@ -322,7 +338,7 @@ class Recipe:
             )
         if "trials" in given and given.get("method", METHODS[0]) == "grid":
             raise UsageError(
-                "recipe: trials are of method = 'random' or 'optuna'; a grid has as many as it has"
+                "recipe: trials needs method = 'random' or 'optuna'; a grid tries all configurations"
             )
         if "data" not in given:
             raise UsageError("recipe: data = 'FILE' is missing")
@@ -341,7 +357,7 @@ class Recipe:
         return found
 
     def mapping(self) -> dict[str, Any]:
-        """As a file says it: JSON."""
+        """Returns the recipe as a mapping for JSON."""
         found = {each.name: getattr(self, each.name) for each in fields(self)}
         found["settings"] = {
             name: value.description() if isinstance(value, Range) else value
@@ -357,7 +373,7 @@ class Recipe:
         return {name: value for name, value in found.items() if value is not None}
 
     def with_files(self, kept: Callable[[str], str]) -> Recipe:
-        """The same, where each file that it names is what `kept` gives for it."""
+        """Returns a copy in which the name of each file is replaced by `kept(name)`."""
         settings = {
             name: kept(value) if name in FILES and isinstance(value, str) else value
             for name, value in self.settings.items()
@@ -367,7 +383,7 @@ class Recipe:
     # -- configurations ------------------------------------------------------------------------
 
     def configurations(self) -> Iterator[Settings]:
-        """The settings of each, in their order. Those of "optuna" follow from runs, see sweep.Book."""
+        """Yields the settings of each configuration, in order; those of "optuna" depend on runs, see sweep.Book."""
         if self.method == "random":
             for number in range(self.trials):
                 random = np.random.default_rng([self.seed, number])
@@ -389,7 +405,7 @@ class Recipe:
                 )
 
     def allows(self, settings: Mapping[str, Any]) -> bool:
-        """Whether a configuration may be this."""
+        """True if these settings are a configuration of the recipe."""
         if not all(name in self.settings and _may_be(self.settings[name], v) for name, v in settings.items()):
             return False
         try:
@@ -398,7 +414,7 @@ class Recipe:
             return False
 
     def fitting(self, value_of: Callable[[str], Any]) -> Settings:
-        """The settings; of ranges, what `value_of` gives, but for those that are no settings beside the others."""
+        """Returns the settings, with `value_of(name)` for ranges; settings that do not apply are left out."""
         found: Settings = {}
         for name in self._in_order:
             value = self.settings[name]

@@ -1,4 +1,4 @@
-"""Tables of what came out of a sweep: Markdown, LaTeX, CSV."""
+"""Tables of the results of a sweep: Markdown, LaTeX, CSV."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from graphnet_rnn.settings import one_of
 __all__ = ["KINDS", "report"]
 
 KINDS = (".md", ".tex", ".csv")
-#: What LaTeX does not take as it is.
+#: Special characters of LaTeX.
 SPECIAL = {
     "\\": r"\textbackslash{}",
     **{c: f"\\{c}" for c in "&%$#_{}"},
@@ -23,10 +23,10 @@ SPECIAL = {
 
 
 def report(book: Book, kind: str = ".md") -> str:
-    """A row for each configuration that has a value, the best first.
+    """Table with a row for each configuration that has a value, best first.
 
-    Its best run, the settings that differ, mean ± standard error of the best validation over seeds and folds, of how
-    many runs, epochs, seconds, and how the runs stand. kind: ".md", ".tex" or ".csv".
+    Columns: best run, settings that differ, mean ± standard error of the best validation over seeds and folds, number
+    of runs, epochs, seconds, and states of runs. kind: ".md", ".tex" or ".csv".
     """
     one_of("report: kind", kind, KINDS)
     book.look()

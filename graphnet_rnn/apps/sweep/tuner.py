@@ -1,4 +1,4 @@
-"""Tuner: what Optuna proposes, and whom it would cut down, from what the book says of all configurations."""
+"""Tuner: samplers and pruners of Optuna for the configurations of a book."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SAMPLER = Optuna("TPESampler")
 
 
 class Fate(NamedTuple):
-    """How a configuration fares: its values so far, how it ended ("" while it has not), and its best, NaN for none."""
+    """Result of a configuration: values so far, end ("" before), and best value or NaN."""
 
     number: int
     settings: Settings
@@ -31,10 +31,9 @@ class Fate(NamedTuple):
 
 
 class Tuner:
-    """A study of Optuna that follows the book, in this process alone: the book keeps all that is to be kept.
+    """Study of Optuna in memory that follows the book.
 
-    So whoever takes up the folder knows the same of the past. What a sampler proposes next depends on how far the
-    others are at that moment, and so on the time that things take.
+    A resumed sweep rebuilds it from the book. Proposals depend on the progress of other runs, and so on timing.
     """
 
     def __init__(self, recipe: Recipe) -> None:
@@ -47,7 +46,7 @@ class Tuner:
         self._reported: dict[int, int] = {}
         self._hopeless: set[int] = set()
         self._ended: set[int] = set()
-        #: Whether there are trials of other processes, or of former ones, that the sampler has not drawn.
+        #: True if other or earlier processes have drawn trials.
         self._others = False
         self._study = optuna.create_study(
             study_name="sweep",
@@ -57,11 +56,11 @@ class Tuner:
 
     @staticmethod
     def is_needed(recipe: Recipe) -> bool:
-        """Whether a recipe asks for what Optuna knows."""
+        """True if a recipe uses Optuna."""
         return recipe.method == "optuna" or recipe.pruner is not None
 
     def propose(self, number: int, fates: list[Fate]) -> Settings:
-        """The settings of a configuration that nobody has begun."""
+        """Settings of a new configuration."""
         with self._lock, _in_words(self._recipe):
             self._follow(fates)
             if number not in self._trials:
@@ -72,7 +71,7 @@ class Tuner:
             return self._settings(number)
 
     def is_hopeless(self, number: int, fates: list[Fate]) -> bool:
-        """Whether the pruner would end it after what it reached."""
+        """True if the pruner would stop the configuration."""
         with self._lock, _in_words(self._recipe):
             self._follow(fates)
             return number in self._hopeless
@@ -81,7 +80,7 @@ class Tuner:
         return _drawn(self._trials[number], self._recipe)
 
     def _follow(self, fates: list[Fate]) -> None:
-        """Tells the study what is new, in the order of the configurations."""
+        """Adds new results to the study, in the order of configurations."""
         optuna = _package()
         for fate in fates:
             if fate.number not in self._trials:
@@ -114,7 +113,7 @@ class Tuner:
 
 @contextlib.contextmanager
 def _in_words(recipe: Recipe) -> Iterator[None]:
-    """UsageError for what Optuna has against the recipe."""
+    """Turns errors of Optuna into UsageError."""
     try:
         yield
     except UsageError:
@@ -139,7 +138,7 @@ def _package() -> Any:
 
 
 def _made(what: str, ending: str, given: Optuna, seed: int | None) -> Any:
-    """A sampler or pruner by name. UsageError for what Optuna has not, or does not take."""
+    """Sampler or pruner by name. Raises UsageError for unknown names and arguments."""
     module = getattr(_package(), f"{what}s")
     names = sorted(
         name for name in dir(module) if name.endswith(ending) and name not in (f"Base{ending}", ending)
@@ -158,7 +157,7 @@ def _made(what: str, ending: str, given: Optuna, seed: int | None) -> Any:
 
 
 def _drawn(trial: Any, recipe: Recipe) -> Settings:
-    """What a trial has, or gets now."""
+    """Settings of a trial, drawn if new."""
     ranges = recipe.ranges
     return recipe.fitting(lambda name: _suggested(trial, name, ranges[name]))
 

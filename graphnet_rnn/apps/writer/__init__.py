@@ -1,8 +1,8 @@
-"""Writing with a model, which suggests what comes next.
+"""Writing with suggestions of a language model.
 
-draft      the text, what the model expected of each character, suggestions, undo, learning from the writer
-desk       a draft that a thread of its own works on, so that no key waits for the model
-document   the file of a draft
+draft      text, character probabilities, suggestions, undo, learning from the writer
+desk       a draft with a worker thread, so that keys never wait for the model
+document   file of a draft
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Desk: a draft that a thread of its own works on, so that keys are taken at once, whatever the model is doing."""
+"""Desk: a draft with a worker thread, so that keys never wait for the model."""
 
 from __future__ import annotations
 
@@ -16,29 +16,34 @@ from graphnet_rnn.apps.writer.draft import Draft
 
 __all__ = ["COOLER", "HOTTEST", "Desk", "View"]
 
-#: A step of the temperature, and the highest.
+#: Step of the temperature, and maximum temperature.
 COOLER, HOTTEST = 0.1, 2.0
-#: Characters at the end of a text that a view shows, with what the model made of each.
+#: Characters at the end of a text that a view shows.
 SHOWN = 20_000
-#: Seconds without a key before there is time to learn.
+#: Seconds without a key before learning.
 IDLE = 0.05
-#: Characters that are read before the next order is looked at.
+#: Characters to read before the next order.
 AT_ONCE = 16
-#: Seconds that orders are waited for, at the end.
+#: Seconds to wait for orders at the end.
 WAIT = 2.0
-#: What stands for a character that no file can hold.
+#: Replacement of characters that UTF-8 cannot encode.
 NONE = "\ufffd"
 
 
 @dataclass(frozen=True)
 class View:
-    """What there is to see.
+    """State of a Desk, as a user interface shows it.
 
-    text: the end of the draft; nats: of its characters, see Draft. length: of all of it. suggestion: grey, behind it;
-    "" where they are paused; complete: whether it has grown to its end. pending: how many characters the model has not
-    read yet, which are not shown. bits: per character, see Draft. unknown: how
-    many characters the model does not know. lessons: how many pieces it has learned. message: what went wrong last, or
-    "". changed: since the text was loaded or saved.
+    text: end of the draft. nats: surprise of each of its characters, see Draft. accepted: start and end of each
+    accepted suggestion. length: characters of the whole draft. suggestion: suggested text; "" while paused. complete:
+    True once the suggestion is complete. pending: number of typed characters that are not shown yet, as the model has
+    not read them. paused: True while suggestions are paused. temperature: temperature of suggestions. bits: mean bits
+    per character, see Draft. unknown: number of characters that the model does not know. lessons: number of learned
+    pieces. message: last error message, or "". changed: True if the text differs from the saved one.
+
+    >>> view = rnn.writer.View(text="once upon", suggestion=" a", length=9)
+    >>> view.text + view.suggestion
+    'once upon a'
     """
 
     text: str = ""
@@ -58,14 +63,22 @@ class View:
 
 
 class Desk:
-    """Takes what the writer does, in order; tells `listener` whenever there is something new to see.
+    """Draft with a worker thread, for a user interface that must not wait for the model.
 
-    Methods return at once; `wait` until all of it is done. Use it in a `with` statement: it has a thread.
+    Methods queue an action and return at once; `wait` returns when all actions are done. Use Desk in a `with`
+    statement. draft: draft to write in. listener: callback with a View after each change; called in the worker thread.
+
+    >>> network = rnn.Network([rnn.GRU(4)], inputs=4, outputs=4)
+    >>> network.vocabulary = rnn.data.Vocabulary(" abc")
+    >>> with rnn.writer.Desk(rnn.writer.Draft(network)) as desk:
+    ...     desk.type("a cab")
+    ...     desk.wait().text
+    'a cab'
     """
 
     def __init__(self, draft: Draft, listener: Callable[[View], object] | None = None) -> None:
         self.draft = draft
-        #: Called with each new view, in the desk's own thread.
+        #: Callback with each new view, in the worker thread.
         self.listener: Callable[[View], object] = listener or (lambda view: None)
         self._orders: deque[Callable[[], object]] = deque()
         self._changed = threading.Condition()
@@ -89,9 +102,9 @@ class Desk:
     # -- what a writer does --------------------------------------------------------------------
 
     def type(self, characters: str) -> None:
-        """Writes characters; a long text, such as one that was pasted, is read a piece at a time.
+        r"""Types `characters`; a long text is read in pieces.
 
-        Lines end in "\\n" then, whatever they ended in; other control characters than a tab are left out.
+        Line ends become "\n"; control characters other than tabs are removed.
         """
         characters = characters.replace("\r\n", "\n").replace("\r", "\n")
         characters = "".join([NONE if "\ud800" <= c <= "\udfff" else c for c in characters if _is_text(c)])
@@ -106,7 +119,7 @@ class Desk:
         self.draft.type(characters)
 
     def accept(self) -> None:
-        """Tab: the suggestion that is seen becomes text, to its end, if that was not yet there."""
+        """Accepts the suggestion, completed where it is still growing (Tab)."""
         seen = self.view.suggestion
 
         def accept() -> None:
@@ -117,11 +130,11 @@ class Desk:
         self._order(accept)
 
     def another(self) -> None:
-        """→: another suggestion is drawn."""
+        """Draws another suggestion (→)."""
         self._order(self.draft.forget_suggestion)
 
     def warm(self, steps: int) -> None:
-        """↑ and ↓: the temperature, in steps of a tenth; 0 is the likeliest character."""
+        """Raises the temperature by `steps` tenths (↑ and ↓); 0 takes the most probable character."""
 
         def warm() -> None:
             tenths = round(self.draft.temperature / COOLER) + steps
@@ -130,11 +143,11 @@ class Desk:
         self._order(warm)
 
     def undo(self) -> None:
-        """Backspace: see Draft.undo."""
+        """Undoes the last action, see Draft.undo (Backspace)."""
         self._order(self.draft.undo)
 
     def pause(self) -> None:
-        """Esc: no suggestions; once more: suggestions again."""
+        """Pauses suggestions, or continues them (Esc)."""
 
         def pause() -> None:
             self.paused = not self.paused
@@ -142,7 +155,7 @@ class Desk:
         self._order(pause)
 
     def replace(self, text: str) -> None:
-        """Another text."""
+        """Replaces the whole text by `text`."""
 
         def replace() -> None:
             self.draft.replace(text)
@@ -151,11 +164,11 @@ class Desk:
         self._order(replace)
 
     def then(self, order: Callable[[str], object]) -> None:
-        """Calls it, in the desk's thread, with all of the text, once what was ordered before is done."""
+        """Calls `order` with the whole text, in the worker thread, once earlier actions are done."""
         self._order(lambda: order(self.draft.text))
 
     def saved(self, text: str) -> None:
-        """Says that this text is in a file."""
+        """Marks `text` as saved."""
 
         def saved() -> None:
             self._saved = text
@@ -163,20 +176,20 @@ class Desk:
         self._order(saved)
 
     def is_saved(self, text: str) -> bool:
-        """Whether this is what was loaded, or said to be saved."""
+        """True if `text` is the loaded or last saved text."""
         return text == self._saved
 
     def rescue(self, document: Document) -> Path | None:
-        """Writes what is not saved beside its file, also what the model has not read yet; where.
+        """Writes an unsaved text, pending characters included, next to the file of `document`; returns the path.
 
-        The draft is at its end then: the model reads no more.
+        The model reads no more afterwards.
         """
         self.wait(WAIT)
         self.draft.reads = False  # what is still to be written takes no time now
         return document.rescue(self.draft.text) if self.wait().changed else None
 
     def wait(self, timeout: float | None = None) -> View:
-        """The view, once nothing is left to do."""
+        """Returns the view once all actions are done, or after `timeout` seconds (None: no limit)."""
         with self._changed:
             self._changed.wait_for(
                 lambda: self._closed or not (self._orders or self._busy or self._may_go_on()), timeout
@@ -219,7 +232,7 @@ class Desk:
                     self.listener(self.view)
 
     def _idle(self) -> bool:
-        """Whether no key comes for a moment: learning takes longer than a person waits for a letter."""
+        """True if no key comes for a moment; learning takes longer than a key press should wait."""
         with self._changed:
             return not self._changed.wait_for(lambda: self._closed or self._orders, IDLE)
 

@@ -1,4 +1,4 @@
-"""Document: the file of a draft. It is never lost, and never written over what another program put there."""
+"""Document: file of a draft, saved atomically, never over the changes of another program."""
 
 from __future__ import annotations
 
@@ -13,12 +13,21 @@ __all__ = ["Document"]
 
 #: What is added to the name of a file whose text could not be saved otherwise; and where there is none.
 UNSAVED, NAMELESS = ".unsaved", "writing.txt"
-#: Bytes of a text at most: each key looks at all of it.
+#: Maximum size of a text, in bytes.
 LARGEST = 50 << 20
 
 
 class Document:
-    """A text file in UTF-8. path: None as long as it has no name. Lines that end in CR LF do so again when saved."""
+    """Text file in UTF-8 that is saved atomically.
+
+    path: name of the file; None for a new document without a name. Line ends CR LF are kept. text, in methods: text to
+    write.
+
+    >>> document = rnn.writer.Document("draft.txt")
+    >>> document.save("once upon a time")
+    >>> document.read()
+    'once upon a time'
+    """
 
     def __init__(self, path: str | Path | None = None) -> None:
         self.path = None if path is None else named_file("Document: path", path)
@@ -26,7 +35,7 @@ class Document:
         self._crlf = False
 
     def read(self) -> str:
-        """The text; "" of a file that is not there yet. DataError for what is no text."""
+        """Returns the text; "" if the file does not exist. Raises DataError for a file that is not text."""
         if self.path is None:
             return ""
         if not self.path.parent.is_dir():
@@ -37,8 +46,7 @@ class Document:
         content = read_bytes(self.path, DataError)
         if len(content) > LARGEST:
             raise DataError(
-                f"{self.path} has {len(content) >> 20} MB, more than the {LARGEST >> 20} that one may write at; "
-                "divide it"
+                f"{self.path} has {len(content) >> 20} MB, more than the maximum of {LARGEST >> 20}; divide it"
             )
         try:
             text = content.decode()
@@ -50,13 +58,14 @@ class Document:
         return text.replace("\r\n", "\n") if self._crlf else text
 
     def save(self, text: str, over: bool = False) -> None:
-        """Writes it, wholly or not at all. over: also where the file is not what was read or written here last.
+        """Writes the text completely or not at all.
 
-        SaveError where it cannot be written; UsageError for a file that another program changed.
+        over: True overwrites a file that another program has changed; False by default.
+        Raises SaveError if the file cannot be written, UsageError if another program has changed it.
         """
         over = yes_or_no("Document.save: over", over)
         if self.path is None:
-            raise UsageError("the text has no file yet")
+            raise UsageError("the document has no file name yet")
         if not self.path.parent.is_dir():
             raise SaveError(f"there is no folder {self.path.parent} for {self.path.name}")
         if not over and self.changed_elsewhere:
@@ -67,12 +76,12 @@ class Document:
 
     @property
     def is_there(self) -> bool:
-        """Whether there is such a file."""
+        """True if the file exists."""
         return self.path is not None and self.path.exists()
 
     @property
     def changed_elsewhere(self) -> bool:
-        """Whether the file is not what was read or written here last."""
+        """True if another program has changed the file since it was last read or written here."""
         assert self.path is not None
         try:
             return self.path.read_bytes() != self._content
@@ -82,7 +91,7 @@ class Document:
             return True
 
     def rescue(self, text: str) -> Path:
-        """Writes the text beside its file, under a name that nothing has; SaveError where that cannot be."""
+        """Writes the text next to its file, under an unused name. Raises SaveError."""
         own = Path(NAMELESS) if self.path is None else self.path
         for number in range(1, 1000):
             place = own.with_name(f"{own.name}{UNSAVED}{'' if number == 1 else f'-{number}'}")
@@ -93,7 +102,7 @@ class Document:
 
     @property
     def unsaved(self) -> Path | None:
-        """What a writer who was interrupted left beside the file."""
+        """Path of the rescued text of an interrupted session; None if there is none."""
         own = Path(NAMELESS) if self.path is None else self.path
         place = own.with_name(own.name + UNSAVED)
         return place if place.exists() else None

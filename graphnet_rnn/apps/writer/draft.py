@@ -1,4 +1,4 @@
-"""Draft: a text that a person and a model write together, and what the model makes of it at each character."""
+"""Draft: text of a writer with suggestions and character probabilities of a model."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from graphnet_rnn.text.sampling import Stepper, check_temperature, choose
 
 __all__ = ["LONGEST", "Draft"]
 
-#: Characters of a suggestion at most: a model that knows no white space would never end.
+#: Maximum length of a suggestion, for models without white space.
 LONGEST = 40
-#: Bytes that states, and weights before what was learned, may take.
+#: Maximum bytes of states, and of earlier weights.
 STATES, WEIGHTS = 256 << 20, 256 << 20
-#: Of states that are too many, the older ones are kept at every so many characters; the rest is read again if needed.
+#: Interval of kept older states; others are computed again.
 KEPT = 32
-#: Characters before the end of a text that is loaded which the model reads.
+#: Number of last characters of a loaded text that the model reads.
 CONTEXT = 2000
 
 
 class _Mark(NamedTuple):
-    """Where a model is after some characters: its states, and the logits of the next."""
+    """State of the model after some characters: states, and logits of the next character."""
 
     states: list[Array]
     logits: Array
 
 
 class _Lesson(NamedTuple):
-    """What a step of learning changed: from which character to which it looked, weights and state before it."""
+    """Record of an optimizer step: range of characters, weights and optimizer state before it."""
 
     start: int
     end: int
@@ -55,15 +55,26 @@ class _Suggestion:
 
 
 class Draft:
-    """A text that grows at its end; what the model reads of it is read once, whatever is undone.
+    """Text that grows at its end, with suggestions of a language model.
 
-    Characters that the model does not know are part of the text, and skipped by it. suggestion: what it would write up
-    to the next white space, grown a character at a time by `grow`; typing what it says goes along it.
-    temperature: 0 for the likeliest character. seed: of suggestions. learn: an optimizer of first order that changes
-    the weights after every `piece` characters (rnn.DynamicEvaluation's rule, gradients back to the start of the piece),
-    which `undo` takes back with the text, as long as the weights before it take no more than 256 MB in all.
-    Raises UsageError for a network that was not trained on text, or reads both ways.
+    The model reads each character once, also after `undo`. It skips characters that are not in its vocabulary.
+    `suggestion` continues the text up to the next white space; `grow` adds one character to it. Typing the suggested
+    characters keeps the rest of the suggestion.
+    network: network that was trained on text. temperature: temperature of suggestions, 0.7 by default; 0 takes the most
+    probable character. seed: seed of suggestions; 0 by default. learn: first-order optimizer for a step after every
+    `piece` characters (the rule of rnn.DynamicEvaluation; the gradient goes back to the start of the piece); None by
+    default. `undo` also undoes these steps; earlier weights are kept up to 256 MB. piece: characters of a step; 20 by
+    default. threads: maximum number of threads; all cores by default.
+    characters, in methods: characters to type.
+    Raises UsageError for a network that was not trained on text, or that is bidirectional.
     Source: Lynge 2016, 4 ("NovelWriter").
+
+    >>> network = rnn.Network([rnn.GRU(4)], inputs=4, outputs=4)
+    >>> network.vocabulary = rnn.data.Vocabulary(" abc")
+    >>> draft = rnn.writer.Draft(network)
+    >>> draft.type("a cab")
+    >>> draft.undo(), draft.text, len(draft.nats)
+    ('b', 'a ca', 4)
     """
 
     def __init__(
@@ -84,16 +95,16 @@ class Draft:
         self.optimizer = None if learn is None else first_order("Draft", learn)
         self.piece = whole_number("Draft: piece", piece)
         self.text, self.unknown, self.lessons = "", 0, 0
-        #: Whether the model reads what is written. What is written without it takes no time, and stays unread.
+        #: True if the model reads typed characters. Otherwise typing takes no time.
         self.reads = True
-        #: -ln p of each character; None of those that the model does not know, or has not read.
+        #: -ln p of each character; None for unknown or unread characters.
         self.nats: list[float | None] = []
         self._sums: list[tuple[float, int]] = [(0.0, 0)]
-        #: Where each accepted suggestion that is still whole begins and ends.
+        #: Start and end of each accepted suggestion that is still complete.
         self.accepted: list[tuple[int, int]] = []
         self._suggestion, self._ahead = _Suggestion(), list[_Mark]()
         self._cold = network.first_states(1)
-        #: From which character on the model has read the text.
+        #: First character that the model has read.
         self._from = 0
         self._marks: dict[int, _Mark] = {}
         each = sum(a.nbytes for a in self._cold) + 4 * len(self.vocabulary)
@@ -107,7 +118,7 @@ class Draft:
     # -- writing -------------------------------------------------------------------------------
 
     def type(self, characters: str) -> None:
-        """What the person writes."""
+        """Types characters."""
         for place, character in enumerate(characters):
             if not self.reads:  # another thread may have said so meanwhile
                 self._leave_unread(characters[place:])
@@ -121,7 +132,7 @@ class Draft:
         self.unknown += sum(character not in self._symbol for character in characters)
 
     def accept(self) -> str:
-        """Writes the suggestion, as far as it has grown; what was written."""
+        """Appends the suggestion, as far as it has grown; returns it."""
         accepted = self._suggestion.text
         if accepted:
             start = len(self.text)
@@ -130,7 +141,7 @@ class Draft:
         return accepted
 
     def undo(self) -> str:
-        """Takes back the last accepted suggestion, if nothing was written after it, or else a character; which."""
+        """Removes the last accepted suggestion if it ends the text, else one character; returns the removed text."""
         if not self.text:
             return ""
         end = len(self.text)
@@ -140,7 +151,7 @@ class Draft:
         return taken
 
     def replace(self, text: str) -> None:
-        """Another text, of which the model reads the last 2,000 characters; what was learned is forgotten."""
+        """Replaces the whole text; the model reads the last 2,000 characters, and learned steps are undone."""
         self._cut(0)
         before = max(0, len(text) - CONTEXT)
         self.text, self.nats, self._sums = text[:before], [None] * before, [(0.0, 0)] * (before + 1)
@@ -195,7 +206,7 @@ class Draft:
             self._judge()
 
     def _judge(self) -> None:
-        """What the model makes of the characters that it reads only now."""
+        """Scores characters that the model reads only now."""
         total, count = self._sums[self._from]
         del self._sums[self._from + 1 :]
         for place in range(self._from, len(self.text)):
@@ -207,7 +218,7 @@ class Draft:
             self._sums.append((total, count))
 
     def _mark(self, position: int) -> _Mark:
-        """Where the model is after so many characters; read again from the last place that was kept."""
+        """Mark after `position` characters; reads again from the last kept mark."""
         found = self._marks.get(position)
         if found is None:
             before = position
@@ -225,12 +236,12 @@ class Draft:
         return found
 
     def _read(self, symbol: int, states: Sequence[Array]) -> _Mark:
-        """Where the model is after one more character."""
+        """Mark after one more character."""
         logits, after = self._step(symbol, states)
         return _Mark(after, logits)
 
     def _thin(self) -> None:
-        """Of the older half only every so many are kept."""
+        """Keeps only every KEPT-th mark of the older half."""
         positions = sorted(self._marks)
         for position in positions[: len(positions) // 2]:
             if position % KEPT:
@@ -240,7 +251,7 @@ class Draft:
 
     @property
     def bits(self) -> float:
-        """Mean bits per character of what the model has read and knows; NaN before the first."""
+        """Mean bits per character, over read characters of the vocabulary; NaN before the first."""
         total, count = self._sums[-1]
         return total / count / math.log(2) if count else math.nan
 
@@ -248,17 +259,17 @@ class Draft:
 
     @property
     def suggestion(self) -> str:
-        """What has grown so far."""
+        """Suggested text so far."""
         return self._suggestion.text
 
     @property
     def complete(self) -> bool:
-        """Whether the suggestion has grown to white space, or to its greatest length."""
+        """True if the suggestion has reached white space or its maximum length."""
         return self._suggestion.complete
 
     @property
     def temperature(self) -> float:
-        """Of suggestions."""
+        """Temperature of suggestions."""
         return self._temperature
 
     @temperature.setter
@@ -269,13 +280,13 @@ class Draft:
             self.forget_suggestion()
 
     def forget_suggestion(self) -> None:
-        """So that another one is drawn."""
+        """Discards the suggestion, so that another one is drawn."""
         self._suggestion, self._ahead = _Suggestion(), []
 
     def grow(self) -> bool:
-        """Draws one more character of the suggestion; whether it grew.
+        """Draws one more character of the suggestion; returns True if it grew.
 
-        It ends before the first white space that follows anything else.
+        A suggestion ends before the first white space after another character.
         """
         own = self._suggestion
         own.complete |= not self.reads
@@ -292,7 +303,7 @@ class Draft:
         return True
 
     def suggest(self) -> str:
-        """The whole suggestion."""
+        """Returns the complete suggestion."""
         while self.grow():
             pass
         return self.suggestion
@@ -301,11 +312,11 @@ class Draft:
 
     @property
     def can_learn(self) -> bool:
-        """Whether a whole piece has been written since the last one that was learned."""
+        """True if a whole piece has been written since the last step."""
         return self.reads and self.optimizer is not None and len(self._piece()) == self.piece
 
     def _piece(self) -> list[int]:
-        """Where the characters of the next piece are: those that the model knows."""
+        """Positions of the known characters in the next piece."""
         places: list[int] = []
         for place in range(self._learned, len(self.text)):
             if self.nats[place] is not None:
@@ -315,10 +326,10 @@ class Draft:
         return places
 
     def learn(self) -> bool:
-        """A step on the next piece, if there is one; whether there was.
+        """Makes an optimizer step on the next piece; returns False if there is none.
 
-        A step that would break the weights is left out: TrainingError, after which the draft goes on with them as they
-        were, past the piece.
+        Raises TrainingError for a step that breaks the weights; the draft then continues after the piece, with the
+        earlier weights.
         """
         places = self._piece()
         if self.optimizer is None or len(places) < self.piece:
@@ -332,14 +343,14 @@ class Draft:
             guarded_step(self.optimizer, given, self._theta, self._state, f"character {end}")
             self._set(self._theta)
             if not np.isfinite(self._theta).all():
-                raise TrainingError(f"what was learned up to character {end} broke the weights")
+                raise TrainingError(f"the step up to character {end} broke the weights")
             after = self._read(self._symbol[self.text[places[-1]]], self._mark(places[-1]).states)
             if not np.isfinite(after.logits).all():
-                raise TrainingError(f"what was learned up to character {end} broke the weights")
+                raise TrainingError(f"the step up to character {end} broke the weights")
         except TrainingError as error:
             self._state = before.state
             self._set(before.theta)
-            raise TrainingError(f"{error}; nothing was learned from this piece: try a smaller rate") from None
+            raise TrainingError(f"{error}; this step was undone; use a smaller learning rate") from None
         for place in [place for place in self._marks if place >= end]:  # read again, by what is known now
             del self._marks[place]
         self._lessons.append(before)
@@ -350,7 +361,7 @@ class Draft:
         return True
 
     def _slopes(self, places: Sequence[int]) -> tuple[float, Array]:
-        """The mean loss of the characters in these places, and its gradient, back to the first of them."""
+        """Mean loss of the characters at `places`, and its gradient, back to the first of them."""
         targets = [self._symbol[self.text[place]] for place in places]
         last = places[0] - 1
         while last >= self._from and self.text[last] not in self._symbol:

@@ -26,19 +26,19 @@ from graphnet_rnn.formats.model_file import read_model_file
 
 __all__ = ["documentation", "own_model"]
 
-#: Bytes of the file at most.
+#: Maximum size of the file, in bytes.
 LARGEST = 2 << 20
-#: What a docstring must have to be worth reading.
+#: Minimum length of a docstring.
 LEAST = 80
 
 
 def own_model() -> Path:
-    """Where the model lies that the package brings."""
+    """Path of the model in the package."""
     return Path(str(resources.files("graphnet_rnn.apps.writer").joinpath("assets", "python.safetensors")))
 
 
 def documentation() -> str:
-    """The text, in ASCII: characters that are rare in it would only take room in the model."""
+    """Training text, in ASCII; rare characters would only enlarge the model."""
     from pydoc_data.topics import topics
 
     pieces = [*topics.values()]
@@ -54,7 +54,7 @@ def documentation() -> str:
 
 
 def _docstrings(name: str) -> list[str]:
-    """Of a module and all that it defines, read from its source; nothing is imported."""
+    """Docstrings of a module and its members, read from the source without an import."""
     spec = importlib.util.find_spec(name)
     if spec is None or not (spec.origin or "").endswith(".py"):
         return []

@@ -1,4 +1,4 @@
-"""`python -m graphnet_rnn.experiments.autoencoders`: see runs.py, where processes find what they run."""
+"""`python -m graphnet_rnn.experiments.autoencoders`; the code is in runs.py, which worker processes can import."""
 
 from graphnet_rnn.experiments.autoencoders.runs import main
 

@@ -1,4 +1,4 @@
-"""CURVES: images of smooth strokes through three random points, and the deep autoencoders that learn such images.
+"""CURVES: images of smooth strokes through three random points, and deep autoencoders for such images.
 
     images = curve_images(np.random.default_rng(0), 20_000)
     network = autoencoder("CURVES")
@@ -6,9 +6,9 @@
     objective.feed(images[:1000])
     rnn.minimize(objective, rnn.HessianFree(damping=10.0), steps=50)
 
-The data set of Hinton & Salakhutdinov 2006, 20,000 images to train on and 10,000 to test on, "generated from three
-randomly chosen points in two dimensions", was published without its program. This one is ours, after their
-description: six numbers make an image of 28 by 28 pixels in [0, 1]. Figures that others report are for their images.
+The data set of Hinton & Salakhutdinov 2006 has 20,000 training and 10,000 test images, "generated from three randomly
+chosen points in two dimensions". Its program was not published. This generator follows their description: six numbers
+make an image of 28 by 28 pixels in [0, 1]. Published results are for the original images.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from graphnet_rnn.settings import one_of, require_generator, whole_number
 
 __all__ = ["Reconstruction", "autoencoder", "autoencoder_optimizer", "curve_images", "draw_curves"]
 
-#: The pen: the standard deviation of its ink, in pixels of an image of 28.
+#: Standard deviation of the pen, in pixels of an image of 28.
 PEN = 0.75
 #: Gauss and Legendre's nodes for the integral along a stroke. They are densest at the ends, where a parabola through
 #: three points is fastest. Pixels are then right to 0.003 (where a stroke turns back on itself), most to 0.00001.
 NODES = 80
-#: So many images are reconstructed at once, so that what lies between is small.
+#: Images to reconstruct at once, to limit memory.
 PIECE = 2000
 #: The source's rates for the autoencoders (Sutskever 2013, 7.3).
 RATES = {"CURVES": 0.005, "MNIST": 0.005, "FACES": 0.0005}
@@ -47,9 +47,13 @@ RATES = {"CURVES": 0.005, "MNIST": 0.005, "FACES": 0.0005}
 
 
 def curve_images(generator: np.random.Generator, count: int, size: int = 28) -> Array:
-    """`count` images of curves through three points ~ U([0, 1]²): float32 (count, size²), row by row, in [0, 1]
+    """Images of curves through three points ~ U([0, 1]²): float32 (count, size²), row by row, in [0, 1]
 
-    Raises UsageError for what is no generator of NumPy, and for sizes below 8.
+    generator: NumPy generator. count: number of images. size: width and height in pixels, at least 8; 28 by default.
+    Raises UsageError for other generators and sizes.
+
+    >>> rnn.tasks.curve_images(np.random.default_rng(0), 5).shape
+    (5, 784)
     """
     generator = require_generator("curve_images", generator)
     return draw_curves(generator.random((whole_number("curve_images: count", count), 3, 2)), size)
@@ -59,10 +63,13 @@ def draw_curves(points: Any, size: int = 28) -> Array:
     """I(x) = min(1, ∫ exp(-|x - P(s)|² / 2σ²) ds / (σ √(2π))), P the parabola through the points: (count, size²)
 
     points: (count, 3, 2), each (x, y) in [0, 1]², where (0, 0) is at the top left. P(0), P(1/2), P(1) are the three
-    points, s is its length, σ = 0.75 pixels (in an image of 28): the ink of a round pen, 1 in the middle of a straight
-    line. A parabola leaves the square of its points by at most an eighth of its side: they are drawn with such a
-    margin, and 2 σ more, so that a stroke and nearly all of its ink lie within the image. float32.
+    points, s is its length, σ = 0.75 pixels (in an image of 28): a round pen, with intensity 1 in the middle of a
+    straight line. A parabola leaves the square of its points by at most an eighth of its side. Images have this margin,
+    and 2 σ more, so that nearly all ink lies inside. size: width and height in pixels; 28 by default. float32.
     Raises DataError for points that do not fit.
+
+    >>> rnn.tasks.draw_curves([[[0, 0], [0.5, 0.5], [1, 1]]]).shape
+    (1, 784)
     """
     size = whole_number("draw_curves: size", size, least=8)
     p = np.asarray(points, np.float64)
@@ -94,13 +101,18 @@ def draw_curves(points: Any, size: int = 28) -> Array:
 def autoencoder(
     sizes: str | Sequence[int] = "CURVES", activation: str = "sigmoid", loss: str | None = None, seed: int = 0
 ) -> Network:
-    """x → code → x by deep layers, with the source's sparse weights.
+    """x → code → x by deep layers, with the source's sparse initial weights.
 
-    sizes: "CURVES", "MNIST" or "FACES", or the widths of the pixels, of the encoder's hidden layers and of the code;
-    the decoder mirrors them, and the code is linear. activation: of the hidden layers, "sigmoid" or "tanh". loss:
-    "sigmoid", the cross entropy of pixels in [0, 1], or "squared"; by default that of the data set, or the former.
+    sizes: "CURVES" (default), "MNIST" or "FACES", or the widths of the pixels, of the encoder's hidden layers and of
+    the code. The decoder mirrors them, and the code is linear. activation: of the hidden layers, "sigmoid" (default) or
+    "tanh". loss: "sigmoid", the cross entropy of pixels in [0, 1], or "squared"; by default that of the data set, or
+    "sigmoid". seed: seed of the weights; 0 by default.
     Each unit gets 15 connections ~ N(0, 1) and the bias 0; a tanh unit connections ~ N(0, 0.25²) and the bias -0.5.
     Source: Hinton & Salakhutdinov 2006; Martens 2010; Sutskever 2013, table 7.1 and 7.3.1.
+
+    >>> network = rnn.tasks.autoencoder([64, 32, 6])
+    >>> network.inputs, network.outputs
+    (64, 64)
     """
     if isinstance(sizes, str):
         loss = loss or ("squared" if sizes == "FACES" else "sigmoid")
@@ -121,9 +133,15 @@ def autoencoder(
 
 
 class Reconstruction(Objective):
-    """C(w): an autoencoder's loss on `batch` images, summed over pixels, the mean over images
+    """C(w): loss of an autoencoder, summed over pixels, averaged over `batch` images
 
-    network: as from `autoencoder`. feed(images) takes (batch, pixels). how: further settings of rnn.Objective.
+    network: network from `autoencoder`. batch: number of images; feed(images) takes (batch, pixels). how: more settings
+    of rnn.Objective. images, in methods: (count, pixels), any number of them.
+
+    >>> objective = rnn.tasks.Reconstruction(rnn.tasks.autoencoder([64, 32, 6]), batch=5)
+    >>> objective.feed(rnn.tasks.curve_images(np.random.default_rng(0), 5, size=8))
+    >>> objective.loss(objective.start()) > 0
+    True
     """
 
     def __init__(self, network: Network, batch: int, **how: Any) -> None:
@@ -142,25 +160,25 @@ class Reconstruction(Objective):
         return Runner(self.network, backend=self._backend, threads=self.threads)
 
     def feed(self, *arrays: Any) -> None:
-        """Sets the images: loss, gradient and curvature see these until the next feed."""
+        """Sets the images of loss, gradient and curvature."""
         if len(arrays) != 1:
             raise UsageError(f"Reconstruction.feed takes one array, the images, not {len(arrays)}")
         x = _images("Reconstruction.feed", arrays[0], self.network, self.batch)
         super().feed(x[None], x[None])
 
     def error(self, images: Any) -> float:
-        """Σ (x - y)² over pixels, the mean over images, any number of them; y in [0, 1] for the loss "sigmoid"
+        """Σ (x - y)² over pixels, averaged over images; y in [0, 1] for the loss "sigmoid"
 
-        At the weights that the network holds.
+        Uses the weights of the network.
         """
         x = _images("Reconstruction.error", images, self.network)
         pieces = (x[start : start + PIECE] for start in range(0, len(x), PIECE))
         return sum(float(((some - self.reconstructed(some)) ** 2).sum()) for some in pieces) / len(x)
 
     def reconstructed(self, images: Any) -> Array:
-        """y, what the network makes of each image, any number of them: float64 (count, pixels)
+        """y, reconstructions of images: float64 (count, pixels)
 
-        At the weights that the network holds.
+        Uses the weights of the network.
         """
         x = _images("Reconstruction.reconstructed", images, self.network)
         logits, _ = self._runner(x[None])
@@ -187,12 +205,18 @@ def autoencoder_optimizer(
     most: float = 0.999,
     activation: str = "sigmoid",
 ) -> Momentum:
-    """The source's schedules, for minibatches of 200 images and so many iterations in all.
+    """Momentum with the source's schedules, for minibatches of 200 images.
 
-    ε = 0.005 (FACES: 0.0005; tanh units: an eighth of it). μ goes from 0.8 to `most` within the first third; the
-    source has most=0.99 for classical momentum, kind=Momentum. In the last tenth ε is ten times smaller, and μ is
-    0.99, or `most` if that is less.
+    name: "CURVES" (default), "MNIST" or "FACES". kind: rnn.Nesterov (default), or rnn.Momentum for classical momentum.
+    iterations: total number of iterations; 600,000 by default. most: maximum momentum; 0.999 by default, in the source
+    0.99 for classical momentum. activation: of the hidden layers, "sigmoid" (default) or "tanh".
+    ε = 0.005 (FACES: 0.0005; tanh units: an eighth of it). μ rises from 0.8 to `most` within the first third. In the
+    last tenth ε is ten times smaller, and μ is at most 0.99.
     Source: Sutskever 2013, 7.3.
+
+    >>> optimizer = rnn.tasks.autoencoder_optimizer(iterations=1000)
+    >>> type(optimizer).__name__
+    'Nesterov'
     """
     one_of("autoencoder_optimizer: name", name, tuple(RATES))
     one_of("autoencoder_optimizer: activation", activation, ("sigmoid", "tanh"))

@@ -1,4 +1,4 @@
-"""Deep autoencoders by several optimizers: CURVES, which is drawn here, or images of a file (Sutskever 2013, 7.3).
+"""Deep autoencoders by several optimizers: CURVES, generated here, or images of a file (Sutskever 2013, 7.3).
 
     # CURVES, all methods, minutes for each run
     python -m graphnet_rnn.experiments.autoencoders
@@ -10,16 +10,16 @@
     python -m graphnet_rnn.experiments.autoencoders --data newfaces_rot_single.mat
     # the source's own CURVES
     python -m graphnet_rnn.experiments.autoencoders --data digs3pts_1.mat --array bdata --net CURVES
-    # what there is, as a table
+    # existing results, as a table
     python -m graphnet_rnn.experiments.autoencoders --table
     python -m graphnet_rnn.experiments.autoencoders --picture images.png --curves error.png
 
-Logistic units, a linear code, 15 connections for each unit (rnn.tasks.autoencoder); the loss is the source's (cross
-entropy; FACES: squared error), the error is Σ (x - y)² over pixels, its mean over all images that are learned from.
-First-order methods make --updates, over which the source's schedules are laid, SGD twice as many on batches of 20
-(there five times as many); KFAC and the unitwise metric a share of them, about as long; Hessian-free has --seconds
-of a core. A run has a folder, from which it goes on after a kill; one that is over is a row of --results: its error,
-and the curve of updates, core seconds (of steps alone) and the error of 2,000 of the images.
+Logistic units, a linear code, 15 connections for each unit (rnn.tasks.autoencoder). The loss is that of the source
+(cross entropy; FACES: squared error). The error is Σ (x - y)² over pixels, averaged over all training images.
+First-order methods make --updates, scaled to the source's schedules; SGD twice as many on batches of 20 (there five
+times as many); KFAC and the unitwise metric a share of them, in about the same time; Hessian-free optimization runs for
+--seconds of a core. Interrupted runs resume from their folders. A finished run is a row of --results: its error, and
+the curve of updates, core-seconds (only of steps) and the error on 2,000 images.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ from graphnet_rnn.training.arrays import Arrays
 
 #: Images on which the curve is measured; points of it that a row keeps; images of a picture.
 MEASURED, POINTS, SHOWN = 2000, 100, 12
-#: The weights that a run ended with, in its folder.
+#: File of the final weights in the folder of a run.
 LAST = "last.safetensors"
-#: Images that the sources learn from (table 7.1).
+#: Numbers of training images in the sources (table 7.1).
 COUNTS = {"CURVES": 20_000, "MNIST": 60_000, "FACES": 103_500}
 #: Table 7.2: error by method.
 SOURCE = {
@@ -77,8 +77,10 @@ SOURCE = {
 
 @dataclass(frozen=True)
 class AutoencoderMethod:
-    """optimizer: for a net, and so many updates. share: of --updates that it makes; 0: what --seconds hold. batch:
-    images of a batch. batches, curvature: batches of a step, and of its curvature, at most."""
+    """optimizer: function of a net and a number of updates. share: share of --updates; 0: as many as fit in --seconds.
+    batch:
+    batch size. batches, curvature: maximum number of batches of a step, and of its curvature.
+    """
 
     optimizer: Callable[[str, int], Optimizer]
     share: float = 1.0
@@ -88,7 +90,7 @@ class AutoencoderMethod:
 
 
 def _falling(rate: float, updates: int) -> rnn.Stepwise:
-    """As the source's rates: a tenth in the last tenth."""
+    """Rate of the source: a tenth in the last tenth."""
     return rnn.Stepwise({0: rate, updates - updates // 10: rate / 10})
 
 
@@ -135,8 +137,10 @@ class AutoencoderJob(Job):
 
 
 class _Images(Arrays):
-    """Images that are their own targets. Validated is the squared error of the first of them; seconds: of steps alone,
-    updates: how many there were."""
+    """Images that are their own targets, validated by the squared error of the first of them.
+
+    seconds: time of steps. updates: number of steps.
+    """
 
     judged = "error"
 
@@ -172,7 +176,7 @@ class _Images(Arrays):
 
 
 def images_of(data: Path | None, array: str | None, net: str, count: int) -> Array:
-    """At most so many, the first of a file; those that are drawn are the same for all runs."""
+    """First `count` images of a file; generated images are the same for all runs."""
     pixels = AUTOENCODERS[net][0]
     if data is None:
         return curve_images(np.random.default_rng(0), count)
@@ -180,7 +184,7 @@ def images_of(data: Path | None, array: str | None, net: str, count: int) -> Arr
 
 
 def net_of(data: Path | None, array: str | None) -> str:
-    """The net whose pixels the images have; DataError where there is none."""
+    """Name of the net with as many inputs as the images have pixels; raises DataError if there is none."""
     if data is None:
         return "CURVES"
     pixels = read_images(data, array).shape
@@ -212,7 +216,7 @@ def train(job: AutoencoderJob) -> Row:
     except TrainingError as failure:  # a rate too high is a result
         ended = str(failure)
     if ended == "interrupted":
-        raise DataError(f"{job.place} was interrupted; the same command goes on from there")
+        raise DataError(f"{job.place} was interrupted; repeat the command to resume it")
     return {
         **job.named, "error": error, "steps": problem.updates,
         "seconds": round(problem.seconds, 1), "asked": job.seconds, "ended": ended, "optimizer": repr(optimizer),
@@ -221,7 +225,7 @@ def train(job: AutoencoderJob) -> Row:
 
 
 def curve_of(job: AutoencoderJob) -> list[list[float]]:
-    """[updates, core seconds, error] after epochs, more of the first than of the last."""
+    """[updates, core-seconds, error] after some epochs, denser at the start."""
     return [
         [row["updates"], round(row["seconds"], 2), float(f"{row['valid_error']:.4g}")]
         for row in some_of(epochs_of(job), POINTS)
@@ -229,7 +233,7 @@ def curve_of(job: AutoencoderJob) -> list[list[float]]:
 
 
 def enough(row: Row, seconds: float) -> bool:
-    """Whether a run that is as long as its seconds has had them; of the others the key says all."""
+    """True if a run with a time limit has had `seconds`; the key describes other runs."""
     return bool(row["updates"]) or row["asked"] >= seconds
 
 
@@ -237,13 +241,13 @@ def enough(row: Row, seconds: float) -> bool:
 
 
 def error_at(curve: Sequence[Sequence[float]], column: int, limit: float) -> float | None:
-    """The error at the last point within so many updates (0) or seconds (1); None where the run ended far before."""
+    """Error at the last point within a number of updates (0) or seconds (1); None if the run ended far before."""
     within = [point for point in curve if point[column] <= limit]
     return float(within[-1][2]) if within and curve[-1][column] >= 0.9 * limit else None
 
 
 def mean_and_error(values: Sequence[float | None]) -> str:
-    """Mean ± standard error, of several; "" where any is missing."""
+    """Mean ± standard error; "" if any value is missing."""
     numbers = [value for value in values if value is not None]
     if len(numbers) < len(values) or not numbers:
         return ""
@@ -253,7 +257,7 @@ def mean_and_error(values: Sequence[float | None]) -> str:
 
 
 def table(rows: Sequence[Row], after: Sequence[float], updates: Sequence[float]) -> str:
-    """Markdown: a line for each net, method and length of runs, means and standard errors over seeds."""
+    """Markdown table: net, method and length of runs, with means and standard errors over seeds."""
     lines = []
     for group in sorted(
         grouped(rows, [name for name in AutoencoderJob.KEY if name != "seed"]).values(), key=_order
@@ -279,7 +283,7 @@ def _order(group: Sequence[Row]) -> float:
 
 
 def histories(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """By method, its curve as the rows of a history, the mean over seeds (as far as all have got)."""
+    """Method -> mean curve over seeds as rows of a history, up to the shortest run."""
     found: dict[str, list[Row]] = {}
     for method in dict.fromkeys(row["method"] for row in rows):
         curves = [row["curve"] for row in rows if row["method"] == method]
@@ -301,7 +305,7 @@ def histories(rows: Sequence[Row]) -> dict[str, list[Row]]:
 def draw(
     jobs: Sequence[AutoencoderJob], rows: Sequence[Row], picture: Path | None, curves: Path | None, by: str
 ) -> None:
-    """Images over what each method makes of them, of the first seed; and the error by core seconds, or by updates."""
+    """Writes pictures of reconstructions with the first seed, and of the error by core-seconds or updates."""
     import viz
 
     if curves is not None:
@@ -320,28 +324,36 @@ def draw(
 def main() -> None:
     parser = options_of("autoencoders", __doc__)
     add: Any = parser.add_argument
-    add("--data", type=Path, help="images: idx (also .gz), .mat or .npz; default: CURVES, drawn here")
-    add("--array", help="the name of the array in a .mat or .npz; several by a *: 'train*'")
-    add("--net", choices=list(AUTOENCODERS), help="by default the one that reads as many pixels")
+    add("--data", type=Path, help="images: idx (also .gz), .mat or .npz; default: CURVES, generated here")
+    add("--array", help="name of the array in a .mat or .npz; several with a *: 'train*'")
+    add("--net", choices=list(AUTOENCODERS), help="network (default: the one with as many inputs as pixels)")
     add("--methods", nargs="+", choices=list(METHODS), default=list(METHODS))
     add("--seeds", nargs="+", type=int, default=[0, 1])
-    add("--images", type=int, help="at most so many, the first (default: as many as the source has)")
+    add("--images", type=int, help="maximum number of images (default: that of the source)")
     add(
         "--updates",
         type=int,
         default=4000,
-        help="of first-order methods, at least 1000; the source: 600,000",
+        help="updates of first-order methods, at least 1000; the source: 600,000",
     )
-    add("--seconds", type=float, default=27.0, help="of a core, for Hessian-free")
-    add("--after", nargs="*", type=float, default=[10, 25], help="core seconds that have a column")
-    add("--after-updates", nargs="*", type=float, default=[500, 2000], help="updates that have a column")
-    add("--picture", type=Path, help="draw images, and what the first seed's networks make of them")
-    add("--curves", type=Path, help="draw the error, means over seeds")
+    add("--seconds", type=float, default=27.0, help="core-seconds of Hessian-free optimization")
+    add("--after", nargs="*", type=float, default=[10, 25], help="core-seconds with a column in the table")
+    add(
+        "--after-updates",
+        nargs="*",
+        type=float,
+        default=[500, 2000],
+        help="updates with a column in the table",
+    )
+    add(
+        "--picture", type=Path, help="write a picture of images and their reconstructions with the first seed"
+    )
+    add("--curves", type=Path, help="write a chart of the error, averaged over seeds")
     add(
         "--by",
         choices=("seconds", "step"),
         default="seconds",
-        help="core seconds, or updates, along the axis",
+        help="horizontal axis: core-seconds or updates",
     )
     given = parser.parse_args()
     if given.updates < 1000:

@@ -1,1 +1,1 @@
-"""Shuffled words put into order by a model of text (Sutskever 2013, 5.4.4)."""
+"""Reordering of shuffled words with a language model (Sutskever 2013, 5.4.4)."""

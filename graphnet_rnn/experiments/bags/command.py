@@ -1,4 +1,4 @@
-"""Let a model put shuffled words into order: bags of words from a text, beside n-grams and chance."""
+"""Reorder bags of shuffled words with a model, and compare it with n-grams and chance."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ EXAMPLE = """example:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add_model(parser)
-    add("text", help="a text file, from which the bags are drawn")
-    add("--bags", type=int, default=500, help="how many")
-    add("--words", type=int, default=7, help="of a bag that are shuffled, at most 9")
-    add("--context", type=int, default=2, help="words before them, and as many after them, that stay")
+    add("text", help="text file from which bags of words are drawn")
+    add("--bags", type=int, default=500, help="number of bags")
+    add("--words", type=int, default=7, help="shuffled words in a bag, at most 9")
+    add("--context", type=int, default=2, help="words in place on each side of the shuffled words")
     add(
         "--split",
         action="store_true",
-        help="bags from the last 10 %% of the text, n-grams from the first 80 %%",
+        help="draw bags from the last 10 %% of the text, count n-grams in the first 80 %%",
     )
-    add("--ngrams", metavar="FILE", help="a text in which to count n-grams (with --split: the text itself)")
-    add("--order", type=int, default=6, help="characters of an n-gram")
-    add("--beam", type=int, default=20, help="prefixes of a beam; the answer is exact with any")
-    add("--out", metavar="FILE", help="write each answer as a row of .jsonl")
-    add("--unknown", metavar="CHAR", help="read characters that the model does not know as this one")
-    add("--encoding", default="utf-8", help="of the text files")
-    add("--seed", type=int, default=0, help="another seed, other bags")
+    add("--ngrams", metavar="FILE", help="text file for n-gram counts (with --split: the text itself)")
+    add("--order", type=int, default=6, help="length of n-grams, in characters")
+    add("--beam", type=int, default=20, help="beam width; affects only the speed, results are exact")
+    add("--out", metavar="FILE", help="write answers as rows of a .jsonl file")
+    add("--unknown", metavar="CHAR", help="character that replaces unknown characters")
+    add("--encoding", default="utf-8", help="encoding of the text files")
+    add("--seed", type=int, default=0, help="random seed of the bags")
 
 
 def run(options: argparse.Namespace) -> int:
     if options.split and options.ngrams:
-        raise UsageError("--split counts n-grams in the text itself, and --ngrams in another; leave out one")
+        raise UsageError("--split counts n-grams in the text, --ngrams in another file; leave out one")
     if "order" in options.written and not (options.split or options.ngrams):
-        raise UsageError("--order is of n-grams; give --split or --ngrams FILE, too")
+        raise UsageError("--order needs --split or --ngrams FILE")
     inputs = {"model": options.model, "text": options.text, "text of n-grams": options.ngrams}
     require_apart({"--out": options.out}, {**inputs, "cell": parts_of(options.cell or "").where})
     require_ending("--out", options.out, RECORDS, "the name of a record")

@@ -1,4 +1,4 @@
-"""Bags of words: the order of the middle words of a passage that a model of characters thinks likeliest."""
+"""Bags of words: the most probable order of the middle words of a passage."""
 
 from __future__ import annotations
 
@@ -18,15 +18,18 @@ from graphnet_rnn.text.lanes import Lanes, TextModel
 
 __all__ = ["Bag", "Debagged", "debag", "draw_bags"]
 
-#: Rows that are read at once: more would take memory, and be read before the best of them can rule out others.
+#: Rows to read at once: more take memory, and are read before the best ones exclude others.
 ROWS = 512
 
 
 @dataclass(frozen=True)
 class Bag:
-    """A passage whose middle words are shuffled: words before and after them are known, and stay.
+    """Passage whose middle words are shuffled; the words around them stay in place.
 
-    words: in the order of the text.
+    before: words before them. words: the shuffled words, in the order of the text. after: words after them.
+
+    >>> rnn.tasks.Bag(("the",), ("a", "b", "a"), ("end",)).orders
+    3
     """
 
     before: tuple[str, ...]
@@ -35,17 +38,22 @@ class Bag:
 
     @property
     def orders(self) -> int:
-        """In how many ways the words can follow each other: n! / Π (how often each comes)!"""
+        """Number of different orders of the words: n! / Π (count of each word)!"""
         repeats = math.prod(math.factorial(n) for n in Counter(self.words).values())
         return math.factorial(len(self.words)) // repeats
 
 
 @dataclass(frozen=True)
 class Debagged:
-    """The likeliest order of a bag's words.
+    """Most probable order of the words of a bag.
 
-    words: in that order. log_p: ln p of them and of the words behind them, after those before, in nats. true_log_p: the
-    same of the text's own order. by_beam: what the beam alone found. read: characters that were read.
+    bag: the bag. words: in this order. log_p: ln p of the words and those after them, given those before, in nats.
+    true_log_p: the same for the order of the text. by_beam: best order of the beam search. read: number of characters
+    that the model has read.
+
+    >>> bag = rnn.tasks.Bag(("the",), ("cat", "sat"), ("down",))
+    >>> rnn.tasks.Debagged(bag, ("cat", "sat"), -3.5, -3.5, by_beam=("cat", "sat"), read=30).correct
+    True
     """
 
     bag: Bag
@@ -57,16 +65,22 @@ class Debagged:
 
     @property
     def correct(self) -> bool:
-        """Whether it is the order of the text."""
+        """True if the words are in the order of the text."""
         return self.words == self.bag.words
 
 
 def draw_bags(text: str, count: int = 500, words: int = 7, context: int = 2, seed: int = 0) -> list[Bag]:
-    """`count` passages of context + words + context words in succession, drawn without a passage coming twice.
+    """Draws `count` different passages of context + words + context consecutive words.
 
-    A word is what stands between white space, with its punctuation.
-    Raises UsageError, DataError for a text of too few words.
+    text: text to draw from; words are separated by white space and keep their punctuation. count: number of bags; 500
+    by default. words: number of shuffled words; 7 by default. context: number of words on each side; 2 by default.
+    seed: seed of the draws; 0 by default.
+    Raises UsageError, DataError for a text with too few words.
     Source: Sutskever 2013, 5.4.4 (11 words, of which 2 + 2 are context).
+
+    >>> (bag,) = rnn.tasks.draw_bags("the cat sat on the mat", count=1, words=2, context=2)
+    >>> bag.words
+    ('sat', 'on')
     """
     every = text_of("draw_bags: text", text).split()
     count, middle = whole_number("draw_bags: count", count), whole_number("draw_bags: words", words, most=9)
@@ -87,15 +101,22 @@ def draw_bags(text: str, count: int = 500, words: int = 7, context: int = 2, see
 
 
 def debag(model: Network | TextModel[Any], bag: Bag, beam: int = 20, unknown: str | None = None) -> Debagged:
-    """argmax over all orders w of ln p(w, the words after | the words before): exactly, though few orders are read
+    """argmax over all orders w of ln p(w, the words after | the words before), exact without reading all orders
 
-    Prefixes are shared. A beam of `beam` prefixes of each length, those whose words gain most by
-    their order, finds a good order first; then every
-    prefix is followed whose ln p is above that order's: as no further character adds to ln p, the others cannot win.
-    Words that come twice are not told apart. model: a network of text (better its `Lanes`, which are compiled once for
-    many bags), or NGrams.
-    Raises UsageError, DataError for characters that the model does not know, unless `unknown` is one to read for them.
+    model: network trained on text, its `Lanes` (compiled once for many bags), or NGrams. bag: bag to order. beam: beam
+    width; affects only the speed; 20 by default. unknown: character that replaces those that the model does not know;
+    None by default.
+    Prefixes are shared. A beam search finds a good order first; prefixes of each length are ranked by the gain of their
+    words from the order. Then every prefix is extended whose ln p exceeds that of the best order; ln p never increases
+    with more characters, so the others cannot win. Equal words are not distinguished.
+    Raises UsageError, DataError for characters that the model does not know.
     Source: Sutskever 2013, 5.4.4, where all 5,040 orders are read.
+
+    >>> network = rnn.Network([rnn.GRU(4)], inputs=4, outputs=4)
+    >>> network.vocabulary = rnn.data.Vocabulary(" abc")
+    >>> found = rnn.tasks.debag(network, rnn.tasks.Bag(("a",), ("b", "c"), ("a",)))
+    >>> sorted(found.words)
+    ['b', 'c']
     """
     if isinstance(model, Network):
         model = Lanes(model, 256, "debag")
@@ -109,10 +130,10 @@ def debag(model: Network | TextModel[Any], bag: Bag, beam: int = 20, unknown: st
 
 
 class _Prefixes(NamedTuple):
-    """Beginnings of orders, of one length: numbers of words (n, length), ln p (n,), and the model's place after them.
+    """Prefixes of one length: indices of words (n, length), ln p (n,), and the states of the model.
 
-    gain: ln p less that of each word right behind the context, by which prefixes of other words are compared: by ln p
-    alone, those of short words would come first.
+    gain: ln p minus that of each word directly after the context; ranks prefixes of different words, as ln p alone
+    prefers short words.
     """
 
     words: Array
@@ -125,7 +146,7 @@ class _Prefixes(NamedTuple):
 
 
 class _Search:
-    """A word is read with the space behind it, so that what is read of a prefix is the same in whatever follows."""
+    """Search; words are read with the space before the next word, so that prefixes can be shared."""
 
     def __init__(self, model: TextModel[Any], bag: Bag, unknown: str | None) -> None:
         self.model, self.bag = model, bag
@@ -146,7 +167,7 @@ class _Search:
         return float(self.model.read(self.root.place, [np.concatenate(texts)])[0][0])
 
     def beam(self, width: int) -> None:
-        """Takes the best order of those that keep to the `width` likeliest prefixes of each length."""
+        """Finds the best order of a beam search with `width` prefixes of each length."""
         now = self.root
         for _ in self.bag.words:
             grown = self._grown(now)
@@ -154,7 +175,7 @@ class _Search:
         self._finish(now)
 
     def all(self) -> None:
-        """Takes the best order of all, given a good one: prefixes that are no better than it are left."""
+        """Finds the best of all orders, given a good one; prefixes that are no better are dropped."""
         waiting = [self.root]
         while waiting:
             now = waiting.pop()
@@ -171,7 +192,7 @@ class _Search:
                 waiting.append(self._grown(now))
 
     def _grown(self, now: _Prefixes) -> _Prefixes:
-        """Each prefix with each word that is left."""
+        """Each prefix with each remaining word."""
         kinds = len(self.words)
         used = (now.words[:, :, None] == np.arange(kinds)).sum(axis=1)
         rows, words = np.nonzero(used < self.counts)
@@ -189,5 +210,5 @@ class _Search:
             self.best, self.order = float(log_p[at]), now.words[at]
 
     def found(self) -> tuple[str, ...]:
-        """The best order so far."""
+        """Best order so far."""
         return tuple(self.words[word] for word in self.order)

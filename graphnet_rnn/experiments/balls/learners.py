@@ -1,4 +1,4 @@
-"""What learns videos: RTRBM, TRBM, one on top of the other, networks; a run of each, and its figures."""
+"""Models of videos: RTRBM, TRBM, stacks of them, networks; training and scores."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ TIME, SHORT = 100, 30
 UNITS, UPPER, ELMAN, GATED = 400, 200, 300, 130
 #: CD-10 for the first updates, then CD-25.
 FIRST, GIBBS = 1000, (10, 25)
-#: The static start of W: CD-5, so many updates.
+#: Static start of W: CD-5, number of updates.
 STATIC_GIBBS, STATIC = 5, 30
-#: Rate times updates, which is what the source's 0.01 and 100,000 come to; the largest rate; that of Adam.
+#: Rate times updates, as the source's 0.01 times 100,000; the maximum rate; the rate of Adam.
 LEARNED, FASTEST, ADAM = 1000.0, 0.1, 0.003
-#: Chains that predict; videos to test on; of an epoch, and the share of them that is kept to validate.
+#: Chains of predictions; test videos; videos of an epoch; share of validation videos.
 CHAINS, TESTED, DRAWN, VALID = 10, 20, 200, 0.025
-#: Videos that networks learn from, their batches, and the share that validates.
+#: Training videos of networks, their batches, and the share of validation videos.
 POOL, BATCH, KEPT = 4000, 50, 0.05
 BEFORE, LINE, STACK, LOWER = "frame before", "two frames before", "rtrbm-2-adam", "rtrbm-adam"
-#: By momentum, as in the source, or by Adam; with connections from the frame before, too; on top of another.
+#: With momentum, as in the source, or Adam; also with connections from the previous frame; stacked.
 ENERGY: dict[str, tuple[Any, tuple[str, ...]]] = {
     "rtrbm": (RTRBM, ("HH",)),
     "trbm": (TRBM, ("HH",)),
@@ -87,7 +87,7 @@ class BallsJob(Job):
 
     @property
     def key(self) -> tuple[int, str, int, int]:
-        """Of a network, whose time is given, no updates are."""
+        """Key of a run; a network is limited by time, and so has no number of updates."""
         return self.size, self.method, self.seed, self.updates if self.method in ENERGY else 0
 
 
@@ -96,7 +96,7 @@ class BallsJob(Job):
 
 @dataclass(frozen=True)
 class VideoSource:
-    """A function that draws videos of a size, (time, count, pixels)."""
+    """Picklable function that draws videos (time, count, pixels)."""
 
     size: int
     time: int
@@ -110,12 +110,12 @@ def videos(size: int, count: int, time: int, *seed: int) -> Array:
 
 
 def held_out(size: int, time: int) -> Array:
-    """The same for all methods, and no method's own."""
+    """Validation or test videos, the same for all methods."""
     return videos(size, TESTED, time, 2013)
 
 
 def noisy(v: Array, *seed: int) -> Array:
-    """Videos with three small balls on top, each of which stays where it is, and is there at random times."""
+    """Videos with three small static balls that appear at random times."""
     generator, (time, cases, pixels) = np.random.default_rng(seed), v.shape
     places = generator.uniform(0, 10, (cases, 3, 1, 2))
     noise = draw_balls(places, round(pixels**0.5), radius=0.8)
@@ -128,7 +128,7 @@ def noisy(v: Array, *seed: int) -> Array:
 
 
 class _Videos(EnergyCases):
-    """Judged by the error of the next frame."""
+    """Cases that are validated by the error of the next frame."""
 
     judged: ClassVar[str] = "predicted"
 
@@ -164,7 +164,7 @@ def energy_problem(job: BallsJob) -> _Videos:
 
 
 def static_start(job: BallsJob) -> Array:
-    """W as an RBM on single frames has it after so many updates."""
+    """W of an RBM that was trained on single frames."""
     rbm = rnn.energy.RBM(job.size**2, UNITS, seed=job.seed)
     frames = videos(job.size, STATIC, TIME, job.seed, 1).reshape(-1, job.size**2)
     problem = EnergyCases(rbm, frames, TIME, gibbs_steps=STATIC_GIBBS, valid=0.0, seed=job.seed, threads=1)
@@ -192,7 +192,7 @@ def net_problem(job: BallsJob) -> rnn.Arrays:
 
 @threadpool_limits.wrap(limits=1)  # type: ignore[untyped-decorator]
 def train(job: BallsJob) -> Row:
-    """Goes on with a run until it has had its updates, or so many seconds of a core; judges its best epoch."""
+    """Trains or resumes a run up to its updates or core-seconds; scores its best epoch."""
     if job.method in (BEFORE, LINE):
         return {**job.named, **judged(job.method, held_out(job.size, TIME)), "seconds": 0.0, "ended": ""}
     energy = job.method in ENERGY
@@ -212,7 +212,7 @@ def train(job: BallsJob) -> Row:
 
 
 def best(job: BallsJob) -> Any:
-    """The model of the best epoch; energy models as a Stack, of one layer or two."""
+    """Model of the best epoch; energy models as a Stack of one or two layers."""
     path = job.place / "model.safetensors"
     if not path.exists():
         raise DataError(f"there is no run {path.parent}: make one of {job.method!r} first, by --methods")
@@ -227,9 +227,9 @@ def best(job: BallsJob) -> Any:
 
 
 def predicted(model: Any, v: Array, chains: int = CHAINS) -> Array:
-    """v̂_1 ... v̂_T, each from the frames before it; of the first no method knows anything.
+    """v̂_1 ... v̂_T, each from the frames before it; the first has no information.
 
-    model: BEFORE, LINE, a network, or a Stack, whose top predicts what its lowest layer then reads out.
+    model: BEFORE, LINE, a network, or a Stack, whose top layer predicts and whose lowest layer decodes.
     """
     if model == BEFORE:
         return np.concatenate([v[:1], v[:-1]])
@@ -248,7 +248,7 @@ def predicted(model: Any, v: Array, chains: int = CHAINS) -> Array:
 
 
 def mean_field(model: RTRBM, v: Array, steps: int = GIBBS[1]) -> Array:
-    """As `predict`, but with means in place of draws in its chain."""
+    """As `predict`, with means instead of samples."""
     (b_v, b_h), W = model.biases(v), model.values["W"]
     x = np.concatenate([np.full_like(v[:1], 0.5), v[:-1]])
     for _ in range(steps):
@@ -257,28 +257,29 @@ def mean_field(model: RTRBM, v: Array, steps: int = GIBBS[1]) -> Array:
 
 
 def error(found: Array, v: Array) -> float:
-    """Mean squared, a pixel, of all frames but the first."""
+    """Mean squared error of a pixel, without the first frame."""
     return float(np.mean(np.square(found[1:] - v[1:]), dtype=np.float64))
 
 
 def divergence(found: Array, v: Array) -> float:
-    """Σ q log q/p + (1 - q) log (1-q)/(1-p), p the prediction, q the frame: nats of SHORT frames but the first"""
+    """Σ q log q/p + (1 - q) log (1-q)/(1-p), p the prediction, q the frame: nats of SHORT frames except the first"""
     p, q = (np.clip(x[1:].astype(np.float64), 1e-6, 1 - 1e-6) for x in (found, v))
     each = (q * np.log(q / p) + (1 - q) * np.log((1 - q) / (1 - p))).sum(axis=2)
     return float(each.mean() * (SHORT - 1))
 
 
 def separation(model: RTRBM) -> float:
-    """Correlation over hidden units of ‖W_j‖, what one sees, with W'_jj: near 1 where those that see little move most
+    """Correlation over hidden units of ‖W_j‖ with W'_jj; near 1 if units with small visible weights have weak
+    self-connections
 
-    Source: Sutskever 2013, 3.11.1: units of the RTRBM that see no pixels have no strong connection to themselves.
+    Source: Sutskever 2013, 3.11.1: units of the RTRBM without visible weights have no strong connection to themselves.
     """
     seen = np.linalg.norm(model.values["W"], axis=0)
     return float(np.corrcoef(seen, np.diagonal(model.values["W'_1"]))[0, 1])
 
 
 def judged(model: Any, v: Array) -> Row:
-    """error: a pixel; kl: of a video of SHORT frames. Of energy models: with one chain, by means; of noisy frames."""
+    """error: of a pixel; kl: of a video of SHORT frames. Energy models also: one chain, means, noisy frames."""
     found = predicted(model, v)
     row = {"error": error(found, v), "kl": divergence(found, v)}
     if isinstance(model, rnn.energy.Stack):

@@ -1,21 +1,21 @@
-"""The next frame of videos of bouncing balls: RTRBM, TRBM, one on top of the other, networks, beside the frame before.
+"""Next frame of videos of bouncing balls: RTRBM, TRBM, stacks of them, networks, and the previous frame.
 
     # all methods on videos of 15 by 15 pixels
     python -m graphnet_rnn.experiments.balls --updates 200 --seconds 5
     python -m graphnet_rnn.experiments.balls --methods rtrbm trbm  # hours: 10,000 updates
-    # as the source does it: days
+    # as in the source: days
     python -m graphnet_rnn.experiments.balls --size 30 --updates 100000 --methods rtrbm trbm
-    python -m graphnet_rnn.experiments.balls --table  # what there is, as a table
-    # what predictors that learn nothing come to
+    python -m graphnet_rnn.experiments.balls --table  # existing results, as a table
+    # errors of predictors without training
     python -m graphnet_rnn.experiments.balls --floors
     # balls.html, balls.gif, ...
     python -m graphnet_rnn.experiments.balls --updates 200 --methods rtrbm trbm --picture balls
 
 After Sutskever 2013, 3.11.1 and 3.11.3 (TRBM and RTRBM: 400 hidden units, momentum 0.9, a rate that falls to 0, CD-10,
 after 1,000 updates CD-25, W from a static RBM, one new video of 100 frames for each update), 3.4.1 (a layer on top) and
-4.5.1 (networks of 300 tanh units and LSTMs of as many weights, videos of 30 frames, nats of a video). The source's rate
-is 0.01 for 100,000 updates; with fewer it is so much larger, 0.1 at most. The epoch that predicts best of videos kept
-for that is kept; figures are of 20 others. Runs have folders, from which they go on after a kill.
+4.5.1 (networks of 300 tanh units and LSTMs with as many weights, videos of 30 frames, nats of a video). The source's
+rate is 0.01 for 100,000 updates; it is larger in proportion for fewer, at most 0.1. The best epoch by validation videos
+is kept; scores are on 20 test videos. Interrupted runs resume from their folders.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ from graphnet_rnn.experiments.balls.learners import (
 from graphnet_rnn.experiments.balls.videos import bouncing_balls
 from graphnet_rnn.experiments.runs import finished, markdown, options_of
 
-#: Frames of a test video after which a model goes on by itself.
+#: Frames of a test video before samples.
 WARM = 10
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Markdown: a line for each run, by size, the best first."""
+    """Markdown table of runs, by size, best first."""
     lines = []
     for row in sorted(rows, key=lambda row: (row["size"], row["error"])):
         one = f"{row['error_one_chain']:.4f}" if "error_one_chain" in row else ""
@@ -69,7 +69,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def floors(generator: np.random.Generator, cases: int = 50) -> str:
-    """Markdown: what predictors that learn nothing come to, by the videos' pixels, radius, speed and grey levels."""
+    """Markdown table of the errors of predictors without training, by pixels, radius, speed and gray levels."""
     lines = []
     worlds: list[tuple[int, float, float]] = [
         (15, 1.2, 0.5), (18, 1.2, 0.5), (20, 1.2, 0.5), (30, 1.2, 0.5), (30, 0.8, 0.5), (30, 1.2, 0.25), (30, 1.2, 1.0),
@@ -94,9 +94,9 @@ def floors(generator: np.random.Generator, cases: int = 50) -> str:
 
 
 def draw(jobs: Sequence[BallsJob], picture: Path) -> None:
-    """A test video, what each model predicts of it, and what it makes up after ten frames; weights as images.
+    """Writes pictures of a test video, predictions, samples after ten frames, and weights.
 
-    Of a picture "balls": balls-next.png, balls-made.png, balls.html, balls.gif, and balls-METHOD-fields.png.
+    For a picture "balls": balls-next.png, balls-made.png, balls.html, balls.gif, and balls-METHOD-fields.png.
     """
     import viz
 
@@ -132,17 +132,17 @@ def draw(jobs: Sequence[BallsJob], picture: Path) -> None:
 def main() -> None:
     parser = options_of("balls", __doc__)
     add: Any = parser.add_argument
-    add("--size", type=int, default=15, help="pixels of a side")
+    add("--size", type=int, default=15, help="side of a frame, in pixels")
     add("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     add("--seeds", nargs="+", type=int, default=[0])
-    add("--updates", type=int, default=10_000, help="of TRBM and RTRBM")
-    add("--seconds", type=float, default=300.0, help="of a core, for each network")
+    add("--updates", type=int, default=10_000, help="updates of TRBM and RTRBM")
+    add("--seconds", type=float, default=300.0, help="core-seconds for each network")
     add(
         "--picture",
         type=Path,
-        help="draw what the first seed's models predict and make up, and their weights",
+        help="write pictures of predictions, samples and weights with the first seed",
     )
-    add("--floors", action="store_true", help="only what predictors that learn nothing come to")
+    add("--floors", action="store_true", help="print only the errors of predictors without training")
     given = parser.parse_args()
     if given.floors:
         print(floors(np.random.default_rng(0)))

@@ -1,4 +1,4 @@
-"""Videos of balls that bounce in a box, off its walls and off each other."""
+"""Videos of balls that bounce off the walls of a box and off each other."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from graphnet_rnn.settings import amount, require_generator, whole_number
 
 __all__ = ["bouncing_balls", "draw_balls", "move_balls"]
 
-#: The box's side, by which all else is measured; a ball's radius; the root of the sum of all squared speeds.
+#: Side of the box, the unit of length; radius of a ball; root of the sum of all squared speeds.
 BOX, RADIUS, SPEED = 10.0, 1.2, 0.5
-#: Placings that are tried before the balls are taken for too many.
+#: Maximum number of attempts to place the balls.
 PLACINGS = 10_000
-#: By how much rounding lets balls overlap.
+#: Tolerance of overlaps, for rounding.
 ROUNDING = 1e-9
 
 
@@ -32,11 +32,17 @@ def bouncing_balls(
 ) -> Array:
     """Videos of `size` by `size` pixels: float32 (time, cases, size²), row by row, in [0, 1]
 
-    Equal balls in a box of side 10, their places uniform where none touches another or a wall, their velocities normal,
-    then scaled to Σ |velocity|² = speed² a frame: one of three goes 0.26 a frame, 0.8 of 30 pixels. See move_balls and
-    draw_balls. Raises UsageError for what is no generator of NumPy, and for more balls than are placed.
-    Source: Sutskever 2013, 3.11.1. Sizes are those of the program of Sutskever, Hinton & Taylor 2008, as others hand it
-    on; its balls are moved half a frame at a time, and overlap a little before they bounce.
+    generator: NumPy generator. cases: number of videos. time: number of frames; 100 by default. size: width and height
+    in pixels; 30 by default. balls: number of balls; 3 by default. radius: radius of the balls in a box of side 10; 1.2
+    by default. speed: root of Σ |velocity|² in box units per frame; 0.5 by default.
+    Positions are uniform without contact, velocities normal, then scaled: each of three balls moves 0.26 per frame on
+    average, 0.8 of 30 pixels. See move_balls and draw_balls.
+    Raises UsageError for other generators, and for more balls than fit.
+    Source: Sutskever 2013, 3.11.1. Sizes are those of the program of Sutskever, Hinton & Taylor 2008 in copies by
+    others; its balls move in steps of half a frame, and overlap a little before they bounce.
+
+    >>> rnn.tasks.bouncing_balls(np.random.default_rng(0), cases=2, time=5, size=15).shape
+    (5, 2, 225)
     """
     generator, own = require_generator("bouncing_balls", generator), "bouncing_balls"
     cases, balls = whole_number(f"{own}: cases", cases), whole_number(f"{own}: balls", balls)
@@ -48,7 +54,7 @@ def bouncing_balls(
 
 
 def _placed(generator: np.random.Generator, cases: int, balls: int, radius: float) -> Array:
-    """(cases, balls, 2): drawn anew where balls overlap."""
+    """(cases, balls, 2): redrawn if balls overlap."""
     found = np.empty((cases, balls, 2))
     missing = np.arange(cases)
     fits = 2 * radius <= BOX and balls * np.pi * radius**2 < BOX**2
@@ -61,7 +67,7 @@ def _placed(generator: np.random.Generator, cases: int, balls: int, radius: floa
 
 
 def _least_gap(places: Array, radius: float) -> Array:
-    """Between the surfaces of two balls, (cases,); below 0 where they overlap; inf of one ball."""
+    """Minimum distance between the surfaces of two balls, (cases,); negative for an overlap, inf for one ball."""
     first, second = _pairs(places.shape[1])
     apart = np.linalg.norm(places[:, first] - places[:, second], axis=2)
     found: Array = apart.min(axis=1, initial=np.inf) - 2 * radius
@@ -77,12 +83,17 @@ def _pairs(balls: int) -> tuple[Array, Array]:
 
 
 def move_balls(places: Any, velocities: Any, time: int, radius: float = RADIUS) -> tuple[Array, Array]:
-    """Where equal balls are in each of `time` frames, and how fast: (time, cases, balls, 2) each, float64
+    """Positions and velocities of equal balls in `time` frames: (time, cases, balls, 2) each, float64
 
-    Straight from one bounce to the next, whose times are exact: a wall turns a velocity's part across it, and two balls
-    exchange the parts along the line between them, so that energy stays, and momentum but for walls.
-    places: centres (cases, balls, 2), in [radius, 10 - radius]; velocities: in the box's units a frame; frame 0 is as
-    given. Raises DataError for balls that overlap, or leave the box.
+    Balls move straight between bounces, whose times are exact. A wall reverses the velocity perpendicular to it; two
+    balls exchange the components along the line between them. So energy is conserved, and momentum except at walls.
+    places: centers (cases, balls, 2), in [radius, 10 - radius]. velocities: in box units per frame; frame 0 is as
+    given. time: number of frames. radius: radius of the balls; 1.2 by default.
+    Raises DataError for balls that overlap, or leave the box.
+
+    >>> places, velocities = rnn.tasks.move_balls([[[2.0, 5.0]]], [[[1.0, 0.0]]], time=3)
+    >>> places[:, 0, 0].tolist()
+    [[2.0, 5.0], [3.0, 5.0], [4.0, 5.0]]
     """
     x, v = (np.array(given, np.float64) for given in (places, velocities))
     time, radius = whole_number("move_balls: time", time), amount("move_balls: radius", radius)
@@ -110,7 +121,7 @@ def move_balls(places: Any, velocities: Any, time: int, radius: float = RADIUS) 
 
 
 def _next_bounce(x: Array, v: Array, radius: float) -> tuple[Array, Array]:
-    """How long until the next bounce of each case, and which it is: a coordinate at a wall, or after those a pair."""
+    """Time until the next bounce of each case, and its index: a coordinate at a wall, or after those a pair."""
     cases, balls, _ = x.shape
     first, second = _pairs(balls)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -126,7 +137,7 @@ def _next_bounce(x: Array, v: Array, radius: float) -> tuple[Array, Array]:
 
 
 def _bounced(x: Array, v: Array, which: Array, radius: float) -> tuple[Array, Array]:
-    """Places and velocities right after these bounces."""
+    """Positions and velocities directly after these bounces."""
     cases, balls, _ = x.shape
     flat = v.reshape(cases, -1)
     (wall,) = np.nonzero(which < 2 * balls)
@@ -147,9 +158,13 @@ def _bounced(x: Array, v: Array, which: Array, radius: float) -> tuple[Array, Ar
 def draw_balls(places: Any, size: int = 30, radius: float = RADIUS) -> Array:
     """I(p) = min(1, Σ exp(-(|p - place|² / radius²)⁴)) over the balls: float32 (..., size²), row by row
 
-    places: centres (..., balls, 2), each (x, y), where (0, 0) is at the top left of a box of side 10; the pixels' own
-    centres are 10 (k + ½) / size, k = 0 ... size - 1. A ball is 1 within, 1/e at its radius, 0 beyond. Raises
-    DataError.
+    places: centers (..., balls, 2), each (x, y), where (0, 0) is at the top left of a box of side 10. Centers of pixels
+    are 10 (k + ½) / size, k = 0 ... size - 1. A ball is 1 inside, 1/e at its radius, 0 outside. size: width and height
+    in pixels; 30 by default. radius: radius of the balls; 1.2 by default.
+    Raises DataError for positions that do not fit.
+
+    >>> rnn.tasks.draw_balls([[5.0, 5.0]], size=3).reshape(3, 3).round(1).tolist()
+    [[0.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 0.0]]
     """
     size, radius = (
         whole_number("draw_balls: size", size),

@@ -1,1 +1,1 @@
-"""How long a model of text remembers that a bracket is open (Krause 2015, 5.2.4)."""
+"""Memory of language models for an open bracket (Krause 2015, 5.2.4)."""

@@ -1,4 +1,4 @@
-"""Measure how long models remember that a bracket is open; or write a text with brackets to train them on."""
+"""Measure the memory of models for an open bracket, or write a training text with brackets."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ EXAMPLE = """example:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("models", nargs="*", metavar="model", help="files that training wrote, of a text with [[ and ]]")
+    add("models", nargs="*", metavar="model", help="model files of training runs on a text with [[ and ]]")
     add_cell(parser)
-    add("--steps", type=int, default=1000, help="characters after the context")
-    add("--runs", type=int, default=10, help="of each context")
-    add("--smooth", type=int, default=10, help="steps whose mean is a point")
-    add("--open", default="[[", metavar="TEXT", help="the context that opens a bracket")
-    add("--control", default="Th", metavar="TEXT", help="the context that does not")
-    add("--warm-up", default="", metavar="TEXT", help="text that the model reads before either context")
+    add("--steps", type=int, default=1000, help="number of characters after the context")
+    add("--runs", type=int, default=10, help="number of runs for each context")
+    add("--smooth", type=int, default=10, help="steps to average for each point")
+    add("--open", default="[[", metavar="TEXT", help="context that opens a bracket")
+    add("--control", default="Th", metavar="TEXT", help="control context without a bracket")
+    add("--warm-up", default="", metavar="TEXT", help="text that the model reads before both contexts")
     add(
         "--brackets",
         default="[]",
         metavar="TEXT",
-        help="the opening and the closing one, whose ratio is measured",
+        help="opening and closing bracket",
     )
-    add("--ideal", type=float, help="draw a line at this difference: 2 for the text of --write-text")
-    add("--figure", metavar="FILE", help="draw the differences; .svg, .png or .pdf")
-    add("--out", metavar="FILE", help="write the points as rows of .jsonl, one for each model")
-    add("--write-text", metavar="FILE", help="write a text with nested links, and do nothing else")
-    add("--characters", type=int, default=1_000_000, help="of that text")
-    add("--seed", type=int, default=0, help="another seed, other runs, or another text")
+    add("--ideal", type=float, help="mark the ideal difference in the chart: 2 for the text of --write-text")
+    add("--figure", metavar="FILE", help="write a chart of the differences; .svg, .png or .pdf")
+    add("--out", metavar="FILE", help="write the points as rows of a .jsonl file, one for each model")
+    add("--write-text", metavar="FILE", help="only write a training text with nested links")
+    add("--characters", type=int, default=1_000_000, help="characters of the text of --write-text")
+    add("--seed", type=int, default=0, help="random seed of runs and texts")
 
 
 def run(options: argparse.Namespace) -> int:
     if options.write_text is not None:
         return _write(options)
     if "characters" in options.written:
-        raise UsageError("--characters is of the text of --write-text; give that, too")
+        raise UsageError("--characters needs --write-text")
     if not options.models:
         raise UsageError("name a model, or a text to write: --write-text brackets.txt")
     for model in options.models:
@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
     require_ending("--figure", options.figure)
     require_ending("--out", options.out, RECORDS, "the name of a record")
     if "ideal" in options.written and options.figure is None:
-        raise UsageError("--ideal is a line of --figure; give that, too")
+        raise UsageError("--ideal needs --figure")
     if len(options.brackets) != 2:
         raise UsageError(f"--brackets must be two characters, such as [], not {options.brackets!r:.40}")
     networks = [load_finite(model, options.cell) for model in options.models]
@@ -97,7 +97,7 @@ def _keep(lags: dict[str, TimeLag], options: argparse.Namespace) -> None:
 
 
 def _names(models: list[str]) -> list[str]:
-    """What tells models apart: their folders, or their names."""
+    """Distinct names of models: their folders, or their file names."""
     if len(set(models)) < len(models):
         raise UsageError("a model is named twice; leave out one")
     short = [

@@ -1,4 +1,4 @@
-"""How long a model remembers that a bracket is open."""
+"""Time lag: memory of a model for an open bracket."""
 
 from __future__ import annotations
 
@@ -21,9 +21,13 @@ __all__ = ["TimeLag", "time_lag"]
 
 @dataclass(frozen=True, eq=False)
 class TimeLag(ShowsItself):
-    """log₁₀ p(closing) / p(opening) as a model goes on after each of two contexts.
+    """log₁₀ p(closing) / p(opening) along samples of a model after each of two contexts.
 
-    contexts: the one that opens a bracket, and the control. log_ratios: (2, runs, steps). smooth: steps of a mean.
+    contexts: the one that opens a bracket, and the control. log_ratios: (2, runs, steps). smooth: steps to average.
+
+    >>> lag = rnn.tasks.TimeLag(("[[", "Th"), np.zeros((2, 3, 8)), smooth=2)
+    >>> lag.steps.tolist(), lag.difference.tolist()
+    ([1.5, 3.5, 5.5, 7.5], [0.0, 0.0, 0.0, 0.0])
     """
 
     contexts: tuple[str, str]
@@ -32,18 +36,18 @@ class TimeLag(ShowsItself):
 
     @property
     def steps(self) -> Array:
-        """The middle of each set of `smooth` steps, (points,); the first step is 1."""
+        """Middle of each group of `smooth` steps, (points,); the first step is 1."""
         return np.arange(self._smoothed.shape[2]) * self.smooth + (self.smooth + 1) / 2
 
     @property
     def difference(self) -> Array:
-        """Mean over runs and over `smooth` steps after the first context, minus that after the control, (points,)"""
+        """Mean over runs and `smooth` steps after the first context, minus that after the control, (points,)"""
         with_open, control = self._smoothed.mean(axis=1)
         return np.asarray(with_open - control)
 
     @property
     def error(self) -> Array:
-        """The standard error of `difference`, from how the runs differ; NaN of one run."""
+        """Standard error of `difference` over runs; NaN for one run."""
         runs = self._smoothed.shape[1]
         if runs < 2:
             return np.full(self._smoothed.shape[2], np.nan)
@@ -51,7 +55,7 @@ class TimeLag(ShowsItself):
 
     @property
     def memory(self) -> int:
-        """Steps until the difference is first less than two standard errors above 0; all, if it never is."""
+        """Steps until the difference first falls below two standard errors; all steps if it never does."""
         lost = np.flatnonzero(~(self.difference > 2 * np.nan_to_num(self.error)))
         points = int(lost[0]) if lost.size else self._smoothed.shape[2]
         return points * self.smooth
@@ -76,13 +80,20 @@ def time_lag(
 ) -> TimeLag:
     """log₁₀ p(']') / p('[') at each of `steps` steps after "[[", and after "Th", in `runs` runs of each
 
-    The model reads a context from a cold start (or after `warm_up`), and goes on by itself, drawing letters and spaces
-    alone (by their probabilities among these); p is over all characters. brackets: the opening and the closing one
-    whose ratio it is. smooth: steps whose mean is a point, at most all. seed: another one, other runs. warm_up: what is
-    read before either context; a model that was trained on a long text may not know a context that nothing stands
-    before.
+    The model reads a context from a cold start (or after `warm_up`), and then samples only letters and spaces, by their
+    relative probabilities; p is over all characters.
+    network: network trained on text. contexts: context that opens a bracket, and control context; ("[[", "Th") by
+    default. brackets: opening and closing bracket of the ratio; ("[", "]") by default. steps: characters of a run; 1000
+    by default. runs: runs of each context; 10 by default. smooth: steps to average for a point; 10 by default. seed:
+    seed of the runs; 0 by default. warm_up: text before both contexts, e.g. for a model that was trained on one long
+    text; none by default.
     Raises UsageError, DataError for a context or bracket that the model does not know.
     Source: Krause 2015, 5.2.4 (10 runs of 1,000 steps, smoothed by 10).
+
+    >>> network = rnn.Network([rnn.GRU(4)], inputs=4, outputs=4)
+    >>> network.vocabulary = rnn.data.Vocabulary("[]ab")
+    >>> rnn.tasks.time_lag(network, ("[[", "ab"), steps=6, runs=2, smooth=2).log_ratios.shape
+    (2, 2, 6)
     """
     pair = tuple(
         text_of("time_lag: contexts", each) for each in listed("time_lag: contexts", contexts, "two texts")

@@ -1,4 +1,4 @@
-"""A text with nested links in brackets, [[so]], of which all is known: how long they are, and what p is."""
+"""Text with nested links in brackets, [[so]], whose lengths and probabilities are known."""
 
 from __future__ import annotations
 
@@ -20,17 +20,21 @@ WORDS = [
     "stone", "light", "water", "under", "over", "north", "south", "winter", "summer", "letter", "number",
     "garden", "window", "market", "bridge", "silver", "yellow", "green", "morning", "evening",
 ]  # fmt: skip
-#: Of the words, so many begin with a capital.
+#: Share of words with a capital.
 CAPITALS = 0.15
 
 
 @dataclass(frozen=True, eq=False)
 class BracketText:
-    """A text of words with links, [[ and ]] around them, that may hold other links.
+    """Text of words with nested links in [[ and ]].
 
-    links: (n, 3), of each that was closed: where its first bracket stands, how many characters are between its
-    brackets, and how many links are around it. difference: log₁₀ p(]) / p([) inside of an outermost link minus outside
-    of all, which is the same at every character: what a model reaches that predicts the text as well as can be.
+    text: the text. links: (n, 3), of each closed link: position of its first bracket, number of characters between its
+    brackets, and number of links around it. difference: log₁₀ p(]) / p([) inside an outermost link minus outside all
+    links; the same at every character; a perfect model of the text reaches it.
+
+    >>> drawn = rnn.tasks.bracket_text(1000)
+    >>> drawn.text.count("[[") > 0, drawn.links.shape[1]
+    (True, 3)
     """
 
     text: str
@@ -49,11 +53,16 @@ def bracket_text(
 ) -> BracketText:
     """p(]]) = 1 / link and p([[) = nested / link inside of a link; p([[) = 1 / gap and p(]]) = stray / gap outside
 
-    before each letter or space of a text that goes on by itself, words and capitals drawn at random. Brackets are
-    without memory but for how many links are open, so a model that remembers this knows all of them that can be known,
-    however long ago it was. depth: no link has more than depth - 1 others around it. A closing bracket outside of
-    links closes nothing. The text has at least `characters`, and ends with the letter or bracket that reaches them.
-    Raises UsageError.
+    before each letter or space of a text of random words and capitals. Brackets depend only on the number of open
+    links, so a model that remembers it predicts them perfectly, at any distance.
+    characters: minimum length; the text ends with the letter or bracket that reaches it. link, gap: mean numbers of
+    characters in a link and between links; 20 by default. depth: maximum nesting; 2 by default. nested, stray: see
+    above; 0.1 by default. A stray closing bracket outside of links closes nothing. seed: seed of the text; 0 by
+    default.
+    Raises UsageError for settings that do not fit.
+
+    >>> round(rnn.tasks.bracket_text(1000).difference, 3)
+    2.0
     """
     characters = whole_number("bracket_text: characters", characters)
     depth = whole_number("bracket_text: depth", depth)
@@ -93,7 +102,7 @@ def bracket_text(
 
 
 def _letters(random: np.random.Generator, count: int) -> str:
-    """Words that are the more frequent the earlier they stand in the list, for at least `count` characters."""
+    """Random words, more frequent if earlier in the list, of at least `count` characters."""
     chances = 1 / np.arange(2.0, len(WORDS) + 2)
     drawn = random.choice(len(WORDS), count, p=chances / chances.sum())
     capital = random.random(count) < CAPITALS

@@ -1,10 +1,10 @@
 """Control of an arm by a recurrent network (Sutskever 2013, chapter 6).
 
 arm         the plant: two joints in a plane, as nodes
-controller  a recurrent controller, and the loop that it closes around the plant
-ilqr        the cheapest commands for any plant declared from nodes: plant, its derivatives; riccati, its backward pass
-optimum     what a task costs at least, by iLQR
-tasks       reaching, holding a posture, and reaching through delay, disturbances and noise
+controller  a recurrent controller, and the closed loop with the plant
+ilqr        optimal commands for any plant of nodes: plant, its derivatives; riccati, its backward pass
+optimum     minimum cost of a task, by iLQR
+tasks       reaching, holding a posture, and reaching with delay, disturbances and noise
 """
 
 from __future__ import annotations

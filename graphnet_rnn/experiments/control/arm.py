@@ -1,11 +1,10 @@
-"""The plant: a planar arm of two rigid links, as nodes.
+"""Plant: a planar arm of two rigid links, as nodes.
 
 The state of an arm is x = [θ, φ, θ̇, φ̇]: angle of the shoulder against the first axis, angle of the elbow against
 the upper arm, and their velocities (rad, rad/s). Torques are [τ_θ, τ_φ] at the two joints (N m). The arm moves in a
-horizontal plane: there is no gravity. There is no friction either.
+horizontal plane, without gravity and friction.
 
-Link k has length l_k, mass m_k, its centre of mass at c_k from the joint it hangs on, and inertia I_k about that
-centre.
+Link k has length l_k, mass m_k, its center of mass at distance c_k from its joint, and inertia I_k about that center.
 The Lagrangian is the kinetic energy, ½ q̇ᵀ M(φ) q̇ with q = [θ, φ] and
 
     M(φ) = [a₁ + 2 a₂ cos φ   a₃ + a₂ cos φ]     a₁ = I₁ + I₂ + m₁ c₁² + m₂ (l₁² + c₂²)
@@ -15,8 +14,8 @@ and its equations d/dt ∂L/∂q̇ - ∂L/∂q = τ are  M(φ) q̈ = τ + a₂ s
 
     det M = (I₁ + m₁ c₁²)(I₂ + m₂ c₂²) + m₂ l₁² I₂ + (m₂ l₁ c₂ sin φ)²
 
-is positive in every posture. (With inertias about the centres of mass where those about the joints are meant, say
-I₂ in the place of a₃, it is not: one way to the singular inertia matrix of which Sutskever 2013, 6.6 warns.)
+is positive in every posture. (With inertias about the centers of mass in place of those about the joints, e.g. I₂ for
+a₃, it is not: this may be the singular inertia matrix in Sutskever 2013, 6.6.)
 """
 
 from __future__ import annotations
@@ -38,9 +37,16 @@ __all__ = ["Arm"]
 class Arm:
     """M(φ) q̈ = τ + a₂ sin φ [φ̇ (2 θ̇ + φ̇), -θ̇²];  x_{t+1} = x_t + Δt [q̇_t, q̈_t]
 
-    Lengths and centres in m, masses in kg, inertias in kg m², Δt (`dt`) in s. The defaults are of the order of a
-    macaque's upper arm, and forearm with hand (Cheng & Scott 2000); they are not quoted from there.
-    Raises UsageError for numbers that no arm can have. Source: Sutskever 2013, 6.3 (Euler, Δt = 0.01 s) and 6.6.
+    length1, length2: of upper arm and forearm, in m. mass1, mass2: in kg. center1, center2: distance of the center of
+    mass from the joint, in m. inertia1, inertia2: about the center of mass, in kg m². dt: Δt in s, 0.01 by default.
+    Defaults are similar to a macaque's upper arm, and forearm with hand (Cheng & Scott 2000), but not quoted from
+    there. state, in methods: node x (..., 4). torques: node τ (..., 2), in N m. phi: elbow angles (...), in rad.
+    Raises UsageError for numbers that no arm can have.
+    Source: Sutskever 2013, 6.3 (Euler, Δt = 0.01 s) and 6.6.
+
+    >>> arm = rnn.control.Arm()
+    >>> arm.inertia(0.0).shape, arm.state_at([0.02, 0.265]).shape
+    ((2, 2), (4,))
     """
 
     length1: float = 0.15
@@ -88,12 +94,12 @@ class Arm:
         )
 
     def step(self, state: Node, torques: Node) -> Node:
-        """x_{t+1} from x_t and the torques that act, by Euler's method."""
+        """x_{t+1} from x_t and the torques, by Euler's method."""
         rates = gn.concatenate([state[..., 2:], self.accelerations(state, torques)], axis=state.ndim - 1)
         return state + self.dt * rates
 
     def hand(self, state: Node) -> Node:
-        """Where the hand is, (..., 2) in m, the shoulder at the origin; x is (..., 4)."""
+        """Position of the hand, (..., 2) in m, with the shoulder at the origin; x is (..., 4)."""
         theta, both = state[..., 0], state[..., 0] + state[..., 1]
         l1, l2 = self.length1, self.length2
         return gn.stack(
@@ -101,7 +107,7 @@ class Arm:
         )
 
     def torques_of(self, force: Node, state: Node) -> Node:
-        """τ = Jᵀ F: the torques of a force (..., 2) in N that pulls at the hand, J = ∂hand/∂q."""
+        """τ = Jᵀ F: torques of a force (..., 2) in N on the hand, J = ∂hand/∂q."""
         theta, both = state[..., 0], state[..., 0] + state[..., 1]
         forearm = self.length2 * (force[..., 1] * gn.cos(both) - force[..., 0] * gn.sin(both))
         upper = self.length1 * (force[..., 1] * gn.cos(theta) - force[..., 0] * gn.sin(theta))
@@ -120,9 +126,10 @@ class Arm:
         return m
 
     def state_at(self, hand: Any) -> Array:
-        """[θ, φ, 0, 0]: at rest with the hand at these places, (..., 4) for (..., 2) in m, the elbow bent by 0 < φ < π.
+        """[θ, φ, 0, 0]: at rest with the hand at these positions, (..., 4) for (..., 2) in m, the elbow bent by 0 < φ <
+        π.
 
-        Raises UsageError for a place out of reach.
+        Raises UsageError for a position out of reach.
         """
         at = np.asarray(hand, np.float64)
         if at.ndim == 0 or at.shape[-1] != 2:

@@ -1,7 +1,7 @@
-"""Train a recurrent controller of an arm, and compare it with what iLQR says is the least.
+"""Train a recurrent controller of an arm, and compare it with the optimum of iLQR.
 
-Writes the best model, checkpoints, history.jsonl, calls.png (the loss by calls) and movements.png into a folder; the
-same command goes on from there.
+Writes the best model, checkpoints, history.jsonl, calls.png (the loss by calls) and movements.png into a folder; repeat
+the command to resume.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ EXAMPLE = """example:
   graphnet-rnn control postural --optimizer "lbfgs(memory=100)" --core-seconds 300 --out runs/hold
   graphnet-rnn control ddn --optimizer "augmented_hf(cg_steps=100)" --plant-noise 0.001 --out runs/ddn"""
 
-#: What `Training` has, and this command does not offer: no schedule, no early end.
+#: Settings of Training that this command lacks: no schedule, no early stopping.
 WITHOUT = ("average", "log_every", "goal")
 
 
@@ -50,23 +50,31 @@ TASKS: dict[str, Callable[[Controller, argparse.Namespace], ControlTask]] = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("task", choices=list(TASKS), help="reaching, holding a posture, or reaching through delay and noise")
-    add_optimizer(parser, "hf", "'lbfgs(memory=100)'; hf has structural=0.1 if nothing else is said")
-    add("--units", type=int, default=100, help="of each of the two Elman layers")
-    add("--dtype", choices=("float32", "float64"), default="float64", help="of the weights")
-    add("--movements", type=int, help="side by side (default: center-out 64, ddn 400; postural has 72)")
-    add("--plant-noise", type=float, default=0.0, help="ddn: standard deviation of noise on each state")
-    add("--epoch-steps", type=int, default=1, help="steps from one validation to the next")
-    add("--seed", type=int, default=0, help="of weights and noise")
+    add(
+        "task",
+        choices=list(TASKS),
+        help="task: reaching, holding a posture, or reaching with delay and noise",
+    )
+    add_optimizer(parser, "hf", "'lbfgs(memory=100)'; default for hf: structural=0.1")
+    add("--units", type=int, default=100, help="units in each of the two Elman layers")
+    add("--dtype", choices=("float32", "float64"), default="float64", help="type of the weights")
+    add(
+        "--movements",
+        type=int,
+        help="number of movements in a batch (default: center-out 64, ddn 400; postural has 72)",
+    )
+    add("--plant-noise", type=float, default=0.0, help="ddn: standard deviation of the noise on each state")
+    add("--epoch-steps", type=int, default=1, help="steps between validations")
+    add("--seed", type=int, default=0, help="random seed of weights and noise")
     add_settings(parser, Training, Movements, without=WITHOUT)
     add(
         "--out",
         metavar="FOLDER",
         default="runs/control",
-        help="the run's folder; it goes on where it is there",
+        help="folder of the run; an existing run is resumed",
     )
-    add("--record", metavar="FILE", help="append the outcome, as a line of JSON")
-    add("--quiet", action="store_true", help="no progress")
+    add("--record", metavar="FILE", help="append the result to this file, as a line of JSON")
+    add("--quiet", action="store_true", help="print no progress")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -114,7 +122,7 @@ def _optimizer(options: argparse.Namespace) -> Optimizer:
 
 
 def _end(options: argparse.Namespace, trainer: Trainer, outcome: Outcome, least: Plan) -> None:
-    """The pictures, the record, and the last line, of the best epoch."""
+    """Writes the pictures and the record, and prints the last line."""
     from viz import arm_movements, loss_by_calls
 
     trainer.take_best()
@@ -142,7 +150,7 @@ def _end(options: argparse.Namespace, trainer: Trainer, outcome: Outcome, least:
 
 
 class _Lines(Listener):
-    """A line for each epoch, in digits that small losses need."""
+    """Prints a line for each epoch, with enough digits for small losses."""
 
     def __init__(self, least: float) -> None:
         self.least = least

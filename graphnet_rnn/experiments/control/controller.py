@@ -1,6 +1,6 @@
-"""A recurrent controller, and the loop that it closes around an arm.
+"""Recurrent controller, and the closed loop with an arm.
 
-    x_{t+1} = f(x_t, u_t ⊙ (1 + ξᵘ_t) + d_t) + ξᶠ_t      ξ ~ N(0, σ²), held until they are redrawn
+    x_{t+1} = f(x_t, u_t ⊙ (1 + ξᵘ_t) + d_t) + ξᶠ_t      ξ ~ N(0, σ²), constant until redrawn
     v_t = [x_{t-delay}; x*]
     h¹_t = cell₁(v_t, h¹_{t-1})        h^l_t = cell_l([h^{l-1}_t; v_t], h^l_{t-1})
     u_t = h^L_t W_hu + b_u             (or the tanh of it)
@@ -38,21 +38,28 @@ STATE, TORQUES = 4, 2
 
 
 def remembering(units: int) -> Elman:
-    """An Elman layer whose states do not fade from the start, as loops of control need it."""
+    """Elman layer whose initial states do not decay, as control loops need."""
     return Elman(units, initial={"W_hh": glorot()})
 
 
 class Controller(Model):
     """u_t, h_t = controller(v_t, h_{t-1}): stacked cells that all read v_t; the last gives the torques.
 
-    v_t = [x_{t-delay}; x*] is (batch, 8). layers: cells, first to last; by default two Elman nets of 100 tanh units.
-    output: "linear" or "tanh". Sutskever's problem statement (6.5) has u = tanh(...), but for a one-layer example; his
-    details of the net that was used (6.4) say "two linear output units", so that is the default.
-    initial: initializers by name for W_hu and b_u, as in a cell. W_hu is first drawn small, from N(0, 0.01²), so that
-    an untrained controller does not throw the arm about: torques of 1 N m would make the forearm spin.
-    theta: all parameters as one flat vector, which `parameters[...].value` share.
-    Raises UsageError for settings that cannot be meant, CellError for an unsound cell.
+    v_t = [x_{t-delay}; x*] is (batch, 8).
+    layers: cells, first to last; by default two Elman layers of 100 tanh units. output: "linear" (default) or "tanh".
+    Sutskever's problem statement (6.5) has u = tanh(...), for a one-layer example; the details of the network (6.4)
+    have "two linear output units". seed: seed of the weights; 0 by default. dtype: type of the weights; float32 by
+    default. initial: initializers by name for W_hu and b_u, as in a cell. By default W_hu ~ N(0, 0.01²), so that an
+    untrained controller moves the arm little: torques of 1 N m would make the forearm spin. values: all weights by
+    name, instead of initializers; None by default.
+    theta: all parameters as one flat vector, shared with `parameters[...].value`. states, in methods: of all layers. v:
+    v_t.
+    Raises UsageError for settings that do not fit, CellError for an unsound cell.
     Source: Sutskever 2013, 6.4 and 6.5.
+
+    >>> controller = rnn.control.Controller([rnn.Elman(3)])
+    >>> controller.theta.shape
+    (44,)
     """
 
     def __init__(
@@ -72,7 +79,7 @@ class Controller(Model):
         for cell in cells:
             if not cell.causal:
                 raise UsageError(
-                    f"Controller: {shown(cell, MANY)} reads the future, which has not happened yet"
+                    f"Controller: {shown(cell, MANY)} reads future inputs, which a controller does not have"
                 )
         self.output = one_of("Controller: output", output, ("linear", "tanh"))
         self.seed, self.dtype = seed_of("Controller", seed), float_dtype("Controller", dtype)
@@ -88,7 +95,7 @@ class Controller(Model):
         self.lay_out([*(w for w in groups if isinstance(w, Weights)), self._own], self.dtype)
 
     def zero_states(self, batch: int) -> list[tuple[Node, ...]]:
-        """The states before the first step, layer by layer."""
+        """Zero states before the first step, layer by layer."""
         return [
             tuple(gn.fill(0, (batch, width), self.dtype) for width in cell.widths) for cell in self.layers
         ]
@@ -107,7 +114,7 @@ class Controller(Model):
             return gn.tanh(u) if self.output == "tanh" else u, new
 
     def __graph__(self) -> gn.Graph:
-        """One step, for pictures."""
+        """Graph of one step, for pictures."""
         v = gn.input((1, 2 * STATE), self.dtype, name="v_t")
         states = [
             tuple(
@@ -128,12 +135,16 @@ class Controller(Model):
 
 @dataclass(frozen=True)
 class Trajectories:
-    """What a loop did, as arrays.
+    """Movements of a closed loop, as arrays.
 
     states   x_0 ... x_T, (time + 1, batch, 4)
-    hands    where the hand was, (time + 1, batch, 2) in m
-    torques  the commands u_0 ... u_{T-1}, (time, batch, 2) in N m
+    hands    positions of the hand, (time + 1, batch, 2) in m
+    torques  commands u_0 ... u_{T-1}, (time, batch, 2) in N m
     goals    x*, (batch, 4)
+
+    >>> task = rnn.control.CenterOut(rnn.control.Controller([rnn.Elman(3)]), directions=3, time=5)
+    >>> task.trajectories().hands.shape
+    (6, 3, 2)
     """
 
     states: Array
@@ -143,21 +154,28 @@ class Trajectories:
 
 
 class ClosedLoop:
-    """A controller and an arm over `time` steps of `batch` movements, as nodes.
+    """Controller and arm over `time` steps of `batch` movements, as nodes.
 
-    delay: u_t sees x_{t-delay}, and x_0 before that: the arm has been at rest there. noise: σ of the multiplicative
-    noise ξᵘ of commands. plant_noise: σ of the noise ξᶠ that is added to the state at each step, a number, or one for
-    each of [θ, φ, θ̇, φ̇] (rad, rad/s). disturbance: "none"; "torques", d_t are torques at the joints in N m; or
-    "forces", d_t = J(x_t)ᵀ F_t for forces F_t at the hand in N.
+    controller, arm: the two. time: number of steps. batch: number of movements. delay: the controller reads
+    x_{t-delay}, and x_0 before that, as the arm has been at rest; 0 by default. noise: σ of the multiplicative noise ξᵘ
+    of commands; 0 by default. disturbance: "none" (default); "torques": d_t are torques at the joints in N m; "forces":
+    d_t = J(x_t)ᵀ F_t for forces F_t at the hand in N. random: gn.RandomSource of the noise; `random.redraw()` draws new
+    noise; None by default. plant_noise: σ of the noise ξᶠ of the state at each step, a number, or one for each of [θ,
+    φ, θ̇, φ̇] (rad, rad/s); 0 by default.
+
     start, goal    Inputs (batch, 4): x_0 and x*
     disturbances   Input (time, batch, 2), or None
-    inputs         those that there are, in this order
+    inputs         those of the three that exist, in this order
     states         x_0 ... x_T, a list of nodes (batch, 4)
     torques        u_0 ... u_{T-1}, (time, batch, 2)
     structure      (a, h = e(a)) for each tanh and σ of the controller's cells, see rnn.Objective
-    random         the source of the noise; `random.redraw()` draws new
-    Raises UsageError for settings that cannot be meant.
+
+    Raises UsageError for settings that do not fit.
     Source: Sutskever 2013, 6.5.
+
+    >>> loop = rnn.control.ClosedLoop(rnn.control.Controller([rnn.Elman(3)]), rnn.control.Arm(), time=5, batch=2)
+    >>> len(loop.states), loop.torques.shape
+    (6, (5, 2, 2))
     """
 
     def __init__(
@@ -206,7 +224,7 @@ class ClosedLoop:
 
     @property
     def structure(self) -> list[tuple[Node, Node]]:
-        """(a, h = e(a)) for each hidden unit of the controller, at each step: what moves the arm."""
+        """(a, h = e(a)) for each hidden unit of the controller, at each step."""
         return hidden_units([*self.states, self.torques])
 
     def _moved(self, t: int, u: Node) -> Node:
@@ -231,7 +249,7 @@ class ClosedLoop:
 
 
 def _of_state(argument: str, given: float | Sequence[float]) -> tuple[float, ...]:
-    """One number >= 0 for each of [θ, φ, θ̇, φ̇]; UsageError for what is none."""
+    """One number >= 0 for each of [θ, φ, θ̇, φ̇]; raises UsageError for others."""
     if not isinstance(given, (Sequence, np.ndarray)) or isinstance(given, str) or np.ndim(given) == 0:
         return (amount(argument, given),) * STATE
     if len(given) != STATE:

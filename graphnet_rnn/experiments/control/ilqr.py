@@ -1,11 +1,11 @@
-"""iLQR: the commands that bring a plant, declared from nodes, through a movement at the least cost.
+"""iLQR: commands of minimum cost for a plant of nodes.
 
-    minimise over u_0 ... u_{T-1}   J = Σ_{t<T} ℓ(x_t, u_t, c_t) + ℓ_T(x_T, c_T),   x_{t+1} = f(x_t, u_t, c_t)
+    minimize over u_0 ... u_{T-1}   J = Σ_{t<T} ℓ(x_t, u_t, c_t) + ℓ_T(x_T, c_T),   x_{t+1} = f(x_t, u_t, c_t)
 
-Each iteration linearises the plant along the present trajectory, solves the linear-quadratic problem that this leaves
-by dynamic programming (`riccati`), and tries what it found on the plant itself, at shorter and shorter steps. Many
-movements are planned side by side; each has its own step and its own regularisation.
-Source: Li & Todorov 2004; Tassa, Erez & Todorov 2012 (improved value update, regularisation, line search).
+Each iteration linearizes the plant along the current trajectory, solves the resulting linear-quadratic problem by
+dynamic programming (`riccati`), and tries the result on the plant with smaller and smaller steps. Many movements are
+planned in parallel; each has its own step size and regularization.
+Source: Li & Todorov 2004; Tassa, Erez & Todorov 2012 (improved value update, regularization, line search).
 """
 
 from __future__ import annotations
@@ -24,28 +24,38 @@ from graphnet_rnn.settings import amount, whole_number
 
 __all__ = ["ILQR", "Plan"]
 
-#: α of the line search, and the least share of the promised fall that a step must bring (Tassa et al. 2012, 2.B and F).
+#: α of the line search, and the minimum share of the predicted reduction (Tassa et al. 2012, 2.B and F).
 STEPS = tuple(10 ** (-3 * i / 10) for i in range(11))
 LEAST_SHARE = 1e-4
-#: μ, the regularisation: its growth, its least value above 0, and the one at which a movement is given up.
+#: μ, the regularization: growth, minimum above 0, and maximum, at which a movement is given up.
 GROWTH, LEAST, MOST = 2.0, 1e-6, 1e10
-#: A model that is regularised by more than this says nothing of how much there is to gain.
+#: Maximum μ at which the predicted reduction indicates convergence.
 SLIGHT = 1e-5
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What iLQR found for each movement: u = û_t + K_t (x - x̂_t), and V_t(x) ≈ V + V_xᵀ δ + ½ δᵀ V_xx δ, δ = x - x̂_t
+    """Solution of iLQR for each movement: u = û_t + K_t (x - x̂_t), and V_t(x) ≈ V + V_xᵀ δ + ½ δᵀ V_xx δ, δ = x - x̂_t
 
     states        x̂_0 ... x̂_T, (time + 1, batch, n)
     commands      û_0 ... û_{T-1}, (time, batch, m)
     gains         K_t, (time, batch, m, n)
-    values        V, the cost from t on, (time + 1, batch); of them `cost`, the first, is all
+    values        V, the cost from t on, (time + 1, batch); `cost` is the first of them
     slopes        V_x, (time + 1, batch, n)
     curvatures    V_xx, (time + 1, batch, n, n)
-    settled       whether the model promised no more, (batch,)
-    costs         the mean cost before the first iteration and after each
-    rollouts, linearisations    how often all movements were simulated, and differentiated
+    settled       True for converged movements, (batch,)
+    costs         mean cost before the first iteration and after each
+    rollouts, linearisations    numbers of simulations and linearizations of all movements
+
+    >>> solver = rnn.control.ILQR(
+    ...     lambda x, u: x + u,
+    ...     lambda x, u: 0.5 * gn.sum(u * u, axis=1),
+    ...     lambda x: 0.5 * gn.sum(x * x, axis=1),
+    ...     states=1, commands=1,
+    ... )
+    >>> plan = solver.plan(np.ones((1, 1)), np.zeros((3, 1, 1)))
+    >>> plan.cost.round(3).tolist(), plan.states[:, 0, 0].round(2).tolist()
+    ([0.125], [1.0, 0.75, 0.5, 0.25])
     """
 
     states: Array
@@ -65,7 +75,7 @@ class Plan:
         return self.values[0]
 
     def command(self, t: int, state: Any) -> Array:
-        """û_t + K_t (x - x̂_t): what to do at step t in states (batch, n) that need not be the planned ones."""
+        """û_t + K_t (x - x̂_t): command at step t for states x (batch, n), also off the plan; `state` holds x."""
         t = whole_number("Plan.command: t", t, least=0)
         if t >= len(self.commands):
             raise UsageError(
@@ -86,7 +96,7 @@ class Plan:
 
 @dataclass
 class _Run:
-    """A trajectory of each movement and what its parts cost, ℓ_0 ... ℓ_T."""
+    """Trajectory of each movement and its costs ℓ_0 ... ℓ_T."""
 
     states: Array
     commands: Array
@@ -97,7 +107,7 @@ class _Run:
         return np.asarray(self.costs.sum(axis=0))
 
     def take(self, other: _Run, where: Array) -> None:
-        """Takes over these movements of the other."""
+        """Copies the movements `where` of another run."""
         for mine, its in zip(vars(self).values(), vars(other).values(), strict=True):
             mine[:, where] = its[:, where]
 
@@ -106,12 +116,13 @@ class ILQR:
     """min_u Σ_{t<T} ℓ(x_t, u_t, c_t) + ℓ_T(x_T, c_T) under x_{t+1} = f(x_t, u_t, c_t), for many movements at once
 
     step: f, of nodes x (rows, states), u (rows, commands) and, if `context` > 0, c (rows, context), to (rows, states).
-    running: ℓ, of the same, to (rows,). final: ℓ_T, of x (and c), to (rows,). Each row must depend on itself alone.
-    context: how many numbers c_t has: what a movement is told, such as its goal, a disturbance, a weight of time.
-    Derivatives are the engine's; those of f are of first order only, which is what makes iLQR of differential dynamic
-    programming, and all is computed in float64.
-    iterations: at most so many. tolerance: a movement is settled where the model promises less than this share of J.
-    Raises UsageError for equations of other shapes, or that cannot be meant.
+    running: ℓ, of the same, to (rows,). final: ℓ_T, of x (and c), to (rows,). Rows must be independent of each other.
+    states, commands: widths of x and u. context: width of c_t, the data of a movement, such as its goal, a disturbance,
+    a weight of time; 0 by default. iterations: maximum number of iterations; 500 by default. tolerance: a movement has
+    converged if the predicted reduction is less than this share of J; 1e-9 by default. threads: maximum number of
+    threads; all cores by default.
+    Derivatives come from the engine, in float64; f is differentiated once, unlike in differential dynamic programming.
+    Raises UsageError for equations of other shapes.
 
         arm = rnn.control.Arm()
         solver = rnn.control.ILQR(
@@ -123,6 +134,15 @@ class ILQR:
         plan = solver.plan(starts, np.zeros((40, len(starts), 2)), goals)
 
     Source: Li & Todorov 2004; Tassa, Erez & Todorov 2012.
+
+    >>> solver = rnn.control.ILQR(
+    ...     lambda x, u: x + u,
+    ...     lambda x, u: 0.5 * gn.sum(u * u, axis=1),
+    ...     lambda x: 0.5 * gn.sum(x * x, axis=1),
+    ...     states=1, commands=1,
+    ... )
+    >>> solver.plan(np.ones((1, 1)), np.zeros((3, 1, 1))).commands[:, 0, 0].round(2).tolist()
+    [-0.25, -0.25, -0.25]
     """
 
     def __init__(
@@ -142,10 +162,10 @@ class ILQR:
         self.tolerance = amount("ILQR: tolerance", tolerance)
 
     def plan(self, start: Any, commands: Any, context: Any = None) -> Plan:
-        """The best trajectories near a first guess.
+        """Best trajectories near an initial guess.
 
         start: x_0, (batch, states). commands: the guess, (time, batch, commands). context: c, (time + 1, batch,
-        context), or (batch, context) where it does not change.
+        context), or (batch, context) if it is constant; None (default) for none.
         Raises UsageError for arrays of other shapes, and for a guess under which a state or a cost is not finite.
         """
         x0, guess, c = self.plant.arrays(start, commands, context)
@@ -174,7 +194,7 @@ class ILQR:
     def _searched(
         self, run: _Run, feedback: Feedback, looking: Array, x0: Array, c: Array | None
     ) -> tuple[Array, int]:
-        """Takes the first α that brings what was promised, movement by movement; which took one, and the rollouts."""
+        """Line search for each movement; returns a mask of movements that took a step, and the number of rollouts."""
         taken, tried, before = np.zeros_like(looking), 0, run.total
         old = _Run(run.states.copy(), run.commands.copy(), run.costs.copy())
         for alpha in STEPS:
@@ -194,7 +214,7 @@ class ILQR:
         self, x0: Array, commands: Array, c: Array | None, states: Array | None = None,
         feedback: Feedback | None = None, alpha: float = 0.0,
     ) -> _Run:  # fmt: skip
-        """The commands û_t, or û_t + α k_t + K_t (x_t - x̂_t), on the plant itself."""
+        """Simulates the commands û_t, or û_t + α k_t + K_t (x_t - x̂_t), on the plant."""
         time, batch, _ = commands.shape
         x, u, costs = np.empty((time + 1, *x0.shape)), np.empty_like(commands), np.empty((time + 1, batch))
         x[0] = x0
@@ -229,7 +249,7 @@ class ILQR:
 
 
 def _regularise(mu: Array, growth: Array, taken: Array, active: Array) -> None:
-    """μ falls, faster and faster, where steps were taken, and grows where none was (Tassa et al. 2012, 2.F)."""
+    """Lowers μ, faster each time, after steps, and raises μ otherwise (Tassa et al. 2012, 2.F)."""
     up, down = active & ~taken, active & taken
     growth[up] = np.maximum(GROWTH, growth[up] * GROWTH)
     mu[up] = np.maximum(LEAST, mu[up] * growth[up])

@@ -1,12 +1,12 @@
-"""L-BFGS and nonlinear conjugate gradient beside SciPy's and Hessian-free optimization, on a whole data set.
+"""L-BFGS and nonlinear conjugate gradient, compared with SciPy and Hessian-free optimization, on a whole data set.
 
     python -m graphnet_rnn.experiments.control.line_searches [--work 2400] [--dtype float64]
         [--methods lbfgs scipy-lbfgs hf ...]
 
-Reaching from a centre (rnn.control.CenterOut, the controller of seed 0: 32,002 weights, 40 steps, 64 movements). Work
-is counted in gradients, products with the curvature as 1.5 of them; losses alone, of which Hessian-free optimization
-asks for many, are not counted, but core seconds count everything. A row: the loss after a quarter, half, and all of the
-work; where a method ended before, with the reason.
+The problem is reaching from a center (rnn.control.CenterOut, controller of seed 0: 32,002 weights, 40 steps, 64
+movements). Work is counted in gradients, a curvature product as 1.5 of them. Evaluations of the loss alone, which
+Hessian-free optimization uses often, are not counted, but core-seconds include everything. A row has the loss after a
+quarter, half, and all of the work; if a method ended earlier, the reason.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from graphnet_rnn.optimizers.hessian_free import AugmentedHessianFree, HessianFr
 from graphnet_rnn.optimizers.lbfgs import LBFGS
 from graphnet_rnn.optimizers.nonlinear_cg import NonlinearConjugateGradient
 
-#: What a product with the curvature costs, in gradients.
+#: Cost of a curvature product, in gradients.
 PRODUCT = 1.5
 
 METHODS: dict[str, Callable[[], Any]] = {
@@ -39,7 +39,7 @@ METHODS: dict[str, Callable[[], Any]] = {
     "augmented_hf": AugmentedHessianFree,
 }
 
-#: The work done so far, and the loss.
+#: Work so far, and the loss.
 Track = list[tuple[float, float]]
 
 

@@ -1,4 +1,4 @@
-"""Closed loops as problems: a controller that learns from what its arm does."""
+"""Training of controllers in closed loops."""
 
 from __future__ import annotations
 
@@ -21,13 +21,20 @@ __all__ = ["Movements"]
 
 @dataclass(eq=False, repr=False)
 class Movements(ObjectiveProblem):
-    """A step on movements of a control task: new ones each time, with new noise, where the task draws them.
+    """Training on movements of a control task; tasks with random movements draw new ones, with new noise, for each
+    step.
 
-    task: any of rnn.control. steps: of an epoch. gradient_batches: a step takes so many batches of movements, for its
-    gradient and its curvature, which processes may share; noise is the same in all of them. clip_values, l2, threads,
-    memory, backend: see Objective.
-    What is judged after an epoch is the cost of the movements of seed 0; its row says how many `calls` for a loss, a
-    gradient or a product with the curvature there were until then. Raises UsageError.
+    task: task of rnn.control. steps: steps of an epoch; 10 by default. gradient_batches: batches of movements for the
+    gradient and curvature of a step, which processes may share; the noise is the same in all of them; 1 by default.
+    threads, backend, clip_values, l2, memory: see Objective. frozen: patterns of parameters that are not trained.
+    Validation after an epoch is the cost of the movements of seed 0. Its row has `calls`, the number of evaluations of
+    loss, gradient or curvature product so far. report, in `stepped`: report of the optimizer.
+    Raises UsageError for settings that do not fit.
+
+    >>> task = rnn.control.CenterOut(rnn.control.Controller([rnn.Elman(3)]), directions=3, time=5)
+    >>> problem = rnn.control.Movements(task, steps=2)
+    >>> problem.task is task
+    True
     """
 
     item: ClassVar[str] = "movement"
@@ -35,8 +42,10 @@ class Movements(ObjectiveProblem):
     objective: Objective | BatchedObjective = field(init=False)
 
     task: ControlTask
-    steps: Count = setting(10, "of an epoch")
-    gradient_batches: Count = setting(1, "a step takes so many batches of movements, each drawn anew")
+    steps: Count = setting(10, "steps of an epoch")
+    gradient_batches: Count = setting(
+        1, "batches of movements for the gradient of a step, each with new noise"
+    )
 
     def __post_init__(self) -> None:
         task = self.task
@@ -52,7 +61,7 @@ class Movements(ObjectiveProblem):
         self._single = task.objective(**self.objective_settings())
         self.objective = self._single if self.gradient_batches == 1 else BatchedObjective(self._single)
         self.calls = 0
-        #: A second one, so that what is judged draws no noise that training would have drawn.
+        #: Separate task, so that validation does not change the noise of training.
         self._judge = task.objective(**self.objective_settings())
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""What a control task costs at least: iLQR on each of its movements, by one who knows what will push."""
+"""Minimum cost of a control task: iLQR on each of its movements, with known disturbances."""
 
 from __future__ import annotations
 
@@ -17,11 +17,16 @@ __all__ = ["optimum", "planned"]
 def optimum(task: ControlTask, seed: int = 0, tolerance: float = 1e-9) -> Plan:
     """min_u ½ α Σ_t ‖u_t‖² + ½ Σ_t w_tᵀ (x_t - x*)² for each movement of `task.conditions(seed)`, by iLQR
 
-    The plan knows its movement's disturbance from the first step on, sees without delay, and has no noise: for reaching
-    (CenterOut) this is what a controller can come to, for the other tasks a bound that none can. From commands that
-    hold the arm at its start. tolerance: see ILQR.
-    Raises UsageError for what is no control task.
+    task: task of rnn.control. seed: seed of its movements; 0 by default. tolerance: see ILQR; 1e-9 by default.
+    The plan knows the disturbance from the first step on, has no delay and no noise. A controller can reach this cost
+    in reaching (CenterOut); for other tasks it is a lower bound. Iterations begin with commands that hold the arm
+    still.
+    Raises UsageError for other objects.
     Source: Sutskever 2013, 6.7.1 (the line of figure 6.2).
+
+    >>> task = rnn.control.CenterOut(rnn.control.Controller([rnn.Elman(3)]), directions=3, time=5)
+    >>> rnn.control.optimum(task).cost.shape
+    (3,)
     """
     if not isinstance(task, ControlTask):
         raise UsageError(f"optimum: task must be one of rnn.control, not {task!r:.60}")
@@ -30,7 +35,7 @@ def optimum(task: ControlTask, seed: int = 0, tolerance: float = 1e-9) -> Plan:
     push = pushes[0] if pushes else np.zeros((loop.time, loop.batch, 2))
 
     def felt(x: Node, c: Node) -> Node:
-        """The torques of the disturbance."""
+        """Torques of the disturbance."""
         d = c[:, 4:6]
         return arm.torques_of(d, x) if loop.disturbance == "forces" else d
 
@@ -50,7 +55,7 @@ def optimum(task: ControlTask, seed: int = 0, tolerance: float = 1e-9) -> Plan:
 
 
 def _context(goal: Array, push: Array, weights: Array) -> Array:
-    """[x*, d_t, w_t], (time + 1, batch, 10); nothing pushes after the last step."""
+    """[x*, d_t, w_t], (time + 1, batch, 10), with d_T = 0."""
     time, batch = len(push), len(goal)
     every = (time + 1, batch, 4)
     pushes = np.concatenate([push, np.zeros_like(push[:1])])
@@ -60,7 +65,14 @@ def _context(goal: Array, push: Array, weights: Array) -> Array:
 
 
 def planned(task: ControlTask, plan: Plan, seed: int = 0) -> Trajectories:
-    """A plan as the trajectories that a loop would show, for pictures and comparisons."""
+    """Plan as trajectories, for pictures and comparisons.
+
+    task: task of the plan. plan: result of `optimum`. seed: seed of the movements, as for `optimum`; 0 by default.
+
+    >>> task = rnn.control.CenterOut(rnn.control.Controller([rnn.Elman(3)]), directions=3, time=5)
+    >>> rnn.control.planned(task, rnn.control.optimum(task)).hands.shape
+    (6, 3, 2)
+    """
     node = gn.input(plan.states.shape, "float64")
     (hands,) = gn.compile([task.loop.arm.hand(node)], [node])(plan.states)
     return Trajectories(plan.states, hands, plan.commands, np.asarray(task.conditions(seed)[1], np.float64))

@@ -1,4 +1,4 @@
-"""A plant and what its movements cost, declared from nodes: as functions of arrays, with all derivatives."""
+"""Plant and costs of nodes, as functions of arrays with all derivatives."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Plant:
         self._moved(self._nodes(2)), self._ended(self._nodes(2))  # what does not fit is told now
 
     def arrays(self, start: Any, commands: Any, context: Any) -> tuple[Array, Array, Array | None]:
-        """x_0, û and c as they are computed with; UsageError for what has another shape."""
+        """Converted x_0, û and c; raises UsageError for other shapes."""
         x0, u = (_array(name, value) for name, value in (("start", start), ("commands", commands)))
         if x0.ndim != 2 or x0.shape[1] != self.states or not len(x0):
             raise UsageError(f"ILQR.plan: start must be (batch, {self.states}), not {list(x0.shape)}")
@@ -93,7 +93,7 @@ class Plant:
         return self._function("final", len(x))(*_given(x, c))[0]
 
     def linearised(self, x: Array, u: Array, c: Array | None) -> LinearisedPlant:
-        """All derivatives along trajectories (time + 1, batch, states), at once."""
+        """All derivatives along trajectories (time + 1, batch, states)."""
         time, batch, _ = u.shape
         rows = [None if a is None else a[:time].reshape(time * batch, a.shape[2]) for a in (x, u, c)]
         found = self._function("derivatives", time * batch)(*_given(*rows))
@@ -101,7 +101,7 @@ class Plant:
         return LinearisedPlant(*(a.reshape(time, batch, *a.shape[1:]) for a in found), *ends)
 
     def _function(self, what: str, rows: int) -> gn.Function:
-        """Compiled once for so many rows."""
+        """Function for a number of rows, compiled once."""
         if (what, rows) not in self._functions:
             nodes = self._nodes(rows)
             make = {
@@ -117,7 +117,7 @@ class Plant:
     # -- as nodes ----------------------------------------------------------------------------
 
     def _nodes(self, rows: int) -> list[Node]:
-        """x, u and, if there is one, c"""
+        """x, u and, if it exists, c"""
         widths = {"x": self.states, "u": self.commands, **({"c": self.context} if self.context else {})}
         return [gn.input((rows, width), "float64", name=name) for name, width in widths.items()]
 
@@ -147,7 +147,7 @@ class Plant:
 
 
 def _by_columns(y: Node, x: Node) -> Node:
-    """∂y_ri/∂x_rj, (rows, i, j), by a walk forward for each column of x: rows depend on themselves alone."""
+    """∂y_ri/∂x_rj, (rows, i, j), by a forward pass for each column of x; rows are independent."""
     columns = []
     for j in range(x.shape[1]):
         unit = np.zeros(x.shape)

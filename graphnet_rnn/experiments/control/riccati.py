@@ -1,4 +1,4 @@
-"""The backward pass: a linear-quadratic problem in time, solved by dynamic programming."""
+"""Backward pass of iLQR: a linear-quadratic problem, solved by dynamic programming."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Feedback:
     """δu_t = α k_t + K_t δx_t, and the value function of the linear-quadratic problem.
 
     offsets k (time, batch, m); gains K (time, batch, m, n); slopes V_x (time + 1, batch, n); curvatures V_xx
-    (time + 1, batch, n, n). linear, quadratic: Σ_t k_tᵀ Q_u and ½ Σ_t k_tᵀ Q_uu k_t, (batch,). sound: whether each
-    Q_uu (regularised) is positive definite; where it is not, the rest means nothing.
+    (time + 1, batch, n, n). linear, quadratic: Σ_t k_tᵀ Q_u and ½ Σ_t k_tᵀ Q_uu k_t, (batch,). sound: True if each
+    (regularized) Q_uu is positive definite; otherwise the other fields have no meaning.
     """
 
     offsets: Array
@@ -30,7 +30,7 @@ class Feedback:
     sound: Array
 
     def promise(self, alpha: Array) -> Array:
-        """-(α Σ kᵀ Q_u + ½ α² Σ kᵀ Q_uu k): by how much the cost is to fall."""
+        """-(α Σ kᵀ Q_u + ½ α² Σ kᵀ Q_uu k): predicted reduction of the cost."""
         return -(alpha * self.linear + alpha**2 * self.quadratic)
 
 
@@ -40,7 +40,7 @@ def riccati(plant: LinearisedPlant, mu: Array) -> Feedback:
         Q_x = ℓ_x + f_xᵀ V'_x       Q_xx = ℓ_xx + f_xᵀ V'_xx f_x      V_x  = Q_x + Kᵀ Q_uu k + Kᵀ Q_u + Q_uxᵀ k
         Q_u = ℓ_u + f_uᵀ V'_x       Q_ux = ℓ_ux + f_uᵀ V'_xx f_x      V_xx = Q_xx + Kᵀ Q_uu K + Kᵀ Q_ux + Q_uxᵀ K
 
-    mu: μ ≥ 0 of each movement, (batch,): commands are then kept from moving states far, whatever the costs say.
+    mu: μ ≥ 0 of each movement, (batch,); limits the change of states.
     Source: Tassa, Erez & Todorov 2012, eqs 5, 10 and 11.
     """
     time, batch, n, m = plant.f_u.shape
@@ -77,7 +77,7 @@ def _symmetric(matrix: Array) -> Array:
 
 
 def _definite(matrix: Array) -> Array:
-    """Which of these are positive definite by more than rounding; NaN are not."""
+    """True for matrices that are positive definite by more than rounding; False for NaN."""
     finite = np.asarray(np.isfinite(matrix).all(axis=(1, 2)))
     found = np.linalg.eigvalsh(np.where(finite[:, None, None], matrix, np.eye(matrix.shape[1])))
     least: Array = np.logical_and(finite, found[:, 0] > np.finfo(np.float64).eps * np.abs(found).max(axis=1))

@@ -1,15 +1,15 @@
-"""Controllers of an arm by several optimizers, beside what iLQR says is the least (Sutskever 2013, chapter 6).
+"""Controllers of an arm by several optimizers, with the optimum of iLQR (Sutskever 2013, chapter 6).
 
     python -m graphnet_rnn.experiments.control [--tasks center-out postural ddn delay] [--methods ahf ...]
         [--seconds 100] [--table]
 
-Each run is a folder below --folder, from which it goes on when more --seconds of a core are asked for: a hundred for
-the point, some hours for the source's 100,000 calls. A finished run is a row of benchmarks/results/control.jsonl: the
-loss after so many calls (for a loss, a gradient, or a product with the curvature), at most 60 points of it. Weights are
-those of one seed for all methods, in float64 for centre-out, whose optimum is near float32's rounding. A step of "ddn"
-sees 100 movements, of the source's 400; "delay" is the same without disturbances and noise: the plain controller of
-figure 6.4. --picture draws the loss by calls of the first task (figure 6.2), --movements what the best models of its
-runs do (figures 6.1, 6.3 and 6.5).
+Each run has a folder below --folder, and continues from there with more --seconds of a core: a hundred show the trend,
+some hours reach the source's 100,000 calls. A finished run is a row of benchmarks/results/control.jsonl: the loss
+against calls (for a loss, a gradient, or a curvature product), at most 60 points. Weights have the same seed for all
+methods, in float64 for center-out, whose optimum is near the rounding of float32. A step of "ddn" has 100 movements, of
+the source's 400; "delay" is the same without disturbances and noise: the plain controller of figure 6.4. --picture
+draws the loss by calls of the first task (figure 6.2), --movements the movements of its best models (figures 6.1, 6.3
+and 6.5).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class ControlJob(Job):
 
 
 def train(job: ControlJob) -> Row:
-    """Goes on with a run until it has had so many seconds of a core."""
+    """Trains or resumes a run up to its core-seconds."""
     optimizer = METHODS[job.method]
     problem = rnn.control.Movements(
         TASKS[job.task](job.seed), steps=50 if job.method == "nesterov" else 1, threads=1
@@ -85,7 +85,7 @@ def train(job: ControlJob) -> Row:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Markdown: a line for each run, the best of a task first, with iLQR's."""
+    """Markdown table of runs, the best of a task first, with iLQR."""
     lines = []
     for (name,), of_task in grouped(rows, ["task"]).items():
         least = float(optimum(TASKS[name](0)).cost.mean())
@@ -99,7 +99,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def draw(name: str, rows: Sequence[Row], folder: Path, picture: Path | None, movements: Path | None) -> None:
-    """The loss by calls, and what the arm does, of the runs of one task."""
+    """Writes charts of the loss by calls, and of movements, for one task."""
     import viz
 
     rows, task = [row for row in rows if row["task"] == name], TASKS[name](0)
@@ -123,11 +123,9 @@ def main() -> None:
     add("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
     add("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     add("--seed", type=int, default=0)
-    add(
-        "--seconds", type=float, default=100.0, help="of a core, for each run, those that it has had included"
-    )
-    add("--picture", type=Path, help="draw the loss by calls of the first of --tasks")
-    add("--movements", type=Path, help="draw what the best models of its runs do")
+    add("--seconds", type=float, default=100.0, help="total core-seconds of each run")
+    add("--picture", type=Path, help="write a chart of the loss against calls for the first of --tasks")
+    add("--movements", type=Path, help="write a picture of movements by the best models")
     given = parser.parse_args()
     jobs = [
         ControlJob(task, method, given.seed, given.seconds, given.folder)

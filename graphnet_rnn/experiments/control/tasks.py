@@ -33,16 +33,21 @@ from graphnet_rnn.settings import amount, whole_number
 
 __all__ = ["CenterOut", "ControlTask", "DelayDisturbanceNoise", "Postural"]
 
-#: Where the hand is in the middle of the workspace, in m from the shoulder: the default arm's elbow is bent by 90°.
+#: Hand in the middle of the workspace, in m from the shoulder: the default arm's elbow is bent by 90°.
 CENTER = (0.02, 0.265)
 
 
 class ControlTask(ABC):
-    """A closed loop with a cost.
+    """Closed loop with a cost.
 
-    loop: the ClosedLoop. cost: a scalar node, the mean over movements. inputs, parameters: as rnn.Objective takes them.
-    alpha, weights: it is ½ α Σ_t ‖u_t‖² + ½ Σ_t w_tᵀ (x_t - x*)², for w_0 ... w_T, (time + 1, 4); here those of a cost
-    that looks at x_T alone.
+    loop: the ClosedLoop. cost: scalar node, the mean over movements. inputs, parameters: as for rnn.Objective.
+    alpha, weights: the cost is ½ α Σ_t ‖u_t‖² + ½ Σ_t w_tᵀ (x_t - x*)², for w_0 ... w_T, (time + 1, 4); here those of a
+    cost of x_T alone.
+    seed, in methods: seed of the movements; 0 by default. how: more settings of Objective. arrays: for `inputs`.
+
+    >>> task = rnn.control.CenterOut(rnn.control.Controller([rnn.Elman(3)]), directions=3, time=5)
+    >>> isinstance(task, rnn.control.ControlTask), task.cost.shape
+    (True, ())
     """
 
     alpha: float
@@ -52,14 +57,14 @@ class ControlTask(ABC):
     _share: ClassVar[float]
 
     def _close(self, *loop: Any, **how: Any) -> None:
-        """The loop of these arguments, and its cost."""
+        """Builds the loop with these arguments, and its cost."""
         self.loop = ClosedLoop(*loop, **how)
         self.alpha = self._share * self.loop.arm.dt
         with gn.scope(layer="cost"):
             self.cost = self._away() + self.alpha * self._mean(gn.squared_error(self.loop.torques, 0))
 
     def _away(self) -> Node:
-        """½ Σ_t w_tᵀ (x_t - x*)², mean over movements"""
+        """½ Σ_t w_tᵀ (x_t - x*)², averaged over movements"""
         return self._mean(gn.squared_error(self.loop.states[-1], self.loop.goal))
 
     @property
@@ -78,10 +83,10 @@ class ControlTask(ABC):
 
     @abstractmethod
     def conditions(self, seed: int = 0) -> list[Array]:
-        """Arrays for `inputs`; where the source has a fixed set of movements, the same for every seed."""
+        """Arrays for `inputs`; the same for every seed in tasks with a fixed set of movements."""
 
     def objective(self, **how: Any) -> Objective:
-        """The cost as an Objective, fed with `conditions()`. how: further settings of Objective.
+        """Cost as an Objective, fed with `conditions()`.
 
         New movements: objective.feed(*task.conditions(seed)); new noise: objective.redraw().
         """
@@ -91,7 +96,7 @@ class ControlTask(ABC):
         return objective
 
     def trajectories(self, *arrays: Any) -> Trajectories:
-        """What the loop does with these arrays for `inputs` (by default `conditions()`), with the present noise."""
+        """Movements of the loop with these arrays for `inputs` (default: `conditions()`), with the current noise."""
         return Trajectories(*self._watch(*(arrays or self.conditions())))
 
     @cached_property
@@ -111,9 +116,16 @@ class ControlTask(ABC):
 class CenterOut(ControlTask):
     """C = ‖x_T - x*‖² / 2 + α Σ_t ‖u_t‖² / 2, α = 10⁻² Δt, 40 steps, no delay
 
-    Reaches from the centre to `directions` places on a circle of `radius` (m) around it, to be at rest there at time T.
-    center: where the hand starts (m from the shoulder). The norm is over angles (rad) and velocities (rad/s) alike.
+    Reaches from the center to points on a circle around it, to be at rest there at time T. The norm is over angles
+    (rad) and velocities (rad/s) alike.
+    controller, arm: of the loop; Arm() by default. directions: number of reaches; 64 by default. radius: of the circle,
+    in m; 0.06 by default. center: initial position of the hand, in m from the shoulder. time: steps, 40 by default.
+    delay: steps, 0 by default.
     Source: Sutskever 2013, 6.3, 6.5 and 6.7.1 (64 reaches).
+
+    >>> task = rnn.control.CenterOut(rnn.control.Controller([rnn.Elman(3)]), directions=3, time=5)
+    >>> [array.shape for array in task.conditions()]
+    [(3, 4), (3, 4)]
     """
 
     _share = 1e-2
@@ -136,17 +148,22 @@ class CenterOut(ControlTask):
         self._close(controller, arm, time, directions, delay)
 
     def conditions(self, seed: int = 0) -> list[Array]:
-        """The start, and one goal for each direction."""
+        """Start, and one goal for each direction."""
         return self._arrays(self._starts, self._goals)
 
 
 class Postural(ControlTask):
     """C = Σ_t ‖q_t - q*‖² / 2 + Σ_{t > T/2} ‖q̇_t‖² / 2 + α Σ_t ‖u_t‖² / 2, α = 10⁻⁶ Δt, 100 steps, delay of 10
 
-    The arm is to stay where it is, x* = x_0, in each of 9 postures against each of 8 constant forces: 72 movements.
-    The postures are the centre and 8 places on a circle of `radius` (m) around it; forces of `force` (N) pull at the
-    hand in 8 directions. The sums are over x_1 ... x_T.
+    Holds the arm, x* = x_0, in each of 9 postures against each of 8 constant forces: 72 movements. The postures are the
+    center and 8 points on a circle around it; forces pull at the hand in 8 directions. The sums are over x_1 ... x_T.
+    controller, arm: of the loop; Arm() by default. radius: of the circle, in m; 0.08 by default. force: in N; 0.5 by
+    default. center: in m from the shoulder. time: steps, 100 by default. delay: steps, 10 by default.
     Source: Sutskever 2013, 6.3 and 6.7.2.
+
+    >>> task = rnn.control.Postural(rnn.control.Controller([rnn.Elman(3)]), time=4, delay=1)
+    >>> [array.shape for array in task.conditions()]
+    [(72, 4), (72, 4), (4, 72, 2)]
     """
 
     _share = 1e-6
@@ -184,7 +201,7 @@ class Postural(ControlTask):
         return weights
 
     def conditions(self, seed: int = 0) -> list[Array]:
-        """Starts, goals (the same), and forces, which are the same at every step."""
+        """Starts, equal goals, and constant forces."""
         forces = np.broadcast_to(self._forces, (self.loop.time, *self._forces.shape))
         return self._arrays(self._starts, self._starts, forces)
 
@@ -192,10 +209,17 @@ class Postural(ControlTask):
 class DelayDisturbanceNoise(ControlTask):
     """C = ‖x_T - x*‖² / 2 + α Σ_t ‖u_t‖² / 2, α = 10⁻⁴ Δt, 60 steps, delay of 7, disturbances and noise (DDN)
 
-    `batch` movements between random places: the hand is drawn uniformly from a disc of `radius` (m) around the centre.
-    A torque ~ N(0, disturbance²) at each joint (N m) sets in at a random step of the first half and stays. Commands
-    have noise in proportion to them, of share `noise`; plant_noise: of the states, see ClosedLoop.
+    Movements between random positions: the hand is uniform in a disc around the center. A torque ~ N(0, disturbance²)
+    at each joint begins at a random step of the first half and stays. Commands have multiplicative noise.
+    controller, arm: of the loop; Arm() by default. batch: number of movements; 400 by default. radius: of the disc, in
+    m; 0.09 by default. disturbance: standard deviation of torques, in N m; 0.2 by default. noise: share of commands;
+    0.1 by default. center: in m from the shoulder. time: steps, 60 by default. delay: steps, 7 by default. random,
+    plant_noise: see ClosedLoop.
     (The source's "Normal(0, 0.2)" is read as a standard deviation.) Source: Sutskever 2013, 6.3 and 6.7.3.
+
+    >>> task = rnn.control.DelayDisturbanceNoise(rnn.control.Controller([rnn.Elman(3)]), batch=2, time=4, delay=1)
+    >>> [array.shape for array in task.conditions(seed=1)]
+    [(2, 4), (2, 4), (4, 2, 2)]
     """
 
     _share = 1e-4
@@ -222,7 +246,7 @@ class DelayDisturbanceNoise(ControlTask):
         self._close(controller, arm, time, batch, delay, noise, "torques", random, plant_noise)
 
     def conditions(self, seed: int = 0) -> list[Array]:
-        """Starts, goals and disturbances, drawn anew for each seed."""
+        """Starts, goals and disturbances, drawn with the seed."""
         generator = np.random.default_rng(whole_number("seed", seed, least=0))
         time, batch = self.loop.time, self.loop.batch
         starts, goals = (self._somewhere(generator, batch) for _ in range(2))
@@ -232,7 +256,7 @@ class DelayDisturbanceNoise(ControlTask):
         return self._arrays(starts, goals, active[:, :, None] * torques)
 
     def _somewhere(self, generator: np.random.Generator, batch: int) -> Array:
-        """At rest, the hand anywhere in the disc."""
+        """States at rest, with the hand anywhere in the disc."""
         distance = self._radius * np.sqrt(generator.random(batch))  # the root makes it uniform over the area
         angle = 2 * math.pi * generator.random(batch)
         offset = distance[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=1)
@@ -243,7 +267,7 @@ class DelayDisturbanceNoise(ControlTask):
 
 
 def place(center: Sequence[float]) -> Array:
-    """The centre as an array; UsageError if it is no place in the plane."""
+    """Center as an array; raises UsageError unless it is a point in the plane."""
     at = np.asarray(center, np.float64)
     if at.shape != (2,) or not np.isfinite(at).all():
         raise UsageError(f"center must be a place of the hand, two numbers in m, not {center!r:.60}")
@@ -251,6 +275,6 @@ def place(center: Sequence[float]) -> Array:
 
 
 def compass(directions: int) -> Array:
-    """Unit vectors all round, (directions, 2)."""
+    """Unit vectors in evenly spaced directions, (directions, 2)."""
     angles = 2 * math.pi * np.arange(directions) / directions
     return np.stack([np.cos(angles), np.sin(angles)], axis=1)

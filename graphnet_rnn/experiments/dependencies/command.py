@@ -1,7 +1,7 @@
 """Train a network of tanh units on a problem with long-term dependencies, until it is solved.
 
-As in Sutskever 2013, 4.4, but for a gradient over no more sequences than the curvature, see --gradient-batches, and for
-when conjugate gradient stops. It is solved when fewer than 1 % of the test sequences are wrong.
+As in Sutskever 2013, 4.4, with two differences: the gradient uses the sequences of the curvature only, see
+--gradient-batches, and conjugate gradient stops otherwise. Solved: less than 1 % of the test sequences are wrong.
 """
 
 from __future__ import annotations
@@ -44,21 +44,26 @@ EXAMPLE = """example:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--task", choices=list(TASKS), default="addition", help="the problem")
-    add("--length", type=int, default=30, help="T: how many steps the sequences have, or the memory lasts")
-    add_optimizer(parser, "hf", "'hf(damping=1, cg_steps=100)'. What is not said of hf is the source's")
-    add("--no-structural", action="store_true", help="hf: without structural damping")
+    add("--task", choices=list(TASKS), default="addition", help="problem")
+    add(
+        "--length",
+        type=int,
+        default=30,
+        help="T: sequence length, or delay of the memory problems, in time steps",
+    )
+    add_optimizer(parser, "hf", "'hf(damping=1, cg_steps=100)'. Other settings of hf are those of the source")
+    add("--no-structural", action="store_true", help="hf: no structural damping")
     add("--schedule", metavar="EXPRESSION", help=schedule_help())
-    add("--units", type=int, default=100, help="of the Elman network")
-    add("--steps", type=int, default=100, help="at most so many")
-    add("--test-every", type=int, default=5, help="steps from one test to the next, which are an epoch")
+    add("--units", type=int, default=100, help="units of the Elman network")
+    add("--steps", type=int, default=100, help="maximum number of steps")
+    add("--test-every", type=int, default=5, help="steps of an epoch, after which the network is tested")
     add_settings(parser, FreshSequences, without=("steps",))
-    add("--picture", metavar="FILE", help="draw the run at its end, however it ends; .svg, .png or .pdf")
+    add("--picture", metavar="FILE", help="write a chart of the run at its end; .svg, .png or .pdf")
     add(
         "--out",
         metavar="FOLDER",
-        help="keep the run there, as `train` does: model, history, checkpoints; the same command, with more --steps "
-        "perhaps, goes on where it was",
+        help="folder of the run: model, history, checkpoints; repeat the command, also with more --steps, to "
+        "resume it",
     )
 
 
@@ -79,7 +84,7 @@ def run(options: argparse.Namespace) -> int:
     lines = _Lines(problem)
 
     def failed(trainer: Trainer, row: Mapping[str, Any]) -> bool:
-        """Whether it has gone through as many sequences as the source gives a run."""
+        """True after as many sequences as the source allows for a run."""
         return problem.sequences > source.minibatches * source.minibatch
 
     trainer = Trainer(problem, _training(options, source), options.out, listeners=[lines, failed])
@@ -87,7 +92,7 @@ def run(options: argparse.Namespace) -> int:
     print(f"{trainer.settings.optimizer}")
     if trainer.folder.checkpoints():
         trainer.resume()
-        print(f"{options.out}: goes on after step {trainer.progress.step}")
+        print(f"{options.out}: resuming after step {trainer.progress.step}")
     lines.wrong = problem.wrong()
     when = f"after step {trainer.progress.step}" if trainer.progress.step else "before training"
     print(f"{when} {lines.wrong:.2%} of {problem.test:,} test sequences are wrong", flush=True)
@@ -103,12 +108,12 @@ def run(options: argparse.Namespace) -> int:
     if reason != "interrupted":
         print(_verdict(trainer, source, lines.wrong))
     elif options.out is not None:
-        print(f"the same command goes on from {options.out}")
+        print(f"repeat the command to resume {options.out}")
     return 130 if reason == "interrupted" else 0
 
 
 class _Lines(Listener):
-    """Prints each step, with the test that follows it."""
+    """Prints each step, with the following test."""
 
     def __init__(self, problem: FreshSequences) -> None:
         self.problem, self.wrong = problem, math.nan
@@ -143,7 +148,7 @@ def _optimizer(options: argparse.Namespace, source: Settings) -> Optimizer:
     if options.no_structural and not issubclass(kind, HessianFree):
         raise UsageError(f"--no-structural is only for --optimizer hf, not {options.optimizer}")
     if options.no_structural and re.search(r"\bstructural\b", options.optimizer):
-        raise UsageError(f"--no-structural and {options.optimizer!r} both say structural; leave out one")
+        raise UsageError(f"--no-structural and {options.optimizer!r} both set structural; leave out one")
     default: dict[str, Any] = {"clip_norm": 1.0}
     if issubclass(kind, HessianFree):
         default = source.optimizer().settings()
@@ -151,7 +156,7 @@ def _optimizer(options: argparse.Namespace, source: Settings) -> Optimizer:
 
 
 def _draw(path: str | None, trainer: Trainer) -> None:
-    """The flight recorder of the run, where one is asked for."""
+    """Writes the flight recorder of the run, if requested."""
     if path is None:
         return
     from viz import flight_recorder

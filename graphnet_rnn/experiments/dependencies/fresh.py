@@ -1,4 +1,4 @@
-"""FreshSequences: one of the problems as a Trainer takes it, new sequences for each step."""
+"""FreshSequences: a problem for a Trainer with new sequences in each step."""
 
 from __future__ import annotations
 
@@ -26,14 +26,19 @@ __all__ = ["FreshSequences"]
 
 @dataclass(eq=False, repr=False)
 class FreshSequences(CompiledProblem):
-    """A step on sequences that were never seen; what is judged is the share of test sequences that is wrong.
+    """Training on new sequences in each step; validated by the share of wrong test sequences.
 
-    network: 100 tanh units, initialised as by Sutskever 2013, 4.4. batch: sequences of a batch; gradient_batches: how
-    many batches the gradient is the mean over (the loss and the curvature are those of the first). test: sequences to
-    test on, always the same. seed: of the weights and of all sequences. steps: of an epoch, after which is tested.
-    threads, backend: see gn.compile. sequences: how many went through the network, with each gradient and each step of
-    CG.
-    Where the problem has no more different sequences than `batch` or `test`, all of them are taken, each once.
+    task: problem, e.g. rnn.tasks.Addition(30). network: by default 100 tanh units, initialized as by Sutskever 2013,
+    4.4. batch: sequences of a batch. gradient_batches: number of batches for the gradient (loss and curvature use the
+    first). test: number of test sequences, always the same. seed: seed of the weights and sequences; 0 by default.
+    steps: steps of an epoch, after which the network is tested; 5 by default. threads, backend: see gn.compile.
+    sequences: number of sequences that the network has read, with each gradient and each CG step. report, in `stepped`:
+    report of the optimizer.
+    If the problem has no more different sequences than `batch` or `test`, all are used, each once.
+
+    >>> problem = rnn.tasks.FreshSequences(rnn.tasks.Addition(10), batch=20, test=20)
+    >>> 0 <= problem.wrong() <= 1
+    True
     """
 
     judged: ClassVar[str] = "wrong"
@@ -44,14 +49,14 @@ class FreshSequences(CompiledProblem):
     task: Task
     network: Network = None  # type: ignore[assignment]  # that of the source, once it is made
     batch: int = setting(
-        None, "fresh sequences a step, for the curvature and the gradient", default=1000, type=int
+        None, "new sequences in each step, for the curvature and the gradient", default=1000, type=int
     )
     gradient_batches: int = setting(
-        None, "so many batches for the gradient (the source: 10)", default=1, type=int
+        None, "number of batches for the gradient (the source: 10)", default=1, type=int
     )
-    test: int = setting(None, "test sequences", default=10_000, type=int)
-    seed: int = setting(0, "of weights and sequences")
-    steps: int = setting(5, "of an epoch, after which is tested")
+    test: int = setting(None, "number of test sequences", default=10_000, type=int)
+    seed: int = setting(0, "random seed of weights and sequences")
+    steps: int = setting(5, "steps of an epoch, after which the network is tested")
 
     def __post_init__(self) -> None:
         own, task = type(self).__name__, self.task
@@ -85,11 +90,11 @@ class FreshSequences(CompiledProblem):
             single=summed_over_time(task, self.model, 1, threads=threads, backend=backend),
         )
         self._generator = np.random.default_rng([self.seed, 0])
-        #: How many went through the network, with each gradient and each step of CG.
+        #: Number of sequences that the network has read, with each gradient and each CG step.
         self.sequences = 0
 
     def _require_room(self, argument: str, count: int) -> None:
-        """NotEnoughMemoryError for more sequences than can be drawn."""
+        """Raises NotEnoughMemoryError for too many sequences."""
         # float32, drawn in float64 for what is read; symbols are int64.
         step = 4 * (self.task.inputs + self.task.outputs) + 8 if self.task.reads == "vectors" else 24
         require_memory(
@@ -138,14 +143,14 @@ class FreshSequences(CompiledProblem):
     # -- testing -------------------------------------------------------------------------------
 
     def wrong(self) -> float:
-        """The share of the test sequences that the network misclassifies, see Task.wrong."""
+        """Share of misclassified test sequences, see Task.wrong."""
         logits, batches = self._testing
         found = [self.task.wrong(logits(x)[0], t) for x, t in batches]
         return float(np.concatenate(found)[: self.test].mean())
 
     @cached_property
     def _testing(self) -> tuple[gn.Function, list[tuple[Array, Array]]]:
-        """o for a batch, and the test sequences in batches, the last one filled up from the start."""
+        """o for a batch, and the test sequences in batches; the last batch is padded with the first sequences."""
         x, t = self._drawn(np.random.default_rng([self.seed, 1]), self.test)
         u = self.model.unroll(self.task.time, min(self.batch, self.test), training=False, initial="zero")
         order = np.arange(-(-self.test // u.batch) * u.batch).reshape(-1, u.batch) % self.test
@@ -154,7 +159,7 @@ class FreshSequences(CompiledProblem):
         ]
 
     def _at_most_all(self, argument: str, default: int) -> int:
-        """So many sequences as were asked for, or by default, if there are that many different ones."""
+        """Requested or default number of sequences, limited by the number of different ones."""
         given, distinct = getattr(self, argument), self.task.distinct
         count = whole_number(f"{type(self).__name__}: {argument}", default if given is None else given)
         return count if distinct is None else min(count, distinct)

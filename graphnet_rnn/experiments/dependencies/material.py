@@ -1,4 +1,4 @@
-"""`graphnet-rnn train --data task:addition(30)`: these problems as something to learn from."""
+"""`graphnet-rnn train --data task:addition(30)`: these problems as training data."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class TaskMaterial(Material):
         for name in ("valid", "fold"):
             if getattr(options, name) is not None:
                 raise UsageError(
-                    f"--{name} means nothing to {options.data}, which draws its sequences; leave it out"
+                    f"--{name} does not apply to {options.data}, which is a generated problem; leave it out"
                 )
         found = re.fullmatch(r"task:([\w-]+)\(([0-9]{1,6})\)", options.data)
         if found is None or found[1] not in TASKS:

@@ -1,17 +1,17 @@
-"""Nesterov's and classical momentum on the problems with long-term dependencies.
+"""Nesterov and classical momentum on the problems with long-term dependencies.
 
     python -m graphnet_rnn.experiments.dependencies.momentum --runs runs.jsonl [--tasks addition memory-5]
         [--methods nesterov momentum]
         [--seeds 0 1] [--settings ours source silent] [--iterations 50000] [--workers 2]
 
-Settings of the source (Sutskever 2013, 7.4; rnn.tasks.momentum_settings): 100 tanh units initialised as an echo state
-network, 50,000 steps on fresh minibatches of 100 sequences (32 for memory-5, all that there are), rate and momentum by
-step, at T of table 7.3. Read to the letter they do not train here; `DEPARTURES` has what ours change. "ours" scores of
-20 bits the ten answers alone, as the zero-one loss does (the source calls the predictions before them irrelevant, and
-does not say whether its cost has them); "silent" (for 20 bits only) every step, so that the net must also learn when to
-answer. Every run is a process on one core, some five minutes, and a line of `runs`; runs that are
-there already are not made again. The table gives, for each, the zero-one loss on 10,000 test sequences
-(rnn.tasks.zero_one_loss) of each seed, beside the source's mean of ten runs.
+Settings of the source (Sutskever 2013, 7.4; rnn.tasks.momentum_settings): 100 tanh units initialized as an echo state
+network, 50,000 steps on new minibatches of 100 sequences (32 for memory-5, all of its sequences), rate and momentum by
+step, at T of table 7.3. With exactly these settings training fails here; `DEPARTURES` lists our changes. "ours" scores
+only the ten answers of 20 bits, as the zero-one loss does (the source calls the predictions before them irrelevant, and
+does not specify whether its cost has them). "silent" (only for 20 bits) scores every step, so that the network must
+also learn when to answer. Every run is a process on one core, for about five minutes, and a line of `runs`; existing
+runs are not repeated. The table has the zero-one loss on 10,000 test sequences (rnn.tasks.zero_one_loss) of each seed,
+and the source's mean of ten runs.
 """
 
 from __future__ import annotations
@@ -47,11 +47,13 @@ TEST, TEST_BATCH = 10_000, 1_000
 
 @dataclass(frozen=True)
 class Departure:
-    """What is not as in the source. rate: what its rates are multiplied by; rates: by method, others. clip: by method,
-    the gradient's largest norm. numbers: the scale of W_xh, the radius of W_hh, the scale of W_ho, and the targets'
-    mean, b_o, of a network for numbers; its inputs have their mean subtracted. orthogonal: the scales of W_xh and W_ho
-    of a network whose W_hh is orthogonal; its b_h takes away what the constant symbol of a memory adds to each step.
-    answers: whether the steps before a memory's answers are not scored."""
+    """Differences from the source. rate: factor on its rates; rates: other rates, by method. clip: maximum gradient
+    norm, by
+    method. numbers: for networks that read numbers, the scale of W_xh, the spectral radius of W_hh, the scale of W_ho,
+    and b_o, the mean of the targets; the mean of inputs is subtracted. orthogonal: scales of W_xh and W_ho for an
+    orthogonal W_hh; b_h cancels the constant symbol of a memory problem. answers: True scores only the answers of a
+    memory problem.
+    """
 
     rate: float = 1.0
     numbers: tuple[float, float, float, float] | None = None
@@ -153,7 +155,7 @@ class MomentumJob(Job):
 
 
 def run(job: MomentumJob) -> Row:
-    """One run; `curve` has the training loss of every hundredth part of it."""
+    """Runs a job; `curve` has the training loss at each hundredth of the run."""
     settings = MOMENTUM_SETTINGS[job.task]
     task = TASKS[job.task](settings.length)
     departure = DEPARTURES[job.task][job.settings]

@@ -1,10 +1,10 @@
-"""The synthetic problems with long-term dependencies of Hochreiter & Schmidhuber 1997, as in Sutskever 2013, 4.4.
+"""Synthetic problems with long-term dependencies of Hochreiter & Schmidhuber 1997, as in Sutskever 2013, 4.4.
 
     task = TASKS["addition"](30)
     inputs, targets = task.batch(np.random.default_rng(0), 1000)
     u = network.unroll(task.time, 1000, initial="zero", unscored=task.unscored)
 
-Positions in the sources count from 1, and i[a, b] is a whole number in a ... b.
+Positions count from 1 in the sources, and i[a, b] is a random whole number in a ... b.
 """
 
 from __future__ import annotations
@@ -27,12 +27,18 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Task(ABC):
-    """Sequences with targets, drawn without end. length: T of the sources.
+    """Generator of random sequences with targets.
 
-    name; shortest: the least T. inputs, outputs, reads, loss: as rnn.Network takes them. time: the steps to unroll
-    over; unscored: how many of them, at the start, have no target. judged: at how many steps, at the end, an answer
-    must be right. distinct: how many different sequences there are, where these are few; else None.
-    Raises UsageError for a length that the problem cannot have.
+    length: T of the sources. name: name of the problem. shortest: minimum T. inputs, outputs, reads, loss: as for
+    rnn.Network. time: steps to unroll. unscored: number of first steps without a target. judged: number of last steps
+    with answers that must be right. distinct: number of different sequences, if small, else None.
+    generator, in methods: NumPy generator. count: number of sequences. logits: outputs of a network (time, count,
+    outputs). targets: as from `batch`.
+    Raises UsageError for a length that does not fit.
+
+    >>> task = rnn.tasks.Addition(30)
+    >>> isinstance(task, rnn.tasks.Task), task.time
+    (True, 33)
     """
 
     length: int
@@ -63,8 +69,7 @@ class Task(ABC):
     def batch(self, generator: np.random.Generator, count: int) -> tuple[Array, Array]:
         """`count` new sequences: inputs and targets for `u.inputs` and `u.targets`.
 
-        float32 (time, count, width) where the network reads vectors, or has another loss than softmax; else int64
-        (time, count).
+        float32 (time, count, width) for vectors as inputs, and for other losses than softmax; else int64 (time, count).
         """
         generator = require_generator(f"{self.name}: batch", generator)
         return self._draw(generator, whole_number("batch: count", count))
@@ -73,16 +78,16 @@ class Task(ABC):
     def _draw(self, generator: np.random.Generator, count: int) -> tuple[Array, Array]: ...
 
     def every(self) -> tuple[Array, Array]:
-        """Each of the `distinct` sequences once, as `batch` gives them. UsageError where there are too many."""
+        """Each of the `distinct` sequences once, as from `batch`. Raises UsageError if there are too many."""
         raise UsageError(
             f"{self.name} has too many different sequences to look at all; draw some with `batch`"
         )
 
     def wrong(self, logits: Any, targets: Any) -> Array:
-        """Whether each sequence is misclassified, bool (count,), from the network's outputs (time, count, outputs).
+        """True for each misclassified sequence, bool (count,), from the outputs of the network.
 
-        Real targets: where an output is off by more than 0.04; symbols: where the most probable one is another than the
-        target, at any of the `judged` steps. Outputs that are not finite are wrong.
+        Real targets: an output is wrong if it is off by more than 0.04. Symbols: a sequence is wrong if the most
+        probable symbol differs from the target at any of the `judged` steps. Outputs that are not finite are wrong.
         Source: Sutskever 2013, 4.4. Raises DataError for arrays that do not fit.
         """
         o, t = np.asarray(logits), np.asarray(targets)
@@ -97,7 +102,7 @@ class Task(ABC):
         return ~right.all(axis=0)
 
     def _right(self, o: Array, t: Array) -> Array:
-        """For each step and case."""
+        """True for each right answer, by step and case."""
         if self.loss == "squared":
             return (np.abs(o - t) <= 0.04).all(axis=2)
         if self.loss == "sigmoid":
@@ -109,19 +114,19 @@ class Task(ABC):
 
 
 def require_task(who: str, task: Any) -> Task:
-    """The problem; UsageError, naming `who` asks, for anything else."""
+    """The problem; raises UsageError, which names `who`, for other objects."""
     if not isinstance(task, Task):
         raise UsageError(f"{who}: a Task is needed, e.g. rnn.tasks.Addition(30), not {shown(task)}")
     return task
 
 
 class Marked(Task):
-    """Numbers, of which two are marked; the answer, at the end, depends on these alone.
+    """Sequences of numbers with two marks; the answer, at the end, depends only on the marked numbers.
 
-    A sequence has T' = i[T, 11 T/10] steps. The marks are in i[1, T'/10] and in i[T'/10, T'/2]; the second range
-    begins here behind the end of the first, so that there are always two.
-    All sequences end at the last of `time` = 11 T/10 steps, where the target is. What is before the first step of a
-    shorter one is zero: a network that starts earlier reads steps without numbers and marks.
+    A sequence has T' = i[T, 11 T/10] steps. The marks are in i[1, T'/10] and in i[T'/10, T'/2]; the second range begins
+    after the end of the first, so that there are always two.
+    All sequences end at the last of `time` = 11 T/10 steps, where the target is. Shorter sequences are padded with
+    zeros at the start.
     """
 
     inputs = 2
@@ -151,13 +156,18 @@ class Marked(Task):
 
     @abstractmethod
     def _answer(self, a: Array, b: Array) -> Array:
-        """The target, from the two marked numbers."""
+        """Target, from the two marked numbers."""
 
 
 class Addition(Marked):
     """(u_I + u_J) / 2 at the end of numbers u_t ~ U[0, 1], of which those at I and J are marked
 
+    length: T, the minimum number of steps.
     Source: Hochreiter & Schmidhuber 1997, 5.4; Sutskever 2013, 4.4.1.
+
+    >>> inputs, targets = rnn.tasks.Addition(10).batch(np.random.default_rng(0), 3)
+    >>> inputs.shape, targets.shape
+    ((11, 3, 2), (11, 3, 1))
     """
 
     name = "addition"
@@ -169,7 +179,12 @@ class Addition(Marked):
 class Multiplication(Marked):
     """u_I u_J at the end of numbers u_t ~ U[0, 1], of which those at I and J are marked
 
+    length: T, the minimum number of steps.
     Source: Hochreiter & Schmidhuber 1997, 5.5; Sutskever 2013, 4.4.1.
+
+    >>> inputs, targets = rnn.tasks.Multiplication(10).batch(np.random.default_rng(0), 3)
+    >>> inputs.shape, targets.shape
+    ((11, 3, 2), (11, 3, 1))
     """
 
     name = "multiplication"
@@ -181,7 +196,12 @@ class Multiplication(Marked):
 class Xor(Marked):
     """u_I xor u_J at the end of random bits u_t, of which those at I and J are marked
 
+    length: T, the minimum number of steps.
     Source: Sutskever 2013, 4.4.1.
+
+    >>> inputs, targets = rnn.tasks.Xor(10).batch(np.random.default_rng(0), 3)
+    >>> inputs.shape, targets.shape
+    ((11, 3, 2), (11, 3, 1))
     """
 
     name = "xor"
@@ -198,17 +218,22 @@ class Xor(Marked):
 
 
 class TemporalOrder(Task):
-    """Which of two symbols, 0 or 1, were at two places among T random ones of 2 ... 5
+    """Order of two symbols, each 0 or 1, at two places among T random symbols of 2 ... 5
 
     The places are i[T/10, 2T/10] and i[5T/10, 6T/10]; the target, at the last step, is 2a + b for the symbols a and b.
+    length: T, the number of steps.
     Source: Hochreiter & Schmidhuber 1997, 5.6, task 6a; Sutskever 2013, 4.4.2.
+
+    >>> inputs, targets = rnn.tasks.TemporalOrder(10).batch(np.random.default_rng(0), 3)
+    >>> inputs.shape, int(targets.max()) < 4
+    ((10, 3), True)
     """
 
     name = "temporal-order"
     inputs = 6
     outputs = 4
     loss = "softmax"
-    #: Where the symbols are, in tenths of T: from the first number to the second.
+    #: Ranges of the symbols' places, in tenths of T.
     tenths: ClassVar[tuple[tuple[int, int], ...]] = ((1, 2), (5, 6))
 
     def _draw(self, generator: np.random.Generator, count: int) -> tuple[Array, Array]:
@@ -224,9 +249,14 @@ class TemporalOrder(Task):
 
 
 class TemporalOrder3(TemporalOrder):
-    """The same for three symbols, at i[T/10, 2T/10], i[3T/10, 4T/10] and i[6T/10, 7T/10]: 4a + 2b + c
+    """Order of three symbols, at i[T/10, 2T/10], i[3T/10, 4T/10] and i[6T/10, 7T/10]: 4a + 2b + c
 
+    length: T, the number of steps. See TemporalOrder.
     Source: Hochreiter & Schmidhuber 1997, 5.6, task 6b; Sutskever 2013, 4.4.3.
+
+    >>> inputs, targets = rnn.tasks.TemporalOrder3(10).batch(np.random.default_rng(0), 3)
+    >>> inputs.shape, int(targets.max()) < 8
+    ((10, 3), True)
     """
 
     name = "temporal-order-3"
@@ -235,11 +265,16 @@ class TemporalOrder3(TemporalOrder):
 
 
 class Permutation(Task):
-    """The next of T + 1 symbols: the first and the last are the same, 0 or 1, the others random ones of 2 ... 99
+    """The next of T + 1 symbols: the first and the last are equal, 0 or 1, the others random of 2 ... 99
 
-    Every step has a target, x_{t+1}, of which only the last can be known: that one is judged.
-    (The source leaves open whether T counts the last symbol; here the first has to be kept for T steps.)
+    Every step has the target x_{t+1}; only the last can be known, and only the last is judged.
+    length: T, the number of steps. (In the source T may or may not include the last symbol; here the first must be kept
+    for T steps.)
     Source: Hochreiter & Schmidhuber 1997, 5.2, task 2b; Sutskever 2013, 4.4.4.
+
+    >>> inputs, targets = rnn.tasks.Permutation(10).batch(np.random.default_rng(0), 3)
+    >>> inputs.shape, bool((inputs[0] == targets[-1]).all())
+    ((10, 3), True)
     """
 
     name = "permutation"
@@ -259,11 +294,14 @@ class Permutation(Task):
 
 
 class Memory(Task):
-    """`places` random symbols of `kinds`, again in order after T steps: noiseless memorization, the copy task
+    """`places` random symbols of `kinds`, repeated in order after T steps: noiseless memorization, the copy task
 
-    For K kinds and p places the input is v_1 ... v_p, then the constant symbol K, but at step T + p the trigger K + 1;
-    the target is K up to that step, then v_1 ... v_p. Every step counts, and is judged.
+    For K kinds and p places the input is v_1 ... v_p, then the constant symbol K, except the trigger K + 1 at step T +
+    p. The target is K up to that step, then v_1 ... v_p. Every step is scored and judged. length: T, the delay.
     Source: Sutskever 2013, 4.4.5.
+
+    >>> issubclass(rnn.tasks.Memory5, rnn.tasks.Memory), rnn.tasks.Memory5(10).places
+    (True, 5)
     """
 
     places: ClassVar[int]
@@ -288,7 +326,14 @@ class Memory(Task):
 
 
 class Memory5(Memory):
-    """5 bits, again in order after T steps. There are only 32 sequences."""
+    """5 bits, repeated in order after T steps. There are only 32 sequences.
+
+    length: T, the delay.
+
+    >>> inputs, targets = rnn.tasks.Memory5(10).every()
+    >>> inputs.shape
+    (20, 32)
+    """
 
     name = "memory-5"
     places, kinds = 5, 2
@@ -300,14 +345,21 @@ class Memory5(Memory):
 
 
 class Memory20(Memory):
-    """10 symbols of 5 kinds, more than 20 bits, again in order after T steps."""
+    """10 symbols of 5 kinds, more than 20 bits, repeated in order after T steps.
+
+    length: T, the delay.
+
+    >>> inputs, targets = rnn.tasks.Memory20(10).batch(np.random.default_rng(0), 3)
+    >>> inputs.shape
+    (30, 3)
+    """
 
     name = "memory-20"
     places, kinds = 10, 5
     inputs, outputs = 7, 6
 
 
-#: Every problem by the name that the command line uses: TASKS["addition"](30).
+#: All problems by name, as on the command line: TASKS["addition"](30).
 TASKS: dict[str, type[Task]] = {
     task.name: task
     for task in (

@@ -1,16 +1,16 @@
-"""How many minibatches Hessian-free optimization needs on the problems with long-term dependencies.
+"""Minibatches of Hessian-free optimization until the problems with long-term dependencies are solved.
 
     python -m graphnet_rnn.experiments.dependencies --runs runs.jsonl [--tasks addition xor]
         [--lengths 30 50] [--seeds 0 1 2 3 4]
         [--structural yes no] [--seconds 3600] [--workers 2] [--picture figure.png]
 
-Settings are the source's (Sutskever 2013, 4.4 and fig. 4.1; rnn.tasks.settings): 100 tanh units, the gradient over
-10,000 fresh sequences of which the first 1,000 serve for the curvature, at most 300 steps of conjugate gradient, solved
-where less than 1 % of 10,000 test sequences are wrong, failed after 50,000 minibatches of 1,000 sequences. Every run is
-a process on one core, and a line of `runs`; runs that are there already are not made again, so this can be stopped and
-taken up. At the end, or with --workers 0 at once, what is there becomes a table: for each problem and T, how many runs
-are solved, failed and open, and the least, median and most minibatches and core minutes of the solved ones. --seconds
-ends a run early; it is open, neither solved nor failed.
+Settings are those of the source (Sutskever 2013, 4.4 and fig. 4.1; rnn.tasks.settings): 100 tanh units; the gradient
+over 10,000 new sequences, the curvature over the first 1,000 of them; at most 300 steps of conjugate gradient. A run is
+solved when less than 1 % of 10,000 test sequences are wrong, and failed after 50,000 minibatches of 1,000 sequences.
+Every run is a process on one core, and a line of `runs`; existing runs are not repeated, so you can stop and resume.
+At the end, or at once with --workers 0, a table is printed: for each problem and T, the numbers of solved, failed and
+open runs, and the minimum, median and maximum of minibatches and core-minutes of the solved ones. --seconds ends a run
+early; the run is then open, neither solved nor failed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class DependencyJob(Job):
 
 
 def run(job: DependencyJob) -> Row:
-    """One run to its end: solved, failed, or out of time."""
+    """Runs a job until it is solved, failed, or out of time."""
     task = TASKS[job.task](job.length)
     source = settings(task, job.structural)
     problem = FreshSequences(task, seed=job.seed, threads=1, steps=1)
@@ -75,7 +75,7 @@ def run(job: DependencyJob) -> Row:
 
 
 def table(rows: Iterable[Row]) -> str:
-    """Markdown: one line for each problem, T and kind of damping."""
+    """Markdown table: one line for each problem, T and kind of damping."""
     order, lines = list(TASKS), []
     for (name, length, structural), group in sorted(
         grouped(rows, DependencyJob.KEY[:3]).items(),
@@ -114,8 +114,8 @@ def main() -> None:
     add("--lengths", nargs="+", type=int, default=[30, 50])
     add("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4])
     add("--structural", nargs="+", choices=["yes", "no"], default=["yes"])
-    add("--seconds", type=float, default=float("inf"), help="the most of a run, of its core")
-    add("--picture", type=Path, help="where to draw the rows, as in fig. 4.1")
+    add("--seconds", type=float, default=float("inf"), help="maximum core-seconds of a run")
+    add("--picture", type=Path, help="write a chart of the rows, as in fig. 4.1")
     given = parser.parse_args()
     jobs = [
         DependencyJob(name, length, structural == "yes", seed, given.seconds)

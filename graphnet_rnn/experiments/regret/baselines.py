@@ -1,14 +1,14 @@
-"""Regret of predictors that are no networks, on texts whose true model is known (Ollivier 2013, table 1).
+"""Regret of predictors that are not networks, on texts of known models (Ollivier 2013, table 1).
 
     python -m graphnet_rnn.experiments.regret.baselines --task alphabet --seeds 3
-    python -m graphnet_rnn.experiments.regret.baselines --workers 0  # the table of all that is there
+    python -m graphnet_rnn.experiments.regret.baselines --workers 0  # table of all existing results
 
-Bits for the second of two texts of one law, beyond those of the law itself: of bzip2, of prediction by partial matching
-and context tree weighting, which go on learning on the second text, and of hidden Markov models, which learn the first
-by expectation-maximisation (Dirichlet(1/2) transitions at first, along all moves or along a random graph with as many
-from each state as there are symbols) and then stay as they are, each prediction mixed with the uniform one as in the
-source. As in the source, what is said of a model is its best over settings, and over the steps of its training. Every
-run is a line of --runs; runs that are there are not made again.
+The regret is the bits for the second of two texts of one law, beyond those of the law. Predictors are bzip2; prediction
+by partial matching and context tree weighting, which keep learning on the second text; and hidden Markov models, which
+are fitted to the first text by expectation-maximization (initial transitions Dirichlet(1/2), along all transitions or a
+random graph with as many from each state as there are symbols) and then fixed. Their predictions are mixed with the
+uniform one as in the source. As in the source, the result of a model is its best over settings, and over training
+steps. Every run is a line of --runs; existing runs are not repeated.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from graphnet_rnn.experiments.runs import Job, Row, finished, grouped, markdown,
 
 __all__ = ["METHODS", "PredictorJob", "run", "table"]
 
-#: States, as many as the source's largest networks had units, but for the alphabet, where those had up to 512.
+#: Maximum states: units of the source's largest networks, except for the alphabet, where those had up to 512.
 LARGEST = {"alphabet": 256, "music": 256, "anbn": 64}
 
 
 @dataclass(frozen=True)
 class PredictorJob(Job):
-    """One run. setting: an order, a depth, a number of states. iterations, seconds: the most that EM may take."""
+    """One run. setting: an order, a depth, or a number of states. iterations, seconds: maximum for EM."""
 
     KEY: ClassVar = ("task", "size", "method", "setting", "seed")
 
@@ -51,7 +51,7 @@ class PredictorJob(Job):
 
 
 def adaptive(bits: Callable[[Array, int, int], Array]) -> Callable[[DrawnTexts, PredictorJob], Row]:
-    """The regret of what reads the second text after the first and learns all the while."""
+    """Regret of a predictor that keeps learning, on the second text after the first."""
 
     def run(problem: DrawnTexts, job: PredictorJob) -> Row:
         train, valid = problem.symbols
@@ -67,7 +67,7 @@ def compressed(problem: DrawnTexts, job: PredictorJob) -> Row:
 
 
 def hidden_markov(sparse: bool) -> Callable[[DrawnTexts, PredictorJob], Row]:
-    """The least regret within so many iterations of EM, and the last."""
+    """Minimum regret over iterations of EM, and the last."""
 
     def run(problem: DrawnTexts, job: PredictorJob) -> Row:
         (train, valid), symbols = problem.symbols, len(problem.vocabulary)
@@ -105,9 +105,9 @@ METHODS: dict[str, Callable[[DrawnTexts, PredictorJob], Row]] = {
 
 
 def settings(task: str, method: str) -> tuple[int, ...]:
-    """What is tried: levels of bzip2, orders, depths, and numbers of states by factors of √2, as in the source.
+    """Settings to try: levels of bzip2, orders, depths, and numbers of states by factors of √2, as in the source.
 
-    Up to as many states as symbols, the sparse graph has all moves.
+    With at most as many states as symbols, the sparse graph has all transitions.
     """
     if method.startswith("HMM"):
         factors = range(round(2 * math.log2(LARGEST[task] / 4)) + 1)
@@ -118,7 +118,7 @@ def settings(task: str, method: str) -> tuple[int, ...]:
 
 
 def run(job: PredictorJob) -> Row:
-    """One run, with the bits of the true model and the seconds of its core."""
+    """Runs a job; the row has the bits of the true model and the core-seconds."""
     problem = DrawnTexts.of(job.task, job.seed, job.size)
     started = time.process_time()
     found = METHODS[job.method](problem, job)
@@ -129,7 +129,7 @@ def run(job: PredictorJob) -> Row:
 
 
 def table(rows: list[Row]) -> str:
-    """Markdown: each method on each task, in the setting whose mean regret is least, of those with the most seeds."""
+    """Markdown table: each method on each task, with the setting of minimum mean regret among those with most seeds."""
     lines = []
     for (task, size, method), group in grouped(rows, ["task", "size", "method"]).items():
         best, regrets = best_runs(group, ["setting"])
@@ -155,12 +155,14 @@ def main() -> None:
         "--settings",
         type=int,
         nargs="+",
-        help="orders, depths, numbers of states (default: those that were tried)",
+        help="orders, depths, or numbers of states (default: those of the published table)",
     )
-    add("--seeds", type=int, default=3, help="so many, from 0 on")
+    add("--seeds", type=int, default=3, help="number of seeds, from 0")
     add("--size", type=int, help="lines, bars or blocks of each text (default: as in the source)")
-    add("--iterations", type=int, default=200, help="of expectation-maximisation, at most")
-    add("--seconds", type=float, default=60.0, help="of a core for it, at most")
+    add(
+        "--iterations", type=int, default=200, help="maximum number of iterations of expectation-maximization"
+    )
+    add("--seconds", type=float, default=60.0, help="maximum core-seconds of expectation-maximization")
     given = parser.parse_args()
     jobs = [
         PredictorJob(task, given.size or SIZES[task], method, setting, seed, given.iterations, given.seconds)

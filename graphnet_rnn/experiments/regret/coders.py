@@ -1,7 +1,7 @@
-"""Predictors that learn while they read: what a symbol costs them, in bits, after all that came before.
+"""Adaptive predictors: bits of each symbol, given all symbols before.
 
-bzip2  Burrows & Wheeler's transform, a file compressor: bits of whole texts alone
-PPM    prediction by partial matching: the longest context that has seen the symbol, the longer ones having escaped
+bzip2  Burrows & Wheeler's transform, a file compressor: bits of whole texts only
+PPM    prediction by partial matching: the longest context that has seen the symbol, after escapes from longer ones
 CTW    context tree weighting: the mean over all context trees up to a depth
 """
 
@@ -33,10 +33,10 @@ def bzip2_bits(train: str, valid: str, level: int = 9) -> int:
 def ppm_bits(symbols: Array, count: int, order: int, method: str = "C") -> Array:
     """-log₂ p(x_t | x_<t) by partial matching, contexts of up to `order` symbols: escapes of method "C" or "D"
 
-    In the context of n symbols of which u are different, a symbol seen c times has c / (n + u), an escape to the next
-    shorter context u / (n + u) (method D: (c - 1/2) / n and u / 2n). Symbols that a longer context knows are excluded
-    in the shorter ones, and a symbol is counted only in the contexts that were tried. After the last, of none, all
-    symbols that are left are as probable; where a context knows all that are left, nothing escapes.
+    In a context with n symbols of which u are different, a symbol seen c times has c / (n + u), an escape to the next
+    shorter context u / (n + u) (method D: (c - 1/2) / n and u / 2n). Symbols of a longer context are excluded in
+    shorter ones, and a symbol is counted only in the contexts that were tried. After the empty context, all remaining
+    symbols are equally probable; if a context has all remaining symbols, there is no escape.
     symbols: 0 ... count - 1. Source: Moffat 1990 (C); Howard 1993 (D).
     """
     if method not in ("C", "D"):
@@ -47,10 +47,10 @@ def ppm_bits(symbols: Array, count: int, order: int, method: str = "C") -> Array
 def ctw_bits(symbols: Array, count: int, depth: int) -> Array:
     """-log₂ p(x_t | x_<t), p a mean over all trees of contexts of up to `depth` symbols: P_w = (P_e + Π P_w(child)) / 2
 
-    A symbol is told by the halves of the alphabet that it is in, about log₂ count yes-or-no answers, and each question
-    has a tree of its own, whose contexts are of whole symbols. P_e is Krichevsky & Trofimov's mean over the
-    probability of a yes, which after a noes and b yeses predicts (b + 1/2) / (a + b + 1). At the depth P_w = P_e.
-    What precedes the text is a symbol of its own. symbols: 0 ... count - 1.
+    A symbol is coded by about log₂ count binary decisions, each of which halves the alphabet. Each decision has its own
+    tree, whose contexts are whole symbols. P_e is the estimator of Krichevsky & Trofimov, which after a zeros and b
+    ones predicts (b + 1/2) / (a + b + 1). At the maximum depth P_w = P_e. A special symbol precedes the text.
+    symbols: 0 ... count - 1.
     Source: Willems, Shtarkov & Tjalkens 1995; for alphabets, Tjalkens, Shtarkov & Willems 1993.
     """
     return _ctw(np.asarray(symbols, np.int64), count, depth)
@@ -58,13 +58,13 @@ def ctw_bits(symbols: Array, count: int, depth: int) -> Array:
 
 @compiled
 def _before(symbols: Array, t: int, back: int, count: int) -> int:
-    """The symbol so many places before t, `count` before the text."""
+    """Symbol `back` places before t; `count` before the text."""
     return symbols[t - back] if t >= back else count
 
 
 @compiled
 def _grown(rows: Array, least: int) -> Array:
-    """The array, or one of twice its length (at least) that begins with it."""
+    """The array, enlarged to at least twice its length."""
     if len(rows) >= least:
         return rows
     more = np.zeros((max(least, 2 * len(rows)), *rows.shape[1:]), rows.dtype)
@@ -97,7 +97,7 @@ def _ppm(symbols: Array, count: int, order: int, half: bool) -> Array:
 def _partially_matched(
     symbol: int, path: Array, first: Array, entries: Array, excluded: Array, half: bool
 ) -> tuple[float, int]:
-    """The symbol's bits, and the order of the shortest context that was tried."""
+    """Bits of the symbol, and the order of the shortest tried context."""
     discount, escapes = (0.5, 0.5) if half else (0.0, 1.0)
     p, left = 1.0, len(excluded)
     for back in range(len(path) - 1, -1, -1):
@@ -122,7 +122,7 @@ def _partially_matched(
 
 @compiled
 def _counted(symbol: int, context: int, first: Array, entries: Array, used: int) -> int:
-    """Counts the symbol in the context; gives how many entries there are then."""
+    """Counts the symbol in the context; returns the number of entries."""
     entry = first[context]
     while entry >= 0:
         if entries[entry, 0] == symbol:
@@ -163,7 +163,7 @@ def _path(
     symbols: Array, t: int, middle: int, count: int, depth: int, children: dict[int, int], path: Array, seen: Array,
     once: Array, used: int,
 ) -> tuple[int, int]:  # fmt: skip
-    """Writes the nodes from the root down to the first that was never seen; how many, and how many nodes there are."""
+    """Writes the nodes from the root to the first new one; returns their number, and the number of all nodes."""
     path[0] = middle
     for back in range(1, depth + 1):
         node = path[back - 1]
@@ -186,9 +186,9 @@ def _path(
 
 @compiled
 def _weighted(path: Array, answer: int, depth: int, seen: Array, lead: Array) -> float:
-    """P_w(answer | all before) at the root, all nodes on the path having seen it then.
+    """P_w(answer | all before) at the root; then updates all nodes on the path.
 
-    A path that is shorter than the depth ends at a node that was never seen: all below say 1/2, as it does.
+    A path shorter than the depth ends at a new node: all nodes below predict 1/2, too.
     """
     p = 0.5
     for place in range(len(path) - 1, -1, -1):

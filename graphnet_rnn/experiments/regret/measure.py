@@ -1,9 +1,9 @@
-"""Regret: the bits that a model needs beyond those of the true model (Ollivier 2013, section 4).
+"""Regret: bits of a model beyond those of the true model (Ollivier 2013, section 4).
 
     p = smoothed(probabilities_of_what_came, symbols=len(alphabet))
     curve = regret(-np.log2(p), drawn)      # curve[-1]: for the whole text
 
-A text of known bits is in `symbols`. What a model was trained on is another text of the same law.
+Texts with known bits are from `rnn.tasks`. The model is trained on another text of the same law.
 """
 
 from __future__ import annotations
@@ -19,18 +19,21 @@ from graphnet_rnn.settings import shown, whole_number
 
 __all__ = ["regret", "smoothed"]
 
-#: Bits may be so far below 0 by rounding, in float32.
+#: Tolerance of negative bits, for rounding in float32.
 ROUNDING = 1e-5
 
 
 def smoothed(probabilities: Any, symbols: int, first: int = 0) -> Array:
     """(1 - 1/(t+2)) π_t + 1/(t+2) · 1/symbols, t = 0 for the first symbol of the sequence
 
-    A model that learned one sequence by heart may give what begins another probability 0. So mixed, a symbol needs at
-    most log₂((t+2) symbols) bits, and the price of mixing is at most log₂(T+1) for all T of them.
-    probabilities: axis 0 is time; π_t(x) of all symbols or of those that came, mixing is the same for each. symbols:
-    how many the alphabet has. first: t of the first row, for a sequence that is read piece by piece. float64.
-    Raises DataError for what is no probability. Source: Ollivier 2013, section 4.
+    A model that has memorized one sequence may give the first symbols of another one probability 0. After this mixing,
+    a symbol needs at most log₂((t+2) symbols) bits, and mixing costs at most log₂(T+1) bits for all T symbols.
+    probabilities: axis 0 is time; π_t(x) of all symbols or of those in the text. symbols: size of the alphabet. first:
+    t of the first row, for a sequence in pieces; 0 by default. Returns float64.
+    Raises DataError for values that are not probabilities. Source: Ollivier 2013, section 4.
+
+    >>> rnn.tasks.smoothed([1.0, 1.0], symbols=4).round(3).tolist()
+    [0.625, 0.75]
     """
     symbols, first = (
         whole_number("smoothed: symbols", symbols),
@@ -47,11 +50,15 @@ def smoothed(probabilities: Any, symbols: int, first: int = 0) -> Array:
 
 
 def regret(bits: Any, drawn: Drawn) -> Array:
-    """Σ_{s ≤ t, scored} (bits_s - bits of the true model), for each t: the cumulative regret; the last is that of all
+    """Σ_{s ≤ t, scored} (bits_s - bits of the true model), for each t: the cumulative regret; the last is the total
 
-    bits: -log₂ π_t(x_t) of a model that reads drawn.text, one number for each symbol, those that are not scored
-    included, though they add nothing. It may be inf; it is negative where the model was luckier than the law.
-    Raises DataError for what is no such row. Source: Ollivier 2013, section 4 and table 1.
+    bits: -log₂ π_t(x_t) of a model that reads drawn.text, one number for each symbol; unscored symbols add nothing. May
+    be inf. The regret is negative if the model was luckier than the law. drawn: text with the bits of the true model.
+    Raises DataError for arrays that do not fit. Source: Ollivier 2013, section 4 and table 1.
+
+    >>> drawn = rnn.tasks.anbn(np.random.default_rng(0), blocks=2, least=3, end=5)
+    >>> rnn.tasks.regret(drawn.bits + 1, drawn)[-1].item() == len(drawn.text)
+    True
     """
     if not isinstance(drawn, Drawn):
         raise DataError(

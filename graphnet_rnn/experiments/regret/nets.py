@@ -1,14 +1,14 @@
-"""Regret of networks trained in a metric of their units, on texts whose true model is known (Ollivier 2013, table 1).
+r"""Regret of networks trained with Riemannian metrics, on texts of known models (Ollivier 2013, table 1).
 
     python -m graphnet_rnn.experiments.regret.nets --task anbn --nets GLNN --methods RUOP RBPM --units 4 8 16 32 \
         --seconds 30
-    python -m graphnet_rnn.experiments.regret.nets --workers 0  # the table of all that is there
+    python -m graphnet_rnn.experiments.regret.nets --workers 0  # table of all existing results
 
-Each run learns the first of two texts of one law by steps on all of it (rnn.LongSequence, exact gradients), as the
-source: writing and transition parameters in turns, rates that grow and are cut. What is said is the least regret on the
-second text within the time of a core, looked at 50 times. RUOP, RBPM and their quasi-diagonal reductions (QD...) have
+Each run learns the first of two texts of one law by steps on the whole text (rnn.LongSequence, exact gradients), as in
+the source: output and transition parameters in turns, rates that grow and are cut. The result is the minimum regret on
+the second text within the core-seconds, evaluated 50 times. RUOP, RBPM and their quasi-diagonal reductions (QD...) have
 quasi-diagonal Hessians of the output, FB and RMS diagonal ones; moduli of RBPM are estimated by random signs. KFAC and
-Adam take all parameters at once. Every run is a line of --runs; runs that are there are not made again.
+Adam update all parameters at once. Every run is a line of --runs; existing runs are not repeated.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from graphnet_rnn.riemannian.metrics import Backpropagated, Frequency, OuterProd
 
 __all__ = ["METHODS", "NETS", "TABLE", "NetJob", "run", "table"]
 
-#: How often a run is looked at.
+#: Number of evaluations of a run.
 LOOKS = 50
-#: Steps of a piece.
+#: Time steps of a piece.
 PIECE = 250
 
-#: Of so many units and edges, a seed of the graph, and the frequencies of the symbols.
+#: Function of units, edges, a seed of the graph, and symbol frequencies.
 NETS: dict[str, Callable[..., rnn.Cell]] = {
     "RNN": GraphRNN,
     "GNN": GNN,
@@ -67,7 +67,7 @@ TABLE: dict[tuple[str, str], tuple[float, float, float]] = {
 
 @dataclass(frozen=True)
 class NetJob(Job):
-    """One run. budget: seconds of a core."""
+    """One run. budget: core-seconds."""
 
     KEY: ClassVar = ("task", "size", "net", "method", "units", "edges", "seed", "budget")
 
@@ -82,9 +82,9 @@ class NetJob(Job):
 
 
 def network(job: NetJob, train: Array, symbols: int) -> rnn.Network:
-    """The source's: outputs that begin with the frequencies of the symbols (eq. 30), states that are learned.
+    """Network of the source: initial output biases from symbol frequencies (eq. 30), learned initial states.
 
-    In float64: slopes over 20,000 steps reach sizes at which blocks of float32 are no longer positive definite.
+    float64, as gradients over 20,000 steps reach sizes at which float32 blocks are no longer positive definite.
     """
     nu = np.bincount(train, minlength=symbols) + 1.0
     nu /= nu.sum()
@@ -102,7 +102,7 @@ def text_objective(net: rnn.Network, symbols: Array) -> rnn.LongSequence:
 
 
 def run(job: NetJob) -> Row:
-    """One run: the least regret within its time, when that was, and the curve."""
+    """Runs a job: minimum regret within its time, the time of the minimum, and the curve."""
     problem = DrawnTexts.of(job.task, job.seed, job.size)
     train, valid = problem.symbols
     net = network(job, train, len(problem.vocabulary))
@@ -135,7 +135,7 @@ def run(job: NetJob) -> Row:
 
 
 def table(rows: list[Row]) -> str:
-    """Markdown: of each net and method on each text the size with the least mean regret, beside the source."""
+    """Markdown table: net, method and text, with the size of minimum mean regret, and the results of the source."""
     lines = []
     names = ("task", "size", "net", "method", "budget")
     for (task, size, net, method, budget), group in sorted(grouped(rows, names).items()):
@@ -158,10 +158,10 @@ def main() -> None:
     add("--nets", nargs="+", choices=list(NETS), default=list(NETS))
     add("--methods", nargs="+", choices=list(METHODS), default=list(METHODS))
     add("--units", type=int, nargs="+", default=[16, 32, 64])
-    add("--edges", type=int, nargs="+", default=[3], help="of each unit, in the nets of the source")
-    add("--seeds", type=int, default=1, help="so many, from 0 on")
+    add("--edges", type=int, nargs="+", default=[3], help="edges of each unit, in the networks of the source")
+    add("--seeds", type=int, default=1, help="number of seeds, from 0")
     add("--size", type=int, help="lines, bars or blocks of each text (default: as in the source)")
-    add("--seconds", type=float, default=60.0, help="of a core for each run")
+    add("--seconds", type=float, default=60.0, help="core-seconds for each run")
     given = parser.parse_args()
     if not given.workers:
         print(table(read_rows(given.results, DataError)))

@@ -1,4 +1,4 @@
-"""A text to learn from and another of the same law, whose true bits are known; what the source reports on them."""
+"""Training and validation text of the same law with known bits; results of the source."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from graphnet_rnn.experiments.runs import Row, grouped
 
 __all__ = ["SIZES", "SOURCE", "SYMBOLS", "DrawnTexts", "best_runs"]
 
-#: Lines, bars and blocks of each of the two texts.
+#: Lines, bars and blocks of each text.
 SIZES = {"alphabet": 1000, "music": 2700, "anbn": 10}
-#: How many symbols each text is made of.
+#: Number of symbols of each text.
 SYMBOLS = {"alphabet": 67, "music": 14, "anbn": 3}
 #: Ollivier 2013, table 1: cumulative regret in bits.
 SOURCE: dict[str, dict[str, float]] = {
@@ -30,7 +30,7 @@ SOURCE: dict[str, dict[str, float]] = {
 
 @dataclass(frozen=True)
 class DrawnTexts:
-    """train, valid: two texts, drawn by one seed. size: of each, see SIZES."""
+    """train, valid: two texts from one seed. size: of each, see SIZES."""
 
     task: str
     size: int
@@ -40,14 +40,14 @@ class DrawnTexts:
 
     @classmethod
     def of(cls, task: str, seed: int, size: int | None = None) -> DrawnTexts:
-        """The texts of a task, as long as the source's if no size is given."""
+        """Texts of a task, by default as long as in the source."""
         size = SIZES[task] if size is None else size
         train, valid = (TEXTS[task](np.random.default_rng([seed, part]), size) for part in (0, 1))
         return cls(task, size, seed, train, valid)
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
-        """The alphabet, of both texts: that of the law, but for a symbol that never came."""
+        """Alphabet of both texts, without symbols of the law that never occur."""
         return Vocabulary.of(self.train.text + self.valid.text)
 
     @cached_property
@@ -56,16 +56,16 @@ class DrawnTexts:
         return self.vocabulary.encode(self.train.text), self.vocabulary.encode(self.valid.text)
 
     def regret(self, bits: Array) -> float:
-        """Of a model that needs so many bits for each symbol of the second text."""
+        """Regret of a model with these bits for the symbols of the second text."""
         return float(regret(bits, self.valid)[-1])
 
     def smoothed_regret(self, probabilities: Array) -> float:
-        """Of a model that gave these probabilities to the symbols of the second text, mixed as the source does."""
+        """Regret of a model with these probabilities for the symbols of the second text, smoothed as in the source."""
         return self.regret(-np.log2(smoothed(probabilities, len(self.vocabulary))))
 
 
 def best_runs(rows: Iterable[Row], names: Sequence[str]) -> tuple[list[Row], str]:
-    """Those with the values of these columns whose mean regret is least, of those with the most seeds; and as cells."""
+    """Runs of minimum mean regret by these columns, among those with most seeds; and their table cells."""
     best = min(
         grouped(rows, names).values(), key=lambda runs: (-len(runs), np.mean([row["regret"] for row in runs]))
     )

@@ -1,10 +1,10 @@
-"""Texts drawn from known models, with the bits that the true model needs for each symbol (Ollivier 2013, section 4).
+"""Random texts of known models, with the bits of the true model for each symbol (Ollivier 2013, section 4).
 
     drawn = alphabet(np.random.default_rng(0), lines=1000)
-    drawn.total                                  # bits that the true model needs for the scored symbols
-    regret(bits_of_a_trained_model, drawn)[-1]   # how many more the trained one needs, see `regret`
+    drawn.total                                  # bits of the true model for the scored symbols
+    regret(bits_of_a_trained_model, drawn)[-1]   # additional bits of the trained model, see `regret`
 
-The true model knows the law, not the draws: a symbol's bits are -log2 Pr(x_t | x_1 ... x_{t-1}), exactly.
+The true model knows the law, not the draws: the bits of a symbol are -log2 Pr(x_t | x_1 ... x_{t-1}), exactly.
 """
 
 from __future__ import annotations
@@ -25,7 +25,14 @@ __all__ = ["TEXTS", "Drawn", "alphabet", "anbn", "distant_xor", "music"]
 
 @dataclass(frozen=True)
 class Drawn:
-    """A text, and for each of its symbols: bits of the true model, and whether it counts in the score."""
+    """Random text with the bits of its true model.
+
+    text: the text. bits: bits of the true model for each symbol. scored: True for each symbol that counts in the score.
+
+    >>> drawn = rnn.tasks.anbn(np.random.default_rng(0), blocks=2, least=3, end=5)
+    >>> round(drawn.total, 6), len(drawn.bits) == len(drawn.text)
+    (2.0, True)
+    """
 
     text: str
     bits: Array
@@ -33,19 +40,19 @@ class Drawn:
 
     @property
     def total(self) -> float:
-        """The bits that the true model needs for all scored symbols."""
+        """Bits of the true model for all scored symbols."""
         return float(self.bits[self.scored].sum())
 
 
 @dataclass
 class _Writer:
-    """A text in the making."""
+    """Text under construction."""
 
     pieces: list[str] = field(default_factory=list)
     bits: list[float] = field(default_factory=list)
 
     def write(self, text: str, bits: float = 0.0) -> None:
-        """The first symbol costs so many bits; what follows it is certain."""
+        """Appends text whose first symbol has these bits; the others are certain."""
         self.pieces.append(text)
         self.bits += [bits, *[0.0] * (len(text) - 1)]
 
@@ -64,13 +71,18 @@ def surprise(probability: float) -> float:
 def alphabet(generator: np.random.Generator, lines: int = 1000) -> Drawn:
     """Lines a ... z with insertions: abc(01[QWERTYUIO]23456789)def ...
 
-    After each letter, with probability 1/26, (0 ... 9); after each digit, with probability 1/5, [nine capitals].
-    The main sequence resumes after an insertion where it was left. A line needs 26 h(1/26) + 10 h(1/5) + 2 · 9 log₂ 26
-    = 97.9 bits in the mean, h being a coin's entropy.
+    After each letter, with probability 1/26, (0 ... 9); after each digit, with probability 1/5, [nine capitals]. The
+    main sequence continues after an insertion. A line needs 26 h(1/26) + 10 h(1/5) + 2 · 9 log₂ 26 = 97.9 bits in the
+    mean, h the entropy of a coin.
+    generator: NumPy generator. lines: number of lines; 1000 by default.
     Source: Ollivier 2013, example 1 and section 4, where 1,000 lines need 88,482 bits. That is 2.8 standard deviations
-    below this law, the one that is stated there, and what it would be with nothing ever inserted after the 9: 88,760 in
-    the mean. Its regrets of bzip2 and context tree weighting are those of such texts, too: about a tenth below those
-    of this law (benchmarks/RESULTS.md).
+    below this law, as stated there; it would fit a law without insertions after the 9, with a mean of 88,760. The
+    regrets there of bzip2 and context tree weighting also fit such texts: about a tenth below those of this law
+    (benchmarks/RESULTS.md).
+
+    >>> drawn = rnn.tasks.alphabet(np.random.default_rng(0), lines=3)
+    >>> drawn.text.count("z")
+    3
     """
     writer, generator = _Writer(), require_generator("alphabet", generator)
     for _ in range(whole_number("alphabet: lines", lines)):
@@ -83,9 +95,9 @@ def alphabet(generator: np.random.Generator, lines: int = 1000) -> Drawn:
 def _inserted(
     generator: np.random.Generator, writer: _Writer, text: str, share: float, insert: Callable[[], None]
 ) -> None:
-    """The text, with an insertion after each of its symbols but the last, or without.
+    """Text, with or without an insertion after each of its symbols except the last.
 
-    The insertion's first symbol says that there is one, so the text's next symbol is certain after it.
+    The first symbol of an insertion announces it, so the next symbol of the text is certain after it.
     """
     before = 0.0
     for place, symbol in enumerate(text):
@@ -110,20 +122,26 @@ def _capitals(generator: np.random.Generator, writer: _Writer) -> None:
 
 # -- synthetic music -------------------------------------------------------------------------
 
-#: The pitches of each harmony, and the harmonies of eight bars.
+#: Pitches of each harmony, and harmonies of eight bars.
 CHORDS = {"I": "ceg", "IV": "cfa", "V": "gbd"}
 PROGRESSION = ("I", "IV", "I", "V", "I", "IV", "V", "I")
 RHYTHMS = (("4", "4", "4"), ("2", "4"), ("4.", "8", "4"), ("2.",), ("4", "4", "8", "8"))
-#: A bar of each rhythm, * for a pitch.
+#: Bar of each rhythm, * for a pitch.
 BARS = tuple(" ".join("*" + value for value in rhythm) + " |\n" for rhythm in RHYTHMS)
 
 
 def music(generator: np.random.Generator, bars: int = 2700) -> Drawn:
     """Bars of notes in the notation of LilyPond: c2 c4 | f4. a8 c4 | ...
 
-    Rhythms: one of five, each as probable. Pitches: one of three that the bar's harmony has. Harmonies: I IV I V I IV
-    V I, again and again, from the first bar on. A bar ends with " |" and a newline, and needs log₂ 5 + 2.6 log₂ 3 bits
-    = 6.44 in the mean. Source: Ollivier 2013, section 4 and example 3, which begins with a fifth bar.
+    Rhythms: one of five, equally probable. Pitches: one of three in the harmony of the bar. Harmonies: I IV I V I IV V
+    I, repeated, from the first bar on. A bar ends with " |" and a newline, and needs log₂ 5 + 2.6 log₂ 3 bits = 6.44 in
+    the mean.
+    generator: NumPy generator. bars: number of bars; 2700 by default.
+    Source: Ollivier 2013, section 4 and example 3, which begins with a fifth bar.
+
+    >>> drawn = rnn.tasks.music(np.random.default_rng(0), bars=4)
+    >>> drawn.text.count("|")
+    4
     """
     writer, generator = _Writer(), require_generator("music", generator)
     for number in range(whole_number("music: bars", bars)):
@@ -145,10 +163,15 @@ def music(generator: np.random.Generator, bars: int = 2700) -> Drawn:
 def distant_xor(generator: np.random.Generator, lines: int = 10_000, length: int = 100) -> Drawn:
     """Lines of T' random bits, of which two are marked, and their exclusive or:  1 1X0 1X1 0=1
 
-    T' is one of T ... 1.1 T, T = `length`. A bit follows a space, or an X where it is marked: at places in [0, T'/10)
-    and [T'/10, T'/2), counted from 0. Only the bit after "=" is scored, for which the true model needs no bits.
+    T' is uniform in T ... 1.1 T, T = `length`. A bit follows a space, or an X if it is marked: at positions in [0,
+    T'/10) and [T'/10, T'/2), counted from 0. Only the bit after "=" is scored; the true model needs no bits for it.
+    generator: NumPy generator. lines: number of lines; 10,000 by default. length: T; 100 by default.
     Source: Ollivier 2013, section 4, after Hochreiter & Schmidhuber 1997. (The lines of its example 2, T' = 26, have
-    marks at 5 and 7, and at 0, 1 and 2: not by the law that section 4 states.)
+    marks at 5 and 7, and at 0, 1 and 2, unlike the law in section 4.)
+
+    >>> drawn = rnn.tasks.distant_xor(np.random.default_rng(0), lines=3, length=10)
+    >>> drawn.text.count("X"), int(drawn.scored.sum())
+    (6, 3)
     """
     generator = require_generator("distant_xor", generator)
     length = whole_number("distant_xor: length", length, least=3)
@@ -170,10 +193,10 @@ def distant_xor(generator: np.random.Generator, lines: int = 10_000, length: int
 
 
 def _mark_bits(lengths: Array, marks: tuple[int, int], T: int) -> list[float]:
-    """The bits of the symbol before each of the T bits, and of "=".
+    """Bits of the symbol before each of the T bits, and of "=".
 
-    The probability of all of them up to the k-th is the mean over the lengths that a line may have: how long it is, and
-    with it the range of places, is known only at its end.
+    The probability of the first k of them is the mean over the possible lengths of a line, as the length, and so the
+    range of positions, is known only at its end.
     """
     i, j = marks
     k = np.arange(T + 1)[:, None]  # this many bits have been written
@@ -191,10 +214,16 @@ def _mark_bits(lengths: Array, marks: tuple[int, int], T: int) -> list[float]:
 
 
 def anbn(generator: np.random.Generator, blocks: int = 10, least: int = 1024, end: int = 2048) -> Drawn:
-    """Lines of n times a, each followed by a line of n times b; n is one of `least` ... `end` - 1
+    r"""Lines of n times a, each followed by a line of n times b; n is uniform in `least` ... `end` - 1
 
-    A line of a costs log2(end - least) bits, which are spread over the places where it may end; one of b costs nothing:
-    100 bits for 10 blocks, as in the source. Source: Ollivier 2013, example 4 and section 4.
+    A line of a needs log2(end - least) bits, spread over its possible ends; a line of b needs none: 100 bits for 10
+    blocks, as in the source.
+    generator: NumPy generator. blocks: number of pairs of lines; 10 by default. least, end: range of n; 1024 and 2048
+    by default.
+    Source: Ollivier 2013, example 4 and section 4.
+
+    >>> rnn.tasks.anbn(np.random.default_rng(0), blocks=1, least=3, end=4).text
+    'aaa\nbbb\n'
     """
     generator = require_generator("anbn", generator)
     least, end = whole_number("anbn: least", least), whole_number("anbn: end", end)
@@ -210,7 +239,7 @@ def anbn(generator: np.random.Generator, blocks: int = 10, least: int = 1024, en
     return writer.drawn()
 
 
-#: Every text by its name: TEXTS["music"](np.random.default_rng(0)).
+#: All texts by name: TEXTS["music"](np.random.default_rng(0)).
 TEXTS: dict[str, Callable[..., Drawn]] = {
     "alphabet": alphabet,
     "music": music,

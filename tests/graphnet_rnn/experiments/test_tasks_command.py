@@ -84,10 +84,10 @@ def test_it_goes_on_where_it_was_interrupted(
         planted.setattr(FreshSequences, "stepped", third)
         assert main([*KEPT, "--steps", "6", "--out", str(second)]) == 130
     shown = capsys.readouterr().out
-    assert f"the same command goes on from {second}" in shown
-    assert "goes on after" not in shown
+    assert f"repeat the command to resume {second}" in shown
+    assert "resuming after" not in shown
     assert main([*KEPT, "--steps", "6", "--out", str(second), "--picture", str(picture)]) == 0
-    assert "second: goes on after step 3" in capsys.readouterr().out
+    assert "second: resuming after step 3" in capsys.readouterr().out
     rows = [json.loads(line) for line in (second / "history.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [row["step"] for row in rows if row["event"] == "step"] == [1, 2, 3, 4, 5, 6]
     for name in ("history.jsonl", "model.safetensors", "checkpoint-000000006.safetensors"):

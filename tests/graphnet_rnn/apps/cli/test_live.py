@@ -311,4 +311,4 @@ def test_a_sweep_in_a_terminal(tmp_path: Path) -> None:
         assert t.lines[place - 1].startswith("0000-0 done: ")  # where the head was
         assert t.wait() == 0
         assert not any("runs ended" in line for line in t.lines)
-        assert t.sees("the best run is in s/000")
+        assert t.sees("best run: s/000")

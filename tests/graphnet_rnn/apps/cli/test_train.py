@@ -257,7 +257,7 @@ def test_seeds_argmax_and_unknown_characters(here: Path, run: Path, capsys: Any)
 def test_a_text_too_short_to_validate_on_is_said(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "short.txt").write_text(TEXT[:200], encoding="utf-8")
     assert main(["train", "short.txt", *SMALL, "--time", "30", "--batch", "1", "--out", "run"]) == 0
-    assert "no validation: too few characters for it, so the best epoch is" in capsys.readouterr().out
+    assert "no validation: too few characters; the best epoch is" in capsys.readouterr().out
 
 
 def test_check(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -268,8 +268,8 @@ def test_check(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert words == (cells.ALL["GRU"].__doc__ or "").splitlines()[0]
     checks = [line.split(":")[0] for line in lines[: len(rnn.testing.CHECKS)]]
     assert checks == [f"  ok    {check}" for check in rnn.testing.CHECKS]
-    assert lines[len(checks)] == "GRU obeys all laws"
-    assert lines[-1] == "Own obeys all laws"
+    assert lines[len(checks)] == "GRU passes all checks"
+    assert lines[-1] == "Own passes all checks"
     with pytest.raises(graphnet.testing.LawError):
         main(["check", "cells.py:Cuts", "--debug"])
 

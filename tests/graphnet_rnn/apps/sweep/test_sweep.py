@@ -176,8 +176,8 @@ def test_another_recipe_is_another_sweep(text: str, tmp_path: Path) -> None:
     other.mkdir()
     (other / "x").touch()
     for wanted, where, said in (
-        (recipe(text, 3), folder, "is a sweep of another recipe: the setting epochs of it differ"),
-        (recipe(text), other, "is there already, and holds no sweep"),
+        (recipe(text, 3), folder, "belongs to another recipe: the setting epochs of it differ"),
+        (recipe(text), other, "exists and is not a sweep"),
     ):
         with pytest.raises(UsageError, match=said):
             Book(wanted, where)
@@ -185,7 +185,7 @@ def test_another_recipe_is_another_sweep(text: str, tmp_path: Path) -> None:
         Sweep(recipe(text, settings={"learning_rate": 1}), tmp_path / "new")
     assert not (tmp_path / "new").exists()
     Path(text).write_text(TEXT + "x", encoding="utf-8")
-    with pytest.raises(UsageError, match="is a sweep of another recipe: data of it differ"):
+    with pytest.raises(UsageError, match="belongs to another recipe: data of it differ"):
         Book(recipe(text), folder)
     assert len(list((folder / "data").iterdir())) == 1
 
@@ -211,7 +211,7 @@ def test_the_folder_keeps_the_data_by_their_content(text: str, tmp_path: Path) -
     moved = Book(None, tmp_path / "moved")
     assert Path(moved.recipe.data).parent == tmp_path / "moved" / "data"
     Path(moved.recipe.data).write_text("x", encoding="utf-8")
-    with pytest.raises(DataError, match="is not what it was when the sweep began"):
+    with pytest.raises(DataError, match="has changed since the sweep began"):
         Book(None, tmp_path / "moved")
 
 

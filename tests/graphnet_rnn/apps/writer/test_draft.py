@@ -239,7 +239,7 @@ def test_a_lesson_that_breaks_the_weights_is_left_out(broken: float) -> None:
     d = Draft(net, learn=rnn.SGD(10.0), piece=3)
     d._slopes = lambda places: (1.0, np.full(start.shape, broken))  # type: ignore[method-assign]
     d.type("abcd")
-    with pytest.raises(TrainingError, match="nothing was learned from this piece: try a smaller rate"):
+    with pytest.raises(TrainingError, match="this step was undone; use a smaller learning rate"):
         d.learn()
     np.testing.assert_array_equal(net.theta, start)
     assert not d.can_learn
@@ -325,7 +325,7 @@ def test_it_learns_when_no_key_comes_and_what_fails_is_a_message() -> None:
     draft._slopes = lambda places: (np.nan, draft._theta)  # type: ignore[method-assign]
     with Desk(draft, fails) as desk:
         desk.type("abcd")
-        assert "nothing was learned" in desk.wait(300).message
+        assert "this step was undone" in desk.wait(300).message
         desk.type("e")
         view = desk.wait(300)
         assert (view.text, view.message) == ("abcde", "")
@@ -398,13 +398,13 @@ def test_what_cannot_be_written_with_read_or_written(tmp_path: Path, monkeypatch
         (lambda: Document(there).read(), DataError, "bytes is no text in UTF-8: byte 2 is 0xff"),
         (lambda: Document(tmp_path).read(), DataError, "is a folder"),
         (lambda: Document(nowhere).read(), DataError, "there is no folder .*nowhere for x"),
-        (lambda: Document().save("a"), UsageError, "the text has no file yet"),
+        (lambda: Document().save("a"), UsageError, "the document has no file name yet"),
         (lambda: Document(nowhere).save("a"), SaveError, "nowhere"),
     ):
         with case(said), pytest.raises(error, match=said):
             call()
     monkeypatch.setattr(document, "LARGEST", 1)
-    with pytest.raises(DataError, match="more than the 0 that one may write at; divide it"):
+    with pytest.raises(DataError, match="more than the maximum of 0; divide it"):
         Document(there).read()
 
 
