@@ -117,7 +117,7 @@ class Unrolled(ShowsItself):
             self.targets = self._targets(targets, labels, unscored, judged)
         elif targets is not None:
             network.require_output("unroll: targets")
-        self.lengths = self._given_lengths(lengths)
+        self.lengths: Any = self._given_lengths(lengths)  # a node where sequences end, else None
         self.ends = None if self.lengths is None else Lengths(time, self.lengths)
         with gn.scope(layer=self._layer("input")):
             self._steps = self.inputs

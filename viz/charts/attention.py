@@ -20,9 +20,7 @@ CELL, BESIDE, MOST = 0.32, 1.2, 12.0
 
 
 @by_matplotlib()
-def attention_map(
-    shares: Any, read: Sequence[Any] | None = None, written: Sequence[Any] | None = None
-) -> Chart:
+def attention_map(shares: Any, read: Any = None, written: Any = None) -> Chart:
     """a_ts, the attention of step t to position s: a row for each step, a column for each position, dark where it is
     large
 

@@ -151,7 +151,7 @@ def _bars(snapshots: Mapping[str, _Norms], title: str | None) -> Chart:
 
 @by_matplotlib()
 def gradient_by_distance(
-    norms: Mapping[str, Sequence[float]] | Mapping[str, Mapping[str, Sequence[float]]],
+    norms: Mapping[str, Any],
     title: str | None = None,
 ) -> Chart:
     """‖∂L_T/∂s_{T-k}‖ against the distance k, logarithmic: a panel for each time of training, a line for each state.
