@@ -263,7 +263,7 @@ class Op:
     # -- optional properties for passes and back ends ----------------------------------------------------
 
     def expanded(self, *args: Any, **kwargs: Any) -> Node | None:
-        """expanded(y, *inputs): returns y written with other ops, for back ends that compile; None if they need no such form."""
+        """expanded(y, *inputs): returns y written with other ops, for back ends that compile; None if not needed."""
         return None
 
     def row_offset(self, y: Node, *inputs: Node) -> int | None:
