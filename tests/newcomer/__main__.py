@@ -13,6 +13,7 @@ traceback. The site must not contain the name of the folder in which it was buil
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 import os
 import re
@@ -150,10 +151,13 @@ def write_files(folder: Path) -> None:
     (folder / "my_cells.py").write_text(f"{OURS}\n\n{class_in_guide}", "utf-8")
     rows = [f"{math.sin(i / 3):.3f},{i % 7 / 7:.3f},{i % 2},{'ab'[i % 2]}" for i in range(400)]
     (folder / "weather.csv").write_text("\n".join(["rain,wind,cloud", *(row[:-2] for row in rows), ""]))
+    table = [row.rsplit(",", 2)[0] for row in rows]
+    shifted = [f"{now},{then}" for now, then in itertools.pairwise(table)]
+    (folder / "next.csv").write_text("\n".join(["rain,wind,next_rain,next_wind", *shifted, ""]))
     for name in ("steps.csv", "new.csv"):
         (folder / name).write_text("\n".join(["ax,ay,kind,who", *rows, ""]))
     x = np.linspace(-1, 1, 600).reshape(10, 30, 2)
-    np.savez(folder / "signals.npz", x=x, y=x.sum(axis=2), there=np.ones((10, 30)))
+    np.savez(folder / "signals.npz", x=x, y=x.sum(axis=2), w=np.ones((10, 30)))
     (folder / "graphnet" / "graph").mkdir(parents=True)
     shutil.copy(ROOT / "graphnet" / "graph" / "node.py", folder / "graphnet" / "graph")
     (folder / "docs").mkdir()

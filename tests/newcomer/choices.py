@@ -31,7 +31,8 @@ CHOICES = (
     Choice(r"(python3 run\.py )?python -m tests\.mutants", None, "a step of `everything`"),
     Choice(r"python -m tests\.graphnet\.backends\.cuda\.assemble", None, "test_machine_code.py runs it"),
     Choice(r".*benchmarks\.gpu|.*--backend cuda$", None, "needs a GPU"),
-    Choice(r"(python3 run\.py python -m )?pip install (torch|'\.\[peers,cublas\]'|['\"]graphnet\[)", None, "gigabytes"),
+    Choice(r"(python3 run\.py python -m )?pip install (torch|['\"](graphnet\[|\.\[(peers|cuda|cublas)\b))",
+           None, "gigabytes"),
     Choice(r"python -m venv hf", None, "another library, for a comparison"),
     Choice(r"python -m (benchmarks\.networks|graphnet_rnn\.experiments\.dependencies\.momentum)$", None,
            "a quarter of an hour and more; its --help is run"),
@@ -95,8 +96,10 @@ CHOICES = (
 STAND_INS = {
     **dict.fromkeys((
         "book.txt", "other.txt", "python.txt", "my_cells.py", "graphnet/graph/node.py", "recipe.toml", "signals.npz",
-        "weather.csv", "steps.csv", "new.csv",
+        "weather.csv", "next.csv", "steps.csv", "new.csv",
     ), ""),
+    "runs/next": "graphnet-rnn train next.csv --inputs rain,wind --target next_rain,next_wind --pieces 48 --units 4 "
+        "--epochs 1 --quiet --out runs/next",
     "runs/weather-LSTM": "graphnet-rnn train weather.csv --target rain,wind --pieces 48 --units 4 --epochs 1 "
         "--quiet --out runs/weather-LSTM",
     "runs/steps-LSTM": "graphnet-rnn train steps.csv --target kind --case who --inputs ax,ay --units 4 --epochs 1 "
