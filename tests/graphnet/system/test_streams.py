@@ -171,14 +171,15 @@ def test_names_that_are_no_text(here: Path) -> None:
 
 
 def test_every_program_prepares_its_streams() -> None:
-    """Before all else: `python -m graphnet_rnn` leaves it to main, and workers speak to their program alone."""
+    """Before all else, in main of `python -m graphnet_rnn` and in `options_of` of experiments; workers have no terminal."""
     folders = ("benchmarks", "docs", "graphnet_rnn", "tutorials", "viz", "graphnet")
     paths = [ROOT / "run.py", *(path for folder in folders for path in (ROOT / folder).glob("**/*.py"))]
     texts = {path: path.read_text(encoding="utf-8") for path in paths if path.name != "worker.py"}
     programs = {path: text for path, text in texts.items() if 'if __name__ == "__main__":' in text}
     for path, text in programs.items():
         (body,) = [node.body for node in ast.parse(text).body if isinstance(node, ast.If)]
-        assert path.parent.name == "graphnet_rnn" or ast.unparse(body[0]) == "prepare_streams()", path
+        in_main = path.parent.name == "graphnet_rnn" or "experiments" in path.parts
+        assert in_main or ast.unparse(body[0]) == "prepare_streams()", path
     assert len(programs) > 10
 
 

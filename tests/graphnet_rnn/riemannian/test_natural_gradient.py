@@ -138,7 +138,7 @@ def test_what_is_refused() -> None:
     for given in settings:
         with case(given), pytest.raises(UsageError, match=f"NaturalGradient: {next(iter(given))} must be"):
             NaturalGradient(**given)
-    with pytest.raises(UsageError, match=r"write init\(theta, objective\)"):
+    with pytest.raises(UsageError, match=r"call init\(theta, objective\)"):
         NaturalGradient().init(np.zeros(3))
     objective, feed = problem()
     state = NaturalGradient("kfac").init(objective.start(), objective)

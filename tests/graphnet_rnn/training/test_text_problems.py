@@ -123,7 +123,7 @@ REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
     "drawn, other characters": (lambda: DrawnText(KNOWS, XYZ), UsageError, "has another vocabulary"),
     "vectors": (lambda: DrawnText(network(reads="vectors"), corpus(7)), UsageError, "must read symbols and pre"),
     "backwards": (
-        lambda: CarriedText(rnn.Network([rnn.Bidirectional(3)], 7, 7), corpus(7)), UsageError, "reads a sequ",
+        lambda: CarriedText(rnn.Network([rnn.Bidirectional(3)], 7, 7), corpus(7)), UsageError, "reads later inputs",
     ),
 }  # fmt: skip
 
