@@ -15,7 +15,7 @@ __all__ = ["RTRBM", "HMMFilter"]
 
 
 class RTRBM(Cell):
-    """r' = σ(x W_xr + r W_rr + b_r): the expected hidden units of an RBM whose biases the past sets
+    """r' = σ(x W_xr + r W_rr + b_r): the expected hidden units of an RBM whose biases depend on r
 
     The model of sequences itself, with its contrastive divergence through time, is `rnn.energy.RTRBM`.
     Source: Sutskever 2013, 3.7-3.8.

@@ -48,7 +48,7 @@ class LSTM(Cell):
 
 @dataclass(eq=False, repr=False)
 class LSTMProjected(LSTM):
-    """m, c' = LSTM(x, h, c);  h' = m W_mh, of fewer numbers than m = o tanh(c') has
+    """m, c' = LSTM(x, h, c);  h' = m W_mh with m = o tanh(c'); h has fewer units than m
 
     What gates and layers above read is a projection, so a large memory needs few weights: of the recurrent ones
     4 · units · projection instead of 4 · units². projection: the numbers of h.

@@ -36,7 +36,7 @@ class LeakyRNN(Cell):
 
 @dataclass(eq=False, repr=False)
 class EchoState(Cell):
-    """h' = α h + (1 - α) tanh(x W_xh + h W_hh + b_h), with W_xh, W_hh and b_h as they were drawn
+    """h' = α h + (1 - α) tanh(x W_xh + h W_hh + b_h), with fixed random W_xh, W_hh and b_h
 
     W_hh is sparse (density) and scaled to a spectral radius; W_xh and b_h are uniform in ± input_scale (smaller is more
     linear: try 0.3). leak: α, so 0 does not leak (many papers call 1 - α the leaking rate). Training reaches the output
