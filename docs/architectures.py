@@ -178,7 +178,7 @@ by element. σ(x, h) is short for σ(x W\\_x + h W\\_h + b). `viz.draw(cell, sty
 diagrams show a smaller cell than the table.
 
 Every cell passes the tests of `rnn.testing.check_cell`. Every architecture is also compared with an independent
-reference in `tests/`: a NumPy loop written from the equations of the source, an explicit sum over all states, or PyTorch.
+reference in `tests/`: a NumPy loop from the equations of the source, an explicit sum over all states, or PyTorch.
 `python docs/architectures.py` generates this page from the docstrings of the classes.
 
 ## Cells (`rnn.cells.ALL`)

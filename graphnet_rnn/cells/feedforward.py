@@ -55,7 +55,7 @@ class Dense(Cell):
 def autoencoder_layers(
     sizes: tuple[int, ...], activation: str = "sigmoid", initial: Mapping[str, Initializer] | None = None
 ) -> list[Dense]:
-    """The layers of x → code → x without the output layer, for sizes (pixels, hidden ..., code); the code layer is linear.
+    """Layers of x → code → x without the output layer, for sizes (pixels, hidden ..., code); the code is linear.
 
     rnn.Network(autoencoder_layers(AUTOENCODERS["CURVES"]), inputs=784, outputs=784, loss="sigmoid") is the whole
     net, whose output layer is the network's own.
