@@ -174,10 +174,11 @@ Find a cell or a model with its equation, its source, its number of parameters a
 into a network: `rnn.Network([rnn.GRU(128)], inputs=65, outputs=65)`.
 
 In the equations, a prime marks the value after the step, σ is the logistic function, and vectors are multiplied element
-by element. `viz.draw(cell, style="compact")` draws the diagrams; a few have smaller settings than the table.
+by element. σ(x, h) is short for σ(x W\\_x + h W\\_h + b). `viz.draw(cell, style="compact")` draws the diagrams; a few
+diagrams show a smaller cell than the table.
 
 Every cell passes the tests of `rnn.testing.check_cell`. Every architecture is also compared with an independent
-reference in `tests/`: a NumPy loop written from the equations of the source, enumeration, or PyTorch.
+reference in `tests/`: a NumPy loop from the equations of the source, an explicit sum over all states, or PyTorch.
 `python docs/architectures.py` generates this page from the docstrings of the classes.
 
 ## Cells (`rnn.cells.ALL`)

@@ -25,7 +25,7 @@ Copy a script to draw a graph, a network over time, a cell or text generation. T
 Lynge's thesis on recurrent networks (2016).
 
 Black squares are data and parameters, grey squares are labels, circles are operations, and the cost is red. Blue edges
-come from raw input, red edges lead to the output, and green edges lead from a prediction to the next input.
+come from input data, red edges lead to the output, and green edges lead from a prediction to the next input.
 
 [Architectures](architectures.md) has pictures of all cells, [drawing](drawing.md) explains all options.
 `python docs/gallery.py` generates this page and the pictures.

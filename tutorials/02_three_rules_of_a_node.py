@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 2 · Write and test your own op
 #
-# *Reading time: 10 minutes.* After this lesson you can add an op to graphnet with three rules, and test its
-# derivatives so that mistakes are found. Read [tutorial 1](01_a_graph_by_hand.py) first.
+# *Reading time: 10 minutes.* After this lesson you can add an op to graphnet with three rules, and find mistakes in
+# its derivatives with a test. Read [tutorial 1](01_a_graph_by_hand.py) first.
 
 # %%
 import matplotlib.pyplot as plt
@@ -110,7 +110,7 @@ gn.testing.check_op(Softsign(), example)
 # | 1 | `forward` returns the shape and dtype of the signature, and float32 agrees with float64 |
 # | 2 | the tangent of `rop` equals the finite differences of `forward` |
 # | 3 | `backward` is the transpose of `rop`: `⟨u, J v⟩ = ⟨Jᵀ u, v⟩` for random u and v |
-# | 4 | `rop` equals `backward` applied twice |
+# | 4 | `rop` equals `backward` applied twice: `J v` is the derivative of `⟨Jᵀ u, v⟩` with respect to u |
 # | 5 | second derivatives are symmetric, and equal the finite differences of the gradient |
 # | 6, 7 | compiler passes and back ends do not change the results |
 #

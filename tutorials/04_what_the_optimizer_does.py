@@ -246,8 +246,8 @@ print(times_zero(np.array([1.0, np.inf, np.nan])))
 # with a NaN or an infinity, and the error shows the line that created it.)
 #
 # ### Exercise 1
-# The same network runs for 10 steps instead of 3. How many products do the cost and the gradients of `W` and `U` have,
-# as written?
+# The same network runs for 10 steps instead of 3. How many products do the cost and the gradients of `W` and `U` have
+# before any pass?
 
 # %%
 answer_1 = ...

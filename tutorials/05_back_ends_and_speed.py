@@ -105,10 +105,10 @@ axes.set_xlabel("milliseconds (bars: medians; marks: single runs)")
 axes.grid(alpha=0.3, axis="x")
 
 # %% [markdown]
-# All cores are not always faster than one. The cores wait for each other after every few operations, and if another
-# program occupies one of them, all wait. On a busy machine or for small networks, one core may be faster: measure it.
-# (For the same reason, the NumPy measurements use `threads=1`. On a busy machine, NumPy's products with all cores can
-# take thirty times as long.)
+# All cores are not always faster than one: the cores wait for each other after every few operations. For small
+# networks or on a busy machine, one core may be as fast. The numba back end measures this now and then, and continues
+# with the faster choice. (The NumPy measurements use `threads=1`. On a busy machine, NumPy's products with all cores
+# can take thirty times as long.)
 #
 # All results agree to the precision of float32. With the numba back end, one core and all cores give the same *bits*,
 # because one core computes each number, in a fixed order:
@@ -265,7 +265,7 @@ check(
 # %% [markdown]
 # ### Exercise 3
 # Compile a function with one input of three float32 numbers that computes softsign *and can be saved*. Replace the
-# dots by the function. (You can write an op with a kernel, but you do not need a new op.)
+# dots with the function. (You can write an op with a kernel, but you do not need a new op.)
 
 # %%
 answer_3 = ...

@@ -204,7 +204,7 @@ axes.grid(alpha=0.3)
 
 # %% [markdown]
 # With a single unit, the Elman cell cannot solve the task: it adds value, flag and state with the same weights at
-# every step, so it cannot switch. The latch needs some hundred steps to find a way, and then solves it. Print its
+# every step, so it cannot switch. The latch needs a few hundred training steps to find the solution. Print its
 # weights:
 
 # %%

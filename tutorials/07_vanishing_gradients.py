@@ -262,8 +262,8 @@ axes.legend(frameon=False, ncols=2)
 axes.grid(alpha=0.3)
 
 # %% [markdown]
-# The two networks with vanishing gradients remain at 1/3, including the LSTM. The other two learn. The dashed and the
-# solid line of a color differ only in the initial weights.
+# The two networks with vanishing gradients (dashed) remain at 1/3: the Elman network with ρ = 0.5 and the LSTM with
+# `b_f` = 0. The other two learn. The dashed and the solid line of a color differ only in the initial weights.
 #
 # ## Common errors
 #
@@ -274,7 +274,8 @@ axes.grid(alpha=0.3)
 #   learn the long-term ones. Plot the gradient by distance, as above.
 # - **Saturation at the start.** Large input weights push each tanh to ±1, for any ρ.
 # - **Adam does not help.** Adam rescales the gradient of each weight, so that even a tiny gradient makes a step. But
-#   such steps mostly follow noise from other examples. In the plot above, Adam did not help the dashed lines.
+#   such steps mostly follow noise from other examples. In the plot above, Adam trained the dashed networks, too, but
+#   they did not learn.
 #
 # Second-order methods are another remedy. Directions with a tiny gradient often have a tiny curvature, too. There, a
 # long step is safe: [tutorial 8](08_hessian_free_from_scratch.py).

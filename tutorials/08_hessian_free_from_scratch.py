@@ -271,8 +271,8 @@ print("rnn.Adam        ", "  ".join(f"step {k}: {adam.reports[k - 1].loss:.5f}" 
 
 # %% [markdown]
 # `rnn.HessianFree` is the same algorithm with some additions: CG starts from the previous step, and stops when the
-# model hardly decreases. Of the iterates of CG, it takes the one with the smallest *true* loss. A line search shortens
-# a step that still fails. (`help(rnn.HessianFree)` lists the settings.)
+# quadratic model hardly decreases any more. Of the iterates of CG, it takes the one with the smallest *true* loss. A
+# line search shortens a step that still fails. (`help(rnn.HessianFree)` lists the settings.)
 #
 # ## Compare with Adam
 #

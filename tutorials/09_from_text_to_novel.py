@@ -252,8 +252,8 @@ print(
 # ## Suggest words
 #
 # Suggest how to complete a word, up to the next space. The function reads the text so far, and takes the most likely
-# first characters. After each of them it always adds the most likely character, until a space comes. `states` and
-# `logits` are all that changes in a sampler, so a copy of both lets you return to the same position.
+# first characters. After each of them it always adds the most likely character, until a space comes. Only `states`
+# and `logits` of a sampler change when it reads, so keep both to return to the same position later.
 
 
 # %%

@@ -263,8 +263,9 @@ panels[0].grid(alpha=0)
 #
 # ## Common errors
 #
-# - **Damping.** If a unit hardly affects the output, its metric is almost zero and the inverse is huge. So in practice
-#   you add `ε I`. But this term measures length in the old way, and breaks the invariance:
+# - **Damping.** If a unit hardly affects the output, its metric is almost zero and the inverse is huge. So in
+#   practice you add `ε I`. But the length `ε |δ|²` depends on the parametrization, so the steps are no longer
+#   invariant:
 
 
 # %%

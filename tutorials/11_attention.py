@@ -57,7 +57,7 @@ viz.draw(d, closed=True)
 
 # %% [markdown]
 # `rnn.composed` turns a function into a model. The arguments before `batch` are its networks. `rnn.GraphCases` trains
-# the model on arrays; their names are those that the function gives to `inputs` and `targets`.
+# the model on a dict of arrays. Its keys are the names that the function passes as `inputs=` and `targets=`.
 
 # %%
 
@@ -179,6 +179,7 @@ viz.draw(cell)
 # ## Plot the attention weights
 #
 # Now run the decoder without teacher forcing: at each step it reads the most likely digit of the previous step.
+# `d.course("attention")` is the value that the cell labels "attention", at all time steps.
 
 # %%
 d = model.unroll(1, feedback="likeliest", training=False)

@@ -1,4 +1,4 @@
-"""A network with two hidden layers: (a) every node, (b) chains of connections in a more compact way."""
+"""A network with two hidden layers: (a) every node, (b) the compact style."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""A recurrent network with two layers and skip connections, unrolled over three steps, its weights as nodes."""
+"""A recurrent network with two layers and skip connections, unrolled over three time steps. Each weight is a node."""
 
 import graphnet_rnn as rnn
 import viz

@@ -1,4 +1,4 @@
-"""The same network, (open) with weights as labels on the edges, (closed) with one box for each layer and time step."""
+"""The network of figure 3.4: (open) weights as labels on edges, (closed) one box for each layer and step."""
 
 import graphnet_rnn as rnn
 import viz

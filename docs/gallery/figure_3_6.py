@@ -1,4 +1,4 @@
-"""A network that generates four letters from one: χ makes a prediction the next input."""
+"""A network that generates four letters from one: χ converts a prediction into the next input."""
 
 import graphnet_rnn as rnn
 import viz

@@ -15,7 +15,7 @@ __all__ = ["RTRBM", "HMMFilter"]
 
 
 class RTRBM(Cell):
-    """r' = σ(x W_xr + r W_rr + b_r): the expected hidden units of an RBM whose biases the past sets
+    """r' = σ(x W_xr + r W_rr + b_r): the expected hidden units of an RBM whose biases depend on r
 
     units: width of r, 128 by default. initial: initializers by weight name, see Cell.
 

@@ -62,7 +62,7 @@ class Dense(Cell):
 def autoencoder_layers(
     sizes: tuple[int, ...], activation: str = "sigmoid", initial: Mapping[str, Initializer] | None = None
 ) -> list[Dense]:
-    """The layers of x → code → x, but for the output: sizes (pixels, hidden ..., code), mirrored; the code is linear.
+    """Layers of x → code → x without the output layer, for sizes (pixels, hidden ..., code); the code is linear.
 
     sizes: widths of the input, the hidden layers and the code. activation: of the hidden layers, "sigmoid" by default.
     initial: initializers by weight name.

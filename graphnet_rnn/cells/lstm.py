@@ -54,7 +54,7 @@ class LSTM(Cell):
 
 @dataclass(eq=False, repr=False)
 class LSTMProjected(LSTM):
-    """m, c' = LSTM(x, h, c);  h' = m W_mh, of fewer numbers than m = o tanh(c') has
+    """m, c' = LSTM(x, h, c);  h' = m W_mh with m = o tanh(c'); h has fewer units than m
 
     units: width of c and m, 128 by default. projection: width of h, 32 by default. initial: initializers by weight
     name, see Cell.
