@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import matplotlib.figure
+import mypy.api
 import numpy as np
 import pytest
 
@@ -120,6 +121,26 @@ def test_each_job_takes_no_more_lines_than_in_keras_or_pytorch() -> None:
             ast.parse(block)
             assert all(len(line) <= 88 and ";" not in line for line in block.splitlines()), title
         assert lines_of(here) <= lines_of(there), title
+
+
+@pytest.mark.slow
+def test_programs_of_the_guides_fit_the_annotations(tmp_path: Path) -> None:
+    """mypy --strict, but for functions without annotations."""
+    for guide in GUIDES:
+        page = ROOT / "README.md" if guide == "README" else DOCS / f"{guide}.md"
+        (tmp_path / f"{guide.lower()}.py").write_text("\n".join(blocks_of(page)), encoding="utf-8")
+    options = (
+        "--allow-untyped-defs",
+        "--allow-untyped-calls",
+        "--allow-incomplete-defs",
+        "--ignore-missing-imports",
+    )
+    redefined = ("--allow-redefinition-new", "--local-partial-types", "--disable-error-code=override")
+    paths = [str(path) for path in tmp_path.glob("*.py")]
+    found, errors, status = mypy.api.run(
+        ["--strict", *options, *redefined, "--follow-imports=silent", "--config-file=", *paths]
+    )
+    assert not status, found + errors
 
 
 #: Search terms, by the page that answers them.

@@ -171,7 +171,7 @@ def test_names_that_are_no_text(here: Path) -> None:
 
 
 def test_every_program_prepares_its_streams() -> None:
-    """Before all else, in main of `python -m graphnet_rnn` and in `options_of` of experiments; workers have no terminal."""
+    """First of all; in main of `python -m graphnet_rnn`, in `options_of` of experiments. Workers have no terminal."""
     folders = ("benchmarks", "docs", "graphnet_rnn", "tutorials", "viz", "graphnet")
     paths = [ROOT / "run.py", *(path for folder in folders for path in (ROOT / folder).glob("**/*.py"))]
     texts = {path: path.read_text(encoding="utf-8") for path in paths if path.name != "worker.py"}
