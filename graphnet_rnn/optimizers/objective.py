@@ -139,9 +139,9 @@ class Objective:
 
     # -- the vector --------------------------------------------------------------------------
 
-    @cached_property
+    @property
     def size(self) -> int:
-        return sum(node.size for node in self.parameters)
+        return self._ends[-1]
 
     @cached_property
     def slices(self) -> list[slice]:
