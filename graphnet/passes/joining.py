@@ -1,4 +1,4 @@
-"""Joins of nodes in their simplest form: what was sliced from one array is that array again."""
+"""Joins of nodes in their simplest form: a join of all slices of an array is the array itself."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Joins:
 
 
 def transposed(x: Node) -> Node | None:
-    """xᵀ where it is there already, or a number everywhere."""
+    """xᵀ if it exists in the graph already, or if all elements of x are one number."""
     number = x.op.everywhere
     return untransposed(x) if number is None else Fill(number, x.shape[::-1], x.dtype)()
 

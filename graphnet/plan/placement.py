@@ -54,7 +54,7 @@ def _heights(joins: Sequence[Node]) -> dict[Node, int]:
 
 
 def _lies_already(join: Node, result: Placement) -> bool:
-    """True if the inputs, placed by other joins, happen to lie as this join wants them; it is then a view."""
+    """True if other joins have placed the inputs just as this join needs them; it is then a view."""
     match join.op:
         case Concatenate(axis=0):
             pass

@@ -21,7 +21,7 @@ def contiguous_strides(shape: Shape) -> tuple[int, ...]:
 
 
 class Buffer:
-    """So many elements of one dtype. `leaf`: the node whose own array it is; None for memory of the run."""
+    """Contiguous elements of one dtype. leaf: the node whose own array it is; None for memory of the run."""
 
     __slots__ = ("dtype", "leaf", "offset", "size")
 
