@@ -116,7 +116,9 @@ def write_whole(
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
         old: os.stat_result | None = None
-        if mode is None:  # from the start: a private file is never readable by others, even while it is written
+        if (
+            mode is None
+        ):  # from the start: a private file is never readable by others, even while it is written
             with contextlib.suppress(FileNotFoundError):
                 old = os.stat(target)
             mode = stat.S_IMODE(old.st_mode) if old else 0o666

@@ -69,7 +69,7 @@ class Tail:
         self._end, self._lines, self._last = 0, 0, b""
 
     def rows(self, *marks: bytes) -> Iterator[tuple[bool, Row]]:
-        """New rows that contain one of the marks; True comes with the first row after the file was read from its start."""
+        """New rows that contain one of the marks; True for the first row after reading from the start of the file."""
         new = self._new()
         new = new[: new.rfind(b"\n") + 1]  # a row that is being written is read later
         anew, before = not self._end, self._lines

@@ -17,7 +17,7 @@ SMALL = 1 << 26
 
 
 def require_memory(nbytes: int, what: str, remedy: str) -> None:
-    """Raises NotEnoughMemoryError, with `what` and `remedy` in its message, if `nbytes` exceeds the available memory."""
+    """Raises NotEnoughMemoryError, naming `what` and `remedy`, if `nbytes` exceeds the available memory."""
     if nbytes < SMALL:
         return
     available = available_memory()

@@ -70,7 +70,7 @@ class CEmitter(Emitter[str]):
         return f"({c_type(dtype)})(({wrapped}){a} {symbol} ({wrapped}){b})"
 
     def compare(self, symbol: str, a: str, b: str, dtype: Dtype) -> str:
-        if a == b and dtype.kind != "f":  # compilers warn of what is always so
+        if a == b and dtype.kind != "f":  # compilers warn of comparisons that are always true
             return "true" if "=" in symbol and symbol != "!=" else "false"
         return f"({a} {symbol} {b})"
 

@@ -48,7 +48,7 @@ class Argument(NamedTuple):
 
 @dataclass
 class Unit:
-    """name: what all public names begin with. weights: name -> the leaf."""
+    """C source of a function. name: prefix of all public names. weights: name -> leaf."""
 
     name: str
     inputs: Sequence[Argument]
@@ -183,7 +183,7 @@ class _Writer:
         return buffer.whole(argument.node.shape)
 
     def _give_places(self, instructions: Sequence[Instruction]) -> dict[Dtype, int]:
-        """Sets the offsets of what is computed; dtype -> so many elements. Memory of one dtype is never another's."""
+        """Sets the offsets of computed values; dtype -> number of elements. Dtypes never share memory."""
         first: dict[Buffer, int] = {}
         last: dict[Buffer, int] = {}
         for i, instruction in enumerate(instructions):
@@ -296,6 +296,6 @@ def _replace(node: Node) -> Node:
     try:
         with np.errstate(all="ignore"):
             value = np.asarray(node.op.forward(*[x.op.forward() for x in node.inputs]))
-    except Exception:  # an index out of range, for instance: the program says so when it runs
+    except Exception:  # an index out of range, for instance: the program raises it at run time
         return node
     return constant(value, name=node.name)

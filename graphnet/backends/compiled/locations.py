@@ -18,7 +18,7 @@ from graphnet.plan.views import View
 __all__ = ["ARENA", "HEADER", "Location"]
 
 ARENA = 1
-#: Bytes at the start of the arena: word 0 is the flag that says that something is wrong.
+#: Bytes at the start of the arena: word 0 is the error flag.
 HEADER = ALIGNMENT
 
 

@@ -1,4 +1,4 @@
-"""Schedule: from a graph to what a machine has to do, as plain data: sections of native work, locations of arrays."""
+"""Schedule of a graph, as plain data: sections of native work, locations of arrays."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class HostCall(NamedTuple):
 
 
 class Section(NamedTuple, Generic[W]):
-    """Native work; then, if any, what Python does."""
+    """Native work, then Python's work if there is any."""
 
     work: W
     host: HostCall | None
@@ -67,10 +67,10 @@ class ProgramSchedule(Generic[W]):
 
 
 class Scheduler(ABC, Generic[J, W]):
-    """Makes a schedule. A back end says which jobs do the work of an instruction, and what a section makes of them.
+    """Makes a schedule. A back end defines the jobs of an instruction, and the work of a section.
 
-    check: the error flag is raised where a value is not finite. Loops look at all that they read and compute; what
-    other instructions make is looked at by a loop of its own.
+    check: raises the error flag if a value is not finite. Loops check all values that they read and compute; results of
+    other instructions are checked by a separate loop.
     """
 
     def __init__(self, lowered: Lowered, check: bool) -> None:
@@ -81,7 +81,7 @@ class Scheduler(ABC, Generic[J, W]):
         #: Leaves that are read where they lie -> their piece of memory.
         self.pieces: dict[Node, int] = {}
 
-    # -- what a back end says ----------------------------------------------------------------------------------------
+    # -- defined by back ends ----------------------------------------------------------------------------------------
 
     @abstractmethod
     def loop(self, loop: Loop) -> Sequence[J]: ...
@@ -100,7 +100,7 @@ class Scheduler(ABC, Generic[J, W]):
         """
 
     def host(self, host: Host) -> Sequence[J | Host]:
-        """Itself, for Python to run; or what a back end makes of the kernel that the op has (see KernelCall)."""
+        """Jobs for an op that Python runs; a back end may run the op's kernel instead (see KernelCall)."""
         return [host]
 
     def before_inputs(self) -> Sequence[J]:
@@ -115,7 +115,7 @@ class Scheduler(ABC, Generic[J, W]):
         """Gives all other buffers their places in the arena; returns its end."""
         return self.give_places(start)
 
-    # -- what follows from it ----------------------------------------------------------------------------------------
+    # -- shared by all -----------------------------------------------------------------------------------------------
 
     def schedule(self) -> ProgramSchedule[W]:
         lowered = self.lowered
@@ -150,9 +150,9 @@ class Scheduler(ABC, Generic[J, W]):
     def give_places(
         self, start: int, barriers: Collection[int] | None = None, rows: Mapping[Buffer, object] | None = None
     ) -> int:
-        """Sets the offsets of what is no leaf, from `start` on; returns their end.
+        """Sets the offsets of buffers other than leaves, from `start` on; returns their end.
 
-        barriers: before which jobs all memory that is dead by then may be used again; else before any. rows: see
+        barriers: numbers of the jobs before which dead memory may be reused; None: before any job. rows: see
         `arena.Life`.
         """
         epochs, epoch = [0], 0
@@ -246,7 +246,7 @@ def _in_groups(instructions: Sequence[Instruction]) -> list[tuple[int, Instructi
 
 
 Layout = TypeVar("Layout")
-#: So many layouts are remembered, far more than a program has.
+#: Maximum number of cached layouts, far more than a program has.
 REMEMBERED = 1024
 
 

@@ -18,14 +18,14 @@ _all: weakref.WeakSet[Turns] = weakref.WeakSet()
 
 
 class Turns:
-    """A lock for which other threads wait, and the thread that has it need not: what it would do there is an error.
+    """A lock for which other threads wait; the thread that has it gets an error instead.
 
         with program.turns.lock:
             program.turns.begin(program)
             ...
             program.turns.end()
 
-    `end` may be left out where a call fails: the next one then only looks more closely.
+    `end` may be left out if a call fails: the next call then only makes a more thorough check.
     """
 
     def __init__(self) -> None:

@@ -119,7 +119,7 @@ def tiles_for(dtype: Dtype, division: ThreadDivision) -> tuple[Tile, ...]:
 
 
 def _launch(products: Products, tile: Tile, c: View, chunk: int) -> Launch:
-    """chunk: so many terms are summed by each block; parts of a sum lie one whole result apart."""
+    """chunk: number of terms that each block sums; parts of a sum are one whole result apart."""
     a, b = products.a, products.b
     count, rows, columns = c.shape
     inner = a.shape[2]
@@ -194,7 +194,7 @@ def _tile_places(source: KernelSource, tile: Tile) -> None:
 
 
 def _add_products(source: KernelSource, tile: Tile) -> None:
-    """To a thread's numbers, of what lies in shared memory."""
+    """Adds products of tiles in shared memory to a thread's numbers."""
     line = source.line
     with source.block(f"for d in range({tile.depth})"):
         for i in range(tile.height):

@@ -26,7 +26,7 @@ Multiply = Callable[[int, LibraryProduct, Any], None]
 
 
 class Held(NamedTuple):
-    """An array on the GPU; its memory is None where it takes none."""
+    """An array on the GPU; its memory is None if it is empty."""
 
     shape: Shape
     dtype: Dtype

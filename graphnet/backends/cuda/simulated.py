@@ -28,7 +28,7 @@ def erff(x: float32) -> float32:
 
 
 def quiet() -> None:
-    """NaN and infinities flow silently, as on a GPU. Each thread of a kernel needs to be told."""
+    """Silences NumPy's warnings of NaN and infinities, in each thread of a kernel."""
     np.seterr(all="ignore")
 
 
@@ -40,7 +40,7 @@ def slot(index: int) -> int:
 
 
 def _cast(name: str) -> Callable[[Any], Any]:
-    """As an integer, also where NumPy's own scalars refuse a NaN or what is too large."""
+    """Conversion to an integer, also of a NaN or a number out of range, for which NumPy's scalars raise an error."""
     return lambda x: np.asarray(x).astype(name)[()]
 
 
