@@ -67,7 +67,7 @@ class _Pool:
         return taken
 
     def give(self, workers: Sequence[_Worker]) -> None:
-        """Returns workers. The next `take` gets them in the same order, with their parts of the arrays in their caches."""
+        """Returns workers. `take` gets them in the same order, since their parts of the arrays are in their caches."""
         self._workers.extend(reversed(workers))
 
     def take_block(self, parts: int) -> Array:
