@@ -32,7 +32,7 @@ class Program(ABC):
         """
 
     def again(self, arrays: Sequence[Array]) -> list[Array]:
-        """As `run`, where nothing but the arrays of varying inputs differs from the last call."""
+        """Like `run`, if only the arrays of varying inputs differ from the last call."""
         return self.run(arrays)
 
     def begin(self, arrays: Sequence[Array], wanted: Sequence[int]) -> list[Array] | None:
@@ -44,7 +44,7 @@ class Program(ABC):
         return None
 
     def taken(self, array: Any) -> Any:
-        """The array, if it lies already where the program computes and can be read there; else None."""
+        """The array, if it is in the program's memory and can be read in place; else None."""
         return None
 
     @abstractmethod

@@ -111,7 +111,7 @@ class Cache:
                 return
 
     def within(self, name: str) -> Path | None:
-        """A folder in this one, made where there is none; None if it cannot be had or trusted."""
+        """Subfolder, created if missing; None if it cannot be created or trusted."""
         return _usable(self.folder / name)
 
 

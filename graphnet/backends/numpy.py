@@ -175,7 +175,7 @@ def _failure(node: Node, error: Exception) -> Exception:
         return type(error)(f"{error}" + _place(node))
     if isinstance(error, MemoryError):
         return NotEnoughMemoryError(
-            f"{node.op.name}: {node.describe()} takes {readable_bytes(node.nbytes)} of memory, which cannot be had "
+            f"{node.op.name}: {node.describe()} takes {readable_bytes(node.nbytes)} of memory, which is not available "
             f"(made at {node.origin}); a smaller batch or fewer time steps take less"
         )
     return BackendError(

@@ -135,8 +135,8 @@ def stages(
         name = step.name if isinstance(step, Pass) else getattr(step, "__name__", "pass")
         if not isinstance(after, Graph):
             raise UsageError(
-                f"the pass {name} gave a {type(after).__name__}; a pass is a function that returns a Graph, the one it "
-                "was given where there is nothing to do."
+                f"the pass {name} returned a {type(after).__name__}; a pass must return a Graph. If there is nothing "
+                "to do, return the argument."
             )
         yield Stage(name, graph, after, time.perf_counter() - start)
         graph = after

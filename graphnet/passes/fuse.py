@@ -131,7 +131,7 @@ class _Reads:
                     readers.setdefault(source, []).append(i)
                 elif x.inputs:
                     before.append(source)
-            # Most have none, and need no list of their own.
+            # Most have none, and share one empty tuple.
             if beside:
                 self.beside[i] = tuple(beside)
             if before:

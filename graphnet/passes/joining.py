@@ -20,8 +20,8 @@ class Joins:
     def __call__(self, nodes: Sequence[Node], axis: int) -> Node:
         """Matrices one after another along an axis (0 or 1).
 
-        [aᵀ | bᵀ] = [a; b]ᵀ, and columns of time steps become time steps of columns: the latter is how a
-        recurrent net's values lie in memory.
+        [aᵀ | bᵀ] = [a; b]ᵀ, and columns of time steps become time steps of columns, the memory layout of a
+        recurrent net's values.
         """
         key = axis, tuple(nodes)
         found = self._made.get(key)

@@ -55,7 +55,7 @@ def _key(pad: Node) -> Key:
 
 
 def _first_differing(pads: Sequence[Node]) -> int | None:
-    """The first axis along which the pads lie at several places."""
+    """The first axis along which the pads have different places."""
     first, *others = map(_key, pads)
     return next((axis for axis, k in enumerate(first) if any(key[axis] != k for key in others)), None)
 

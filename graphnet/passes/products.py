@@ -157,7 +157,7 @@ def _row_groups(graph: Graph) -> list[list[Node]]:
         if _is_matrix_product(node) and untransposed(node.inputs[0]) is None:
             by_right[node.inputs[1], node in varying].append(node)
     groups = independent_groups(graph.order, list(by_right.values()))
-    # As other joins have the same rows, and in their order: the rows then lie in memory once.
+    # As other joins have the same rows, and in their order: the rows are then in memory once.
     places = _places(graph)
     result = [rows for group in groups for rows in _rows_by_join(group, places)]
     return [rows for rows in result if len(rows) > 1]

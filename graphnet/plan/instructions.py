@@ -157,7 +157,7 @@ class Loop(Instruction):
 
     @property
     def twins(self) -> list[int]:
-        """For each load the number of an earlier one that looks up rows by the same index; -1 where there is none."""
+        """For each load the number of an earlier one that looks up rows by the same index, or -1."""
         first: dict[Hashable, int] = {}
         found = []
         for k, load in enumerate(self.loads):

@@ -66,11 +66,11 @@ class Lowered:
 
 
 def lower(graph: Graph, updated: Sequence[int] | None = None) -> Lowered:
-    """Linear in the number of nodes, but for ordering, which takes n log n.
+    """Lowers a graph to instructions, in linear time except for ordering, which takes n log n.
 
-    updated: positions of the inputs whose new values the last outputs are. Inputs are then read, and written, where
-    they lie, if nothing can fail.
-    NotEnoughMemoryError for a node of more elements than addresses reach, even if it is never stored.
+    updated: positions of the inputs whose new values are the last outputs. Inputs are then read and written in place,
+    if no instruction can fail.
+    NotEnoughMemoryError for a node with more elements than can be addressed, even if it is never stored.
     """
     for node in graph.order:
         if node.size > LARGEST:
@@ -97,7 +97,7 @@ def lower(graph: Graph, updated: Sequence[int] | None = None) -> Lowered:
 
 class _Lowering:
     def __init__(self, graph: Graph, borrowed: bool = False) -> None:
-        """borrowed: inputs are read where the caller's arrays lie."""
+        """borrowed: inputs are read in the caller's arrays."""
         self.graph, self.borrowed = graph, borrowed
         self.home = units_of(graph)
         placement = place(graph, self._is_placeable)
@@ -228,7 +228,7 @@ class _Lowering:
         source = self.view(x)
         found = node.op.view(source)
         if found is None:
-            # The elements must move first, to where they lie in their order.
+            # The elements must first be copied into row order.
             moved = Buffer(x.size, x.dtype).whole(x.shape)
             self._copy(node, x, source, moved)
             found = node.op.view(moved)

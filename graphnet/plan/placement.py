@@ -18,7 +18,7 @@ __all__ = ["Placement", "place"]
 
 
 class Placement:
-    """views: where nodes lie whose place is fixed by a join. copies: for each join, (source, place)s to fill."""
+    """views: of nodes whose place is fixed by a join. copies: for each join, (source, place)s to fill."""
 
     def __init__(self) -> None:
         self.views: dict[Node, View] = {}
@@ -30,7 +30,7 @@ def place(graph: Graph, is_placeable: Callable[[Node], bool]) -> Placement:
     result = Placement()
     joins = [node for node in graph.order if isinstance(node.op, Join) and node.size]
     height = _heights(joins)
-    # Joins of joins first: they decide where their inputs' inputs lie.
+    # Joins of joins first: they fix the places of their inputs' inputs.
     for level in sorted(set(height.values()), reverse=True):
         here = [join for join in joins if height[join] == level]
         for join in here:

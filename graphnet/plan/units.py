@@ -51,7 +51,7 @@ class WorkUnit:
 
 
 def units_of(graph: Graph) -> dict[Node, WorkUnit]:
-    """The unit of each node that computes something, but for those that are seen within their group alone."""
+    """The unit of each node that computes something, except nodes that are only read within their group."""
     home: dict[Node, WorkUnit] = {}
     position = {node: i for i, node in enumerate(graph.order)}
     inside: set[Node] = set()

@@ -56,16 +56,14 @@ def read_whole(path: str | os.PathLike[str]) -> bytes:
     """
     with opened(path) as file:
         status = os.fstat(file.fileno())
-        require_memory(status.st_size, f"reading {path}", "name a smaller file")
+        require_memory(status.st_size, f"reading {path}", "use a smaller file")
         if stat.S_ISREG(status.st_mode):
             return file.read()
         pieces, size = [], 0
         while piece := file.read(PIECE):  # how much a pipe holds is seen as it is read
             pieces.append(piece)
             size += len(piece)
-            require_memory(
-                size, f"what comes after the first {readable_bytes(size)} of {path}", "name a smaller file"
-            )
+            require_memory(size, f"the rest of {path}, after {readable_bytes(size)},", "use a smaller file")
         return b"".join(pieces)
 
 
@@ -193,8 +191,8 @@ class Lock:
         self._descriptor = _open_locked(path)
 
     def hold(self) -> None:
-        """Locks anew if the file was removed: BlockingIOError if another has locked it since, another OSError if no
-        lock can be made any more.
+        """Locks again if the file was removed: BlockingIOError if another has locked it since, another OSError if no
+        lock can be made.
         """
         if not _is_at(self._descriptor, self._path):
             descriptor = _open_locked(self._path)
@@ -238,7 +236,7 @@ def _open_locked(lock: Path) -> int:
         try:
             lock_file(descriptor)
             if os.fstat(descriptor).st_size:  # locks are empty, and are removed at the end
-                raise FileExistsError(errno.EEXIST, f"{lock.name} there is a file, and no lock")
+                raise FileExistsError(errno.EEXIST, f"{lock.name} there is a file, not a lock")
             if _is_at(descriptor, lock):
                 return descriptor
         except BaseException:

@@ -101,7 +101,7 @@ class Tail:
 
 
 def _rows(content: bytes, error: type[GraphnetError], name: str) -> Iterator[Row]:
-    """Each row, but for a torn last one."""
+    """Each row, except a torn last one."""
     end = 0
     for number, line in enumerate(content.splitlines(keepends=True), start=1):
         end += len(line)
@@ -151,6 +151,6 @@ def _healed(file: io.FileIO) -> int:
 
 
 def _write(file: io.FileIO, line: bytes) -> None:
-    """One write, but for a disk that takes only a part of it."""
+    """Writes all bytes, in one write if the disk takes them."""
     while line:
         line = line[file.write(line) or 0 :]

@@ -23,7 +23,8 @@ def require_memory(nbytes: int, what: str, remedy: str) -> None:
     available = available_memory()
     if available is not None and nbytes > available:
         raise NotEnoughMemoryError(
-            f"{what} would take {readable_bytes(nbytes)} of memory, and there are {readable_bytes(available)}; {remedy}"
+            f"{what} would take {readable_bytes(nbytes)} of memory, and {readable_bytes(available)} are available; "
+            f"{remedy}"
         )
 
 

@@ -43,7 +43,7 @@ else:
 
 
 def own_cores() -> list[int]:
-    """The numbers of the cores that this process may use; of systems that do not tell, all that there are."""
+    """Numbers of the cores that this process may use; all cores if the system does not provide them."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))

@@ -58,12 +58,12 @@ def _is_none(code: int) -> bool:
 
 #: Lists and objects, and values, of a text at most: a few bytes of each become some hundred in memory.
 NESTED, VALUES = 1 << 17, 1 << 20
-#: Of characters (surrogates), which no file can hold but as an escape.
+#: Surrogates, which a file can only contain as escapes.
 _HALVES = re.compile("[\ud800-\udfff]")
 
 
 def read_json(text: str | bytes) -> Any:
-    """The value. ValueError if the text is not JSON, or exceeds the maximum nesting or number of values."""
+    """Parsed JSON. ValueError if the text is not JSON, or exceeds the maximum nesting or number of values."""
     content = text if isinstance(text, bytes) else text.encode()
     nested, values = content.count(b"[") + content.count(b"{"), content.count(b",")
     if nested > NESTED or values > VALUES:

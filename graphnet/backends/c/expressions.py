@@ -36,7 +36,7 @@ class Helpers:
 
 
 class CEmitter(Emitter[str]):
-    """lines: where a value that is read twice gets a name of its own."""
+    """Writes C. lines: receives definitions of values that are read twice."""
 
     def __init__(self, helpers: Helpers, lines: list[str]) -> None:
         self.helpers, self.lines = helpers, lines

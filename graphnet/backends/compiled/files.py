@@ -46,7 +46,7 @@ def _runs_in_python(node: Node) -> BackendError:
         )
     return BackendError(
         f"this function cannot be stored: {node.describe()} (made at {node.origin}) runs the Python rule of "
-        f"{node.op.name}, which no file can hold. {remedy}"
+        f"{node.op.name}, which cannot be written to a file. {remedy}"
     )
 
 

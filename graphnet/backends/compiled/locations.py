@@ -1,4 +1,4 @@
-"""Locations: where arrays lie while a program runs, in numbers that a file can hold.
+"""Locations of arrays while a program runs, as numbers that can be stored.
 
 Memory is in pieces: piece ARENA is the program's own, those from ARENA + 1 on are leaves that are read where they lie.
 """

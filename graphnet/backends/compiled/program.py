@@ -60,7 +60,7 @@ class CompiledProgram(Program, Generic[S]):
 
     @abstractmethod
     def read(self, locations: Sequence[Location]) -> list[Array]:
-        """The arrays there, for Python to look at now."""
+        """The arrays at these locations, for immediate use in Python."""
 
     @abstractmethod
     def launch(self, number: int) -> None:
@@ -83,7 +83,7 @@ class CompiledProgram(Program, Generic[S]):
         """Other parts of the schedule that a file must hold, such as the sections' work."""
 
     def bring(self, arrays: Sequence[Array]) -> None:
-        """Before a run: leaves that may have changed and have their own place, inputs that are read where they lie."""
+        """Prepares a run: copies leaves that may have changed; sets addresses of inputs read in place."""
 
     # -- shared by all -----------------------------------------------------------------------------------------------
 

@@ -32,7 +32,7 @@ W = TypeVar("W")
 
 
 class HostCall(NamedTuple):
-    """The node's own `forward`, run by Python: where its inputs lie, and where its value goes."""
+    """The node's own `forward`, run by Python: views of its inputs, and of its value."""
 
     node: Node
     sources: list[Location]
@@ -48,11 +48,11 @@ class Section(NamedTuple, Generic[W]):
 
 @dataclass
 class ProgramSchedule(Generic[W]):
-    """fixed: how many sections, at the start, depend on no input that varies. varying: which of the inputs do.
+    """fixed: number of sections, at the start, that depend on no varying input. varying: positions of these inputs.
 
-    copied_inputs: where inputs are copied to (None: nothing reads them, or they are read where they lie). leaves:
-    parameters and constants that are read where they lie, in the order of their pieces of memory, or that have a place
-    in the arena. copied_leaves: leaves that are copied before each run, wherever their arrays are then.
+    copied_inputs: destinations of inputs (None: the input is unread, or read in place). leaves: parameters and
+    constants that are read in place, in the order of their pieces of memory, or that have a place in the arena.
+    copied_leaves: leaves that are copied before each run, from their current arrays.
     """
 
     memory: RunMemory
@@ -78,7 +78,7 @@ class Scheduler(ABC, Generic[J, W]):
         self.jobs: list[J | Host] = []
         #: The number of the first job that depends on an input that varies; 0 if none does.
         self.fixed = 0
-        #: Leaves that are read where they lie -> their piece of memory.
+        #: Leaves that are read in place -> their piece of memory.
         self.pieces: dict[Node, int] = {}
 
     # -- defined by back ends ----------------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ class Scheduler(ABC, Generic[J, W]):
         return ()
 
     def place_leaves(self, leaves: Sequence[Node]) -> int:
-        """Offset at which the arena's values may begin. Leaves whose buffers are given an offset lie before it."""
+        """Offset at which the arena's values may begin. Leaves whose buffers get an offset are before it."""
         return HEADER
 
     def place_values(self, start: int) -> int:
@@ -200,7 +200,9 @@ class Scheduler(ABC, Generic[J, W]):
                 self.jobs += self.host(instruction)
                 looked_at = instruction.writes
             case Instruction():
-                raise BackendError(f"compiled back ends know no {type(instruction).__name__}")
+                raise BackendError(
+                    f"compiled back ends do not support the instruction {type(instruction).__name__}"
+                )
             case _:
                 self.jobs += self.products(instruction)
                 looked_at = [access for product in instruction for access in product.writes]

@@ -47,7 +47,7 @@ class Turns:
                 if own and outside:
                     raise BackendError(
                         "this function is called while it runs in the same thread: by a signal handler, or by an op of "
-                        "its own graph. Compile it once more for that."
+                        "its own graph. Compile it a second time for that."
                     )
                 outside = outside or not own
                 frame = frame.f_back
@@ -59,7 +59,7 @@ class Turns:
 
 
 def _after_fork() -> None:
-    """In the child no other thread is left that could give back a lock."""
+    """Renews the locks in a forked child, which has no other thread to release them."""
     for turns in _all:
         turns._fresh()
 

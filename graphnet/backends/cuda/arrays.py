@@ -42,7 +42,7 @@ TESTS = (np.greater, np.greater_equal, np.less, np.less_equal, np.equal, np.not_
 
 
 class DeviceArray(NDArrayOperatorsMixin):
-    """An array on the GPU, in one piece, row after row. `gn.place(array, "cuda")` makes one; np.asarray copies it back.
+    """A contiguous array on the GPU, row by row. `gn.place(array, "cuda")` makes one; np.asarray copies it back.
 
     Other libraries read it in place, by __cuda_array_interface__ or DLPack. Operands must have its shape, or be
     numbers. Raises ShapeError, DtypeError or TypeError for other operands.
@@ -218,9 +218,9 @@ def place(array: Any) -> DeviceArray:
 
 
 def as_device_array(array: Any) -> DeviceArray | None:
-    """An array of any library as a DeviceArray, the same memory, if it lies on this GPU; else None.
+    """An array of any library as a DeviceArray with the same memory, if it is on this GPU; else None.
 
-    ShapeError if it does not lie in one piece, row after row.
+    ShapeError if it is not contiguous.
     """
     if isinstance(array, DeviceArray):
         return array
@@ -240,7 +240,7 @@ def as_device_array(array: Any) -> DeviceArray | None:
 
 
 _PIECES = (
-    "an array of shape {} on the GPU does not lie in one piece, row after row; make it so first "
+    "an array of shape {} on the GPU is not contiguous; make it contiguous first "
     "(x.contiguous(), cupy.ascontiguousarray(x))"
 )
 
@@ -280,7 +280,7 @@ def _elementwise(
     operands = [_apart(_operand(x, shape), out) for x in inputs]
     if any(s != shape for s in shapes):
         raise ShapeError(
-            f"arrays on the GPU of shapes {', '.join(str(list(s)) for s in shapes)} do not go together"
+            f"arrays on the GPU have different shapes: {', '.join(str(list(s)) for s in shapes)}"
         )
     if out is not None and not np.can_cast(given, out.dtype, "same_kind"):
         raise DtypeError(f"a result of {given} does not fit into an array of {out.dtype}")
@@ -301,7 +301,7 @@ def _operand(x: Any, shape: Shape) -> Any:
         return value[()]
     if value.shape != shape:
         raise ShapeError(
-            f"an array of shape {list(value.shape)} does not go with one of {list(shape)} on the GPU"
+            f"an array of shape {list(value.shape)} does not match the array of shape {list(shape)} on the GPU"
         )
     return place(value)
 
@@ -360,7 +360,7 @@ def _total(expression: str, inputs: Sequence[DeviceArray], dtype: Dtype) -> Any:
     shapes = {x.shape for x in inputs}
     if len(shapes) > 1:
         raise ShapeError(
-            f"arrays on the GPU of shapes {', '.join(str(list(s)) for s in shapes)} do not go together"
+            f"arrays on the GPU have different shapes: {', '.join(str(list(s)) for s in shapes)}"
         )
     work, division = inputs[0].size, _division()
     inside = np.result_type(*(x.dtype for x in inputs)) if dtype == INDEX else dtype
@@ -456,7 +456,7 @@ def _clip(x: DeviceArray, low: Any, high: Any) -> DeviceArray:
 
 def _concatenate(arrays: Sequence[DeviceArray]) -> DeviceArray:
     if any(x.ndim != 1 for x in arrays):
-        raise TypeError(_refusal("np.concatenate of arrays that are no vectors"))
+        raise TypeError(_refusal("np.concatenate of arrays with several axes"))
     result = empty((sum(x.size for x in arrays),), np.result_type(*(x.dtype for x in arrays)))
     at = 0
     for x in arrays:

@@ -236,7 +236,7 @@ def _require_gpu() -> None:
     except Exception as error:  # drivers and loaders raise of all kinds
         reason = " ".join(str(error).split()).rstrip(".: ") or type(error).__name__
     if reason:
-        raise BackendError(f"backend='cuda' finds no NVIDIA GPU that it could use ({reason}). {INSTEAD}")
+        raise BackendError(f"backend='cuda' finds no usable NVIDIA GPU ({reason}). {INSTEAD}")
     if supported // 1000 < major:
         raise BackendError(
             f"the NVIDIA driver is too old: it supports CUDA {supported // 1000}.{supported % 1000 // 10}, and kernels "
@@ -247,5 +247,5 @@ def _require_gpu() -> None:
     if major >= 13 and tuple(capability) < OLDEST:
         raise BackendError(
             f"this GPU's compute capability is {capability[0]}.{capability[1]}; CUDA {major} makes code for "
-            f"{OLDEST[0]}.{OLDEST[1]} and newer. pip install 'numba-cuda[cu12]' may do. {INSTEAD}"
+            f"{OLDEST[0]}.{OLDEST[1]} and newer. Try the older compiler: pip install 'numba-cuda[cu12]'. {INSTEAD}"
         )

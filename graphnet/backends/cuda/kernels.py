@@ -168,6 +168,6 @@ def _digest(files: list[Path]) -> bytes:
 
 
 def ptx_of(text: str, arguments: tuple[str, ...], capability: tuple[int, int]) -> str:
-    """The kernel in the language of GPUs of this compute capability; needs none at hand."""
+    """PTX of the kernel for this compute capability; needs no GPU."""
     ptx, _ = cuda.compile_ptx(function_of(text), signature_of(arguments), cc=capability)
     return str(ptx)

@@ -36,7 +36,7 @@ class Products(NamedTuple):
 
 
 def grouped(products: Sequence[MatrixProduct]) -> Products | None:
-    """Products of one node that lie equally far from each other, as one; None if they do not."""
+    """Products of one node with equal distances in memory, as one; None for other distances."""
     views = []
     for name in ("a", "b", "c"):
         own: list[View] = [getattr(product, name) for product in products]
@@ -105,7 +105,7 @@ def _as_sums(products: Products, division: ThreadDivision) -> list[Launch]:
 
 
 def _tile(products: Products, division: ThreadDivision) -> Tile:
-    """The largest tile of which there are enough to keep the GPU at work; else the smallest."""
+    """The largest tile whose number keeps the GPU busy; else the smallest."""
     count, rows, columns = products.c.shape
     for tile in tiles_for(products.c.dtype, division):
         if count * (rows // tile.rows) * (columns // tile.columns) >= division.blocks // 2:
@@ -209,9 +209,8 @@ def _add_products(source: KernelSource, tile: Tile) -> None:
 class _Filling:
     """Reads tiles of an operand, one after the other; outside of it: 0.
 
-    shape: how many rows (or columns) a tile has, and how deep it is. along_depth: neighbouring threads read along the
-    depth. Where all sizes are powers of two, a thread's numbers lie at fixed distances, so where they are is computed
-    once for all tiles.
+    shape: rows (or columns) of a tile, and its depth. along_depth: neighboring threads read along the depth. If all
+    sizes are powers of two, a thread's numbers have fixed distances, so their places are computed once for all tiles.
     """
 
     def __init__(

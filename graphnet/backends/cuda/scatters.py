@@ -48,7 +48,7 @@ def _chunk(source: KernelSource, name: str, places: str, chunks: int) -> None:
 
 
 def _chains(scatter: Scatter, first: View, following: View, division: ThreadDivision) -> Launch:
-    """A thread for each row of each chunk, which looks for its first place; then one for each place, for its next."""
+    """A thread for each row of each chunk finds its first place; then one for each place finds its next."""
     source = KernelSource()
     chunks, rows = first.shape
     index = scatter.index
@@ -95,7 +95,7 @@ def _search(source: KernelSource, at: Moved, scatter: Scatter) -> None:
 def _following(
     scatter: Scatter, x: View, y: View, first: View, following: View, division: ThreadDivision, columns: int
 ) -> Launch:
-    """Threads along x: columns; along y: the chunks, each a sum of its own; then these are added up in order."""
+    """Threads along x: columns; along y: the chunks, each with its own sum; then these sums are added in order."""
     source = KernelSource()
     chunks, rows = first.shape
     dtype = y.dtype

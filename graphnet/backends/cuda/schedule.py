@@ -47,8 +47,8 @@ class LibraryProduct(NamedTuple):
 
 
 class Upload(NamedTuple):
-    """Leaves that lie side by side, here and there, brought in at once: when the program is made, if they are constant,
-    else before each run."""
+    """Leaves that are adjacent on host and GPU, copied at once: when the program is made, if they are constant, else
+    before each run."""
 
     nodes: tuple[Node, ...]
     byte: int
@@ -65,7 +65,7 @@ class LaunchSchedule(ProgramSchedule[list[Launch | LibraryProduct]]):
 
 
 def make_schedule(graph: Graph, division: ThreadDivision, library: bool, check: bool) -> LaunchSchedule:
-    """library: products are left to cuBLAS, but for those with a vector. check: the flag is raised where a value is not
+    """library: cuBLAS computes products, except those with a vector. check: raises the flag if a value is not
     finite."""
     scheduler = LaunchScheduler(in_one_piece(lower(graph)), check, division, library)
     common = scheduler.schedule()

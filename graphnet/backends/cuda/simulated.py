@@ -35,7 +35,7 @@ def quiet() -> None:
 def slot(index: int) -> int:
     """On a GPU an unsigned number; a negative one would be far outside there, so it is an error here."""
     if index < 0:
-        raise IndexError(f"a kernel looks at place {index} of an array")
+        raise IndexError(f"a kernel uses the negative index {index}")
     return index
 
 

@@ -68,7 +68,7 @@ class CoreDivision(NamedTuple):
         return max(1, rows // self.parts // self.tile)
 
     def rows_of(self, count: int, share: int, shares: int) -> tuple[int, int]:
-        """A share of the rows, in whole tiles of products where there are many."""
+        """A share of the rows, in whole tiles of products if there are many rows."""
         if count < shares * self.tile:
             return share_of(count, share, shares)
         start, stop = share_of(-(-count // 8), share, shares)
@@ -400,7 +400,7 @@ class ScatterJob(InstructionJob):
         elif columns >= division.columns * division.parts and large:
             self.split, self.count = "columns", columns
         wide = -(-columns // (division.parts if self.split else 1))
-        #: Numbers in the memory of its own in which a core adds up many rows to few; 0 if it adds them up in place.
+        #: Size of a core's own memory for adding many rows to few, in numbers; 0 if it adds them in place.
         self.own = 0
         if not scatter.by_columns and scatter.x.shape[0] >= 4 * rows and columns >= 16:
             self.own = rows * -(-wide // 16) * 16
@@ -437,7 +437,7 @@ class ScatterJob(InstructionJob):
 
 
 class KernelCallJob(InstructionJob):
-    """An op's own kernel, for each row. Without rows of its own, one core does it."""
+    """An op's own kernel, for each row. Without rows, one core runs it."""
 
     def __init__(self, call: KernelCall, division: CoreDivision, follows: bool = False) -> None:
         super().__init__(division, call.nodes, call.reads, call.writes)

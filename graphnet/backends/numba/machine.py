@@ -184,7 +184,7 @@ class Machine:
         return code
 
     def _compile(self, text: str) -> bytes:
-        # In a context of its own, with which types and constants go: LLVM's common one keeps all that it ever saw.
+        # In a separate context, which frees types and constants: LLVM's global one keeps them forever.
         with llvm.create_context() as context:
             try:
                 with llvm.parse_assembly(text, context) as module:

@@ -169,8 +169,7 @@ class PackJob(InstructionJob):
 
 
 class PackedProductJob(_ProductJob):
-    """A product whose right operand lies in panels already. Cores share its rows, or the panels, if these are large and
-    rows are few."""
+    """A product whose right operand is already in panels. Cores share its rows, or large panels if rows are few."""
 
     def __init__(
         self, product: MatrixProduct, packed: Packed, division: CoreDivision, follows: bool = False
@@ -202,8 +201,8 @@ class PackedProductJob(_ProductJob):
 
 
 class BlockedProductJob(_ProductJob):
-    """A product that is the only one of its right operand, block by block. The operand's rows are read where they lie:
-    bringing them into panels first, for so few readers, costs more than it gains. Columns are packed."""
+    """The only product with its right operand, block by block. The operand's rows are read in place: packing them into
+    panels for so few reads does not pay. Columns are packed."""
 
     def divide(self, rows: int, columns: int, large: bool) -> None:
         parts = self.division.parts

@@ -1,4 +1,4 @@
-"""The compiled program: tapes put to work over one arena, by as many threads as each section has tapes for."""
+"""The compiled program: runs tapes over one arena, with up to one thread for each tape of a section."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ class _Section:
         #: For each superstep and part: the address of its first record, of their end, and where times go.
         self.table = np.ascontiguousarray(np.stack([starts, ends, 0 * ends], -1).transpose(1, 0, 2), np.int64)
         self._busy = [part for part, w in enumerate(words) if len(w)]
-        #: By superstep, where each part's row of the table lies, as Python's own numbers: NumPy's take longer to reach.
+        #: By superstep, the place of each part's row in the table, as Python's numbers: NumPy's are slower to read.
         first, (across, along, _) = self.table.ctypes.data, self.table.strides
         self._rows = [
             [first + s * across + p * along for p in range(len(words))] for s in range(len(self.table))

@@ -52,7 +52,7 @@ FEW_ROWS = 8
 class TapeSchedule(ProgramSchedule[list[Tape]]):
     """The work of a section: a tape for each part. kernels: their texts, by their numbers on the tapes.
 
-    borrowed: positions of the inputs that are read, and updated, where they lie, in the order of their pieces of
+    borrowed: positions of the inputs that are read, and updated, in place, in the order of their pieces of
     memory, which come after the leaves'. written: the positions of those that are updated.
     """
 

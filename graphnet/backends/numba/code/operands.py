@@ -131,7 +131,7 @@ class OperandCode(Code):
         self.sizes = self._slots(axes)
         self.strides = [self._slots(axes) for _ in range(kernel.strides)]
         self.bases: list[LLVMValue] = []
-        # By load: the index's address, and how many rows (or columns) there are.
+        # By load: the index's address, and the number of rows (or columns).
         self.indexed: dict[int, tuple[LLVMValue, LLVMValue]] = {}
         for k, operand in enumerate(kernel.loads):
             self.bases.append(self._pointer())

@@ -148,7 +148,7 @@ class ReductionCode(OperandCode):
         return self.loop(start, stop, CHUNK * step, totals, some)
 
     def _absorbed(self, carried: _Totals, more: Callable[[_Totals], _Totals]) -> _Totals:
-        """The totals with `more`, which begins its sums anew and goes on with all else."""
+        """The totals after `more`, which restarts the sums and continues the other reductions."""
         folds = self._folds_of(carried)
         totals, lost = carried[: len(folds)], iter(carried[len(folds) :])
         begun = [

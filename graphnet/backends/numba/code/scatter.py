@@ -82,7 +82,7 @@ class _ScatterCode(Code):
         return []
 
     def _in_table(self, mask: LLVMValue | None) -> LLVMValue | None:
-        """A table of its own has whole vectors."""
+        """Mask for the table; None for a core's own table, which has whole vectors."""
         return None if self.kernel.apart else mask
 
     def _clear(self, i: LLVMValue, _: list[LLVMValue]) -> list[LLVMValue]:

@@ -14,7 +14,7 @@ The control block of a program (64-bit words; lines of 128 bytes, so that thread
     6, 7     table of tapes (for each superstep and part: first record, end, address of times); the loop that runs one
     8, 9     words 1 and 2 of the next run
     16, 17   parts finished since the beginning; threads asleep until that grows
-    32 ...   for each part, a line of its own: supersteps claimed since the beginning
+    32 ...   for each part, on a separate line: supersteps claimed since the beginning
 
 Counters only ever grow. A thread that is late by one or more runs therefore finds all parts claimed and leaves, and no
 thread waits for it; but it may still read the block, whose memory is never freed.
@@ -34,7 +34,7 @@ __all__ = ["CLAIMS", "LINE", "MOST_PARTS", "run_program", "serve"]
 #: Words of a line, and where the claims begin.
 LINE, CLAIMS = 16, 32
 _FINISHED, _ASLEEP = 16, 17
-#: A thread's number lies in those bits of its block's address that are zero.
+#: A thread's number is in the zero bits of its block's address.
 MOST_PARTS = 64
 #: Number of spins of a thread before it takes over an unclaimed part (some 2 µs), before it sleeps during a run
 #: (some 40 µs), and before it sleeps between runs (some 200 µs).

@@ -62,7 +62,7 @@ class _Pool:
             except IndexError:
                 try:
                     taken.append(_Worker())
-                except RuntimeError:  # a limit on processes: those that there are do it all
+                except RuntimeError:  # a limit on processes: the existing workers do all the work
                     break
         return taken
 
@@ -80,7 +80,7 @@ class _Pool:
             return block
 
     def give_block(self, process: int, parts: int, block: Array) -> None:
-        """It is never freed, since a thread that is late may still look at it."""
+        """Keeps a control block for reuse. It is never freed, since a late thread may still read it."""
         if process == os.getpid():
             self._blocks[parts].append(block)
 
