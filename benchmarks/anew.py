@@ -1,4 +1,4 @@
-"""Functions that are compiled anew, whatever programs are on disk: as peers are, where they do without caches."""
+"""Compiling without stored programs, as peers do that have no cache."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["compiled_anew"]
 
 @contextlib.contextmanager
 def compiled_anew() -> Iterator[None]:
-    """Within it no program is looked for on disk, and none is kept; kernels are."""
+    """Disables the cache of programs inside the block; the cache of kernels stays on."""
     worth, kept.WORTH_KEEPING = kept.WORTH_KEEPING, sys.maxsize
     try:
         yield

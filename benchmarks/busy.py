@@ -1,12 +1,12 @@
-"""What a net costs beside other work: ms of loss and gradient by one thread, by two, by as many as it chooses.
+"""Time of a net on a busy machine: ms of loss and gradient by one thread, by two, by a number that it chooses.
 
 python -m benchmarks.busy                     # all loads, an LSTM of 64 units (batch 32, 50 steps)
 python -m benchmarks.busy --units 256 --loads idle "1 busy"
 
-Loads: so many processes that never rest; another process that runs the same net; threads of PyTorch and JAX in this
-process that have just worked, and wait actively (extra: peers); a quota of 1.5 cores (the process stands still for a
-quarter of the time); all threads on one core. The ways take turns, so that they see the same load. Means count, since
-what is waited for counts.
+Loads: one or more busy processes; another process that runs the same net; threads of PyTorch and JAX in this process
+that have just worked, and wait actively (extra: peers); a quota of 1.5 cores (the process is paused a quarter of the
+time); all threads on one core. The ways take turns, so that they see the same load. Means matter, since they include
+the waiting.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Call = Callable[[], object]
 
 
 def make_call(units: int, way: str) -> Call:
-    """A call of the net's loss and gradient; "two" never changes its mind."""
+    """A call of the net's loss and gradient; "two" always uses two threads."""
     net = rnn.Network([rnn.LSTM(units)], 64, 64)
     u = net.unroll(50, 32, training=False)
     outputs = [u.cost, *gn.gradient(u.cost, list(net.parameters.values()))]
@@ -63,7 +63,7 @@ def run_net(units: int) -> None:
 
 @contextlib.contextmanager
 def beside(targets: Sequence[tuple[Callable[..., None], tuple[object, ...]]], warm: float) -> Iterator[None]:
-    """Processes that run meanwhile."""
+    """Runs other processes inside the block."""
     context = multiprocessing.get_context("spawn")
     processes = [context.Process(target=target, args=args, daemon=True) for target, args in targets]
     for process in processes:
@@ -79,7 +79,7 @@ def beside(targets: Sequence[tuple[Callable[..., None], tuple[object, ...]]], wa
 
 @contextlib.contextmanager
 def peers() -> Iterator[None]:
-    """PyTorch and JAX work now and then; their threads then look for more for a while."""
+    """Runs PyTorch and JAX from time to time; their threads then spin for a while."""
     import jax
     import torch
 
@@ -104,7 +104,7 @@ def peers() -> Iterator[None]:
 
 
 def throttle(process: int, share: float) -> None:
-    """Lets the process run for so large a part of each tenth of a second, as a quota of the system does."""
+    """Lets the process run for this fraction of each tenth of a second, as a quota of the system does."""
     while True:
         time.sleep(0.1 * share)
         os.kill(process, signal.SIGSTOP)
@@ -114,7 +114,7 @@ def throttle(process: int, share: float) -> None:
 
 @contextlib.contextmanager
 def pinned() -> Iterator[None]:
-    """All threads of this process on one core."""
+    """Binds all threads of this process to one core."""
     before = os.sched_getaffinity(0)
 
     def put(cores: set[int]) -> None:
@@ -144,7 +144,7 @@ def loads(units: int) -> dict[str, Callable[[], contextlib.AbstractContextManage
 
 
 def milliseconds(calls: dict[str, Call], seconds: float) -> dict[str, np.ndarray]:
-    """Of each way, of all calls; they take turns of a quarter of a second."""
+    """Milliseconds of all calls by way; the ways take turns of a quarter of a second."""
     took: dict[str, list[float]] = {way: [] for way in calls}
     for _ in range(max(1, round(4 * seconds))):
         for way, call in calls.items():

@@ -1,7 +1,7 @@
-"""Every cell, also those that no one thought of: share of the matrix peak, and what products, checks, less memory cost.
+"""Every cell, including user-defined ones: share of the matrix peak, and cost of products, checks and recomputation.
 
     python -m benchmarks.cells [--hidden 128] [--batch 32] [--steps 100] [--symbols 64] [--cells GRU Tied] [--rounds 7]
-    python -m benchmarks.cells --hidden 64 --steps 20 --products    # nothing but Gv and damped Gv, of the cells we have
+    python -m benchmarks.cells --hidden 64 --steps 20 --products    # only Gv and damped Gv, of our cells
 
 All functions of a cell take turns of some calls in one run; times are medians of turns, of which each is the median of
 its calls. "% of peak" counts the multiplications and additions of the matrix products that the gradient needs (after
@@ -35,7 +35,7 @@ ALL: dict[str, type[rnn.Cell]] = {**rnn.cells.ALL, **CELLS, **{cell.__name__: ce
 
 
 def flops(outputs: Sequence[Node], inputs: Sequence[Node]) -> float:
-    """Of the matrix products that are left when equal nodes are merged and one-hot products are lookups."""
+    """Flops of the matrix products, after merging equal nodes and replacing one-hot products by lookups."""
     graph = passes.simplify(passes.merge(passes.prune(Graph(outputs, inputs))))
     products = [node for node in graph.order if node.op.name == "MatMul"]
     return float(sum(2 * node.size * node.inputs[0].shape[1] for node in products))
@@ -54,7 +54,7 @@ TURN = 0.03
 
 
 def turn(call: Callable[[], Any]) -> float:
-    """Median seconds of some calls, after one that brings data and code into the caches."""
+    """Median seconds of some calls, after a warm-up call."""
     call()
     return statistics.median(timed(call, TURN, least=3))
 
@@ -78,7 +78,7 @@ def square_product() -> tuple[Callable[[], Any], float]:
 
 
 def prepared(name: str, arguments: argparse.Namespace) -> tuple[Calls, dict[str, gn.Function], float]:
-    """By task: what to call, and the function that it calls; and the flops of the gradient."""
+    """Calls by task, compiled functions by task, and the flops of the gradient."""
     net = rnn.Network([ALL[name](arguments.hidden)], arguments.symbols, arguments.symbols, seed=0)
     u = net.unroll(arguments.steps, arguments.batch, initial="zero")
     parameters = list(net.parameters.values())
@@ -125,7 +125,7 @@ def row(name: str, arguments: argparse.Namespace) -> list[str]:
 
 
 def products(seconds: dict[str, float]) -> list[str]:
-    """Gv in gradients; and with structural damping, in Gv, empty for a cell that has nothing to damp."""
+    """Cost of Gv relative to a gradient, and of damped Gv relative to Gv (empty for a cell without damping)."""
     plain, damped = seconds["Gv"], seconds.get("damped Gv")
     return [f"{plain / seconds['gradient']:.2f}", f"{damped / plain:.2f}" if damped else ""]
 
@@ -141,7 +141,7 @@ def main() -> None:
     for option, default in (("hidden", 128), ("batch", 32), ("steps", 100), ("symbols", 64), ("rounds", 7)):
         parser.add_argument(f"--{option}", type=int, default=default)
     parser.add_argument(
-        "--cells", nargs="+", choices=list(ALL), help="default: all; of --products, those we have"
+        "--cells", nargs="+", choices=list(ALL), help="default: all; with --products, our cells"
     )
     parser.add_argument("--products", action="store_true", help="gradient, Gv and damped Gv only")
     arguments = parser.parse_args()

@@ -7,9 +7,9 @@ After Krause 2015, table 4.5, on fewer characters: all nets have about the same 
 same time on one core, and keeps its best epoch on the validation part. Hessian-free: independent sequences of 100
 characters, each step's gradient over all of the training part, its curvature over a random quarter, at most 100 steps
 of conjugate gradient, no Tikhonov damping; structural: μ of the source, adapted by its rule, and CG starts from 0.
-Weights: as the source says. Adam: pieces of 100 characters in 20 lanes whose states are carried, the library's own
-initial weights, a rate of 0.005, gradients clipped at 5. Every run is a line of `runs`; runs that are there already are
-not made again.
+Weights: as in the source. Adam: pieces of 100 characters in 20 lanes whose states are carried, the library's own
+initial weights, a learning rate of 0.005, gradients clipped at 5. Every run is a line of `runs`; existing runs are not
+repeated.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Architecture:
         return rnn.Network([cell], symbols, symbols, seed=seed, initial=output)
 
     def _initial(self, symbols: int) -> dict[str, Initializer]:
-        """Every matrix ~ N(0, scale²); biases are the cell's own."""
+        """Draws every matrix from N(0, scale²); biases are the cell's default."""
         probe = rnn.Network([self.cell(2)], symbols, symbols).parameters
         names = [
             key.split(".", 1)[1] for key, node in probe.items() if "layer0." in key and len(node.shape) == 2
@@ -62,7 +62,7 @@ class Architecture:
         return each | ({"W_hh": thinned(normal(self.scale), 0.1)} if self.thin else {})
 
     def units(self, symbols: int, parameters: int) -> int:
-        """The most units whose net has no more than so many parameters."""
+        """Maximum number of units of a net with at most `parameters` parameters."""
         units = 1
         while self.network(units + 1, symbols, 0, False).theta.size <= parameters:
             units += 1
@@ -95,7 +95,7 @@ class Job:
 
 
 class _Clock(Listener):
-    """Ends a run when its time is over."""
+    """Callback that ends a run after the given seconds of core time."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -122,7 +122,7 @@ def optimizer(architecture: Architecture, method: str) -> Optimizer:
 
 
 def run(job: Job) -> Row:
-    """Trains for so many seconds; bits per character of the best epoch."""
+    """Trains for the given seconds; returns bits per character of the best epoch."""
     architecture = ARCHITECTURES[job.cell]
     data = Corpus.given(*job.texts)
     symbols = len(data.vocabulary)
@@ -187,14 +187,19 @@ def main() -> None:
     )
     add = parser.add_argument
     # Several metavars of one positional argument are more than argparse's own help of Python 3.11 and 3.12 can print.
-    add("texts", nargs=3, metavar="TEXT", help="to train on, to validate, to test")
-    add("--runs", type=Path, required=True, help="a file of JSON lines, added to")
+    add("texts", nargs=3, metavar="TEXT", help="texts for training, validation, test")
+    add("--runs", type=Path, required=True, help="JSON-lines file to which runs are appended")
     add("--cells", nargs="+", choices=list(ARCHITECTURES), default=list(ARCHITECTURES))
     add("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     add("--seeds", nargs="+", type=int, default=[0])
-    add("--seconds", type=float, default=300, help="of its core, for each run")
-    add("--parameters", type=int, default=20_000, help="the most of a net")
-    add("--train", type=int, default=100_000, help="characters; a fifth of it to validate, and to test")
+    add("--seconds", type=float, default=300, help="seconds of core time for each run")
+    add("--parameters", type=int, default=20_000, help="maximum number of parameters of a net")
+    add(
+        "--train",
+        type=int,
+        default=100_000,
+        help="training characters; a fifth as many each for validation and test",
+    )
     add("--workers", type=int, default=2)
     chosen = parser.parse_args()
     train, valid, test = (read_text(path) for path in chosen.texts)

@@ -1,10 +1,10 @@
-"""Two checkouts of this project beside each other: gradients, Gauss-Newton products and steps, taken in turns.
+"""Comparison of two checkouts of this project: gradients, Gauss-Newton products and steps, in turns.
 
 python -m benchmarks.checkouts ../graphnet-before            ratios of medians: this checkout / the other
 python -m benchmarks.checkouts ../graphnet-before --rounds 20
 
-Each round runs a fresh process in each checkout, the first of them in turns, so that what else the machine does falls
-on both alike. Of the calls of a process the lower quartile counts.
+Each round runs a fresh process in each checkout, in alternating order, so that other load affects both alike. The
+result of a process is the lower quartile of its calls.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from graphnet.system.streams import prepare_streams
 
 HERE = Path(__file__).resolve().parent.parent
-#: Run in each checkout, so it says nothing but what both know.
+#: Code that runs in each checkout: only names that both have.
 WORK = """
 import json, time
 start = time.perf_counter()
@@ -74,19 +74,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("other", type=Path, help="the folder of the other checkout")
+    parser.add_argument("other", type=Path, help="folder of the other checkout")
     parser.add_argument("--rounds", type=int, default=7)
     options = parser.parse_args()
     other = options.other.resolve()
     if not (other / "graphnet_rnn").is_dir():
-        parser.error(f"{other} is no checkout of this project: it has no folder graphnet_rnn")
+        parser.error(f"{other} is not a checkout of this project: it has no folder graphnet_rnn")
     rows: dict[Path, list[dict[str, float]]] = {HERE: [], other: []}
     for each in rows:
-        measured(each)  # compiles what is not in the cache
+        measured(each)  # fills the cache
     for round_ in range(options.rounds):
         for each in (HERE, other) if round_ % 2 else (other, HERE):
             rows[each].append(measured(each))
-    print("| cell, threads: what | other, ms | here, ms | here / other |\n|---|---|---|---|")
+    print("| cell, threads: task | other, ms | here, ms | here / other |\n|---|---|---|---|")
     for name in rows[HERE][0]:
         here, there = (statistics.median(row[name] for row in rows[each]) for each in (HERE, other))
         print(f"| {name} | {1e3 * there:.3f} | {1e3 * here:.3f} | {here / there:.2f} |")

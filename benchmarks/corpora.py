@@ -1,4 +1,4 @@
-"""What a long text takes: seconds to read it, and the most memory while a network trains on it.
+"""Cost of a long text: seconds to read it, and peak memory while a network trains on it.
 
 python -m benchmarks.corpora                          100 million characters, 5,900 different ones
 python -m benchmarks.corpora --characters 1000000000  as many as you like (two bytes each, in the temporary folder)
@@ -23,7 +23,7 @@ PIECE = 1 << 20
 
 
 def write_text(path: Path, characters: int, different: int) -> None:
-    """Characters as frequent as 1/rank, from the letters on, each at least once."""
+    """Writes characters with frequencies ~ 1/rank, from the letters on, each at least once."""
     generator = np.random.default_rng(0)
     shares = 1 / np.arange(1, different + 1)
     alphabet = [chr(97 + i) for i in range(different)]
@@ -36,7 +36,7 @@ def write_text(path: Path, characters: int, different: int) -> None:
 
 
 def peak() -> float:
-    """The most memory that this process has had, in GB."""
+    """Peak memory of this process, in GB."""
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9
 
@@ -56,7 +56,7 @@ def main() -> None:
         began = time.perf_counter()
         corpus = rnn.data.Corpus.read(path)
         print(f"{corpus!r}: {corpus.train.itemsize} bytes each")
-        print(f"read in {time.perf_counter() - began:.1f} s, {peak():.2f} GB at most")
+        print(f"read in {time.perf_counter() - began:.1f} s, peak memory {peak():.2f} GB")
         size = len(corpus.vocabulary)
         network = rnn.Network([rnn.LSTM(options.units)], inputs=size, outputs=size)
         problem, optimizer = rnn.CarriedText(network, corpus), rnn.Adam(clip_norm=5.0)
@@ -65,7 +65,7 @@ def main() -> None:
         for step in range(min(options.steps, len(problem))):
             report = optimizer.step(problem.feed(0, step), theta, state)
             problem.stepped(theta, report)
-        print(f"{options.steps} steps of an LSTM of {options.units} units, {peak():.2f} GB at most")
+        print(f"{options.steps} steps of an LSTM of {options.units} units, peak memory {peak():.2f} GB")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How well networks learn by default, beside the initial weights and rates of PyTorch and Keras.
+"""Learning with default settings, compared with the initial weights and learning rates of PyTorch and Keras.
 
     python -m benchmarks.defaults --data FILE.txt [...] python lorenz [MOCAP.mat] [--out runs.jsonl] [--cells LSTM GRU]
         [--units 64 256 512] [--seeds 0 1 2] [--starts train python pytorch keras] [--workers 2]
@@ -13,8 +13,8 @@ python    rnn.Network([CELL(UNITS)], ...) and rnn.Training()
 pytorch   all weights and biases of a cell and of the output U(-1/√units, 1/√units), Adam at 0.001
 keras     Glorot's weights, orthogonal ones from units to units, biases 0, forget bias 1, Adam at 0.001
 
-Tables are standardized for all. Each run is a line of --out, so this can be stopped and taken up. With --workers 0,
-the table of what is there.
+Tables are standardized for all. Each run is a line of --out, so the benchmark can be stopped and resumed. With
+--workers 0, it only prints the table of existing runs.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Data(NamedTuple):
 
 
 def written(name: str, folder: Path) -> Data:
-    """As a file of the folder that holds what is learned from, and no more."""
+    """Writes the part of the data that is used to a file in the folder."""
     if name == "lorenz":
         return _lorenz(folder / "lorenz.csv")
     if name.endswith(".mat"):
@@ -168,7 +168,7 @@ def by_program(job: Job, data: Data, out: Path) -> None:
 
 
 def begin(network: rnn.Network, job: Job) -> None:
-    """With the initial weights of that library."""
+    """Starts with the initial weights of that library."""
     draw = np.random.default_rng([job.seed, job.units])
     for name, node in network.parameters.items():
         own, shape = name.split(".")[-1], node.shape
@@ -196,7 +196,7 @@ def name_of(data: str) -> str:
 
 
 def tables(rows: Iterable[Row]) -> Iterator[str]:
-    """Markdown, of texts and of tables: the mean of each start, and in how many pairs of runs ours is ahead of both."""
+    """Markdown tables, for texts and for tables: mean loss by start, and number of runs in which ours beats both."""
     rows = list(rows)
     for kind, unit in ((False, "bits per character"), (True, "standardized squared error")):
         found: dict[tuple[str, int], dict[str, dict[tuple[str, int], float]]] = {}
@@ -214,7 +214,7 @@ def tables(rows: Iterable[Row]) -> Iterator[str]:
 
 
 def counted(of_start: dict[str, dict[tuple[str, int], float]], own: str) -> tuple[int, int]:
-    """In how many runs it is ahead of both others, and how many there are."""
+    """Number of runs in which `own` beats both others, and number of all runs."""
     ahead = [
         loss <= min(of_start["pytorch"][key], of_start["keras"][key])
         for key, loss in of_start[own].items()

@@ -1,10 +1,10 @@
-"""What the engine itself costs, in microseconds per node, and whether all of it is linear.
+"""Overhead of the engine, in microseconds per node, and its growth with the number of nodes.
 
     python benchmarks/engine.py [--nodes 2000 20000 200000] [--no-gc]
 
-The graph is an LSTM (batch 1, 4 units), written by hand and unrolled over time until it has the wanted
-number of nodes: small arrays, so that what is measured is the engine and not the products. Each step's time
-is divided by the nodes that it makes (building, backward, R-operator, Hessian product) or that it is given
+The graph is an LSTM (batch 1, 4 units), written by hand and unrolled over time until it has the requested
+number of nodes. Arrays are small, so that the engine is measured and not the products. Each step's time
+is divided by the nodes that it makes (building, backward, R-operator, Hessian product) or that it reads
 (passes, plan, run). The last columns are the time per node relative to the graph a tenth of the size: 1 is
 linear.
 """
@@ -32,7 +32,7 @@ GATES = "ifog"
 
 
 def unrolled_lstm(nodes: int) -> tuple[Node, list[Node], Node]:
-    """(cost, parameters, input) of about so many nodes."""
+    """(cost, parameters, input) of a graph of about `nodes` nodes."""
     generator = np.random.default_rng(0)
 
     def weights(*shape: int) -> Node:

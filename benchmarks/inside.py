@@ -1,11 +1,11 @@
-"""A cell of ours inside PyTorch and JAX: forward and backward, beside what these make of its equations; ms.
+"""A cell of ours inside PyTorch and JAX, compared with its equations in these libraries: forward and backward, ms.
 
     python -m benchmarks.inside [--units 128] [--time 50] [--batch 32] [--threads 1] [--rounds 15]
 
 In PyTorch: `rnn.inside.torch_module` of a network without output layer, the equations as a loop of modules, and, of an
 LSTM, torch.nn.LSTM. In JAX: `gn.inside.jax_function` under jit, and lax.scan under jit. Gradients with respect to the
-input and all weights of Σ outputs · r. In turns, between which all rest; medians. threads: of PyTorch, and of the
-function inside it (each has threads of its own, which spin while they wait); JAX takes what it finds.
+input and all weights of Σ outputs · r. In turns with pauses between them; medians. threads: of PyTorch, and of the
+function inside it (each has its own threads, which spin while they wait); JAX chooses its own number.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def main() -> None:
         generator.standard_normal((options.time, options.batch, width)).astype("float32")
         for width in (WIDTH, options.units)
     )
-    print("| cell | who | ms | of ours |\n|---|---|---|---|")
+    print("| cell | contender | ms | / ours |\n|---|---|---|---|")
     for kind, cell in CELLS.items():
         net = rnn.Network([cell(options.units)], WIDTH, 0, reads="vectors", loss="squared", seed=0)
         for calls in (in_torch(kind, net, x, r, options.threads), in_jax(kind, net, x, r, options.threads)):

@@ -1,12 +1,12 @@
-"""What another length costs: sequences of many lengths through one Runner, the second bucket, long recurrences.
+"""Cost of another length: sequences of many lengths through one Runner, the second bucket, long recurrences.
 
     python -m benchmarks.lengths [--units 64] [--times 100 1000 10000]
 
-Runner: 50 sequences of 1 ... 200 steps, no two alike, beside 50 that are alike, with as many steps in all; seconds with
-an empty memory (everything is compiled) and again (nothing is). Buckets: seconds to compile loss and gradient of
-`rnn.Arrays` for lengths one after another, anew and where the programs are on disk. Compiling: loss and gradient of an
-LSTM, seconds of `gn.compile` for so many steps, in a process of its own each, kernels on disk: anew, and where it was
-compiled before; beside the nodes, and the bytes that Python took at most (the arena is left out).
+Runner: 50 sequences of 1 ... 200 steps, all of different lengths, compared with 50 of equal length and the same total
+number of steps; seconds with empty caches (everything is compiled) and again (nothing is). Buckets: seconds to compile
+loss and gradient of `rnn.Arrays` for one length after another, anew and with programs on disk. Compiling: loss and
+gradient of an LSTM, seconds of `gn.compile` for each number of steps, in separate processes with kernels on disk: anew,
+and after an earlier compilation; also the number of nodes, and Python's peak memory in bytes (without the arena).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def through_runner(units: int) -> None:
     alike = np.full(50, round(many.mean()))
     x = generator.standard_normal((200, 8, 16)).astype("float32")
     rnn.run(net, x[:3])  # kernels are on disk from here on
-    print("| lengths | steps in all | seconds, the first time | again |\n|---|---|---|---|")
+    print("| lengths | steps in total | seconds, first run | second run |\n|---|---|---|---|")
     for name, lengths in (("50 different", many), ("all alike", alike)):
         runner = rnn.Runner(net)
 
@@ -54,14 +54,14 @@ def through_runner(units: int) -> None:
 
 
 def gradient(net: rnn.Network, steps: int) -> Callable[[], gn.Function]:
-    """What compiles loss and gradient for so many steps, whose nodes are there."""
+    """A call that compiles loss and gradient for this number of steps, with the nodes built already."""
     u = net.unroll(steps, 32)
     slopes = gn.gradient(u.cost, list(net.parameters.values()))
     return lambda: gn.compile([u.cost, *slopes], [u.inputs, u.targets, *u.initial])
 
 
 def buckets(units: int) -> None:
-    """Prints what each length takes that a process compiles after others."""
+    """Prints the compile time of each length in one process."""
     net = rnn.Network([rnn.LSTM(units)], 65, 65, seed=0)
     print("\n| steps | seconds to compile anew, one after another | found on disk |\n|---|---|---|")
     for steps in (100, 90, 80, 100):
@@ -76,7 +76,7 @@ def anew(build: Callable[[], object]) -> float:
 
 
 def compiled(units: int, steps: int) -> None:
-    """Prints one row, for a process of its own."""
+    """Prints one row; runs in a separate process."""
     net = rnn.Network([rnn.LSTM(units)], 65, 65, seed=0)
     start = time.perf_counter()
     build = gradient(net, steps)
@@ -107,7 +107,7 @@ def main() -> None:
     through_runner(options.units)
     buckets(options.units)
     print(
-        "\n| steps | nodes | s to build | s of gn.compile, anew | found on disk | bytes of Python a node at most |",
+        "\n| steps | nodes | s to build | s of gn.compile, anew | found on disk | peak bytes of Python per node |",
         flush=True,
     )
     print("|---|---|---|---|---|---|", flush=True)

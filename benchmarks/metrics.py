@@ -1,11 +1,12 @@
-"""What a metric of the units costs beside a gradient: its numbers, its factors, and steps in it.
+"""Cost of unit-wise metrics relative to a gradient: entries, factors, and steps.
 
     python -m benchmarks.metrics [--products] [--cell LSTM GRU Elman] [--units 128] [--batch 32] [--threads 2]
 
-A network of one layer over 65 symbols. For each metric, medians of turns over a gradient's: *measured*, one function of
-the gradient and the numbers of the metric; *step*, one of NaturalGradient that measures and factors anew; *amortised*,
-the mean of 20 steps of which one measures. With --products, instead: how many products with the curvature 25 steps of
-Hessian-free optimization take on cyclic symbols (24 units, 30 steps, batch 64), for each metric as preconditioner.
+A network of one layer over 65 symbols. For each metric, medians of turns relative to the gradient: *measured*, one
+function of the gradient and the entries of the metric; *step*, one of NaturalGradient that measures and factors the
+metric; *amortised*, the mean of 20 steps of which one measures. With --products, instead: number of products with the
+curvature in 25 steps of Hessian-free optimization on cyclic symbols (24 units, 30 steps, batch 64), for each metric as
+preconditioner.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def _steps(optimizer: rnn.NaturalGradient, objective: Any, theta: Any, state: An
 
 
 def timed(calls: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
-    """Seconds of each call, medians of turns."""
+    """Median seconds of each call, in turns."""
     found: dict[str, list[float]] = {name: [] for name in calls}
     for turn in range(rounds + 1):
         for name, call in calls.items():
@@ -69,7 +70,7 @@ def timed(calls: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
 
 
 def usable(objective: rnn.Objective) -> dict[str, Metric]:
-    """Those that this net has."""
+    """Metrics that this net has."""
     found: dict[str, Metric] = {}
     for name in NAMES:
         metric = METRICS[name]()
@@ -83,7 +84,7 @@ def usable(objective: rnn.Objective) -> dict[str, Metric]:
 
 
 def products_of(cell: str, preconditioner: Any) -> tuple[int, float]:
-    """How many products, and the last loss, of 25 steps on symbols that follow each other at distances of 1 to 3."""
+    """Number of products, and the last loss, of 25 steps on symbols that follow each other at distances of 1 to 3."""
     net = rnn.Network([rnn.cells.ALL[cell](24)], inputs=12, outputs=12, seed=1)
     u = net.unroll(30, 64, initial="zero")
     objective = rnn.Objective(u.cost, net.parameters, [u.inputs, u.targets])

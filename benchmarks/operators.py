@@ -3,10 +3,9 @@
     python -m benchmarks.operators [--units 16 --time 20 --batch 32 --rounds 5]
 
 A GRU (PyTorch's form) with a linear output and the mean squared error, float32, the same weights everywhere. All take
-turns; medians, after one call that does not count (compiling). Beside graphnet, what is installed of the extra `peers`:
-curvlinops' HessianLinearOperator of torch.nn.GRU, with SciPy's eigsh as here, and torch.func's vmap(grad) over the
-cases. The eigenvalues and the gradients must
-agree with graphnet's, or it ends with an error.
+turns; medians, after one warm-up call (compiling). Peers, if the extra `peers` is installed: curvlinops'
+HessianLinearOperator of torch.nn.GRU, with SciPy's eigsh as here, and torch.func's vmap(grad) over the cases.
+The eigenvalues and the gradients must agree with graphnet's, or the program ends with an error.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ import graphnet_rnn as rnn
 from graphnet.graph.node import Array
 from graphnet.system.streams import prepare_streams
 
-#: Work -> what is called in a turn, of one peer: a function without arguments.
+#: Work -> call of one peer in a turn: a function without arguments.
 Calls = dict[str, Callable[[], Array]]
 INPUTS, OUTPUTS, LARGEST = 8, 4, 10
 WORK = ("product", f"{LARGEST} eigenvalues", "gradients of cases")

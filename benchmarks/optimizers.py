@@ -1,14 +1,14 @@
-"""What the update of a first-order optimizer costs: ours, PyTorch's, and the least that memory allows.
+"""Cost of the update of a first-order optimizer: ours, PyTorch's, and the lower bound by memory bandwidth.
 
     python -m benchmarks.optimizers [--sizes 100000 1000000 4500000 20000000] [--rounds 15] [--threads 2]
 
 Milliseconds of an update alone, gradient given, float32: medians of turns, in which all contenders of a row take one
 each, in another order every time. "floor": the bytes that an update must move, at the speed at which this machine adds
 two such vectors into a third: θ and each array of the state are read and written, g is read, and again for its norm.
-(What caches hold moves faster, so small sizes may be below their floor in the table.) PyTorch (extra: peers) takes
-steps with foreach=True and, where it has it, fused=True, with clip_grad_norm_ for the rows with clipping; ours always
-computes the norm, and looks whether it is finite. A Nesterov step of PyTorch takes its gradient where it is, so it has
-no look ahead.
+(Data in caches moves faster, so small sizes may be below their floor in the table.) PyTorch (extra: peers) takes
+steps with foreach=True and, if available, fused=True, with clip_grad_norm_ for the rows with clipping; ours always
+computes the norm, and checks that it is finite. A Nesterov step of PyTorch evaluates the gradient at the current
+weights, so it has no look-ahead.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ OURS: dict[str, Callable[..., Any]] = {
     "RMSprop": partial(rnn.RMSprop, 1e-3),
     "Adam": partial(rnn.Adam, 1e-3),
 }
-#: Vectors that an update moves: read and written, of θ and the state; and read, of g, and of what comes before it.
+#: Number of vectors that an update moves: θ and the state, read and written; g, read; and reads before the update.
 MOVED = {"SGD": 3, "Momentum": 5, "Nesterov": 8, "RMSprop": 5, "Adam": 7}
 
 
 class KnownGradient:
-    """A gradient that is there already."""
+    """Objective with a precomputed gradient."""
 
     def __init__(self, g: Array, threads: int | None) -> None:
         self.g, self.threads = g, threads
@@ -63,7 +63,7 @@ def ours(name: str, clip: float | None, g: Array, threads: int | None) -> Callab
 
 
 def theirs(name: str, clip: float | None, g: Array, how: Mapping[str, bool]) -> Callable[[], Any] | None:
-    """PyTorch's; None where it has none of that kind."""
+    """PyTorch's update; None if it has none of that kind."""
     kinds: dict[str, Callable[..., Any]] = {
         "SGD": torch.optim.SGD,
         "Momentum": partial(torch.optim.SGD, momentum=0.9),
@@ -89,14 +89,14 @@ def theirs(name: str, clip: float | None, g: Array, how: Mapping[str, bool]) -> 
 
 
 def speed(size: int, threads: int | None) -> Callable[[], Any]:
-    """Adds two vectors into a third: reads two, writes one."""
+    """Bytes per second of adding two vectors into a third: two reads, one write."""
     a, b, c = (gn.input((size,), name=name) for name in "abc")
     function = gn.compile([], [a, b, c], threads=threads, updates={c: a + b})
     return partial(function, *(np.ones(size, np.float32) for _ in range(3)))
 
 
 def measured(calls: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
-    """Median milliseconds of a call, taking turns."""
+    """Median milliseconds of a call, in turns."""
     for call in calls.values():
         call()
         call()

@@ -1,4 +1,4 @@
-"""An op of one's own whose meaning is a loop: soft dynamic time warping (Cuturi & Blondel 2017); one in a recurrence.
+"""User-defined ops written as loops: soft dynamic time warping (Cuturi & Blondel 2017); an op within a recurrence.
 
     python -m benchmarks.own_op [--rounds 8]
 
@@ -6,8 +6,8 @@ Loss and gradient by W of mean soft-DTW(x W, z): products and squared distances 
 float64. All run the same two functions that Numba compiles: graphnet as a kernel of rows; as an op that has only a
 Python rule, which cuts the schedule; PyTorch 2 in a torch.autograd.Function; JAX by pure_callback under custom_vjp, in
 one jitted function. Outside of graphnet's kernels rows are divided among cores by numba.prange. Lines are those of the
-user's code without the two recursions: what makes an op of them.
-Second table: an op amid a recurrence, h = tanh(L(h W)) with L a running sum that forgets, over 100 steps; value and
+user's code without the two recursions, that is, the code that wraps them as an op.
+Second table: an op within a recurrence, h = tanh(L(h W)) with L a running sum that forgets, over 100 steps; value and
 gradient by W, by a kernel of rows and by a Python rule that Numba compiles, which cuts the schedule at each step.
 All take turns, some calls each; medians.
 """
@@ -32,8 +32,8 @@ from graphnet.graph.node import Array, Node
 from graphnet.system.streams import prepare_streams
 
 SMOOTHING, FEATURES = 0.5, 8
-#: A turn is so many calls, after seconds of others that do not count, in which the threads of whoever came before go to
-#: sleep: those of OpenMP look for more work on a core for a fifth of a second.
+#: A turn is CALLS timed calls after WARM seconds of untimed ones, in which the threads of the previous contender go to
+#: sleep: those of OpenMP spin for a fifth of a second.
 CALLS, WARM = 10, 0.3
 #: batch, steps of either sequence
 SIZES = ((4, 12), (16, 40), (32, 100))
@@ -57,7 +57,7 @@ def least_costs(R: Array, D: Array, smoothing: float) -> None:
 
 @numba.njit
 def path_weights(E: Array, gR: Array, R: Array, D: Array, smoothing: float) -> None:
-    """E = ∂/∂D of Σ gR R: from the end, each place gets of those after it what share of theirs came from it"""
+    """E = ∂/∂D of Σ gR R: backward from the end, each place gets its share of the places after it"""
     n, m = D.shape
     for i in range(n - 1, -1, -1):
         for j in range(m - 1, -1, -1):
@@ -325,7 +325,7 @@ CONTENDERS: dict[str, tuple[Callable[[int, int], Call], Sequence[Any]]] = {
 
 
 def in_turn(calls: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
-    """Median seconds of each."""
+    """Median seconds of each, in turns."""
     spent: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(rounds):
         for name, call in calls.items():
@@ -340,7 +340,7 @@ def in_turn(calls: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, fl
 
 
 def lines(parts: Sequence[Any]) -> int:
-    """Those with code in them, without docstrings."""
+    """Number of lines with code, without docstrings."""
     text = "".join(inspect.getsource(getattr(part, "py_func", part)) for part in parts)
     return sum(1 for line in text.splitlines() if line.strip() and not line.strip().startswith(('"""', "#")))
 

@@ -1,14 +1,14 @@
-"""What sequences of several lengths cost: beside the same padded, packed by lengths, and in PyTorch.
+"""Cost of variable-length sequences, compared with padded ones, bucketing by length, and PyTorch.
 
     python -m benchmarks.ragged [--cells LSTM GRU Elman Bidirectional] [--units 128] [--time 100] [--batch 32]
                                 [--rounds 21] [--threads 2] [--cases 960]
 
 Loss and gradient of a batch of sequences of 64 numbers with a softmax over 64 classes at each step, in turns, medians:
-*padded*, all cases of the longest length; *ragged*, the same arrays with lengths, whose padding reaches nothing.
-PyTorch, if it is there: the same padded, with a mask on the loss, and as packed sequences.
+*padded*, all cases of the longest length; *ragged*, the same arrays with lengths, whose padding is ignored.
+PyTorch, if installed: the same padded, with a mask on the loss, and as packed sequences.
 
-Then an epoch of many cases whose lengths are spread evenly, exponentially, or lie near the longest: how many steps are
-computed, beside those that there are, with 1, 2, 4 and 8 buckets, and how long an epoch takes.
+Then an epoch of many cases whose lengths are distributed evenly, exponentially, or near the longest: ratio of computed
+to actual steps with 1, 2, 4 and 8 buckets, and the time of an epoch.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def theirs(
 
 
 def in_turns(calls: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
-    """Milliseconds, medians."""
+    """Median milliseconds."""
     times: dict[str, list[float]] = {name: [] for name in calls}
     for turn in range(rounds + 2):
         for name, call in calls.items():
@@ -124,7 +124,7 @@ def of_a_batch(options: argparse.Namespace) -> None:
             "padded": ours(cell, options.units, x, t, None, options.threads),
             "ragged": ours(cell, options.units, x, t, lengths, options.threads),
         }
-        # By themselves: threads of PyTorch go on spinning for a while, at the cost of whoever comes next.
+        # Separately: threads of PyTorch spin for a while, which would slow down the next contender.
         found = in_turns(calls, options.rounds)
         found |= in_turns(theirs(cell, options.units, x, t, lengths, options.threads), options.rounds)
         others = "".join(

@@ -1,18 +1,18 @@
-"""Processes that share a step: what a sum costs, how much faster two are than one, and what is to be expected of many.
+"""Data-parallel steps: cost of a sum over processes, speedup of two processes, and predictions for many.
 
     python -m benchmarks.ranks              # here: sums, and steps of 1 process with 2 threads and of 2 with 1
-    python -m benchmarks.ranks --scaling    # here: steps of 1 to 8 processes, and that their bits are the same
+    python -m benchmarks.ranks --scaling    # here: steps of 1 to 8 processes, and a check that their bits are equal
     python -m benchmarks.ranks --predict    # for 8, 64 and 512 machines, from a product's time and a network's figures
 
-It starts itself by mpiexec. A sum of n numbers over K processes moves 2 · 8 n (K - 1) / K bytes to and from each, in
-2 (K - 1) messages at most, so a step that takes T on one takes, divided among K,
+The program starts itself by mpiexec. A sum of n numbers over K processes moves 2 · 8 n (K - 1) / K bytes to and from
+each, in at most 2 (K - 1) messages. A step of T seconds on one process therefore takes on K processes
 
     T(K) = T / K + S (2 (K - 1) α + 16 n (K - 1) / (K β)),
 
-with S sums in a step: 1 of a first-order one, 1 + iterations of conjugate gradient of a Hessian-free one; α is the time
-of a message and β the bytes per second: of a network what is said of it, of the memory of this machine what fits the
-sums that were measured best. Efficiency is T / (K T(K)). MPI's own Allreduce, whose order of additions depends on how
-many there are, stands beside our sums.
+with S sums in a step: 1 for a first-order step, 1 + iterations of conjugate gradient for a Hessian-free one. α is the
+time of a message and β the bytes per second: specified for a network, fitted to the measured sums for this machine's
+memory. Efficiency is T / (K T(K)). Our sums are compared with MPI's own Allreduce, whose order of additions depends on
+the number of processes.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ from graphnet_rnn.training.state import digest_of
 __all__ = ["NETWORKS", "expected", "fitted", "main"]
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000, 4_000_000)
-#: What moves messages: seconds of a message, bytes a second.
+#: Networks: seconds per message, bytes per second.
 NETWORKS = {"Ethernet, 10 Gb/s": (30e-6, 1.1e9), "InfiniBand, 200 Gb/s": (2e-6, 20e9)}
 SYMBOLS, TIME, BATCH = 65, 50, 16
 #: Batches of a Hessian-free step, and of its curvature; iterations of conjugate gradient.
 BATCHES, CURVED, ITERATIONS = 16, 8, 20
-#: Processes of the tables of what is measured here, and batches of each where its work is the same.
+#: Numbers of processes in the measured tables, and batches per process for weak scaling.
 HERE, EACH = (1, 2, 4, 8), 4
-#: What is summed, and how: ours, and MPI's.
+#: Method of the sum -> dtype: ours, and MPI's.
 KINDS = {"tree": "float64", "float64": "float64", "float32": "float32"}
 
 
 def expected(seconds: float, length: int, sums: int, ranks: int, latency: float, bandwidth: float) -> float:
-    """The efficiency of so many processes at a step that takes one of them so long."""
+    """Efficiency of `ranks` processes at a step that takes one process `seconds` seconds."""
     among = 2 * (ranks - 1) * latency + 16 * length * (ranks - 1) / (ranks * bandwidth)
     return seconds / (seconds + ranks * sums * among)
 
@@ -65,7 +65,7 @@ def fitted(seconds: dict[int, float], ranks: int, width: int) -> tuple[float, fl
 
 
 def objective(units: int, threads: int, ranks: Ranks, count: int = BATCHES) -> rnn.BatchedObjective:
-    """Of an LSTM over texts, as in benchmarks.steps."""
+    """Objective of an LSTM over texts, as in benchmarks.steps."""
     net = rnn.Network([rnn.LSTM(units)], SYMBOLS, SYMBOLS)
     u = net.unroll(TIME, BATCH, initial="zero")
     own = rnn.Objective(u.cost, net.parameters, [u.inputs, u.targets], threads=threads, structure=u.structure)
@@ -89,9 +89,9 @@ def optimizers() -> dict[str, rnn.optimizers.Optimizer]:
 def measured_steps(
     units: int, rounds: int, threads: int, ranks: Ranks, count: int = BATCHES
 ) -> dict[str, Any]:
-    """Seconds of a step, the least of some rounds, how many parameters there are, and a digest of what they become.
+    """Minimum seconds of a step over some rounds, number of parameters, and a digest of their final values.
 
-    It is the third step each time, in which conjugate gradient makes all its iterations: others end earlier.
+    Always times the third step, in which conjugate gradient makes all its iterations: others end earlier.
     """
     own = objective(units, threads, ranks, count)
     found: dict[str, Any] = {"length": own.size, "weights": {}}
@@ -166,7 +166,7 @@ def table_of_sums(rounds: int) -> str:
 
 
 def table_of_scaling(units: int, rounds: int) -> str:
-    """Steps of several processes, all of the same batches, or of so many for each; ends where bits are others."""
+    """Steps of several processes, by strong and weak scaling; exits if bits differ."""
     lines = ["| batches | step | processes | ms | efficiency |", "|---|---|---|---|---|"]
     cores, alone = len(own_cores()), dict[int, dict[str, Any]]()
 
@@ -184,7 +184,7 @@ def table_of_scaling(units: int, rounds: int) -> str:
                 alone[count] = measured(1, count)
             found.append(alone[count] if k == 1 else measured(k, count))
             if found[-1]["weights"] != alone[count]["weights"]:
-                sys.exit(f"{k} processes come to other weights than one, of {count} batches")
+                sys.exit(f"{k} processes give other weights than one process, with {count} batches")
         for name in optimizers():
             for k, count, each in zip(HERE, counts, found, strict=True):
                 least = found[0][name] * count / counts[0] / min(k, cores)
@@ -195,7 +195,7 @@ def table_of_scaling(units: int, rounds: int) -> str:
 
 
 def table_of_steps(units: list[int], rounds: int) -> str:
-    """In turns, so that whatever else the machine does falls on both."""
+    """Steps of threads and processes, in turns, so that other load affects both."""
     lines = [
         "| units | step | 1 process, 1 thread, ms | 2 threads | 2 processes, 1 thread each | 2 threads / 2 processes |",
         "|---|---|---|---|---|---|",
@@ -216,7 +216,7 @@ def table_of_steps(units: list[int], rounds: int) -> str:
 
 
 def table_of_expectations(seconds: dict[str, float], length: int) -> str:
-    """Efficiencies, and the share of a step that its sums take."""
+    """Efficiencies, and the share of sums in a step."""
     lines = ["| network | step | 8 | 64 | 512 | sums of 64, share of a step |", "|---|---|---|---|---|---|"]
     for network, (latency, bandwidth) in NETWORKS.items():
         for name, sums in (("SGD", 1), ("Hessian-free", 2 + ITERATIONS)):
@@ -241,7 +241,7 @@ def main() -> None:
         "--batches",
         type=int,
         default=1024,
-        help="of a step whose efficiency is predicted, half for the curvature",
+        help="batches of a step for --predict; half of them for the curvature",
     )
     add("--work", choices=("sums", "steps"), help=argparse.SUPPRESS)
     add("--threads", type=int, default=1, help=argparse.SUPPRESS)

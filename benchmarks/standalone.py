@@ -1,4 +1,4 @@
-"""How fast standalone C is beside our compiled functions: one step, one sequence, one thread, weights baked in.
+"""Speed of standalone C relative to our compiled functions: one step, one sequence, one thread, constant weights.
 
 python -m benchmarks.standalone [--hidden 32 128 512] [--cells LSTM GRU]
 """
@@ -20,7 +20,7 @@ import graphnet_rnn as rnn
 from graphnet.call.function import Function
 from graphnet.system.streams import prepare_streams
 
-#: So many calls a measurement, and so many measurements, of which the least counts.
+#: Number of calls per measurement, and of measurements, of which the minimum counts.
 CALLS, REPEATS = 200, 15
 
 LOOP = """
@@ -75,7 +75,7 @@ def in_c(function: Function, folder: Path) -> ctypes.CDLL:
 
 
 def compared(cell: type[rnn.Cell], hidden: int) -> tuple[float, float, float]:
-    """Seconds of ours and of C, and how far their results are apart."""
+    """Seconds of ours and of C, and the largest difference of their results."""
     function, arrays = step(cell, hidden)
     with tempfile.TemporaryDirectory() as folder:
         loaded = in_c(function, Path(folder))
@@ -89,7 +89,7 @@ def compared(cell: type[rnn.Cell], hidden: int) -> tuple[float, float, float]:
 
 
 def seconds(call: Callable[[], object], calls: int) -> float:
-    """Of one call."""
+    """Seconds of one call."""
     found = []
     for _ in range(REPEATS):
         start = time.perf_counter()

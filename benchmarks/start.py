@@ -1,12 +1,12 @@
-"""How long a new process takes until an LSTM's gradient has run: compiled anew, found on disk, or stored by `save`.
+"""Time until an LSTM's gradient has run in a new process: compiled anew, found on disk, or stored by `save`.
 
-Kernels are on disk in any case.
+Kernels are on disk in all three cases.
 
     python -m benchmarks.start [--steps 100 1000] [--hidden 128] [--processes 5]
 
-Each measurement is a process of its own; the first one, which fills the caches of kernels and of Python's own code,
-is not counted. (Where PYTHONDONTWRITEBYTECODE is set, as in many containers, it is unset for them: without that cache
-every process takes 0.4 s longer.)
+Each measurement is a separate process; the first one, which fills the caches of kernels and of Python's own code,
+is not counted. (PYTHONDONTWRITEBYTECODE, which many containers set, is unset for these processes: without that cache
+each takes 0.4 s longer.)
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""What a step costs beside what only the network can tell: its gradient, its losses, its products.
+"""Cost of an optimizer's step relative to its gradient, losses and products.
 
     python -m benchmarks.steps [--units 100 350 1024 2200] [--rounds 7] [--threads 2] [--batch 16] [--curved-batch 128]
 
 An LSTM over 65 symbols, 50 steps (0.1, 0.6, 4.5 and 20 million parameters). First order: a step over its gradient,
 medians of turns. Hessian-free (some ten iterations of conjugate gradient, structural damping 0.01), with the larger
-batch that curvature needs: the shares of a step that go to products, to the gradient and losses, and to all else, which
-is vectors.
+batch that curvature needs: shares of a step for products, for gradient and losses, and for the rest, which is vector
+arithmetic.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def first_order(net: rnn.Network, objective: rnn.Objective, rounds: int) -> dict
 
 
 def hessian_free(net: rnn.Network, objective: rnn.Objective) -> tuple[float, float, float, int]:
-    """Seconds of a step, of its products, of its losses and gradient; and how many products."""
+    """Seconds of a step, of its products, of its losses and gradient; and the number of products."""
     optimizer = rnn.HessianFree(damping=1.0, structural=0.01, cg_steps=10)
     theta, watched = net.theta.copy(), Watched(objective)
     state = optimizer.init(theta)
@@ -145,8 +145,8 @@ def main() -> None:
             f"| {units} | {net.theta.size:,} | {whole * 1e3:.0f} | {count} | {products / whole:.1%} | "
             f"{values / whole:.1%} | {rest / whole:.1%} | {products / (products + rest):.1%} |"
         )
-    print("\n| units | parameters | Hessian-free step, ms | products | of the step: products", end="")
-    print(" | losses and gradient | vectors | products beside vectors |\n|---|---|---|---|---|---|---|---|")
+    print("\n| units | parameters | Hessian-free step, ms | products | share of the step: products", end="")
+    print(" | losses and gradient | vectors | products / vectors |\n|---|---|---|---|---|---|---|---|")
     print("\n".join(later))
 
 

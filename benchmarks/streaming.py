@@ -1,13 +1,13 @@
-"""One step at a time: batch 1, vectors of 64 in and 64 numbers out, states handed on, weights that stay; µs a step.
+"""Step-by-step inference: batch 1, 64 inputs and 64 outputs, states passed on, constant weights; µs per step.
 
     python -m benchmarks.streaming [--units 32 64 128 256 512 1024] [--cells LSTM GRU Own] [--threads 1]
 
-graphnet: `rnn.Runner(net, frozen=True)`; compiled: the function below it, with `again`; any weights: the same function
-called as if the weights might have changed. PyTorch: LSTMCell or GRUCell (or the equations of the own cell) and Linear,
-as they are, scripted, and compiled (`--compiled`, which takes half a minute each). onnxruntime: what
-`rnn.formats.export_onnx` writes. All steps are interleaved in turns, and each figure is the least over turns of the
-median of 50 steps; between turns all rest, since threads of some libraries spin on for a while. floor: the time in
-which one core, or two, takes the maximum of as many numbers as there are weights.
+graphnet: `rnn.Runner(net, frozen=True)`; compiled: its compiled function, with `again`; any weights: the same function
+without `again`, for weights that may change. PyTorch: LSTMCell or GRUCell (or the equations of the own cell) and
+Linear, eager, scripted, and compiled (`--compiled`, which takes half a minute each). onnxruntime: the file of
+`rnn.formats.export_onnx`. All steps are interleaved in turns, and each figure is the minimum over turns of the median
+of 50 steps, with pauses between turns, since threads of some libraries spin for a while. floor: the time in which one
+core, or two, takes the maximum of as many numbers as there are weights.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def onnx(net: rnn.Network, threads: int) -> Iterator[tuple[str, Step, Any]]:
 
 
 def torch_step(kind: str, net: rnn.Network) -> tuple[Any, Any]:
-    """A module, (x, states) -> (o, states), with no weights of ours, and its first states."""
+    """A module, (x, states) -> (o, states), with its own weights, and its initial states."""
     import torch
 
     hidden = net.layers[0].units
@@ -126,7 +126,7 @@ def torch_steps(kind: str, net: rnn.Network, threads: int, compiled: bool) -> It
 
 
 def measured(steps: list[tuple[str, Step, Any]], turns: int) -> dict[str, float]:
-    """µs a step of each: the least of the medians of turns, which are interleaved."""
+    """µs per step of each contender: the minimum of the medians of interleaved turns."""
     x = np.random.default_rng(0).standard_normal((STEPS, 1, 1, WIDTH)).astype("float32")
     found = {name: float("inf") for name, _, _ in steps}
     for turn in range(turns + 1):
@@ -143,7 +143,7 @@ def measured(steps: list[tuple[str, Step, Any]], turns: int) -> dict[str, float]
 
 
 def floor(net: rnn.Network, threads: int) -> float:
-    """µs in which numbers as many as the weights are read once, from where repeated reading leaves them."""
+    """µs to read as many numbers as there are weights, from the caches in which repeated reads leave them."""
     x = gn.input((net.theta.size,), "float32", name="x")
     function = gn.compile([gn.max(x)], [x], threads=threads, updates={})
     array, times = np.ones(net.theta.size, "float32"), []
@@ -162,7 +162,7 @@ def main() -> None:
     parser.add_argument("--cells", nargs="+", choices=list(CELLS), default=list(CELLS))
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--turns", type=int, default=10)
-    parser.add_argument("--compiled", action="store_true", help="torch.compile, too")
+    parser.add_argument("--compiled", action="store_true", help="measure torch.compile, too")
     options = parser.parse_args()
     threads, heading = options.threads, True
     for kind in options.cells:

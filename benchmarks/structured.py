@@ -3,8 +3,8 @@
     python -m benchmarks.structured [--rounds 5]
 
 First table: value and gradient of y_b = x_b (W ∘ Σ_r u_br v_brᵀ) (Suarez 2017, eq. 8), batch 256, 1000 × 1000, as
-gn.scaled_matmul and as the graph that anyone would write, with a matrix for each case. Memory is what a run needs
-besides its inputs and W (function.memory.peak), and what the process grew by (its resident set); times take turns.
+gn.scaled_matmul and as the naive graph, with a matrix for each case. Memory is that of a run without its inputs and W
+(function.memory.peak), and the growth of the process (its resident set); times are measured in turns.
 Second table: the gradient of a GLNN (Ollivier 2013) over 20 steps of 16 sequences, at a fixed number of edges for each
 unit, and of the same cell with all edges.
 """
@@ -29,7 +29,7 @@ BATCH, SIZE = 256, 1000
 
 
 def scaled(rank: int, naive: bool) -> tuple[gn.Function, list[Any]]:
-    """The function that gives y and its gradient, and arrays for it."""
+    """The function of y and its gradient, and arrays for it."""
     generator = np.random.default_rng(0)
     W = gn.parameter(generator.standard_normal((SIZE, SIZE)).astype("float32"), name="W")
     x = gn.input((BATCH, SIZE), name="x")
@@ -44,7 +44,7 @@ def scaled(rank: int, naive: bool) -> tuple[gn.Function, list[Any]]:
 
 
 def in_new_process(rank: int, naive: bool, rounds: int) -> tuple[float, float, float]:
-    """MiB that a run needs, MiB that the process grew by, and median seconds."""
+    """MiB of a run, growth of the process in MiB, and median seconds."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(_measure, (rank, naive, rounds))
 
@@ -58,7 +58,7 @@ def _measure(rank: int, naive: bool, rounds: int) -> tuple[float, float, float]:
 
 
 def seconds(call: Callable[[], Any], rounds: int) -> float:
-    """Median of some calls, after one."""
+    """Median seconds of some calls, after a warm-up call."""
     call()
     found = []
     for _ in range(rounds):
@@ -69,7 +69,7 @@ def seconds(call: Callable[[], Any], rounds: int) -> float:
 
 
 def sparse(units: int, edges: int, rounds: int) -> tuple[int, float]:
-    """How many edges there are, and the seconds of a gradient."""
+    """Number of edges, and the seconds of a gradient."""
     symbols, steps, batch = 8, 20, 16
     network = rnn.Network([rnn.GLNN(units, edges=edges)], symbols, symbols)
     u = network.unroll(steps, batch)

@@ -1,10 +1,10 @@
-"""From a key to what the writer suggests: the model reads the key, and draws characters up to the next white space.
+"""Time from a key to the writer's suggestion: the model reads the key, and draws characters up to the next white space.
 
     python -m benchmarks.writer [--units 512] [--layers 2] [--keys 200] [--texts 0 2000]
 
-A draft as `graphnet-rnn write` holds it, of an LSTM with random weights, on one core. "first": until the first
-character of a suggestion is there; "whole": all of it, up to LONGEST characters; "undo": a key taken back. Medians and
-the slowest of twenty, in milliseconds, after texts of so many characters: none of it may grow with the text.
+A draft as in `graphnet-rnn write`, of an LSTM with random weights, on one core. "first": until the first character of a
+suggestion; "whole": all of it, up to LONGEST characters; "undo": one key undone. Medians and the slowest of twenty, in
+milliseconds, for texts of several lengths: no time may grow with the text.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--keys", type=int, default=200)
     parser.add_argument(
-        "--texts", type=int, nargs="+", default=[0, 2000], help="characters that are there already"
+        "--texts", type=int, nargs="+", default=[0, 2000], help="lengths of the text before the key"
     )
     options = parser.parse_args()
     print(f"{options.layers} × LSTM({options.units}), {len(LETTERS)} symbols, {options.keys} keys\n")

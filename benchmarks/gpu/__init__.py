@@ -1,1 +1,1 @@
-"""How long recurrent networks take on a GPU, here and in other engines; `python -m benchmarks.gpu` prints it."""
+"""Time of recurrent networks on a GPU, here and in other engines; run `python -m benchmarks.gpu`."""

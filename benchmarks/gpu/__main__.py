@@ -1,14 +1,14 @@
-"""Loss and gradient, and Gv, on a GPU, against other engines, with the floor beside them.
+"""Loss and gradient, and Gv, on a GPU, compared with other engines and with a lower bound.
 
     python -m benchmarks.gpu [--cells LSTM GRU] [--units 256 1000 2048] [--batch 64 256] [--time 100] [--seconds 1]
         [--contenders graphnet ...] [--out table.md] [--dry]
 
-All contenders of a network take turns in one run; times are medians of the turns, each the median of its calls, from
-the call to the moment when the results are there. "floor": the longer of the flops of the matrix products / the rate of
+All contenders of a network take turns in one run; times are medians of the turns, each the median of its calls, until
+the results are available. "floor": the longer of the flops of the matrix products / the rate of
 a large float32 product, and the bytes that our program reads and writes / the bandwidth of a copy, measured in the same
-run. Losses must agree to 1e-3. --dry: tiny networks on the processor (graphnet in Numba's simulator), to see that all
+run. Losses must agree to 1e-3. --dry: tiny networks on the processor (graphnet in Numba's simulator), to check that all
 contenders run: NUMBA_ENABLE_CUDASIM=1 python -m benchmarks.gpu --dry. Needs PyTorch and JAX with CUDA for the peers,
-and nvidia-cublas (which they bring) for cuBLAS; who is not there is left out, and said.
+and nvidia-cublas (which they install) for cuBLAS; missing contenders are skipped and listed.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def turn(call: Callable[[], Any], seconds: float) -> float:
 def measured(
     problem: Problem, names: Sequence[str], device: str, seconds: float, rounds: int
 ) -> tuple[dict[str, dict[str, float]], list[str]]:
-    """Contender -> task -> seconds; and what is to be said."""
+    """Contender -> task -> seconds; and notes to print."""
     found: dict[str, Contender] = {}
     notes: list[str] = []
     for name in names:
@@ -138,10 +138,10 @@ def main() -> None:
     add("--units", nargs="+", type=int, default=[256, 1000, 2048])
     add("--batch", nargs="+", type=int, default=[64, 256])
     add("--time", type=int, default=100)
-    add("--seconds", type=float, default=1.0, help="of all turns of one task")
+    add("--seconds", type=float, default=1.0, help="seconds of all turns of one task")
     add("--rounds", type=int, default=5)
     add("--contenders", nargs="+", choices=list(CONTENDERS), default=list(CONTENDERS))
-    add("--out", type=Path, help="where the table goes, too")
+    add("--out", type=Path, help="file for the table")
     add("--dry", action="store_true")
     chosen = parser.parse_args()
     if chosen.dry:

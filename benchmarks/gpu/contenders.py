@@ -22,7 +22,7 @@ __all__ = ["CELLS", "CONTENDERS", "Contender", "Problem"]
 
 SYMBOLS = 64
 
-#: Name -> the cell of so many units.
+#: Name -> number of units -> cell.
 CELLS: dict[str, Callable[[int], rnn.Cell]] = {
     "Elman": rnn.Elman,
     "LSTM": rnn.LSTM,
@@ -59,7 +59,7 @@ class Problem:
 
 @dataclass
 class Contender:
-    """tasks: name -> call. loss: what it finds, to be compared."""
+    """tasks: name -> call. loss: its loss, for comparison."""
 
     tasks: dict[str, Callable[[], Any]]
     loss: float
@@ -217,7 +217,7 @@ def torch_steps(problem: Problem, device: str, compiled: bool) -> Contender:
 
 
 def cudnn(problem: Problem, device: str) -> Contender:
-    """torch.nn.LSTM (GRU, RNN), which is cuDNN's; its numbers are others than ours, its work is the same."""
+    """torch.nn.LSTM (GRU, RNN), which is cuDNN's; its equations differ from ours, its work is the same."""
     kinds = {"LSTM": "LSTM", "GRU": "GRU", "Elman": "RNN"}
     if problem.cell not in kinds:
         raise NotImplementedError("cuDNN has no such cell")

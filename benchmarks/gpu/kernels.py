@@ -1,10 +1,10 @@
-"""Where the time of a gradient goes on a GPU: in kernels or between them, and in which.
+"""Time of a gradient on a GPU, in kernels and between them, by kernel.
 
     python -m benchmarks.gpu.kernels [--networks LSTM:256:64 LSTM:1000:64 GRU:1000:64 LSTM:2048:64] [--time 100]
         [--contenders graphnet "cuDNN (torch.nn)"] [--longest 6]
 
-A network is CELL:UNITS:BATCH. For each contender: the median of 30 calls, then, of five more under torch.profiler, how
-many kernels a call has, the time within them, and those that take longest in all.
+A network is CELL:UNITS:BATCH. For each contender: the median of 30 calls, then, of five more under torch.profiler, the
+number of kernels of a call, the time within them, and the kernels with the longest total time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CALLS = 5
 
 
 def kernels_of(call: Callable[[], Any]) -> dict[str, list[float]]:
-    """Kernel -> the milliseconds of each time that it ran."""
+    """Kernel -> milliseconds of each of its runs."""
     import torch
     from torch.profiler import ProfilerActivity, profile
 
@@ -39,7 +39,7 @@ def kernels_of(call: Callable[[], Any]) -> dict[str, list[float]]:
 
 
 def median(call: Callable[[], Any]) -> float:
-    """Milliseconds of a call, after five that do not count."""
+    """Median milliseconds of a call, after five warm-up calls."""
     taken = []
     for _ in range(35):
         start = time.perf_counter()

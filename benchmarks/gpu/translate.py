@@ -23,7 +23,7 @@ Tensor = Any
 
 @dataclass(frozen=True)
 class Engine:
-    """What differs between engines; `functions`: tanh, sigmoid, exp, ... by name."""
+    """Operations of an engine; `functions`: tanh, sigmoid, exp, ... by name."""
 
     name: str
     functions: Mapping[str, Callable[..., Tensor]]
@@ -38,7 +38,7 @@ class Engine:
 
 @dataclass(frozen=True)
 class Step:
-    """A time step as a graph: (symbols [1, batch], states) -> (what the readout reads, states)."""
+    """A time step as a graph: (symbols [1, batch], states) -> (input of the readout, states)."""
 
     graph: Graph
     parameters: Mapping[str, Node]

@@ -1,1 +1,1 @@
-"""How long recurrent networks take here and in other engines; `python -m benchmarks.networks` prints it."""
+"""Time of recurrent networks, here and in other engines; run `python -m benchmarks.networks`."""

@@ -1,4 +1,4 @@
-"""How long recurrent networks take here and in PyTorch, JAX, PyTensor: gradients, Gauss-Newton products.
+"""Time of recurrent networks here and in PyTorch, JAX, PyTensor: gradients, Gauss-Newton products.
 
     python -m benchmarks.networks [--quick] [--rows 2 64,32,20,64] [--cells LSTM RHN] [--contenders ours ...]
 
@@ -64,13 +64,18 @@ def arguments() -> argparse.Namespace:
     add("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
     add("--quick", action="store_true", help="rows 1 and 2, the LSTM, fast starters, three rounds")
     add("--backend", default="numba", help="of ours")
-    add("--cores", type=int, default=0, help="for all rows that do not say")
+    add("--cores", type=int, default=0, help="default number of cores of a row")
     add("--rounds", type=int, help="turns of each contender (7; quick: 3)")
     add("--turn", type=float, default=0.1, help="seconds of one turn")
     add("--patience", type=float, default=300, help="seconds that a contender may take to start")
     add("--compiled-steps", type=int, default=50, help="longest loop that torch.compile gets as a whole")
     add("--unrolled-steps", type=int, default=20, help="longest loop that JAX gets unrolled")
-    add("--peer-python", nargs="+", default=[], help="interpreters, as torch=PATH, jax=PATH, pytensor=PATH")
+    add(
+        "--peer-python",
+        nargs="+",
+        default=[],
+        help="interpreters, as torch=PATH, jax=PATH, pytensor=PATH",
+    )
     add("--markdown", action="store_true")
     return parser.parse_args()
 

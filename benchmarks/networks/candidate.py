@@ -1,4 +1,4 @@
-"""What a module of contenders offers: ways to do a task, of which the fastest is measured."""
+"""Candidates: a contender's ways to do a task, of which the fastest is measured."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from benchmarks.networks.problem import Arrays
 class Candidate:
     """One way to do a task.
 
-    name: what is special about it. make: builds (traces, compiles) and gives a function that runs once and
+    name: distinguishes it from other ways. make: builds (traces, compiles) and returns a function that runs once and
     returns when all is computed. read: from its result to {"loss": ..., merged weight: its derivative}.
-    unlike: why its numbers are not ours, where they are not meant to be.
-    memory: bytes that it says it needs, once it is made.
+    unlike: reason why its numbers differ from ours, if intended.
+    memory: bytes that it needs by its own count, once it is made.
     """
 
     name: str
@@ -27,4 +27,4 @@ class Candidate:
 
 
 class Absent(Exception):
-    """This contender does not do this task; the message says why."""
+    """Raised, with the reason, if a contender does not do a task."""

@@ -57,7 +57,7 @@ CELLS: dict[str, type[rnn.Cell]] = {
 
 
 def candidates(contender: str, task: str, problem: Problem, options: dict[str, Any]) -> list[Candidate]:
-    """One: what `gn.compile` makes of it on the chosen back end."""
+    """One candidate: `gn.compile` on the chosen back end."""
     made: dict[str, Any] = {}
 
     def make() -> Callable[[], tuple[Array, ...]]:

@@ -13,7 +13,7 @@ SIZES = (512, 1024, 2048)
 
 
 def _libraries() -> dict[str, Callable[[Any], Callable[[], Any]]]:
-    """Name -> from a square array to a function that multiplies it with itself, into memory that is there."""
+    """Name -> from a square array to a function that multiplies it by itself, into existing memory."""
 
     def numpy_way(a: Any) -> Callable[[], Any]:
         out = np.empty_like(a)

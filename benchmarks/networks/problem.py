@@ -1,6 +1,6 @@
-"""What every contender computes: settings, cells with merged weights, the numbers, and what they cost.
+"""The problem of all contenders: settings, cells with merged weights, data, and flops.
 
-It holds NumPy only, so that a worker under any interpreter can import it.
+Imports NumPy only, so that a worker under any interpreter can import it.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ Arrays = dict[str, Any]
 #: Both tasks: loss + full gradient; Gauss-Newton product, linearised at the logits.
 TASKS = {"gradient": "loss and gradient", "product": "Gauss-Newton product Gv"}
 
-#: Cell -> merged weight -> the weights of the graphnet cell that it holds side by side. "W_x" is what reads
-#: the symbols (for RHN and the multiplicative LSTM, of one transition and of m too); "b" is added to its end.
+#: Cell -> merged weight -> the weights of the graphnet cell that it joins. "W_x" is the input weight
+#: (for RHN and the multiplicative LSTM, of one transition and of m too); "b" is appended to it.
 LAYOUT: dict[str, dict[str, list[str]]] = {
     "LSTM": {
         "W_x": ["W_xi", "W_xf", "W_xo", "W_xg"],
@@ -61,7 +61,7 @@ STATES = {"LSTM": 2, "GRU": 1, "Elman": 1, "mLSTM": 2, "peephole": 2, "RHN": 1}
 
 @dataclass(frozen=True)
 class Problem:
-    """One net on one batch. cores: on how many it runs (0: on all there are)."""
+    """One net on one batch. cores: number of cores (0: all)."""
 
     cell: str
     hidden: int
@@ -71,7 +71,7 @@ class Problem:
     cores: int = 0
 
     def shape(self, merged: str) -> tuple[int, ...]:
-        """Of a merged weight."""
+        """Shape of a merged weight."""
         if merged == "W_o":
             return (self.hidden, self.symbols)
         if merged == "b_o":
@@ -120,7 +120,7 @@ class Problem:
         return float({"gradient": 3, "product": 5}[task] * 2 * self.steps * self.batch * entries)
 
     def record(self) -> dict[str, Any]:
-        """As JSON would hold it."""
+        """The problem as JSON-compatible values."""
         return asdict(self)
 
     def __str__(self) -> str:

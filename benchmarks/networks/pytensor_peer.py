@@ -1,4 +1,4 @@
-"""PyTensor: scan, in its Numba mode (the C mode finds no BLAS where it is installed with pip)."""
+"""PyTensor: scan, in its Numba mode (the C mode finds no BLAS if PyTensor is installed with pip)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MATH = Math(
 
 
 def _read(task: str, problem: Problem, w: dict[str, Tensor], x: Tensor) -> Tensor:
-    """What the symbols add to the gates, for all steps.
+    """Contribution of the symbols to the gates, for all steps.
 
     For Gv the bias is added after the lookup: PyTensor 3.0.7 loses the direction of b in (W + b)[x].
     """
@@ -41,7 +41,7 @@ def _read(task: str, problem: Problem, w: dict[str, Tensor], x: Tensor) -> Tenso
 
 
 def candidates(contender: str, task: str, problem: Problem, options: dict[str, Any]) -> list[Candidate]:
-    """One: the symbols looked up before the scan."""
+    """One candidate: the symbols are looked up before the scan."""
     pytensor.config.floatX = "float32"
     H, cases = problem.hidden, problem.steps * problem.batch
 

@@ -1,6 +1,6 @@
 """One time step of each cell, as a competent user writes it: gates in one product, inputs looked up before.
 
-The equations are the same in all engines, so they stand here once; `Math` is what differs.
+The equations are the same in all engines, so they are defined here once; `Math` has the engine's operations.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Math:
 
 
 def table(m: Math, cell: str, H: int, w: Weights) -> Tensor:
-    """What a symbol adds to the gates, one row for each symbol: the bias is added to V rows, not to T B."""
+    """Contribution of symbols to the gates, one row for each symbol: the bias is added to V rows, not to T B."""
     if cell != "mLSTM":
         return w["W_x"] + w["b"]
     to_m, to_gates = m.split(w["W_x"], [H, 4 * H])  # m has no bias
@@ -52,7 +52,7 @@ def elman(m: Math, H: int, w: Weights, x: Tensor, h: Tensor) -> tuple[Tensor, ..
 
 
 def mlstm(m: Math, H: int, w: Weights, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, ...]:
-    """Krause et al. 2016: m = (x W_mx) ⊙ (h W_mh) stands where h does in an LSTM."""
+    """Krause et al. 2016: m = (x W_mx) ⊙ (h W_mh) replaces h in an LSTM."""
     x_m, x_gates = m.split(x, [H, 4 * H])
     gates, g = m.split(m.affine(x_gates, x_m * (h @ w["W_hm"]), w["W_m"]), [3 * H, H])
     i, f, o = m.split(m.sigmoid(gates), [H, H, H])
@@ -61,7 +61,7 @@ def mlstm(m: Math, H: int, w: Weights, x: Tensor, h: Tensor, c: Tensor) -> tuple
 
 
 def peephole(m: Math, H: int, w: Weights, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, ...]:
-    """Graves 2013: i and f see the old c, o the new one."""
+    """Graves 2013: i and f read the old c, o the new one."""
     i, f, o, g = m.split(m.affine(x, h, w["W_h"]), [H, H, H, H])
     w_ci, w_cf = m.split(w["w_cif"], [H, H])
     c = m.sigmoid(f + w_cf * c) * c + m.sigmoid(i + w_ci * c) * m.tanh(g)

@@ -15,12 +15,12 @@ HEADINGS = (
 LEGEND = """\
 installed    median over rounds of the median call, in ms, and its spread
 tuned        the same with an allocator that keeps its memory (all contenders), and with MKL's fast kernels on
-             the processors of other makers than Intel (PyTorch)
+             processors that are not Intel's (PyTorch)
 × ours       installed / ours installed
 best × ours  the better of both / the better of both of ours
 % of peak    flops of the products alone / time of the best, of the fastest float32 product of squares found
-cold, warm   building, compiling and the first call: with an empty kernel cache, and with what the first left
-MiB          peak resident memory in the measured calls, as installed, over what the imports took"""
+cold, warm   building, compiling and the first call: with an empty kernel cache, and with the filled cache
+MiB          peak resident memory in the measured calls, as installed, minus that after the imports"""
 
 
 def _ms(value: float) -> str:
@@ -40,7 +40,7 @@ def _best(section: Section, contender: str) -> float | None:
 
 
 def _cells(section: Section, contender: str) -> list[str]:
-    """One row: what is unknown is an empty cell."""
+    """Cells of one row, empty if unknown."""
     row = [contender]
     ours = _of(section, "ours", "installed")
     installed, tuned = (_of(section, contender, variant) for variant in ("installed", "tuned"))
@@ -62,7 +62,7 @@ def _cells(section: Section, contender: str) -> list[str]:
 
 
 def _notes(section: Section) -> list[str]:
-    """Which way was the fastest, what is missing and why, what disagrees."""
+    """Notes: the fastest ways, missing results with reasons, disagreements."""
     lines: list[str] = []
     for contender in dict.fromkeys(m.contender for m in section.measured):
         said: dict[str, list[str]] = {}
@@ -79,7 +79,7 @@ def _notes(section: Section) -> list[str]:
     compared = [m.difference for m in section.measured if m.difference is not None]
     if len(compared) > 1:
         lines.append(f"largest relative difference from ours: {max(compared):.1g}")
-    # /proc counts hundredths of a second: below a few of them there is nothing to tell
+    # /proc counts hundredths of a second: a few of them are noise
     idle = {contender: seconds for contender, seconds in section.wasted.items() if seconds > 0.05}
     if idle:
         listed = ", ".join(f"{contender} {seconds:.2f} s" for contender, seconds in idle.items())
@@ -102,7 +102,7 @@ def _rows(section: Section) -> list[list[str]]:
 
 
 def text(section: Section) -> str:
-    """For a terminal."""
+    """The table for a terminal."""
     rows = [list(HEADINGS), *_rows(section)]
     widths = [max(len(row[k]) for row in rows) for k in range(len(HEADINGS))]
     lines = [title(section)]
@@ -113,7 +113,7 @@ def text(section: Section) -> str:
 
 
 def markdown(section: Section) -> str:
-    """For RESULTS.md."""
+    """The table for RESULTS.md."""
     lines = [f"#### {title(section)}", "", _line(HEADINGS), "|---|" + "---:|" * (len(HEADINGS) - 1)]
     lines += [_line(row) for row in _rows(section)]
     return "\n".join([*lines, "", *(f"- {note}" for note in _notes(section))])

@@ -1,9 +1,8 @@
 """The workers of one row of the table, and their turns: at any time one of them computes.
 
 Waiting workers are blocked in a read. Their OpenMP and OpenBLAS threads spin for some milliseconds after a
-product (to forbid it, by OMP_WAIT_POLICY=PASSIVE, makes small products in PyTorch several times slower), so
-each turn begins when the last worker has come to rest, and what waiting workers use all the same is measured: see
-`Worker.wasted`.
+product (OMP_WAIT_POLICY=PASSIVE forbids it, but makes small products in PyTorch several times slower). So each
+turn begins when the last worker is idle, and the processor time of waiting workers is measured: see `Worker.wasted`.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from benchmarks.networks.worker import HAVE_WAYS, MODULES
 
 ROOT = Path(__file__).resolve().parents[2]
 
-#: "as installed", and with what makes peers faster: an allocator that keeps its memory, MKL's best kernels.
+#: "as installed", and with settings that make peers faster: an allocator that keeps its memory, MKL's best kernels.
 VARIANTS = ("installed", "tuned")
 
 #: glibc: never give memory back, never map it anew for each large array, use large pages where allowed.
@@ -63,7 +62,7 @@ CLEARED = (
     "MALLOC_MMAP_THRESHOLD_",
 )
 
-#: MKL asks this before it takes its fast kernels; on other makers' processors it says no.
+#: MKL calls this to choose its fast kernels; on processors that are not Intel's it returns 0.
 SHIM = "int mkl_serv_intel_cpu_true(void) { return 1; }\nint mkl_serv_intel_cpu(void) { return 1; }\n"
 
 #: Seconds: after its turn a worker has come to rest when it uses no processor time for the first; the second
@@ -72,7 +71,7 @@ REST, RESTLESS = 0.03, 0.5
 
 
 def mkl_shim(folder: Path) -> Path | None:
-    """A library to preload that lets MKL use its fast kernels; None where there is no need or no gcc."""
+    """A library to preload that lets MKL use its fast kernels; None if it is not needed, or without gcc."""
     try:
         intel = "GenuineIntel" in Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:
@@ -86,7 +85,7 @@ def mkl_shim(folder: Path) -> Path | None:
 
 
 def environment(variant: str, caches: Path, cores: int, all_cores: int, shim: Path | None) -> dict[str, str]:
-    """For a worker. Kernel caches of all contenders lie in `caches`: the first variant starts cold."""
+    """Environment of a worker. Kernel caches of all contenders are in `caches`: the first variant starts cold."""
     env = {name: value for name, value in os.environ.items() if name not in CLEARED}
     env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), env.get("PYTHONPATH", "")]))
     env |= {
@@ -140,7 +139,7 @@ class Worker:
         self._rest()
 
     def ask(self, patience: float, do: str, **arguments: Any) -> dict[str, Any]:
-        """The answer to a command; {"error": ...} if none comes in so many seconds."""
+        """The answer to a command; {"error": ...} if none comes within `patience` seconds."""
         assert self.process.stdin is not None
         self.wasted += self._processor_time() - self._used
         try:
@@ -182,7 +181,7 @@ class Worker:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def end(self, kill: bool = False) -> None:
-        """Lets it end; kills it, and what it started, if it is told to or does not."""
+        """Ends the worker. kill: kills it and its child processes, as happens also if it does not end."""
         if self.process.stdin is not None:
             self.process.stdin.close()
         try:
@@ -191,14 +190,14 @@ class Worker:
                 return
         except subprocess.TimeoutExpired:
             pass
-        # It leads a session of its own, so this reaches its compilers and nobody else.
+        # It leads its own session, so this kills only the worker and its compilers.
         os.killpg(self.process.pid, 9)
         self.process.wait()
 
 
 @dataclass
 class Measured:
-    """What one contender did in one variant: seconds of the median call of each round, and the rest."""
+    """Results of one contender in one variant: seconds of the median call of each round, and others."""
 
     contender: str
     variant: str
@@ -208,7 +207,7 @@ class Measured:
     planned: int | None = None
     way: str = ""
     note: str = ""
-    #: Largest relative difference from ours; None where it was not compared.
+    #: Largest relative difference from ours; None if not compared.
     difference: float | None = None
 
     @property
@@ -223,7 +222,7 @@ class Measured:
 
 @dataclass
 class Section:
-    """One problem and task: what every contender did."""
+    """Results of all contenders for one problem and task."""
 
     problem: Problem
     task: str
@@ -236,7 +235,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Plan:
-    """How to measure."""
+    """Settings of the measurement."""
 
     contenders: tuple[str, ...]
     variants: tuple[str, ...] = VARIANTS
@@ -268,7 +267,7 @@ class Team:
         self.workers: list[Worker] = []
 
     def start(self, contender: str, variant: str, scout: bool = False) -> Worker:
-        """scout: to find the fastest way; it leaves the kernel cache of those that are measured empty."""
+        """Starts a worker. scout: finds the fastest way, with a separate kernel cache."""
         spec = {"problem": self.problem.record(), "options": self.options}
         caches = self.folder / (contender.replace(" ", "-") + "-scout" * scout)
         env = environment(variant, caches, self.options["threads"], self.all_cores, self.shim)
@@ -361,6 +360,6 @@ class Team:
 
 
 def run(problem: Problem, plan: Plan) -> Iterable[Section]:
-    """All sections of a problem; files and caches live in a temporary folder meanwhile."""
+    """All sections of a problem; files and caches are in a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="graphnet-benchmark-") as folder:
         yield from Team(problem, plan, Path(folder)).run()

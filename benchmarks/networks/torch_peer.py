@@ -1,9 +1,9 @@
 """PyTorch: its own layers, a loop as users write it, and that loop compiled.
 
-nn.LSTM, nn.GRU and nn.RNN read one-hot vectors, which they are given ready-made: they multiply by their input
-weights themselves, so there is no lookup to hand them. nn.GRU resets after the product, ours before: it
-computes other numbers at the same cost, and is compared in speed alone. The loop looks symbols up
-(F.embedding) or multiplies one-hot vectors, whichever is faster.
+nn.LSTM, nn.GRU and nn.RNN read precomputed one-hot vectors: they multiply by their input weights themselves, so a
+lookup is not possible. nn.GRU resets after the product, ours before: it computes other numbers at the same cost, and
+is compared in speed alone. The loop looks symbols up (F.embedding) or multiplies one-hot vectors, whichever is
+faster.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Net = Callable[[Weights], Tensor]
 
 
 def prepare(options: dict[str, Any]) -> None:
-    """Threads, for the whole process."""
+    """Sets the number of threads of the process."""
     if options["limited"]:
         torch.set_num_threads(options["threads"])
 
@@ -112,7 +112,7 @@ def _own_layer(problem: Problem, task: str, way: str) -> Candidate:
         leaves |= _tensors({name: w[name] for name in ("W_o", "b_o")}, True)
 
         def usual(w: Weights) -> Tensor:
-            """Without functional_call, as one calls a layer."""
+            """Calls the layer directly, without functional_call."""
             return F.linear(layer(x)[0].flatten(0, 1), w["W_o"], w["b_o"])
 
         return _gradient(leaves, targets, usual, False)
@@ -217,11 +217,11 @@ def _loop(problem: Problem, task: str, hot: bool, way: str, compiled: str) -> Ca
 
 
 def candidates(contender: str, task: str, problem: Problem, options: dict[str, Any]) -> list[Candidate]:
-    """The ways of this contender; Absent where it has none."""
+    """The ways of this contender; raises Absent if it has none."""
     if contender == "torch nn":
         if problem.cell not in ("LSTM", "GRU", "Elman"):
             raise Absent("PyTorch has no such layer")
-        # oneDNN's LSTM knows no forward mode, so it is left with the derivative of the derivative.
+        # oneDNN's LSTM has no forward mode, so only the derivative of the derivative is possible.
         ways = [""] if task == "gradient" else ["jvp and vjp", "dual", "twice"]
         return [_own_layer(problem, task, way) for way in (ways[-1:] if problem.cell == "LSTM" else ways)]
     if contender == "torch loop":

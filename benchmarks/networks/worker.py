@@ -1,15 +1,15 @@
-"""One contender in a process of its own: obeys commands, one JSON line each, and computes only when told to.
+"""One contender in a separate process: runs commands, one JSON line each, and computes only on command.
 
 It starts with {"contender": ..., "problem": ..., "options": ...}, then answers:
 
     {"do": "choose", "task": T}  tries each way to do the task        -> {"way": the fastest}
     {"do": "setup", "task": T, "way": W}  builds it, runs it          -> way, first, seconds, results, ...
     {"do": "time", "calls": n}   -> {"seconds": [...]}, each call by itself
-    {"do": "memory"}             -> {"bytes": peak since "forget", over what the imports took}
+    {"do": "memory"}             -> {"bytes": peak since "forget", minus that after the imports}
     {"do": "forget"}             the peak starts again
     {"do": "peak"}               -> {library: flops per second}
 
-Answers may be {"absent": why} or {"error": what}. It ends with its standard input.
+Answers may be {"absent": reason} or {"error": message}. The process ends with its standard input.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ CHOOSING, WARMING = 0.3, 0.3
 
 
 def timed(call: Callable[[], Any], seconds: float, least: int = 2) -> list[float]:
-    """Times of calls, one by one, for so many seconds."""
+    """Times of single calls, for `seconds` seconds."""
     samples: list[float] = []
     while len(samples) < least or sum(samples) < seconds:
         start = time.perf_counter()
@@ -61,7 +61,7 @@ def timed(call: Callable[[], Any], seconds: float, least: int = 2) -> list[float
 
 
 def resident(what: str) -> int:
-    """VmRSS or VmHWM, in bytes (0 where there is no /proc)."""
+    """VmRSS or VmHWM, in bytes (0 without /proc)."""
     try:
         found = re.search(rf"{what}:\s+(\d+) kB", Path("/proc/self/status").read_text(encoding="utf-8"))
     except OSError:
@@ -138,7 +138,7 @@ class Worker:
         try:
             Path("/proc/self/clear_refs").write_text(
                 "5", encoding="utf-8"
-            )  # the peak becomes what is resident now
+            )  # the peak becomes the resident memory
         except OSError as error:
             return {"error": str(error)}
         return {}
@@ -148,7 +148,7 @@ class Worker:
 
 
 def answer(worker: object, do: str, **arguments: Any) -> dict[str, Any]:
-    """What the worker's method `do` returns, or why it does not."""
+    """Result of the worker's method `do`, or the reason for a failure."""
     try:
         result: dict[str, Any] = getattr(worker, do)(**arguments)
     except Absent as reason:
@@ -159,8 +159,8 @@ def answer(worker: object, do: str, **arguments: Any) -> dict[str, Any]:
 
 
 def serve(make: Callable[..., object]) -> None:
-    """Makes a worker of what the command line says, and lets its methods answer until standard input ends."""
-    # What a library prints must not be taken for an answer.
+    """Makes a worker from the first line of standard input, and answers commands until standard input ends."""
+    # Keeps output of libraries apart from answers.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     cores = json.loads(sys.argv[1])["options"]["cores"]

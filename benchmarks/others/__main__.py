@@ -1,13 +1,13 @@
-"""What breaks the others: open issues about recurrent nets of JAX, PyTorch, PyTensor and Reactant, as small programs.
+"""Open issues about recurrent nets of JAX, PyTorch, PyTensor and Reactant, as small programs.
 
     python -m benchmarks.others [--cases light Hv] [--sizes 1000] [--contenders ours jax] [--rounds 5]
                                [--patience 120]
 
 Each case is written from the description of an issue, here and in the peer that is installed;
-docs/what_breaks_others.md has the issues. A row is a program in a process of its own: seconds until its first
-result (building, compiling, first call), milliseconds of a call (medians of turns), and the greatest relative
-error of its derivatives beside finite differences of a plain loop. What a peer refuses, and what is not ready
-after --patience seconds, is told.
+docs/what_breaks_others.md has the issues. A row is a program in a separate process: seconds until its first
+result (building, compiling, first call), milliseconds of a call (medians of turns), and the largest relative
+error of its derivatives, compared with finite differences of a plain loop. Errors of a peer, and programs that are not
+ready after --patience seconds, are printed.
 """
 
 from __future__ import annotations

@@ -18,18 +18,17 @@ Arrays = list[Array]
 
 @dataclass(frozen=True)
 class Case:
-    """One program: what it is about, and what its result is compared with."""
+    """One program: its issue, and the reference for its result."""
 
     issue: str
     about: str
     #: size, generator -> arrays
     arrays: Callable[[int, np.random.Generator], Arrays]
-    #: arrays -> what is differentiated; one number, or one for each example, or a vector
+    #: arrays -> the value to differentiate: one number, or one for each example, or a vector
     cost: Callable[..., Any]
     sizes: Sequence[int]
     wrt: int = 1
-    #: What the program returns beside the value: gradients, those of each example, or a product along the last
-    #: `wrt` arrays.
+    #: Results besides the value: gradients, gradients of each example, or a product along the last `wrt` arrays.
     kind: Literal["gradient", "each", "Jv", "Hv"] = "gradient"
     peers: Sequence[str] = ()
 
@@ -266,7 +265,7 @@ CASES = {
         peers=(J,),
     ),
     "matrix": Case(f"{JAX} 36799", "a 3 × 3 matrix, float64", matrix_arrays, matrix, (500, 2000), peers=(J,)),
-    "masked": Case(f"{JAX} 20601", "NaN where a mask says no", masked_arrays, masked, (20,), peers=(J, T)),
+    "masked": Case(f"{JAX} 20601", "NaN where a mask is 0", masked_arrays, masked, (20,), peers=(J, T)),
     "running": Case(
         f"{JAX} 15906, EnzymeAD/Reactant.jl 3166",
         "an array read one element at a step",

@@ -1,4 +1,4 @@
-"""Derivatives beside central differences of the plain loop, in float64."""
+"""Derivatives compared with central differences of the plain loop, in float64."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from graphnet.graph.node import Array
 
 
 def error(case: Case, name: str, arrays: Arrays, size: int, results: Sequence[Array]) -> float:
-    """The greatest relative error of the derivatives along a direction; NaN if one is none."""
+    """The largest relative error of the derivatives along a direction; NaN if one is NaN."""
     exact = [np.asarray(a, np.float64) for a in arrays]
     point, others = exact[: case.wrt], exact[case.wrt :]
     if case.kind in ("Jv", "Hv"):

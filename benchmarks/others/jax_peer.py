@@ -104,7 +104,7 @@ def costs() -> dict[str, Callable[..., Any]]:
 
 
 def program(name: str, case: Case, arrays: Arrays, size: int) -> Callable[[], Sequence[Array]]:
-    """What the case asks for, jitted."""
+    """The program of the case, jitted."""
     import jax
 
     jax.config.update("jax_enable_x64", True)

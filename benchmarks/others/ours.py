@@ -1,4 +1,4 @@
-"""The cases in graphnet: arrays -> a function that computes what the case asks for."""
+"""The cases in graphnet: arrays -> a function that computes the results of the case."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ COSTS: dict[str, Callable[..., Node]] = {
 
 
 def program(name: str, case: Case, arrays: Arrays, size: int) -> Callable[[], Sequence[Array]]:
-    """What the case asks for, compiled."""
+    """The program of the case, compiled."""
     inputs = [gn.input(a.shape, a.dtype) for a in arrays]
     directions = inputs[-case.wrt :] if case.kind in ("Jv", "Hv") else []
     others: list[Any] = [size] if name == "window" else []

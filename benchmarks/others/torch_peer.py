@@ -78,7 +78,7 @@ def costs() -> dict[str, Callable[..., Any]]:
 def program(
     name: str, case: Case, arrays: Arrays, size: int, compiled: bool = False
 ) -> Callable[[], Sequence[Array]]:
-    """What the case asks for; the Hessian product is double backward."""
+    """The program of the case; the Hessian product is double backward."""
     import torch
 
     torch.set_num_threads(1)  # faster than two for arrays as small as these

@@ -1,4 +1,4 @@
-"""A program in a process of its own: made, checked, then called when it is told to; ended if it takes too long."""
+"""A program in a separate process: made, checked, then called on command; ended if it takes too long."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TURN, CALLS = 0.3, 20
 
 @dataclass(frozen=True)
 class Ready:
-    """What a program took until its first result, and how far its derivatives are from finite differences."""
+    """Seconds until a program's first result, and the error of its derivatives, by finite differences."""
 
     seconds: float
     error: float
@@ -38,7 +38,7 @@ class Ready:
 
 @dataclass(frozen=True)
 class Refused:
-    """Why there is no result."""
+    """Reason why there is no result."""
 
     why: str
 
@@ -50,7 +50,7 @@ def _serve(pipe: Connection, contender: str, name: str, size: int) -> None:
     except ImportError as missing:
         pipe.send(Refused(f"not installed ({missing.name})"))
         return
-    except Exception as problem:  # what a peer refuses is what is measured
+    except Exception as problem:  # an error of a peer is a result
         first = str(problem).strip().partition("\n")[0]
         pipe.send(Refused(f"{type(problem).__name__}: {first:.110}"))
         return
@@ -86,7 +86,7 @@ def _turn(call: Callable[[], Any]) -> list[float]:
 
 
 class Worker:
-    """A contender on a case; `ready` is what came of making it."""
+    """A contender on a case. ready: the result of making its program."""
 
     def __init__(self, contender: str, name: str, size: int, patience: float) -> None:
         context = multiprocessing.get_context("spawn")

@@ -1,1 +1,1 @@
-"""How long one Hessian-free step takes here and elsewhere; `python -m benchmarks.second_order` prints it."""
+"""Time of one Hessian-free step, here and elsewhere; run `python -m benchmarks.second_order`."""

@@ -1,16 +1,16 @@
-"""How long one Hessian-free step takes here, in the package `hessianfree`, and written with PyTorch.
+"""Time of one Hessian-free step here, in the package `hessianfree`, and written with PyTorch.
 
     python -m benchmarks.second_order [--hessianfree PYTHON] [--lengths 30] [--batches 100] [--plain | --structural]
 
 The addition problem with Sutskever's net (2013, 4.4): 100 tanh units, the same sequences, weights, λ and steps of CG
-for all, who then do the same work. Every contender runs in processes of its own, as installed and tuned, and is first
+for all contenders, which then do the same work. Each runs in separate processes, as installed and tuned, and is first
 compared with ours: gradient, Gv, and δ. They take turns, one computing at a time.
 
-PYTHON is an interpreter that has hessianfree 0.4.0, which does not tell pip what it needs:
+PYTHON is an interpreter with hessianfree 0.4.0, which does not declare its dependencies:
 
     python -m venv hf; hf/bin/pip install hessianfree==0.4.0 numpy matplotlib    # then --hessianfree hf/bin/python
 
-Ends with an error if a contender computes something else.
+Ends with an error if a contender's results differ.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def arguments() -> argparse.Namespace:
     add("--units", type=int, default=100)
     add("--cg-steps", type=int, default=50, help="of every contender")
     # With a larger λ, hessianfree would end CG earlier: its rule for that cannot be set.
-    add("--damping", type=float, default=0.01, help="λ; hessianfree ends CG sooner where it is large")
+    add("--damping", type=float, default=0.01, help="λ; hessianfree ends CG earlier if λ is large")
     add("--mu", type=float, default=1 / 30, help="μ of structural damping, whose weight is λ μ")
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--plain", action="store_true", help="without structural damping only")
@@ -50,13 +50,13 @@ def arguments() -> argparse.Namespace:
     add("--contenders", nargs="+", choices=list(MODULES), default=list(MODULES), help="ours always runs")
     add("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
     add("--rounds", type=int, default=5, help="turns of each contender")
-    add("--cores", type=int, default=0, help="on how many all run (0: all there are)")
-    add("--turn", type=float, default=0.2, help="seconds, at least, of steps and of products in a turn")
+    add("--cores", type=int, default=0, help="number of cores for all (0: all cores)")
+    add("--turn", type=float, default=0.2, help="minimum seconds of steps and of products in a turn")
     add("--patience", type=float, default=900, help="seconds that a contender may take to answer")
     add("--compiled-steps", type=int, default=50, help="longest loop that torch.compile gets")
     chosen = parser.parse_args()
     if not shutil.which(chosen.hessianfree):
-        parser.error(f"--hessianfree: there is no program {chosen.hessianfree}")
+        parser.error(f"--hessianfree: program {chosen.hessianfree} not found")
     if not chosen.damping > 0:
         parser.error(f"--damping must be > 0, not {chosen.damping}")
     return chosen

@@ -48,7 +48,7 @@ class Net(hessianfree.RNNet):  # type: ignore[misc]
         return self._without_first_bias(super().calc_G(v, damping, out))
 
     def error(self, W: Array | None = None, inputs: Array | None = None, targets: Array | None = None) -> Any:
-        self.losses += W is not None  # without, it looks at what is kept from the run forward
+        self.losses += W is not None  # without W, it uses values of the forward run
         return super().error(W, inputs, targets)
 
     def _without_first_bias(self, vector: Array) -> Array:

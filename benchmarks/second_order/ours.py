@@ -43,7 +43,7 @@ class Ours(Judge):
         self._count()
 
     def _count(self) -> None:
-        """The objective's methods, counting."""
+        """Wraps the objective's methods to count calls."""
         curvature, loss = self.objective.curvature, self.objective.loss
 
         def counted_curvature(w: Array, structural: float = 0.0) -> Callable[[Array], Array]:

@@ -1,6 +1,6 @@
-"""What every contender computes: one Hessian-free step on the addition problem, and how it says what it did.
+"""The problem of all contenders: one Hessian-free step on the addition problem, and its results.
 
-It holds NumPy only, so that a worker under any interpreter can import it.
+Imports NumPy only, so that a worker under any interpreter can import it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Problem:
     cg_steps: int
 
     def record(self) -> dict[str, Any]:
-        """As JSON would hold it."""
+        """The problem as JSON-compatible values."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -79,7 +79,7 @@ class Contender(ABC):
 
     @abstractmethod
     def named(self, vector: Any) -> Arrays:
-        """By the names in NAMES."""
+        """Parts of a vector by the names in NAMES."""
 
     @abstractmethod
     def gradient(self) -> Any:
@@ -87,7 +87,7 @@ class Contender(ABC):
 
     @abstractmethod
     def linearized(self) -> Callable[[], Any]:
-        """Does what a step does once for all its products; gives a function that multiplies the direction by G.
+        """Does the work that a step's products share; returns a function that multiplies the direction by G.
 
         With structural damping, without λ.
         """
@@ -96,7 +96,7 @@ class Contender(ABC):
     def step(self, cg_steps: int) -> Any:
         """A whole Hessian-free step from the weights and from δ = 0, which the next call starts from, too.
 
-        Gives δ after CG's last step.
+        Returns δ after CG's last step.
         """
 
 
@@ -105,4 +105,4 @@ class Judge(Contender):
 
     @abstractmethod
     def model(self, delta: Array) -> float:
-        """φ(δ) = ∇Cᵀδ + ½ δᵀ(G + λ I + structural damping) δ, which CG minimises."""
+        """φ(δ) = ∇Cᵀδ + ½ δᵀ(G + λ I + structural damping) δ, which CG minimizes."""

@@ -25,7 +25,7 @@ FUNC = tuple(f"{net}, {way}" for net in ("rnn", "loop") for way in ("jvp", "dual
 
 
 def prepare(options: dict[str, Any]) -> None:
-    """Threads, for the whole process."""
+    """Sets the number of threads of the process."""
     if options["limited"]:
         torch.set_num_threads(options["threads"])
 
@@ -70,7 +70,7 @@ class Torch(Contender):
         return torch.stack(hs)
 
     def _outputs(self, w: Weights) -> tuple[Tensor, ...]:
-        """What the curvature is taken at: o, and with structural damping all h_t."""
+        """Outputs for the curvature: o, and with structural damping all h_t."""
         h = self._hidden(w)
         o = torch.addmm(w["b_o"], h[-1], w["W_ho"])
         return (o, h) if self.problem.structural else (o,)
@@ -86,7 +86,7 @@ class Torch(Contender):
         weight = self.problem.structural / self.problem.batch
         return of_o, tangents[1] * (weight / (1 - outputs[1] ** 2))
 
-    # -- what a step needs -------------------------------------------------------------------
+    # -- parts of a step ---------------------------------------------------------------------
 
     def _loss(self, w: Tensor) -> float:
         self.losses += 1
@@ -200,9 +200,9 @@ class Compiled(Torch):
 
 
 class ByHand(Torch):
-    """R rules and backward rules of this one cell, with all products that can be taken over all of time at once.
+    """R rules and backward rules of this one cell, with products over all time steps at once if possible.
 
-    Not what one gets from a network as it is written: it has to be derived again for each cell.
+    Such code has to be derived by hand for each cell.
     """
 
     def _curvature(self) -> Callable[[Weights], Weights]:
@@ -244,7 +244,7 @@ class ByHand(Torch):
 
 
 def ways(contender: str, problem: Problem, data: Data, options: dict[str, Any]) -> tuple[str, ...]:
-    """Of this contender; Absent where it has none."""
+    """The ways of this contender; raises Absent if it has none."""
     if contender == "torch.func":
         return FUNC
     if contender == "torch.compile" and data.time > options["compiled_steps"]:

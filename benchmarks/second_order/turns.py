@@ -17,14 +17,14 @@ from benchmarks.networks.team import Worker, environment, mkl_shim
 from benchmarks.second_order.problem import NAMES, Arrays, Data, Problem
 
 #: Largest relative differences from ours: gradient, Gv, δ after a few steps of CG and after all, in the norm of the
-#: whole vector, and φ(δ). Rounding sets float32 back by a step of CG here and there, whoever computes, and δ grows by
-#: some per cent in a step, along directions that φ hardly feels; φ says whether CG came equally far.
+#: whole vector, and φ(δ). Rounding costs float32 a step of CG now and then, in all contenders, and δ grows by some per
+#: cent in a step, along directions that hardly change φ; φ shows that CG made equal progress.
 TOLERANCES = {"gradient": 1e-4, "product": 1e-4, "few": 0.5, "model": 1e-3, "step": 0.3}
 
 
 @dataclass
 class Measured:
-    """What one contender did in one variant; seconds by "step" and "product", one of each round."""
+    """Results of one contender in one variant; seconds by "step" and "product", one for each round."""
 
     contender: str
     variant: str
@@ -33,7 +33,7 @@ class Measured:
     tried: dict[str, float] = field(default_factory=dict)
     rounds: dict[str, list[float]] = field(default_factory=lambda: {"step": [], "product": []})
     results: str = ""
-    #: From ours, by what is compared.
+    #: Relative differences from ours, by quantity.
     differences: dict[str, float] = field(default_factory=dict)
     products: int = 0
     losses: int = 0
@@ -50,9 +50,9 @@ class Measured:
 
 @dataclass(frozen=True)
 class Plan:
-    """How to measure. cores: how many (0: all). turn: seconds for the products, and for short steps.
+    """Settings of the measurement. cores: number of cores (0: all). turn: seconds for products, and for short steps.
 
-    pythons: contender -> interpreter, where it is not this one. options: for workers.
+    pythons: contender -> interpreter, if not this one. options: for workers.
     """
 
     contenders: tuple[str, ...]  # ours first
@@ -77,7 +77,7 @@ def draw(problem: Problem) -> Data:
 
 
 def run(problem: Problem, plan: Plan) -> list[Measured]:
-    """All contenders in all variants, each agreeing with ours or noted as not."""
+    """Runs all contenders in all variants, and notes those that do not agree with ours."""
     with tempfile.TemporaryDirectory(prefix="graphnet-benchmark-") as name:
         folder = Path(name)
         everything = sorted(os.sched_getaffinity(0))
@@ -144,7 +144,7 @@ def _set_up(worker: Worker, problem: Problem, plan: Plan) -> Measured:
 
 
 def _compare(ready: list[tuple[Worker, Measured]], plan: Plan) -> None:
-    """With ours, which is the first."""
+    """Compares results with ours, the first."""
     judge, ours = ready[0]
 
     def model(measured: Measured) -> float:

@@ -42,7 +42,7 @@ class Worker:
         return made
 
     def choose(self) -> dict[str, Any]:
-        """The way whose products of one step take least, with what is done once for them; seconds of all ways."""
+        """The way with the fastest products of one step, including their shared work; seconds of all ways."""
         ways = self.module.ways(self.contender, self.problem, self.data, self.options)
         seconds: dict[str, float] = {}
         for way in ways if len(ways) > 1 else ():
@@ -55,7 +55,7 @@ class Worker:
         return {"way": min(seconds, key=lambda way: seconds[way]) if seconds else ways[0], "seconds": seconds}
 
     def setup(self, way: str) -> dict[str, Any]:
-        """Makes it, runs everything once, and leaves the results in a file."""
+        """Makes the contender, runs everything once, and writes the results to a file."""
         self.calls.clear()
         gc.collect()
         contender, steps = self._make(way), self.problem.cg_steps
@@ -77,7 +77,7 @@ class Worker:
         }
 
     def time(self, what: str, seconds: float) -> dict[str, Any]:
-        """Calls for so many seconds, at least one; a first one if they are short."""
+        """Times calls for `seconds` seconds, at least one; short calls get a warm-up call."""
         gc.collect()
         call = self.calls[what]
         samples = timed(call, seconds, least=1)

@@ -32,31 +32,31 @@ class Program(ABC):
         """
 
     def again(self, arrays: Sequence[Array]) -> list[Array]:
-        """As `run`, where nothing but the arrays of varying inputs differs from the last call."""
+        """Like `run`, if only the arrays of varying inputs differ from the last call."""
         return self.run(arrays)
 
     def begin(self, arrays: Sequence[Array], wanted: Sequence[int]) -> list[Array] | None:
         """The outputs at these positions, none of which depends on a varying input; `again` may then follow.
 
-        What stands for the arrays of varying inputs is of no meaning. None where the program cannot do a part of its
-        work, or where something went wrong in it: nothing is then ready to be finished.
+        The arrays of varying inputs are ignored. None if the program cannot run in parts, or if an error occurred; then
+        `again` must not follow.
         """
         return None
 
     def taken(self, array: Any) -> Any:
-        """The array, if it lies already where the program computes and can be read there; else None."""
+        """The array, if it is in the program's memory and can be read in place; else None."""
         return None
 
     @abstractmethod
     def timed(self, arrays: Sequence[Array]) -> Mapping[Node, float]:
-        """Runs, and tells the seconds that each node took; nodes that cost nothing may be left out."""
+        """Runs, and returns the seconds that each node took; nodes without cost may be left out."""
 
     def stored(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """The program as what JSON can hold, and arrays. BackendError where no file can hold it."""
+        """The program as JSON-compatible values and arrays. BackendError if it cannot be stored."""
         raise BackendError("functions of this back end cannot be stored; compile with backend='numba'.")
 
     def leaves_by_key(self) -> Mapping[str, Node]:
-        """The leaves that the program reads, by the names that their arrays have where it is stored."""
+        """The leaves that the program reads, by the names of their arrays in a stored program."""
         return {}
 
 
@@ -64,9 +64,9 @@ class Backend(ABC):
     """Makes programs from graphs."""
 
     name: str
-    #: What it has that some passes are for (see passes.Pass): it compiles loops; its memory is behind caches.
+    #: Features that some passes require (see passes.Pass): it compiles loops; its memory is behind caches.
     has: Set[str] = frozenset({"loops"})
-    #: True if its memory is not the host's, so that what is computed with over and over should stay there.
+    #: True if its memory is not the host's, so that arrays which are used repeatedly should stay there.
     apart: bool = False
     #: True if the number of threads changes no bit of a result.
     deterministic: bool = True
@@ -88,20 +88,21 @@ class Backend(ABC):
         check: bool,
         updated: Sequence[int] | None = None,
     ) -> Program:
-        """A program for the graph, which passes made of `source`: errors speak of the user's own nodes.
+        """A program for the graph, which passes made of `source`: errors name the user's nodes in `source`.
 
-        It uses at most so many threads; None leaves the choice to it. updated: positions of the inputs whose arrays are
-        to have the values of the last outputs. A program may write them itself; else its caller does. If it is not
-        None, nothing is called again, and inputs may be read where they lie.
+        threads: maximum number of threads; None: chosen by the program. updated: positions of the inputs whose arrays
+        receive the values of the last outputs. A program may write them itself; else its caller does. If updated is not
+        None, `again` is never called, and inputs may be read in place.
         """
 
     def rehearse(
         self, graph: Graph, source: Graph, arrays: Sequence[Array], check: bool = False
     ) -> Iterator[tuple[str, list[Array]]]:
-        """(which order, the outputs) for orders in which cores may happen to run, one that is always right first.
+        """Yields (name of an order, outputs) for possible orders of the cores' work, first an order that is always
+        valid.
 
-        All outputs must have the same bits. Work is divided as finely as it can be, one core runs at a time, and memory
-        is full of NaN before each run, so that what is read too early is seen. A back end without cores gives nothing.
+        All outputs must have the same bits. Work is divided as finely as possible, one core runs at a time, and memory
+        is filled with NaN before each run to expose premature reads. A back end without cores yields nothing.
         """
         return iter(())
 
@@ -114,9 +115,8 @@ class Backend(ABC):
     def restore(
         self, header: Mapping[str, Any], arrays: Mapping[str, Array], source: Graph | None = None
     ) -> Program:
-        """The program that was stored. BackendError if it was made for another machine.
+        """The stored program. BackendError if it was made for another machine.
 
-        source: the graph that it is a program of, which tells what went wrong, and some of whose leaves it reads (see
-        `own` in files.restored_schedule).
+        source: the program's graph, used in errors; the program reads some of its leaves (see files.restored_schedule).
         """
         raise BackendError(f"the {self.name} back end stores no functions")

@@ -1,12 +1,11 @@
 """On-disk cache: machine code of kernels, programs of large graphs, and files that Numba keeps for a GPU.
 
-Code from here is executed, so nothing here is trusted blindly. The folder, and each file in it, must be ours and
-writable by nobody else. Each file is sealed by a SHA-256 over its name and its content: a damaged one, or one under
-another's name, is made again.
-A secret key in that seal would add nothing: it would lie where the files lie, and whoever can change these is the user,
-the system's administrator, or the machine that serves the disk; each of them can change the programs as well.
+Code from the cache is executed, so files are verified. The folder, and each file in it, must belong to the user and be
+writable by no other user. Each file is sealed by a SHA-256 over its name and its content: a damaged or renamed file is
+recreated. A secret key in that seal would add nothing: it would be stored next to the files, and only the user, the
+system's administrator, or the file server could change these; each of them can change the programs as well.
 
-The folder is bounded by $GRAPHNET_CACHE_MB (256): what was not used for longest goes.
+The size of the folder is bounded by $GRAPHNET_CACHE_MB (256): the least recently used entries are evicted.
 """
 
 from __future__ import annotations
@@ -28,20 +27,20 @@ from graphnet.system.files import write_whole
 
 __all__ = ["LARGEST", "Cache", "bounded", "make_way", "open_cache"]
 
-#: Names of what is kept here, and of what a killed process left: nothing else is ever removed. The first group is what
-#: files that belong together have in common.
+#: Names of cache entries, and of parts that killed processes left: no other file is ever removed. Files of one entry
+#: share the first group.
 _KEPT = re.compile(
     r"\.?([0-9a-f]{64}|kernel_[0-9a-f]{32})\.(kernel|program|seal|py|pyc|[\w.-]+\.(part|pyc|nbi|nbc)|[\w.-]+\.tmp\.[0-9a-f]+)"
 )
 #: A pipe in the place of a file would be waited for, and a link followed.
 _HOW = os.O_RDONLY | sum(getattr(os, flag, 0) for flag in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
-#: Bytes of a file. Kernels have some thousands; what has more than this was never written here, and is not read.
+#: Maximum size of a file in bytes. Kernels have some thousands; larger files are not from this cache and are not read.
 LARGEST = 1 << 26
-#: Megabytes that are kept where $GRAPHNET_CACHE_MB does not say.
+#: Default of $GRAPHNET_CACHE_MB.
 _MEGABYTES = 256
 #: A file is as old as when it was last used, give or take a day: a lookup need not write.
 _FRESH = 86_400.0
-#: One of so many parts of the bound is written, on average, until somebody looks whether it is exceeded.
+#: The bound is checked each time that about 1 / _LOOKS of it has been written.
 _LOOKS = 16
 
 
@@ -58,9 +57,11 @@ class Cache:
             content, status = bounded(path)
         except OSError:  # there is none, or the disk is failing
             return None
-        fault = "is no file that was written here" if content is None else _fault(status)
+        fault = "is not a file of the cache" if content is None else _fault(status)
         if content is None or fault:
-            _warn_once("file", f"{path} {fault}: what it holds would be executed, so it is made again")
+            _warn_once(
+                "file", f"{path} {fault}: its code would be executed, so it is ignored and compiled again"
+            )
             return None
         digest, kept = content[:32], content[32:]
         if _seal(name, kept) != digest:
@@ -82,18 +83,18 @@ class Cache:
         self.wrote(name, len(content))
 
     def wrote(self, name: str, nbytes: int) -> None:
-        """Now and then, after something was written under this name: looks whether all is too much.
+        """Checks the bound from time to time, after a write under this name.
 
-        Whether it is now is read from the name, which is a hash: so processes that write little each take their turns.
+        The name, which is a hash, decides when, so that many processes that write little share this work.
         """
         share = int(hashlib.sha256(name.encode()).hexdigest()[:8], 16) / 2**32
         if share * self.limit <= _LOOKS * max(nbytes, 4096):
             self.prune()
 
     def prune(self) -> None:
-        """Removes what was not used for longest, if there is more than the bound. Others may be at it, too."""
+        """Removes the least recently used entries if the bound is exceeded. Safe in several processes at once."""
         groups: dict[str, list[tuple[Path, os.stat_result]]] = defaultdict(list)
-        # What a back end keeps by itself lies in a folder of its own (see within), Python's files in one below that.
+        # A back end's own files are in a subfolder (see within), Python's files in one below that.
         for folder in (self.folder, *self.folder.glob("*/"), *self.folder.glob("*/__pycache__/")):
             for name, path, status in _files(folder):
                 groups[name].append((path, status))
@@ -110,12 +111,12 @@ class Cache:
                 return
 
     def within(self, name: str) -> Path | None:
-        """A folder in this one, made where there is none; None if it cannot be had or trusted."""
+        """Subfolder, created if missing; None if it cannot be created or trusted."""
         return _usable(self.folder / name)
 
 
 def bounded(path: Path) -> tuple[bytes | None, os.stat_result]:
-    """Content and status of a file; None if it is no regular file or larger than any cache entry. Raises OSError."""
+    """Content and status of a file; content None if it is not a regular file, or too large. Raises OSError."""
     descriptor = os.open(path, _HOW)
     try:
         status = os.fstat(descriptor)
@@ -128,10 +129,10 @@ def bounded(path: Path) -> tuple[bytes | None, os.stat_result]:
 
 
 def open_cache() -> Cache | None:
-    """$GRAPHNET_CACHE, else the user's cache folder; None if there is none, or none that can be trusted.
+    """The cache in $GRAPHNET_CACHE, else in the user's cache folder; None without a folder that can be trusted.
 
-    Then everything is compiled in memory; a folder that cannot be trusted is told of, once. Raises BackendError if
-    $GRAPHNET_CACHE_MB is no number.
+    Kernels are then compiled in each process; an untrusted folder causes one warning. Raises BackendError if
+    $GRAPHNET_CACHE_MB is not a number.
     """
     limit = _limit()
     named = _named_folder()
@@ -171,14 +172,14 @@ def _usable(named: Path) -> Path | None:
         folder = Path(os.path.realpath(named))
         _make(folder)
         status = folder.stat()
-        fault = _fault(status) if stat.S_ISDIR(status.st_mode) else "is no folder"
+        fault = _fault(status) if stat.S_ISDIR(status.st_mode) else "is not a folder"
     except OSError:
         return None
     if not fault:
         return folder
     _warn_once(
         "folder",
-        f"{folder} {fault}: the cache of compiled kernels in {named} is not used, since what it holds is executed. "
+        f"{folder} {fault}: the cache of compiled kernels in {named} is not used, since its code would be executed. "
         "Remove it, or set GRAPHNET_CACHE to a folder that only you can write to; until then every process compiles "
         "its own.",
     )
@@ -194,7 +195,7 @@ def _make(folder: Path) -> None:
 
 
 def _fault(status: os.stat_result) -> str:
-    """Why what has this status must not be used: others could have written to it."""
+    """Reason not to trust a file with this status: others could have written to it. Empty if there is none."""
     if not hasattr(os, "geteuid"):  # Windows: the user's cache folder is the user's alone
         return ""
     if status.st_uid != os.geteuid():
@@ -204,7 +205,7 @@ def _fault(status: os.stat_result) -> str:
     return ""
 
 
-#: What was warned of: once is enough for a process.
+#: Warnings that this process has issued.
 _warned: set[str] = set()
 
 
@@ -221,7 +222,7 @@ def _seal(name: str, content: bytes) -> bytes:
 
 
 def make_way(path: Path) -> None:
-    """Takes away what is there and no file, but for a folder that holds something. Raises OSError."""
+    """Removes a path that is not a file, except a folder with content. Raises OSError."""
     with contextlib.suppress(FileNotFoundError):
         mode = path.lstat().st_mode
         if stat.S_ISDIR(mode):

@@ -1,4 +1,4 @@
-"""The NumPy back end: node by node, `forward` by `forward`. It is the definition of what a graph means."""
+"""The NumPy back end: calls `forward` node by node. It defines the meaning of a graph."""
 
 from __future__ import annotations
 
@@ -158,9 +158,9 @@ def call_forward(node: Node, arrays: Sequence[Array]) -> Array:
 
 
 def blas_limit(threads: int | None) -> Callable[[], AbstractContextManager[object]]:
-    """A context in which the BLAS behind NumPy uses so many threads; its own choice where None.
+    """A context that limits the threads of NumPy's BLAS; no limit if None.
 
-    The limit is the whole process's: two threads that run functions with different limits share one.
+    The limit is that of the whole process: two threads that run functions with different limits share one.
     """
     if threads is None:
         return nullcontext
@@ -175,7 +175,7 @@ def _failure(node: Node, error: Exception) -> Exception:
         return type(error)(f"{error}" + _place(node))
     if isinstance(error, MemoryError):
         return NotEnoughMemoryError(
-            f"{node.op.name}: {node.describe()} takes {readable_bytes(node.nbytes)} of memory, which cannot be had "
+            f"{node.op.name}: {node.describe()} takes {readable_bytes(node.nbytes)} of memory, which is not available "
             f"(made at {node.origin}); a smaller batch or fewer time steps take less"
         )
     return BackendError(

@@ -1,25 +1,26 @@
 """Graph optimization: named pure functions from graph to graph, applied in the order of DEFAULT.
 
-prune           what computes nothing, or assembles what nobody reads
-merge           the same expression, one node
+prune           removes labels, stop-gradients, and inputs of joins that are never read
+merge           merges equal expressions into one node
 simplify        algebra: neutral elements, double negation, transposes, one-hot products, log of softmax
 stack sums      Σ_t a_t b_t as one product: gradients of weights over time, of states over gates
-stack rows      what all time steps multiply by one weight, as one product
+stack rows      products of all time steps with one weight, as one product
 stack columns   the gates of a cell, as one product
 stack reductions   the gates' bias and symbol gradients, as one sum
-batch           elementwise work on the inputs of a join, done once on the whole
+batch           elementwise work on the inputs of a join, done once on the joined array
 fold            constant subexpressions
 expand          (loops) the softmax family and the losses in loops and reductions
 sum scatters    a bias' gradient from that of the symbols
 cut             (caches) sums over long stacks, a chunk at a time
 fuse            (loops) elementwise nodes that run as one loop
-fuse reductions (caches) sums and maxima, in the loops that compute what they read
+fuse reductions (caches) sums and maxima, in the loops that compute their operands
 
-Of those in brackets a back end says whether it wants them: it compiles loops; its memory is behind caches.
+A pass with a word in parentheses runs only on back ends with that feature: "loops" (the back end compiles loops) or
+"caches" (its memory is behind caches).
 
-and, where less memory is asked for (see `recomputing`), before all others:
+To save memory (see `recomputing`), this pass runs before all others:
 
-recompute       what is only read late, computed again a segment of time at a time
+recompute       values that are only read late, recomputed one segment of time at a time
 
 Each keeps every output and every derivative. Leave one out by name with `passes.without("fold")`.
 """
@@ -56,7 +57,7 @@ class Pass:
 
     name: str
     function: Callable[[Graph], Graph]
-    #: What a back end must have to want it: "loops", "caches", or nothing in particular.
+    #: Feature that the back end must have: "loops", "caches", or "" (none).
     wants: str = ""
 
     def __call__(self, graph: Graph) -> Graph:
@@ -118,14 +119,14 @@ class Stage(NamedTuple):
     seconds: float
 
 
-#: What back ends may have; see Pass.wants.
+#: All features of back ends; see Pass.wants.
 EVERYTHING = frozenset({"loops", "caches"})
 
 
 def stages(
     graph: Graph, passes: Sequence[Pass | Callable[[Graph], Graph]] = DEFAULT, has: Set[str] = EVERYTHING
 ) -> Iterator[Stage]:
-    """The graph pass by pass. has: what the back end has that some passes are for."""
+    """Yields the graphs before and after each pass. has: features of the back end."""
     for step in passes:
         if isinstance(step, Pass) and step.wants and step.wants not in has:
             continue
@@ -134,8 +135,8 @@ def stages(
         name = step.name if isinstance(step, Pass) else getattr(step, "__name__", "pass")
         if not isinstance(after, Graph):
             raise UsageError(
-                f"the pass {name} gave a {type(after).__name__}; a pass is a function that returns a Graph, the one it "
-                "was given where there is nothing to do."
+                f"the pass {name} returned a {type(after).__name__}; a pass must return a Graph. If there is nothing "
+                "to do, return the argument."
             )
         yield Stage(name, graph, after, time.perf_counter() - start)
         graph = after
@@ -144,7 +145,7 @@ def stages(
 def optimize(
     graph: Graph, passes: Sequence[Pass | Callable[[Graph], Graph]] = DEFAULT, has: Set[str] = EVERYTHING
 ) -> tuple[Graph, list[PassReport]]:
-    """The graph after all passes, and what each did. has: what the back end has that some passes are for."""
+    """The graph after all passes, and a report of each pass. has: features of the back end."""
     reports = []
     # Memory of nodes that are freed in between is taken again in no order, and all later sweeps wait for caches: free
     # them at the end.

@@ -32,9 +32,9 @@ def data_dependent(order: Sequence[Node]) -> set[Node]:
 
 
 def varying_nodes(graph: Graph) -> set[Node]:
-    """Nodes that depend on, or wait for, inputs that vary while all others stay (see Function.again).
+    """Nodes that depend on, or wait for, varying inputs (see Function.again).
 
-    Passes join nothing that varies with what does not: `again` could not leave the latter out.
+    Passes never join varying nodes with constant ones: `again` could not skip the constant ones.
     """
     return dependents(graph.order, [x for x in graph.inputs if x.op.varying])
 

@@ -20,8 +20,8 @@ DEEPEST = 16
 def batch(graph: Graph) -> Graph:
     """[f(x_1); f(x_2); ...] = f([x_1; x_2; ...]) where the x_t are slices of one array, or one broadcast row.
 
-    After products have been stacked over time, this is what is left at each time step: a bias added to a
-    slice. Also a join of slices that lie one behind another becomes the array that they were cut from.
+    After products have been stacked over time, this work remains at each time step: a bias is added to a
+    slice. A join of adjacent slices becomes the array that they were cut from.
     """
     originals = iter(graph.order)
     read_once = graph.read_once

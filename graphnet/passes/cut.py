@@ -1,7 +1,7 @@
-"""Cut: long stacks of rows are multiplied and added up a chunk at a time, while caches hold the chunk.
+"""Cut: long stacks of rows are multiplied and summed one chunk at a time, while the chunk is in the caches.
 
-Stacking (see `products`) makes products large enough to be fast; past that, larger ones only take memory. What a core
-has just computed, or is about to read, should be near.
+Stacking (see `products`) makes products large enough to be fast; beyond that size, it only takes memory and misses
+caches.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ ROWS = 2048
 def cut(graph: Graph, rows: int = ROWS) -> Graph:
     """Σ over many rows = Σ over the first of them + Σ over the next + ..., and [a_1; a_2; ...] b a chunk at a time.
 
-    Sums are aᵀ b, sums over rows, and rows added up by an index, where what is added up is a join. A product
-    is cut where its rows are only read in parts, so that each chunk is computed when it is first wanted. Both from
-    twice so many rows on, and at the same edges of all joins of inputs of the same sizes.
+    Sums of a join are cut: aᵀ b, sums over rows, and rows added up by an index. A product is cut if its rows are only
+    read in parts, so that each chunk is computed just before its first use. Both need at least 2 `rows` rows. Joins
+    whose inputs have equal sizes are cut at the same edges.
     """
     chunks = _Chunks(graph, rows)
     return graph.rewrite(chunks.replace)
@@ -115,7 +115,7 @@ def _products_read_in_parts(graph: Graph, rows: int) -> dict[Node, list[tuple[in
 
 
 def _rows_read(reader: Node) -> tuple[int, int] | None:
-    """The rows that a slice reads; None for what reads other than that."""
+    """Range of rows that a slice reads; None for other readers."""
     match reader.op:
         case Slice(key=((start, stop, 1), *_)) if start < stop:
             return start, stop

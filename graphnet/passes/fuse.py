@@ -1,8 +1,8 @@
 """Groups of nodes for back ends that compile loops.
 
-expand           ops that they do not know, in simpler ones: the softmax family, losses, lookups along later axes
-fuse             elementwise nodes that can run as one loop become a group, which is made one kernel
-fuse reductions  a sum or maximum runs in the loop that computes what it reads, which then need not be stored
+expand           ops without a loop of their own, in simpler ones: the softmax family, losses, lookups along later axes
+fuse             elementwise nodes that can run as one loop become a group, compiled to one kernel
+fuse reductions  a sum or maximum runs in the loop that computes its operand, which then need not be stored
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["LONG", "expand", "fuse", "fuse_reductions", "is_fusable"]
 
 #: A group holds no chain longer than this: kernels stay small, however long a chain of nodes is.
 LONGEST_CHAIN = 48
-#: A sum of more terms is no part of a group; nor is a group of more nodes made: kernels would grow without end.
+#: Maximum number of terms of a sum in a group, which bounds the size of kernels.
 WIDEST = 16
 LARGEST = 400
 #: How long a chain of nodes may be that is computed again.
@@ -36,9 +36,9 @@ LONG = 1 << 15
 
 
 def expand(graph: Graph) -> Graph:
-    """Replaces each node whose op says what it is in other ops (see Op.expanded), and of these again.
+    """Replaces ops by simpler ones (see Op.expanded), recursively.
 
-    What two ops share (the exponentials of a loss and of its gradient) is then computed once.
+    Common subexpressions (the exponentials of a loss and of its gradient) are then computed once.
     """
     return graph.rewrite(_written_out)
 
@@ -69,10 +69,10 @@ def _flows(source: Node, node: Node) -> bool:
 def fuse(graph: Graph) -> Graph:
     """Graph with elementwise nodes in groups, each compiled to one loop.
 
-    A node's level counts the boundaries (products, reductions, changes of shape) on the longest way to it, and tells
-    whether it varies (see analysis.varying_nodes). Two nodes of one level and shape have no boundary between them, so
-    joining all that are connected makes no cycle. Cheap nodes that only later groups read are computed there again
-    instead of being stored.
+    A node's level counts the boundaries (products, reductions, changes of shape) on the longest path to it; varying
+    nodes (see analysis.varying_nodes) have levels of their own. Two nodes of the same level and shape have no boundary
+    between them, so joining connected ones makes no cycle. Cheap nodes that only later groups read are recomputed
+    there instead of being stored.
     """
     with collector_paused():
         return graph.with_groups(_groups(graph))
@@ -114,10 +114,10 @@ class _Reads:
         order = graph.order
         position = {node: i for i, node in enumerate(order)}
         self.fusable = [bool(node.inputs) and is_fusable(node) for node in order]
-        #: Of each node, the inputs that a loop may compute beside it, as often as it reads them; others, less leaves.
+        #: For each node, the inputs that may run in its loop (repeated if read twice); then the other nonleaf inputs.
         self.beside: list[Sequence[int]] = [()] * len(order)
         self.before: list[Sequence[int]] = [()] * len(order)
-        #: Of each node, those that may be computed beside it, of its readers; how often it is read in all.
+        #: For each node, the readers that may run in its loop; then its number of reads.
         self.loops: list[Sequence[int]] = [()] * len(order)
         self.count = [0] * len(order)
         readers: dict[int, list[int]] = {}
@@ -131,7 +131,7 @@ class _Reads:
                     readers.setdefault(source, []).append(i)
                 elif x.inputs:
                     before.append(source)
-            # Most have none, and need no list of their own.
+            # Most have none, and share one empty tuple.
             if beside:
                 self.beside[i] = tuple(beside)
             if before:
@@ -252,8 +252,8 @@ def fuse_reductions(graph: Graph) -> Graph:
     """Adds reductions to the groups that compute their operands, where these reduce the last axes and not the first,
     or a long vector.
 
-    Cores divide loops by the first axis, and a reduction adds nothing to what a group reads, so no group comes to wait
-    for more than before. All reductions of a group are over the same axes, those of its first one.
+    Cores divide loops by the first axis. A reduction adds no operands to its group, so the group never starts later
+    than before. All reductions of a group are over the same axes, those of its first one.
     """
     with collector_paused():
         return graph.with_groups([_with_reductions(graph, group) for group in graph.groups])

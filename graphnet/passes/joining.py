@@ -1,4 +1,4 @@
-"""Joins of nodes in their simplest form: what was sliced from one array is that array again."""
+"""Joins of nodes in their simplest form: a join of all slices of an array is the array itself."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Joins:
     def __call__(self, nodes: Sequence[Node], axis: int) -> Node:
         """Matrices one after another along an axis (0 or 1).
 
-        [aᵀ | bᵀ] = [a; b]ᵀ, and columns of time steps become time steps of columns: the latter is how a
-        recurrent net's values lie in memory.
+        [aᵀ | bᵀ] = [a; b]ᵀ, and columns of time steps become time steps of columns, the memory layout of a
+        recurrent net's values.
         """
         key = axis, tuple(nodes)
         found = self._made.get(key)
@@ -52,7 +52,7 @@ class Joins:
 
 
 def transposed(x: Node) -> Node | None:
-    """xᵀ where it is there already, or a number everywhere."""
+    """xᵀ if it exists in the graph already, or if all elements of x are one number."""
     number = x.op.everywhere
     return untransposed(x) if number is None else Fill(number, x.shape[::-1], x.dtype)()
 

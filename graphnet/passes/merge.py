@@ -13,10 +13,10 @@ __all__ = ["merge", "prune", "values_of"]
 
 
 def prune(graph: Graph) -> Graph:
-    """Labels and stop-gradients vanish (no derivative is taken any more), and a slice of a joined array
-    reads the join's input itself, so that inputs which nobody reads are not computed.
+    """Removes labels and stop-gradients (derivatives have been taken already), and lets a slice of a joined array
+    read the join's input itself, so that unread inputs are not computed.
 
-    Nodes that no output depends on are in no Graph to begin with.
+    A Graph never contains nodes that no output depends on.
     """
     return graph.rewrite(_pruned)
 
@@ -44,7 +44,7 @@ def merge(graph: Graph) -> Graph:
 def values_of(graph: Graph, is_passed: Callable[[Node], bool] = lambda node: False) -> dict[Node, Node]:
     """Representative of the value of each node: one node for all that compute the same value, through labels.
 
-    is_passed: whether a node is taken for its second input: a choice whose condition holds where it matters.
+    is_passed: True for a node that stands for its second input: a choice whose condition holds where it matters.
     """
     first = _first_of_equals()
 

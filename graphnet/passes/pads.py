@@ -51,11 +51,11 @@ def _key(pad: Node) -> Key:
     match pad.op:
         case Pad(key=key):
             return key
-    raise TypeError(f"{pad.describe()} is no pad")
+    raise TypeError(f"expected a pad, got {pad.describe()}")
 
 
 def _first_differing(pads: Sequence[Node]) -> int | None:
-    """The first axis along which the pads lie at several places."""
+    """The first axis along which the pads have different places."""
     first, *others = map(_key, pads)
     return next((axis for axis, k in enumerate(first) if any(key[axis] != k for key in others)), None)
 
@@ -76,7 +76,7 @@ def _joins(key: Key, at_points: bool, axis: int, found: Sequence[tuple[Piece, No
         if len(layer) == 1:
             yield layer[0][1]
             continue
-        # An axis of the pads before this one may be missing from what they hold.
+        # The contents of the pads may lack axes before this one.
         own = sum(not isinstance(k, int) for k in key[:axis])
         joined = _joined([piece for piece, _ in layer], to[axis], own, at_points)
         yield joined if is_whole(key, to) else Pad(to, key)(joined)

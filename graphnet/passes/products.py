@@ -1,7 +1,7 @@
-"""Many small products become few large ones, which run near the machine's peak.
+"""Combines many small products into few large ones, which run near the machine's peak.
 
 sums      Σ_t a_t b_t = [a_1 | a_2 | ...] [b_1; b_2; ...]: a weight's gradient over time; the gates' part of a state's
-rows      a_1 b, a_2 b, ... = [a_1; a_2; ...] b: what all time steps multiply by one weight
+rows      a_1 b, a_2 b, ... = [a_1; a_2; ...] b: products of all time steps with one weight
 columns   a b_1, a b_2, ... = a [b_1 | b_2 | ...]: the gates of a cell
 """
 
@@ -26,9 +26,9 @@ __all__ = ["stack_columns", "stack_rows", "stack_sums"]
 def stack_sums(graph: Graph) -> Graph:
     """Σ_t a_t b_t = [a_1 | a_2 | ...] [b_1; b_2; ...], and Σ_t Σ_rows x_t = Σ_rows [x_1; x_2; ...].
 
-    Joined are outer products aᵀ b of what varies (gradients of a weight over time), and products with
-    different weights (gradients of a state over gates) unless one of them can rather be stacked over time.
-    A product that something else reads too is left alone: it would be computed twice.
+    Joins outer products aᵀ b of data (gradients of a weight over time), and products with different weights
+    (gradients of a state over gates) unless one of them can be stacked over time instead.
+    A product with another reader is left alone: it would be computed twice.
     """
     of_data = data_dependent(graph.order)
     read_once = graph.read_once
@@ -78,7 +78,7 @@ def stack_sums(graph: Graph) -> Graph:
         found = sums.get(original)
         if found is None:
             return node
-        # What is rewritten has new inputs: paths tell which is which.
+        # Rewritten nodes have new inputs; paths identify them.
         groups = [[path for path, _ in terms] for terms in found]
         everything = [path for path, _ in _terms(original, absorbed)]
         return _joined_sum(node, groups, everything, joined)
@@ -88,7 +88,7 @@ def stack_sums(graph: Graph) -> Graph:
 
 #: Which input of a sum, of that which input, and so on, through sums that only the next one reads.
 Path = tuple[int, ...]
-#: Through so many sums at most.
+#: Maximum number of nested sums that are followed.
 DEEPEST = 4
 
 
@@ -157,14 +157,14 @@ def _row_groups(graph: Graph) -> list[list[Node]]:
         if _is_matrix_product(node) and untransposed(node.inputs[0]) is None:
             by_right[node.inputs[1], node in varying].append(node)
     groups = independent_groups(graph.order, list(by_right.values()))
-    # As other joins have the same rows, and in their order: the rows then lie in memory once.
+    # As other joins have the same rows, and in their order: the rows are then in memory once.
     places = _places(graph)
     result = [rows for group in groups for rows in _rows_by_join(group, places)]
     return [rows for rows in result if len(rows) > 1]
 
 
 def _rows_by_join(group: Sequence[Node], places: Mapping[Node, Mapping[int, int]]) -> list[list[Node]]:
-    """The products whose rows one join has, for the join that has most; then for what is left; last, those of none."""
+    """Groups of products whose rows belong to one join, largest first; last, products without a join."""
     members: dict[int, dict[Node, int]] = defaultdict(dict)
     for product in group:
         for number, place in places.get(product.inputs[0], {-1: 0}).items():
@@ -228,7 +228,7 @@ def stack_columns(graph: Graph) -> Graph:
     weights: list[list[Node]] = []
     others: list[list[Node]] = []
     for (a, b_moves, *_), found in by_left.items():
-        # What depends on no input depends on no product of what does.
+        # A node that depends on no input depends on none of these products.
         (weights if a in of_data and not b_moves else others).append(found)
     groups = [*(found for found in weights if len(found) > 1), *independent_groups(graph.order, others)]
     joined = Joins()

@@ -1,12 +1,11 @@
-"""Recompute: values that only late readers need are dropped and computed again, a segment of time at a time.
+"""Recompute: values that only late readers need are dropped and recomputed, one segment of time at a time.
 
 The graph runs in stages: forward through the segments 0, 1, ..., K - 1, then back through K - 2, ..., 0, where each
-segment is first computed again from what crosses into it. Memory is that of all crossings and of one segment; with
+segment is first recomputed from the values that cross into it. Memory is that of all crossings and of one segment; with
 K ~ √T segments both grow as √T. (Martens & Sutskever 2012, 5; Krause 2015, 3.3.5.1; Chen et al. 2016.)
 
-Nothing here knows of time or of networks. Where a node stands in the user's own program (`source_serial`, which
-derivatives share with what they are derivatives of) orders what runs forward; what goes back in that order is what
-reads late.
+The pass needs no notion of time or networks. `source_serial`, a node's position in the user's program (derivatives
+share that of their function), orders the forward nodes. Nodes that read against this order are the late readers.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ __all__ = ["recompute"]
 
 #: Nodes of a chain that may move.
 SHORT = 16
-#: A sum of at least so many terms is computed in parts, one for each stage that has some of its terms.
+#: Minimum number of terms of a sum that is computed in parts, one for each stage that has some of its terms.
 WIDE = 8
-#: A term of such a sum is taken from a segment that is computed again if that takes at most so many more nodes.
+#: Maximum number of extra nodes that a recomputed segment may run to provide a term of such a sum.
 NEAR = 64
-#: A byte by which a segment is longer than another, beside a byte that crosses into one.
+#: Cost of a byte by which segments differ in size, relative to a byte that crosses into a segment.
 UNEVEN = 1 / 5
 #: "In no segment again": the node as it runs for the first time.
 FIRST = -1
@@ -59,7 +58,7 @@ def recompute(graph: Graph, segments: int | None = None) -> Graph:
 
 
 def _collects(node: Node) -> bool:
-    """True for what gathers values of all times: a sum or a stack of many."""
+    """True for nodes that gather values of all times: a sum or a stack with many inputs."""
     match node.op:
         case Add() | Stack(axis=0):
             return len(node.inputs) >= WIDE
@@ -67,10 +66,10 @@ def _collects(node: Node) -> bool:
 
 
 def _leaves(graph: Graph) -> set[Node]:
-    """Leaves, and what is computed from them in no time: views, and codes of symbols.
+    """Leaves, and nodes that are computed from them at almost no cost: views, and codes of symbols.
 
-    Each stage has its own of these. A net that reads its symbols in both directions wants each code twice, at moments
-    far apart: nothing is kept in between, and the other passes see that it is a code, of which products are lookups.
+    Each stage computes its own. A bidirectional net reads each code twice, at moments far apart: nothing is kept in
+    between, and the other passes see that it is a code, whose products are lookups.
     """
     depth: dict[Node, int] = {}
     for node in graph.order:
@@ -95,8 +94,8 @@ class _Course:
         }
 
     def _run_forward(self) -> None:
-        """Moments are those of the user's program, but for short chains at both ends, which move to what they serve:
-        an embedding made beforehand to its first reader, 1 - y² to y."""
+        """Sets moments to those of the user's program. Short chains at both ends move next to the node that they serve:
+        a precomputed embedding to its first reader, 1 - y² to y."""
         moment, order, consumers, leaves = self.moment, self.graph.order, self.graph.consumers, self.leaves
         light: dict[Node, int] = {}  # how many nodes lie behind, down to the leaves
         for node in order:
@@ -177,7 +176,7 @@ class _Course:
 
     @cached_property
     def _kept(self) -> list[int]:
-        """Bytes of late values before each place. What is made of a stack will be made of its inputs."""
+        """Bytes of late values before each place. For results of a stack, the inputs of the stack count."""
         index = {place: i for i, place in enumerate(self._places)}
         sizes = [0] * len(index)
         stacks = [n for n in self.moment if isinstance(n.op, Stack) and _collects(n)]
@@ -190,11 +189,10 @@ class _Course:
 
     @cached_property
     def good_count(self) -> int:
-        """¼ √(what a segment holds if it is all of time / what a crossing adds to those before).
+        """¼ √(bytes of one segment that covers all of time / bytes that each crossing adds).
 
-        Four times as many would need least, about half as much: what crosses anywhere and the values of one of K
-        segments. But the last segment is not computed again, and the longer the segments, the longer the products that
-        the other passes make of them.
+        Four times as many segments would need the least memory, about half as much: all crossings and the values of
+        one of K segments. But the last segment is not recomputed, and longer segments give longer products.
         """
         operands = {
             x
@@ -226,8 +224,8 @@ class _Course:
             high = bisect_right(kept, total * (i + 1 / 3) / count)
             choices = range(max(low, 1), min(high, len(places)))
             if choices:
-                # A step that is cut in two weighs more than one more in a segment; where what crosses grows little by
-                # little, as between two directions of time, an even division does.
+                # Cutting within a time step costs more than a longer segment. Where the bytes that cross grow
+                # slowly, as between two directions of time, an even division costs least.
                 costs = [crossing[p] + UNEVEN * abs(kept[p] - even) for p in choices]
                 found.append(places[choices[costs.index(min(costs))]])
         return sorted(set(found))
@@ -238,20 +236,20 @@ class _Course:
 
 
 class _Stages:
-    """Which nodes are computed again, in which stage each runs, and the graph that says so."""
+    """Nodes to recompute, the stage of each node, and the resulting graph."""
 
     def __init__(self, course: _Course, segment: Mapping[Node, int], last: int) -> None:
         self.graph, self.leaves, self.late = course.graph, course.leaves, course.late
         self.segment, self.last = segment, last
         self.wide = {node for node in self.graph.order if self._is_collected(node)}
         self.crossing = {node for node in segment if self._crosses(node)}
-        #: What segments that are computed again are computed from.
+        #: Values from which segments are recomputed.
         self.kept: set[Node] = set()
         self.again: list[set[Node]] = [set() for _ in range(self.last)]
         self.by_copy: set[tuple[Node, Node]] = set()  # (value, reader): the reader takes the copy
         self._choose()
 
-    # -- what is computed again ----------------------------------------------------------------------
+    # -- recomputed nodes ----------------------------------------------------------------------------
 
     def _is_collected(self, node: Node) -> bool:
         """True for sums whose terms come from many stages: each stage adds its own."""
@@ -291,12 +289,12 @@ class _Stages:
             self.by_copy.add((x, reader))
 
     def _crosses(self, x: Node) -> bool:
-        """True for what a later segment reads, running forward."""
+        """True if a later segment reads x in the forward run."""
         own = self.segment[x]
         return any(self.segment.get(r, own) > own and r not in self.wide for r in self.graph.consumers[x])
 
     def _is_kept(self, x: Node) -> bool:
-        """True for a value that is kept, and what looks at one."""
+        """True for a kept value or a view of one."""
         while x.op.is_view and x.inputs and x not in self.kept:
             x = x.inputs[0]
         return x in self.kept
@@ -316,7 +314,7 @@ class _Stages:
                     pending.append(x)
 
     def _is_near(self, x: Node, s: int) -> bool:
-        """True if computing x again takes little more than what is computed again in any case."""
+        """True if recomputing x adds few nodes to those that the segment recomputes anyway."""
         seen = {x}
         pending = [x]
         while pending:
@@ -361,9 +359,8 @@ class _Stages:
 
 
 class _Builder:
-    """Makes the nodes, stage by stage. Leaves are read only after what crosses into a stage is computed, and so are
-    values that something is computed again from: nothing of a stage can then run before it, or be merged with what
-    an earlier stage computes."""
+    """Makes the nodes, stage by stage. A stage reads leaves and kept values only after the values that cross into it
+    are computed: no node of a stage can then run before it, or be merged with a node of an earlier stage."""
 
     def __init__(
         self, graph: Graph, leaves: Set[Node], inputs: Mapping[Copy, list[Copy]], stage: Mapping[Copy, int]
@@ -371,9 +368,9 @@ class _Builder:
         self.graph, self.leaves, self.inputs, self.stage = graph, leaves, inputs, stage
         self.done: dict[Copy, Node] = {}
         self.in_parts = {copy for copy in inputs if self._is_in_parts(copy)}
-        self.sums: dict[Copy, Node] = {}  # of sums in parts: what earlier stages have added up
+        self.sums: dict[Copy, Node] = {}  # partial sums of earlier stages
         self.now = 0
-        self.waits: list[Node] = []  # what the last stage has done
+        self.waits: list[Node] = []  # values that the last stage computed
         self.wrapped: dict[Node, Node] = {}
 
     def run(self, ordered: Sequence[Copy]) -> Graph:
@@ -406,7 +403,7 @@ class _Builder:
         return self.graph.rewritten({node: self.done.get((node, FIRST), node) for node in outputs})
 
     def _is_in_parts(self, copy: Copy) -> bool:
-        """True for a sum with several terms from earlier stages: what those add up crosses, not they."""
+        """True for a sum with several terms from earlier stages: their partial sum crosses, not the terms."""
         if not isinstance(copy[0].op, Add):
             return False
         now = self.stage[copy]

@@ -73,10 +73,10 @@ def _columns_of_joins(graph: Graph) -> dict[Node, tuple[Node, int, int]]:
 
 
 def sum_scatters(graph: Graph) -> Graph:
-    """Σ_rows x = Σ_rows y, where y[index[i]] += x[i] is there already and has fewer rows: each row of x is in one of y.
+    """Σ_rows x = Σ_rows y, where y[index[i]] += x[i] is in the graph and has fewer rows: each row of x is in one of y.
 
-    So is a bias' gradient found from that of the symbols, which are few beside all steps of all cases. A sum that stays
-    from one run to the next (see analysis.varying_nodes) is left alone where y does not.
+    The gradient of a bias is then the sum of the gradient of the embedding, which has fewer rows. A sum that does not
+    vary (see analysis.varying_nodes) is left alone if y varies.
     """
     scatters = [node for node in graph.order if isinstance(node.op, ScatterAdd) and node.op.axis == 0]
     varying = varying_nodes(graph) if scatters else set()

@@ -1,5 +1,5 @@
-"""Simplify and fold: algebra that holds for all values, including NaN, infinities and signed zeros, and what depends on
-constants alone.
+"""Simplify and fold: algebra that holds for all values, including NaN, infinities and signed zeros, and constant
+folding.
 
 `x · 0` is therefore left alone (it is NaN for an infinite x), and so is `x + 0` (it makes +0 of -0)
 unless the zero is -0. (The zeros of a pad stand for absent derivatives: these may go.)
@@ -268,7 +268,7 @@ def _slice(node: Node) -> Node | None:
 def _matmul(node: Node) -> Node | None:
     """one_hot(i) @ W reads rows of W; one_hot(i)ᵀ @ G adds rows of G up by symbol.
 
-    0 · inf is NaN, so a product with an infinite weight differs; a lookup is what is meant.
+    0 · inf is NaN, so a product with an infinite weight differs; the lookup is the intended result.
     """
     a, b = node.inputs
     if a.op.is_one_hot and a.dtype == b.dtype:

@@ -1,4 +1,4 @@
-"""Unstack: what is computed on a stack of all time steps is computed on chunks of them instead.
+"""Unstack: replaces computations on a stack of all time steps by computations on chunks of it.
 
 `recompute` can then drop such a chunk as a whole, its loss included.
 """
@@ -19,7 +19,7 @@ __all__ = ["ANYWHERE", "unstack"]
 
 #: The `source_serial` of nodes that belong where their inputs do, not to one place in the user's program.
 ANYWHERE = -1
-#: So many ops are followed from a stack on.
+#: Maximum number of ops that are followed from a stack.
 DEEPEST = 64
 
 
@@ -40,7 +40,7 @@ def unstack(graph: Graph, segment: Mapping[Node, int]) -> Graph:
 
 
 class _Chunks:
-    """Some rows of x without computing x, for what is made of a stack by ops that work on each row alone."""
+    """Rows of x without computing all of x, for nodes computed from a stack by row-wise ops."""
 
     def __init__(self, segment: Mapping[Node, int]) -> None:
         self._segment = segment

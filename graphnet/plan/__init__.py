@@ -1,17 +1,17 @@
-"""From a graph to what a machine has to do: order, lifetimes, places in memory, instructions. No back end is in it.
+"""Lowering of graphs, independent of the back end: order, lifetimes, memory layout, instructions.
 
-order         the nodes as they run, when each value is last read
-views         where a value lies
-instructions  what a compiled back end does: fused kernels, reductions, products, ...
-placement     which values are written straight into the array that joins them
-chunks        what a long vector comes to, a chunk at a time
-updates       new values of inputs, written where these lie
-units         what runs as a whole, and in which order
+order         execution order of the nodes, last use of each value
+views         buffers and views into them
+instructions  instructions of a compiled back end: fused kernels, reductions, products, ...
+placement     values that are written directly into the array that joins them
+chunks        reductions of a long vector, one chunk at a time
+updates       in-place updates of inputs
+units         units of work, and their order
 lowering      from a graph to instructions
-transfers     what passes between two memories, in one piece
+transfers     transfers between two memories, in one piece
 listing       instructions as text
-axes          which axes of a loop run as one
-arena         from when to when buffers are needed; one piece of memory for all, reused as they die
+axes          axes of a loop that run as one
+arena         lifetimes of buffers; one block of memory for all, reused as they die
 """
 
 from graphnet.plan.listing import listing

@@ -14,7 +14,7 @@ __all__ = ["ALIGNMENT", "Life", "give_places", "lifetimes"]
 
 #: Bytes: a cache line, and the widest vector.
 ALIGNMENT = 64
-#: Buffers of at least so many bytes start at different places in a page, or their rows would fall on the same
+#: Buffers of at least this size in bytes start at different offsets in a page, or their rows would fall on the same
 #: few lines of the cache.
 STAGGERED = 4096
 
@@ -119,10 +119,10 @@ class _FreeList:
 def lifetimes(
     lowered: Lowered, touched: Sequence[Iterable[Buffer]], fixed: int
 ) -> tuple[dict[Buffer, int], dict[Buffer, int]]:
-    """The first and the last step that needs each buffer; touched: for each step, what it reads and writes.
+    """First and last step of each buffer's life. touched: the buffers that each step reads or writes.
 
-    What is brought in is there before step 0, and results outlive the last step. What the steps from `fixed` on read of
-    those before lives to the end, for they may run again.
+    Inputs exist before step 0, and results outlive the last step. Buffers that the steps from `fixed` on read from
+    earlier steps live to the end, since those steps may run again.
     """
     graph, end = lowered.graph, len(touched)
     first: dict[Buffer, int] = {}

@@ -1,4 +1,4 @@
-"""Axes of a loop: the strides of what it touches, and which axes run as one."""
+"""Axes of a loop: the strides of its operands, and the axes that run as one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from graphnet.plan.instructions import Load, Loop
 
 __all__ = ["Strides", "is_along_reduced", "joined", "operand_strides"]
 
-#: Of every operand, along one axis; None where it has none.
+#: Strides of all operands along one axis; None for an operand without this axis.
 Strides = Sequence[int | None]
 
 
@@ -24,7 +24,7 @@ def operand_strides(loop: Loop) -> list[list[int | None]]:
 
 
 def _of_load(load: Load, axes: int) -> list[int | None]:
-    """A lookup has none on the axis that it is no index of."""
+    """Strides of a load; None on the axis of a lookup that its index does not have."""
     if load.kind == "plain":
         assert load.data is not None
         return list(load.data.strides)

@@ -1,4 +1,4 @@
-"""Chunks: what a long vector comes to as a whole, a chunk of it at a time, so that cores have rows to divide."""
+"""Chunks: reductions of a long vector by chunks, so that cores have rows to divide."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ CHUNK = 1 << 13
 
 
 def in_chunks(loop: Loop) -> Sequence[Instruction]:
-    """The loop itself; if it reduces a long vector: loops over its chunks and over what is left, and one over what
-    these came to."""
+    """The loop itself; if it reduces a long vector: loops over its chunks and the remainder, and one over their
+    results."""
     if len(loop.shape) != 1 or not loop.reductions or loop.shape[0] < LONG:
         return [loop]
     if loop.looks_up:

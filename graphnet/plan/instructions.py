@@ -44,7 +44,7 @@ class Load(NamedTuple):
     plain     data[i, j]
     rows      data[at[i], j]: a row lookup
     columns   data[i, at[j]]: a lookup of columns, the same for each row
-    one_hot   1 where j = at[i], else 0; `dtype` says of what kind
+    one_hot   1 where j = at[i], else 0, of type `dtype`
     """
 
     kind: str
@@ -64,7 +64,7 @@ class Step(NamedTuple):
 
 @dataclass(eq=False)
 class Instruction(ABC):
-    """`nodes`: what it computes. `reads`, `writes`: the memory that it touches. Its rows are what cores may divide."""
+    """nodes: the nodes that it computes. reads, writes: memory that it touches. Cores may divide its rows."""
 
     nodes: tuple[Node, ...]
 
@@ -89,9 +89,9 @@ class Instruction(ABC):
 
 
 class LoopReduction(NamedTuple):
-    """A value of a loop combined over the loop's `reduced` axes: "sum", "max" or "min", its number, where it goes.
+    """Reduction over the loop's `reduced` axes: "sum", "max" or "min", the number of the value, the destination.
 
-    Sums of floats are kept in double precision until they go there, whichever dtype the value or the view has.
+    Sums of floats are kept in double precision until they are stored, whatever the dtype of the value or the view.
     """
 
     how: str
@@ -157,7 +157,7 @@ class Loop(Instruction):
 
     @property
     def twins(self) -> list[int]:
-        """For each load the number of an earlier one that looks up rows by the same index; -1 where there is none."""
+        """For each load the number of an earlier one that looks up rows by the same index, or -1."""
         first: dict[Hashable, int] = {}
         found = []
         for k, load in enumerate(self.loads):
@@ -170,7 +170,7 @@ class Loop(Instruction):
 
     @property
     def form(self) -> tuple[Hashable, ...]:
-        """All of it but where its views begin: equal for all time steps, so what is made of it is made once."""
+        """Everything except the offsets of its views: equal for all time steps, so it is compiled once."""
         return (
             self.shape, tuple(self.steps), tuple(self.twins),
             tuple([(load.kind, load.dtype.num, load.depth, load.at and load.at.dtype.num) for load in self.loads]),
@@ -239,12 +239,12 @@ class KernelCall(Host):
 
     @cached_property
     def operands(self) -> list[View]:
-        """The output and the inputs: their rows along the first axis, then what the kernel sees."""
+        """The output and the inputs: rows along the first axis, then the axes of the kernel."""
         layout = self.layout
         found = []
         for view, core, own in zip((self.target, *self.sources), layout.cores, layout.by_rows, strict=True):
             rows = by_rows(view, (layout.rows, *core), own)
-            assert rows is not None, "lowering makes copies of what does not lie in one piece"
+            assert rows is not None, "lowering copies operands that are not contiguous"
             found.append(rows)
         return found
 

@@ -1,4 +1,4 @@
-"""Listing: the instructions of a program as text, for a reader and for a report of what went wrong."""
+"""Listing: the instructions of a program as text, for readers and error reports."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["listing"]
 
 
 def listing(lowered: Lowered) -> list[str]:
-    """One line for each instruction: its number, what it does, and the last node that it computes, with its line.
+    """One line for each instruction: its number, its operation, and the last node that it computes, with source line.
 
-    b7+64[32×128] is a piece of buffer 7, from its element 64 on; leaves go by their names.
+    b7+64[32×128] is a part of buffer 7, from its element 64 on; leaves are shown by name.
     """
     names = _Names()
     texts = [(_kind(step), names.text(step), _purpose(step)) for step in lowered.instructions]
@@ -39,7 +39,7 @@ def _kind(step: Instruction) -> str:
 
 
 def _purpose(step: Instruction) -> str:
-    """The node that it computes, where it belongs, and the user's line."""
+    """Node that the instruction computes, its scope, and the user's source line."""
     if not step.nodes:
         return ""
     node = step.nodes[-1]

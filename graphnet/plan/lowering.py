@@ -46,13 +46,13 @@ LARGEST = 2**40
 
 @dataclass(eq=False)
 class Lowered:
-    """`instructions` in order; `views`: where each leaf and each output lies.
+    """Instructions in order, and the views of leaves and outputs.
 
-    `copied_leaves`: leaves whose own arrays no instruction can read, to be copied to their views before a run.
-    `unfed`: how many instructions, at the start, depend on parameters and constants alone. `fixed`: how many depend on
-    no input that varies (see Function.again); 0 where nothing varies.
-    results: where the outputs lie. borrowed: whether inputs are read where the caller's arrays lie; the instructions
-    then write there what updates them, the last of the outputs, and results are of the others.
+    copied_leaves: leaves whose own arrays no instruction can read; copied to their views before a run.
+    unfed: number of instructions, at the start, that depend on parameters and constants alone. fixed: number that
+    depend on no varying input (see Function.again); 0 if nothing varies.
+    results: views of the outputs. borrowed: True if inputs are read in the caller's arrays; the instructions then
+    write their updates, the last of the outputs, into these arrays, and results holds the other outputs.
     """
 
     graph: Graph
@@ -66,11 +66,11 @@ class Lowered:
 
 
 def lower(graph: Graph, updated: Sequence[int] | None = None) -> Lowered:
-    """Linear in the number of nodes, but for ordering, which takes n log n.
+    """Lowers a graph to instructions, in linear time except for ordering, which takes n log n.
 
-    updated: positions of the inputs whose new values the last outputs are. Inputs are then read, and written, where
-    they lie, if nothing can fail.
-    NotEnoughMemoryError for a node of more elements than addresses reach, even if it is never stored.
+    updated: positions of the inputs whose new values are the last outputs. Inputs are then read and written in place,
+    if no instruction can fail.
+    NotEnoughMemoryError for a node with more elements than can be addressed, even if it is never stored.
     """
     for node in graph.order:
         if node.size > LARGEST:
@@ -97,7 +97,7 @@ def lower(graph: Graph, updated: Sequence[int] | None = None) -> Lowered:
 
 class _Lowering:
     def __init__(self, graph: Graph, borrowed: bool = False) -> None:
-        """borrowed: inputs are read where the caller's arrays lie."""
+        """borrowed: inputs are read in the caller's arrays."""
         self.graph, self.borrowed = graph, borrowed
         self.home = units_of(graph)
         placement = place(graph, self._is_placeable)
@@ -120,7 +120,7 @@ class _Lowering:
         return isinstance(node.op, (Join, Product, Reduction, ScatterAdd)) or is_fusable(node)
 
     def _share_copies(self) -> None:
-        """A fused loop stores its value in every place that wants it: no copy is made later."""
+        """Lets a fused loop store its value in all destinations, which saves later copies."""
         for copies in self.copies.values():
             kept = []
             for source, region in copies:
@@ -171,7 +171,7 @@ class _Lowering:
             if not node.inputs:
                 self._leaf(node)
         if any(node.op.varying for node in self.graph.inputs):
-            # A number that is an output varies with nothing: it is written with what does not vary, not at the end.
+            # A number that is an output never varies: it is written by the fixed instructions, not at the end.
             for node in self.graph.outputs:
                 if node in self.numbers:
                     self.view(node)
@@ -228,7 +228,7 @@ class _Lowering:
         source = self.view(x)
         found = node.op.view(source)
         if found is None:
-            # The elements must move first, to where they lie in their order.
+            # The elements must first be copied into row order.
             moved = Buffer(x.size, x.dtype).whole(x.shape)
             self._copy(node, x, source, moved)
             found = node.op.view(moved)
@@ -321,7 +321,7 @@ class _Lowering:
         )  # fmt: skip
 
     def _wide_sum(self, node: Node) -> None:
-        """So many terms at a time, added to what there is; so many such sums apart, or rounding would take too much."""
+        """Adds WIDEST terms at a time to a total, and starts a new total after WIDEST of these, to limit rounding."""
         target = self._own(node)
         if not node.size:
             return
@@ -401,12 +401,12 @@ class _Lowering:
     def _lookup(self, node: Node, op: Lookup) -> Load:
         *table, index = node.inputs
         size = op.index_size(len(table), *node.inputs)
-        assert size is not None, f"{op.name} says of no input what its integers must be less than"
+        assert size is not None, f"{op.name} gives no upper bound for its index"
         at = self.view(index)
         return Load(op.load(*node.inputs), self.view(table[0]) if table else None, at, node.dtype, size)
 
     def _compute(self, node: Node, body: _Body) -> None:
-        """Numbers that it reads, and what it computes, when all loads have their places."""
+        """Adds the numbers that the node reads, and its result, after all loads."""
         for x in node.inputs if isinstance(node.op, Elementwise) else ():
             if x not in body.number:
                 body.number[x] = body.step(_number(self.numbers[x], x.dtype))

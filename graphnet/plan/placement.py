@@ -18,7 +18,7 @@ __all__ = ["Placement", "place"]
 
 
 class Placement:
-    """views: where nodes lie whose place is fixed by a join. copies: for each join, (source, place)s to fill."""
+    """views: of nodes whose place is fixed by a join. copies: for each join, (source, place)s to fill."""
 
     def __init__(self) -> None:
         self.views: dict[Node, View] = {}
@@ -30,7 +30,7 @@ def place(graph: Graph, is_placeable: Callable[[Node], bool]) -> Placement:
     result = Placement()
     joins = [node for node in graph.order if isinstance(node.op, Join) and node.size]
     height = _heights(joins)
-    # Joins of joins first: they decide where their inputs' inputs lie.
+    # Joins of joins first: they fix the places of their inputs' inputs.
     for level in sorted(set(height.values()), reverse=True):
         here = [join for join in joins if height[join] == level]
         for join in here:
@@ -54,7 +54,7 @@ def _heights(joins: Sequence[Node]) -> dict[Node, int]:
 
 
 def _lies_already(join: Node, result: Placement) -> bool:
-    """True if the inputs, placed by other joins, happen to lie as this join wants them; it is then a view."""
+    """True if other joins have placed the inputs just as this join needs them; it is then a view."""
     match join.op:
         case Concatenate(axis=0):
             pass

@@ -1,4 +1,4 @@
-"""Transfers: what passes between two memories lies in one piece in both."""
+"""Transfers between two memories, contiguous in both."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def in_one_piece(lowered: Lowered) -> Lowered:
     """
     views = dict(lowered.views)
     before: list[Instruction] = []
-    again: list[Instruction] = []  # what varies
+    again: list[Instruction] = []  # those that vary
     for node in (*lowered.graph.inputs, *lowered.copied_leaves):
         view = views.get(node)
         if view is not None and not view.is_contiguous:

@@ -1,4 +1,4 @@
-"""Units: what runs as a whole, and the order in which units run."""
+"""Units of work, and the order in which they run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class WorkUnit:
     position: int
     #: 0: depends on parameters and constants alone; 1: on no input that varies; 2: on one.
     phase: int = 0
-    #: Whether it waits for its turn, or runs as soon as it can.
+    #: False: runs as soon as it can instead of in its turn.
     waits: bool = True
     before: int = 0
     then: list[WorkUnit] = field(default_factory=list)
@@ -51,7 +51,7 @@ class WorkUnit:
 
 
 def units_of(graph: Graph) -> dict[Node, WorkUnit]:
-    """The unit of each node that computes something, but for those that are seen within their group alone."""
+    """The unit of each node that computes something, except nodes that are only read within their group."""
     home: dict[Node, WorkUnit] = {}
     position = {node: i for i, node in enumerate(graph.order)}
     inside: set[Node] = set()
@@ -101,7 +101,7 @@ def in_order(graph: Graph, home: Mapping[Node, WorkUnit]) -> list[WorkUnit]:
 
 
 def _adds_up(node: Node) -> bool:
-    """True for sums and for what only gathers: it runs as soon as it can, while the caches hold what it reads."""
+    """True for sums and joins: these run as soon as they can, while their operands are in the caches."""
     match node.op:
         case MatMul():
             return isinstance(node.inputs[0].op, Transpose)

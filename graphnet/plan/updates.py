@@ -1,4 +1,4 @@
-"""Updates: new values of inputs are written where the inputs lie, at once if nobody reads the old ones any more."""
+"""Updates: new values of inputs are written in place, at once if the old values are no longer read."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def write_updates(
     instructions: list[Instruction], views: dict[Node, View], targets: Sequence[Node], values: Sequence[Node],
     results: Sequence[Node],
 ) -> list[View]:  # fmt: skip
-    """Makes the instructions leave the values in the buffers of the targets; where the results lie.
+    """Makes the instructions leave the values in the buffers of the targets; returns the views of the results.
 
-    targets: inputs that are read where they lie. A value is computed there at once if each instruction from the first
-    that writes it on reads of the old numbers only what it replaces itself; else it is copied there in the end. What is
-    an old value itself (of two that change places, or a result from before the step) is saved first.
+    targets: inputs that are read in place. A value is computed in place if each instruction, from the first that
+    writes it, reads only those old numbers that it replaces itself. Otherwise it is copied there at the end. Old values
+    that are still needed (two inputs that swap values, a result from before the step) are saved first.
     """
     old = {views[target].buffer for target in targets}
 
@@ -48,7 +48,7 @@ def write_updates(
         _move(instructions, view.buffer, place.buffer)
         for seen in (found, new):
             seen[:] = [replace(v, buffer=place.buffer) if v.buffer is view.buffer else v for v in seen]
-    # Results belong to the caller, who may change the arrays that were given.
+    # Results belong to the caller, and the input arrays may change later.
     are_inputs = [v.buffer.leaf is not None and v.buffer.leaf.op.is_input for v in found]
     return [
         _saved(instructions, n, v) if own else v for n, v, own in zip(results, found, are_inputs, strict=True)
@@ -87,7 +87,7 @@ def _is_free(instructions: Sequence[Instruction], view: View, place: View) -> bo
         if later not in writers:
             return False
         own = [w for _, w in later.stores if w.buffer is buffer]  # type: ignore[attr-defined]
-        # Element for element, what is read is what is replaced.
+        # Each element that is read is replaced by the same instruction.
         if any((r.offset, r.shape, r.strides) != (w.offset, w.shape, w.strides) for r in read for w in own):
             return False
     return True

@@ -1,4 +1,4 @@
-"""View: where a value lies. Buffer: a piece of memory that views share."""
+"""View: the place of a value in a buffer. Buffer: a piece of memory that views share."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def contiguous_strides(shape: Shape) -> tuple[int, ...]:
 
 
 class Buffer:
-    """So many elements of one dtype. `leaf`: the node whose own array it is; None for memory of the run."""
+    """Contiguous elements of one dtype. leaf: the node whose own array it is; None for memory of the run."""
 
     __slots__ = ("dtype", "leaf", "offset", "size")
 
@@ -40,7 +40,7 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Element (i, j, ...) lies at buffer[offset + i strides[0] + j strides[1] + ...]."""
+    """Element (i, j, ...) is buffer[offset + i strides[0] + j strides[1] + ...]."""
 
     buffer: Buffer
     offset: int
@@ -57,7 +57,7 @@ class View:
 
     @property
     def row_extent(self) -> tuple[int, int]:
-        """(first, end): the elements of row 0 lie at buffer[first : end], though maybe not all of these are its own."""
+        """(first, end): the elements of row 0 are within buffer[first : end], which may contain others."""
         first = last = self.offset
         for size, stride in zip(self.shape[1:], self.strides[1:], strict=True):
             if stride < 0:

@@ -31,14 +31,12 @@ __all__ = [
 
 #: Bytes that are read of a pipe at once.
 PIECE = 1 << 20
-#: Seconds after which nobody is still writing a part.
+#: Age in seconds after which a part is no longer being written.
 STALE = 86_400.0
 
 
 def kind_of(path: str | os.PathLike[str]) -> str:
-    """Kind of a path that is no regular file, in words: a folder, a pipe. Empty for a regular file and for a missing
-    one.
-    """
+    """Kind of a path in words: a folder, a pipe. Empty for a regular file or a missing one."""
     try:
         mode = os.stat(path).st_mode
     except OSError as error:
@@ -52,22 +50,20 @@ def kind_of(path: str | os.PathLike[str]) -> str:
 
 
 def read_whole(path: str | os.PathLike[str]) -> bytes:
-    """The content of a file, or what a pipe holds until its writers are gone (nothing where there is none).
+    """The content of a file, or of a pipe until its writers close it (empty without a writer).
 
-    Raises OSError, also for a device, which may have no end; NotEnoughMemoryError for more than there is room for.
+    Raises OSError, also for a device, which may have no end; NotEnoughMemoryError if the content exceeds the memory.
     """
     with opened(path) as file:
         status = os.fstat(file.fileno())
-        require_memory(status.st_size, f"reading {path}", "name a smaller file")
+        require_memory(status.st_size, f"reading {path}", "use a smaller file")
         if stat.S_ISREG(status.st_mode):
             return file.read()
         pieces, size = [], 0
         while piece := file.read(PIECE):  # how much a pipe holds is seen as it is read
             pieces.append(piece)
             size += len(piece)
-            require_memory(
-                size, f"what comes after the first {readable_bytes(size)} of {path}", "name a smaller file"
-            )
+            require_memory(size, f"the rest of {path}, after {readable_bytes(size)},", "use a smaller file")
         return b"".join(pieces)
 
 
@@ -101,13 +97,13 @@ def write_whole(
     mode: int | None = None,
     tidy: bool = True,
 ) -> None:
-    """Writes beside the file, then renames over it: whoever reads meanwhile sees the old one or the new one, whole.
+    """Writes a temporary file in the same folder, then renames it: readers see the old or the new file, complete.
 
-    Makes the folder. durable: what was written is on the disk when this returns, and survives a power cut; False for
-    what can be made again. mode: the permissions, less what the user's mask takes away; None: those of the file that is
-    replaced, and its owner and group as far as the user may set them, else 0o666. tidy: what killed processes left when
-    they wrote this file, a day ago or before, is removed; False in a folder of many files that is tidied otherwise.
-    Raises OSError; the old file is then as it was, and nothing is left beside it.
+    Creates the folder. durable: the content is on the disk when this returns, and survives a power cut; False for data
+    that can be recreated. mode: the permissions, less the user's mask; None: those of the replaced file, and its owner
+    and group if the user may set them, else 0o666. tidy: removes parts of this file that killed processes left at
+    least a day ago; False in a folder of many files that is tidied otherwise.
+    Raises OSError; the old file is then unchanged, and no temporary file is left.
     """
     target = Path(os.path.realpath(named_file("path", path)))  # a link stays one
     kind = kind_of(target)
@@ -118,7 +114,9 @@ def write_whole(
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
         old: os.stat_result | None = None
-        if mode is None:  # from the start: what is private is never readable by others while it is written
+        if (
+            mode is None
+        ):  # from the start: a private file is never readable by others, even while it is written
             with contextlib.suppress(FileNotFoundError):
                 old = os.stat(target)
             mode = stat.S_IMODE(old.st_mode) if old else 0o666
@@ -142,7 +140,7 @@ def write_whole(
 
 
 def _hand_on(old: os.stat_result, descriptor: int) -> None:
-    """Owner, group and permissions of another file. What the user may not give away stays the user's own."""
+    """Copies owner, group and permissions of another file, as far as the user may set them."""
     if hasattr(os, "fchown"):
         for owner, group in ((old.st_uid, -1), (-1, old.st_gid)):
             with contextlib.suppress(OSError):
@@ -151,10 +149,10 @@ def _hand_on(old: os.stat_result, descriptor: int) -> None:
 
 
 def remove_parts(folder: Path, name: str, before: float = math.inf) -> None:
-    """Removes what killed processes were writing in place of a file; name: its own, or a pattern as of `glob`.
+    """Removes temporary files that killed processes left. name: name of the file, or a `glob` pattern.
 
-    before: only what nobody has written to since that time. Without it, for who alone writes such a file (see
-    `locked`): what another is writing now would go, too.
+    before: only those last written before that time. Leave it out only if no other process writes such a file (see
+    `locked`): parts that are being written would be removed, too.
     """
     for part in folder.glob(f".{name}.{'[0-9a-f]' * 8}.part"):
         with contextlib.suppress(OSError):
@@ -163,7 +161,7 @@ def remove_parts(folder: Path, name: str, before: float = math.inf) -> None:
 
 
 def sync(path: str | os.PathLike[str]) -> None:
-    """Brings what others have written to a file to the disk itself, where it survives a power cut. Raises OSError."""
+    """Flushes a file that others have written to the disk, where it survives a power cut. Raises OSError."""
     with open(path, "r+b") as file:  # Windows syncs no file that is open for reading only
         os.fsync(file.fileno())
     _sync_folder(Path(os.path.realpath(path)).parent)
@@ -171,11 +169,11 @@ def sync(path: str | os.PathLike[str]) -> None:
 
 @contextlib.contextmanager
 def locked(path: str | os.PathLike[str]) -> Iterator[Lock]:
-    """Keeps other processes (and threads) out of what this path names until the block ends: a file, or a folder.
+    """Locks a file or folder against other processes (and threads) until the block ends.
 
-    However the process ends, its lock ends with it. The lock is a file of its own beside the path (in it, if it is a
-    folder, which must be there), since the file itself is replaced when it is written. Raises BlockingIOError at once
-    if another has it, another OSError if no lock can be made.
+    The lock ends with the process, however that ends. The lock is a separate file next to the path (inside it, if it is
+    a folder, which must exist), since the file itself is replaced when it is written. Raises BlockingIOError at once
+    if the path is locked, another OSError if no lock can be made.
     """
     named = Path(os.path.realpath(path))
     lock = Lock(named / ".lock" if named.is_dir() else named.with_name(f".{named.name}.lock"))
@@ -193,8 +191,8 @@ class Lock:
         self._descriptor = _open_locked(path)
 
     def hold(self) -> None:
-        """Locks anew if the file was removed: BlockingIOError if another has locked it since, another OSError if no
-        lock can be made any more.
+        """Locks again if the file was removed: BlockingIOError if another has locked it since, another OSError if no
+        lock can be made.
         """
         if not _is_at(self._descriptor, self._path):
             descriptor = _open_locked(self._path)
@@ -219,7 +217,7 @@ def lock_file(descriptor: int, wait: bool = False) -> None:
     except ImportError:  # Windows
         import msvcrt
 
-        # A byte that no file has: who reads is not kept out by it.
+        # A byte beyond the end of any file: readers are not locked out.
         os.lseek(descriptor, 2**62, os.SEEK_SET)
         how = msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK  # type: ignore[attr-defined,unused-ignore]
         try:
@@ -231,14 +229,14 @@ def lock_file(descriptor: int, wait: bool = False) -> None:
 
 
 def _open_locked(lock: Path) -> int:
-    """The lock's descriptor. Whoever had it before may have removed the file that was opened here: then once more."""
+    """The lock's descriptor. Tries again if the last owner removed the file after it was opened here."""
     how = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
     while True:
         descriptor = os.open(lock, how, 0o600)
         try:
             lock_file(descriptor)
             if os.fstat(descriptor).st_size:  # locks are empty, and are removed at the end
-                raise FileExistsError(errno.EEXIST, f"{lock.name} there is a file, and no lock")
+                raise FileExistsError(errno.EEXIST, f"{lock.name} there is a file, not a lock")
             if _is_at(descriptor, lock):
                 return descriptor
         except BaseException:

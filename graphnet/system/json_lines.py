@@ -1,4 +1,4 @@
-"""Rows in a file of JSON lines: one way to add a row and one to read them, whatever stopped the one who wrote."""
+"""Appending and reading rows of JSON-lines files, also after the writer was interrupted."""
 
 from __future__ import annotations
 
@@ -21,11 +21,10 @@ Row = dict[str, Any]
 
 
 def append_row(path: str | os.PathLike[str], row: Mapping[str, Any]) -> None:
-    """Adds one line, whole; several processes may do so at the same time.
+    """Appends one complete line; several processes may do so at the same time.
 
-    A last line that was torn (by a kill, a full disk, a power cut) is cut off first: nobody can read it, and the new
-    row would be glued to it. One that only lacks its end is ended. Raises OSError; nothing of the row is then in the
-    file.
+    A last line that was torn (by a kill, a full disk, a power cut) is removed first, since the new row would continue
+    it. A complete last line without a newline gets one. Raises OSError; no part of the row is then in the file.
     """
     line = json.dumps(row).encode() + b"\n"
     with open(path, "a+b", buffering=0) as file:
@@ -45,8 +44,8 @@ def append_row(path: str | os.PathLike[str], row: Mapping[str, Any]) -> None:
 def read_rows(path: str | os.PathLike[str], error: type[GraphnetError], name: str | None = None) -> list[Row]:
     """The rows of a file, without a torn last line (see `append_row`); empty lines are none.
 
-    An error of the given kind, in one sentence, names the file (or says `name`) and the line that is anything else, or
-    why the file cannot be read.
+    Raises `error`, in one sentence, with the file (or `name`) and the invalid line, or the reason why the file
+    cannot be read.
     """
     name = str(path) if name is None else name
     try:
@@ -61,8 +60,8 @@ def read_rows(path: str | os.PathLike[str], error: type[GraphnetError], name: st
 class Tail:
     """Rows that are appended to a file as it grows; all rows again after the file was truncated.
 
-    Who writes them may cut the file, and write beyond the old end before it is looked at again: so the last row that
-    was read must stand where it stood. error: of what cannot be read, in one sentence.
+    The writer may truncate the file and write beyond the old end before the next look, so the last row that was read
+    is compared with the file. error: type of exception for a file that cannot be read.
     """
 
     def __init__(self, path: str | os.PathLike[str], error: type[GraphnetError]) -> None:
@@ -70,7 +69,7 @@ class Tail:
         self._end, self._lines, self._last = 0, 0, b""
 
     def rows(self, *marks: bytes) -> Iterator[tuple[bool, Row]]:
-        """New rows that hold one of the marks, and whether this is the first of the file; none where there is none."""
+        """New rows that contain one of the marks; True for the first row after reading from the start of the file."""
         new = self._new()
         new = new[: new.rfind(b"\n") + 1]  # a row that is being written is read later
         anew, before = not self._end, self._lines
@@ -88,7 +87,7 @@ class Tail:
             with opened(self._path) as file:
                 status = os.fstat(file.fileno())
                 if not stat.S_ISREG(status.st_mode):
-                    raise self._error(f"{self._path} is no file that a run has written")
+                    raise self._error(f"{self._path} is not a regular file")
                 file.seek(self._end - len(self._last))
                 if file.read(len(self._last)) != self._last:
                     self._end, self._lines, self._last = 0, 0, b""
@@ -102,7 +101,7 @@ class Tail:
 
 
 def _rows(content: bytes, error: type[GraphnetError], name: str) -> Iterator[Row]:
-    """Each row, but for a torn last one."""
+    """Each row, except a torn last one."""
     end = 0
     for number, line in enumerate(content.splitlines(keepends=True), start=1):
         end += len(line)
@@ -152,6 +151,6 @@ def _healed(file: io.FileIO) -> int:
 
 
 def _write(file: io.FileIO, line: bytes) -> None:
-    """One write, but for a disk that takes only a part of it."""
+    """Writes all bytes, in one write if the disk takes them."""
     while line:
         line = line[file.write(line) or 0 :]

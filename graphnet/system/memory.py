@@ -17,18 +17,19 @@ SMALL = 1 << 26
 
 
 def require_memory(nbytes: int, what: str, remedy: str) -> None:
-    """NotEnoughMemoryError, which says what takes how many bytes, how many there are, and the remedy."""
+    """Raises NotEnoughMemoryError, naming `what` and `remedy`, if `nbytes` exceeds the available memory."""
     if nbytes < SMALL:
         return
     available = available_memory()
     if available is not None and nbytes > available:
         raise NotEnoughMemoryError(
-            f"{what} would take {readable_bytes(nbytes)} of memory, and there are {readable_bytes(available)}; {remedy}"
+            f"{what} would take {readable_bytes(nbytes)} of memory, and {readable_bytes(available)} are available; "
+            f"{remedy}"
         )
 
 
 def available_memory() -> int | None:
-    """Bytes that this process can still take without swapping or being killed; None where no one says."""
+    """Bytes that this process can still take without swapping or being killed; None if unknown."""
     found = [n for n in (_of_the_machine(), _of_the_group(), _of_the_process()) if n is not None]
     return min(found, default=None)
 
@@ -47,7 +48,7 @@ def _of_the_machine() -> int | None:
     for line in _lines("/proc/meminfo"):
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024
-    try:  # all there is, where no one says what is free
+    try:  # total memory, where the free memory is unknown
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
         return None

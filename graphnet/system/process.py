@@ -1,4 +1,4 @@
-"""This process: the cores that it may use, its garbage collector, and properties that are safe where it is forked."""
+"""This process: its cores, its garbage collector, and cached properties that are safe under fork."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ else:
 
 
 def own_cores() -> list[int]:
-    """The numbers of the cores that this process may use; of systems that do not tell, all that there are."""
+    """Numbers of the cores that this process may use; all cores if the system does not provide them."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
@@ -51,10 +51,10 @@ def own_cores() -> list[int]:
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """No cyclic collection inside. Nested or concurrent use is safe: whoever found it on turns it on.
+    """Pauses cyclic garbage collection. Nested or concurrent use is safe: the block that paused it resumes it.
 
-    Nodes form no cycles, but each collection walks all that are alive: with hundreds of thousands of nodes it would
-    cost more than the work itself, and make it grow faster than linearly.
+    Nodes form no cycles, but each collection visits all live ones: with hundreds of thousands of nodes it would
+    cost more than the work itself, and grow faster than linearly.
     """
     was_on = gc.isenabled()
     gc.disable()

@@ -1,8 +1,8 @@
-"""Standard streams that take whatever is said: no character and no closed stream ends a program.
+"""Standard streams that never raise on output: no character and no closed stream ends a program.
 
-For programs, at their start. What the encoding of standard output cannot hold (PYTHONIOENCODING=latin-1, a redirected
-stream on Windows) is written as an escape, φ as \\u03c6: visible, and nothing lost, where a ? would not tell what it
-was. The encoding stays the one that the person or the system has named, so that a text in UTF-8 is exact to the byte.
+For programs, at their start. Characters that the encoding of standard output cannot represent
+(PYTHONIOENCODING=latin-1, a redirected stream on Windows) are written as escapes, φ as \\u03c6, so nothing is lost. The
+encoding itself is not changed, so that a text in UTF-8 is exact to the byte.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _escaped: set[str] = set()
 
 def prepare_streams() -> None:
     """Lets standard output and error take any character, and puts nothing (os.devnull) where a stream is closed."""
-    # In this order: what is opened gets the lowest number that is free. A file of ours with one of these three would be
-    # the standard output of any program that is started here.
+    # In this order: a new file gets the lowest free descriptor. A file of ours with one of these three would become
+    # the standard output of child processes.
     for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         if getattr(sys, name) is None:
             setattr(sys, name, _nothing(number, mode))
     for stream, handler in ((sys.stdout, ESCAPE), (sys.stderr, "backslashreplace")):
-        # Whoever asked for `replace` or `ignore` gets it.
+        # A chosen `replace` or `ignore` is kept.
         if isinstance(stream, io.TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):
             stream.reconfigure(errors=handler)
     _escaped.clear()

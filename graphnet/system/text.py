@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 __all__ = ["filled", "in_brief", "json_for_script", "on_one_line", "read_json", "shown_on", "visible"]
 
-#: What a terminal may have as it is: breaks and tabs, and what only joins letters, which some scripts need.
+#: Control characters that a terminal may get unchanged: breaks, tabs, and joiners of letters, which some scripts need.
 _HARMLESS = "\n\t\u200c\u200d"
 
 
@@ -58,12 +58,12 @@ def _is_none(code: int) -> bool:
 
 #: Lists and objects, and values, of a text at most: a few bytes of each become some hundred in memory.
 NESTED, VALUES = 1 << 17, 1 << 20
-#: Of characters (surrogates), which no file can hold but as an escape.
+#: Surrogates, which a file can only contain as escapes.
 _HALVES = re.compile("[\ud800-\udfff]")
 
 
 def read_json(text: str | bytes) -> Any:
-    """The value. ValueError for what is no JSON, is nested too deep to be read, or has more parts than any of ours."""
+    """Parsed JSON. ValueError if the text is not JSON, or exceeds the maximum nesting or number of values."""
     content = text if isinstance(text, bytes) else text.encode()
     nested, values = content.count(b"[") + content.count(b"{"), content.count(b",")
     if nested > NESTED or values > VALUES:
@@ -75,7 +75,7 @@ def read_json(text: str | bytes) -> Any:
     except RecursionError:
         raise ValueError("it is nested too deep") from None
     except UnicodeDecodeError:
-        raise ValueError("it is no UTF-8") from None
+        raise ValueError("it is not UTF-8") from None
     except ValueError:  # Python reads no number of more digits
         raise ValueError(f"it has a number of more than {sys.get_int_max_str_digits():,} digits") from None
 
@@ -87,6 +87,6 @@ def json_for_script(value: Any) -> str:
 
 
 def filled(template: str, parts: Mapping[str, str]) -> str:
-    """The template with its parts in their places, in one sweep: what a part holds is never taken for a place."""
+    """The template with its parts filled in, in one pass: text of a part is never taken for a placeholder."""
     pieces = template.split("%%")
     return "".join(parts[piece] if i % 2 else piece for i, piece in enumerate(pieces))

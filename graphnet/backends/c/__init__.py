@@ -1,9 +1,9 @@
-"""Standalone C: the text of a C11 program that computes what a compiled function does, without Python.
+"""Standalone C: C11 source that computes a compiled function without Python.
 
-language      types, numbers, names and comments as C writes them
-mathematics   exp, tanh and their kin, as C functions of this project's own
-expressions   an op's scalar expression as C
-source        a C function that is being written; the arrays that it is given
+language      types, numbers, names and comments in C
+mathematics   exp, tanh and related functions, written in C
+expressions   an op's scalar expression in C
+source        a C function under construction; its array arguments
 loops, products   instructions as C functions
-unit          a function's source, header and weights; what depends on these alone, computed once, now
+unit          source, header and weights of a function; values that depend on weights alone are computed now
 """

@@ -36,7 +36,7 @@ class Helpers:
 
 
 class CEmitter(Emitter[str]):
-    """lines: where a value that is read twice gets a name of its own."""
+    """Writes C. lines: receives definitions of values that are read twice."""
 
     def __init__(self, helpers: Helpers, lines: list[str]) -> None:
         self.helpers, self.lines = helpers, lines
@@ -70,7 +70,7 @@ class CEmitter(Emitter[str]):
         return f"({c_type(dtype)})(({wrapped}){a} {symbol} ({wrapped}){b})"
 
     def compare(self, symbol: str, a: str, b: str, dtype: Dtype) -> str:
-        if a == b and dtype.kind != "f":  # compilers warn of what is always so
+        if a == b and dtype.kind != "f":  # compilers warn of comparisons that are always true
             return "true" if "=" in symbol and symbol != "!=" else "false"
         return f"({a} {symbol} {b})"
 

@@ -24,7 +24,7 @@ __all__ = [
     "unsigned",
 ]
 
-#: Words that no name may be: C's own, and what the text itself uses.
+#: Reserved words: C's keywords, and names that the generated source uses.
 RESERVED = frozenset(
     """
     alignas alignof auto bool break case char const constexpr continue default do double else enum extern
@@ -48,7 +48,7 @@ def unsigned(dtype: Dtype) -> str:
 
 
 def short(dtype: Dtype) -> str:
-    """f32, f64, i64, u8, b8: what functions and memory of a dtype are called by."""
+    """f32, f64, i64, u8, b8: short name of a dtype, used in names of functions and memory."""
     return f"{dtype.kind}{8 * dtype.itemsize}"
 
 
@@ -73,7 +73,7 @@ def literal(value: float, dtype: Dtype) -> str:
 
 
 def listed(array: Array, indent: str = "    ") -> str:
-    """The array's elements as an initialiser, without braces; of none, a zero that nobody reads."""
+    """The array's elements as an initializer, without braces; a single 0 for an empty array."""
     flat = [literal(number, array.dtype) for number in array.reshape(-1).tolist()] or ["0"]
     lines, line = [], indent
     for text in flat:
@@ -121,7 +121,7 @@ class UniqueNames:
         self.taken = set(taken)
 
     def fresh(self, wanted: str, otherwise: str) -> str:
-        """The name nearest to what is wanted; a number behind it where it is taken, or could be one of ours."""
+        """A valid, unused name near `wanted`; a number is added if it is taken, or could be a generated name."""
         base = found = identifier(wanted, otherwise)
         if re.fullmatch(r"(loop|product|scatter|w)_?\d+|[A-Z0-9_]+_(MAX|MIN|C)|.*_t", base):
             base = found = f"{base}_"

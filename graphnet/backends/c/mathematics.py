@@ -1,4 +1,4 @@
-"""exp, tanh, σ and what C's own operators leave undefined, as inline C functions.
+"""exp, tanh, σ, and operators where C leaves cases undefined, as inline C functions.
 
 exp, tanh and σ are branch-free polynomials, which compilers turn into vectors; they hold over the whole range, with
 denormals, infinities and NaN, to 1e-6 relative in float32 and 1e-14 in float64. All other functions are the library's.
@@ -17,7 +17,7 @@ from graphnet.graph.node import Dtype
 
 __all__ = ["LIBRARY", "conversion", "definition", "needs"]
 
-#: What C's library calls a function; an f behind it for float32.
+#: Name of a function in C's library; float32 adds an f.
 LIBRARY = {
     "abs": "fabs", "ceil": "ceil", "cos": "cos", "erf": "erf", "floor": "floor", "log": "log", "log1p": "log1p",
     "pow": "pow", "round": "rint", "sin": "sin", "sqrt": "sqrt",
@@ -123,7 +123,7 @@ static inline {t} mod_{s}({t} x, {t} y)
 }}
 """
 CONVERSION = """\
-/* what is behind the point is dropped; what does not fit becomes the nearest that does */
+/* truncates toward zero; saturates out-of-range values */
 static inline {to} {name}({t} x)
 {{
     if ({low} < x && x < {high})
@@ -131,7 +131,7 @@ static inline {to} {name}({t} x)
     return x >= {high} ? {most} : x <= {low} ? {least} : {none};
 }}
 """
-#: Function -> what it calls.
+#: Function -> functions that it calls.
 NEEDS = {
     "exp": ("power_of_two", "nearest"),
     "sigmoid": ("power_of_two", "nearest", "exp"),

@@ -13,7 +13,7 @@ __all__ = ["CBody", "CFunction", "index", "parameters"]
 
 
 class CFunction(NamedTuple):
-    """A static C function but for its name; fails: it returns whether an index was out of range."""
+    """A static C function without its name. fails: it returns 1 if an index was out of range."""
 
     kind: str
     head: str

@@ -48,7 +48,7 @@ class Argument(NamedTuple):
 
 @dataclass
 class Unit:
-    """name: what all public names begin with. weights: name -> the leaf."""
+    """C source of a function. name: prefix of all public names. weights: name -> leaf."""
 
     name: str
     inputs: Sequence[Argument]
@@ -83,7 +83,7 @@ class Unit:
         ])  # fmt: skip
 
     def source(self, apart: bool) -> str:
-        """The program; apart: its weights are in a file of their own."""
+        """The program. apart: weights in a separate file."""
         declared = [self._declared(name, node, apart) + ";" for name, node in self.weights.items()]
         unused = [f"    (void){x};" for x in self._unused()]
         return "\n".join([
@@ -183,7 +183,7 @@ class _Writer:
         return buffer.whole(argument.node.shape)
 
     def _give_places(self, instructions: Sequence[Instruction]) -> dict[Dtype, int]:
-        """Sets the offsets of what is computed; dtype -> so many elements. Memory of one dtype is never another's."""
+        """Sets the offsets of computed values; dtype -> number of elements. Dtypes never share memory."""
         first: dict[Buffer, int] = {}
         last: dict[Buffer, int] = {}
         for i, instruction in enumerate(instructions):
@@ -229,7 +229,7 @@ class _Writer:
             case Host():
                 raise _refusal(step.node)
             case _:
-                raise BackendError(f"no C is known of the instruction {type(step).__name__}")
+                raise BackendError(f"instruction {type(step).__name__} cannot be exported to C")
         name = self.kernels.setdefault(kernel, f"{kernel.kind}_{len(self.kernels)}")
         call = f"{name}({', '.join(map(self._pointer, views))})"
         return [f"    if ({call}) {note}", "        return 1;"] if kernel.fails else [f"    {call}; {note}"]
@@ -257,7 +257,7 @@ def _refusal(node: Node) -> BackendError:
             "graphnet's own ops, or leave it out"
         )
     return BackendError(
-        f"no C can be written of this function: {node.describe()} (made at {node.origin}) runs the Python rule of "
+        f"this function cannot be exported to C: {node.describe()} (made at {node.origin}) runs the Python rule of "
         f"{node.op.name}; {remedy}."
     )
 
@@ -284,7 +284,7 @@ def _replace(node: Node) -> Node:
             return constant(node.value, name=node.name)
         if not node.op.is_input and not isinstance(node.op, (Constant, Fill)):
             raise BackendError(
-                f"no C can be written of this function: {node.describe()} (made at {node.origin}) draws random "
+                f"this function cannot be exported to C: {node.describe()} (made at {node.origin}) draws random "
                 "numbers, which only Python does. Leave it out (a network: training=False), or make it an input."
             )
         return node
@@ -296,6 +296,6 @@ def _replace(node: Node) -> Node:
     try:
         with np.errstate(all="ignore"):
             value = np.asarray(node.op.forward(*[x.op.forward() for x in node.inputs]))
-    except Exception:  # an index out of range, for instance: the program says so when it runs
+    except Exception:  # an index out of range, for instance: the program raises it at run time
         return node
     return constant(value, name=node.name)

@@ -30,7 +30,7 @@ MULTIPLIED = 8
 
 
 class Emitter(ABC, Generic[V]):
-    """Writes one operation at a time. V is what the target calls a value; dtype is that of the operands."""
+    """Writes one operation at a time. V: type of the target's values; dtype: that of the operands."""
 
     @abstractmethod
     def number(self, value: float, dtype: Dtype) -> V: ...
@@ -81,12 +81,12 @@ class _Typed(NamedTuple, Generic[V]):
 
 
 class _Walk(Generic[V]):
-    """Visits a parsed expression; numbers take the dtype of what stands beside them."""
+    """Visits a parsed expression; numbers take the dtype of the other operand."""
 
     def __init__(self, emitter: Emitter[V], inputs: Sequence[_Typed[V]], target: Dtype) -> None:
         self.emitter = emitter
         self.variables = dict(zip(VARIABLES, inputs, strict=False))
-        #: The dtype of numbers: that of the inputs, or what is wanted where there are none.
+        #: The dtype of numbers: that of the inputs, or `target` without inputs.
         self.dtype = next((x.dtype for x in inputs if x.dtype != BOOL), target)
 
     def visit(self, tree: ast.expr) -> _Typed[V]:
@@ -182,7 +182,7 @@ class Fold(NamedTuple):
 
     @property
     def kept(self) -> Dtype:
-        """As what totals are held: sums of floats in double precision, as exact as they are stable."""
+        """Dtype of totals: sums of floats are held in double precision."""
         return FLOAT64 if self.how == "sum" and self.dtype.kind == "f" else self.dtype
 
     @property

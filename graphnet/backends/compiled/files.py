@@ -1,4 +1,4 @@
-"""A schedule as what a file can hold, and back: all but the work of its sections, which each back end tells itself."""
+"""Schedules to files and back, except for the work of sections, which each back end stores itself."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _runs_in_python(node: Node) -> BackendError:
         )
     return BackendError(
         f"this function cannot be stored: {node.describe()} (made at {node.origin}) runs the Python rule of "
-        f"{node.op.name}, which no file can hold. {remedy}"
+        f"{node.op.name}, which cannot be written to a file. {remedy}"
     )
 
 
@@ -94,9 +94,9 @@ def _parameters(leaves: Mapping[str, Node]) -> dict[str, str]:
 def restored_schedule(
     header: Mapping[str, Any], arrays: Mapping[str, Array], works: Sequence[W], source: Graph | None = None
 ) -> ProgramSchedule[W]:
-    """The schedule that was stored, with the work of each section. Its leaves are the arrays, so what is written into
-    these holds from then on. source: a graph whose own leaves stand for arrays that were not stored, as the header says
-    by their numbers in its order.
+    """The stored schedule, with the work of each section. Its leaves share memory with `arrays`, so later changes to
+    these take effect. source: a graph whose leaves replace arrays that were not stored; the header has their numbers
+    in the order of the graph.
     """
     own = {} if source is None else {key: source.order[i] for key, i in header["own"].items()}
     trainable = set(header["parameters"].values())

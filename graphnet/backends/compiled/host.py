@@ -1,4 +1,4 @@
-"""Programs whose memory is the host's: an arena, and leaves that are read where they lie."""
+"""Programs in the host's memory: an arena, and leaves that are read in place."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from graphnet.system.memory import readable_bytes, require_memory
 
 __all__ = ["Arena", "HostProgram", "require_arena"]
 
-#: What takes an arena, and what to do where there is no memory for it.
+#: The subject and the remedy of the error for too little memory.
 RUN = "a run of this function"
 LESS = "a smaller batch or fewer time steps take less, and so does gn.compile(..., memory='sqrt'), or --memory sqrt"
 
 
 def require_arena(nbytes: int) -> None:
-    """NotEnoughMemoryError where there is less memory."""
+    """Raises NotEnoughMemoryError if less memory is available."""
     require_memory(nbytes, RUN, LESS)
 
 
 class Arena:
     """Zeroed memory that starts on a cache line, on huge pages where the system has them.
 
-    Raises NotEnoughMemoryError where there is less.
+    Raises NotEnoughMemoryError if less memory is available.
     """
 
     def __init__(self, nbytes: int) -> None:
@@ -50,15 +50,15 @@ PAGE = 1 << 21
 
 
 def _fresh(nbytes: int) -> Array:
-    """Zeroed memory that nobody has touched: what an allocator hands out again lies on small pages for good."""
+    """Zeroed memory that is new to the process: memory that an allocator reuses would stay on small pages."""
     if not hasattr(mmap, "MAP_PRIVATE"):  # another system: ordinary pages do
         return np.zeros(nbytes, np.uint8)
-    # Private, so that a forked child works on a copy of its own.
+    # Private, so that a forked child works on its own copy.
     try:
         memory = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    except (OSError, OverflowError):  # the system grants less than it says is there
+    except (OSError, OverflowError):  # the system grants less than it reports
         raise NotEnoughMemoryError(
-            f"the system refuses the {readable_bytes(nbytes)} of memory that {RUN} takes; {LESS}"
+            f"{RUN} takes {readable_bytes(nbytes)} of memory, which the system refuses; {LESS}"
         ) from None
     if hasattr(mmap, "MADV_HUGEPAGE"):
         memory.madvise(mmap.MADV_HUGEPAGE)
@@ -91,7 +91,7 @@ class HostProgram(CompiledProgram[S]):
         self._arena.header[0] = 0
 
     def begin(self, arrays: Sequence[Array], wanted: Sequence[int]) -> list[Array] | None:
-        """By the sections before those that depend on what varies."""
+        """Runs the sections before those that vary."""
         if not self.schedule.fixed or (self.check and not all(map(is_finite, (*arrays, *self.all_leaves())))):
             return None
         with self._turns.lock:

@@ -1,4 +1,4 @@
-"""Locations: where arrays lie while a program runs, in numbers that a file can hold.
+"""Locations of arrays while a program runs, as numbers that can be stored.
 
 Memory is in pieces: piece ARENA is the program's own, those from ARENA + 1 on are leaves that are read where they lie.
 """
@@ -18,7 +18,7 @@ from graphnet.plan.views import View
 __all__ = ["ARENA", "HEADER", "Location"]
 
 ARENA = 1
-#: Bytes at the start of the arena: word 0 is the flag that says that something is wrong.
+#: Bytes at the start of the arena: word 0 is the error flag.
 HEADER = ALIGNMENT
 
 

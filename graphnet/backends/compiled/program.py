@@ -1,4 +1,4 @@
-"""The compiled program: a schedule put to work. What a back end adds is its memory, and how it launches a section."""
+"""The compiled program, which runs a schedule. A back end adds its memory, and its way to launch a section."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from graphnet.graph.node import Array, Node
 __all__ = ["CompiledProgram", "is_finite"]
 
 S = TypeVar("S", bound=ProgramSchedule[Any])
-#: What a program says that has no graph to tell more.
+#: Error of a program without a graph, which would give details.
 OUT_OF_RANGE = (
     "an index is out of range in this stored function (a symbol or label that the net does not have, a length of no "
     "steps or beyond the last, or a size that does not fit the data, are the usual causes), or "
@@ -32,9 +32,9 @@ OUT_OF_RANGE = (
 
 
 class CompiledProgram(Program, Generic[S]):
-    """source: the graph that the user gave, which tells what went wrong; None for a program from a file.
+    """Program that runs a schedule. source: the user's graph, for errors; None for a program from a file.
 
-    A back end has its memory before it calls this. `at` is whatever it calls the memory of a location.
+    A back end allocates its memory before it calls `__init__`. `at` is its type for the memory of a location.
     """
 
     def __init__(self, schedule: S, source: Graph | None, check: bool) -> None:
@@ -48,7 +48,7 @@ class CompiledProgram(Program, Generic[S]):
         self._copied_leaves = [(node, self.at(location)) for node, location in schedule.copied_leaves]
         self._results = list(map(self.at, schedule.results))
 
-    # -- what a back end says ----------------------------------------------------------------------------------------
+    # -- defined by back ends ----------------------------------------------------------------------------------------
 
     @abstractmethod
     def at(self, location: Location) -> Any:
@@ -60,7 +60,7 @@ class CompiledProgram(Program, Generic[S]):
 
     @abstractmethod
     def read(self, locations: Sequence[Location]) -> list[Array]:
-        """The arrays there, for Python to look at now."""
+        """The arrays at these locations, for immediate use in Python."""
 
     @abstractmethod
     def launch(self, number: int) -> None:
@@ -83,9 +83,9 @@ class CompiledProgram(Program, Generic[S]):
         """Other parts of the schedule that a file must hold, such as the sections' work."""
 
     def bring(self, arrays: Sequence[Array]) -> None:
-        """Before a run: leaves that may have changed and have their own place, inputs that are read where they lie."""
+        """Prepares a run: copies leaves that may have changed; sets addresses of inputs read in place."""
 
-    # -- what follows from it ----------------------------------------------------------------------------------------
+    # -- shared by all -----------------------------------------------------------------------------------------------
 
     def stored(self) -> tuple[dict[str, Any], dict[str, Array]]:
         require_storable(self.schedule, self.check)
@@ -96,7 +96,7 @@ class CompiledProgram(Program, Generic[S]):
         return leaves_by_key(self.schedule)
 
     def run(self, arrays: Sequence[Array]) -> list[Array]:
-        # Kernels look at what they read; a NaN may also stand where nobody reads.
+        # Kernels check the values that they read; a NaN may also be in an unread place.
         if self.check and not all(map(is_finite, (*arrays, *self.all_leaves()))):
             return self._explained(arrays)
         return self._outputs(arrays, 0)
@@ -112,7 +112,7 @@ class CompiledProgram(Program, Generic[S]):
             self._turns.begin(self)
             self.lower_flag()
             if first:
-                for i, at in self._varying:  # what all else was copied to may have been given to others since
+                for i, at in self._varying:  # memory of the other copies may have been reused since
                     self.write(arrays[i], at)
             else:
                 self._bring(arrays)
@@ -162,7 +162,7 @@ class CompiledProgram(Program, Generic[S]):
         self.write(call_forward(host.node, self.read(host.sources)), self.at(host.target))
 
     def _explained(self, arrays: Sequence[Array]) -> list[Array]:
-        """An index was out of range, or a value not finite: the NumPy back end says which, in its words."""
+        """Runs the graph on the NumPy back end, which raises the error: an index out of range, a value not finite."""
         if self.source is None:
             raise GraphnetError(OUT_OF_RANGE)
         return NumpyProgram(self.source, None, self.check).run([np.asarray(array) for array in arrays])

@@ -1,4 +1,4 @@
-"""Schedule: from a graph to what a machine has to do, as plain data: sections of native work, locations of arrays."""
+"""Schedule of a graph, as plain data: sections of native work, locations of arrays."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ W = TypeVar("W")
 
 
 class HostCall(NamedTuple):
-    """The node's own `forward`, run by Python: where its inputs lie, and where its value goes."""
+    """The node's own `forward`, run by Python: views of its inputs, and of its value."""
 
     node: Node
     sources: list[Location]
@@ -40,7 +40,7 @@ class HostCall(NamedTuple):
 
 
 class Section(NamedTuple, Generic[W]):
-    """Native work; then, if any, what Python does."""
+    """Native work, then Python's work if there is any."""
 
     work: W
     host: HostCall | None
@@ -48,11 +48,11 @@ class Section(NamedTuple, Generic[W]):
 
 @dataclass
 class ProgramSchedule(Generic[W]):
-    """fixed: how many sections, at the start, depend on no input that varies. varying: which of the inputs do.
+    """fixed: number of sections, at the start, that depend on no varying input. varying: positions of these inputs.
 
-    copied_inputs: where inputs are copied to (None: nothing reads them, or they are read where they lie). leaves:
-    parameters and constants that are read where they lie, in the order of their pieces of memory, or that have a place
-    in the arena. copied_leaves: leaves that are copied before each run, wherever their arrays are then.
+    copied_inputs: destinations of inputs (None: the input is unread, or read in place). leaves: parameters and
+    constants that are read in place, in the order of their pieces of memory, or that have a place in the arena.
+    copied_leaves: leaves that are copied before each run, from their current arrays.
     """
 
     memory: RunMemory
@@ -67,10 +67,10 @@ class ProgramSchedule(Generic[W]):
 
 
 class Scheduler(ABC, Generic[J, W]):
-    """Makes a schedule. A back end says which jobs do the work of an instruction, and what a section makes of them.
+    """Makes a schedule. A back end defines the jobs of an instruction, and the work of a section.
 
-    check: the error flag is raised where a value is not finite. Loops look at all that they read and compute; what
-    other instructions make is looked at by a loop of its own.
+    check: raises the error flag if a value is not finite. Loops check all values that they read and compute; results of
+    other instructions are checked by a separate loop.
     """
 
     def __init__(self, lowered: Lowered, check: bool) -> None:
@@ -78,10 +78,10 @@ class Scheduler(ABC, Generic[J, W]):
         self.jobs: list[J | Host] = []
         #: The number of the first job that depends on an input that varies; 0 if none does.
         self.fixed = 0
-        #: Leaves that are read where they lie -> their piece of memory.
+        #: Leaves that are read in place -> their piece of memory.
         self.pieces: dict[Node, int] = {}
 
-    # -- what a back end says ----------------------------------------------------------------------------------------
+    # -- defined by back ends ----------------------------------------------------------------------------------------
 
     @abstractmethod
     def loop(self, loop: Loop) -> Sequence[J]: ...
@@ -100,7 +100,7 @@ class Scheduler(ABC, Generic[J, W]):
         """
 
     def host(self, host: Host) -> Sequence[J | Host]:
-        """Itself, for Python to run; or what a back end makes of the kernel that the op has (see KernelCall)."""
+        """Jobs for an op that Python runs; a back end may run the op's kernel instead (see KernelCall)."""
         return [host]
 
     def before_inputs(self) -> Sequence[J]:
@@ -108,14 +108,14 @@ class Scheduler(ABC, Generic[J, W]):
         return ()
 
     def place_leaves(self, leaves: Sequence[Node]) -> int:
-        """Offset at which the arena's values may begin. Leaves whose buffers are given an offset lie before it."""
+        """Offset at which the arena's values may begin. Leaves whose buffers get an offset are before it."""
         return HEADER
 
     def place_values(self, start: int) -> int:
         """Gives all other buffers their places in the arena; returns its end."""
         return self.give_places(start)
 
-    # -- what follows from it ----------------------------------------------------------------------------------------
+    # -- shared by all -----------------------------------------------------------------------------------------------
 
     def schedule(self) -> ProgramSchedule[W]:
         lowered = self.lowered
@@ -150,9 +150,9 @@ class Scheduler(ABC, Generic[J, W]):
     def give_places(
         self, start: int, barriers: Collection[int] | None = None, rows: Mapping[Buffer, object] | None = None
     ) -> int:
-        """Sets the offsets of what is no leaf, from `start` on; returns their end.
+        """Sets the offsets of buffers other than leaves, from `start` on; returns their end.
 
-        barriers: before which jobs all memory that is dead by then may be used again; else before any. rows: see
+        barriers: numbers of the jobs before which dead memory may be reused; None: before any job. rows: see
         `arena.Life`.
         """
         epochs, epoch = [0], 0
@@ -200,7 +200,9 @@ class Scheduler(ABC, Generic[J, W]):
                 self.jobs += self.host(instruction)
                 looked_at = instruction.writes
             case Instruction():
-                raise BackendError(f"compiled back ends know no {type(instruction).__name__}")
+                raise BackendError(
+                    f"compiled back ends do not support the instruction {type(instruction).__name__}"
+                )
             case _:
                 self.jobs += self.products(instruction)
                 looked_at = [access for product in instruction for access in product.writes]
@@ -246,7 +248,7 @@ def _in_groups(instructions: Sequence[Instruction]) -> list[tuple[int, Instructi
 
 
 Layout = TypeVar("Layout")
-#: So many layouts are remembered, far more than a program has.
+#: Maximum number of cached layouts, far more than a program has.
 REMEMBERED = 1024
 
 

@@ -18,14 +18,14 @@ _all: weakref.WeakSet[Turns] = weakref.WeakSet()
 
 
 class Turns:
-    """A lock for which other threads wait, and the thread that has it need not: what it would do there is an error.
+    """A lock for which other threads wait; the thread that has it gets an error instead.
 
         with program.turns.lock:
             program.turns.begin(program)
             ...
             program.turns.end()
 
-    `end` may be left out where a call fails: the next one then only looks more closely.
+    `end` may be left out if a call fails: the next call then only makes a more thorough check.
     """
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Turns:
                 if own and outside:
                     raise BackendError(
                         "this function is called while it runs in the same thread: by a signal handler, or by an op of "
-                        "its own graph. Compile it once more for that."
+                        "its own graph. Compile it a second time for that."
                     )
                 outside = outside or not own
                 frame = frame.f_back
@@ -59,7 +59,7 @@ class Turns:
 
 
 def _after_fork() -> None:
-    """In the child no other thread is left that could give back a lock."""
+    """Renews the locks in a forked child, which has no other thread to release them."""
     for turns in _all:
         turns._fresh()
 

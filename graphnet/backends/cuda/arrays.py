@@ -1,7 +1,8 @@
-"""DeviceArray: an array in the GPU's memory that adds, multiplies and is summed up there, as NumPy's arrays do here.
+"""DeviceArray: an array in the GPU's memory, with arithmetic and sums on the GPU.
 
-It has what optimizers need of a long vector, and no more. NumPy's own functions and operators work on it (by NumPy's
-protocols); whatever would copy it to the host says so, except what asks for the host: np.asarray, float, print.
+It has the operations that optimizers need of a long vector, and no more. NumPy's own functions and operators work on it
+(by NumPy's protocols). Operations that would copy it to the host raise an error, except explicit ones: np.asarray,
+float, print.
 """
 
 from __future__ import annotations
@@ -41,20 +42,20 @@ TESTS = (np.greater, np.greater_equal, np.less, np.less_equal, np.equal, np.not_
 
 
 class DeviceArray(NDArrayOperatorsMixin):
-    """An array on the GPU, in one piece, row after row. `gn.place(array, "cuda")` makes one; np.asarray copies it back.
+    """A contiguous array on the GPU, row by row. `gn.place(array, "cuda")` makes one; np.asarray copies it back.
 
-    Other libraries read it where it is, by __cuda_array_interface__ or DLPack. Operands must have its shape, or be
-    numbers. Raises ShapeError, DtypeError or TypeError for all else.
+    Other libraries read it in place, by __cuda_array_interface__ or DLPack. Operands must have its shape, or be
+    numbers. Raises ShapeError, DtypeError or TypeError for other operands.
     """
 
-    #: What computes with it where it lies (see gn.backend_of).
+    #: Back end that computes with it in place (see gn.backend_of).
     backend: ClassVar[str] = "cuda"
 
     def __init__(self, memory: Any, owner: object, shape: Shape, dtype: Dtype) -> None:
-        """memory: numbers of this dtype, side by side; owner: what keeps them."""
+        """memory: numbers of this dtype, contiguous; owner: the object that keeps them alive."""
         self.memory, self._owner, self.shape, self.dtype = memory, owner, shape, dtype
 
-    # -- what it is --------------------------------------------------------------------------------------------------
+    # -- attributes --------------------------------------------------------------------------------------------------
 
     @property
     def size(self) -> int:
@@ -217,15 +218,15 @@ def place(array: Any) -> DeviceArray:
 
 
 def as_device_array(array: Any) -> DeviceArray | None:
-    """An array of any library as a DeviceArray, the same memory, if it lies on this GPU; else None.
+    """An array of any library as a DeviceArray with the same memory, if it is on this GPU; else None.
 
-    ShapeError if it does not lie in one piece, row after row.
+    ShapeError if it is not contiguous.
     """
     if isinstance(array, DeviceArray):
         return array
     if SIMULATED or isinstance(array, (np.ndarray, np.generic)):
         return None
-    # DLPack first: it says on which GPU the array lies, and makes our stream wait for what is still under way there.
+    # DLPack first: it gives the GPU of the array, and makes our stream wait for pending work on the array.
     if hasattr(array, "__dlpack__") and hasattr(array, "__dlpack_device__"):
         if tuple(array.__dlpack_device__()) != (CUDA, this_device().number):
             return None
@@ -239,7 +240,7 @@ def as_device_array(array: Any) -> DeviceArray | None:
 
 
 _PIECES = (
-    "an array of shape {} on the GPU does not lie in one piece, row after row; make it so first "
+    "an array of shape {} on the GPU is not contiguous; make it contiguous first "
     "(x.contiguous(), cupy.ascontiguousarray(x))"
 )
 
@@ -263,14 +264,14 @@ def _of_borrowed(array: Borrowed) -> DeviceArray:
 
 
 def _common_dtype(inputs: Sequence[Any]) -> Dtype:
-    """NumPy's rule: Python's numbers take the dtype of what stands beside them."""
+    """NumPy's rule: Python's numbers take the dtype of the other operand."""
     return np.result_type(*(x.dtype if isinstance(x, DeviceArray) else x for x in inputs))
 
 
 def _elementwise(
     expression: str, inputs: Sequence[Any], dtype: Dtype, out: DeviceArray | None, result: Dtype | None = None
 ) -> DeviceArray:
-    """dtype: as which it is computed. result: what comes of it, if it is another."""
+    """dtype: dtype of the computation. result: dtype of the result, if different."""
     given = dtype if result is None else result
     shapes = [x.shape for x in inputs if isinstance(x, DeviceArray) and x.ndim]
     if out is not None:
@@ -279,7 +280,7 @@ def _elementwise(
     operands = [_apart(_operand(x, shape), out) for x in inputs]
     if any(s != shape for s in shapes):
         raise ShapeError(
-            f"arrays on the GPU of shapes {', '.join(str(list(s)) for s in shapes)} do not go together"
+            f"arrays on the GPU have different shapes: {', '.join(str(list(s)) for s in shapes)}"
         )
     if out is not None and not np.can_cast(given, out.dtype, "same_kind"):
         raise DtypeError(f"a result of {given} does not fit into an array of {out.dtype}")
@@ -300,7 +301,7 @@ def _operand(x: Any, shape: Shape) -> Any:
         return value[()]
     if value.shape != shape:
         raise ShapeError(
-            f"an array of shape {list(value.shape)} does not go with one of {list(shape)} on the GPU"
+            f"an array of shape {list(value.shape)} does not match the array of shape {list(shape)} on the GPU"
         )
     return place(value)
 
@@ -359,7 +360,7 @@ def _total(expression: str, inputs: Sequence[DeviceArray], dtype: Dtype) -> Any:
     shapes = {x.shape for x in inputs}
     if len(shapes) > 1:
         raise ShapeError(
-            f"arrays on the GPU of shapes {', '.join(str(list(s)) for s in shapes)} do not go together"
+            f"arrays on the GPU have different shapes: {', '.join(str(list(s)) for s in shapes)}"
         )
     work, division = inputs[0].size, _division()
     inside = np.result_type(*(x.dtype for x in inputs)) if dtype == INDEX else dtype
@@ -455,7 +456,7 @@ def _clip(x: DeviceArray, low: Any, high: Any) -> DeviceArray:
 
 def _concatenate(arrays: Sequence[DeviceArray]) -> DeviceArray:
     if any(x.ndim != 1 for x in arrays):
-        raise TypeError(_refusal("np.concatenate of arrays that are no vectors"))
+        raise TypeError(_refusal("np.concatenate of arrays with several axes"))
     result = empty((sum(x.size for x in arrays),), np.result_type(*(x.dtype for x in arrays)))
     at = 0
     for x in arrays:

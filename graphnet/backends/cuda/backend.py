@@ -20,7 +20,7 @@ PACKAGE = "backend='cuda' needs the package numba-cuda; install it: pip install 
 
 
 class CudaBackend(Backend):
-    """One GPU does all; `threads` says nothing to it. Numba is loaded when it is first needed."""
+    """Back end for one GPU; ignores `threads`. Loads Numba when it is first needed."""
 
     name = "cuda"
     apart = True
@@ -82,6 +82,6 @@ class CudaTF32Backend(CudaBackend):
 
 
 def _module(name: str) -> ModuleType:
-    with warnings.catch_warnings():  # of what Numba uses of NumPy: nothing that a user could mend
+    with warnings.catch_warnings():  # Numba's use of NumPy, which users cannot change
         warnings.simplefilter("ignore", DeprecationWarning)
         return importlib.import_module(f"graphnet.backends.cuda.{name}")

@@ -1,6 +1,6 @@
 """Matrix products by cuBLAS, where it is installed.
 
-It is called by ctypes: CuPy's functions set CuPy's own stream first, and refuse to be captured.
+Called by ctypes: CuPy's functions set CuPy's own stream first, and cannot be captured.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Cublas:
     def _multiply(self, address: int, product: LibraryProduct) -> None:
         a, b, c = product.a, product.b, product.c
         if _by_rows(c):
-            # cuBLAS takes matrices by columns. What lies by rows is, by columns, the transpose: cᵀ = bᵀ aᵀ.
+            # cuBLAS reads matrices by columns. A matrix by rows is the transpose of one by columns: cᵀ = bᵀ aᵀ.
             a, b, c = (_transposed(batch) for batch in (b, a, c))
         (left, left_pitch), (right, right_pitch) = (_stored(batch) for batch in (a, b))
         (rows, columns), inner = c.shape[1:], a.shape[2]
@@ -137,7 +137,7 @@ def _transposed(batch: StridedBatch) -> StridedBatch:
 
 @cache
 def cublas(tf32: bool) -> Cublas | None:
-    """The library, or None where it is not installed. BackendError if TF32 is wanted, which nothing else can do."""
+    """The library, or None if it is not installed. BackendError for TF32 without it."""
     try:
         library = None if SIMULATED else Library(str(load_nvidia_dynamic_lib("cublas").abs_path))
     except (ImportError, RuntimeError, OSError, AttributeError):  # not found, or too old

@@ -22,7 +22,7 @@ __all__ = ["build", "restored"]
 
 
 def build(graph: Graph, source: Graph, check: bool, tf32: bool = False) -> CudaProgram:
-    """BackendError where the GPU's memory is too small, saying how much is needed and what recomputation would save."""
+    """Builds a program. BackendError, with the memory needed and recomputation's saving, if the GPU has too little."""
     device = this_device()
     multiply = cublas(tf32)
 

@@ -1,4 +1,4 @@
-"""The GPU: whether there is one, its memory, its stream, and graphs of launches that are captured once and replayed.
+"""The GPU: detection, memory, stream, and graphs of launches that are captured once and replayed.
 
 Numba's simulator (NUMBA_ENABLE_CUDASIM=1) takes its place in tests: its memory is the host's, and nothing is captured.
 """
@@ -29,7 +29,7 @@ INSTEAD = "backend='numba' runs on the CPU; NUMBA_ENABLE_CUDASIM=1 runs kernels 
 ALIGNMENT, LARGE = 256, 1 << 22
 #: The oldest compute capability for which CUDA 13 makes code.
 OLDEST = (7, 5)
-#: Memory of the device, and its first so many numbers of a dtype.
+#: Memory of the device, and arrays on its first numbers, by count and dtype.
 _Memory = tuple[Any, dict[Any, Any]]
 
 
@@ -44,8 +44,8 @@ class Device:
             settings.CUDA_LOW_OCCUPANCY_WARNINGS = 0
         self.stream = cuda.stream()
         self._spare: dict[int, list[_Memory]] = defaultdict(list)
-        #: What blocks have now, by id: were it theirs alone, the collector that finds a ring of both would free it
-        #: before the block gives it back.
+        #: Memory of live blocks, by id. If only blocks held it, a collector that finds both in a cycle would free it
+        #: before the block returns it.
         self._taken: dict[int, _Memory] = {}
 
     @property
@@ -64,12 +64,12 @@ class Device:
         if SIMULATED:
             return 1 << 40
         context = cuda.current_context()
-        context.memory_manager.deallocations.clear()  # what Numba has not given back yet
+        context.memory_manager.deallocations.clear()  # memory that Numba has not freed yet
         spare = sum(size * len(blocks) for size, blocks in list(self._spare.items()))
         return int(context.get_memory_info()[0]) + spare
 
     def memory(self, nbytes: int) -> Any:
-        """So many bytes; what is in them is whatever was there."""
+        """Uninitialized memory of this size in bytes."""
         for _ in range(2):
             try:
                 return cuda.device_array(max(nbytes, 1), np.uint8)
@@ -79,11 +79,11 @@ class Device:
                 for blocks in list(self._spare.values()):
                     blocks.clear()
         raise NotEnoughMemoryError(
-            f"the {self.name} has no {readable_bytes(nbytes)} of memory left; a smaller batch takes less"
+            f"the {self.name} has less than {readable_bytes(nbytes)} of free memory; use a smaller batch"
         )
 
     def block(self, nbytes: int) -> DeviceMemory:
-        """So many bytes that are used again when nobody holds them any more: an allocation makes the GPU wait."""
+        """Memory of this size in bytes, reused once unreferenced: an allocation makes the GPU wait."""
         size = (
             max(ALIGNMENT, 1 << max(0, nbytes - 1).bit_length())
             if nbytes < LARGE
@@ -132,7 +132,7 @@ class Device:
         _called(name, to, source, nbytes, int(self.stream))
 
     def wait(self) -> None:
-        """Until all that was asked of the stream is done."""
+        """Waits until the stream has finished all its work."""
         if not SIMULATED:
             self.stream.synchronize()
 
@@ -168,7 +168,7 @@ class DeviceMemory:
         self.memory, self._views, self._give_back = memory, views, give_back
 
     def numbers(self, count: int, dtype: Dtype) -> Any:
-        """Its first so many numbers of a dtype."""
+        """Its first `count` numbers of a dtype."""
         found = self._views.get((count, dtype))
         if found is None:
             found = self._views[count, dtype] = self.memory[: count * dtype.itemsize].view(dtype)
@@ -183,8 +183,8 @@ class _Graph:
 
     def __init__(self, stream: Any, work: Callable[[Any], None]) -> None:
         self._stream = int(stream)
-        # A stream of its own, which does not block the default one: what other threads and libraries do meanwhile is
-        # neither captured nor refused. Relaxed: memory that Python frees meanwhile does not spoil the capture.
+        # A separate stream, which does not block the default one: work of other threads and libraries is neither
+        # captured nor refused. Relaxed: memory that Python frees meanwhile does not invalidate the capture.
         mode = _driver().CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
         cuda.current_context()
         own = int(_called("cuStreamCreate", int(_driver().CUstream_flags.CU_STREAM_NON_BLOCKING)))
@@ -222,7 +222,7 @@ def _called(name: str, *arguments: Any) -> Any:
 
 @cache
 def this_device() -> Device:
-    """The GPU; BackendError where there is none that could be used, saying why and what to do."""
+    """The GPU; BackendError, with reason and remedy, if there is no usable one."""
     return Device()
 
 
@@ -236,10 +236,10 @@ def _require_gpu() -> None:
     except Exception as error:  # drivers and loaders raise of all kinds
         reason = " ".join(str(error).split()).rstrip(".: ") or type(error).__name__
     if reason:
-        raise BackendError(f"backend='cuda' finds no NVIDIA GPU that it could use ({reason}). {INSTEAD}")
+        raise BackendError(f"backend='cuda' finds no usable NVIDIA GPU ({reason}). {INSTEAD}")
     if supported // 1000 < major:
         raise BackendError(
-            f"the NVIDIA driver is too old: it knows CUDA {supported // 1000}.{supported % 1000 // 10}, and kernels "
+            f"the NVIDIA driver is too old: it supports CUDA {supported // 1000}.{supported % 1000 // 10}, and kernels "
             f"are compiled for CUDA {major}.{minor}. Update the driver, or install the older compiler: "
             f"pip install 'numba-cuda[cu{supported // 1000}]'. {INSTEAD}"
         )
@@ -247,5 +247,5 @@ def _require_gpu() -> None:
     if major >= 13 and tuple(capability) < OLDEST:
         raise BackendError(
             f"this GPU's compute capability is {capability[0]}.{capability[1]}; CUDA {major} makes code for "
-            f"{OLDEST[0]}.{OLDEST[1]} and newer. pip install 'numba-cuda[cu12]' may do. {INSTEAD}"
+            f"{OLDEST[0]}.{OLDEST[1]} and newer. Try the older compiler: pip install 'numba-cuda[cu12]'. {INSTEAD}"
         )

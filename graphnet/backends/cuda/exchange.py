@@ -65,7 +65,7 @@ _is_valid = ctypes.PYFUNCTYPE(c_int, c_void_p, c_char_p)(("PyCapsule_IsValid", _
 
 FRESH, USED = b"dltensor", b"used_dltensor"
 
-#: What other libraries were given, by the address of its structure, with all that must live until it is given back.
+#: Exported arrays, by the address of their structure, with the objects that must live until they are returned.
 _exported: dict[int, tuple[Any, ...]] = {}
 
 
@@ -74,7 +74,7 @@ def _returned(managed: Any) -> None:
 
 
 def _dropped(capsule: int) -> None:
-    """Destructor of a capsule that nobody consumed. (The capsule is dying, so no Python object may be made of it.)"""
+    """Destructor of an unconsumed capsule. (The capsule is dying, so it must not become a Python object.)"""
     if _is_valid(capsule, FRESH):
         _exported.pop(_pointer(capsule, FRESH), None)
 

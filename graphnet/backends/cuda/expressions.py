@@ -16,7 +16,7 @@ from graphnet.plan.instructions import Step
 __all__ = ["PythonEmitter", "convert", "evaluate"]
 
 
-#: What kernels call by the name that CUDA has for it, to which an f is added for float32.
+#: Functions that kernels call by their name in CUDA; float32 adds an f.
 OF_LIBDEVICE = {
     "ceil": "ceil",
     "copysign": "copysign",
@@ -93,7 +93,7 @@ class PythonEmitter(Emitter[TypedName]):
         return assign(f"{name}({x})", dtype)
 
     def of_libdevice(self, name: str, *arguments: TypedName) -> str:
-        """A call of what Python's `math` has not, or not with a float for a result."""
+        """A call of a function that Python's `math` lacks, or whose result there is not a float."""
         single = "f" if arguments[0].dtype == FLOAT32 else ""
         return f"{OF_LIBDEVICE[name]}{single}({', '.join(map(str, arguments))})"
 

@@ -1,5 +1,4 @@
-"""A program of launches as what a file can hold, and back. Kernels are kept as their code, which Numba compiles where
-they run."""
+"""Programs of launches to files and back. Kernels are stored as source, which Numba compiles when it is loaded."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Kernels: Python code that Numba compiles for a GPU, or runs in its simulator.
 
-A kernel's code lies in a file of its own in the cache folder, named by its content, beside which Numba keeps what it
-compiled. The file is what Numba tells the code's age by; what is executed is the code at hand. What Numba keeps are
-pickles, which can do anything when they are read: they are sealed, and what does not fit its seal is removed first.
+A kernel's code is a file in the cache folder, named by its content, with Numba's compiled code next to it. Numba uses
+the file only for the code's age; the code in memory is executed. Numba's files are pickles, which can run any code when
+they are read: they are sealed, and files that do not match their seal are removed first.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _compiled(text: str, arguments: tuple[str, ...]) -> Any:
 def _dispatcher(code: str, signature: Any) -> Any:
     kept = _Kept.of(code)
     if kept is not None:
-        # A folder that cannot be written to, a full disk: what Numba keeps is a convenience.
+        # A folder that is not writable, a full disk: Numba's cache is optional.
         with contextlib.suppress(OSError, EOFError, RuntimeError, pickle.PickleError):
             kept.remove_unsealed()
             dispatcher = cuda.jit(signature, cache=True)(_executed(code, str(kept.path)))
@@ -112,7 +112,7 @@ def _dispatcher(code: str, signature: Any) -> Any:
 
 
 class _Kept:
-    """The file of a kernel's code, and those in which Numba keeps what it compiled of it."""
+    """The file of a kernel's code, and Numba's files of the compiled code."""
 
     def __init__(self, cache: Cache, folder: Path, path: Path) -> None:
         self.cache, self.folder, self.path = cache, folder, path
@@ -120,7 +120,7 @@ class _Kept:
 
     @classmethod
     def of(cls, code: str) -> _Kept | None:
-        """None where nothing can be kept, or Numba was told to keep it in a folder that is not ours to judge."""
+        """None without a cache, or if Numba's own cache folder is set, which cannot be checked here."""
         settings: Any = importlib.import_module("numba.cuda.core.config")
         cache = None if settings.CACHE_DIR else open_cache()
         folder = cache.within("cuda/__pycache__") if cache else None
@@ -137,7 +137,7 @@ class _Kept:
         return cls(cache, folder, path)
 
     def remove_unsealed(self) -> None:
-        """Removes what Numba kept, unless it is what was sealed: a torn or damaged file is made again."""
+        """Removes Numba's files that do not match their seal: a torn or damaged file is recreated."""
         files = self._files()
         digest = _digest(files)
         if files and (not digest or self.cache.read(self._name) != digest):
@@ -168,6 +168,6 @@ def _digest(files: list[Path]) -> bytes:
 
 
 def ptx_of(text: str, arguments: tuple[str, ...], capability: tuple[int, int]) -> str:
-    """The kernel in the language of GPUs of this compute capability; needs none at hand."""
+    """PTX of the kernel for this compute capability; needs no GPU."""
     ptx, _ = cuda.compile_ptx(function_of(text), signature_of(arguments), cc=capability)
     return str(ptx)

@@ -35,10 +35,11 @@ class Tile:
 
 @dataclass(frozen=True)
 class ThreadDivision:
-    """threads: of a block. lanes: neighbours that read memory together. blocks: as many keep the whole GPU at work.
+    """Division of work. threads: number in a block. lanes: neighboring threads that read memory together. blocks:
+    number that keeps the whole GPU busy.
 
-    least: a sum is divided among several blocks only into parts of at least so many terms. tiles: of products, the
-    largest first. most: so many blocks of a loop along x, y and z; each goes on where the last one ends.
+    least: minimum number of terms of each part if a sum is divided among blocks. tiles: of products, largest first.
+    most: maximum number of blocks of a loop along x, y and z; blocks of larger loops repeat.
     """
 
     threads: int
@@ -54,15 +55,15 @@ GPU = ThreadDivision(
     threads=256, lanes=32, blocks=256, least=256,
     tiles=(Tile(16, 16, 8, 8, 8), Tile(16, 16, 4, 4, 16), Tile(16, 16, 2, 2, 16)),
 )  # fmt: skip
-#: What suits the simulator, in which a thread is a thread of Python.
+#: For the simulator, in which a thread is a thread of Python.
 ONE_THREAD = ThreadDivision(
     threads=1, lanes=1, blocks=2, least=64, tiles=(Tile(1, 1, 4, 8, 4),), most=(1, 1, 65535)
 )  # fmt: skip
 
 
 class Launch(NamedTuple):
-    """A kernel's text; the dtypes as which it sees the arena; its other arguments (a view stands for where it begins in
-    the arena, counted in its elements); blocks, threads of a block, and the nodes that it works for."""
+    """A kernel's text; the dtypes of its views of the arena; its other arguments (a view means its offset in the arena,
+    in elements); blocks, threads of a block, and the nodes that it computes."""
 
     text: str
     arrays: tuple[str, ...]

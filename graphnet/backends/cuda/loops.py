@@ -20,7 +20,7 @@ __all__ = ["loop_launches", "reduction_launches"]
 
 Stride = int | None
 
-#: So many terms of float64 are added up one after the other.
+#: Number of float64 terms that are added without compensation.
 CHUNK = 16
 
 
@@ -40,7 +40,7 @@ def _layout_of(loop: Loop, division: ThreadDivision, check: bool) -> LaunchLayou
     return _layouts.get(key) or remembered(_layouts, key, _elementwise(loop, division, check))
 
 
-# -- what all loops share --------------------------------------------------------------------------------------------
+# -- shared by all loops ---------------------------------------------------------------------------------------------
 
 
 class _Operands:
@@ -261,8 +261,8 @@ def _grid(blocks: int, kept: Axes, by_rows: bool, lanes: int, parts: int) -> tup
 
 
 class _Reduction:
-    """The kernel. threads: (x, y) of a block. chunk: so many terms are summed by each block along z, whose parts lie
-    side by side.
+    """The kernel. threads: (x, y) of a block. chunk: number of terms that each block along z sums; its parts are
+    adjacent.
 
     by_rows: threads along x share the terms of one result, threads along y work at different ones; else threads along x
     work at neighbouring results, and those along y share the terms of each.
@@ -354,9 +354,9 @@ class _Reduction:
 def _in_chunks(
     source: KernelSource, first: str, end: str, step: int, add_to: Callable[[str, str, str], None]
 ) -> None:
-    """`sum` of every step-th term, and with it what rounding takes from the sums of CHUNK terms each.
+    """`sum` of every step-th term, with the rounding errors of the sums of CHUNK terms each.
 
-    add_to(sum, first, end) adds up one by one. An infinite sum lost all: it stays. Source: Knuth 1969, 4.2.2.
+    add_to(sum, first, end) adds one by one. An infinite sum is not corrected. Source: Knuth 1969, 4.2.2.
     """
     source.line("lost = float64(0)")
     with stepping(source, "chunk", first, end, str(CHUNK * step)):

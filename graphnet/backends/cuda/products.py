@@ -36,7 +36,7 @@ class Products(NamedTuple):
 
 
 def grouped(products: Sequence[MatrixProduct]) -> Products | None:
-    """Products of one node that lie equally far from each other, as one; None if they do not."""
+    """Products of one node with equal distances in memory, as one; None for other distances."""
     views = []
     for name in ("a", "b", "c"):
         own: list[View] = [getattr(product, name) for product in products]
@@ -105,7 +105,7 @@ def _as_sums(products: Products, division: ThreadDivision) -> list[Launch]:
 
 
 def _tile(products: Products, division: ThreadDivision) -> Tile:
-    """The largest tile of which there are enough to keep the GPU at work; else the smallest."""
+    """The largest tile whose number keeps the GPU busy; else the smallest."""
     count, rows, columns = products.c.shape
     for tile in tiles_for(products.c.dtype, division):
         if count * (rows // tile.rows) * (columns // tile.columns) >= division.blocks // 2:
@@ -119,7 +119,7 @@ def tiles_for(dtype: Dtype, division: ThreadDivision) -> tuple[Tile, ...]:
 
 
 def _launch(products: Products, tile: Tile, c: View, chunk: int) -> Launch:
-    """chunk: so many terms are summed by each block; parts of a sum lie one whole result apart."""
+    """chunk: number of terms that each block sums; parts of a sum are one whole result apart."""
     a, b = products.a, products.b
     count, rows, columns = c.shape
     inner = a.shape[2]
@@ -194,7 +194,7 @@ def _tile_places(source: KernelSource, tile: Tile) -> None:
 
 
 def _add_products(source: KernelSource, tile: Tile) -> None:
-    """To a thread's numbers, of what lies in shared memory."""
+    """Adds products of tiles in shared memory to a thread's numbers."""
     line = source.line
     with source.block(f"for d in range({tile.depth})"):
         for i in range(tile.height):
@@ -209,9 +209,8 @@ def _add_products(source: KernelSource, tile: Tile) -> None:
 class _Filling:
     """Reads tiles of an operand, one after the other; outside of it: 0.
 
-    shape: how many rows (or columns) a tile has, and how deep it is. along_depth: neighbouring threads read along the
-    depth. Where all sizes are powers of two, a thread's numbers lie at fixed distances, so where they are is computed
-    once for all tiles.
+    shape: rows (or columns) of a tile, and its depth. along_depth: neighboring threads read along the depth. If all
+    sizes are powers of two, a thread's numbers have fixed distances, so their places are computed once for all tiles.
     """
 
     def __init__(

@@ -26,7 +26,7 @@ Multiply = Callable[[int, LibraryProduct, Any], None]
 
 
 class Held(NamedTuple):
-    """An array on the GPU; its memory is None where it takes none."""
+    """An array on the GPU; its memory is None if it is empty."""
 
     shape: Shape
     dtype: Dtype
@@ -34,7 +34,7 @@ class Held(NamedTuple):
 
 
 class CudaProgram(CompiledProgram[LaunchSchedule]):
-    """multiply: cuBLAS, if it is at hand."""
+    """multiply: cuBLAS, if installed."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class CudaProgram(CompiledProgram[LaunchSchedule]):
             upload()
 
     def _uploading(self, upload: Upload) -> Callable[[], None]:
-        """Copies leaves that lie side by side."""
+        """Copies adjacent leaves."""
         first, last = upload.nodes[0].value, upload.nodes[-1].value
         nbytes = last.ctypes.data + last.nbytes - first.ctypes.data
         if not nbytes:

@@ -24,7 +24,7 @@ def scatter_launches(scatter: Scatter, division: ThreadDivision, chains: Chains)
     """First the index becomes chains: for each chunk of it and each row of y, the first place that names the row; and
     for each place the next one in its chunk that names the same. Then each number of y follows its row's chains.
 
-    chains: those that were made before of indices that do not change; what is made here is added.
+    chains: existing chains of constant indices; new ones are added.
     """
     x, y = scatter.x, scatter.y
     if scatter.by_columns:
@@ -48,7 +48,7 @@ def _chunk(source: KernelSource, name: str, places: str, chunks: int) -> None:
 
 
 def _chains(scatter: Scatter, first: View, following: View, division: ThreadDivision) -> Launch:
-    """A thread for each row of each chunk, which looks for its first place; then one for each place, for its next."""
+    """A thread for each row of each chunk finds its first place; then one for each place finds its next."""
     source = KernelSource()
     chunks, rows = first.shape
     index = scatter.index
@@ -68,7 +68,7 @@ def _chains(scatter: Scatter, first: View, following: View, division: ThreadDivi
             source.line(f"{source.element(LINK, 'first + e')} = {LINK.name}(i)")
         with source.block("else"):
             source.line(f"p = e - {chunks} * rows")
-            # The chunk that place p is in, by what begins and ends it.
+            # The chunk of place p, and its first and last place.
             source.line(f"s = ((p + 1) * {chunks} - 1) // {places}")
             _chunk(source, "s", places, chunks)
             source.line(f"wanted = {INDEX.name}({source.element(index.dtype, at.at(['p']))})")
@@ -95,7 +95,7 @@ def _search(source: KernelSource, at: Moved, scatter: Scatter) -> None:
 def _following(
     scatter: Scatter, x: View, y: View, first: View, following: View, division: ThreadDivision, columns: int
 ) -> Launch:
-    """Threads along x: columns; along y: the chunks, each a sum of its own; then these are added up in order."""
+    """Threads along x: columns; along y: the chunks, each with its own sum; then these sums are added in order."""
     source = KernelSource()
     chunks, rows = first.shape
     dtype = y.dtype

@@ -47,8 +47,8 @@ class LibraryProduct(NamedTuple):
 
 
 class Upload(NamedTuple):
-    """Leaves that lie side by side, here and there, brought in at once: when the program is made, if they are constant,
-    else before each run."""
+    """Leaves that are adjacent on host and GPU, copied at once: when the program is made, if they are constant, else
+    before each run."""
 
     nodes: tuple[Node, ...]
     byte: int
@@ -57,15 +57,15 @@ class Upload(NamedTuple):
 
 @dataclass
 class LaunchSchedule(ProgramSchedule[list[Launch | LibraryProduct]]):
-    """The work of a section: launches in series, their views located. uploads: the leaves. flagged: whether the error
-    flag may be raised."""
+    """Sections are launches in series, their views located. uploads: the leaves. flagged: True if the error flag may be
+    raised."""
 
     uploads: list[Upload]
     flagged: bool
 
 
 def make_schedule(graph: Graph, division: ThreadDivision, library: bool, check: bool) -> LaunchSchedule:
-    """library: products are left to cuBLAS, but for those with a vector. check: the flag is raised where a value is not
+    """library: cuBLAS computes products, except those with a vector. check: raises the flag if a value is not
     finite."""
     scheduler = LaunchScheduler(in_one_piece(lower(graph)), check, division, library)
     common = scheduler.schedule()
@@ -118,7 +118,7 @@ class LaunchScheduler(Scheduler[Launch | Products, list[Launch | LibraryProduct]
 
 
 def _lay_out(leaves: Sequence[Node], views: Mapping[Node, View]) -> tuple[list[Upload], int]:
-    """Places for leaves behind the header; what lies side by side on the host does so on the GPU. Also: where they end.
+    """Places for leaves after the header, and their end. Leaves that are adjacent on the host are adjacent on the GPU.
 
     The parameters of a network are parts of one vector, so they are copied at once.
     """
@@ -151,7 +151,7 @@ def _root(array: Array) -> Array | None:
 
 
 def _start(view: View) -> int:
-    """In elements, from the start of the arena. (What takes no memory has no place.)"""
+    """Offset in elements, from the start of the arena; 0 without memory."""
     return view.buffer.offset // view.dtype.itemsize + view.offset if view.buffer.nbytes else 0
 
 

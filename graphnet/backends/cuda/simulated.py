@@ -28,19 +28,19 @@ def erff(x: float32) -> float32:
 
 
 def quiet() -> None:
-    """NaN and infinities flow silently, as on a GPU. Each thread of a kernel needs to be told."""
+    """Silences NumPy's warnings of NaN and infinities, in each thread of a kernel."""
     np.seterr(all="ignore")
 
 
 def slot(index: int) -> int:
     """On a GPU an unsigned number; a negative one would be far outside there, so it is an error here."""
     if index < 0:
-        raise IndexError(f"a kernel looks at place {index} of an array")
+        raise IndexError(f"a kernel uses the negative index {index}")
     return index
 
 
 def _cast(name: str) -> Callable[[Any], Any]:
-    """As an integer, also where NumPy's own scalars refuse a NaN or what is too large."""
+    """Conversion to an integer, also of a NaN or a number out of range, for which NumPy's scalars raise an error."""
     return lambda x: np.asarray(x).astype(name)[()]
 
 

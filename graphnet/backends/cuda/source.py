@@ -61,7 +61,7 @@ class KernelSource:
         self._depth -= 1
 
     def assign(self, text: str, dtype: Dtype = INDEX) -> TypedName:
-        """A new name for what the text computes, as this dtype: a machine's numbers do not widen as Python's do."""
+        """A new name for the value of the text, of this dtype: machine numbers do not widen as Python's do."""
         name = f"t{self._names}"
         self._names += 1
         # Comparisons are booleans by themselves.
@@ -69,7 +69,7 @@ class KernelSource:
         return TypedName(name, dtype)
 
     def number(self, name: str, value: int | Offset) -> str:
-        """An argument that is a whole number, and what it is in this launch."""
+        """An integer argument, and its value in this launch."""
         self.numbers[name] = value
         return name
 
@@ -90,7 +90,7 @@ class KernelSource:
         self.line(f"{self.element(value.dtype, at)} = {value}")
 
     def raise_flag(self) -> None:
-        """Something is wrong: the caller will hear of it. Word 0 of the arena says so."""
+        """Raises the error flag, word 0 of the arena."""
         self.line(f"{self.array(INDEX)}[0] = 1")
 
     def shared(self, name: str, shape: str, dtype: Dtype) -> None:

@@ -15,7 +15,7 @@ from graphnet.system.process import own_cores
 
 __all__ = ["NumbaBackend"]
 
-#: Numbers of cores that are rehearsed: one, and so many that most sizes fall on them unevenly.
+#: Numbers of cores that are rehearsed: one, and a number that divides few sizes evenly.
 REHEARSED = (1, 5)
 
 

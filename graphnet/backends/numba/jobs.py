@@ -43,13 +43,13 @@ __all__ = [
     "text_of",
 ]
 
-#: The axis of the rows of what all rows read.
+#: Row axis of an operand that all rows read.
 NO_ROWS = 1 << 30
-#: What a kernel that a user wrote does with each number that it touches, in operations of a loop: a guess.
+#: Estimated cost of a user-defined kernel for each number that it touches, in operations of a loop.
 WORK = 64
 #: Numbers of a vector that make a tile.
 VECTOR_TILE = 1 << 14
-#: The most that a scatter adds up in a core's own memory: a part of what the core's second cache holds.
+#: Maximum size of a scatter's table in a core's own memory: a fraction of the core's second cache.
 OWN_BYTES = 128 << 10
 
 
@@ -64,11 +64,11 @@ class CoreDivision(NamedTuple):
     columns: int = 16
 
     def tiles(self, rows: int) -> int:
-        """Into how many tiles a core divides its rows: what one tile computes stays in its second cache."""
+        """Number of tiles of a core's rows; the results of one tile stay in its second cache."""
         return max(1, rows // self.parts // self.tile)
 
     def rows_of(self, count: int, share: int, shares: int) -> tuple[int, int]:
-        """A share of the rows, in whole tiles of products where there are many."""
+        """A share of the rows, in whole tiles of products if there are many rows."""
         if count < shares * self.tile:
             return share_of(count, share, shares)
         start, stop = share_of(-(-count // 8), share, shares)
@@ -121,10 +121,10 @@ def share_of(count: int, part: int, parts: int) -> tuple[int, int]:
 
 
 class InstructionJob(ABC):
-    """split: "rows" (of `count`), "columns", or "" for what one core does alone.
+    """Job of the cores. split: "rows" (of `count`), "columns", or "" for a job of one core.
 
-    tiles: how often each core divides its rows again. Between two barriers it does all jobs for one tile, then
-    all for the next.
+    tiles: number of tiles of each core's rows. Between two barriers a core does all jobs for one tile, then all for
+    the next.
     """
 
     def __init__(
@@ -233,8 +233,8 @@ def _layout_of(loop: Loop, rows: int, context: RecordContext) -> RecordLayout:
 
 
 class Axes(NamedTuple):
-    """A loop's axes, joined where all operands allow: sizes, the strides of every operand along each (None: none), how
-    many are kept and reduced, and whether vectors run along one that is reduced."""
+    """A loop's axes, joined if all operands allow: sizes, strides of each operand along each (None: none), numbers of
+    kept and of reduced axes, and True if vectors run along a reduced one."""
 
     sizes: list[int]
     columns: list[list[int | None]]
@@ -334,7 +334,7 @@ class _Form:
 
 
 def _layout(loop: Loop, rows: int, context: RecordContext) -> RecordLayout:
-    """rows: so many of the first axis that is kept; all, if negative."""
+    """rows: number of rows along the first kept axis; all if negative."""
     kept_axes = [i for i in range(len(loop.shape)) if i not in loop.reduced]
     row_axis = kept_axes[0] if kept_axes else 0
     shape = list(loop.shape)
@@ -400,7 +400,7 @@ class ScatterJob(InstructionJob):
         elif columns >= division.columns * division.parts and large:
             self.split, self.count = "columns", columns
         wide = -(-columns // (division.parts if self.split else 1))
-        #: Numbers in the memory of its own in which a core adds up many rows to few; 0 if it adds them up in place.
+        #: Size of a core's own memory for adding many rows to few, in numbers; 0 if it adds them in place.
         self.own = 0
         if not scatter.by_columns and scatter.x.shape[0] >= 4 * rows and columns >= 16:
             self.own = rows * -(-wide // 16) * 16
@@ -437,7 +437,7 @@ class ScatterJob(InstructionJob):
 
 
 class KernelCallJob(InstructionJob):
-    """An op's own kernel, for each row. Without rows of its own, one core does it."""
+    """An op's own kernel, for each row. Without rows, one core runs it."""
 
     def __init__(self, call: KernelCall, division: CoreDivision, follows: bool = False) -> None:
         super().__init__(division, call.nodes, call.reads, call.writes)

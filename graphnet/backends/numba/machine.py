@@ -1,9 +1,9 @@
-"""This machine as LLVM sees it, and native kernels: compiled once, kept on disk by content, in memory while held.
+"""This machine as LLVM sees it, and native kernels: compiled once, cached on disk, in memory while referenced.
 
-GRAPHNET_PROCESSOR, for tests, makes it a lesser one: code for another processor, as this one can run it.
+GRAPHNET_PROCESSOR, for tests, selects an older processor whose code this one can run.
 
 A kernel's key is the SHA-256 of its text, the processor, its features and LLVM's version, so a file of
-another machine or version is never found; the cache sees to it that a file's content is what its key stands for.
+another machine or version is never found; the cache verifies that a file's content matches its key.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["Kernel", "Machine", "this_machine"]
 _VECTORS = (("avx512f", 64, 32), ("avx", 32, 16), ("sve", 16, 32), ("neon", 16, 32))
 
 
-#: What GRAPHNET_PROCESSOR may name, for tests: LLVM's processor, the features this one must have, and the same two.
+#: Values of GRAPHNET_PROCESSOR, for tests: LLVM's processor, required features, bytes of a vector, registers.
 _LESSER = {
     "avx2": ("x86-64-v3", ("avx2", "fma", "bmi2"), 32, 16),
     "sse2": ("x86-64", ("sse2",), 16, 16),
@@ -47,10 +47,10 @@ class Kernel:
 
 
 class _Held:
-    """The memory of kernels that were loaded together: given back when none of them is held any more.
+    """The memory of kernels that were loaded together: freed when none of them is referenced any more.
 
-    It knows the number of LLVM's engine, and the machine has the engine: were this the only one to hold it, the
-    collector that finds a ring of both would let each finish itself, and two threads would free the same memory.
+    It has only the number of LLVM's engine; the machine has the engine. If this object alone held the engine, a
+    collector that finds both in a cycle would finalize each, and two threads would free the same memory.
     """
 
     def __init__(self, machine: Machine, engine: int) -> None:
@@ -93,7 +93,7 @@ class Machine:
                 after_in_child=self._lock.release,
             )
         self._kernels: weakref.WeakValueDictionary[str, Kernel] = weakref.WeakValueDictionary()
-        #: Those whose kernels are held, by number, and the numbers of those whose kernels nobody holds any more.
+        #: Engines by number; then the numbers of engines whose kernels are no longer referenced.
         self._engines: dict[int, llvm.ExecutionEngine] = {}
         self._unused: list[int] = []
         self._numbers = count()
@@ -145,7 +145,7 @@ class Machine:
 
     def _loaded(self, codes: Iterable[bytes]) -> int:
         """The number of an engine that has this code in memory."""
-        # What it holds is compiled already, so its target need know nothing of the processor. It owns its target.
+        # The code is compiled already, so the target needs no processor. The engine owns its target.
         target = self._target.create_target_machine(opt=0)
         engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target)
         for code in codes:
@@ -156,9 +156,9 @@ class Machine:
         return number
 
     def give_back(self, engine: int) -> None:
-        """Frees the memory of kernels that nobody holds: now, or when whoever works with LLVM has done."""
+        """Frees the memory of unreferenced kernels: now, or when the thread that uses LLVM has finished."""
         self._unused.append(engine)
-        if not self._ends():  # threads may still run what they hold
+        if not self._ends():  # threads may still run these kernels
             self._free_unused()
 
     def _free_unused(self) -> None:
@@ -184,7 +184,7 @@ class Machine:
         return code
 
     def _compile(self, text: str) -> bytes:
-        # In a context of its own, with which types and constants go: LLVM's common one keeps all that it ever saw.
+        # In a separate context, which frees types and constants: LLVM's global one keeps them forever.
         with llvm.create_context() as context:
             try:
                 with llvm.parse_assembly(text, context) as module:
@@ -213,9 +213,9 @@ class Machine:
 
 
 def _lesser_processor(features: Mapping[str, bool]) -> tuple[str, str, int, int] | None:
-    """(LLVM's name, its features, bytes of a vector, registers) of the processor that tests ask for; None: this one.
+    """(LLVM's name, features, bytes of a vector, registers) of $GRAPHNET_PROCESSOR; None if it is not set.
 
-    Raises BackendError for a name that is none, or a processor of which this one is no superset.
+    Raises BackendError for an unknown name, or if this processor lacks a feature of the other.
     """
     name = os.environ.get("GRAPHNET_PROCESSOR")
     if not name:

@@ -29,14 +29,14 @@ BLOCK_K = 256
 FAR = 1 << 20
 
 
-#: Numbers of a right operand whose columns cores share, where there are too few rows to share: what a core reads in ten
-#: times as long as it waits for another.
+#: Minimum size of a right operand whose columns cores share if there are too few rows to share: reading it takes a core
+#: ten times as long as waiting for another core.
 SHARED = 1 << 18
 
 
 def panel_width(columns: int, lanes: int, registers: int, rows: int) -> int:
-    """Vectors in a panel of B: what divides the columns best. Few rows have wide panels: they wait for B alone, and are
-    told of it in long pieces, and in as many sums at a time as there are registers for.
+    """Number of vectors in a panel of B that divides the columns best. Few rows get wide panels: their time is that of
+    reading B, which is fastest in long pieces, with as many sums at a time as there are registers.
     """
     vectors = -(-columns // lanes)
     most = registers // (2 * rows)
@@ -107,7 +107,7 @@ class _ProductJob(InstructionJob):
 
 
 def pack_record(context: RecordContext, b: View, panels: int, width: int, rows: int = 0) -> Record:
-    """Packs all of b at the address `panels`; panels are so many rows long (b's own, if 0)."""
+    """Packs all of b at the address `panels`. rows: length of a panel (that of b if 0)."""
     inner, columns = b.shape
     kernel = PackKernel(llvm_type(b.dtype), context.vector_bytes, width, columns % width, b.strides[1] == 1)
     words = (
@@ -124,7 +124,7 @@ def pack_record(context: RecordContext, b: View, panels: int, width: int, rows: 
 
 
 class OperandBlock(NamedTuple):
-    """A part of a right operand: where it lies, and where it belongs in the whole."""
+    """A part of a right operand: its view, and its place in the whole."""
 
     source: View
     row: int
@@ -132,7 +132,7 @@ class OperandBlock(NamedTuple):
 
 
 class Packed(NamedTuple):
-    """A right operand in panels. blocks: what it is made of, each at the edge of a panel."""
+    """A right operand in panels. blocks: its parts, each at the edge of a panel."""
 
     source: View
     view: View
@@ -169,8 +169,7 @@ class PackJob(InstructionJob):
 
 
 class PackedProductJob(_ProductJob):
-    """A product whose right operand lies in panels already. Cores share its rows, or the panels, if these are large and
-    rows are few."""
+    """A product whose right operand is already in panels. Cores share its rows, or large panels if rows are few."""
 
     def __init__(
         self, product: MatrixProduct, packed: Packed, division: CoreDivision, follows: bool = False
@@ -202,8 +201,8 @@ class PackedProductJob(_ProductJob):
 
 
 class BlockedProductJob(_ProductJob):
-    """A product that is the only one of its right operand, block by block. The operand's rows are read where they lie:
-    bringing them into panels first, for so few readers, costs more than it gains. Columns are packed."""
+    """The only product with its right operand, block by block. The operand's rows are read in place: packing them into
+    panels for so few reads does not pay. Columns are packed."""
 
     def divide(self, rows: int, columns: int, large: bool) -> None:
         parts = self.division.parts

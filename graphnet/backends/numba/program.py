@@ -1,4 +1,4 @@
-"""The compiled program: tapes put to work over one arena, by as many threads as each section has tapes for."""
+"""The compiled program: runs tapes over one arena, with up to one thread for each tape of a section."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class NumbaProgram(HostProgram[TapeSchedule]):
     ) -> None:
         super().__init__(schedule, source, check)
         self._kernels = list(kernels)
-        # Piece 0 is nothing, then come the arena, the leaves, and what is borrowed.
+        # Piece 0 is unused; then come the arena, the leaves, and borrowed inputs.
         first = ARENA + 1 + len(self.leaves)
         pieces = np.zeros(first + len(schedule.borrowed), np.int64)
         pieces[ARENA:first] = [self._arena.address, *(a.ctypes.data for a in self.leaves)]
@@ -105,7 +105,7 @@ class NumbaProgram(HostProgram[TapeSchedule]):
         return header, arrays
 
     def bring(self, arrays: Sequence[Array]) -> None:
-        """Tells the tapes where the arrays lie."""
+        """Writes the addresses of the arrays into the tapes."""
         for borrowed in self._borrowed:
             borrowed.bring(arrays[borrowed.position])
 
@@ -119,9 +119,9 @@ class NumbaProgram(HostProgram[TapeSchedule]):
 def restored(
     header: Mapping[str, Any], arrays: Mapping[str, Array], source: Graph | None = None
 ) -> NumbaProgram:
-    """The program that was stored; source: see Backend.restore.
+    """The stored program; source: see Backend.restore.
 
-    BackendError for what was compiled for another machine or version of LLVM.
+    BackendError if it was compiled for another machine or version of LLVM.
     """
     machine, made_for, parts = this_machine(), header["machine"], header["parts"]
     if made_for != machine.processor_key:
@@ -140,7 +140,7 @@ def restored(
 
 
 class _Borrowed:
-    """An input that is read where it lies: the words of the tapes that are addresses in it."""
+    """An input that is read in place: the words of the tapes that are addresses in it."""
 
     def __init__(self, position: int, piece: int, sections: Sequence[_Section]) -> None:
         self.position = position
@@ -153,7 +153,6 @@ class _Borrowed:
         ]
 
     def bring(self, array: Array) -> None:
-        """Tells the tapes where it lies."""
         address: int = array.__array_interface__["data"][0]
         if address != self._address:
             for words, at, offsets in self._places:
@@ -173,7 +172,7 @@ class _Section:
         #: For each superstep and part: the address of its first record, of their end, and where times go.
         self.table = np.ascontiguousarray(np.stack([starts, ends, 0 * ends], -1).transpose(1, 0, 2), np.int64)
         self._busy = [part for part, w in enumerate(words) if len(w)]
-        #: By superstep, where each part's row of the table lies, as Python's own numbers: NumPy's take longer to reach.
+        #: By superstep, the place of each part's row in the table, as Python's numbers: NumPy's are slower to read.
         first, (across, along, _) = self.table.ctypes.data, self.table.strides
         self._rows = [
             [first + s * across + p * along for p in range(len(words))] for s in range(len(self.table))

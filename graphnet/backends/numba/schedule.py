@@ -44,7 +44,7 @@ __all__ = ["TapeSchedule", "TapeScheduler", "make_schedule"]
 
 #: A program of fewer multiply-adds and elements runs on one core: waking another would cost more.
 WORTH_SHARING = 3_000_000
-#: The right operand of so few rows is read where it lies; for more it is packed first.
+#: Maximum number of rows for which the right operand is read in place; for more it is packed first.
 FEW_ROWS = 8
 
 
@@ -52,7 +52,7 @@ FEW_ROWS = 8
 class TapeSchedule(ProgramSchedule[list[Tape]]):
     """The work of a section: a tape for each part. kernels: their texts, by their numbers on the tapes.
 
-    borrowed: positions of the inputs that are read, and updated, where they lie, in the order of their pieces of
+    borrowed: positions of the inputs that are read, and updated, in place, in the order of their pieces of
     memory, which come after the leaves'. written: the positions of those that are updated.
     """
 
@@ -66,8 +66,8 @@ def make_schedule(
     graph: Graph, machine: Machine, threads: int | None, check: bool, finely: bool = False,
     updated: Sequence[int] | None = None,
 ) -> TapeSchedule:  # fmt: skip
-    """The program of a graph. check: the error flag is raised where a value is not finite. finely: all that can be
-    divided is, however small: what races there are in large programs, a small one has then, too. updated: see lower.
+    """The program of a graph. check: raises the error flag if a value is not finite. finely: divides all work, however
+    small, so that small programs have the races of large ones. updated: see lower.
     """
     lowered = lower(graph, updated)
     parts = _parts(lowered, threads)
@@ -82,12 +82,12 @@ def make_schedule(
     )
 
 
-#: What one part does: its records, by supersteps.
+#: Records of one part, by supersteps.
 Supersteps = list[list[Record]]
 
 
 class TapeScheduler(Scheduler[InstructionJob, list[Tape]]):
-    """Jobs are divided among the cores, which meet at barriers; what each does between them is written on its tape."""
+    """Divides jobs among the cores, which synchronize at barriers; each core's work is written on its tape."""
 
     def __init__(self, lowered: Lowered, check: bool, machine: Machine, division: CoreDivision) -> None:
         super().__init__(lowered, check)
@@ -182,7 +182,7 @@ class TapeScheduler(Scheduler[InstructionJob, list[Tape]]):
         parts = self.division.parts
         tapes: list[Supersteps] = [[[]] for _ in range(parts)]
         owners: list[list[tuple[Node, ...]]] = [[] for _ in range(parts)]
-        # What is done in this superstep: for each part, for each tile, (record, nodes)s.
+        # Work of this superstep: for each part, for each tile, (record, nodes)s.
         since: list[dict[int, list[tuple[Record, tuple[Node, ...]]]]] = [
             defaultdict(list) for _ in range(parts)
         ]
@@ -231,7 +231,7 @@ def _parts(lowered: Lowered, threads: int | None) -> int:
 class _Packing:
     """The right operands that are packed once in a run, since many rows or several products read them.
 
-    `packed`: what they become. `needless`: copies into joins of which nothing but their packing would read.
+    packed: their panels. needless: copies into joins that only the packing would read.
     """
 
     def __init__(self, lowered: Lowered, division: CoreDivision, machine: Machine) -> None:
@@ -270,8 +270,8 @@ class _Packing:
         self.needless: set[Instruction] = _needless_copies(lowered, self._joins, in_blocks)
 
     def _pack(self, b: View, right: Node, rows: int) -> tuple[OperandBlock, ...] | None:
-        """Plans b's panels, for products of at most so many rows; the blocks that they are packed from, where b would
-        only be copied together for that."""
+        """Plans b's panels, for products of at most `rows` rows. Returns the blocks to pack from, if b would otherwise
+        be joined only for packing."""
         lanes = self._machine.vector_bytes // b.dtype.itemsize
         width = panel_width(b.shape[1], lanes, self._machine.registers, rows) * lanes
         panels = -(-b.shape[1] // width)
@@ -282,7 +282,7 @@ class _Packing:
         return blocks
 
     def early(self) -> list[PackJob]:
-        """The packing of what depends on parameters and constants alone."""
+        """Packing jobs that depend on parameters and constants alone."""
         return [self._waiting.pop(b) for b in self._early if b in self._waiting]
 
     def before(self, instruction: Instruction) -> list[PackJob]:
@@ -358,7 +358,7 @@ def _needless_copies(
 
 
 def _is_fed(node: object) -> bool:
-    """True for what depends directly on an Input or a Random node."""
+    """True for nodes that depend directly on an Input or a Random node."""
     while isinstance(node, Node) and node.op.is_view:
         node = node.inputs[0]
     return isinstance(node, Node) and not node.inputs and node.op.is_fed

@@ -1,8 +1,8 @@
 """Tapes: the flat lists that the machine runs, one for each part of a section, and the native loop that runs them.
 
-A record is a launch: a row of 64-bit words with the address of a kernel, the record's length, and what the kernel
-wants. Addresses in a tape are symbolic until it is put to work: a word of 2**44 or more names a piece of memory (see
-`locations`) and a byte in it. A tape can therefore be kept in a file.
+A record is a launch: a row of 64-bit words with the address of a kernel, the record's length, and the kernel's
+arguments. Addresses in a tape are symbolic until it is loaded: a word of 2**44 or more names a piece of memory (see
+`locations`) and a byte in it. A tape can therefore be stored in a file.
 """
 
 from __future__ import annotations

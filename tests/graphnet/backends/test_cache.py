@@ -79,9 +79,9 @@ DAMAGES = {
     "empty": (lambda kernel, was: kernel.write_bytes(b""), ""),
     "for another name": (lambda kernel, was: kernel.write_bytes(cache._seal("other", was[32:]) + was[32:]), ""),
     "a link": (lambda kernel, was: kernel.symlink_to(kernel.with_suffix(".elsewhere")), ""),
-    "a folder": (lambda kernel, was: kernel.mkdir(), "is no file"),
-    "a pipe": (lambda kernel, was: os.mkfifo(kernel), "is no file"),
-    "larger than memory": (lambda kernel, was: os.truncate(kernel, 1 << 42), "is no file"),  # nothing, on the disk
+    "a folder": (lambda kernel, was: kernel.mkdir(), "is not a file"),
+    "a pipe": (lambda kernel, was: os.mkfifo(kernel), "is not a file"),
+    "larger than memory": (lambda kernel, was: os.truncate(kernel, 1 << 42), "is not a file"),  # nothing, on the disk
     "open to others": (lambda kernel, was: kernel.chmod(0o666), OTHERS),
     "another user's": (lambda kernel, was: os.chown(kernel, 54321, -1), ANOTHER),
 }  # fmt: skip

@@ -83,7 +83,7 @@ def test_what_is_larger_than_the_memory_left_is_refused_before_it_is_made(
         return rnn.Network(layers, 4, 4)
 
     for call, words in (
-        (lambda: Arena(1_000_000_000), r"would take 953\.7 MiB .* there are 190\.7 MiB; .*sqrt"),
+        (lambda: Arena(1_000_000_000), r"would take 953\.7 MiB .* 190\.7 MiB are available; .*sqrt"),
         (lambda: gn.compile([gn.sum(gn.fill(1, (10**6,) * 3, "float64"))]), "elements"),
         (lambda: gn.compile([gn.mean(gn.broadcast_to(gn.constant(np.ones(1)), (2**33, 2**33)))]), "elements"),
         (lambda: gn.compile([gn.sum(gn.tanh(h @ h.T)), h], [x]), "a run of this function would take"),
@@ -108,7 +108,9 @@ def test_an_arena_that_the_system_refuses(monkeypatch: pytest.MonkeyPatch) -> No
         raise OSError(errno.ENOMEM, "Cannot allocate memory")
 
     monkeypatch.setattr(mmap, "mmap", refuse)
-    with pytest.raises(NotEnoughMemoryError, match=r"the system refuses the 6\.0 MiB .*smaller batch"):
+    with pytest.raises(
+        NotEnoughMemoryError, match=r"takes 6\.0 MiB of memory, which the system refuses; .*batch"
+    ):
         Arena(4 << 20)
 
 

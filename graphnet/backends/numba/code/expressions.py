@@ -31,7 +31,7 @@ def evaluate(
 def convert(
     code: Code, x: LLVMValue, scalar: str, of_unsigned: bool = False, to_unsigned: bool = False
 ) -> LLVMValue:
-    """x as another type, as `dtypes.converted`. LLVM's integers have no sign: whether they are meant without one."""
+    """x as another type, as `dtypes.converted`. of_unsigned, to_unsigned: LLVM's integers do not show it."""
     of = element(x.type)
     if of == scalar:
         return x
@@ -55,7 +55,7 @@ def convert(
 
 
 class LLVMEmitter(Emitter[LLVMValue]):
-    """On vectors of so many lanes."""
+    """Writes LLVM code on vectors of `lanes` numbers."""
 
     def __init__(self, code: Code, lanes: int) -> None:
         self.code, self.lanes = code, lanes

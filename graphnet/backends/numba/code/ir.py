@@ -145,7 +145,7 @@ class Code:
         return self.intrinsic("fma", a.type, a, b, c)
 
     def added_product(self, a: LLVMValue, b: LLVMValue, c: LLVMValue) -> LLVMValue:
-        """a · b + c, with one rounding where the processor can: where it cannot, that would be a call for each one."""
+        """a · b + c, with one rounding if the processor has this instruction; a library call for each would be slow."""
         if element(a.type).startswith("i"):
             return self.add(self.multiply(a, b), c)
         return self.intrinsic("fmuladd", a.type, a, b, c)
@@ -212,8 +212,8 @@ class Code:
     def checked_index(
         self, index: LLVMValue, dtype: Dtype, count: LLVMValue, flag: LLVMValue, mask: LLVMValue | None = None
     ) -> LLVMValue:
-        """The index as i64; where it is no place below the count, 0, and the flag is raised: the caller will hear of
-        it. mask: where that matters."""
+        """The index as i64. If it is not in 0 ... count - 1, it becomes 0 and the error flag is raised. mask: lanes to
+        check."""
         if element(index.type) != "i64":
             index = self.convert("zext" if dtype.kind == "u" else "sext", index, "i64")
         lanes = lanes_of(index.type)
@@ -231,7 +231,7 @@ class Code:
         self.when(wrong, lambda: self.line(f"store i64 1, {flag}"))
 
     def prefetch(self, pointer: LLVMValue, soon: bool) -> None:
-        """Asks for the cache line, which will be read: soon (into the first cache), or later. Any address will do."""
+        """Prefetches a cache line. soon: into the first cache. Any address is valid."""
         to_read, level, data = (LLVMValue("i32", n) for n in ("0", "3" if soon else "2", "1"))
         self.call_void("prefetch", pointer, to_read, level, data, suffix="ptr")
 

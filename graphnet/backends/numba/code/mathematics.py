@@ -129,7 +129,7 @@ def _power_of_two(code: Code, n: LLVMValue) -> LLVMValue:
 
 
 def _quotient(code: Code, x: LLVMValue, y: LLVMValue) -> LLVMValue:
-    """x / y for 1 <= y < 1e30 or NaN: in single precision from an estimate of 1 / y, refined by what it leaves of x.
+    """x / y for 1 <= y < 1e30 or NaN: in single precision from an estimate of 1 / y, refined by the remainder of x.
 
     (To refine 1 / y instead costs as much, and leaves the rounding of the quotient: y / y was not always 1.)
     """
@@ -242,7 +242,7 @@ def _erf_coefficients(single: bool) -> tuple[tuple[float, ...], tuple[float, ...
 
 
 def _erf_scale(single: bool) -> tuple[Fraction, Fraction]:
-    """The middle of the values of 1 / (t + 3), and half of what lies between the least and the greatest."""
+    """Midpoint and half-width of the range of 1 / (t + 3)."""
     least, greatest = (Fraction(1, t + _ERF_SHIFT) for t in (_ERF_ENDS[single], 1))
     return (greatest + least) / 2, (greatest - least) / 2
 

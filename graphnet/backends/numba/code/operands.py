@@ -1,6 +1,6 @@
 """Operands of loops: how a vector of values is loaded, computed and stored at one place of the loops.
 
-What is fixed in the code: the expression, how many axes there are, and how each operand moves along the innermost one.
+Fixed in the code: the expression, the number of axes, and the step of each operand along the innermost one.
 Sizes, strides and addresses are in the record.
 """
 
@@ -60,14 +60,13 @@ class Reduced(NamedTuple):
 class LoopForm:
     """Nested loops over `axes` axes, of which the last `reduced` are combined.
 
-    Record: error flag; sizes (one for each axis); `strides` times so many strides; then for each load: address, and
-    for lookups and one_hot without a twin: index address, and how many rows (columns) there are; then the address of
-    each store, and of each reduction. Operands with equal strides name the same ones: where a row begins is worked out
-    once for all of them, which is half of the work where rows are short.
+    Record: error flag; sizes (one for each axis); `strides` groups of one stride for each axis; then for each load:
+    address, and for lookups and one_hot without a twin: index address, and number of rows (columns); then the address
+    of each store, and of each reduction. Operands with equal strides share a group: the start of a row is computed
+    once for all of them, which is half of the work if rows are short.
     vector_axis_reduced: the innermost axis, which runs over vectors, is one of those that are reduced.
-    short: how long the innermost axis is, if it is no longer than one vector and no column is reduced; else 0. Such a
-    row needs no loop.
-    long: sums of float64 have more terms in a lane than are added up one after the other.
+    short: size of the innermost axis, if it fits one vector and no column is reduced; else 0. Such a row needs no loop.
+    long: sums of float64 have more terms in a lane than are added without compensation.
     """
 
     vector_bytes: int
@@ -96,7 +95,7 @@ class LoopForm:
 
 
 def lanes_for(vector_bytes: int, dtypes: Sequence[Dtype]) -> int:
-    """So many of the widest of these floats, or of these integers where there are no floats, fill a vector."""
+    """Number of lanes of the widest of these floats in a vector; without floats, of the widest integers."""
     floats = [d.itemsize for d in dtypes if d.kind == "f"]
     widest = max(floats or [d.itemsize for d in dtypes] or [8])
     return max(1, vector_bytes // widest)
@@ -121,7 +120,7 @@ class RowAddress(NamedTuple):
 
 
 class OperandCode(Code):
-    """Code with the record's words at hand, and what to do at one place of the loops: `_at`."""
+    """Code with the record's words loaded, and the work at one place of the loops: `_at`."""
 
     def __init__(self, kernel: LoopForm) -> None:
         super().__init__(kernel.vector_bytes, kernel.avx512)
@@ -132,7 +131,7 @@ class OperandCode(Code):
         self.sizes = self._slots(axes)
         self.strides = [self._slots(axes) for _ in range(kernel.strides)]
         self.bases: list[LLVMValue] = []
-        # By load: the index's address, and how many rows (or columns) there are.
+        # By load: the index's address, and the number of rows (or columns).
         self.indexed: dict[int, tuple[LLVMValue, LLVMValue]] = {}
         for k, operand in enumerate(kernel.loads):
             self.bases.append(self._pointer())
@@ -190,7 +189,7 @@ class OperandCode(Code):
         return self.checked_index(index, operand.index_dtype, count, self.flag)
 
     def _from(self, address: LLVMValue, scalar: str, *steps: LLVMValue | None) -> LLVMValue:
-        """The address so many elements further on."""
+        """The address after these steps, in elements."""
         total: LLVMValue | None = None
         for step in steps:
             if step is not None:
@@ -272,7 +271,7 @@ class OperandCode(Code):
     def _gathered_at(
         self, scalar: str, start: LLVMValue, steps: LLVMValue, mask: LLVMValue | None, lanes: int
     ) -> LLVMValue:
-        """The elements so many steps from the start."""
+        """The elements at these steps from the start."""
         if scalar == "i1":
             held = self._gathered_at("i8", start, steps, mask, lanes)
             return self.compare("ne", held, self.constant(held.type, 0))

@@ -18,12 +18,12 @@ __all__ = ["PackKernel", "ProductKernel"]
 UNROLLED = 4
 #: Bytes of a cache line.
 LINE = 64
-#: Packing asks for rows this far ahead: they are short, and the machine does not guess the next one.
+#: Number of rows by which packing prefetches: rows are short, and the hardware does not predict the next one.
 AHEAD = 8
 
 
 class _Vector(NamedTuple):
-    """A vector of a row of a tile: where it starts, its lanes, and how many of these the row has."""
+    """A vector of a row of a tile: its start, its lanes, and the number of lanes within the row."""
 
     start: int
     lanes: int
@@ -49,8 +49,8 @@ class ProductKernel:
 
     Record: A, B, C (addresses), K, strides (elements) of A along m and k, of B along k and from panel to
     panel, of C along m, then the number of whole row blocks and whole panels. `tail_rows` and
-    `tail_columns` are what is left; `unit` is the axis along which A is contiguous ("m", "k" or ""). far: A's rows are
-    contiguous and do not fit the caches, so those of the next tile are asked for in time.
+    `tail_columns` are the remainders; `unit` is the axis along which A is contiguous ("m", "k" or ""). far: rows of A
+    are contiguous and do not fit the caches, so those of the next tile are prefetched.
     """
 
     scalar: str
@@ -113,7 +113,7 @@ class _ProductCode(Code):
         return self.offset(base, self.kernel.scalar, self.multiply(index, stride))
 
     def ask_for(self, a: LLVMValue) -> None:
-        """Asks for as many rows of A, beginning here, as a tile has. Past the end of A this does nothing."""
+        """Prefetches a tile's rows of A, beginning here. Past the end of A this does nothing."""
         starts = [self.at(a, self.integer(i), self.a_m) for i in range(self.kernel.rows)]
         item = self.kernel.vector_bytes // self.kernel.lanes
 

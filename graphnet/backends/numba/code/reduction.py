@@ -22,8 +22,8 @@ COLUMNS = 4
 #: Rows side by side in a reduction over rows, whose lanes are combined in common; a power of two. Of expressions
 #: with more steps than LONG it is one.
 ROWS, LONG = 4, 24
-#: So many terms are added up one after the other before their sum goes on in more than their precision: of float32 by
-#: columns in double precision (converting each would cost more than adding it), of float64 with what rounding takes.
+#: Number of terms that are added in their own precision. Their sums are added more exactly: of float32 by columns in
+#: double precision (converting each term would cost more than adding it), of float64 with the rounding errors.
 CHUNK = 16
 
 
@@ -48,7 +48,7 @@ class _Fold(NamedTuple):
 
     @property
     def kept(self) -> str:
-        """In what type the total of many is held."""
+        """Type of long totals."""
         return llvm_type(self.rule.kept)
 
     def is_apart(self, long: bool, by_rows: bool) -> bool:
@@ -58,8 +58,8 @@ class _Fold(NamedTuple):
         return long if self.scalar == "double" else self.scalar == "float" and not by_rows
 
 
-#: Totals: for each reduction those of all rows (or columns) side by side. Those of a loop go on with what rounding took
-#: from each long sum of float64, in the same order.
+#: Totals: for each reduction those of all rows (or columns), adjacent. In a loop, the rounding errors of each long sum
+#: of float64 follow, in the same order.
 _Totals = list[LLVMValue]
 
 
@@ -135,8 +135,8 @@ class ReductionCode(OperandCode):
         totals: _Totals,
         body: Callable[[LLVMValue, _Totals], _Totals],
     ) -> _Totals:
-        """The loop, where sums of each CHUNK of terms are added up apart. body: from the totals without what rounding
-        took to the same."""
+        """The loop, with a separate sum for each CHUNK of terms. body: maps totals without rounding errors to the
+        same."""
         if not self.apart:
             return self.loop(start, stop, step, totals, body)
 
@@ -148,7 +148,7 @@ class ReductionCode(OperandCode):
         return self.loop(start, stop, CHUNK * step, totals, some)
 
     def _absorbed(self, carried: _Totals, more: Callable[[_Totals], _Totals]) -> _Totals:
-        """The totals with `more`, which begins its sums anew and goes on with all else."""
+        """The totals after `more`, which restarts the sums and continues the other reductions."""
         folds = self._folds_of(carried)
         totals, lost = carried[: len(folds)], iter(carried[len(folds) :])
         begun = [
@@ -176,7 +176,7 @@ class ReductionCode(OperandCode):
         return self._each(len(totals) // (len(self.folds) + len(self._rounded(self.folds))))
 
     def _whole(self, totals: _Totals) -> _Totals:
-        """The totals with what rounding took from them. An infinite one took all: it stays."""
+        """The totals corrected by their rounding errors, except infinite ones."""
         folds = self._folds_of(totals)
         lost = iter(totals[len(folds) :])
         rounded = self._rounded(folds)
@@ -204,7 +204,7 @@ class ReductionCode(OperandCode):
     def _across(self, fold: _Fold, totals: _Totals) -> LLVMValue:
         """All lanes of each total combined, the results side by side. Always in one order, however many totals there
         are: the lower half of a total's lanes with the upper, and so on."""
-        each = lanes_of(totals[0].type)  # so many lanes of a vector belong to one total
+        each = lanes_of(totals[0].type)  # lanes of a vector for one total
         while each > 1:
             each //= 2
             if len(totals) > 1:

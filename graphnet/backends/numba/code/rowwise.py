@@ -1,7 +1,7 @@
-"""Kernels that users write: Numba's front end makes LLVM code of one row, which is called for each of them.
+"""User-defined kernels: Numba's front end compiles the function of one row to LLVM code, which is called for each row.
 
-Numba types the function and optimizes it. What comes out has no Python in it: no memory is asked for, no lock is held,
-no object is touched; whatever would is refused. From there on it is a kernel like any other.
+Numba types the function and optimizes it. The result must run without Python: it may not allocate memory, take a lock
+or use an object; otherwise an error is raised. After that, it is an ordinary kernel.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from graphnet.ops.rowwise import refused
 
 __all__ = ["KernelParameter", "RowwiseKernel", "words_of"]
 
-#: What Numba's functions return when all is well: a value, or None.
+#: Status that Numba's functions return on success: with a value, with None.
 _WELL = (0, -2)
 #: Functions of the C library, which every process has: all that code may call that is not in it. (Numba brings others
 #: in a library of its own, which is not there when a stored function is called.)
@@ -85,7 +85,7 @@ class RowwiseKernel:
         return _without_python(self.name, self.function, self._compiled())
 
     def _compiled(self) -> tuple[str, str]:
-        """LLVM code by Numba, and the name of its function in it. BackendError for what Numba cannot compile."""
+        """LLVM code by Numba, and the name of its function in it. BackendError if Numba cannot compile it."""
         from numba import from_dtype
         from numba.core import compiler, errors, registry
         from numba.core.types import Array, none
@@ -112,7 +112,7 @@ class RowwiseKernel:
 
 
 def _without_python(name: str, function: Callable[..., None], compiled: tuple[str, str]) -> str:
-    """The code, of which nothing but @own is seen from outside. BackendError where it calls what it cannot have."""
+    """The code, with @own as its only external symbol. BackendError if it calls a function that is not available."""
     text, entry = compiled
     lines = [
         line

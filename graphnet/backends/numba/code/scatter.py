@@ -12,7 +12,7 @@ __all__ = ["ColumnScatterKernel", "ScatterKernel"]
 
 #: Rows that a scatter of columns adds up side by side: one after the other, each sum would wait for the last.
 ABREAST = 4
-#: Rows are asked for so many rows before they are added: they are short, and the machine does not guess the next one.
+#: Number of rows by which rows are prefetched: they are short, and the hardware does not predict the next one.
 AHEAD = 4
 
 
@@ -56,7 +56,7 @@ class _ScatterCode(Code):
         self.whole = self.binary("and", columns, self.integer(-self.lanes))
         self.rest = self.first_lanes(self.lanes, self.subtract(columns, self.whole))
         self.some = self.compare("slt", self.whole, columns)
-        #: Where it adds up.
+        #: Table to which rows are added.
         self.table, self.table_row = self.y, self.y_row
         if kernel.apart:
             self.table = self.pointer_slot(12)
@@ -82,7 +82,7 @@ class _ScatterCode(Code):
         return []
 
     def _in_table(self, mask: LLVMValue | None) -> LLVMValue | None:
-        """A table of its own has whole vectors."""
+        """Mask for the table; None for a core's own table, which has whole vectors."""
         return None if self.kernel.apart else mask
 
     def _clear(self, i: LLVMValue, _: list[LLVMValue]) -> list[LLVMValue]:

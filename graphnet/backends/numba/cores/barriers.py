@@ -1,8 +1,8 @@
-"""Barriers: before which jobs all cores must meet.
+"""Barriers: the jobs before which all cores must synchronize.
 
-A core runs on without waiting while it touches only memory that no other core has written since the last barrier. Jobs
-that divide their rows at the same places, and whose rows lie in the same regions of memory, are safe: each core finds
-its own rows again. All else is judged by the memory that views cover, never by what nodes mean.
+A core runs without waiting while it touches only memory that no other core has written since the last barrier. Jobs
+that divide their rows at the same places, and whose rows are in the same regions of memory, are safe: each core reads
+its own rows. Other cases depend on the memory that views cover, never on the meaning of nodes.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _start = attrgetter("start")
 
 
 def barriers_of(jobs: Sequence[InstructionJob | Host], fixed: int) -> set[int]:
-    """Before which jobs all cores must meet: those that touch what another core may have written since the last
-    barrier, and the first that varies.
+    """Numbers of the jobs that need a barrier: those that touch memory which another core may have written since the
+    last barrier, and the first job that varies.
 
-    Nobody needs to wait for readers, but of inputs that are written over where they lie: a value is written once, so
-    what is written over within a buffer (a sum that is added up in several jobs) is read by the job that writes it
-    alone; and when memory is given to another value, plan.arena heeds the barriers.
+    Writers need not wait for readers, except for inputs that are updated in place: a value is written once, memory that
+    is overwritten within a buffer (a sum over several jobs) is only read by the job that writes it, and plan.arena
+    respects the barriers when it reuses memory.
     """
     barriers: set[int] = set()
     written: defaultdict[Buffer, _Touched] = defaultdict(_Touched)
@@ -58,10 +58,10 @@ def barriers_of(jobs: Sequence[InstructionJob | Host], fixed: int) -> set[int]:
 
 
 class _Region(NamedTuple):
-    """Memory of a job: row 0 is first ... end - 1; each next row lies `pitch` elements further on.
+    """Memory of a job: row 0 is first ... end - 1; each next row starts `pitch` elements later.
 
-    start, stop: all of it. who: jobs that agree in it divide their rows at the same places; None: any core may touch
-    any part.
+    start, stop: bounds of the whole region. who: jobs with an equal value divide their rows at the same places; None:
+    any core may touch any part.
     """
 
     who: Hashable

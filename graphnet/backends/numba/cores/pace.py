@@ -1,4 +1,4 @@
-"""Pace: how many threads a program uses follows what they gain, tried out now and then."""
+"""Pace: the number of threads of a program, chosen by occasional timing trials."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ from statistics import median
 
 __all__ = ["Pace"]
 
-#: Calls of each way in a trial, at most.
+#: Maximum number of calls of each way in a trial.
 TRIALS = 4
-#: The next trial begins when this many times what the last one lost has passed.
+#: The next trial begins after SPARING times the time that the last one lost.
 SPARING = 100
-#: One thread may take as many times longer as there are threads. Where a call may lose more seconds than LONG so, a
-#: trial waits until this many times as much has passed.
+#: In a trial, one thread may take longer by a factor of the number of threads. If a call may lose more than LONG
+#: seconds this way, the trial waits until FORESEEN times that loss has passed.
 LONG, FORESEEN = 0.1, 50
-#: Seconds to the next trial, at least and at most, but for those two. While a trial changes nothing, the next one comes
-#: twice as late.
+#: Minimum and maximum seconds to the next trial, apart from these two. The interval doubles while trials change
+#: nothing.
 SOONEST, LATEST = 0.05, 5.0
-#: One thread is chosen where it needs at most this share of the time. Beside many processes, each thread has a share of
-#: the cores of its own, which few calls do not show: medians are then equal, and the mean by all threads is lower.
+#: One thread is chosen if it needs at most this share of the time. On a machine with many busy processes, each thread
+#: gets its own share of the cores, which few calls do not show: medians are then equal, and the mean with all threads
+#: is lower.
 CLEARLY = 0.9
 
 

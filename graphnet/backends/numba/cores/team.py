@@ -1,23 +1,23 @@
 """Team: the native code by which threads share the parts of a program, superstep by superstep.
 
 A program is divided into as many parts as it was compiled for, and into supersteps, between which all parts must meet
-(bulk-synchronous: Valiant 1990). Threads are not tied to parts: each claims its own parts of the superstep at hand
-first, then, after a moment, those that nobody has begun. So any number of threads gives the same bits, one of them can
-do all, a thread that the system has taken away is waited for only if it is in the middle of a part, and who must wait
-looks for a moment and then sleeps, so that the system can give its core to the one that is waited for.
+(bulk-synchronous: Valiant 1990). Threads are not tied to parts: each claims its own parts of the current superstep
+first, then, after a moment, unclaimed ones. So any number of threads gives the same bits, and one thread can do all
+parts. Others wait for a preempted thread only if it is in the middle of a part. A waiting thread spins for a moment and
+then sleeps, so that the system can run another thread on its core.
 
 The control block of a program (64-bit words; lines of 128 bytes, so that threads do not disturb each other):
 
     0        generation: odd while the words up to 7 are written
-    1, 2     what claims and finished parts counted when this run began
+    1, 2     counts of claims and of finished parts at the start of this run
     3, 4, 5  supersteps, parts, threads
-    6, 7     table of tapes (for each superstep and part: first record, end, where times go); the loop that runs one
+    6, 7     table of tapes (for each superstep and part: first record, end, address of times); the loop that runs one
     8, 9     words 1 and 2 of the next run
     16, 17   parts finished since the beginning; threads asleep until that grows
-    32 ...   for each part, a line of its own: supersteps claimed since the beginning
+    32 ...   for each part, on a separate line: supersteps claimed since the beginning
 
-Counters only ever grow. A thread that is late by a whole run, or by many, therefore finds all claimed and leaves, and
-nobody waits for it; but it may still look at the block, whose memory is never given back.
+Counters only ever grow. A thread that is late by one or more runs therefore finds all parts claimed and leaves, and no
+thread waits for it; but it may still read the block, whose memory is never freed.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ __all__ = ["CLAIMS", "LINE", "MOST_PARTS", "run_program", "serve"]
 #: Words of a line, and where the claims begin.
 LINE, CLAIMS = 16, 32
 _FINISHED, _ASLEEP = 16, 17
-#: A thread's number lies in those bits of its block's address that are zero.
+#: A thread's number is in the zero bits of its block's address.
 MOST_PARTS = 64
-#: How often a thread looks before it takes over a part that nobody has begun (some 2 µs), before it sleeps amid a run
-#: (some 40 µs), and before it sleeps when there is no run (some 200 µs).
+#: Number of spins of a thread before it takes over an unclaimed part (some 2 µs), before it sleeps during a run
+#: (some 40 µs), and before it sleeps between runs (some 200 µs).
 GRACE, PATIENCE, IDLE = 64, 1024, 8192
 
 _PAUSE = {
@@ -57,9 +57,9 @@ def _by_processor(table: dict[str, _Entry], otherwise: _Entry) -> _Entry:
 
 
 def _prelude() -> str:
-    """@pause, and @sleep and @wake: until a 32-bit word differs from a value, and all who sleep on it.
+    """@pause; @sleep until a 32-bit word differs from a value; @wake all threads that sleep on it.
 
-    Where there is no futex, who waits naps, and looks again.
+    Without a futex, a waiting thread polls with short naps.
     """
     declared, pause = _by_processor(_PAUSE, ("", ""))
     futex = _by_processor(_FUTEX, 0) if sys.platform.startswith("linux") else 0
@@ -120,7 +120,7 @@ def _do(part: str) -> str:
 
 
 def _do_part() -> str:
-    """@do_part: runs a tape, counts it, and wakes those who wait for it."""
+    """@do_part: runs a tape, counts it, and wakes the threads that wait for it."""
     return f"""define internal void @do_part(ptr %control, i64 %table, i64 %run, i64 %number) nounwind {{
   %row = mul i64 %number, 24
   %address = add i64 %table, %row
@@ -144,7 +144,7 @@ end:
 
 
 def _begin() -> str:
-    """@take_part begins: what this run is, and what a superstep counts."""
+    """Start of @take_part: reads this run and the counts of a superstep."""
     settings = ("begun", "finished", "steps", "parts", "threads", "table", "run")
     return f"""define internal void @take_part(ptr %control, i64 %number) nounwind {{
 entry:
@@ -195,7 +195,7 @@ own.next:
 
 
 def _waiting() -> str:
-    """Looks whether all parts are done; after a moment takes over what nobody has begun; in the end sleeps."""
+    """Waits until all parts are done; after a moment takes over unclaimed parts; finally sleeps."""
     return f"""wait:
   %tries = phi i64 [ 0, %own ], [ %tries.more, %look.again ], [ {GRACE + 1}, %taken.over ], [ {GRACE + 1}, %slept ]
   %late = phi i1 [ %others.late, %own ], [ %late, %look.again ], [ %stolen, %taken.over ], [ %late, %slept ]
@@ -218,7 +218,7 @@ look.again:
 
 
 def _others_parts() -> str:
-    """Claims what nobody has begun."""
+    """Claims unclaimed parts."""
     return f"""take.over:
   %q = phi i64 [ 0, %wait.on ], [ %q.next, %q.end ]
   %stolen = phi i1 [ false, %wait.on ], [ %stolen.now, %q.end ]
@@ -332,7 +332,7 @@ def _describe_run() -> str:
 
 
 def _post(mailboxes: int) -> str:
-    """Puts mail into the mailboxes, which begin at this word, wakes those who sleep, and takes part."""
+    """Fills the mailboxes, which begin at this word, wakes sleeping workers, and takes part."""
     return f"""post:
   %i = phi i64 [ 1, %entry ], [ %i.next, %posted ]
   %i.is = icmp slt i64 %i, %threads
@@ -361,9 +361,9 @@ go:
 
 @cache
 def _serve_text() -> str:
-    """Record: a mailbox. A worker looks into it for a while, then sleeps until something comes; it never returns.
+    """Record: a mailbox. A worker polls it for a while, then sleeps until mail comes; it never returns.
 
-    Words of a mailbox: 0 a control block's address and the worker's number, 0 if nothing came; 1 whether it sleeps.
+    Words of a mailbox: 0: a control block's address and the worker's number, 0 if empty; 1: nonzero if it sleeps.
     """
     return f"""
 {_work_text()}

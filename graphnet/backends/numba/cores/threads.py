@@ -18,14 +18,14 @@ __all__ = ["Team"]
 
 
 def _on_a_line(words: int) -> Array:
-    """So many words that are 0, beginning where a line of the cache (or two) does."""
+    """Zeroed words, aligned to a cache line (or two)."""
     memory = np.zeros(words + LINE, np.int64)
     start = -memory.ctypes.data % (8 * LINE) // 8
     return memory[start : start + words]
 
 
 class _Worker:
-    """A thread with a mailbox, in native code for ever: it needs none of Python's locks, and hears no interrupt."""
+    """A thread with a mailbox, always in native code: it takes no lock of Python, and gets no interrupt."""
 
     def __init__(self) -> None:
         self._box = _on_a_line(LINE)
@@ -50,9 +50,9 @@ class _Pool:
             self.__init__()  # type: ignore[misc]
 
     def take(self, count: int) -> list[_Worker]:
-        """So many workers, or fewer where the system starts no more threads.
+        """Takes `count` workers, or fewer if the system starts no more threads.
 
-        Lists are changed by one call at a time: it takes no lock, which a fork or an interrupt could leave shut.
+        Each change of the lists is a single call, so no lock is needed, which a fork or an interrupt could leave taken.
         """
         self._look_for_fork()
         taken: list[_Worker] = []
@@ -62,12 +62,12 @@ class _Pool:
             except IndexError:
                 try:
                     taken.append(_Worker())
-                except RuntimeError:  # a limit on processes: those that there are do it all
+                except RuntimeError:  # a limit on processes: the existing workers do all the work
                     break
         return taken
 
     def give(self, workers: Sequence[_Worker]) -> None:
-        """The next one who takes gets them in the same order: they know their parts of its arrays."""
+        """Returns workers. `take` gets them in the same order, since their parts of the arrays are in their caches."""
         self._workers.extend(reversed(workers))
 
     def take_block(self, parts: int) -> Array:
@@ -80,7 +80,7 @@ class _Pool:
             return block
 
     def give_block(self, process: int, parts: int, block: Array) -> None:
-        """It is never freed, since a thread that is late may still look at it."""
+        """Keeps a control block for reuse. It is never freed, since a late thread may still read it."""
         if process == os.getpid():
             self._blocks[parts].append(block)
 
@@ -98,9 +98,9 @@ class Team:
         weakref.finalize(self, _pool.give_block, self._process, parts, self._block).atexit = False
 
     def run(self, table: Array, threads: int, timed: bool = False) -> None:
-        """Runs all parts of all supersteps, by at most so many threads, of which this is one.
+        """Runs all parts of all supersteps. threads: maximum number of threads, including this one.
 
-        table[superstep, part]: the address of the first record, of their end, and where times go.
+        table[superstep, part]: addresses of the first record, of the end of the records, and of the times.
         """
         if self._process != os.getpid():  # a fork in the middle of a run would leave the block as it was
             self.__init__(self.parts)  # type: ignore[misc]

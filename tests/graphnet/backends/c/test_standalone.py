@@ -97,7 +97,7 @@ def test_what_cannot_be_said_in_c_is_refused(tmp_path: Path) -> None:
     for name in ("Makefile", "notes.h"):
         (tmp_path / name).write_text("mine", encoding="ascii")
     for node, how, name, part in (
-        (Reversed()(x), {}, "f.c", "no C can be written.*Reversed.*test_standalone.*`expanded`"),
+        (Reversed()(x), {}, "f.c", "cannot be exported to C.*Reversed.*test_standalone.*`expanded`"),
         (x + drawn, {}, "f.c", "draws random numbers.*training=False"),
         (gn.tanh(x), {"check": True}, "f.c", "check=True"),
         (gn.tanh(x), {}, "", "not made by graphnet"),

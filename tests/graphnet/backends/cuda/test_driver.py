@@ -126,9 +126,9 @@ def test_what_is_kept_of_kernels_is_found_and_repairs_itself(libraries: Path, tm
 
 
 FAULTS = {
-    "STUB_VERSION=12040": "it knows CUDA 12.4, and kernels are compiled for CUDA 13",
+    "STUB_VERSION=12040": "it supports CUDA 12.4, and kernels are compiled for CUDA 13",
     "STUB_CAPABILITY=70": "compute capability is 7.0; CUDA 13 makes code for 7.5 and newer",
-    "STUB_COUNT=0": "finds no NVIDIA GPU that it could use (",
+    "STUB_COUNT=0": "finds no usable NVIDIA GPU (",
     "STUB_GRAPH=700": "cuGraphLaunch failed: an error of the stub",
 }
 

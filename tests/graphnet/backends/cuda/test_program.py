@@ -167,7 +167,7 @@ except gn.BackendError as error:
 gn.testing.check_op(gn.tanh, np.ones(3))
 """
     (said,) = output_of("-c", program, without=("NUMBA_ENABLE_CUDASIM",)).splitlines()
-    assert said.startswith("backend='cuda' finds no NVIDIA GPU that it could use (")
+    assert said.startswith("backend='cuda' finds no usable NVIDIA GPU (")
     assert "backend='numba' runs on the CPU" in said
 
 
