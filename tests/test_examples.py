@@ -36,6 +36,8 @@ MODULES: dict[str, ModuleType] = {
     "viz": viz,
     "rnn.tasks": rnn.tasks,
     "rnn.control": rnn.control,
+    "rnn.ctc": rnn.ctc,
+    "rnn.energy": rnn.energy,
 }
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
