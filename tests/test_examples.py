@@ -38,6 +38,9 @@ MODULES: dict[str, ModuleType] = {
     "rnn.control": rnn.control,
     "rnn.ctc": rnn.ctc,
     "rnn.energy": rnn.energy,
+    "rnn.online": rnn.online,
+    "rnn.formats": rnn.formats,
+    "rnn.riemannian": rnn.riemannian,
 }
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
