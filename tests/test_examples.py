@@ -41,6 +41,9 @@ MODULES: dict[str, ModuleType] = {
     "rnn.online": rnn.online,
     "rnn.formats": rnn.formats,
     "rnn.riemannian": rnn.riemannian,
+    "gn.passes": gn.passes,
+    "rnn.inside": rnn.inside,
+    "gn.inside": gn.inside,
 }
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
