@@ -167,7 +167,7 @@ def stages(
     """Yields the graphs before and after each pass.
 
     graph: the graph to optimize. passes: passes or functions from graph to graph, in order; DEFAULT by default. has:
-    features of the back end, all by default; a pass that wants another feature is skipped.
+    features of the back end, all by default; passes that need another are skipped.
     Raises UsageError if a pass returns anything but a Graph.
 
     >>> x = gn.input(3)
