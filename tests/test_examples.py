@@ -36,6 +36,14 @@ MODULES: dict[str, ModuleType] = {
     "viz": viz,
     "rnn.tasks": rnn.tasks,
     "rnn.control": rnn.control,
+    "rnn.ctc": rnn.ctc,
+    "rnn.energy": rnn.energy,
+    "rnn.online": rnn.online,
+    "rnn.formats": rnn.formats,
+    "rnn.riemannian": rnn.riemannian,
+    "gn.passes": gn.passes,
+    "rnn.inside": rnn.inside,
+    "gn.inside": gn.inside,
 }
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 

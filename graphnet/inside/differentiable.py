@@ -36,6 +36,13 @@ class Differentiable:
     outputs: nodes. inputs: Inputs, or parameters, which become arguments like other inputs.
     backend, threads: see gn.compile.
     Raises UsageError for an input that is neither, GraphnetError for an Input that is missing.
+
+    >>> x = gn.input(2, "float64", name="x")
+    >>> f = gn.inside.Differentiable(x**2, [x], backend="numpy")
+    >>> f.value([3.0, 5.0])[0].tolist(), f.jvp([3.0, 5.0], [1.0, 0.0])[0].tolist()
+    ([9.0, 25.0], [6.0, 0.0])
+    >>> f.derivative.value([3.0, 5.0], [1.0, 1.0])[0].tolist()
+    [6.0, 10.0]
     """
 
     def __init__(
@@ -81,7 +88,10 @@ class Differentiable:
         return Differentiable(gradients, [*self.inputs, *cotangents], self.backend, self.threads)
 
     def begin(self, arrays: Sequence[Any]) -> Begun:
-        """Returns the outputs in a call that waits for its cotangents."""
+        """Returns a started call with its `outputs`; its method `gradients` takes their cotangents.
+
+        arrays: one array for each input, of its shape and dtype.
+        """
         return Begun(self, arrays, self._taken())
 
     def _pulled(self, varying: bool) -> tuple[list[Node], list[Node]]:

@@ -25,6 +25,11 @@ def jax_function(
     calls; vmap calls it case by case. Forward mode (jax.jvp, jax.jacfwd) is not available: JAX allows only one kind of
     custom derivative. Raises UsageError without JAX; the function raises DtypeError or ShapeError for an array that
     does not fit.
+
+    >>> x = gn.input(2, name="x")
+    >>> f = gn.inside.jax_function(gn.sum(x**2), [x])  # doctest: +SKIP
+    >>> jax.grad(lambda v: f(v)[0])(jax.numpy.array([3.0, 5.0])).tolist()  # doctest: +SKIP
+    [6.0, 10.0]
     """
     if importlib.util.find_spec("jax") is None:
         raise UsageError("jax_function: JAX is not installed: pip install jax")

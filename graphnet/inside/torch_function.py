@@ -24,6 +24,13 @@ def torch_function(
     Values of forward are kept for backward, for up to four calls at a time. They are computed again by backward of
     further calls, by a second backward of one call, and by derivatives of derivatives.
     Raises UsageError without PyTorch; the function raises DtypeError or ShapeError for a tensor that does not fit.
+
+    >>> x = gn.input(2, name="x")
+    >>> f = gn.inside.torch_function(gn.sum(x**2), [x])  # doctest: +SKIP
+    >>> tensor = torch.tensor([3.0, 5.0], requires_grad=True)  # doctest: +SKIP
+    >>> f(tensor)[0].backward()  # doctest: +SKIP
+    >>> tensor.grad.tolist()  # doctest: +SKIP
+    [6.0, 10.0]
     """
     if importlib.util.find_spec("torch") is None:
         raise UsageError("torch_function: PyTorch is not installed: pip install torch")

@@ -53,11 +53,19 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Pass:
-    """A named pure function from graph to graph."""
+    """A named pure function from graph to graph.
+
+    name: name in reports and in `without`. function: the function. wants: feature that the back end must have, "loops"
+    or "caches"; "" by default, none.
+
+    >>> only_merge = gn.passes.Pass("only merge", gn.passes.merge)
+    >>> x = gn.input(3)
+    >>> only_merge, len(only_merge(gn.Graph([gn.exp(x) + gn.exp(x)], [x])))
+    (<pass only merge>, 3)
+    """
 
     name: str
     function: Callable[[Graph], Graph]
-    #: Feature that the back end must have: "loops", "caches", or "" (none).
     wants: str = ""
 
     def __call__(self, graph: Graph) -> Graph:
@@ -68,7 +76,15 @@ class Pass:
 
 
 class PassReport(NamedTuple):
-    """Report of one pass: node counts and time in seconds."""
+    """Report of one pass.
+
+    name: name of the pass. before, after: numbers of nodes before and after it. seconds: its time.
+
+    >>> x = gn.input(3, name="x")
+    >>> graph, reports = gn.passes.optimize(gn.Graph([x * 1.0], [x]))
+    >>> [(each.name, each.before, each.after) for each in reports if each.after < each.before]
+    [('simplify', 3, 1)]
+    """
 
     name: str
     before: int
@@ -97,12 +113,26 @@ DEFAULT: tuple[Pass, ...] = (
 
 
 def recomputing(segments: int | None = None) -> tuple[Pass, ...]:
-    """The pass that trades time for memory, to be put before all others; segments: see `recompute`."""
+    """Returns the pass that trades time for memory, to be put before all others; segments: see `recompute`.
+
+    >>> x = gn.input(3)
+    >>> passes = gn.passes.recomputing(segments=4) + gn.passes.DEFAULT
+    >>> passes[0], gn.compile(gn.exp(x), [x], passes=passes)(np.zeros(3, np.float32))[0].tolist()
+    (<pass recompute>, [1.0, 1.0, 1.0])
+    """
     return (Pass("recompute", partial(recompute, segments=segments)),)
 
 
 def without(*names: str) -> tuple[Pass, ...]:
-    """DEFAULT less the passes of these names; GraphnetError for a name that it does not have."""
+    """DEFAULT without the passes of these names.
+
+    names: names of passes in DEFAULT.
+    Raises GraphnetError for a name that DEFAULT does not have.
+
+    >>> passes = gn.passes.without("fold", "fuse")
+    >>> len(gn.passes.DEFAULT) - len(passes)
+    2
+    """
     known = [p.name for p in DEFAULT]
     for name in names:
         if name not in known:
@@ -111,7 +141,15 @@ def without(*names: str) -> tuple[Pass, ...]:
 
 
 class Stage(NamedTuple):
-    """One pass: the graph before and after it, and its time in seconds."""
+    """One pass, with its graphs.
+
+    name: name of the pass. before, after: the graphs before and after it. seconds: its time.
+
+    >>> x = gn.input(3)
+    >>> stage = next(gn.passes.stages(gn.Graph([gn.stop_gradient(x) + 1], [x])))
+    >>> stage.name, len(stage.before), len(stage.after)
+    ('prune', 4, 3)
+    """
 
     name: str
     before: Graph
@@ -126,7 +164,17 @@ EVERYTHING = frozenset({"loops", "caches"})
 def stages(
     graph: Graph, passes: Sequence[Pass | Callable[[Graph], Graph]] = DEFAULT, has: Set[str] = EVERYTHING
 ) -> Iterator[Stage]:
-    """Yields the graphs before and after each pass. has: features of the back end."""
+    """Yields the graphs before and after each pass.
+
+    graph: the graph to optimize. passes: passes or functions from graph to graph, in order; DEFAULT by default. has:
+    features of the back end, all by default; passes that need another are skipped.
+    Raises UsageError if a pass returns anything but a Graph.
+
+    >>> x = gn.input(3)
+    >>> graph = gn.Graph([gn.exp(x) + gn.exp(x)], [x])
+    >>> [(each.name, len(each.after)) for each in gn.passes.stages(graph, [gn.passes.merge, gn.passes.simplify])]
+    [('merge', 3), ('simplify', 3)]
+    """
     for step in passes:
         if isinstance(step, Pass) and step.wants and step.wants not in has:
             continue
@@ -145,7 +193,15 @@ def stages(
 def optimize(
     graph: Graph, passes: Sequence[Pass | Callable[[Graph], Graph]] = DEFAULT, has: Set[str] = EVERYTHING
 ) -> tuple[Graph, list[PassReport]]:
-    """The graph after all passes, and a report of each pass. has: features of the back end."""
+    """Returns the graph after all passes, and a report of each pass.
+
+    graph, passes, has: see `stages`.
+
+    >>> x = gn.input(3)
+    >>> graph, reports = gn.passes.optimize(gn.Graph([-(-x)], [x]), has=set())
+    >>> len(graph), len(reports)
+    (1, 11)
+    """
     reports = []
     # Memory of nodes that are freed in between is taken again in no order, and all later sweeps wait for caches: free
     # them at the end.

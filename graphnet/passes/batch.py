@@ -22,6 +22,12 @@ def batch(graph: Graph) -> Graph:
 
     After products have been stacked over time, this work remains at each time step: a bias is added to a
     slice. A join of adjacent slices becomes the array that they were cut from.
+    graph: the graph to change; the result is a new graph.
+
+    >>> x = gn.input((4, 3))
+    >>> graph = gn.Graph([gn.concatenate([gn.exp(x[:2]), gn.exp(x[2:])])], [x])
+    >>> len(graph), len(gn.passes.batch(graph))
+    (6, 2)
     """
     originals = iter(graph.order)
     read_once = graph.read_once

@@ -32,6 +32,12 @@ def cut(graph: Graph, rows: int = ROWS) -> Graph:
     Sums of a join are cut: aᵀ b, sums over rows, and rows added up by an index. A product is cut if its rows are only
     read in parts, so that each chunk is computed just before its first use. Both need at least 2 `rows` rows. Joins
     whose inputs have equal sizes are cut at the same edges.
+    graph: the graph to change; the result is a new graph. rows: number of rows of a chunk; ROWS by default.
+
+    >>> x = [gn.input((2, 3)) for _ in range(4)]
+    >>> graph = gn.Graph([gn.sum(gn.concatenate(x), axis=0)], x)
+    >>> [sum("Sum" in repr(n.op) for n in g.order) for g in (graph, gn.passes.cut(graph, rows=4))]
+    [1, 2]
     """
     chunks = _Chunks(graph, rows)
     return graph.rewrite(chunks.replace)

@@ -39,6 +39,12 @@ def expand(graph: Graph) -> Graph:
     """Replaces ops by simpler ones (see Op.expanded), recursively.
 
     Common subexpressions (the exponentials of a loss and of its gradient) are then computed once.
+    graph: the graph to change; the result is a new graph.
+
+    >>> x = gn.input((4, 3))
+    >>> graph = gn.passes.expand(gn.Graph([gn.softmax(x)], [x]))
+    >>> any("softmax" in str(node.op).lower() for node in graph.order)
+    False
     """
     return graph.rewrite(_written_out)
 
@@ -73,6 +79,12 @@ def fuse(graph: Graph) -> Graph:
     nodes (see analysis.varying_nodes) have levels of their own. Two nodes of the same level and shape have no boundary
     between them, so joining connected ones makes no cycle. Cheap nodes that only later groups read are recomputed
     there instead of being stored.
+    graph: the graph to group; the result is a new graph.
+
+    >>> x = gn.input((4, 3))
+    >>> graph = gn.passes.fuse(gn.Graph([gn.exp(x) * 2.0 + 1.0], [x]))
+    >>> [len(group.nodes) for group in graph.groups]
+    [3]
     """
     with collector_paused():
         return graph.with_groups(_groups(graph))
@@ -254,6 +266,12 @@ def fuse_reductions(graph: Graph) -> Graph:
 
     Cores divide loops by the first axis. A reduction adds no operands to its group, so the group never starts later
     than before. All reductions of a group are over the same axes, those of its first one.
+    graph: the graph that `fuse` returned; the result is a new graph.
+
+    >>> x = gn.input((4, 3))
+    >>> fused = gn.passes.fuse(gn.Graph([gn.sum(gn.exp(x) * 2.0, axis=1)], [x]))
+    >>> [[len(group.nodes) for group in g.groups] for g in (fused, gn.passes.fuse_reductions(fused))]
+    [[2], [3]]
     """
     with collector_paused():
         return graph.with_groups([_with_reductions(graph, group) for group in graph.groups])

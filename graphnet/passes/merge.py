@@ -17,6 +17,12 @@ def prune(graph: Graph) -> Graph:
     read the join's input itself, so that unread inputs are not computed.
 
     A Graph never contains nodes that no output depends on.
+    graph: the graph to change; the result is a new graph.
+
+    >>> x = gn.input(3)
+    >>> graph = gn.Graph([gn.label(gn.exp(x), "y")], [x])
+    >>> len(graph), len(gn.passes.prune(graph))
+    (3, 2)
     """
     return graph.rewrite(_pruned)
 
@@ -36,6 +42,12 @@ def merge(graph: Graph) -> Graph:
     """Nodes with equal ops and the same inputs become one (the first); inputs first, so in one sweep.
 
     Inputs, parameters and random nodes are equal to themselves alone. Labels keep their own names.
+    graph: the graph to change; the result is a new graph.
+
+    >>> x = gn.input(3)
+    >>> graph = gn.Graph([gn.exp(x) + gn.exp(x)], [x])
+    >>> len(graph), len(gn.passes.merge(graph))
+    (4, 3)
     """
     first = _first_of_equals()
     return graph.rewrite(lambda node: node if node.op.is_label else first(node))

@@ -29,6 +29,12 @@ def stack_sums(graph: Graph) -> Graph:
     Joins outer products aᵀ b of data (gradients of a weight over time), and products with different weights
     (gradients of a state over gates) unless one of them can be stacked over time instead.
     A product with another reader is left alone: it would be computed twice.
+    graph: the graph to change; the result is a new graph.
+
+    >>> x = [gn.input((2, 3)) for _ in range(4)]
+    >>> graph = gn.Graph([x[0].T @ x[1] + x[2].T @ x[3]], x)
+    >>> [sum("MatMul" in repr(n.op) for n in g.order) for g in (graph, gn.passes.stack_sums(graph))]
+    [2, 1]
     """
     of_data = data_dependent(graph.order)
     read_once = graph.read_once
@@ -203,7 +209,15 @@ def _places(graph: Graph) -> dict[Node, dict[int, int]]:
 
 
 def stack_rows(graph: Graph) -> Graph:
-    """a_1 b, a_2 b, ... = [a_1; a_2; ...] b, where no a_i depends on another's product."""
+    """a_1 b, a_2 b, ... = [a_1; a_2; ...] b, where no a_i depends on another's product.
+
+    graph: the graph to change; the result is a new graph.
+
+    >>> x, W = [gn.input((2, 3)) for _ in range(4)], gn.parameter(np.ones((3, 5), np.float32))
+    >>> graph = gn.Graph([each @ W for each in x], x)
+    >>> [sum("MatMul" in repr(n.op) for n in g.order) for g in (graph, gn.passes.stack_rows(graph))]
+    [4, 1]
+    """
     joined = Joins()
 
     def one_product(products: list[Node]) -> Sequence[Node]:
@@ -217,6 +231,12 @@ def stack_columns(graph: Graph) -> Graph:
     """a b_1, a b_2, ... = a [b_1 | b_2 | ...], where no b_i depends on another's product.
 
     Joins of time steps with each other only: their columns are then joined step by step, as sums over rows want them.
+    graph: the graph to change; the result is a new graph.
+
+    >>> x, W = gn.input((2, 3)), [gn.parameter(np.ones((3, 5), np.float32)) for _ in range(4)]
+    >>> graph = gn.Graph([x @ each for each in W], [x])
+    >>> [sum("MatMul" in repr(n.op) for n in g.order) for g in (graph, gn.passes.stack_columns(graph))]
+    [4, 1]
     """
     of_data, varying = data_dependent(graph.order), varying_nodes(graph)
     by_left: dict[tuple[Node, bool, bool, bool], list[Node]] = defaultdict(list)

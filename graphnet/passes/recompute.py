@@ -45,7 +45,13 @@ Copy = tuple[Node, int]
 def recompute(graph: Graph, segments: int | None = None) -> Graph:
     """Graph with the same outputs that keeps less memory: it is cut into segments, about √T of them by default.
 
-    The graph itself where nothing is kept long.
+    graph: the graph to change; returned unchanged if no value is kept long. segments: number of segments; None: chosen
+    from the graph.
+
+    >>> u = rnn.Network([rnn.Elman(3)], inputs=4, outputs=2).unroll(time=30, batch=1)
+    >>> graph = gn.Graph([u.cost, *gn.gradient(u.cost, u.network.parameters.values())])
+    >>> len(gn.passes.recompute(graph, segments=5)) > len(graph)
+    True
     """
     with collector_paused():
         course = _Course(graph)

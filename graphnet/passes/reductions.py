@@ -21,7 +21,14 @@ def stack_reductions(graph: Graph) -> Graph:
     """Σ_rows a, Σ_rows b, ... = parts of Σ_rows [a | b | ...], where the join is there already; rows that are added
     up by an index likewise. Memory is then read once, in its order.
 
-    a = [a_1; a_2; ...] is recognised as columns of [[a_1 | b_1]; [a_2 | b_2]; ...].
+    a = [a_1; a_2; ...] is recognized as columns of [[a_1 | b_1]; [a_2 | b_2]; ...].
+    graph: the graph to change; the result is a new graph.
+
+    >>> a, b = [gn.input((2, 3)) for _ in range(2)], [gn.input((2, 4)) for _ in range(2)]
+    >>> rows = gn.concatenate([gn.concatenate(pair, axis=1) for pair in zip(a, b)])
+    >>> graph = gn.Graph([rows, gn.sum(gn.concatenate(a), axis=0), gn.sum(gn.concatenate(b), axis=0)])
+    >>> [sum("Sum" in repr(n.op) for n in g.order) for g in (graph, gn.passes.stack_reductions(graph))]
+    [2, 1]
     """
     inside = _columns_of_joins(graph)
     users: dict[Hashable, list[Node]] = defaultdict(list)
@@ -77,6 +84,13 @@ def sum_scatters(graph: Graph) -> Graph:
 
     The gradient of a bias is then the sum of the gradient of the embedding, which has fewer rows. A sum that does not
     vary (see analysis.varying_nodes) is left alone if y varies.
+    graph: the graph to change; the result is a new graph.
+
+    >>> W, index = gn.parameter(np.ones((2, 3), np.float32)), gn.constant(np.array([0, 1, 1, 0]))
+    >>> b = gn.parameter(np.ones(3, np.float32))
+    >>> graph = gn.Graph(gn.gradient(gn.sum(gn.tanh(W[index] + b)), [W, b]))
+    >>> [[n.inputs[0].shape for n in g.order if "Sum" in repr(n.op)] for g in (graph, gn.passes.sum_scatters(graph))]
+    [[(4, 3)], [(2, 3)]]
     """
     scatters = [node for node in graph.order if isinstance(node.op, ScatterAdd) and node.op.axis == 0]
     varying = varying_nodes(graph) if scatters else set()

@@ -26,6 +26,10 @@ def export_c(
     The C function reads x (time, batch, inputs), or symbols (time, batch), and the initial states, (batch, width) each.
     It writes the logits and the final states; initial and final states may be the same arrays. Weights are constants.
     Raises UsageError for invalid sizes, BackendError for a cell with an op that only Python runs.
+
+    >>> network = rnn.Network([rnn.Elman(3)], inputs=4, outputs=2)
+    >>> print(rnn.formats.export_c(network, "elman.c"))
+    x[1, 1], h_0[1, 3] -> logits[1, 1, 2], final_h_0[1, 3]
     """
     require_network("export_c", network)
     time, batch = whole_number("export_c: time", time), whole_number("export_c: batch", batch)

@@ -58,6 +58,12 @@ def export_onnx(
     For several networks as one graph use gn.export_onnx.
     Raises UsageError, naming the node, for an op that ONNX does not have, for a cell with its own `sequence`, for
     invalid settings, and without the package onnx; SaveError if the file cannot be written.
+
+    >>> network = rnn.Network([rnn.LSTM(3)], inputs=4, outputs=2)
+    >>> rnn.formats.export_onnx(network, "lstm.onnx")  # doctest: +SKIP
+    >>> session = onnxruntime.InferenceSession("lstm.onnx")  # doctest: +SKIP
+    >>> [node.name for node in session.get_inputs()]  # doctest: +SKIP
+    ['x', 'initial_h0', 'initial_c0']
     """
     require_network("export_onnx", network)
     sizes: list[int | str] = [

@@ -72,6 +72,10 @@ def from_torch(
     written by `to_torch`, become learned initial states. Data are (time, batch, inputs), as with batch_first=False.
     Raises UsageError for invalid arguments, DataError for tensors that are no such network, ModelFileError for an
     unreadable file.
+
+    >>> tensors = rnn.formats.to_torch(rnn.Network([rnn.LSTM(3)], inputs=4, outputs=2))
+    >>> rnn.formats.from_torch(tensors, kind="LSTM")
+    Network([LSTM(units=3)], inputs=4, outputs=2, loss='softmax'): 104 parameters
     """
     if kind is not None:
         kind = one_of("kind", kind, tuple(FAMILIES))
@@ -146,6 +150,10 @@ def to_torch(
     module. Scaling is folded into the weights and biases of the first and the output layer.
     Raises UsageError for a network that no torch module computes (other or mixed cells, unequal widths, skip
     connections), and for prefixes that are equal or lack a dot.
+
+    >>> tensors = rnn.formats.to_torch(rnn.Network([rnn.LSTM(3)], inputs=4, outputs=2))
+    >>> [(name, tensor.shape) for name, tensor in tensors.items()][:2]
+    [('rnn.weight_ih_l0', (12, 4)), ('rnn.weight_hh_l0', (12, 3))]
     """
     require_network("to_torch", network)
     _require_modules(prefix, output_prefix)
@@ -230,6 +238,11 @@ def save_torch(
 
     network, prefix, output_prefix, cells: see to_torch. path: the file to write.
     Raises UsageError like `to_torch`, SaveError if the file cannot be written.
+
+    >>> network = rnn.Network([rnn.LSTM(3)], inputs=4, outputs=2)
+    >>> rnn.formats.save_torch(network, "lstm.safetensors")
+    >>> bool((rnn.formats.from_torch("lstm.safetensors").theta == network.theta).all())
+    True
     """
     # safetensors writes the memory of a strided array as it lies; those of to_torch are in row order.
     tensors = {k: np.ascontiguousarray(v) for k, v in to_torch(network, prefix, output_prefix, cells).items()}
@@ -239,7 +252,11 @@ def save_torch(
 def torch_kind(network: Network) -> str:
     """Returns the torch.nn module that computes all layers: "RNN", "LSTM" or "GRU".
 
+    network: a network of Elman, LSTM or GRUResetAfter layers, also with projections or Bidirectional.
     Raises UsageError with the reason and a remedy.
+
+    >>> rnn.formats.torch_kind(rnn.Network([rnn.Elman(3)], inputs=4, outputs=2))
+    'RNN'
     """
     if network.skip:
         raise UsageError(

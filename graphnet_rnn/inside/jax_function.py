@@ -26,6 +26,12 @@ def jax_function(
     the result. parameters: copies of the network's. Gradients are those of the compiled program; gn.inside.jax_function
     lists what JAX can do with it. The last eight compiled pairs of time and batch are kept.
     Raises UsageError without JAX, and for a network with dropout, whose random numbers JAX does not control.
+
+    >>> network = rnn.Network([rnn.LSTM(3)], inputs=4, outputs=2, reads="vectors")
+    >>> function, parameters = rnn.inside.jax_function(network)  # doctest: +SKIP
+    >>> outputs, states = function(parameters, np.zeros((5, 1, 4), np.float32))  # doctest: +SKIP
+    >>> outputs.shape, [state.shape for state in states]  # doctest: +SKIP
+    ((5, 1, 2), [(1, 3), (1, 3)])
     """
     network = require_network("jax_function", network)
     if importlib.util.find_spec("jax") is None:

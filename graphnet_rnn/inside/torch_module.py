@@ -27,6 +27,12 @@ def torch_module(
     The module's Parameters are copies of the network's, with "/" for "." in their names; `module.network()` returns the
     network with the current values. The last eight compiled pairs of time and batch are kept.
     Raises UsageError without PyTorch, and for a network with dropout, whose random numbers PyTorch does not control.
+
+    >>> network = rnn.Network([rnn.LSTM(3)], inputs=4, outputs=2, reads="vectors")
+    >>> module = rnn.inside.torch_module(network, batch_first=True)  # doctest: +SKIP
+    >>> outputs, states = module(torch.zeros(1, 5, 4))  # doctest: +SKIP
+    >>> outputs.shape, [state.shape for state in states]  # doctest: +SKIP
+    (torch.Size([1, 5, 2]), [torch.Size([1, 3]), torch.Size([1, 3])])
     """
     network = require_network("torch_module", network)
     batch_first = yes_or_no("torch_module: batch_first", batch_first)

@@ -35,6 +35,13 @@ class DynamicEvaluation:
     the trained weights θ₀. backend, threads: see gn.compile. No dropout.
     Raises UsageError for a network that does not predict the next symbol.
     Source: Mikolov et al. 2010; Krause et al. 2018, without their scaling by root mean squares.
+
+    >>> network = rnn.Network([rnn.Elman(3)], inputs=2, outputs=2)
+    >>> text = np.arange(60) % 2  # 0 1 0 1 ...
+    >>> evaluate = rnn.online.DynamicEvaluation(network, rnn.SGD(0.5), time=5, backend="numpy")
+    >>> fixed = rnn.online.DynamicEvaluation(network, None, time=5, backend="numpy")
+    >>> evaluate(text).nats < fixed(text).nats  # the weights adapt to the text
+    True
     """
 
     def __init__(

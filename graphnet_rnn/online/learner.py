@@ -32,6 +32,13 @@ class Learner(ABC):
     Dropout: new masks for each step and sequence; with `variational`, masks last from one reset to the next, for all
     sequences.
     Raises UsageError for a network with a layer that reads later inputs, or a loss of whole sequences.
+
+    >>> network = rnn.Network([rnn.Elman(3)], inputs=4, outputs=4)
+    >>> learner = rnn.online.RTRL(network, batch=2, backend="numpy")  # a subclass of Learner
+    >>> loss, gradient = learner.step([1, 3], targets=[2, 0])
+    >>> learner.reset()  # the next step begins new sequences
+    >>> sorted(learner.remembered())
+    ['past.000', 'past.001', 'state.000']
     """
 
     def __init__(

@@ -27,7 +27,14 @@ class RTRL(Learner):
     With R weights on which the states depend, a step takes S backward passes through one time step for the two
     Jacobians, and O(S² R) for the product; M has S R numbers. Each sequence of the batch takes this time and memory.
     For n fully connected units that is O(n⁴) time and O(n³) memory, for any length of the sequence.
+    network, batch, backend, threads: see Learner.
     Source: Williams & Zipser 1989; Sutskever 2013, 2.8.1.
+
+    >>> network = rnn.Network([rnn.Elman(3)], inputs=4, outputs=4)
+    >>> learner = rnn.online.RTRL(network, backend="numpy")
+    >>> loss, gradient = learner.step(inputs=[1], targets=[2])
+    >>> gradient.shape == network.theta.shape, learner.states[0].shape
+    (True, (1, 3))
     """
 
     def _remembering(self, u: Unrolled) -> list[Node]:

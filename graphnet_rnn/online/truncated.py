@@ -34,6 +34,11 @@ def truncated(network: Network) -> Network:
     and through peepholes, as these lead from a memory cell to itself (Gers et al. 2002 cut them, too).
     Raises UsageError if a layer with states is not an LSTM.
     Source: Hochreiter & Schmidhuber 1997, appendix; Krause 2015, 2.2.
+
+    >>> network = rnn.Network([rnn.LSTM(3)], inputs=4, outputs=4)
+    >>> shortened = rnn.online.truncated(network)
+    >>> np.shares_memory(shortened.theta, network.theta)  # training one trains both
+    True
     """
     result = copy.copy(require_network("truncated", network))
     result.truncate()
@@ -54,7 +59,14 @@ class TruncatedLSTM(Learner):
     A step takes time and memory O(number of weights) for each sequence of the batch: three passes through one time
     step. network: the first layer is an LSTM; further layers have no states, e.g. Dense. With several layers of LSTM,
     the upper memory would need traces of all lower weights for each of its units: use RTRL(truncated(network)).
+    batch, backend, threads: see Learner.
     Source: Hochreiter & Schmidhuber 1997, appendix; Krause 2015, eq. 2.17; forget gates, Gers et al. 2000.
+
+    >>> network = rnn.Network([rnn.LSTM(3)], inputs=4, outputs=4)
+    >>> learner = rnn.online.TruncatedLSTM(network, backend="numpy")
+    >>> loss, gradient = learner.step(inputs=[1], targets=[2])
+    >>> gradient.shape == network.theta.shape
+    True
     """
 
     def _read_by(self) -> Network:

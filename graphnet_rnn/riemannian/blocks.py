@@ -36,8 +36,14 @@ __all__ = [
 class Solver:
     """g ↦ M⁻¹ g, in float64.
 
+    solve: function that returns M⁻¹ g.
     condition: lower bound of the condition number of the worst block: largest over smallest number on the diagonal of
     the divisor, squared if the divisor is a factor.
+
+    >>> M = np.diag([1.0, 4.0])
+    >>> solver = rnn.riemannian.Solver(lambda g: np.linalg.solve(M, g), condition=4.0)
+    >>> solver(np.array([1.0, 2.0])).tolist()
+    [1.0, 0.5]
     """
 
     solve: Callable[[Any], Any]

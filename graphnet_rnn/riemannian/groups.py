@@ -122,8 +122,15 @@ class PreActivation:
 
 @dataclass(frozen=True)
 class UnitGroup:
-    """Weights that meet, and their pre-activations. gated: a symbol chooses among all of them, so each symbol has its
-    blocks.
+    """Weights that enter the same pre-activations, and these pre-activations.
+
+    incoming: the weights, each with its form. pre_activations: one for each time step, (cases, units). gated: True if a
+    symbol chooses among all of the weights, so that each symbol has its blocks.
+
+    >>> u = rnn.Network([rnn.Elman(3)], inputs=4, outputs=2).unroll(time=5, batch=1)
+    >>> group = rnn.riemannian.unit_groups(u.cost, u.network.parameters)[0]
+    >>> group.units, len(group.pre_activations), [each.kind for each in group.incoming]
+    (3, 5, ['product', 'product', 'bias'])
     """
 
     incoming: list[Incoming]
@@ -157,6 +164,10 @@ def unit_groups(cost: Node, parameters: Iterable[Node] | Mapping[str, Node]) -> 
 
     Raises UsageError for a parameter that enters in another way, with the op and its line, and for anything but
     parameters.
+
+    >>> u = rnn.Network([rnn.Elman(3)], inputs=4, outputs=2).unroll(time=5, batch=1)
+    >>> [str(group) for group in rnn.riemannian.unit_groups(u.cost, u.network.parameters)]
+    ['3 units of layer0.W_xh, layer0.W_hh, layer0.b_h', '2 units of output.W_ho, output.b_o']
     """
     given = parameters.values() if isinstance(parameters, Mapping) else parameters
     parameters = listed("unit_groups: parameters", given, "nodes")

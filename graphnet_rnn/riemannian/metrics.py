@@ -50,6 +50,12 @@ class Metric(ABC):
     output_damping: damping of the output; by default the frequency of each symbol among the targets, or 1 without
     symbols.
     Source: Ollivier 2013, section 2.
+
+    >>> metrics = [make() for make in rnn.riemannian.METRICS.values()]
+    >>> all(isinstance(metric, rnn.riemannian.Metric) for metric in metrics)
+    True
+    >>> metrics[0].reduction, metrics[0].damping
+    ('full', 1.0)
     """
 
     reduction: str = "full"
@@ -78,14 +84,18 @@ class Metric(ABC):
         judged: Sequence[UnitGroup],
         random: gn.RandomSource,
     ) -> Moduli:
-        """m̃ of the groups that no loss reads directly (hidden groups)."""
+        """m̃ of the groups that no loss reads directly (hidden groups).
+
+        outputs: the cost's losses and the nodes that they read. hidden: the hidden groups. judged: the output groups,
+        which a loss reads directly. random: source of random targets or signs.
+        """
 
     def description(self) -> dict[str, Any]:
         """Class and settings as JSON; see as_metric."""
         return {"metric": type(self).__name__, **{f.name: getattr(self, f.name) for f in fields(self)}}
 
     def output_moduli(self, outputs: Outputs, judged: Sequence[UnitGroup], random: gn.RandomSource) -> Moduli:
-        """m̃ of the groups that a loss reads directly (output groups)."""
+        """m̃ of the groups that a loss reads directly (output groups). outputs, judged, random: see moduli."""
         return [outputs.curvature(group.pre_activations) for group in judged]
 
 
@@ -96,12 +106,17 @@ class OuterProduct(Metric):
     sampled: True uses losses of targets drawn from the model instead of the given ones, so that M is the Fisher metric
     of each unit at each step.
     Source: Ollivier 2013, eqs 23, 26, 55.
+
+    >>> metric = rnn.riemannian.OuterProduct(reduction="quasi-diagonal", sampled=True)
+    >>> optimizer = rnn.Riemannian(rate=0.1, metric=metric)
+    >>> metric.description()["metric"]
+    'OuterProduct'
     """
 
     sampled: bool = False
 
     def slopes(self, outputs: Outputs, groups: Sequence[UnitGroup], random: gn.RandomSource) -> Moduli:
-        """B, of the given targets, or of drawn ones."""
+        """B, of the given targets, or of drawn ones; groups: groups of the cost; outputs, random: see moduli."""
         return (
             moduli.drawn_slopes(outputs, groups, random) if self.sampled else moduli.slopes(outputs, groups)
         )
@@ -126,6 +141,10 @@ class RootMeanSquare(OuterProduct):
     """M = √(mean over steps of (S B)²) for each parameter separately: a baseline without invariance.
 
     Source: Ollivier 2013, section 4; after Duchi, Hazan & Singer 2011.
+
+    >>> metric = rnn.riemannian.RootMeanSquare(damping=1e-3)
+    >>> metric.reduction, metric.outputs
+    ('rms', 'diagonal')
     """
 
     reduction: str = "rms"
@@ -140,6 +159,10 @@ class Frequency(OuterProduct):
     """M = the share of the steps at which a symbol chooses a weight, else 1: a baseline.
 
     Rare symbols then learn as fast as frequent ones. Source: Ollivier 2013, section 4.
+
+    >>> metric = rnn.riemannian.Frequency()
+    >>> metric.reduction, metric.outputs
+    ('frequency', 'diagonal')
     """
 
     reduction: str = "frequency"
@@ -158,6 +181,10 @@ class Kronecker(OuterProduct):
     connections, gated weights) have a diagonal. damping: of the mean over cases and steps, ε, split between both
     factors. sampled: True uses drawn targets, as the Fisher metric does. For the rest see Metric.
     Source: Martens & Grosse 2015; Martens, Ba & Johnson 2018, 3.5.
+
+    >>> metric = rnn.riemannian.Kronecker(damping=1e-2, over_time="linear")
+    >>> metric.reduction, metric.by_pieces
+    ('kronecker over time', False)
     """
 
     reduction: str = "kronecker"
@@ -196,6 +223,10 @@ class Backpropagated(Metric):
     (Elman, GraphRNN, GNN, GLNN and cells of this form); "probe", an unbiased estimate by another backward pass with
     random signs, for any net, also with memory cells; "exact", a backward pass for each unit of each step, for tests.
     For the rest see Metric. Source: Ollivier 2013, eqs 24, 26, 61-63.
+
+    >>> metric = rnn.riemannian.Backpropagated(estimate="probe")
+    >>> metric.by_pieces, rnn.riemannian.Backpropagated().by_pieces
+    (True, False)
     """
 
     estimate: str = "structured"

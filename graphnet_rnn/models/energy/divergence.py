@@ -35,9 +35,16 @@ class ContrastiveDivergence(ModelObjective):
     chains were drawn. So ρ and the line search of a step are meaningful, but losses of two steps cannot be compared.
     With one chain for each RBM this loss has no minimum, so a TRBM or RTRBM needs about ten `chains` for each frame;
     the cases of an RBM share theirs.
-    gibbs_steps: k; chains: number for each case; both may be changed at any time. backend, threads: see gn.compile; one
-    function is compiled for each shape of data.
+    model: an RBM, TRBM or RTRBM. gibbs_steps: k, 1 by default. chains: number of chains for each case, 1 by default.
+    Both may be changed at any time. seed: of the chains' random numbers. backend, threads: see gn.compile; one function
+    is compiled for each shape of data.
     Source: Hinton 2002; Sutskever 2013, 2.7, 3.2.2, 3.9; Geyer & Thompson 1992 (the loss).
+
+    >>> objective = rnn.energy.ContrastiveDivergence(rnn.energy.RBM(4, 3), gibbs_steps=2, backend="numpy")
+    >>> objective.feed(np.eye(4))
+    >>> error, g = objective.gradient(objective.start())
+    >>> g.shape, objective.draw
+    ((19,), 1)
     """
 
     def __init__(

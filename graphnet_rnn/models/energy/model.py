@@ -26,7 +26,17 @@ __all__ = ["EnergyModel", "raised"]
 class EnergyModel(Model):
     """Visible and hidden units joined by W (visible, hidden), with biases b_v and b_h.
 
-    The interface that Stack and ContrastiveDivergence use.
+    Base class of RBM, TRBM and RTRBM; the interface that Stack and ContrastiveDivergence use.
+    visible, hidden: numbers of units. visibles: "binary" (default) or "gaussian" visible units. sigma: standard
+    deviation of Gaussian units, 1 by default. seed: seed of the initial parameters, 0 by default. dtype: "float32"
+    (default) or "float64". initial: initializers by parameter name; by default those of the model. values: arrays by
+    parameter name, instead of drawn ones.
+
+    >>> models = [rnn.energy.RBM(4, 3), rnn.energy.TRBM(4, 3), rnn.energy.RTRBM(4, 3)]
+    >>> [isinstance(model, rnn.energy.EnergyModel) for model in models]
+    [True, True, True]
+    >>> models[0].axes, models[1].axes
+    (('cases', 'visible'), ('time', 'batch', 'visible'))
     """
 
     #: Axes of data, with visible units last; `case_axis` is the axis of batches.
@@ -82,7 +92,11 @@ class EnergyModel(Model):
         return v
 
     def check_hidden(self, what: str, data: Any) -> Array:
-        """Returns hidden states, or their probabilities, as an array of the model's dtype; DataError if invalid."""
+        """Returns hidden states, or their probabilities, as an array of the model's dtype.
+
+        what: name of the data in errors. data: numbers in [0, 1], shaped like visible data with `hidden` columns.
+        Raises DataError for other shapes or numbers.
+        """
         h = self._check_array(what, data, self.hidden)
         if h.size and (h.min() < 0 or h.max() > 1):
             raise DataError(
@@ -182,7 +196,7 @@ class EnergyModel(Model):
 
     @abstractmethod
     def infer(self, v: Any) -> Array:
-        """Probabilities of the hidden units given the data."""
+        """Returns the probabilities of the hidden units given the data v."""
 
     @abstractmethod
     def read_out(self, h: Any, v: Any) -> Array:
@@ -190,7 +204,10 @@ class EnergyModel(Model):
 
     @abstractmethod
     def activities(self, v: Array, generator: np.random.Generator) -> Array:
-        """Hidden states for the data, as training data of a model on top of this one."""
+        """Returns hidden states for the data v, as training data of a model on top of this one.
+
+        generator: source of the random numbers, for models that draw the states.
+        """
 
     def reconstruct(self, v: Any) -> Array:
         """E[v|h] at h = the probabilities inferred from v, for denoising."""

@@ -25,11 +25,20 @@ class RBM(EnergyModel):
 
     visible, hidden: numbers of units. visibles: "binary" (default; data in [0, 1], values between are probabilities) or
     "gaussian" (real data with standard deviation sigma). initial: initializers by parameter name (W, b_v, b_h); W ~
-    N(0, 0.01²) and biases 0 by default.
+    N(0, 0.01²) and biases 0 by default. seed, dtype, values: see EnergyModel.
     `free_energy`, `exact_log_partition` and `log_probability` return nodes; the other methods use arrays, with cases as
     rows.
     Raises UsageError for invalid settings and DataError for invalid data.
     Source: Smolensky 1986; Hinton 2002; Sutskever 2013, 2.7, eqs 2.24-2.33.
+
+    >>> model = rnn.energy.RBM(visible=4, hidden=3)
+    >>> v = np.array([[1, 0, 1, 0]])
+    >>> model.infer(v).shape, model.reconstruct(v).shape
+    ((1, 3), (1, 4))
+    >>> round(model.log_likelihood(v), 1)  # nats; near 4 log(1/2), as the weights are small
+    -2.8
+    >>> model.sample(cases=2, gibbs_steps=10).shape
+    (2, 4)
     """
 
     def declare(self) -> dict[str, tuple[tuple[int, ...], Initializer]]:
@@ -95,7 +104,7 @@ class RBM(EnergyModel):
         return self.units.mean(states @ p["W"].T + p["b_v"])
 
     def activities(self, v: Array, generator: np.random.Generator) -> Array:
-        """h ~ P(h|v): draws of the aggregated posterior (eq. 2.34)."""
+        """h ~ P(h|v): draws of the aggregated posterior (eq. 2.34); generator: source of the random numbers."""
         return draw_bits(self.infer(v), generator)
 
     def gibbs(self, v: Any, steps: int = 1, seed: int = 0) -> Array:

@@ -31,6 +31,12 @@ class Stack(Model):
             rnn.Trainer(rnn.EnergyCases(layer, data, below=stack.layers[:level]), settings).run()
 
     Source: Hinton, Osindero & Teh 2006; Sutskever 2013, 2.7.1 and 3.4.
+
+    >>> stack = rnn.energy.Stack([rnn.energy.RBM(6, 4), rnn.energy.RBM(4, 2)])
+    >>> [h.shape for h in stack.infer(np.ones((3, 6)))]
+    [(3, 4), (3, 2)]
+    >>> stack.sample(cases=2, gibbs_steps=10).shape
+    (2, 6)
     """
 
     def __init__(self, layers: Sequence[EnergyModel]) -> None:
@@ -85,7 +91,8 @@ class Stack(Model):
     def sample(self, cases: int, gibbs_steps: int = 1000, means: bool = False, seed: int = 0) -> Array:
         """(cases, visible) from a stack of RBMs: a Markov chain in the top one, then one pass down.
 
-        means: True returns E[v|h] in the lowest layer instead of a draw.
+        cases: number of samples. gibbs_steps: length of the chain, 1000 by default. means: True returns E[v|h] in the
+        lowest layer instead of a draw. seed: of the random numbers.
         """
         *lower, top = self._all_of(RBM, "sample", "sample_sequences")
         means = yes_or_no("Stack.sample: means", means)
@@ -110,7 +117,10 @@ class Stack(Model):
     ) -> Array:
         """`time` new frames, (time, batch, visible): sampled in the top model, then passed down frame by frame.
 
-        Each layer reads the warm-up as the layers below it infer it. Arguments: see TRBM.sample and TRBM.emit.
+        time, batch: numbers of new frames and of sequences. warm_up: frames before them, (time, batch, visible); None:
+        none. Each layer reads the warm-up as the layers below it infer it. gibbs_steps: steps for each frame in the top
+        model, 25 by default. means: True returns E[v|h] in the lowest layer instead of draws. mean_field: see
+        TRBM.sample. seed: of the random numbers.
         """
         *lower, top = self._all_of(TemporalRBM, "sample_sequences", "sample")
         means = yes_or_no("Stack.sample_sequences: means", means)

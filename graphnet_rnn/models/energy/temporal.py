@@ -325,9 +325,16 @@ class TRBM(TemporalRBM):
     Inference is approximate filtering. Each step is learned as a separate RBM with the inferred past as data, so no
     derivative goes back in time. delays: m, number of steps that connections reach back, 1 by default. connections: of
     "HH", "VV", "VH", all by default; the source's TRBM-HH lacks "HH", the simplified TRBM (eq. 3.14) has only "HH". See
-    TemporalRBM for parameters and data, RBM for visibles and sigma; W ~ N(0, 0.01²), all else ~ N(0, 0.005²). (The
+    TemporalRBM for parameters and data, RBM for visible, hidden, visibles and sigma, EnergyModel for seed, dtype,
+    initial and values; W ~ N(0, 0.01²), all else ~ N(0, 0.005²). (The
     source starts from a W that an RBM has learned on single frames: set `values["W"][...]`.)
     Source: Sutskever & Hinton 2007; Sutskever 2013, 3.2, eqs 3.1-3.11.
+
+    >>> model = rnn.energy.TRBM(visible=4, hidden=3, connections=["HH", "VH"])
+    >>> model.infer(np.zeros((5, 2, 4))).shape  # (time, batch, hidden)
+    (5, 2, 3)
+    >>> model.sample(time=3, batch=2).shape
+    (3, 2, 4)
     """
 
 
@@ -339,8 +346,15 @@ class RTRBM(TemporalRBM):
     through time, up to the error of contrastive divergence.
     delays, connections: as in TRBM, but only "HH" by default, as in the source. W starts at N(0, 0.01²): on small data
     that is a plateau, which initial={"W*": rnn.initializers.normal(0.3)} leaves sooner.
+    visible, hidden, visibles, sigma: see RBM. seed, dtype, values: see EnergyModel.
     (rnn.RTRBM is r_t as a layer of a network.)
     Source: Sutskever, Hinton & Taylor 2008; Sutskever 2013, 3.7-3.10, eqs 3.16-3.25.
+
+    >>> model = rnn.energy.RTRBM(visible=4, hidden=3)
+    >>> model.infer(np.zeros((5, 2, 4))).shape  # r: (time, batch, hidden)
+    (5, 2, 3)
+    >>> round(model.log_likelihood(np.zeros((1, 2, 4))), 1)  # nats; near 4 log(1/2), as the weights are small
+    -2.8
     """
 
     recurrent: ClassVar[bool] = True

@@ -26,6 +26,12 @@ def greedy(logits: Any, repeats: str = "merge", blank: int = -1) -> list[list[in
     logits: an array (time, batch, labels + 1), before or after log-softmax. repeats, blank: see `ctc_loss`.
     Raises UsageError for invalid settings and DataError for invalid arrays, also with a NaN.
     Source: Graves et al. 2006, 3.2 (best path decoding).
+
+    >>> logits = np.eye(3)[[[0], [0], [2], [0], [1]]]  # (time 5, batch 1, labels + 1); the blank is 2
+    >>> rnn.ctc.greedy(logits)
+    [[0, 0, 1]]
+    >>> rnn.ctc.greedy(logits, repeats="keep")
+    [[0, 0, 0, 1]]
     """
     log_p, blank = _prepared("greedy", logits, repeats, blank)
     return [_spelled(path, repeats, blank) for path in log_p.argmax(axis=2).T]
@@ -42,6 +48,10 @@ def beam_search(
     dropped.
     Raises UsageError for invalid settings and DataError for invalid arrays, also with a NaN.
     Source: Graves 2012 (prefix search); Graves and Jaitly 2014, algorithm 1 (with a beam), without a language model.
+
+    >>> logits = np.log([[[0.5, 0.1, 0.4]], [[0.6, 0.1, 0.3]]])  # (time 2, batch 1, labels + 1)
+    >>> [(labels, round(log_p, 3)) for labels, log_p in rnn.ctc.beam_search(logits, width=3)[0]]
+    [([0], -0.371), ([], -2.12), ([1], -2.526)]
     """
     log_p, blank = _prepared("beam_search", logits, repeats, blank)
     width = whole_number("beam_search: width", width)
@@ -54,6 +64,9 @@ def label_error_rate(decoded: Sequence[Any], targets: Sequence[Any], weights: An
     decoded, targets: one label sequence for each case; -1 (padding) is ignored. weights: (cases,); None: all 1.
     Raises DataError if their numbers differ, or if no target with a weight has a label.
     Source: Graves et al. 2006, 2.1, but normalized by the labels of all cases together.
+
+    >>> rnn.ctc.label_error_rate(decoded=[[0, 1], [2]], targets=[[0, 1, 1], [2, -1, -1]])
+    0.25
     """
     decoded, targets = _label_rows("decoded", decoded), _label_rows("targets", targets)
     if len(decoded) != len(targets):

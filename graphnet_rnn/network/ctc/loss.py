@@ -61,6 +61,11 @@ def ctc_loss(logits: Any, targets: Any, repeats: str = "merge", blank: int = -1,
     Raises ShapeError, DtypeError and UsageError for invalid arguments. At run time: GraphnetError for a label that is
     the blank or not a symbol, and for a label after padding.
     Source: Graves et al. 2006, 3.1 and 4.1; Sutskever 2013, 2.8.5, (2.46)-(2.51).
+
+    >>> logits = gn.input((4, 1, 3), "float64", name="logits")  # 4 time steps, 1 case, 2 labels and the blank
+    >>> loss = gn.compile(rnn.ctc.ctc_loss(logits, np.array([[0, 1]])), [logits])
+    >>> loss(np.zeros((4, 1, 3)))[0].round(3).tolist()  # log (3**4 / 15 alignments)
+    [1.686]
     """
     logits, targets = as_node(logits), as_node(targets)
     one_of("ctc_loss: repeats", repeats, REPEATS)
