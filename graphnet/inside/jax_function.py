@@ -27,6 +27,7 @@ def jax_function(
     does not fit.
 
     >>> x = gn.input(2, name="x")
+    >>> import jax  # doctest: +SKIP
     >>> f = gn.inside.jax_function(gn.sum(x**2), [x])  # doctest: +SKIP
     >>> jax.grad(lambda v: f(v)[0])(jax.numpy.array([3.0, 5.0])).tolist()  # doctest: +SKIP
     [6.0, 10.0]

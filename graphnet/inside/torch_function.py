@@ -26,6 +26,7 @@ def torch_function(
     Raises UsageError without PyTorch; the function raises DtypeError or ShapeError for a tensor that does not fit.
 
     >>> x = gn.input(2, name="x")
+    >>> import torch  # doctest: +SKIP
     >>> f = gn.inside.torch_function(gn.sum(x**2), [x])  # doctest: +SKIP
     >>> tensor = torch.tensor([3.0, 5.0], requires_grad=True)  # doctest: +SKIP
     >>> f(tensor)[0].backward()  # doctest: +SKIP

@@ -60,6 +60,7 @@ def export_onnx(
     invalid settings, and without the package onnx; SaveError if the file cannot be written.
 
     >>> network = rnn.Network([rnn.LSTM(3)], inputs=4, outputs=2)
+    >>> import onnxruntime  # doctest: +SKIP
     >>> rnn.formats.export_onnx(network, "lstm.onnx")  # doctest: +SKIP
     >>> session = onnxruntime.InferenceSession("lstm.onnx")  # doctest: +SKIP
     >>> [node.name for node in session.get_inputs()]  # doctest: +SKIP

@@ -29,6 +29,7 @@ def torch_module(
     Raises UsageError without PyTorch, and for a network with dropout, whose random numbers PyTorch does not control.
 
     >>> network = rnn.Network([rnn.LSTM(3)], inputs=4, outputs=2, reads="vectors")
+    >>> import torch  # doctest: +SKIP
     >>> module = rnn.inside.torch_module(network, batch_first=True)  # doctest: +SKIP
     >>> outputs, states = module(torch.zeros(1, 5, 4))  # doctest: +SKIP
     >>> outputs.shape, [state.shape for state in states]  # doctest: +SKIP
