@@ -99,7 +99,7 @@ TOLD = {
 }
 
 
-def test_what_guides_must_print_is_of_guides_that_run() -> None:
+def test_guides_with_required_output_are_run() -> None:
     assert set(TOLD) <= {*GUIDES}
 
 
@@ -296,7 +296,7 @@ def paths_in(text: str) -> list[str]:
     return re.findall(r"`((?:graphnet|graphnet_rnn|viz|docs|tests|benchmarks)/[\w./]*)`", text)
 
 
-def test_what_pages_and_glossary_name_exists() -> None:
+def test_paths_named_in_pages_and_glossary_exist() -> None:
     """A folder ends with a slash, a file does not."""
     glossary = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
     entries = re.findall(r"^- \*\*.+?\*\* \(`([\w./]+)`\): \S", glossary, re.MULTILINE)
@@ -393,7 +393,7 @@ def test_functions_fit_on_a_screen() -> None:
     assert LONGER - found.keys() == set(), "these are short enough again: remove their rows"
 
 
-def test_the_life_of_a_weight_is_as_it_is_told(
+def test_code_blocks_of_the_life_of_a_weight_print_their_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Every block in one namespace, in an empty folder; each prints what stands under it, or nothing."""

@@ -117,7 +117,7 @@ def test_imports_point_down() -> None:
     assert seen > 1000
 
 
-def test_the_engine_knows_no_networks_and_networks_know_no_pictures() -> None:
+def test_graphnet_imports_no_networks_and_graphnet_rnn_no_viz() -> None:
     """The one exception: pictures in notebooks, which fall back to text."""
     upwards = {
         (file, module.split(".")[0], at_load)
@@ -129,7 +129,7 @@ def test_the_engine_knows_no_networks_and_networks_know_no_pictures() -> None:
     assert {(file.rpartition("/")[2], *what) for file, *what in upwards} == {("display.py", "viz", False)}
 
 
-def test_compiled_back_ends_know_nothing_of_each_other() -> None:
+def test_compiled_back_ends_do_not_import_each_other() -> None:
     """And what they share knows none of them."""
     for own in ("numba", "cuda", "compiled"):
         files = files_of(f"graphnet/backends/{own}").values()

@@ -69,7 +69,7 @@ def call(run: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Call:
     return called
 
 
-def test_what_keeps_it_from_a_start_is_told(
+def test_obstacles_to_a_start_are_reported(
     run: ModuleType, call: Call, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With the remedy, and nothing is left that a later start would take for an environment."""
@@ -192,7 +192,7 @@ def test_signals_are_the_programs(made: Path, name: str) -> None:
 
 
 @posix
-def test_ctrl_c_while_pip_works_blames_no_network(made: Path) -> None:
+def test_ctrl_c_during_pip_is_not_reported_as_a_network_error(made: Path) -> None:
     (made / ".venv" / "graphnet-installed").write_text("")
     (made / "venv.py").write_text(
         "import pathlib\n"

@@ -65,9 +65,7 @@ def pages(site: Path) -> dict[Path, Page]:
     return {path: Page(path) for path in sorted(site.rglob("*.html"))}
 
 
-def test_nothing_is_fetched_from_elsewhere_and_nothing_tells_of_this_machine(
-    site: Path, pages: dict[Path, Page]
-) -> None:
+def test_pages_fetch_no_external_files_and_hold_no_local_paths(site: Path, pages: dict[Path, Page]) -> None:
     """What is built depends on the sources alone: no times, no places, no addresses of objects."""
     for path, page in pages.items():
         schemes = {urlsplit(url).scheme or "//" * url.startswith("//") for url in page.fetched}
@@ -111,7 +109,7 @@ def test_every_page_is_in_the_sidebar(site: Path, pages: dict[Path, Page]) -> No
     assert tutorials == {path.stem for path in pages if path.parent == site / "tutorials"}
 
 
-def test_every_public_name_has_an_entry_that_says_something(pages: dict[Path, Page]) -> None:
+def test_every_public_name_has_an_entry_with_text(pages: dict[Path, Page]) -> None:
     """What test_exports finds in the sources of the pages has come to be an entry of the site."""
     entries, empty = set(), []
     untold = re.compile(r'<dt class="sig[^"]*" id="([\w.]+)">(?:(?!</dt>).)*</dt>\s*<dd>\s*</dd>', re.DOTALL)
@@ -224,7 +222,7 @@ def test_tutorials_are_fetched(extension: Any, tmp_path: Path) -> None:
     assert part.fetch_tutorials(tmp_path / "none", target) == []
 
 
-def test_what_guides_show_is_kept_while_the_code_stays(extension: Any, tmp_path: Path) -> None:
+def test_guide_output_is_cached_while_the_code_is_unchanged(extension: Any, tmp_path: Path) -> None:
     part = extension("guides")
     code = tmp_path / "package"
     code.mkdir()

@@ -45,7 +45,7 @@ def exercises_of(path: Path) -> list[int]:
     return [int(n) for n in re.findall(r"^# #+ Exercise (\d+)", text, re.MULTILINE)]
 
 
-def test_tutorials_are_listed_and_exercises_have_the_form_that_readers_know() -> None:
+def test_tutorials_are_listed_and_exercises_have_the_same_form() -> None:
     """A heading, a cell with the dots, and a hidden cell with check and solution, for each. Links lead somewhere."""
     assert [int(path.name[:2]) for path in TUTORIALS] == list(range(1, len(TUTORIALS) + 1))
     listed = re.findall(r"\]\((\w+\.py)\)", (FOLDER / "README.md").read_text(encoding="utf-8"))
@@ -110,7 +110,9 @@ def test_it_runs(path: Path, exercises: ModuleType, tmp_path: Path, monkeypatch:
     assert not list(tmp_path.iterdir()), "a tutorial leaves nothing behind"
 
 
-def test_what_learners_are_told(exercises: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+def test_exercise_checks_print_the_right_message(
+    exercises: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
     """And a check on trial must be able to tell."""
     asked: dict[str, Any] = {"solution": [4, -6], "wrong": [[2, -3]], "hint": "Mind the 2."}
     for answer, told in (

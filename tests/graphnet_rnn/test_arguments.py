@@ -194,7 +194,7 @@ TABLES = {
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_it_is_refused_in_a_sentence_that_names_it(table: str) -> None:
+def test_invalid_arguments_are_rejected_by_name(table: str) -> None:
     for number, (call, error, parts) in enumerate(TABLES[table]):
         with case(number, parts):
             with pytest.raises(error) as caught:
@@ -203,7 +203,7 @@ def test_it_is_refused_in_a_sentence_that_names_it(table: str) -> None:
             assert not missing, f"{missing} not in\n{caught.value}"
 
 
-def test_a_cell_of_many_cells_is_not_told_whole() -> None:
+def test_a_cell_of_many_cells_is_shown_shortened() -> None:
     def nested(cell: rnn.Cell) -> rnn.Cell:
         for _ in range(100):
             cell = rnn.Residual(cell)
@@ -224,7 +224,7 @@ def test_a_cell_of_many_cells_is_not_told_whole() -> None:
         assert max(map(len, str(caught.value).splitlines())) < 600
 
 
-def test_settings_that_were_changed_behind_a_networks_back_are_not_saved(tmp_path: Path) -> None:
+def test_settings_changed_after_construction_are_not_saved(tmp_path: Path) -> None:
     longer, wider, sharing = network(), network(), network()
     longer.layers.append(rnn.GRU(2))
     wider.layers[0].units = 5
@@ -235,7 +235,7 @@ def test_settings_that_were_changed_behind_a_networks_back_are_not_saved(tmp_pat
         assert not list(tmp_path.iterdir())
 
 
-def test_what_is_meant_is_taken() -> None:
+def test_equivalent_arguments_are_accepted() -> None:
     assert rnn.Adam(rate=1, clip_norm=10**30).clip_norm == 1e30
     assert VOCABULARY.decode(iter([0, 1])) == VOCABULARY.decode(np.array([0, 1], np.uint8)) == "ab"
     assert VOCABULARY.decode([]) == ""

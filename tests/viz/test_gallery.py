@@ -42,7 +42,7 @@ def test_3_1_has_four_static_nodes_and_six_operators():
         assert not [edge for edge in drawing.picture.edges if edge.tail == cost.key]
 
 
-def test_3_2_says_the_same_in_two_ways():
+def test_3_2_shows_weights_as_nodes_and_as_labels():
     pictures = figure("3_2")
     assert squares(pictures["a"]) == {"X", "y", *(f"{letter}{i}" for letter in "Wb" for i in (1, 2, 3))}
     assert squares(pictures["b"]) == {"X", "y"}

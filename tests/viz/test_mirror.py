@@ -69,7 +69,7 @@ def test_a_weight_that_was_transposed_is_not_on_the_way_back():
     assert plain == [("W<sup>T</sup>", False), ("W", True)]
 
 
-def test_what_has_no_derivative_is_not_seen(net):
+def test_nodes_without_derivative_are_hidden(net):
     picture = viz.mirror(net, "full", closed=False).picture
     seen = {
         shape.nodes[0]: not shape.hidden

@@ -53,7 +53,7 @@ def test_values_are_numpys(net):
     assert new.note([h]) is None
 
 
-def test_what_is_not_finite_is_counted():
+def test_non_finite_values_are_counted():
     x = gn.input((3,), name="x")
     y = gn.log(x)
     notes = viz.values(y, {x: np.array([-1.0, 0.0, 1.0], "float32")})
@@ -150,7 +150,7 @@ def luminance(colour: str) -> float:
     return float(linear @ [0.2126, 0.7152, 0.0722])
 
 
-def test_scales_hold_what_is_far_apart():
+def test_scales_hold_values_of_different_magnitude():
     scale = NoteScale("", 1e-30, 1e30, ("", ""), logarithmic=True)
     assert scale.place(1.0) == pytest.approx(0.5)
     assert scale.place(0.0) == scale.place(float("nan")) == 0.0
@@ -173,7 +173,7 @@ def test_a_derivative_that_integers_cut_off_is_zero():
     assert viz.gradients(cost).numbers == {**dict.fromkeys(nodes, 0.0), cost: 1.0}
 
 
-def test_what_is_beyond_all_numbers_draws_without_a_warning():
+def test_overflowing_values_are_drawn_without_a_warning():
     x = gn.input((30, 30), "float64", name="x")
     cost = gn.sum(x * x)
     array = np.full((30, 30), 1e300)
@@ -188,7 +188,7 @@ def test_what_is_beyond_all_numbers_draws_without_a_warning():
     assert viz.mirror(cost, feeds={x: array}).svg
 
 
-def test_of_nodes_drawn_as_one_all_derivatives_that_others_read_count():
+def test_merged_nodes_use_all_derivatives_read_by_others():
     x = gn.input((2,), "float64", name="x")
     inner = x + 1.0  # the greatest, and read only inside
     small = inner * 10.0
@@ -251,7 +251,7 @@ def test_a_rewritten_node_is_matched_with_the_one_of_its_place_in_the_program():
     assert kept_nodes(before, after)[after.outputs[0]] is q
 
 
-def test_of_several_of_one_place_the_first_are_matched_in_order():
+def test_nodes_of_one_place_are_matched_in_order():
     a, b, c = (gn.input((2,), name=name) for name in "abc")
     p = gn.tanh(a)
     with attributed_to() as made:
@@ -263,7 +263,7 @@ def test_of_several_of_one_place_the_first_are_matched_in_order():
     assert [kept[node] for node in new] == [p, q]
 
 
-def test_every_weight_and_every_pre_activation_says_its_units() -> None:
+def test_weights_and_pre_activations_are_labelled_with_their_units() -> None:
     u = rnn.Network([rnn.GRU(4)], 3, 3).unroll(2, 2)
     groups = unit_groups(u.cost, u.network.parameters)
     notes = viz.units(groups)

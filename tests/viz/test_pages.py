@@ -81,7 +81,7 @@ def test_samples_by_epoch_with_their_bits():
     assert plain(viz.samples(rows))[0].startswith("epoch 1  validation 0.250 loss")
 
 
-def test_of_many_epochs_the_first_the_best_and_the_last():
+def test_samples_of_many_epochs_include_first_best_and_last():
     for count in [1, 2, 3, 5, 8, 40, 60]:
         with case(count):
             lines = plain(viz.samples(history(50, best=37), count))

@@ -30,7 +30,7 @@ pytest.importorskip("matplotlib")
 ROWS = [{"event": "epoch", "epoch": e, "train_bits": 3 / e, "valid_bits": 3.1 / e} for e in (1, 2, 3)]
 
 
-def test_the_same_rows_are_the_same_bytes(tmp_path, monkeypatch):
+def test_charts_are_reproducible(tmp_path, monkeypatch):
     for ending in ("svg", "png", "pdf"):
         chart = viz.training_curve(ROWS)
         chart.save(tmp_path / f"1.{ending}")
@@ -57,7 +57,7 @@ def test_a_chart_shows_itself_and_never_raises(monkeypatch):
     assert set(chart._repr_mimebundle_()) == {"text/plain"}
 
 
-def test_what_matplotlib_reads_and_cannot_use_is_one_sentence(tmp_path, monkeypatch):
+def test_invalid_matplotlib_settings_give_one_sentence(tmp_path, monkeypatch):
     with (
         matplotlib.rc_context({"axes.prop_cycle": cycler(color=[])}),
         pytest.raises(viz.DrawingError, match=r"matplotlib.* fails .*matplotlibrc"),
@@ -155,7 +155,7 @@ def test_readings_and_costs_show_themselves(trained) -> None:
     assert "image/svg+xml" in rnn.cost_over_text(net, TEXT, characters=100)._repr_mimebundle_()
 
 
-def test_what_cannot_be_shown_is_text_and_never_raises(trained, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_objects_without_a_picture_are_shown_as_text(trained, monkeypatch: pytest.MonkeyPatch) -> None:
     net, outcome = trained
     broken = rnn.training.Outcome("epochs", 1.0, 1, 1, 1, "no/such/history.jsonl")
     assert set(broken._repr_mimebundle_()) == {"text/plain"}

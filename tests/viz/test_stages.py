@@ -19,7 +19,7 @@ def function():
     return gn.compile([u.cost, *gn.gradient(u.cost, list(network.parameters.values()))])
 
 
-def test_passes_colour_what_changes(function):
+def test_passes_colour_changed_nodes(function):
     drawn = {p.name: p for p in viz.passes(function)}
     for name, shown in drawn.items():
         for drawing, count, colour in (
@@ -37,7 +37,7 @@ def test_passes_colour_what_changes(function):
     assert drawn["stack sums"].new
 
 
-def test_the_dump_tells_everything(function, tmp_path):
+def test_dump_writes_all_files(function, tmp_path):
     folder = viz.dump(function, tmp_path / "report")
     names = sorted(path.name for path in folder.iterdir())
     assert "explain.txt" in names
@@ -50,7 +50,7 @@ def test_the_dump_tells_everything(function, tmp_path):
     assert again == {**first, "explain.txt": again["explain.txt"]}
 
 
-def test_instructions_tell_what_runs(function):
+def test_instructions_list_the_executed_steps(function):
     lines = function.instructions().splitlines()
     kinds = [re.match(r" *\d+[* ] (\w+)", line) for line in lines]
     products = [line for line, kind in zip(lines, kinds, strict=True) if kind and kind[1] == "product"]
@@ -59,7 +59,7 @@ def test_instructions_tell_what_runs(function):
     assert any("layer0.W_hh[4×4]" in line for line in products)
 
 
-def test_stages_are_what_compilation_did(function):
+def test_stages_match_the_compilation(function):
     stages = list(function.stages())
     assert [(s.name, len(s.before), len(s.after)) for s in stages] == [r[:3] for r in function.reports]
     assert len(stages[-1].after) == len(function.graph)

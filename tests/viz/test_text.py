@@ -55,7 +55,7 @@ def test_a_picture_of_any_characters_is_xml():
         assert ElementTree.fromstring(page.svg.encode()).tag.endswith("svg")
 
 
-def test_html_is_escaped_and_tells_probabilities():
+def test_html_is_escaped_and_shows_probabilities():
     page = coloured_html("<&a", [0.0, 0.25, 1.0], "<>a")
     assert "&lt;</span>" in page
     assert "&amp;</span>" in page

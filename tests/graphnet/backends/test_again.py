@@ -121,7 +121,7 @@ def test_only_what_varies_is_left_for_later() -> None:
 
 
 @by_host
-def test_what_is_wrong_is_told_by_whoever_computes_it(backend: str) -> None:
+def test_begin_and_full_call_each_report_their_own_errors(backend: str) -> None:
     x, v = gn.input((2,), name="x"), gn.input((2,), name="v", varying=True)
     ones = np.ones(2, "float32")
     function = gn.compile([gn.log(x), gn.exp(x) * gn.log(v)], [x, v], backend=backend, check=True)
@@ -152,7 +152,7 @@ def test_the_forward_pass_is_left_out() -> None:
     assert lower(unsplit.graph).fixed == 0
 
 
-def test_misuse_is_told() -> None:
+def test_invalid_calls_raise_errors() -> None:
     x, v = gn.input((2,), name="x"), gn.input((2,), name="v", varying=True)
     zeros, plain, function = np.zeros(2, "float32"), gn.compile([x * 2], [x]), gn.compile([x * v], [x, v])
     with pytest.raises(gn.BackendError, match="was not called before"):

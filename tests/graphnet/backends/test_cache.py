@@ -119,7 +119,7 @@ def named(number: int) -> str:
     return f"{number:064x}.kernel"
 
 
-def test_what_is_too_large_is_not_written_and_what_fails_is_not_read(tmp_path: Path, monkeypatch) -> None:
+def test_too_large_entries_are_not_written_and_read_errors_are_misses(tmp_path: Path, monkeypatch) -> None:
     def fail(descriptor: int) -> os.stat_result:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
@@ -147,7 +147,7 @@ def test_the_folder_is_made_for_its_user_alone(tmp_path: Path) -> None:
 
 
 @posix
-def test_a_folder_that_others_can_write_to_is_told_and_not_used(tmp_path: Path) -> None:
+def test_folder_writable_by_others_warns_and_is_not_used(tmp_path: Path) -> None:
     """Itself, or what a link leads to; the user's own as well as $GRAPHNET_CACHE."""
     above, folder = tmp_path / "above", tmp_path / "above" / "graphnet"
     made, _, values, _ = process(folder)
@@ -222,7 +222,7 @@ def on_disk(folder: Path) -> int:
     return sum(path.stat().st_blocks * 512 for path in folder.glob("*.kernel"))
 
 
-def test_what_was_not_used_for_longest_goes(tmp_path: Path) -> None:
+def test_least_recently_used_entries_are_evicted(tmp_path: Path) -> None:
     kept = Cache(tmp_path, 1 << 20)
     for i in range(40):
         Cache(tmp_path, 1 << 40).write(named(i), bytes(40_000))
@@ -243,7 +243,7 @@ def test_what_was_not_used_for_longest_goes(tmp_path: Path) -> None:
     assert all(path.exists() for path in others), "what is not the cache's is not its to remove"
 
 
-def test_it_is_kept_to_by_processes_that_write_little(tmp_path: Path) -> None:
+def test_size_bound_holds_for_processes_that_write_little(tmp_path: Path) -> None:
     """Each looks at what is there only now and then, by chance, of which names are the source."""
     bound, most = 2 << 20, 0
     for i in range(1500):
@@ -253,7 +253,7 @@ def test_it_is_kept_to_by_processes_that_write_little(tmp_path: Path) -> None:
     assert bound / 2 < most < 1.5 * bound
 
 
-def test_what_others_remove_meanwhile(tmp_path: Path) -> None:
+def test_concurrent_removals_are_tolerated(tmp_path: Path) -> None:
     kept = Cache(tmp_path, 100_000)
 
     def work(start: int) -> None:
@@ -291,7 +291,7 @@ def distinct(number: int) -> gn.Function:
     return gn.compile([y, *gn.gradient(gn.sum(y * y), [x])], [x], threads=1 + number % 2)
 
 
-def test_code_that_no_function_holds_is_given_back(monkeypatch) -> None:
+def test_unused_code_is_freed(monkeypatch) -> None:
     machine, ones = this_machine(), np.ones((3, 4))
     distinct(0)(ones)
     gc.collect()
@@ -319,7 +319,7 @@ def test_code_that_no_function_holds_is_given_back(monkeypatch) -> None:
     assert jobs.text_of.cache_info().maxsize <= 1024
 
 
-def test_code_in_a_ring_is_given_back_under_the_lock_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_in_a_reference_cycle_is_freed_only_under_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
     """The collector ends each member of a ring; what it ended while another thread freed it was freed twice."""
     machine, close, closed_by = Machine(), llvm.ExecutionEngine.close, []
 
@@ -397,7 +397,7 @@ def machine_of(name: str, monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 
 @x86
-def test_code_is_for_the_processor_that_is_asked_for(monkeypatch) -> None:
+def test_code_is_compiled_for_the_requested_processor(monkeypatch) -> None:
     """Without fused products, the library's fma for each number would make them 25 times slower."""
     x, w = gn.input((8, 8)), gn.input((8, 8))
     (addition,) = gn.compile([x + w], [x, w])._program.schedule.kernels

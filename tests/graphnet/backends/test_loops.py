@@ -288,7 +288,7 @@ def test_like_numpy() -> None:
             require_same(nodes, [a, tau, i], arrays, 1e-5 if dtype == "float32" else 1e-12, threads=threads)
 
 
-def test_nothing_runs_in_python_and_nothing_is_transposed() -> None:
+def test_sparse_layer_is_native_and_has_no_transposes() -> None:
     """The program of a sparse layer is native from end to end."""
     a, tau = gn.input((8, 30)), gn.input((8, 90))
     i, j = np.random.default_rng(0).integers(0, 30, (2, 90))

@@ -124,7 +124,7 @@ class Cubed(gn.Elementwise):
         return x**3
 
 
-def test_what_cannot_be_stored_says_what_to_do(tmp_path) -> None:
+def test_storing_errors_name_a_remedy(tmp_path) -> None:
     x = gn.input((3,), "float64", name="x")
     for build, settings, remedy in (
         (Reversed(), {}, "Give the op `expanded`"),

@@ -263,7 +263,7 @@ def test_sums_that_are_cut_into_chunks() -> None:
 
 
 @everywhere
-def test_what_is_not_finite(backend: str) -> None:
+def test_sums_of_non_finite_numbers_match_ieee(backend: str) -> None:
     x, y = gn.input((700, 3), "float64"), gn.input((3, 700), "float64")
     function = gn.compile([gn.sum(x, 0), gn.sum(gn.transpose(x), 1), gn.sum(y, 1)], [x, y], backend=backend)
     for first, last, expected in (

@@ -96,7 +96,7 @@ def test_memory_is_used_again() -> None:
         assert gn.compile([h], [x], threads=threads).memory.peak < 10 * x.nbytes
 
 
-def test_where_no_thread_can_be_started_one_does_it_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_use_one_thread_if_no_other_can_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """A limit on processes, as of a container: fewer threads, and the same bits."""
     outputs, inputs, arrays = lstm()
     expected = gn.compile(outputs, inputs, threads=1)(*arrays)
@@ -274,12 +274,12 @@ print("right" if interrupts > 10 else interrupts)
 """
 
 
-def test_an_interrupt_at_any_line_hangs_nobody() -> None:
+def test_an_interrupt_at_any_line_causes_no_deadlock() -> None:
     """Ctrl-C may fall between any two lines of what hands work to threads, be they awake or asleep."""
     assert output_of("-c", HEAD.replace("threads=2", "threads=3") + INTERRUPTED) == "right\n"
 
 
-def test_an_op_that_calls_the_function_it_is_in_is_told_so() -> None:
+def test_an_op_that_calls_its_own_function_raises_an_error() -> None:
     """It would wait for itself, for ever."""
     called, ones, x = None, np.ones(3, "float32"), gn.input((3,))
 
@@ -311,7 +311,7 @@ def spent(pace: Pace, seconds_of, until: float, clock: float = 0.0) -> float:
     return (clock - start) / calls
 
 
-def test_it_changes_when_the_load_does_and_little_by_noise() -> None:
+def test_thread_count_follows_the_load_and_ignores_noise() -> None:
     def seconds(threads: int, now: float) -> float:
         busy = 10.0 < now < 40.0
         return 1.2e-3 if threads == 1 else 8e-3 if busy else 0.6e-3

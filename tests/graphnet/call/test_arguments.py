@@ -130,7 +130,7 @@ ROWS = [
 # fmt: on
 
 
-def test_it_is_refused_in_a_sentence_that_names_it() -> None:
+def test_invalid_arguments_are_rejected_by_name() -> None:
     for call, error, *parts in ROWS:
         with case(*parts), warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -142,7 +142,7 @@ def test_it_is_refused_in_a_sentence_that_names_it() -> None:
     np.testing.assert_array_equal(found, np.tanh(np.full((4, 2), 3, "float32")))
 
 
-def test_what_is_meant_is_taken(tmp_path: Path) -> None:
+def test_equivalent_arguments_are_accepted(tmp_path: Path) -> None:
     assert gn.gradient(cost, W, clip_values=math.inf)[0].shape == W.shape
     assert gn.gradient(cost, W, clip_values=np.float32(5))[0].shape == W.shape
     assert gn.sum(x, 0, True).shape == gn.sum(x, 0, keepdims=np.True_).shape == (1, 3)
@@ -163,7 +163,7 @@ def test_what_is_meant_is_taken(tmp_path: Path) -> None:
     assert [settings.is_number(huge) for huge in (10**30, 10**400)] == [True, False]
 
 
-def test_what_was_given_is_shown_in_few_characters() -> None:
+def test_shown_values_are_short() -> None:
     assert (settings.shown("a\nb  c"), settings.shown("x" * 58)) == ("'a\\nb c'", f"'{'x' * 58}'")
     assert settings.shown(np.ones((2, 3))) == "an array of shape [2, 3]"
     assert settings.shown(list(range(1000))) == "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 1 ..."

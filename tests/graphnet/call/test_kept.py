@@ -187,7 +187,9 @@ def own_pass(graph: Graph) -> Graph:
     return graph
 
 
-def test_what_is_not_of_graphnet_is_not_kept(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_programs_with_code_of_other_packages_are_not_cached(
+    cache: Cache, monkeypatch: pytest.MonkeyPatch
+) -> None:
     x, w = gn.input((3,), "float64"), gn.input((3,), "float64")
     assert name(([Twice()(x)], [x])) == ""
     assert name(recurrence(), chosen=(own_pass, *passes.DEFAULT)) == ""
@@ -209,7 +211,7 @@ def test_what_is_not_of_graphnet_is_not_kept(cache: Cache, monkeypatch: pytest.M
     assert name(recurrence()) == ""
 
 
-def test_code_that_has_changed_since_it_was_loaded_keeps_nothing(
+def test_programs_are_not_cached_if_source_is_newer_than_the_process(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A process that still runs the old code must not leave programs under the name of the new one."""

@@ -100,7 +100,7 @@ def test_arguments_are_checked_as_before(tmp_path: Path) -> None:
             loaded(*arrays)
 
 
-def test_what_no_file_can_hold_and_where_none_can_be(tmp_path: Path) -> None:
+def test_unsupported_functions_and_invalid_paths_are_rejected(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     for file, how, words in (
         ("f.gn", {"backend": "numpy"}, "backend='numba'"),

@@ -49,7 +49,7 @@ PROBLEMS: dict[str, tuple[Callable[[Node], Node], tuple[int, ...]]] = {
 
 
 @pytest.mark.parametrize("backend", ["numpy", "numba", pytest.param("cuda", marks=pytest.mark.cuda)])
-def test_it_is_the_slope_of_each_element_by_each(backend: str) -> None:
+def test_jacobian_holds_each_element_by_each(backend: str) -> None:
     """And a gradient for each element, whichever way it was walked: PROBLEMS have both."""
     for name, (build, shape) in PROBLEMS.items():
         with case(name):
@@ -100,7 +100,7 @@ def test_the_hessian_is_the_jacobian_of_the_gradient() -> None:
     np.testing.assert_allclose(third, np.einsum("i,ij,ik,il->jkl", e, A, A, A), rtol=1e-12, atol=1e-13)
 
 
-def test_what_was_stopped_stays_so_and_of_nothing_there_is_nothing() -> None:
+def test_jacobian_respects_stop_gradient_and_empty_shapes() -> None:
     x, at = gn.input((2,), "float64"), random.standard_normal(2)
     (found,) = run(gn.jacobian(x * gn.stop_gradient(x), x), [x], [at])
     np.testing.assert_array_equal(found, np.diag(at))
@@ -115,7 +115,7 @@ def products(graph: Graph) -> int:
     return sum(isinstance(node.op, MatMul) for node in graph.order)
 
 
-def test_as_many_walks_as_there_are_of_the_fewer_which_share_their_products() -> None:
+def test_jacobian_walks_the_smaller_side_and_shares_products() -> None:
     """What all rows multiply by the weights is one product, not one for each."""
     for rows, columns in ((2, 50), (50, 2)):
         x, W = gn.input((columns,)), gn.input((columns, rows))
@@ -128,7 +128,7 @@ def test_as_many_walks_as_there_are_of_the_fewer_which_share_their_products() ->
     assert products(gn.compile([J], [x]).graph) <= 5
 
 
-def test_what_cannot_be_meant_is_refused() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     x, i = gn.input((2,), name="x"), gn.input((2,), "int64", name="i")
     y = gn.tanh(x)
     for of, by, error, named in (

@@ -52,7 +52,7 @@ def network(layers: list[Any], **settings: Any) -> rnn.Network:
 LENGTHS = gn.constant(np.array([4, 1, 3]))
 
 
-def test_of_cases_of_several_lengths() -> None:
+def test_gradients_of_cases_with_different_lengths() -> None:
     for pool in ("last", "mean", "max", None):
         with case(pool):
             net = network([rnn.Bidirectional(rnn.GRU(3)), rnn.LSTM(3)], reads="vectors", pool=pool)
@@ -67,7 +67,7 @@ def test_of_cases_of_several_lengths() -> None:
     require_rows_of_losses(v.losses, [*cells, *above.parameters.values()])
 
 
-def test_of_every_cell() -> None:
+def test_gradients_of_every_cell() -> None:
     for name in ALL:
         with case(name):
             net = network([rnn.testing._small(ALL[name])])
@@ -83,7 +83,7 @@ def test_with_dropout_and_learned_initial_states(backend: str) -> None:
     require_rows_of_losses(gn.mean(u.losses, axis=0), list(net.parameters.values()), backend=backend)
 
 
-def test_of_ctc() -> None:
+def test_gradients_of_ctc_losses() -> None:
     """It looks up among the logits of all cases, at places that only its arithmetic keeps apart."""
     net = network([rnn.Bidirectional(rnn.GRU(2))], loss="ctc", reads="vectors")
     u = net.unroll(4, BATCH, initial="zero", labels=2)
@@ -152,7 +152,7 @@ APART: dict[str, tuple[Callable[[Node], Node], tuple[int, ...]]] = {
 
 
 @pytest.mark.parametrize("backend", ["numpy", "numba"])
-def test_of_cases_that_stay_apart(backend: str) -> None:
+def test_gradients_through_ops_that_keep_cases_apart(backend: str) -> None:
     for name, (make, shape) in APART.items():
         with case(name):
             W = weight(*shape)
@@ -215,7 +215,7 @@ def test_mixed_cases_are_refused_or_right() -> None:
             require_rows_of_losses(losses, [W], mixed=True)
 
 
-def test_few_cases_and_parameters_that_count_for_nothing() -> None:
+def test_few_cases_and_unused_parameters() -> None:
     W, other = weight(3, 2), weight(5)
     require_rows_of_losses(per_case(cases(1, 3) @ W), [W])
     says = type("Says", (Silent,), {"row_offset": lambda op, y, x: 0, "__doc__": Silent.__doc__})()
@@ -243,7 +243,7 @@ REFUSED: list[tuple[Any, Any, type[GraphnetError], str]] = [
 ]
 
 
-def test_what_cannot_be_meant_is_refused() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     for losses, parameters, error, message in REFUSED:
         with case(message), pytest.raises(error, match=message):
             gn.per_example_gradients(losses, parameters)

@@ -317,7 +317,7 @@ def test_results_belong_to_the_caller(passes: Any, check: bool) -> None:
         np.testing.assert_array_equal(again, before)
 
 
-def test_memory_is_what_the_lifetimes_say() -> None:
+def test_memory_follows_the_lifetimes() -> None:
     """Of 80 bytes each: x and W are leaves; a, b and a b live together; the transpose is a view."""
     x, W = gn.input((10,), "float64"), gn.parameter(np.ones(10))
     a = gn.tanh(x)  # 80
@@ -397,7 +397,7 @@ def drawn(source: gn.RandomSource) -> list[Node]:
     return [source.bernoulli(0.3, (40, 50)), source.normal(2.0, (40, 50), "float64"), *uniform]
 
 
-def test_draws_are_held_until_redrawn_and_a_seed_and_its_state_say_all() -> None:
+def test_draws_are_held_until_redrawn_and_follow_seed_and_state() -> None:
     source = gn.RandomSource(5)
     function = gn.compile(drawn(source))
     first, again, elsewhere = function(), function(), gn.compile(drawn(gn.RandomSource(5)))()

@@ -131,7 +131,7 @@ def test_arrays_beside_nodes_reach_our_operators() -> None:
         np.testing.assert_allclose(each, operator(value), rtol=1e-15)
 
 
-def test_what_is_not_an_array_of_numbers() -> None:
+def test_values_that_are_not_numeric_arrays_are_rejected() -> None:
     for thing in ("text", None, object(), 1 + 2j, np.array(["a"]), {"a": 1}):
         with case(thing):
             with message(ValueAccessError, "gn.constant", type(thing).__name__, "gn.input"):
@@ -140,7 +140,7 @@ def test_what_is_not_an_array_of_numbers() -> None:
                 gn.tanh(thing)
 
 
-def test_where_takes_a_truth_value_of_numpys_and_none_of_pythons() -> None:
+def test_where_accepts_numpy_bools_and_rejects_python_bools() -> None:
     n = gn.input((2,), "float64")
     np.testing.assert_array_equal(gn.compile([gn.where(np.True_, n, 0.0)], [n])([1.0, 2.0])[0], [1, 2])
     with message(ValueAccessError, "Python's False", "gn.equal(a, b)"):
@@ -228,7 +228,7 @@ def test_a_parameter_keeps_its_dtype() -> None:
         gn.parameter(fixed).value = np.zeros(3)
 
 
-def test_conversions_that_lose_nothing_are_made() -> None:
+def test_lossless_conversions_are_made() -> None:
     whole = gn.input((2,), "uint8")
     run = gn.compile([single, whole], [single, whole])
     for a, b in ([1, 2.5], [1, 2]), (np.array([1, 2], "int16"), np.array([1, 255])), ((True, False), (0, 1)):
@@ -439,7 +439,7 @@ REFUSED: list[tuple[Callable[[], Any], type[Exception], tuple[str, ...]]] = [
 ]  # fmt: skip
 
 
-def test_what_cannot_be_meant_is_refused_and_what_is_meant_is_taken() -> None:
+def test_invalid_arguments_are_rejected_and_equivalent_ones_accepted() -> None:
     for call, error, parts in REFUSED:
         with case(parts), message(error, *parts):
             call()

@@ -47,7 +47,7 @@ def test_other_sizes_than_a_plus_k_n_are_refused(tmp_path: Path) -> None:
             gn.export_onnx(lambda n, of=of: equations(of, n), tmp_path / "f.onnx")
 
 
-def test_what_is_written_is_right_for_few_and_many(tmp_path: Path) -> None:
+def test_exported_files_are_correct_for_any_number_of_cases(tmp_path: Path) -> None:
     for name, of in RIGHT.items():
         gn.export_onnx(lambda n, of=of: equations(of, n), tmp_path / "f.onnx")
         session = onnxruntime.InferenceSession(tmp_path / "f.onnx")

@@ -30,7 +30,7 @@ def runtime() -> Any:
     return found
 
 
-def test_each_op_is_said_in_one_way_or_refused_with_a_reason() -> None:
+def test_each_op_has_one_onnx_form_or_a_reason_for_none() -> None:
     rows = [*ELEMENTWISE, *ARRAYS, *LOOSE, *FED, *WRITTEN_OUT, *REFUSED]
     assert len(rows) == len(set(rows))
     where = "ELEMENTWISE (graphnet/onnx/elementwise.py) or ARRAYS (graphnet/onnx/arrays.py)"
@@ -141,7 +141,7 @@ def test_a_function_of_the_number_of_cases_makes_a_file_for_any(runtime: Any, tm
             np.testing.assert_allclose(got, want, 1e-6, 1e-6, err_msg=f"{name} of {batch}")
 
 
-def test_names_parameters_metadata_and_an_op_that_says_what_it_is(runtime: Any, tmp_path: Path) -> None:
+def test_names_parameters_metadata_and_an_op_with_expanded(runtime: Any, tmp_path: Path) -> None:
     import onnx
 
     x, W = gn.input((2, 3), name="x"), gn.parameter(np.ones((3, 4), "float32"), name="layer.W")
@@ -210,7 +210,7 @@ UNSAID: list[tuple[Any, Any, str]] = [
 ]  # fmt: skip
 
 
-def test_what_cannot_be_said_or_written(
+def test_unsupported_graphs_and_invalid_paths_are_rejected(
     runtime: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for outputs, inputs, named in UNSAID:

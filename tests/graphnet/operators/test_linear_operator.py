@@ -219,13 +219,13 @@ REFUSED: list[tuple[Callable[[], Any], type[GraphnetError], str]] = [
 ]
 
 
-def test_what_cannot_be_meant_is_refused() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     for call, error, message in REFUSED:
         with case(message), pytest.raises(error, match=message):
             call()
 
 
-def test_without_scipy_it_says_what_to_install() -> None:
+def test_missing_scipy_raises_an_error_with_the_install_command() -> None:
     code = """
 import sys; sys.modules['scipy'] = None
 import numpy as np, graphnet as gn
@@ -285,7 +285,7 @@ def test_the_diagonal_within_its_standard_error() -> None:
     assert not exact.error.any()
 
 
-def test_of_recurrent_nets() -> None:
+def test_operators_of_recurrent_nets() -> None:
     for kind in ("hessian", "gauss-newton", "fisher"):
         dense, op = both("LSTM", kind)
         for method in ("hutch++", "hutchinson"):
@@ -318,7 +318,7 @@ def test_leading_eigenvalues() -> None:
                 np.testing.assert_allclose(vectors.T @ vectors, np.eye(k), atol=1e-8)
 
 
-def test_of_single_precision_and_of_what_does_not_converge() -> None:
+def test_eigenvalues_in_single_precision_and_without_convergence() -> None:
     found = gn.eigenvalues(aslinearoperator(A.astype("float32")), 3)
     assert found.vectors.dtype == np.float32
     np.testing.assert_allclose(found.values, [50, 20, 8], rtol=1e-5)
@@ -362,7 +362,7 @@ CALLS: dict[str, Callable[..., Any]] = {
 }
 
 
-def test_a_seed_tells_the_numbers_and_any_operator_will_do() -> None:
+def test_results_depend_on_the_seed_for_any_operator() -> None:
     for name, call in CALLS.items():
         with case(name):
             first, second, other = (call(A, seed=seed) for seed in (7, 7, 8))
@@ -401,7 +401,7 @@ SETTINGS: list[tuple[Callable[[], Any], str]] = [
 ]
 
 
-def test_what_has_no_spectrum_is_refused() -> None:
+def test_operators_without_a_spectrum_are_rejected() -> None:
     for call, message in SETTINGS:
         with case(message), pytest.raises(gn.UsageError, match=message):
             call()

@@ -104,7 +104,7 @@ REFUSED: list[tuple[Any, type[Exception], str]] = [
 ]  # fmt: skip
 
 
-def test_what_cannot_be_meant_is_refused() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     for call, error, named in REFUSED:
         with case(named), pytest.raises(error, match=named):
             call()
@@ -197,7 +197,7 @@ def drawn(random: np.random.Generator) -> tuple[str, list[tuple[int, ...]]]:
     return subscripts, shapes
 
 
-def test_what_is_drawn_at_random() -> None:
+def test_random_subscripts_match_numpy() -> None:
     for seed in range(120):
         random = np.random.default_rng(seed)
         subscripts, shapes = drawn(random)

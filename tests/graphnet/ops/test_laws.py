@@ -172,7 +172,7 @@ def require_kernel(each: Case) -> None:
 
 
 @each_op
-def test_op_says_what_is_so(op: str) -> None:
+def test_declared_op_properties_are_true(op: str) -> None:
     for each in BY_OP[op]:
         for check in (
             require_derivatives_at_a_zero, require_rows_said, require_commutes_said, require_index_size, require_kernel,

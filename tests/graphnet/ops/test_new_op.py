@@ -142,7 +142,7 @@ def test_only_an_op_that_expands_is_native_and_stored(tmp_path: Path) -> None:
     require_close(gn.load_function(tmp_path / "function")(*arrays), function(*arrays))
 
 
-def test_an_op_that_says_its_rows_is_dropped_segment_by_segment() -> None:
+def test_an_op_with_declared_rows_is_freed_segment_by_segment() -> None:
     """With recomputation, a stack of all time steps under it is never whole."""
     peaks = {}
     for kind in (RunningSum, SayingSum):
@@ -226,7 +226,7 @@ class OwnProduct(gn.Op):
         return self(ra, b) + self(a, rb)
 
 
-def test_passes_and_derivatives_ask_what_it_is() -> None:
+def test_passes_and_derivatives_use_declared_properties() -> None:
     x, W = gn.input((5, 3), "float64"), gn.parameter(GENERATOR.standard_normal((3, 3)))
     values = GENERATOR.standard_normal((5, 3))
     moved = Graph([Flip()(gn.tanh(x)) + Flip()(gn.sin(x))])
@@ -274,7 +274,7 @@ LIES: dict[str, tuple[gn.Op, str]] = {
 }  # fmt: skip
 
 
-def test_what_is_said_wrongly_is_caught() -> None:
+def test_wrong_declarations_fail_the_laws() -> None:
     for lie, (op, message) in LIES.items():
         with case(lie), pytest.raises(gn.testing.LawError, match=f"{op.name}: .*{message}"):
             gn.testing.check_op(op, GENERATOR.standard_normal((4, 3, 2)), laws=())

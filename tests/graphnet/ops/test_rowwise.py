@@ -238,7 +238,7 @@ print(json.dumps([found, compiled, "numba" in sys.modules]))
     assert (compiled, numba) == (0, False)
 
 
-def test_only_who_uses_a_kernel_imports_numba(tmp_path: Path) -> None:
+def test_numba_is_imported_only_for_kernels(tmp_path: Path) -> None:
     """Nobody who builds, or differentiates; and nobody who compiles what was compiled before."""
     program = """
 import sys
@@ -265,7 +265,7 @@ print(built, "numba" in sys.modules)
     assert said == ["False True\n", "False False\n"]
 
 
-def test_a_kernel_is_known_by_all_that_it_is_made_of() -> None:
+def test_kernel_content_covers_code_and_captured_values() -> None:
     assert content_of(scaled(2)) == content_of(scaled(2))
     assert len({content_of(scaled(value)) for value in (2, 3, 2.0, True)}) == 4
     assert content_of(scaled(object())) is None  # nobody knows whether it stays as it is
@@ -280,7 +280,7 @@ def by_factor(y, x):
         y[k] = x[k] * FACTOR
 
 
-def test_a_global_that_has_become_another_number_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changed_globals_change_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     x, op = gn.input((3,), "float64"), with_kernel(by_factor)
     for factor in (5.0, 7.0, 5.0):
         monkeypatch.setitem(globals(), "FACTOR", factor)
@@ -363,7 +363,7 @@ WRONG: dict[Any, str] = {
 }
 
 
-def test_what_is_wrong_in_a_kernel_is_told_with_its_line() -> None:
+def test_kernel_errors_name_the_line() -> None:
     for kernel, message in WRONG.items():
         with case(kernel.__name__):
             with pytest.raises((gn.testing.LawError, gn.BackendError, gn.UsageError), match=message) as told:
@@ -377,7 +377,7 @@ def test_what_is_wrong_in_a_kernel_is_told_with_its_line() -> None:
         gn.testing.check_op(twice_said, np.ones((2, 3)))
 
 
-def test_what_fails_where_it_is_compiled_or_run_is_told_with_the_node(tmp_path: Path) -> None:
+def test_kernel_compile_and_run_errors_name_the_node(tmp_path: Path) -> None:
     """Native code leaves no array, that of a file neither."""
     x, ones = gn.input((2, 3), "float64", name="x"), np.ones((2, 3))
     with pytest.raises(gn.BackendError, match=r"(?s)Doubled: .*returns nothing.*node made at .*test_row"):

@@ -82,7 +82,7 @@ def test_it_is_the_loss_but_for_its_curvature() -> None:
         assert loss == pytest.approx(VALUES.mean())
 
 
-def test_what_reads_the_loss_sees_the_loss() -> None:
+def test_readers_of_the_loss_use_its_own_values() -> None:
     """Choices, weights and functions of the loss's values are those of the loss, not of the surrogate's values."""
     W, z = net()
     y = gn.with_surrogate(mixture(z), majoriser, [z])
@@ -147,7 +147,7 @@ REFUSED: list[tuple[Any, type[GraphnetError], str]] = [
 ]  # fmt: skip
 
 
-def test_what_cannot_be_meant_is_refused() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     for call, error, named in REFUSED:
         with case(named), pytest.raises(error, match=named):
             call()

@@ -195,7 +195,7 @@ STAY: dict[str, list[Callable[[], list[Node]]]] = {
 }  # fmt: skip
 
 
-def test_what_would_not_become_less_stays() -> None:
+def test_products_without_savings_are_not_joined() -> None:
     """And products of batches are left alone."""
     a, b = matrix(2, 3, 4), matrix(2, 4, 5)
     batches = Graph([gn.add(a @ b, gn.sin(a) @ b), a @ gn.cos(b)])

@@ -152,7 +152,7 @@ def test_memory_grows_as_the_root_of_time(time: int) -> None:
     assert less[1] < 0.25 * all_kept[1]
 
 
-def test_what_is_done_again_is_the_recurrence_alone() -> None:
+def test_only_the_recurrence_is_recomputed() -> None:
     """One product more for each step; the output layer and the loss are computed once."""
     graph = Graph(*derived_of(unrolled(rnn.LSTM, 30)))
     again = passes.recompute(graph, segments=5)

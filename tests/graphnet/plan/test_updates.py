@@ -183,7 +183,7 @@ def test_a_step_takes_no_memory_but_for_its_norm() -> None:
     assert len([i for i in lowered.instructions if any(a in stores for a in i.writes)]) == 1
 
 
-def test_nothing_is_written_where_a_run_fails() -> None:
+def test_failed_runs_write_no_updates() -> None:
     results, updates, inputs = looked_up(5)
     x = np.ones((7, 3), np.float32)
     with pytest.raises(GraphnetError, match="index"):
@@ -195,7 +195,7 @@ def test_nothing_is_written_where_a_run_fails() -> None:
     assert array.tolist() == [1, -1, 2]
 
 
-def test_what_cannot_be_updated() -> None:
+def test_invalid_arrays_for_updates_are_rejected() -> None:
     read_only, x = np.ones(2, np.float32), gn.input((2,), name="x")
     read_only.flags.writeable = False
     for given, words in [
@@ -238,7 +238,7 @@ def test_a_parameters_own_array_is_updated() -> None:
                 np.testing.assert_array_equal(w.value, np.tanh(before) + 2 * before[::-1])
 
 
-def test_updates_that_cannot_be_meant(tmp_path: Any) -> None:
+def test_invalid_updates_are_rejected(tmp_path: Any) -> None:
     x, y, v = gn.input((3,), name="x"), gn.input((3,), name="y"), gn.input((3,), name="v", varying=True)
     w, array = gn.parameter(np.ones(3), name="w"), np.ones(3, np.float32)
     for inputs, updates, words in (

@@ -119,7 +119,7 @@ def test_two_writers_of_one_number_do_not_share_a_file(
     assert os.listdir(tmp_path) == ["x"]
 
 
-def test_what_a_killed_writer_left_goes_when_the_file_is_written_anew(tmp_path: Path) -> None:
+def test_old_partial_files_are_removed_on_the_next_write(tmp_path: Path) -> None:
     """After a day: no lock tells whether somebody writes still. What belongs to other files, or to the user, stays."""
     path, day = tmp_path / "a[1].svg", 86_400
     write_whole(path, b"first")

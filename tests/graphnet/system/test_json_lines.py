@@ -47,7 +47,7 @@ def test_a_row_torn_anywhere_is_no_row_and_spoils_no_other(tmp_path: Path) -> No
         assert path.read_bytes() == b"".join(json.dumps(row).encode() + b"\n" for row in [*there, {"new": 1}])
 
 
-def test_what_a_power_cut_leaves_is_torn_too(tmp_path: Path) -> None:
+def test_rows_with_zero_bytes_are_treated_as_torn(tmp_path: Path) -> None:
     path = tmp_path / "rows"
     for zeros in (b"\0" * 40, b'{"event\0\0\0'):
         path.write_bytes(b'{"a": 1}\n' + zeros)
@@ -152,7 +152,7 @@ def test_rows_of_several_processes_are_whole(tmp_path: Path) -> None:
         assert [row["row"] for row in rows if row["who"] == who] == list(range(100))
 
 
-def test_what_is_ours_is_read() -> None:
+def test_valid_json_is_read() -> None:
     for value in (None, 1, "a", [1, [2.5]], {"a": {"b": [True]}}, "[{,", list(range(1000))):
         text = json.dumps(value)
         assert read_json(text) == read_json(text.encode()) == value
@@ -161,7 +161,7 @@ def test_what_is_ours_is_read() -> None:
             read_json(text)
 
 
-def test_what_is_not_is_refused_in_little_memory() -> None:
+def test_oversized_json_is_rejected_in_little_memory() -> None:
     many = NESTED + 1
     for text in ("[" * 1000 + "]" * 1000, f"[{'[],' * many}1]", f"[{'{},' * many}1]", "1," * (VALUES + 1)):
         tracemalloc.start()

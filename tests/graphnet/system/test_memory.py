@@ -40,7 +40,7 @@ def test_a_limit_of_the_process_counts() -> None:
     assert 0 < int(output_of("-c", limited + read)) < 1 << 31
 
 
-def test_available_memory_is_what_the_system_says_and_a_container_s_limit(
+def test_available_memory_respects_system_and_container_limits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     found = memory.available_memory()
@@ -58,7 +58,7 @@ def test_available_memory_is_what_the_system_says_and_a_container_s_limit(
     assert memory.available_memory() == 1000 * 1024
 
 
-def test_what_is_small_or_where_no_one_knows_is_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_requests_and_unknown_memory_are_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "available_memory", lambda: 1 / 0)
     memory.require_memory(memory.SMALL - 1, "this", "less")
     monkeypatch.setattr(memory, "available_memory", lambda: None)
@@ -67,7 +67,7 @@ def test_what_is_small_or_where_no_one_knows_is_not_refused(monkeypatch: pytest.
     assert huge == ("0 B", "1 EiB", "8.67e+21 EiB")
 
 
-def test_what_is_larger_than_the_memory_left_is_refused_before_it_is_made(
+def test_requests_beyond_available_memory_are_rejected_before_allocation(
     little: None, tmp_path: Path
 ) -> None:
     x, drawn = gn.input((3000, 10_000), name="x"), []
@@ -114,7 +114,7 @@ def test_an_arena_that_the_system_refuses(monkeypatch: pytest.MonkeyPatch) -> No
         Arena(4 << 20)
 
 
-def test_numpy_says_which_node(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_numpy_memory_errors_name_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(self: Tanh, x: np.ndarray) -> np.ndarray:
         raise MemoryError("Unable to allocate 9 TiB")
 
@@ -131,7 +131,7 @@ def test_many_nodes_are_announced(monkeypatch: pytest.MonkeyPatch) -> None:
         rnn.Network([rnn.Elman(2)], 3, 3).unroll(20, 1)
 
 
-def test_what_the_sources_take_is_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_network_sizes_of_the_publications_are_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     """An LSTM of 2,250 units over 100 steps, on a machine with 2 GB left."""
     monkeypatch.setattr(memory, "available_memory", lambda: 2 << 30)
     net = rnn.Network([rnn.LSTM(2250, initial={"*": rnn.initializers.zeros()})], 50, 50)

@@ -97,7 +97,7 @@ def test_any_locale_and_any_terminal_will_do(
 
 @pytest.mark.skipif(os.name == "nt", reason="a POSIX shell closes the streams")
 @pytest.mark.parametrize("closed", [">&-", "<&- >&- 2>&-"])
-def test_closed_streams_are_nothing(here: Path, closed: str) -> None:
+def test_closed_streams_are_ignored(here: Path, closed: str) -> None:
     assert command(here, "sample", "none", redirected=closed).returncode == 1
     name = f"run{len(closed)}"
     trained = command(here, "train", "greek.txt", *SMALL, "--out", name, redirected=closed)
@@ -113,7 +113,7 @@ def test_closed_streams_are_nothing(here: Path, closed: str) -> None:
     (["--help"], "> /dev/full", "1", "No space left on device"),
     (["sample", "run/model.safetensors"], "1< /dev/null", "", "Bad file descriptor"),
 ])  # fmt: skip
-def test_output_that_takes_no_more_is_one_sentence(
+def test_full_output_gives_one_sentence(
     here: Path, words: list[str], redirected: str, unbuffered: str, reason: str
 ) -> None:
     ended = command(here, *words, redirected=redirected, PYTHONUNBUFFERED=unbuffered)
@@ -184,7 +184,7 @@ def test_every_program_prepares_its_streams() -> None:
 
 
 @pytest.mark.skipif(sys.getfilesystemencoding() == "ascii", reason="no argument can hold these characters")
-def test_run_py_says_names_that_its_terminal_cannot(tmp_path: Path) -> None:
+def test_run_py_escapes_names_the_terminal_cannot_encode(tmp_path: Path) -> None:
     ended = started([str(ROOT / "run.py"), "größer"], tmp_path, PYTHONIOENCODING="ascii")
     assert ended.returncode == 1
     assert ended.stderr.startswith(b"run.py: there is no command 'gr\\xf6\\xdfer'")

@@ -265,7 +265,7 @@ class WrongForward(Forward):
     factor = 1.1
 
 
-def test_without_a_rule_the_others_are_held_and_what_is_left_out_is_said() -> None:
+def test_missing_rules_are_reported_and_the_others_are_checked() -> None:
     left_out = "so laws {} of it are left out"
     for op, missing, wrong in (
         (Squares(), "has no rop, " + left_out.format("2, 4, 5") + "; backward is held against finite", ""),
@@ -296,7 +296,7 @@ class Failing(Doubled):
         return self(rx) * gn.constant(factors)
 
 
-def test_an_exception_in_a_rule_is_told_with_its_line() -> None:
+def test_an_exception_in_a_rule_is_reported_with_its_line() -> None:
     line = Failing.rop.__code__.co_firstlineno + 2
     with pytest.raises(LawError, match="Failing: law 2: IndexError: index 0 is out of bounds") as caught:
         check_op(Failing(), x)

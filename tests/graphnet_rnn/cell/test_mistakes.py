@@ -258,7 +258,7 @@ def require_lines(folder: Path, message: str) -> None:
 
 @pytest.mark.filterwarnings("ignore:Bitwise inversion")  # Python 3.12 and newer say it of ~True as well
 @pytest.mark.parametrize("kind", KINDS)
-def test_mistake_is_told_with_its_line_and_remedy(kind, tmp_path, monkeypatch) -> None:
+def test_mistake_is_reported_with_its_line_and_remedy(kind, tmp_path, monkeypatch) -> None:
     for number, row in enumerate(KINDS[kind]):
         folder = tmp_path / str(number)
         with case(row.name):
@@ -293,7 +293,7 @@ RIGHT = [
 ]
 
 
-def test_what_looks_like_a_mistake_and_is_none(tmp_path, monkeypatch) -> None:
+def test_correct_cells_raise_no_error(tmp_path, monkeypatch) -> None:
     for number, row in enumerate(RIGHT):
         with case(row.name):
             u = loaded(tmp_path / str(number), row, monkeypatch).use()
@@ -313,7 +313,7 @@ def test_cases_that_depend_on_each_other_are_found(tmp_path, monkeypatch) -> Non
             require_lines(folder, str(caught.value))
 
 
-def test_check_cell_tells_what_a_stored_model_would_not_have(tmp_path, monkeypatch) -> None:
+def test_check_cell_rejects_cells_that_cannot_be_stored(tmp_path, monkeypatch) -> None:
     """Random numbers of __init__, and settings without a default."""
     body = "return gn.tanh(self.affine('h', x=x) * self.mask.astype(x.dtype))"
     row = step("", body, more=INIT + "self.mask = np.random.default_rng().random(units)")
@@ -327,7 +327,7 @@ def test_check_cell_tells_what_a_stored_model_would_not_have(tmp_path, monkeypat
     rnn.testing.check_cell(module.MyCell(3, speed=0.5))
 
 
-def test_what_the_engines_hints_name_is_there() -> None:
+def test_functions_named_in_hints_exist() -> None:
     node = gn.input((2, 3), name="h")
     for name, instead in INSTEAD_OF_METHODS.items():
         with case(name):

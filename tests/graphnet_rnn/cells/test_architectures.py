@@ -80,7 +80,7 @@ def masks_of(network: rnn.Network, time: int = 6, training: bool = True) -> list
     return [node.op for node in gn.Graph([u.cost]).order if node.op.name == "Random"]
 
 
-def test_recurrent_dropout_reaches_every_state_or_says_so() -> None:
+def test_recurrent_dropout_applies_to_every_state_or_is_rejected() -> None:
     """One mask a step for each state that enters products: h of an LSTM, whose c enters none."""
     lstm = rnn.Network([rnn.LSTM(8)], 5, 5, recurrent_dropout=0.5)
     assert len(masks_of(lstm)) == 6
@@ -109,7 +109,7 @@ def test_recurrent_dropout_and_a_cells_own_are_two_masks() -> None:
     assert sorted(op.number for op in masks_of(network)) == pytest.approx([0.1, 0.9])
 
 
-def test_what_cannot_predict_what_comes_next_is_refused() -> None:
+def test_noncausal_networks_are_rejected_for_prediction() -> None:
     network = rnn.Network([rnn.Residual(rnn.Bidirectional(2))], 2, 2)
     network.vocabulary = Vocabulary("ab")
     assert not network.causal
@@ -326,7 +326,7 @@ REFUSED = {
 # fmt: on
 
 
-def test_what_cannot_be_meant_is_refused() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     for name, (call, error, part) in REFUSED.items():
         with case(name), pytest.raises(error, match=part):
             call()

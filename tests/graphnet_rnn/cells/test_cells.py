@@ -189,7 +189,7 @@ def test_every_derivative_check_sees_the_fault() -> None:
             CHECKS[check](Subject(cell.__name__, cell(3), network, generator))
 
 
-def test_what_cannot_be_meant_is_refused() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     with pytest.raises(UsageError, match="takes a cell class or a cell, not 3"):
         check_cell(3)
     for units in [0, "a", True, 2.0, None]:

@@ -155,7 +155,7 @@ def test_files_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         read_text(tmp_path / "secret.txt")
 
 
-def test_where_a_file_is_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_undecodable_files_are_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "text.txt"
     for size in PIECES:
         cut(monkeypatch, size)
@@ -291,7 +291,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
 }  # fmt: skip
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     for what, (call, error, said) in REFUSED.items():
         with case(what), pytest.raises(error, match=re.escape(said)):
             call()

@@ -93,7 +93,7 @@ def test_arrays_in_pieces_keep_all_steps(tmp_path: Path) -> None:
     assert whole.lengths is None
 
 
-def test_a_column_has_one_role_and_cells_are_what_they_look_like(tmp_path: Path) -> None:
+def test_a_column_has_one_role_and_cell_types_are_inferred(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("a,y\n1,0\n2,1\n3,0\n")
     for name, choice in {

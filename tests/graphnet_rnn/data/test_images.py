@@ -129,7 +129,7 @@ def test_a_damaged_file_takes_one_sentence(tmp_path: Path) -> None:
             assert "\n" not in str(caught.value)
 
 
-def test_a_head_that_says_more_than_there_is_room_for(tmp_path: Path) -> None:
+def test_a_header_with_a_size_beyond_memory_is_rejected(tmp_path: Path) -> None:
     for content in (FAR, gzip.compress(FAR)):
         path = put(tmp_path / "a", content)
         with (
@@ -145,7 +145,7 @@ def test_a_head_that_says_more_than_there_is_room_for(tmp_path: Path) -> None:
         read_images(path)
 
 
-def test_of_gzip_no_more_is_read_than_the_head_says(tmp_path: Path) -> None:
+def test_gzip_data_beyond_the_header_size_is_not_read(tmp_path: Path) -> None:
     """200 MB of zeros in a file of 200 kB."""
     path = put(tmp_path / "bomb.gz", gzip.compress(idx(BYTES) + bytes(200_000_000), 1))
     tracemalloc.start()

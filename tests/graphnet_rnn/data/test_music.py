@@ -32,7 +32,7 @@ def test_a_roll_is_read_in_shorter_frames(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found, np.repeat(a_roll(), 3, axis=0))
 
 
-def test_what_is_written_are_notes_of_midi(tmp_path: Path) -> None:
+def test_written_rolls_have_the_notes_of_the_roll(tmp_path: Path) -> None:
     roll = np.zeros((6, 88))
     roll[1:3, 39] = 1
     write_midi(tmp_path / "m.mid", roll, 2)
@@ -44,7 +44,7 @@ def test_what_is_written_are_notes_of_midi(tmp_path: Path) -> None:
     assert heard == [("note_on", 60, 0.5), ("note_off", 60, 1.5)]
 
 
-def test_what_is_no_roll_is_not_written(tmp_path: Path) -> None:
+def test_invalid_rolls_are_rejected(tmp_path: Path) -> None:
     midi = tmp_path / "m.mid"
     no_roll = r"write_midi: roll must be numbers \(time, 88\), a column for each key, not float64 \[3, 87\]"
     for call, error, said in (
@@ -84,7 +84,7 @@ def test_a_collection_has_its_parts(tmp_path: Path) -> None:
             np.testing.assert_array_equal(roll, a_roll(5 + i, i))
 
 
-def test_what_is_no_collection_is_told(tmp_path: Path) -> None:
+def test_invalid_collections_are_rejected(tmp_path: Path) -> None:
     path = tmp_path / "c.mat"
     for content, said in (
         (b"no MATLAB at all, but long enough to have a head" * 10, r"c\.mat is no \.mat file"),

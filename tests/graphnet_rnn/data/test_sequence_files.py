@@ -268,7 +268,7 @@ def test_targets_may_be_of_cases_or_labels() -> None:
     np.testing.assert_array_equal(Sequences.of(x, labels, by_step=False).targets, [[1, 2, 0], [1, 1, -1]])
 
 
-def test_what_is_missing_is_said_beside_it_and_balanced_classes_count_alike() -> None:
+def test_missing_values_get_indicators_and_class_weights_balance() -> None:
     x = np.array([[1.0, np.nan], [np.nan, 0.0]])
     np.testing.assert_array_equal(with_missing(x), [[1, 0, 1, 0], [0, 0, 0, 1]])
     labels = np.array([0, 0, 0, 1, 2, 2])
@@ -318,7 +318,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
 }  # fmt: skip
 
 
-def test_what_does_not_fit_is_told() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     for what, (call, said) in REFUSED.items():
         with case(what), pytest.raises(DataError, match=re.escape(said)):
             call()
@@ -364,7 +364,7 @@ def test_a_quote_that_is_not_closed_swallows_no_rows(tmp_path: Path) -> None:
     assert read_sequences(path, Choice(inputs=("x",), targets=("y",))).inputs.ravel().tolist() == [1, 3]
 
 
-def test_values_that_float32_cannot_tell_apart_are_refused(tmp_path: Path) -> None:
+def test_values_equal_in_float32_are_rejected(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     for first, step, fits in (
         (1_700_000_000, 1, False),

@@ -375,7 +375,7 @@ def loop(time: int = 1, **how: Any) -> ClosedLoop:
     return ClosedLoop(small(), Arm(), time, 1, **how)
 
 
-def test_what_cannot_be_meant() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     for make, names in (
         (lambda: Arm(mass1=0), "mass1 must be a number > 0, not 0"),
         (lambda: Arm().state_at([0.5, 0.0]), r"\[0.5, 0.0\] is 0.5 m from the shoulder.* 0.07 to 0.37 m"),

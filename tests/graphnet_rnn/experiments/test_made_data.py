@@ -233,7 +233,7 @@ def root_of(frame: Array) -> tuple[int, int]:
     return (int(keys[0]) - 27, 0) if steps == (4, 3) else (int(keys[0]) - 27 - 7, 1)
 
 
-def test_frames_of_chords_cost_what_is_said() -> None:
+def test_frames_of_chords_have_the_documented_cost() -> None:
     """All frames tell their chord; moves and positions are equally often, within 5 deviations."""
     rolls = chords(RNG(0), 300, 20)
     assert rolls.shape == (20, 300, 88)
@@ -283,7 +283,7 @@ def test_smoothing_is_the_same_for_what_came_and_piece_by_piece() -> None:
     assert np.array_equal(np.concatenate([smoothed(pi[:20], 5), smoothed(pi[20:], 5, first=20)]), mixed)
 
 
-def test_what_smoothing_costs() -> None:
+def test_cost_of_smoothing_is_bounded() -> None:
     """At most log₂(T + 1) bits in all; and of what had no probability, log₂((t + 2) symbols)."""
     p = RNG(0).random(1000)
     more = np.log2(p / smoothed(p, 7))
@@ -306,7 +306,7 @@ def test_the_true_model_has_none_and_a_coin_one_bit_a_line() -> None:
     assert regret(np.ones(len(drawn.text)), drawn)[-1] == 30
 
 
-def test_of_two_blocks_without_memory() -> None:
+def test_regret_of_two_blocks_without_memory() -> None:
     """Ollivier 2013, section 4: a model that does not know that lines are equally long pays for the second what it
     pays for the first: with the law of the first, 10 bits a block."""
     drawn = anbn(RNG(0))
@@ -364,7 +364,7 @@ REFUSED = {
 # fmt: on
 
 
-def test_what_cannot_be_meant_is_refused() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     for name, (call, error, part) in REFUSED.items():
         with case(name), pytest.raises(error, match=part):
             call()

@@ -171,7 +171,7 @@ def test_a_run(method: str) -> None:
     assert 0 < row["regret"] < len(valid.text) * math.log2(67) - valid.total
 
 
-def test_hidden_markov_models_are_told_by_their_best_step(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hidden_markov_models_are_scored_at_their_best_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """And by what was found before a state was lost."""
     row = run(PredictorJob("anbn", 2, "HMM", 4, seed=0, iterations=8))
     short = run(PredictorJob("anbn", 2, "HMM", 4, seed=0, iterations=row["best_step"]))

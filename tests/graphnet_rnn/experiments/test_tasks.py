@@ -185,7 +185,7 @@ def test_memory_as_in_the_source() -> None:
     assert not task.wrong(recall(x, task), t).any()
 
 
-def test_the_same_seed_draws_the_same_sequences_down_to_the_shortest() -> None:
+def test_sequences_are_reproducible_from_the_seed_at_every_length() -> None:
     for name, kind in TASKS.items():
         with case(name):
             one, same, other = (kind(15).batch(RNG(seed), 40) for seed in (4, 4, 5))
@@ -454,7 +454,7 @@ REFUSED = {
 # fmt: on
 
 
-def test_what_cannot_be_meant_is_refused() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     for name, (call, error, part) in REFUSED.items():
         with case(name), pytest.raises(error, match=part):
             call()

@@ -27,7 +27,7 @@ KEPT = [
 ]  # fmt: skip
 
 
-def test_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
+def test_printed_output_of_a_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*QUICK, "--task", "addition", "--gradient-batches", "2", "--test-every", "2"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("Addition(length=10): 11 steps; Network([Elman(units=8)]")
@@ -100,9 +100,7 @@ def test_it_goes_on_where_it_was_interrupted(
     assert {path.name: path.read_bytes() for path in second.iterdir()} == before
 
 
-def test_where_it_was_stopped_does_not_decide_where_it_ends(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_resumed_runs_end_at_the_same_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Solved is what is solved at a step that is tested, as in a run that was never stopped."""
     where = ["--task", "temporal-order", "--length", "10", "--test-every", "7", "--threads", "1"]
     solves = ["tasks", *where, "--units", "30", "--batch", "200", "--test", "500"]

@@ -101,7 +101,7 @@ def test_any_setting_comes_back_as_it_was(seed: int, tmp_path: Path) -> None:
         assert network.settings() == json.loads(json.dumps(network.settings()))
 
 
-def test_what_would_not_come_back_is_refused_when_it_is_saved(tmp_path: Path) -> None:
+def test_values_without_a_round_trip_are_rejected_on_save(tmp_path: Path) -> None:
     """Alone, in a list, and in a mapping."""
     values: list[Any] = [
         Speed.SLOW, Level.LOW, Word.YES, Window(), Pair(1, 2), OrderedDict(a=1), {1, 2}, frozenset(), b"bytes", 1j,
@@ -121,7 +121,7 @@ def test_what_would_not_come_back_is_refused_when_it_is_saved(tmp_path: Path) ->
                 assert not (tmp_path / "m").exists()
 
 
-def test_what_nobody_wrote_is_refused() -> None:
+def test_invalid_stored_values_are_rejected() -> None:
     def described(entry: Any) -> Any:
         raise ValueError("no cell")
 

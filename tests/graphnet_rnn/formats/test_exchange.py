@@ -162,7 +162,7 @@ def test_symbols_and_embeddings(torch: Any, kind: str) -> None:
             close(value, expected)
 
 
-def test_a_module_tells_its_dropout_and_its_nonlinearity(torch: Any) -> None:
+def test_dropout_and_nonlinearity_are_read_from_a_module(torch: Any) -> None:
     """Neither is in a state dict."""
     model = modules(torch, "LSTM", layers=2, dropout=0.25)
     assert from_torch(model).dropout == 0.25

@@ -47,7 +47,7 @@ def same(a: rnn.Network, b: rnn.Network) -> bool:
     return one == other
 
 
-def test_what_is_saved_is_kept_and_read_by_other_tools(tmp_path: Path) -> None:
+def test_saved_models_round_trip_and_other_tools_read_them(tmp_path: Path) -> None:
     """Settings, vocabulary, notes, special numbers; in folders that are made. (Every cell: check_cell.)"""
     other = {"dropout": 0.25, "initial_state": "learned", "seed": 7, "skip": True, "dtype": "float64"}
     for how in ({}, other):
@@ -126,7 +126,7 @@ def test_a_cell_that_is_unknown_has_its_name_on_one_line_and_bounded(tmp_path: P
             assert len(str(caught.value)) < 500
 
 
-def test_a_cell_that_has_changed_is_told(own: Path) -> None:
+def test_a_changed_cell_is_reported(own: Path) -> None:
     def other_weights(self: rnn.Cell, x: Node, h: Node) -> Node:
         return gn.tanh(self.affine("new", x=x, h=h))
 
@@ -144,7 +144,7 @@ def test_a_cell_that_has_changed_is_told(own: Path) -> None:
     assert caught[0].filename == __file__
 
 
-def test_equation_digests_tell_all_cells_apart() -> None:
+def test_equation_digests_differ_between_cells() -> None:
     """No two architectures make the same of the same numbers, but for those whose equations are one."""
     one = {"EchoState": "Elman"}
     found: dict[tuple[float, ...], str] = {}

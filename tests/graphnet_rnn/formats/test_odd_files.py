@@ -153,7 +153,7 @@ SEEN: dict[str, tuple[dict[str, Any], str]] = {
 }  # fmt: skip
 
 
-def test_what_was_seen_is_refused_in_a_sentence(tmp_path: Path) -> None:
+def test_known_bad_files_are_rejected_with_one_sentence(tmp_path: Path) -> None:
     """The checksum fits; nothing is allocated for sizes that the description alone claims."""
     network, path = rnn.Network([rnn.LSTM(3)], 4, 4), tmp_path / "odd"
     network.vocabulary = rnn.data.Vocabulary("abcd")
@@ -187,14 +187,14 @@ def test_a_file_that_is_long_but_no_model_is_not_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names")
-def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+def test_pipes_and_devices_do_not_block(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path, kind in ((tmp_path / "pipe", "a pipe"), (Path("/dev/zero"), "a device")):
         with pytest.raises(ModelFileError, match=f"{path} is {kind}; name a file"):
             rnn.load(path)
 
 
-def test_a_description_that_nothing_could_read_is_not_written(tmp_path: Path) -> None:
+def test_too_long_descriptions_are_not_written(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="must be shorter than"):
         rnn.save(rnn.Network([rnn.LSTM(3)], 4, 4), tmp_path / "m", {"all": "x" * (1 << 24)})
     assert not (tmp_path / "m").exists()

@@ -131,7 +131,7 @@ def test_an_encoder_gives_what_its_last_layer_does(runtime: Any, tmp_path: Path)
     require_close(session.run(None, {"x": x}), wanted)
 
 
-def test_where_a_network_begins(runtime: Any, tmp_path: Path) -> None:
+def test_exported_networks_have_the_initial_states(runtime: Any, tmp_path: Path) -> None:
     for initial in ("zero", "learned"):
         with case(initial):
             cells = [rnn.RHN(4), Mine(3), rnn.LSTM(3), rnn.LSTMPeephole(4), rnn.GRUResetAfter(3)]
@@ -212,7 +212,9 @@ def test_a_symbol_that_is_too_large_is_an_error_in_onnxruntime(runtime: Any, tmp
         session.run(None, {"x": np.array([[INPUTS]])})
 
 
-def test_what_no_file_can_hold(runtime: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unsupported_networks_are_rejected(
+    runtime: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     own = type("OwnSequence", (rnn.Elman,), {"sequence": lambda self: None})
     refused: list[tuple[Any, dict[str, Any], str]] = [
         (own, {}, r"OwnSequence\(units=3\) has a `sequence` of its own.*gn\.export_onnx\("),
@@ -233,7 +235,7 @@ def test_what_no_file_can_hold(runtime: Any, tmp_path: Path, monkeypatch: pytest
     assert not list(tmp_path.iterdir())
 
 
-def test_what_is_the_same_at_each_step_is_computed_once(runtime: Any, tmp_path: Path) -> None:
+def test_step_invariant_values_are_computed_once(runtime: Any, tmp_path: Path) -> None:
     """And weights have their own names."""
     network = rnn.Network([rnn.HMMFilter(3)], INPUTS, OUTPUTS)
     file = check(runtime, network, tmp_path / "n.onnx")

@@ -152,7 +152,7 @@ def test_states_are_handed_on(jax: Any) -> None:
     assert all(np.abs(gradient).max() > 0 for gradient in by_states)
 
 
-def test_what_does_not_fit_is_told(jax: Any) -> None:
+def test_invalid_arguments_are_rejected(jax: Any) -> None:
     function, parameters = jax_function(rnn.Network([rnn.GRU(3)], 2, 1, loss="squared"))
     dropping = rnn.Network([rnn.GRU(3), rnn.GRU(3)], 2, 2, loss="squared", dropout=0.5)
     shape, dtype = r"x must have axes \(time, batch, \.\.\.\), not the shape \[4\]", r"is float32, not int32"

@@ -88,7 +88,7 @@ def test_threads_change_no_bit() -> None:
                 assert np.array_equal(ours, theirs)
 
 
-def test_what_there_is_not_is_refused() -> None:
+def test_unknown_backends_and_invalid_threads_are_rejected() -> None:
     """So it reaches what compiles."""
     for how, make in itertools.product([{"backend": "abacus"}, {"threads": 0}], MODELS.values()):
         with case(how, make), pytest.raises(gn.GraphnetError, match=r"abacus|threads"):

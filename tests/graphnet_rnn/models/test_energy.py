@@ -453,7 +453,7 @@ def test_rtrbm_predicts_a_shifting_bar(trained_rtrbm: RTRBM) -> None:
     assert abs(free[3:].sum(2).mean() - 2) < 0.3  # bars of two pixels
 
 
-def test_trbm_learns_what_one_frame_and_its_past_say() -> None:
+def test_trbm_learns_from_one_frame_and_its_past() -> None:
     v = shifting_bar(12, 100, seed=0)
     model = TRBM(6, 12, delays=2)
     errors = []
@@ -526,7 +526,7 @@ def test_a_stack_hands_the_warm_up_down() -> None:
     assert np.array_equal(lower.sample(3, 50, warm_up=warm_up), future)
 
 
-def test_what_cannot_be_meant_is_said_in_words() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     calls: list[tuple[type[Exception], str, Callable[[], Any]]] = [
         (UsageError, "RBM: visible must be a whole number >= 1, not 0", lambda: RBM(0, 3)),
         (UsageError, "RBM: visibles must be 'binary' or 'gaussian'", lambda: RBM(4, 3, "real")),
@@ -557,7 +557,7 @@ def test_what_cannot_be_meant_is_said_in_words() -> None:
             call()
 
 
-def test_learning_that_runs_away_is_told() -> None:
+def test_diverging_training_is_reported() -> None:
     said = r"the loss is .*; try a smaller rate, clipping .* for Gaussian units"
     gaussian = [kind(3, 4, "gaussian") for kind in (RBM, RTRBM, TRBM)]
     for model, rate in [*((each, 1e4) for each in gaussian), (TRBM(3, 4), 1e36)]:

@@ -107,7 +107,7 @@ def test_a_long_text_does_not_underflow() -> None:
     assert [table.sum() for table in (counts.pi, counts.A, counts.B)] == pytest.approx([1, 9_999, 10_000])
 
 
-def test_the_impossible() -> None:
+def test_impossible_sequences_are_reported() -> None:
     hmm = model(2, 3)
     hmm.B = [[0.5, 0.5, 0.0], [0.2, 0.8, 0.0]]
     x = np.array([[0, 1], [1, 1], [0, 2], [1, 0], [1, 0], [0, 0]])
@@ -213,7 +213,7 @@ def test_zeros_stay_without_smoothing_and_go_with_it() -> None:
         assert [hmm.A[0, 0] == 0, hmm.A[1, 2] == 0, hmm.A[2, 1] == 0] == 3 * [smoothing == 0]
 
 
-def test_lost_states_are_told() -> None:
+def test_lost_states_raise_an_error() -> None:
     """State 1 has probability 9^-700 when the symbols that only it explains begin."""
     hmm = HMM(2, 2)
     hmm.pi, hmm.A, hmm.B = [0.5, 0.5], np.eye(2), [[0.9, 0.1], [0.1, 0.9]]
@@ -280,7 +280,7 @@ def test_over_a_sparse_graph_no_other_move_is_ever_possible() -> None:
     assert (HMM(3, 2, edges=9).A > 0).all()
 
 
-def test_what_is_drawn_along_edges_is_jeffreys() -> None:
+def test_edge_probabilities_are_drawn_from_the_jeffreys_prior() -> None:
     """Dirichlet(½, ..., ½) over the edges of a state: each share has the mean 1/d and the variance (d-1)/d²/(d/2+1)."""
     tables = [HMM(400, 1, seed=seed, edges=4, graph_seed=1).A for seed in range(8)]
     shares = np.concatenate([A[A > 0].reshape(400, 4) for A in tables])
@@ -353,7 +353,7 @@ def refused() -> list[tuple[Any, type[Exception], str]]:
     ]  # fmt: skip
 
 
-def test_what_cannot_be_meant_is_refused() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     for call, error, names in refused():
         with case(names), pytest.raises(error, match=names):
             call()

@@ -184,7 +184,7 @@ TASKS: dict[str, Callable[[], ControlTask]] = {
 }
 
 
-def test_the_optimum_costs_what_the_task_says() -> None:
+def test_optimum_has_the_cost_of_the_task() -> None:
     """The task's own cost of the planned movements, and a step to any side that costs more."""
     for make in TASKS.values():
         with case(make):
@@ -204,7 +204,7 @@ def test_the_optimum_costs_what_the_task_says() -> None:
             assert plan.cost.mean() < worse
 
 
-def test_what_cannot_be_meant() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     def first(x: Node, *_: Node) -> Node:
         return x[:, 0]
 

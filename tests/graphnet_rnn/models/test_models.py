@@ -125,7 +125,7 @@ def leaves(kind: type) -> Iterator[type]:
         yield from leaves(each)
 
 
-def test_every_model_has_a_row_and_is_known_to_files() -> None:
+def test_every_model_has_a_row_and_can_be_loaded() -> None:
     kinds = set(leaves(rnn.Model)) - {Composed}  # what functions make of it are classes of their authors
     installed = {point.load() for point in names_of("models").values()}
     require_rows(kinds - set(MODELS.values()) - installed, "model_file.MODELS", "the class")
@@ -136,7 +136,7 @@ def test_every_model_has_a_row_and_is_known_to_files() -> None:
 
 
 @every
-def test_what_is_loaded_is_what_was_saved(name: str, tmp_path: Path) -> None:
+def test_models_round_trip_through_files(name: str, tmp_path: Path) -> None:
     model = made(name)
     rnn.save(model, tmp_path / "a", {"epoch": 3})
     loaded = rnn.load(tmp_path / "a", OWN)
@@ -218,7 +218,7 @@ def parts(described: Any) -> Iterator[dict[str, Any]]:
             yield from parts(value)
 
 
-def test_settings_that_are_none(tmp_path: Path) -> None:
+def test_invalid_stored_settings_are_rejected(tmp_path: Path) -> None:
     for name, make in MAKE.items():
         with case(name):
             saved = saved_in(tmp_path, name)
@@ -234,7 +234,7 @@ def test_settings_that_are_none(tmp_path: Path) -> None:
                 sentence(saved)
 
 
-def test_weights_that_are_not_there_or_others(tmp_path: Path) -> None:
+def test_missing_and_wrong_weights_are_rejected(tmp_path: Path) -> None:
     for name in MAKE:
         with case(name):
             saved = saved_in(tmp_path, name)
@@ -280,7 +280,7 @@ def test_sizes_that_are_not_there_take_no_memory(tmp_path: Path) -> None:
                 sentence(saved)
 
 
-def test_odd_settings_are_refused_or_are_what_they_say(tmp_path: Path) -> None:
+def test_odd_settings_are_rejected_or_loaded_unchanged(tmp_path: Path) -> None:
     for name in MAKE:
         with case(name):
             saved = saved_in(tmp_path, name)
@@ -302,7 +302,7 @@ def test_odd_settings_are_refused_or_are_what_they_say(tmp_path: Path) -> None:
             assert refused
 
 
-def test_equations_that_have_changed_are_told(tmp_path: Path) -> None:
+def test_changed_equations_are_reported(tmp_path: Path) -> None:
     """At the same weights, and not if the weights alone are others."""
     for name, make in MAKE.items():
         with case(name):
@@ -326,7 +326,7 @@ def test_equations_that_have_changed_are_told(tmp_path: Path) -> None:
             assert caught[0].filename == __file__
 
 
-def test_equations_tell_models_apart() -> None:
+def test_equation_digests_differ_between_models() -> None:
     found = {name: describe_model(make())["equations"] for name, make in MAKE.items()}
     assert len({tuple(numbers) for numbers in found.values()}) == len(found)
 
@@ -342,7 +342,7 @@ class Holding(Line):
         super().__init__(width)
 
 
-def test_what_could_not_be_loaded_is_not_saved(tmp_path: Path) -> None:
+def test_models_that_cannot_be_loaded_are_not_saved(tmp_path: Path) -> None:
     cases = [
         (Forgetful(2), "Forgetful does not store its argument 'colour', so it could not be loaded again"),
         (Holding(2, what=np.zeros(2)), "its setting what = array([0., 0.]) cannot be kept in a file: no JSON gives"),
@@ -356,7 +356,7 @@ def test_what_could_not_be_loaded_is_not_saved(tmp_path: Path) -> None:
             assert not (tmp_path / "m").exists()
 
 
-def test_a_network_is_asked_for_where_only_networks_will_do(tmp_path: Path) -> None:
+def test_load_network_rejects_other_models(tmp_path: Path) -> None:
     rnn.save(RBM(3, 2), tmp_path / "m")
     with pytest.raises(ModelFileError, match="holds a model RBM, no network"):
         load_network(tmp_path / "m")

@@ -211,7 +211,7 @@ def test_it_learns_what_logistic_outputs_cannot() -> None:
     assert reached[0] > 1.2
 
 
-def test_what_does_not_fit_is_told() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     model = made()
     two_ways = rnn.Network([rnn.Bidirectional(rnn.GRU(2))], 4, 0, reads="vectors")
     for call, error, names in (

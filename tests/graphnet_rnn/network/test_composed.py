@@ -177,7 +177,7 @@ def test_arguments_are_settings_of_any_kind(tmp_path: Path) -> None:
     assert repr(model).startswith("many(readers=[Network(")
 
 
-def test_a_changed_function_is_told(tmp_path: Path) -> None:
+def test_a_changed_function_is_reported(tmp_path: Path) -> None:
     """Of lengths, too: a case has a step."""
 
     def made(factor: float) -> Any:
@@ -213,7 +213,7 @@ def cases(graph: Callable[..., Any], arrays: dict[str, Array] | None = None) -> 
     return rnn.GraphCases(model, {"x": X} if arrays is None else arrays, batch=2, graph=of_model)
 
 
-def test_what_cannot_be_meant_is_told() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     asked = [
         (lambda: rnn.composed(without_parts), UsageError, "without_parts(batch, how) must take parts, then"),
         (lambda: rnn.composed(without_how), UsageError, "without_how must take training= and random=, which a Trainer"),

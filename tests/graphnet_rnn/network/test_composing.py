@@ -112,7 +112,7 @@ def test_drawn_predictions_have_the_probabilities_of_the_net() -> None:
             assert (found[0] != found[1]).any()
 
 
-def test_nothing_is_looked_at_behind_the_end() -> None:
+def test_attention_ignores_steps_behind_the_end() -> None:
     one = net([rnn.Bidirectional(rnn.GRU(2))], 3, 0)
     other = net([rnn.Attention(rnn.GRU(3), memory=4, places=TIME)], 2, 2)
     e = one.unroll(TIME, BATCH, initial="zero", lengths=True)
@@ -153,7 +153,7 @@ X = gn.input((TIME, BATCH, 2), "float64", name="x")
 H = gn.input((BATCH, 3), "float64", name="h")
 
 
-def test_what_cannot_be_meant_is_told() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     cases = [
         (lambda: GRU.unroll(TIME, BATCH, inputs=H), "inputs must be float64[4, 3, 2], but h[3, 3]"),
         (lambda: GRU.unroll(TIME, BATCH, inputs=np.ones(3)), "inputs must be a node [4, 3, 2], or a name of an input"),

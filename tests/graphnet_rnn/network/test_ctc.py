@@ -197,7 +197,7 @@ def test_impossible_cases_leave_the_others_alone() -> None:
             assert gradient[:, 3:4] == pytest.approx(alone[1])
 
 
-def test_training_tells_of_an_impossible_case() -> None:
+def test_training_reports_an_impossible_case() -> None:
     """Two equal labels need three steps; the loss is named, and nothing is blamed where all goes well."""
     x, t = gn.input((2, 2, 4), "float64", name="x"), gn.input((2, 2), "int64", name="t")
     W = gn.parameter(random_logits(4, 3), name="W")
@@ -267,7 +267,7 @@ def test_curvature_is_the_information_of_the_alignment() -> None:
             assert pytest.approx(3 * J.T @ H @ J, rel=1e-9, abs=1e-12) == own
 
 
-def test_what_nothing_spells_has_no_curvature() -> None:
+def test_impossible_targets_have_no_curvature() -> None:
     """A case whose loss is inf is left out; those beside it count as they do alone."""
     rng = np.random.default_rng(1)
     at, targets = rng.standard_normal((3, 2, 3)), np.array([[0, 1, 0, 1], [0, -1, -1, -1]])
@@ -326,7 +326,7 @@ def test_errors_when_run() -> None:
                 assert backend == "numpy" or said in str(caught.value)
 
 
-def test_a_wide_beam_finds_everything() -> None:
+def test_a_wide_beam_finds_all_sequences() -> None:
     """All sequences with their exact probabilities, best first; the best path is not always the best sequence."""
     for blank, repeats in itertools.product([0, 1, -1], ["merge", "keep"]):
         with named(blank, repeats):
@@ -366,7 +366,7 @@ def test_a_narrow_beam() -> None:
             assert all(w[0][1] >= n[0][1] - 1e-6 for w, n in zip(wide, found, strict=True))
 
 
-def test_what_cannot_be_is_not_found() -> None:
+def test_beam_search_skips_symbols_of_probability_zero() -> None:
     """Symbols of probability zero appear in no sequence, and need no width."""
     logits = np.full((3, 1, 3), -np.inf)
     logits[[0, 1, 2], 0, [0, 2, 0]] = 0.0

@@ -45,7 +45,7 @@ def test_every_cell_steps_as_it_runs() -> None:
                 np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
 
 
-def test_what_needs_the_whole_takes_no_states() -> None:
+def test_networks_that_need_all_steps_reject_states() -> None:
     """Rows one by one would give other numbers; the whole in one call gives those of the graph."""
     cases = [
         ([rnn.Bidirectional(rnn.GRU(3))], None, r"Bidirectional.* reads later inputs"),
@@ -103,7 +103,7 @@ def test_lengths_pieces_and_batches_share_a_runner() -> None:
         np.testing.assert_allclose(states[0], last[0], rtol=1e-12)
 
 
-def test_what_fails_leaves_it_as_it_was() -> None:
+def test_failed_calls_leave_the_runner_unchanged() -> None:
     runner = rnn.Runner(rnn.Network([rnn.Elman(4)], inputs=3, outputs=3), frozen=True)
     wanted, _ = runner(np.array([[1]]))
     with pytest.raises(GraphnetError):

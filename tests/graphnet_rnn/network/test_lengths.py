@@ -159,7 +159,7 @@ def test_both_directions_join_where_each_has_read_all() -> None:
     np.testing.assert_allclose(outputs, np.concatenate(ends, axis=1) @ W + b, rtol=1e-12)
 
 
-def test_what_fills_them_up_is_not_read() -> None:
+def test_padding_is_not_read() -> None:
     """Equal bits, NaN or not."""
     for loss in ["softmax", "squared", "ctc", "softmax, mean"]:
         with named(loss):
@@ -206,7 +206,7 @@ def test_the_cost_is_the_mean_of_the_steps_that_count() -> None:
             assert cost == pytest.approx(losses[unscored:].sum() / scored, rel=1e-14)
 
 
-def test_what_is_predicted_first_has_one_step_more() -> None:
+def test_predict_first_adds_one_step_to_each_length() -> None:
     net = network([rnn.GRU(3)])
     draw = np.random.default_rng(0)
     x, t = draw.integers(0, SYMBOLS, (TIME, BATCH)), draw.integers(0, OUTPUTS, (TIME + 1, BATCH))
@@ -261,7 +261,7 @@ def test_a_case_without_a_step_that_reads_its_predictions_reads_nothing() -> Non
     assert all(np.isfinite(a).all() for a in function(x, np.ones((4, 3, 2), np.float32), np.array([2, 0, 4])))
 
 
-def test_wrong_lengths_are_told() -> None:
+def test_wrong_lengths_raise_an_error() -> None:
     net = network([rnn.GRU(3)])
     u = net.unroll(TIME, BATCH, initial="zero", lengths=True)
     for wrong, backend in itertools.product([-1, TIME + 1], ["numba", "numpy"]):
@@ -382,7 +382,7 @@ def test_a_long_run_in_pieces() -> None:
                     np.testing.assert_allclose(whole[[case]], own, rtol=1e-10, atol=1e-12)
 
 
-def test_run_tells_what_does_not_fit() -> None:
+def test_run_rejects_invalid_arguments() -> None:
     net = network([rnn.GRU(3)])
     for lengths, said in (
         ([1, 2], r"run: lengths must be whole numbers \(3,\)"), ([1.0, 2.0, 2.0], "not float64"),
@@ -417,7 +417,7 @@ WHOLE = rnn.Network([rnn.GRU(3)], 4, 4, pool="last", reads="vectors")
 WHOLE_NUMBERS = rnn.Network([rnn.GRU(3)], 4, 4, "squared", pool="mean")
 
 
-def test_who_needs_an_output_at_each_step_says_so() -> None:
+def test_functions_that_need_an_output_at_each_step_reject_pooling() -> None:
     said = "one (output )?for a whole sequence"
     symbols, corpus = rnn.Network([rnn.GRU(3)], 4, 4, pool="max"), rnn.data.Corpus.split("abcd" * 200)
     for number, (ask, words) in enumerate((

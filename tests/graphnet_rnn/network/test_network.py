@@ -130,7 +130,7 @@ def test_impossible_settings() -> None:
             net().unroll(**{"time": 3, "batch": 2, **arguments})
 
 
-def test_wrong_input_is_told() -> None:
+def test_wrong_input_raises_an_error() -> None:
     u = net(inputs=5).unroll(3, 2, initial="zero")
     function = gn.compile([u.logits], [u.inputs])
     shapes = (np.zeros((2, 3), np.int64), "x[3, 2]"), (np.zeros((3, 2)), "x[3, 2]")

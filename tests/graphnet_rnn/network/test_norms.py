@@ -111,7 +111,7 @@ def test_any_cell() -> None:
     assert rnn.gradient_by_distance(net, x, np.zeros((T, B, 1), "float32"))["layer0.h"].shape == (T,)
 
 
-def test_what_has_no_such_norms_is_said() -> None:
+def test_networks_without_these_norms_are_rejected() -> None:
     norms, (x, t) = rnn.gradient_by_distance, text()
     ctc, gru = rnn.Network([rnn.GRU(3)], inputs=2, outputs=3, loss="ctc"), network(rnn.GRU(2))
     for call, error, names in (

@@ -55,7 +55,7 @@ def test_outputs_are_in_the_units_of_the_data_and_the_loss_is_standardized() -> 
             np.testing.assert_allclose(slope, own, rtol=1e-7, atol=1e-10)
 
 
-def test_what_is_fed_back_is_read_in_the_units_of_the_data() -> None:
+def test_fed_back_outputs_are_in_the_units_of_the_data() -> None:
     net = rnn.Network([rnn.GRU(3)], 2, 2, "squared", dtype="float64", scaling=Scaling((M, S), (N, R)))
     u = net.unroll(4, 8, training=False, initial="zero", feedback="likeliest")
     (o,) = gn.compile([u.logits], [u.inputs])(X[:1])
@@ -137,7 +137,7 @@ def test_a_table_in_units_of_its_own_is_learned(
     assert errors[0] < 0.5 * y.std() < 500 < errors[1]
 
 
-def test_what_cannot_be_meant_is_refused() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     for made, error, words in (
         (lambda: Scaling(([1], [0])), UsageError, "a deviation must be a finite number > 0"),
         (lambda: Scaling(([1, 2], [1])), UsageError, "has 2 means, but 1 deviations"),

@@ -233,7 +233,7 @@ class OwnLSTM(rnn.LSTM):
         return h, c + gn.concatenate([c[:, 1:], c[:, :1]], axis=1)
 
 
-def test_what_a_learner_cannot_read_is_refused() -> None:
+def test_unsupported_networks_are_rejected() -> None:
     layers = [[rnn.GRU(3)], [OwnLSTM(3)], [rnn.LSTM(3), rnn.LSTM(2)], [rnn.Dense(3), rnn.LSTM(2)]]
     own = "TruncatedLSTM: the first layer must be one of LSTM, LSTMPeephole"
     cases = [(lambda each=each: TruncatedLSTM(network(*each)), own) for each in layers]
@@ -306,7 +306,7 @@ def test_a_loop_by_hand() -> None:
             np.testing.assert_allclose(net.theta, theta, **TOLERANCE)
 
 
-def test_what_is_validated_is_the_mean_loss_of_another_sequence() -> None:
+def test_validation_is_the_mean_loss_of_another_sequence() -> None:
     net = network(rnn.Elman(3))
     x, t = symbols(time=9)
     stream = rnn.Stream(RTRL(net, BATCH), x[:5], t[:5], valid=(x[:, :1], t[:, :1]))
@@ -318,7 +318,7 @@ def test_what_is_validated_is_the_mean_loss_of_another_sequence() -> None:
     assert rnn.Stream(numbers, x, t).validate() is None
 
 
-def test_what_cannot_be_learned_leaves_the_weights() -> None:
+def test_invalid_streams_leave_the_weights_unchanged() -> None:
     net = network(rnn.Elman(3))
     x, t = symbols(batch=1)
     with pytest.raises(UsageError, match="Stream: optimizer must be one of first order"):

@@ -114,7 +114,7 @@ def bowl() -> rnn.Objective:
     return rnn.Objective(gn.sum(gn.squared_error(w * np.array([1.0, 2.0]), np.array([0.5, 4.0]))), [w])
 
 
-def test_minimize_says_why_it_ended() -> None:
+def test_minimize_reports_the_reason_for_its_end() -> None:
     """By a tolerance of minimize's or the optimizer's own, since rounding leaves nothing, or where nothing helps."""
     assert rnn.minimize(bowl(), steps=3).reason == "steps"
     for optimizer in (rnn.SGD(1e-3), rnn.LBFGS(iterations=5), rnn.NonlinearConjugateGradient(iterations=5)):
@@ -173,7 +173,7 @@ def test_minimize_goes_on_where_it_ended(tmp_path: Path) -> None:
                 assert np.array_equal(second.state[key], array)
 
 
-def test_errors_say_what_is_not_finite() -> None:
+def test_errors_name_the_value_that_is_not_finite() -> None:
     x = gn.input((2,), "float64", name="x")
     w = gn.parameter(np.ones(2), name="w")
     objective = rnn.Objective(gn.sum(gn.squared_error(w, x)), [w], [x])
@@ -288,7 +288,7 @@ FED = [
 ]
 
 
-def test_what_is_refused() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     for given, words in ARGUMENTS:
         with case(words), pytest.raises(UsageError, match=words):
             rnn.minimize(bowl(), rnn.Adam(), **given)

@@ -53,7 +53,7 @@ SPECIAL: list[optimizers.Optimizer] = [
 
 
 @pytest.mark.parametrize("kind", [*optimizers.ALL.values(), None])
-def test_all_that_we_have(kind: Any) -> None:
+def test_every_optimizer_passes_the_check(kind: Any) -> None:
     """None: those of SPECIAL."""
     first_order = kind is not None and issubclass(kind, FirstOrder)
     for optimizer in SPECIAL if kind is None else [kind(), kind(**SCHEDULED)] if first_order else [kind()]:

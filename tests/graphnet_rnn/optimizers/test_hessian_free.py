@@ -81,7 +81,7 @@ def test_some_iterates_are_kept() -> None:
 
 
 @pytest.mark.filterwarnings("error")
-def test_what_has_no_positive_curvature_or_is_not_finite_ends_it_before_harm() -> None:
+def test_cg_stops_at_nonpositive_curvature_or_non_finite_values() -> None:
     for harm in [0.0, -1.0, np.nan, np.inf]:
         with named(harm):
             calls = []
@@ -260,7 +260,7 @@ class Line:
         return lambda v: self.bend * np.asarray(v)
 
 
-def test_shares_are_halved_so_often_and_no_more() -> None:
+def test_number_of_halvings_is_bounded() -> None:
     """A loss that falls the more, the shorter the step: the last share is tried, and taken."""
     cusp = Line(lambda w: 1.0 if w[0] == 1 else abs(float(w[0]) - 1.0) - 1.0, np.ones_like)
     for halvings in (0, 1, 4):
@@ -288,7 +288,7 @@ def test_products_are_counted() -> None:
                 assert report.products == len(calls) >= report.cg_steps
 
 
-def test_where_there_is_nothing_to_do() -> None:
+def test_steps_at_a_minimum_change_nothing() -> None:
     """No loss is evaluated over and over, and the damping stays."""
     for kind in [HessianFree, GreedyHessianFree, AugmentedHessianFree]:
         with named(kind):
@@ -322,7 +322,7 @@ def test_steps_that_overflow_are_too_long() -> None:
     assert report.after <= report.before
 
 
-def test_what_has_no_curvature_augments_nothing() -> None:
+def test_directions_without_curvature_are_not_used_to_augment() -> None:
     """No curvature along it, or a square that underflows: nothing is left to solve, nor to augment by."""
 
     def iterates(a: Array, b: Array, augment: Array | None = None) -> list[Array]:
@@ -412,7 +412,7 @@ def test_rosenbrock_in_nodes() -> None:
             assert np.allclose(result.theta, 1, atol=1e-6)
 
 
-def test_what_is_refused() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     u = rnn.Network([rnn.Elman(2)], 3, 3).unroll(2, 1, initial="zero")
     fed = [u.inputs, u.targets]
     twice = lambda: rnn.Objective(u.cost, u.network.parameters, fed, structure=2 * list(u.structure))

@@ -186,7 +186,7 @@ def test_another_batch_is_judged_by_itself() -> None:
                 assert report.after == f(theta)[0] < before
 
 
-def test_a_history_that_leads_nowhere_is_forgotten() -> None:
+def test_a_history_without_progress_is_cleared() -> None:
     """One made of nonsense: the step is that of an empty history, after the searches that it wasted."""
     for kind in KINDS:
         with case(kind):
@@ -278,7 +278,7 @@ def test_a_cliff_before_the_minimum() -> None:
             assert report.broken > 0
 
 
-def test_when_nothing_works_any_more_the_last_point_is_kept() -> None:
+def test_failed_line_searches_keep_the_last_point() -> None:
     """After so many evaluations the loss is NaN."""
     for kind, last in itertools.product(KINDS, [1, 2, 3, 4, 6]):
         with case(kind, last):

@@ -171,7 +171,7 @@ def test_early_stopping_rule() -> None:
                 assert rule.should_stop(costs) is bool(stops)
 
 
-def test_every_kind_goes_down_and_tells_of_it() -> None:
+def test_every_optimizer_reduces_the_loss_and_reports_each_step() -> None:
     """In one line of words, the same whenever the step is made; the parameters hold the last point."""
     for kind in optimizers.ALL.values():
         with named(kind):
@@ -253,7 +253,7 @@ def test_objective_is_a_function_of_w_alone() -> None:
     assert 0 < np.abs(clipped.gradient(w)[1]).max() <= 1e-3, "every cotangent is cut"
 
 
-def test_what_is_fed_is_a_copy() -> None:
+def test_fed_arrays_are_copied() -> None:
     """Also for a curvature, which keeps its forward pass from one product to the next."""
     network, u, arrays = small_network()
     objective = objective_of(network, u)
@@ -411,7 +411,7 @@ REFUSED = [
 ]  # fmt: skip
 
 
-def test_what_is_refused() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     for call, error, words in REFUSED:
         with named(words), pytest.raises(error, match=words):
             call()

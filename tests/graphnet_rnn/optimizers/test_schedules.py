@@ -299,7 +299,7 @@ REFUSED = [
 ]
 
 
-def test_what_is_refused() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     for call, words in REFUSED:
         with case(words), pytest.raises(UsageError, match=words):
             call()

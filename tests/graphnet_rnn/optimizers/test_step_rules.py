@@ -127,7 +127,7 @@ def test_a_step_starts_from_a_share_of_where_cg_ended() -> None:
             assert report.cg_values[0] == pytest.approx(start @ objective.A @ start / 2 + g @ start)
 
 
-def test_what_the_sources_set() -> None:
+def test_default_settings_are_those_of_the_publications() -> None:
     """Where CG ends: Martens 2010, 4.4; Sutskever 2013, 4.4. The greedy form: Krause 2015, 4.1."""
     assert (HessianFree().warm_start, HessianFree().retained, HessianFree().tolerance) == (0.95, 0.9, 5e-4)
     assert (GreedyHessianFree().cg_steps, GreedyHessianFree().failures) == (100, 5)
@@ -261,7 +261,7 @@ def test_line_searches_have_the_tables_of_the_source() -> None:
 LOOSE = Wolfe(c1=1e-3, c2=0.9, width=0.1)
 
 
-def test_what_is_not_finite_is_too_far_for_a_line_search() -> None:
+def test_line_search_treats_non_finite_values_as_too_far() -> None:
     """(α - 2)², from a first step beyond the edge: to the minimum if it is on this side, else near the edge."""
     for edge, broken, beyond in itertools.product(
         [0.3, 1.5, 3.5], ["value", "slope", "both"], [math.nan, math.inf, -math.inf]
@@ -294,7 +294,7 @@ def test_a_line_search_ends_where_there_is_no_minimum() -> None:
     assert np.isfinite(search.step)
 
 
-def test_where_rounding_hides_the_fall_slopes_decide() -> None:
+def test_line_search_accepts_by_slopes_if_rounding_hides_the_decrease() -> None:
     """A parabola whose values are known to 10⁻⁶ and which falls by 10⁻⁸; what can be seen to rise is not accepted."""
     flat, steep = lambda a: 2e-8 * (a - 1), lambda a: 2e-3 * (a - 1)
     rising = lambda by: lambda a: 1 + by * (a > 0)
@@ -310,7 +310,7 @@ def test_where_rounding_hides_the_fall_slopes_decide() -> None:
         assert search.best == 0
 
 
-def test_where_rounding_hides_the_fall_slopes_lead() -> None:
+def test_line_search_uses_slopes_if_rounding_hides_the_decrease() -> None:
     """From a trial that is too far, or too near, to the minimum of the parabola, which no value shows."""
     for first in [3.0, 50.0, 1e-3]:
         with case(first):

@@ -105,7 +105,7 @@ def test_sums_where_vectors_lie_on_a_gpu(tmp_path: Path) -> None:
     assert ran(2, tmp_path, PROGRAM, "on_a_gpu") == (0, "well")
 
 
-def test_what_mpi_says_of_gpus() -> None:
+def test_gpu_support_is_read_from_mpi() -> None:
     def communicator(kinds: str | None) -> Any:
         return SimpleNamespace(Get_info=lambda: SimpleNamespace(Get=lambda key: kinds))
 
@@ -114,7 +114,7 @@ def test_what_mpi_says_of_gpus() -> None:
         assert not takes_gpu(communicator(kinds))
 
 
-def test_the_first_speaks_for_all(folder: Path) -> None:
+def test_only_the_first_process_prints(folder: Path) -> None:
     _, said = ran(2, folder, *TRAIN, "--unitss=3")
     assert said.count("unrecognized arguments") == 1
     _, said = ran(2, folder, *(word for word in TRAIN if word != "--quiet"), "--shares=2", "--steps=1")

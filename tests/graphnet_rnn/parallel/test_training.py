@@ -107,7 +107,7 @@ def test_every_optimizer_takes_the_same_steps_on_several_processes(name: str) ->
     assert len({row["train_bits"] for row in steps}) > 1  # it went somewhere
 
 
-def test_one_that_is_told_to_end_ends_all_after_the_same_step(tmp_path: Path) -> None:
+def test_a_stopped_process_ends_all_after_the_same_step(tmp_path: Path) -> None:
     def work(ranks: Ranks) -> tuple[str, int]:
         trainer = carried(rnn.Adam(0.01), 2, tmp_path / "run", ranks)
         stops = At(3, lambda: setattr(trainer._interruption, "came", True))
@@ -130,7 +130,7 @@ def refused(size: int, make: Callable[[Ranks], Trainer]) -> str:
     return sentence
 
 
-def test_what_differs_is_refused_before_the_first_step(tmp_path: Path, monkeypatch: Any) -> None:
+def test_different_settings_are_rejected_before_the_first_step(tmp_path: Path, monkeypatch: Any) -> None:
     """Settings, and versions or another processor: numbers would be rounded otherwise, and part after some steps."""
     rate = refused(2, lambda ranks: drawn(rnn.SGD(0.2 - ranks.rank / 10), 1, tmp_path / "run", ranks))
     differs = "process 1 differs from process 0: "
@@ -196,7 +196,7 @@ def test_steps_that_are_not_divided_are_refused(tmp_path: Path) -> None:
         rnn.CarriedText(network(), CORPUS, 6, 8, shares=3)
 
 
-def test_without_mpiexec_there_is_one_and_what_it_says_is_not_handed_on(monkeypatch: Any) -> None:
+def test_one_process_without_mpiexec_and_mpi_variables_are_not_inherited(monkeypatch: Any) -> None:
     assert rnn.parallel.launched() is ALONE
     assert rnn.parallel.as_ranks("x", "mpi").size == 1
     monkeypatch.setenv("PMI_RANK", "1")
@@ -225,7 +225,7 @@ def test_shares_carry_their_states_as_whole_batches_do(tmp_path: Path) -> None:
             np.testing.assert_allclose(states[1], states[0], rtol=1e-5, atol=1e-7)
 
 
-def test_batches_that_are_made_when_they_are_asked_for() -> None:
+def test_batches_that_are_made_lazily() -> None:
     """Each is another, though none is held by anybody else."""
     net = rnn.Network([rnn.Elman(3)], SYMBOLS, SYMBOLS)
     u = net.unroll(4, 2, initial="zero")
@@ -247,7 +247,7 @@ UNSHARED = (
 
 
 @pytest.mark.parametrize("name", some_quick(PROBLEMS, (*QUICK, *UNSHARED)))
-def test_every_problem_is_shared_or_says_why_not(name: str, tmp_path: Path) -> None:
+def test_every_problem_is_shared_or_gives_a_reason(name: str, tmp_path: Path) -> None:
     row = PROBLEMS[name]
 
     def work(ranks: Ranks) -> None:

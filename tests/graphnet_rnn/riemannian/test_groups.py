@@ -173,7 +173,7 @@ def test_units_are_the_same_however_they_are_written() -> None:
                 np.testing.assert_allclose(b, a, rtol=1e-7, atol=1e-9)
 
 
-def test_what_has_no_units_is_named() -> None:
+def test_parameters_without_units_are_named() -> None:
     for name, words in WITHOUT.items():
         u = made(name)
         with case(name), pytest.raises(UsageError, match=re.escape(words)):
@@ -210,7 +210,7 @@ BAD: list[tuple[Callable[[Any, Any, Any], Any], str]] = [
 ]
 
 
-def test_what_cannot_be_asked() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     objective, many, net = fed()
     assert len(unit_groups(objective.cost, net.parameters)) == 2, "a mapping will do"
     for (ask, words), asked in itertools.product(BAD, [objective, many]):

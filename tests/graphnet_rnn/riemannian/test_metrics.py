@@ -147,7 +147,7 @@ class Mine(rnn.Cell):
         return gn.tanh(self.affine("h", x=x, h=h)) * gn.sigmoid(self.affine("g", h=h))
 
 
-def test_cells_that_the_source_does_not_know_learn() -> None:
+def test_cells_absent_from_the_publication_learn() -> None:
     x = np.array([0, 1, 2, 2, 1] * 16)
     memory = rnn.LSTM(
         8, initial={"b_f": rnn.initializers.constant(1.0), "b_i": rnn.initializers.zeros()}

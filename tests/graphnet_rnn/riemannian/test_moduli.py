@@ -185,7 +185,7 @@ def test_derivatives_and_losses_of_one_unit_add_up() -> None:
         np.testing.assert_allclose(found[2], 4.0 if double else 2.0)
 
 
-def test_what_is_not_scored_changes_no_step() -> None:
+def test_unscored_steps_do_not_change_the_update() -> None:
     """The last step alone: by a slice, by `unscored`, and with other numbers in steps of no weight."""
     for metric in ["ruop", "qdruop", "kfac", "rms", "frequency", "rbpm", "qdrbpm_probed"]:
         with case(metric):
@@ -227,7 +227,7 @@ class Quartic(Elementwise):
         return slope, -slope
 
 
-def test_what_has_no_moduli_says_so() -> None:
+def test_networks_without_moduli_are_rejected() -> None:
     with pytest.raises(UsageError, match=r"mixes units between two pre-activations.*estimate='probe'"):
         moduli.structured(*parts_of(unrolled([rnn.LayerNormLSTM(3)], 3, 2)))
     u = rnn.Network([rnn.Elman(3)], 3, 3, "ctc").unroll(5, 2, labels=2)
@@ -307,7 +307,7 @@ def test_drawn_slopes_have_the_covariance_of_the_fisher_metric() -> None:
     np.testing.assert_allclose(found, np.array(wanted), atol=0.1 * np.abs(wanted).max())
 
 
-def test_what_has_no_factors_has_a_diagonal() -> None:
+def test_groups_without_factors_use_a_diagonal() -> None:
     """Σ S² B² over cases and steps, and the damping of a mean, of the groups that no product makes."""
     for cell in [rnn.GLNN(3), rnn.LSTMPeephole(3)]:
         with case(cell):

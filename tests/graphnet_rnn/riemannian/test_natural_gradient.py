@@ -130,7 +130,7 @@ def test_a_state_or_metric_that_cannot_be_changes_nothing() -> None:
             assert all(np.array_equal(state[name], array) for name, array in before[1].items())
 
 
-def test_what_is_refused() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     settings = [
         {"rate": 0}, {"rate": np.inf}, {"momentum": 1.0}, {"damping": -1}, {"averaged": 1.0}, {"every": 0},
         {"clip_norm": 0}, {"graft": "lbfgs"}, {"metric": "euclid"},

@@ -131,7 +131,7 @@ REFUSED: dict[str, str] = {
 }  # fmt: skip
 
 
-def test_a_pattern_that_cannot_be_read_or_met_is_said() -> None:
+def test_invalid_or_unreachable_patterns_are_rejected() -> None:
     for pattern, part in REFUSED.items():
         with case(pattern[:20]), pytest.raises(UsageError, match=part):
             rnn.complete(NET, pattern=pattern, length=20)
@@ -258,7 +258,7 @@ def test_ratios_are_those_of_a_plain_loop() -> None:
             rnn.tasks.time_lag(net, steps=7, **settings)  # type: ignore[arg-type]
 
 
-def test_a_text_of_brackets_is_what_it_says() -> None:
+def test_bracket_text_follows_its_parameters() -> None:
     made = bracket_text(200_000, link=15, gap=30, depth=3, nested=0.2, stray=0.05, seed=1)
     assert 200_000 <= len(made.text) <= 200_001
     counts = np.zeros((2, 2))  # outside or in an outermost link; closing or opening

@@ -136,7 +136,7 @@ def test_steps_of_several_batches_are_those_of_a_batched_objective() -> None:
     np.testing.assert_allclose(net.theta, theta, rtol=1e-7, atol=1e-9)
 
 
-def test_what_is_kept_to_validate(tmp_path: Path) -> None:
+def test_validation_split_has_the_requested_size(tmp_path: Path) -> None:
     x, t = data("squared")
     pair = data("squared", 4, seed=1)
     assert rnn.Arrays(network("squared"), x, t, 1000, valid=None).batch == CASES, "no more than there is"
@@ -229,7 +229,7 @@ WRONG: dict[str, tuple[type[Exception], dict[str, Any], str]] = {
 }  # fmt: skip
 
 
-def test_what_does_not_fit_is_told() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     right = {"network": network("softmax"), "inputs": X, "targets": T, "batch": 4, "valid": 0.1}
     for what, (error, changed, said) in WRONG.items():
         with named(what), pytest.raises(error, match=re.escape(said)):
@@ -248,7 +248,7 @@ def test_what_does_not_fit_is_told() -> None:
     rnn.Arrays(network("ctc"), np.zeros((4, 2, INPUTS)), [[0, 1, 2], [1, 1, 0]], lengths=[3, 4], valid=None)
 
 
-def test_whoever_asks_for_the_curvature_gets_that_of_its_batches() -> None:
+def test_curvature_comes_from_the_curvature_batches() -> None:
     """The trainer's first step is the optimizer's own, on the same batches."""
     kfac = rnn.HessianFree(cg_steps=3, preconditioner="kfac")
     for optimizer in [
@@ -333,7 +333,7 @@ def test_cases_of_several_lengths() -> None:
             assert problem.validate() == pytest.approx(total / weight, rel=1e-9)
 
 
-def test_batches_hold_like_lengths() -> None:
+def test_batches_hold_similar_lengths() -> None:
     draw = np.random.default_rng(0)
     lengths = np.concatenate([draw.integers(2, 4, 20), draw.integers(10, 12, 20)])
     x = draw.standard_normal((12, 40, 2))
@@ -524,7 +524,7 @@ def test_classes_that_are_missing_may_be_anything() -> None:
     assert one.feed(0, 0).loss(ctc.theta) == pytest.approx(other.feed(0, 0).loss(ctc.theta))
 
 
-def test_what_is_no_symbol_is_told() -> None:
+def test_invalid_symbols_are_rejected() -> None:
     net = rnn.Network([rnn.GRU(2)], 5, 5)
     for inputs, message in (
         (np.array([["a", "b"]]), r"inputs must be symbols, whole numbers in 0 ... 4, not <U1$"),

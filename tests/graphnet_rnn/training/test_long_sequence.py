@@ -79,7 +79,7 @@ def test_metrics_are_those_of_all_steps() -> None:
                 np.testing.assert_allclose(steps[1], steps[0], rtol=1e-7, atol=1e-12)
 
 
-def test_what_is_drawn_is_carried_back() -> None:
+def test_random_signals_are_carried_back_between_pieces() -> None:
     """In the mean over draws the numbers are those of all steps, whose pieces' sizes do not count."""
     for metric in [Backpropagated("diagonal", estimate="probe"), OuterProduct("diagonal", sampled=True)]:
         with case(metric):
@@ -125,7 +125,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
 }  # fmt: skip
 
 
-def test_what_does_not_fit() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     for what, (call, said) in REFUSED.items():
         with case(what), pytest.raises(UsageError, match=said):
             call()

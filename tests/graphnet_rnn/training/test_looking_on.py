@@ -50,7 +50,7 @@ def test_the_average_is_what_is_validated_and_saved(keep: float, tmp_path: Path)
     assert trainer.problem.validate() == outcome.best
 
 
-def test_functions_are_told_of_each_epoch(tmp_path: Path) -> None:
+def test_functions_are_called_after_each_epoch(tmp_path: Path) -> None:
     told: list[Mapping[str, Any]] = []
 
     def look(trainer: Trainer, row: Mapping[str, Any]) -> bool:
@@ -129,7 +129,7 @@ def is_frozen(name: str) -> bool:
     return name.startswith("layer0.") or name == "output.b_o"
 
 
-def test_what_is_frozen_stays_and_the_rest_learns() -> None:
+def test_frozen_weights_stay_and_the_others_learn() -> None:
     """As if it were constant: the objective over the others alone makes the same steps."""
     for optimizer in OPTIMIZERS:
         with case(optimizer):

@@ -97,7 +97,7 @@ def test_killed_and_resumed_is_never_stopped(whole: Any, tmp_path: Path) -> None
             require_same_files(contents(tmp_path / name), whole(name)[1])
 
 
-def test_what_is_kept_is_the_best_model_and_charts_show_the_run(whole: Any, tmp_path: Path) -> None:
+def test_best_model_is_saved_and_charts_show_the_run(whole: Any, tmp_path: Path) -> None:
     for name in PROBLEMS:
         with case(name):
             outcome, files = whole(name)
@@ -279,13 +279,13 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
 }  # fmt: skip
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     for what, (call, said) in REFUSED.items():
         with case(what), pytest.raises(UsageError, match=re.escape(said)):
             call()
 
 
-def test_listeners_are_told_in_turn_also_one_that_is_added() -> None:
+def test_listeners_are_called_in_order() -> None:
     seen: list[tuple[str, str]] = []
 
     def writes(name: str) -> Listener:

@@ -128,7 +128,7 @@ REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
 }  # fmt: skip
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     for what, (call, error, said) in REFUSED.items():
         with case(what), pytest.raises(error, match=said):
             call()

@@ -64,7 +64,7 @@ def require_it_goes_on(folder: Path, whole: dict[str, bytes], **settings: Any) -
     require_same_files(contents(folder), whole)
 
 
-def test_loss_falls_and_the_history_tells(tmp_path: Path) -> None:
+def test_loss_falls_and_the_history_records_it(tmp_path: Path) -> None:
     run = trainer(tmp_path / "run", epochs=6, optimizer=optimizers.Adam(0.03))
     net, corpus = run.problem.model, run.problem.corpus
     norms = rnn.weight_norms(net)
@@ -133,7 +133,7 @@ def test_a_folder_keeps_two_checkpoints_and_what_others_write(tmp_path: Path) ->
     assert {p.name for p in (tmp_path / "run").iterdir()} == names | last
 
 
-def test_what_ends_a_run_early(tmp_path: Path) -> None:
+def test_early_stopping_and_stop_end_a_run(tmp_path: Path) -> None:
     slow = {"epochs": 50, "stopping": EarlyStopping(2, 0.5), "optimizer": optimizers.SGD(1e-30)}
     outcome = trainer(tmp_path / "early", **slow).run()
     assert outcome.reason == "early stopping"
@@ -197,7 +197,7 @@ def test_signals_leave_a_checkpoint_and_a_second_one_ends_at_once(tmp_path: Path
             signal.signal(number, handler)
 
 
-def test_a_listener_with_a_method_that_nobody_calls() -> None:
+def test_a_listener_with_a_misspelt_method_is_rejected() -> None:
     of_trainer = lambda self, trainer: None
     with pytest.raises(UsageError, match=r"Odd.step_ended: .* stepped\(trainer, report\)"):
         type("Odd", (Listener,), {"step_ended": of_trainer})
@@ -256,7 +256,7 @@ def test_damaged_newest_checkpoint_falls_back(tmp_path: Path, whole: dict[str, b
             require_it_goes_on(tmp_path / damage, whole)
 
 
-def test_what_cannot_be_resumed_and_what_is_in_the_way_stay_as_they_are(tmp_path: Path) -> None:
+def test_failed_resume_or_run_changes_no_file(tmp_path: Path) -> None:
     with pytest.raises(ModelFileError, match=r"none cannot be resumed\. There is no"):
         trainer(tmp_path / "none").resume()
     (tmp_path / "file").write_text("mine")
@@ -281,7 +281,7 @@ def test_what_cannot_be_resumed_and_what_is_in_the_way_stay_as_they_are(tmp_path
         trainer(tmp_path / "run", epochs=1).resume()
 
 
-def test_a_changed_history_is_told(tmp_path: Path) -> None:
+def test_a_changed_history_is_reported(tmp_path: Path) -> None:
     run = trainer(tmp_path / "run", listeners=[interrupt_at(9)])
     run.run()
     written = run.folder.history.read_bytes()
@@ -395,7 +395,7 @@ def test_a_trainer_that_is_refused_changes_nothing(tmp_path: Path, whole: dict[s
     require_same_files(contents(tmp_path / "run"), whole)
 
 
-def test_what_another_has_trained_since_is_taken_up(tmp_path: Path, whole: dict[str, bytes]) -> None:
+def test_resume_continues_from_steps_of_another_process(tmp_path: Path, whole: dict[str, bytes]) -> None:
     """The first goes on, or ends, between the second's `resume` and its `run`: no row is lost or there twice."""
     for end in (9, 21):
         with case(end):
@@ -454,7 +454,7 @@ def test_a_run_whose_lock_is_removed_takes_it_again(tmp_path: Path, whole: dict[
     require_same_files(contents(tmp_path / "run"), whole)
 
 
-def test_a_checkpoint_knows_no_row_that_a_power_cut_may_take(
+def test_checkpoints_count_only_rows_that_survive_a_power_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """When a checkpoint's file gets its name, all of the history that it counts has been brought to the disk."""
@@ -480,7 +480,7 @@ def test_a_checkpoint_knows_no_row_that_a_power_cut_may_take(
     assert len(seen) >= 21
 
 
-def test_nan_loss_is_told_and_reaches_no_file(tmp_path: Path) -> None:
+def test_nan_loss_is_reported_and_reaches_no_file(tmp_path: Path) -> None:
     run = trainer(tmp_path / "run", optimizer=optimizers.SGD(1e38), checkpoint_seconds=0)
     with pytest.raises(TrainingError, match=r"try a smaller --rate or .*checkpoints in .* are untouched"):
         run.run()

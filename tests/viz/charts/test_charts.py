@@ -88,7 +88,7 @@ def test_images_lie_below_those_that_they_are_made_of() -> None:
 VIDEO = np.random.default_rng(0).random((9, 12))
 
 
-def test_a_strip_has_the_frames_that_were_asked_for() -> None:
+def test_a_strip_has_the_requested_frames() -> None:
     wide, other = VIDEO.reshape(9, 3, 4), 1 - VIDEO.reshape(9, 3, 4)
     axes = viz.filmstrip({"is": wide, "was": other}, count=3, every=2, first=1).axes
     for row, video in enumerate((wide, other)):

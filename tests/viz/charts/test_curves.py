@@ -139,7 +139,7 @@ def test_by_step_epochs_lie_where_their_steps_end_and_seconds_may_be_logarithmic
     assert viz.compare_runs({"a": rows}).axes[0].get_yscale() == "linear"
 
 
-def test_where_nothing_is_validated_training_is_solid():
+def test_training_is_solid_without_validation():
     rows = [{"event": "epoch", "epoch": n, "train_loss": 3.0 / n} for n in (1, 2, 3)]
     (axes,) = viz.compare_runs({"a": rows, "b": rows[:2]}).axes
     assert [line.get_linestyle() for line in lines(axes)] == ["-", "-"]

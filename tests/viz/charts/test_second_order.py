@@ -70,7 +70,7 @@ def curves(axes, length: int = 4) -> list:
     return [line for line in axes.get_lines() if len(line.get_xdata()) == length]
 
 
-def test_all_panels_and_what_their_axes_say():
+def test_all_panels_have_titles_and_axis_labels():
     figure = viz.flight_recorder(history(), title="a run")
     found = {axes.get_title(loc="left"): axes for axes in figure.axes if axes.get_title(loc="left")}
     assert found.keys() == PANELS.keys()
@@ -150,7 +150,7 @@ def test_test_errors_are_in_per_cent_and_zero_is_at_the_edge():
                 assert points(axes, "0 %") == [(10.0, axes.get_ylim()[0])]
 
 
-def test_wild_ratios_are_at_the_edge_and_said():
+def test_wild_ratios_are_drawn_at_the_edge_and_labelled():
     ratios = [0.9, 1.3, -8.61, 40.0, -1.5, math.nan, None, -math.inf]
     axes = panel(RATIO, [step(k, ratio=r) for k, r in enumerate(ratios, start=1)])
     assert axes.get_ylim() == (-1, 2)
@@ -163,7 +163,7 @@ def test_wild_ratios_are_at_the_edge_and_said():
     assert [list(other.get_xdata()) for other in axes.get_lines() if other.get_marker() == "o"] == [[1, 2]]
 
 
-def test_steps_of_conjugate_gradient_are_told_apart_by_why_it_ended():
+def test_cg_steps_are_marked_by_their_reason_for_ending():
     words = {
         "progress": "stalled", "limit": "limit", "solved": "solved", "curvature": "curvature ≤ 0",
         "not finite": "not finite", "loss": "loss turns", "ratio": "ρ < 1/4", "failures": "failures",
@@ -194,14 +194,14 @@ def test_curves_of_the_model_end_at_one_and_the_iterate_taken_is_marked():
     assert 1 < high < 1.2
 
 
-def test_only_some_of_many_curves_are_drawn_and_this_is_said():
+def test_only_some_of_many_curves_are_drawn_and_the_title_has_the_count():
     found = panels(history(500))
     shown = curves(found[f"{MODEL}, 40 of 500 HF steps"])
     assert len(shown) == len({curve.get_color() for curve in shown}) == 40
     assert len(points(found[LOSS], "before")) == 500
 
 
-def test_what_a_curve_lacks_is_left_out():
+def test_missing_values_of_a_curve_are_left_out():
     """A step whose model promised nothing has none; a gap is a gap."""
     nothing = [None, [], "wrong", 3, [-1.0], [0.0, 0.5], [None, None], [math.nan, -math.inf], [[1], {}]]
     rows = [step(k, cg_values=values) for k, values in enumerate(nothing)]
@@ -343,14 +343,14 @@ def test_mean_least_and_most_of_the_solved_and_the_number_of_all(tmp_path):
     np.testing.assert_allclose(drawn(xor, "no structural damping")[0].get_xdata(), [50])
 
 
-def test_of_a_run_that_was_taken_up_the_last_outcome_counts():
+def test_resumed_runs_count_by_their_last_outcome():
     rows = [outcome(solved=False, seed=1), outcome(solved=False, seed=2), outcome(minibatches=7.0, seed=1)]
     above, below = viz.minibatches_and_failures(rows).axes
     assert drawn(above, "structural damping")[0].get_ydata() == [7.0]
     assert runs_drawn(below, "solved") == runs_drawn(below, "failed") == [1]
 
 
-def test_what_was_stopped_early_does_not_look_like_what_failed():
+def test_runs_stopped_early_and_failed_runs_look_different():
     """Another marker where it ended, another bar, another word; kinds of damping differ, too."""
     figure = viz.minibatches_and_failures(TABLE)
     above, _, runs, _ = figure.axes
@@ -380,7 +380,7 @@ def test_many_problems_stand_in_two_rows_of_one_scale():
     assert last < min(heights) == max(heights)
 
 
-def test_nothing_solved_is_said(tmp_path):
+def test_tables_without_solved_runs_are_labelled(tmp_path):
     figure = viz.minibatches_and_failures([outcome(solved=False, minibatches=None)], title="all in vain")
     above, below = figure.axes
     assert "none solved" in [text.get_text() for text in above.texts]

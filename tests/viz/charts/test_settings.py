@@ -34,7 +34,7 @@ def test_means_with_their_errors_by_the_settings_that_have_most_values() -> None
     assert figure.axes[0].get_ylabel() == "bits/char"
 
 
-def test_what_is_drawn_against_what_unless_it_is_said() -> None:
+def test_default_axis_is_the_setting_with_most_values() -> None:
     figure = viz.compare_settings(ROWS)
     assert figure.axes[0].get_xlabel() == "units"
     assert len(figure.axes) == 2

@@ -284,7 +284,7 @@ def is_closed(drawing: viz.Drawing) -> bool:
     return "layout=nop2" in drawing.dot
 
 
-def test_what_is_unrolled_is_closed_and_nothing_else(regression):
+def test_only_unrolled_networks_are_drawn_closed(regression):
     u = unrolled(cells.LSTM)
     for thing in (
         rnn.Network([cells.LSTM(4)], 5, 5),
@@ -302,7 +302,7 @@ def test_what_is_unrolled_is_closed_and_nothing_else(regression):
         assert not is_closed(viz.draw(thing))
 
 
-def test_what_cannot_be_closed_stays_open_and_says_so(regression):
+def test_graphs_that_cannot_be_closed_are_drawn_open_or_rejected(regression):
     both, forward = unrolled(rnn.Bidirectional(rnn.Elman(2))), unrolled(cells.Elman)
     of_forward, of_both = (gn.gradient(u.cost, list(u.network.parameters.values())) for u in (forward, both))
     for thing, says in (
@@ -355,7 +355,7 @@ def test_many_time_steps_need_no_recursion():
     assert viz.draw(h, steps=3000).dot.count(" -> ") == 3000
 
 
-def test_no_two_boxes_overlap_whatever_notes_tell():
+def test_no_two_boxes_overlap_with_any_notes():
     """States side by side with wide numbers; of an LSTM two, one above the other, whose boxes are higher then."""
     for stack in ((cells.LSTM,), (cells.LSTM, cells.LSTMPeephole, cells.NARX)):
         u = unrolled(*stack)

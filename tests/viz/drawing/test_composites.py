@@ -31,7 +31,7 @@ def test_a_layer_norm_is_one_operator():
             assert "√" in symbols(full)
 
 
-def test_what_enters_keeps_its_weight_and_what_leaves_its_place():
+def test_composites_keep_incoming_weights_and_the_place_of_outputs():
     x = gn.input((2, 3), name="x")
     w = gn.parameter(np.ones((3, 3), "float32"), name="W")
     a = x @ w

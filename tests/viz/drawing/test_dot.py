@@ -88,7 +88,7 @@ def test_edges_from_input_are_blue_and_no_others(regression):
                 assert (line.split()[0] in inputs) == (f'color="{LIGHT.input_edge}"' in line)
 
 
-def test_operands_are_numbered_where_their_order_matters_and_nothing_else_tells():
+def test_operands_are_numbered_only_if_their_order_is_ambiguous():
     a, b = gn.input((2, 2), name="a"), gn.input((2, 2), name="b")
     w = gn.parameter(np.ones((3, 2), "float32"), name="W")
     ordered = [a - b, a / b, a**b, a < b, a @ b, gn.where(a > 0, a, b)]
@@ -196,7 +196,7 @@ def test_names_are_printed_as_papers_print_them():
         assert re.sub("(<.*?>)+", " ", shape.lines[0]).strip() == shown, name
 
 
-def test_layers_are_told_where_there_are_several():
+def test_layer_numbers_are_drawn_if_there_are_several_layers():
     names = ["layer0.W_ho", "layer1.W_ho", "output.W_ho", "h_0^1"]
     shown = texts(viz.draw([gn.input((), name=name) for name in names]).svg)
     assert shown == ["W", "ho", "(0)", "W", "ho", "(1)", "W", "ho", "h", "0", "(1)"]

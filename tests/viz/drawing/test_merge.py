@@ -59,7 +59,7 @@ def test_open_pictures_fold_time_layer_by_layer():
             assert drawing.svg
 
 
-def test_what_comes_back_is_folded_apart():
+def test_backward_steps_are_folded_separately():
     u = rnn.Network([rnn.Elman(4)], 5, 5).unroll(time=20, batch=1)
     gradients = gn.gradient(u.cost, [n for n in gn.Graph(u.cost).order if n.op.is_parameter])
     picture = viz.draw(gradients, "compact", steps=3).picture
@@ -93,7 +93,7 @@ def test_work_grows_with_time_and_not_faster():
     assert calls_of(lambda: viz.draw(many).dot) < 5 * calls_of(lambda: viz.draw(few).dot)
 
 
-def test_what_serves_only_folded_steps_is_folded_with_them():
+def test_nodes_used_only_by_folded_steps_are_folded():
     """Elements taken out of a sequence, one for each step, in no scope."""
     x, h = gn.input((12, 2, 3), name="x"), gn.input((2, 3), name="h_0")
     elements = [x[t] for t in range(12)]

@@ -228,7 +228,7 @@ def test_with_less_effort_all_is_there(regression):
     assert sizes[0] == sizes[1]
 
 
-def test_what_graphviz_cannot_rank_across_clusters_is_drawn_without(monkeypatch):
+def test_ranks_across_clusters_are_dropped_if_graphviz_fails(monkeypatch):
     """Pairs of shapes go too: without ranks across clusters, they take a shape out of its cluster."""
     a, b = gn.input((2,), name="a"), gn.input((2,), name="b")
     drawing = viz.mirror(gn.sum(a * b), closed=False)

@@ -136,7 +136,7 @@ def test_opening_a_composite_stepping_and_reading_a_value(reader, lstm):
     assert 0 < reader.count("g.mark.operator.todo") < inside
 
 
-def test_the_cost_is_what_numpy_says(reader, lstm):
+def test_cost_equals_the_numpy_result(reader, lstm):
     reader.opens(lstm.path)
     reader.presses("End")
     reader.boxes("cost")[0].query_selector(".title").click(force=True)
@@ -244,7 +244,7 @@ def test_the_keyboard_is_enough(reader, lstm):
     assert reader.tab.inner_text("[data-part=live]")
 
 
-def test_what_was_opened_stays_where_it_is(reader, tmp_path):
+def test_opened_boxes_keep_their_position(reader, tmp_path):
     u = rnn.Network([rnn.GRU(4)], 5, 5).unroll(time=2, batch=2)
     reader.opens(viz.explore(u, tmp_path / "gru.html"))
     reader.presses("c", "ArrowRight", "ArrowRight")
@@ -256,7 +256,7 @@ def test_what_was_opened_stays_where_it_is(reader, tmp_path):
         assert (after["x"], after["y"]) == pytest.approx((before["x"], before["y"]), abs=8)
 
 
-def test_nothing_lies_over_anything_else(reader, lstm, tmp_path):
+def test_boxes_do_not_overlap(reader, lstm, tmp_path):
     """Leaves and closed boxes are apart, and inside of the frames around them."""
     other = viz.explore(rnn.LayerNormLSTM, tmp_path / "cell.html")
     for path, keys in ((lstm.path, "o"), (lstm.path, "os"), (other, ""), (other, "s")):
@@ -326,7 +326,7 @@ def test_themes_in_the_page(reader, tmp_path):
     assert reader.tab.evaluate(colour) == dark
 
 
-def test_in_a_narrow_window_the_graph_stands_above_what_is_said_of_it(reader, lstm):
+def test_narrow_windows_show_the_graph_above_the_details(reader, lstm):
     reader.tab.set_viewport_size({"width": 400, "height": 800})
     reader.opens(lstm.path)
     graph, said = (reader.tab.query_selector(name).bounding_box() for name in ("main", "aside"))

@@ -105,7 +105,7 @@ def test_a_derivative_graph_has_derivatives_of_its_own(tmp_path):
     assert page.derivative("backward", place)[6] == pytest.approx(expected, rel=1e-5)
 
 
-def test_what_depends_on_nothing_that_moves_has_no_derivative(tmp_path):
+def test_nodes_without_differentiable_inputs_have_no_derivative(tmp_path):
     x, i = gn.input((3,), name="x"), gn.input((3,), "int64", name="i")
     page = Read(viz.explore([gn.sum(x), gn.one_hot(i, 4, "float32")], tmp_path / "a.html"))
     places = page.find(name="x") + page.find(op="OneHot") + page.find(name="i")
@@ -115,7 +115,7 @@ def test_what_depends_on_nothing_that_moves_has_no_derivative(tmp_path):
     assert page.data["rop"]["of"]
 
 
-def test_stages_follow_the_passes_and_tell_what_is_new(tmp_path):
+def test_stages_follow_the_passes_and_mark_new_nodes(tmp_path):
     x = gn.input((4,), name="x")
     y = gn.tanh(x) * 1.0 + gn.tanh(x) * 1.0  # merge leaves one tanh, simplify takes away the ones
     passes = [p for p in gn.passes.DEFAULT if p.name in ("merge", "simplify")]
@@ -159,7 +159,7 @@ def test_a_function_is_shown_as_written_and_with_its_own_passes(regression, tmp_
     assert Read(viz.explore(function, tmp_path / "a.html")).data["stages"][1]["name"] == "as compiled"
 
 
-def test_summary_tells_min_mean_max_and_norm():
+def test_summary_holds_min_mean_max_and_norm():
     array = np.random.default_rng(3).standard_normal((30, 7))
     *found, columns, heat, numbers = summary(array, 12)
     assert found == pytest.approx([array.min(), array.mean(), array.max(), np.linalg.norm(array)], rel=1e-5)
@@ -185,7 +185,7 @@ def test_a_heat_map_is_the_means_of_blocks():
             assert read == pytest.approx(cells / np.abs(cells).max(), abs=0.5 / 31 + 1e-9)
 
 
-def test_what_is_not_finite_is_said_and_is_json():
+def test_non_finite_values_are_stored_as_valid_json():
     told = summary(np.array([1.0, np.nan, np.inf, -np.inf]), 12)
     assert told[:4] == ["NaN", "NaN", "NaN", "NaN"]
     assert told[5][1:] == "!!!"
@@ -215,7 +215,7 @@ def test_a_copy_in_its_own_place_computes_the_same(regression):
     np.testing.assert_array_equal(gn.compile(graph.outputs, graph.inputs, backend="numpy")(*FED)[0], a)
 
 
-def test_the_same_graph_gives_the_same_bytes(tmp_path):
+def test_pages_are_reproducible(tmp_path):
     first, second = (
         viz.explore(make_unrolled(), tmp_path / name).read_bytes() for name in ("a.html", "b.html")
     )
@@ -231,7 +231,7 @@ def test_ten_steps_of_an_lstm_take_less_than_two_megabytes(tmp_path):
     assert path.stat().st_size < 2_000_000
 
 
-def test_a_page_asks_for_nothing_outside_of_itself(regression, tmp_path):
+def test_pages_load_no_external_files(regression, tmp_path):
     text = viz.explore(regression[0], tmp_path / "a.html").read_text(encoding="utf-8")
     text = text.replace("http://www.w3.org/2000/svg", "")  # a namespace, which nobody fetches
     assert not re.search(r"https?:|//[\w.]+\.\w{2,3}/|@import|url\((?!#)|<link|src=", text)
@@ -262,7 +262,7 @@ def test_themes(regression, tmp_path):
         assert f"--cost: {style.cost};" in text
 
 
-def test_large_graphs_say_what_is_left_out(tmp_path):
+def test_pages_of_large_graphs_list_omitted_parts(tmp_path):
     y = gn.input((2,), name="x")
     for _ in range(2600):
         y = gn.tanh(y)

@@ -77,7 +77,7 @@ def test_outputs_are_left_alone_by_a_wrong_index_and_may_be_inputs(tmp_path: Pat
     np.testing.assert_allclose(a, 0.125, rtol=1e-6)
 
 
-def test_the_same_function_gives_the_same_bytes(tmp_path: Path) -> None:
+def test_exported_files_are_reproducible(tmp_path: Path) -> None:
     """In processes that hash differently; no folder of this machine, and nothing but ASCII, is in them."""
     module = "tests.graphnet.backends.c.test_standalone"
     for seed in "12":
@@ -91,7 +91,7 @@ def test_the_same_function_gives_the_same_bytes(tmp_path: Path) -> None:
         assert folder not in b"".join(one.values())
 
 
-def test_what_cannot_be_said_in_c_is_refused(tmp_path: Path) -> None:
+def test_functions_without_c_code_are_rejected(tmp_path: Path) -> None:
     x = gn.input((4,), name="x")
     drawn = gn.RandomSource(0).normal(1.0, (4,))
     for name in ("Makefile", "notes.h"):

@@ -42,7 +42,7 @@ PARTS = {"programs": 9, "threads": 6, "memory": 0, "exchange": 0, "products": 2,
 
 
 @pytest.mark.parametrize("name", some_quick(PARTS, [*PARTS][:-1]))
-def test_nothing_is_asked_that_a_driver_would_refuse(name: str, libraries: Path, tmp_path: Path) -> None:
+def test_driver_calls_are_valid(name: str, libraries: Path, tmp_path: Path) -> None:
     words = [name, str(libraries / "libcublas.so")] if name == "products" else [name]
     settings = {"STUB_MEMORY": str(64 << 20)} if name == "memory" else {}
     where = ("-m", "tests.graphnet.backends.cuda.stub.use")
@@ -101,7 +101,7 @@ DAMAGES = [
 
 
 @pytest.mark.slow
-def test_what_is_kept_of_kernels_is_found_and_repairs_itself(libraries: Path, tmp_path: Path) -> None:
+def test_kernel_cache_is_reused_and_damaged_files_are_recompiled(libraries: Path, tmp_path: Path) -> None:
     """Each kernel is damaged in another way; a second process compiles all of them anew, and a third one none."""
     cache = tmp_path / "cache"
 
@@ -134,7 +134,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_errors_are_one_sentence(fault: str, libraries: Path, tmp_path: Path) -> None:
+def test_driver_errors_have_one_sentence(fault: str, libraries: Path, tmp_path: Path) -> None:
     program = """
 import graphnet as gn, numpy as np
 from graphnet.backends import usable_backends

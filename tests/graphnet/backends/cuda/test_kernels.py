@@ -60,7 +60,7 @@ def test_kernels_assemble(how: str, least: int) -> None:
     assert int(words.split()[-2]) > least, "kernels"
 
 
-def test_no_function_is_forgotten() -> None:
+def test_every_elementwise_kernel_is_assembled() -> None:
     """The expressions of all elementwise ops are among those that are assembled."""
     nodes, inputs, _ = PROGRAMS["every function"].nodes()
     graph, _ = optimize(gn.Graph(nodes, inputs), has=Backend.has)
@@ -152,7 +152,7 @@ def test_products_by_the_library(dtype: str, library: Library) -> None:
             require_same(program, dtype)
 
 
-def test_the_library_is_used_and_tf32_only_when_asked(monkeypatch, library: Library) -> None:
+def test_products_use_the_library_and_tf32_is_opt_in(monkeypatch, library: Library) -> None:
     for name, calls in (("product", ["single"]), ("products", ["batched"]), ("product with a vector", [])):
         nodes, inputs, arrays = PROGRAMS[name].nodes()
         library.calls.clear()

@@ -102,7 +102,7 @@ class Cube(gn.Op):
         return x**3
 
 
-def test_what_only_python_knows(tmp_path) -> None:
+def test_steps_without_a_kernel_run_in_python(tmp_path) -> None:
     """An op; and the product of booleans, which a join wants beside others."""
     x = gn.input((3, 4), "float64")
     function = gn.compile([gn.tanh(Cube()(x.T * 2.0)).T + 1.0, Cube()(x[:, 1:3])], [x], "cuda")
@@ -267,7 +267,7 @@ REFUSED = {
 }
 
 
-def test_what_is_not_there_is_said() -> None:
+def test_unsupported_operations_on_a_placed_array_raise() -> None:
     for name, (call, error, part) in REFUSED.items():
         with case(name), pytest.raises(error, match=part):
             call(gn.place(A))
@@ -286,7 +286,7 @@ class Lender:
         return capsule_of(self.array.ctypes.data, self.array.shape, self.array.dtype, (CPU, 0), self)
 
 
-def test_numpy_reads_what_is_lent_and_lends() -> None:
+def test_arrays_are_exchanged_with_numpy() -> None:
     dtypes, shapes = ("float32", "float64", "int32", "int64", "uint8"), ((), (5,), (2, 3, 4), (0, 3))
     for dtype, shape in itertools.product(dtypes, shapes):
         array = np.arange(24).astype(dtype)[: np.prod(shape, dtype=int)].reshape(shape)

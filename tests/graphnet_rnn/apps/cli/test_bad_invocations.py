@@ -61,7 +61,7 @@ def most_memory() -> int:
 
 
 @pytest.mark.parametrize("command", ["", *all_commands()])
-def test_each_answer_is_one_sentence(place: Path, command: str) -> None:
+def test_each_error_is_one_sentence(place: Path, command: str) -> None:
     """At once: memory is not taken, no file is written, nor does the folder change."""
     before = state(place)
     for row in rows(command):

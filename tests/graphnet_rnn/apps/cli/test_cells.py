@@ -166,7 +166,7 @@ def test_resume_where_the_cell_has_moved(elsewhere: Path, capsys: pytest.Capture
     assert main([*AGAIN, "3"]) == 0  # the new place was kept
 
 
-def test_a_mistake_is_told_with_its_line(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_mistake_is_reported_with_its_line(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Also where the file is called like a module of Python's, whose source it must not be taken for."""
     right, wrong = '    states = (rnn.State("h"), rnn.State("s", "slow"))', '    states = rnn.State("h")'
     file = elsewhere.parent / "cells" / "random.py"

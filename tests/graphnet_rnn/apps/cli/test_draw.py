@@ -64,7 +64,7 @@ def test_a_picture_of_many_steps_is_announced(here: Path, capsys: Any, monkeypat
         assert bool(err) == bool(said)
 
 
-def test_a_run_is_drawn_by_what_it_holds_or_as_is_asked_for(here: Path, capsys: Any) -> None:
+def test_chart_of_a_run_follows_its_rows_or_the_options(here: Path, capsys: Any) -> None:
     for row, holds in ((BITS, [True, False]), (STEP, [False, True])):
         written("one", row)
         text = drawn("one/history.jsonl")

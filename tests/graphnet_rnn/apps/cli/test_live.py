@@ -96,7 +96,7 @@ def test_it_is_redrawn_in_its_place_above_the_bar(terminal: Bar, monkeypatch: An
     assert not re.search(r"\x1b\[\d*m", other.getvalue())
 
 
-def test_nothing_is_left_of_it(terminal: Bar) -> None:
+def test_cleared_curve_leaves_no_text(terminal: Bar) -> None:
     shown = curve(terminal)
     for number in range(3):
         terminal.write(f"log {number}\n")
@@ -143,7 +143,7 @@ def test_long_runs_keep_few_points_and_their_mean(terminal: Bar) -> None:
     assert seen(terminal.getvalue())[console.HEIGHT - 1].startswith("   4┤")
 
 
-def test_where_it_is_not_drawn(terminal: Bar, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_curve_is_not_drawn_in_unsuitable_terminals(terminal: Bar, monkeypatch: pytest.MonkeyPatch) -> None:
     """In what is no such terminal, or where it is left out."""
     assert console.allows(terminal)
     for variable, value in (("TERM", "dumb"), ("TERM", None), ("COLUMNS", "39"), ("LINES", "12")):

@@ -93,7 +93,7 @@ def ordered(writing: WritingPage, *orders: list[Any]) -> tuple[int, str]:
     return asked(writing, "POST", f"/{writing.token}/orders", list(orders))
 
 
-def test_what_a_page_does(writing: WritingPage, tmp_path: Path) -> None:
+def test_page_serves_html_and_takes_orders(writing: WritingPage, tmp_path: Path) -> None:
     status, html = asked(writing, "GET", f"/{writing.token}/")
     assert (status, "<title>novel.txt</title>" in html) == (200, True)
     assert not re.search(r"https?:|src=|href=|url\(|@import|%%", html)
@@ -130,7 +130,7 @@ def test_events_follow_the_draft(writing: WritingPage) -> None:
     connection.close()
 
 
-def test_who_does_not_know_the_token_is_told_nothing(writing: WritingPage) -> None:
+def test_requests_without_token_get_no_answer(writing: WritingPage) -> None:
     own = f"127.0.0.1:{writing.server.server_port}"
     token = writing.token
     for path in ("/", "/events", f"/{token[:-1]}/", f"/{token}x/", f"/%C3%A9{token}/"):
@@ -148,7 +148,7 @@ def test_who_does_not_know_the_token_is_told_nothing(writing: WritingPage) -> No
     assert writing.server.server_address[0] == "127.0.0.1"
 
 
-def test_what_is_no_order_is_refused(writing: WritingPage) -> None:
+def test_invalid_orders_are_rejected(writing: WritingPage) -> None:
     path = f"/{writing.token}/orders"
     for body in (
         b"{", b"1" * 5000, b"[" * 100_000, b'{"type": "x"}', b'[["type"]]', b'[["type", 3]]', b'[["warm", "x"]]',
@@ -257,7 +257,7 @@ def live(made: Book) -> Iterator[SweepPage]:
         server.join(300)
 
 
-def test_a_live_page_tells_what_is_new(tmp_path: Path) -> None:
+def test_a_live_page_sends_new_rows(tmp_path: Path) -> None:
     made = book(tmp_path, 6)
     with live(made) as page:
         assert f'<script nonce="{page.token}">' in asked(page, "GET", f"/{page.token}/")[1]

@@ -51,7 +51,7 @@ KINDS = ["y squared", "signs softmax", "bits sigmoid", "last softmax last", "las
 
 
 @pytest.mark.parametrize(("target", "loss", "pool"), [[*kind.split(), ""][:3] for kind in KINDS])
-def test_what_is_trained_is_judged_and_predicted(capsys: Any, target: str, loss: str, pool: str) -> None:
+def test_trained_models_are_evaluated_and_predict(capsys: Any, target: str, loss: str, pool: str) -> None:
     chosen, whole = ["--target", target, "--weights", "w"], target == "last"
     how = ["--pool", "mean"] if pool == "mean" else []
     assert main([*TRAIN[:-1], "--no-live", *chosen, *how, "--out", "run"]) == 0
@@ -211,7 +211,7 @@ def test_shares_are_validated_on_by_their_numbers_and_weighed() -> None:
     assert len(set(found)) == 3
 
 
-def test_of_a_series_a_block_of_time_is_validated_on() -> None:
+def test_series_are_validated_on_a_block_of_time() -> None:
     """And what is next to it is not learned from: other values there make the same run."""
     x = np.random.default_rng(0).standard_normal((48, 2))
 

@@ -150,7 +150,7 @@ def test_a_run_whose_curve_cannot_be_drawn_has_ended_well(here: Path, capsys: An
         pytest.param("", "hf(preconditioner='kfac', cg_steps=2)", marks=pytest.mark.slow),
     ],
 )
-def test_what_chooses_steps_goes_on_as_if_unbroken(here: Path, schedule: str, optimizer: str) -> None:
+def test_schedules_and_optimizers_resume_exactly(here: Path, schedule: str, optimizer: str) -> None:
     """The rates are those of the library."""
     options = [*SMALL, "--units", "3", "--optimizer", optimizer, "--quiet"]
     options += ["--schedule", schedule, "--average", "0.9"] if schedule else ["--steps", "8"]
@@ -254,7 +254,7 @@ def test_seeds_argmax_and_unknown_characters(here: Path, run: Path, capsys: Any)
     assert main(["evaluate", "run/model.safetensors", "other.txt", "--unknown", "a"]) == 0
 
 
-def test_a_text_too_short_to_validate_on_is_said(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_text_too_short_to_validate_is_reported(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "short.txt").write_text(TEXT[:200], encoding="utf-8")
     assert main(["train", "short.txt", *SMALL, "--time", "30", "--batch", "1", "--out", "run"]) == 0
     assert "no validation: too few characters; the best epoch is" in capsys.readouterr().out
@@ -274,7 +274,9 @@ def test_check(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
         main(["check", "cells.py:Cuts", "--debug"])
 
 
-def test_no_memory_and_what_nobody_expected_are_told(here: Path, capsys: Any, monkeypatch: Any) -> None:
+def test_memory_errors_and_unexpected_exceptions_are_reported(
+    here: Path, capsys: Any, monkeypatch: Any
+) -> None:
     """What the failing allocation says is kept, and a remedy given; --debug shows where it came from."""
 
     def exhausted(*arguments: object) -> None:
@@ -321,7 +323,7 @@ def test_resume_of_a_run_from_python(here: Path, capsys: pytest.CaptureFixture[s
     assert "was not written by this command" in fails(capsys, AGAIN, 2)
 
 
-def test_arguments_that_nobody_wrote(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_stored_arguments_are_rejected(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Of a checkpoint from somebody else: one sentence on one line."""
     before = {path: path.read_bytes() for path in run.glob("checkpoint-*")}
     data = "book.txt\ngraphnet-rnn train: all is well"
@@ -340,7 +342,7 @@ def test_arguments_that_nobody_wrote(run: Path, capsys: pytest.CaptureFixture[st
             assert re.search("what cannot be|which cannot be|--memory must be|is no file|encoding", said)
 
 
-def test_resume_says_whose_code_it_imports(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_resume_names_the_code_that_it_imports(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Before it does, also if it is quiet; not where the person named the file."""
     mine = here / "mine.py"
     mine.write_text(CELLS + "\nimport sys\nprint('imported', file=sys.stderr)\n", encoding="utf-8")
@@ -401,7 +403,7 @@ def test_another_optimizer_goes_on_from_a_model_and_is_resumed(here: Path, run: 
     np.testing.assert_array_equal(theta, rnn.load("parts/model.safetensors").theta)
 
 
-def test_what_training_does_with_it_may_differ(run: Path) -> None:
+def test_training_options_may_differ_from_the_starting_model(run: Path) -> None:
     assert main(["train", "text.txt", *START, "--dropout", "0.25", "--seed", "9", "--out", "new"]) == 0
     described = rows(Path("new"), "start")[0]["model"]
     assert (described["dropout"], described["seed"]) == (0.25, 9)

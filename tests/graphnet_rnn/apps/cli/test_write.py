@@ -117,7 +117,7 @@ def test_a_text_without_a_name_is_saved_opened_and_kept_from_others(written: Any
     assert t.wait() == 0
 
 
-def test_what_was_not_saved_is_kept(written: Any, tmp_path: Path) -> None:
+def test_unsaved_text_is_kept_after_a_signal(written: Any, tmp_path: Path) -> None:
     """By who is told to end, and, once more, by whose terminal is closed."""
     (tmp_path / "novel.txt").write_text("abc", encoding="utf-8")
     t = written("novel.txt", columns=100)

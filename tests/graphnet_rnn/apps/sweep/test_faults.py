@@ -194,7 +194,7 @@ def test_a_worker_of_joblib_that_is_killed_loses_nothing(text: str, tmp_path: Pa
     runs.require_those_of_train(Book(None, out), tmp_path / "alone")
 
 
-def test_what_is_added_to_a_history_is_read_once(text: str, tmp_path: Path) -> None:
+def test_history_rows_are_read_once(text: str, tmp_path: Path) -> None:
     """Also a row that is only half written, and a history that was cut when its run was resumed."""
     book = Book(Recipe(text, {"units": 4, "epochs": 9}), tmp_path / "sweep")
     (entry,) = book.entries
@@ -241,7 +241,7 @@ def test_a_damaged_run_hides_no_other(text: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names")
-def test_what_is_no_file_is_not_waited_for(text: str, tmp_path: Path) -> None:
+def test_pipes_and_devices_do_not_block(text: str, tmp_path: Path) -> None:
     makers = (os.mkfifo, lambda path: os.symlink("/dev/zero", path))
     found = itertools.product(("history.jsonl", "timing.jsonl"), makers)
     book = Book(recipe(text, 1, seeds=2), tmp_path / "s")

@@ -59,7 +59,7 @@ def test_a_recipe_in_toml(read: Any, tmp_path: Path) -> None:
     assert Recipe.of(recipe.mapping(), tmp_path) == recipe
 
 
-def test_what_is_drawn_follows_from_its_number_alone(read: Any) -> None:
+def test_configurations_depend_only_on_their_number(read: Any) -> None:
     few, more = read(TOML), read(TOML.replace("trials = 5", "trials = 300"))
     drawn = list(more.configurations())
     assert list(few.configurations()) == drawn[:5]
@@ -99,7 +99,7 @@ epochs = 3
     assert kept.settings["start"] == "kept/model.safetensors"
 
 
-def test_what_depends_on_a_setting_that_is_none_is_none() -> None:
+def test_settings_that_depend_on_an_absent_setting_are_absent() -> None:
     settings = {
         "dropout": Values((0.1,), {"layers": (2,)}), "layers": Values((1, 2), {"cell": ("GRU",)}),
         "cell": Values(("LSTM", "GRU")), "epochs": 1,
@@ -195,7 +195,7 @@ WRONG_IN_PYTHON = {
 }  # fmt: skip
 
 
-def test_what_no_recipe_says(read: Any, tmp_path: Path) -> None:
+def test_invalid_recipes_are_rejected(read: Any, tmp_path: Path) -> None:
     for text, words in WRONG:
         whole = text if not text or text.startswith("data") else f"data = 'a'\n{text}"
         with case(text), pytest.raises(UsageError, match=re.escape(words)):

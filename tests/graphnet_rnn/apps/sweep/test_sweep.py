@@ -253,7 +253,9 @@ def test_the_command(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.usefixtures("inside")
-def test_whose_code_runs_is_said(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_source_of_imported_code_is_reported(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Before it does, also where the folder alone says it; to tell of a sweep runs none."""
     mine, ran, folder = tmp_path / "mine.py", tmp_path / "ran", str(tmp_path / "s")
     code = f"import pathlib\nimport graphnet_rnn as rnn\npathlib.Path({str(ran)!r}).touch()\nclass Own(rnn.GRU): pass\n"
@@ -317,7 +319,7 @@ def test_ray_is_registered_with_joblib(text: str, tmp_path: Path, monkeypatch: p
     monkeypatch.delitem(joblib.parallel.BACKENDS, "ray")
 
 
-def test_without_a_package_it_is_told_before_anything_is_made(text: str, tmp_path: Path) -> None:
+def test_missing_packages_are_reported_before_files_are_made(text: str, tmp_path: Path) -> None:
     for missing, how, words in (
         ("optuna", None, r"pip install 'graphnet\[sweep\]', or say method = 'random'"),
         ("joblib", "loky", r"pip install 'graphnet\[sweep\]', or leave parallel out"),
@@ -331,7 +333,7 @@ def test_without_a_package_it_is_told_before_anything_is_made(text: str, tmp_pat
         assert not (tmp_path / "s").exists()
 
 
-def test_runs_that_joblib_has_started_end_when_told(text: str, tmp_path: Path, take: Any) -> None:
+def test_runs_started_by_joblib_can_be_stopped(text: str, tmp_path: Path, take: Any) -> None:
     take(Endless)
     sweep = Sweep(recipe(text, 100_000), tmp_path / "s", workers=2, parallel="threading")
     sweep.run(until=lambda: all((entry.run / "history.jsonl").exists() for entry in sweep.book.entries))
@@ -382,7 +384,7 @@ def test_a_pruner_cuts_what_learns_worse_than_others(text: str, tmp_path: Path) 
     assert not book.is_hopeless(3)  # another pruner may be tried
 
 
-def test_every_pruner_of_optuna_can_be_asked(text: str, tmp_path: Path) -> None:
+def test_every_pruner_of_optuna_works(text: str, tmp_path: Path) -> None:
     """But for one that needs another pruner."""
     needed = {"PercentilePruner": {"percentile": 25.0}, "ThresholdPruner": {"upper": 1.0}}
     for kind in (k for k in dir(optuna.pruners) if k.endswith("Pruner")):
@@ -395,7 +397,7 @@ def test_every_pruner_of_optuna_can_be_asked(text: str, tmp_path: Path) -> None:
                 assert book.is_hopeless(1) == (kind == "ThresholdPruner")
 
 
-def test_what_optuna_has_not(text: str, tmp_path: Path) -> None:
+def test_invalid_optuna_settings_are_rejected(text: str, tmp_path: Path) -> None:
     for kind, name, given, words in (
         ("sampler", "Nothing", {}, "Optuna has no sampler Nothing; it has .*TPESampler"),
         ("sampler", "TPESampler", {"speed": 3}, "sampler TPESampler cannot be made: .*speed"),
@@ -407,7 +409,7 @@ def test_what_optuna_has_not(text: str, tmp_path: Path) -> None:
         assert not (tmp_path / "s").exists()
 
 
-def test_settings_that_the_recipe_has_not_are_damage(text: str, tmp_path: Path) -> None:
+def test_settings_absent_from_the_recipe_are_reported_as_damage(text: str, tmp_path: Path) -> None:
     wanted = Recipe(text, {"units": Between(2, 9, whole=True), "epochs": 1}, "optuna", trials=2)
     wrong = [("units", "x"), ("units", 3.5), ("units", 99), ("units", [[]]), ("cell", "a.py:B")]
     for place, (name, value) in enumerate(wrong):

@@ -52,7 +52,7 @@ LONG = [pytest.param(rnn.LSTM, "learned", seed, marks=pytest.mark.slow) for seed
 
 
 @pytest.mark.parametrize(("cell", "initial", "seed"), [(rnn.LSTM, "zero", 0), (rnn.GRU, "learned", 0), *LONG])
-def test_any_order_of_orders(cell: Any, initial: str, seed: int) -> None:
+def test_orders_work_in_any_order(cell: Any, initial: str, seed: int) -> None:
     """Typing, accepting, other suggestions, undoing: always as if the text had been read from its start."""
     draws = np.random.default_rng(seed)
     d = Draft(network(cell, initial_state=initial), seed=1)
@@ -132,7 +132,7 @@ def test_states_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     require_as_read(d)
 
 
-def test_of_a_long_text_the_model_reads_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_end_of_a_long_text_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(draft, "CONTEXT", 30)
     text = "abcd éfg\n" * 20
     d = Draft(network())
@@ -170,7 +170,7 @@ def test_it_learns_as_dynamic_evaluation_does() -> None:
     assert sum(scored) < 0.9 * sum(n or 0 for n in expected_nats(twin, text))
 
 
-def test_what_comes_next_is_predicted_by_what_was_learned() -> None:
+def test_predictions_use_the_learned_weights() -> None:
     """Whatever stands between the piece and the end of the text, and whatever was taken back there."""
 
     def nats(before: str, after: str, undone: int = 0) -> float:
@@ -187,7 +187,7 @@ def test_what_comes_next_is_predicted_by_what_was_learned() -> None:
     assert nats("abc dafehhga", "b", undone=3) == nats("abc dafeh", "b")
 
 
-def test_undo_takes_back_what_was_learned() -> None:
+def test_undo_restores_the_weights_before_learning() -> None:
     net = network()
     start = net.theta.copy()
     d = Draft(net, learn=rnn.Momentum(0.1), piece=5)
@@ -250,7 +250,7 @@ def test_a_lesson_that_breaks_the_weights_is_left_out(broken: float) -> None:
 # -- Desk, Document, and the model of the package -------------------------------------------------
 
 
-def test_what_a_writer_does() -> None:
+def test_desk_types_completes_and_undoes() -> None:
     seen: list[View] = []
     with Desk(Draft(network(), temperature=0.0), seen.append) as desk:
         desk.type("ab c")
@@ -331,7 +331,7 @@ def test_it_learns_when_no_key_comes_and_what_fails_is_a_message() -> None:
         assert (view.text, view.message) == ("abcde", "")
 
 
-def test_what_is_not_saved_is_written_beside_its_file(tmp_path: Path, monkeypatch: Any) -> None:
+def test_unsaved_text_is_written_beside_its_file(tmp_path: Path, monkeypatch: Any) -> None:
     """Or where one is, if it has no name; in the place of nothing that is there."""
     own, before = Document(tmp_path / "x.txt"), tmp_path / "x.txt.unsaved"
     with Desk(Draft(network())) as desk:
@@ -349,7 +349,7 @@ def test_what_is_not_saved_is_written_beside_its_file(tmp_path: Path, monkeypatc
     assert nameless.unsaved is not None
 
 
-def test_what_was_pasted_and_not_read_yet_is_rescued_too(tmp_path: Path, monkeypatch: Any) -> None:
+def test_pasted_unread_text_is_rescued(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr("graphnet_rnn.apps.writer.desk.WAIT", 0.05)
     text = "abc defg\n" * 50_000
     with Desk(Draft(network())) as desk:
@@ -361,7 +361,7 @@ def test_what_was_pasted_and_not_read_yet_is_rescued_too(tmp_path: Path, monkeyp
     assert place.read_text(encoding="utf-8") == "a" + text[:-1] + "h"
 
 
-def test_what_was_not_changed_is_saved_as_it_was(tmp_path: Path) -> None:
+def test_unchanged_text_is_saved_byte_for_byte(tmp_path: Path) -> None:
     path = tmp_path / "x.txt"
     for content in (b"", b"a\nb\n", "日本 é".encode(), b"a\r\nb\r\n", b"a\r\nb\n", b"\xef\xbb\xbfa"):
         with case(content):
@@ -388,7 +388,9 @@ def test_a_new_file_and_one_that_another_program_changes(tmp_path: Path) -> None
     assert path.read_text(encoding="utf-8") == "b"
 
 
-def test_what_cannot_be_written_with_read_or_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_models_settings_and_files_are_rejected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     there, nowhere = tmp_path / "bytes", tmp_path / "nowhere" / "x"
     there.write_bytes(b"ab\xff")
     for call, error, said in (
