@@ -25,7 +25,7 @@ from graphnet_rnn.data.sequence_files import read_inputs, with_columns
 from graphnet_rnn.data.tables import TABLES
 from graphnet_rnn.errors import DataError
 from graphnet_rnn.formats import from_torch, to_torch
-from tests.graphnet_rnn.data.test_sequence_files import write_table
+from tests.graphnet_rnn.data.test_data_files import write_table
 from tests.tables import case
 
 DRAW = np.random.default_rng(0)

@@ -24,7 +24,7 @@ class Mutant(NamedTuple):
 #: The laws over all ops.
 LAWS = "tests/graphnet/ops/test_laws.py"
 HESSIAN_FREE = (
-    "tests/graphnet_rnn/optimizers/test_step_rules.py",
+    "tests/graphnet_rnn/optimizers/test_hessian_free_rules.py",
     "tests/graphnet_rnn/optimizers/test_hessian_free.py",
 )
 
@@ -407,7 +407,7 @@ MUTANTS = [
     Mutant(
         "optimizers_interval_that_shrinks", "graphnet_rnn/optimizers/line_search.py",
         "length >= SHRINKS * self._lengths[0]", "length >= SHRINKS * self._lengths[1]",
-        ("tests/graphnet_rnn/optimizers/test_step_rules.py",),
+        ("tests/graphnet_rnn/optimizers/test_hessian_free_rules.py",),
     ),
     Mutant(
         "optimizers_stalled_too_soon", "graphnet_rnn/optimizers/conjugate_gradient.py",

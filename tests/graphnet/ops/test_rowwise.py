@@ -26,8 +26,8 @@ from graphnet.ops.kernel_content import content_of
 from graphnet.plan import lower
 from graphnet.plan.instructions import KernelCall
 from tests.graphnet.backends.conftest import output_of, require_close, run_at_once
+from tests.graphnet.backends.minimal import ThirdBackend
 from tests.graphnet.backends.races import planned, races
-from tests.graphnet.backends.third import ThirdBackend
 from tests.graphnet.ops.lattices import PathSums, Recursion
 from tests.tables import case
 

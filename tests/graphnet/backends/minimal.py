@@ -1,4 +1,4 @@
-"""A third compiled back end, of what "Add a back end" in CONTRIBUTING.md asks for: its kernels are Python code."""
+"""A minimal compiled back end, as "Add a back end" in CONTRIBUTING.md describes it; its kernels are Python code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What compiled back ends share is all but kernels, an emitter and a launcher: a third one of these holds the laws."""
+"""A back end of kernels, an emitter and a launcher alone satisfies the laws."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _only_it():
     with pytest.MonkeyPatch.context() as patch:
         for name in ("numba", "cuda", "cuda-tf32"):
             patch.delitem(backends.AVAILABLE, name)
-        patch.setitem(backends.AVAILABLE, "third", ("tests.graphnet.backends.third", "ThirdBackend"))
+        patch.setitem(backends.AVAILABLE, "third", ("tests.graphnet.backends.minimal", "ThirdBackend"))
         yield
 
 
