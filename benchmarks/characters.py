@@ -20,20 +20,19 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import graphnet_rnn as rnn
 from graphnet.system.streams import prepare_streams
 from graphnet_rnn.cell.cell import Cell
 from graphnet_rnn.cell.initializers import Initializer, normal, thinned
 from graphnet_rnn.data import Corpus, read_text
-from graphnet_rnn.experiments.runs import Row, complete
+from graphnet_rnn.experiments.runs import Job, Row, complete
 from graphnet_rnn.optimizers import Adam, Constant, GreedyHessianFree, HessianFree, Optimizer
 from graphnet_rnn.training import CarriedText, DrawnText, Listener, Problem, Trainer, Training
 
 TIME, BATCH, LANES = 100, 50, 20
 RATE = 5e-3
-KEY = ("cell", "method", "seed", "seconds", "limit", "characters")
 
 
 @dataclass(frozen=True)
@@ -85,13 +84,19 @@ METHODS = ("structural", "line-search", "adam")
 
 
 @dataclass(frozen=True)
-class Job:
+class CharactersJob(Job):
+    KEY: ClassVar = ("cell", "method", "seed", "seconds", "limit", "characters")
+
     cell: str
     method: str
     seed: int
     seconds: float
     parameters: int
     texts: tuple[str, str, str]
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        return self.cell, self.method, self.seed, self.seconds, self.parameters, len(self.texts[0])
 
 
 class _Clock(Listener):
@@ -121,7 +126,7 @@ def optimizer(architecture: Architecture, method: str) -> Optimizer:
     return Adam(RATE, clip_norm=5.0)
 
 
-def run(job: Job) -> Row:
+def run(job: CharactersJob) -> Row:
     """Trains for the given seconds; returns bits per character of the best epoch."""
     architecture = ARCHITECTURES[job.cell]
     data = Corpus.given(*job.texts)
@@ -151,10 +156,8 @@ def run(job: Job) -> Row:
             for part in ("train", "valid", "test")
         }
     return {
-        "cell": job.cell, "method": job.method, "seed": job.seed, "units": units, "parameters": network.theta.size,
-        "steps": outcome.steps, "epochs": outcome.epochs, "best_epoch": outcome.best_epoch, "seconds": job.seconds,
-        "limit": job.parameters, "characters": len(job.texts[0]),
-        **bits,
+        **job.named, "units": units, "parameters": network.theta.size, "steps": outcome.steps,
+        "epochs": outcome.epochs, "best_epoch": outcome.best_epoch, **bits,
     }  # fmt: skip
 
 
@@ -173,10 +176,6 @@ def table(rows: list[Row]) -> str:
             f"{row['test']:.2f} |"
         )
     return "\n".join(lines)
-
-
-def _key(job: Job) -> tuple[str | int | float, ...]:
-    return job.cell, job.method, job.seed, job.seconds, job.parameters, len(job.texts[0])
 
 
 def main() -> None:
@@ -207,12 +206,12 @@ def main() -> None:
     known = set(parts[0])
     texts = tuple("".join(c if c in known else "N" for c in part) for part in parts)
     jobs = [
-        Job(cell, method, seed, chosen.seconds, chosen.parameters, (texts[0], texts[1], texts[2]))
+        CharactersJob(cell, method, seed, chosen.seconds, chosen.parameters, (texts[0], texts[1], texts[2]))
         for seed in chosen.seeds
         for cell in chosen.cells
         for method in chosen.methods
     ]
-    print(table(complete(chosen.runs, jobs, _key, KEY, run, chosen.workers)))
+    print(table(complete(chosen.runs, jobs, run, chosen.workers)))
 
 
 if __name__ == "__main__":

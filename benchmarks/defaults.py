@@ -25,9 +25,9 @@ import math
 import statistics
 import tempfile
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.integrate
@@ -36,22 +36,28 @@ import scipy.io
 import graphnet_rnn as rnn
 from graphnet.system.streams import prepare_streams
 from graphnet_rnn.apps.cli import main as graphnet_rnn
-from graphnet_rnn.experiments.runs import Row, complete
+from graphnet_rnn.experiments.runs import Job, Row, complete
 from viz.charts.history import read_history
 
 CELLS = ("LSTM", "GRU", "Elman", "MultiplicativeLSTM", "RHN", "LayerNormLSTM")
 STARTS = ("train", "python", "pytorch", "keras")
-KEY = ("cell", "units", "data", "seed", "start")
 CHARACTERS, PIECE = 200_000, 50
 EPOCHS = {"text": 1, "lorenz": 8, "mocap": 32}
 
 
-class Job(NamedTuple):
+@dataclass(frozen=True)
+class DefaultsJob(Job):
+    KEY: ClassVar = ("cell", "units", "data", "seed", "start")
+
     cell: str
     units: int
     data: str
     seed: int
     start: str
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        return self.cell, self.units, name_of(self.data), self.seed, self.start
 
 
 class Data(NamedTuple):
@@ -109,7 +115,7 @@ def _table(path: Path, kind: str, inputs: dict[str, Any], targets: dict[str, Any
 # -- runs --------------------------------------------------------------------------------------
 
 
-def run(job: Job) -> Row:
+def run(job: DefaultsJob) -> Row:
     with tempfile.TemporaryDirectory() as folder:
         data = written(job.data, Path(folder))
         out = Path(folder) / "run"
@@ -120,10 +126,10 @@ def run(job: Job) -> Row:
         epochs = [row for row in read_history(out / "history.jsonl") if row["event"] == "epoch"]
     unit = "valid_bits" if data.kind == "text" else "valid_loss"
     loss = min(row[unit] for row in epochs) / max(1, len(data.targets))
-    return {**job._asdict(), "data": name_of(job.data), "loss": loss}
+    return {**job.named, "loss": loss}
 
 
-def by_command(job: Job, data: Data, out: Path) -> None:
+def by_command(job: DefaultsJob, data: Data, out: Path) -> None:
     words = ["train", str(data.path), "--cell", f"{job.cell}({job.units})", "--seed", str(job.seed)]
     if data.kind != "text":
         words += [
@@ -139,7 +145,7 @@ def by_command(job: Job, data: Data, out: Path) -> None:
         raise SystemExit(f"failed: graphnet-rnn {' '.join(words)}")
 
 
-def by_program(job: Job, data: Data, out: Path) -> None:
+def by_program(job: DefaultsJob, data: Data, out: Path) -> None:
     layers = [rnn.cells.ALL[job.cell](job.units)]
     problem: Any
     if data.kind == "text":
@@ -167,7 +173,7 @@ def by_program(job: Job, data: Data, out: Path) -> None:
     rnn.Trainer(problem, training, out).run()
 
 
-def begin(network: rnn.Network, job: Job) -> None:
+def begin(network: rnn.Network, job: DefaultsJob) -> None:
     """Starts with the initial weights of that library."""
     draw = np.random.default_rng([job.seed, job.units])
     for name, node in network.parameters.items():
@@ -185,10 +191,6 @@ def begin(network: rnn.Network, job: Job) -> None:
 
 
 # -- the table ---------------------------------------------------------------------------------
-
-
-def key_of(job: Job) -> tuple[Any, ...]:
-    return job.cell, job.units, name_of(job.data), job.seed, job.start
 
 
 def name_of(data: str) -> str:
@@ -237,14 +239,14 @@ def main() -> None:
     add("--workers", type=int, default=2)
     chosen = parser.parse_args()
     jobs = [
-        Job(cell, units, data, seed, start)
+        DefaultsJob(cell, units, data, seed, start)
         for seed in chosen.seeds
         for units in chosen.units
         for cell in chosen.cells
         for data in chosen.data
         for start in chosen.starts
     ]
-    rows = complete(chosen.out, jobs, key_of, KEY, run, chosen.workers)
+    rows = complete(chosen.out, jobs, run, chosen.workers)
     print("\n".join(tables(rows)))
 
 

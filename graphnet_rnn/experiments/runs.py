@@ -22,7 +22,6 @@ __all__ = [
     "Job", "Row", "complete", "epochs_of", "finished", "grouped", "markdown", "options_of", "some_of", "trainer_of",
 ]  # fmt: skip
 
-J = TypeVar("J")
 T = TypeVar("T")
 
 
@@ -93,23 +92,22 @@ def finished(
 
     counts: predicate of a row that is complete for these options.
     """
-    rows = complete(
-        given.results, jobs, lambda job: job.key, jobs[0].KEY if jobs else (), run, given.workers,
-        lambda row: not given.workers or counts(row),
-    )  # fmt: skip
+    rows = complete(given.results, jobs, run, given.workers, lambda row: not given.workers or counts(row))
     print(table(rows))
     return rows
 
 
 def complete(
-    path: Path, jobs: Iterable[J], key: Callable[[J], Sequence[Any]], names: Sequence[str],
-    run: Callable[[J], Row], workers: int, counts: Callable[[Row], bool] = lambda row: True,
+    path: Path, jobs: Sequence[OneJob], run: Callable[[OneJob], Row], workers: int,
+    counts: Callable[[Row], bool] = lambda row: True,
 ) -> list[Row]:  # fmt: skip
-    """Makes the runs whose key (values of `names`) is not yet in the file; returns the rows of all jobs.
+    """Makes the runs whose key is not yet in the file; returns the rows of all jobs.
 
     run: function that other processes can import, not from a __main__.py. counts: predicate of a complete row; the last
     row of a key counts. Raises SystemExit, with one sentence, for rows of another benchmark.
     """
+
+    names = jobs[0].KEY if jobs else ()
 
     def rows() -> dict[tuple[Any, ...], Row]:
         there = read_rows(path, DataError) if path.exists() else []
@@ -121,15 +119,15 @@ def complete(
                 )
         return {tuple(row[name] for name in names): row for row in there if counts(row)}
 
-    jobs, there = list(jobs), rows()
-    missing = [job for job in jobs if tuple(key(job)) not in there]
+    there = rows()
+    missing = [job for job in jobs if job.key not in there]
     if missing and workers:
         with multiprocessing.get_context("spawn").Pool(workers, maxtasksperchild=1) as pool:
             for row in pool.imap_unordered(run, missing):
                 append_row(path, row)
                 print({name: value for name, value in row.items() if not isinstance(value, list)}, flush=True)
     found = rows()
-    return [found[tuple(key(job))] for job in jobs if tuple(key(job)) in found]
+    return [found[job.key] for job in jobs if job.key in found]
 
 
 # -- one run -------------------------------------------------------------------------------------
