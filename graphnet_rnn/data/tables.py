@@ -256,8 +256,9 @@ def _numbers(path: Path, name: str, column: Array, missing: Array | None) -> Arr
             f"{path}: {value}; all values must be finite numbers; set the weight of a row with a missing target to 0"
         )
     exact = found
-    if np.abs(found).max() > 2**53 and missing is None:  # float64 rounds whole numbers
-        exact = np.array([np.longdouble(str(value).strip()) for value in column])
+    if np.abs(found).max() > 2**53:  # float64 rounds whole numbers
+        present = column if missing is None else column[~missing]
+        exact = np.array([np.longdouble(str(value).strip()) for value in present])
     _require_resolution(path, name, exact)
     return found
 

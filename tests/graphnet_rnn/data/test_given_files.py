@@ -55,6 +55,9 @@ def test_texts_of_whole_numbers_that_float64_rounds(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("a,y\n" + "".join(f"{2**63 + i},{i}.5\n" for i in range(9)))
     with pytest.raises(DataError, match="float32 rounds the values of the column 'a'"):
         read_sequences(tmp_path / "a.csv", Choice(("a",), ("y",)))
+    (tmp_path / "w.csv").write_text("a,y,w\n0,,0\n" + "".join(f"{i},{2**63 + i},1\n" for i in range(9)))
+    with pytest.raises(DataError, match="float32 rounds the values of the column 'y'"):
+        read_sequences(tmp_path / "w.csv", Choice(("a",), ("y",), weights="w"))
 
 
 def test_a_column_without_a_name_is_no_column_of_cases(tmp_path: Path) -> None:
