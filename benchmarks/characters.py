@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import graphnet_rnn as rnn
 from graphnet.system.streams import prepare_streams
@@ -85,7 +85,7 @@ METHODS = ("structural", "line-search", "adam")
 
 @dataclass(frozen=True)
 class CharactersJob(Job):
-    KEY: ClassVar = ("cell", "method", "seed", "seconds", "limit", "characters")
+    KEY = ("cell", "method", "seed", "seconds", "limit", "characters")
 
     cell: str
     method: str

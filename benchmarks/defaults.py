@@ -27,7 +27,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.integrate
@@ -47,7 +47,7 @@ EPOCHS = {"text": 1, "lorenz": 8, "mocap": 32}
 
 @dataclass(frozen=True)
 class DefaultsJob(Job):
-    KEY: ClassVar = ("cell", "units", "data", "seed", "start")
+    KEY = ("cell", "units", "data", "seed", "start")
 
     cell: str
     units: int
