@@ -39,7 +39,7 @@ class Differentiable:
 
     >>> x = gn.input(2, "float64", name="x")
     >>> f = gn.inside.Differentiable(x**2, [x], backend="numpy")
-    >>> f.value([3.0, 5.0])[0].tolist(), f.jvp([3.0, 5.0], [1.0, 0.0])[0].tolist()
+    >>> f.value([3.0, 5.0])[0].tolist(), f.tangent.value([3.0, 5.0], [1.0, 0.0])[0].tolist()
     ([9.0, 25.0], [6.0, 0.0])
     >>> f.derivative.value([3.0, 5.0], [1.0, 1.0])[0].tolist()
     [6.0, 10.0]
@@ -75,11 +75,12 @@ class Differentiable:
         return self._compiled(self.outputs, self.inputs)
 
     @cached_property
-    def jvp(self) -> Function:
-        """(x, v) -> Jv for the float outputs; v: a tangent for each float input."""
+    def tangent(self) -> Differentiable:
+        """(x, v) -> Jv for the float outputs, itself Differentiable; v: a tangent for each float input."""
         tangents = {self.inputs[i]: self._like(self.inputs[i]) for i in self.float_inputs}
         ends = [self.outputs[i] for i in self.float_outputs]
-        return self._compiled(rop(ends, tangents), [*self.inputs, *tangents.values()])
+        moved = rop(ends, tangents)
+        return Differentiable(moved, [*self.inputs, *tangents.values()], self.backend, self.threads)
 
     @cached_property
     def derivative(self) -> Differentiable:

@@ -73,11 +73,20 @@ class _Applied(torch.autograd.Function):  # type: ignore[misc]  # PyTorch may be
             tangent = tangents[i]
             given.append(torch.zeros_like(tensors[i]) if tangent is None else tangent)
         moved: list[torch.Tensor | None] = [None] * len(of.outputs)
-        for i, tangent in zip(
-            of.float_outputs, _tensors(of.jvp(*_arrays(tensors), *_arrays(given))), strict=True
-        ):
+        for i, tangent in zip(of.float_outputs, on_tensors(of.tangent)(*tensors, *given), strict=True):
             moved[i] = tangent
         return tuple(moved)
+
+    @staticmethod
+    def vmap(
+        info: Any, in_dims: tuple[int | None, ...], call: _Call, *tensors: torch.Tensor
+    ) -> tuple[tuple[torch.Tensor, ...], tuple[int, ...]]:
+        function = on_tensors(call.of)
+        rows = [
+            function(*(x if d is None else x.select(d, row) for x, d in zip(tensors, in_dims[1:], strict=True)))
+            for row in range(info.batch_size)
+        ]
+        return tuple(map(torch.stack, zip(*rows, strict=True))), (0,) * len(call.of.outputs)
 
 
 def _arrays(tensors: Sequence[torch.Tensor]) -> list[Array]:

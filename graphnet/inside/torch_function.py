@@ -17,12 +17,13 @@ __all__ = ["torch_function"]
 def torch_function(
     outputs: Nodes, inputs: Iterable[Node], backend: str = "numba", threads: int | None = None
 ) -> Callable[..., Any]:
-    """y = f(x) on tensors, differentiable by autograd: backward to any order, and forward mode
+    """y = f(x) on tensors, differentiable by autograd and torch.func: backward to any order, and forward mode
 
     outputs: nodes. inputs: Inputs, or parameters, which become arguments like other inputs. The function takes a tensor
     for each, on the CPU, and returns a tuple of tensors. backend, threads: see gn.compile.
     Values of forward are kept for backward, for up to four calls at a time. They are computed again by backward of
     further calls, by a second backward of one call, and by derivatives of derivatives.
+    vmap calls the function case by case.
     Raises UsageError without PyTorch; the function raises DtypeError or ShapeError for a tensor that does not fit.
 
     >>> x = gn.input(2, name="x")

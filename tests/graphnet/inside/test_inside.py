@@ -54,7 +54,7 @@ def test_calls_wait_for_their_cotangents_in_any_number(backend: str) -> None:
 def test_tangents_are_adjoint_to_cotangents() -> None:
     of = Differentiable(*example())
     a, (v, p, _), u, s = arrays(), arrays(1), np.ones((5, 2)), np.array(0.5)
-    moved = of.jvp(*a, v, p)
+    moved = of.tangent.value(*a, v, p)
     pulled = of.begin(a).gradients(a, [u, s])
     adjoint = (pulled[0] * v).sum() + (pulled[1] * p).sum()
     np.testing.assert_allclose((moved[0] * u).sum() + moved[1] * s, adjoint)
@@ -76,6 +76,17 @@ def test_torch_checks_all_derivatives() -> None:
     a, b, rows = tensors[0]
     assert torch.autograd.gradcheck(lambda a, b: function(a, b, rows), (a, b), check_forward_ad=True)
     assert torch.autograd.gradgradcheck(lambda a, b: function(a, b, rows), (a, b))
+    cost, plain = lambda a: function(a, b, rows)[1], lambda a: (torch.tanh(a @ b)[rows] ** 2).sum()
+    a, b, moves = a.detach(), b.detach(), torch.ones(3, *a.shape, dtype=a.dtype)
+    for transform in (
+        lambda f: torch.func.grad(f)(a),
+        lambda f: torch.func.jvp(f, (a,), (moves[0],))[1],
+        lambda f: torch.func.hessian(f)(a),
+        lambda f: torch.func.vmap(f)(a + moves),
+        lambda f: torch.func.vmap(torch.func.grad(f), 2)((a + moves).movedim(0, 2)),
+    ):
+        torch.testing.assert_close(transform(cost), transform(plain))
+    a.requires_grad_()
     with torch.no_grad():
         assert not function(a, b, rows)[0].requires_grad
     with pytest.raises(DtypeError, match=r"input x.* is float64, not float32; give tensor.to\(torch"):
