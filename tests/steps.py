@@ -50,7 +50,7 @@ SAME_EVERYWHERE = (
     "tests/graphnet/backends/test_threads.py", "tests/graphnet/passes/test_cut.py",
     "tests/graphnet/passes/test_recompute.py", "tests/graphnet/testing/test_mutants.py",
     "tests/graphnet_rnn/cell/test_initial_weights.py", "tests/graphnet_rnn/cell/test_mistakes.py",
-    "tests/graphnet_rnn/cells/test_architectures.py", "tests/graphnet_rnn/models/test_models.py",
+    "tests/graphnet_rnn/cells/test_architectures.py", "tests/graphnet_rnn/models/test_every_model.py",
     "tests/graphnet_rnn/network/test_attention.py", "tests/graphnet_rnn/network/test_composed.py",
     "tests/graphnet_rnn/network/test_lengths.py", "tests/graphnet_rnn/network/test_kept.py",
     "tests/graphnet_rnn/network/test_operators.py", "tests/graphnet_rnn/optimizers/test_check_optimizer.py",
@@ -60,9 +60,9 @@ SAME_EVERYWHERE = (
 #: Every package imports; one test of each kind of thing; a network is trained, and pictures are drawn.
 QUICK = (
     "tests/test_imports.py", "tests/test_exports.py", "tests/graphnet/graph/test_engine.py",
-    "tests/graphnet/ops/test_laws.py", "tests/graphnet/passes/test_every_pass.py",
+    "tests/graphnet/ops/test_every_op.py", "tests/graphnet/passes/test_every_pass.py",
     "tests/graphnet/derivatives", "tests/graphnet_rnn/cells/test_oracles.py",
-    "tests/graphnet_rnn/optimizers/test_optimizers.py", "tests/graphnet_rnn/training/test_arrays.py",
+    "tests/graphnet_rnn/optimizers/test_every_optimizer.py", "tests/graphnet_rnn/training/test_arrays.py",
     "tests/graphnet_rnn/formats/test_model_file.py", "tests/viz/drawing/test_render.py",
 )  # fmt: skip
 #: README, guides and tutorials, run as they stand.

@@ -83,7 +83,9 @@ class _Applied(torch.autograd.Function):  # type: ignore[misc]  # PyTorch may be
     ) -> tuple[tuple[torch.Tensor, ...], tuple[int, ...]]:
         function = on_tensors(call.of)
         rows = [
-            function(*(x if d is None else x.select(d, row) for x, d in zip(tensors, in_dims[1:], strict=True)))
+            function(
+                *(x if d is None else x.select(d, row) for x, d in zip(tensors, in_dims[1:], strict=True))
+            )
             for row in range(info.batch_size)
         ]
         return tuple(map(torch.stack, zip(*rows, strict=True))), (0,) * len(call.of.outputs)

@@ -22,7 +22,7 @@ class Mutant(NamedTuple):
 
 
 #: The laws over all ops.
-LAWS = "tests/graphnet/ops/test_laws.py"
+LAWS = "tests/graphnet/ops/test_every_op.py"
 HESSIAN_FREE = (
     "tests/graphnet_rnn/optimizers/test_hessian_free_rules.py",
     "tests/graphnet_rnn/optimizers/test_hessian_free.py",
@@ -142,7 +142,7 @@ MUTANTS = [
     Mutant(
         "passes_fuse_over_other_axes", "graphnet/passes/fuse.py",
         "if axes and axes == (over or axes):", "if axes:",
-        ("tests/graphnet/passes/test_fuse_reductions.py",),
+        ("tests/graphnet/passes/test_reductions.py",),
     ),
     Mutant(
         "passes_pads_that_touch", "graphnet/passes/pads.py",
@@ -246,7 +246,7 @@ MUTANTS = [
     Mutant(
         "compiled_check_of_reductions", "graphnet/backends/compiled/schedule.py",
         "looked_at = instruction.writes if instruction.reductions else []", "looked_at = []",
-        ("tests/graphnet/backends/test_check.py",),
+        ("tests/graphnet/backends/test_check_option.py",),
     ),
     Mutant(
         "cuda_chunk_of_a_place", "graphnet/backends/cuda/scatters.py",
@@ -282,7 +282,7 @@ MUTANTS = [
         "numpy_first_that_is_not_finite", "graphnet/backends/numpy.py",
         "if all(finite[position[source]] for source in node.inputs):",
         "if any(finite[position[source]] for source in node.inputs):",
-        ("tests/graphnet/backends/test_check.py",),
+        ("tests/graphnet/backends/test_check_option.py",),
     ),
     # -- graphnet/call, graphnet/system, graphnet/settings, graphnet/testing, graphnet/onnx -----------------------
     Mutant(
@@ -334,7 +334,7 @@ MUTANTS = [
     Mutant(
         "settings_nan_as_a_limit", "graphnet/settings.py",
         "if not is_number(value) or not value > 0:\n", "if not is_number(value) or value <= 0:\n",
-        ("tests/graphnet_rnn/optimizers/test_optimizers.py",),
+        ("tests/graphnet_rnn/optimizers/test_every_optimizer.py",),
     ),
     Mutant(
         "testing_nan_where_none_is_right", "graphnet/testing/laws.py",
@@ -397,7 +397,7 @@ MUTANTS = [
     Mutant(
         "optimizers_decay_after_the_step", "graphnet_rnn/optimizers/first_order.py",
         "after - scaled * decay * theta", "after - scaled * decay * after",
-        ("tests/graphnet_rnn/optimizers/test_optimizers.py",),
+        ("tests/graphnet_rnn/optimizers/test_every_optimizer.py",),
     ),
     Mutant(
         "optimizers_oldest_pair", "graphnet_rnn/optimizers/lbfgs.py",
@@ -432,7 +432,7 @@ MUTANTS = [
     Mutant(
         "optimizers_product_after_a_draw", "graphnet_rnn/optimizers/objective.py",
         "            self.random.redraw()\n            self.forget()", "            self.random.redraw()",
-        ("tests/graphnet_rnn/optimizers/test_optimizers.py", "tests/graphnet_rnn/optimizers/test_batched.py"),
+        ("tests/graphnet_rnn/optimizers/test_every_optimizer.py", "tests/graphnet_rnn/optimizers/test_batched.py"),
     ),
     Mutant(
         "riemannian_share_of_damping", "graphnet_rnn/riemannian/kronecker.py",
@@ -469,7 +469,7 @@ MUTANTS = [
     Mutant(
         "data_target_after_the_last", "graphnet_rnn/data/batches.py",
         "lane = (len(symbols) - 1) // batch", "lane = len(symbols) // batch",
-        ("tests/graphnet_rnn/data/test_data.py",),
+        ("tests/graphnet_rnn/data/test_text.py",),
     ),
     Mutant(
         "data_gap_in_pieces", "graphnet_rnn/data/sequences.py",
@@ -500,7 +500,7 @@ MUTANTS = [
     Mutant(
         "training_stop_at_nan", "graphnet_rnn/training/settings.py",
         "return not costs[-1] <= costs[-1 - self.memory]", "return costs[-1] > costs[-1 - self.memory]",
-        ("tests/graphnet_rnn/optimizers/test_optimizers.py",),
+        ("tests/graphnet_rnn/optimizers/test_every_optimizer.py",),
     ),
     Mutant(
         "training_history_behind_a_checkpoint", "graphnet_rnn/training/folder.py",

@@ -20,7 +20,7 @@ from graphnet.backends.numba.machine import this_machine
 from graphnet.backends.numba.schedule import TapeScheduler
 from graphnet.plan import instructions
 from tests.graphnet.backends.races import planned, races
-from tests.graphnet_rnn.cells.test_cells import DIFFERENT
+from tests.graphnet_rnn.cells.test_every_cell import DIFFERENT
 from tests.tables import case, some_quick
 
 

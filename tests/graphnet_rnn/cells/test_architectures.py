@@ -15,7 +15,7 @@ from graphnet.graph.node import Array, Node
 from graphnet_rnn import cells
 from graphnet_rnn.data import Vocabulary
 from graphnet_rnn.errors import CellError, DataError, UsageError
-from tests.graphnet_rnn.cells.test_cells import DIFFERENT
+from tests.graphnet_rnn.cells.test_every_cell import DIFFERENT
 from tests.tables import case, some_quick
 
 SYMBOLS = 3

@@ -15,7 +15,7 @@ import graphnet_rnn as rnn
 from graphnet.graph.node import Array
 from graphnet_rnn.errors import UsageError
 from graphnet_rnn.models.energy import RBM, RTRBM, TRBM, ContrastiveDivergence, EnergyModel
-from tests.graphnet_rnn.cells.test_cells import DIFFERENT
+from tests.graphnet_rnn.cells.test_every_cell import DIFFERENT
 from tests.graphnet_rnn.models.trained import train
 from tests.tables import case
 

@@ -84,7 +84,9 @@ CASES = {
 
 def test_steps_equal_the_reference() -> None:
     """And each tells the loss and the slope of where it began."""
-    require_rows(set(FIRST_ORDER) - set(CASES), "CASES in test_optimizers.py", "its equation as a plain loop")
+    require_rows(
+        set(FIRST_ORDER) - set(CASES), "CASES in test_every_optimizer.py", "its equation as a plain loop"
+    )
     for optimizer, reference in CASES.values():
         with named(optimizer):
             theta = np.array([0.3, -0.4, 2.0])
@@ -405,7 +407,7 @@ REFUSED = [
     (lambda: rnn.Objective(COST, [W], also=5), UsageError, "also .* not 5"),
     (lambda: rnn.Objective(COST, [W], structure=[W]), UsageError, "structure must be pairs"),
     (lambda: rnn.Objective(COST, [W], clip_values=-1), UsageError, "clip_values .* not -1"),
-    (lambda: rnn.Objective(COST, [W]), UsageError, r"depends on x\[3\] \(made at .*test_optimizers"),
+    (lambda: rnn.Objective(COST, [W]), UsageError, r"depends on x\[3\] \(made at .*test_every_optimizer"),
     (lambda: rnn.Objective(COST, [gn.parameter(1.0, name="v")], [X]), UsageError, r"none of the parameters, v"),
     (OBJECTIVE.feed, UsageError, "Objective.feed: 1 arrays .* 0 were given"),
 ]  # fmt: skip

@@ -130,7 +130,7 @@ def test_every_model_has_a_row_and_can_be_loaded() -> None:
     installed = {point.load() for point in names_of("models").values()}
     require_rows(kinds - set(MODELS.values()) - installed, "model_file.MODELS", "the class")
     require_rows(
-        kinds - {type(make()) for make in MAKE.values()}, "MAKE in test_models.py", "a small one of it"
+        kinds - {type(make()) for make in MAKE.values()}, "MAKE in test_every_model.py", "a small one of it"
     )
     assert set(MODELS.values()) <= kinds
 

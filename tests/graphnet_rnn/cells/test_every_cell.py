@@ -166,7 +166,7 @@ class FixedWidth(rnn.Elman):
 def test_faulty_cell_is_caught() -> None:
     for cell, error, content in [
         (UsesBadSlope, LawError, r"gradient = finite difference fails.* in layer0\.(W_xh|W_hh|b_h)\["),
-        (CutsGradient, LawError, r"(?s)finite difference fails.* in layer0\.W_hh\[.*test_cells\.py:\d"),
+        (CutsGradient, LawError, r"(?s)finite difference fails.* in layer0\.W_hh\[.*test_every_cell\.py:\d"),
         (StopsWrongly, LawError, "gradient = finite difference fails"),
         (ReadsTheClock, LawError, "unrolled cost = plain loop fails"),
         (RemembersNodes, CellError, "is not part of this step"),
