@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from viz.charts.curves import training_curve
-from viz.charts.history import History, measures_of, rows_of
-from viz.charts.reading import cost_over_text
-from viz.charts.schedule import is_schedule, schedule_curve
-from viz.charts.second_order import flight_recorder, has_flight
+import viz
+from viz.charts.history import History, has_flight, measures_of, rows_of
 from viz.drawing.draw import draw
 from viz.notebook import bundle_of
 from viz.pages import reading
@@ -36,9 +33,9 @@ def mimebundle(thing: Any) -> dict[str, str]:
         page = reading(thing)
         return {"text/plain": page.terminal, "text/html": page._repr_mimebundle_()["text/html"]}
     if hasattr(thing, "new_words") and hasattr(thing, "bits"):
-        return bundle_of(cost_over_text(thing).svg, repr(thing))
-    if is_schedule(thing):
-        return bundle_of(schedule_curve(thing).svg, repr(thing))
+        return bundle_of(viz.cost_over_text(thing).svg, repr(thing))
+    if callable(getattr(thing, "by_epoch", None)) and not isinstance(thing, type):
+        return bundle_of(viz.schedule_curve(thing).svg, repr(thing))
     return bundle_of(draw(thing).svg, repr(thing))
 
 
@@ -56,8 +53,8 @@ def history_chart(history: History, title: str | None = None) -> Chart:
     rows = rows_of(history)
     recorded = has_flight(rows)
     if not measures_of(rows).measure or recorded:
-        return flight_recorder(rows, title)
-    figure = training_curve(rows)
+        return viz.flight_recorder(rows, title)
+    figure = viz.training_curve(rows)
     if title:
         figure.suptitle(title, x=0.01, horizontalalignment="left", fontsize=14)
     return figure

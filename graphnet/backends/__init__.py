@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import warnings
+from functools import cache
 from typing import Any
 
 from graphnet.backends.base import Backend
 from graphnet.errors import BackendError
+from graphnet.system.process import has_compiler
 
 __all__ = ["AVAILABLE", "Backend", "backend_of", "load_backend", "place", "usable_backends"]
 
@@ -20,15 +23,30 @@ AVAILABLE: dict[str, tuple[str, str]] = {
 
 
 def load_backend(name: str) -> Backend:
-    """The back end with this name; BackendError lists the available names."""
+    """The back end with this name; that of NumPy, with a warning, instead of Numba's where Numba is not installed.
+
+    Raises BackendError, with the available names, for another name.
+    """
     if not isinstance(name, str) or name not in AVAILABLE:
         raise BackendError(
             f"there is no back end {name!r:.60} in this version; available: {', '.join(sorted(AVAILABLE))}."
         )
+    if name == "numba" and not has_compiler():
+        _warn_once()
+        name = "numpy"
     module, attribute = AVAILABLE[name]
     backend = getattr(importlib.import_module(module), attribute)()
     assert isinstance(backend, Backend)
     return backend
+
+
+@cache
+def _warn_once() -> None:
+    warnings.warn(
+        "Numba is not installed, so NumPy computes instead: slower, with the same results. Install it with "
+        "`pip install numba`",
+        stacklevel=3,
+    )
 
 
 def place(array: Any, backend: str = "cuda") -> Any:
@@ -60,4 +78,5 @@ def backend_of(array: Any) -> str:
 
 def usable_backends() -> list[str]:
     """The names of the back ends that can run here."""
-    return [name for name in AVAILABLE if not load_backend(name).missing()]
+    installed = [name for name in AVAILABLE if name != "numba" or has_compiler()]
+    return [name for name in installed if not load_backend(name).missing()]

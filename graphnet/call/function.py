@@ -218,10 +218,10 @@ class Function(CompiledCallable, ShowsItself):
                 )
             threads = min(int(threads), MOST_THREADS)
         self.source = source
-        self.backend = backend
+        maker = load_backend(backend)
+        self.backend = maker.name
         self.passes = tuple(passes)
         self.check = check
-        maker = load_backend(backend)
         if deterministic and not maker.deterministic:
             threads = 1
         self._has, self._threads = maker.has, threads

@@ -20,6 +20,7 @@ from graphnet.graph.node import Array, Dtype, Node, Op, RowsOf, Shape
 from graphnet.graph.provenance import Origin
 from graphnet.graph.signature import parse
 from graphnet.ops.kernel_content import content_of
+from graphnet.system.process import has_compiler
 
 __all__ = ["RowLayout", "Rowwise", "refused", "run_rows"]
 
@@ -146,11 +147,14 @@ class Rowwise(Op):
         return tuple(found)
 
     def forward(self, *arrays: Array) -> Array:
-        """Runs the kernel with Numba and bounds checks."""
+        """Runs the kernel, compiled by Numba with bounds checks; as plain Python if Numba is not installed."""
         inputs = [np.asarray(x) for x in arrays]
         shape, dtype = self.infer(*inputs)  # type: ignore[arg-type]  # which looks at shapes and dtypes alone
         y = np.empty(shape, dtype)
-        if y.size:
+        if y.size and not has_compiler():
+            with np.errstate(all="ignore"):
+                run_rows(self, self.python_kernel, y, inputs)
+        elif y.size:
             from numba.core.errors import NumbaError
 
             try:

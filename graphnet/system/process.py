@@ -1,4 +1,4 @@
-"""This process: its cores, its garbage collector, and cached properties that are safe under fork."""
+"""This process: its cores and compiler, its garbage collector, and cached properties that are safe under fork."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
+from importlib.util import find_spec
 
-__all__ = ["cached_property", "collector_paused", "own_cores"]
+__all__ = ["cached_property", "collector_paused", "has_compiler", "own_cores"]
 
 #: As that of functools, without the lock that Python 3.11 holds while a value is computed. That lock is one for all
 #: objects: a process that is forked while another thread holds it, in the midst of a compilation, would wait for ever.
@@ -63,3 +65,9 @@ def collector_paused() -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
+
+
+@cache
+def has_compiler() -> bool:
+    """True if Numba and its compiler, llvmlite, are installed."""
+    return find_spec("numba") is not None and find_spec("llvmlite") is not None

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from graphnet.graph.node import Array
+from graphnet.system.process import has_compiler
 from graphnet.version import __version__
 from graphnet_rnn.errors import TrainingError, UsageError
 from graphnet_rnn.parallel.ranks import Ranks
@@ -30,17 +31,20 @@ def made_by(problem: Problem) -> dict[str, Any]:
     """
     from importlib import metadata
 
-    import llvmlite.binding as llvm
+    config = np.show_config(mode="dicts")
+    blas = config["Build Dependencies"]["blas"]
+    processor, features = platform.machine(), ",".join(config["SIMD Extensions"].get("found", []))
+    if has_compiler():
+        import llvmlite.binding as llvm
 
-    from graphnet.backends.numba.machine import this_machine
+        from graphnet.backends.numba.machine import this_machine
 
-    features = llvm.get_host_cpu_features().flatten()
-    blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
+        processor, features = this_machine().processor, llvm.get_host_cpu_features().flatten()
     return {
         "graphnet": __version__,
         "Python": platform.python_version(),
-        **{name: metadata.version(name) for name in PACKAGES},
-        "processor": this_machine().processor,
+        **{name: metadata.version(name) for name in PACKAGES if name == "numpy" or has_compiler()},
+        "processor": processor,
         "processor features": hashlib.sha256(features.encode()).hexdigest()[:16],
         "BLAS": f"{blas.get('name')} {blas.get('version')} {os.environ.get('OPENBLAS_CORETYPE', '')}".strip(),
         "backend": getattr(problem, "backend", ""),

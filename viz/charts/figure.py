@@ -7,14 +7,17 @@ import os
 from pathlib import Path
 from typing import Any
 
-from matplotlib import rc_context, rcParams
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.transforms import Bbox
-
-from viz.errors import by_matplotlib
+from viz.errors import DrawingError, by_matplotlib
 from viz.files import write_file
 from viz.notebook import bundle_of
+
+try:
+    from matplotlib import rc_context, rcParams
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.transforms import Bbox
+except ModuleNotFoundError as error:
+    raise DrawingError("charts need matplotlib, which is not installed: pip install matplotlib") from error
 
 __all__ = ["Chart"]
 

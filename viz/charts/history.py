@@ -18,6 +18,7 @@ __all__ = [
     "VALIDATED",
     "History",
     "Measures",
+    "has_flight",
     "is_number",
     "is_positive",
     "measures_of",
@@ -57,6 +58,11 @@ def rows_of(history: History, argument: str = "history") -> list[Mapping[str, An
                 f"that of a run's folder, not {row!r:.60}."
             )
     return rows
+
+
+def has_flight(rows: Iterable[Mapping[str, Any]]) -> bool:
+    """True if steps of these rows report more than a loss."""
+    return any("ratio" in row or "condition" in row for row in rows)
 
 
 def read_history(path: str | os.PathLike[str]) -> list[Row]:

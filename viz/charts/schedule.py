@@ -15,7 +15,7 @@ from viz.errors import DrawingError, by_matplotlib, count_of
 if TYPE_CHECKING:
     from viz.charts.figure import Chart
 
-__all__ = ["is_schedule", "schedule_curve"]
+__all__ = ["schedule_curve"]
 
 #: Steps or epochs to draw of a schedule without an end.
 MANY = 1000
@@ -23,7 +23,7 @@ MANY = 1000
 POINTS = 2000
 
 
-def is_schedule(thing: Any) -> bool:
+def _is_schedule(thing: Any) -> bool:
     """True for an rnn.Schedule, recognized by its methods."""
     asked = callable(getattr(thing, "now", None)) and callable(getattr(thing, "by_epoch", None))
     return asked and not isinstance(thing, type)
@@ -46,7 +46,7 @@ def schedule_curve(
     """
     from viz.charts.figure import Chart
 
-    if not is_schedule(schedule):
+    if not _is_schedule(schedule):
         raise DrawingError(f"schedule must be a Schedule, e.g. rnn.Warmup(500), not {schedule!r:.60}.")
     costs = list(costs)
     if not all(is_number(each) for each in costs):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from viz.charts.figure import Chart
 
-__all__ = ["flight_recorder", "has_flight"]
+__all__ = ["flight_recorder"]
 
 #: Why CG ended (see graphnet_rnn's Solution): the words, colour and marker for it.
 _ENDS = {
@@ -99,11 +99,6 @@ def flight_recorder(history: History, title: str | None = None) -> Chart:
     if title:
         figure.suptitle(title, x=0.01, horizontalalignment="left", fontsize=14)
     return figure
-
-
-def has_flight(rows: Iterable[Mapping[str, Any]]) -> bool:
-    """True if steps of these rows report more than a loss."""
-    return any("ratio" in row or "condition" in row for row in rows)
 
 
 # -- the rows --------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ from viz.files import write_file
 from viz.notebook import bundle_of
 from viz.style import LIGHT, Style
 
-__all__ = ["RENDERERS", "Drawing", "Renderer", "check_limit"]
+__all__ = ["RENDERERS", "Drawing", "Renderer", "check_limit", "installed_renderer"]
 
 FORMATS = ("svg", "png", "pdf", "dot", "html")
 _ID = re.compile(r'(<\w+ id=")')
@@ -103,14 +103,14 @@ class Drawing:
     @property
     def html(self) -> str:
         """HTML page in one file with the picture, or with its DOT text without Graphviz."""
-        if _renderer() is None:
+        if installed_renderer() is None:
             return _page(f"<p>{escape(_no_renderer())}</p>\n<pre>{escape(self.dot)}</pre>")
         return _page(self.svg)
 
     @property
     def renderer(self) -> str:
         """Name and version of the Graphviz that draws the picture."""
-        found = self._drawn_by or _renderer()
+        found = self._drawn_by or installed_renderer()
         return found.describe() if found else _no_renderer()
 
     def save(self, path: str | os.PathLike[str]) -> Path:
@@ -216,7 +216,7 @@ RENDERERS: tuple[Renderer, ...] = (
 )
 
 
-def _renderer() -> Renderer | None:
+def installed_renderer() -> Renderer | None:
     """First installed renderer."""
     return next((renderer for renderer in RENDERERS if renderer.is_there()), None)
 

@@ -13,6 +13,7 @@ from graphnet.backends.base import Backend, Program
 from graphnet.errors import BackendError
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Array
+from graphnet.system.process import has_compiler
 
 __all__ = ["CudaBackend", "CudaTF32Backend"]
 
@@ -28,7 +29,7 @@ class CudaBackend(Backend):
     tf32: bool = False
 
     def missing(self) -> str:
-        if importlib.util.find_spec("numba_cuda") is None:
+        if not has_compiler() or importlib.util.find_spec("numba_cuda") is None:
             return PACKAGE
         try:
             _module("device").this_device()

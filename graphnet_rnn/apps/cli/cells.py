@@ -46,7 +46,7 @@ def _usual(cell: type[Cell]) -> Cell:
 def entry(cell: Cell) -> str:
     """Description of a cell in three lines."""
     formula, *rest = described(type(cell))
-    source = re.search(r"\bSource: .+", " ".join(rest))
+    source = re.search(r"\bSource: .+?(?=\s+>>>|$)", " ".join(rest))
     return "\n".join(
         [f"{cell!r}: {_parameters(cell)}", f"    {formula}", *([f"    {source[0]}"] if source else [])]
     )

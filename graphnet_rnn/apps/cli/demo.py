@@ -36,8 +36,8 @@ EXAMPLE = """example:
 MARKER = "made-by-graphnet-rnn-demo"
 #: Files of a demo, and of a run resumed in its folder.
 MADE = (
-    "cell.svg", "unrolled.svg", "curve.png", "flight.png", "model.safetensors", "history.jsonl", "timing.jsonl",
-    "checkpoint-*.safetensors", "*.part",
+    "cell.svg", "cell.html", "unrolled.svg", "unrolled.html", "curve.png", "flight.png", "model.safetensors",
+    "history.jsonl", "timing.jsonl", "checkpoint-*.safetensors", "*.part",
 )  # fmt: skip
 
 
@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _show(folder: Path, seconds: float) -> int:
     import viz
-    from viz.charts.curves import training_curve
+    from viz.drawing.render import installed_renderer
 
     corpus = Corpus.split(standard_library_text())
     symbols, frequencies = len(corpus.vocabulary), log_frequencies(corpus.train)
@@ -80,9 +80,11 @@ def _show(folder: Path, seconds: float) -> int:
 
     print("1. A cell is its equations:", described(LSTM)[0])
     cell_picture = viz.draw(LSTM)
-    cell_picture.save(folder / "cell.svg")
-    viz.draw(network.unroll(time=3, batch=1, training=False), style="compact").save(folder / "unrolled.svg")
-    print(f"   drawn in {folder / 'cell.svg'}; unrolled over three steps in {folder / 'unrolled.svg'}")
+    kind = "svg" if installed_renderer() else "html"
+    cell, unrolled, curve = folder / f"cell.{kind}", folder / f"unrolled.{kind}", folder / "curve.png"
+    cell_picture.save(cell)
+    viz.draw(network.unroll(time=3, batch=1, training=False), style="compact").save(unrolled)
+    print(f"   drawn in {cell}; unrolled over three steps in {unrolled}")
     print(f"   ({cell_picture.renderer})\n")
 
     print("2. It learns Python's own source code. Before training it writes:")
@@ -93,7 +95,12 @@ def _show(folder: Path, seconds: float) -> int:
     if outcome.reason == "interrupted":
         print(f"stopped; {folder}/ holds what was made so far")
         return 130
-    training_curve(folder / "history.jsonl").savefig(folder / "curve.png", dpi=150)
+    files = [cell.name, unrolled.name, curve.name, "model.safetensors", "history.jsonl"]
+    try:
+        viz.training_curve(folder / "history.jsonl").savefig(curve, dpi=150)
+    except viz.DrawingError as error:
+        print(f"   {curve.name} was not drawn: {error}")
+        files.remove(curve.name)
 
     print("\n3. The derivatives of the network that it trained, against finite differences:")
     check_network(network, lambda name, found: print(f"   {name:<13} {found}"))
@@ -103,7 +110,7 @@ def _show(folder: Path, seconds: float) -> int:
     model = folder / "model.safetensors"
     print(
         f"\nFrom {network.theta.size:,} parameters: {outcome.best:.2f} bits per character on text that it has "
-        f"not seen.\nFiles in {folder}/: cell.svg, unrolled.svg, curve.png, model.safetensors, history.jsonl\n"
+        f"not seen.\nFiles in {folder}/: {', '.join(files)}\n"
         f"Try next:\n"
         f"  {command_line()} sample {model} --temperature 0.6 --warm-up 'def '\n"
         f"  {command_line()} draw GRU --style compact --out gru.svg\n"

@@ -433,19 +433,18 @@ def _draw_curve(folder: RunFolder) -> list[str]:
 
     Prints a warning if a chart cannot be drawn; `draw` can draw it later.
     """
-    from viz.charts.curves import training_curve
-    from viz.charts.history import read_history
-    from viz.charts.second_order import flight_recorder, has_flight
+    import viz
+    from viz.charts.history import has_flight, read_history
 
     rows = read_history(folder.history)
-    pictures = {folder.curve: training_curve}
+    names = {folder.curve: "training_curve"}
     if has_flight(rows):
-        pictures[folder.flight] = flight_recorder
+        names[folder.flight] = "flight_recorder"
     written = [str(folder.model), str(folder.history)]
-    for path, draw in pictures.items():
+    for path, name in names.items():
         try:
             folder.require_own_file(path)
-            draw(rows).savefig(path, dpi=150)
+            getattr(viz, name)(rows).savefig(path, dpi=150)
             written.append(str(path))
         except (GraphnetError, OSError, MemoryError) as error:
             later = f"draw {shlex.quote(str(folder.path))} --out {shlex.quote(str(path))}"

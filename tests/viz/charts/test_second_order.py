@@ -10,7 +10,7 @@ import pytest
 
 import viz
 from tests.tables import case
-from viz.charts.second_order import has_flight
+from viz.charts.history import has_flight
 
 pytest.importorskip("matplotlib")
 
