@@ -142,7 +142,7 @@ def _by_mpiexec(processes: int, arguments: list[str]) -> dict[str, Any]:
     place = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     mpiexec = shutil.which("mpiexec", path=place)
     if mpiexec is None:
-        sys.exit("benchmarks.ranks needs mpiexec: pip install 'graphnet[mpi]'")
+        sys.exit("benchmarks.ranks needs mpiexec: pip install 'graphnet-rnn[mpi]'")
     command = [mpiexec, "-n", str(processes), sys.executable, "-m", "benchmarks.ranks", *arguments]
     return dict(json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout))
 

@@ -8,7 +8,15 @@ u = net.unroll(time=50, batch=32)
 
 from __future__ import annotations
 
-from graphnet.lazy import lazy_imports
+try:
+    from graphnet.lazy import lazy_imports
+except ModuleNotFoundError as error:
+    if error.name != "graphnet.lazy":
+        raise
+    raise ImportError(
+        "graphnet_rnn finds another project's package graphnet. Uninstall that, then install this one again: "
+        "pip uninstall -y graphnet; pip install --force-reinstall --no-deps graphnet-rnn"
+    ) from error
 
 with lazy_imports(__name__):
     from graphnet_rnn import (

@@ -26,7 +26,7 @@ from graphnet.system.streams import prepare_streams
 HERE = Path(__file__).resolve().parent
 #: Do not break words in the printed output of cells.
 PAGE_STYLE = "<style>.jp-OutputArea-output pre { word-break: normal; overflow-wrap: anywhere; }</style>"
-MISSING = "The package {} is missing. Install it: pip install 'graphnet[tutorials]', or run python3 run.py tutorials."
+MISSING = "The package {} is missing: pip install 'graphnet-rnn[tutorials]', or run python3 run.py tutorials."
 
 
 def sources() -> list[Path]:

@@ -50,7 +50,7 @@ def launched(patience: float = PATIENCE) -> Ranks:
         return ALONE
     if importlib.util.find_spec("mpi4py") is None:
         raise UsageError(
-            "mpiexec has started several processes, but mpi4py is not installed: pip install 'graphnet[mpi]'"
+            "mpiexec has started several processes, but mpi4py is not installed: pip install 'graphnet-rnn[mpi]'"
         )
     return _world(patience)
 

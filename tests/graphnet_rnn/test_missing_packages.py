@@ -1,4 +1,4 @@
-"""Without Numba, Graphviz or matplotlib all that does not need them works, and the rest names the package to install."""
+"""Without Numba, Graphviz or matplotlib, all that does not need them works; the rest names the package to install."""
 
 from __future__ import annotations
 
@@ -108,8 +108,19 @@ def test_the_demo_goes_to_its_end(tmp_path: Path) -> None:
     assert "Files in demo/: cell.html, unrolled.html, model.safetensors, history.jsonl" in done.stdout
 
 
-@pytest.mark.parametrize("name", ["01_a_graph_by_hand", "02_three_rules_of_a_node", "03_derivatives_are_graphs"])
+@pytest.mark.parametrize(
+    "name", ["01_a_graph_by_hand", "02_three_rules_of_a_node", "03_derivatives_are_graphs"]
+)
 def test_first_tutorials_run_without_compiler_and_graphviz(name: str, tmp_path: Path) -> None:
     program = f"import runpy; runpy.run_path({str(ROOT / 'tutorials' / f'{name}.py')!r}, run_name='__main__')"
     done = run(program, COMPILER + PICTURES, tmp_path)
     assert done.returncode == 0, done.stderr
+
+
+def test_another_package_called_graphnet_is_named(tmp_path: Path) -> None:
+    (tmp_path / "graphnet").mkdir()
+    (tmp_path / "graphnet/__init__.py").touch()
+    # Not by the finder of an editable installation, which knows graphnet.lazy wherever graphnet was found.
+    program = "sys.meta_path[:] = [each for each in sys.meta_path if 'Editable' not in repr(each)]\nimport graphnet_rnn"
+    done = run(program, ["nothing"], tmp_path)
+    assert "ImportError: graphnet_rnn finds another project's package graphnet. Uninstall that" in done.stderr

@@ -17,7 +17,7 @@ from graphnet.system.process import has_compiler
 
 __all__ = ["CudaBackend", "CudaTF32Backend"]
 
-PACKAGE = "backend='cuda' needs the package numba-cuda; install it: pip install 'graphnet[cuda]'"
+PACKAGE = "backend='cuda' needs the package numba-cuda; install it: pip install 'graphnet-rnn[cuda]'"
 
 
 class CudaBackend(Backend):

@@ -144,7 +144,7 @@ def cublas(tf32: bool) -> Cublas | None:
         library = None
     if library is None:
         if tf32:
-            raise BackendError("backend='cuda-tf32' needs cuBLAS: pip install 'graphnet[cublas]'")
+            raise BackendError("backend='cuda-tf32' needs cuBLAS: pip install 'graphnet-rnn[cublas]'")
         return None
     device = this_device()
     memory = _workspaces.setdefault(tf32, device.memory(WORKSPACE))

@@ -41,7 +41,7 @@ def restored(
     schedule, multiply = schedule_of(header, arrays, source), cublas(tf32)
     if multiply is None and any(isinstance(r, LibraryProduct) for work, _ in schedule.sections for r in work):
         raise BackendError(
-            "this stored function multiplies by cuBLAS, which is not installed: pip install 'graphnet[cublas]'; or "
+            "this stored function multiplies by cuBLAS, which is not installed: pip install 'graphnet-rnn[cublas]'; or "
             "compile and save it again here."
         )
     device = this_device()

@@ -232,7 +232,7 @@ def _require_gpu() -> None:
         _, major, minor = importlib.import_module("cuda.bindings.nvrtc").nvrtcVersion()
         if supported // 1000 >= major:
             cuda.current_context()
-        reason = "" if cuda.is_available() else "Numba finds no compiler: pip install 'graphnet[cuda]'"
+        reason = "" if cuda.is_available() else "Numba finds no compiler: pip install 'graphnet-rnn[cuda]'"
     except Exception as error:  # drivers and loaders raise of all kinds
         reason = " ".join(str(error).split()).rstrip(".: ") or type(error).__name__
     if reason:

@@ -82,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
 def _require_terminal() -> None:
     if importlib.util.find_spec("prompt_toolkit") is None:
         raise UsageError(
-            "writing in a terminal needs prompt_toolkit, which is not installed: pip install 'graphnet[writer]'; "
+            "writing in a terminal needs prompt_toolkit, which is not installed: pip install 'graphnet-rnn[writer]'; "
             "--html does without"
         )
     for stream, name in ((sys.stdin, "input"), (sys.stdout, "output")):

@@ -244,7 +244,7 @@ def _package() -> Any:
         return importlib.import_module("joblib")
     except ImportError:
         raise UsageError(
-            "Sweep: other back ends are joblib's: pip install 'graphnet[sweep]', or leave parallel out"
+            "Sweep: other back ends are joblib's: pip install 'graphnet-rnn[sweep]', or leave parallel out"
         ) from None
 
 

@@ -131,8 +131,8 @@ def _package() -> Any:
         import optuna
     except ImportError:
         raise UsageError(
-            "recipe: samplers and pruners are Optuna's: pip install 'graphnet[sweep]', or say method = 'random' and "
-            "[halving]"
+            "recipe: samplers and pruners are Optuna's: pip install 'graphnet-rnn[sweep]', or say method = 'random' "
+            "and [halving]"
         ) from None
     return optuna
 

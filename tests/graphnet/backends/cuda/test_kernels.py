@@ -163,5 +163,5 @@ def test_products_use_the_library_and_tf32_is_opt_in(monkeypatch, library: Libra
         building.build(graph, graph, check=False, tf32=tf32)
         assert library.mode == mode
     monkeypatch.undo()
-    with pytest.raises(gn.BackendError, match=r"cuda-tf32.*pip install 'graphnet\[cublas\]'"):
+    with pytest.raises(gn.BackendError, match=r"cuda-tf32.*pip install 'graphnet-rnn\[cublas\]'"):
         gn.compile(graph.outputs, graph.inputs, backend="cuda-tf32")

@@ -149,7 +149,7 @@ def test_too_little_memory_or_a_missing_package(monkeypatch) -> None:
         assert said in str(caught.value)
     monkeypatch.undo()
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(gn.BackendError, match=r"numba-cuda.*pip install 'graphnet\[cuda\]'"):
+    with pytest.raises(gn.BackendError, match=r"numba-cuda.*pip install 'graphnet-rnn\[cuda\]'"):
         gn.compile([gn.input((2,)) + 1.0], backend="cuda")
     assert "cuda" not in backends.usable_backends()
     assert "numba-cuda" in CudaBackend().missing()

@@ -321,8 +321,8 @@ def test_ray_is_registered_with_joblib(text: str, tmp_path: Path, monkeypatch: p
 
 def test_missing_packages_are_reported_before_files_are_made(text: str, tmp_path: Path) -> None:
     for missing, how, words in (
-        ("optuna", None, r"pip install 'graphnet\[sweep\]', or say method = 'random'"),
-        ("joblib", "loky", r"pip install 'graphnet\[sweep\]', or leave parallel out"),
+        ("optuna", None, r"pip install 'graphnet-rnn\[sweep\]', or say method = 'random'"),
+        ("joblib", "loky", r"pip install 'graphnet-rnn\[sweep\]', or leave parallel out"),
         ("ray", "ray", "parallel='ray' needs ray, which is not installed"),
     ):
         wanted = recipe(text, method="grid" if how else "optuna")
