@@ -82,7 +82,19 @@ def write(folder: Path) -> None:
     os.chdir(folder)  # so that no file has the path of this machine
     Path("book.txt").write_text(TEXT, encoding="utf-8")
     Path("recipe.toml").write_text(RECIPE, encoding="utf-8")
-    words = ["--units", "3", "--batch", "4", "--time", "10", "--gradient-batches", "1", "--epochs", "1", "--quiet"]
+    words = [
+        "--units",
+        "3",
+        "--batch",
+        "4",
+        "--time",
+        "10",
+        "--gradient-batches",
+        "1",
+        "--epochs",
+        "1",
+        "--quiet",
+    ]
     train = ["train", "book.txt", *words, "--no-early-stopping", "--out", "run"]
     sweep = ["sweep", "recipe.toml", "--out", "sweep", "--quiet"]
     for command in (train, sweep):

@@ -47,9 +47,7 @@ def test_runs_are_drawn_and_resumed(version: str, tmp_path: Path) -> None:
 
 
 @every_version
-def test_sweeps_are_reported(
-    version: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_sweeps_are_reported(version: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = Path(shutil.copytree(FOLDER / version, tmp_path / version))
     assert main(["sweep", str(folder / "sweep"), "--only-report"]) == 0
     assert capsys.readouterr().out.count("| done |") == 2
