@@ -220,10 +220,13 @@ def lock_file(descriptor: int, wait: bool = False) -> None:
         # A byte beyond the end of any file: readers are not locked out.
         os.lseek(descriptor, 2**62, os.SEEK_SET)
         how = msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK  # type: ignore[attr-defined,unused-ignore]
-        try:
-            msvcrt.locking(descriptor, how, 1)  # type: ignore[attr-defined,unused-ignore]
-        except OSError as error:
-            raise BlockingIOError(*error.args) from None
+        while True:
+            try:
+                msvcrt.locking(descriptor, how, 1)  # type: ignore[attr-defined,unused-ignore]
+                return
+            except OSError as error:
+                if not wait or error.errno != errno.EDEADLOCK:  # LK_LOCK gives up after ten seconds
+                    raise BlockingIOError(*error.args) from None
     else:
         fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -189,3 +192,22 @@ def test_the_owner_stays(tmp_path: Path) -> None:
     os.chown(path, 12345, 54321)
     write_whole(path, b"after")
     assert (path.stat().st_uid, path.stat().st_gid) == (12345, 54321)
+
+
+def test_a_lock_on_windows_waits_until_it_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There LK_LOCK raises EDEADLOCK after ten seconds."""
+    tries = [OSError(errno.EDEADLOCK, "Resource deadlock avoided")] * 2
+
+    def locking(descriptor: int, how: int, count: int) -> None:
+        if tries:
+            raise tries.pop()
+
+    system = SimpleNamespace(LK_LOCK=1, LK_NBLCK=2, locking=locking)
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    monkeypatch.setitem(sys.modules, "msvcrt", system)
+    with tempfile.TemporaryFile() as file:
+        files.lock_file(file.fileno(), wait=True)
+        assert not tries
+        tries.append(OSError(errno.EACCES, "Permission denied"))
+        with pytest.raises(BlockingIOError):
+            files.lock_file(file.fileno())

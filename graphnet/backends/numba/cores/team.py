@@ -44,6 +44,7 @@ _PAUSE = {
     "x86": ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()"),
     "aarch64": ("declare void @llvm.aarch64.hint(i32)", "call void @llvm.aarch64.hint(i32 1)"),
 }
+_PAUSE["arm64"] = _PAUSE["aarch64"]  # the name on macOS
 #: The number of Linux' system call futex.
 _FUTEX = {"x86": 202, "aarch64": 98}
 
