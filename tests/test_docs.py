@@ -393,16 +393,17 @@ def test_functions_fit_on_a_screen() -> None:
     assert LONGER - found.keys() == set(), "these are short enough again: remove their rows"
 
 
-def test_code_blocks_of_the_life_of_a_weight_print_their_output(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("page", [page for page in DESIGN_PAGES if "```python\n" in text_of(page)])
+def test_code_blocks_of_a_design_page_print_their_output(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Every block in one namespace, in an empty folder; each prints what stands under it, or nothing."""
     monkeypatch.chdir(tmp_path)
     block_and_shown = r"^```python\n(.*?)^```$(?:\n\n^```text\n(.*?)^```$)?"
-    blocks = re.findall(block_and_shown, text_of(STORY), re.DOTALL | re.MULTILINE)
-    assert len(blocks) == text_of(STORY).count("```python\n") > 8
-    assert sum(bool(shown) for _, shown in blocks) == text_of(STORY).count("```text\n")
+    blocks = re.findall(block_and_shown, text_of(page), re.DOTALL | re.MULTILINE)
+    assert len(blocks) == text_of(page).count("```python\n") > (8 if page == STORY else 0)
+    assert sum(bool(shown) for _, shown in blocks) == text_of(page).count("```text\n")
     names: dict[str, Any] = {"__name__": "__main__"}
     for i, (block, shown) in enumerate(blocks):
-        run_block(f"{STORY} {i}", block, names)
+        run_block(f"{page} {i}", block, names)
         assert capsys.readouterr().out == shown
