@@ -331,9 +331,9 @@ class OverCost:
         self.blocks += [block_of(kept, Rows(group, m)) for group, m in zip(last, at_outputs, strict=True)]
         self._nodes = [block.nodes() for block in self.blocks]
         given = metric.output_damping is not None or metric.outputs == "same"
-        self._by_frequency = bool(last) and not given
-        frequency = [outputs.scale * _frequency(outputs)] if self._by_frequency else []
-        self._all = [outputs.scale, *frequency, *(node for nodes in self._nodes for node in nodes)]
+        symbols = _weights_of_symbols(outputs) if last and not given else []
+        self._by_frequency = bool(symbols)
+        self._all = [outputs.scale, *symbols, *(node for nodes in self._nodes for node in nodes)]
 
     @property
     def groups(self) -> list[UnitGroup]:
@@ -346,7 +346,7 @@ class OverCost:
         return [incoming.weight for group in self.groups for incoming in group.incoming]
 
     def nodes(self) -> list[Node]:
-        """Nodes to compute and to sum over batches: the scale of the sum, damping of the output, the blocks."""
+        """Nodes to compute and to sum over batches: the scale of the sum, weights of the symbols, the blocks."""
         return [gn.reshape(node, (node.size,)) for node in self._all]
 
     @property
@@ -367,7 +367,10 @@ class OverCost:
             raise TrainingError(
                 f"the metric is of {weight:g} cases, which cannot be; the losses say nothing, or are not finite"
             )
-        frequency = values.pop(0) / weight if self._by_frequency else None
+        # With a rounding error, since no unit may be without damping.
+        frequency = (
+            values.pop(0) / float(values.pop(0)) + np.finfo(np.float64).eps if self._by_frequency else None
+        )
         solvers = []
         for number, (block, nodes) in enumerate(zip(self.blocks, self._nodes, strict=True)):
             of_block, values = values[: len(nodes)], values[len(nodes) :]
@@ -404,16 +407,13 @@ class OverCost:
 
         return Solver(solve, solver.condition)
 
-    def placed(self, numbers: Array, other: OverCost, count: int) -> Array:
-        """Converts the numbers to those of the same metric of another cost, which has all groups of this one.
-
-        count: number of losses that the numbers are a sum of.
-        """
+    def placed(self, numbers: Array, other: OverCost) -> Array:
+        """Converts the numbers to those of the same metric of another cost, which has all groups of this one."""
         found = np.zeros(other.size)
         begins = dict(zip(map(_key, other.blocks), other._starts, strict=True))
         ends = [*self._starts[1:], self.size]
         head = self._starts[0]
-        found[0], found[1:head] = numbers[0], count * numbers[1:head]
+        found[:head] = numbers[:head]
         for block, start, end in zip(self.blocks, self._starts, ends, strict=True):
             to = begins[_key(block)]
             found[to : to + end - start] = numbers[start:end]
@@ -425,7 +425,7 @@ class OverCost:
 
     @property
     def _starts(self) -> list[int]:
-        """First index of each block's numbers, after the scale and the damping of the output."""
+        """First index of each block's numbers, after the scale and the weights of the symbols."""
         own = [sum(node.size for node in nodes) for nodes in self._nodes]
         return list(accumulate(own[:-1], initial=self.size - sum(own)))
 
@@ -436,7 +436,9 @@ class OverCost:
             return metric.damping
         if metric.outputs == "same" and metric.output_damping is None:
             return metric.damping
-        return metric.output_damping if frequency is None else frequency
+        if frequency is not None:
+            return frequency
+        return 1.0 if metric.output_damping is None else metric.output_damping
 
 
 def _key(block: Block) -> tuple[Node, ...]:
@@ -470,16 +472,15 @@ def hidden_unit_count(cost: Node, parameters: Sequence[Node]) -> int:
     return sum(group.units for group in hidden if [each.kind for each in group.incoming] != ["bias"])
 
 
-def _frequency(outputs: Outputs) -> Node:
-    """ε_y: frequency of each symbol among the targets, weighted, plus a rounding error; 1 without symbols.
+def _weights_of_symbols(outputs: Outputs) -> list[Node]:
+    """Weight of each symbol among the targets, and their sum; nothing without symbols.
 
-    Source: Ollivier 2013, below eq. 19.
+    Source: Ollivier 2013, below eq. 19, where ε_y is the quotient, the frequency.
     """
     losses = outputs.losses
     if len(losses) == 1 and losses[0].op.index_size(1, *losses[0].inputs) is not None:  # targets are symbols
         z, t = losses[0].inputs
         w = outputs.weights[0]
         chosen = gn.one_hot(t, z.shape[-1], z.dtype) * gn.reshape(w, (*w.shape, 1))
-        axes = tuple(range(t.ndim))
-        return gn.sum(chosen, axis=axes) / gn.sum(w) + float(np.finfo(np.float64).eps)
-    return gn.fill(1, (), outputs.cost.dtype)
+        return [gn.sum(chosen, axis=tuple(range(t.ndim))), gn.sum(w)]
+    return []

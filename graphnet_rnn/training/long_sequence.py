@@ -225,7 +225,7 @@ class LongSequence:
             more, slopes, random, found = measure(x, t, states, slopes, random)
             g += more
             if metric is not None:
-                numbers += measure.over.placed(found, whole, t.shape[0] * self.batch)
+                numbers += measure.over.placed(found, whole)
         if metric is not None:
             whole.rescale(numbers, self._count)
         loss = sum(float(losses.sum(dtype=np.float64)) for losses, _ in kept) / self._count

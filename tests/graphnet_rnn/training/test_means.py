@@ -125,7 +125,7 @@ def test_loss_gradient_and_curvature_are_those_of_the_cases(
             np.testing.assert_allclose(damped, bend + 0.5 * structural, rtol=1e-9, atol=1e-12)
 
 
-def stepped(problem: rnn.Arrays, optimizer: rnn.optimizers.Optimizer) -> Array:
+def stepped(problem: rnn.Arrays | rnn.GraphCases, optimizer: rnn.optimizers.Optimizer) -> Array:
     objective = problem.feed(0, 0)
     theta = objective.start()
     state = optimizer.init(theta, objective)
@@ -165,3 +165,21 @@ def test_steps_by_a_metric_are_those_of_the_cases(name: str) -> None:
                 whole, *cut = [stepped(problem, optimizer) for problem in problems(loss, kind, ragged)]
                 for found in cut:
                     np.testing.assert_allclose(found, whole, rtol=1e-6, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_steps_by_a_metric_are_those_of_the_cases_of_a_graph(name: str) -> None:
+    given = data("softmax", None)
+    arrays = {"x": given["inputs"], "t": given["targets"], "lengths": LENGTHS}
+
+    def problem(batch: int) -> rnn.GraphCases:
+        net = network("softmax")
+        return rnn.GraphCases(
+            net, arrays, batch=batch, gradient_batches=CASES // batch, valid=None,
+            graph=lambda batch, **how: net.unroll(TIME, batch, initial="zero", lengths=True, **how),
+        )  # fmt: skip
+
+    optimizer = rnn.NaturalGradient(metric=METRICS[name])
+    np.testing.assert_allclose(
+        *(stepped(problem(batch), optimizer) for batch in (3, CASES)), rtol=1e-6, atol=1e-7
+    )
