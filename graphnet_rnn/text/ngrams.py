@@ -32,7 +32,7 @@ class NGrams:
 
     Interpolated Kneser-Ney over characters: N counts grams of the full order in the text, and for shorter grams the
     distinct characters before a gram; h' is h without its first character; D_n = n_1 / (n_1 + 2 n_2), of grams that are
-    counted once and twice. If h does not occur in the text, p is p_{n-1}(c | h').
+    counted once and twice, or 0.5 if none is counted once. If h does not occur in the text, p is p_{n-1}(c | h').
 
     text: the training text. order: length of a gram, with the predicted character, 6 by default. vocabulary: that of
     the text by default; give a network's to compare the two. unknown: see Vocabulary.encode.
