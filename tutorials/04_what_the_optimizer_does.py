@@ -185,8 +185,8 @@ print(function.explain())
 
 # %% [markdown]
 # `viz.passes` draws the graph before and after each pass. The next picture shows the graph of the cost and its
-# gradients just before *stack sums*. This pass then stacks six products with their transposes and sums: three for the
-# gradient of `W`, and three for that of `U`.
+# gradients just before *stack sums*. Nodes that this pass replaces are colored: six products, three for the gradient of
+# `W` and three for that of `U`, with their transposes and sums.
 
 # %%
 stages = {stage.name: stage for stage in viz.passes(function, style="compact")}
