@@ -6,8 +6,8 @@
 # ([tutorial 6](06_cells_and_time.py)).
 #
 # To learn that an input affects a target fifty steps later, a network needs a gradient that reaches back over fifty
-# steps. On the way, the gradient may become very small or very large. The lesson ends with the LSTM, a cell that
-# reduces this problem.
+# steps. On the way, the gradient may become very small or very large. The lesson also shows how far an LSTM solves this
+# problem.
 
 # %%
 import matplotlib.pyplot as plt
