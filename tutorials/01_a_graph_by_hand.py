@@ -51,7 +51,7 @@ viz.draw(C)
 #
 # ## Compute the forward pass
 #
-# Take some data and follow the arrows. First with a pencil:
+# Take some data, and compute each node from left to right. First use a pencil:
 #
 # ```
 # X = 1 2    W = 1  0    P = X W = 3 -2    Y = P + b = 4  0    T = 3 1    E = Y - T = 1 -1
@@ -60,7 +60,7 @@ viz.draw(C)
 # C = 1² + 1² + 0² + 2² = 6
 # ```
 #
-# `gn.compile` makes a function of any nodes. Call it with one array for each input:
+# `gn.compile` creates a function that computes any nodes. Call it with one array for each input:
 
 # %%
 x = np.array([[1.0, 2.0], [3.0, 4.0]])
@@ -80,7 +80,7 @@ for node in gn.Graph(C).order:
     print(f"{node.describe():20}{node.op.name:14}{reads}")
 
 # %% [markdown]
-# Draw the same numbers in the picture. Each node shows its smallest, mean and largest value, and a heat map:
+# Show the same numbers in the picture. Each node shows its smallest, mean and largest value, and a heat map:
 
 # %%
 viz.draw(C, notes=viz.values(C, {X: x, T: t}))
@@ -117,7 +117,7 @@ viz.draw([gW, gb])
 # is broadcast at the top is `gC`.)
 #
 # The gradient is a graph like any other: you can draw it, optimize it, or differentiate it again.
-# [Tutorial 3](03_derivatives_are_graphs.py) does so.
+# [Tutorial 3](03_derivatives_are_graphs.py) does this.
 #
 # ## Implement backpropagation
 #
@@ -177,9 +177,9 @@ axes.grid(alpha=0.3)
 
 # %% [markdown]
 # On the right, ε is too large: the cost is not a straight line over that distance. On the left, ε is too small: the
-# difference of two nearly equal numbers loses most of the 16 digits of float64. Even the best ε leaves an error, and
-# each weight needs another run. Finite differences are therefore too slow and too inexact for training, but good for
-# tests.
+# difference of two nearly equal numbers loses most of the 16 digits of float64. Even with the best ε, an error remains.
+# Also, each weight needs another call of the function. Finite differences are therefore too slow and too inexact for
+# training, but good for tests.
 #
 # ## Common errors
 #

@@ -58,8 +58,9 @@ viz.draw(y)
 # output, inputs**. A name with the prefix g is a *cotangent*: the derivative of the cost with respect to this value. A
 # name with the prefix r is a *tangent*: the derivative of this value along a direction.
 #
-# `forward` takes arrays and returns an array. The other two rules take *nodes* and return nodes. They do not compute
-# derivatives: they return a graph that does. graphnet can differentiate this graph again, as often as you like.
+# `forward` takes arrays and returns an array. The other two rules take *nodes* and return nodes. They do not compute a
+# derivative themselves: they return a graph that computes it. graphnet can differentiate this graph again, any number
+# of times.
 
 # %%
 (gx,) = gn.gradient(gn.sum(y), [x])
@@ -89,8 +90,8 @@ axes.legend()
 axes.grid(alpha=0.3)
 
 # %% [markdown]
-# Softsign is smooth, but its slope has a kink at 0, so the second derivative jumps there. A test is meaningless at a
-# point where a derivative does not exist. Choose test points away from such points.
+# Softsign is smooth, but its slope has a kink at 0, so the second derivative jumps there. A test gives no useful result
+# at a point where a derivative does not exist. Choose other points for tests.
 #
 # ## Test the derivatives
 #
@@ -135,8 +136,8 @@ class NoSquare(Softsign):
 what_is_wrong(NoSquare(), example)
 
 # %% [markdown]
-# Read the last lines. The check searched for the smallest and simplest input that still fails, so that you can compute
-# the example by hand. At x = 1 the slope is 1/(1 + 1)² = 1/4. `NoSquare` returns 1/2, which is twice as much.
+# The last lines show the smallest and simplest input that still fails. So you can compute this example by hand. At x =
+# 1 the slope is 1/(1 + 1)² = 1/4. `NoSquare` returns 1/2, which is twice as much.
 #
 # Now make the same mistake in both derivatives. They agree with each other, so law 3 holds. But they do not agree with
 # `forward`, so law 2 fails:
@@ -155,7 +156,7 @@ what_is_wrong(NoSquareTwice(), example)
 #
 # For an elementwise function, `backward` and `rop` multiply by the same slope. Derive the class from `gn.Elementwise`
 # and write the slope once, in `partials`. Also write the formula as an expression, `kernel`. Back ends compile the
-# kernel to machine code. An op that has only `forward` runs in Python, and the rest of the program waits for it.
+# kernel to machine code. Without a kernel, an op runs in Python, and all other cores wait for it.
 
 
 # %%
@@ -180,9 +181,9 @@ gn.testing.check_op(Softsign(), example)
 #
 # ## Write an op with several inputs
 #
-# For a function of one number, `backward` and `rop` look the same. In general they differ. Take the squared distance
-# of each row of `a` from each row of `b`, `d[n, m] = Σ_k (a[n, k] − b[m, k])²`. If `a[n, k]` changes, a whole row of
-# `d` changes:
+# For a function of one number, `backward` and `rop` are almost the same. In general they differ. Take the squared
+# distance of each row of `a` from each row of `b`, `d[n, m] = Σ_k (a[n, k] − b[m, k])²`. If `a[n, k]` changes, a whole
+# row of `d` changes:
 #
 # ```
 # rop       r d[n, m] = 2 Σ_k (a[n, k] − b[m, k]) (r a[n, k] − r b[m, k])      sum over k
@@ -190,7 +191,8 @@ gn.testing.check_op(Softsign(), example)
 #           g b[m, k] = −2 Σ_n (a[n, k] − b[m, k]) g d[n, m]                   sum over n
 # ```
 #
-# All three have the same factor `2 (a[n, k] − b[m, k])`. Each sums over the index that its result does not have.
+# All three lines have the same factor `2 (a[n, k] − b[m, k])`. Each line sums over the index that its result does not
+# have.
 
 
 # %%

@@ -109,8 +109,9 @@ print(columns, np.abs(columns - rows).max(), sep="\n")
 viz.draw(tidy([hv]))
 
 # %% [markdown]
-# Nobody wrote a rule for second derivatives. The picture has two terms before the last product, because both
-# `2 (Y − T)` and `1 − Y²` depend on `w`: the product rule. Compare the result with finite differences of the gradient:
+# No op has a rule for second derivatives; first derivatives are enough. The picture has two terms before the last
+# product, because both `2 (Y − T)` and `1 − Y²` depend on `w` (product rule). Compare the result with finite
+# differences of the gradient:
 
 # %%
 hessian_times = gn.compile([hv], inputs=[X, T, v])
@@ -138,7 +139,7 @@ print(H, np.abs(H - differences).max(), sep="\n")
 # %% [markdown]
 # ## Multiply by the Gauss–Newton matrix
 #
-# The eigenvalues of `H` are the curvatures of the cost along its two principal directions:
+# The eigenvalues of `H` are the curvatures of the cost along two perpendicular directions, the eigenvectors:
 
 # %%
 print(np.linalg.eigvalsh(H))
@@ -152,8 +153,8 @@ print(np.linalg.eigvalsh(H))
 # H = Jᵀ 2 J  +  Σ 2 (Y − T) ∂²Y/∂w²
 # ```
 #
-# The first term is never negative. Only the second term can be negative. It is small where the network fits the
-# targets (`Y ≈ T`), and misleading far from there. Without the second term, you get the *Gauss–Newton matrix*
+# The first term is never negative. Only the second term can be negative. It is small where the network fits the targets
+# (`Y ≈ T`). Elsewhere it can make the curvature negative. Without the second term, you get the *Gauss–Newton matrix*
 # `G = Jᵀ H_L J`. `H_L` is the Hessian of the loss with respect to the outputs of the network; here it is 2.
 #
 # A product with `G` has three steps, and none of them computes a matrix:
@@ -238,9 +239,9 @@ except gn.DifferentiationError as error:
     print(error)
 
 # %% [markdown]
-# For `G`, graphnet must find where the network ends and the loss begins. Loss ops mark this place. If a weight also
-# affects the cost by another path, such as a penalty on large weights, the product would be wrong without that path.
-# So graphnet raises an error:
+# For a product with `G`, graphnet must find where the network ends and the loss begins. Loss ops mark this place. A
+# weight may also affect the cost by another path, such as a penalty on large weights. Without this path, the product
+# would be wrong, so graphnet raises an error:
 
 # %%
 try:

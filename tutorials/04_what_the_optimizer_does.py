@@ -17,8 +17,8 @@ from exercises import check
 # ## What a compiler pass does
 #
 # A *pass* is a function from graph to graph. The new graph gives the same numbers with less work. Nodes never change,
-# so the old graph remains, and you can draw both. The example below is not something that you would write by hand, but
-# differentiation often creates such graphs:
+# so the old graph remains, and you can draw both. You would not write the example below by hand, but differentiation
+# often creates such graphs:
 
 # %%
 x = gn.input((3,), "float64", name="x")
@@ -84,7 +84,7 @@ viz.draw(forward, style="compact")
 # - Forward: one product with `W` and one with `U` at each step, 6 in total.
 # - Gradient of `W`: `xₜᵀ gₜ` at each step, 3 in total.
 # - Gradient of `U`: `hₜ₋₁ᵀ gₜ` at each step, 3 in total.
-# - From a step to the previous one: `gₜ Uᵀ`, 2 in total. (Nothing needs the gradient of `h_0`.)
+# - From a step to the previous one: `gₜ Uᵀ`, 2 in total. (The gradient of `h_0` is not needed.)
 #
 # The sum is 14.
 
@@ -148,8 +148,8 @@ before
 after
 
 # %% [markdown]
-# The arithmetic is the same. It is faster because a processor multiplies large matrices near its peak speed, but small
-# matrices far below it. Each node also has a small fixed cost.
+# The arithmetic is the same. But it is faster: a processor multiplies large matrices near its peak speed, and small
+# matrices much more slowly. Each node also has a small fixed cost.
 #
 # ## Stack columns
 #
@@ -184,8 +184,9 @@ for group in function.graph.groups[:3]:
 print(function.explain())
 
 # %% [markdown]
-# `viz.passes` draws the graph before and after each pass. The next picture is what *stack sums* finds in the cost and
-# its gradients: six products, three for the gradient of `W` and three for that of `U`, with their transposes and sums.
+# `viz.passes` draws the graph before and after each pass. The next picture shows the graph of the cost and its
+# gradients just before *stack sums*. Nodes that this pass replaces are colored: six products, three for the gradient of
+# `W` and three for that of `U`, with their transposes and sums.
 
 # %%
 stages = {stage.name: stage for stage in viz.passes(function, style="compact")}

@@ -21,7 +21,7 @@ from exercises import check
 # %% [markdown]
 # ## Choose a back end
 #
-# A graph defines *what* to compute. A back end defines *how*:
+# A graph defines the computation. A *back end* runs it:
 #
 # - `backend="numpy"` calls the `forward` rule of each node, in order. It is slow and simple, and serves as the
 #   reference for correct results.
@@ -105,10 +105,10 @@ axes.set_xlabel("milliseconds (bars: medians; marks: single runs)")
 axes.grid(alpha=0.3, axis="x")
 
 # %% [markdown]
-# All cores are not always faster than one: the cores wait for each other after every few operations. For small
-# networks or on a busy machine, one core may be as fast. The numba back end measures this now and then, and continues
-# with the faster choice. (The NumPy measurements use `threads=1`. On a busy machine, NumPy's products with all cores
-# can take thirty times as long.)
+# With all cores, a function is not always faster than with one, because the cores wait for each other after every few
+# operations. For small networks or on a busy machine, one core may be as fast. The numba back end measures this now and
+# then, and continues with the faster choice. (The NumPy measurements use `threads=1`. On a busy machine, NumPy's
+# products with all cores can take thirty times as long.)
 #
 # All results agree to the precision of float32. With the numba back end, one core and all cores give the same *bits*,
 # because one core computes each number, in a fixed order:
@@ -146,10 +146,10 @@ viz.draw(few, notes=viz.times(few, *few_arrays))
 #
 # ## Save memory
 #
-# The backward pass needs values of the forward pass: each `h`. So memory grows with the number of time steps.
-# `function.memory` is the memory of a run, known before it runs. With `memory="sqrt"`, the function keeps only about
-# √T of the states, and computes the others again when the backward pass needs them. (PyTorch: activation
-# checkpointing.)
+# The backward pass needs values of the forward pass: each `h`. So the memory grows with the number of time steps.
+# `function.memory` is the memory of a run. You can read it before the first run. With `memory="sqrt"`, the function
+# keeps only about √T of the states, and computes the others again when the backward pass needs them. (PyTorch:
+# activation checkpointing.)
 
 # %%
 lengths = [25, 50, 100, 200]
@@ -171,7 +171,8 @@ print(f"{function.memory}, median {np.median(measured['numba, all cores']):.2f} 
 print(f"{saving.memory}, median {np.median(runs):.2f} ms")
 
 # %% [markdown]
-# A number of bytes, such as `memory=2_000_000`, is a limit. The function then does the least extra work within it.
+# You can also pass a limit in bytes, such as `memory=2_000_000`. The function then recomputes only as much as this
+# limit requires.
 #
 # ## Save a compiled function
 #

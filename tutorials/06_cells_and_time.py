@@ -92,9 +92,9 @@ class Latch(rnn.Cell):
 
 
 # %% [markdown]
-# This is all you write. graphnet derives the unrolled network, the derivatives, the pictures and the model file from
-# it. Draw the cell: black squares are data and weights, circles are operations. Blue arrows come from inputs, the red
-# arrow leads to the result. (▷ copies the bias for each case of a batch.)
+# This is all that you have to write. graphnet derives the unrolled network, the derivatives, the pictures and the model
+# file from it. Draw the cell: black squares are data and weights, circles are operations. Blue arrows come from inputs,
+# the red arrow leads to the result. (▷ copies the bias for each case of a batch.)
 
 # %%
 viz.draw(Latch(1))
@@ -150,8 +150,8 @@ outputs, states = rnn.run(net, x)
 print(outputs[:, 0, 0].round(4))
 
 # %% [markdown]
-# The outputs are those of the NumPy loop. So the cell can solve the task with these weights. Next, let training find
-# them.
+# The outputs are the same as those of the NumPy loop. So the cell can solve the task with these weights. Next, find
+# such weights by training.
 #
 # ## Train the network
 #
@@ -242,14 +242,14 @@ top.grid(alpha=0.3)
 # The network was trained on 20 time steps and runs on 40, because its weights do not depend on the sequence length.
 # The output drifts slowly, because the closed gate is not exactly 0: it lets `σ(-4.3) = 0.014` of each new value pass.
 #
-# You can extend this cell. Let the gate read the state, `self.affine("g", x=x, h=h)`, and the cell is similar to the
-# minimal gated unit. Add a second gate, and it is similar to a GRU. `rnn.cells.ALL` lists about thirty cells.
+# You can extend this cell. If the gate also reads the state, `self.affine("g", x=x, h=h)`, the cell is similar to the
+# minimal gated unit. With a second gate, it is similar to a GRU. `rnn.cells.ALL` lists about thirty cells.
 #
 # A `rnn.Trainer` adds epochs, validation and files, for arrays and for text ([tutorial 9](09_from_text_to_novel.py)).
 #
 # ## Common errors
 #
-# Errors in a cell show the line of the equation and how to fix it. These are frequent:
+# Errors in a cell show the line of the equation and how to fix it. These errors are frequent:
 
 
 # %%
@@ -287,9 +287,9 @@ for cell in (WithNumPy, Forgetful, Branching):
 show_error(lambda: rnn.run(latch, x[:, 0]))  # the batch axis is missing
 
 # %% [markdown]
-# The next mistake raises no error, and the network even learns. The cell divides by the norm of the whole batch
-# instead of the norm of each case. So the output for a sequence depends on the other sequences in the batch. Only
-# `check_cell` finds this:
+# The next mistake raises no error, and the network even learns. The cell divides by the norm of the whole batch,
+# instead of the norm of each case. So the output for a sequence depends on the other sequences in the batch.
+# `check_cell` finds this mistake:
 
 
 # %%

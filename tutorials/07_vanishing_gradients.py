@@ -6,8 +6,8 @@
 # ([tutorial 6](06_cells_and_time.py)).
 #
 # To learn that an input affects a target fifty steps later, a network needs a gradient that reaches back over fifty
-# steps. On the way, the gradient may become very small or very large. At the end you will see how far an LSTM solves
-# this.
+# steps. On the way, the gradient may become very small or very large. The lesson also shows how far an LSTM solves this
+# problem.
 
 # %%
 import matplotlib.pyplot as plt
@@ -108,7 +108,8 @@ for t in range(TIME - 1, 0, -1):
         print(f"{TIME - t:2d} steps back: ‖gradient‖ by hand {size:.6f}, by the graph {found:.6f}")
 
 # %% [markdown]
-# Your product of 49 Jacobians equals the gradient of graphnet. After 49 steps back, only half a percent is left.
+# Your product of 49 Jacobians equals the gradient of graphnet. After 49 steps back, only half a percent of the norm is
+# left.
 #
 # ## Spectral radius of the recurrent weights
 #
@@ -267,18 +268,18 @@ axes.grid(alpha=0.3)
 #
 # ## Common errors
 #
-# - **Exploding gradients.** One step along a gradient that is a thousand times too long destroys the weights. Use
-#   gradient clipping, `clip_norm=1.0` as above: it shortens longer gradients to this norm. Clipping does not help
-#   against vanishing gradients.
+# - **Exploding gradients.** If a gradient is a thousand times too long, a single step destroys the weights. Use
+#   gradient clipping, `clip_norm=1.0` as above: it rescales gradients with a larger norm to this norm. Clipping does
+#   not help against vanishing gradients.
 # - **A loss curve that looks good.** The loss falls because the network learns short-term dependencies. It may never
 #   learn the long-term ones. Plot the gradient by distance, as above.
-# - **Saturation at the start.** Large input weights push each tanh to ±1, for any ρ.
-# - **Adam does not help.** Adam rescales the gradient of each weight, so that even a tiny gradient makes a step. But
-#   such steps mostly follow noise from other examples. In the plot above, Adam trained the dashed networks, too, but
-#   they did not learn.
+# - **Saturation at the start.** With large input weights, each tanh is close to ±1, for any ρ.
+# - **Adam does not help.** Adam rescales the gradient of each weight, so even a tiny gradient leads to a step of normal
+#   size. But such steps mostly follow noise from other examples. In the plot above, Adam trained the dashed networks,
+#   too, but they did not learn.
 #
-# Second-order methods are another remedy. Directions with a tiny gradient often have a tiny curvature, too. There, a
-# long step is safe: [tutorial 8](08_hessian_free_from_scratch.py).
+# Second-order methods are another remedy. Directions with a tiny gradient often also have a tiny curvature. In such
+# directions, a long step is safe: [tutorial 8](08_hessian_free_from_scratch.py).
 #
 # ## Exercises
 #

@@ -73,8 +73,8 @@ print("Newton, step 1:", np.array([1.0, 1.0]) - np.array([100, 1]) / np.array([1
 # ## Compute Gauss–Newton products with graphnet
 #
 # `gn.rop` multiplies a direction by the Jacobian, `Jv` (forward). `gn.backward` multiplies a cotangent by its
-# transpose, `Jᵀu` (backward). Neither computes `J`. Apply them one after the other, with the factor 2 of the loss in
-# between, and you get `Gv`:
+# transpose, `Jᵀu` (backward). Neither computes `J`. To compute `Gv`, apply one after the other, with the factor 2 of
+# the loss in between:
 
 # %%
 theta = gn.parameter(np.array([-1.2, 1.0]), name="θ")
@@ -103,10 +103,10 @@ print(gn.compile([library], inputs=[v])(np.array([1.0, 0.0]))[0])
 # ## Write conjugate gradient in 15 lines
 #
 # The minimum of the quadratic model solves `G δ = -g`. **Conjugate gradient** (CG) solves this equation with products
-# only. Like gradient descent, it minimizes along one direction after another. But each new direction `p` is
-# *conjugate* to the previous ones, `pᵀ A p_old = 0`. So a step along `p` does not spoil the previous minimizations.
-# For `n` unknowns, CG finishes after `n` steps (up to rounding). If few directions matter, it comes close much
-# earlier.
+# only. Like gradient descent, it minimizes along one direction after another. But each new direction `p` is *conjugate*
+# to the previous ones, `pᵀ A p_old = 0`. So a step along `p` does not undo the previous minimizations. For `n`
+# unknowns, CG finishes after `n` steps (up to rounding). If only a few directions are important, CG is close to the
+# solution much earlier.
 
 
 # %%
@@ -154,8 +154,9 @@ delta = conjugate_gradient(G, -g, steps=10)
 print(f"step to {(start + delta).round(3)}: cost from {loss:.1f} to {objective.loss(start + delta):.1f}")
 
 # %% [markdown]
-# The cost is a hundred times *larger*. `x` is correct after one step. But `y` follows the slope of the valley at the
-# start, as if the valley were straight. The model is accurate only near the start, and the step was too long.
+# The cost is a hundred times *larger*. `x` is correct after one step, but `y` is not: the valley is curved, and the
+# linear model of the residuals assumes that it is straight. The model is accurate only near the start, and the step was
+# too long.
 #
 # ## Damp the step
 #
@@ -271,8 +272,8 @@ print("rnn.Adam        ", "  ".join(f"step {k}: {adam.reports[k - 1].loss:.5f}" 
 
 # %% [markdown]
 # `rnn.HessianFree` is the same algorithm with some additions: CG starts from the previous step, and stops when the
-# quadratic model hardly decreases any more. Of the iterates of CG, it takes the one with the smallest *true* loss. A
-# line search shortens a step that still fails. (`help(rnn.HessianFree)` lists the settings.)
+# quadratic model hardly decreases any more. From the iterates of CG, it takes the one with the smallest *true* loss. If
+# the loss still increases, a line search shortens the step. (`help(rnn.HessianFree)` lists the settings.)
 #
 # ## Compare with Adam
 #
@@ -306,8 +307,9 @@ axes.grid(alpha=0.3)
 
 # %% [markdown]
 # At this distance, Adam with a suitable learning rate is almost as good. Hessian-free optimization needs no learning
-# rate, and it also works over longer distances. On the problems with 100 and 200 steps, for which it became known,
-# first-order methods need very careful initial weights and schedules (`benchmarks/RESULTS.md` lists runs of both).
+# rate, and it also works over longer distances. It became known for solving such problems with 100 and 200 steps.
+# There, first-order methods need very careful initial weights and schedules (`benchmarks/RESULTS.md` lists runs of
+# both).
 #
 # ## Plot the report of each step
 #

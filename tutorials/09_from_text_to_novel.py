@@ -83,8 +83,7 @@ for name, value in baselines.items():
     print(f"{name:<18} {value:.2f} bits per character")
 
 # %% [markdown]
-# A person needs about 1 bit per character for plain prose. Next, see what a network reaches after some seconds of
-# training.
+# For comparison, a person needs about 1 bit per character for plain prose. Next, train a network for some seconds.
 #
 # ## Train the model
 #
@@ -92,9 +91,9 @@ for name, value in baselines.items():
 # probabilities of the next one.
 #
 # - `CarriedText` cuts the training text into parallel lanes (the batch), and reads 50 characters of each lane per
-#   training step. It carries the state from one step to the next. So the state can remember more than the gradient
-#   reaches back. (This is truncated backpropagation through time.)
-# - A `Trainer` runs the epochs. It writes all files of a run into one folder. Here the folder is temporary.
+#   training step. It carries the state from one step to the next. So the state can contain information from far back,
+#   although the gradient reaches back over 50 characters only. (This is truncated backpropagation through time.)
+# - A `Trainer` runs the epochs. It writes all files of a run into one folder, here a temporary one.
 # - A `Listener` is a callback. This one prints a line after each epoch.
 
 
@@ -224,8 +223,8 @@ axes.set(xlabel="characters since a cold start", ylabel="bits for the next chara
 axes.grid(alpha=0.3)
 
 # %% [markdown]
-# After a single character, the model is no better than the table of pairs. After about six characters it has most of
-# the context that it can use. So do not score the first characters: pass `context` to the `Evaluator`.
+# After a single character, the model is no better than the table of pairs. After about six characters, more context
+# helps only a little. So do not score the first characters: pass `context` to the `Evaluator`.
 
 # %%
 tested = rnn.Evaluator(net)(corpus.test, context=50)
@@ -251,9 +250,9 @@ print(
 #
 # ## Suggest words
 #
-# Suggest how to complete a word, up to the next space. The function reads the text so far, and takes the most likely
-# first characters. After each of them it always adds the most likely character, until a space comes. Only `states`
-# and `logits` of a sampler change when it reads, so keep both to return to the same position later.
+# Suggest how to complete a word, up to the next space. The function below reads the text so far, and takes the most
+# likely next characters. It extends each of them: it always adds the most likely character, until the next space. When
+# a sampler reads, only its `states` and `logits` change. So store both, to return to the same position later.
 
 
 # %%
@@ -302,10 +301,10 @@ except rnn.errors.DataError as error:
 # %% [markdown]
 # - **Different alphabets.** Do not compare bits of different alphabets or different texts. This lesson removed
 #   capitals and digits, so the text is easier to predict.
-# - **Overfitting.** If the bits fall in training but rise on validation, stop training. Use fewer units, `dropout=`,
-#   or more text. The trainer keeps the model of the best epoch, and stops early.
-# - **Judging by samples.** At a low temperature, any model looks fluent. Compare bits on text that the model was not
-#   trained on.
+# - **Overfitting.** If the training loss decreases but the validation loss increases, stop training. Use fewer units,
+#   `dropout=`, or more text. The trainer keeps the model of the best epoch, and stops early.
+# - **Judging by samples.** At a low temperature, the text of any model looks fluent. Compare the bits per character on
+#   a text that was not used in training.
 #
 # ## Exercises
 #

@@ -1,14 +1,15 @@
 # %% [markdown]
 # # 10 · Riemannian metrics: training steps independent of the parametrization
 #
-# *Reading time: 15 minutes.* After this lesson you can compute natural-gradient steps, and write unitwise and
-# quasi-diagonal metrics in a few lines of NumPy. Their steps do not depend on how you write the network. You need
-# gradients (tutorial 3) and the Gauss–Newton matrix ([tutorial 8](08_hessian_free_from_scratch.py)).
+# *Reading time: 15 minutes.* After this lesson you can compute natural-gradient steps, and write the unitwise and the
+# quasi-diagonal metric in a few lines of NumPy. With these metrics, training does not depend on the parametrization of
+# the network. You need gradients (tutorial 3) and the Gauss–Newton matrix
+# ([tutorial 8](08_hessian_free_from_scratch.py)).
 #
-# Write a network with tanh units. Then write the same function with logistic units. If you train both by gradient
-# descent, they differ after the first step, although the problem is the same. Ollivier (2013) defines metrics without
-# this dependence. This lesson applies them to a single number, then to layers, and then to a recurrent network. (For
-# training, use `rnn.Riemannian`, which works for any network.)
+# The same function can be written as a network of tanh units or of logistic units. If you train both networks by
+# gradient descent, they differ after the first step, although the problem is the same. Ollivier (2013) defines metrics
+# that avoid this. This lesson applies them to a single number, then to layers, and then to a recurrent network. (In
+# your own training, use `rnn.Riemannian`, which works for any network.)
 
 # %%
 import matplotlib.pyplot as plt
@@ -39,7 +40,8 @@ plt.style.use("tableau-colorblind10")
 # gᵀδ + |δ|² / 2ε      with the result      δ = -ε g
 # ```
 #
-# It is the best step for its length `|δ|`. But this length depends on the parametrization.
+# Of all steps with the same length `|δ|`, this step decreases the linear model `gᵀδ` the most. But the length depends
+# on the parametrization.
 #
 # ## The Fisher metric and the natural gradient
 #
@@ -52,13 +54,14 @@ plt.style.use("tableau-colorblind10")
 # F_θ = p (1 - p)² + (1 - p) p²       = p (1 - p)       = 1/4
 # ```
 #
-# Minimize `g δ + F δ² / 2ε`, and you get the **natural gradient** step `δ = -ε F⁻¹ g` (Amari 1998). With the learning
-# rate 0.1:
+# The minimum of `g δ + F δ² / 2ε` is the **natural gradient** step, `δ = -ε F⁻¹ g` (Amari 1998). With the learning rate
+# 0.1:
 #
 # - With the parameter `p`: `δ = 0.1 · 0.8 / 4 = 0.02`, so `p = 0.52`.
 # - With the parameter `θ`: `δ = 0.1 · 0.2 · 4 = 0.08`, so `p = σ(0.08) = 0.51999`.
 #
-# They agree, except for the curvature of `σ` within a step:
+# Both steps agree, except for a small difference: `σ` is curved within a step. The difference vanishes for small
+# learning rates:
 
 
 # %%
@@ -74,30 +77,30 @@ for rate in (1.0, 0.1, 0.01):
 # %% [markdown]
 # ## Why a metric makes the step invariant
 #
-# A **metric** is a matrix `M(θ)` that defines the length of a change, `|δ|² = δᵀ M δ`. The step is `δ = -ε M⁻¹ g`.
-# Take other parameters `φ` with `θ = Aφ + c`. By the chain rule,
+# A **metric** is a matrix `M(θ)` that defines the length of a change, `|δ|² = δᵀ M δ`. The step is `δ = -ε M⁻¹ g`. Now
+# use other parameters `φ` with `θ = Aφ + c`. By the chain rule,
 #
 # ```
 # g_φ = Aᵀ g_θ            M_φ = Aᵀ M_θ A
 # A δ_φ  =  -ε A (Aᵀ M_θ A)⁻¹ Aᵀ g_θ  =  -ε M_θ⁻¹ g_θ  =  δ_θ
 # ```
 #
-# So both steps are the same, for any length. (If the change of parameters is not linear, they agree up to second order
-# in the learning rate, as for the coin.) A metric only has to *transform like this*. A mean of `g gᵀ` does:
-# `AᵀggᵀA = Aᵀ(ggᵀ)A`.
+# So both steps are the same, for any learning rate. (If the change of parameters is not linear, they agree up to second
+# order in the learning rate, as for the coin.) This holds for every metric with `M_φ = Aᵀ M_θ A`. A mean of `g gᵀ` is
+# such a metric, because `g_φ g_φᵀ = Aᵀ (g_θ g_θᵀ) A`.
 #
 # ## One network, two parametrizations
 #
-# The network has two inputs, three hidden units, and one logit `o` for the answer *yes*. A column of ones before the
-# inputs and the activities replaces the biases, so each layer has one matrix:
+# The network has two inputs, three hidden units, and one logit `o` for the answer *yes*. Inputs and activities have an
+# additional first column of ones, which replaces the biases. So each layer has one matrix:
 #
 # ```
 # a⁰ = [1, x]      V = a⁰ W      a¹ = [1, s(V)]      o = a¹ w      C = mean cross-entropy
 # ```
 #
-# Besides the cost, compute `B = ∂ℓ/∂V`, with one row for each example, and the same for the output. Differentiate the
-# *sum* of the losses: the row of an example is then the derivative of its own loss, because no other example depends
-# on it. Ollivier calls `B` the backpropagated values.
+# Besides the cost, compute `B = ∂ℓ/∂V`, where `ℓ` is the loss of an example. `B` has one row for each example. Compute
+# the same for the output. To get `B` for all examples at once, differentiate the *sum* of the losses: each row of `V`
+# affects only the loss of its own example. Ollivier calls `B` the backpropagated values.
 
 # %%
 EXAMPLES = 500
@@ -126,9 +129,9 @@ t = (yes ^ (generator.random(EXAMPLES) < 0.1)).astype(float)[:, None]  # a tenth
 W, w = generator.standard_normal((3, 3)), generator.standard_normal((4, 1))
 
 # %% [markdown]
-# Since `tanh V = 2 σ(2V) - 1`, a logistic unit with `W' = 2W` has the output `σ(V') = (tanh V + 1) / 2`. The next
-# layer corrects the rest: `w tanh V = 2w σ(V') - w`. Its weights double, and their sum is subtracted from the bias.
-# This is an affine change of all parameters.
+# To convert the tanh network, use `tanh V = 2 σ(2V) - 1`. A logistic unit with `W' = 2W` has the output
+# `σ(V') = (tanh V + 1) / 2`. The next layer compensates for this: since `w tanh V = 2w σ(V') - w`, its weights are
+# doubled, and their sum is subtracted from its bias. This is an affine change of all parameters.
 
 
 # %%
@@ -178,9 +181,9 @@ report("gradient", *train(gradient, rate=0.5))
 # %% [markdown]
 # ## The full Fisher metric
 #
-# With a probability `π = σ(o)` as output, the Fisher matrix of the whole network is the mean of `π (1 - π) JᵀJ`. `J`
-# is the row `∂o/∂θ` of an example. This is the **Gauss–Newton matrix** of tutorial 8. For a million parameters, either
-# use products only (as there), or use a smaller matrix.
+# With a probability `π = σ(o)` as output, the Fisher matrix of the whole network is the mean of `π (1 - π) JᵀJ`. `J` is
+# the row `∂o/∂θ` of an example. This is the **Gauss–Newton matrix** of tutorial 8. With a million parameters it is too
+# large. Either use only products with it, as in tutorial 8, or use a smaller matrix.
 #
 # ## The unitwise metric
 #
@@ -191,8 +194,8 @@ report("gradient", *train(gradient, rate=0.5))
 # M⁽ʲ⁾_ik = mean of a_i a_k B_j²
 # ```
 #
-# This **unitwise outer product metric** uses only values that backpropagation computes anyway. For each unit, solve
-# one small linear system:
+# This is the **unitwise outer product metric**. Backpropagation has already computed all its values. For each unit,
+# solve one small linear system:
 
 
 # %%
@@ -208,9 +211,10 @@ def unitwise(a, B, epsilon=0.0):
 # %% [markdown]
 # ## The quasi-diagonal metric
 #
-# With many inputs per unit, even a block is large. The diagonal alone is cheap, but not invariant: the activity of a
-# logistic unit is that of a tanh unit, scaled and shifted, and a shift mixes each weight with the bias. So keep the
-# diagonal *and the row of the bias*, `i = 0`. The step is then (Ollivier, eqs 34–35)
+# If a unit has many inputs, even its block is large. The diagonal alone is cheap, but not invariant. To see this,
+# compare the activities: those of a logistic unit are those of a tanh unit, scaled and shifted. Scaling keeps the
+# metric diagonal, but a shift mixes each weight with the bias. So keep the diagonal *and the row of the bias*, `i = 0`.
+# The step is then (Ollivier, eqs 34–35)
 #
 # ```
 # δ_i = (G_i - G_0 M_0i / M_00) / (M_ii - M_0i² / M_00)      for i ≠ 0
@@ -258,14 +262,14 @@ panels[0].legend(frameon=False)
 panels[0].grid(alpha=0)
 
 # %% [markdown]
-# With the quasi-diagonal and the unitwise metric, both networks make the same steps, up to rounding. With the gradient
-# and the diagonal, they differ. Here the invariant metrics also train faster, but this does not hold in general.
+# With the quasi-diagonal and the unitwise metric, the steps of both networks agree up to rounding. With the gradient
+# and the diagonal, they differ. In this example, the invariant metrics also train faster, but this is not always so.
 #
 # ## Common errors
 #
-# - **Damping.** If a unit hardly affects the output, its metric is almost zero and the inverse is huge. So in
-#   practice you add `ε I`. But the length `ε |δ|²` depends on the parametrization, so the steps are no longer
-#   invariant:
+# - **Damping.** If a unit hardly affects the output, its metric is almost zero, and the inverse is very large. So in
+#   practice you add `ε I` to the metric. But the additional length `ε |δ|²` depends on the parametrization, so the
+#   steps are no longer invariant:
 
 
 # %%
@@ -278,16 +282,16 @@ for epsilon in (0.0, 1e-6, 1e-4, 1e-2):
 #
 # ## Recurrent networks
 #
-# A recurrent network uses the same weights at each time step. Unroll it, and treat each time step as a layer whose
-# weights happen to be equal. The metric of the shared weights is the *sum over time* (Ollivier, definition 6). So the
-# recurrent unitwise metric is
+# A recurrent network uses the same weights at each time step. Unroll the network, and treat each time step as a layer.
+# All these layers share their weights. The metric of the shared weights is the *sum over time* (Ollivier, definition
+# 6). So the recurrent unitwise metric is
 #
 # ```
 # M⁽ʲ⁾_ik = Σ_t mean of a_i a_k B_j²,  a and B those of step t
 # ```
 #
-# No new code is needed: stack the rows of all time steps. graphnet does this for any cost. It finds in the graph which
-# weights lead into which unit. First test it on the network from above, where the steps are known:
+# You need no new code: stack the rows of all time steps. graphnet does this for any cost, and finds the weights of each
+# unit in the graph. First test it on the network from above, where you know the steps:
 
 # %%
 values = {"W": W[1:], "b": W[0], "w": w[1:], "b_o": w[0]}
@@ -418,9 +422,9 @@ check(
 # %% [markdown]
 # ### Exercise 3
 #
-# `B_j²` is noisy. The *backpropagated metric* replaces it by its expectation `m_j` under the predictions of the model.
-# At the output, `m = π (1 - π)`. For a hidden unit that leads to a single output, `V → s(V) → o`, the chain rule gives
-# `m_j = s'(V_j)² w_j² π (1 - π)`.
+# The values `B_j²` are noisy, because they depend on the targets. The *backpropagated metric* replaces them by their
+# expectation `m_j` under the predictions of the model. At the output, `m = π (1 - π)`. For a hidden unit that leads to
+# a single output, `V → s(V) → o`, the chain rule gives `m_j = s'(V_j)² w_j² π (1 - π)`.
 #
 # Write `modulus(activity, w, pi)` for *tanh* units. `activity` has the shape (examples, units). `w` are the weights to
 # the output without the bias, (units, 1). `pi` has the shape (examples, 1). The function returns `m`, (examples,

@@ -4,10 +4,10 @@
 # *Reading time: 14 minutes.* After this lesson you can build an encoder and a decoder, train them as one model, add
 # attention, and plot where the decoder attends. You need cells and unrolling (tutorial 6).
 #
-# Until now, the network had one output per input, or one at the end. But often the output is another sequence, for
-# example a sorted list, or a name in another alphabet. Use two networks: an **encoder** reads the input sequence, and
-# a **decoder** writes the output sequence, starting from the result of the encoder. In graphnet both are graphs, so
-# together they are one graph.
+# In the previous lessons, a network had one output per input, or one at the end. But often the output is another
+# sequence, for example a sorted list, or a name in another alphabet. For such tasks, use two networks: an **encoder**
+# reads the input sequence, and a **decoder** writes the output sequence. The decoder starts from the result of the
+# encoder. In graphnet, both are parts of one graph.
 
 # %%
 import matplotlib.pyplot as plt
@@ -40,7 +40,7 @@ print(word[:, 0], "->", answer[:, 0], " decoder inputs", before[:, 0])
 # ## Connect an encoder and a decoder
 #
 # In the simplest model, the initial state of the decoder is the final state of the encoder. `outputs=0` creates a
-# network without an output layer. `initial=` takes nodes.
+# network without an output layer. Pass the initial states as nodes, `initial=e.final`.
 
 # %%
 
@@ -56,8 +56,9 @@ d = decoder.unroll(3, 1, initial=e.final, name="decoder")
 viz.draw(d, closed=True)
 
 # %% [markdown]
-# `rnn.composed` turns a function into a model. The arguments before `batch` are its networks. `rnn.GraphCases` trains
-# the model on a dict of arrays. Its keys are the names that the function passes as `inputs=` and `targets=`.
+# `rnn.composed` turns a function into a model. The arguments before `batch` are its networks. `**how` contains options
+# of the trainer; pass them on to each `unroll`. `rnn.GraphCases` trains the model on a dict of arrays. Its keys are the
+# names that the function passes as `inputs=` and `targets=`.
 
 # %%
 
@@ -81,7 +82,7 @@ share = trained(sorter(*pair()))
 print(f"{share:.0%} of the words are correct")
 
 # %% [markdown]
-# Few words are correct. The decoder gets all its information about the eight digits through 24 numbers.
+# Few words are correct, because the decoder gets all its information about the eight digits as a vector of 24 numbers.
 #
 # ### Exercise 1
 #
@@ -170,7 +171,7 @@ print(f"{share_with_attention:.0%} of the words are correct, instead of {share:.
 assert share_with_attention > share
 
 # %% [markdown]
-# Draw one step of the decoder. The scores and attention weights are on the left, the inner cell is on the right:
+# Draw one step of the decoder. The scores and attention weights are on the left, and the inner cell is on the right:
 
 # %%
 viz.draw(cell)
@@ -192,8 +193,8 @@ viz.attention_map(shares[:, 0], read=digits[:, 0], written=written[:, 0])
 # The decoder often attends to the digit that it writes, but this is not necessary: the encoder is bidirectional, so
 # each of its states can contain information about all digits.
 #
-# You wrote no derivatives. Gradients reach the encoder through the initial states and through the attention of each
-# step. A Gauss–Newton product takes the same paths:
+# You did not write any derivatives. The gradient reaches the encoder through the memory, which the attention of each
+# step reads. A Gauss–Newton product uses the same paths:
 
 # %%
 problem = rnn.GraphCases(model, {"word": word, "before": before, "answer": answer}, batch=20)
