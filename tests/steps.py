@@ -45,7 +45,7 @@ COMPUTED = (
 #: A simulated GPU, stored files, processes, memory, plans, what tests themselves notice, what networks are made of, and
 #: how metrics and operators follow from products of graphs, are the same on each processor.
 SAME_EVERYWHERE = (
-    "tests/graphnet/backends/c", "tests/graphnet/backends/cuda", "tests/graphnet/backends/test_cache.py",
+    "tests/graphnet/standalone_c", "tests/graphnet/backends/cuda", "tests/graphnet/backends/test_cache.py",
     "tests/graphnet/backends/test_races.py", "tests/graphnet/backends/test_minimal.py",
     "tests/graphnet/backends/test_threads.py", "tests/graphnet/passes/test_cut.py",
     "tests/graphnet/passes/test_recompute.py", "tests/graphnet/testing/test_mutants.py",

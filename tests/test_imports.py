@@ -32,6 +32,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("derivatives", "passes"),
     ("plan",),
     ("backends",),
+    ("standalone_c",),
     ("call",),
     ("inside", "onnx", "operators"),
     ("testing",),

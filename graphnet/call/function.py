@@ -12,7 +12,6 @@ import numpy as np
 import graphnet.passes as passes_module
 from graphnet.backends import load_backend
 from graphnet.backends.base import Program
-from graphnet.backends.c.unit import unit_of
 from graphnet.call import kept
 from graphnet.call.arguments import checked_inputs, sample_inputs
 from graphnet.call.profile import Profile
@@ -27,6 +26,7 @@ from graphnet.passes import Pass, PassReport, Stage
 from graphnet.plan import RunMemory, listing, lower
 from graphnet.settings import has_items, shown, whole_number, yes_or_no
 from graphnet.settings import path as named_file
+from graphnet.standalone_c.unit import unit_of
 from graphnet.system.memory import readable_bytes
 from graphnet.system.process import cached_property, collector_paused
 

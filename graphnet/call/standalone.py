@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
-from graphnet.backends.c.language import c_type, identifier, listed
-from graphnet.backends.c.unit import Argument, Unit
 from graphnet.backends.numpy import NumpyProgram
 from graphnet.call.arguments import sample_inputs
 from graphnet.errors import BackendError
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Array
+from graphnet.standalone_c.language import c_type, identifier, listed
+from graphnet.standalone_c.unit import Argument, Unit
 from graphnet.system.files import write_whole
 
 __all__ = ["c_files", "folder_files", "is_folder", "name_of", "write_files"]

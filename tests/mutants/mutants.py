@@ -269,9 +269,9 @@ MUTANTS = [
         ("tests/graphnet/backends/cuda/test_kernels.py",),
     ),
     Mutant(
-        "c_sign_of_a_remainder", "graphnet/backends/c/mathematics.py",
+        "c_sign_of_a_remainder", "graphnet/standalone_c/mathematics.py",
         "return (rest < {zero}) != (y < {zero}) ? rest + y : rest;", "return rest < {zero} ? rest + y : rest;",
-        ("tests/graphnet/backends/c",),
+        ("tests/graphnet/standalone_c",),
     ),
     Mutant(
         "numpy_results_of_others", "graphnet/backends/numpy.py",

@@ -9,7 +9,7 @@ import pytest
 
 import graphnet as gn
 import graphnet_rnn as rnn
-from tests.graphnet.backends.c.compiled import COMPILER, Exported, library, require_same
+from tests.graphnet.standalone_c.compiled import COMPILER, Exported, library, require_same
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C compiler on PATH")
 

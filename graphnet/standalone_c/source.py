@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from graphnet.backends.c.language import c_type
 from graphnet.plan.views import View
+from graphnet.standalone_c.language import c_type
 
 __all__ = ["CBody", "CFunction", "index", "parameters"]
 

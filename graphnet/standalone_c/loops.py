@@ -6,13 +6,13 @@ import re
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from graphnet.backends.c.expressions import CEmitter, Helpers
-from graphnet.backends.c.language import c_type, literal
-from graphnet.backends.c.source import CBody, CFunction, index, parameters
 from graphnet.backends.compiled.expressions import Fold, evaluate
 from graphnet.plan.axes import joined, operand_strides
 from graphnet.plan.instructions import Load, Loop
 from graphnet.plan.views import View
+from graphnet.standalone_c.expressions import CEmitter, Helpers
+from graphnet.standalone_c.language import c_type, literal
+from graphnet.standalone_c.source import CBody, CFunction, index, parameters
 
 __all__ = ["loop_kernel"]
 

@@ -12,11 +12,11 @@ import pytest
 
 import graphnet as gn
 from graphnet.graph.node import Node
-from tests.graphnet.backends.c.compiled import COMPILER, Exported, library, require_same
 from tests.graphnet.backends.conftest import output_of
 from tests.graphnet.backends.cuda.programs import PROGRAMS
 from tests.graphnet.backends.test_native import Reversed
 from tests.graphnet.ops.op_cases import CASES
+from tests.graphnet.standalone_c.compiled import COMPILER, Exported, library, require_same
 
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C compiler on PATH")
 
@@ -79,7 +79,7 @@ def test_outputs_are_left_alone_by_a_wrong_index_and_may_be_inputs(tmp_path: Pat
 
 def test_exported_files_are_reproducible(tmp_path: Path) -> None:
     """In processes that hash differently; no folder of this machine, and nothing but ASCII, is in them."""
-    module = "tests.graphnet.backends.c.test_standalone"
+    module = "tests.graphnet.standalone_c.test_standalone"
     for seed in "12":
         (tmp_path / seed).mkdir()
         code = f"from {module} import sample; sample().save({str(tmp_path / seed / 'net')!r} + '/')"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from graphnet.backends.c.language import c_type, literal, short, unsigned
-from graphnet.backends.c.mathematics import LIBRARY, conversion, definition, needs
 from graphnet.backends.compiled.expressions import Emitter
 from graphnet.graph.dtypes import BOOL, FLOAT32
 from graphnet.graph.node import Dtype
+from graphnet.standalone_c.language import c_type, literal, short, unsigned
+from graphnet.standalone_c.mathematics import LIBRARY, conversion, definition, needs
 
 __all__ = ["CEmitter", "Helpers"]
 

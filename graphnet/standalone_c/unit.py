@@ -10,11 +10,6 @@ from typing import NamedTuple
 import numpy as np
 
 import graphnet.passes as passes_module
-from graphnet.backends.c.expressions import Helpers
-from graphnet.backends.c.language import UniqueNames, c_type, comment, listed, place, short
-from graphnet.backends.c.loops import loop_kernel
-from graphnet.backends.c.products import product_kernel, scatter_kernel
-from graphnet.backends.c.source import CFunction
 from graphnet.errors import BackendError
 from graphnet.graph.graph import Graph
 from graphnet.graph.node import Dtype, Node
@@ -28,6 +23,11 @@ from graphnet.plan.instructions import Host, Instruction, Loop, MatrixProduct, S
 from graphnet.plan.lowering import Lowered
 from graphnet.plan.updates import copied
 from graphnet.plan.views import Buffer, View
+from graphnet.standalone_c.expressions import Helpers
+from graphnet.standalone_c.language import UniqueNames, c_type, comment, listed, place, short
+from graphnet.standalone_c.loops import loop_kernel
+from graphnet.standalone_c.products import product_kernel, scatter_kernel
+from graphnet.standalone_c.source import CFunction
 from graphnet.version import __version__
 
 __all__ = ["Argument", "Unit", "baked", "baking", "unit_of"]

@@ -10,10 +10,10 @@ import math
 
 import numpy as np
 
-from graphnet.backends.c.language import c_type, literal, short, unsigned
 from graphnet.backends.compiled.expressions import exp_coefficients
 from graphnet.graph.dtypes import FLOAT32, limits, of_nan
 from graphnet.graph.node import Dtype
+from graphnet.standalone_c.language import c_type, literal, short, unsigned
 
 __all__ = ["LIBRARY", "conversion", "definition", "needs"]
 

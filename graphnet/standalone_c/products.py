@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from graphnet.backends.c.language import c_type, literal, unsigned
-from graphnet.backends.c.source import CBody, CFunction, index, parameters
 from graphnet.plan.instructions import MatrixProduct, Scatter
 from graphnet.plan.views import View
+from graphnet.standalone_c.language import c_type, literal, unsigned
+from graphnet.standalone_c.source import CBody, CFunction, index, parameters
 
 __all__ = ["product_kernel", "scatter_kernel"]
 
