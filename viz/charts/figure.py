@@ -43,6 +43,10 @@ class Chart(Figure):
         """
         named = isinstance(fname, (str, os.PathLike))
         ending = how.get("format") or (Path(fname).suffix[1:] if named else "") or rcParams["savefig.format"]
+        known = self.canvas.get_supported_filetypes()
+        if str(ending).lower() not in known:
+            listed = ", ".join(f".{each}" for each in sorted(known))
+            raise DrawingError(f"path {str(fname)!r:.200}: the suffix must be one of {listed}.")
         key = _TIMES.get(str(ending).lower())
         metadata = {**({key: None} if key else {}), **(how.pop("metadata", None) or {})}
         # The layout begins from where the axes are, and ends a rounding error elsewhere when it is made again.

@@ -62,9 +62,9 @@ class Draft:
     characters keeps the rest of the suggestion.
     network: network that was trained on text. temperature: temperature of suggestions, 0.7 by default; 0 takes the most
     probable character. seed: seed of suggestions; 0 by default. learn: first-order optimizer for a step after every
-    `piece` characters (the rule of rnn.online.DynamicEvaluation; the gradient goes back to the start of the piece); None by
-    default. `undo` also undoes these steps; earlier weights are kept up to 256 MB. piece: characters of a step; 20 by
-    default. threads: maximum number of threads; all cores by default.
+    `piece` characters (the rule of rnn.online.DynamicEvaluation; the gradient goes back to the start of the piece);
+    None by default. `undo` also undoes these steps; earlier weights are kept up to 256 MB. piece: characters of a
+    step; 20 by default. threads: maximum number of threads; all cores by default.
     characters, in methods: characters to type.
     Raises UsageError for a network that was not trained on text, or that is bidirectional.
     Source: Lynge 2016, 4 ("NovelWriter").

@@ -342,3 +342,10 @@ def test_a_text_shorter_than_a_piece_is_a_point():
         (point,) = [line for line in axes.get_lines() if line.get_marker() == "o"]
         assert list(point.get_xdata()) == [115]
         assert axes.get_xlim() == (0, 230)
+
+
+def test_a_chart_names_the_suffixes_that_it_has(tmp_path: Path) -> None:
+    with pytest.raises(
+        viz.DrawingError, match=r"chart\.html': the suffix must be one of .*\.pdf, .*\.png, .*\.svg"
+    ):
+        viz.schedule_curve(rnn.Warmup(5)).save(tmp_path / "chart.html")
