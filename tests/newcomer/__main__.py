@@ -155,7 +155,7 @@ def write_files(folder: Path) -> None:
     shifted = [f"{now},{then}" for now, then in itertools.pairwise(table)]
     (folder / "next.csv").write_text("\n".join(["rain,wind,next_rain,next_wind", *shifted, ""]))
     for name in ("steps.csv", "new.csv"):
-        (folder / name).write_text("\n".join(["ax,ay,kind,who", *rows, ""]))
+        (folder / name).write_text("\n".join(["ax,ay,kind,person", *rows, ""]))
     x = np.linspace(-1, 1, 600).reshape(10, 30, 2)
     np.savez(folder / "signals.npz", x=x, y=x.sum(axis=2), w=np.ones((10, 30)))
     (folder / "graphnet" / "graph").mkdir(parents=True)

@@ -102,7 +102,7 @@ STAND_INS = {
         "--epochs 1 --quiet --out runs/next",
     "runs/weather-LSTM": "graphnet-rnn train weather.csv --target rain,wind --pieces 48 --units 4 --epochs 1 "
         "--quiet --out runs/weather-LSTM",
-    "runs/steps-LSTM": "graphnet-rnn train steps.csv --target kind --case who --inputs ax,ay --units 4 --epochs 1 "
+    "runs/steps-LSTM": "graphnet-rnn train steps.csv --target kind --case person --inputs ax,ay --units 4 --epochs 1 "
         "--quiet --out runs/steps-LSTM",
     "sweeps/cells": "graphnet-rnn sweep recipe.toml --out sweeps/cells --quiet",
     "brackets.txt": "graphnet-rnn timelag --write-text brackets.txt --characters 20000",
