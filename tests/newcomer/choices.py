@@ -31,7 +31,7 @@ CHOICES = (
     Choice(r"(python3 run\.py )?python -m tests\.mutants", None, "a step of `everything`"),
     Choice(r"python -m tests\.graphnet\.backends\.cuda\.assemble", None, "test_machine_code.py runs it"),
     Choice(r".*benchmarks\.gpu|.*--backend cuda$", None, "needs a GPU"),
-    Choice(r"(python3 run\.py python -m )?pip install (torch|['\"](graphnet-rnn\[|\.\[(peers|cuda|cublas)\b))",
+    Choice(r"(python3 run\.py python -m )?pip install (torch|['\"](graphnet-rnn|\.)\[(peers|cuda|cublas|tutorials)\b)",
            None, "gigabytes"),
     Choice(r"python -m venv hf", None, "another library, for a comparison"),
     Choice(r"python -m (benchmarks\.networks|graphnet_rnn\.experiments\.dependencies\.momentum)$", None,
