@@ -133,7 +133,8 @@ class Likelihood(ModelObjective):
 
     def gradient(self, w: Array) -> tuple[float, Array]:
         raise UsageError(
-            "HMM: tables have no free gradient; use rnn.ExpectationMaximization(), or train the logits of "
+            "HMM: probability tables have no unconstrained gradient; use rnn.ExpectationMaximization(), or "
+            "train logits, by "
             "hmm.unroll(..., tables='softmax') by rnn.minimize"
         )
 

@@ -80,6 +80,5 @@ def _flat(node: Node) -> Node:
 
 
 def _slices(parameters: Sequence[Node]) -> dict[Node, slice]:
-    """Slice of each parameter in the vector of all of them."""
     ends = np.cumsum([0, *(node.size for node in parameters)]).tolist()
     return {node: slice(a, b) for node, a, b in zip(parameters, ends[:-1], ends[1:], strict=True)}

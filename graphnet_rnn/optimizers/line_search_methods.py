@@ -88,7 +88,6 @@ class _Evaluations:
         return Point(double(rounded), float(loss), double(g))
 
     def along(self, start: Point, direction: Array, first: float, rule: Wolfe) -> Point | None:
-        """Returns the best point of a line search; None if there is none, or the line leads up."""
         slope = inner(start.gradient, direction)
         if not -math.inf < slope < 0:
             return None

@@ -242,7 +242,6 @@ def _terms_of(parameter: Node, readers: Mapping[Node, Sequence[Node]]) -> list[T
 
 
 def _read_by(parameter: Node, reader: Node, readers: Mapping[Node, Sequence[Node]]) -> list[Term]:
-    """Terms that a parameter makes in this reader."""
     match reader.op:
         case MatMul() if reader.inputs[1] is parameter and reader.inputs[0] is not parameter:
             source = reader.inputs[0]
@@ -320,8 +319,9 @@ def _matrix_of_symbol(parameter: Node, flat: Node, readers: Mapping[Node, Sequen
 
 def _unfit(parameter: Node, reader: Node) -> UsageError:
     return UsageError(
-        f"the parameter {parameter.describe()} enters {reader.op.name} (made at {reader.origin}), which is no term of "
-        "a pre-activation, so it has no units; write s @ W, a bias, s * w or over_edges, or train it by "
+        f"the parameter {parameter.describe()} enters {reader.op.name} (made at {reader.origin}), which is not "
+        "a term of "
+        "a pre-activation, so it has no units; write s @ W, a bias, s * w or over_edges, or train it with "
         "another optimizer"
     )
 
