@@ -80,7 +80,6 @@ def require_kinds(owner: Any) -> None:
 
 @cache
 def _kinds(owner: Any) -> dict[str, tuple[Callable[[str, Any], Any], bool]]:
-    """Returns the check of each field, and True if it may be None."""
     found: dict[str, tuple[Callable[[str, Any], Any], bool]] = {}
     for base in reversed(owner.__mro__):
         for name, written in vars(base).get("__annotations__", {}).items():

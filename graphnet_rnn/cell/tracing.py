@@ -126,7 +126,6 @@ def _in_words(value: Any) -> str:
 
 
 def _require_declared(cell: Cell, x: Node, states: Sequence[Node], result: Any) -> tuple[Node, ...]:
-    """Returns the results of `step` as a tuple; CellError unless they match the declaration."""
     declared = cell.returns
     listed = (result,) if isinstance(result, Node) else result
     if not isinstance(listed, (tuple, list)) or len(listed) != len(declared):
@@ -173,7 +172,6 @@ def _shape_remedy(cell: Cell, x: Node, state: State, new: Node) -> str:
 
 
 def _dtype_remedy(x: Node, states: Sequence[Node], new: Node) -> str:
-    """Names the first node with the wrong dtype, and the fix."""
     made = (node for node in ancestors([new], stop=[x, *states]) if node.dtype == new.dtype)
     first = next(made, new)
     return (

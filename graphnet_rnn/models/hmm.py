@@ -455,7 +455,6 @@ def _as_floats(argument: str, value: Any) -> Array:
 
 
 def _distributions(name: str, table: Any, shape: Sequence[int]) -> Array:
-    """Table with rows divided by their sums, which must be 1 up to rounding."""
     given = _as_floats(name, table)
     if given.shape != tuple(shape):
         raise UsageError(f"{name} must have the shape {list(shape)}, not {list(given.shape)}")

@@ -134,8 +134,7 @@ class Likelihood(ModelObjective):
     def gradient(self, w: Array) -> tuple[float, Array]:
         raise UsageError(
             "HMM: probability tables have no unconstrained gradient; use rnn.ExpectationMaximization(), or "
-            "train logits, by "
-            "hmm.unroll(..., tables='softmax') by rnn.minimize"
+            "train the logits of hmm.unroll(..., tables='softmax') with rnn.minimize"
         )
 
     def maximized(self, w: Array, smoothing: float) -> tuple[float, Array]:

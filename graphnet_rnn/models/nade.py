@@ -234,7 +234,6 @@ class RecurrentNADE(Model):
         return found
 
     def _frames(self, b: Array, c: Array | None, generator: np.random.Generator | None) -> Array:
-        """(rows, bits), drawn, or the likelier bits without a generator."""
         found = np.zeros_like(b)
 
         def bit(i: int, o: Array) -> Array:

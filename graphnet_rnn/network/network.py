@@ -186,7 +186,7 @@ class Network(Model):
     def vocabulary(self, vocabulary: Vocabulary | None) -> None:
         if vocabulary is not None and not isinstance(vocabulary, Vocabulary):
             raise UsageError(
-                f"Network: vocabulary must be an rnn.data.Vocabulary, e.g. rnn.data.Vocabulary.of(text), "
+                "Network: vocabulary must be an rnn.data.Vocabulary, e.g. rnn.data.Vocabulary.of(text), "
                 f"not {shown(vocabulary)}"
             )
         if vocabulary is not None and self.reads == "symbols" and len(vocabulary) != self.inputs:

@@ -280,7 +280,6 @@ class Unrolled(ShowsItself):
         return found
 
     def _run(self) -> list[Node]:
-        """Runs all layers over time; returns o_t of each step, or the o of the whole sequence."""
         pairs = zip(self.network.layers, self._layer_masks, strict=True)
         layers = [cell.running(masks) for cell, masks in pairs]
         states = [tuple(self.initial[i] for i in at) for at in self._starts()]
@@ -371,7 +370,6 @@ class Unrolled(ShowsItself):
         require_nodes(nodes * self.time, f"unrolling over {self.time:,} steps", "fewer time steps take less")
 
     def _read(self, layer: int, below: Node, x: Node) -> Node:
-        """Input of a layer: the output below, with dropout, and x if connections skip."""
         if not layer:
             return below
         below = self._masks.drop(below, self.network.dropout, layer)

@@ -175,7 +175,6 @@ class Learner(ABC):
         return [checked_floats(f"{name}: the states", array, self.network.dtype) for array in arrays]
 
     def _learned(self) -> list[Node]:
-        """Parameters from which the states start, if the network learns its initial states."""
         if self.network.initial_state != "learned":
             return []
         parameters = set(self.network.parameters.values())

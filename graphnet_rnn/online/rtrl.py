@@ -38,7 +38,6 @@ class RTRL(Learner):
     """
 
     def _remembering(self, u: Unrolled) -> list[Node]:
-        """Parameters that the states depend on, in the order of θ."""
         reached = {*ancestors(u.final), *self._learned()} if u.final else set()
         return [node for node in self.network.parameters.values() if node in reached]
 

@@ -155,7 +155,6 @@ class Optimizer(ABC):
             raise UsageError(f"{own}: {difference}; create it with optimizer.init(theta, objective)")
 
     def _kept(self, theta: Array, objective: Any) -> Kept:
-        """Returns shapes and dtypes of the state for these parameters, cached for all steps."""
         key = theta.size, theta.dtype
         found: tuple[Any, Kept] | None = vars(self).get("_keeps")
         if found is None or found[0] != key:

@@ -123,8 +123,7 @@ class BatchedObjective:
         if weights is not None and not weight_of.keys() >= {id(batch) for batch in (*curvature, *of_loss)}:
             raise UsageError(
                 "BatchedObjective.feed: with weights, the batches of the curvature and the loss must be "
-                "objects from the "
-                "list of the gradient's batches"
+                "objects from the list of the gradient's batches"
             )
         self._weights = {
             name: np.array([weight_of.get(id(batch), 1.0) for batch in batches])

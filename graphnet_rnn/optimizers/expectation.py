@@ -40,7 +40,7 @@ class ExpectationMaximization(Optimizer):
     def step(self, objective: Any, theta: Array, state: State, rate: float | None = None) -> Report:
         if not hasattr(objective, "maximized"):
             raise UsageError(
-                f"ExpectationMaximization needs the objective of an HMM, see rnn.SymbolSequences, not "
+                "ExpectationMaximization needs the objective of an HMM, see rnn.SymbolSequences, not "
                 f"{objective!r:.50}"
             )
         loss, found = objective.maximized(theta, self.smoothing)

@@ -260,7 +260,6 @@ class FirstOrder(Optimizer):
 
     @cached_property
     def _key(self) -> tuple[Any, ...]:
-        """All settings that equations may contain."""
         varying = set(self._scalars)
         return type(self), *((f.name, getattr(self, f.name)) for f in fields(self) if f.name not in varying)
 

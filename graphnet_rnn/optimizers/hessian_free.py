@@ -194,7 +194,6 @@ class CurvedOptimizer(Optimizer):
         )  # fmt: skip
 
     def _damping(self, state: State) -> tuple[float, float]:
-        """Returns λ and the weight of structural damping."""
         damping = float(state["damping"][0])
         if "structural" in state:
             return damping, float(state["structural"][0])

@@ -161,7 +161,6 @@ class LineSearchOptimizer(Optimizer):
         )  # fmt: skip
 
     def _iterated(self, evaluations: _Evaluations, here: Point, state: State) -> Point | None:
-        """Runs one iteration and updates the history; None if even the gradient leads to no lower point."""
         for _ in range(2):
             direction = self.direction(here, state)
             there = evaluations.along(here, direction, self.first(here, direction, state), self.rule)

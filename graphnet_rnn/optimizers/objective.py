@@ -98,8 +98,7 @@ class Objective:
             if not node.op.is_input:
                 raise UsageError(
                     f"Objective: inputs must be nodes from gn.input, but {node.describe()} (made at "
-                    f"{node.origin}) is a "
-                    f"{node.op.name}"
+                    f"{node.origin}) is a {node.op.name}"
                 )
         self.clip_values = None if clip_values is None else limit("Objective: clip_values", clip_values)
         self.random = random
@@ -413,7 +412,6 @@ class Objective:
 
     @cached_property
     def _theta(self) -> Node:
-        """The parameters as one input, for a separate device memory."""
         return gn.input((self.size,), self._dtype, name="theta", weights=True)
 
     @cached_property
@@ -441,7 +439,6 @@ class Objective:
         return [gn.concatenate([gn.cast(gn.reshape(node, (node.size,)), self._dtype) for node in nodes])]
 
     def _whole(self, arrays: Sequence[Array]) -> tuple[Array, tuple[Array, ...]]:
-        """Returns the vector of `_flat`'s arrays, and the remaining arrays."""
         if self._apart:
             return arrays[0], tuple(arrays[1:])
         count = len(self.parameters)
@@ -536,8 +533,7 @@ def _parameters(given: Any) -> list[Node]:
         if not node.op.is_parameter:
             raise UsageError(
                 f"Objective: parameters must be nodes from gn.parameter, but {node.describe()} (made at "
-                f"{node.origin}) is "
-                f"a {node.op.name}"
+                f"{node.origin}) is a {node.op.name}"
             )
     return listed
 

@@ -66,5 +66,4 @@ def _cases_inside(graph: gn.Graph) -> Iterator[tuple[Node, Node]]:
 
 
 def _place(node: Node) -> tuple[object, ...]:
-    """Returns the layer and step of a node; nodes of one step are connected within them."""
     return tuple(node.scope.get(label) for label in ("layer", "time"))

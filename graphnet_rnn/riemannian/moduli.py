@@ -80,8 +80,7 @@ class Outputs:
         for node in self._surrogates:
             raise UsageError(
                 f"the loss {node.describe()} (made at {node.origin}) has no Hessian of its own, only that of a "
-                "surrogate: use a "
-                "metric of slopes only, such as rnn.riemannian.OuterProduct(outputs='same')"
+                "surrogate: use a metric of slopes only, such as rnn.riemannian.OuterProduct(outputs='same')"
             )
         return self._weights
 

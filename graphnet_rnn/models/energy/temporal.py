@@ -196,7 +196,7 @@ class TemporalRBM(EnergyModel):
         data, states, p = self.check_data("v", v), self.check_hidden("h", h), self.sound_values()
         if data.shape[:2] != states.shape[:2]:
             raise DataError(
-                f"{type(self).__name__}.read_out: h and v must have the same steps and sequences, but they have "
+                f"{type(self).__name__}.read_out: h and v must have the same numbers of steps and sequences, not "
                 f"{list(states.shape[:2])} and {list(data.shape[:2])}"
             )
         b_v, _ = self.biases(data)

@@ -71,7 +71,7 @@ def label_error_rate(decoded: Sequence[Any], targets: Sequence[Any], weights: An
     decoded, targets = _label_rows("decoded", decoded), _label_rows("targets", targets)
     if len(decoded) != len(targets):
         raise DataError(
-            f"label_error_rate: decoded and targets must have one sequence for each case, but there are "
+            "label_error_rate: decoded and targets must have one sequence for each case, but there are "
             f"{len(decoded)} and {len(targets)}"
         )
     w = np.ones(len(targets)) if weights is None else np.asarray(weights, np.float64)
