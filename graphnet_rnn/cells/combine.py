@@ -71,6 +71,7 @@ class _Wrapper(Cell):
         return self.inner.drawn_inputs
 
     def changed(self, x: Node, y: Node) -> Node:
+        """Output, from the input x and the output y of the inner cell."""
         raise NotImplementedError
 
     def step(self, x: Node, *states: Node) -> tuple[Node, ...]:
