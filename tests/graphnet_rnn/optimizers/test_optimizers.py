@@ -302,7 +302,7 @@ def test_vectors_that_do_not_fit_change_nothing() -> None:
     size, number = r"Objective\.{}: the vector has shape {}, but there are 3", "real numbers, not complex128"
     for w, words in (
         (np.arange(7.0), size.format("{}", r"\[7\]")), (None, size.format("{}", r"\[\]")),
-        (np.array([1j, 0, 0]), number), ([[1], [2, 3]], "is no array"),
+        (np.array([1j, 0, 0]), number), ([[1], [2, 3]], "cannot be converted to an array"),
     ):  # fmt: skip
         for method in ("loss", "gradient", "set", "curvature"):
             with named(w, method), pytest.raises(UsageError, match=words.format(method)):
