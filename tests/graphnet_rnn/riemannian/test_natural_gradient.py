@@ -113,7 +113,12 @@ def test_a_state_or_metric_that_cannot_be_changes_nothing() -> None:
         (singular, {}, TrainingError, r"the metric of 4 units of .*W_xh.* is singular.*larger damping"),
         *(("kfac", {"measured": n}, UsageError, mean_of) for n in (-1, end - 1)),
         *(("kfac", {"steps": n}, UsageError, mean_of) for n in (-end, 2**62)),
-        ("kfac", {"metric": -1e38, "measured": 1, "steps": 1}, TrainingError, r"cases of the metric .*not -1e\+38"),
+        (
+            "kfac",
+            {"metric": -1e38, "measured": 1, "steps": 1},
+            TrainingError,
+            r"cases of the metric .*not -1e\+38",
+        ),
     ]
     for metric, spoiled, error, words in cases:
         with case(metric, spoiled):
