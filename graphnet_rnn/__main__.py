@@ -14,7 +14,7 @@ __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Ctrl-C ends it quietly, with exit code 130, also while the command line is being imported."""
+    """Runs the command line. Ctrl-C ends it with exit code 130, also during imports."""
     ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if ours:
         signal.signal(signal.SIGINT, _end)
@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _end(number: int, frame: FrameType | None) -> NoReturn:
-    """Nothing has been begun, so nothing is lost; an exception could be taken by a module for a failed import."""
+    """Exits at once, since a module could mistake an exception for a failed import."""
     with contextlib.suppress(OSError):
         os.write(2, b"\ninterrupted\n")
     os._exit(130)

@@ -40,4 +40,6 @@ class TrainingError(GraphnetError, ArithmeticError):
             return cls(f"{what}: an input is not finite. {found}")
         if found == "":
             found = "All nodes are finite, but a sum over all parameters is not (the gradient's norm, or l2)."
-        return cls(f"{what}; {remedy or 'try a smaller rate or clipping'}. {found or ''}".rstrip())
+        return cls(
+            f"{what}; {remedy or 'try a smaller learning rate or gradient clipping'}. {found or ''}".rstrip()
+        )

@@ -33,7 +33,7 @@ class Model(FlatParameters, ShowsItself, ABC):
 
     A subclass stores its arguments under their names, accepts `values`, and declares its parameters. `rnn.load(path,
     [Line])` then recreates it. Arguments may be JSON values, cells and models. The parameters of a model among them,
-    say `below`, follow the declared ones, with the names "below.w" (for a list of models, "layers.0.w"). `theta` is
+    e.g. `below`, follow the declared ones, with the names "below.w" (for a list of models, "layers.0.w"). `theta` is
     then a copy, which must be set as a whole. To compose networks only, use rnn.composed.
 
     >>> class Line(rnn.Model):
@@ -51,7 +51,7 @@ class Model(FlatParameters, ShowsItself, ABC):
     [1.0, 2.0, 3.0]
     """
 
-    #: The models among the arguments, by what their parameters' names begin with.
+    #: The models among the arguments, by prefix of their parameters' names.
     parts: Mapping[str, Model] = {}
 
     def __init_subclass__(cls, **more: Any) -> None:
@@ -99,21 +99,19 @@ class Model(FlatParameters, ShowsItself, ABC):
         self.fixed = ParameterNodes(self.fixed | self._of_parts("fixed"))
 
     def _of_parts(self, kind: str) -> dict[str, Node]:
-        """Returns the nodes of models among the arguments, with prefixed names."""
         parts = self.parts.items()
         return {
             f"{part}.{name}": node for part, model in parts for name, node in getattr(model, kind).items()
         }
 
     def _distinct_models(self) -> dict[str, Model]:
-        """Returns the models among the arguments by name; UsageError for duplicates."""
         found: dict[str, Model] = {}
         for name, model in self._models_among_arguments():
             for other, known in found.items():
                 if known is model:
                     raise UsageError(
-                        f"{type(self).__name__}: {other} and {name} are the same {type(model).__name__}; give it once: "
-                        "what is unrolled twice shares its weights"
+                        f"{type(self).__name__}: {other} and {name} are the same {type(model).__name__}; pass it "
+                        "once, and unroll it twice to share its weights"
                     )
             found[name] = model
         return found
@@ -147,7 +145,7 @@ class Model(FlatParameters, ShowsItself, ABC):
         missing = [name for name in listed if name not in HELD and not hasattr(self, name)]
         if missing:
             raise UsageError(
-                f"{type(self).__name__} does not store its argument {missing[0]!r}, so it could not be loaded again; "
+                f"{type(self).__name__} does not store its argument {missing[0]!r}, so a file could not recreate it; "
                 f"write self.{missing[0]} = {missing[0]} in __init__."
             )
         found = {name: getattr(self, name) for name in listed if name not in HELD}
@@ -161,7 +159,7 @@ class Model(FlatParameters, ShowsItself, ABC):
                 described[name] = to_json(value)
             except TypeError as error:
                 raise UsageError(
-                    f"{type(self).__name__}: its setting {name} = {value!r:.60} cannot be kept in a file: {error}"
+                    f"{type(self).__name__}: its setting {name} = {value!r:.60} cannot be stored in a file: {error}"
                 ) from None
         return described
 

@@ -57,10 +57,10 @@ Limit = Annotated[float, limit]
 
 
 def require_generator(who: str, given: Any) -> np.random.Generator:
-    """The generator; UsageError, naming `who` asks, for a seed or anything else."""
+    """Returns the generator; UsageError, prefixed with `who`, for a seed or anything else."""
     if not isinstance(given, np.random.Generator):
         raise UsageError(
-            f"{who}: generator must be one of NumPy, np.random.default_rng(seed), not {given!r:.60}"
+            f"{who}: generator must be a NumPy generator, e.g. np.random.default_rng(seed), not {given!r:.60}"
         )
     return given
 
@@ -80,7 +80,6 @@ def require_kinds(owner: Any) -> None:
 
 @cache
 def _kinds(owner: Any) -> dict[str, tuple[Callable[[str, Any], Any], bool]]:
-    """Returns the check of each field, and True if it may be None."""
     found: dict[str, tuple[Callable[[str, Any], Any], bool]] = {}
     for base in reversed(owner.__mro__):
         for name, written in vars(base).get("__annotations__", {}).items():
@@ -93,7 +92,6 @@ def _kinds(owner: Any) -> dict[str, tuple[Callable[[str, Any], Any], bool]]:
 
 
 def _options(written: Any, base: type) -> tuple[Any, ...]:
-    """Returns the members of an annotation; none if it cannot be evaluated."""
     if isinstance(written, str):
         try:
             written = eval(written, vars(sys.modules[base.__module__]))

@@ -127,7 +127,6 @@ def check_network(network: Network, report: Callable[[str, str], None] | None = 
 
 
 def _divided(vector: Array, nodes: Sequence[Node]) -> dict[Node, Array]:
-    """Splits a vector into arrays of the nodes' shapes."""
     pieces = np.split(vector, np.cumsum([node.size for node in nodes])[:-1])
     return {node: piece.reshape(node.shape) for node, piece in zip(nodes, pieces, strict=True)}
 
@@ -143,7 +142,6 @@ def _log_softmax(o: Array) -> Array:
 
 
 def _like(network: Network) -> dict[str, Any]:
-    """Settings of a network without its sizes, in float64."""
     settings = {k: v for k, v in network.settings().items() if k not in ("layers", "inputs", "outputs")}
     return {**settings, "dtype": "float64"}
 
@@ -154,7 +152,7 @@ def _small(cell: Cell | type[Cell]) -> Cell:
             inspect.signature(cell).bind()
         except TypeError as error:
             raise UsageError(
-                f"{cell.__name__} cannot be made without settings ({error}): give check_cell an instance, or give "
+                f"{cell.__name__} cannot be created without settings ({error}): give check_cell an instance, or give "
                 "the setting a default"
             ) from None
         cell = cell()
@@ -257,7 +255,6 @@ def _loop_cost(network: Network, arrays: list[Array]) -> float:
 
 
 def _looped(cell: Cell, xs: list[Array], states: list[Array]) -> list[Array]:
-    """Outputs of a layer for a sequence, step by step and node by node in NumPy."""
     batch, width = xs[0].shape
     if not cell.causal:
         nodes = [gn.input((batch, width), "float64") for _ in xs]
@@ -352,7 +349,7 @@ def trains_in_float32(subject: Subject) -> str:
         results.append([np.ravel(a) for a in gn.compile(nodes, [u.inputs, u.targets, *u.initial])(*arrays)])
         wrong = [a.dtype for a in results[-1] if a.dtype != network.dtype]
         if wrong:
-            raise LawError(f"{subject.name}: a network of {network.dtype} gave {wrong[0]}")
+            raise LawError(f"{subject.name}: a network of {network.dtype} computed {wrong[0]}")
     found, expected = (np.concatenate(r) for r in results)
     worst = float(np.abs(found - expected).max() / max(1.0, float(np.abs(expected).max())))
     if not worst <= TOLERANCES["float32"]["exact"]:
@@ -371,10 +368,12 @@ def comes_back_from_a_file(subject: Subject) -> str:
     again = network_of(file, "a model file", classes_of(network.layers))
     before, after = (repr([cell.settings() for cell in net.layers]) for net in (network, again))
     if before != after:
-        raise LawError(f"{subject.name}: a model file restores {after} for the settings {before}")
+        raise LawError(
+            f"{subject.name}: after loading from a model file, the settings are {after}, not {before}"
+        )
     if again.theta.tobytes() != network.theta.tobytes():
-        raise LawError(f"{subject.name}: a model file restores other weights")
-    return f"{len(network.layers[0].settings())} settings and {network.theta.size} weights are the same again"
+        raise LawError(f"{subject.name}: after loading from a model file, the weights differ")
+    return f"{len(network.layers[0].settings())} settings and {network.theta.size} weights are equal after loading"
 
 
 CHECKS: dict[str, Callable[[Subject], str]] = {
@@ -416,7 +415,6 @@ def _slope(subject: Subject, function: Callable[[], Array], direction: Array) ->
 
 
 def _slopes(subject: Subject, function: Callable[[], Array]) -> Array:
-    """One row of derivatives for each parameter."""
     return np.stack([_slope(subject, function, unit) for unit in np.eye(subject.network.theta.size)])
 
 
@@ -431,7 +429,6 @@ def _require(subject: Subject, what: str, found: Any, expected: Any, kind: str) 
 
 
 def _place(subject: Subject, found: Array, expected: Array) -> str:
-    """Names the weight with the largest difference, if the arrays run over the parameters."""
     if found.shape[:1] != subject.network.theta.shape:
         return f"\n    found     {found.ravel()[:4]}\n    expected  {expected.ravel()[:4]}"
     worst = int(np.abs(found - expected).reshape(len(found), -1).max(axis=1).argmax())

@@ -281,7 +281,7 @@ class Cell(ShowsItself):
         return reading
 
     def resolve(self) -> None:
-        """Sets attributes that depend on `reads`, the width of x; called when `reads` is known."""
+        """Sets attributes that depend on `reads`, the width of x; called when `reads` is set."""
 
     def running(self, masks: Masks) -> Cell:
         """Returns a copy of a bound cell whose equations use these masks."""
@@ -318,7 +318,7 @@ class Cell(ShowsItself):
         """
         if self.output is not None:
             raise UsageError(
-                f"{type(self).__name__}: its output {self.output.name} depends on the input, so there is none "
+                f"{type(self).__name__}: the output {self.output.name} depends on the input, so it does not exist "
                 "before the first input; predict_first=True needs layers whose output is a function of their states"
             )
         return states[0]
@@ -399,8 +399,8 @@ class Cell(ShowsItself):
         missing = [name for name in names if not hasattr(self, name)]
         if missing:
             raise CellError(
-                f"{type(self).__name__} does not keep its argument {missing[0]!r}, so a stored model could not make "
-                f"the cell again; write self.{missing[0]} = {missing[0]} in __init__ (at "
+                f"{type(self).__name__} does not store its argument {missing[0]!r}, so a model file could not recreate "
+                f"the cell; write self.{missing[0]} = {missing[0]} in __init__ (at "
                 f"{declaration.init_line(self)}), or override settings."
             )
         return {name: getattr(self, name) for name in names}
@@ -416,8 +416,8 @@ class Cell(ShowsItself):
                 description[name] = to_json(value)
             except TypeError as problem:
                 raise CellError(
-                    f"{type(self).__name__}: the setting {name} is {value!r:.60}, and {problem} as it was, so no model "
-                    "file can. A setting is a number, a str, None, a cell, or a tuple, list or dict of these; "
+                    f"{type(self).__name__}: the setting {name} = {value!r:.60} cannot be stored in a model file: "
+                    f"{problem}. A setting must be a number, a str, None, a cell, or a tuple, list or dict of these; "
                     "use a name for anything else, e.g. 'tanh'."
                 ) from None
         return description

@@ -54,14 +54,15 @@ class State:
     def __init__(self, name: str, width: str | int = "units", initial: Initializer | None = None) -> None:
         if not isinstance(name, str) or not name.isidentifier() or name in ("x", "self"):
             raise CellError(
-                f"State({name!r}) at {here()}: a state's name is a word other than x and self, e.g. State('h')."
+                f"State({name!r}) at {here()}: the name of a state must be an identifier other than x and self, "
+                "e.g. State('h')."
             )
         width = int(width) if isinstance(width, np.integer) else width
         whole = isinstance(width, int) and not isinstance(width, bool) and width >= 1
         if not whole and not (isinstance(width, str) and width.isidentifier()):
             raise CellError(
-                f"State({name!r}) at {here()}: the width is {width!r}; it is a whole number >= 1 or the name of an "
-                "attribute, e.g. State('h', 'units')."
+                f"State({name!r}) at {here()}: the width must be a whole number >= 1 or the name of an "
+                f"attribute, e.g. State('h', 'units'), not {width!r}."
             )
         for field, value in (("name", name), ("width", width), ("initial", initial)):
             object.__setattr__(self, field, value)
@@ -112,7 +113,6 @@ def _declared_at(cell: Cell, name: str) -> Origin:
 
 
 def _line_of(cell: Cell, pattern: str) -> Origin | None:
-    """First line of the class or its bases that matches the pattern."""
     for kind in type(cell).__mro__:
         try:
             lines, first = inspect.getsourcelines(kind)
@@ -138,8 +138,8 @@ def unbound(cell: Cell) -> CellError:
 
 def called(cell: Cell) -> CellError:
     return CellError(
-        f"{type(cell).__name__} is called as a function at {here()}. A network runs its cells: rnn.Network([...]); a "
-        "cell runs its parts: output, states = self.part(name, cell, x.shape[1]).advance(x, states)."
+        f"{type(cell).__name__} was called as a function at {here()}. Put it into rnn.Network([...]), which runs "
+        "its cells. Inside another cell, write output, states = self.part(name, cell, x.shape[1]).advance(x, states)."
     )
 
 
@@ -148,7 +148,7 @@ def no_step(cell: Cell) -> CellError:
     close = difflib.get_close_matches("step", methods, 1)
     return CellError(
         f"{type(cell).__name__} needs a method step(self, {arguments(cell)}) (class at {_class_line(cell)})"
-        + (f"; its {close[0]} may be meant." if close else ".")
+        + (f"; rename {close[0]} if it is this method." if close else ".")
     )
 
 
@@ -172,14 +172,14 @@ def _check_attributes(cell: Cell) -> None:
         if plain and (methods or name == "weights"):
             raise CellError(
                 f"{owner} sets {name} = {value!r:.40} at {_declared_at(cell, name)}, but every cell has a method of "
-                "this name; give the setting another one."
+                "this name; give the setting another name."
             )
     checked_initial(owner, cell.initial, CellError)
     if wrong := wrong_initial(cell.initially):
         raise CellError(f"{owner} at {_declared_at(cell, 'initially')}: initially {wrong}.")
     if "cell" in inspect.signature(type(cell)).parameters:
         raise CellError(
-            f"{owner} has a setting called cell (at {init_line(cell)}), the name of the class in model files; "
+            f"{owner} has a setting named cell (at {init_line(cell)}), but model files use this name for the class; "
             "give the setting another name, e.g. inner."
         )
     if cell._weights is None and cell.reads != 0:
@@ -199,7 +199,8 @@ def _check_states(cell: Cell) -> None:
         )
     if cell.output is not None and not isinstance(cell.output, State):
         raise CellError(
-            f"{owner} at {_declared_at(cell, 'output')}: output is {cell.output!r}; write output = State('y')."
+            f"{owner} at {_declared_at(cell, 'output')}: output must be a State, not {cell.output!r}; write "
+            "output = State('y')."
         )
     if not states and cell.output is None:
         raise CellError(
@@ -255,8 +256,8 @@ def require_name(cell: Cell, method: str, name: Any) -> None:
     if not isinstance(name, str):
         given = name.describe() if isinstance(name, Node) else repr(name)
         raise CellError(
-            f"{type(cell).__name__}: {method}(...) at {here()} begins with {given:.60}; its first argument is the name "
-            f"of what it computes, a str: {method}('h', ...)."
+            f"{type(cell).__name__}: {method}(...) at {here()} has the first argument {given:.60}, but it must be the "
+            f"name of the result, a str, e.g. {method}('h', ...)."
         )
 
 
@@ -269,31 +270,30 @@ def require_nodes(
     if unnamed or not sources:
         what = "has sources without names" if unnamed else "has no sources"
         raise CellError(
-            f"{owner}: {method}({to!r}) at {here()} {what}; name them, e.g. {method}({to!r}, x=x, h=h)"
+            f"{owner}: {method}({to!r}) at {here()} {what}; pass sources by name, e.g. {method}({to!r}, x=x, h=h)"
         )
     for name, source in sources.items():
         if not isinstance(source, Node):
             raise CellError(
                 f"{owner}: {method}({to!r}, {name}=...) at {here()} is a {type(source).__name__}, not a node. "
-                f"Sources are x and the states, or what is computed from them{_misspelt(name)}."
+                f"Sources must be x, states, or nodes computed from these{_misspelt(name)}."
             )
         if source.ndim != 2:
             raise CellError(
-                f"{owner}: {method}({to!r}, {name}=...) at {here()} has shape {list(source.shape)}; a source is "
-                "(batch, width)."
+                f"{owner}: {method}({to!r}, {name}=...) at {here()} must have the shape (batch, width), not "
+                f"{list(source.shape)}."
             )
 
 
 def _misspelt(name: str) -> str:
-    """Hint for a misspelt keyword, which would be read as a source."""
     close = difflib.get_close_matches(name, ("bias", "units"), 1, 0.7)
-    return f"; if it is no source, {close[0]}= may be meant" if close else ""
+    return f"; did you mean {close[0]}=?" if close else ""
 
 
 def no_cell(cell: Cell, name: str, part: Any) -> CellError:
     given = f"the class {part.__name__}" if isinstance(part, type) else f"a {type(part).__name__}"
     return CellError(
-        f"{type(cell).__name__}: part({name!r}, ...) at {here()} is {given}, not a cell; write e.g. "
+        f"{type(cell).__name__}: part({name!r}, ...) at {here()} must be given a cell, not {given}; write e.g. "
         f"self.part({name!r}, rnn.GRU(64), x.shape[1])."
     )
 
@@ -302,8 +302,8 @@ def require_bias(cell: Cell, to: str, bias: Any) -> None:
     """Raises CellError unless the bias is a number or an initializer."""
     if isinstance(bias, bool) or not (callable(bias) or isinstance(bias, Real)):
         raise CellError(
-            f"{type(cell).__name__}: affine({to!r}, bias={bias!r:.40}) at {here()}: bias is the value that b_{to} "
-            "starts at, a number or an initializer; bias=None is no bias."
+            f"{type(cell).__name__}: affine({to!r}, bias={bias!r:.40}) at {here()}: bias must be the initial value "
+            f"of b_{to}, a number or an initializer, or None for no bias."
         )
 
 

@@ -35,7 +35,7 @@ def wrong_initial(given: Any) -> str:
     ):
         return ""
     remedy = "{'W_*': rnn.initializers.normal(0.1)}"
-    return f"must hold initializers by the names of weights, e.g. {remedy}, not {shown(given)}"
+    return f"must map names of weights to initializers, e.g. {remedy}, not {shown(given)}"
 
 
 def checked_initial(
@@ -119,7 +119,7 @@ def log_frequencies(targets: Any, weights: Any = None) -> Initializer:
             classes.size and not 0 <= classes.min() <= classes.max() < shape[0]
         ):
             raise UsageError(
-                f"log_frequencies: targets must be whole numbers among 0 ... {shape[0] - 1}, not {shown(targets)}"
+                f"log_frequencies: targets must be whole numbers in 0 ... {shape[0] - 1}, not {shown(targets)}"
             )
         counts = np.ones(shape[0])
         for start in range(0, classes.size, PIECE):
@@ -146,7 +146,7 @@ def log_odds(targets: Any, weights: Any = None) -> Initializer:
         bits = given[w > 0] if given.dtype.kind in "biuf" else np.array([np.nan])
         if given.shape[1:] != shape or not ((bits >= 0) & (bits <= 1)).all():
             raise UsageError(
-                f"log_odds: targets must be numbers in [0, 1], (n, {shape[0]}), not {shown(targets)}"
+                f"log_odds: targets must be an array (n, {shape[0]}) of numbers in [0, 1], not {shown(targets)}"
             )
         ones = (np.where(w > 0, given, 0) * w).sum(axis=0, dtype=np.float64)
         return np.log((ones + 0.5) / (w.sum(axis=0) - ones + 0.5))
@@ -167,7 +167,7 @@ def _relative(who: str, weights: Any, shape: tuple[int, ...]) -> Array:
     w = np.asarray(weights, np.float64)
     if w.shape != shape or not (w >= 0).all() or not w.any():
         raise UsageError(
-            f"{who}: weights must be at least 0, not all 0 and {list(shape)}, not {shown(weights)}"
+            f"{who}: weights must have shape {list(shape)} and be >= 0, not all 0; got {shown(weights)}"
         )
     return w / w[w > 0].mean()
 
@@ -312,7 +312,9 @@ def reservoir(radius: float = 0.95, density: float = 0.1, connections: int | Non
 
     def initial(generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
         if len(shape) != 2 or shape[0] != shape[1]:
-            raise UsageError(f"reservoir: W must be square, from units to the same units, not {list(shape)}")
+            raise UsageError(
+                f"reservoir: W must be a square matrix of recurrent weights, not of shape {list(shape)}"
+            )
         draw = sparse(max(1, round(density * shape[0])) if connections is None else connections)
         for _ in range(20):
             w = draw(generator, shape)

@@ -45,7 +45,6 @@ def declare(cell: Cell, weights: Weights) -> None:
 
 
 def _given(cell: Cell, weights: Weights) -> tuple[Node, list[Node]]:
-    """x and states for one step of one case, with `step` as their origin."""
     with attributed_to() as made:
         made.model = Provenance(step_line(cell), context.scope, 0)
         x = gn.input((1, cell.reads), weights.dtype, name="x")
@@ -85,15 +84,14 @@ def _line_in_step(cell: Cell, error: BaseException) -> Origin:
 
 
 def _remedy(cell: Cell, error: Exception) -> str:
-    """Advice that Python's own message lacks."""
     text = str(error)
     if "'Node'" in text and "operand" in text:
         return (
-            ". Nodes have + - * / % ** @, comparisons, & | ~ of these, and slices; all else are functions: "
-            "gn.sum(x), gn.sqrt(x)."
+            ". Nodes have + - * / % ** @, comparisons, & | ~ of these, and slices; use functions for the rest, "
+            "e.g. gn.sum(x), gn.sqrt(x)."
         )
     if isinstance(error, NameError):
-        return f". step is given {arguments(cell)}; another value to remember is another State in `states`."
+        return f". step receives {arguments(cell)}; to store another value, add a State to `states`."
     names = [state.name for state in cell.states]
     if isinstance(error, AttributeError) and error.obj is cell and error.name in names:
         return f". States are arguments of step: write {error.name}."
@@ -110,9 +108,9 @@ def _require_fit(cell: Cell, x: Any, states: Any) -> None:
         raise CellError(f"{owner} reads {wanted}, but x at {here()} is {_in_words(x)}.")
     given = [] if isinstance(states, Node) or not isinstance(states, Sequence) else states
     if len(given) != len(cell.states):
-        what = f"{len(given)} of them" if given is states else _in_words(states)
+        what = f"{len(given)}" if given is states else _in_words(states)
         raise CellError(
-            f"{owner} has {len(cell.states)} state(s), but was given {what} at {here()}: write "
+            f"{owner} needs {len(cell.states)} state(s), not {what}, at {here()}: write "
             f"advance(x, [{', '.join(state.name for state in cell.states)}])."
         )
     for state, width, value in zip(cell.states, cell.widths, given, strict=True):
@@ -128,7 +126,6 @@ def _in_words(value: Any) -> str:
 
 
 def _require_declared(cell: Cell, x: Node, states: Sequence[Node], result: Any) -> tuple[Node, ...]:
-    """Returns the results of `step` as a tuple; CellError unless they match the declaration."""
     declared = cell.returns
     listed = (result,) if isinstance(result, Node) else result
     if not isinstance(listed, (tuple, list)) or len(listed) != len(declared):
@@ -168,19 +165,18 @@ def _declared(cell: Cell) -> str:
 
 def _shape_remedy(cell: Cell, x: Node, state: State, new: Node) -> str:
     if new.shape[:1] != x.shape[:1] or new.ndim != 2:
-        return "Its first axis must stay the batch: sum, join and reshape along the others alone."
+        return "Keep the batch as the first axis: sum, join and reshape only along other axes."
     if len(cell.returns) > 1:
         return f"Return {_wanted(cell)}, in this order."
-    return f"Declare the width that it has, State({state.name!r}, 'name of an attribute'), or compute {state.width}."
+    return f"Declare its width, State({state.name!r}, 'name of an attribute'), or return the width {state.width}."
 
 
 def _dtype_remedy(x: Node, states: Sequence[Node], new: Node) -> str:
-    """Names the first node with the wrong dtype, and the fix."""
     made = (node for node in ancestors([new], stop=[x, *states]) if node.dtype == new.dtype)
     first = next(made, new)
     return (
-        f"It is {new.dtype} from {first.origin} on, by {first.describe()}: give arrays the dtype of x, "
-        "array.astype(x.dtype), or write gn.cast(node, x.dtype)."
+        f"The dtype changes to {new.dtype} at {first.origin}, in {first.describe()}. Convert an array with "
+        "array.astype(x.dtype), a node with gn.cast(node, x.dtype)."
     )
 
 
@@ -195,14 +191,14 @@ def _require_own_leaves(cell: Cell, x: Node, states: Sequence[Node], returned: S
             raise CellError(
                 f"{_step(cell)} reads the parameter {leaf.describe()} (made at {leaf.origin}), which is not a "
                 "weight of the cell, so training would not change it; write self.weight(name, shape, initial) "
-                "in step, or self.part(name, cell, reads) for another cell, and keep no nodes in attributes."
+                "in step, or self.part(name, cell, reads) for another cell. Do not store nodes in attributes."
             )
         if leaf.op.is_input:
             reader, read = _first_reading(nodes, leaf, max(node.serial for node in given))
             raise CellError(
                 f"{_step(cell)} reads {read.describe()} (made at {read.origin}) at {reader.origin}, which is "
                 "not part of this step: it is a gn.input, or a node of another step. Declare and return a "
-                "state for values that pass from step to step; make values from outside a part of x."
+                "state for values that pass from step to step; pass other values as a part of x."
             )
 
 
@@ -242,12 +238,12 @@ def _require_same(cell: Cell, first: Sequence[Node], again: Sequence[Node]) -> N
     one, other = min(differing, key=lambda pair: pair[1].serial)
     constants = not one.inputs and not other.inputs
     what = (
-        f"the constant {other.describe()} at {other.origin} is another one"
+        f"the constant {other.describe()} at {other.origin} has another value"
         if constants
-        else f"{other.describe()} is computed at {other.origin}, where {one.describe()} was before (at {one.origin}),"
+        else f"{other.describe()} is computed at {other.origin}, instead of {one.describe()} (at {one.origin}),"
     )
     raise CellError(
-        f"{type(cell).__name__}: {what} when step runs again, but a step is the same function at every time step. "
+        f"{type(cell).__name__}: {what} when step runs again, but step must be the same function at every time step. "
         "For random masks write self.dropout(name, a, share); use a state for values that change with time."
     )
 
@@ -267,7 +263,7 @@ def require_nodes(count: int, what: str, remedy: str) -> None:
     nodes = f"{what} makes about {count:,} nodes, which"
     require_memory(count * NODE_BYTES, nodes, remedy)
     warnings.warn(
-        f"{nodes} take {readable_bytes(count * NODE_BYTES)} and some {count * NODE_SECONDS:,.0f} s to compile; "
+        f"{nodes} take {readable_bytes(count * NODE_BYTES)} and about {count * NODE_SECONDS:,.0f} s to compile; "
         f"{remedy}",
         stacklevel=3,
     )

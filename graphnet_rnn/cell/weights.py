@@ -43,7 +43,7 @@ def unfit(initial: Iterable[str], names: Iterable[str]) -> str:
     listed = list(names)
     for pattern in initial:
         if not any(fnmatchcase(name, pattern) for name in listed):
-            return f"names {pattern!r}, but no weight is called so; there are {', '.join(listed)}"
+            return f"names {pattern!r}, but there is no such weight; the weights are {', '.join(listed)}"
     return ""
 
 
@@ -105,7 +105,7 @@ class Weights:
             remedy = "Give the second use another name."
             if node.origin == here():
                 remedy = (
-                    "A weight has one shape, whatever the step and the batch: write x.shape[1], not x.shape."
+                    "The shape must not depend on the time step or the batch: write x.shape[1], not x.shape."
                 )
             raise CellError(
                 f"{self._who}: the weight {name} is used with shape {list(shape)} at {here()}, but it was "
@@ -122,8 +122,8 @@ class Weights:
         sizes = tuple(shape) if isinstance(shape, (tuple, list)) else (0,)
         if not all(isinstance(n, (int, np.integer)) and n >= 1 for n in sizes):
             raise CellError(
-                f"{self._who}: the weight {name} has the shape {shape!r:.60} at {here()}; a shape is a tuple of sizes "
-                "that are at least 1, e.g. (x.shape[1], self.units), or (self.units,) for a vector."
+                f"{self._who}: the weight {name} has the shape {shape!r:.60} at {here()}; it must be a tuple of whole "
+                "numbers >= 1, e.g. (x.shape[1], self.units), or (self.units,) for a vector."
             )
         return tuple(int(n) for n in sizes)
 
@@ -147,13 +147,12 @@ class Weights:
         name = self.full_name(name)
         value = values.get(name)
         if value is None or value.shape != shape:
-            raise UsageError(f"the weight {name} is missing or of another shape than {list(shape)}")
+            raise UsageError(f"the weight {name} is missing, or its shape is not {list(shape)}")
         if value.dtype != self.dtype:
             raise UsageError(f"the weight {name} is {value.dtype}, not {self.dtype}")
         return value
 
     def _initial_value(self, name: str, shape: tuple[int, ...], initializer: Initializer) -> Array:
-        """Returns the initializer's array; CellError unless it has this shape and finite numbers."""
         what = f"{self._who}: the initializer of {name}"
         remedy = (
             "An initializer is a function (generator, shape) -> array, e.g. rnn.initializers.normal(0.1), with its "
@@ -173,11 +172,11 @@ class Weights:
             ) from error
         if value.shape != shape:
             raise CellError(
-                f"{what} gave shape {list(value.shape)}, not {list(shape)} as it is used at {here()}; an "
+                f"{what} returned the shape {list(value.shape)}, not {list(shape)} as it is used at {here()}; an "
                 "initializer must return the given shape."
             )
         if not np.isfinite(value).all():
-            raise CellError(f"{what} gave numbers that are not finite, for the weight used at {here()}.")
+            raise CellError(f"{what} returned NaN or infinite values, for the weight used at {here()}.")
         return value
 
     @property

@@ -55,7 +55,7 @@ class HMMFilter(Cell):
         n = self.units
         transitions = softmax(self.weight("W_A", (n, n), normal(1.0)))
         emissions = log_softmax(self.weight("W_B", (n, x.shape[1]), normal(1.0)))
-        # What no path reaches any more would be log 0, whose derivative is none.
+        # A state that no path reaches would be log 0, which has no derivative.
         l = log(maximum(softmax(l + x @ emissions.T) @ transitions, 1e-30))
         return softmax(l), l
 

@@ -44,13 +44,11 @@ def as_cell(owner: str, argument: str, cell: Cell | int) -> Cell:
 
 
 def output_or_one(cell: Cell) -> int:
-    """Width of the output; 1 if it depends on an input width that is not known yet."""
+    """Width of the output; 1 if it depends on an input width that is not set yet."""
     return max(1, cell.output_width)
 
 
 class _Wrapper(Cell):
-    """A cell that changes the output of another one."""
-
     def __init__(self, inner: Cell | int = 128) -> None:
         self.inner = as_cell(type(self).__name__, "inner", inner)
         super().__init__(1)

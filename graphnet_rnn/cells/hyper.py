@@ -154,7 +154,7 @@ class HyperLSTM(Cell):
         y = d_h * self.product("h", k, h) + d_x * self.product("x", k, x) + b
         if not self.layer_norm:
             return y + self.weight(f"b_{k}", (self.units,), constant(bias))
-        # The norm takes out what all units share, so a bias that is to be felt comes after it.
+        # The norm removes a shift that all units share, so the bias is added after it.
         return self.normalized(k, y + self.weight(f"b_{k}", (self.units,)), shift=bias)
 
     def _spread(self, name: str, value: float) -> Node:

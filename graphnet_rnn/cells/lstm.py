@@ -184,7 +184,7 @@ class LSTMSutskever(Cell):
         return concatenate(states[:2], axis=1)
 
 
-#: The state that is the memory, by form of LSTM.
+#: Name of the memory state, by form of LSTM.
 MEMORY: dict[type[Cell], str] = {
     LSTM: "c",
     LSTMPeephole: "c",
@@ -197,14 +197,14 @@ MEMORY: dict[type[Cell], str] = {
 def without_recurrent_errors(cell: Cell) -> Cell:
     """Returns the bound cell with h constant to derivatives in its products h W.
 
-    Raises UsageError for a cell whose memory is not known.
+    Raises UsageError for a cell that is not in MEMORY.
     """
-    # A subclass may have other equations, in which the memory cells are not alone.
+    # Not isinstance: a subclass may have other equations.
     if type(cell) not in MEMORY:
         forms = ", ".join(form.__name__ for form in MEMORY)
         raise UsageError(
-            f"truncated: {shown(cell, MANY)} has no known memory cells; the rule is for {forms}, and "
-            "layers without states. The exact gradient of any network, online: rnn.online.RTRL."
+            f"truncated: {shown(cell, MANY)} cannot be truncated; the rule is defined for {forms}, and "
+            "layers without states. For the exact gradient of any network, online, use rnn.online.RTRL."
         )
     result = copy.copy(cell)
     result._connect = _cut

@@ -33,7 +33,7 @@ __all__ = ["GLNN", "GNN", "GraphLSTM", "GraphRNN", "random_edges"]
 Squashing = Annotated[str, partial(one_of, choices=("tanh", "sigmoid", "linear"))]
 
 ALPHA = 0.5  # α of eq. 33
-#: Of each edge, while the graph is drawn.
+#: Bytes for each edge while the random graph is drawn.
 EDGE_BYTES = 300
 
 
@@ -69,7 +69,7 @@ def _frequencies(name: str, given: Any) -> tuple[float, ...]:
         amount(f"{name}: frequencies: each", f) for f in listed(f"{name}: frequencies", given, "numbers")
     )
     if not sum(numbers) > 0:
-        raise UsageError(f"{name}: frequencies must be >= 0, and not all 0; they are {shown(given)}")
+        raise UsageError(f"{name}: frequencies must be >= 0, and not all 0, not {shown(given)}")
     return numbers
 
 
@@ -123,7 +123,6 @@ class _Integrators(_OverGraph):
         return np.full(shape, 0.5 if self.activation == "sigmoid" else 0.0)
 
     def s(self, V: Node) -> Node:
-        """The activation function."""
         return ACTIVATIONS[self.activation](V)
 
     def _gated(self, x: Node, a: Node, loops: Array, biases: Initializer) -> Node:

@@ -43,7 +43,7 @@ def to_json(value: Any) -> Any:
         return {"numpy": value.dtype.name, "value": to_json(value.item())}
     if callable(getattr(value, "description", None)) and not isinstance(value, type):
         return value.description()
-    raise TypeError(f"no JSON gives back a {type(value).__name__}")
+    raise TypeError(f"JSON cannot restore a {type(value).__name__}")
 
 
 def from_json(value: Any, described: Callable[[Mapping[str, Any]], Any]) -> Any:

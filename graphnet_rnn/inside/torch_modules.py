@@ -81,5 +81,4 @@ class NetworkModule(torch.nn.Module):  # type: ignore[misc]  # PyTorch may be mi
 
 
 def _plain(name: str) -> str:
-    """Replaces the dots that PyTorch does not allow in names."""
     return name.replace(".", "/")

@@ -103,7 +103,6 @@ class HMM(Model):
         self._functions: dict[tuple[str, int, int], gn.Function] = {}
 
     def _drawn(self, frequencies: Any) -> dict[str, Any]:
-        """Initial tables."""
         require_memory(
             8 * self.states * (self.states + self.symbols), "HMM: its tables", "fewer states take less"
         )
@@ -122,7 +121,6 @@ class HMM(Model):
 
     @cached_property
     def _possible(self) -> Array:
-        """Mask of the moves with an edge."""
         if self.edges is None:
             return np.ones((self.states, self.states), bool)
         sources, targets = random_edges(self.states, min(self.edges, self.states), self.graph_seed)
@@ -288,7 +286,9 @@ class HMM(Model):
             best = ways.max(axis=1) + B.T[lanes[t]]
         closed = np.flatnonzero(np.isneginf(best.max(axis=1)))
         if closed.size:
-            raise DataError(f"viterbi: no path of this model can print sequence {closed[0]}")
+            raise DataError(
+                f"viterbi: sequence {closed[0]} has probability 0 under this model, so it has no path"
+            )
         path = np.empty(lanes.shape, np.int64)
         path[-1] = best.argmax(axis=1)
         every = np.arange(lanes.shape[1])
@@ -412,14 +412,13 @@ class HMM(Model):
     # -- checks ------------------------------------------------------------------------------
 
     def _lanes(self, method: str, symbols: Any, least: int = 1) -> tuple[Array, tuple[int, ...]]:
-        """Symbols as int64 (time, batch), and their original shape."""
         what = f"{method}: symbols"
         given = array_of(what, symbols, " (time, batch) or (time,)", "; sequences must be equally long")
         if given.size == 0 and given.dtype.kind == "f":  # np.asarray([])
             given = given.astype(np.int64)
         if given.ndim not in (1, 2) or given.shape[0] < least or 0 in given.shape[1:]:
             raise DataError(
-                f"{what} must be (time, batch) or (time,), with something to read, not {list(given.shape)}"
+                f"{what} must be (time, batch) or (time,), and not empty, not {list(given.shape)}"
             )
         lanes = checked_symbols(what, given, self.symbols)
         return lanes[:, None] if lanes.ndim == 1 else lanes, given.shape
@@ -442,7 +441,6 @@ def _bits(log_probabilities: Array) -> float:
 
 
 def _draw(distributions: Array, generator: np.random.Generator) -> Array:
-    """One index from each row of probabilities."""
     cumulative = np.cumsum(distributions, axis=1)
     # Scaled by the last value, which may be below 1 by rounding, so that u stays below it.
     u = generator.random((len(distributions), 1)) * cumulative[:, -1:]
@@ -457,7 +455,6 @@ def _as_floats(argument: str, value: Any) -> Array:
 
 
 def _distributions(name: str, table: Any, shape: Sequence[int]) -> Array:
-    """Table with rows divided by their sums, which must be 1 up to rounding."""
     given = _as_floats(name, table)
     if given.shape != tuple(shape):
         raise UsageError(f"{name} must have the shape {list(shape)}, not {list(given.shape)}")

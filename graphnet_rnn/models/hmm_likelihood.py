@@ -133,8 +133,8 @@ class Likelihood(ModelObjective):
 
     def gradient(self, w: Array) -> tuple[float, Array]:
         raise UsageError(
-            "HMM: tables have no free gradient; use rnn.ExpectationMaximization(), or train the logits of "
-            "hmm.unroll(..., tables='softmax') by rnn.minimize"
+            "HMM: probability tables have no unconstrained gradient; use rnn.ExpectationMaximization(), or "
+            "train the logits of hmm.unroll(..., tables='softmax') with rnn.minimize"
         )
 
     def maximized(self, w: Array, smoothing: float) -> tuple[float, Array]:

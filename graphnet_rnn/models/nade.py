@@ -217,7 +217,6 @@ class RecurrentNADE(Model):
         return self._runner(x, states, lengths)
 
     def _biases(self, x: Array, ends: Array | None) -> tuple[Array, Array | None]:
-        """b_t and c_t as rows, (time batch, ·)."""
         h, _ = self._run(_before(x, np), None, ends)
         return self._of_states(h.reshape(-1, h.shape[2]))
 
@@ -226,7 +225,6 @@ class RecurrentNADE(Model):
         return h @ p["W_hb"] + p["b"], h @ p["W_hc"] + p["c"] if self.hidden else None
 
     def _chosen(self, b: Array, c: Array | None, bit: Callable[[int, Array], Array]) -> Array:
-        """Logits o of rows, whose bits are bit(i, o_i)."""
         if c is None:
             for i in range(self.bits):
                 bit(i, b[:, i])
@@ -236,7 +234,6 @@ class RecurrentNADE(Model):
         return found
 
     def _frames(self, b: Array, c: Array | None, generator: np.random.Generator | None) -> Array:
-        """(rows, bits), drawn, or the likelier bits without a generator."""
         found = np.zeros_like(b)
 
         def bit(i: int, o: Array) -> Array:

@@ -32,7 +32,7 @@ class Composed(Model):
         first = next((part for _, part in self._models_among_arguments()), None)
         if first is None:
             raise UsageError(
-                f"{own.__name__}: one of its arguments must be a model, e.g. an rnn.Network, not {shown(given.args)}"
+                f"{own.__name__}: at least one argument must be a model, e.g. an rnn.Network, not {shown(given.args)}"
             )
         self.declare_parameters({}, 0, next(iter(first.parameters.values())).dtype)
 
@@ -61,7 +61,7 @@ def takes_what_is_asked(function: Callable[..., Any]) -> bool:
 
 
 def composed(function: Callable[..., Any]) -> type[Composed]:
-    """A class of models from a function of parts: networks put together, and what follows from that
+    """Returns a class of models, whose graph `function` builds from networks and other parts.
 
     function: takes the parts of the model, then `batch`, then options, among them training= and random= (or **how).
 
@@ -91,7 +91,7 @@ def composed(function: Callable[..., Any]) -> type[Composed]:
     (4, 2, 3)
     """
     if not inspect.isfunction(function):
-        raise UsageError(f"composed: a function is needed, not {shown(function)}")
+        raise UsageError(f"composed: the argument must be a function, not {shown(function)}")
     parameters = list(inspect.signature(function).parameters.values())
     names = [parameter.name for parameter in parameters]
     if "batch" not in names[1:]:

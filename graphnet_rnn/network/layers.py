@@ -41,16 +41,16 @@ def checked_share(share: Mapping[int, int] | Iterable[Sequence[int]], count: int
         pairs = [(layer, owner) for layer, owner in (share.items() if isinstance(share, Mapping) else share)]
     except (TypeError, ValueError):
         raise UsageError(
-            f"share must be pairs of layers, e.g. {{1: 0}} for layer 1 with the weights of "
-            f"layer 0, not {shown(share)}"
+            f"share must map layers to earlier layers, e.g. {{1: 0}}: layer 1 uses the weights of "
+            f"layer 0; got {shown(share)}"
         ) from None
     for layer, owner in pairs:
         layer = whole_number("share: a layer", layer, least=0)
         owner = whole_number("share: a layer", owner, least=0)
         if not owner < layer < count or owner in checked:
             raise UsageError(
-                f"share: layer {layer} cannot use the weights of layer {owner}; there are layers 0 ... "
-                f"{count - 1}, and a layer shares those of an earlier one that has its own, e.g. {{1: 0}}"
+                f"share: layer {layer} cannot use the weights of layer {owner}; the layers are 0 ... "
+                f"{count - 1}; map each to an earlier layer that has its own weights, e.g. {{1: 0}}"
             )
         checked[layer] = owner
     return checked
@@ -79,9 +79,8 @@ def bound_layers(
 
 
 def _require_room(cell: Cell, count: int) -> None:
-    """Raises NotEnoughMemoryError, before they are made, if `count` such layers do not fit into memory."""
     weights = cell.weights.values()
-    what, remedy = f"{count:,} layers like {shown(cell, MANY)}", "fewer layers take less"
+    what, remedy = f"{count:,} layers like {shown(cell, MANY)}", "use fewer layers"
     require_memory(count * sum(node.nbytes for node in weights), f"{what}, their weights alone,", remedy)
     require_nodes(count * LAYER_NODES, what, remedy)
 

@@ -113,7 +113,7 @@ class Network(Model):
         self.skip = (
             skip
             if isinstance(skip, str) and skip in ("inputs", "outputs")
-            else yes_or_no("skip", skip, "; 'inputs' or 'outputs' for one of both")
+            else yes_or_no("skip", skip, "; to skip only one kind, give 'inputs' or 'outputs'")
         )
         self.seed, self.dtype = seed_of("Network", seed), float_dtype("Network", dtype)
         self.reads = one_of(
@@ -124,7 +124,7 @@ class Network(Model):
         self.initial_state = one_of("initial_state", initial_state, ("zero", "learned"))
         if self.loss in SEQUENCE_LOSSES and self.outputs < 2:
             raise UsageError(
-                f"outputs must be at least 2 with the loss {loss!r}: a label and the blank, not {outputs}"
+                f"outputs must be at least 2 with the loss {loss!r} (a label and the blank), not {outputs}"
             )
         self.dropout = fraction("dropout, the share that is zeroed,", dropout)
         self.recurrent_dropout = fraction("recurrent_dropout, the share that is zeroed,", recurrent_dropout)
@@ -133,7 +133,8 @@ class Network(Model):
         self.pool = None if pool is None else one_of("pool", pool, tuple(POOLS))
         if self.pool is not None and self.loss in SEQUENCE_LOSSES:
             raise UsageError(
-                f"pool makes one output of a sequence, but the loss {loss!r} needs one at each step"
+                f"pool makes one output of a sequence, but the loss {loss!r} needs one at each time step; "
+                "leave out pool"
             )
         self.scaling = as_scaling(scaling)
         self._require_scaling()
@@ -155,7 +156,7 @@ class Network(Model):
                     self._learned.get(name, (width,), state.initial)
         if wrong := unfit(own_initial, [*self._own.nodes, *self._learned.nodes]):
             raise UsageError(
-                f"Network: initial {wrong}; those of a layer are set by the cell's own `initial`"
+                f"Network: initial {wrong}; pass initializers of a layer to its cell, as `initial`"
             )
         self.lay_out(self._groups(), self.dtype)
         self._vocabulary: Vocabulary | None = None
@@ -168,8 +169,8 @@ class Network(Model):
     def __setattr__(self, name: str, value: Any) -> None:
         if self._whole and name in (*_SETTINGS, "scaling", "parameters", "fixed"):
             raise UsageError(
-                f"Network: {name} cannot be set to {shown(value)} once the network is made, since weights and "
-                "equations depend on it; create another with the new settings: rnn.Network(...)"
+                f"Network: {name} cannot be set to {shown(value)} after the network was created, since its weights and "
+                "equations depend on it; create a new network: rnn.Network(...)"
             )
         super().__setattr__(name, value)
 
@@ -185,12 +186,13 @@ class Network(Model):
     def vocabulary(self, vocabulary: Vocabulary | None) -> None:
         if vocabulary is not None and not isinstance(vocabulary, Vocabulary):
             raise UsageError(
-                f"Network: vocabulary must be that of a text, rnn.data.Vocabulary.of(text), not {shown(vocabulary)}"
+                "Network: vocabulary must be an rnn.data.Vocabulary, e.g. rnn.data.Vocabulary.of(text), "
+                f"not {shown(vocabulary)}"
             )
         if vocabulary is not None and self.reads == "symbols" and len(vocabulary) != self.inputs:
             raise UsageError(
                 f"Network: a vocabulary of {len(vocabulary)} characters does not fit a network of {self.inputs} "
-                "symbols; make the network with inputs=len(vocabulary)"
+                "symbols; create the network with inputs=len(vocabulary)"
             )
         self._vocabulary = vocabulary
 
@@ -216,7 +218,6 @@ class Network(Model):
     # -- declaring ---------------------------------------------------------------------------
 
     def _require_scaling(self) -> None:
-        """Raises UsageError for a scaling whose widths differ from those of the network."""
         if self.scaling is None:
             return
         for name, given, width, meant, remedy in (
@@ -227,8 +228,8 @@ class Network(Model):
                 continue
             if not meant:
                 raise UsageError(
-                    f"Network: a scaling of {name} is for networks with {remedy}; leave it out, e.g. "
-                    "rnn.data.Scaling(scaling.inputs), which scales inputs alone"
+                    f"Network: a scaling of {name} needs a network with {remedy}; leave it out, e.g. "
+                    "rnn.data.Scaling(scaling.inputs) scales only inputs"
                 )
             if len(given[0]) != width:
                 raise UsageError(
@@ -238,7 +239,8 @@ class Network(Model):
                 held = [np.array(each, self.dtype) for each in given]
             if not np.isfinite(held).all() or not held[1].all():
                 raise UsageError(
-                    f"Network: scaling has means or deviations of {name} that {self.dtype} cannot hold"
+                    f"Network: scaling has means or deviations of {name} that are 0 or infinite in {self.dtype}; "
+                    "rescale the data, or use dtype='float64'"
                 )
 
     @property
@@ -330,22 +332,22 @@ class Network(Model):
             if not cell.causal:
                 raise UsageError(
                     f"{who}: {shown(cell, MANY)} reads later inputs, so the network cannot predict the next "
-                    "one; train it on given targets, see rnn.Arrays."
+                    "input; train it on given targets, see rnn.Arrays."
                 )
 
     def require_output(self, who: str) -> None:
         """Raises UsageError, prefixed with `who`, if there is no output layer."""
         if not self.outputs:
             raise UsageError(
-                f"{who}: a network with an output is needed; this one was created with outputs=0"
+                f"{who}: the network must have an output layer; this one was created with outputs=0"
             )
 
     def require_each_step(self, who: str) -> None:
         """Raises UsageError, prefixed with `who`, if the network has one output for a whole sequence."""
         if self.pool is not None:
             raise UsageError(
-                f"{who}: a network with an output at each step is needed; this one has one for a whole sequence, "
-                f"pool={self.pool!r}"
+                f"{who}: the network must have an output at each time step; this one has one for a whole "
+                f"sequence, pool={self.pool!r}"
             )
 
     def require_losses_of_steps(self, who: str) -> None:
@@ -353,7 +355,7 @@ class Network(Model):
         self.require_each_step(who)
         if self.loss in SEQUENCE_LOSSES:
             raise UsageError(
-                f"{who}: the loss {self.loss!r} judges whole sequences, so no step has a loss of its own"
+                f"{who}: each time step must have a loss, but the loss {self.loss!r} is one of whole sequences"
             )
 
     def learned_states(self, batch: int) -> list[Node]:
@@ -440,8 +442,8 @@ class Network(Model):
         """
         if self._made_with is not None and self._description() not in (None, self._made_with):
             raise UsageError(
-                f"{who}: the settings of {self!r:.200} were changed after it was made, but its weights and equations "
-                "are those of before; make a network with the settings that are wanted"
+                f"{who}: the settings of {self!r:.200} were changed after it was created, which does not change its "
+                "weights and equations; create a new network with these settings"
             )
 
     def __graph__(self) -> gn.Graph:
@@ -452,7 +454,8 @@ class Network(Model):
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Raises UsageError: `rnn.run` runs a network on arrays."""
         raise UsageError(
-            "a Network is not called: outputs, states = rnn.run(network, inputs); for nodes, network.unroll(...)"
+            "a Network cannot be called; write outputs, states = rnn.run(network, inputs) for arrays, "
+            "or network.unroll(...) for nodes"
         )
 
     def __repr__(self) -> str:
@@ -468,7 +471,7 @@ def require_network(who: str, network: Any) -> Network:
     if not isinstance(network, Network):
         hint = ", its class" if network is Network else ""
         raise UsageError(
-            f"{who}: a Network is needed, not {shown(network)}{hint}; rnn.Network([rnn.LSTM(128)], inputs=..., "
-            "outputs=...) makes one, rnn.load(path) reads one"
+            f"{who}: the argument must be a Network, not {shown(network)}{hint}; create one with "
+            "rnn.Network([rnn.LSTM(128)], inputs=..., outputs=...), or load one with rnn.load(path)"
         )
     return network

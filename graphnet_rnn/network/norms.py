@@ -31,7 +31,7 @@ def weight_norms(network: FlatParameters) -> dict[str, float]:
     """
     if not isinstance(network, FlatParameters):
         raise UsageError(
-            f"weight_norms: a Network or another model of this framework is needed, not {shown(network)}"
+            f"weight_norms: the model must be a Network or another model of this framework, not {shown(network)}"
         )
     # No BLAS, as its sums depend on the number of threads, and histories are compared byte for byte.
     return {name: _norm(node.value) for name, node in network.parameters.items()}
@@ -67,7 +67,7 @@ def gradient_by_distance(
     names = [f"layer{l}.{state.name}" for l, cell in enumerate(network.layers) for state in cell.states]
     if not names:
         raise UsageError(
-            f"gradient_by_distance: {shown(network, MANY)} has no states, so it carries nothing through time"
+            f"gradient_by_distance: {shown(network, MANY)} has no states, so no gradient flows through time"
         )
     x = checked_inputs("gradient_by_distance", network, inputs)
     time, batch = x.shape[:2]

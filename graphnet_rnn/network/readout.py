@@ -64,7 +64,7 @@ def fit_output(
     if spectrum[0] <= len(moments) * np.finfo(np.float64).eps * spectrum[-1]:
         raise DataError(
             f"fit_output: the {rows.shape[1]} inputs of the output layer are linearly dependent over {len(rows)} "
-            f"cases, so with ridge = {ridge:g} the solution is not unique; use a larger ridge, e.g. 1e-6."
+            f"rows, so with ridge = {ridge:g} the solution is not unique; use a larger ridge, e.g. 1e-6."
         )
     solution = np.linalg.solve(moments, a.T @ b / len(a))
     start = 0
@@ -84,7 +84,8 @@ def _checked(network: Network, inputs: Any, targets: Any, washout: int) -> tuple
         )
     if len(x) <= washout:
         raise DataError(
-            f"fit_output: {len(x)} steps and a washout of {washout} leave nothing to fit; give longer sequences."
+            f"fit_output: a washout of {washout} leaves none of the {len(x)} time steps to fit; give longer "
+            "sequences or a smaller washout."
         )
     t = checked_floats("fit_output: targets", t, np.float64)
     columns = network.scaling_of("outputs", np.float64)

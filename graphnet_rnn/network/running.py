@@ -168,7 +168,6 @@ class Runner:
         return u.hidden if self.network.skips_outputs else u.hidden[-1:]
 
     def _require_continuable(self) -> None:
-        """Raises UsageError if running a sequence in segments would change its result."""
         network = self.network
         backward = [cell for cell in network.layers if not cell.causal]
         if not backward and network.pool in (None, "last"):
@@ -180,7 +179,7 @@ class Runner:
         )
         raise UsageError(
             f"run: {why}, so a sequence cannot be continued from states: pass the whole sequence, without "
-            "states; to set first states use network.unroll(initial=...)."
+            "states. To set first states, use network.unroll(initial=...)."
         )
 
     def _checked_states(self, states: Sequence[Array], batch: int) -> list[Array]:
@@ -218,17 +217,17 @@ def checked_inputs(who: str, network: Network, inputs: Any) -> Array:
     """Returns the inputs as the network reads them; DataError, prefixed with `who`, if they do not fit."""
     symbols = network.reads == "symbols"
     wanted = "(time, batch)" if symbols else f"(time, batch, {network.inputs})"
-    remedy = "; of cases of several lengths rnn.data.padded makes one, and tells the lengths"
+    remedy = "; rnn.data.padded pads variable-length sequences, and returns their lengths"
     x = array_of(f"{who}: inputs", inputs, f" {wanted}", remedy)
     if x.ndim != (2 if symbols else 3) or (not symbols and x.shape[2] != network.inputs) or not x.size:
         hint = ""
         if symbols and x.ndim == 3 and x.shape[2] == network.inputs:
-            hint = '; this network reads symbols, make it with reads="vectors" for numbers'
-        raise DataError(f"{who}: inputs must be {wanted}, none of them 0, not {list(x.shape)}{hint}")
+            hint = '; this network reads symbols, create it with reads="vectors" for numbers'
+        raise DataError(f"{who}: inputs must be {wanted} and not empty, not of shape {list(x.shape)}{hint}")
     if symbols:
-        hint = "; numbers are (time, batch, width): x[..., None] has the width 1"
+        hint = "; a network that reads numbers needs (time, batch, width), such as x[..., None]"
         return checked_symbols(f"{who}: inputs", x, network.inputs, hint if x.dtype.kind == "f" else "")
-    remedy = ", and for NaN where values are missing there is rnn.data.with_missing"
+    remedy = "; for missing values (NaN), see rnn.data.with_missing"
     return checked_floats(f"{who}: inputs", x, network.dtype, remedy)
 
 
@@ -266,7 +265,7 @@ def checked_floats(what: str, array: Array, dtype: Any, remedy: str = "") -> Arr
     if not np.isfinite(found).all():
         place = tuple(int(i) for i in np.argwhere(~np.isfinite(found))[0])
         raise DataError(
-            f"{what} at {list(place)} is {array[place]}, which {found.dtype} cannot hold; scale the data, or make the "
-            "network in float64"
+            f"{what} at {list(place)} is {array[place]}, which is infinite in {found.dtype}; scale the data, or create "
+            "the network with dtype='float64'"
         )
     return found

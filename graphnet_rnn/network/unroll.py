@@ -102,7 +102,8 @@ class Unrolled(ShowsItself):
             network.require_output(asked)
         if predict_first and (not network.causal or network.loss in SEQUENCE_LOSSES):
             raise UsageError(
-                "unroll: predict_first needs a network that reads no later input, and a loss of each step; this one "
+                "unroll: predict_first needs a network that reads no later input, and a loss of each step; "
+                "this network "
                 f"{'reads later inputs' if not network.causal else f'has the loss {network.loss!r}'}"
             )
         self.network, self.time, self.batch, self.unscored = network, time, batch, unscored
@@ -156,8 +157,8 @@ class Unrolled(ShowsItself):
             )
         if feedback == "drawn" and network.loss == "squared":
             raise UsageError(
-                "unroll: with the loss 'squared' a prediction has no distribution to be drawn from; "
-                "feedback='likeliest' reads the prediction itself"
+                "unroll: feedback='drawn' needs predictions that are distributions, but the loss is 'squared'; "
+                "use feedback='likeliest', which reads the prediction itself"
             )
         return feedback
 
@@ -176,11 +177,9 @@ class Unrolled(ShowsItself):
             return _node_or_input("lengths", lengths, "lengths", (self.batch,), INT64)
 
     def _layer(self, name: str) -> str:
-        """Name of a layer in scopes."""
         return f"{self.name}.{name}" if self.name else name
 
     def _judge(self, outputs: list[Node], unscored: int, predict_first: bool) -> None:
-        """Computes logits, losses and cost from the output layer's results."""
         network, targets, ends = self.network, self.targets, self.ends
         if ends is not None and predict_first:
             ends = Lengths(self.time + 1, ends.node + 1)
@@ -224,7 +223,7 @@ class Unrolled(ShowsItself):
         network, whole = self.network, self.network.loss in SEQUENCE_LOSSES
         if whole != (labels is not None):
             what = (
-                "give labels=..., the most that a target has" if whole else "there are no labels to be given"
+                "give labels=..., the largest number of labels of a target" if whole else "leave out labels"
             )
             raise UsageError(f"unroll: with the loss {network.loss!r}, {what}")
         if unscored:
@@ -253,12 +252,10 @@ class Unrolled(ShowsItself):
         )
 
     def _starts(self) -> list[range]:
-        """For each layer the indices of its states."""
         ends = list(itertools.accumulate((len(cell.states) for cell in self.network.layers), initial=0))
         return [range(a, b) for a, b in itertools.pairwise(ends)]
 
     def _given_states(self, given: Mapping[str, Node] | Sequence[Node]) -> list[Node]:
-        """First states given as nodes: all in order, or some by name, the others learned or zero."""
         network = self.network
         widths = [width for _, width in network.state_names()]
         known = [state.name for cell in network.layers for state in cell.states]
@@ -276,14 +273,13 @@ class Unrolled(ShowsItself):
         learned = network.initial_state == "learned"
         found = network.learned_states(self.batch) if learned else self._initial_states("zero")
         for name, node in given.items():
-            i = self._number_of("unroll: initial names", name)
+            i = self._number_of("unroll: initial: the name", name)
             (cell,) = (c for c, at in zip(network.layers, self._starts(), strict=True) if i in at)
             of = f" (of {shown(cell, MANY)})"
             found[i] = _required_node(f"initial: {name}{of}", node, (self.batch, widths[i]), network.dtype)
         return found
 
     def _run(self) -> list[Node]:
-        """Runs all layers over time; returns o_t of each step, or the o of the whole sequence."""
         pairs = zip(self.network.layers, self._layer_masks, strict=True)
         layers = [cell.running(masks) for cell, masks in pairs]
         states = [tuple(self.initial[i] for i in at) for at in self._starts()]
@@ -309,13 +305,11 @@ class Unrolled(ShowsItself):
         return outputs
 
     def _over_time(self, layer: int, steps: list[Node]) -> Node:
-        """(time, batch, units): outputs of a layer, complete after its last step."""
         with gn.scope(layer=self._layer(f"layer{layer}.outputs"), time=self.begins + self.time):
             h = gn.stack(steps)
             return h if self.ends is None else self.ends.cut(h)
 
     def _pooled(self, hidden: list[list[Node]]) -> Node:
-        """o, from the outputs of all layers at all steps"""
         pool = POOLS[self.network.pool or ""]
         readers = self.network.layers if self.network.skips_outputs else self.network.layers[-1:]
         steps = hidden[-len(readers) :]
@@ -332,7 +326,6 @@ class Unrolled(ShowsItself):
             return self.network.project(column)
 
     def _step_by_step(self, layers: Sequence[Cell], states: list[tuple[Node, ...]]) -> Iterator[list[Node]]:
-        """Outputs of all layers, step by step; updates `states`."""
         first = 0
         for t in range(self.time):
             below = x = self._input_at(t)
@@ -374,11 +367,9 @@ class Unrolled(ShowsItself):
             return self.ends.inside_at(t)
 
     def _require_room(self, nodes: int) -> None:
-        """Raises NotEnoughMemoryError, before they are made, if steps of this many nodes do not fit into memory."""
         require_nodes(nodes * self.time, f"unrolling over {self.time:,} steps", "fewer time steps take less")
 
     def _read(self, layer: int, below: Node, x: Node) -> Node:
-        """Input of a layer: the output below, with dropout, and x if connections skip."""
         if not layer:
             return below
         below = self._masks.drop(below, self.network.dropout, layer)
@@ -391,7 +382,6 @@ class Unrolled(ShowsItself):
             return gn.one_hot(x, network.inputs, network.dtype) if network.reads == "symbols" else x
 
     def _predicted(self, o: Node) -> Node:
-        """Next input, made from a prediction: the likeliest or a drawn one."""
         network, drawn = self.network, self.feedback == "drawn"
         if network.loss == "softmax":
             if drawn:  # argmax of log p and Gumbel noise; Maddison, Tarlow & Minka 2014, 2
@@ -423,9 +413,10 @@ class Unrolled(ShowsItself):
             return gn.stack([each[0] for each in found])
         if not self.after:
             raise UsageError(
-                "course: states after each step are not available with a layer that reads later inputs"
+                "course: the network must not have a layer that reads later inputs, since it has no "
+                "state after each step"
             )
-        at = self._number_of("course: asked for is", name)
+        at = self._number_of("course: the name", name)
         return gn.stack([states[at] for states in self.after])
 
     def _number_of(self, what: str, name: str) -> int:
@@ -436,7 +427,8 @@ class Unrolled(ShowsItself):
         if len(found) != 1:
             named = ", ".join(f"{each}{l}" for each, l in known)
             raise UsageError(
-                f"{what} the state {shown(name)}, but states, with their layers, are {named or 'none'}"
+                f"{what} {shown(name)} must match exactly one state; the states, with their layers, are "
+                f"{named or 'none'}"
             )
         return found[0]
 
@@ -460,7 +452,6 @@ class Unrolled(ShowsItself):
 
 
 def _node_or_input(argument: str, given: Any, name: str, shape: tuple[int, ...], dtype: Any) -> Node:
-    """Returns the given node, or an input with the given name, or `name` for None."""
     if given is None:
         return gn.input(shape, dtype, name=name)
     if isinstance(given, str):
@@ -471,7 +462,6 @@ def _node_or_input(argument: str, given: Any, name: str, shape: tuple[int, ...],
 
 
 def _required_node(argument: str, node: Any, shape: tuple[int, ...], dtype: Any, other: str = "") -> Node:
-    """Returns the node; UsageError unless it has this shape and dtype."""
     if not isinstance(node, Node):
         raise UsageError(f"unroll: {argument} must be a node {list(shape)}{other}, not {shown(node)}")
     if node.shape != shape or node.dtype != dtype:
@@ -483,7 +473,6 @@ def _required_node(argument: str, node: Any, shape: tuple[int, ...], dtype: Any,
 
 
 def _nodes_of(initial: Any) -> list[Any]:
-    """First states that are given as nodes."""
     if isinstance(initial, Mapping):
         return list(initial.values())
     return list(initial) if isinstance(initial, (list, tuple)) else []

@@ -20,7 +20,7 @@ from graphnet_rnn.text.evaluation import Evaluation, as_symbols
 
 __all__ = ["DynamicEvaluation", "KnownGradient", "first_order"]
 
-REMEDY = "the adapted weights broke; try a smaller rate, or clip_norm"
+REMEDY = "the adapted weights diverged; try a smaller learning rate, or clip_norm"
 
 
 class DynamicEvaluation:
@@ -56,7 +56,7 @@ class DynamicEvaluation:
         require_network("DynamicEvaluation", network)
         if not network.predicts_symbols:
             raise UsageError(
-                "DynamicEvaluation: only a network that reads symbols and predicts them can be evaluated on text"
+                "DynamicEvaluation: the network must read and predict symbols, the characters of a text"
             )
         network.require_causal("DynamicEvaluation")
         self.network, self.time = network, whole_number("DynamicEvaluation: time", time)
@@ -87,7 +87,8 @@ class DynamicEvaluation:
         scored = len(symbols) - lead
         if scored < 1:
             raise DataError(
-                f"the text has {len(symbols)} characters; with {context} of context there is nothing to score."
+                f"the text has {len(symbols)} characters; a context of {context} leaves none to score. "
+                "Give a longer text or a smaller context."
             )
         self.network.require_finite("DynamicEvaluation")
         trained = self.network.theta.copy()
@@ -154,7 +155,7 @@ def first_order(who: str, optimizer: Any) -> FirstOrder:
     """Returns the optimizer; UsageError, prefixed with `who`, if a step needs more than one gradient."""
     if not isinstance(optimizer, FirstOrder):
         raise UsageError(
-            f"{who}: optimizer must be one of first order, e.g. rnn.Adam(rate=0.001), not {optimizer!r:.60}; "
+            f"{who}: optimizer must be a first-order optimizer, e.g. rnn.Adam(rate=0.001), not {optimizer!r:.60}; "
             "others evaluate a batch more than once."
         )
     return optimizer

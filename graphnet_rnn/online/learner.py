@@ -67,7 +67,6 @@ class Learner(ABC):
     # -- defined by subclasses -----------------------------------------------------------------
 
     def _read_by(self) -> Network:
-        """Network whose steps are run."""
         return self.network
 
     @abstractmethod
@@ -154,13 +153,11 @@ class Learner(ABC):
 
     @property
     def _no_targets(self) -> Array:
-        """Targets for a step without targets."""
         if self._tells_symbols:
             return np.zeros(self.batch, np.int64)
         return np.zeros((self.batch, self.network.outputs), self.network.dtype)
 
     def _observed(self, what: str, given: Any, width: int, symbols: bool) -> Array:
-        """Checks and converts the array of one step."""
         name = f"{type(self).__name__}: {what}"
         array, shape = array_of(name, given), (self.batch,) if symbols else (self.batch, width)
         if array.shape != shape:
@@ -178,7 +175,6 @@ class Learner(ABC):
         return [checked_floats(f"{name}: the states", array, self.network.dtype) for array in arrays]
 
     def _learned(self) -> list[Node]:
-        """Parameters from which the states start, if the network learns its initial states."""
         if self.network.initial_state != "learned":
             return []
         parameters = set(self.network.parameters.values())

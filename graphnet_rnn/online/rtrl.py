@@ -38,7 +38,6 @@ class RTRL(Learner):
     """
 
     def _remembering(self, u: Unrolled) -> list[Node]:
-        """Parameters that the states depend on, in the order of θ."""
         reached = {*ancestors(u.final), *self._learned()} if u.final else set()
         return [node for node in self.network.parameters.values() if node in reached]
 
@@ -80,6 +79,5 @@ def _flat(node: Node) -> Node:
 
 
 def _slices(parameters: Sequence[Node]) -> dict[Node, slice]:
-    """Slice of each parameter in the vector of all of them."""
     ends = np.cumsum([0, *(node.size for node in parameters)]).tolist()
     return {node: slice(a, b) for node, a, b in zip(parameters, ends[:-1], ends[1:], strict=True)}

@@ -74,8 +74,8 @@ class TruncatedLSTM(Learner):
         if type(first) not in MEMORY or any(cell.states for cell in above):
             raise UsageError(
                 f"TruncatedLSTM: the first layer must be one of {_FORMS}, and no other may have states, but the "
-                f"layers are {', '.join(map(repr, self.network.layers))}. For other networks there are "
-                "rnn.online.RTRL(network), and RTRL(truncated(network)) for several layers of LSTM."
+                f"layers are {', '.join(map(repr, self.network.layers))}. For other networks use "
+                "rnn.online.RTRL(network); for several layers of LSTM, RTRL(truncated(network))."
             )
         return truncated(self.network)
 

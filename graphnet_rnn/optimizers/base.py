@@ -136,27 +136,25 @@ class Optimizer(ABC):
             cls.step = _checking(cls.step)  # type: ignore[method-assign]
 
     def _require_own(self, objective: Any, theta: Any, state: Any, rate: Any) -> None:
-        """Raises UsageError for an invalid theta, state or rate."""
         own = f"{type(self).__name__}.step"
         if rate is not None:
             amount(f"{own}: rate", rate)
         if getattr(getattr(theta, "dtype", None), "kind", "") != "f":
             raise UsageError(
                 f"{own}: theta must be a vector of floats, which the step changes in place, not {shown(theta)}; "
-                "objective.start() gives one"
+                "objective.start() returns one"
             )
         if len(theta.shape) != 1:
             raise UsageError(f"{own}: theta must be a vector, not an array of shape {list(theta.shape)}")
         if isinstance(theta, np.ndarray) and not theta.flags.writeable:
             raise UsageError(
-                f"{own}: theta is read-only, but the step changes it in place; give a copy of it"
+                f"{own}: theta is read-only, but the step changes it in place; pass theta.copy()"
             )
         difference = _against(state, self._kept(theta, objective), type(self).__name__)
         if difference:
-            raise UsageError(f"{own}: {difference}; make it with optimizer.init(theta, objective)")
+            raise UsageError(f"{own}: {difference}; create it with optimizer.init(theta, objective)")
 
     def _kept(self, theta: Array, objective: Any) -> Kept:
-        """Returns shapes and dtypes of the state for these parameters, cached for all steps."""
         key = theta.size, theta.dtype
         found: tuple[Any, Kept] | None = vars(self).get("_keeps")
         if found is None or found[0] != key:
@@ -165,7 +163,6 @@ class Optimizer(ABC):
         return found[1]
 
     def _fresh(self, theta: Array, objective: Any = None) -> State:
-        """Returns arrays of the shapes of `init`, with any values."""
         return self.init(theta, objective)
 
     def evaluation_point(self, theta: Array, state: State) -> Array:
@@ -182,8 +179,6 @@ class Optimizer(ABC):
 
 
 def _checking(step: Callable[..., Report]) -> Callable[..., Report]:
-    """Wraps the step with a check of its vector and state."""
-
     @wraps(step)
     def checked(
         self: Optimizer, objective: Any, theta: Array, state: State, rate: float | None = None
@@ -235,14 +230,14 @@ def _against(state: Any, kept: Kept, owner: str, casting: Literal["no", "same_ki
         return f"state must be a dict of arrays, not {shown(state)}"
     for names, what in ((kept.keys() - state.keys(), "lacks"), (state.keys() - kept.keys(), "has")):
         if names:
-            return f"state {what} {', '.join(sorted(map(str, names)))}; {owner} keeps {', '.join(kept) or 'nothing'}"
+            return f"state {what} {', '.join(sorted(map(str, names)))}; {owner} needs {', '.join(kept) or 'nothing'}"
     for name, (shape, dtype) in kept.items():
         array = state[name]
         if not hasattr(array, "shape") or not hasattr(array, "dtype"):
             return f"{name} in state must be an array, not {shown(array)}"
         if shape not in (array.shape, (-1,) * array.ndim) or not np.can_cast(array.dtype, dtype, casting):
             return (
-                f"{name} in state must be finite, of shape {list(shape)} and {dtype}, which {owner} keeps here, not "
+                f"{name} in state must be finite, of shape {list(shape)} and {dtype}, as {owner} needs, not "
                 f"{array.dtype} of shape {list(array.shape)}"
             )
     return ""

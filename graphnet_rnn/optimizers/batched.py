@@ -65,7 +65,7 @@ class BatchedObjective:
                 raise UsageError(f"BatchedObjective: {name} must be an Objective, not {given!r:.60}")
         if single is not None:
             _require_single(cast(Objective, objective), single)
-        # One by size is what any of its objectives is, and chooses among them when it is fed.
+        # An ObjectiveBySize behaves like each of its objectives; `feed` selects one.
         self.objective, self.single = cast(Objective, objective), single
         self.ranks = as_ranks("BatchedObjective", parallel)
         self.gradient_batches: list[Batch] = []
@@ -73,7 +73,7 @@ class BatchedObjective:
         self.loss_batches: list[Batch] = []
         self._weights: dict[str, Array] = {}
         self._weighted = False
-        #: By number of the batch what the objective's `also` was, of this rank's batches.
+        #: Values of the objective's `also`, by number of the batch, for this rank's batches.
         self.also_values: dict[int, tuple[Array, ...]] = {}
 
     def feed(
@@ -102,9 +102,9 @@ class BatchedObjective:
         self.also_values = {}
 
         def listed(name: str, batches: Sequence[Batch]) -> list[Batch]:
-            """Each batch of this rank, also one that serves twice, is brought once to where it is computed with."""
+            """Copies each batch of this rank to the back end's memory, once even if it is used twice."""
             found = _listed(name, batches, self.objective.inputs)
-            originals.append(list(batches))  # held, so that no other batch can get the number of one
+            originals.append(list(batches))  # keeps them alive, so that their ids stay unique
             for number in self.ranks.own(len(found)):
                 given = id(originals[-1][number])
                 if given not in placed:
@@ -122,8 +122,8 @@ class BatchedObjective:
         of_loss = curvature if loss is None else loss
         if weights is not None and not weight_of.keys() >= {id(batch) for batch in (*curvature, *of_loss)}:
             raise UsageError(
-                "BatchedObjective.feed: where batches have weights, those of the curvature and the loss must be among "
-                "the gradient's, the same objects"
+                "BatchedObjective.feed: with weights, the batches of the curvature and the loss must be "
+                "objects from the list of the gradient's batches"
             )
         self._weights = {
             name: np.array([weight_of.get(id(batch), 1.0) for batch in batches])
@@ -144,7 +144,9 @@ class BatchedObjective:
         """
         inputs = self.objective.inputs
         if len(arrays) != len(inputs):
-            raise UsageError(f"BatchedObjective.divided: {len(inputs)} arrays are needed, not {len(arrays)}")
+            raise UsageError(
+                f"BatchedObjective.divided: {len(inputs)} arrays are needed, one for each input, not {len(arrays)}"
+            )
         given = [np.asarray(array) for array in arrays]
         axes = [_cut_axis(array, node) for array, node in zip(given, inputs, strict=True)]
         counts = {
@@ -154,7 +156,7 @@ class BatchedObjective:
         }
         if len(counts) > 1:
             raise UsageError(
-                "BatchedObjective.divided: all arrays must be of as many cases, but they make "
+                "BatchedObjective.divided: all arrays must have the same number of cases, but they make "
                 f"{' and '.join(map(str, sorted(counts)))} batches"
             )
         count = max(counts, default=1)
@@ -296,8 +298,6 @@ class BatchedObjective:
             raise UsageError("BatchedObjective: squared gradients need single=, the objective of one case")
 
         def squares(single: Objective, batch: Batch) -> Array:
-            """The mean over the cases of a batch."""
-
             def each() -> Iterator[Array]:
                 for case in cases:
                     single.feed(*case)
@@ -324,7 +324,6 @@ class BatchedObjective:
     # -- batches of this rank, and sums over those of all ---------------------------------------
 
     def _fed(self, batches: Sequence[Batch]) -> Iterator[int]:
-        """Feeds this rank's batches one after the other and yields their numbers."""
         for number in self.ranks.own(len(batches)):
             self.objective.feed_placed(tuple(batches[number]))
             yield number
@@ -338,7 +337,7 @@ class BatchedObjective:
 
     def _weights_of(self, kind: str) -> Array:
         if not self._weights:
-            raise UsageError("BatchedObjective: feed it at least one batch first")
+            raise UsageError("BatchedObjective: call feed(...) with at least one batch first")
         return self._weights[kind]
 
     def _mean_of_numbers(self, kind: str, own: Iterable[float]) -> float:
@@ -366,7 +365,7 @@ def _beside(like: Array, vector: Array) -> Array:
 def _listed(name: str, batches: Any, inputs: Sequence[Node]) -> list[Batch]:
     try:
         if isinstance(batches, Iterator) or any(isinstance(batch, Mapping) for batch in batches):
-            raise TypeError  # the first can be read only once, the others have no order
+            raise TypeError  # an iterator can be read only once, a mapping has no order
         listed: list[Batch] = [tuple(batch) for batch in batches]
     except TypeError:
         raise UsageError(
@@ -385,15 +384,16 @@ def _listed(name: str, batches: Any, inputs: Sequence[Node]) -> list[Batch]:
 
 
 def _require_single(whole: Objective, single: Objective) -> None:
-    """Raises UsageError unless `single` has the same parameters and batches of one case."""
     ours, its = ([list(node.shape) for node in o.parameters] for o in (whole, single))
     if ours != its:
         raise UsageError(
-            f"BatchedObjective: single= must be of the same parameters; its are of shapes {its}, the objective's {ours}"
+            f"BatchedObjective: single= must have the same parameters; its shapes are {its}, those of the "
+            f"objective {ours}"
         )
     if len(whole.inputs) != len(single.inputs):
         raise UsageError(
-            f"BatchedObjective: single= must have the same inputs; it has {len(single.inputs)}, the objective "
+            f"BatchedObjective: single= must have the same number of inputs; it has {len(single.inputs)}, the "
+            "objective "
             f"{len(whole.inputs)}"
         )
     axes = [_case_axis(w.shape, s.shape) for w, s in zip(whole.inputs, single.inputs, strict=True)]
@@ -426,8 +426,8 @@ def _cut_axis(array: Array, node: Node) -> int | None:
         or any(not node.shape[i] or array.shape[i] % node.shape[i] or not array.shape[i] for i in differ)
     ):
         raise UsageError(
-            f"BatchedObjective.divided: an array of shape {list(array.shape)} is not a whole number of batches of "
-            f"{node.describe()} on one axis"
+            f"BatchedObjective.divided: an array of shape {list(array.shape)} must be a whole number of batches of "
+            f"{node.describe()}, along one axis"
         )
     return differ[0] if differ else None
 

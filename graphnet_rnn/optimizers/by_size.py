@@ -27,15 +27,19 @@ class ObjectiveBySize:
         self._all: dict[_Shapes, Objective] = {}
         for objective in objectives:
             if not isinstance(objective, Objective):
-                raise UsageError(f"ObjectiveBySize: each must be an Objective, not {objective!r:.60}")
+                raise UsageError(
+                    f"ObjectiveBySize: each argument must be an Objective, not {objective!r:.60}"
+                )
             if objective.parameters != objectives[0].parameters:
-                raise UsageError("ObjectiveBySize: all objectives must be of the same parameters")
+                raise UsageError("ObjectiveBySize: all objectives must have the same parameters")
             shapes = tuple(node.shape for node in objective.inputs)
             if shapes in self._all:
-                raise UsageError(f"ObjectiveBySize: there are two objectives of the sizes {_shown(shapes)}")
+                raise UsageError(
+                    f"ObjectiveBySize: the sizes of inputs must differ, but two objectives have {_shown(shapes)}"
+                )
             self._all[shapes] = objective
         if not self._all:
-            raise UsageError("ObjectiveBySize: there must be an Objective at least")
+            raise UsageError("ObjectiveBySize: give at least one Objective")
         self._now = objectives[0]
 
     def __getattr__(self, name: str) -> Any:
@@ -51,7 +55,7 @@ class ObjectiveBySize:
         if shapes not in self._all:
             there = "; ".join(map(_shown, self._all))
             raise UsageError(
-                f"ObjectiveBySize.feed: arrays are {_shown(shapes)}, but there are objectives for {there}"
+                f"ObjectiveBySize.feed: no objective has inputs of these sizes, {_shown(shapes)}; there are {there}"
             )
         return self._all[shapes]
 

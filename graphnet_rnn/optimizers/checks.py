@@ -105,7 +105,6 @@ def check_optimizer(optimizer: Optimizer, report: Callable[[str, str], None] | N
 def _stepped(
     optimizer: Optimizer, steps: int = STEPS, dtype: str = "float64"
 ) -> Iterator[tuple[Array, State]]:
-    """Yields copies of θ and the state, before each step and after the last."""
     objective, theta = Bowl(), Bowl().start(dtype)
     state = optimizer.init(theta, objective)
     yield theta.copy(), deepcopy(state)
@@ -127,17 +126,19 @@ def _require(optimizer: Optimizer, holds: bool, what: str) -> None:
 
 
 def settings_come_back(optimizer: Optimizer) -> str:
-    """JSON keeps the settings, and they make the optimizer again."""
+    """Settings stored as JSON create an equal optimizer."""
     try:
         stored = json.loads(json.dumps(optimizer.settings()))
     except TypeError as error:
         raise LawError(
-            f"{type(optimizer).__name__}: its settings are not what JSON can hold: {error}"
+            f"{type(optimizer).__name__}: its settings cannot be stored as JSON: {error}"
         ) from None
     _require(
-        optimizer, type(optimizer)(**stored) == optimizer, f"its settings, {stored}, make another optimizer"
+        optimizer,
+        type(optimizer)(**stored) == optimizer,
+        f"its settings, {stored}, create a different optimizer",
     )
-    return f"{len(stored)} settings make it again"
+    return f"{len(stored)} settings create an equal optimizer"
 
 
 def state_is_arrays(optimizer: Optimizer) -> str:
@@ -169,7 +170,7 @@ def a_resumed_run_has_the_same_bits(optimizer: Optimizer) -> str:
         _require(
             optimizer, not wrong, f"resumed after {STEPS} steps, {', '.join(wrong)} are others in {dtype}"
         )
-    return f"{STEPS} steps and {STEPS} more are {2 * STEPS}"
+    return f"{STEPS} steps and {STEPS} resumed ones equal {2 * STEPS} steps"
 
 
 def what_is_not_finite_changes_nothing(optimizer: Optimizer) -> str:
@@ -182,7 +183,7 @@ def what_is_not_finite_changes_nothing(optimizer: Optimizer) -> str:
             wrong = [name for name, a in _bits(theta, state).items() if before[name] != a]
             _require(optimizer, not wrong, f"a step changes {', '.join(wrong)} where there is a {broken}")
             json.dumps(report.row(), allow_nan=False)
-    return f"{len(cases)} kinds of steps that cannot be"
+    return f"{len(cases)} kinds of values that are not finite leave θ and the state unchanged"
 
 
 def float32_agrees(optimizer: Optimizer) -> str:
@@ -222,7 +223,7 @@ def steps_are_the_formula(optimizer: Optimizer) -> str:
         worst <= 1,
         f"steps differ from its own equations by {worst:.2g} times what rounding may do",
     )
-    return f"{STEPS} steps in two precisions agree with its own nodes by NumPy"
+    return f"{STEPS} steps in two precisions agree with its nodes evaluated by NumPy"
 
 
 def _by_numpy(optimizer: FirstOrder, theta: Array, state: State, asked: Bowl) -> list[Array]:
@@ -253,7 +254,7 @@ def one_compilation_serves_all_steps(optimizer: Optimizer) -> str:
         replace(optimizer, rate=0.7 * optimizer.rate).step(Bowl(), theta, state)
     new = len(set(vectors._kept) - before)
     _require(optimizer, not new, f"{new} more functions were compiled for other rates")
-    return "other rates and steps compile nothing"
+    return "no compilation for other rates and steps"
 
 
 def clipping_is_a_shorter_gradient(optimizer: Optimizer) -> str:
@@ -272,7 +273,7 @@ def clipping_is_a_shorter_gradient(optimizer: Optimizer) -> str:
         def gradient(self, w: Array) -> tuple[float, Array]:
             return 1.0, self.share * g
 
-    # Of what counts: some parameters may be frozen.
+    # Norm without frozen parameters.
     length = free.step(Shorter(1.0), theta.copy(), deepcopy(state)).gradient_norm
     for share in (0.5, 2.0):  # 2: the limit is not reached
         limit = share * length
@@ -281,7 +282,7 @@ def clipping_is_a_shorter_gradient(optimizer: Optimizer) -> str:
         free.step(Shorter(min(1.0, share)), *ends[1])
         same = np.allclose(ends[0][0], ends[1][0], rtol=1e-12, atol=1e-14)
         _require(optimizer, same, f"clip_norm={limit:.3g} is not a gradient of this length")
-    return "clip_norm is a shorter gradient"
+    return "clip_norm has the effect of a shorter gradient"
 
 
 def back_ends_agree(optimizer: Optimizer) -> str:
@@ -298,7 +299,7 @@ def back_ends_agree(optimizer: Optimizer) -> str:
         for name, a, b in [("θ", there, theta), *((n, held[n], state[n]) for n in state)]:
             same = np.allclose(np.asarray(a), b, rtol=1e-10, atol=1e-12)
             _require(optimizer, same, f"{name} is another one by {backend}")
-    return f"two steps by {', '.join(devices)} are two steps here"
+    return f"two steps on {', '.join(devices)} agree with two steps here"
 
 
 OPTIMIZER_CHECKS: dict[str, Callable[[Optimizer], str]] = {

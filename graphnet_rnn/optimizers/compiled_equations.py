@@ -21,7 +21,7 @@ __all__ = [
     "update_function",
 ]
 
-#: What a step makes of θ, the gradient, the state and scalars by name: θ and the state after it.
+#: Equations of a step: (θ, gradient, state, scalars by name) ↦ θ and the state after it.
 Applied = Callable[[Node, Node, dict[str, Node], dict[str, Node]], tuple[Node, dict[str, Node]]]
 
 
@@ -54,8 +54,8 @@ class VectorKind(NamedTuple):
 def update_function(kind: VectorKind, applied: Applied) -> gn.Function:
     """(loss, θ, g, *state, *scalars) ↦ ‖g‖; changes θ and the state in place, unless loss or ‖g‖ is not finite.
 
-    One pass over g for its norm, then one over all: nothing is written before the norm is known, since a step on a NaN
-    would destroy the parameters.
+    One pass over g for its norm, then one over all. Nothing is written before the norm is computed, since a step on a
+    NaN would destroy the parameters.
     """
     theta, state, scalars = kind.nodes()
     g = gn.input((kind.size,), kind.dtype, name="g")

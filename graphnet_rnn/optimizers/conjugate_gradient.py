@@ -1,4 +1,4 @@
-"""Linear conjugate gradient on a callable: minimises φ(x) = ½ xᵀA x - bᵀx."""
+"""Linear conjugate gradient on a callable: minimizes φ(x) = ½ xᵀA x - bᵀx."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Solution:
     values: list[float]
     kept: list[tuple[int, Array]]
     reason: str
-    #: The smallest pᵀA p / pᵀp that was seen.
+    #: Smallest pᵀA p / pᵀp of all steps.
     least_curvature: float = field(default=math.inf)
 
     @property
@@ -111,14 +111,14 @@ def conjugate_directions(
     if augment is not None and augment.any():
         c = double(augment)
         a, bend, length = bent(c)
-        if 0 < bend < math.inf and length > 0:  # a square may be too small for a number, or too large
+        if 0 < bend < math.inf and length > 0:  # a square may underflow or overflow
             curvature = bend / length
             shadow = a / bend
             alpha = inner(r, c) / bend
             x, r = x + alpha * c, r - inner(r, c) * shadow
             yield Direction(x, c, alpha, _phi(x, r, b), curvature, norm(r) / scale)
         else:
-            c = None  # the others can do without it
+            c = None  # CG works without it
     solve = preconditioner if callable(preconditioner) else None
     diagonal = None if callable(preconditioner) else preconditioner
     y = None if solve is None else double(solve(r))
@@ -209,7 +209,6 @@ def has_stalled(values: Sequence[float], tolerance: float, window: int) -> bool:
 
 
 def _phi(x: Array, r: Array, b: Array) -> float:
-    """½ xᵀA x - bᵀx, with A x = b - r."""
     return -0.5 * inner(x, r + b)
 
 

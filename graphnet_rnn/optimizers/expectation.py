@@ -40,8 +40,8 @@ class ExpectationMaximization(Optimizer):
     def step(self, objective: Any, theta: Array, state: State, rate: float | None = None) -> Report:
         if not hasattr(objective, "maximized"):
             raise UsageError(
-                f"ExpectationMaximization is for an HMM, see rnn.SymbolSequences; {objective!r:.50} has no step of "
-                "expectation-maximization"
+                "ExpectationMaximization needs the objective of an HMM, see rnn.SymbolSequences, not "
+                f"{objective!r:.50}"
             )
         loss, found = objective.maximized(theta, self.smoothing)
         length = norm(found - theta)

@@ -130,7 +130,7 @@ class FirstOrder(Optimizer):
         for array in kinds_of(self.groups):
             if array not in state:
                 raise UsageError(
-                    f"{name}.apply: the state has no {array}; make it with init(theta, objective)"
+                    f"{name}.apply: the state has no {array}; create it with init(theta, objective)"
                 )
         for scheduled in (f for f in fields(self) if isinstance(getattr(own, f.name), Schedule)):
             raise UsageError(
@@ -146,7 +146,7 @@ class FirstOrder(Optimizer):
             after, changed = own.update(theta, g, dict(state), scaled)
         except KeyError as error:
             raise UsageError(
-                f"{name}: the state has no {error}, only {', '.join(state) or 'nothing'}; make it with `init`"
+                f"{name}: the state has no {error}, only {', '.join(state) or 'nothing'}; create it with `init`"
             ) from None
         changed = (
             {**changed, "step": state["step"] + 1} if self._scheduled and "step" in state else dict(changed)
@@ -165,8 +165,8 @@ class FirstOrder(Optimizer):
         for name, node in after.items():
             if name not in before:
                 raise UsageError(
-                    f"{type(self).__name__}.update: gives a new {name!r}, which `accumulators` does not begin with; it "
-                    f"has {', '.join(n for n in before if n != 'θ') or 'nothing'}"
+                    f"{type(self).__name__}.update returned {name!r}, which `accumulators` did not return; that "
+                    f"returned {', '.join(n for n in before if n != 'θ') or 'nothing'}"
                 )
             old = before[name]
             if not isinstance(node, Node) or (node.shape, node.dtype) != (old.shape, old.dtype):
@@ -237,7 +237,7 @@ class FirstOrder(Optimizer):
         length = float(function(np.float64(loss), theta, g, *state.values(), *values)[0])
         if length == math.inf and self.clip_norm is not None and self.clip_value is None:
             found = norm(g)
-            if math.isfinite(found):  # its square is not; what is clipped is a number again
+            if math.isfinite(found):  # only its square overflowed; the clipped gradient is finite
                 clipped = g * g.dtype.type(self.clip_norm / found)
                 function(np.float64(loss), theta, clipped, *state.values(), *values)
                 length = found
@@ -251,7 +251,6 @@ class FirstOrder(Optimizer):
 
     @cached_property
     def _scheduled(self) -> tuple[str, ...]:
-        """Names of the settings that follow schedules."""
         return tuple(f.name for f in fields(self) if isinstance(getattr(self, f.name), Schedule))
 
     @cached_property
@@ -261,12 +260,10 @@ class FirstOrder(Optimizer):
 
     @cached_property
     def _key(self) -> tuple[Any, ...]:
-        """All settings that equations may contain."""
         varying = set(self._scalars)
         return type(self), *((f.name, getattr(self, f.name)) for f in fields(self) if f.name not in varying)
 
     def _with(self, **settings: Any) -> Self:
-        """Returns a copy with other settings, which may be nodes."""
         own = object.__new__(type(self))
         vars(own).update({f.name: getattr(self, f.name) for f in fields(self)})
         for name in settings:
@@ -276,13 +273,12 @@ class FirstOrder(Optimizer):
         return own
 
     def _now(self, name: str, state: State) -> float:
-        """Returns the setting at the next step."""
         setting = getattr(self, name)
         if not isinstance(setting, Schedule):
             return float(setting)
         if "step" not in state:
             raise UsageError(
-                f"{type(self).__name__}: the state has no step count, which the schedule {setting!r:.60} needs; make "
+                f"{type(self).__name__}: the state has no step count, which the schedule {setting!r:.60} needs; create "
                 "it with `init` of this optimizer."
             )
         return setting.at(int(state["step"][0]))

@@ -35,7 +35,7 @@ def as_groups(owner: str, given: Any) -> Groups:
     """Converts {"layer0.*": {"rate": 0.1}, "*.b_*": {"weight_decay": 0}} to hashable groups. Raises UsageError."""
     if given is None:
         return ()
-    if isinstance(given, tuple):  # kept by another of its kind, or empty
+    if isinstance(given, tuple):  # already converted, or empty
         given = as_mapping(given)
     if not isinstance(given, Mapping):
         raise UsageError(
@@ -72,11 +72,12 @@ def factors(owner: str, groups: Groups, theta: Array, objective: Any) -> dict[st
     for pattern, _ in groups:
         if not any(fnmatchcase(name, pattern) for name in names):
             raise UsageError(
-                f"{owner}: groups name {pattern!r}, which no parameter matches; there are {', '.join(names)}"
+                f"{owner}: groups name {pattern!r}, which no parameter matches; the parameters are {', '.join(names)}"
             )
     if sum(node.size for node in parameters) != theta.size:
         raise UsageError(
-            f"{owner}: theta has {theta.size} numbers, but the objective's parameters {', '.join(names)} have others"
+            f"{owner}: theta has {theta.size} numbers, but the objective's parameters, {', '.join(names)}, "
+            "have another size"
         )
     found = {}
     for array in kinds_of(groups):
@@ -102,18 +103,18 @@ def trained(owner: str, parameters: Mapping[str, Node], frozen: Sequence[str]) -
     for pattern in frozen:
         if not any(fnmatchcase(name, pattern) for name in parameters):
             raise UsageError(
-                f"{owner}: frozen names {pattern!r}, which no parameter matches; there are {', '.join(parameters)}"
+                f"{owner}: frozen names {pattern!r}, which no parameter matches; the parameters are "
+                f"{', '.join(parameters)}"
             )
     found = [
         node for name, node in parameters.items() if not any(fnmatchcase(name, pattern) for pattern in frozen)
     ]
     if not found:
-        raise UsageError(f"{owner}: frozen leaves no parameter to train")
+        raise UsageError(f"{owner}: frozen must leave at least one parameter to train")
     return found
 
 
 def _factor(name: str, groups: Groups, array: str) -> float:
-    """Returns the factor of one parameter."""
     own: dict[str, Any] = {}
     for pattern, settings in groups:
         if fnmatchcase(name, pattern):
@@ -135,7 +136,9 @@ def _parameters_of(owner: str, objective: Any) -> list[Any]:
 
 def _pattern(owner: str, given: Any) -> str:
     if not isinstance(given, str) or not given:
-        raise UsageError(f'{owner}: groups go by patterns of names, such as "layer0.*", not {shown(given)}')
+        raise UsageError(
+            f'{owner}: keys of groups must be patterns of names, e.g. "layer0.*", not {shown(given)}'
+        )
     return given
 
 

@@ -1,4 +1,4 @@
-"""Hessian-free optimization: each step minimises a damped quadratic model of the objective by conjugate gradient."""
+"""Hessian-free optimization: each step minimizes a damped quadratic model of the objective by conjugate gradient."""
 
 from __future__ import annotations
 
@@ -194,19 +194,17 @@ class CurvedOptimizer(Optimizer):
         )  # fmt: skip
 
     def _damping(self, state: State) -> tuple[float, float]:
-        """Returns λ and the weight of structural damping."""
         damping = float(state["damping"][0])
         if "structural" in state:
             return damping, float(state["structural"][0])
         return damping, self.structural * (damping if self.adapts == "damping" else 1.0)
 
     def _gradient(self, objective: Any, theta: Array, state: State) -> tuple[float, Array, Array | None]:
-        """Returns the loss, its gradient, and the numbers of the preconditioner's metric, if there is one."""
         if not isinstance(self.preconditioner, Metric):
             return *objective.gradient(theta), None
         if not hasattr(objective, "metric"):
             raise UsageError(
-                f"{type(self).__name__}: preconditioner needs an objective with a metric, as rnn.Objective, not "
+                f"{type(self).__name__}: preconditioner needs an objective with a metric, such as rnn.Objective, not "
                 f"{objective!r:.50}"
             )
         found: tuple[float, Array, Array] = objective.metric(
@@ -225,7 +223,7 @@ class CurvedOptimizer(Optimizer):
         if not isinstance(objective, Preconditioned):
             raise UsageError(
                 f"{type(self).__name__}: preconditioner needs an objective with squared_gradients(w); "
-                "rnn.BatchedObjective(objective, single=...) has it"
+                "rnn.BatchedObjective(objective, single=...) has this method"
             )
         squares = double(objective.squared_gradients(theta))
         diagonal = (squares + damping) ** self.preconditioner
@@ -350,7 +348,7 @@ class _Watch:
         self.last = _Seen(step, x, loss, value)
         if loss <= self.best.loss:
             self.best = self.last
-        if value < 0:  # else CG is still making up for where it started
+        if value < 0:  # else the warm start is still worse than δ = 0
             self._growth *= _factor(self._problem.ratio(loss, value))
         if self._growth >= self._limit:
             return "ratio"

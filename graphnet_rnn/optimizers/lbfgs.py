@@ -70,7 +70,7 @@ class LBFGS(LineSearchOptimizer):
         s, y = ({i: self._at(i, state[name]) for i in places} for name in "sy")
         q, last = here.gradient.copy(), places[-1]
         along = inner(s[last], q)
-        # Each pass goes along one pair, and finds how far to go along the next.
+        # Each pass applies one pair, and computes the coefficient of the next.
         for i, after in zip(reversed(places), [*reversed(places[:-1]), None], strict=True):
             shares[i] = along / products[i]
             (along,) = _gone(q, y[i], None if after is None else s[after], -shares[i])
@@ -97,7 +97,6 @@ class LBFGS(LineSearchOptimizer):
         return known
 
     def _at(self, place: int, vectors: Array) -> Any:
-        """Returns one of the vectors that are stored end to end."""
         size = vectors.size // self.memory
         return vectors[place * size : (place + 1) * size]
 

@@ -33,8 +33,6 @@ class Wolfe:
 
 @dataclass(frozen=True)
 class _Trial:
-    """A step with its value and slope."""
-
     step: float
     value: float
     slope: float
@@ -65,14 +63,14 @@ class LineSearch:
         self._rule, self._trials, self._hidden = rule, 0, hidden
         self._start = self._best = self._other = _Trial(0.0, value, slope)
         self._bracketed = False
-        #: Whether f(α) - f(0) - c₁ α f'(0) is not yet known to have a minimum in the interval.
+        #: True until f(α) - f(0) - c₁ α f'(0) is shown to have a minimum in the interval.
         self._first_stage = True
         self._lowest, self._highest = 0.0, (1 + MOST_GROWTH) * first
         self._lengths = [math.inf, math.inf]
 
     @property
     def best(self) -> float:
-        # What slopes alone have chosen is no result until they meet the conditions.
+        # A step chosen by slopes alone is a result only once it meets the conditions.
         lower = self._best.value < self._start.value or self.ended in ("wolfe", "slopes")
         return self._best.step if lower else 0.0
 
@@ -93,12 +91,11 @@ class LineSearch:
             self._narrow_by_slopes(now)
             return
         self._first_stage = self._first_stage and not (value <= target and slope >= 0)
-        # As long as f falls, but less than it should, its excess is what is to be minimised.
+        # While f falls less than required, minimize its excess over the required decrease.
         tilt = descent if self._first_stage and target < value <= self._best.value else 0.0
         self._narrow(now, tilt)
 
     def _met(self, now: _Trial, target: float) -> str:
-        """Returns "wolfe" or "slopes" if a trial meets the conditions, else ""."""
         slope = self._start.slope
         if now.value <= target and abs(now.slope) <= -self._rule.c2 * slope:
             return "wolfe"
@@ -120,7 +117,7 @@ class LineSearch:
         if not self._bracketed:
             self._go_to(self._highest)
         else:
-            # NaN, and so the middle, where f was too high at the other end for its slope to be known.
+            # NaN leads to bisection, where the slope at the other end cannot be used.
             share = best.slope / (best.slope - other.slope) if 0 < other.slope < math.inf else math.nan
             self._go_to(best.step + share * (other.step - best.step))
 
@@ -161,7 +158,6 @@ class LineSearch:
         return min(limit, step) if last.step > best.step else max(limit, step)
 
     def _go_to(self, step: float) -> None:
-        """Sets the next step, safeguarded by the interval; ends at the limits of width and trials."""
         best, other = self._best.step, self._other.step
         if self._bracketed:
             length = abs(other - best)

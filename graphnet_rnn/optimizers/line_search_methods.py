@@ -88,7 +88,6 @@ class _Evaluations:
         return Point(double(rounded), float(loss), double(g))
 
     def along(self, start: Point, direction: Array, first: float, rule: Wolfe) -> Point | None:
-        """Returns the best point of a line search; None if there is none, or the line leads up."""
         slope = inner(start.gradient, direction)
         if not -math.inf < slope < 0:
             return None
@@ -162,7 +161,6 @@ class LineSearchOptimizer(Optimizer):
         )  # fmt: skip
 
     def _iterated(self, evaluations: _Evaluations, here: Point, state: State) -> Point | None:
-        """Runs one iteration and updates the history; None if even the gradient leads to no lower point."""
         for _ in range(2):
             direction = self.direction(here, state)
             there = evaluations.along(here, direction, self.first(here, direction, state), self.rule)

@@ -75,7 +75,6 @@ class Result(ShowsItself):
 
 
 def _started(objective: Minimizable, start: Any) -> Array:
-    """Returns the initial parameters in the objective's memory; UsageError for an invalid vector."""
     require_unmasked("minimize: start", start)
     try:
         return objective.place(np.array(start, objective.start().dtype))

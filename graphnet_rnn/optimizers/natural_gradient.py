@@ -22,11 +22,11 @@ from graphnet_rnn.settings import Amount, Count, Fraction, Limit, one_of
 
 __all__ = ["NaturalGradient", "NaturalGradientReport"]
 
-#: Whose steps may say how long a step of each parameter is.
+#: Optimizers whose step lengths `graft` can use, by name.
 GRAFTS: dict[str, type[FirstOrder]] = {"sgd": SGD, "rmsprop": RMSprop, "adam": Adam}
-#: Steps that are ever made.
+#: Maximum number of steps.
 MOST = 1 << 60
-#: What the arrays of that optimizer's state are called.
+#: Prefix of the names of the state arrays of that optimizer.
 GRAFTED = "graft_"
 
 
@@ -46,8 +46,6 @@ class NaturalGradientReport(Report):
 
 
 class _Known:
-    """A loss and a gradient as the objective of a first-order optimizer."""
-
     def __init__(self, objective: Any, loss: float, g: Array) -> None:
         self.threads, self.found = getattr(objective, "threads", None), (loss, g)
 
@@ -109,7 +107,6 @@ class NaturalGradient(Optimizer):
 
     @property
     def _moving(self) -> Momentum:
-        """Optimizer that applies the preconditioned direction."""
         return Momentum(1.0 if self.graft else self.rate, momentum=self.momentum)
 
     @property
@@ -147,8 +144,8 @@ class NaturalGradient(Optimizer):
         done, measured = int(state["steps"][0]), int(state["measured"][0])
         if not 0 <= measured <= done <= MOST:
             raise UsageError(
-                f"NaturalGradient.step: state says that its metric is the mean of {measured} batches after {done} "
-                "steps, which cannot be; make it with optimizer.init(theta, objective)"
+                f"NaturalGradient.step: invalid state: a metric of {measured} batches after {done} steps; "
+                "create the state with optimizer.init(theta, objective)"
             )
         fits = objective.metric_size(self._metric) == state["metric"].size
         if fits and measured and done % self.every:
@@ -167,9 +164,7 @@ class NaturalGradient(Optimizer):
         direction = solver(g)
         reach = math.sqrt(max(inner(np.asarray(g, np.float64), direction), 0.0))
         if not math.isfinite(norm(direction)):
-            raise TrainingError(
-                "NaturalGradient: the step in the metric is not finite; give a larger damping"
-            )
+            raise TrainingError("NaturalGradient: the step in the metric is not finite; use a larger damping")
         if self.clip_norm is not None and reach > self.clip_norm:
             direction *= self.clip_norm / reach
         if self.graft:
@@ -199,7 +194,6 @@ class NaturalGradient(Optimizer):
     def _grafted_lengths(
         self, known: _Known, theta: Array, state: State, slices: Sequence[slice], rate: float | None
     ) -> list[float]:
-        """Returns the step length of the other optimizer for each parameter, and updates its state."""
         there = theta.copy()
         self._grafted.step(known, there, _of_graft(state), rate)
         moved = np.asarray(there, np.float64) - np.asarray(theta, np.float64)
@@ -211,5 +205,4 @@ def _is_momentums(name: str) -> bool:
 
 
 def _of_graft(state: State) -> State:
-    """Returns the state of the other optimizer."""
     return {name.removeprefix(GRAFTED): array for name, array in state.items() if name.startswith(GRAFTED)}

@@ -15,7 +15,7 @@ from graphnet_rnn.optimizers.vectors import Declared, dot, fused, inner, norm
 
 __all__ = ["NonlinearConjugateGradient"]
 
-#: The least share of the gradient's own descent that a direction must have (Gilbert & Nocedal 1992).
+#: Minimum descent of a direction, relative to that of the gradient (Gilbert & Nocedal 1992).
 DESCENT = 0.01
 
 

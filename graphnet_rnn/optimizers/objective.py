@@ -97,8 +97,8 @@ class Objective:
         for node in self.inputs:
             if not node.op.is_input:
                 raise UsageError(
-                    f"Objective: inputs lists {node.describe()} (made at {node.origin}), which is a {node.op.name}; "
-                    "only what gn.input makes is fed"
+                    f"Objective: inputs must be nodes from gn.input, but {node.describe()} (made at "
+                    f"{node.origin}) is a {node.op.name}"
                 )
         self.clip_values = None if clip_values is None else limit("Objective: clip_values", clip_values)
         self.random = random
@@ -109,7 +109,7 @@ class Objective:
         self.also_values: tuple[Array, ...] = ()
         self._functions: dict[str, gn.Function] = {}
         self._over: dict[str, OverCost] = {}
-        #: What the curvature's function has the forward pass of: a product made by `curvature`, and a batch's arrays.
+        #: Product and batch whose forward pass the curvature's function has cached.
         self._linearised: tuple[Any, ...] = ()
         self._require_connected()
 
@@ -118,14 +118,13 @@ class Objective:
         return f"Objective(cost {self.cost.describe()}, {self.size:,} parameters, inputs {fed or 'none'})"
 
     def _require_connected(self) -> None:
-        """Raises UsageError unless the cost depends on some parameters, and on no input but those listed."""
         reached = set(ancestors([self.cost, *self.also]))
         cost = f"the cost {self.cost.describe()} (made at {self.cost.origin})"
         if reached.isdisjoint(self.parameters):
             names = ", ".join(node.describe() for node in self.parameters[:3])
             raise UsageError(
                 f"Objective: {cost} depends on none of the parameters, {names}"
-                f"{', ...' if len(self.parameters) > 3 else ''}; are they another network's?"
+                f"{', ...' if len(self.parameters) > 3 else ''}; pass the parameters of the network that computes it"
             )
         missing = [n for n in reached.difference(self.inputs) if n.op.is_input]
         if missing:
@@ -153,11 +152,12 @@ class Objective:
         return self.place(np.concatenate([node.value.ravel() for node in self.parameters]))
 
     def _vector(self, method: str, w: Any) -> Array:
-        """Checks the vector; UsageError unless it has a real number for each parameter."""
         try:
             vector: Array = w if hasattr(w, "shape") and not isinstance(w, Node) else np.asarray(w)
         except (TypeError, ValueError) as error:
-            raise UsageError(f"Objective.{method}: the vector is no array: {error}") from None
+            raise UsageError(
+                f"Objective.{method}: the vector cannot be converted to an array: {error}"
+            ) from None
         if vector.shape != (self.size,):
             raise UsageError(
                 f"Objective.{method}: the vector has shape {list(vector.shape)}, but there are {self.size:,} parameters"
@@ -198,7 +198,7 @@ class Objective:
     def _placed(self, array: Any, node: Node) -> Any:
         _require_shape(array, node)
         if self._apart and hasattr(array, "shape") and not isinstance(array, (np.ndarray, np.generic)):
-            # It lies there already, or is another library's: its dtype is judged where it is read.
+            # An array of that memory, or of another library: its dtype is checked where it is read.
             return gn.place(array, self._backend) if gn.backend_of(array) == self._backend else array
         try:
             return gn.place(as_input(node, array), self._backend)
@@ -324,7 +324,7 @@ class Objective:
             raise UsageError(
                 "Objective.curvature: structural damping needs hidden units to damp, but the cost "
                 f"{self.cost.describe()} (made at {self.cost.origin}) holds no tanh and no σ of a cell, or "
-                "structure=() says that there are none; give structure=[(a, h), ...]"
+                "structure=() was given; give structure=[(a, h), ...]"
             )
         at = self._vector("curvature", w).copy()
         scale = 1.0 if isinstance(self.structure_scale, Node) else self.structure_scale
@@ -388,20 +388,19 @@ class Objective:
         return self._flat(gn.gauss_newton_product(self.cost, directions, self.at, damping))
 
     def _share(self, a: Node) -> Node | float:
-        """Returns the weight of each case of a pre-activation (cases, ...) in structural damping."""
         if not isinstance(self.structure_scale, Node):
             return 1 / a.shape[0]
         (cases,) = self.structure_scale.shape
         if a.shape[:1] != (cases,):
             raise UsageError(
-                f"structural damping: {a.describe()} (made at {a.origin}) has no first axis of the {cases} cases, so "
-                "they cannot count as much as their losses; put cases first in the cell's equations"
+                f"structural damping: the first axis of {a.describe()} (made at {a.origin}) must be the {cases} "
+                "cases, so that each is weighted like its loss; put cases first in the cell's equations"
             )
         return gn.reshape(self.structure_scale, (cases,) + (1,) * (a.ndim - 1))
 
     # -- functions ---------------------------------------------------------------------------
-    # On the host the parameters are read where they are, and vectors come in pieces of their shapes. A memory apart is
-    # given each vector as a whole, so nothing is copied that is there already.
+    # On the host, parameters are read in place, and vectors in parts of their shapes. A separate device memory gets
+    # each vector as a whole, so a vector that is there already is not copied.
 
     @cached_property
     def _apart(self) -> bool:
@@ -413,23 +412,19 @@ class Objective:
 
     @cached_property
     def _theta(self) -> Node:
-        """The parameters as one input, for a separate device memory."""
         return gn.input((self.size,), self._dtype, name="theta", weights=True)
 
     @cached_property
     def _ends(self) -> list[int]:
-        """Ends of the parameters in the vector."""
         return list(accumulate(node.size for node in self.parameters))
 
     def _cut(self, vector: Node) -> list[Node]:
-        """Splits a node into the parameters' parts."""
         return [
             gn.cast(gn.reshape(vector[end - node.size : end], node.shape), node.dtype)
             for end, node in zip(self._ends, self.parameters, strict=True)
         ]
 
     def _split(self, vector: Array) -> list[Array]:
-        """Splits an array into the parameters' parts."""
         pieces = np.split(vector, self._ends[:-1])
         return [p.reshape(n.shape).astype(n.dtype) for p, n in zip(pieces, self.parameters, strict=True)]
 
@@ -444,7 +439,6 @@ class Objective:
         return [gn.concatenate([gn.cast(gn.reshape(node, (node.size,)), self._dtype) for node in nodes])]
 
     def _whole(self, arrays: Sequence[Array]) -> tuple[Array, tuple[Array, ...]]:
-        """Returns the vector of `_flat`'s arrays, and the remaining arrays."""
         if self._apart:
             return arrays[0], tuple(arrays[1:])
         count = len(self.parameters)
@@ -458,7 +452,6 @@ class Objective:
         more_inputs: Sequence[Node] = (),
         more: Sequence[Any] = (),
     ) -> tuple[Array, ...]:
-        """Evaluates the function of this name at w."""
         if len(self.fed) != len(self.inputs):
             raise UsageError(
                 f"Objective: {len(self.inputs)} inputs have no arrays yet; call feed(...) with one for each of "
@@ -473,7 +466,6 @@ class Objective:
     def _function(
         self, name: str, outputs: Callable[[], list[Node]], more_inputs: Sequence[Node] = ()
     ) -> gn.Function:
-        """Returns the function of this name, compiled at first use."""
         if name not in self._functions:
             nodes, inputs = outputs(), [*self.inputs, *more_inputs]
             if self._apart:
@@ -501,22 +493,20 @@ def flat_parts(parameters: Sequence[Node]) -> list[slice]:
 
 
 def _require_shape(array: Any, node: Node) -> None:
-    """UsageError unless the array has the input's shape."""
     try:
         shape = array.shape if hasattr(array, "shape") else np.shape(array)
     except ValueError as error:
         raise UsageError(
-            f"Objective.feed: what was given for {node.describe()} is no array: {error}"
+            f"Objective.feed: the value for {node.describe()} cannot be converted to an array: {error}"
         ) from None
     if shape != node.shape:
         raise UsageError(
             f"Objective.feed: {node.describe()} (made at {node.origin}) is {node.dtype} of shape {list(node.shape)}, "
-            f"but was given an array of shape {list(shape)}"
+            f"not of shape {list(shape)}"
         )
 
 
 def _nodes(argument: str, given: Any) -> list[Node]:
-    """Returns a list of nodes; UsageError for anything else."""
     if isinstance(given, Node):
         raise UsageError(f"Objective: {argument} must be a list of nodes; write [{given.name or '...'}]")
     try:
@@ -536,28 +526,26 @@ def _nodes(argument: str, given: Any) -> list[Node]:
 
 
 def _parameters(given: Any) -> list[Node]:
-    """Returns the parameters in order; UsageError for other nodes and duplicates."""
     listed = _nodes("parameters", given.values() if isinstance(given, Mapping) else given)
     if not listed:
-        raise UsageError("Objective: `parameters` is empty: there is nothing to change")
+        raise UsageError("Objective: `parameters` is empty: give at least one")
     for node in listed:
         if not node.op.is_parameter:
             raise UsageError(
-                f"Objective: parameters lists {node.describe()} (made at {node.origin}), which is a {node.op.name}; "
-                "make what training changes with gn.parameter"
+                f"Objective: parameters must be nodes from gn.parameter, but {node.describe()} (made at "
+                f"{node.origin}) is a {node.op.name}"
             )
     return listed
 
 
 def _pairs(structure: Any) -> list[tuple[Node, Node]]:
-    """Returns the pairs of structural damping; UsageError for anything else."""
     try:
         listed = [(a, h) for a, h in structure]
     except (TypeError, ValueError):
         listed = [(None, None)]
     if not all(isinstance(node, Node) for pair in listed for node in pair):
         raise UsageError(
-            f"Objective: structure must be pairs of nodes (a, h = e(a)), as u.structure, not {structure!r:.60}"
+            f"Objective: structure must be pairs of nodes (a, h = e(a)), such as u.structure, not {structure!r:.60}"
         )
     for (a, h), count in Counter(listed).items():
         if count > 1:

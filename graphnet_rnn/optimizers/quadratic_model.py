@@ -17,7 +17,7 @@ __all__ = ["BAD", "GOOD", "QuadraticModel"]
 
 #: ρ above which the model is trusted more, and below which less (Levenberg and Marquardt's rule).
 GOOD, BAD = 0.75, 0.25
-#: Powers of two of |b| from which on products are scaled: squares of float32 are numbers up to 2¹²⁷.
+#: Exponent (base 2) of |b| from which products are scaled, as squares of float32 numbers overflow above 2¹²⁷.
 FAR = 30
 
 

@@ -130,7 +130,7 @@ class Riemannian(Optimizer):
         started = time.perf_counter()
         if not hasattr(objective, "metric"):
             raise UsageError(
-                f"Riemannian needs an objective with a metric, as rnn.Objective, not {objective!r:.50}"
+                f"Riemannian needs an objective with a metric, such as rnn.Objective, not {objective!r:.50}"
             )
         at, undone = self._measured(objective, theta, int(state["turn"][0])), False
         if state["moved"][0] and not at.is_usable:
@@ -150,7 +150,7 @@ class Riemannian(Optimizer):
         if not state["rates"][turn]:
             state["rates"][turn] = 1 / max(objective.units, 1)
         direction, start = at.solver(at.gradient), np.asarray(theta).copy()
-        judge = getattr(objective, "gradient_loss", objective.loss)  # of the function that `before` is of
+        judge = getattr(objective, "gradient_loss", objective.loss)  # the same function as `before`
         after, taken, tries = before, 0.0, 0
         while tries < self.tries and not taken:
             tries += 1
@@ -171,7 +171,6 @@ class Riemannian(Optimizer):
         )
 
     def _measured(self, objective: Any, theta: Array, turn: int) -> _Measured:
-        """Evaluates the part whose turn it is at θ."""
         part = PARTS[turn % len(PARTS)]
         loss, gradient, numbers = objective.metric(theta, self._metric, part, turn)
         if not (math.isfinite(loss) and np.isfinite(np.asarray(gradient)).all()):

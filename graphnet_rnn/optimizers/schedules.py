@@ -1,14 +1,14 @@
-"""Schedules: how a rate or a momentum changes while training goes on.
+"""Schedules: learning rates and momenta that change during training.
 
-A schedule is a number for each step. Where an optimizer takes a rate or a momentum it is that; where a Trainer takes a
-schedule it is a factor on the optimizer's rate. Shapes begin or end at 1, and are multiplied and put one after another:
+A schedule has a value for each step: in an optimizer, the rate or momentum; in a Trainer, a factor on the optimizer's
+rate. Most shapes begin or end at 1. Multiply them, and concatenate them with `then`:
 
     rnn.Adam(rate=0.002 * rnn.Warmup(500).then(rnn.Cosine(20_000)))            # a rate, by step
     rnn.Training(schedule=rnn.Warmup(500).then(rnn.Cosine(20_000)))            # the same factors on the rate
     rnn.Training(schedule=rnn.Cosine(20).by_epoch() * rnn.Warmup(500))         # by epoch, and by step
-    rnn.Training(schedule=rnn.OnPlateau(0.5, patience=3))                      # by what was validated
+    rnn.Training(schedule=rnn.OnPlateau(0.5, patience=3))                      # by validation costs
 
-None of them has a state: what they read (steps, epochs, validated costs) is counted where the run is kept.
+Schedules have no state: the optimizer's state counts steps; the Trainer counts epochs and stores validation costs.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ __all__ = [
 #: Counters that a schedule may read.
 STEP, EPOCH, COSTS = "step", "epoch", "costs"
 #: Counters that only a Trainer has, in words.
-UNKNOWN = {EPOCH: "epochs", COSTS: "validated costs"}
+UNKNOWN = {EPOCH: "epochs", COSTS: "validation costs"}
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Schedule(ShowsItself, ABC):
     [0.25, 0.5, 0.5, 0.427, 0.25, 0.073, 0.0]
     """
 
-    #: NumPy's numbers leave `number * schedule` to the schedule.
+    #: Makes `number * schedule` call the schedule for NumPy's numbers, too.
     __array_ufunc__ = None
 
     def __post_init__(self) -> None:
@@ -128,7 +128,7 @@ class Schedule(ShowsItself, ABC):
             at = self.length
             if at is None:
                 raise UsageError(
-                    f"then: {shown(self)} has no last step; give the step at which the next one begins: "
+                    f"then: {shown(self)} has no last step; give the step at which the next schedule begins: "
                     "schedule.then(following, at=1000)"
                 )
         return Then(self, _as_schedule("then: following", following), at)
@@ -283,7 +283,7 @@ class OneCycle(Schedule):
             raise UsageError(f"OneCycle: rise must be in (0, 0.5], not {shown(self.rise)}")
         if not 1 <= self._up <= self.steps / 2:
             raise UsageError(
-                f"OneCycle: {self.steps} steps are too few to go up and down, {self._up} steps each way; give more"
+                f"OneCycle: {self.steps} steps are too few to rise and fall in {self._up} steps each; use more steps"
             )
 
     @property
@@ -503,8 +503,6 @@ class OnPlateau(Schedule):
 
 @dataclass(frozen=True)
 class _OfSchedules(Schedule):
-    """A schedule made of schedules."""
-
     @abstractmethod
     def now(self, step: int, epoch: int = 0, costs: Sequence[float] = ()) -> float: ...
 
@@ -638,7 +636,7 @@ def rate_or_schedule(argument: str, value: Any) -> float | Schedule:
     scheduled = isinstance(rate, Schedule)
     for each, fits in ((least, least >= 0 if scheduled else least > 0), (most, most > 0)):
         if not fits:
-            sign = ">= 0, and not always 0" if scheduled else "> 0"
+            sign = ">= 0, and > 0 at some step" if scheduled else "> 0"
             raise UsageError(f"{argument} must be {sign}, not {each!r}")
         if math.isinf(each):
             raise UsageError(f"{argument} must be finite, not {each!r}")
@@ -666,7 +664,7 @@ def factor_schedule(argument: str, value: Any) -> Schedule:
     least, most = value.range
     if not (least >= 0 and 0 < most < math.inf):
         raise UsageError(
-            f"{argument} must be of factors >= 0, and not always 0, but {shown(value)} goes from {least:g} to {most:g}"
+            f"{argument} must have factors >= 0, not all 0, but {shown(value)} goes from {least:g} to {most:g}"
         )
     return value
 
@@ -682,8 +680,8 @@ def _number_or_schedule(argument: str, value: Any) -> float | Schedule:
     if isinstance(found, Schedule):
         for each in sorted(found.reads - {STEP}):
             raise UsageError(
-                f"{argument} cannot follow {shown(found)}, since an optimizer does not count {UNKNOWN[each]}; give a "
-                "Trainer a schedule of factors on the rate: rnn.Training(schedule=...)"
+                f"{argument} cannot be {shown(found)}, since it depends on {UNKNOWN[each]}, and an optimizer has only "
+                "steps; give a Trainer a schedule of factors on the rate: rnn.Training(schedule=...)"
             )
         return found
     if is_number(value):
@@ -719,7 +717,6 @@ def _between(a: float, b: float, share: float) -> float:
 
 
 def _extremes(setting: float | Schedule) -> tuple[float, float]:
-    """Returns the minimum and maximum of a setting."""
     return setting.range if isinstance(setting, Schedule) else (setting, setting)
 
 

@@ -42,7 +42,7 @@ def guarded_step(
     """
     try:
         report = optimizer.step(objective, theta, state, rate)  # type: ignore[arg-type]
-    except BaseException:  # a step looks at other points, too
+    except BaseException:  # a step also evaluates other points
         objective.set(theta)
         raise
     if np.isfinite(report.loss) and np.isfinite(report.gradient_norm):

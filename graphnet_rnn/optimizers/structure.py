@@ -13,7 +13,7 @@ from graphnet_rnn.errors import UsageError
 
 __all__ = ["ENDED", "hidden_units"]
 
-#: The scope's composite of a choice between what a step makes of a state and, where a case has ended, what it was.
+#: Scope of the choice between a new state and, for cases that have ended, the old one.
 ENDED = "case has ended"
 
 
@@ -26,12 +26,10 @@ def hidden_units(outputs: Node | Iterable[Node]) -> list[tuple[Node, Node]]:
     """
     graph = gn.Graph(outputs)
     squashed = [node for node in graph.order if isinstance(node.op, (Tanh, Sigmoid)) and "cell" in node.scope]
-    # A case that has a step had the one before: there, the state that its step reads is what that one made of it.
+    # A case that has this step also has the one before, so this choice is the new state there.
     value = values_of(graph, _is_choice)
     units: dict[Node, Node] = {}
-    for node in sorted(
-        squashed, key=lambda node: node.serial
-    ):  # of a unit, the step that made it has most cases
+    for node in sorted(squashed, key=lambda node: node.serial):  # the first step with a unit has most cases
         units.setdefault(value[node], node)
     inside = dict(_cases_inside(graph))
     return [(h.inputs[0], _cut(h, inside[h]) if h in inside else h) for h in units.values()]
@@ -42,12 +40,11 @@ def _is_choice(node: Node) -> bool:
 
 
 def _cut(h: Node, inside: Node) -> Node:
-    """Returns h (cases, ...), 0 outside the mask (cases, 1)."""
     cases = inside.shape[0]
     if h.shape[:1] != (cases,):
         raise UsageError(
-            f"structural damping: {h.describe()} (made at {h.origin}) has no first axis of the {cases} cases, so those "
-            "that have ended cannot be left out; put cases first in the cell's equations"
+            f"structural damping: the first axis of {h.describe()} (made at {h.origin}) must be the {cases} "
+            "cases, so that cases that have ended can be left out; put cases first in the cell's equations"
         )
     return gn.where(gn.reshape(inside, (cases,) + (1,) * (len(h.shape) - 1)), h, 0)
 
@@ -69,5 +66,4 @@ def _cases_inside(graph: gn.Graph) -> Iterator[tuple[Node, Node]]:
 
 
 def _place(node: Node) -> tuple[object, ...]:
-    """Returns the layer and step of a node; nodes of one step are connected within them."""
     return tuple(node.scope.get(label) for label in ("layer", "time"))

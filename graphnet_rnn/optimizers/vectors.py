@@ -67,7 +67,6 @@ def fused(declared: Callable[..., Declared]) -> Callable[..., tuple[float, ...]]
 
 
 def _kind(argument: Any) -> tuple[Any, ...] | None:
-    """Returns device, shape and dtype of a vector; None for a number."""
     if argument is None:
         return ("none",)
     if not hasattr(argument, "shape") or argument.shape == ():
@@ -84,7 +83,7 @@ def _compiled(declared: Callable[..., Declared], kinds: Sequence[tuple[Any, ...]
         else:
             nodes.append(None if kind == ("none",) else gn.input(kind[1], kind[2], name=name))
     changed, sums = declared(*nodes)
-    # Where some lie in a device's memory, that device works on all.
+    # If a vector is in a device's memory, the device computes all.
     places = {kind[0] for kind in kinds if kind is not None and kind != ("none",)} - {"numba"}
     backend = places.pop() if places else "numba"
     return gn.compile(sums, [node for node in nodes if node is not None], backend, updates=changed)

@@ -157,7 +157,6 @@ def _to_entries(incoming: Incoming, each: Array) -> Array:
 
 
 def _of_entries(incoming: Incoming, values: Array, shape: tuple[int, ...]) -> Array:
-    """Sums over the entries that lead to each unit."""
     match incoming.kind:
         case "product":
             found: Array = values.sum(axis=-2)

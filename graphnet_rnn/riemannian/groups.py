@@ -220,7 +220,6 @@ def _climbed(node: Node, readers: Mapping[Node, Sequence[Node]]) -> tuple[Node, 
 
 
 def _number(node: Node) -> float | None:
-    """Number that a constant is everywhere; None for other nodes."""
     while node.op.is_view:
         node = node.inputs[0]
     if node.op.everywhere is not None:
@@ -242,7 +241,6 @@ def _terms_of(parameter: Node, readers: Mapping[Node, Sequence[Node]]) -> list[T
 
 
 def _read_by(parameter: Node, reader: Node, readers: Mapping[Node, Sequence[Node]]) -> list[Term]:
-    """Terms that a parameter makes in this reader."""
     match reader.op:
         case MatMul() if reader.inputs[1] is parameter and reader.inputs[0] is not parameter:
             source = reader.inputs[0]
@@ -320,8 +318,8 @@ def _matrix_of_symbol(parameter: Node, flat: Node, readers: Mapping[Node, Sequen
 
 def _unfit(parameter: Node, reader: Node) -> UsageError:
     return UsageError(
-        f"the parameter {parameter.describe()} enters {reader.op.name} (made at {reader.origin}), which is no term of "
-        "a pre-activation, so it has no units; write s @ W, a bias, s * w or over_edges, or train it by "
+        f"the parameter {parameter.describe()} enters {reader.op.name} (made at {reader.origin}), which is not "
+        "a term of a pre-activation, so it has no units; write s @ W, a bias, s * w or over_edges, or train it with "
         "another optimizer"
     )
 

@@ -73,7 +73,6 @@ class KroneckerFactors(Block):
         return Solver(solve, spread(np.diagonal(A)) * spread(np.diagonal(G)))
 
     def _inverse(self, A: Array, G: Array, lagged: Sequence[Array]) -> Callable[[Array], Array]:
-        """g ↦ M⁻¹ g, g a matrix. LinAlgError for singular factors."""
         np.linalg.cholesky(A), np.linalg.cholesky(G)
         left, right = np.linalg.inv(A), np.linalg.inv(G)
         return lambda g: left @ g @ right.T

@@ -365,7 +365,8 @@ class OverCost:
         weight = float(scale)
         if not 0 < weight < math.inf:
             raise TrainingError(
-                f"the metric is of {weight:g} cases, which cannot be; the losses say nothing, or are not finite"
+                f"the cases of the metric must have a finite total weight > 0, not {weight:g}; check their weights, "
+                "and that losses are finite"
             )
         # With a rounding error, since no unit may be without damping.
         frequency = (
@@ -430,7 +431,6 @@ class OverCost:
         return list(accumulate(own[:-1], initial=self.size - sum(own)))
 
     def _damping(self, number: int, frequency: Array | None) -> Any:
-        """ε of a group: a number, or one for each unit."""
         metric = self.metric
         if number < self.hidden_groups:
             return metric.damping
@@ -442,7 +442,6 @@ class OverCost:
 
 
 def _key(block: Block) -> tuple[Node, ...]:
-    """Identifies a group by its weights."""
     return tuple(each.weight for each in block.group.incoming)
 
 

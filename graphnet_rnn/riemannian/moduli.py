@@ -79,8 +79,8 @@ class Outputs:
         """Weight of each loss in the sum. UsageError for losses without a Hessian."""
         for node in self._surrogates:
             raise UsageError(
-                f"the loss {node.describe()} (made at {node.origin}) has no Hessian, but a surrogate has: use a "
-                "metric of slopes alone, such as rnn.riemannian.OuterProduct(outputs='same')"
+                f"the loss {node.describe()} (made at {node.origin}) has no Hessian of its own, only that of a "
+                "surrogate: use a metric of slopes only, such as rnn.riemannian.OuterProduct(outputs='same')"
             )
         return self._weights
 
@@ -190,7 +190,6 @@ def _pieces(place: Node) -> Pieces:
 
 
 def _cuts_first_axis(slice_of: Node) -> bool:
-    """True for a slice of the first axis only."""
     match slice_of:
         case Node(op=Slice(key=(_, *keys)), inputs=(whole,)):
             return all(key == (0, n, 1) for key, n in zip(keys, whole.shape[1:], strict=True))
@@ -198,13 +197,12 @@ def _cuts_first_axis(slice_of: Node) -> bool:
 
 
 def _hessian(loss: Node) -> SaysHessian:
-    """Returns the op as a loss with a Hessian; UsageError for a user's loss without one."""
     match loss.op:
         case SaysHessian() as op:
             return op
     raise UsageError(
         f"the loss {loss.describe()} (made at {loss.origin}) has no Hessian: give its op curvature_diagonal, "
-        "curvature_root, curvature_form and curvature_rows (graphnet/ops/loss.py), or use a metric of slopes alone, "
+        "curvature_root, curvature_form and curvature_rows (graphnet/ops/loss.py), or use a metric of slopes only, "
         "such as rnn.riemannian.OuterProduct(outputs='same')"
     )
 
@@ -215,7 +213,6 @@ def _judged(loss: Node) -> Node:
 
 
 def _signs(random: gn.RandomSource, like: Node) -> Node:
-    """±1 with equal probability."""
     return 2 * random.bernoulli(0.5, like.shape, like.dtype) - 1
 
 
@@ -234,7 +231,7 @@ def _signs_of_each(random: gn.RandomSource, places: Sequence[Node]) -> dict[Node
 def slopes(outputs: Outputs, groups: Sequence[UnitGroup]) -> Moduli:
     """B = ∂C/∂V of the summed cost"""
     places = [each.V for group in groups for each in group.pre_activations]
-    # Scaled afterwards: so the backward pass is the one that the gradient takes, too.
+    # Scaled afterwards, so that the gradient shares this backward pass.
     later = {} if outputs.carry is None else outputs.carry.slopes
     found = iter(gn.backward({outputs.cost: 1.0, **later}, places))
     return [[outputs.scale * next(found) for _ in group.pre_activations] for group in groups]
@@ -312,7 +309,6 @@ def exact(outputs: Outputs, groups: Sequence[UnitGroup]) -> Moduli:
 
 
 def _require_cases_in_order(place: Node, pre_activations: Sequence[Node]) -> None:
-    """Raises UsageError if the rows of a loss's input may not be the cases of the pre-activations in order."""
     order = ancestors([place], stop=pre_activations)
     reached = dependents(order, pre_activations)
     cases = {V.shape[0] for V in pre_activations if V in reached}
@@ -350,7 +346,6 @@ def _form_of_output(outputs: Outputs, V: Node, places: Mapping[Node, None]) -> N
 
 
 def _by_case(form: Node, axis: int) -> Node:
-    """Sums over all axes except that of the cases."""
     others = tuple(k for k in range(form.ndim) if k != axis)
     return gn.sum(form, axis=others) if others else form
 
@@ -473,7 +468,6 @@ def _products_back(one: Term, other: Term, m: Node) -> Node:
 
 
 def _own_weights(term: Term, V: Node) -> Node:
-    """w_ii"""
     w, own = _weight(term), term.incoming
     if own.kind == "edges":
         i, j = own.ends
@@ -520,5 +514,5 @@ def _slopes_to(
 def _unstructured(node: Node) -> UsageError:
     return UsageError(
         f"{node.describe()} (made at {node.origin}) mixes units between two pre-activations, so derivatives from unit "
-        "to unit are no weights; use estimate='probe', or 'exact' for few units"
+        "to unit are not single weights; use estimate='probe', or 'exact' for few units"
     )

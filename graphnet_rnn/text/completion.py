@@ -133,7 +133,7 @@ def complete(
     if stop is not None and (
         not isinstance(stop, str) or len(stop) != 1 or stop not in vocabulary.characters
     ):
-        raise UsageError(f"complete: stop must be one character that the model knows, not {shown(stop)}")
+        raise UsageError(f"complete: stop must be one character of the model's vocabulary, not {shown(stop)}")
     condition = Condition.of(vocabulary, pattern, ending, length, stop)
     place = lanes.start(vocabulary.encode(start, unknown))
     if method == "exact":
@@ -160,5 +160,5 @@ def _too_few(found: Continuations, count: int) -> UsageError:
     return UsageError(
         f"complete: of {found.attempts:,} attempts {len(found.texts)} were accepted, not {count}: the model meets the "
         f"condition with a probability of at most {math.exp(found.log_p_condition):.2g}. Increase attempts, "
-        'reduce count, or use method="weighted" or "beam", which always find something'
+        'reduce count, or use method="weighted" or "beam", which always find texts'
     )

@@ -59,7 +59,8 @@ class Condition:
             steps += 1
         if steps * len(table) > MOST_TABLE:
             raise UsageError(
-                f"complete: a pattern of {len(table):,} states and a length of {length:,} are too large together"
+                f"complete: a pattern of {len(table):,} states is too large for a length of {length:,}; simplify the "
+                "pattern, or use a smaller length"
             )
         reach: list[Array] = [np.asarray(ends)]
         for _ in range(steps):

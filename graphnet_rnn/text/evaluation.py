@@ -24,7 +24,7 @@ def vocabulary_of(who: str, network: Any) -> Vocabulary:
     """Returns the network's vocabulary; UsageError, prefixed with `who`, if there is none."""
     vocabulary = require_network(who, network).vocabulary
     if vocabulary is None or network.reads != "symbols":
-        raise UsageError(f"{who}: this network has no vocabulary: it was not trained on text")
+        raise UsageError(f"{who}: the network must have a vocabulary, but it was not trained on text")
     return vocabulary
 
 
@@ -35,9 +35,11 @@ def as_symbols(network: Network, text: Any) -> Array:
     """
     if isinstance(text, str):
         if network.vocabulary is None:
-            raise DataError("the network has no vocabulary, so it cannot read a str; give it symbols")
+            raise DataError(
+                "the network has no vocabulary, so it cannot read a str; pass an array of symbols"
+            )
         return network.vocabulary.encode(text)
-    return symbol_row("a text, which is no str,", text, network.inputs)
+    return symbol_row("a text that is not a str", text, network.inputs)
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,8 @@ class Evaluator:
         scored = len(symbols) - lead
         if scored < 1:
             raise DataError(
-                f"the text has {len(symbols)} characters; with {context} of context there is nothing to score."
+                f"the text has {len(symbols)} characters; a context of {context} leaves none to score. "
+                "Give a longer text or a smaller context."
             )
         block = math.ceil(scored / self.lanes)
         steps = lead + block - 1

@@ -52,8 +52,8 @@ class NGrams:
         self.order = whole_number("NGrams: order", order)
         if len(text) < self.order + 1:
             raise DataError(
-                f"NGrams: the text has {len(text)} characters, too few to count grams of {self.order}; give "
-                "a longer one"
+                f"NGrams: the text has {len(text)} characters, too few to count grams of {self.order}; use "
+                "a longer text"
             )
         self.vocabulary = Vocabulary.of(text) if vocabulary is None else vocabulary
         self._base = base = max(2, len(self.vocabulary))
@@ -139,6 +139,5 @@ def _level(grams: Array, counts: Array, base: int) -> _Level:
 
 
 def _found(keys: Array, wanted: Array) -> Array:
-    """Index of each among the sorted keys; -1 if it is not there."""
     at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
     return np.where(keys[at] == wanted, at, -1)

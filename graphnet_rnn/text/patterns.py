@@ -170,8 +170,8 @@ class _PatternReader:
 
     def wrong(self, why: str) -> UsageError:
         return UsageError(
-            f"complete: the pattern {self.text[:60]!r} cannot be read at character {self.at + 1}: {why}; "
-            r"put \ before a sign that stands for itself"
+            f"complete: the pattern {self.text[:60]!r} is invalid at character {self.at + 1}: {why}; "
+            r"write \ before a special character that is meant literally"
         )
 
     def peek(self) -> str:
@@ -184,14 +184,14 @@ class _PatternReader:
 
     def next(self, what: str) -> str:
         if not self.peek():
-            raise self.wrong(f"it ends where {what} is missing")
+            raise self.wrong(f"{what} is missing at the end")
         self.at += 1
         return self.text[self.at - 1]
 
     def whole(self) -> Pattern:
         found = self.options()
         if self.peek():
-            raise self.wrong("this ) closes nothing")
+            raise self.wrong("this ) has no matching (")
         return found
 
     def options(self) -> Pattern:
@@ -218,7 +218,7 @@ class _PatternReader:
         else:
             return part
         if self.peek() and self.peek() in "*+?{":
-            raise self.wrong("one count follows another")
+            raise self.wrong("a repetition directly follows another")
         return EMPTY if counts[1] == 0 else Repeat(part, *counts)
 
     def counts(self) -> tuple[int, int | None]:
@@ -226,11 +226,11 @@ class _PatternReader:
         least, comma, most = inside.partition(",")
         numbers = [number for number in (least, most) if number]
         if not brace or not numbers or not all(n.isascii() and n.isdigit() and len(n) < 9 for n in numbers):
-            raise self.wrong("a count is {3}, {3,}, {,5} or {3,5}")
+            raise self.wrong("a repetition must be {3}, {3,}, {,5} or {3,5}")
         low = int(least or 0)
         high = low if not comma else int(most) if most else None
         if (high is not None and high < low) or max(low, high or 0) > MOST_TIMES:
-            raise self.wrong(f"counts go up, and not beyond {MOST_TIMES}")
+            raise self.wrong(f"numbers of a repetition must be in order, and at most {MOST_TIMES}")
         self.at += len(inside) + 1
         return low, high
 
@@ -238,7 +238,7 @@ class _PatternReader:
         sign = self.next("a character")
         if sign == "(":
             if self.peek() == "?" and not self.take("?:"):
-                raise self.wrong("of (? ...) only (?: ...) is known")
+                raise self.wrong("the only group (? ...) supported is (?: ...)")
             found = self.options()
             if not self.take(")"):
                 raise self.wrong("a ( is not closed")
@@ -251,7 +251,7 @@ class _PatternReader:
             return self.among(self.escaped())
         if sign in "*+?{}]^$":
             self.at -= 1
-            raise self.wrong(f"{sign} stands for nothing here")
+            raise self.wrong(f"{sign} has no meaning here")
         return self.among({sign})
 
     def among(self, allowed: set[str]) -> Pattern:
@@ -266,7 +266,7 @@ class _PatternReader:
         if sign in ESCAPED:
             return {ESCAPED[sign]}
         if sign.isalnum():
-            raise self.wrong(rf"\{sign} is not known")
+            raise self.wrong(rf"\{sign} is not supported")
         return {sign}
 
     def bracketed(self) -> set[str]:
@@ -280,7 +280,7 @@ class _PatternReader:
                 sign = self.next("a ]")
                 high = self.escaped() if sign == "\\" else {sign}
                 if len(high) != 1 or min(high) < min(low):
-                    raise self.wrong("a range goes from one character up to another")
+                    raise self.wrong("a range must go from a character to an equal or later one")
                 low = {c for c in self.characters if min(low) <= c <= min(high)}
             found |= low
         self.at += 1

@@ -142,7 +142,7 @@ def cost_over_text(
         names = zip(("training", "validation", "test"), itertools.pairwise(starts), strict=True)
         parts = tuple((name, start) for name, (start, end) in names if end > start)
     else:
-        text = text_of("cost_over_text: data, if it is no Corpus,", data)
+        text = text_of("cost_over_text: data that is not a Corpus", data)
     symbols = vocabulary.encode(text, unknown)
     nats, _ = Evaluator(network, lanes).characters(symbols, context, progress)
     first = len(symbols) - len(nats)

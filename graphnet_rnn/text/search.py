@@ -39,8 +39,6 @@ class _Node:
 
 @dataclass
 class _Attempt:
-    """A partial text, the nodes on its path, and the probabilities of the next symbol at each."""
-
     nodes: list[_Node]
     ahead: list[Array] = field(default_factory=list)
     symbols: list[int] = field(default_factory=list)
@@ -92,7 +90,6 @@ def _drawn(
     generator: np.random.Generator,
     attempts: list[_Attempt],
 ) -> list[_Attempt]:
-    """Continues all attempts to their ends; returns the accepted ones in order."""
     accepted = np.zeros(len(attempts), bool)
     active = np.arange(len(attempts))
     states = np.zeros(len(attempts), np.int64)
@@ -118,7 +115,6 @@ def _drawn(
 
 
 def _draw(attempt: _Attempt, ahead: Array, generator: np.random.Generator) -> int | None:
-    """Draws and appends the next symbol of an attempt; None if it is rejected."""
     node = attempt.nodes[-1]
     attempt.ahead.append(ahead)
     cumulative = np.cumsum(_bounded(node, ahead))

@@ -85,7 +85,7 @@ def assigned(name: str, value: Any) -> Callable[[], None]:
 SETTLED = [
     (assigned("vocabulary", Vocabulary("ab")), UsageError, ("vocabulary of 2", "3 symbols")),
     (assigned("vocabulary", "abc"), UsageError, ("vocabulary", "'abc'", "Vocabulary.of")),
-    (assigned("dropout", 5.0), UsageError, ("dropout", "5.0", "create another")),
+    (assigned("dropout", 5.0), UsageError, ("dropout", "5.0", "create a new network")),
     (assigned("dtype", "int8"), UsageError, ("dtype", "'int8'")),
     (assigned("parameters", {}), UsageError, ("parameters", "{}")),
     (lambda: network().parameters.pop("output.b_o"), UsageError, ("'output.b_o'", ".value = array")),
@@ -164,7 +164,7 @@ OPTIMIZERS: list[Any] = [
     (step(rnn.SGD(), [0.0, 0.0], {}), UsageError, ("SGD.step: theta", "[0.0, 0.0]")),
     (step(rnn.HessianFree(), np.zeros(3, int), {}), UsageError, ("HessianFree.step: theta",)),
     (step(rnn.LBFGS(), THETA, {}), UsageError, ("LBFGS.step: state", "lacks")),
-    (step(rnn.SGD(), THETA, {3: THETA}), UsageError, ("SGD.step: state has 3", "keeps nothing")),
+    (step(rnn.SGD(), THETA, {3: THETA}), UsageError, ("SGD.step: state has 3", "needs nothing")),
     (step(rnn.Momentum(), THETA, {"v": [0.0] * 3}), UsageError, ("Momentum.step: v", "[0.0, 0.0")),
     (lambda: rnn.minimize(OBJECTIVE, start=[["a"]]), UsageError, ("minimize: start", "'a'")),
     (lambda: rnn.minimize(OBJECTIVE, start=3.0), UsageError, ("minimize: start", "shape")),

@@ -44,7 +44,6 @@ def annealed_growth(
 
 
 def _softplus(x: Array) -> Array:
-    """Σ log(1 + exp x), float64 (rows,)"""
     found: Array = (np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))).sum(axis=1, dtype=np.float64)
     return found
 
@@ -87,5 +86,4 @@ def gibbs(
 
 
 def _rows(x: Array, shape: tuple[int, ...]) -> Array:
-    """One row for each chain."""
     return np.broadcast_to(x, (*shape[:-1], x.shape[-1])).reshape(-1, x.shape[-1])

@@ -117,10 +117,9 @@ class ContrastiveDivergence(ModelObjective):
         return self._objective("curvature").curvature(w, structural)
 
     def _objective(self, method: str) -> Objective:
-        """Objective with the chains of the last gradient."""
         if self._held is None or self._data is None:
             raise UsageError(
-                f"ContrastiveDivergence.{method}: there are no chains; call gradient(w) first, which draws them"
+                f"ContrastiveDivergence.{method}: there are no chains yet; call gradient(w) first, which draws them"
             )
         (v_k, drawn_at), v = self._held, self._data
         if v_k.ndim == v.ndim > 2:
@@ -147,7 +146,6 @@ class ContrastiveDivergence(ModelObjective):
         )
 
     def _inputs(self, ends: tuple[int, ...]) -> list[gn.Node]:
-        """Inputs for the data, and for ends of chains of this shape."""
         shape = ends[-len(self.model.axes) :]
         return [
             gn.input(shape, self.model.dtype, name="v"),

@@ -108,7 +108,7 @@ class EnergyModel(Model):
         owner, shape = f"{type(self).__name__}: {what}", f"({', '.join((*self.axes[:-1], str(width)))})"
         array = array_of(owner, data, f" of shape {shape}")
         if array.ndim != len(self.axes) or array.shape[-1] != width or 0 in array.shape:
-            raise DataError(f"{owner} must have shape {shape}, none of them 0, not {list(array.shape)}")
+            raise DataError(f"{owner} must have shape {shape} and not be empty, not {list(array.shape)}")
         return checked_floats(owner, array, self.dtype)
 
     # -- methods of all models ---------------------------------------------------------------
@@ -139,9 +139,9 @@ class EnergyModel(Model):
         """
         if reference is None and v_k.ndim > v.ndim:
             raise UsageError(
-                f"{type(self).__name__}.divergence: the ends of several chains {list(v_k.shape)} need "
-                "reference=, their energies when they were drawn: gn.stop_gradient(model.energies(v, v_k)) where the "
-                "parameters stay"
+                f"{type(self).__name__}.divergence: several chains for each case, {list(v_k.shape)}, need "
+                "reference=, the energies of the chains by the parameters that drew them. For unchanged parameters, "
+                "pass gn.stop_gradient(model.energies(v, v_k))"
             )
         W, b_v, b_h = self.machine(v)
         data = equations.free_energy(v, W, b_v, b_h, self.units)

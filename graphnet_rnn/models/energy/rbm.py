@@ -129,7 +129,9 @@ class RBM(EnergyModel):
         else:
             v = self.check_data("start", start)
             if v.shape != shape:
-                raise UsageError(f"RBM.sample: start has {v.shape[0]} rows, but {cases} cases are asked for")
+                raise UsageError(
+                    f"RBM.sample: start must have {cases} rows, one for each case, not {v.shape[0]}"
+                )
         p = self.sound_values()
         chain = gibbs(v, p["W"], p["b_v"], p["b_h"], self.units, steps, generator)
         return chain.mean if means else chain.v
@@ -142,7 +144,7 @@ class RBM(EnergyModel):
         """
         if self.visibles != "binary":
             raise UsageError(
-                "RBM.flipped: Gaussian visible units cannot become hidden ones, which are binary"
+                "RBM.flipped: the visible units must be binary, not Gaussian, since they become hidden units"
             )
         result = RBM(self.hidden, self.visible, seed=self.seed, dtype=self.dtype)
         p = self.values

@@ -42,7 +42,9 @@ class Stack(Model):
     def __init__(self, layers: Sequence[EnergyModel]) -> None:
         self.layers = listed("Stack: layers", layers, "RBMs, or of TRBMs and RTRBMs")
         if not self.layers:
-            raise UsageError("Stack: layers is empty: give at least one, e.g. [RBM(784, 500), RBM(500, 500)]")
+            raise UsageError(
+                "Stack: layers is empty: give at least one layer, e.g. [RBM(784, 500), RBM(500, 500)]"
+            )
         kind = RBM if isinstance(self.layers[0], RBM) else TemporalRBM
         if not all(isinstance(layer, kind) for layer in self.layers):
             raise UsageError(
@@ -69,7 +71,9 @@ class Stack(Model):
 
     def _level(self, method: str, level: int) -> int:
         if whole_number(f"Stack.{method}: level", level, least=0) >= len(self.layers):
-            raise UsageError(f"Stack.{method}: level {level} of {len(self.layers)} layers; the lowest is 0")
+            raise UsageError(
+                f"Stack.{method}: level must be less than the number of layers, {len(self.layers)}, not {level}"
+            )
         return level
 
     def infer(self, v: Any) -> list[Array]:

@@ -104,7 +104,6 @@ class TemporalRBM(EnergyModel):
         return b_v, b_h
 
     def _before(self, p: Mapping[str, Any], batch: int) -> _Past:
-        """Learned past of the first step, one row for each sequence."""
         spread = gn.broadcast_to if isinstance(p["W"], Node) else np.broadcast_to
         v, h = ([p.get(f"{x}_{1 - n}") for n in range(1, self.delays + 1)] for x in "vh")
         return _Past(
@@ -197,8 +196,8 @@ class TemporalRBM(EnergyModel):
         data, states, p = self.check_data("v", v), self.check_hidden("h", h), self.sound_values()
         if data.shape[:2] != states.shape[:2]:
             raise DataError(
-                f"{type(self).__name__}.read_out: h has {list(states.shape[:2])} steps and sequences, v "
-                f"{list(data.shape[:2])}"
+                f"{type(self).__name__}.read_out: h and v must have the same numbers of steps and sequences, not "
+                f"{list(states.shape[:2])} and {list(data.shape[:2])}"
             )
         b_v, _ = self.biases(data)
         return self.units.mean(states @ p["W"].T + b_v)
@@ -274,7 +273,6 @@ class TemporalRBM(EnergyModel):
     def _start(
         self, owner: str, warm_up: Any, batch: int, generator: np.random.Generator
     ) -> tuple[_Past, Array]:
-        """The past after the warm-up, and the start of the next frame's chain."""
         past = self._before(self.sound_values(), batch)
         if warm_up is None:
             return past, self.units.draw_start((batch, self.visible), self.dtype, generator)

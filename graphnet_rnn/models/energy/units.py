@@ -82,16 +82,16 @@ class BinaryUnits(VisibleUnits):
     def check(self, owner: str, v: Array) -> None:
         if v.size and (v.min() < 0 or v.max() > 1):
             raise DataError(
-                f"{owner}: binary visible units take 0 and 1 (and, as probabilities, what lies between), but the data "
-                f"go from {v.min():g} to {v.max():g}. Scale or threshold them, or use visibles='gaussian'."
+                f"{owner}: binary visible units need data of 0 and 1, or probabilities in [0, 1], but the data go "
+                f"from {v.min():g} to {v.max():g}. Scale or threshold them, or use visibles='gaussian'."
             )
 
     def check_exact(self, owner: str, v: Array) -> None:
         between = (v != 0) & (v != 1)
         if between.any():
             raise DataError(
-                f"{owner}: only 0 and 1 have a probability where visible units are binary, but the data hold "
-                f"{v[between][0]:g}. Threshold them, or draw them: (generator.random(v.shape) < v)."
+                f"{owner}: data must be 0 or 1, as only these have a probability with binary visible units, but the "
+                f"data have {v[between][0]:g}. Threshold them, or draw samples: (generator.random(v.shape) < v)."
             )
 
 

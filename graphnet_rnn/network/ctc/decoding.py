@@ -71,8 +71,8 @@ def label_error_rate(decoded: Sequence[Any], targets: Sequence[Any], weights: An
     decoded, targets = _label_rows("decoded", decoded), _label_rows("targets", targets)
     if len(decoded) != len(targets):
         raise DataError(
-            f"label_error_rate: there are {len(decoded)} decoded sequences and {len(targets)} targets; one of each is "
-            "needed for each case"
+            "label_error_rate: decoded and targets must have one sequence for each case, but there are "
+            f"{len(decoded)} and {len(targets)}"
         )
     w = np.ones(len(targets)) if weights is None else np.asarray(weights, np.float64)
     if w.shape != (len(targets),):
@@ -87,12 +87,11 @@ def label_error_rate(decoded: Sequence[Any], targets: Sequence[Any], weights: An
         errors += weight * _edit_distance([int(k) for k in found if k != PADDING], right)
         labels += weight * len(right)
     if not labels:
-        raise DataError("label_error_rate: no target with a weight has a label, so the rate is undefined")
+        raise DataError("label_error_rate: all targets with a weight > 0 are empty, so the rate is undefined")
     return errors / labels
 
 
 def _label_rows(what: str, rows: Any) -> list[Array]:
-    """Returns one array of labels for each case; DataError for anything else."""
     if isinstance(rows, (str, bytes)) or not has_items(rows):
         raise DataError(
             f"label_error_rate: {what} must hold a sequence of labels for each case, not {shown(rows)}"
@@ -102,7 +101,7 @@ def _label_rows(what: str, rows: Any) -> list[Array]:
         labels = np.asarray(row if isinstance(row, (np.ndarray, list, tuple)) else [None])
         if labels.ndim != 1 or (labels.size and labels.dtype.kind not in "iu"):
             raise DataError(
-                f"label_error_rate: {what} of case {case} must be whole numbers in a row, not {shown(row)}"
+                f"label_error_rate: {what} of case {case} must be a sequence of whole numbers, not {shown(row)}"
             )
         found.append(labels)
     return found
@@ -112,13 +111,12 @@ def _label_rows(what: str, rows: Any) -> list[Array]:
 
 
 def _prepared(function: str, logits: Any, repeats: str, blank: int) -> tuple[Array, int]:
-    """Log probabilities in float64, and the blank's index."""
     one_of(f"{function}: repeats", repeats, REPEATS)
     x = array_of(f"{function}: logits", logits)
     if x.dtype.kind != "f" or x.ndim != 3 or x.shape[0] < 1 or x.shape[2] < 2:
         raise DataError(
-            f"{function}: logits must be floats (time, batch, labels + 1), with a step of time, a label and the blank "
-            f"at least, not {x.dtype}{list(x.shape)}"
+            f"{function}: logits must be floats (time, batch, labels + 1), with at least one time step, one label and "
+            f"the blank, not {x.dtype}{list(x.shape)}"
         )
     blank = blank_index(function, blank, x.shape[2])
     x = x.astype(np.float64)
@@ -126,8 +124,8 @@ def _prepared(function: str, logits: Any, repeats: str, blank: int) -> tuple[Arr
     if not np.isfinite(top).all():
         t, case = (int(i) for i in np.argwhere(~np.isfinite(top))[0][:2])
         raise DataError(
-            f"{function}: the logits of step {t}, case {case} hold a NaN or +inf, or are all -inf: they give no "
-            "probabilities"
+            f"{function}: the logits of step {t}, case {case} hold a NaN or +inf, or are all -inf, so they have "
+            "no probabilities; check the network's weights and inputs"
         )
     x = x - top
     return x - np.log(np.exp(x).sum(axis=2, keepdims=True)), blank
@@ -190,7 +188,6 @@ def _beginning(beginnings: Sequence[tuple[int, ...]], candidate: int, symbols: i
 
 
 def _edit_distance(a: Sequence[int], b: Sequence[int]) -> int:
-    """Number of insertions, deletions and substitutions that turn a into b."""
     row = list(range(len(b) + 1))
     for i, x in enumerate(a, start=1):
         diagonal, row[0] = row[0], i

@@ -116,7 +116,7 @@ def blank_for_sure(symbols: int, dtype: Any, blank: int = -1) -> Array:
 def _checked_lengths(logits: Node, lengths: Any) -> Node:
     lengths = as_node(lengths)
     dtype, shape, given = lengths.dtype, lengths.shape, [logits, lengths]
-    remedy = "they must be integers, how many steps each case has"
+    remedy = "they must be integers, the sequence length of each case"
     _require(dtype.kind in "iu", DtypeError, f"lengths are {dtype}; {remedy}", given)
     wanted = f"({logits.shape[1]},), one for each case"
     _require(shape == logits.shape[1:2], ShapeError, f"lengths must be {wanted}, not {list(shape)}", given)
@@ -127,11 +127,11 @@ def _check(logits: Node, targets: Node) -> None:
     given, shape = [logits, targets], list(logits.shape)
     _require(is_float(logits.dtype), DtypeError, f"logits must be floats, not {logits.dtype}", given)
     what = (
-        f"targets are {targets.dtype}; they must be integers, the labels of each case and -1 after its last, e.g. "
+        f"targets are {targets.dtype}; they must be integers, the labels of each case, padded with -1, e.g. "
         "gn.input((batch, length), 'int64')"
     )
     _require(targets.dtype.kind in "iu", DtypeError, what, given)
-    what = "logits must be (time, batch, labels + 1), with a step of time, a label and the blank at least"
+    what = "logits must be (time, batch, labels + 1), with at least one time step, one label and the blank"
     _require(len(shape) == 3 and shape[0] > 0 and shape[2] > 1, ShapeError, f"{what}, not {shape}", given)
     what = (
         f"targets must be (batch, length) with the batch of the logits, {shape[1]}, not {list(targets.shape)}"
@@ -186,14 +186,12 @@ def _runs(log_p: Node, labels: Node, length: Node, blank: int, ends: Lengths | N
 
 
 def _start(batch: int, count: int, like: Node) -> Node:
-    """Before the first step: position 0 with certainty."""
     row = np.full((1, count), _IMPOSSIBLE, like.dtype)
     row[0, 0] = 0
     return gn.broadcast_to(gn.constant(row), (batch, count))
 
 
 def _stepped(ends: Lengths | None, t: int, after: Node, before: Node) -> Node:
-    """`after` for the cases that have step t, `before` for the others."""
     return after if ends is None else gn.where(ends.inside_at(t), after, before)
 
 
@@ -235,6 +233,6 @@ def _look_up(log_p: Node, symbols: Node, blank: int) -> Node:
     index = gn.where(symbols < 0, -1, case + symbols)
     # An error of the lookup shows this name.
     allowed = (
-        f"targets of ctc_loss: 0 ... {width - 1} but not the blank, {blank}; -1 after the last label only"
+        f"targets of ctc_loss: 0 ... {width - 1} without the blank ({blank}); -1 only as padding at the end"
     )
     return rows[gn.label(index, allowed)]

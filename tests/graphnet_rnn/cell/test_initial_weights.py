@@ -109,7 +109,7 @@ def test_an_output_bias_predicts_what_is_frequent() -> None:
     for wrong in ([0.5], [6], [-1], [None]):
         with case(wrong), pytest.raises(UsageError, match="log_frequencies: targets must be whole numbers"):
             output_bias(6, "softmax", initializers.log_frequencies(wrong))
-    with pytest.raises(UsageError, match=r"log_odds: targets must be numbers .*\(n, 4\)"):
+    with pytest.raises(UsageError, match=r"log_odds: targets must be an array \(n, 4\) of numbers"):
         output_bias(4, "sigmoid", initializers.log_odds(bits))
 
 
@@ -286,7 +286,10 @@ REFUSED = {
     "no radius": (lambda: initializers.reservoir(radius=0.0), "radius .*not 0.0"),
     "no density": (lambda: initializers.reservoir(density=0.0), r"density must be in \(0, 1\], not 0.0"),
     "no connections": (lambda: initializers.reservoir(connections=0), "connections .*>= 1, not 0"),
-    "no square": (lambda: initializers.reservoir()(None, (2, 5)), r"W must be square.*not \[2, 5\]"),
+    "no square": (
+        lambda: initializers.reservoir()(None, (2, 5)),
+        r"W must be a square matrix.*not of shape \[2, 5\]",
+    ),
     "nothing kept": (lambda: initializers.thinned(initializers.normal(0.1), 0.0), "kept .*not 0.0"),
 }
 

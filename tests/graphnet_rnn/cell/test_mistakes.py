@@ -93,16 +93,16 @@ RETURNS = [
     of("h, 0.0", "a float for the state c", "gn.fill(0, x.shape[:1] + (3,)", takes="x, h, c", states=TWO),
     step("nothing", "h = gn.tanh(h)  # here", "returned NoneType", "return the new h"),
     step("a generator", "yield h  # here", "returned generator", "return the new h"),
-    of("self.affine('h', x=x, units=4)", "float32[1, 4]", "float32[1, 3]", "Declare the width that it has"),
+    of("self.affine('h', x=x, units=4)", "float32[1, 4]", "float32[1, 3]", "Declare its width"),
     of("gn.sum(self.affine('h', x=x, h=h), axis=0, keepdims=True)", "float32[1, 3] for the state h",
-       "float32[2, 3]", "first axis must stay the batch"),
+       "float32[2, 3]", "Keep the batch as the first axis"),
     step("an output that is not returned", AFFINE + "  # here", "an output and 1 state(s)",
          more="output = rnn.State('y', 4)"),
 ]
 
 DECLARATIONS = [
     declared("step without self", "def step(x, h):  # here\n    return h", "write step(self, x, h)"),
-    declared("step misspelt", "def stepp(self, x, h):\n  return h", "stepp may be meant", "my_cells.py:10"),
+    declared("step misspelt", "def stepp(self, x, h):\n  return h", "rename stepp if it is", "my_cells.py:10"),
     declared("without super().__init__", "def __init__(self, units):  # here\n    self.units = units" + STEP,
              "must call super().__init__(units, initial=initial)"),
     declared("arguments in another order", "def step(self, x, c, h):  # here\n    return h, c",
@@ -111,14 +111,14 @@ DECLARATIONS = [
     declared("no states", STEP, "declares no states", states="()  # here"),
     declared("a name twice", "def step(self, x, h, h2):\n    return h, h2", "declares h twice",
              states='(rnn.State("h"), rnn.State("h"))  # here'),
-    declared("output is a word", 'output = "y"  # here' + STEP, "output is 'y'", "output = State('y')"),
+    declared("output is a word", 'output = "y"  # here' + STEP, "must be a State, not 'y'", "output = State('y')"),
     *(
         declared(f"State({written})", STEP, *parts, states=f"(rnn.State({written}),)  # here")
         for written, *parts in [
             ("'h', 'slow'", "the state h has the width 'slow'", "write self.slow = ..."),
             ("'h', 2.5", "State('h'", "a whole number >= 1 or the name of an attribute"),
-            ("3", "State(3", "a state's name is a word"),
-            ("'x'", "State('x'", "a word other than x and self"),
+            ("3", "State(3", "the name of a state must be an identifier"),
+            ("'x'", "State('x'", "an identifier other than x and self"),
         ]
     ),
     *(
@@ -126,12 +126,12 @@ DECLARATIONS = [
              more=f"{INIT}self.{name} = 0.1  # here")
         for name in ("weight", "step", "reads")
     ),
-    step("a setting called cell", "return h", "a setting called cell", "e.g. inner",
+    step("a setting called cell", "return h", "a setting named cell", "e.g. inner",
          more="def __init__(self, units=3, cell=0):  # here\n  super().__init__(units)\n  self.cell = cell"),
     step("a setting that is not kept", "return h", "write self.speed = speed",
          more="def __init__(self, units=3, speed=2):  # here\n    super().__init__(units)",
          use="return repr(MyCell())"),
-    step("a setting that no file holds", "return h", "the setting f is <",
+    step("a setting that no file holds", "return h", "the setting f = <",
          more="def __init__(self, units=3, f=gn.tanh):\n    super().__init__(units)\n    self.f = f",
          use="return rnn.Network([MyCell()], 5, 5).settings()"),
 ]
@@ -139,19 +139,19 @@ DECLARATIONS = [
 EQUATIONS = [
     of("x + h", "x[1, 5]", "h[1, 3]", "do not broadcast", "in MyCell.step", error=ShapeError),
     of("self.affine('h', h=1.0)", "h=...) at", "is a float, not a node"),
-    of("self.affine('h', h=h[:, None])", "shape [1, 1, 3]", "(batch, width)"),
+    of("self.affine('h', h=h[:, None])", "shape (batch, width)", "not [1, 1, 3]"),
     of("self.affine('h')", "no sources", "affine('h', x=x, h=h)"),
     of("self.affine('h', x, h)", "without names"),
-    of("self.affine(x, h=h)", "begins with x[1, 5]", "affine('h', ...)"),
-    of("self.affine('h', x=x, biass=None)", "biass=", "NoneType", "bias= may be meant"),
-    of("self.affine('h', x=x, bias=False)", "bias=False", "bias=None is no bias"),
+    of("self.affine(x, h=h)", "the first argument x[1, 5]", "affine('h', ...)"),
+    of("self.affine('h', x=x, biass=None)", "biass=", "NoneType", "did you mean bias=?"),
+    of("self.affine('h', x=x, bias=False)", "bias=False", "None for no bias"),
     of("self.affine('h', x=x, units='many')", "units must be a whole", "'many'", error=UsageError),
     of("self.dropout('h', h, 1.5)", "must be in [0, 1), not 1.5", error=UsageError),
-    of("h + c", "name 'c' is not defined", "given x, h", "another State"),
+    of("h + c", "name 'c' is not defined", "receives x, h", "add a State"),
     of("self.h + h", "no attribute 'h'", "arguments of step: write h"),
     of("gn.tahn(h)", "AttributeError in MyCell.step", "'tahn'"),
     step("float64 constant", "k = np.ones(3)\nreturn self.affine('h', x=x) * k  # here", ".astype(x.dtype)"),
-    step("another", "a = h * np.ones(3)  # here\nreturn self.affine('h', x=x, h=a)  # here", "by Constant[3]",
+    step("another", "a = h * np.ones(3)  # here\nreturn self.affine('h', x=x, h=a)  # here", "in Constant[3]",
          "returned float64[1, 3] for the state h, which is float32[1, 3]"),
 ]
 
@@ -160,18 +160,18 @@ WEIGHTS = [
          "W_xh is used with shape [3, 3]", "declared with shape [5, 3]", "another name"),
     of("h * self.weight('w', h.shape)", "used with shape [2, 3]", "write x.shape[1], not x.shape"),
     of("h * self.weight('w', 3)", "shape 3", "(self.units,)"),
-    of("h * self.weight(3, (3,))", "begins with 3", "a str"),
-    of("h * self.weight('w', (3,), lambda generator, shape: np.zeros(2))", "w gave shape [2], not [3]"),
+    of("h * self.weight(3, (3,))", "the first argument 3", "a str"),
+    of("h * self.weight('w', (3,), lambda generator, shape: np.zeros(2))", "w returned the shape [2], not [3]"),
     of("h * self.weight('w', (3,), np.ones(3))", ".array(values)"),
     of("h * self.weight('w', (3,), 0.5)", ".constant(0.5)"),
     of("h * self.weight('w', (3,), rnn.initializers.zeros)", "with its parentheses"),
     of("h * self.weight('w', (3,), rnn.initializers.orthogonal())", "[3]"),
-    of("h * self.weight('w', (3,), rnn.initializers.constant(math.nan))", "not finite"),
+    of("h * self.weight('w', (3,), rnn.initializers.constant(math.nan))", "NaN or infinite"),
     step("initially is no initializer", AFFINE, "not {'W_*': 0.1}", "rnn.initializers.normal(0.1)",
          more="initially = {'W_*': 0.1}  # here"),
-    step("initially is for no weight", AFFINE, "initially names 'Wh_*'", "there are W_xh, W_hh, b_h",
+    step("initially is for no weight", AFFINE, "initially names 'Wh_*'", "the weights are W_xh, W_hh, b_h",
          more="initially = {'Wh_*': rnn.initializers.zeros()}  # here"),
-    step("initial is for no weight", AFFINE, "'W_z*', but no weight", "there are W_xh, W_hh, b_h",
+    step("initial is for no weight", AFFINE, "'W_z*', but there is no such weight", "the weights are W_xh, W_hh, b_h",
          use="return MyCell(3, initial={'W_z*': rnn.initializers.zeros()}).bind(5)"),
     step("a weight that comes later",
          "self.n = getattr(self, 'n', 0) + 1\nreturn h * self.weight('late', ()) if self.n > 1 else h  # here",
@@ -181,19 +181,19 @@ WEIGHTS = [
          "reads the parameter W[3, 3]", "self.weight(name, shape, initial)"),
     step("a weight that is kept",
          "self.k = getattr(self, 'k', None) or [self.weight('W', (3, 3)) * 2]  # here\nreturn h @ self.k[0]",
-         "reads the parameter layer0.W[3, 3]", "keep no nodes in attributes"),
+         "reads the parameter layer0.W[3, 3]", "Do not store nodes in attributes"),
 ]
 
 NOT_A_FUNCTION_OF_X_AND_STATES = [
     step("a node of another step",
          "then = getattr(self, 'last', h)\nself.last = gn.tanh(h)  # here\nreturn self.last + then  # here",
          "a node of another step"),
-    of("h + self.context", "reads context[3]", "make values from outside a part of x",
+    of("h + self.context", "reads context[3]", "pass other values as a part of x",
        more=INIT + "self.context = gn.input((3,), name='context')  # here"),
     of("h * np.random.default_rng().random(3).astype(x.dtype)", "self.dropout(name, a, share)"),
     step("a counter",
          "self.t = getattr(self, 't', 0) + 1\nreturn gn.tanh(h) if self.t % 2 else gn.sigmoid(h)  # here",
-         "Sigmoid[1, 3] is computed at", "where Tanh[1, 3] was before"),
+         "Sigmoid[1, 3] is computed at", "instead of Tanh[1, 3]"),
 ]
 
 PYTHON = [
@@ -213,19 +213,19 @@ PYTHON = [
 ]
 
 PARTS = [
-    of("self.part('a', rnn.Elman, 5).advance(x, [h])[0]", "the class Elman, not a cell"),
+    of("self.part('a', rnn.Elman, 5).advance(x, [h])[0]", "a cell, not the class Elman"),
     of("self.part('a', rnn.Elman(3), 4).advance(x, [h])[0]", "Elman (layer0.a) reads 4 values", "x[1, 5]"),
-    of("self.part('a', rnn.Elman(3), 5).advance(x, h)[0]", "has 1 state(s)", "write advance(x, [h])"),
+    of("self.part('a', rnn.Elman(3), 5).advance(x, h)[0]", "needs 1 state(s)", "write advance(x, [h])"),
     of("self.part('a', rnn.Elman(4), 5).advance(x, [h])[0]", "the state h is [1, 4]", "h[1, 3] was given"),
     of("self.part('a', Inner(3), 5).advance(x, [h])[0]", "Inner.step (at", use=INNER + NETWORK),
-    of("self.inner(x, h)", "Elman is called as a function", ".advance(x, states)",
+    of("self.inner(x, h)", "Elman was called as a function", ".advance(x, states)",
        more=INIT + "self.inner = rnn.Elman(units)"),
 ]
 
 USES = [
     of("self.affine('h', x=x, h=h)", "used outside of a network", "cell.bind(inputs=...)",
        use="return MyCell(3).step(gn.input((1, 5)), gn.input((1, 3)))"),
-    step("called outside of a network", "return h", "MyCell is called as a function", "rnn.Network([...])",
+    step("called outside of a network", "return h", "MyCell was called as a function", "rnn.Network([...])",
          use="return MyCell(3)(gn.input((1, 5)), gn.input((1, 3)))  # here"),
     step("the class", "return h", "MyCell(128)", use="return rnn.Network([MyCell], 5, 5)", error=UsageError),
 ]

@@ -382,7 +382,7 @@ def test_invalid_arguments_are_rejected() -> None:
         (lambda: Arm().state_at([0.1, 0.1, 0.1]), r"shape \(..., 2\), not \[3\]"),
         (lambda: Controller([]), "layers must be cells"),
         (lambda: Controller(output="relu"), "output must be 'linear' or 'tanh', not 'relu'"),
-        (lambda: Controller(initial={"W_ho": rnn.initializers.zeros()}), "W_ho.* there are W_hu, b_u"),
+        (lambda: Controller(initial={"W_ho": rnn.initializers.zeros()}), "W_ho.* the weights are W_hu, b_u"),
         (lambda: loop(time=0), "time must be"),
         (lambda: loop(delay=-1), "delay must be a whole number >= 0, not -1"),
         (lambda: loop(noise=-0.1), "noise must be a finite number >= 0"),

@@ -434,7 +434,7 @@ NOTHING = np.zeros(NO_BATCH.size)
 REFUSED = {
     "length of another kind": (lambda: TASKS["xor"]("30"), UsageError, "length must be a whole number"),
     "no sequences": (lambda: XOR.batch(RNG(0), 0), UsageError, "batch: count"),
-    "no generator": (lambda: XOR.batch(0, 5), UsageError, "xor: batch: generator must be one of NumPy"),
+    "no generator": (lambda: XOR.batch(0, 5), UsageError, "xor: batch: generator must be a NumPy generator"),
     "too many": (lambda: TASKS["memory-20"](9).every(), UsageError, "memory-20 has too many"),
     "time": (lambda: XOR.wrong(LOGITS[1:], LOGITS[1:]), DataError, r"logits must be \(11, count, 1\)"),
     "cases": (lambda: XOR.wrong(LOGITS, LOGITS[:, :2]), DataError, r"logits must be \(11, count, 1\)"),

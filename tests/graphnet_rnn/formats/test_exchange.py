@@ -423,7 +423,7 @@ def test_networks_that_torch_has_not() -> None:
         of_network = {name: value for name, value in how.items() if name == "skip"}
         with case(sentence), fails(UsageError, *sentence):
             to_torch(network_of(*cells, **of_network), cells="cells" in how)
-    with fails(UsageError, "to_torch: a Network is needed, not LSTM"):
+    with fails(UsageError, "to_torch: the argument must be a Network, not LSTM"):
         to_torch(plain)  # type: ignore[arg-type]
     for prefixes in (("rnn",), ("..",), (".",), (5,), ("rnn.", "rnn."), ("", ""), ("rnn.", "a b.")):
         with case(prefixes), pytest.raises(UsageError, match="prefix"):

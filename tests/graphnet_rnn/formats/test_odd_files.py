@@ -142,7 +142,7 @@ SEEN: dict[str, tuple[dict[str, Any], str]] = {
     "a vocabulary of numbers": ({"vocabulary": [1, 2]}, "a vocabulary holds characters, a str, not [1, 2]"),
     "a vocabulary twice": ({"vocabulary": "aabc"}, "a vocabulary holds each character once"),
     "a vocabulary of another size": ({"vocabulary": "abcde"}, "a vocabulary of 5 characters does not fit"),
-    "units that are not there": ({"model": {"layers": [LSTM]}}, "missing or of another shape than [4"),
+    "units that are not there": ({"model": {"layers": [LSTM]}}, "is missing, or its shape is not [4"),
     "no such inputs": ({"model": {"inputs": 2**31 - 1}, "vocabulary": None}, "[2147483647, 3]"),
     "no such delays": ({"model": {"layers": [{"cell": "NARX", "order": 10**9}]}}, "has at least"),
     "no such graph": ({"model": {"layers": [HUGE]}}, "has at least 100000000000 weights"),

@@ -227,7 +227,7 @@ def test_unsupported_networks_are_rejected(
     for cell, how, said in refused:
         with case(cell, how), pytest.raises(UsageError, match=said):
             export_onnx(rnn.Network([cell(3)], INPUTS, OUTPUTS), tmp_path / "n.onnx", **how)
-    with pytest.raises(UsageError, match="export_onnx: a Network is needed, not LSTM"):
+    with pytest.raises(UsageError, match="export_onnx: the argument must be a Network, not LSTM"):
         export_onnx(rnn.LSTM(4), tmp_path / "n.onnx")  # type: ignore[arg-type]
     monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(UsageError, match="pip install 'onnx"):

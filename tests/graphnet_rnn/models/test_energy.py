@@ -535,9 +535,9 @@ def test_invalid_arguments_are_rejected() -> None:
         (UsageError, "connections must be one or more of", lambda: TRBM(4, 3, connections=["HV"])),
         (UsageError, "Without any, use RBM", lambda: RTRBM(4, 3, connections=())),
         (UsageError, "sums 1 x 2^25 x 30 numbers", lambda: RBM(30, 25).exact_log_partition()),
-        (UsageError, "Gaussian visible units cannot become", lambda: RBM(4, 3, "gaussian").flipped()),
+        (UsageError, "the visible units must be binary, not Gaussian", lambda: RBM(4, 3, "gaussian").flipped()),
         (DataError, "the data go from -1 to 1", lambda: rbm().infer(bits(2, 4) * 2 - 1)),
-        (DataError, "only 0 and 1 have a probability", lambda: rbm().log_likelihood(np.full((2, 4), 0.5))),
+        (DataError, "data must be 0 or 1", lambda: rbm().log_likelihood(np.full((2, 4), 0.5))),
         (DataError, "RBM: v must have shape (cases, 4)", lambda: rbm().infer(bits(2, 5))),
         (DataError, "v at [1, 2] is nan; all must be finite", lambda: rbm().infer([[1] * 4, [0, 0, np.nan, 0]])),
         (DataError, "batch is 4, but", lambda: rnn.EnergyCases(temporal(), bits(5, 3, 3), 4)),
@@ -550,7 +550,7 @@ def test_invalid_arguments_are_rejected() -> None:
         (UsageError, "gaussian visible units", lambda: Stack([RBM(4, 3), RBM(3, 2, "gaussian")])),
         (UsageError, "must be all RBMs, or all", lambda: Stack([RBM(4, 3), RTRBM(3, 2)])),
         (UsageError, "use Stack.sample_sequences", lambda: Stack([RTRBM(4, 3)]).sample(1)),
-        (UsageError, "level 1 of 1 layers", lambda: Stack([RBM(4, 3)]).activities(bits(2, 4), 1)),
+        (UsageError, "number of layers, 1, not 1", lambda: Stack([RBM(4, 3)]).activities(bits(2, 4), 1)),
     ]  # fmt: skip
     for error, text, call in calls:
         with case(text), pytest.raises(error, match=re.escape(text)):

@@ -218,7 +218,7 @@ def test_invalid_arguments_are_rejected() -> None:
         (lambda: rnn.composed(without_parts), UsageError, "without_parts(batch, how) must take parts, then"),
         (lambda: rnn.composed(without_how), UsageError, "without_how must take training= and random=, which a Trainer"),
         (lambda: rnn.composed(of_values), UsageError, "of_values has an argument 'values', which is an attribute"),
-        (lambda: joined(*[net(2, 0)] * 2, net(4, 1)), UsageError, "joined: one and other are the same Network; give"),
+        (lambda: joined(*[net(2, 0)] * 2, net(4, 1)), UsageError, "joined: one and other are the same Network; pass"),
         (lambda: cases(TWO_NAMES), UsageError, "two inputs are called 'x' (made at"),
         (lambda: cases(UNREAD), UsageError, "GraphCases: m depends on m[2] (made at"),
         (lambda: cases(lambda u, batch: u.hidden[-1]), UsageError, "graph must give an Unrolled, losses (2,), one"),

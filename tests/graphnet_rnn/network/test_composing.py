@@ -141,7 +141,7 @@ def test_a_course_is_a_state_over_time_or_what_a_cell_has_labelled() -> None:
     np.testing.assert_array_equal(h, gn.compile([u.hidden[1]], [u.inputs])(x)[0])
     for name in ("h", "h11"):
         with pytest.raises(
-            UsageError, match=rf"course: asked for is the state '{name}', but .* are h0, c0, h1"
+            UsageError, match=rf"course: the name '{name}' must match exactly one state; .* are h0, c0, h1"
         ):
             u.course(name)
 
@@ -157,14 +157,14 @@ def test_invalid_arguments_are_rejected() -> None:
     cases = [
         (lambda: GRU.unroll(TIME, BATCH, inputs=H), "inputs must be float64[4, 3, 2], but h[3, 3]"),
         (lambda: GRU.unroll(TIME, BATCH, inputs=np.ones(3)), "inputs must be a node [4, 3, 2], or a name of an input"),
-        (lambda: GRU.unroll(TIME, BATCH, initial={"c": H}), "initial names the state 'c', but states, with their"),
+        (lambda: GRU.unroll(TIME, BATCH, initial={"c": H}), "the name 'c' must match exactly one state"),
         (lambda: GRU.unroll(TIME, BATCH, initial={"h": X}), "initial: h (of GRU(units=3)) must be float64[3, 3]"),
         (lambda: GRU.unroll(TIME, BATCH, lengths=H), "unroll: lengths must be int64[3], but h[3, 3]"),
         (lambda: GRU.unroll(TIME, BATCH, feedback="both"), "feedback must be 'likeliest' or 'drawn', not 'both'"),
         (lambda: BOTH.unroll(TIME, BATCH, feedback="drawn"), "feedback needs a causal network"),
-        (lambda: net([rnn.GRU(2)], 2, 2, loss="squared").unroll(2, 2, feedback="drawn"), "no distribution"),
+        (lambda: net([rnn.GRU(2)], 2, 2, loss="squared").unroll(2, 2, feedback="drawn"), "use feedback='likeliest'"),
         (lambda: net([rnn.GRU(2)], 3, 2).unroll(2, 2, feedback="drawn"), "as many inputs as outputs"),
-        (lambda: BARE.unroll(TIME, BATCH).cost, "unroll: cost: a network with an output is needed; this one was"),
+        (lambda: BARE.unroll(TIME, BATCH).cost, "unroll: cost: the network must have an output layer; this one was"),
         (lambda: rnn.Attention(rnn.Bidirectional(3)), "Attention: inner must be a causal cell with a state"),
         (lambda: rnn.attention_memory(H), "attention_memory: seen must be a node (places, batch, width), not h[3, 3]"),
     ]  # fmt: skip

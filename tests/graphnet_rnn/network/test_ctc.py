@@ -291,7 +291,7 @@ def test_errors_when_built() -> None:
     integers, z = node(4, 2, dtype="int64"), node(5, 4, 3)
     for arguments, settings, error, message in (
         ((node(5, 4), integers), {}, ShapeError, "logits must be (time, batch, labels + 1)"),
-        ((node(5, 4, 1), integers), {}, ShapeError, "a label and the blank at least, not [5, 4, 1]"),
+        ((node(5, 4, 1), integers), {}, ShapeError, "one label and the blank, not [5, 4, 1]"),
         ((z, node(3, 2, dtype="int64")), {}, ShapeError, "the batch of the logits, 4, not [3, 2]"),
         ((z, node(4, dtype="int64")), {}, ShapeError, "targets must be (batch, length)"),
         ((z, node(4, 2)), {}, DtypeError, "targets are float32; they must be integers"),
@@ -302,10 +302,10 @@ def test_errors_when_built() -> None:
         with named(message), pytest.raises(error, match=re.escape(message)):
             ctc.ctc_loss(*arguments, **settings)
     for loss, settings, message in (
-        ("ctc", {}, "with the loss 'ctc', give labels=..., the most that a target has"),
-        ("softmax", {"labels": 3}, "with the loss 'softmax', there are no labels to be given"),
+        ("ctc", {}, "with the loss 'ctc', give labels=..., the largest number of labels"),
+        ("softmax", {"labels": 3}, "with the loss 'softmax', leave out labels"),
         ("ctc", {"labels": -1}, "labels must be a whole number >= 0, not -1"),
-        ("ctc", {"labels": 3, "unscored": 1}, "unroll: unscored: the loss 'ctc' judges whole sequences"),
+        ("ctc", {"labels": 3, "unscored": 1}, "unroll: unscored: each time step must have a loss"),
     ):
         with named(message), pytest.raises(UsageError, match=re.escape(message)):
             rnn.Network([rnn.Elman(2)], 3, 3, loss=loss).unroll(4, 2, **settings)
@@ -322,7 +322,7 @@ def test_errors_when_run() -> None:
             with named(row, backend, repeats):
                 with pytest.raises(GraphnetError, match="out of range") as caught:
                     function(logits, np.array([row, right][::turned]))
-                said = "targets of ctc_loss: 0 ... 3 but not the blank, 3; -1 after the last"
+                said = "targets of ctc_loss: 0 ... 3 without the blank (3); -1 only as padding"
                 assert backend == "numpy" or said in str(caught.value)
 
 
@@ -382,7 +382,7 @@ def test_errors_of_decoding() -> None:
         for array, settings, error, message in (
             (logits[0], {}, DataError, "floats (time, batch, labels + 1)"),
             (logits.astype(int), {}, DataError, "not int64[3, 2, 3]"),
-            (logits[:, :, :1], {}, DataError, "a label and the blank at least"),
+            (logits[:, :, :1], {}, DataError, "one label and the blank"),
             (broken, {}, DataError, "step 1, case 0"),
             (never, {}, DataError, "step 2, case 1"),
             (gn.input((3, 2, 3)), {}, ValueAccessError, "not an array"),
@@ -406,9 +406,9 @@ def test_label_error_rate() -> None:
     assert ctc.label_error_rate(found, wanted, [2, 0, 3]) == copies
     with pytest.raises(DataError, match=r"weights must be \(3,\)"):
         ctc.label_error_rate(found, wanted, [1, 2])
-    with pytest.raises(DataError, match="1 decoded sequences and 2 targets"):
+    with pytest.raises(DataError, match="one sequence for each case, but there are 1 and 2"):
         ctc.label_error_rate([[1]], [[1], [2]])
-    with pytest.raises(DataError, match="no target with a weight has a label"):
+    with pytest.raises(DataError, match="all targets with a weight > 0 are empty"):
         ctc.label_error_rate([[1]], [[-1]])
 
 

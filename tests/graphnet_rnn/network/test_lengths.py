@@ -331,7 +331,9 @@ def test_structural_damping_is_of_the_steps_that_there_are() -> None:
 
 def test_structural_damping_of_units_without_an_axis_of_cases() -> None:
     u = network([Turned(4)]).unroll(TIME, BATCH, initial="zero", lengths=True)
-    with pytest.raises(UsageError, match=r"Tanh\[4, 3\] \(made at .*test_lengths.*no first axis of the 3"):
+    with pytest.raises(
+        UsageError, match=r"first axis of Tanh\[4, 3\] \(made at .*test_lengths.*must be the 3 cases"
+    ):
         _ = u.structure
     assert len(network([Turned(4)]).unroll(TIME, BATCH, initial="zero").structure) == TIME
 

@@ -205,8 +205,8 @@ def test_the_first_symbol_is_predicted_by_the_first_states() -> None:
 
 def test_the_first_symbol_needs_states_to_read() -> None:
     for layers, loss, words in (
-        ([rnn.Elman(2), rnn.Dense(2)], "softmax", "Dense: its output y depends on the input"),
-        ([rnn.Bidirectional(rnn.Elman(2))], "softmax", "this one reads later inputs"),
+        ([rnn.Elman(2), rnn.Dense(2)], "softmax", "Dense: the output y depends on the input"),
+        ([rnn.Bidirectional(rnn.Elman(2))], "softmax", "this network reads later inputs"),
         ([rnn.Elman(2)], "ctc", "has the loss 'ctc'"),
     ):
         network, how = rnn.Network(layers, 3, 3, loss=loss), {"labels": 1} if loss == "ctc" else {}

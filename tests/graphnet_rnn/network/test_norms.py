@@ -124,7 +124,7 @@ def test_networks_without_these_norms_are_rejected() -> None:
         (
             lambda: norms(ctc, np.zeros((T, B, 2)), np.zeros((B, 2), int)),
             UsageError,
-            "judges whole sequences",
+            "each time step must have a loss",
         ),
         (
             lambda: norms(gru, np.full((T, B), K), t),

@@ -145,7 +145,7 @@ def test_invalid_arguments_are_rejected() -> None:
         (
             lambda: rnn.Network([rnn.GRU(2)], 1, 2, reads="vectors", scaling=Scaling(([1e300], [1]))),
             UsageError,
-            "of inputs that float32 cannot hold",
+            "of inputs that are 0 or infinite in float32",
         ),
         (lambda: rnn.Network([rnn.GRU(2)], 3, 2, "squared", scaling=SCALING), UsageError, "means of 2 inputs"),
         (lambda: rnn.Network([rnn.GRU(2)], 2, 2, "sigmoid", scaling=SCALING), UsageError, 'loss="squared"'),

@@ -85,7 +85,7 @@ def test_an_objective_of_one_case_that_is_none_is_refused_at_once() -> None:
         (objective(3), "as large as those of a batch"),
         (objective(2), "of one case"),
         (rnn.Network([rnn.Elman(5)], 3, 3).unroll(TIME, 1), "single must be an Objective, not"),
-        (objective(1, units=4), "of the same parameters"),
+        (objective(1, units=4), "have the same parameters"),
     ]
     for single, words in singles:
         with case(words), pytest.raises(UsageError, match=words):
@@ -181,7 +181,11 @@ def test_errors_name_the_value_that_is_not_finite() -> None:
     steep = rnn.Objective(gn.sum(1e200 * w), [w])
     cases = [
         (objective, [np.array([1.0, np.nan])], r"an input is not finite. Input: x\[2\] holds NaN"),
-        (objective, [np.full(2, 1e200)], r"inf at step 0; try a smaller rate or clipping\. SquaredError: "),
+        (
+            objective,
+            [np.full(2, 1e200)],
+            r"inf at step 0; try a smaller learning rate or gradient clipping\. SquaredError: ",
+        ),
         (steep, [], r"inf at step 0; try a smaller .* All nodes are finite, but a sum over all"),
         (flat, [], r"(?s)the loss is 0 and the gradient's norm (inf|nan) at step 0.*makes"),
     ]
@@ -270,7 +274,7 @@ ADAMS = {"m": np.zeros(2), "v": np.zeros(2), "t": np.ones(1, np.int64)}
 
 #: What minimize is given, what batches are fed, and what each error names.
 ARGUMENTS = [
-    ({"state": {}}, "state lacks m, t, v; Adam keeps m, v, t"),
+    ({"state": {}}, "state lacks m, t, v; Adam needs m, v, t"),
     ({"state": 5}, "state must be a dict of arrays, .* not 5"),
     ({"state": ADAMS | {"theta": np.ones(2)}}, "state has theta"),
     ({"state": ADAMS | {"m": np.ones(3)}}, r"m in state must be .* shape \[2\] and float64"),

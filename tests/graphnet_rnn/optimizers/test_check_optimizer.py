@@ -116,7 +116,7 @@ def test_faults_are_found() -> None:
         (Forgetful, {}, "resumed after 4 steps, θ are others"),
         (ByHand, {"move": lambda self, w, g, state: state.update(more=g)}, r"adds \['more'\] to the state"),
         (ByHand, {"move": lambda self, w, g, state: None}, "does not change θ"),
-        (ByHand, {"settings": lambda self: {"rate": np.float32(self.rate)}}, "not what JSON can hold"),
+        (ByHand, {"settings": lambda self: {"rate": np.float32(self.rate)}}, "cannot be stored as JSON"),
         (rnn.SGD, {"apply": lambda self, w, g, state, rate=None, **_: (w - rate * g, dict(state))},
          "clip_norm=.* is not a gradient of this length"),
         # What it asks nodes for is not where it takes its gradient.
@@ -147,7 +147,7 @@ class Odd(FirstOrder):
 
 def test_an_update_that_does_not_fit() -> None:
     cases = [
-        (lambda t, g, s: (t, {"w": g}), "Odd.update: gives a new 'w'"),
+        (lambda t, g, s: (t, {"w": g}), "Odd.update returned 'w'"),
         (lambda t, g, s: (gn.sum(t), {}), r"the new θ must be a node of float64 of shape \[3\]"),
         (lambda t, g, s: (t, {"v": gn.cast(g, "float32")}), "the new v must be .* float64 .* not .* float32"),
         (lambda t, g, s: (t, {"v": 3}), "the new v must be a node .* not 3"),

@@ -304,7 +304,7 @@ def test_vectors_that_do_not_fit_change_nothing() -> None:
     size, number = r"Objective\.{}: the vector has shape {}, but there are 3", "real numbers, not complex128"
     for w, words in (
         (np.arange(7.0), size.format("{}", r"\[7\]")), (None, size.format("{}", r"\[\]")),
-        (np.array([1j, 0, 0]), number), ([[1], [2, 3]], "is no array"),
+        (np.array([1j, 0, 0]), number), ([[1], [2, 3]], "cannot be converted to an array"),
     ):  # fmt: skip
         for method in ("loss", "gradient", "set", "curvature"):
             with named(w, method), pytest.raises(UsageError, match=words.format(method)):
@@ -385,7 +385,7 @@ REFUSED = [
     (lambda: Momentum(momentum=1.0), UsageError, "Momentum: momentum .* not 1.0"),
     (lambda: Adam(weight_decay=-1), UsageError, "weight_decay .* not -1"),
     (lambda: Adam(groups=[1]), UsageError, "groups must be a mapping"),
-    (lambda: Adam(groups={1: {"rate": 1}}), UsageError, "groups go by patterns of names"),
+    (lambda: Adam(groups={1: {"rate": 1}}), UsageError, "keys of groups must be patterns of names"),
     (lambda: Adam(groups={"a": {"speed": 1}}), UsageError, "groups, 'a' must be one or more of"),
     (lambda: Adam(groups={"a": {"rate": 0}}), UsageError, "the factor on the rate .* not 0"),
     (lambda: Adam(groups={"a": {"weight_decay": 0}}), UsageError, "the weight decay, which is 0"),
@@ -398,11 +398,11 @@ REFUSED = [
     (lambda: rnn.Objective(3.0, [W]), ValueAccessError, "the cost must be a node, not 3.0"),
     (lambda: rnn.Objective(COST, W), UsageError, r"parameters must be a list .* write \[w\]"),
     (lambda: rnn.Objective(COST, []), UsageError, "`parameters` is empty"),
-    (lambda: rnn.Objective(COST, [X]), UsageError, r"parameters lists x\[3\] .* an? Input"),
-    (lambda: rnn.Objective(COST, [gn.tanh(W)]), UsageError, "which is a Tanh"),
+    (lambda: rnn.Objective(COST, [X]), UsageError, r"nodes from gn.parameter, but x\[3\] .* an? Input"),
+    (lambda: rnn.Objective(COST, [gn.tanh(W)]), UsageError, "is a Tanh"),
     (lambda: rnn.Objective(COST, [W, W]), UsageError, r"lists w\[3\] .* twice"),
     (lambda: rnn.Objective(COST, [np.ones(3)]), UsageError, "parameters must be a list of nodes, but holds array"),
-    (lambda: rnn.Objective(COST, [W], [W]), UsageError, "only what gn.input makes is fed"),
+    (lambda: rnn.Objective(COST, [W], [W]), UsageError, "inputs must be nodes from gn.input"),
     (lambda: rnn.Objective(COST, [W], [X, X]), UsageError, r"inputs lists x\[3\] .* twice"),
     (lambda: rnn.Objective(COST, [W], also=5), UsageError, "also .* not 5"),
     (lambda: rnn.Objective(COST, [W], structure=[W]), UsageError, "structure must be pairs"),

@@ -291,9 +291,9 @@ def test_a_plain_batch_is_divided() -> None:
     batched = rnn.BatchedObjective(objective(2))
     assert len(batched.divided(x[:, :2], t[:, :2])) == 1
     for wrong, said in (
-        ((x,), "2 arrays are needed, not 1"),
+        ((x,), "2 arrays are needed, one for each input, not 1"),
         ((x[:, :4], t[:, :6]), "they make 2 and 3 batches"),
-        *(((x[cut], t[cut]), "not a whole number of batches") for cut in (np.s_[:, :3], np.s_[:2], 0)),
+        *(((x[cut], t[cut]), "must be a whole number of batches") for cut in (np.s_[:, :3], np.s_[:2], 0)),
     ):
         with pytest.raises(UsageError, match=said):
             batched.divided(*wrong)

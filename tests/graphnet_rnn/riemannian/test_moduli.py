@@ -231,7 +231,7 @@ def test_networks_without_moduli_are_rejected() -> None:
     with pytest.raises(UsageError, match=r"mixes units between two pre-activations.*estimate='probe'"):
         moduli.structured(*parts_of(unrolled([rnn.LayerNormLSTM(3)], 3, 2)))
     u = rnn.Network([rnn.Elman(3)], 3, 3, "ctc").unroll(5, 2, labels=2)
-    with pytest.raises(UsageError, match=r"a surrogate has.*outputs='same'"):
+    with pytest.raises(UsageError, match=r"only that of a surrogate.*outputs='same'"):
         moduli.Outputs(u.cost).roots(gn.RandomSource(0))
     with pytest.raises(UsageError, match="has no loss"):
         moduli.Outputs(gn.mean(u.logits))

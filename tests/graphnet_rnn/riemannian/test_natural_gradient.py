@@ -107,13 +107,18 @@ def test_a_step_is_at_most_so_long_in_the_metric() -> None:
 
 def test_a_state_or_metric_that_cannot_be_changes_nothing() -> None:
     """One-hot inputs add up to the bias, so blocks are singular without damping; counts that no run has."""
-    mean_of, end = "state says that its metric is the mean of", 2**63
+    mean_of, end = "invalid state: a metric of", 2**63
     singular = OuterProduct(damping=0.0, output_damping=1.0)
     cases = [
         (singular, {}, TrainingError, r"the metric of 4 units of .*W_xh.* is singular.*larger damping"),
         *(("kfac", {"measured": n}, UsageError, mean_of) for n in (-1, end - 1)),
         *(("kfac", {"steps": n}, UsageError, mean_of) for n in (-end, 2**62)),
-        ("kfac", {"metric": -1e38, "measured": 1, "steps": 1}, TrainingError, r"of -1e\+38 cases"),
+        (
+            "kfac",
+            {"metric": -1e38, "measured": 1, "steps": 1},
+            TrainingError,
+            r"cases of the metric .*not -1e\+38",
+        ),
     ]
     for metric, spoiled, error, words in cases:
         with case(metric, spoiled):

@@ -123,9 +123,9 @@ def test_patterns_match_what_those_of_python_do(count: int) -> None:
 
 #: A pattern or a condition -> what is said.
 REFUSED: dict[str, str] = {
-    "(a": "a \\( is not closed", "a)": "closes nothing", "[ab": "missing", "*a": "stands for nothing",
-    "a{3,2}": "counts go up", "a{9999}": "not beyond 1000", "a{x}": "a count is", r"\q": "is not known",
-    "(?=a)": "only", "a**": "one count follows another", "[b-a]": "a range goes", "a\\": "missing",
+    "(a": "a \\( is not closed", "a)": "no matching", "[ab": "missing", "*a": "no meaning",
+    "a{3,2}": "in order", "a{9999}": "at most 1000", "a{x}": "a repetition must be", r"\q": "is not supported",
+    "(?=a)": "only", "a**": "a repetition directly follows another", "[b-a]": "a range must go", "a\\": "missing",
     "(a|b)*a(a|b){15}": "more than 5,000 states", "(" * 3000: "nested too deeply",
     "ab": "no text of 20 characters that the model can write matches",
 }  # fmt: skip

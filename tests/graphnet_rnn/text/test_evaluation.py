@@ -249,8 +249,8 @@ POOLED.vocabulary = Vocabulary("ab")
 
 #: what -> (the call, the error, what it names)
 REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
-    "no text": (lambda: rnn.Evaluator(network())([], 0), DataError, "the text has 0 characters; with 0 of"),
-    "context alone": (lambda: rnn.Evaluator(network())(text(5), 9), DataError, "has 5 characters; with 9"),
+    "no text": (lambda: rnn.Evaluator(network())([], 0), DataError, "the text has 0 characters; a context of 0"),
+    "context alone": (lambda: rnn.Evaluator(network())(text(5), 9), DataError, "has 5 characters; a context of 9"),
     "no context": (lambda: rnn.Evaluator(network())(text(30), -1), UsageError, "context must be a whole"),
     "no lanes": (lambda: rnn.Evaluator(network(), lanes=0), UsageError, "lanes must be a whole number >="),
     "no time": (lambda: rnn.Evaluator(network(), time=0), UsageError, "time must be a whole number >= 1"),
@@ -261,15 +261,15 @@ REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
     "length": (lambda: rnn.Sampler(network()).sample(-1), UsageError, "length must be a whole number >="),
     "temperature": (lambda: rnn.Sampler(network()).sample(5, -1), UsageError, "temperature must be >="),
     "seed": (lambda: rnn.Sampler(network()).sample(5, seed=-1), UsageError, "seed must be a whole number"),
-    "pooled": (lambda: rnn.Sampler(POOLED), UsageError, "Sampler: a network with an output at each step"),
-    "pooled lanes": (lambda: rnn.Lanes(POOLED), UsageError, "Lanes: a network with an output at each step"),
+    "pooled": (lambda: rnn.Sampler(POOLED), UsageError, "Sampler: the network must have an output at each time step"),
+    "pooled lanes": (lambda: rnn.Lanes(POOLED), UsageError, "Lanes: the network must have an output at each time step"),
     "read, unseen": (lambda: rnn.read(reader(), "ax"), DataError, "has not seen in training: 'x'"),
-    "read nothing": (lambda: rnn.read(reader(), ""), DataError, "nothing to score"),
-    "read, no vocabulary": (lambda: rnn.read(BARE, "a"), UsageError, "read: this network has no"),
+    "read nothing": (lambda: rnn.read(reader(), ""), DataError, "leaves none to score"),
+    "read, no vocabulary": (lambda: rnn.read(BARE, "a"), UsageError, "read: the network must have a vocabulary"),
     "costs of none": (lambda: rnn.cost_over_text(reader(), TEXT, characters=0), UsageError, "characters mu"),
-    "one character": (lambda: rnn.cost_over_text(reader(), "a", characters=5), DataError, "nothing to"),
-    "costs of no vocabulary": (lambda: rnn.cost_over_text(BARE, TEXT), UsageError, "no vocabulary"),
-    "no vocabulary": (lambda: rnn.Sampler(BARE), UsageError, "this network has no vocabulary"),
+    "one character": (lambda: rnn.cost_over_text(reader(), "a", characters=5), DataError, "leaves none"),
+    "costs of no vocabulary": (lambda: rnn.cost_over_text(BARE, TEXT), UsageError, "must have a vocabulary"),
+    "no vocabulary": (lambda: rnn.Sampler(BARE), UsageError, "the network must have a vocabulary"),
 }  # fmt: skip
 
 

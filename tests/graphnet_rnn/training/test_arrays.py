@@ -189,10 +189,10 @@ LONGER = np.pad(CTC[1], ((0, 0), (0, 1)), constant_values=-1)
 OF_NUMBERS, OF_LABELS = network("squared", dtype="float32"), {"network": network("ctc")}
 NUMBERS = {"network": OF_NUMBERS, "targets": S}
 WRONG: dict[str, tuple[type[Exception], dict[str, Any], str]] = {
-    "no network": (UsageError, {"network": "LSTM"}, "Arrays: a Network is needed, not 'LSTM'"),
+    "no network": (UsageError, {"network": "LSTM"}, "Arrays: the argument must be a Network, not 'LSTM'"),
     "inputs of another width": (DataError, {"inputs": X[..., :2]}, "inputs must be"),
     "inputs that are not finite": (DataError, {"inputs": X * np.nan}, "inputs"),
-    "inputs for float32": (DataError, NUMBERS | {"inputs": X + 1e39}, "1e+39, which float32 cannot"),
+    "inputs for float32": (DataError, NUMBERS | {"inputs": X + 1e39}, "1e+39, which is infinite in float32"),
     "targets for float32": (DataError, NUMBERS | {"targets": S + 1e39}, "targets at [0, 0, 0] is 1e+39"),
     "weights for float32": (DataError, NUMBERS | {"weights": WEIGHTS * 1e39}, "weights at [0] is 1e+39"),
     "targets of other steps": (DataError, {"targets": T[1:]}, "targets must be (6, 11, ...), of each"),
@@ -531,7 +531,7 @@ def test_invalid_symbols_are_rejected() -> None:
         (np.zeros((3, 4), [("a", "f4")]), "inputs must be symbols"),
         (
             np.zeros((3, 4)),
-            r"not float64 from 0.0 to 0.0; numbers are \(time, batch, width\): x\[..., None\]",
+            r"not float64 from 0.0 to 0.0; a network that reads numbers needs \(time, batch, width\)",
         ),
     ):
         with named(message), pytest.raises(DataError, match=message):

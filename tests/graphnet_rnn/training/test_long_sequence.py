@@ -113,7 +113,7 @@ def fed(batch: int = 1, targets: int = 5, metric: Any = METRICS[0], **how: Any) 
 
 
 REFUSED: dict[str, tuple[Any, str]] = {
-    "no network": (lambda: rnn.LongSequence(3), "LongSequence: a Network is needed, not 3"),
+    "no network": (lambda: rnn.LongSequence(3), "LongSequence: the argument must be a Network, not 3"),
     "dropout": (lambda: rnn.LongSequence(rnn.Network([rnn.GRU(2)] * 2, 3, 3, dropout=0.1)), "dropout has no one cost"),
     "no time": (lambda: fed(time=0), "time must be"),
     "unfed": (lambda: rnn.LongSequence(rnn.Network([rnn.GRU(2)], 3, 3)).loss(np.zeros(3)), "feed it a sequence first"),

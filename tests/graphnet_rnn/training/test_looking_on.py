@@ -182,8 +182,11 @@ def test_texts_and_commas_and_what_cannot_be_frozen() -> None:
     assert p.frozen == FROZEN
     assert np.array_equal(network.parameters["layer0.W_xz"].value, before)
     for frozen, said in (
-        ("layer7.*", r"frozen names 'layer7\.\*', which no parameter matches; there are layer0\.W_xh"),
-        ("*", "frozen leaves no parameter"),
+        (
+            "layer7.*",
+            r"frozen names 'layer7\.\*', which no parameter matches; the parameters are layer0\.W_xh",
+        ),
+        ("*", "frozen must leave at least one parameter"),
         (3, "frozen must be patterns of names"),
         ([3], "frozen must be patterns of names"),
     ):

@@ -258,7 +258,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "unfit, arrays": (lambda: begin("arrays", None, optimizer=EXPONENT), "Arrays: a preconditioner that"),
     "unfit, symbols": (lambda: begin("symbols", None, optimizer=rnn.Adam()), "optimizer must be"),
     "unfit, stream": (lambda: begin("stream", None, optimizer=rnn.LBFGS()), "optimizer must be one of"),
-    "unfit, one's own": (lambda: begin("one's own", None, optimizer=EM).run(), "ExpectationMaximization is for an HMM"),
+    "unfit, one's own": (lambda: begin("one's own", None, optimizer=EM).run(), "needs the objective of an HMM"),
     "a network": (lambda: Trainer(rnn.Network([rnn.Elman(2)], 2, 2)), "problem must be a Problem, e.g. rnn.Arrays"),
     "an optimizer": (lambda: Trainer(OWN, rnn.Adam()), "settings must be a Training, not Adam("),
     "no model": (lambda: Trainer(Bare()), "Bare must have an rnn.Model as self.model"),

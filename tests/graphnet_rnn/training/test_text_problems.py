@@ -117,7 +117,7 @@ REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
     "Adam": (lambda: trainer(None, optimizer=rnn.Adam(), curvature_batches=2), UsageError, "curvature_batches has"),
     "an exponent": (lambda: trainer(None, **CARRIED, optimizer=EXPONENT), UsageError, "needs the"),
     "a text": (lambda: CarriedText(network(), "a text"), UsageError, "corpus must be a Corpus, not a str"),
-    "no network": (lambda: DrawnText("a net", corpus(7)), UsageError, "DrawnText: a Network is needed, not 'a"),
+    "no network": (lambda: DrawnText("a net", corpus(7)), UsageError, "DrawnText: the argument must be a Network, not"),
     "characters": (lambda: CarriedText(network(), corpus(8)), UsageError, "8 different characters"),
     "other characters": (lambda: CarriedText(KNOWS, XYZ), UsageError, "has another vocabulary than"),
     "drawn, other characters": (lambda: DrawnText(KNOWS, XYZ), UsageError, "has another vocabulary"),

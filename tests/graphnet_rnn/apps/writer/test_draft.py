@@ -394,9 +394,9 @@ def test_invalid_models_settings_and_files_are_rejected(
     there, nowhere = tmp_path / "bytes", tmp_path / "nowhere" / "x"
     there.write_bytes(b"ab\xff")
     for call, error, said in (
-        (lambda: Draft(rnn.Network([rnn.Elman(3)], 3, 3)), UsageError, "has no vocabulary"),
+        (lambda: Draft(rnn.Network([rnn.Elman(3)], 3, 3)), UsageError, "must have a vocabulary"),
         (lambda: Draft(network(), temperature=-1), UsageError, "temperature must be >= 0"),
-        (lambda: Draft(network(), learn=rnn.HessianFree()), UsageError, "must be one of first order"),
+        (lambda: Draft(network(), learn=rnn.HessianFree()), UsageError, "must be a first-order optimizer"),
         (lambda: Document(there).read(), DataError, "bytes is no text in UTF-8: byte 2 is 0xff"),
         (lambda: Document(tmp_path).read(), DataError, "is a folder"),
         (lambda: Document(nowhere).read(), DataError, "there is no folder .*nowhere for x"),
