@@ -141,7 +141,9 @@ class Begun:
     def __init__(self, of: Differentiable, arrays: Sequence[Any], program: Function | None) -> None:
         self._of, self._program = of, program
         self._lock = threading.Lock()
-        self.outputs: tuple[Array, ...] = of.value(*arrays) if program is None else program.begin(*arrays)
+        #: Gradients that depend on no cotangent follow the outputs in what `begin` returns.
+        begun = of.value(*arrays) if program is None else program.begin(*arrays)
+        self.outputs: tuple[Array, ...] = begun[: len(of.outputs)]
 
     def gradients(self, arrays: Sequence[Any], cotangents: Sequence[Any]) -> tuple[Array, ...]:
         """Returns Jᵀu for the float inputs.

@@ -188,11 +188,21 @@ class Sequences:
         """Selects cases.
 
         cases: indices, a slice or a mask.
+        Raises DataError for others, and if no case is left.
         """
+        try:
+            which = np.arange(len(self))[cases if isinstance(cases, slice) else np.asarray(cases)]
+        except (IndexError, ValueError):
+            which = np.array(0)
+        if which.ndim != 1 or not which.size:
+            raise DataError(
+                f"Sequences: cases must be indices of the {len(self)} cases, a slice or a mask, and leave at least one "
+                f"case; got {shown(cases)}"
+            )
         axes = {"inputs": 1, "targets": int(bool(self.by_step)), "lengths": 0, "series": 0}
         axes["weights"] = weights_axis(self)
         arrays = ((name, getattr(self, name), axis) for name, axis in axes.items())
-        return changed(self, **{name: a.take(cases, axis=axis) for name, a, axis in arrays if a is not None})
+        return changed(self, **{name: a.take(which, axis=axis) for name, a, axis in arrays if a is not None})
 
     def fold(self, fold: int, folds: int, seed: int = 0, gap: int = 0) -> tuple[Sequences, Sequences]:
         """Splits into training and validation cases for cross-validation.
@@ -399,9 +409,8 @@ def _filled(name: str, cases: Sequence[Array], axis: int, with_value: int = 0) -
                 "but the number of steps must be the same"
             )
     longest = max(len(each) for each in cases)
-    found = np.full(
-        (len(cases), longest, *cases[0].shape[1:]), with_value, np.result_type(*(c.dtype for c in cases))
-    )
+    dtypes = [each.dtype for each in cases if each.size] or [np.int64]  # that of an empty list is float64
+    found = np.full((len(cases), longest, *cases[0].shape[1:]), with_value, np.result_type(*dtypes))
     for i, each in enumerate(cases):
         found[i, : len(each)] = each
     return np.ascontiguousarray(np.swapaxes(found, 0, 1)) if axis else found

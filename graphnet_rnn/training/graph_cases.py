@@ -167,11 +167,16 @@ class GraphCases(BatchesOfCases):
                 )
             if is_float(node.dtype):
                 array = checked_floats(f"GraphCases: {argument}: {name}", array, node.dtype)
-            elif array.dtype.kind not in "iub":
+            elif array.dtype.kind not in ("iub" if node.dtype.kind == "b" else "iu"):
                 raise DataError(
                     f"GraphCases: {argument}: {name} must be {node.dtype}, for {_told(node)}, not {array.dtype}"
                 )
             found[name] = array.astype(node.dtype)
+            if (found[name] != array).any():
+                which = tuple(int(i) for i in np.argwhere(found[name] != array)[0])
+                raise DataError(
+                    f"GraphCases: {argument}: {name} at {list(which)} is {array[which]}, which {node.dtype} cannot hold"
+                )
         if not counts or len(set(counts.values())) > 1 or not all(counts.values()):
             of_each = ", ".join(f"{name} {n}" for name, n in counts.items())
             raise DataError(

@@ -89,6 +89,11 @@ def test_torch_checks_all_derivatives() -> None:
     a.requires_grad_()
     with torch.no_grad():
         assert not function(a, b, rows)[0].requires_grad
+    x, shift = gn.input((2,), "float64"), gn.input((2,), "float64")  # ∂C/∂shift depends on no input
+    moved = torch_function([gn.sum(x**3 + shift)], [x, shift])
+    given = [torch.ones(2, dtype=torch.float64, requires_grad=True) for _ in range(2)]
+    (slope,) = torch.autograd.grad(moved(*given)[0], given[0], create_graph=True)
+    assert torch.autograd.grad(slope.sum(), given[0])[0].tolist() == [6, 6]
     with pytest.raises(DtypeError, match=r"input x.* is float64, not float32; give tensor.to\(torch"):
         function(a.float(), b, rows)
     with pytest.raises(ShapeError, match=r"input w.* has shape \[3, 2\], not \[2, 3\]"):

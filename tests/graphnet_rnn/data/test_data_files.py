@@ -261,8 +261,14 @@ def test_targets_may_be_of_cases_or_labels() -> None:
     whole = Sequences.of(LISTS, [2, 0, 1])
     assert not whole.by_step
     np.testing.assert_array_equal(whole.chosen([2, 0]).targets, [1, 2])
+    for selected in (np.array([True, False, True]), slice(0, 3, 2), [0, -1]):
+        np.testing.assert_array_equal(whole.chosen(selected).targets, [2, 1])
+    for wrong in (np.array([True, False]), [0.9], ["0"], 1, [[0, 1]], [], [9], None, slice(3, 3)):
+        with pytest.raises(DataError, match="cases must be indices of the 3 cases, a slice or a mask"):
+            whole.chosen(wrong)
     labels = Sequences.of(LISTS, [[1, 0], [], [2]])
     np.testing.assert_array_equal(labels.targets, [[1, 0], [-1, -1], [2, -1]])
+    assert labels.targets.dtype == np.int64
     x, labels = [X[:3, 0], X[:2, 1]], [[1, 2, 0], [1, 1]]
     assert Sequences.of(x, labels).targets.shape == (3, 2)
     np.testing.assert_array_equal(Sequences.of(x, labels, by_step=False).targets, [[1, 2, 0], [1, 1, -1]])
