@@ -22,7 +22,8 @@ def require_no_draws(who: str, network: Network, whose: str, remedy: str) -> Non
     leaves = (node.op for node in gn.Graph(network.unroll(2, 1).final).order if node.is_leaf)
     if network.dropout or any(op.is_fed and not op.is_input for op in leaves):
         raise UsageError(
-            f"{who}: the network has dropout, whose draws are not {whose}; make it without, and {remedy}"
+            f"{who}: the network must not have dropout, whose random numbers are not {whose}; create it without, "
+            f"and {remedy}"
         )
 
 

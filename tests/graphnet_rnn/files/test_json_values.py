@@ -113,7 +113,7 @@ def test_values_without_a_round_trip_are_rejected_on_save(tmp_path: Path) -> Non
             network = rnn.Network([Holding(2, kept)], 3, 3)
             with case(kept):
                 with pytest.raises(
-                    CellError, match=r"^Holding: the setting kept is .*, and no JSON"
+                    CellError, match=r"^Holding: the setting kept is .*, and JSON cannot"
                 ) as caught:
                     rnn.save(network, tmp_path / "m")
                 assert f"a {type(value).__name__} as it was" in str(caught.value)
@@ -167,6 +167,6 @@ def test_a_folder_or_a_pipe_in_the_way_of_a_file(tmp_path: Path) -> None:
                 WRITERS[name](path)
             said = str(caught.value)
             assert said.startswith(f"{path} could not be written: ")
-            assert said.endswith("see that there is room, and that it may be written to.")
+            assert said.endswith("check the free space and the permissions.")
             assert ".." not in said
             assert "\n" not in said
