@@ -222,7 +222,7 @@ def test_invalid_arguments_are_rejected() -> None:
         (lambda: cases(TWO_NAMES), UsageError, "two inputs have the name 'x' (made at"),
         (lambda: cases(UNREAD), UsageError, "GraphCases: the metric m depends on m[2] (made at"),
         (lambda: cases(lambda u, batch: u.hidden[-1]), UsageError, "graph must return an Unrolled, the losses of"),
-        (lambda: cases(lambda u, batch: gn.sum(u.final[0], axis=1), {"z": Z}), DataError, "graph (x) to an array; got z"),
+        (lambda: cases(lambda u, batch: gn.sum(u.final[0], axis=1), {"z": Z}), DataError, "to an array; got z"),
         (lambda: rnn.GraphCases(net(2, 2), {}), UsageError, "rnn.Arrays to train a single Network"),
         (lambda: net(2, 2).unroll(2, 2, targets=X_OF_ONE), UsageError, "must be int64[2, 2], but x"),
     ]  # fmt: skip

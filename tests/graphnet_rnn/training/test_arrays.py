@@ -203,7 +203,7 @@ WRONG: dict[str, tuple[type[Exception], dict[str, Any], str]] = {
     "weights of others": (DataError, {"weights": [1, 2]}, "weights must be [6, 11], one for each target, (6"),
     "weights below 0": (DataError, {"weights": -WEIGHTS}, "weights must be at least 0, and not all 0; the"),
     "no weights": (DataError, {"weights": 0 * WEIGHTS}, "weights must be at least 0, and not all 0"),
-    "no weight to validate": (DataError, {"weights": np.arange(CASES) < 5}, "of the cases to validate on, at least one"),
+    "no weight to validate": (DataError, {"weights": np.arange(CASES) < 5}, "cases to validate on, at least"),
     "all to validate": (UsageError, {"valid": 1.0}, "valid = 1 of 11 cases leaves none to train on"),
     "a share below 0": (UsageError, {"valid": -0.1}, "Arrays: valid must be"),
     "four to validate": (UsageError, {"valid": (X, T, None, X)}, "valid must be (inputs, targets), or"),
